@@ -1,0 +1,380 @@
+"""Checkpoints: Hugging Face directories whose weights are quantised in MLX's affine layout.
+
+A `Checkpoint` reads config.json and tokenizer.json and maps the safetensors files; weights come out as views of the
+mapped files, checked against the shape and dtype that the model asks for. Whatever is wrong is a `CheckpointError`
+that says what, and what to do about it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from hiprt import bfloat16
+
+__all__ = ["Checkpoint", "CheckpointError", "CheckpointWarning", "Quantized", "SafetensorsFile"]
+
+T = TypeVar("T")
+BITS = (2, 3, 4, 5, 6, 8)
+GROUP_SIZES = (32, 64, 128)
+LARGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
+FLOATS = {np.dtype(np.float16): "F16", bfloat16: "BF16", np.dtype(np.float32): "F32"}
+DTYPES = {
+    "BOOL": np.dtype(np.bool_),
+    "U8": np.dtype(np.uint8),
+    "I8": np.dtype(np.int8),
+    "U16": np.dtype(np.uint16),
+    "I16": np.dtype(np.int16),
+    "U32": np.dtype(np.uint32),
+    "I32": np.dtype(np.int32),
+    "U64": np.dtype(np.uint64),
+    "I64": np.dtype(np.int64),
+    "F64": np.dtype(np.float64),
+    **{name: dtype for dtype, name in FLOATS.items()},
+}
+DOWNLOAD = "download the model again"
+CONVERT = "convert the model with `mlx_lm.convert -q --q-bits 4`"
+
+
+class CheckpointError(ValueError):
+    """A model directory cannot be used.
+
+    Attributes
+    ----------
+    cause : str
+        What is wrong, and in which file.
+    remedy : str
+        What to do about it.
+    """
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy)
+        self.cause = cause
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.remedy}"
+
+
+class CheckpointWarning(UserWarning):
+    """A model directory holds something that is not used."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor in a safetensors file: its kind and where its bytes are."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+class SafetensorsFile:
+    """A mapped safetensors file.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    entries : dict
+        Name to `Entry`, as the header lists them.
+
+    Raises
+    ------
+    CheckpointError
+        The file is missing, truncated or not in the format.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.nbytes = path.stat().st_size
+            with path.open("rb") as file:
+                size = int.from_bytes(file.read(8), "little")
+                header = file.read(size) if size <= min(self.nbytes, LARGEST_HEADER) else b""
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read ({error.strerror})", DOWNLOAD) from None
+        if self.nbytes < 8 + size or self.nbytes < 8:
+            raise CheckpointError(f"{path} is truncated or no safetensors file: it ends in its header", DOWNLOAD)
+        self.entries = self.parse(header, 8 + size)
+        end = max((entry.end for entry in self.entries.values()), default=8 + size)
+        if end != self.nbytes:
+            kind = "truncated" if self.nbytes < end else "corrupt"
+            cause = f"{path} is {kind}: it has {self.nbytes} bytes and its header describes {end}"
+            raise CheckpointError(cause, DOWNLOAD)
+        self.bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
+
+    def parse(self, header: bytes, base: int) -> dict[str, Entry]:
+        """Read the header: JSON with dtype, shape and place of every tensor."""
+        try:
+            table = json.loads(header)
+            return {name: self.entry(item, base) for name, item in table.items() if name != "__metadata__"}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise CheckpointError(f"the header of {self.path} is corrupt ({reason})", DOWNLOAD) from None
+
+    def entry(self, item: Mapping[str, Any], base: int) -> Entry:
+        """Read one tensor's description; raises ValueError or KeyError where it contradicts itself."""
+        dtype, shape = DTYPES[item["dtype"]], tuple(map(int, item["shape"]))
+        start, end = map(int, item["data_offsets"])
+        if min((*shape, start)) < 0 or end - start != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{end - start} bytes for {item['dtype']}{list(shape)}")
+        return Entry(dtype, shape, base + start, base + end)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return a read-only view of a tensor."""
+        entry = self.entries[name]
+        return np.ndarray(entry.shape, entry.dtype, self.bytes.data, entry.start)
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A matrix as codes with a scale and a bias for each group of a row.
+
+    Attributes
+    ----------
+    weight : ndarray of uint32, shape (rows, columns * bits / 32)
+    scales, biases : ndarray, shape (rows, columns / group_size)
+    group_size, bits : int
+    """
+
+    weight: NDArray[np.uint32]
+    scales: NDArray[Any]
+    biases: NDArray[Any]
+    group_size: int
+    bits: int
+
+
+class Checkpoint:
+    """A model directory.
+
+    Parameters
+    ----------
+    path : Path or str
+        Holds config.json, tokenizer.json and model.safetensors, or shards with model.safetensors.index.json.
+
+    Attributes
+    ----------
+    path : Path
+    config : dict
+        What config.json says.
+    tokenizer : Tokenizer
+    stops : frozenset of int
+        Tokens that end a text.
+
+    Raises
+    ------
+    CheckpointError
+        A file is missing, truncated or corrupt.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        if not self.path.is_dir():
+            what = "is not a directory" if self.path.exists() else "does not exist"
+            raise CheckpointError(f"{self.path} {what}", "give the directory of a downloaded Hugging Face model")
+        self.config = self.json("config.json")
+        self.tokenizer = self.load_tokenizer()
+        self.stops = self.find_stops()
+        self.files: dict[str, SafetensorsFile] = {}
+        self.places = self.find_tensors()
+        self.used: set[str] = set()
+
+    def json(self, name: str) -> dict[str, Any]:
+        """Read a JSON object of the directory."""
+        path = self.path / name
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise CheckpointError(f"{path} is missing", "give a complete Hugging Face model directory") from None
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path} cannot be read ({error})", DOWNLOAD) from None
+        if not isinstance(value, dict):
+            raise CheckpointError(f"{path} holds no JSON object", DOWNLOAD)
+        return value
+
+    def load_tokenizer(self) -> Tokenizer:
+        """Read tokenizer.json."""
+        path = self.path / "tokenizer.json"
+        if not path.exists():
+            raise CheckpointError(f"{path} is missing", "give a complete Hugging Face model directory")
+        try:
+            return Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises plain Exception
+            raise CheckpointError(f"{path} cannot be read ({error})", DOWNLOAD) from None
+
+    def find_stops(self) -> frozenset[int]:
+        """Return the tokens that end a text: generation_config.json wins over config.json."""
+        stops = self.config.get("eos_token_id")
+        if (self.path / "generation_config.json").exists():
+            stops = self.json("generation_config.json").get("eos_token_id", stops)
+        listed = stops if isinstance(stops, list) else [] if stops is None else [stops]
+        if not all(isinstance(stop, int) for stop in listed):
+            cause = f"{self.path}: eos_token_id is {stops!r}, neither a token nor a list of tokens"
+            raise CheckpointError(cause, DOWNLOAD)
+        return frozenset(listed)
+
+    def find_tensors(self) -> dict[str, SafetensorsFile]:
+        """Open the weights; return the file that holds each tensor."""
+        if not (self.path / "model.safetensors.index.json").exists():
+            whole = self.path / "model.safetensors"
+            if not whole.exists():
+                cause = f"{self.path} holds neither model.safetensors nor model.safetensors.index.json"
+                raise CheckpointError(cause, "give a model with safetensors weights")
+            file = self.files[whole.name] = SafetensorsFile(whole)
+            return dict.fromkeys(file.entries, file)
+        index = self.path / "model.safetensors.index.json"
+        shards = self.json(index.name).get("weight_map")
+        if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
+            raise CheckpointError(f"{index} has no weight_map of names to files", DOWNLOAD)
+        for shard in sorted(set(shards.values())):
+            if not (self.path / shard).exists():
+                raise CheckpointError(f"{index} names {shard}, which is missing", "download that file too")
+            self.files[shard] = SafetensorsFile(self.path / shard)
+        for name, shard in shards.items():
+            if name not in self.files[shard].entries:
+                raise CheckpointError(f"{index} places {name} in {shard}, which does not hold it", DOWNLOAD)
+        return {name: self.files[shard] for name, shard in shards.items()}
+
+    def setting(self, name: str, kind: type[T], default: T | None = None) -> T:
+        """Return a value of config.json.
+
+        Parameters
+        ----------
+        name : str
+        kind : type
+            int, float, bool, str or dict. An int serves as float.
+        default : optional
+            For a value that is missing or null; without one it is an error.
+
+        Raises
+        ------
+        CheckpointError
+            It is missing or of another type.
+        """
+        value = self.config.get(name)
+        if value is None:
+            if default is None:
+                raise CheckpointError(f"{self.path / 'config.json'} has no {name}", DOWNLOAD)
+            return default
+        if kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind:
+            cause = f"{self.path / 'config.json'}: {name} is {value!r}, expected {kind.__name__}"
+            raise CheckpointError(cause, DOWNLOAD)
+        return value
+
+    def quantization(self, module: str) -> tuple[int, int]:
+        """Return group size and bits of a module; config.json may give some modules their own.
+
+        Raises
+        ------
+        CheckpointError
+            The model is not quantised, or not in the affine layout.
+        """
+        section = self.config.get("quantization", self.config.get("quantization_config"))
+        where = self.path / "config.json"
+        if not isinstance(section, dict):
+            raise CheckpointError(f"{where} has no quantization section: the weights are not quantised", CONVERT)
+        own = section.get(module, section)
+        if own is False:
+            raise CheckpointError(f"{where} leaves {module} unquantised, which is not supported", CONVERT)
+        if isinstance(own, dict):
+            section = {**section, **own}
+        method = section.get("quant_method", section.get("mode", "affine"))
+        if method != "affine":
+            raise CheckpointError(f"{where}: quantization {method!r} is not supported, only MLX's affine", CONVERT)
+        group_size, bits = section.get("group_size"), section.get("bits")
+        if group_size not in GROUP_SIZES or bits not in BITS:
+            cause = f"{where}: {bits} bits in groups of {group_size} are not supported"
+            raise CheckpointError(cause, f"use one of {BITS} bits in groups of one of {GROUP_SIZES}")
+        return group_size, bits
+
+    def tensor(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return a read-only view of a tensor.
+
+        Raises
+        ------
+        CheckpointError
+            It is missing, or has another shape or dtype.
+        """
+        file = self.file_of(name)
+        entry = file.entries[name]
+        if entry.shape != shape:
+            cause = f"{file.path}: {name} has shape {list(entry.shape)}, config.json asks for {list(shape)}"
+            raise CheckpointError(cause, "take config.json and weights from the same model")
+        if entry.dtype != dtype:
+            cause = f"{file.path}: {name} has dtype {entry.dtype}, expected {dtype}"
+            raise CheckpointError(cause, CONVERT)
+        self.used.add(name)
+        return file[name]
+
+    def quantized(self, module: str, rows: int, columns: int, dtype: np.dtype[Any]) -> Quantized:
+        """Return a quantised matrix whose scales have a dtype."""
+        group_size, bits = self.quantization(module)
+        if columns % group_size:
+            cause = f"{module} has {columns} columns, which are no whole groups of {group_size}"
+            raise CheckpointError(f"{self.path / 'config.json'}: {cause}", CONVERT)
+        groups = (rows, columns // group_size)
+        self.check_quantized(module)
+        return Quantized(
+            self.tensor(f"{module}.weight", (rows, columns * bits // 32), np.dtype(np.uint32)),
+            self.tensor(f"{module}.scales", groups, dtype),
+            self.tensor(f"{module}.biases", groups, dtype),
+            group_size,
+            bits,
+        )
+
+    def dtype_of(self, module: str) -> np.dtype[Any]:
+        """Return the dtype of a quantised module's scales: float16, bfloat16 or float32."""
+        self.quantization(module)
+        self.check_quantized(module)
+        name = f"{module}.scales"
+        file = self.file_of(name)
+        dtype = file.entries[name].dtype
+        if dtype not in FLOATS:
+            cause = f"{file.path}: {name} has dtype {dtype}, expected float16, bfloat16 or float32"
+            raise CheckpointError(cause, CONVERT)
+        return dtype
+
+    def check_quantized(self, module: str) -> None:
+        """Refuse a plain weight where a quantised one is needed."""
+        if f"{module}.weight" in self.places and f"{module}.scales" not in self.places:
+            raise CheckpointError(f"{self.path}: {module} has no scales, so it is not quantised", CONVERT)
+
+    def file_of(self, name: str) -> SafetensorsFile:
+        """Return the file that holds a tensor."""
+        if name not in self.places:
+            raise CheckpointError(f"{self.path} holds no tensor {name}", f"{DOWNLOAD}, or check its architecture")
+        return self.places[name]
+
+    def warn_unused(self) -> list[str]:
+        """Warn about tensors that no one asked for; return their names."""
+        unused = sorted(set(self.places) - self.used)
+        if unused:
+            names = ", ".join(unused[:3]) + (", …" if len(unused) > 3 else "")
+            message = f"{self.path} holds {len(unused)} tensors that the model does not use: {names}"
+            warnings.warn(message, CheckpointWarning, stacklevel=2)
+        return unused
+
+    def encode(self, prompt: str) -> list[int]:
+        """Return the tokens of a prompt; an empty one becomes the token that begins a text.
+
+        Raises
+        ------
+        CheckpointError
+            The prompt has no token and config.json names none to begin with.
+        """
+        return list(self.tokenizer.encode(prompt).ids) or [self.setting("bos_token_id", int)]

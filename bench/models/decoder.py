@@ -1,0 +1,130 @@
+"""Decoder: one text in the making, a token a step.
+
+What a step depends on (the token, its position, the prompt's length) lives in a step block on the device and is moved
+on by the step itself, so that every step of a text launches the same executable graph with nothing written to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hiprt import Array, Stream, kernels, use_stream, zeros
+from hiprt.bench.models.qwen3 import Qwen3
+from hiprt.graphs import Step
+
+__all__ = ["Decoder", "bucket"]
+
+BUCKET = 256
+
+
+def bucket(length: int) -> int:
+    """Return the capacity for a text of some length: the next multiple of 256, so that few graphs are made."""
+    return -(-max(length, 1) // BUCKET) * BUCKET
+
+
+class Decoder:
+    """The state of one text: key-value cache, tokens, step block, and the step that moves them on.
+
+    Parameters
+    ----------
+    model : Qwen3
+    stream : Stream
+        Where the steps run.
+    capacity : int
+        Tokens there is room for, prompt included.
+
+    Attributes
+    ----------
+    logits : Array, shape (1, vocab_size)
+        What the last step computed; the next one overwrites it.
+    position : int
+        Tokens taken so far.
+    graph : Step
+        The decode step.
+    eager_steps : int
+        How many steps ran without a graph because the caller asked for it.
+    """
+
+    logits: Array
+
+    def __init__(self, model: Qwen3, stream: Stream, capacity: int) -> None:
+        self.model = model
+        self.stream = stream
+        self.capacity = capacity
+        heads, width = model.cache_shape
+        shape = (heads, capacity, width)
+        with use_stream(stream):
+            self.caches = [(zeros(shape, model.dtype), zeros(shape, model.dtype)) for _ in model.layers]
+            self.block = zeros(4, np.int32)
+            self.tokens = zeros(capacity, np.int32)
+        self.graph = Step(self.advance, name="decode", stream=stream)
+        self.position = self.length = self.eager_steps = 0
+        self.temperature, self.seed = 0.0, 0
+
+    def start(self, prompt: Sequence[int], temperature: float = 0.0, seed: int = 0) -> None:
+        """Begin a text.
+
+        Parameters
+        ----------
+        prompt : sequence of int
+            Its first tokens, at least one.
+        temperature : float
+            0 takes the likeliest token; higher values draw more evenly.
+        seed : int
+            Of the draws; each position has its own.
+
+        Raises
+        ------
+        ValueError
+            The prompt is empty, too long, or holds a token that the model lacks.
+        """
+        vocabulary = self.model.config.vocab_size
+        if not prompt or not all(0 <= token < vocabulary for token in prompt):
+            raise ValueError(f"the prompt needs tokens from 0 to {vocabulary - 1}, it is {list(prompt)}")
+        if len(prompt) > self.capacity:
+            raise ValueError(f"a prompt of {len(prompt)} tokens is too long for a capacity of {self.capacity}")
+        text = np.zeros(self.capacity, np.int32)
+        text[: len(prompt)] = prompt
+        self.tokens.set(text, self.stream)
+        self.block.set(np.array([prompt[0], 0, len(prompt), self.capacity], np.int32), self.stream)
+        self.position, self.length = 0, len(prompt)
+        self.temperature, self.seed = temperature, seed
+
+    @property
+    def is_in_prompt(self) -> bool:
+        """Whether the next step takes a token of the prompt that is not its last."""
+        return self.position + 1 < self.length
+
+    def step(self) -> None:
+        """Take the next token, as one graph launch."""
+        self.check_room()
+        self.logits = self.graph(self.temperature, self.seed)
+        self.position += 1
+
+    def step_eager(self) -> None:
+        """Take the next token, launching each kernel by itself."""
+        self.check_room()
+        self.logits = self.graph.eager(self.temperature, self.seed)
+        self.position += 1
+        self.eager_steps += 1
+
+    def check_room(self) -> None:
+        """Refuse to step before `start` and behind the end of the cache."""
+        if not self.length:
+            raise ValueError("the decoder has no prompt: call start first")
+        if self.position >= self.capacity:
+            raise ValueError(f"the text has reached the decoder's capacity of {self.capacity} tokens")
+
+    def token(self) -> int:
+        """Return the token that follows those taken so far: the prompt's, else the one the last step drew."""
+        return int(self.tokens[self.position : self.position + 1].numpy(self.stream)[0])
+
+    def advance(self, temperature: float, seed: int) -> Array:
+        """Launch one step: the function that the graph is recorded from."""
+        token, position = self.block[0:1], self.block[1:2]
+        logits = self.model.logits(token, position, self.caches)
+        drawn = kernels.sample(logits, temperature, seed, position)
+        kernels.advance(self.block, self.tokens, drawn)
+        return logits

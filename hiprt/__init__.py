@@ -1,0 +1,48 @@
+"""hiprt: a ROCm-first HIP graph runtime.
+
+An inference engine calls ops or its own kernels; hiprt records them as kernel nodes, derives the edges from what each
+kernel reads and writes, and launches one executable graph per token. Importing it opens no GPU library; the first call
+that needs a device does. ``hiprt.graphs``, ``hiprt.kernels``, ``hiprt.allocator`` and ``hiprt.metal_compat`` are
+imported by name.
+"""
+
+import os
+
+from hiprt.array import Array, array, bfloat16, empty, full, zeros
+from hiprt.device import Device, current_device, device_count, set_device
+from hiprt.errors import CompileError, GraphUpdateError, HipError, HipWarning, OutOfMemoryError, ProviderError
+from hiprt.event import Event
+from hiprt.flags import flags, warn_unknown
+from hiprt.module import Argument, Function, Module
+from hiprt.stream import Stream, current_stream, use_stream
+
+__all__ = [
+    "Argument",
+    "Array",
+    "CompileError",
+    "Device",
+    "Event",
+    "Function",
+    "GraphUpdateError",
+    "HipError",
+    "HipWarning",
+    "Module",
+    "OutOfMemoryError",
+    "ProviderError",
+    "Stream",
+    "array",
+    "bfloat16",
+    "current_device",
+    "current_stream",
+    "device_count",
+    "empty",
+    "flags",
+    "full",
+    "set_device",
+    "use_stream",
+    "warn_unknown",
+    "zeros",
+]
+
+__version__ = "0.1.0"
+warn_unknown(os.environ)

@@ -1,0 +1,305 @@
+"""Arrays: device memory with a shape, strides and a dtype."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from hiprt import core
+from hiprt.buffer import Buffer, allocate
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["Array", "array", "bfloat16", "dtype_of", "empty", "full", "zeros"]
+
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+pack_cell = struct.Struct("<3Q").pack
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
+
+
+def dtype_of(value: DTypeLike) -> np.dtype[Any]:
+    """Return a numpy dtype; ``"bfloat16"`` names the type numpy itself lacks."""
+    return bfloat16 if isinstance(value, str) and value == "bfloat16" else np.dtype(value)
+
+
+class Array:
+    """An n-dimensional array in device memory; slices and reshapes are views of it.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    strides : tuple of int
+        In elements; 0 for a broadcast axis, negative for a reversed one.
+    dtype : numpy.dtype
+        Any numeric numpy dtype, or `bfloat16`.
+    buffer : Buffer
+        The memory, shared by all views.
+    address : int
+        Device address of element (0, …, 0).
+    extent : tuple of 2 int
+        First byte and one past the last byte the array can touch; edges are derived from it.
+    cell : bytes
+        Address and extent as the C core reads them.
+    """
+
+    __slots__ = ("address", "buffer", "cell", "dtype", "extent", "shape", "size", "strides")
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        address: int,
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
+        self.buffer = buffer
+        self.shape = shape
+        self.dtype = dtype
+        self.address = address
+        self.size = math.prod(shape)
+        item = dtype.itemsize
+        if strides is None:
+            self.strides = row_strides(shape)
+            self.extent = (address, address + self.size * item)
+        else:
+            self.strides = strides
+            reach = [(n - 1) * step for n, step in zip(shape, strides)] if self.size else []
+            low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
+            self.extent = (address + low * item, address + (high + 1) * item if self.size else address)
+        self.cell = pack_cell(address, *self.extent)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, each counted once."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row order without gaps."""
+        return self.size <= 1 or all(
+            n == 1 or step == row for n, step, row in zip(self.shape, self.strides, row_strides(self.shape))
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d array")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Array(shape={self.shape}, dtype={self.dtype}, device {self.buffer.device})"
+
+    def __getitem__(self, index: Any) -> Array:
+        """Return a view; integers, slices, None and ``...`` are understood."""
+        items = list(index) if isinstance(index, tuple) else [index]
+        items = expand_ellipsis(items, self.ndim)
+        shape: list[int] = []
+        strides: list[int] = []
+        offset, axis = 0, 0
+        for item in items:
+            if item is None:
+                shape.append(1)
+                strides.append(0)
+                continue
+            n, step = self.shape[axis], self.strides[axis]
+            if isinstance(item, slice):
+                start, stop, stride = item.indices(n)
+                count = len(range(start, stop, stride))
+                shape.append(count)
+                strides.append(step * stride)
+                offset += start * step if count else 0
+            else:
+                at = int(item)
+                if not -n <= at < n:
+                    raise IndexError(f"index {at} is out of bounds for axis {axis} with size {n}")
+                offset += (at % n) * step
+            axis += 1
+        shape += self.shape[axis:]
+        strides += self.strides[axis:]
+        return Array(self.buffer, tuple(shape), self.dtype, self.address + offset * self.dtype.itemsize, tuple(strides))
+
+    def reshape(self, *shape: int | Iterable[int]) -> Array:
+        """Return a view of another shape; one axis may be -1.
+
+        Raises
+        ------
+        ValueError
+            The sizes differ, or the array is not contiguous (copy it first).
+        """
+        wanted = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], Iterable) else shape
+        new = [int(n) for n in wanted]  # type: ignore[arg-type]
+        if new.count(-1) == 1:
+            rest = math.prod(n for n in new if n != -1)
+            new[new.index(-1)] = self.size // rest if rest else 0
+        if math.prod(new) != self.size or -1 in new:
+            raise ValueError(f"cannot reshape {self.shape} into {tuple(wanted)}")
+        if not self.is_contiguous:
+            raise ValueError("reshape needs a contiguous array: call contiguous() first")
+        return Array(self.buffer, tuple(new), self.dtype, self.address)
+
+    def view(self, dtype: DTypeLike) -> Array:
+        """Return the same bytes as another dtype of the same width."""
+        new = dtype_of(dtype)
+        if new.itemsize != self.dtype.itemsize:
+            raise ValueError(f"view: {self.dtype} and {new} differ in width")
+        return Array(self.buffer, self.shape, new, self.address, self.strides)
+
+    def transpose(self, *axes: int) -> Array:
+        """Return a view with the axes in another order; reversed by default."""
+        order = axes or tuple(reversed(range(self.ndim)))
+        if sorted(order) != list(range(self.ndim)):
+            raise ValueError(f"transpose: {axes} is not an order of {self.ndim} axes")
+        shape = tuple(self.shape[a] for a in order)
+        return Array(self.buffer, shape, self.dtype, self.address, tuple(self.strides[a] for a in order))
+
+    @property
+    def T(self) -> Array:  # noqa: N802
+        """The transposed view."""
+        return self.transpose()
+
+    def numpy(self, stream: Stream | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+        """Copy to the host, after everything launched on the stream.
+
+        Returns
+        -------
+        ndarray
+            Same shape and dtype, contiguous.
+        """
+        stream = stream or current_stream()
+        if not self.size:
+            return np.empty(self.shape, self.dtype)
+        first, last = self.extent
+        raw = np.empty(last - first, np.uint8)
+        target = int(raw.ctypes.data)
+        core.call(core.lib.hiprt_copy(stream.core, target, first, raw.nbytes, DEVICE_TO_HOST))
+        stream.synchronize()
+        item = self.dtype.itemsize
+        strides = tuple(step * item for step in self.strides)
+        view = np.ndarray(self.shape, self.dtype, raw.data, offset=self.address - first, strides=strides)
+        return np.ascontiguousarray(view).reshape(self.shape)
+
+    def item(self) -> Any:
+        """Return the only element as a Python number."""
+        return self.numpy().item()
+
+    def set(self, values: ArrayLike, stream: Stream | None = None) -> None:
+        """Overwrite the elements from the host, in stream order.
+
+        Raises
+        ------
+        ValueError
+            The values do not have the array's shape, or the array is not contiguous.
+        """
+        stream = stream or current_stream()
+        host = np.ascontiguousarray(values, self.dtype)
+        if host.size != self.size or not self.is_contiguous:
+            raise ValueError(f"set: values of shape {np.shape(values)} for a contiguous array of shape {self.shape}")
+        if host.size:
+            core.call(
+                core.lib.hiprt_copy(stream.core, self.address, int(host.ctypes.data), host.nbytes, HOST_TO_DEVICE)
+            )
+            # HIP may read pageable host memory after an asynchronous copy has returned.
+            stream.synchronize()
+
+    def copy_from(self, source: Array, stream: Stream | None = None) -> None:
+        """Copy from another contiguous array of the same size and dtype, on the device."""
+        stream = stream or current_stream()
+        if source.nbytes != self.nbytes or source.dtype != self.dtype:
+            raise ValueError(f"copy_from: {source} into {self}")
+        if not (self.is_contiguous and source.is_contiguous):
+            raise ValueError("copy_from: both arrays must be contiguous")
+        if self.size:
+            core.call(core.lib.hiprt_copy(stream.core, self.address, source.address, self.nbytes, DEVICE_TO_DEVICE))
+            if stream.recording:
+                stream.retain((self, source))
+
+    def fill_bytes(self, value: int, stream: Stream | None = None) -> None:
+        """Set every byte of a contiguous array."""
+        stream = stream or current_stream()
+        if not self.is_contiguous:
+            raise ValueError("fill_bytes: the array must be contiguous")
+        if self.size:
+            core.call(core.lib.hiprt_fill(stream.core, self.address, value, 1, self.nbytes))
+            if stream.recording:
+                stream.retain((self,))
+
+
+def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides, in elements, of a contiguous array."""
+    strides: list[int] = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def expand_ellipsis(items: list[Any], ndim: int) -> list[Any]:
+    """Replace ``...`` by full slices and check the number of indices."""
+    used = sum(item is not None and item is not Ellipsis for item in items)
+    if used > ndim:
+        raise IndexError(f"too many indices: {used} for {ndim} axes")
+    if Ellipsis in [item for item in items if item is None or item is Ellipsis]:
+        at = next(i for i, item in enumerate(items) if item is Ellipsis)
+        items[at : at + 1] = [slice(None)] * (ndim - used)
+    return items
+
+
+def empty(shape: int | Iterable[int], dtype: DTypeLike = np.float32, stream: Stream | None = None) -> Array:
+    """Return an array with undefined contents.
+
+    Parameters
+    ----------
+    shape : int or iterable of int
+    dtype : dtype
+    stream : Stream, optional
+        The first stream that may use it; this thread's by default.
+    """
+    stream = stream or current_stream()
+    sizes = (int(shape),) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"shape {sizes}: sizes must not be negative")
+    kind = dtype_of(dtype)
+    buffer = allocate(math.prod(sizes) * kind.itemsize, stream)
+    return Array(buffer, sizes, kind, buffer.address)
+
+
+def zeros(shape: int | Iterable[int], dtype: DTypeLike = np.float32, stream: Stream | None = None) -> Array:
+    """Return an array of zeros."""
+    made = empty(shape, dtype, stream)
+    made.fill_bytes(0, stream)
+    return made
+
+
+def full(shape: int | Iterable[int], value: Any, dtype: DTypeLike = np.float32, stream: Stream | None = None) -> Array:
+    """Return an array with every element set to `value`."""
+    made = empty(shape, dtype, stream)
+    made.set(np.full(made.shape, value, made.dtype), stream)
+    return made
+
+
+def array(values: ArrayLike, dtype: DTypeLike | None = None, stream: Stream | None = None) -> Array:
+    """Copy host values to the device.
+
+    Parameters
+    ----------
+    values : array_like
+        Anything numpy accepts.
+    dtype : dtype, optional
+        numpy's choice by default.
+    stream : Stream, optional
+        Copies on it; this thread's by default.
+    """
+    host = np.asarray(values, None if dtype is None else dtype_of(dtype))
+    made = empty(host.shape, host.dtype, stream)
+    made.set(host, stream)
+    return made

@@ -1,0 +1,107 @@
+"""Buffers: pieces of device memory with an owner, and the allocator that new ones come from."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from hiprt import library
+from hiprt.errors import HipWarning, check
+from hiprt.stream import Stream
+
+__all__ = ["Allocate", "Buffer", "allocate", "set_allocator"]
+
+
+class Buffer:
+    """Device memory that is given back when the last reference to it is gone.
+
+    Parameters
+    ----------
+    address : int
+        Device address.
+    nbytes : int
+        Size.
+    device : int
+        Index of the device the memory belongs to.
+    free : callable, optional
+        Called once, without arguments; None for memory that somebody else owns.
+    owner : object, optional
+        Kept alive as long as the buffer.
+    pool : object, optional
+        The pool it came from.
+    """
+
+    __slots__ = ("__weakref__", "address", "device", "free", "nbytes", "owner", "pool")
+
+    def __init__(
+        self,
+        address: int,
+        nbytes: int,
+        device: int,
+        free: Callable[[], None] | None = None,
+        owner: Any = None,
+        pool: Any = None,
+    ) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.device = device
+        self.free = free
+        self.owner = owner
+        self.pool = pool
+
+    def __del__(self) -> None:
+        free, self.free = getattr(self, "free", None), None
+        if free is not None and not sys.is_finalizing():
+            try:
+                free()
+            except Exception as error:
+                warnings.warn(f"buffer {self.address:#x} was not freed: {error}", HipWarning, stacklevel=1)
+
+
+Allocate = Callable[[int, Stream], Buffer]
+
+
+def hip_malloc(nbytes: int, stream: Stream) -> Buffer:
+    """Allocate with hipMalloc; hipFree waits for the device, so this is for long-lived memory."""
+    hip = library.hip()
+    check(hip.hipSetDevice(stream.device.index), "hipSetDevice")
+    pointer = check(hip.hipMalloc(max(nbytes, 1)), f"hipMalloc({nbytes} bytes)")
+    index = stream.device.index
+
+    def free() -> None:
+        check(hip.hipSetDevice(index), "hipSetDevice")
+        check(hip.hipFree(pointer), "hipFree")
+
+    return Buffer(int(pointer), nbytes, index, free)
+
+
+allocator: Allocate = hip_malloc
+
+
+def allocate(nbytes: int, stream: Stream) -> Buffer:
+    """Return memory that may be used by work on `stream` from now on.
+
+    Parameters
+    ----------
+    nbytes : int
+        Size in bytes, at least 0.
+    stream : Stream
+        The first stream that may use the memory.
+
+    Raises
+    ------
+    OutOfMemoryError
+        The device has no memory left.
+    """
+    if nbytes < 0:
+        raise ValueError(f"nbytes={nbytes}: must not be negative")
+    return stream.memory.allocate(nbytes, stream) if stream.memory is not None else allocator(nbytes, stream)
+
+
+def set_allocator(new: Allocate | None) -> Allocate:
+    """Make `new` (None: plain hipMalloc) the source of buffers; returns the one before."""
+    global allocator
+    before, allocator = allocator, new or hip_malloc
+    return before

@@ -1,0 +1,43 @@
+"""The C core: the only module that imports the extension ``hiprt._core``.
+
+`call` raises what the status of a core function stands for; the core's own interface is `hiprt/native/hiprt_core.h`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hiprt._core import ffi, lib
+from hiprt.errors import HipError, error_of
+
+__all__ = ["call", "created", "ffi", "lib"]
+
+
+def failure(status: int) -> HipError:
+    """Return the exception for the thread's last failure of the core."""
+    function = ffi.string(lib.hiprt_failure_call()).decode()
+    detail = ffi.string(lib.hiprt_failure_detail()).decode()
+    if status < 0:
+        return HipError(status, ffi.string(lib.hiprt_status_name(status)).decode(), function, detail)
+    from hiprt.library import error_name
+
+    return error_of(status, error_name(status), function, detail)
+
+
+def call(status: int) -> None:
+    """Raise if a core function returned a failure.
+
+    Raises
+    ------
+    HipError
+        ``status`` is not 0.
+    """
+    if status:
+        raise failure(status)
+
+
+def created(pointer: Any) -> Any:
+    """Return what a core ``*_create`` function made, or raise when it made nothing."""
+    if not pointer:
+        raise failure(lib.HIPRT_E_MEMORY)
+    return pointer

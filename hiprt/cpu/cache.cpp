@@ -1,0 +1,104 @@
+#include "cache.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+
+#include "flags.h"
+#include "process.h"
+#include "sha256.h"
+
+namespace cpu {
+namespace {
+
+constexpr const char *kMagic = "hiprt-cache-1\n";
+constexpr size_t kHashSize = 64;
+
+std::string path_of(const std::string &key) {
+  const std::string &dir = flags().cache_dir;
+  return dir.empty() ? "" : dir + "/cpu/" + key.substr(0, 2) + "/" + key.substr(2);
+}
+
+void put(const std::string &text, std::string *out) {
+  const uint64_t size = text.size();
+  out->append(reinterpret_cast<const char *>(&size), sizeof size).append(text);
+}
+
+void put(const std::map<std::string, std::string> &pairs, std::string *out) {
+  put(std::to_string(pairs.size()), out);
+  for (const auto &[name, value] : pairs) put(name, out), put(value, out);
+}
+
+// Fields in the order they were put.
+class Fields {
+ public:
+  explicit Fields(const std::string &bytes, size_t at) : bytes_(bytes), at_(at) {}
+
+  bool get(std::string *text) {
+    uint64_t size;
+    if (bytes_.size() - at_ < sizeof size) return false;
+    std::memcpy(&size, bytes_.data() + at_, sizeof size);
+    at_ += sizeof size;
+    if (bytes_.size() - at_ < size) return false;
+    *text = bytes_.substr(at_, size);
+    at_ += size;
+    return true;
+  }
+  bool get(std::map<std::string, std::string> *pairs) {
+    std::string count, name, value;
+    if (!get(&count)) return false;
+    for (unsigned long i = std::stoul(count); i > 0; --i) {
+      if (!get(&name) || !get(&value)) return false;
+      (*pairs)[name] = value;
+    }
+    return true;
+  }
+
+ private:
+  const std::string &bytes_;
+  size_t at_;
+};
+
+bool files_unchanged(const Built &built) {
+  for (const auto &[path, hash] : built.files) {
+    std::string text;
+    if (!read_file(path, &text) || sha256_hex(text) != hash) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool cache_load(const std::string &key, Built *out) {
+  const std::string path = path_of(key);
+  std::string bytes;
+  const size_t header = std::strlen(kMagic) + kHashSize;
+  if (path.empty() || !read_file(path, &bytes) || bytes.size() < header) return false;
+  if (bytes.compare(0, std::strlen(kMagic), kMagic) != 0) return false;
+  const std::string hash = Sha256().add(bytes.data() + header, bytes.size() - header).hex();
+  if (bytes.compare(std::strlen(kMagic), kHashSize, hash) != 0) return false;
+  Built built;
+  Fields fields(bytes, header);
+  if (!fields.get(&built.image) || !fields.get(&built.log) || !fields.get(&built.lowered) || !fields.get(&built.files))
+    return false;
+  if (!files_unchanged(built)) return false;
+  *out = std::move(built);
+  return true;
+}
+
+void cache_store(const std::string &key, const Built &built) {
+  static std::atomic<unsigned> serial{0};
+  const std::string path = path_of(key);
+  if (path.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(path.substr(0, path.rfind('/')), error);
+  std::string body;
+  put(built.image, &body), put(built.log, &body), put(built.lowered, &body), put(built.files, &body);
+  const std::string fresh = path + "." + std::to_string(getpid()) + "." + std::to_string(serial++);
+  const bool written = write_file(fresh, kMagic + sha256_hex(body) + body);
+  if (!written || std::rename(fresh.c_str(), path.c_str()) != 0) std::filesystem::remove(fresh, error);
+}
+
+}  // namespace cpu

@@ -1,0 +1,47 @@
+// Executable graphs: a private copy of a graph definition, and the plan that its launches execute.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "graph.h"
+#include "graph_memory.h"
+#include "hip/hip_runtime_api.h"
+#include "plan.h"
+
+namespace cpu {
+
+struct Exec {
+  hipGraphExec_t handle = nullptr;
+  unsigned long long flags = 0;
+  hipGraph_t source = nullptr;
+  std::unique_ptr<Graph> graph;
+  std::unordered_map<hipGraphNode_t, Node *> nodes;  // by the node of the source graph, nested ones included
+  std::shared_ptr<const Order> order;
+  std::shared_ptr<Plan> plan;
+  std::shared_ptr<Series> series = std::make_shared<Series>();
+  MemoryEffects memory;
+
+  // The node that was made from a node of the source graph; null if that node is gone or foreign.
+  Node *find(hipGraphNode_t source_node) const;
+  // Changes that later launches see; those already queued keep what they were queued with.
+  void replace(Node *node, Action action);
+  void enable(Node *node, bool enabled);
+  void use(const UserRefs &users);
+
+ private:
+  Plan &writable();
+};
+
+// The live object, or null. The caller holds graph_mutex().
+Exec *find_exec(hipGraphExec_t handle);
+
+// Match the nodes of an executable graph with those of a newer definition, by structure, and check that each may be
+// updated. On success every pair is in *pairs; otherwise *culprit is the newer graph's offending node, or null.
+using NodePairs = std::vector<std::pair<Node *, const Node *>>;
+hipGraphExecUpdateResult match(const Graph &now, const Graph &next, unsigned long long flags, NodePairs *pairs,
+                               const Node **culprit);
+// Give the nodes of the executable graph the actions of their partners: all of them, or, when memory runs out, none.
+void apply_updates(Exec &exec, const NodePairs &pairs);
+
+}  // namespace cpu

@@ -1,0 +1,65 @@
+#include "flags.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace cpu {
+namespace {
+
+std::string text(const char *name) {
+  const char *value = std::getenv(name);
+  return value ? value : "";
+}
+
+// A whole number, or the fallback if the variable is unset or is not one.
+size_t number(const char *name, size_t fallback) {
+  const std::string value = text(name);
+  char *end = nullptr;
+  const unsigned long long parsed = std::strtoull(value.c_str(), &end, 10);
+  return value.empty() || *end != '\0' || value[0] == '-' ? fallback : static_cast<size_t>(parsed);
+}
+
+// Cores this process may use: fewer than the machine's under taskset or in a container.
+unsigned usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<unsigned>(CPU_COUNT(&set));
+  return static_cast<unsigned>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+size_t physical_mb() {
+  const size_t pages = static_cast<size_t>(sysconf(_SC_PHYS_PAGES));
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)) >> 20;
+}
+
+std::string default_cache_dir() {
+  const std::string cache = text("XDG_CACHE_HOME");
+  if (!cache.empty() && cache[0] == '/') return cache + "/hiprt";
+  const std::string home = text("HOME");
+  return home.empty() ? "" : home + "/.cache/hiprt";
+}
+
+Flags read_flags() {
+  Flags f;
+  f.seed = static_cast<uint32_t>(number("HIPRT_CPU_SEED", 0));
+  f.threads = static_cast<unsigned>(std::clamp<size_t>(number("HIPRT_CPU_THREADS", usable_cores()), 1, 1024));
+  f.devices = static_cast<int>(std::clamp<size_t>(number("HIPRT_CPU_DEVICES", 1), 0, kMaxDevices));
+  f.memory_bytes = number("HIPRT_CPU_MEMORY_MB", physical_mb()) << 20;
+  f.cache_dir = text("HIPRT_CACHE_DIR");
+  if (f.cache_dir.empty()) f.cache_dir = default_cache_dir();
+  f.compiler = text("HIPRT_CPU_COMPILER");
+  return f;
+}
+
+}  // namespace
+
+const Flags &flags() {
+  // Never destroyed: the device thread may still read it while the process exits.
+  static const Flags &value = *new Flags(read_flags());
+  return value;
+}
+
+}  // namespace cpu

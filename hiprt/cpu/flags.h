@@ -1,0 +1,23 @@
+// The environment variables of the CPU device, read once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace cpu {
+
+constexpr int kMaxDevices = 16;
+
+struct Flags {
+  uint32_t seed;           // HIPRT_CPU_SEED: order of independent work
+  unsigned threads;        // HIPRT_CPU_THREADS: cores that execute a kernel
+  int devices;             // HIPRT_CPU_DEVICES: how many devices to show
+  size_t memory_bytes;     // HIPRT_CPU_MEMORY_MB: memory of each device
+  std::string cache_dir;   // HIPRT_CACHE_DIR: where compiled kernels are kept; never empty unless no home is known
+  std::string compiler;    // HIPRT_CPU_COMPILER: C++ compiler for hiprtc, empty: search
+};
+
+const Flags &flags();
+
+}  // namespace cpu

@@ -1,0 +1,75 @@
+// What a compiled kernel module and the engine that runs it know of each other. Included by both: types only, no headers.
+#pragma once
+
+#define HIPRT_CPU_ABI 1
+
+// Every kernel thread runs on a stack that is aligned to its size. The thread's index record lies near the stack's top, at
+// an offset that differs from stack to stack so that the records (and the frames below them) spread over the cache sets.
+#define HIPRT_CPU_STACK_SIZE (256ul * 1024)
+#define HIPRT_CPU_DYNAMIC_SHARED 65536  // bytes; also read by the assembler
+#define HIPRT_CPU_WARP 32u
+
+struct __hiprt_thread {
+  unsigned thread[3], block[3], block_dim[3], grid_dim[3];
+  void *owner;  // the engine's own
+};
+
+inline __attribute__((always_inline)) __hiprt_thread *__hiprt_thread_at(unsigned long stack_address) {
+  const unsigned long base = stack_address & ~(HIPRT_CPU_STACK_SIZE - 1);
+  const unsigned long colour = (base / HIPRT_CPU_STACK_SIZE * 192) & 4095;
+  return reinterpret_cast<__hiprt_thread *>(base + HIPRT_CPU_STACK_SIZE - sizeof(__hiprt_thread) - 8 - colour);
+}
+
+enum __hiprt_barrier { __hiprt_barrier_plain, __hiprt_barrier_count, __hiprt_barrier_and, __hiprt_barrier_or };
+enum __hiprt_warp_op { __hiprt_warp_sync, __hiprt_warp_gather, __hiprt_warp_ballot };
+
+// Functions of the host that a module may need and cannot carry itself: (result, name, parameters).
+#define HIPRT_CPU_HOST_UNARY(X) \
+  X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(exp) X(exp2) \
+  X(expm1) X(log) X(log2) X(log10) X(log1p) X(cbrt) X(erf) X(erfc) X(lgamma) X(tgamma)
+#define HIPRT_CPU_HOST_BINARY(X) X(pow) X(atan2) X(fmod) X(remainder) X(hypot) X(nextafter)
+
+struct __hiprt_host {
+  // Wait for all threads of the block that have not exited. The result depends on the kind.
+  unsigned (*barrier)(__hiprt_thread *, __hiprt_barrier kind, unsigned predicate);
+  // Wait for the lanes of the warp that are at the same operation (`key`); those in `mask`, unless it is 0, are awaited.
+  // gather: the value of lane `lane`, 0 if it takes no part. ballot: the lanes whose value is not 0. sync: the lanes here.
+  unsigned long long (*warp)(__hiprt_thread *, unsigned key, __hiprt_warp_op op, unsigned long long value, unsigned lane,
+                             unsigned mask);
+  // End the kernel with an error.
+  void (*fail)(const char *kind, const char *text, const char *file, unsigned line, const char *function);
+  int (*print)(const char *format, __builtin_va_list arguments);
+  unsigned long long (*clock)();
+  void *(*copy)(void *, const void *, unsigned long);
+  void *(*move)(void *, const void *, unsigned long);
+  void *(*fill)(void *, int, unsigned long);
+  int (*compare)(const void *, const void *, unsigned long);
+  float (*fma_float)(float, float, float);
+  double (*fma_double)(double, double, double);
+#define HIPRT_CPU_ENTRY(name) double (*name)(double);
+  HIPRT_CPU_HOST_UNARY(HIPRT_CPU_ENTRY)
+#undef HIPRT_CPU_ENTRY
+#define HIPRT_CPU_ENTRY(name) double (*name)(double, double);
+  HIPRT_CPU_HOST_BINARY(HIPRT_CPU_ENTRY)
+#undef HIPRT_CPU_ENTRY
+};
+
+struct __hiprt_param {
+  unsigned offset, size;
+};
+
+// A kernel, or (no run function) a variable that was asked for by a name expression.
+struct __hiprt_entry {
+  const char *expression;  // as given to hiprtcAddNameExpression, else null
+  const void *address;     // the function or variable itself; its symbol is the lowered name
+  void (*run)(const unsigned char *arguments, unsigned count);  // `count` threads along x, starting at the current one
+  const __hiprt_param *params;
+  unsigned param_count, kernarg_size, max_threads;
+  unsigned long size;  // of a variable
+};
+
+struct __hiprt_module_info {
+  unsigned abi, count;
+  const __hiprt_entry *entries;
+  const __hiprt_host **host;  // filled in by the loader
+};

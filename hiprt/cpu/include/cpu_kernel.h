@@ -1,0 +1,73 @@
+// The kernels of a module and how each is entered; used by the text that hiprtc appends to a program (program.cpp).
+#pragma once
+
+template <unsigned long... I>
+struct __hiprt_sequence {};
+template <unsigned long N, unsigned long... I>
+struct __hiprt_make_sequence : __hiprt_make_sequence<N - 1, N - 1, I...> {};
+template <unsigned long... I>
+struct __hiprt_make_sequence<0, I...> {
+  typedef __hiprt_sequence<I...> type;
+};
+
+// Offsets and sizes of a kernel's parameters in its argument block: a C struct's.
+template <class... A>
+struct __hiprt_layout {
+  __hiprt_param params[sizeof...(A) + 1];
+  unsigned end;
+  constexpr __hiprt_layout() : params(), end(0) {
+    const unsigned sizes[] = {unsigned(sizeof(A))..., 0}, aligns[] = {unsigned(alignof(A))..., 1};
+    for (unsigned i = 0; i < sizeof...(A); ++i) {
+      params[i].offset = (end + aligns[i] - 1) / aligns[i] * aligns[i];
+      params[i].size = sizes[i];
+      end = params[i].offset + sizes[i];
+    }
+  }
+};
+
+template <class F, F K>
+struct __hiprt_symbol;
+
+template <class T, T *V>
+struct __hiprt_symbol<T *, V> {
+  static __hiprt_entry entry(const char *expression, unsigned) {
+    return {expression, V, nullptr, nullptr, 0, 0, 0, sizeof(T)};
+  }
+};
+
+template <class... A, void (*K)(A...)>
+struct __hiprt_symbol<void (*)(A...), K> {
+  static constexpr __hiprt_layout<A...> layout{};
+
+  // One iteration per thread along x. The thread's record is written whole in every iteration, right before the kernel reads
+  // it, so that after inlining the indices are values and the record's memory is not read in the loop.
+  static __hiprt_inline void loop(unsigned count, A... a) {
+    __hiprt_thread *const t = __hiprt_self();
+    const unsigned x = t->thread[0], y = t->thread[1], z = t->thread[2], bx = t->block[0], by = t->block[1],
+                   bz = t->block[2], dx = t->block_dim[0], dy = t->block_dim[1], dz = t->block_dim[2],
+                   gx = t->grid_dim[0], gy = t->grid_dim[1], gz = t->grid_dim[2];
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#endif
+    for (unsigned i = 0; i < count; ++i) {
+      t->thread[0] = x + i, t->thread[1] = y, t->thread[2] = z;
+      t->block[0] = bx, t->block[1] = by, t->block[2] = bz;
+      t->block_dim[0] = dx, t->block_dim[1] = dy, t->block_dim[2] = dz;
+      t->grid_dim[0] = gx, t->grid_dim[1] = gy, t->grid_dim[2] = gz;
+      K(a...);
+    }
+  }
+  template <unsigned long... I>
+  static __hiprt_inline void unpack(const unsigned char *p, unsigned count, __hiprt_sequence<I...>) {
+    (void)p;
+    loop(count, *reinterpret_cast<const A *>(p + layout.params[I].offset)...);
+  }
+  static void run(const unsigned char *arguments, unsigned count) {
+    unpack(arguments, count, typename __hiprt_make_sequence<sizeof...(A)>::type());
+  }
+  static __hiprt_entry entry(const char *expression, unsigned max_threads) {
+    return {expression, reinterpret_cast<const void *>(K), run, layout.params, sizeof...(A), layout.end, max_threads, 0};
+  }
+};
+template <class... A, void (*K)(A...)>
+constexpr __hiprt_layout<A...> __hiprt_symbol<void (*)(A...), K>::layout;

@@ -1,0 +1,58 @@
+// Kernel launches: arguments taken by value, limits checked.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "kernel.h"
+#include "work.h"
+
+namespace cpu {
+
+// What hipFunction_t (and hipKernel_t) points to. The module stays loaded while a launch or a node refers to it.
+struct Function {
+  const Kernel *kernel;
+  std::shared_ptr<Module> module;
+  int device;
+};
+
+// The function behind a handle (hipFunction_t, or the func of hipKernelNodeParams); false for anything else.
+bool find_function(const void *handle, Function *out);
+
+struct Geometry {
+  dim3 grid;
+  dim3 block;
+  uint32_t shared;  // dynamic, bytes
+};
+
+// The kernel-argument block; as aligned as the widest vector type a kernel can take.
+struct alignas(64) ArgumentLine {
+  std::byte bytes[64];
+};
+
+struct KernelWork : Work {
+  KernelWork(Function f, Geometry g) : Work(hipGraphNodeTypeKernel), function(std::move(f)), geometry(g) {}
+  hipError_t run() override;
+  std::shared_ptr<Work> clone() const override { return std::make_shared<KernelWork>(*this); }
+  std::byte *arguments() { return arguments_.data()->bytes; }
+  // Where argument i lies in the block: pointers to these are what hipGraphKernelNodeGetParams returns.
+  void *argument(size_t i) { return arguments() + function.kernel->params[i].offset; }
+  // Copy the arguments in, from kernelParams or from extra. hipErrorInvalidValue: both, or neither though needed.
+  hipError_t take_arguments(void **kernelParams, void **extra);
+
+  Function function;
+  Geometry geometry;
+
+ private:
+  std::vector<ArgumentLine> arguments_;
+};
+
+// Whether the kernel may be launched like this: the status a launch returns.
+hipError_t check_geometry(const Kernel &kernel, const Geometry &geometry);
+
+// Find, check and copy: the whole of a launch but its queueing.
+hipError_t make_launch(const void *func, const Geometry &geometry, void **kernelParams, void **extra,
+                       std::shared_ptr<KernelWork> *out);
+
+}  // namespace cpu

@@ -1,0 +1,53 @@
+// What a launch of an executable graph executes: steps in any order that the edges allow.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "graph.h"
+#include "user_object.h"
+#include "work.h"
+
+namespace cpu {
+
+// The order of steps: fixed once, shared by all launches. A child graph is two empty steps with its nodes between them.
+struct Order {
+  std::vector<uint32_t> first;       // step i enables successors[first[i]] up to successors[first[i + 1]]
+  std::vector<uint32_t> successors;
+  std::vector<uint32_t> indegree;
+  std::vector<uint32_t> roots;
+  std::vector<uint32_t> waits;       // steps that may not be ready when their turn comes
+  std::vector<uint32_t> records;     // steps that record events
+};
+
+// The works of the steps. Launches share it until it is changed: then they keep the old one.
+struct Plan {
+  explicit Plan(size_t steps) : works(steps) {}
+  Plan(const Plan &other) : works(other.works), users(other.users) {}
+
+  std::vector<std::shared_ptr<Work>> works;  // null: nothing to do (empty or disabled)
+  UserRefs users;
+  std::atomic<int> launches{0};  // queued or running
+};
+
+// What the launches of one executable graph have in common; they run one after the other.
+struct Series {
+  uint64_t queued = 0;  // guarded by graph_mutex()
+  std::atomic<uint64_t> finished{0};
+  // Scratch of the running launch.
+  std::vector<uint32_t> missing;  // by step: predecessors that have not run
+  std::vector<uint32_t> ready;
+  std::vector<uint32_t> blocked;  // ready, but waiting for an event
+};
+
+// Number the steps of a graph, nested ones included, and note them in its nodes.
+std::shared_ptr<const Order> make_order(Graph &graph);
+std::shared_ptr<Plan> make_plan(const Graph &graph, const Order &order);
+
+// Queue one launch. Later changes of the plan must be made on a copy while plan->launches is not 0.
+hipError_t queue_launch(hipStream_t stream, const std::shared_ptr<const Order> &order,
+                        const std::shared_ptr<Plan> &plan, const std::shared_ptr<Series> &series);
+
+}  // namespace cpu

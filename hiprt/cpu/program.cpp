@@ -1,0 +1,219 @@
+#include "program.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "compiler.h"
+#include "object.h"
+#include "process.h"
+#include "scan.h"
+#include "sha256.h"
+
+namespace cpu {
+namespace {
+
+// The hash of our device headers, which are part of every program.
+const std::string &prelude_hash() {
+  static const std::string hash = [] {
+    std::vector<std::string> paths;
+    std::error_code error;
+    for (const auto &file : std::filesystem::recursive_directory_iterator(device_include_dir(), error))
+      if (file.is_regular_file(error)) paths.push_back(file.path());
+    std::sort(paths.begin(), paths.end());
+    Sha256 sum;
+    for (const std::string &path : paths) {
+      std::string text;
+      read_file(path, &text);
+      sum.field(path.substr(device_include_dir().size())).field(text);
+    }
+    return sum.hex();
+  }();
+  return hash;
+}
+
+std::string key_of(const Program &p, const Compiler &compiler) {
+  Sha256 sum;
+  sum.field(prelude_hash()).field(compiler.identity).field(host_cpu()).field(p.name).field(p.source);
+  for (const auto &[name, text] : p.headers) sum.field("header").field(name).field(text);
+  for (const std::string &e : p.expressions) sum.field("expression").field(e);
+  for (const std::string &f : p.flags) sum.field("flag").field(f);
+  return sum.hex();
+}
+
+std::string quoted(const std::string &text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+bool is_number(const std::string &text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Definitions that give a constant for each launch bound that is an expression of its namespace.
+std::string bound_constants(const std::vector<ScannedKernel> &kernels) {
+  std::string out;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const ScannedKernel &k = kernels[i];
+    if (k.bounds.empty() || is_number(k.bounds)) continue;
+    size_t depth = 0;
+    for (size_t at = 0; at < k.scope.size(); ++depth) {
+      const size_t end = std::min(k.scope.find("::", at), k.scope.size());
+      out += "namespace " + k.scope.substr(at, end - at) + " { ";
+      at = end + 2;
+    }
+    out += "constexpr unsigned __hiprt_bound_" + std::to_string(i) + " = (" + k.bounds + ");" + std::string(depth, '}') + "\n";
+  }
+  return out;
+}
+
+std::string bound_of(const ScannedKernel &k, size_t i) {
+  if (k.bounds.empty()) return "1024";
+  if (is_number(k.bounds)) return k.bounds;
+  return (k.scope.empty() ? "" : "::" + k.scope) + "::__hiprt_bound_" + std::to_string(i);
+}
+
+std::string entry(const std::string &type, const std::string &address, const std::string &expression, const std::string &bound) {
+  return "__hiprt_symbol<" + type + ", " + address + ">::entry(" + expression + ", " + bound + "),\n";
+}
+
+// All kernels in a table. An overloaded one is told apart by its parameters.
+std::string kernel_entries(const std::vector<ScannedKernel> &kernels) {
+  std::string out;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const ScannedKernel &k = kernels[i];
+    const auto overload = [&](const ScannedKernel &o) { return o.name == k.name && o.parameters != k.parameters; };
+    const bool overloaded = std::any_of(kernels.begin(), kernels.end(), overload);
+    const std::string type = overloaded ? "void (*)(" + k.parameters + ")" : "decltype(&" + k.name + ")";
+    out += entry(type, "&" + k.name, "nullptr", bound_of(k, i));
+  }
+  return out;
+}
+
+std::string expression_entries(const std::vector<std::string> &expressions) {
+  std::string out;
+  for (const std::string &e : expressions) {
+    const size_t name = std::min(e.find_first_not_of(" \t&"), e.size());
+    const std::string address = "&" + e.substr(name);
+    out += "# 1 " + quoted("name expression '" + e + "'") + "\n" + entry("decltype(" + address + ")", address, quoted(e), "1024");
+  }
+  return out;
+}
+
+// Every `extern __shared__` array is the one buffer.
+std::string dynamic_shared(const std::vector<std::string> &symbols) {
+  if (symbols.empty()) return "";
+  std::string labels;
+  std::vector<std::string> all = symbols;
+  all.push_back("__hiprt_dynamic_shared");
+  for (const std::string &s : all)
+    labels += "\".globl " + s + "\\n.hidden " + s + "\\n.type " + s + ",STT_TLS\\n" + s + ":\\n\"\n";
+  return "__asm__(\".pushsection .tbss,\\\"awT\\\",%nobits\\n.balign 256\\n\"\n" + labels +
+         "\".zero " + std::to_string(HIPRT_CPU_DYNAMIC_SHARED) + "\\n.popsection\");\n";
+}
+
+// What follows the user's text. The line marker's 3 makes it a system header: no warnings about it.
+std::string tail(const Scan &scan, const std::vector<std::string> &expressions) {
+  return "\n# 1 \"hiprtc\" 3\n" + bound_constants(scan.kernels) + dynamic_shared(scan.dynamic_shared) +
+         "static const __hiprt_entry __hiprt_entries[] = {\n" + kernel_entries(scan.kernels) +
+         expression_entries(expressions) + "# 1 \"hiprtc\" 3\n{}};\n" +
+         "extern \"C\" __attribute__((visibility(\"default\"), used)) const __hiprt_module_info __hiprt_module = {\n"
+         "HIPRT_CPU_ABI, sizeof(__hiprt_entries) / sizeof(__hiprt_entry) - 1, __hiprt_entries, &__hiprt_host_table};\n";
+}
+
+// The names of files in the log as the user knows them.
+std::string without_paths(std::string log, const std::vector<std::string> &prefixes) {
+  for (const std::string &prefix : prefixes)
+    for (size_t at = log.find(prefix); at != std::string::npos; at = log.find(prefix, at)) log.erase(at, prefix.size());
+  return log;
+}
+
+// One attempt with one compiler.
+class Build {
+ public:
+  Build(const Program &program, const Compiler &compiler) : p_(program), compiler_(compiler) {
+    job_.source = dir_.path() + "/unit.cpp";
+    job_.output = dir_.path() + "/unit.so";
+    job_.options = {"-I" + headers_dir()};
+    job_.options.insert(job_.options.end(), p_.flags.begin(), p_.flags.end());
+  }
+
+  bool run(Built *out) {
+    std::string text;
+    Scan scan;
+    bool good = !dir_.path().empty() && write_unit("", false) && preprocess(compiler_, job_, &text, &out->log);
+    if (good) {
+      scan = scan_preprocessed(text);
+      const std::string end = tail(scan, p_.expressions);
+      good = attempt(end, true, out) || attempt(end, false, out);
+    } else if (out->log.empty()) {
+      out->log = "hiprt: cannot write temporary files in " + std::string(dir_.path().empty() ? "TMPDIR" : dir_.path()) + "\n";
+    }
+    if (good) note_files(scan.files, out);
+    out->log = without_paths(out->log, {headers_dir() + "/", dir_.path() + "/"});
+    return good;
+  }
+
+ private:
+  std::string headers_dir() const { return dir_.path() + "/headers"; }
+
+  bool write_unit(const std::string &end, bool local_indices) const {
+    const auto text = [&](const std::string &t) { return local_indices ? insert_local_indices(t) : t; };
+    std::error_code error;
+    for (const auto &[name, body] : p_.headers) {
+      const std::string path = headers_dir() + "/" + name;
+      std::filesystem::create_directories(path.substr(0, path.rfind('/')), error);
+      if (!write_file(path, text(body))) return false;
+    }
+    return write_file(job_.source, "#line 1 " + quoted(p_.name) + "\n" + text(p_.source) + end);
+  }
+
+  // With copies of the indices in every kernel first. A body that these do not suit (a lambda without captures that uses
+  // threadIdx) compiles without them.
+  bool attempt(const std::string &end, bool local_indices, Built *out) {
+    out->log.clear();
+    if (!write_unit(end, local_indices) || !compile(compiler_, job_, &out->log)) return false;
+    if (!read_file(job_.output, &out->image)) return false;
+    std::unique_ptr<Module> module;
+    std::string why;
+    if (load_object(out->image.data(), &module, &out->lowered, &why) == hipSuccess) return true;
+    out->log += "hiprt: the compiled program cannot be loaded: " + why + "\n";
+    return false;
+  }
+
+  void note_files(const std::vector<std::string> &files, Built *out) const {
+    for (const std::string &path : files) {
+      std::string text;
+      const bool ours = path.rfind(dir_.path(), 0) == 0 || path.rfind(device_include_dir(), 0) == 0;
+      if (ours || path == p_.name || !read_file(path, &text)) continue;
+      out->files[std::filesystem::absolute(path)] = sha256_hex(text);
+    }
+  }
+
+  const Program &p_;
+  const Compiler &compiler_;
+  ScratchDir dir_;
+  CompileJob job_;
+};
+
+}  // namespace
+
+bool build_program(const Program &program, Built *out) {
+  for (const Compiler &compiler : find_compilers()) {
+    const std::string key = key_of(program, compiler);
+    if (cache_load(key, out)) return true;
+    *out = Built();
+    if (Build(program, compiler).run(out)) {
+      cache_store(key, *out);
+      return true;
+    }
+    if (works(compiler)) return false;
+  }
+  out->log = no_compiler_message();
+  return false;
+}
+
+}  // namespace cpu

@@ -1,0 +1,28 @@
+// Reading a HIP program's text for what must be known before it is compiled: its kernels and dynamic shared arrays.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace cpu {
+
+struct ScannedKernel {
+  std::string name;        // fully qualified, with template arguments if it is an instantiation
+  std::string parameters;  // as written, between the parentheses
+  std::string bounds;      // the first argument of __launch_bounds__, or empty
+  std::string scope;       // the namespaces it is in, "a::b"
+};
+
+struct Scan {
+  std::vector<ScannedKernel> kernels;        // functions and instantiations that have a body; no bare templates
+  std::vector<std::string> dynamic_shared;   // symbol names of `extern __shared__` arrays
+  std::vector<std::string> files;            // every file that was read
+};
+
+// Scan the output of the preprocessor, made with __HIPRT_SCAN__ defined.
+Scan scan_preprocessed(const std::string &text);
+
+// Give each kernel of a source text its own copy of the indices (cpu_language.h); a matter of speed only.
+std::string insert_local_indices(const std::string &text);
+
+}  // namespace cpu

@@ -1,0 +1,26 @@
+// The status of API calls: what hipGetLastError remembers of them.
+#pragma once
+
+#include <new>
+#include <utility>
+
+#include "hip/hip_runtime_api.h"
+
+namespace cpu {
+
+// Note the status of a finished API call for hipGetLastError of this thread, and hand it on.
+hipError_t done(hipError_t status) noexcept;
+
+// Every API function returns through this: nothing is thrown across the C interface.
+template <class Call>
+hipError_t api(Call &&call) noexcept {
+  try {
+    return done(std::forward<Call>(call)());
+  } catch (const std::bad_alloc &) {
+    return done(hipErrorOutOfMemory);
+  } catch (...) {
+    return done(hipErrorUnknown);
+  }
+}
+
+}  // namespace cpu

@@ -1,0 +1,99 @@
+"""Devices: how many there are, what they are, which one this thread uses."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cache
+
+from hiprt import library
+from hiprt.errors import check
+from hiprt.flags import flags
+
+__all__ = ["Device", "current_device", "device_count", "set_device"]
+
+thread = threading.local()
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device of the library in use.
+
+    Attributes
+    ----------
+    index : int
+        HIP's device number.
+    name : str
+        Marketing name.
+    arch : str
+        Compiler target, for example ``gfx1201`` or ``hiprt-cpu``.
+    warp_size : int
+        Lanes of a hardware wave: 32 or 64.
+    memory : int
+        Device memory in bytes.
+    compute_units : int
+        Multiprocessors.
+    provider : str
+        ``rocm``, ``nvidia`` or ``cpu``.
+    """
+
+    index: int
+    name: str
+    arch: str
+    warp_size: int
+    memory: int
+    compute_units: int
+    provider: str
+
+    def synchronize(self) -> None:
+        """Wait for everything queued on this device."""
+        hip = library.hip()
+        check(hip.hipSetDevice(self.index), "hipSetDevice")
+        check(hip.hipDeviceSynchronize(), "hipDeviceSynchronize")
+
+
+def device_count() -> int:
+    """Return the number of devices of the library in use."""
+    return int(check(library.hip().hipGetDeviceCount(), "hipGetDeviceCount"))
+
+
+@cache
+def describe(index: int) -> Device:
+    """Read a device's properties; they do not change while the process lives."""
+    count = device_count()
+    if not 0 <= index < count:
+        raise ValueError(f"device {index}: there are {count} devices")
+    properties = check(library.hip().hipGetDeviceProperties(index), "hipGetDeviceProperties")
+    return Device(
+        index,
+        text(properties.name),
+        text(properties.gcnArchName).split(":")[0],
+        int(properties.warpSize),
+        int(properties.totalGlobalMem),
+        int(properties.multiProcessorCount),
+        library.current().provider,
+    )
+
+
+def text(value: bytes | str) -> str:
+    """Return a C string as str."""
+    return value.decode(errors="replace").rstrip("\0") if isinstance(value, bytes) else value
+
+
+def current_device() -> Device:
+    """Return this thread's device: the one set last, else ``HIPRT_DEVICE``."""
+    return describe(getattr(thread, "index", flags.device))
+
+
+def set_device(index: int) -> Device:
+    """Choose this thread's device.
+
+    Raises
+    ------
+    ValueError
+        There is no such device.
+    """
+    device = describe(index)
+    check(library.hip().hipSetDevice(index), "hipSetDevice")
+    thread.index = index
+    return device

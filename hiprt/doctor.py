@@ -1,0 +1,238 @@
+"""Doctor: what hiprt runs on here, and what stands in its way. Shown by ``hiprt doctor``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hiprt import __version__, library
+from hiprt.array import zeros
+from hiprt.compiler import compile_source
+from hiprt.device import describe, device_count
+from hiprt.errors import HipError, ProviderError
+from hiprt.flags import flags, names, warn_unknown
+from hiprt.module import WRITE, Argument, Function, Module
+from hiprt.stream import current_stream
+
+__all__ = ["diagnose", "render", "try_compiler"]
+
+TIMEOUT = 120.0  # seconds for the first kernel; a compiler may build its own support library first
+NAME_LENGTH = 96
+# A kernel that says which compiler made it.
+SOURCE = f"""
+#if defined(__VERSION__) && defined(__clang__)
+#define MADE_BY __VERSION__
+#elif defined(__VERSION__)
+#define MADE_BY "g++ " __VERSION__
+#else
+#define MADE_BY "hiprtc"
+#endif
+extern "C" __global__ void made_by(char *out) {{
+  const char text[] = MADE_BY;
+  for (unsigned i = 0; i < sizeof text && i < {NAME_LENGTH}; ++i) out[i] = text[i];
+}}
+"""
+# Variables of others that decide what is visible or how it behaves; hiprt never sets them.
+FOREIGN = (
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "HSA_OVERRIDE_GFX_VERSION",
+    "ROCM_PATH",
+    "ROCM_HOME",
+    "HIP_PATH",
+    "AMD_LOG_LEVEL",
+    "AMD_SERIALIZE_KERNEL",
+    "AMD_SERIALIZE_COPY",
+    "HIP_LAUNCH_BLOCKING",
+    "DEBUG_CLR_GRAPH_PACKET_CAPTURE",
+)
+
+
+def diagnose() -> dict[str, Any]:
+    """Examine this machine.
+
+    Returns
+    -------
+    dict
+        Plain values: usable, problem, versions, provider, library, devices, compiler, cache, refused, flags,
+        environment, warnings. ``problem`` is one sentence when nothing is usable, else empty.
+    """
+    report: dict[str, Any] = {
+        "usable": False,
+        "problem": "",
+        "versions": versions(),
+        "provider": None,
+        "library": None,
+        "devices": [],
+        "compiler": None,
+        "cache": None,
+        "refused": [],
+        "flags": {},
+        "environment": {name: os.environ[name] for name in FOREIGN if name in os.environ},
+    }
+    given = set(os.environ)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_unknown(os.environ)
+        try:
+            examine(report)
+        except ProviderError as error:
+            report["refused"] = listed(error.tried)
+            report["problem"] = f"{error.args[0]}; nothing below can run until one of the libraries works"
+        except (HipError, ValueError) as error:
+            report["problem"] = str(error)
+    # Opening the CPU device sets flags that nobody gave, so the values are read behind it.
+    report["flags"] = flag_values(given)
+    report["warnings"] = [str(warning.message) for warning in caught]
+    return report
+
+
+def examine(report: dict[str, Any]) -> None:
+    """Open the library and try its compiler; raises what stands in the way."""
+    report["cache"] = cache()
+    current = library.current()
+    report["provider"] = current.provider
+    report["library"] = {"hip": str(current.hip), "hiprtc": str(current.hiprtc), "version": dotted(current.version)}
+    report["refused"] = listed(current.tried)
+    report["devices"] = [asdict(describe(index)) for index in range(device_count())]
+    report["compiler"] = try_in_child()
+    report["usable"] = report["compiler"]["works"]
+    if not report["usable"]:
+        report["problem"] = f"no kernel can be compiled and run: {report['compiler']['error']}"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what hiprt stands on."""
+    found = {"hiprt": __version__, "python": platform.python_version(), "platform": platform.platform()}
+    for package in ("numpy", "hip-python", "ziglang"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def flag_values(given: set[str]) -> dict[str, dict[str, Any]]:
+    """Return each flag's value, or what is wrong with it, and whether it is among the variables that were given."""
+    table: dict[str, dict[str, Any]] = {}
+    for attribute, flag in names().items():
+        row: dict[str, Any] = {"set": flag.name in given}
+        try:
+            row["value"] = getattr(flags, attribute)
+        except ValueError as error:
+            row["error"] = str(error)
+        table[flag.name] = row
+    return table
+
+
+def listed(tried: list[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return refused libraries as plain values."""
+    return [{"library": name, "reason": reason} for name, reason in tried]
+
+
+def dotted(version: int) -> str:
+    """Return a HIP version as text."""
+    return f"{version // 10**7}.{version // 10**5 % 100}.{version % 10**5}"
+
+
+def cache() -> dict[str, Any]:
+    """Return where compiled kernels are kept, and how much lies there."""
+    import platformdirs
+
+    folder = Path(flags.cache_dir or platformdirs.user_cache_dir("hiprt"))
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    return {"dir": str(folder), "files": len(sizes), "bytes": sum(sizes)}
+
+
+def try_in_child() -> dict[str, Any]:
+    """Compile and run a kernel in a child process with an empty cache: proof, not a remembered result."""
+    with tempfile.TemporaryDirectory(prefix="hiprt-doctor-") as folder:
+        command = [sys.executable, "-W", "ignore", "-m", "hiprt.doctor"]
+        environment = {**os.environ, "HIPRT_CACHE_DIR": folder}
+        try:
+            child = subprocess.run(
+                command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=environment
+            )
+        except subprocess.TimeoutExpired:
+            return {"works": False, "name": None, "ms": None, "error": f"it took more than {TIMEOUT:.0f} s"}
+    try:
+        return dict(json.loads(child.stdout.strip().splitlines()[-1]))
+    except (ValueError, IndexError):
+        cause = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
+        return {"works": False, "name": None, "ms": None, "error": f"a test process failed: {cause}"}
+
+
+def try_compiler() -> dict[str, Any]:
+    """Compile a kernel that names its compiler and run it.
+
+    Returns
+    -------
+    dict
+        works, name, ms (to compile), error.
+    """
+    try:
+        stream = current_stream()
+        begin = time.perf_counter()
+        code, _ = compile_source(SOURCE, "made_by.hip")
+        elapsed = (time.perf_counter() - begin) * 1e3
+        out = zeros(NAME_LENGTH, "uint8")
+        Function(Module(code), "made_by", [Argument("out", WRITE)])(stream, (1, 1, 1), (1, 1, 1), out)
+        name = bytes(out.numpy()).split(b"\0")[0].decode(errors="replace")
+    except (HipError, ProviderError, ValueError) as error:
+        reason = getattr(error, "log", "") or str(error)
+        return {"works": False, "name": None, "ms": None, "error": reason.strip().splitlines()[0]}
+    return {"works": True, "name": name, "ms": round(elapsed, 1), "error": None}
+
+
+def render(report: dict[str, Any]) -> str:
+    """Return a report as text for people."""
+    lines = [f"{name:<12} {version}" for name, version in report["versions"].items()]
+    if report["provider"]:
+        lines += ["", f"provider     {report['provider']}"]
+        lines += [f"library      {report['library']['hip']}, HIP {report['library']['version']}"]
+    for device in report["devices"]:
+        memory = f"{device['memory'] / 2**30:.1f} GiB"
+        units = f"{device['compute_units']} units, warps of {device['warp_size']}"
+        lines.append(f"device {device['index']:<5} {device['name']} ({device['arch']}), {memory}, {units}")
+    compiler = report["compiler"]
+    if compiler:
+        works = f"{compiler['name']}, first kernel in {compiler['ms']} ms"
+        lines.append(f"compiler     {works if compiler['works'] else 'does not work: ' + str(compiler['error'])}")
+    if report["cache"]:
+        cached = report["cache"]
+        lines.append(f"cache        {cached['dir']}, {cached['files']} files, {cached['bytes'] / 2**20:.1f} MiB")
+    lines += section("refused", [f"{row['library']}: {row['reason']}" for row in report["refused"]])
+    lines += section("flags", [flag_line(name, row) for name, row in report["flags"].items()])
+    lines += section("environment", [f"{name}={value}" for name, value in report["environment"].items()])
+    lines += section("warnings", report["warnings"])
+    lines += ["", f"not usable: {report['problem']}" if report["problem"] else "all well: kernels compile and run"]
+    return "\n".join(lines)
+
+
+def section(title: str, rows: list[str]) -> list[str]:
+    """Return a heading and its rows, or nothing where there are none."""
+    return ["", title, *(f"  {row}" for row in rows)] if rows else []
+
+
+def flag_line(name: str, row: dict[str, Any]) -> str:
+    """Return a flag as text."""
+    if "error" in row:
+        return str(row["error"])
+    value = int(row["value"]) if isinstance(row["value"], bool) else row["value"]
+    return f"{name}={value}" + ("" if row["set"] else "  (not set)")
+
+
+if __name__ == "__main__":
+    print(json.dumps(try_compiler()))

@@ -1,0 +1,128 @@
+"""Exceptions, and the one place where a HIP status becomes one.
+
+What holds after a failure: a call that creates something has created nothing; a failed graph call leaves the exec
+discarded and the step run eagerly (G8); arrays the caller holds stay valid unless the error says the device is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "CompileError",
+    "GraphUpdateError",
+    "HipError",
+    "HipWarning",
+    "OutOfMemoryError",
+    "ProviderError",
+    "check",
+]
+
+SUCCESS = 0
+OUT_OF_MEMORY = 2
+
+
+class HipError(RuntimeError):
+    """A HIP or hiprtc call failed.
+
+    Attributes
+    ----------
+    code : int
+        The ``hipError_t`` (or ``hiprtcResult``) value; negative for a status of hiprt's own C core.
+    name : str
+        Its name, for example ``hipErrorInvalidValue``.
+    call : str
+        The function that returned it.
+    """
+
+    def __init__(self, code: int, name: str, call: str, detail: str = "") -> None:
+        super().__init__(code, name, call, detail)
+        self.code = code
+        self.name = name
+        self.call = call
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.call}: {self.name} ({self.code})" + (f": {self.detail}" if self.detail else "")
+
+
+class OutOfMemoryError(HipError, MemoryError):
+    """The device has no memory left; nothing was allocated."""
+
+
+class GraphUpdateError(HipError):
+    """An executable graph refused an update; it must be instantiated again."""
+
+
+class CompileError(HipError):
+    """Kernel source did not compile.
+
+    Attributes
+    ----------
+    log : str
+        The compiler's own output, with the lines of the user's source.
+    """
+
+    def __init__(self, code: int, name: str, call: str, detail: str = "", log: str = "") -> None:
+        super().__init__(code, name, call, detail)
+        self.log = log
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.code, self.name, self.call, self.detail, self.log))
+
+    def __str__(self) -> str:
+        return super().__str__() + (f"\n{self.log}" if self.log else "")
+
+
+class ProviderError(RuntimeError):
+    """No HIP library can be used.
+
+    Attributes
+    ----------
+    tried : list of (str, str)
+        Each library that was considered and why it was refused.
+    """
+
+    def __init__(self, message: str, tried: list[tuple[str, str]]) -> None:
+        super().__init__(message, tried)
+        self.tried = tried
+
+    def __str__(self) -> str:
+        lines = [f"  {name}: {reason}" for name, reason in self.tried]
+        return "\n".join([str(self.args[0]), *lines])
+
+
+class HipWarning(RuntimeWarning):
+    """Something is wrong that no caller can be told by an exception (destructors, two HIP libraries in one process)."""
+
+
+def error_of(code: int, name: str, call: str, detail: str = "") -> HipError:
+    """Return the exception that stands for a status."""
+    kind = OutOfMemoryError if code == OUT_OF_MEMORY else HipError
+    return kind(code, name, call, detail)
+
+
+def check(result: Any, call: str) -> Any:
+    """Turn what a hip-python function returned into a value, or raise.
+
+    Parameters
+    ----------
+    result : tuple or status
+        ``(status, value, …)`` or a bare status, as hip-python returns them.
+    call : str
+        Name of the function, for the message.
+
+    Returns
+    -------
+    Any
+        Nothing, the value, or the tuple of values behind the status.
+
+    Raises
+    ------
+    HipError
+        The status is not success (`OutOfMemoryError` for ``hipErrorOutOfMemory``).
+    """
+    status, values = (result[0], result[1:]) if isinstance(result, tuple) else (result, ())
+    if int(status) != SUCCESS:
+        raise error_of(int(status), getattr(status, "name", str(status)), call)
+    return None if not values else values[0] if len(values) == 1 else values

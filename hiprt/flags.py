@@ -1,0 +1,184 @@
+"""Every ``HIPRT_*`` environment variable: name, type, default, meaning. Nothing else in Python reads the environment.
+
+A flag is read when it is first used and kept; `Flags.override` sets it for a block of code. The README's table is
+`table()`; a test compares them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar, overload
+
+from hiprt.errors import HipWarning
+
+__all__ = ["Flag", "Flags", "flags", "table", "warn_unknown"]
+
+T = TypeVar("T")
+PREFIX = "HIPRT_"
+UNSET = object()
+
+
+class Flag(Generic[T]):
+    """One environment variable with a type.
+
+    Parameters
+    ----------
+    parse : callable
+        Text to value; raises ValueError with what was expected.
+    default : T
+        Value when the variable is not set.
+    help : str
+        One sentence for the README.
+    native : bool
+        Read by the CPU device itself (it also serves programs without Python); listed here for its meaning.
+    """
+
+    def __init__(self, parse: Callable[[str], T], default: T, help: str, *, native: bool = False) -> None:  # noqa: A002
+        self.parse = parse
+        self.default = default
+        self.help = help
+        self.native = native
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attribute = name
+        self.name = PREFIX + name.upper()
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Flag[T]: ...
+    @overload
+    def __get__(self, instance: Flags, owner: type) -> T: ...
+    def __get__(self, instance: Flags | None, owner: type) -> Flag[T] | T:
+        if instance is None:
+            return self
+        value = self.read()
+        # Later reads cost an attribute look-up: the instance dictionary wins over this non-data descriptor.
+        instance.__dict__[self.attribute] = value
+        return value
+
+    def read(self) -> T:
+        """Parse the variable as it stands in the environment."""
+        text = os.environ.get(self.name)
+        if text is None:
+            return self.default
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise ValueError(f"{self.name}={text!r}: {error}") from None
+
+
+def boolean(text: str) -> bool:
+    """Parse 0 or 1."""
+    if text not in ("0", "1"):
+        raise ValueError("expected 0 or 1")
+    return text == "1"
+
+
+def choice(*allowed: str) -> Callable[[str], str]:
+    """Return a parser that accepts these words."""
+
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"expected one of {', '.join(allowed)}")
+        return text
+
+    return parse
+
+
+def integer(least: int) -> Callable[[str], int]:
+    """Return a parser for integers from `least`."""
+
+    def parse(text: str) -> int:
+        if not text.lstrip("-").isdigit() or int(text) < least:
+            raise ValueError(f"expected an integer of at least {least}")
+        return int(text)
+
+    return parse
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Parse words separated by commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+class Flags:
+    """The registry: one attribute per variable."""
+
+    provider = Flag(
+        choice("auto", "rocm", "nvidia", "cpu", "null"), "auto", "HIP library; auto tries rocm, nvidia, cpu."
+    )
+    hip_lib = Flag(str, "", "Path of the libamdhip64.so to use for the rocm provider; nothing else is searched.")
+    device = Flag(integer(0), 0, "Index of the default device.")
+    graph = Flag(boolean, True, "0 runs every step eagerly.")
+    graph_keys = Flag(integer(1), 64, "Recorded call signatures a step keeps; the least recently used goes first.")
+    graph_slots = Flag(integer(1), 4, "Executable graphs kept per topology key.")
+    cache_dir = Flag(str, "", "Folder of compiled kernels; default: the platform's cache folder.", native=True)
+    cpu_compiler = Flag(str, "", "Compiler of the CPU device: a path, or zig, clang++, g++.", native=True)
+    cpu_zig = Flag(str, "", "Path of the zig binary; set from the ziglang package when it is installed.", native=True)
+    cpu_threads = Flag(integer(0), 0, "Threads of the CPU device; 0 means one per core.", native=True)
+    cpu_seed = Flag(integer(0), 0, "Seed of the order in which the CPU device runs independent work.", native=True)
+    cpu_devices = Flag(integer(1), 1, "Number of CPU devices to present.", native=True)
+    cpu_memory_mb = Flag(integer(0), 0, "Memory of a CPU device in MiB; 0 means what the machine has.", native=True)
+    build_sanitize = Flag(str, "", "Sanitizers to build the native code with, for example address,undefined.")
+
+    @contextmanager
+    def override(self, **values: Any) -> Iterator[None]:
+        """Set flags for a block of code, whatever the environment says.
+
+        Parameters
+        ----------
+        **values
+            Attribute names and typed values.
+        """
+        for name in values:
+            if name not in names():
+                raise AttributeError(f"no flag {name!r}")
+        before = {name: self.__dict__.get(name, UNSET) for name in values}
+        self.__dict__.update(values)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is UNSET:
+                    self.__dict__.pop(name, None)
+                else:
+                    self.__dict__[name] = value
+
+    def reload(self) -> None:
+        """Forget what was read; the environment is read again."""
+        self.__dict__.clear()
+
+    def in_force(self) -> dict[str, Any]:
+        """Return every variable's name and value now."""
+        return {flag.name: getattr(self, name) for name, flag in names().items()}
+
+
+def names() -> Mapping[str, Flag[Any]]:
+    """Return attribute name and flag of the whole registry, in order."""
+    return {name: flag for name, flag in vars(Flags).items() if isinstance(flag, Flag)}
+
+
+def table() -> str:
+    """Return the README's table of flags (Markdown)."""
+    rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
+    for flag in names().values():
+        default = int(flag.default) if isinstance(flag.default, bool) else flag.default
+        rows.append(f"| `{flag.name}` | {f'`{default}`' if default != '' else 'unset'} | {flag.help} |")
+    return "\n".join(rows)
+
+
+def warn_unknown(environment: Mapping[str, str]) -> list[str]:
+    """Warn about ``HIPRT_*`` variables that no flag reads, with the nearest name; return them."""
+    known = [flag.name for flag in names().values()]
+    unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
+    for name in unknown:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+        warnings.warn(f"{name} is not a flag of hiprt; did you mean {near[0]}?", HipWarning, stacklevel=2)
+    return unknown
+
+
+flags = Flags()

@@ -1,0 +1,144 @@
+"""Build step: the C core (a cffi extension) and the CPU device (a shared library with the HIP ABI).
+
+Runs inside setuptools' ``build_ext``; not imported by the installed package. ``HIPRT_BUILD_SANITIZE`` (for example
+``address,undefined``) instruments both.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sysconfig
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from cffi import FFI
+from setuptools import Extension
+from setuptools.command.build_ext import build_ext
+
+NATIVE = Path(__file__).resolve().parent
+ROOT = NATIVE.parent.parent
+INCLUDE = NATIVE / "include"
+CPU = NATIVE.parent / "cpu"
+CORE_FOLDERS = [NATIVE, ROOT / "graphs" / "native", ROOT / "allocator" / "native"]
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+
+
+def sanitize_flags() -> list[str]:
+    """Compile and link flags of the sanitizers asked for."""
+    names = os.environ.get("HIPRT_BUILD_SANITIZE", "")
+    if not names:
+        return []
+    return [f"-fsanitize={names}", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g"]
+
+
+def compile_flags(standard: str) -> list[str]:
+    """Flags common to the core and the CPU device."""
+    return [standard, "-O2", "-g1", "-fPIC", "-fvisibility=hidden", *WARNINGS, f"-I{INCLUDE}", *sanitize_flags()]
+
+
+def interface() -> str:
+    """Return the part of hiprt_core.h that cffi reads: the only copy of the interface."""
+    text = (NATIVE / "hiprt_core.h").read_text()
+    found = re.search(r"/\* cffi begin \*/(.*)/\* cffi end \*/", text, re.DOTALL)
+    assert found, "hiprt_core.h: markers missing"
+    return found.group(1)
+
+
+class Build(build_ext):
+    """build_ext for ``hiprt._core`` and ``hiprt/cpu/libamdhip64.so``."""
+
+    def finalize_options(self) -> None:
+        """Complete the extension that pyproject.toml names."""
+        generated = ROOT / "build" / "_core.c"
+        generated.parent.mkdir(exist_ok=True)
+        ffi = FFI()
+        ffi.cdef(interface())
+        ffi.set_source("hiprt._core", '#include "hiprt_core.h"', py_limited_api=True)
+        ffi.emit_c_code(str(generated))
+        sources = [generated, *(f for folder in CORE_FOLDERS for f in sorted(folder.glob("*.c")))]
+        core: Extension = self.distribution.ext_modules[0]
+        core.sources = [os.path.relpath(source) for source in sources]
+        core.include_dirs = [str(NATIVE), str(INCLUDE), *map(str, CORE_FOLDERS)]
+        core.define_macros = [("Py_LIMITED_API", "0x030A0000")]
+        core.extra_compile_args = [*compile_flags("-std=c11"), "-Wno-unused-parameter"]
+        core.extra_link_args = ["-pthread", "-ldl", *sanitize_flags()]
+        core.depends = [str(f) for folder in CORE_FOLDERS for f in folder.glob("*.h")]
+        core.py_limited_api = True
+        super().finalize_options()
+
+    def run(self) -> None:
+        """Build the extension, then the CPU device and the null provider beside it."""
+        super().run()
+        if os.name == "posix" and sysconfig.get_platform().startswith("linux"):
+            package = Path(self.get_ext_fullpath("hiprt._core")).resolve().parent
+            build_cpu_device(package / "cpu" / "libamdhip64.so", ROOT / "build" / "cpu")
+            build_null_provider(package / "null" / "libamdhip64.so")
+
+    def get_outputs(self) -> list[str]:
+        """Name the CPU device too, so that installers remove it."""
+        package = Path(self.get_ext_fullpath("hiprt._core")).parent
+        return [*super().get_outputs(), *(str(package / name / "libamdhip64.so") for name in ("cpu", "null"))]
+
+
+def up_to_date(target: Path, depfile: Path) -> bool:
+    """Whether ``target`` is newer than everything its make-style depfile names."""
+    if not target.exists() or not depfile.exists():
+        return False
+    names = depfile.read_text().replace("\\\n", " ").split(":", 1)[1].split()
+    made = target.stat().st_mtime
+    return all(Path(n).exists() and Path(n).stat().st_mtime <= made for n in names)
+
+
+def build_cpu_device(target: Path, objects: Path) -> None:
+    """Compile ``hiprt/cpu/*.cpp`` and link them into ``target``; only what changed is compiled again."""
+    cxx = shlex.split(os.environ.get("CXX", "g++"))
+    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", "-pthread"]
+    objects = objects / re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
+    objects.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+    def compile_one(source: Path) -> Path:
+        out = objects / (source.stem + ".o")
+        if not up_to_date(out, out.with_suffix(".d")):
+            subprocess.run([*cxx, *flags, "-MMD", "-c", str(source), "-o", str(out)], check=True)
+        return out
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        outs = list(pool.map(compile_one, sorted(CPU.glob("*.cpp"))))
+    # Linked beside and renamed: a process that has the old file mapped keeps it.
+    fresh = target.with_suffix(".so.new")
+    subprocess.run(
+        [
+            *cxx,
+            "-shared",
+            *sanitize_flags(),
+            "-o",
+            str(fresh),
+            *map(str, outs),
+            "-Wl,-soname,libamdhip64.so",
+            "-Wl,--no-undefined" if not sanitize_flags() else "-Wl,-z,now",
+            "-pthread",
+            "-ldl",
+        ],
+        check=True,
+    )
+    fresh.replace(target)
+
+
+def build_null_provider(target: Path) -> None:
+    """Compile ``hiprt/null/null.c`` into ``target``."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    cc = shlex.split(os.environ.get("CC", "gcc"))
+    fresh = target.with_suffix(".so.new")
+    source = NATIVE.parent / "null" / "null.c"
+    subprocess.run(
+        [*cc, *compile_flags("-std=c11"), "-shared", "-o", str(fresh), str(source), "-Wl,-soname,libamdhip64.so"],
+        check=True,
+    )
+    fresh.replace(target)
+
+
+if __name__ == "__main__":
+    build_null_provider(NATIVE.parent / "null" / "libamdhip64.so")
+    build_cpu_device(CPU / "libamdhip64.so", ROOT / "build" / "cpu")

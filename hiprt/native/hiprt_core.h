@@ -1,0 +1,90 @@
+/* The C core: everything Python may call. The text between the markers is what cffi reads; there is no other copy.
+ *
+ * Boundary: functions return a status (0, a hipError_t, or a negative HIPRT_E_*); the thread's last failure names the
+ * call and the detail. Nothing here raises, prints or exits. The GIL is released around every call.
+ * Ownership: *_create returns one reference, *_release gives it back; a recorder holds references to its kernels.
+ * Threads: a recorder and a stream wrapper belong to one thread at a time; kernels may be shared. */
+#pragma once
+#include <stdint.h>
+
+/* cffi begin */
+typedef struct hiprt_kernel hiprt_kernel;
+typedef struct hiprt_stream hiprt_stream;
+typedef struct hiprt_recorder hiprt_recorder;
+typedef struct hiprt_exec hiprt_exec;
+
+#define HIPRT_E_LIBRARY -1   /* the library or one of its symbols cannot be loaded */
+#define HIPRT_E_CLOSED -2    /* no library is open */
+#define HIPRT_E_MEMORY -3    /* the host is out of memory */
+#define HIPRT_E_ARGUMENT -4  /* an argument is out of range */
+#define HIPRT_E_RECORDING -5 /* the call is not legal while the stream records, or needs a recording */
+
+const char *hiprt_failure_call(void);
+const char *hiprt_failure_detail(void);
+const char *hiprt_status_name(int status);
+
+/* Library: dlopen `path` and fill the function table. Final for the process. */
+int hiprt_library_open(const char *path);
+
+/* Kernels. access[i]: 0 by value, 1 read, 2 write, 3 read and write. Buffers are 8-byte addresses. */
+typedef struct {
+  uint32_t size, alignment; /* bytes */
+  uint32_t access;
+} hiprt_argument;
+hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args);
+void hiprt_kernel_release(hiprt_kernel *kernel);
+/* Bytes of a launch: uint32 grid[3] block[3] shared zero | uint64 {address, start, end} per buffer, in argument order |
+ * each value in argument order, padded to 8. start and end bound what the kernel may touch through the buffer. */
+uint32_t hiprt_kernel_launch_size(const hiprt_kernel *kernel);
+
+/* Streams: a HIP stream and, while it records, its recorder. */
+hiprt_stream *hiprt_stream_create(uint64_t handle, int device);
+void hiprt_stream_release(hiprt_stream *stream);
+int hiprt_stream_record(hiprt_stream *stream, hiprt_recorder *recorder); /* NULL ends the recording */
+int hiprt_stream_synchronize(hiprt_stream *stream);
+uint64_t hiprt_stream_launches(const hiprt_stream *stream); /* kernels and graphs handed to HIP so far */
+int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *launch, uint32_t nbytes);
+/* kind: 1 host to device, 2 device to host, 3 device to device. Only 3 can be recorded. */
+int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes, int kind);
+/* Fill count elements of width 1, 2 or 4 bytes. */
+int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t width, uint64_t count);
+/* Work that declares nothing orders itself after everything before it and before everything after it. */
+int hiprt_barrier(hiprt_stream *stream);
+
+/* Recorders: nodes in program order, edges from their byte ranges. */
+#define HIPRT_NODE_KERNEL 0
+#define HIPRT_NODE_COPY 1
+#define HIPRT_NODE_FILL 2
+#define HIPRT_NODE_EMPTY 3
+typedef struct {
+  uint32_t kind;
+  hiprt_kernel *kernel;   /* borrowed; NULL unless a kernel */
+  const char *name;       /* borrowed */
+  const char *payload;    /* borrowed; a kernel's starts with uint32 grid[3] block[3] shared zero */
+  uint32_t payload_size;
+  const uint32_t *deps;   /* borrowed; earlier nodes this one waits for, ascending */
+  uint32_t n_deps;
+} hiprt_node;
+hiprt_recorder *hiprt_recorder_create(void);
+void hiprt_recorder_release(hiprt_recorder *recorder);
+void hiprt_recorder_reset(hiprt_recorder *recorder);
+uint32_t hiprt_recorder_size(const hiprt_recorder *recorder);
+uint64_t hiprt_recorder_edges(const hiprt_recorder *recorder);
+int hiprt_recorder_node(const hiprt_recorder *recorder, uint32_t index, hiprt_node *out_node);
+/* Hash of the topology key (functions, dimensions, shared memory, edges); equal keys need hiprt_recorder_same_key too. */
+uint64_t hiprt_recorder_key(const hiprt_recorder *recorder);
+int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b);
+/* Number of nodes whose arguments differ between two recordings of one key; the first is written to out_first. */
+uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first);
+/* Launch every node in program order on a stream that does not record. */
+int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
+
+/* Execs: an executable graph, the graph it was instantiated from, and the recording both were made of. */
+int hiprt_exec_create(hiprt_recorder *recorder, int device, hiprt_exec **out_exec); /* takes a reference */
+void hiprt_exec_release(hiprt_exec *exec);     /* waits for its last launch */
+int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream);
+int hiprt_exec_busy(hiprt_exec *exec);         /* 1: a launch is in flight, 0: drained, < 0 or hipError_t: failure */
+/* Make the nodes that differ carry the arguments of `recorder` (same key); the exec must be drained. */
+int hiprt_exec_patch(hiprt_exec *exec, hiprt_recorder *recorder, uint32_t *out_patched);
+hiprt_recorder *hiprt_exec_recorder(hiprt_exec *exec); /* borrowed */
+/* cffi end */

@@ -1,0 +1,7 @@
+/* Host side of HIP. Device code is compiled against the headers of its target instead. */
+#ifndef HIPRT_HIP_RUNTIME_H
+#define HIPRT_HIP_RUNTIME_H
+
+#include "hip/hip_runtime_api.h"
+
+#endif

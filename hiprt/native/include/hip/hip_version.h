@@ -1,0 +1,13 @@
+/* The version of the HIP interface these headers declare. */
+#ifndef HIPRT_HIP_VERSION_H
+#define HIPRT_HIP_VERSION_H
+
+#define HIP_VERSION_MAJOR 7
+#define HIP_VERSION_MINOR 15
+#define HIP_VERSION_PATCH 26333
+#define HIP_VERSION_GITHASH "0000000"
+#define HIP_VERSION_BUILD_ID 0
+#define HIP_VERSION_BUILD_NAME ""
+#define HIP_VERSION (HIP_VERSION_MAJOR * 10000000 + HIP_VERSION_MINOR * 100000 + HIP_VERSION_PATCH)
+
+#endif

@@ -1,0 +1,40 @@
+/* A kernel function with its declared arguments, and the payload of one launch of it.
+ *
+ * Payload: dimensions | argument block as the kernel reads it, padded to 8 | one range per buffer. Everything a node
+ * needs; two nodes do the same work exactly when dimensions and argument block are the same bytes. */
+#pragma once
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "hiprt_core.h"
+#include "library.h"
+
+#define HIPRT_MAX_ARGS 64
+
+typedef struct {
+  uint32_t grid[3], block[3], shared, zero;
+} hiprt_dims;
+
+typedef struct {
+  uint64_t start, end;
+} hiprt_range;
+
+struct hiprt_kernel {
+  atomic_uint references;
+  hipFunction_t function;
+  char name[128];
+  uint32_t n_args, n_buffers;
+  uint32_t args_size;   /* bytes of the argument block, padded to 8 */
+  uint32_t launch_size; /* bytes of what hiprt_launch takes */
+  hiprt_argument args[HIPRT_MAX_ARGS];
+  uint32_t offsets[HIPRT_MAX_ARGS]; /* of each argument in the block */
+  uint8_t access[HIPRT_MAX_ARGS];   /* of each buffer, in order: 1 read, 2 write, 3 both */
+};
+
+void hiprt_kernel_retain(hiprt_kernel *kernel);
+uint32_t hiprt_kernel_payload_size(const hiprt_kernel *kernel);
+/* Lay out the bytes of a launch as a payload. */
+void hiprt_kernel_payload(const hiprt_kernel *kernel, const char *launch, char *out_payload);
+/* Fill `cells` with the addresses of the arguments in a payload and return the HIP parameters (G4: fresh each time). */
+hipKernelNodeParams hiprt_kernel_params(const hiprt_kernel *kernel, const char *payload, void **cells);
+const hiprt_range *hiprt_kernel_ranges(const hiprt_kernel *kernel, const char *payload);

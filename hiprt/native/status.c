@@ -1,0 +1,29 @@
+#include "status.h"
+
+#include <stdio.h>
+
+static _Thread_local struct {
+  const char *call;
+  char detail[512];
+} failure = {"", ""};
+
+int hiprt_fail(int status, const char *call, const char *detail) {
+  failure.call = call;
+  snprintf(failure.detail, sizeof failure.detail, "%s", detail ? detail : "");
+  return status;
+}
+
+const char *hiprt_failure_call(void) { return failure.call; }
+const char *hiprt_failure_detail(void) { return failure.detail; }
+
+const char *hiprt_status_name(int status) {
+  switch (status) {
+    case 0: return "HIPRT_OK";
+    case HIPRT_E_LIBRARY: return "HIPRT_E_LIBRARY";
+    case HIPRT_E_CLOSED: return "HIPRT_E_CLOSED";
+    case HIPRT_E_MEMORY: return "HIPRT_E_MEMORY";
+    case HIPRT_E_ARGUMENT: return "HIPRT_E_ARGUMENT";
+    case HIPRT_E_RECORDING: return "HIPRT_E_RECORDING";
+    default: return status > 0 ? "hipError_t" : "HIPRT_E_UNKNOWN";
+  }
+}

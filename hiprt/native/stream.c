@@ -1,0 +1,100 @@
+#include "stream.h"
+
+#include <stdlib.h>
+
+#include "kernel.h"
+#include "recorder.h"
+#include "status.h"
+
+hiprt_stream *hiprt_stream_create(uint64_t handle, int device) {
+  hiprt_stream *stream = calloc(1, sizeof *stream);
+  if (!stream) {
+    hiprt_fail(HIPRT_E_MEMORY, "hiprt_stream_create", 0);
+    return 0;
+  }
+  stream->handle = (hipStream_t)(uintptr_t)handle;
+  stream->device = device;
+  return stream;
+}
+
+void hiprt_stream_release(hiprt_stream *stream) { free(stream); }
+
+uint64_t hiprt_stream_launches(const hiprt_stream *stream) { return stream->launches; }
+
+int hiprt_stream_record(hiprt_stream *stream, hiprt_recorder *recorder) {
+  if (recorder && stream->recorder)
+    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_record", "the stream is already recording");
+  stream->recorder = recorder;
+  return 0;
+}
+
+static int ready(const hiprt_stream *stream, const char *call) {
+  if (!hiprt_library_is_open()) return hiprt_fail(HIPRT_E_CLOSED, call, 0);
+  HIPRT_TRY(hipSetDevice, stream->device);
+  return 0;
+}
+
+int hiprt_stream_synchronize(hiprt_stream *stream) {
+  if (stream->recorder)
+    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_synchronize", "a step that is being recorded has not run yet");
+  int status = ready(stream, "hiprt_stream_synchronize");
+  if (status) return status;
+  HIPRT_TRY(hipStreamSynchronize, stream->handle);
+  return 0;
+}
+
+int hiprt_launch_payload(hiprt_stream *stream, const hiprt_kernel *kernel, const char *payload) {
+  int status = ready(stream, "hiprt_launch");
+  if (status) return status;
+  void *cells[HIPRT_MAX_ARGS];
+  hipKernelNodeParams p = hiprt_kernel_params(kernel, payload, cells);
+  HIPRT_TRY(hipModuleLaunchKernel, kernel->function, p.gridDim.x, p.gridDim.y, p.gridDim.z, p.blockDim.x, p.blockDim.y,
+            p.blockDim.z, p.sharedMemBytes, stream->handle, p.kernelParams, 0);
+  stream->launches++;
+  return 0;
+}
+
+int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *launch, uint32_t nbytes) {
+  if (nbytes != kernel->launch_size)
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch", "the launch does not have the kernel's size");
+  if (stream->recorder) return hiprt_recorder_kernel(stream->recorder, kernel, launch);
+  _Alignas(16) char payload[4096];
+  if (hiprt_kernel_payload_size(kernel) > sizeof payload)
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch", "more than 4 KiB of arguments");
+  hiprt_kernel_payload(kernel, launch, payload);
+  return hiprt_launch_payload(stream, kernel, payload);
+}
+
+int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes, int kind) {
+  if (stream->recorder) {
+    /* A host pointer in a node would be read again at every replay, long after its owner is gone. */
+    if (kind != 3)
+      return hiprt_fail(HIPRT_E_RECORDING, "hiprt_copy", "a host copy cannot be part of a recorded step");
+    return hiprt_recorder_copy(stream->recorder, dst, src, nbytes);
+  }
+  int status = ready(stream, "hiprt_copy");
+  if (status) return status;
+  HIPRT_TRY(hipMemcpyAsync, (void *)(uintptr_t)dst, (const void *)(uintptr_t)src, nbytes, (hipMemcpyKind)kind,
+            stream->handle);
+  return 0;
+}
+
+int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t width, uint64_t count) {
+  if (width != 1 && width != 2 && width != 4)
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_fill", "width must be 1, 2 or 4");
+  if (stream->recorder) return hiprt_recorder_fill(stream->recorder, dst, value, width, count);
+  int status = ready(stream, "hiprt_fill");
+  if (status) return status;
+  hipDeviceptr_t at = (hipDeviceptr_t)(uintptr_t)dst;
+  if (width == 1)
+    HIPRT_TRY(hipMemsetD8Async, at, (unsigned char)value, count, stream->handle);
+  else if (width == 2)
+    HIPRT_TRY(hipMemsetD16Async, at, (unsigned short)value, count, stream->handle);
+  else
+    HIPRT_TRY(hipMemsetD32Async, at, (int)value, count, stream->handle);
+  return 0;
+}
+
+int hiprt_barrier(hiprt_stream *stream) {
+  return stream->recorder ? hiprt_recorder_barrier(stream->recorder) : 0;
+}

@@ -1,0 +1,156 @@
+"""Streams: queues of work on a device, and the one this thread launches on."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from hiprt import core, library
+from hiprt.device import Device, current_device
+from hiprt.errors import HipWarning, check
+
+__all__ = ["Stream", "current_stream", "use_stream"]
+
+thread = threading.local()
+numbers = itertools.count()
+
+
+class Stream:
+    """A HIP stream.
+
+    Work launched on it runs in order. While a step records (`hiprt.graphs`), launches become nodes instead.
+
+    Parameters
+    ----------
+    device : Device, optional
+        Where the stream lives; this thread's device by default.
+
+    Attributes
+    ----------
+    handle : int
+        The ``hipStream_t``.
+    device : Device
+    """
+
+    def __init__(self, device: Device | None = None) -> None:
+        self.device = device or current_device()
+        hip = library.hip()
+        check(hip.hipSetDevice(self.device.index), "hipSetDevice")
+        self.hip_stream: Any = check(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking), "hipStreamCreateWithFlags")
+        self.owned = True
+        self.attach()
+
+    @classmethod
+    def from_handle(cls, handle: int, device: Device | None = None, owner: Any = None) -> Stream:
+        """Wrap a stream that somebody else made (torch, hip-python).
+
+        Parameters
+        ----------
+        handle : int
+            The ``hipStream_t``; 0 is the null stream.
+        device : Device, optional
+            This thread's device by default.
+        owner : object, optional
+            Kept alive as long as the stream.
+        """
+        stream = cls.__new__(cls)
+        stream.device = device or current_device()
+        stream.hip_stream = library.hip().ihipStream_t.fromObj(handle)
+        stream.owned = False
+        stream.attach()
+        stream.owner = owner
+        return stream
+
+    def attach(self) -> None:
+        """Make the C core's wrapper."""
+        self.handle = int(self.hip_stream)
+        # Unlike handles, numbers are never used again: memory freed on a closed stream cannot reach another one.
+        self.number = next(numbers)
+        self.owner: Any = None
+        # Set by hiprt.graphs while a step records: where its memory comes from, and what it must keep alive.
+        self.recording = False
+        self.memory: Any = None
+        self.keep: list[Any] = []
+        self.core = core.ffi.gc(
+            core.created(core.lib.hiprt_stream_create(self.handle, self.device.index)), core.lib.hiprt_stream_release
+        )
+
+    def retain(self, arrays: Iterable[Any]) -> None:
+        """Keep arrays' memory alive with the step being recorded; the step's own memory lives with it anyway."""
+        memory = self.memory
+        self.keep += [array.buffer for array in arrays if array.buffer.pool is not memory]
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Return (version, handle): the protocol by which libraries pass streams (cuda.core, CuPy, Warp)."""
+        return (0, self.handle)
+
+    @property
+    def launches(self) -> int:
+        """Kernels and graphs launched on the stream so far; copies and fills are not counted."""
+        return int(core.lib.hiprt_stream_launches(self.core))
+
+    def synchronize(self) -> None:
+        """Wait until everything launched on the stream has run.
+
+        Raises
+        ------
+        HipError
+            Work failed on the device, or the stream is recording.
+        """
+        core.call(core.lib.hiprt_stream_synchronize(self.core))
+
+    def close(self) -> None:
+        """Destroy the stream once its work is done."""
+        if self.owned and self.hip_stream is not None:
+            self.owned = False
+            check(library.hip().hipStreamDestroy(self.hip_stream), "hipStreamDestroy")
+        self.hip_stream = None
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # At interpreter shutdown the process takes its streams with it.
+        if not getattr(self, "owned", False) or sys.is_finalizing():
+            return
+        try:
+            self.close()
+        except Exception as error:
+            warnings.warn(f"stream {self.handle:#x} was not destroyed: {error}", HipWarning, stacklevel=1)
+
+    def __repr__(self) -> str:
+        return f"Stream({self.handle:#x}, device {self.device.index})"
+
+
+def current_stream() -> Stream:
+    """Return the stream this thread launches on: the innermost `use_stream`, else one made for thread and device."""
+    stack: list[Stream] = getattr(thread, "stack", [])
+    if stack:
+        return stack[-1]
+    device = current_device()
+    streams: dict[int, Stream] = thread.__dict__.setdefault("streams", {})
+    if device.index not in streams:
+        streams[device.index] = Stream(device)
+    return streams[device.index]
+
+
+@contextmanager
+def use_stream(stream: Stream) -> Iterator[Stream]:
+    """Launch on `stream` within the block."""
+    stack: list[Stream] = thread.__dict__.setdefault("stack", [])
+    stack.append(stream)
+    try:
+        yield stream
+    finally:
+        stack.pop()

@@ -1,0 +1,84 @@
+// metal:: math on float32; 16-bit arguments convert. exp and log of the CPU device come from cpu.h.
+#ifndef INFINITY
+#define INFINITY __builtin_huge_valf()
+#endif
+#ifndef NAN
+#define NAN __builtin_nanf("")
+#endif
+
+namespace metal {
+
+#if HIPRT_TARGET_NVIDIA
+#define HIPRT_MATH(name) HIPRT_INLINE float name(float x) { return ::name##f(x); }
+#else
+#define HIPRT_MATH(name) HIPRT_INLINE float name(float x) { return __builtin_##name##f(x); }
+#endif
+#if !HIPRT_TARGET_CPU
+HIPRT_MATH(exp)
+HIPRT_MATH(log)
+#endif
+HIPRT_MATH(exp2)
+HIPRT_MATH(log2)
+HIPRT_MATH(log10)
+HIPRT_MATH(sqrt)
+HIPRT_MATH(sin)
+HIPRT_MATH(cos)
+HIPRT_MATH(fabs)
+HIPRT_MATH(floor)
+HIPRT_MATH(ceil)
+HIPRT_MATH(rint)
+HIPRT_MATH(round)
+HIPRT_MATH(trunc)
+#undef HIPRT_MATH
+
+HIPRT_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
+// a * b + c, fused where that is the faster way. Written-out products and sums are never fused.
+#if HIPRT_TARGET_CPU
+template <typename V>
+HIPRT_INLINE V mad(V a, V b, V c) {
+#ifdef __clang__
+#pragma clang fp contract(on)
+#endif
+  return a * b + c;
+}
+#else
+HIPRT_INLINE float mad(float a, float b, float c) { return fma(a, b, c); }
+#endif
+
+HIPRT_INLINE float rsqrt(float x) {
+#if HIPRT_TARGET_AMD
+  return __builtin_amdgcn_rsqf(x);
+#elif HIPRT_TARGET_NVIDIA
+  return ::rsqrtf(x);
+#else
+  return 1.0f / sqrt(x);
+#endif
+}
+
+HIPRT_INLINE float pow(float x, float y) {
+#if HIPRT_TARGET_NVIDIA
+  return ::powf(x, y);
+#else
+  return __builtin_powf(x, y);
+#endif
+}
+
+template <typename T>
+HIPRT_INLINE T min(T a, T b) { return b < a ? b : a; }
+template <typename T>
+HIPRT_INLINE T max(T a, T b) { return a < b ? b : a; }
+HIPRT_INLINE float fmin(float a, float b) { return __builtin_fminf(a, b); }
+HIPRT_INLINE float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
+template <typename T>
+HIPRT_INLINE T clamp(T x, T low, T high) { return min(max(x, low), high); }
+HIPRT_INLINE int abs(int x) { return x < 0 ? -x : x; }
+HIPRT_INLINE float abs(float x) { return fabs(x); }
+HIPRT_INLINE bool isnan(float x) { return x != x; }
+HIPRT_INLINE bool isinf(float x) { return fabs(x) == INFINITY; }
+HIPRT_INLINE bool isfinite(float x) { return fabs(x) < INFINITY; }
+template <typename T>
+HIPRT_INLINE T select(T no, T yes, bool condition) { return condition ? yes : no; }
+HIPRT_INLINE uint mulhi(uint a, uint b) { return uint((ulong(a) * b) >> 32); }
+
+}  // namespace metal

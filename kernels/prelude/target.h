@@ -1,0 +1,46 @@
+// Which member of the HIP family compiles this, and the HIP words an offline compiler for AMD does not know.
+#if defined(__HIPRT_CPU__)
+#define HIPRT_TARGET_CPU 1
+#elif defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__CUDA__)
+#define HIPRT_TARGET_NVIDIA 1
+#else
+#define HIPRT_TARGET_AMD 1
+#endif
+
+#ifndef HIPRT_TARGET_CPU
+#define HIPRT_TARGET_CPU 0
+#endif
+#ifndef HIPRT_TARGET_NVIDIA
+#define HIPRT_TARGET_NVIDIA 0
+#endif
+#ifndef HIPRT_TARGET_AMD
+#define HIPRT_TARGET_AMD 0
+#endif
+
+// Bodies with a branch of plain loops for the CPU device take it unless the GPU branch is asked for.
+#if HIPRT_TARGET_CPU && !defined(HIPRT_CPU_GENERIC)
+#define HIPRT_CPU_LOOPS 1
+#else
+#define HIPRT_CPU_LOOPS 0
+#endif
+
+#if HIPRT_TARGET_AMD || defined(__CUDA__)
+#ifndef __global__
+#define __global__ __attribute__((global))
+#endif
+#ifndef __device__
+#define __device__ __attribute__((device))
+#endif
+#ifndef __shared__
+#define __shared__ __attribute__((shared))
+#endif
+#endif
+#ifndef __launch_bounds__
+#if HIPRT_TARGET_AMD
+#define __launch_bounds__(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
+#elif defined(__CUDA__)
+#define __launch_bounds__(threads) __attribute__((launch_bounds(threads)))
+#endif
+#endif
+
+#define HIPRT_INLINE __device__ inline __attribute__((always_inline))

@@ -1,0 +1,106 @@
+"""Affine group quantisation in numpy: the bit-exact meaning of MLX's ``quantize`` and ``dequantize`` on the CPU.
+
+A row of K values becomes K/group_size groups; value i of a row sits in bits [i*bits, (i+1)*bits) of the row's
+little-endian bit stream, and stands for ``code * scale + bias`` of its group.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+BITS = (2, 3, 4, 5, 6, 8)
+GROUP_SIZES = (32, 64, 128)
+
+_FLOATS = tuple(np.dtype(t) for t in (np.float32, np.float16, ml_dtypes.bfloat16))
+_SMALLEST_SCALE = np.float32(1e-7)
+
+
+def quantize(
+    w: NDArray[Any], group_size: int = 64, bits: int = 4
+) -> tuple[NDArray[np.uint32], NDArray[Any], NDArray[Any]]:
+    """Quantise the last axis of a matrix, or of a stack of matrices.
+
+    Parameters
+    ----------
+    w : ndarray
+        float32, float16 or bfloat16 weights of shape [..., N, K].
+    group_size : int
+        Values that share a scale and a bias: 32, 64 or 128.
+    bits : int
+        Width of a code: 2, 3, 4, 5, 6 or 8.
+
+    Returns
+    -------
+    packed : ndarray of uint32, [..., N, K * bits / 32]
+    scales, biases : ndarray of w's dtype, [..., N, K / group_size]
+    """
+    _check(group_size, bits, w.dtype)
+    if w.ndim < 2 or w.shape[-1] % group_size:
+        raise ValueError(f"weights of shape {w.shape} are not matrices whose rows are whole groups of {group_size}")
+    groups = w.astype(np.float32).reshape(*w.shape[:-1], -1, group_size)
+    scales, biases = _range(groups, np.float32(2**bits - 1))
+    # The codes are taken with the float32 scale and bias; only what is stored is rounded to w's dtype.
+    codes = np.rint((groups - biases[..., None]) / scales[..., None])
+    codes = np.clip(codes, 0, 2**bits - 1).astype(np.uint8).reshape(w.shape)
+    return pack(codes, bits), scales.astype(w.dtype), biases.astype(w.dtype)
+
+
+def dequantize(
+    packed: NDArray[np.uint32], scales: NDArray[Any], biases: NDArray[Any], group_size: int = 64, bits: int = 4
+) -> NDArray[Any]:
+    """Return the weights that codes, scales and biases stand for, in the scales' dtype.
+
+    The product is rounded to that dtype before the bias is added, and the sum again.
+    """
+    _check(group_size, bits, scales.dtype)
+    codes = unpack(packed, bits)
+    expected = (*codes.shape[:-1], codes.shape[-1] // group_size)
+    if scales.shape != expected or biases.shape != expected or biases.dtype != scales.dtype:
+        raise ValueError(
+            f"scales {scales.dtype}{scales.shape} and biases {biases.dtype}{biases.shape} "
+            f"do not fit the {expected} groups of {codes.shape} codes"
+        )
+    groups = codes.reshape(*expected, group_size).astype(np.float32)
+    products = (groups * scales[..., None].astype(np.float32)).astype(scales.dtype)
+    sums = products.astype(np.float32) + biases[..., None].astype(np.float32)
+    return sums.astype(scales.dtype).reshape(codes.shape)
+
+
+def pack(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint32]:
+    """Pack codes [..., K] of the given width into words [..., K * bits / 32]."""
+    stream = np.unpackbits(codes[..., None], axis=-1, bitorder="little")[..., :bits]
+    octets = np.packbits(stream.reshape(*codes.shape[:-1], -1), axis=-1, bitorder="little")
+    return octets.view("<u4").astype(np.uint32, copy=False)
+
+
+def unpack(packed: NDArray[np.uint32], bits: int) -> NDArray[np.uint8]:
+    """Undo `pack`."""
+    octets = np.ascontiguousarray(packed, "<u4").view(np.uint8)
+    stream = np.unpackbits(octets, axis=-1, bitorder="little")
+    return np.packbits(stream.reshape(*packed.shape[:-1], -1, bits), axis=-1, bitorder="little")[..., 0]
+
+
+def _range(groups: NDArray[np.float32], top: np.float32) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Scale and bias of each group: the end farther from zero is met exactly, and so is zero where in reach."""
+    low, high = groups.min(axis=-1), groups.max(axis=-1)
+    low_is_edge = np.abs(low) > np.abs(high)
+    scale = np.maximum((high - low) / top, _SMALLEST_SCALE)
+    scale = np.where(low_is_edge, scale, -scale)
+    edge = np.where(low_is_edge, low, high)
+    code_of_zero = np.rint(edge / scale)
+    reached = code_of_zero != 0
+    scale = np.where(reached, edge / np.where(reached, code_of_zero, np.float32(1)), scale)
+    return scale, np.where(reached, edge, np.float32(0))
+
+
+def _check(group_size: int, bits: int, dtype: np.dtype[Any]) -> None:
+    if group_size not in GROUP_SIZES:
+        raise ValueError(f"group size {group_size} is not one of {GROUP_SIZES}")
+    if bits not in BITS:
+        raise ValueError(f"{bits} bits are not one of {BITS}")
+    if dtype not in _FLOATS:
+        raise ValueError(f"dtype {dtype} is not one of float32, float16, bfloat16")

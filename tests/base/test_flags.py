@@ -1,0 +1,96 @@
+"""The flag registry."""
+
+import subprocess
+import sys
+
+import pytest
+
+from hiprt.errors import HipWarning
+from hiprt.flags import Flags, names, table, warn_unknown
+
+
+def test_boolean_accepts_only_0_and_1(monkeypatch):
+    """A boolean flag is 0 or 1; anything else names variable and value."""
+    monkeypatch.setenv("HIPRT_GRAPH", "0")
+    assert Flags().graph is False
+    monkeypatch.setenv("HIPRT_GRAPH", "yes")
+    with pytest.raises(ValueError, match="HIPRT_GRAPH='yes': expected 0 or 1"):
+        _ = Flags().graph
+
+
+def test_integer_has_a_least_value(monkeypatch):
+    """Integers below the least, or no integers, are refused."""
+    for bad in ("0", "-1", "x", ""):
+        monkeypatch.setenv("HIPRT_GRAPH_SLOTS", bad)
+        with pytest.raises(ValueError, match="at least 1"):
+            _ = Flags().graph_slots
+
+
+def test_choice_names_what_is_allowed(monkeypatch):
+    """A word outside the choice is refused with the list."""
+    monkeypatch.setenv("HIPRT_PROVIDER", "cuda")
+    with pytest.raises(ValueError, match="auto, rocm, nvidia, cpu, null"):
+        _ = Flags().provider
+
+
+def test_first_read_is_kept_until_reload(monkeypatch):
+    """The environment is read once."""
+    flags = Flags()
+    assert flags.graph_slots == 4
+    monkeypatch.setenv("HIPRT_GRAPH_SLOTS", "7")
+    assert flags.graph_slots == 4
+    flags.reload()
+    assert flags.graph_slots == 7
+
+
+def test_override_restores_even_after_an_exception():
+    """override is undone; an unknown name is an error."""
+    flags = Flags()
+
+    def fail():
+        with flags.override(graph=False):
+            assert flags.graph is False
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert flags.graph is True
+    with pytest.raises(AttributeError, match="grph"), flags.override(grph=1):
+        pass
+
+
+def test_unknown_names_warn_with_the_nearest():
+    """A typo is caught."""
+    with pytest.warns(HipWarning, match="HIPRT_GRAPHS is not a flag of hiprt; did you mean HIPRT_GRAPH"):
+        assert warn_unknown({"HIPRT_GRAPHS": "1", "HIPRT_GRAPH": "1", "OTHER": "x"}) == ["HIPRT_GRAPHS"]
+
+
+def test_import_warns_about_unknown_names():
+    """The check runs at import."""
+    code = "import warnings; warnings.simplefilter('error'); import hiprt"
+    child = subprocess.run(
+        [sys.executable, "-c", code], env={"HIPRT_GRAFH": "1", "PATH": ""}, capture_output=True, text=True, check=False
+    )
+    assert child.returncode != 0
+    assert "did you mean HIPRT_GRAPH?" in child.stderr
+
+
+def test_readme_has_the_table(root):
+    """The README's table is the generated one."""
+    assert table() in (root / "README.md").read_text()
+
+
+def test_native_code_reads_no_other_variable(root):
+    """Every variable the native code reads is registered, and it is read in one file."""
+    known = {flag.name for flag in names().values() if flag.native}
+    for file in [
+        *(root / "hiprt").glob("native/*.c"),
+        *(root / "graphs").glob("native/*.c"),
+        *(root / "hiprt" / "cpu").glob("*.cpp"),
+    ]:
+        text = file.read_text()
+        if "getenv" in text:
+            assert file.name == "flags.cpp", file
+    text = (root / "hiprt" / "cpu" / "flags.cpp").read_text()
+    for name in known:
+        assert f'"{name}"' in text, name

@@ -1,0 +1,160 @@
+"""Edges: RAW, WAR and WAW by byte range, complete and without redundant ones."""
+
+import pytest
+from helpers.recorder import Program
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hiprt import core
+
+READ, WRITE, BOTH = 1, 2, 3
+
+
+def ancestors(dependencies):
+    """The set of nodes each node is ordered after."""
+    closed = []
+    for deps in dependencies:
+        own = set(deps)
+        for d in deps:
+            own |= closed[d]
+        closed.append(own)
+    return closed
+
+
+def conflict(a, b):
+    """Whether two nodes touch a common byte and one of them writes it."""
+    return any(x[0] < y[1] and y[0] < x[1] and (x[2] != READ or y[2] != READ) for x in a for y in b)
+
+
+ranges = st.builds(
+    lambda start, size, access: (start, start + size, access),
+    st.integers(0, 60),
+    st.integers(1, 20),
+    st.sampled_from([READ, WRITE, BOTH]),
+)
+nodes = st.lists(st.one_of(st.lists(ranges, min_size=1, max_size=4), st.just("barrier")), max_size=40)
+
+
+@settings(max_examples=400, deadline=None)
+@given(nodes)
+def test_random_programs_order_every_conflict_and_nothing_else(program):
+    """Conflicting nodes are ordered (G: no missing edge); an edge exists only between nodes that conflict."""
+    p = Program()
+    for node in program:
+        p.barrier() if node == "barrier" else p.kernel(*node)
+    dependencies = p.dependencies()
+    before = ancestors(dependencies)
+    for j, later in enumerate(program):
+        for i, earlier in enumerate(program[:j]):
+            if "barrier" in (earlier, later) or conflict(earlier, later):
+                assert i in before[j], (i, j, program)
+    for j, deps in enumerate(dependencies):
+        for i in deps:
+            assert "barrier" in (program[i], program[j]) or conflict(program[i], program[j]), (i, j)
+
+
+@settings(max_examples=200, deadline=None)
+@given(nodes)
+def test_random_programs_have_no_redundant_edge(program):
+    """No edge is implied by the others, while the program is at most 16 nodes wide."""
+    p = Program()
+    for node in program:
+        p.barrier() if node == "barrier" else p.kernel(*node)
+    dependencies = p.dependencies()
+    before = ancestors(dependencies)
+    everyone = range(len(program))
+    beside = [sum(i not in before[j] and j not in before[i] for i in everyone) for j in everyone]
+    if max(beside, default=0) > 8:
+        return
+    for j, deps in enumerate(dependencies):
+        for i in deps:
+            assert not any(i in before[other] for other in deps if other != i), (i, j)
+
+
+def test_read_after_write_waits():
+    """RAW."""
+    p = Program()
+    p.kernel((0, 8, WRITE))
+    p.kernel((4, 6, READ))
+    assert p.dependencies() == [[], [0]]
+
+
+def test_write_after_reads_waits_for_each_reader():
+    """WAR: readers since the last writer are kept, which the parents' last-writer map does not do."""
+    p = Program()
+    p.kernel((0, 8, WRITE))
+    p.kernel((0, 4, READ), (100, 108, WRITE))
+    p.kernel((4, 8, READ), (200, 208, WRITE))
+    p.kernel((0, 8, WRITE))
+    assert p.dependencies() == [[], [0], [0], [1, 2]]
+
+
+def test_neighbouring_ranges_do_not_wait():
+    """Byte ranges decide, not whole buffers."""
+    p = Program()
+    p.kernel((0, 8, WRITE))
+    p.kernel((8, 16, WRITE))
+    assert p.dependencies() == [[], []]
+
+
+def test_undeclared_work_is_a_barrier():
+    """An op without a declaration is ordered against everything."""
+    p = Program()
+    p.kernel((0, 8, WRITE))
+    p.kernel((8, 16, WRITE))
+    p.barrier()
+    p.kernel((16, 24, WRITE))
+    assert p.dependencies() == [[], [], [0, 1], [2]]
+
+
+@pytest.mark.parametrize("count", [100_000])
+def test_many_nodes_stay_linear_in_edges(count):
+    """A 100,000-node chain over a shared step block has about one edge a node."""
+    p = Program()
+    p.kernel((1 << 40, (1 << 40) + 16, WRITE))
+    for i in range(count):
+        at = i * 512
+        p.kernel((1 << 40, (1 << 40) + 16, READ), (at, at + 512, READ), (at + 512, at + 1024, WRITE))
+    p.kernel((1 << 40, (1 << 40) + 16, WRITE))
+    assert core.lib.hiprt_recorder_edges(p.recorder) == count + 1
+
+
+def test_key_compares_each_dimension():
+    """G3: never a product of dimensions (the parent mistook 2097152x1x1 for 1024x2048x1)."""
+    a, b, c = Program(), Program(), Program()
+    a.kernel((0, 8, WRITE), grid=(2097152, 1, 1))
+    b.kernel((0, 8, WRITE), grid=(1024, 2048, 1))
+    c.kernel((64, 72, WRITE), grid=(1024, 2048, 1))
+    assert not a.same_key(b)
+    assert b.same_key(c)
+    assert b.key == c.key
+
+
+@pytest.mark.parametrize("change", [{"function": 0x2000}, {"block": (64, 1, 1)}, {"shared": 64}, {"grid": (1, 2, 1)}])
+def test_key_tells_kernels_apart(change):
+    """G3: function, block, grid and shared memory are all in the key."""
+    a, b = Program(), Program()
+    a.kernel((0, 8, WRITE))
+    b.kernel((0, 8, WRITE), **change)
+    assert not a.same_key(b)
+
+
+def test_key_tells_wiring_apart():
+    """G3: same kernels, other edges."""
+    a, b = Program(), Program()
+    for p, second in ((a, (0, 8, READ)), (b, (64, 72, READ))):
+        p.kernel((0, 8, WRITE))
+        p.kernel(second, (128, 136, WRITE))
+    assert not a.same_key(b)
+
+
+def test_changed_counts_argument_bytes_only():
+    """Scalars and addresses count as changed arguments; declared ends alone do not reach the kernel."""
+    a, b = Program(), Program()
+    a.kernel((0, 8, WRITE), scalar=1)
+    a.kernel((64, 72, WRITE), scalar=1)
+    b.kernel((0, 8, WRITE), scalar=1)
+    b.kernel((64, 80, WRITE), scalar=2)
+    first = core.ffi.new("uint32_t *")
+    assert core.lib.hiprt_recorder_changed(a.recorder, b.recorder, first) == 1
+    assert first[0] == 1

@@ -1,0 +1,222 @@
+"""Steps: recorded once, replayed, patched, instantiated, run eagerly; always the same bits."""
+
+import gc
+
+import numpy as np
+import pytest
+from helpers.kernels import accumulate, mix, scale
+
+import hiprt
+from hiprt import graphs
+from hiprt.errors import HipError
+
+
+@pytest.fixture
+def x(stream):
+    """Some input."""
+    return hiprt.array(np.arange(100, dtype=np.float32))
+
+
+def test_second_call_replays_without_calling_the_function(stream, x):
+    """A kept step does not touch a node when nothing changed."""
+    calls = []
+
+    def function():
+        calls.append(1)
+        return mix(scale(x, 2.0), scale(x, 3.0))
+
+    step = graphs.Step(function, stream=stream)
+    first = step().numpy()
+    x.set(np.arange(100, dtype=np.float32) * 2)
+    second = step().numpy()
+    assert len(calls) == 1
+    assert step.rungs == {"replay": 1, "patch": 0, "update": 0, "instantiate": 1, "eager": 0}
+    np.testing.assert_array_equal(second, first * 2)
+
+
+def test_step_is_one_launch(stream, x):
+    """However many nodes: one graph launch."""
+    step = graphs.Step(lambda: mix(scale(x, 2.0), scale(x, 3.0)), stream=stream)
+    step()
+    before = stream.launches
+    step()
+    assert stream.launches - before == 1
+    assert (step.nodes, step.edges) == (3, 2)
+
+
+def test_graph_equals_eager(stream, x):
+    """Same bits eager and as a graph, in-place updates included."""
+    state = hiprt.zeros(100)
+
+    def function():
+        y = scale(x, 1.1)
+        accumulate(y, state)
+        return mix(state, y)
+
+    step = graphs.Step(function, stream=stream)
+    results = [step().numpy() for _ in range(3)]
+    state.fill_bytes(0)
+    for result in results:
+        np.testing.assert_array_equal(function().numpy(), result)
+
+
+def test_second_shape_makes_a_second_slot(stream):
+    """Another shape instantiates once; both stay."""
+    a, b = hiprt.array(np.ones(64, np.float32)), hiprt.array(np.ones(256, np.float32))
+    step = graphs.Step(lambda v: scale(v, 2.0), stream=stream)
+    for v in (a, b, a, b):
+        np.testing.assert_array_equal(step(v).numpy(), np.full(v.shape, 2, np.float32))
+    assert step.rungs["instantiate"] == 2
+    assert step.rungs["replay"] == 2
+
+
+def test_rerecording_patches_what_changed(stream, x):
+    """keep=False: same topology, other arguments: the changed node is patched, not the graph built again."""
+    factor = 1.0
+    out = hiprt.empty(100)
+
+    def function():
+        scaled = scale(x, factor)
+        out.copy_from(scaled)
+
+    step = graphs.Step(function, stream=stream, keep=False)
+    for factor in (1.0, 2.0, 3.0):
+        step()
+        np.testing.assert_array_equal(out.numpy(), np.arange(100, dtype=np.float32) * factor)
+    assert step.rungs["instantiate"] == 1
+    assert step.rungs["patch"] == 2
+    assert any("node 0" in reason for reason in step.reasons)
+
+
+def test_flag_turns_graphs_off(stream, x):
+    """HIPRT_GRAPH=0 runs every call eagerly."""
+    step = graphs.Step(lambda: scale(x, 2.0), stream=stream)
+    with hiprt.flags.override(graph=False):
+        result = step().numpy()
+    np.testing.assert_array_equal(result, np.arange(100, dtype=np.float32) * 2)
+    assert step.rungs["eager"] == 1
+    assert step.reasons["eager: HIPRT_GRAPH=0"] == 1
+
+
+def test_host_read_inside_a_step_names_the_cause(stream, x):
+    """A step cannot read on the host; the stream works afterwards."""
+    step = graphs.Step(lambda: scale(x, 2.0).numpy(), stream=stream)
+    with pytest.raises(HipError, match="a host copy cannot be part of a recorded step"):
+        step()
+    np.testing.assert_array_equal(scale(x, 2.0).numpy(), np.arange(100, dtype=np.float32) * 2)
+
+
+def test_exception_in_the_function_leaves_nothing_behind(stream, x):
+    """The stream records no more, nothing was launched."""
+
+    def function():
+        scale(x, 2.0)
+        raise KeyError("mine")
+
+    step = graphs.Step(function, stream=stream)
+    before = stream.launches
+    with pytest.raises(KeyError, match="mine"):
+        step()
+    assert stream.launches == before
+    np.testing.assert_array_equal(scale(x, 2.0).numpy(), np.arange(100, dtype=np.float32) * 2)
+
+
+def test_failed_launch_runs_eagerly_and_says_why(stream, x, monkeypatch):
+    """G8: after a failed graph call the exec is discarded and the step runs eagerly, with the same bits."""
+    step = graphs.Step(lambda: scale(x, 2.0), stream=stream)
+    expected = step().numpy()
+
+    def fail(self, stream):
+        raise HipError(719, "hipErrorLaunchFailure", "hipGraphLaunch")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(graphs.Exec, "launch", fail)
+        np.testing.assert_array_equal(step().numpy(), expected)
+    assert step.rungs["eager"] == 1
+    assert "eager: hipGraphLaunch: hipErrorLaunchFailure (719)" in step.reasons
+    np.testing.assert_array_equal(step().numpy(), expected)
+    assert step.rungs["instantiate"] == 2
+
+
+def test_inputs_stay_alive_as_long_as_the_exec(stream):
+    """G1: a buffer that only a kept step uses is not reused for something else."""
+
+    def record():
+        source = hiprt.array(np.full(1000, 7, np.float32))
+        step = graphs.Step(lambda: scale(source, 1.0), stream=stream)
+        step()
+        return source.address, step.kept.popitem()[1]
+
+    address, recorded = record()
+    gc.collect()
+    others = [hiprt.array(np.zeros(1000, np.float32)) for _ in range(20)]
+    assert address not in [other.address for other in others]
+    recorded.exec.launch(stream)
+    np.testing.assert_array_equal(recorded.result.numpy(), np.full(1000, 7, np.float32))
+
+
+def test_intermediates_are_reused_inside_a_step(stream, x):
+    """A dropped intermediate's memory serves later nodes of the same step, with edges that keep it right."""
+
+    def function():
+        y = x
+        for _ in range(10):
+            y = scale(y, 1.5)
+        return y
+
+    step = graphs.Step(function, stream=stream)
+    result = step().numpy()
+    np.testing.assert_array_equal(result, function().numpy())
+    assert step.last.memory.stats().reserved <= 3 * 512
+
+
+def test_nested_steps_become_part_of_the_outer_one(stream, x):
+    """A step called while another records adds its nodes to it."""
+    inner = graphs.Step(lambda: scale(x, 2.0), stream=stream)
+    outer = graphs.Step(lambda: scale(inner(), 2.0), stream=stream)
+    np.testing.assert_array_equal(outer().numpy(), np.arange(100, dtype=np.float32) * 4)
+    assert outer.nodes == 2
+    assert inner.rungs["instantiate"] == 0
+
+
+def test_keys_are_bounded(stream):
+    """The least recently used signature goes first."""
+    step = graphs.Step(lambda v: scale(v, 2.0), stream=stream)
+    arrays = [hiprt.array(np.ones(64 * (i + 1), np.float32)) for i in range(4)]
+    with hiprt.flags.override(graph_keys=2):
+        for v in arrays:
+            step(v)
+    assert len(step.kept) == 2
+    assert sum(map(len, step.slots.values())) == 2
+
+
+def test_unhashable_argument_is_a_type_error(stream):
+    """Arguments identify a recording, so they must be hashable."""
+    step = graphs.Step(lambda v: None, stream=stream)
+    with pytest.raises(TypeError, match="unhashable"):
+        step([1])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_steps_equal_eager(stream, seed):
+    """Random programs over a few arrays, views and in-place updates: the graph gives eager's bits."""
+    rng = np.random.default_rng(seed)
+    start = [rng.standard_normal(128, dtype=np.float32) for _ in range(4)]
+    program = [(rng.integers(3), rng.integers(4), rng.integers(4), int(rng.integers(0, 65))) for _ in range(30)]
+
+    def run(pool):
+        for kind, i, j, at in program:
+            a, b = pool[i][at : at + 63], pool[j][64 - at : 127 - at]
+            if kind == 0 and i != j:
+                accumulate(a, b)
+            elif kind == 1:
+                pool[j] = mix(pool[i], pool[j])
+            else:
+                pool[i] = scale(pool[j], 0.75)
+        return pool
+
+    eager = [array.numpy() for array in run([hiprt.array(v) for v in start])]
+    inputs = [hiprt.array(v) for v in start]
+    step = graphs.Step(lambda: run(list(inputs)), stream=stream)
+    for array, expected in zip(step(), eager):
+        np.testing.assert_array_equal(array.numpy(), expected)

@@ -1,0 +1,45 @@
+"""Record declared work without a device: the C core's recorder needs no library until a graph is built."""
+
+import struct
+
+from hiprt import core
+
+
+class Program:
+    """A recorder with its stream, fed with kernels that declare byte ranges."""
+
+    def __init__(self):
+        self.recorder = core.ffi.gc(core.lib.hiprt_recorder_create(), core.lib.hiprt_recorder_release)
+        self.stream = core.ffi.gc(core.lib.hiprt_stream_create(0, 0), core.lib.hiprt_stream_release)
+        core.call(core.lib.hiprt_stream_record(self.stream, self.recorder))
+
+    def kernel(self, *ranges, function=0x1000, grid=(1, 1, 1), block=(32, 1, 1), shared=0, scalar=0):
+        """Record a kernel; ranges are (start, end, access)."""
+        args = [(8, 8, access) for _, _, access in ranges] + [(4, 4, 0)]
+        kernel = core.lib.hiprt_kernel_create(function, b"k", len(args), args)
+        cells = b"".join(struct.pack("<3Q", start, start, end) for start, end, _ in ranges)
+        payload = struct.pack("<8I", *grid, *block, shared, 0) + cells + struct.pack("<Ixxxx", scalar)
+        core.call(core.lib.hiprt_launch(self.stream, kernel, payload, len(payload)))
+        core.lib.hiprt_kernel_release(kernel)
+
+    def barrier(self):
+        """Record work that declares nothing."""
+        core.call(core.lib.hiprt_barrier(self.stream))
+
+    def dependencies(self):
+        """Each node's dependencies."""
+        out = []
+        raw = core.ffi.new("hiprt_node *")
+        for i in range(core.lib.hiprt_recorder_size(self.recorder)):
+            core.call(core.lib.hiprt_recorder_node(self.recorder, i, raw))
+            out.append([raw.deps[k] for k in range(raw.n_deps)])
+        return out
+
+    @property
+    def key(self):
+        """Hash of the topology key."""
+        return core.lib.hiprt_recorder_key(self.recorder)
+
+    def same_key(self, other):
+        """Whether both recordings have one key, by content."""
+        return bool(core.lib.hiprt_recorder_same_key(self.recorder, other.recorder))
