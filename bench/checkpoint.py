@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hiprt import bfloat16
+from hiprt.kernels.quantized import BITS, GROUP_SIZES
 
 __all__ = ["Checkpoint", "CheckpointError", "CheckpointWarning", "Quantized", "SafetensorsFile"]
 
 T = TypeVar("T")
-BITS = (2, 3, 4, 5, 6, 8)
-GROUP_SIZES = (32, 64, 128)
 LARGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 FLOATS = {np.dtype(np.float16): "F16", bfloat16: "BF16", np.dtype(np.float32): "F32"}
 DTYPES = {
@@ -299,7 +298,7 @@ class Checkpoint:
         group_size, bits = section.get("group_size"), section.get("bits")
         if group_size not in GROUP_SIZES or bits not in BITS:
             cause = f"{where}: {bits} bits in groups of {group_size} are not supported"
-            raise CheckpointError(cause, f"use one of {BITS} bits in groups of one of {GROUP_SIZES}")
+            raise CheckpointError(cause, f"bits may be {listed(BITS)} and groups {listed(GROUP_SIZES)}")
         return group_size, bits
 
     def tensor(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -378,3 +377,8 @@ class Checkpoint:
             The prompt has no token and config.json names none to begin with.
         """
         return list(self.tokenizer.encode(prompt).ids) or [self.setting("bos_token_id", int)]
+
+
+def listed(values: tuple[int, ...]) -> str:
+    """Return numbers as text."""
+    return ", ".join(map(str, values[:-1])) + f" or {values[-1]}"

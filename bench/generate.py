@@ -58,8 +58,8 @@ class Request:
             raise ValueError(f"tokens={self.tokens}: must be at least 1")
         if not 0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature={self.temperature}: must be 0 or more")
-        if not 0 <= self.seed < 2**31:
-            raise ValueError(f"seed={self.seed}: must be from 0 to 2**31 - 1")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed={self.seed}: must be from 0 to 2**32 - 1")
         if self.eager and self.verify:
             raise ValueError("verify compares graph steps with eager ones: do not ask for eager as well")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hiprt import core
+from hiprt.flags import flags
 from hiprt.graphs.recording import Recording
 from hiprt.stream import Stream
 
@@ -27,7 +28,7 @@ class Exec:
 
     def __init__(self, recording: Recording, device: int) -> None:
         out = core.ffi.new("hiprt_exec **")
-        core.call(core.lib.hiprt_exec_create(recording.core, device, out))
+        core.call(core.lib.hiprt_exec_create(recording.core, device, flags.graph_fanout, out))
         self.core = core.ffi.gc(out[0], core.lib.hiprt_exec_release)
         self.recording = recording
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from hiprt import core
 from hiprt.allocator import Pool
+from hiprt.flags import flags
 from hiprt.stream import Stream, use_stream
 
 __all__ = ["Node", "Recording"]
 
+EDGES = {"data": 1, "chain": 2, "both": 3}
 KINDS = ("kernel", "copy", "fill", "empty")
 
 
@@ -55,7 +57,7 @@ class Recording:
     def __init__(self, memory: Pool) -> None:
         self.memory = memory
         self.keep: list[Any] = []
-        self.core = core.ffi.gc(core.created(core.lib.hiprt_recorder_create()), core.lib.hiprt_recorder_release)
+        self.core = core.ffi.gc(core.created(core.lib.hiprt_recorder_create(EDGES[flags.graph_edges])), core.lib.hiprt_recorder_release)
 
     @contextmanager
     def record(self, stream: Stream) -> Iterator[None]:

@@ -16,9 +16,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from hiprt.allocator import Pool
+from hiprt.allocator import Pool, default_pool
 from hiprt.array import Array
-from hiprt.buffer import allocate
 from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs.exec import Exec
@@ -138,7 +137,7 @@ class Step:
 
     def record(self, signature: Hashable, args: tuple[Any, ...], stream: Stream) -> Any:
         """Record the function, find or make an exec for what it launched, and launch that."""
-        recording = Recording(Pool(allocate))
+        recording = Recording(Pool(default_pool.allocate))
         with recording.record(stream):
             result = self.function(*args)
         self.last = recording

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hiprt import HipError, ProviderError, __version__
+from hiprt import CompileError, HipError, ProviderError, __version__
 
 if TYPE_CHECKING:
     from hiprt.bench.generate import Report
@@ -209,8 +209,14 @@ def print_table(rows: list[tuple[str, str]]) -> None:
 
 def sentence(error: BaseException) -> str:
     """Return an error as one line."""
-    text = " ".join(str(error).split())
-    return text or type(error).__name__
+    from hiprt.doctor import cause
+
+    text = str(error) or type(error).__name__
+    if isinstance(error, ProviderError):
+        text = f"{error.args[0]}: " + "; ".join(f"{name}: {reason}" for name, reason in error.tried)
+    elif isinstance(error, CompileError) and error.log:
+        text = cause(error.log) if error.log.startswith("hiprt: ") else f"{HipError.__str__(error)}: {cause(error.log)}"
+    return " ".join(text.split())
 
 
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

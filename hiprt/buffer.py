@@ -51,9 +51,9 @@ class Buffer:
         self.owner = owner
         self.pool = pool
 
-    def __del__(self) -> None:
+    def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         free, self.free = getattr(self, "free", None), None
-        if free is not None and not sys.is_finalizing():
+        if free is not None and not finalizing():
             try:
                 free()
             except Exception as error:

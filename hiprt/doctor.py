@@ -24,7 +24,7 @@ from hiprt.flags import flags, names, warn_unknown
 from hiprt.module import WRITE, Argument, Function, Module
 from hiprt.stream import current_stream
 
-__all__ = ["diagnose", "render", "try_compiler"]
+__all__ = ["cause", "diagnose", "render", "try_compiler"]
 
 TIMEOUT = 120.0  # seconds for the first kernel; a compiler may build its own support library first
 NAME_LENGTH = 96
@@ -107,7 +107,7 @@ def examine(report: dict[str, Any]) -> None:
     report["library"] = {"hip": str(current.hip), "hiprtc": str(current.hiprtc), "version": dotted(current.version)}
     report["refused"] = listed(current.tried)
     report["devices"] = [asdict(describe(index)) for index in range(device_count())]
-    report["compiler"] = try_in_child()
+    report["compiler"] = find_compiler(current.provider)
     report["usable"] = report["compiler"]["works"]
     if not report["usable"]:
         report["problem"] = f"no kernel can be compiled and run: {report['compiler']['error']}"
@@ -156,11 +156,23 @@ def cache() -> dict[str, Any]:
     return {"dir": str(folder), "files": len(sizes), "bytes": sum(sizes)}
 
 
-def try_in_child() -> dict[str, Any]:
+def find_compiler(provider: str) -> dict[str, Any]:
+    """Try the compilers in the order of the library in use; the first that works, else the last failure."""
+    paths = [""]
+    if provider == "cpu":
+        paths = [flags.cpu_compiler] if flags.cpu_compiler else [path for path in (flags.cpu_zig,) if path] + [""]
+    for path in paths:
+        found = try_in_child(path)
+        if found["works"]:
+            break
+    return {**found, "path": path or None}
+
+
+def try_in_child(path: str) -> dict[str, Any]:
     """Compile and run a kernel in a child process with an empty cache: proof, not a remembered result."""
     with tempfile.TemporaryDirectory(prefix="hiprt-doctor-") as folder:
         command = [sys.executable, "-W", "ignore", "-m", "hiprt.doctor"]
-        environment = {**os.environ, "HIPRT_CACHE_DIR": folder}
+        environment = {**os.environ, "HIPRT_CACHE_DIR": folder, "HIPRT_CPU_COMPILER": path}
         try:
             child = subprocess.run(
                 command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=environment
@@ -191,9 +203,17 @@ def try_compiler() -> dict[str, Any]:
         Function(Module(code), "made_by", [Argument("out", WRITE)])(stream, (1, 1, 1), (1, 1, 1), out)
         name = bytes(out.numpy()).split(b"\0")[0].decode(errors="replace")
     except (HipError, ProviderError, ValueError) as error:
-        reason = getattr(error, "log", "") or str(error)
-        return {"works": False, "name": None, "ms": None, "error": reason.strip().splitlines()[0]}
+        reason = cause(getattr(error, "log", "") or str(error))
+        return {"works": False, "name": None, "ms": None, "error": reason}
     return {"works": True, "name": name, "ms": round(elapsed, 1), "error": None}
+
+
+def cause(log: str) -> str:
+    """Return the line of a compiler's log that says what is wrong."""
+    lines = log.strip().splitlines() or [""]
+    told = next((line for line in lines if line.startswith("hiprt: ")), None)
+    found = told or next((line for line in lines if "error" in line), lines[0])
+    return found.removeprefix("hiprt: ")
 
 
 def render(report: dict[str, Any]) -> str:
@@ -208,7 +228,8 @@ def render(report: dict[str, Any]) -> str:
         lines.append(f"device {device['index']:<5} {device['name']} ({device['arch']}), {memory}, {units}")
     compiler = report["compiler"]
     if compiler:
-        works = f"{compiler['name']}, first kernel in {compiler['ms']} ms"
+        place = f" ({compiler['path']})" if compiler["path"] else ""
+        works = f"{compiler['name']}{place}, first kernel in {compiler['ms']} ms"
         lines.append(f"compiler     {works if compiler['works'] else 'does not work: ' + str(compiler['error'])}")
     if report["cache"]:
         cached = report["cache"]

@@ -114,6 +114,8 @@ class Flags:
     hip_lib = Flag(str, "", "Path of the libamdhip64.so to use for the rocm provider; nothing else is searched.")
     device = Flag(integer(0), 0, "Index of the default device.")
     graph = Flag(boolean, True, "0 runs every step eagerly.")
+    graph_edges = Flag(choice("data", "chain", "both"), "data", "Edges of a graph: data hazards, program order, or both.")
+    graph_fanout = Flag(integer(0), 4, "Most edges that leave a node; more go through join nodes. 0: no bound.")
     graph_keys = Flag(integer(1), 64, "Recorded call signatures a step keeps; the least recently used goes first.")
     graph_slots = Flag(integer(1), 4, "Executable graphs kept per topology key.")
     cache_dir = Flag(str, "", "Folder of compiled kernels; default: the platform's cache folder.", native=True)

@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -120,9 +120,9 @@ class Stream:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        # At interpreter shutdown the process takes its streams with it.
-        if not getattr(self, "owned", False) or sys.is_finalizing():
+    def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At interpreter shutdown the process takes its streams with it; modules may be gone by then.
+        if not getattr(self, "owned", False) or finalizing():
             return
         try:
             self.close()

@@ -1,7 +1,7 @@
 """Decoder: one text in the making, a token a step.
 
-What a step depends on (the token, its position, the prompt's length) lives in a step block on the device and is moved
-on by the step itself, so that every step of a text launches the same executable graph with nothing written to it.
+What a step depends on (token, position, the prompt's length, temperature, seed) lives on the device and is moved on
+by the step itself, so that every step of a text launches the same executable graph with nothing written to it.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class Decoder:
             self.caches = [(zeros(shape, model.dtype), zeros(shape, model.dtype)) for _ in model.layers]
             self.block = zeros(4, np.int32)
             self.tokens = zeros(capacity, np.int32)
+            self.temperature = zeros(1, np.float32)
+            self.seed = zeros(1, np.uint32)
         self.graph = Step(self.advance, name="decode", stream=stream)
         self.position = self.length = self.eager_steps = 0
-        self.temperature, self.seed = 0.0, 0
 
     def start(self, prompt: Sequence[int], temperature: float = 0.0, seed: int = 0) -> None:
         """Begin a text.
@@ -83,14 +84,15 @@ class Decoder:
         vocabulary = self.model.config.vocab_size
         if not prompt or not all(0 <= token < vocabulary for token in prompt):
             raise ValueError(f"the prompt needs tokens from 0 to {vocabulary - 1}, it is {list(prompt)}")
-        if len(prompt) > self.capacity:
+        if len(prompt) >= self.capacity:
             raise ValueError(f"a prompt of {len(prompt)} tokens is too long for a capacity of {self.capacity}")
         text = np.zeros(self.capacity, np.int32)
         text[: len(prompt)] = prompt
         self.tokens.set(text, self.stream)
         self.block.set(np.array([prompt[0], 0, len(prompt), self.capacity], np.int32), self.stream)
+        self.temperature.set([temperature], self.stream)
+        self.seed.set([seed], self.stream)
         self.position, self.length = 0, len(prompt)
-        self.temperature, self.seed = temperature, seed
 
     @property
     def is_in_prompt(self) -> bool:
@@ -100,13 +102,13 @@ class Decoder:
     def step(self) -> None:
         """Take the next token, as one graph launch."""
         self.check_room()
-        self.logits = self.graph(self.temperature, self.seed)
+        self.logits = self.graph()
         self.position += 1
 
     def step_eager(self) -> None:
         """Take the next token, launching each kernel by itself."""
         self.check_room()
-        self.logits = self.graph.eager(self.temperature, self.seed)
+        self.logits = self.graph.eager()
         self.position += 1
         self.eager_steps += 1
 
@@ -114,17 +116,17 @@ class Decoder:
         """Refuse to step before `start` and behind the end of the cache."""
         if not self.length:
             raise ValueError("the decoder has no prompt: call start first")
-        if self.position >= self.capacity:
+        if self.position + 1 >= self.capacity:
             raise ValueError(f"the text has reached the decoder's capacity of {self.capacity} tokens")
 
     def token(self) -> int:
         """Return the token that follows those taken so far: the prompt's, else the one the last step drew."""
         return int(self.tokens[self.position : self.position + 1].numpy(self.stream)[0])
 
-    def advance(self, temperature: float, seed: int) -> Array:
+    def advance(self) -> Array:
         """Launch one step: the function that the graph is recorded from."""
         token, position = self.block[0:1], self.block[1:2]
         logits = self.model.logits(token, position, self.caches)
-        drawn = kernels.sample(logits, temperature, seed, position)
+        drawn = kernels.sample(logits, self.temperature, self.seed, position)
         kernels.advance(self.block, self.tokens, drawn)
         return logits

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hiprt import Array, array, kernels
-from hiprt.bench.checkpoint import Checkpoint, CheckpointError
+from hiprt.bench.checkpoint import Checkpoint, CheckpointError, Quantized
 from hiprt.bench.models.linear import Linear
 
 __all__ = ["Config", "Layer", "Qwen3"]
@@ -107,19 +108,19 @@ class Layer:
     up: Linear
     down: Linear
 
-    @classmethod
-    def load(cls, checkpoint: Checkpoint, config: Config, name: str, dtype: np.dtype[Any]) -> Layer:
-        """Upload one layer's weights."""
+    @staticmethod
+    def read(checkpoint: Checkpoint, config: Config, name: str, dtype: np.dtype[Any]) -> list[Quantized | NDArray[Any]]:
+        """Return one layer's weights on the host, in the order of the attributes."""
         hidden, inner, width = config.hidden_size, config.intermediate_size, config.head_dim
         queries, pairs = config.num_attention_heads * width, config.num_key_value_heads * width
 
-        def vector(part: str, size: int) -> Array:
-            return array(checkpoint.tensor(f"{name}.{part}.weight", (size,), dtype))
+        def vector(part: str, size: int) -> NDArray[Any]:
+            return checkpoint.tensor(f"{name}.{part}.weight", (size,), dtype)
 
-        def matrix(part: str, rows: int, columns: int) -> Linear:
-            return Linear.upload(checkpoint.quantized(f"{name}.{part}", rows, columns, dtype))
+        def matrix(part: str, rows: int, columns: int) -> Quantized:
+            return checkpoint.quantized(f"{name}.{part}", rows, columns, dtype)
 
-        return cls(
+        return [
             vector("input_layernorm", hidden),
             matrix("self_attn.q_proj", queries, hidden),
             matrix("self_attn.k_proj", pairs, hidden),
@@ -131,7 +132,7 @@ class Layer:
             matrix("mlp.gate_proj", inner, hidden),
             matrix("mlp.up_proj", inner, hidden),
             matrix("mlp.down_proj", hidden, inner),
-        )
+        ]
 
     def attend(self, x: Array, position: Array, keys: Array, values: Array, config: Config) -> Array:
         """Write this position's key and value into the cache, then mix the values up to it."""
@@ -186,16 +187,21 @@ class Qwen3:
         config = Config.read(checkpoint)
         hidden, vocab = config.hidden_size, config.vocab_size
         dtype = checkpoint.dtype_of("model.embed_tokens")
-        embedding = Linear.upload(checkpoint.quantized("model.embed_tokens", vocab, hidden, dtype))
-        layers = tuple(
-            Layer.load(checkpoint, config, f"model.layers.{index}", dtype) for index in range(config.num_hidden_layers)
-        )
-        norm = array(checkpoint.tensor("model.norm.weight", (hidden,), dtype))
-        head = embedding
-        if not config.tie_word_embeddings:
-            head = Linear.upload(checkpoint.quantized("lm_head", vocab, hidden, dtype))
+        # Everything is checked before the first byte is uploaded.
+        words = checkpoint.quantized("model.embed_tokens", vocab, hidden, dtype)
+        layers = [Layer.read(checkpoint, config, f"model.layers.{n}", dtype) for n in range(config.num_hidden_layers)]
+        norm = checkpoint.tensor("model.norm.weight", (hidden,), dtype)
+        untied = None if config.tie_word_embeddings else checkpoint.quantized("lm_head", vocab, hidden, dtype)
         checkpoint.warn_unused()
-        return cls(config, dtype, embedding, layers, norm, head)
+        embedding = Linear.upload(words)
+        return cls(
+            config,
+            dtype,
+            embedding,
+            tuple(Layer(*map(upload, parts)) for parts in layers),
+            array(norm),
+            embedding if untied is None else Linear.upload(untied),
+        )
 
     @property
     def cache_shape(self) -> tuple[int, int]:
@@ -219,3 +225,8 @@ class Qwen3:
         for layer, (keys, values) in zip(self.layers, caches):
             x = layer.feed(layer.attend(x, position, keys, values, self.config), self.config)
         return self.head(kernels.rms_norm(x, self.norm, self.config.rms_norm_eps))
+
+
+def upload(part: Quantized | NDArray[Any]) -> Any:
+    """Copy a matrix or a vector to the device."""
+    return Linear.upload(part) if isinstance(part, Quantized) else array(part)

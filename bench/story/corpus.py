@@ -22,28 +22,33 @@ _NAME = re.compile(rf"\b(?:{'|'.join(name for names in rules.NAMES.values() for 
 _LETTERS = "aabcdeefghiijklmnooprsttuuvwxyz"
 
 
-class Row(NamedTuple):
-    """Text of one training row: its stories, and strange words in front that only have to be read."""
+class Story(NamedTuple):
+    """A beginning that only has to be read, as a prompt is, and the rest, which the model learns to write."""
 
-    strange: str
-    stories: list[str]
+    given: str
+    rest: str
+
+
+class Row(NamedTuple):
+    """Text of one training row: stories, perhaps behind the end of another text."""
+
     after_end: bool
+    stories: list[Story]
 
 
 def row(seed: int) -> Row:
     """Return the row of a seed: five stories.
 
-    Most rows are plain. Others begin behind the end of a text, in the middle of a story, or behind strange words, and
-    one story in ten is about somebody with a made-up name, so that the model learns to take names from its prompt.
+    Most rows are plain. Others begin behind the end of a text, in the middle of a story, or behind strange words.
     """
     rng = random.Random(seed)
     stories = [_story(rng) for _ in range(5)]
     start = rng.random()
     if start < 0.2:
-        sentences = grammar.sentences(stories[0])
-        stories[0] = " ".join(sentences[rng.randrange(len(sentences)) :])
-    strange = " ".join(_strange_word(rng) for _ in range(rng.randint(1, 12))) + rng.choice(("", ".", "!", "?"))
-    return Row(strange if start < 0.05 else "", stories, start > 0.7)
+        sentences = grammar.sentences(grammar.generate(rng))
+        strange = " ".join(_strange_word(rng) for _ in range(rng.randint(1, 12))) + rng.choice(("", ".", "!", "?"))
+        stories[0] = Story(strange if start < 0.05 else "", " ".join(sentences[rng.randrange(len(sentences)) :]))
+    return Row(start > 0.7, stories)
 
 
 def rows(count: int, seed: int, workers: int) -> Iterator[Row]:
@@ -79,22 +84,27 @@ def encode(written: list[Row], made: Tokenizer, length: int) -> tuple[NDArray[np
     end = end_of_text(made)
     inputs, targets = [], []
     for item in written:
-        prefix: list[int] = made.encode(item.strange).ids
-        stories = made.encode_batch([" " * bool(prefix) + item.stories[0], *item.stories[1:]])
-        told = [end] * item.after_end + prefix + [token for story in stories for token in [*story.ids, end]]
+        texts = [(story.given, " " * bool(story.given) + story.rest) for story in item.stories]
+        encoded = [text.ids for text in made.encode_batch([text for pair in texts for text in pair])]
+        told, learnt = [end] * item.after_end, [IGNORED] * item.after_end
+        for given, rest in zip(encoded[::2], encoded[1::2]):
+            told += [*given, *rest, end]
+            learnt += [*[IGNORED] * len(given), *rest, end]
         if len(told) > length:
             inputs.append(np.array(told[:length]))
-            targets.append(np.array(told[1 : 1 + length]))
-            targets[-1][: max(0, len(prefix) - 1)] = IGNORED
+            targets.append(np.array(learnt[1 : 1 + length]))
     return np.stack(inputs), np.stack(targets)
 
 
-def _story(rng: random.Random) -> str:
-    story = grammar.generate(rng)
-    if rng.random() < 0.1:
-        name = rng.choice(_NAME.findall(story))
-        return re.sub(rf"\b{name}\b", _strange_word(rng).capitalize(), story)
-    return story
+def _story(rng: random.Random) -> Story:
+    """A story; one in six is about somebody with a made-up name, so that names are learnt to be taken from prompts."""
+    first, *others = grammar.sentences(grammar.generate(rng))
+    rest = " ".join(others)
+    if rng.random() > 1 / 6:
+        return Story("", f"{first} {rest}")
+    known, made_up = _NAME.findall(first)[0], _strange_word(rng).capitalize()
+    given, rest = (re.sub(rf"\b{known}\b", made_up, text) for text in (first, rest))
+    return Story(given, rest)
 
 
 def _strange_word(rng: random.Random) -> str:

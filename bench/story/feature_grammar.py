@@ -7,10 +7,11 @@ anything else is a word. A feature that starts with ``?`` is a variable: it has 
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+
+from hiprt.bench.story.taste import Taste
 
 Features = tuple[str | None, ...]
 Bindings = dict[str, str]
@@ -59,29 +60,31 @@ class FeatureGrammar:
         """Return every word that some sentence holds."""
         return {item for rules in self.rules.values() for rule in rules for item in rule.body if isinstance(item, str)}
 
-    def write(self, symbol: str, features: Features, rng: random.Random) -> list[str]:
-        """Return the words of a random derivation of a symbol with these features; None leaves one open."""
-        for words, _ in self._write(symbol, features, rng):
+    def write(self, symbol: str, features: Features, taste: Taste) -> list[str]:
+        """Return the words of a derivation of a symbol with these features; None leaves one open."""
+        for words, _ in self._write(symbol, features, taste):
             return words
         raise ValueError(f"no rule derives {symbol}{features}")
 
-    def _write(self, symbol: str, features: Features, rng: random.Random) -> Iterator[tuple[list[str], Features]]:
+    def _write(self, symbol: str, features: Features, taste: Taste) -> Iterator[tuple[list[str], Features]]:
         rules = self.rules[symbol]
-        for rule in rng.sample(rules, len(rules)):
-            bindings = _bind(rule.features, features, {})
-            if bindings is not None:
-                for words, bound in self._write_body(rule.body, bindings, rng):
-                    yield words, _values(rule.features, bound)
+        bindings = {
+            at: found for at, rule in enumerate(rules) if (found := _bind(rule.features, features, {})) is not None
+        }
+        for at in taste.order(symbol, list(bindings), len(rules)):
+            for words, bound in self._write_body(rules[at].body, bindings[at], taste):
+                taste.note(symbol, at)
+                yield words, _values(rules[at].features, bound)
 
     def _write_body(
-        self, body: Sequence[Reference | str], bindings: Bindings, rng: random.Random
+        self, body: Sequence[Reference | str], bindings: Bindings, taste: Taste
     ) -> Iterator[tuple[list[str], Bindings]]:
         for at, item in enumerate(body):
             if isinstance(item, Reference):
-                for words, features in self._write(item.symbol, _values(item.features, bindings), rng):
+                for words, features in self._write(item.symbol, _values(item.features, bindings), taste):
                     bound = _bind(item.features, features, bindings)
                     if bound is not None:
-                        for rest, final in self._write_body(body[at + 1 :], bound, rng):
+                        for rest, final in self._write_body(body[at + 1 :], bound, taste):
                             yield [*body[:at], *words, *rest], final  # type: ignore[list-item]
                 return
         yield list(body), bindings  # type: ignore[arg-type]

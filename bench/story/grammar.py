@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from hiprt.bench.story import rules
 from hiprt.bench.story.feature_grammar import FeatureGrammar
+from hiprt.bench.story.taste import Taste
 
 _GENDER_OF_NAME = {name: gender for gender, names in rules.NAMES.items() for name in names.split()}
 _GENDER_OF_PRONOUN = {"she": "f", "her": "f", "he": "m", "his": "m", "him": "m"}
@@ -42,12 +43,13 @@ class Character(NamedTuple):
 def generate(seed: int | random.Random) -> str:
     """Write one story; the same seed always writes the same one."""
     rng = seed if isinstance(seed, random.Random) else random.Random(seed)
-    hero = _character(rng, None)
-    friend = _character(rng, hero)
-    thing, adjective = rng.choice(_THINGS), rng.choice(_ADJECTIVES)
+    hero = _character(Taste("", rng, 0.0), None)
+    taste = Taste(hero.name, rng)
+    friend = _character(taste, hero)
+    thing, adjective = taste.choose("thing", _THINGS), taste.choose("adjective", _ADJECTIVES)
     focus: str | None = None
     story = []
-    for beat in rules.PLOTS[rng.choice(sorted(rules.PLOTS))].split():
+    for beat in taste.choose("plot", [rules.PLOTS[name] for name in sorted(rules.PLOTS)]).split():
         beat, optional, _ = beat.partition("?")
         if optional and rng.random() < 0.4:
             continue
@@ -56,7 +58,7 @@ def generate(seed: int | random.Random) -> str:
         introduced = other if beat == "met" else me
         called = "pron" if focus == me.name and rng.random() < 0.6 else "name"
         features = (called, me.name, me.gender, other.name, other.gender, introduced.kind, thing, adjective)
-        words = _GRAMMAR.write(beat, features, rng)
+        words = _GRAMMAR.write(beat, features, taste)
         story.append(_render(words))
         focus = next((word for word in reversed(words) if word in _GENDER_OF_NAME), focus)
     return " ".join(story)
@@ -112,11 +114,11 @@ def check_story(text: str) -> list[str]:
     return faults
 
 
-def _character(rng: random.Random, other: Character | None) -> Character:
+def _character(taste: Taste, other: Character | None) -> Character:
     """A character that is not held out, and not like the other one in name, kind or gender."""
     while True:
-        gender = rng.choice("fm") if other is None else "fm"[other.gender == "f"]
-        name, kind = rng.choice(rules.NAMES[gender].split()), rng.choice(_KINDS)
+        gender = taste.rng.choice("fm") if other is None else "fm"[other.gender == "f"]
+        name, kind = taste.choose("friend", rules.NAMES[gender].split()), taste.choose("friendly", _KINDS)
         if (name, kind) not in HELD_OUT and (other is None or kind != other.kind):
             return Character(name, gender, kind)
 

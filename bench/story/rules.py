@@ -158,7 +158,7 @@ others BEAT = <crowd ?n> <was ?n> <feeling> .
 feel BEAT = <who ?r ?h ?g> was <gloom> because the <sky ?n> <was ?n> <light> .
  | <who ?r ?h ?g> was very <gloom> because <crowd ?n> <was ?n> <plays ing> <where> .
  | <who ?r ?h ?g> was <body> , for <pron ?g> had <goes part> all <time> .
- | <who ?r ?h ?g> wanted to <rests base> , but <pron ?g> was <feeling> .
+ | <who ?r ?h ?g> wanted to <rests base> , but <pron ?g> was very <body> .
 while BEAT = while <who ?r ?h ?g> was <rests ing> <where> , <crowd ?n> <was ?n> <eats ing> <poss ?g> <food pl ?x> .
  | when <who ?r ?h ?g> had <goes part> <goal> , <pron ?g> <eats past> <meal ?n> .
  | as <who ?r ?h ?g> <goes past> <goal> , <crowd ?n> <plays past> <where> .

@@ -39,7 +39,7 @@ def main() -> None:
     began = time.perf_counter()
     torch.manual_seed(options.seed)
     written = list(corpus.rows(options.rows, options.seed, options.workers))
-    tokenizer = corpus.tokenizer([text for row in written[:2000] for text in row.stories], options.vocabulary)
+    tokenizer = corpus.tokenizer([story.rest for row in written[:2000] for story in row.stories], options.vocabulary)
     tokens, targets = corpus.encode(written, tokenizer, options.length)
     print(f"{tokens.size / 1e6:.1f} M tokens in {len(tokens)} rows, {time.perf_counter() - began:.0f} s", flush=True)
 

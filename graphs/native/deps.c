@@ -39,6 +39,7 @@ struct hiprt_deps {
   uint32_t root, free_segment, random;
   uint32_t tails[HIPRT_CHAINS]; /* last node of each chain, or NONE */
   uint32_t barrier;             /* last barrier node, or NONE */
+  uint32_t edges;               /* HIPRT_EDGES_* */
   int is_barrier;
 };
 
@@ -61,7 +62,9 @@ static order *orders(const hiprt_deps *d) { return d->orders.data; }
 
 hiprt_deps *hiprt_deps_create(void) {
   hiprt_deps *d = calloc(1, sizeof *d);
-  if (d) hiprt_deps_reset(d);
+  if (!d) return 0;
+  d->edges = HIPRT_EDGES_DATA;
+  hiprt_deps_reset(d);
   return d;
 }
 
@@ -73,6 +76,8 @@ void hiprt_deps_destroy(hiprt_deps *d) {
   free(d->pending.data);
   free(d);
 }
+
+void hiprt_deps_set_edges(hiprt_deps *d, uint32_t edges) { d->edges = edges; }
 
 void hiprt_deps_reset(hiprt_deps *d) {
   d->segments.count = d->readers.count = d->orders.count = d->pending.count = 0;
@@ -283,14 +288,17 @@ static void join_chain(hiprt_deps *d, uint32_t node) {
 
 int hiprt_deps_end(hiprt_deps *d, const uint32_t **out_deps, uint32_t *out_count) {
   uint32_t node = d->orders.count - 1;
-  if (d->barrier != NONE && depend(d, d->barrier)) return HIPRT_E_MEMORY;
+  int reduce = d->edges != (HIPRT_EDGES_DATA | HIPRT_EDGES_CHAIN);
+  if (d->edges == HIPRT_EDGES_CHAIN) d->pending.count = 0;
+  if (d->barrier != NONE && d->edges != HIPRT_EDGES_CHAIN && depend(d, d->barrier)) return HIPRT_E_MEMORY;
+  if ((d->edges & HIPRT_EDGES_CHAIN) && node && depend(d, node - 1)) return HIPRT_E_MEMORY;
   uint32_t *pending = d->pending.data, count = d->pending.count, kept = 0;
   order *own = orders(d) + node;
   if (count > 1) qsort(pending, count, sizeof *pending, descending);
   /* Latest first: whatever an accepted dependency is ordered after needs no edge of its own. */
   for (uint32_t i = 0; i < count; i++) {
     const order *earlier = orders(d) + pending[i];
-    if ((kept && pending[kept - 1] == pending[i]) || is_after(own, earlier)) continue;
+    if ((kept && pending[kept - 1] == pending[i]) || (reduce && is_after(own, earlier))) continue;
     pending[kept++] = pending[i];
     for (int c = 0; c < HIPRT_CHAINS; c++)
       if (own->after[c] < earlier->after[c]) own->after[c] = earlier->after[c];

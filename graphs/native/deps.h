@@ -16,6 +16,11 @@ hiprt_deps *hiprt_deps_create(void);
 void hiprt_deps_destroy(hiprt_deps *deps);
 void hiprt_deps_reset(hiprt_deps *deps);
 
+/* Which edges to make: HIPRT_EDGES_DATA, _CHAIN (each node after the one before), or both with nothing reduced. */
+#define HIPRT_EDGES_DATA 1
+#define HIPRT_EDGES_CHAIN 2
+void hiprt_deps_set_edges(hiprt_deps *deps, uint32_t edges);
+
 /* Start the next node (0, 1, 2 …), declare its ranges, then collect. All return 0 or HIPRT_E_MEMORY. */
 int hiprt_deps_begin(hiprt_deps *deps);
 int hiprt_deps_access(hiprt_deps *deps, uint64_t start, uint64_t end, int write);

@@ -40,7 +40,7 @@ static int reserve(void **data, size_t count, size_t more, size_t *capacity, siz
   return 0;
 }
 
-hiprt_recorder *hiprt_recorder_create(void) {
+hiprt_recorder *hiprt_recorder_create(uint32_t edges) {
   hiprt_recorder *r = calloc(1, sizeof *r);
   if (r) r->tracker = hiprt_deps_create();
   if (!r || !r->tracker) {
@@ -49,6 +49,7 @@ hiprt_recorder *hiprt_recorder_create(void) {
     return 0;
   }
   atomic_init(&r->references, 1);
+  hiprt_deps_set_edges(r->tracker, edges);
   hiprt_recorder_reset(r);
   return r;
 }

@@ -12,10 +12,12 @@
 
 namespace cpu {
 
+struct Action;
 struct Capture;
 
 // stream.cpp submit(): capture_of(stream) is not null. The capture may end meanwhile: then 901 or 400, never a crash.
 hipError_t capture_add(Capture *capture, hipStream_t stream, std::shared_ptr<Work> work);
+hipError_t capture_add(Capture *capture, hipStream_t stream, Action action);
 
 // Calls that are unsafe beside a capture (hipMalloc, hipFree, hipHostMalloc, hipHostRegister, pool creation, ...): 900.
 hipError_t capture_forbids_alloc();

@@ -131,9 +131,7 @@ hipError_t make_peer_copy(const hipMemcpy3DPeerParms *p, std::shared_ptr<CopyWor
 }
 
 hipError_t copy_now(hipStream_t stream, std::shared_ptr<CopyWork> work) {
-  if (work->width == 0) return hipSuccess;
-  const hipError_t error = submit(stream, std::move(work));
-  return error ? error : wait(stream);
+  return work->width ? execute(stream, std::move(work)) : hipSuccess;
 }
 
 // Copies the null stream makes: make fills in the work, after it is known that the call is legal at all.
@@ -154,10 +152,9 @@ hipError_t asynchronous(hipStream_t stream, Make &&make) {
   if (const hipError_t error = make(&work)) return error;
   if (capture_of(stream)) return submit(stream, std::move(work));
   if (work->width == 0) return hipSuccess;
-  const bool to_pageable = is_pageable(work->dst.base);
-  if (!to_pageable && is_pageable(work->src.base)) work->stage();
-  const hipError_t error = submit(stream, std::move(work));
-  return error || !to_pageable ? error : wait(stream);
+  if (is_pageable(work->dst.base)) return execute(stream, std::move(work));
+  if (is_pageable(work->src.base)) work->stage();
+  return submit(stream, std::move(work));
 }
 
 hipError_t copy_with_stream(void *dst, const void *src, size_t size, hipMemcpyKind kind, hipStream_t stream) {

@@ -75,10 +75,8 @@ template <class Make>
 hipError_t synchronous(Make &&make) {
   if (const hipError_t error = capture_forbids_implicit()) return error;
   std::shared_ptr<FillWork> work;
-  hipError_t error = make(&work);
-  if (error || work->width == 0) return error;
-  error = submit(hipStreamLegacy, std::move(work));
-  return error ? error : wait(hipStreamLegacy);
+  const hipError_t error = make(&work);
+  return error || work->width == 0 ? error : execute(hipStreamLegacy, std::move(work));
 }
 
 template <class Make>

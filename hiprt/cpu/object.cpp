@@ -115,7 +115,7 @@ uint32_t static_shared(const ElfImage &elf, const std::string &kernel, const std
 }
 
 void add_kernel(const __hiprt_entry &e, const std::string &name, bool synchronises, Object *object) {
-  object->codes.push_back(std::make_unique<KernelCode>(KernelCode{e.run, synchronises}));
+  object->codes.push_back(std::unique_ptr<KernelCode>(new KernelCode{e.run, synchronises}));
   auto kernel = std::make_unique<Kernel>();
   kernel->name = name;
   for (unsigned i = 0; i < e.param_count; ++i) kernel->params.push_back({e.params[i].offset, e.params[i].size});

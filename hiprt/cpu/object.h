@@ -1,11 +1,12 @@
 // The code object: a shared library in memory, made by hiprtc, with a table of its kernels (include/cpu_abi.h).
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
 
-#include "cpu_abi.h"
+#include "include/cpu_abi.h"
 #include "kernel.h"
 
 namespace cpu {
@@ -14,6 +15,7 @@ namespace cpu {
 struct KernelCode {
   void (*run)(const unsigned char *arguments, unsigned count);
   bool synchronises;  // false: its threads can be run one after the other, in one loop
+  mutable std::atomic<float> block_ns{0};  // time of one block on one core as last measured (engine.cpp), 0: never
 };
 
 // load_module, with the reason for a failure and the lowered names of the program's name expressions.

@@ -41,6 +41,8 @@ bool spin(microseconds time, Condition &&holds) {
       if (holds()) return true;
       relax();
     }
+    // On a busy machine the thread that is waited for may need this very core.
+    std::this_thread::yield();
   } while (Clock::now() < end);
   return holds();
 }
@@ -70,6 +72,13 @@ Scheduler::Scheduler() {
   std::atexit([] { Scheduler::get().stop(); });
 }
 
+void Scheduler::append(const StreamPtr &stream, std::shared_ptr<Work> work) {
+  work->queued();
+  stream->items_.push_back({std::move(work), ++order_});
+  if (stream->items_.size() == 1) active_.push_back(stream);
+  ++stream->pushed_;
+}
+
 hipError_t Scheduler::push(const StreamPtr &stream, std::shared_ptr<Work> work) {
   if (const hipError_t error = lost(stream->device)) return error;
   std::unique_lock lock(lock_);
@@ -78,21 +87,39 @@ hipError_t Scheduler::push(const StreamPtr &stream, std::shared_ptr<Work> work) 
     std::thread([this] { loop(); }).detach();
     started_ = true;
   }
-  work->queued();
-  stream->items_.push_back({std::move(work), ++order_});
-  if (stream->items_.size() == 1) active_.push_back(stream);
-  ++stream->pushed_;
+  append(stream, std::move(work));
   pushes_.fetch_add(1, std::memory_order_release);
   lock.unlock();
   pushed_.notify_one();
   return hipSuccess;
 }
 
+hipError_t Scheduler::execute(const StreamPtr &stream, std::shared_ptr<Work> work) {
+  // A callback that waits for its own thread would never return.
+  if (on_device_thread) return hipErrorIllegalState;
+  std::unique_lock lock(lock_);
+  if (!active_.empty() || stopping_ || lost(stream->device)) {
+    lock.unlock();
+    const hipError_t error = push(stream, std::move(work));
+    return error ? error : wait(stream);
+  }
+  append(stream, std::move(work));
+  lent_ = true;
+  run_front(lock, stream);
+  lent_ = false;
+  if (!active_.empty()) {
+    pushes_.fetch_add(1, std::memory_order_release);
+    pushed_.notify_one();
+  }
+  const hipError_t error = take_error(stream);
+  return lost(stream->device) ? lost(stream->device) : error;
+}
+
 void Scheduler::loop() {
   on_device_thread = true;
   std::unique_lock lock(lock_);
   while (!stopping_) {
-    if (const StreamPtr stream = pick()) {
+    if (const StreamPtr stream = lent_ ? nullptr : pick()) {
       run_front(lock, stream);
     } else {
       idle(lock);
@@ -188,7 +215,6 @@ hipError_t Scheduler::take_error(const StreamPtr &stream) {
 
 hipError_t Scheduler::block_until(const std::function<bool()> &holds) {
   if (holds()) return hipSuccess;
-  // A callback that waits for its own thread would never return.
   if (on_device_thread) return hipErrorIllegalState;
   if (spin(kHostSpin, holds)) return hipSuccess;
   std::unique_lock lock(lock_);

@@ -48,6 +48,9 @@ class Scheduler {
 
   // Queue work; the device's error if it is lost.
   hipError_t push(const std::shared_ptr<Stream> &stream, std::shared_ptr<Work> work);
+  // Queue work and wait for it. The caller does it itself if the device has nothing else to do: a change of threads costs
+  // more than most copies.
+  hipError_t execute(const std::shared_ptr<Stream> &stream, std::shared_ptr<Work> work);
   // Block until everything queued so far is done; return what went wrong on those streams.
   hipError_t wait(const std::shared_ptr<Stream> &stream);
   hipError_t wait_device(int device);
@@ -75,6 +78,7 @@ class Scheduler {
 
   Scheduler();
   void loop();
+  void append(const StreamPtr &stream, std::shared_ptr<Work> work);
   void run_front(std::unique_lock<std::mutex> &lock, const StreamPtr &stream);
   void finish(const StreamPtr &stream, hipError_t status);
   void idle(std::unique_lock<std::mutex> &lock);
@@ -95,6 +99,7 @@ class Scheduler {
   uint64_t order_ = 0;
   int waiters_ = 0;
   bool started_ = false;
+  bool lent_ = false;  // a thread in execute() is the device for a moment
   bool stopping_ = false;
   bool stopped_ = false;
   std::atomic<uint64_t> pushes_{0};  // what the spinning device thread watches

@@ -120,6 +120,15 @@ hipError_t submit(hipStream_t stream, std::shared_ptr<Work> work) {
   return Scheduler::get().push(target, std::move(work));
 }
 
+hipError_t execute(hipStream_t stream, std::shared_ptr<Work> work) {
+  const std::shared_ptr<Stream> target = find_stream(stream);
+  if (!target) return hipErrorInvalidHandle;
+  if (target->legacy) {
+    if (const hipError_t error = capture_forbids_legacy()) return error;
+  }
+  return Scheduler::get().execute(target, std::move(work));
+}
+
 hipError_t enqueue(hipStream_t stream, std::shared_ptr<Work> work) {
   const std::shared_ptr<Stream> target = find_stream(stream);
   return target ? Scheduler::get().push(target, std::move(work)) : hipErrorInvalidHandle;

@@ -18,6 +18,10 @@ struct Stream;   // scheduler.h
 // Queue work, or make it a node of the graph being captured. hipErrorInvalidHandle for a destroyed stream.
 hipError_t submit(hipStream_t stream, std::shared_ptr<Work> work);
 
+// Queue a copy or fill, by the same rules but on a stream that does not capture, and wait for it. It may run on the
+// calling thread.
+hipError_t execute(hipStream_t stream, std::shared_ptr<Work> work);
+
 // Queue work even if the stream captures (used by the capture machinery and by graph launches it has vetted).
 hipError_t enqueue(hipStream_t stream, std::shared_ptr<Work> work);
 

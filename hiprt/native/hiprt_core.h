@@ -65,7 +65,8 @@ typedef struct {
   const uint32_t *deps;   /* borrowed; earlier nodes this one waits for, ascending */
   uint32_t n_deps;
 } hiprt_node;
-hiprt_recorder *hiprt_recorder_create(void);
+/* edges: 1 data (what must wait, waits), 2 chain (program order), 3 both, with nothing reduced. */
+hiprt_recorder *hiprt_recorder_create(uint32_t edges);
 void hiprt_recorder_release(hiprt_recorder *recorder);
 void hiprt_recorder_reset(hiprt_recorder *recorder);
 uint32_t hiprt_recorder_size(const hiprt_recorder *recorder);
@@ -80,11 +81,16 @@ uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b
 int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
 
 /* Execs: an executable graph, the graph it was instantiated from, and the recording both were made of. */
-int hiprt_exec_create(hiprt_recorder *recorder, int device, hiprt_exec **out_exec); /* takes a reference */
+/* fanout: the most edges that leave a node, 0 for no bound. Takes a reference to the recorder. */
+int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, hiprt_exec **out_exec);
 void hiprt_exec_release(hiprt_exec *exec);     /* waits for its last launch */
 int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream);
 int hiprt_exec_busy(hiprt_exec *exec);         /* 1: a launch is in flight, 0: drained, < 0 or hipError_t: failure */
-/* Make the nodes that differ carry the arguments of `recorder` (same key); the exec must be drained. */
+int hiprt_exec_wait(hiprt_exec *exec);         /* until it is drained */
+/* Make the exec carry the arguments of `recorder` (same key): node by node where they differ, or all by
+ * hipGraphExecUpdate. The exec must be drained, and discarded when this fails: some nodes may be changed already. */
 int hiprt_exec_patch(hiprt_exec *exec, hiprt_recorder *recorder, uint32_t *out_patched);
+int hiprt_exec_update(hiprt_exec *exec, hiprt_recorder *recorder);
+uint64_t hiprt_exec_updated_bytes(const hiprt_exec *exec); /* written by patches and updates so far */
 hiprt_recorder *hiprt_exec_recorder(hiprt_exec *exec); /* borrowed */
 /* cffi end */

@@ -48,22 +48,21 @@ HIPRT_INLINE f32x8 fill(f32x8, float x) { return splat(x); }
 HIPRT_INLINE float number_of(int x) { return float(x); }
 HIPRT_INLINE f32x8 number_of(i32x8 x) { return __builtin_convertvector(x, f32x8); }
 
-// exp(x) = 2^n * exp(r), |r| <= ln(2)/2, the series by a degree-6 polynomial: 1 ulp over the whole range.
+// exp(x) = 2^n * exp(r), |r| <= ln(2)/2, by a polynomial: within 1.5 ulp over the whole range.
 template <typename V>
 HIPRT_INLINE V exp_of(V x) {
   const V magic = fill(x, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
   V low = fill(x, -104.0f), high = fill(x, 89.0f);
   V bounded = choose(x < low, low, choose(x > high, high, x));
-  V shifted = mad(bounded, fill(x, 1.44269504f), magic);
+  V shifted = mad(bounded, fill(x, 1.44269502f), magic);
   V n = shifted - magic;
-  V r = mad(n, fill(x, -1.42860677e-6f), mad(n, fill(x, -0.693145752f), bounded));
-  V p = fill(x, 1.38888894e-3f);
-  p = mad(p, r, fill(x, 8.33333377e-3f));
-  p = mad(p, r, fill(x, 4.16666679e-2f));
-  p = mad(p, r, fill(x, 1.66666672e-1f));
-  p = mad(p, r, fill(x, 0.5f));
-  p = mad(p, r, fill(x, 1.0f));
-  p = mad(p, r, fill(x, 1.0f));
+  V r = mad(n, fill(x, -3.19461833e-5f), mad(n, fill(x, -0.693115234f), bounded));
+  V p = fill(x, 1.38144649e-3f);
+  p = mad(p, r, fill(x, 8.36878084e-3f));
+  p = mad(p, r, fill(x, 4.16683927e-2f));
+  p = mad(p, r, fill(x, 1.66665196e-1f));
+  p = mad(p, r, fill(x, 0.49999994f));
+  p = mad(p, r * r, r) + fill(x, 1.0f);
   // In two steps, so that results below the smallest normal number are rounded and not lost.
   auto power = bits_of(shifted) - bits_of(magic);
   auto half_power = power >> 1;
@@ -76,18 +75,17 @@ HIPRT_INLINE V log_of(V x) {
   auto shifted = bits_of(x) - 0x3f3504f3;
   V e = number_of(shifted >> 23);
   V f = float_of((shifted & 0x7fffff) + 0x3f3504f3) - fill(x, 1.0f);
-  V p = fill(x, 7.0376836292e-2f);
-  p = mad(p, f, fill(x, -1.1514610310e-1f));
-  p = mad(p, f, fill(x, 1.1676998740e-1f));
-  p = mad(p, f, fill(x, -1.2420140846e-1f));
-  p = mad(p, f, fill(x, 1.4249322787e-1f));
-  p = mad(p, f, fill(x, -1.6668057665e-1f));
-  p = mad(p, f, fill(x, 2.0000714765e-1f));
-  p = mad(p, f, fill(x, -2.4999993993e-1f));
-  p = mad(p, f, fill(x, 3.3333331174e-1f));
+  V p = fill(x, -7.63442963e-2f);
+  p = mad(p, f, fill(x, 1.27615497e-1f));
+  p = mad(p, f, fill(x, -1.31601945e-1f));
+  p = mad(p, f, fill(x, 1.42017618e-1f));
+  p = mad(p, f, fill(x, -1.66233569e-1f));
+  p = mad(p, f, fill(x, 2.00012267e-1f));
+  p = mad(p, f, fill(x, -2.50008225e-1f));
+  p = mad(p, f, fill(x, 3.33333313e-1f));
   V square = f * f;
-  V tail = mad(e, fill(x, -2.12194440e-4f), mad(p * f, square, fill(x, -0.5f) * square));
-  return mad(e, fill(x, 0.693359375f), f + tail);
+  V tail = mad(e, fill(x, 3.19461833e-5f), mad(p * f, square, fill(x, -0.5f) * square));
+  return mad(e, fill(x, 0.693115234f), f + tail);
 }
 
 HIPRT_INLINE float exp(float x) { return exp_of(x); }

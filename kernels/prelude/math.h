@@ -8,10 +8,10 @@
 
 namespace metal {
 
-#if HIPRT_TARGET_NVIDIA
-#define HIPRT_MATH(name) HIPRT_INLINE float name(float x) { return ::name##f(x); }
-#else
+#if HIPRT_TARGET_AMD
 #define HIPRT_MATH(name) HIPRT_INLINE float name(float x) { return __builtin_##name##f(x); }
+#else
+#define HIPRT_MATH(name) HIPRT_INLINE float name(float x) { return ::name##f(x); }
 #endif
 #if !HIPRT_TARGET_CPU
 HIPRT_MATH(exp)
@@ -57,10 +57,10 @@ HIPRT_INLINE float rsqrt(float x) {
 }
 
 HIPRT_INLINE float pow(float x, float y) {
-#if HIPRT_TARGET_NVIDIA
-  return ::powf(x, y);
-#else
+#if HIPRT_TARGET_AMD
   return __builtin_powf(x, y);
+#else
+  return ::powf(x, y);
 #endif
 }
 

@@ -1,11 +1,13 @@
 import random
 import re
 
+import numpy as np
 import pytest
 
-from hiprt.bench.story import grammar
+from hiprt.bench.story import corpus, grammar
 from hiprt.bench.story.feature_grammar import FeatureGrammar
 from hiprt.bench.story.prompts import PROMPTS, score
+from hiprt.bench.story.taste import Taste
 
 STORIES = [grammar.generate(seed) for seed in range(300)]
 SENTENCES = [sentence for story in STORIES for sentence in grammar.sentences(story)]
@@ -135,14 +137,46 @@ def test_feature_grammars_agree_backtrack_and_refuse_mistakes():
         "s = <np ?n> <v ?n>\nnp sg = <art ?x> <n ?x>\nnp pl = owls\nart a = a\nart an = an\nn an = owl\n"
         "v sg = sleeps\nv pl = sleep\n | sing"
     )
-    written = {" ".join(toy.write("s", (), random.Random(seed))) for seed in range(60)}
+    written = {" ".join(toy.write("s", (), Taste("", random.Random(seed)))) for seed in range(60)}
     assert written == {"an owl sleeps", "owls sleep", "owls sing"}
     assert all(toy.read("s", sentence.split()) == (True, len(sentence.split())) for sentence in written)
     assert toy.read("s", ["owls", "sleeps"]) == (False, 1)
     assert toy.words() == {"a", "an", "owl", "owls", "sleeps", "sleep", "sing"}
     with pytest.raises(ValueError, match="no rule derives"):
-        toy.write("np", ("dual",), random.Random(0))
+        toy.write("np", ("dual",), Taste("", random.Random(0)))
     with pytest.raises(ValueError, match="no rule defines"):
         FeatureGrammar("s = <np sg>")
     with pytest.raises(ValueError, match="number of features"):
         FeatureGrammar("s = a\ns ?n = b")
+
+
+def test_habits_start_with_their_owner_and_move_on():
+    options = ["a", "b", "c", "d", "e", "f"]
+    told = {
+        owner: [Taste(owner, random.Random(seed), 1.0).choose("letter", options) for seed in range(5)]
+        for owner in ("Mia", "Tom", "Ida", "Leo", "Max")
+    }
+    assert all(len(set(first)) == 1 for first in told.values())
+    assert len({first[0] for first in told.values()}) > 1
+    habit = Taste("Mia", random.Random(0), 1.0)
+    assert [habit.choose("letter", options) for _ in range(3)] == [told["Mia"][0]] + [
+        options[(options.index(told["Mia"][0]) + 2 * step) % 6] for step in (1, 2)
+    ]
+    free = Taste("Mia", random.Random(0), 0.0)
+    assert {free.choose("letter", options) for _ in range(100)} == set(options)
+
+
+def test_strange_names_and_words_are_given_and_never_learnt():
+    rows = [corpus.row(seed) for seed in range(150)]
+    stories = [story for row in rows for story in row.stories]
+    tokenizer = corpus.tokenizer([story.rest for story in stories], 700)
+    inputs, targets = corpus.encode(rows, tokenizer, 256)
+    assert inputs.shape == targets.shape == (150, 256)
+    learnt = targets != corpus.IGNORED
+    assert np.array_equal(inputs[:, 1:][learnt[:, :-1]], targets[:, :-1][learnt[:, :-1]])
+    assert 0.9 < learnt.mean() < 1
+    made_up = [story for story in stories if story.given and not grammar.parse(story.given)]
+    assert len(made_up) > 80
+    plain = [story for story in stories if not story.given]
+    assert not [fault for story in plain for fault in map(grammar.fault, grammar.sentences(story.rest)) if fault]
+    assert corpus.row(3) == corpus.row(3)

@@ -158,3 +158,21 @@ def test_changed_counts_argument_bytes_only():
     first = core.ffi.new("uint32_t *")
     assert core.lib.hiprt_recorder_changed(a.recorder, b.recorder, first) == 1
     assert first[0] == 1
+
+
+def test_chain_mode_is_program_order():
+    """HIPRT_GRAPH_EDGES=chain: each node waits for the one before and for nothing else."""
+    p = Program(edges=2)
+    for at in (0, 64, 128):
+        p.kernel((at, at + 8, WRITE))
+    p.kernel((0, 8, READ))
+    assert p.dependencies() == [[], [0], [1], [2]]
+
+
+def test_both_mode_keeps_data_edges_beside_the_chain():
+    """HIPRT_GRAPH_EDGES=both: nothing is reduced, so the drawing shows every hazard."""
+    p = Program(edges=3)
+    p.kernel((0, 8, WRITE))
+    p.kernel((64, 72, WRITE))
+    p.kernel((0, 8, READ))
+    assert p.dependencies() == [[], [0], [0, 1]]

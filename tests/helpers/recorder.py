@@ -8,8 +8,8 @@ from hiprt import core
 class Program:
     """A recorder with its stream, fed with kernels that declare byte ranges."""
 
-    def __init__(self):
-        self.recorder = core.ffi.gc(core.lib.hiprt_recorder_create(), core.lib.hiprt_recorder_release)
+    def __init__(self, edges=1):
+        self.recorder = core.ffi.gc(core.lib.hiprt_recorder_create(edges), core.lib.hiprt_recorder_release)
         self.stream = core.ffi.gc(core.lib.hiprt_stream_create(0, 0), core.lib.hiprt_stream_release)
         core.call(core.lib.hiprt_stream_record(self.stream, self.recorder))
 

@@ -45,7 +45,6 @@ hipError_t hipGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned l
 hipError_t hipGetDeviceCount(int *count);
 hipError_t hipSetDevice(int deviceId);
 hipError_t hipGetDevice(int *deviceId);
-hipError_t hipSetValidDevices(int *device_arr, int len);
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_t *prop, int deviceId);
 hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_t *prop);
 hipError_t hipDeviceGetAttribute(int *pi, hipDeviceAttribute_t attr, int deviceId);
@@ -71,9 +70,6 @@ hipError_t hipDeviceGetStreamPriorityRange(int *leastPriority, int *greatestPrio
 hipError_t hipDeviceCanAccessPeer(int *canAccessPeer, int deviceId, int peerDeviceId);
 hipError_t hipDeviceEnablePeerAccess(int peerDeviceId, unsigned int flags);
 hipError_t hipDeviceDisablePeerAccess(int peerDeviceId);
-hipError_t hipExtGetLinkTypeAndHopCount(int device1, int device2, uint32_t *linktype, uint32_t *hopcount);
-hipError_t hipProfilerStart(void);
-hipError_t hipProfilerStop(void);
 #define hipGetDeviceProperties hipGetDevicePropertiesR0600
 #define hipChooseDevice hipChooseDeviceR0600
 

@@ -1,0 +1,152 @@
+#include "build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "status.h"
+
+/* Where the out-edges of one source start: directly at the source, or at the leaves of a tree of join nodes. */
+typedef struct {
+  uint32_t consumers; /* out-edges in all */
+  uint32_t used;      /* out-edges handed out so far */
+  uint32_t leaves;    /* index of the first leaf in builder.joins */
+} source;
+
+typedef struct {
+  const hiprt_recorder *recorder;
+  hipGraph_t graph;
+  hipGraphNode_t *nodes, root;
+  uint32_t size, fanout;
+  source *sources; /* one per node, then the root's */
+  hipGraphNode_t *joins;
+  uint32_t n_joins, joins_capacity;
+} builder;
+
+hipMemsetParams hiprt_fill_params(const hiprt_fill_args *f) {
+  hipMemsetParams p = {0};
+  p.dst = (void *)(uintptr_t)f->dst;
+  p.elementSize = f->width;
+  p.value = f->value;
+  p.width = f->count;
+  p.height = 1;
+  return p;
+}
+
+static int count_consumers(builder *b) {
+  b->sources = calloc((size_t)b->size + 1, sizeof *b->sources);
+  if (!b->sources) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_build_graph", 0);
+  for (uint32_t i = 0; i < b->size; i++) {
+    hiprt_node n;
+    hiprt_recorder_node(b->recorder, i, &n);
+    for (uint32_t k = 0; k < n.n_deps; k++) b->sources[n.deps[k]].consumers++;
+    b->sources[b->size].consumers += n.n_deps == 0;
+  }
+  return 0;
+}
+
+static int add_join(builder *b, hipGraphNode_t parent) {
+  if (b->n_joins == b->joins_capacity) {
+    uint32_t capacity = b->joins_capacity ? b->joins_capacity * 2 : 64;
+    hipGraphNode_t *grown = realloc(b->joins, capacity * sizeof *grown);
+    if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_build_graph", 0);
+    b->joins = grown;
+    b->joins_capacity = capacity;
+  }
+  HIPRT_TRY(hipGraphAddEmptyNode, b->joins + b->n_joins, b->graph, &parent, 1);
+  b->n_joins++;
+  return 0;
+}
+
+/* CLR's four-stream executor may drop the edges of a wide fan-out (rs#11499): spread them over a tree of empty nodes. */
+static int add_joins(builder *b, uint32_t index, hipGraphNode_t handle) {
+  source *s = b->sources + index;
+  if (!b->fanout || s->consumers <= b->fanout) return 0;
+  uint32_t widths[32], levels = 0, width = s->consumers;
+  do widths[levels++] = width = (width + b->fanout - 1) / b->fanout;
+  while (width > b->fanout);
+  uint32_t above = 0;
+  for (uint32_t level = levels; level-- > 0;) {
+    uint32_t first = b->n_joins;
+    for (uint32_t j = 0; j < widths[level]; j++) {
+      int status = add_join(b, level + 1 == levels ? handle : b->joins[above + j / b->fanout]);
+      if (status) return status;
+    }
+    above = first;
+  }
+  s->leaves = above;
+  return 0;
+}
+
+/* The node that the next edge out of a source starts at. */
+static hipGraphNode_t take_edge(builder *b, uint32_t index, hipGraphNode_t handle) {
+  source *s = b->sources + index;
+  uint32_t ordinal = s->used++;
+  return b->fanout && s->consumers > b->fanout ? b->joins[s->leaves + ordinal / b->fanout] : handle;
+}
+
+static int add_node(builder *b, const hiprt_node *n, uint32_t index, const hipGraphNode_t *deps, size_t n_deps) {
+  hipGraphNode_t *out = b->nodes + index;
+  if (n->kind == HIPRT_NODE_KERNEL) {
+    void *cells[HIPRT_MAX_ARGS];
+    hipKernelNodeParams p = hiprt_kernel_params(n->kernel, n->payload, cells);
+    HIPRT_TRY(hipGraphAddKernelNode, out, b->graph, deps, n_deps, &p);
+  } else if (n->kind == HIPRT_NODE_COPY) {
+    const hiprt_copy_args *c = (const hiprt_copy_args *)n->payload;
+    HIPRT_TRY(hipGraphAddMemcpyNode1D, out, b->graph, deps, n_deps, (void *)(uintptr_t)c->dst,
+              (const void *)(uintptr_t)c->src, c->nbytes, hipMemcpyDeviceToDevice);
+  } else if (n->kind == HIPRT_NODE_FILL) {
+    hipMemsetParams p = hiprt_fill_params((const hiprt_fill_args *)n->payload);
+    HIPRT_TRY(hipGraphAddMemsetNode, out, b->graph, deps, n_deps, &p);
+  } else {
+    HIPRT_TRY(hipGraphAddEmptyNode, out, b->graph, deps, n_deps);
+  }
+  return add_joins(b, index, *out);
+}
+
+/* One root: with several, CLR's segment scheduler may start a branch before earlier work of the stream (G6). */
+static int add_root(builder *b) {
+  if (b->sources[b->size].consumers < 2) return 0;
+  HIPRT_TRY(hipGraphAddEmptyNode, &b->root, b->graph, 0, 0);
+  return add_joins(b, b->size, b->root);
+}
+
+static int add_nodes(builder *b) {
+  hipGraphNode_t *deps = 0;
+  size_t capacity = 0;
+  int status = add_root(b);
+  for (uint32_t i = 0; !status && i < b->size; i++) {
+    hiprt_node n;
+    hiprt_recorder_node(b->recorder, i, &n);
+    if (n.n_deps + 1 > capacity) {
+      capacity = (size_t)n.n_deps * 2 + 8;
+      free(deps);
+      deps = malloc(capacity * sizeof *deps);
+      if (!deps) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_build_graph", 0);
+    }
+    size_t n_deps = 0;
+    for (uint32_t k = 0; k < n.n_deps; k++) deps[n_deps++] = take_edge(b, n.deps[k], b->nodes[n.deps[k]]);
+    if (!n_deps && b->root) deps[n_deps++] = take_edge(b, b->size, b->root);
+    status = add_node(b, &n, i, n_deps ? deps : 0, n_deps);
+  }
+  free(deps);
+  return status;
+}
+
+int hiprt_build_graph(const hiprt_recorder *recorder, uint32_t fanout, hipGraph_t *out_graph, hipGraphNode_t *out_nodes) {
+  builder b = {0};
+  b.recorder = recorder;
+  b.nodes = out_nodes;
+  b.size = hiprt_recorder_size(recorder);
+  b.fanout = fanout;
+  *out_graph = 0;
+  HIPRT_TRY(hipGraphCreate, &b.graph, 0);
+  int status = count_consumers(&b);
+  if (!status) status = add_nodes(&b);
+  free(b.sources);
+  free(b.joins);
+  if (status)
+    hiprt_hip.hipGraphDestroy(b.graph);
+  else
+    *out_graph = b.graph;
+  return status;
+}

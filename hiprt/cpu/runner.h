@@ -1,0 +1,98 @@
+// One core's execution of blocks: a plain loop for kernels that do not synchronise, else a fiber for each thread that waits.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fiber.h"
+#include "include/cpu_abi.h"
+#include "object.h"
+
+namespace cpu {
+
+// One execution of a kernel, shared by all cores that take part.
+struct Launch {
+  const Kernel *kernel;
+  const KernelCode *code;
+  const unsigned char *arguments;
+  dim3 grid, block;
+  uint64_t blocks;
+  std::atomic<bool> failed{false};
+  hipError_t error = hipSuccess;
+
+  // The first failure counts: later ones are often its consequences. The text goes to standard error.
+  void fail(hipError_t status, const std::string &text);
+};
+
+class Runner;
+
+// A stack that executes kernel threads, one after the other.
+struct Strand : Fiber {
+  Runner *runner;
+  char *base;               // of its stack
+  __hiprt_thread *record;   // of the thread it executes
+  unsigned warp, lane;
+  bool usable;              // false: its stack holds an abandoned thread
+};
+
+// The lanes of a warp, each in one of the sets (or running, or gone).
+struct Warp {
+  uint32_t fresh, ready, waiting, parked;  // not begun; can go on; at a warp operation; at the block's barrier
+  Strand *strand[HIPRT_CPU_WARP];
+  uint64_t value[HIPRT_CPU_WARP];
+  uint32_t key[HIPRT_CPU_WARP], source[HIPRT_CPU_WARP], mask[HIPRT_CPU_WARP];
+  __hiprt_warp_op op[HIPRT_CPU_WARP];
+};
+
+class Runner {
+ public:
+  Runner();
+  // Execute blocks begin..end of the launch; stops early if the launch has failed.
+  void run(Launch *launch, uint64_t begin, uint64_t end);
+
+  // What kernels call, on the strand of the calling thread.
+  unsigned barrier(Strand *self, __hiprt_barrier kind, unsigned predicate);
+  uint64_t warp_op(Strand *self, unsigned key, __hiprt_warp_op op, uint64_t value, unsigned source, unsigned mask);
+  [[noreturn]] void fail(hipError_t status, const std::string &text);
+
+  // The runner that executes a kernel on this operating-system thread right now, or null.
+  static Runner *active();
+  Strand *running() const { return running_; }
+  const Launch &launch() const { return *launch_; }
+
+ private:
+  static void strand_main(void *strand);
+  void plain_blocks(__hiprt_thread *record);
+  void fill(__hiprt_thread *record) const;
+  void begin_block(uint64_t index);
+  void set_block(uint64_t index);
+  Strand *take_strand();
+  Strand *start(Strand *idle, unsigned warp, unsigned lane);
+  Strand *next(Strand *idle);
+  Strand *next_warp(Strand *idle);
+  bool resolve(Warp *warp);
+  void release();
+  void finish(Strand *self);
+  void go(Strand *from, Fiber *to, bool keep = true);
+  std::string deadlock_text() const;
+
+  Launch *launch_ = nullptr;
+  uint64_t begin_ = 0, end_ = 0;
+  unsigned block_[3] = {};
+  Fiber home_;
+  Strand *running_ = nullptr;
+  std::vector<std::unique_ptr<StackSlab>> slabs_;
+  std::vector<std::unique_ptr<Strand>> strands_;
+  std::vector<Strand *> idle_;
+  std::vector<Warp> warps_;
+  unsigned warp_count_ = 0, current_ = 0;
+  unsigned alive_ = 0, parked_ = 0;      // threads not gone; those at the barrier
+  unsigned votes_ = 0;                   // predicates that held at the barrier being filled
+  unsigned result_votes_ = 0, result_threads_ = 0;  // of the barrier last passed
+};
+
+}  // namespace cpu

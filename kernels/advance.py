@@ -1,0 +1,56 @@
+"""The device-side step block: which token comes next, and where."""
+
+from __future__ import annotations
+
+from hiprt.array import Array
+from hiprt.kernels.checks import INT32, buffer
+from hiprt.kernels.kernel import Kernel
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["advance"]
+
+KERNEL = Kernel(
+    "advance",
+    inputs={"sampled": "int"},
+    updates={"step": "int", "tokens": "int"},
+    scalars={"capacity": "int"},
+)
+
+
+def advance(step: Array, tokens: Array, sampled: Array, *, stream: Stream | None = None) -> Array:
+    """Move the step block to the next position, in place.
+
+    Parameters
+    ----------
+    step : Array, [4]
+        int32: token, position, prompt length, end.
+    tokens : Array, [capacity]
+        int32: the prompt, then what was generated.
+    sampled : Array, [1]
+        int32: what the model proposes for the next position.
+    stream : Stream, optional
+        This thread's by default.
+
+    Returns
+    -------
+    Array
+        `step`. With ``p = position + 1``: the token becomes ``tokens[p]`` while p is within the prompt, else `sampled`,
+        which is also written to ``tokens[p]``; the position becomes p. Once p reaches capacity nothing is written.
+
+    Raises
+    ------
+    TypeError
+        A dtype is not int32.
+    ValueError
+        A shape does not fit, an array is not contiguous, or the arrays overlap.
+    """
+    buffer("advance", "step", step, INT32, (4,))
+    buffer("advance", "tokens", tokens, INT32)
+    if tokens.ndim != 1:
+        raise ValueError(f"advance: tokens has shape {tokens.shape}; one axis is needed")
+    buffer("advance", "sampled", sampled, INT32, (1,))
+    arrays = sorted((step, tokens, sampled), key=lambda a: a.address)
+    if any(low.extent[1] > high.extent[0] for low, high in zip(arrays, arrays[1:])):
+        raise ValueError("advance: step, tokens and sampled overlap")
+    KERNEL(stream or current_stream(), (1, 1, 1), (1, 1, 1), (), sampled, step, tokens, tokens.size)
+    return step

@@ -1,0 +1,85 @@
+"""Argument checks shared by the ops: each names the op, the argument and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hiprt.array import Array, bfloat16, empty
+from hiprt.stream import Stream
+
+__all__ = ["FLOATS", "aligned", "buffer", "floating", "made", "same"]
+
+FLOATS = frozenset((np.dtype(np.float16), bfloat16, np.dtype(np.float32)))
+INT32 = np.dtype(np.int32)
+UINT32 = np.dtype(np.uint32)
+FLOAT32 = np.dtype(np.float32)
+LARGEST = 2**31 - 1  # indices inside a kernel are 32 bits wide
+
+
+def contiguous(op: str, name: str, value: Any) -> None:
+    """Refuse what is not a contiguous array of a size that kernels can index."""
+    if not isinstance(value, Array):
+        raise TypeError(f"{op}: {name} is a {type(value).__name__}, not a hiprt.Array")
+    if not value.is_contiguous:
+        raise ValueError(f"{op}: {name} is not contiguous (shape {value.shape}, strides {value.strides})")
+    if value.size > LARGEST:
+        raise ValueError(f"{op}: {name} has {value.size} elements; kernels index at most {LARGEST}")
+
+
+def floating(op: str, name: str, value: Array, ndim: int | None = None) -> None:
+    """Require a contiguous float16, bfloat16 or float32 array, of `ndim` axes where that is given."""
+    contiguous(op, name, value)
+    if value.dtype not in FLOATS:
+        raise TypeError(f"{op}: {name} is {value.dtype}; float16, bfloat16 or float32 is needed")
+    if ndim is not None and value.ndim != ndim:
+        raise ValueError(f"{op}: {name} has shape {value.shape}; {ndim} axes are needed")
+
+
+def buffer(op: str, name: str, value: Array, dtype: np.dtype[Any], shape: tuple[int, ...] | None = None) -> None:
+    """Require a contiguous array of one dtype, and of one shape where that is given."""
+    contiguous(op, name, value)
+    if value.dtype != dtype:
+        raise TypeError(f"{op}: {name} is {value.dtype}; {dtype} is needed")
+    if shape is not None and value.shape != shape:
+        raise ValueError(f"{op}: {name} has shape {value.shape}; {shape} is needed")
+
+
+def same(op: str, name: str, value: Array, other_name: str, other: Array) -> None:
+    """Require a contiguous array with the dtype of another."""
+    contiguous(op, name, value)
+    if value.dtype != other.dtype:
+        raise TypeError(f"{op}: {name} is {value.dtype} and {other_name} {other.dtype}; they must be the same")
+
+
+def aligned(op: str, name: str, value: Array) -> None:
+    """Require an address that 128-bit loads can use."""
+    if value.address % 16:
+        raise ValueError(f"{op}: {name} does not start at a multiple of 16 bytes: copy it")
+
+
+def made(
+    op: str,
+    out: Array | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    stream: Stream,
+    inputs: Sequence[Array],
+    *,
+    aliasing: bool = False,
+) -> Array:
+    """Return `out` after checking it, or a new array.
+
+    With `aliasing`, `out` may be one of the inputs (the same elements, not a shifted view); else it must not overlap them.
+    """
+    if out is None:
+        return empty(shape, dtype, stream)
+    buffer(op, "out", out, dtype, shape)
+    start, end = out.extent
+    for value in inputs:
+        first, last = value.extent
+        if start < last and first < end and not (aliasing and (start, end) == (first, last)):
+            raise ValueError(f"{op}: out overlaps an input")
+    return out

@@ -1,0 +1,230 @@
+"""Kernels written once: a body in the Metal dialect, a declaration here, and a generated signature for each target."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hiprt.array import bfloat16
+from hiprt.compiler import compile_source
+from hiprt.device import Device, current_device, set_device
+from hiprt.kernels.dialect import DIALECTS, SOURCES, Parameter
+from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function, Module
+from hiprt.stream import Stream
+
+__all__ = ["FLOATS", "Kernel", "force_generic", "uses_loops"]
+
+# dtype -> (word of the dialect, width in bytes)
+WORDS = {
+    np.dtype(np.float16): "half",
+    bfloat16: "bfloat16_t",
+    np.dtype(np.float32): "float",
+    np.dtype(np.int32): "int",
+    np.dtype(np.uint32): "uint",
+    np.dtype(np.uint64): "ulong",
+}
+FLOATS = frozenset((np.dtype(np.float16), bfloat16, np.dtype(np.float32)))
+SCALARS = {"int": "int32", "uint": "uint32", "float": "float32"}
+# Sums of products are fused only where a body says so (mad): the same bits on every target and compiler.
+OPTIONS = {"rocm": ("-ffp-contract=off",), "cpu": ("-ffp-contract=off",), "nvidia": ("--fmad=false",)}
+GENERIC_OPTION = "-DHIPRT_CPU_GENERIC=1"
+
+generic = False
+
+
+def uses_loops(stream: Stream) -> bool:
+    """Whether kernels on this stream take their branch of plain loops: on the CPU device, unless `force_generic`."""
+    return stream.device.provider == "cpu" and not generic
+
+
+@contextmanager
+def force_generic() -> Iterator[None]:
+    """Run the GPU branches on the CPU device too, in the whole process, within the block: for tests."""
+    global generic
+    before, generic = generic, True
+    try:
+        yield
+    finally:
+        generic = before
+
+
+class Kernel:
+    """One kernel: a body in ``src/<name>.metal`` and the declaration of what it takes.
+
+    Parameters
+    ----------
+    name : str
+        Of the body's file and, with the template's values, of the function.
+    inputs, updates, outputs : mapping of str to str
+        Buffers that the kernel reads, reads and writes, and writes: name and element type, which is the name of a
+        dtype parameter of the template or one of int, uint, ulong, half, bfloat16_t, float.
+    scalars : mapping of str to str
+        Values: name, and int, uint or float.
+    template : mapping of str to str
+        Parameters fixed when compiling: name, and dtype, int or bool.
+    headers : sequence of str
+        Files in ``src`` with functions that the body calls.
+    threads : int
+        Most threads of a threadgroup.
+    aliasing : bool
+        Whether an output may be one of the inputs.
+
+    Notes
+    -----
+    Arguments are ordered inputs, updates, outputs, scalars.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        inputs: Mapping[str, str] | None = None,
+        updates: Mapping[str, str] | None = None,
+        outputs: Mapping[str, str] | None = None,
+        scalars: Mapping[str, str] | None = None,
+        template: Mapping[str, str] | None = None,
+        headers: Sequence[str] = (),
+        threads: int = 256,
+        aliasing: bool = False,
+    ) -> None:
+        self.name = name
+        self.template = dict(template or {})
+        self.headers = tuple(headers)
+        self.threads = threads
+        self.aliasing = aliasing
+        groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
+        self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
+        self.functions: dict[tuple[Any, ...], Function] = {}
+        self.lock = threading.Lock()
+
+    @cached_property
+    def body(self) -> str:
+        """The body's text."""
+        return (SOURCES / f"{self.name}.metal").read_text()
+
+    def symbol(self, template: tuple[Any, ...]) -> str:
+        """Return the function's name: the kernel's and the template's values."""
+        values = [str(v) if kind == "dtype" else str(int(v)) for v, kind in zip(template, self.template.values())]
+        return "_".join([self.name, *(value.replace("-", "m") for value in values)])
+
+    def text(self, target: str, template: tuple[Any, ...]) -> str:
+        """Return the program for one target.
+
+        Parameters
+        ----------
+        target : str
+            A key of `hiprt.kernels.dialect.DIALECTS`: ``hip``.
+        template : tuple
+            One value per template parameter.
+
+        Raises
+        ------
+        ValueError
+            The target is unknown or the template's values do not fit its parameters.
+        """
+        if target not in DIALECTS:
+            raise ValueError(f"target {target!r} is not one of {', '.join(DIALECTS)}")
+        dialect = DIALECTS[target]
+        words, definitions = self.instantiate(template)
+        parameters = [
+            Parameter(name, words.get(word, word), access != SCALAR, access == READ)
+            for name, word, access in self.declaration
+        ]
+        headers = [f'#line 1 "{name}"\n{(SOURCES / name).read_text()}' for name in self.headers]
+        kernel = dialect.kernel(
+            self.symbol(template),
+            parameters,
+            definitions,
+            self.body,
+            file=f"{self.name}.metal",
+            threads=self.threads,
+            restrict=not self.aliasing,
+        )
+        return "".join([dialect.prelude, *headers, kernel])
+
+    def instantiate(self, template: tuple[Any, ...]) -> tuple[dict[str, str], list[str]]:
+        """Return the words of the dtype parameters, and every parameter's definition inside the body."""
+        if len(template) != len(self.template):
+            raise ValueError(f"{self.name}: {len(template)} template values for {list(self.template)}")
+        words: dict[str, str] = {}
+        definitions: list[str] = []
+        for (name, kind), value in zip(self.template.items(), template):
+            if kind == "dtype":
+                if value not in WORDS:
+                    raise ValueError(f"{self.name}: {name}={value!r} is not a dtype of the dialect")
+                words[name] = WORDS[value]
+                definitions.append(f"typedef {words[name]} {name};")
+            elif kind == "bool":
+                definitions.append(f"constexpr bool {name} = {str(bool(value)).lower()};")
+            else:
+                definitions.append(f"constexpr int {name} = {int(value)};")
+        return words, definitions
+
+    def bind(self, template: tuple[Any, ...], device: Device | None = None) -> Function:
+        """Compile for a device, once, and return the function.
+
+        Parameters
+        ----------
+        template : tuple
+            One value per template parameter.
+        device : Device, optional
+            This thread's by default.
+
+        Raises
+        ------
+        CompileError
+            The body does not compile.
+        """
+        device = device or current_device()
+        key = (device.index, generic, template)
+        function = self.functions.get(key)
+        if function is None:
+            with self.lock:
+                function = self.functions.get(key)
+                if function is None:
+                    function = self.functions[key] = self.compile(template, device)
+        return function
+
+    def compile(self, template: tuple[Any, ...], device: Device) -> Function:
+        """Compile and load on `device`."""
+        options = OPTIONS[device.provider] + ((GENERIC_OPTION,) if generic and device.provider == "cpu" else ())
+        before = current_device()
+        set_device(device.index)
+        try:
+            code, _ = compile_source(self.text("hip", template), f"{self.name}.hip", options=options)
+            arguments = [Argument(name, access, SCALARS.get(word, "")) for name, word, access in self.declaration]
+            return Function(Module(code), self.symbol(template), arguments, self.name)
+        finally:
+            set_device(before.index)
+
+    def __call__(
+        self,
+        stream: Stream,
+        grid: tuple[int, int, int],
+        threadgroup: tuple[int, int, int],
+        template: tuple[Any, ...],
+        *values: Any,
+    ) -> None:
+        """Launch on a stream.
+
+        Parameters
+        ----------
+        stream : Stream
+        grid : tuple of 3 int
+            Threadgroups; a zero launches nothing.
+        threadgroup : tuple of 3 int
+            Threads of each.
+        template : tuple
+            One value per template parameter.
+        *values
+            `hiprt.Array` for buffers, numbers for scalars, in declaration order.
+        """
+        function = self.functions.get((stream.device.index, generic, template))
+        if function is None:
+            function = self.bind(template, stream.device)
+        function(stream, grid, threadgroup, *values)

@@ -1,0 +1,78 @@
+"""Drawing a token from logits."""
+
+from __future__ import annotations
+
+from hiprt.array import Array
+from hiprt.kernels.checks import FLOAT32, INT32, UINT32, buffer, floating, made
+from hiprt.kernels.kernel import Kernel, uses_loops
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["sample"]
+
+KERNEL = Kernel(
+    "sample",
+    inputs={"logits": "T", "temperature": "float", "seed": "uint", "position": "int"},
+    outputs={"out": "int"},
+    scalars={"width": "uint"},
+    template={"T": "dtype"},
+    headers=("largest.h", "noise.h"),
+    threads=1024,
+)
+THREADS = 1024
+
+
+def sample(
+    logits: Array,
+    temperature: Array,
+    seed: Array,
+    position: Array,
+    *,
+    stream: Stream | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Draw an index from ``softmax(logits / temperature)``.
+
+    Parameters
+    ----------
+    logits : Array, [V] or [1, V]
+        float16, bfloat16 or float32; V at least 1.
+    temperature : Array, [1]
+        float32, on the device. 0 or less (or NaN) takes the largest logit, by the rules of `argmax`.
+    seed : Array, [1]
+        uint32, on the device.
+    position : Array, [1]
+        int32, on the device: the number of the draw.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array, [1]
+        int32. Equal logits, temperature, seed and position give the same index.
+
+    Raises
+    ------
+    TypeError
+        A dtype is wrong.
+    ValueError
+        A shape does not fit, an array is not contiguous, or `out` overlaps an input.
+
+    Notes
+    -----
+    ``argmax(logits / temperature - log(-log(u)))`` (Gumbel, 1954) with 23 bits of u from a hash of seed, position and
+    index: an index of probability below 1e-7 relative to the most likely one is drawn less often than it should be.
+    """
+    floating("sample", "logits", logits)
+    if logits.shape not in ((logits.size,), (1, logits.size)) or not logits.size:
+        raise ValueError(f"sample: logits has shape {logits.shape}; [V] or [1, V] is needed")
+    buffer("sample", "temperature", temperature, FLOAT32, (1,))
+    buffer("sample", "seed", seed, UINT32, (1,))
+    buffer("sample", "position", position, INT32, (1,))
+    stream = stream or current_stream()
+    inputs = (logits, temperature, seed, position)
+    out = made("sample", out, (1,), INT32, stream, inputs)
+    threads = 1 if uses_loops(stream) else min(THREADS, -(-logits.size // 32) * 32)
+    KERNEL(stream, (1, 1, 1), (threads, 1, 1), (logits.dtype,), *inputs, out, logits.size)
+    return out

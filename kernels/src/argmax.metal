@@ -1,0 +1,22 @@
+// out[row] = place of the largest of `width` values.
+uint row = threadgroup_position_in_grid.x;
+const device T* from = x + size_t(row) * width;
+#if HIPRT_CPU_LOOPS
+Largest8 lanes = lowest8();
+uint i = 0;
+for (; i + 8 <= width; i += 8) consider8(lanes, load8(from + i), int(i));
+Largest best = i > 0 ? merge8(lanes) : Largest{LOWEST_KEY, 0u};
+for (; i < width; i++) consider(best, order_key(float(from[i])), i);
+out[row] = int(best.place);
+#else
+threadgroup int keys[32];
+threadgroup uint places[32];
+Largest mine{LOWEST_KEY, 0xffffffffu};
+for (uint i = thread_index_in_threadgroup; i < width; i += threads_per_threadgroup.x) {
+  int key = order_key(float(from[i]));
+  if (key > mine.key) mine = Largest{key, i};
+}
+Largest best = largest_of_threadgroup(mine, keys, places, thread_index_in_simdgroup, simdgroup_index_in_threadgroup,
+                                      simdgroups_per_threadgroup);
+if (thread_index_in_threadgroup == 0) out[row] = int(best.place);
+#endif

@@ -1,0 +1,41 @@
+// argmax(logits / temperature - log(-log(u))), u uniform in (0, 1): a draw from softmax(logits / temperature).
+// Temperature 0 draws the largest logit.
+float heat = temperature[0];
+bool greedy = !(heat > 0.0f);
+float inverse = greedy ? 1.0f : 1.0f / heat;
+uint key = seed[0];
+uint draw = uint(position[0]);
+#if HIPRT_CPU_LOOPS
+Largest8 lanes = lowest8();
+uint i = 0;
+for (; i + 8 <= width; i += 8) {
+  f32x8 value = load8(logits + i);
+  if (!greedy) {
+    const u32x8 place = u32x8{0, 1, 2, 3, 4, 5, 6, 7} + i;
+    f32x8 u = mad(number_of((i32x8)noise_bits(key, draw, place)), splat(1.1920929e-7f), splat(5.96046448e-8f));
+    value = value * splat(inverse) - log_of(-log_of(u));
+  }
+  consider8(lanes, value, int(i));
+}
+Largest best = i > 0 ? merge8(lanes) : Largest{LOWEST_KEY, 0u};
+#else
+threadgroup int keys[32];
+threadgroup uint places[32];
+Largest best{LOWEST_KEY, 0xffffffffu};
+uint i = thread_index_in_threadgroup;
+#endif
+for (; i < width; i += HIPRT_CPU_LOOPS ? 1 : threads_per_threadgroup.x) {
+  float value = float(logits[i]);
+  if (!greedy) {
+    float u = mad(float(noise_bits(key, draw, i)), 1.1920929e-7f, 5.96046448e-8f);
+    value = value * inverse - log(-log(u));
+  }
+  int order = order_key(value);
+  if (order > best.key) best = Largest{order, i};
+}
+#if !HIPRT_CPU_LOOPS
+best = largest_of_threadgroup(best, keys, places, thread_index_in_simdgroup, simdgroup_index_in_threadgroup,
+                              simdgroups_per_threadgroup);
+if (thread_index_in_threadgroup == 0)
+#endif
+out[0] = int(best.place);

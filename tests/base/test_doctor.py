@@ -1,0 +1,124 @@
+"""Doctor: what it reports, and how it says that nothing works."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from hiprt import doctor, library
+from hiprt.flags import names
+
+
+def run(*arguments, status=0, **environment):
+    """Run ``hiprt doctor``; returns (stdout, stderr)."""
+    command = [sys.executable, "-m", "hiprt", "doctor", *arguments]
+    env = {**os.environ, **environment}
+    child = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=env)
+    assert child.returncode == status, child.stdout + child.stderr
+    return child.stdout, child.stderr
+
+
+@pytest.fixture(scope="module")
+def report():
+    """The report on this machine."""
+    return json.loads(run("--json")[0])
+
+
+def test_report_of_a_machine_that_works(report):
+    """Library, device and a compiler that was really run."""
+    assert report["usable"] is True
+    assert report["problem"] == ""
+    assert report["provider"] == library.current().provider
+    assert os.path.samefile(report["library"]["hip"], library.current().hip)
+    assert report["devices"][0]["name"]
+    assert report["compiler"]["works"] is True
+    assert report["compiler"]["name"]
+    assert report["compiler"]["ms"] > 0
+    assert report["versions"].keys() >= {"hiprt", "python", "numpy", "hip-python"}
+
+
+def test_report_lists_every_flag(report):
+    """All flags are there, with their values."""
+    assert report["flags"].keys() == {flag.name for flag in names().values()}
+    assert report["flags"]["HIPRT_GRAPH_SLOTS"] == {"set": False, "value": 4}
+
+
+def test_text_has_what_json_has(report):
+    """The text names library, device, compiler, cache, refusals and flags."""
+    text = doctor.render(report)
+    for part in (report["library"]["hip"], report["devices"][0]["name"], report["compiler"]["name"]):
+        assert part in text
+    assert report["cache"]["dir"] in text
+    for row in report["refused"]:
+        assert f"{row['library']}: {row['reason']}" in text
+    assert all(name in text for name in report["flags"])
+    assert text.endswith("all well: kernels compile and run")
+
+
+def test_environment_is_reported():
+    """Flags that are set, variables of others, and unknown names with the nearest."""
+    out, _ = run("--json", HIPRT_GRAPH_SLOTS="7", HIPRT_GRAPH_SLOT="8", HIP_VISIBLE_DEVICES="0")
+    found = json.loads(out)
+    assert found["flags"]["HIPRT_GRAPH_SLOTS"] == {"set": True, "value": 7}
+    assert found["environment"]["HIP_VISIBLE_DEVICES"] == "0"
+    assert any("did you mean HIPRT_GRAPH_SLOTS?" in warning for warning in found["warnings"])
+
+
+def test_no_library_is_one_sentence():
+    """Nothing to run on: status 1, each library with its reason, one sentence on stderr."""
+    out, err = run("--json", status=1, HIPRT_PROVIDER="rocm", HIPRT_HIP_LIB="/no/such/libamdhip64.so")
+    found = json.loads(out)
+    assert found["usable"] is False
+    assert found["provider"] is None
+    assert found["refused"] == [{"library": "rocm /no/such/libamdhip64.so", "reason": "no such file"}]
+    assert err.count("\n") == 1
+    assert "no HIP library can be used (HIPRT_PROVIDER=rocm)" in err
+
+
+def test_a_compiler_that_does_not_work_is_one_sentence():
+    """The CPU device without a compiler: status 1 and the reason."""
+    out, err = run("--json", status=1, HIPRT_PROVIDER="cpu", HIPRT_CPU_COMPILER="/no/such/compiler")
+    found = json.loads(out)
+    assert found["compiler"]["works"] is False
+    assert "/no/such/compiler" in found["compiler"]["error"]
+    assert found["compiler"]["path"] == "/no/such/compiler"
+    assert found["problem"] in err
+    assert err.count("\n") == 1
+
+
+def test_a_bad_flag_is_shown():
+    """A value that cannot be parsed is reported with what was expected."""
+    out, err = run(status=1, HIPRT_PROVIDER="cuda")
+    assert "HIPRT_PROVIDER='cuda': expected one of" in out
+    assert "HIPRT_PROVIDER='cuda': expected one of" in err
+
+
+def test_two_mapped_libraries_are_a_warning(tmp_path):
+    """A process that has mapped two runtimes is told."""
+    copies = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        copies.append(str(shutil.copy(library.current().hip, tmp_path / name / "libamdhip64.so")))
+    code = (
+        "import ctypes, json, sys\n"
+        "kept = [ctypes.CDLL(path) for path in sys.argv[1:]]\n"
+        "from hiprt.doctor import diagnose, render\n"
+        "report = diagnose()\n"
+        "assert any(path in render(report) for path in sys.argv[1:])\n"
+        "print(json.dumps(report['warnings']))\n"
+    )
+    command = [sys.executable, "-c", code, *copies]
+    child = subprocess.run(command, capture_output=True, text=True, check=True, timeout=280)
+    warning = " ".join(json.loads(child.stdout))
+    assert "two HIP libraries are mapped" in warning
+    assert all(path in warning for path in copies)
+
+
+def test_try_compiler_names_the_compiler():
+    """The kernel that was compiled says by what."""
+    found = doctor.try_compiler()
+    assert found["works"], found["error"]
+    assert any(word in found["name"].lower() for word in ("clang", "g++", "nvrtc", "hiprtc"))

@@ -1,0 +1,299 @@
+"""Checkpoints: what is read from a model directory, and every way it can be refused."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from helpers import checkpoints
+from safetensors.numpy import load_file
+
+from hiprt.array import dtype_of
+from hiprt.bench.checkpoint import Checkpoint, CheckpointError, CheckpointWarning
+from hiprt.bench.models import Qwen3, load
+from hiprt.bench.models.qwen3 import Config
+
+MODULE = "model.layers.1.mlp.up_proj"
+HALF = dtype_of("float16")
+
+
+def edit(folder, **changes):
+    """Change config.json; None removes a value."""
+    path = folder / "config.json"
+    config = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({name: value for name, value in config.items() if value is not None}))
+
+
+def refused(folder, *words):
+    """Open and load a directory; it must be refused with these words and a remedy."""
+    with pytest.raises(CheckpointError) as caught:
+        load(Checkpoint(folder))
+    for word in words:
+        assert word in str(caught.value)
+    assert caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A sound checkpoint."""
+    return checkpoints.write(tmp_path / "model")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_tensors_come_out_as_they_were_written(tmp_path, dtype, shards):
+    """Every tensor equals what the safetensors library reads, from one file or several."""
+    made = checkpoints.write(tmp_path, dtype=dtype, shards=shards)
+    checkpoint = Checkpoint(made)
+    written = {name: value for file in made.glob("*.safetensors") for name, value in load_file(file).items()}
+    assert set(checkpoint.places) == set(written)
+    for name, value in written.items():
+        found = checkpoint.tensor(name, value.shape, value.dtype)
+        assert found.tobytes() == value.tobytes()
+        assert not found.flags.writeable
+    assert checkpoint.dtype_of("model.embed_tokens") == dtype_of(dtype)
+
+
+def test_weights_are_views_of_the_mapped_file(folder):
+    """Reading a tensor copies nothing."""
+    checkpoint = Checkpoint(folder)
+    file = checkpoint.files["model.safetensors"]
+    assert np.shares_memory(checkpoint.quantized(MODULE, 160, 96, HALF).weight, file.bytes)
+
+
+def test_a_module_may_have_its_own_bits(tmp_path):
+    """config.json's entry for a module wins over the section's values."""
+    quantization = {"group_size": 32, "bits": 4, MODULE: {"group_size": 32, "bits": 8}}
+    checkpoint = Checkpoint(checkpoints.write(tmp_path, quantization=quantization))
+    matrix = checkpoint.quantized(MODULE, 160, 96, HALF)
+    assert (matrix.bits, matrix.weight.shape) == (8, (160, 24))
+    assert checkpoint.quantization("model.embed_tokens") == (32, 4)
+
+
+def test_stop_tokens_come_from_either_config(folder):
+    """generation_config.json wins; a number and a list are both understood."""
+    assert Checkpoint(folder).stops == {256}
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [256, 257]}))
+    assert Checkpoint(folder).stops == {256, 257}
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": "end"}))
+    refused(folder, "eos_token_id", "'end'")
+
+
+def test_an_empty_prompt_begins_with_the_first_token(folder):
+    """Without a token in the prompt the text begins with bos_token_id."""
+    assert Checkpoint(folder).encode("") == [256]
+    assert len(Checkpoint(folder).encode("ab")) == 2
+    edit(folder, bos_token_id=None)
+    with pytest.raises(CheckpointError, match="bos_token_id"):
+        Checkpoint(folder).encode("")
+
+
+def test_missing_directory(tmp_path):
+    """No directory, or a file in its place."""
+    refused(tmp_path / "none", "none does not exist")
+    (tmp_path / "file").write_text("")
+    refused(tmp_path / "file", "is not a directory")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_missing_or_broken_json(folder, name):
+    """config.json and tokenizer.json must be there and must be JSON."""
+    (folder / name).write_text("{")
+    refused(folder, name, "cannot be read")
+    (folder / name).write_bytes(b"\xff\xfe")
+    refused(folder, name, "cannot be read")
+    (folder / name).unlink()
+    refused(folder, f"{name} is missing")
+
+
+def test_config_that_is_no_object(folder):
+    """JSON of another kind than an object is no config."""
+    (folder / "config.json").write_text("[]")
+    refused(folder, "config.json", "no JSON object")
+
+
+def test_missing_weights(folder):
+    """Neither one file nor an index."""
+    (folder / "model.safetensors").unlink()
+    refused(folder, "neither model.safetensors nor model.safetensors.index.json")
+
+
+@pytest.mark.parametrize("missing", ["model.norm.weight", f"{MODULE}.weight", f"{MODULE}.biases"])
+def test_missing_tensor(tmp_path, missing):
+    """A tensor the model needs is named when it is not there."""
+    weights = checkpoints.tensors(checkpoints.CONFIG)
+    del weights[missing]
+    refused(checkpoints.write(tmp_path, weights=weights), f"holds no tensor {missing}")
+
+
+@pytest.mark.parametrize("module", ["model.embed_tokens", MODULE])
+def test_unquantised_weight(tmp_path, module):
+    """A weight without scales is told from a missing tensor."""
+    weights = checkpoints.tensors(checkpoints.CONFIG)
+    del weights[f"{module}.scales"], weights[f"{module}.biases"]
+    refused(checkpoints.write(tmp_path, weights=weights), f"{module} has no scales", "mlx_lm.convert")
+
+
+def test_wrong_shape(tmp_path):
+    """Both shapes are named."""
+    weights = checkpoints.tensors(checkpoints.CONFIG)
+    weights[f"{MODULE}.scales"] = weights[f"{MODULE}.scales"][:-1].copy()
+    refused(checkpoints.write(tmp_path, weights=weights), f"{MODULE}.scales", "[159, 3]", "[160, 3]")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(f"{MODULE}.scales", "float32"), ("model.norm.weight", "float32"), (f"{MODULE}.weight", "int32")],
+)
+def test_wrong_dtype(tmp_path, name, dtype):
+    """Codes are uint32 and everything else has the dtype of the embedding's scales."""
+    weights = checkpoints.tensors(checkpoints.CONFIG)
+    weights[name] = weights[name].astype(dtype)
+    refused(checkpoints.write(tmp_path, weights=weights), name, f"dtype {dtype}")
+
+
+def test_scales_that_are_no_floats(tmp_path):
+    """The dtype of the whole model is one of three."""
+    weights = checkpoints.tensors(checkpoints.CONFIG)
+    weights["model.embed_tokens.scales"] = weights["model.embed_tokens.scales"].astype(np.float64)
+    refused(checkpoints.write(tmp_path, weights=weights), "float64", "bfloat16")
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3_moe"])
+def test_unknown_architecture(folder, kind):
+    """model_type decides, and the message says what would do."""
+    edit(folder, model_type=kind)
+    refused(folder, kind, "not supported", "qwen3")
+    edit(folder, model_type=None)
+    refused(folder, "has no model_type")
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        (None, ["no quantization section"]),
+        ({"group_size": 32, "bits": 7}, ["7 bits", "groups of 32"]),
+        ({"group_size": 16, "bits": 4}, ["4 bits", "groups of 16"]),
+        ({"bits": 4}, ["groups of None"]),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, ["gptq"]),
+        ({"mode": "mxfp4", "bits": 4, "group_size": 32}, ["mxfp4"]),
+        ({"group_size": 64, "bits": 4}, ["96 columns", "groups of 64"]),
+        ({"group_size": 32, "bits": 4, MODULE: False}, [MODULE, "unquantised"]),
+    ],
+)
+def test_unsupported_quantization(folder, section, words):
+    """Only affine codes of known widths and groups."""
+    edit(folder, quantization=section)
+    refused(folder, *words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"hidden_size": None}, "has no hidden_size"),
+        ({"hidden_size": "96"}, "hidden_size is '96', expected int"),
+        ({"num_hidden_layers": True}, "num_hidden_layers is True"),
+        ({"num_hidden_layers": 0}, "not positive"),
+        ({"num_key_value_heads": 4}, "6 heads of 32 over 4 key heads"),
+        ({"attention_bias": True}, "attention_bias"),
+        ({"use_sliding_window": True}, "use_sliding_window"),
+        ({"hidden_act": "gelu"}, "hidden_act"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rotary"),
+        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rotary"),
+        ({"rope_theta": None}, "has no rope_theta"),
+    ],
+)
+def test_unsupported_config(folder, changes, word):
+    """What the model would compute wrongly is refused by name."""
+    edit(folder, **changes)
+    refused(folder, word)
+
+
+def test_config_values_have_other_places(folder):
+    """head_dim follows from the hidden size; rope_theta may stand in rope_parameters."""
+    edit(folder, head_dim=None, rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 5e5})
+    config = Config.read(Checkpoint(folder))
+    assert (config.head_dim, config.rope_theta) == (16, 5e5)
+
+
+@pytest.mark.parametrize("kept", [0, 7, 8, 100, -1])
+def test_truncated_weights(folder, kept):
+    """A file that ends early is refused wherever it ends."""
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:kept])
+    refused(folder, "model.safetensors", "truncated", "download")
+
+
+def test_weights_with_bytes_too_many(folder):
+    """Bytes that no tensor owns mean another file than the header says."""
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes() + b"\0")
+    refused(folder, "corrupt")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"not json",
+        b"[]",
+        b'{"a": 1}',
+        b'{"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}',
+        b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}',
+        b'{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}',
+        b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [-4, 0]}}',
+        b'{"a": {"dtype": "F32", "shape": [1]}}',
+    ],
+)
+def test_corrupt_header(folder, header):
+    """A header that is not what the format says."""
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    refused(folder, "header", "corrupt")
+
+
+def test_weights_of_another_format(folder):
+    """A pickle or a web page under the name of the weights."""
+    (folder / "model.safetensors").write_bytes(b"<!doctype html>" * 99)
+    refused(folder, "no safetensors file")
+
+
+def test_missing_shard(tmp_path):
+    """The index names a file that is not there."""
+    folder = checkpoints.write(tmp_path, shards=3)
+    (folder / "model-00002-of-00003.safetensors").unlink()
+    refused(folder, "names model-00002-of-00003.safetensors, which is missing")
+
+
+def test_index_that_contradicts_its_shards(tmp_path):
+    """The index places a tensor in a shard that lacks it, or has no map."""
+    folder = checkpoints.write(tmp_path, shards=2)
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    index["weight_map"]["ghost"] = "model-00001-of-00002.safetensors"
+    path.write_text(json.dumps(index))
+    refused(folder, "places ghost in model-00001-of-00002.safetensors, which does not hold it")
+    path.write_text("{}")
+    refused(folder, "no weight_map")
+
+
+def test_unused_tensors_are_named(tmp_path):
+    """A tensor that nothing asks for is a warning, not an error."""
+    weights = checkpoints.tensors(checkpoints.CONFIG) | {"model.rotary.inv_freq": np.ones(3, np.float32)}
+    checkpoint = Checkpoint(checkpoints.write(tmp_path, weights=weights))
+    for name in set(checkpoint.places) - {"model.rotary.inv_freq"}:
+        entry = checkpoint.places[name].entries[name]
+        checkpoint.tensor(name, entry.shape, entry.dtype)
+    with pytest.warns(CheckpointWarning, match=r"1 tensors .* model\.rotary\.inv_freq"):
+        assert checkpoint.warn_unused() == ["model.rotary.inv_freq"]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_sound_checkpoint_loads_whole(tmp_path, tied):
+    """Every tensor of a sound checkpoint is used, whether the embeddings are tied or not."""
+    checkpoint = Checkpoint(checkpoints.write(tmp_path, tie_word_embeddings=tied))
+    model = load(checkpoint)
+    assert isinstance(model, Qwen3)
+    assert (model.head is model.embedding) == tied
+    assert checkpoint.used == set(checkpoint.places)
+    stored = checkpoint.quantized(MODULE, 160, 96, HALF).weight
+    assert model.layers[1].up.weight.numpy().tobytes() == stored.tobytes()

@@ -1,0 +1,351 @@
+"""Generation and its command: text in pieces, what is counted, how it ends."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import checkpoints
+
+from hiprt import CompileError, HipError, ProviderError, __main__, bfloat16
+from hiprt.bench import generate as generation
+from hiprt.bench.checkpoint import CheckpointError
+from hiprt.bench.generate import Request, Text, difference, generate
+from hiprt.bench.models import Decoder
+
+KEYS = {
+    "text", "tokens", "tok_s", "first_token_ms", "provider", "device", "nodes_per_token", "launches_per_token", "rungs",
+    "peak_bytes", "verified", "prompt", "prompt_tokens", "model", "edges",
+}  # fmt: skip
+TOKENS = 40
+
+
+def run(*arguments, status=0):
+    """Run the command; returns (stdout, stderr)."""
+    command = [sys.executable, "-m", "hiprt", *map(str, arguments)]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert child.returncode == status, child.stderr
+    return child.stdout, child.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A random model that never ends a text by itself."""
+    return checkpoints.write(tmp_path_factory.mktemp("models") / "tiny", eos_token_id=None)
+
+
+@pytest.fixture
+def request_for(folder):
+    """Make a request to the random model."""
+
+    def make(**values):
+        return Request(**{"model": folder, "prompt": "Once upon", "tokens": TOKENS, **values})
+
+    return make
+
+
+def test_pieces_are_whole_characters():
+    """Characters of several bytes, one token a byte, come out when their last byte has come."""
+    tokenizer = checkpoints.tokenizer()
+    message = "aé東🦊\N{COMBINING ACUTE ACCENT}b"
+    ids = tokenizer.encode(message).ids
+    assert len(ids) == len(message.encode())
+    text = Text(tokenizer, [])
+    pieces = [text.push(token) for token in ids]
+    assert "".join(pieces) == message
+    assert [piece for piece in pieces if piece] == list(message)
+    assert text.flush() == ""
+
+
+def test_an_unfinished_character_is_left_out():
+    """The end of the text does not end inside a character; bytes that are no text become one mark."""
+    tokenizer = checkpoints.tokenizer()
+    start = tokenizer.encode("🦊").ids[:2]
+    text = Text(tokenizer, tokenizer.encode("prompt").ids)
+    assert [text.push(token) for token in start] == ["", ""]
+    assert text.flush() == ""
+    text = Text(tokenizer, [])
+    pieces = [text.push(token) for token in [*start, *tokenizer.encode("x").ids]]
+    assert pieces[:2] == ["", ""]
+    assert re.fullmatch("\ufffd+x", pieces[2])
+
+
+def test_special_tokens_are_not_shown():
+    """Tokens that mark something are no text."""
+    tokenizer = checkpoints.tokenizer()
+    text = Text(tokenizer, tokenizer.encode("ab").ids)
+    assert [text.push(token) for token in (257, *tokenizer.encode("c").ids, 256)] == ["", "c", ""]
+
+
+def test_difference_is_bit_by_bit():
+    """Zeros of both signs differ, equal NaNs do not, and the first difference is named."""
+    values = np.array([1.0, 0.0, np.nan, 2.0], np.float32)
+    assert difference(values, values.copy()) is None
+    other = np.array([1.0, -0.0, np.nan, 3.0], np.float32)
+    assert difference(values, other) == (1, 0.0, 0.0)
+    halves = np.array([[1.0, 2.0]], bfloat16)
+    assert difference(halves, np.nextafter(halves, bfloat16.type(9))) is not None
+    assert difference(halves, halves) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"tokens": 0}, "tokens=0"),
+        ({"temperature": -1.0}, "temperature=-1.0"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"seed": -1}, "seed=-1"),
+        ({"eager": True, "verify": True}, "verify"),
+    ],
+)
+def test_requests_are_checked(values, word):
+    """A request that makes no sense is refused before anything is loaded."""
+    with pytest.raises(ValueError, match=word):
+        Request(**values)
+
+
+def test_text_comes_in_pieces(request_for):
+    """What is written piece by piece is the text, and the tokens spell it."""
+    pieces = []
+    report = generate(request_for(), pieces.append)
+    assert len(pieces) > 1
+    assert "".join(pieces) == report.text
+    assert report.tokens == len(report.token_ids) == TOKENS
+    assert report.stop == "length"
+    assert report.prompt_tokens == len("Once upon")
+
+
+def test_counts_of_a_run(request_for):
+    """One launch a token, the same graph for all, and memory that holds at least the weights."""
+    request = request_for()
+    report = generate(request)
+    steps = TOKENS + report.prompt_tokens - 1
+    assert report.rungs == {"replay": steps - 1, "patch": 0, "update": 0, "instantiate": 1, "eager": 0}
+    assert report.only_replay_after == 1
+    assert report.launches_per_token == 1
+    assert report.nodes_per_token > 30
+    assert report.edges > 30
+    assert report.peak_bytes > (request.model / "model.safetensors").stat().st_size
+    assert report.first_token_ms > 0
+    assert report.tok_s > 0
+    assert report.verified is None
+
+
+def test_eager_writes_the_same(request_for):
+    """Without a graph the text is the same, launched kernel by kernel."""
+    graph, eager = generate(request_for()), generate(request_for(eager=True))
+    assert eager.token_ids == graph.token_ids
+    assert eager.rungs == {"replay": 0, "patch": 0, "update": 0, "instantiate": 0, "eager": TOKENS + 8}
+    assert eager.launches_per_token >= graph.nodes_per_token / 2
+    assert eager.nodes_per_token == 0
+
+
+def test_a_stop_token_ends_the_text(tmp_path, folder, request_for):
+    """The token that ends a text is counted and not shown."""
+    free = generate(request_for())
+    last = free.token_ids[10]
+    at = free.token_ids.index(last)
+    config = json.loads((folder / "config.json").read_text())
+    stopping = checkpoints.write(tmp_path, **{**config, "eos_token_id": last})
+    report = generate(request_for(model=stopping))
+    assert report.token_ids == free.token_ids[: at + 1]
+    assert report.stop == "eos"
+    assert free.text.startswith(report.text)
+
+
+def test_an_interrupt_ends_the_text(request_for):
+    """Asked before each step, `stopped` ends the text with what there is."""
+    answers = iter([False] * 20 + [True])
+    report = generate(request_for(), stopped=lambda: next(answers))
+    assert report.stop == "interrupted"
+    assert report.tokens == 20 - (report.prompt_tokens - 1)
+
+
+def test_too_long_a_text_is_refused(request_for):
+    """Prompt and tokens must fit what the model was trained for."""
+    with pytest.raises(ValueError, match="9 prompt tokens and 1020 new ones exceed the 1024 positions"):
+        generate(request_for(tokens=1020))
+    with pytest.raises(CheckpointError):
+        generate(Request(model="no such model"))
+
+
+def test_verification_finds_one_bit(request_for, monkeypatch, capsys):
+    """A single changed bit in one logit is found, named and ends the run with status 1."""
+    honest = Decoder.step_eager
+
+    def disturbed(self):
+        honest(self)
+        if self.position == 12:
+            logits = self.logits.numpy(self.stream)
+            logits.view(np.uint16)[0, 7] ^= 1
+            self.logits.set(logits, self.stream)
+
+    monkeypatch.setattr(Decoder, "step_eager", disturbed)
+    report = generate(request_for(verify=True))
+    assert report.verified is False
+    assert report.stop == "mismatch"
+    found = re.fullmatch(r"token 11: logit 7 is (\S+) in the graph and (\S+) run eagerly", report.mismatch)
+    assert found
+    assert float(found[1]) != float(found[2])
+    request = request_for()
+    arguments = ["generate", "--model", str(request.model), "--prompt", request.prompt, "--tokens", "9", "--verify"]
+    assert __main__.main([*arguments, "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["verified"] is False
+    assert "token 11: logit 7" in err
+
+
+def test_ctrl_c_prints_the_table(request_for, monkeypatch, capsys):
+    """The first Ctrl-C ends the text; the table follows; the handler of before is back."""
+    before = signal.getsignal(signal.SIGINT)
+    honest = __main__.Printer.write
+
+    def interrupted(self, piece):
+        honest(self, piece)
+        if not piece.isspace():
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(__main__.Printer, "write", interrupted)
+    request = request_for()
+    assert __main__.main(["generate", "--model", str(request.model), "--prompt", request.prompt]) == 130
+    out, _ = capsys.readouterr()
+    assert out.startswith("Once upon")
+    assert re.search(r"^tokens +9 of the prompt, \d generated \(interrupted\)$", out, re.MULTILINE)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_before_the_first_step_ends_at_once():
+    """While the first step compiles there is nothing to wait for."""
+    interrupt = __main__.Interrupt()
+    interrupt.poll()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    interrupt.poll()
+    interrupt()
+    assert interrupt.poll()
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+
+
+def test_errors_are_one_line(monkeypatch, capsys, folder):
+    """Errors of ours are a line on stderr and status 1; --debug raises them."""
+
+    def fail(*_):
+        raise HipError(1, "hipErrorInvalidValue", "hipGraphLaunch", "line one\nline two")
+
+    monkeypatch.setattr(generation, "generate", fail)
+    assert __main__.main(["generate", "--model", str(folder)]) == 1
+    _, err = capsys.readouterr()
+    assert err == "hiprt: hipGraphLaunch: hipErrorInvalidValue (1): line one line two\n"
+    with pytest.raises(HipError):
+        __main__.main(["generate", "--model", str(folder), "--debug"])
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (CompileError(6, "NAME", "call", "k.hip", "hiprt: no compiler: get one.\n"), "no compiler: get one."),
+        (CompileError(6, "NAME", "call", "k", "note\nk:1: error: bad\n"), "call: NAME (6): k: k:1: error: bad"),
+        (ProviderError("none", [("rocm", "too old"), ("cpu", "missing")]), "none: rocm: too old; cpu: missing"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_a_sentence_for_every_error(error, line):
+    """The cause, without the rest of a compiler's log."""
+    assert __main__.sentence(error) == line
+
+
+def test_command_as_json(folder):
+    """One JSON object with every key; verified, one launch a token, only replay behind the first steps."""
+    out, err = run("generate", "--model", folder, "--tokens", TOKENS, "--verify", "--json")
+    report = json.loads(out)
+    assert report.keys() >= KEYS
+    assert err == ""
+    assert report["verified"] is True
+    assert report["launches_per_token"] == 1
+    assert report["only_replay_after"] <= 4
+    assert report["rungs"].keys() == {"replay", "patch", "update", "instantiate", "eager"}
+    assert report["tokens"] == TOKENS
+    assert report["provider"] == "cpu" or os.environ.get("HIPRT_PROVIDER") != "cpu"
+
+
+def test_command_as_text(folder):
+    """The prompt, its text, then a plain table."""
+    out, _ = run("generate", "--model", folder, "--prompt", "Grüße ", "--tokens", 12)
+    assert out.startswith("Grüße ")
+    text, _, table = out.rpartition("\n\n")
+    assert text
+    rows = dict(re.match(r"(.+?)  +(.+)", line).groups() for line in table.splitlines())
+    assert rows.keys() >= {"provider", "tok/s", "first token", "nodes per token", "rungs"}
+    assert rows["launches per token"] == "1"
+
+
+def test_command_repeats_a_seed(folder):
+    """At a temperature the same seed writes the same text, another one does not."""
+    draw = ("generate", "--model", folder, "--tokens", 20, "--temperature", 1.2, "--json", "--seed")
+    texts = [json.loads(run(*draw, seed)[0])["token_ids"] for seed in (7, 7, 8)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_command_writes_at_once(request_for, monkeypatch):
+    """Every piece is flushed as it is written."""
+    events = []
+
+    class Terminal:
+        encoding = "utf-8"
+
+        def write(self, piece):
+            events.append(piece)
+
+        def flush(self):
+            events.append("flush")
+
+        def isatty(self):
+            return False
+
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    request = request_for()
+    __main__.main(["generate", "--model", str(request.model), "--prompt", "Once", "--tokens", "8"])
+    written = [event for event in events if event]
+    flushes = [index for index, event in enumerate(written) if event == "flush"]
+    assert len(flushes) >= 3
+    assert written[0].startswith("Once")
+    assert flushes[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["generate", "--model", "/no/such/model"], 1, "hiprt: /no/such/model does not exist: give the directory"),
+        (["generate", "--tokens", "0"], 2, "tokens=0: must be at least 1"),
+        (["generate", "--tokens", "many"], 2, "invalid int value"),
+        (["generate", "--eager", "--verify"], 2, "do not ask for eager as well"),
+        (["write"], 2, "invalid choice"),
+        ([], 2, "COMMAND"),
+    ],
+)
+def test_command_refuses(arguments, status, words):
+    """What cannot be done is said in a line, without a traceback."""
+    out, err = run(*arguments, status=status)
+    assert out == ""
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_command_says_its_version():
+    """`hiprt --version`."""
+    assert re.fullmatch(r"hiprt \d+\.\d+\.\d+\n", run("--version")[0])
+
+
+def test_command_ends_quietly_when_its_reader_does(folder):
+    """`hiprt generate | head` leaves no traceback."""
+    command = [sys.executable, "-m", "hiprt", "generate", "--model", str(folder), "--tokens", "300"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()
+        err = child.stderr.read()
+    assert child.returncode == 1
+    assert err == b""
