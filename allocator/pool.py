@@ -1,11 +1,13 @@
 """Pool: memory kept for reuse, given out again in stream order.
 
 A freed block may be used at once by later work on its own stream, since that runs after the work that used it before
-(G1). It is never given to another stream; `Pool.trim` returns it to the source, which waits for the device.
+(G1). It is never given to another stream; `Pool.trim` returns it to the source, which waits for the device. Of the free
+blocks of a size the lowest goes first, so that the same requests from the same state get the same addresses.
 """
 
 from __future__ import annotations
 
+import heapq
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -56,7 +58,7 @@ class Pool:
 
     def __init__(self, source: Allocate) -> None:
         self.source = source
-        self.free: dict[tuple[int, int], list[Buffer]] = {}
+        self.free: dict[tuple[int, int], list[tuple[int, Buffer]]] = {}  # heaps by address
         self.lock = threading.Lock()
         self.allocated = self.reserved = self.peak = 0
 
@@ -78,7 +80,7 @@ class Pool:
         size = size_class(nbytes)
         key = (stream.number, size)
         try:
-            block = self.free[key].pop()
+            _, block = heapq.heappop(self.free[key])
         except (KeyError, IndexError):
             block = self.grow(size, stream)
         with self.lock:
@@ -100,7 +102,7 @@ class Pool:
 
     def give_back(self, key: tuple[int, int], block: Buffer) -> None:
         """Put a block into the free list of its stream. Called by finalisers: takes no lock that `allocate` holds."""
-        self.free.setdefault(key, []).append(block)
+        heapq.heappush(self.free.setdefault(key, []), (block.address, block))
         self.allocated -= key[1]
 
     def trim(self) -> int:

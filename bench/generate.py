@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from hiprt import Stream, allocator, current_device, library, use_stream
+from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.checkpoint import Checkpoint
 from hiprt.bench.models import Decoder, Qwen3, bucket, load
 
@@ -185,10 +185,12 @@ def generate(
     CheckpointError
         The model directory cannot be used.
     ValueError
-        Prompt and tokens exceed what the model was trained for.
+        Prompt and tokens exceed what the model was trained for, or there is no graph to verify.
     HipError
         A HIP call failed.
     """
+    if request.verify and not flags.graph:
+        raise ValueError("verify compares graph steps with eager ones: HIPRT_GRAPH=0 leaves none")
     checkpoint = Checkpoint(request.model)
     stream = Stream()
     with use_stream(stream):
@@ -213,13 +215,12 @@ class Generation:
         self.decoder = Decoder(model, stream, capacity)
         # Its own stream, so that its launches are not counted.
         self.shadow = Decoder(model, Stream(stream.device), capacity) if request.verify else None
-        device = current_device()
         self.report = Report(
             request.prompt,
             len(prompt),
             str(request.model),
             library.current().provider,
-            device.name,
+            stream.device.name,
             request.temperature,
             request.seed,
             verified=True if request.verify else None,

@@ -1,13 +1,22 @@
-"""Execs: executable graphs, launched and patched."""
+"""Execs: executable graphs; launched, patched, moved, updated."""
 
 from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hiprt import core
 from hiprt.flags import flags
 from hiprt.graphs.recording import Recording
 from hiprt.stream import Stream
 
+if TYPE_CHECKING:
+    from hiprt.graphs.ladder import Successor
+
 __all__ = ["Exec"]
+
+launches = itertools.count(1)
 
 
 class Exec:
@@ -20,6 +29,15 @@ class Exec:
     device : int
         Index of the device it is instantiated on.
 
+    Attributes
+    ----------
+    recording : Recording
+        The arguments the exec carries.
+    reserved : bool
+        It belongs to one call signature and is not patched for others.
+    launched : int
+        Number of its last launch, counted over all execs; 0 before the first.
+
     Raises
     ------
     HipError
@@ -31,10 +49,22 @@ class Exec:
         core.call(core.lib.hiprt_exec_create(recording.core, device, flags.graph_fanout, out))
         self.core = core.ffi.gc(out[0], core.lib.hiprt_exec_release)
         self.recording = recording
+        self.reserved = False
+        self.launched = 0
+        self.stream = -1
+        self.successor: Successor | None = None
 
     def launch(self, stream: Stream) -> None:
         """Launch on a stream of the exec's device."""
-        core.call(core.lib.hiprt_exec_launch(self.core, stream.core))
+        status = core.lib.hiprt_exec_launch(self.core, stream.core)
+        if status:
+            raise core.failure(status)
+        self.stream = stream.number
+        self.launched = next(launches)
+
+    def may_launch(self, stream: Stream) -> bool:
+        """Whether a launch on `stream` now is ordered behind the one before (G6: one stream at a time)."""
+        return self.stream in (-1, stream.number) or not self.busy
 
     @property
     def busy(self) -> bool:
@@ -43,6 +73,10 @@ class Exec:
         if status not in (0, 1):
             raise core.failure(status)
         return bool(status)
+
+    def wait(self) -> None:
+        """Wait until no launch is in flight."""
+        core.call(core.lib.hiprt_exec_wait(self.core))
 
     def patch(self, recording: Recording) -> int:
         """Give the nodes that differ the arguments of a recording of the same key; the exec must not be `busy`.
@@ -61,3 +95,30 @@ class Exec:
         core.call(core.lib.hiprt_exec_patch(self.core, recording.core, patched))
         self.recording = recording
         return int(patched[0])
+
+    def update(self, recording: Recording) -> None:
+        """Give all nodes the arguments of a recording of the same key, by hipGraphExecUpdate; as `patch` otherwise."""
+        core.call(core.lib.hiprt_exec_update(self.core, recording.core))
+        self.recording = recording
+
+    def move(self, nodes: Sequence[int], moves: Sequence[tuple[int, int, int]]) -> None:
+        """Give nodes the addresses they have when memory moves; the exec must not be `busy`.
+
+        Parameters
+        ----------
+        nodes : sequence of int
+            The nodes that use any of the memory.
+        moves : sequence of (int, int, int)
+            First address, one past the last, and the new first address.
+        """
+        core.call(core.lib.hiprt_exec_move(self.core, len(nodes), nodes, len(moves), moves))
+
+    @property
+    def updated_nodes(self) -> int:
+        """Nodes written by patches and updates so far."""
+        return int(core.lib.hiprt_exec_updated_nodes(self.core))
+
+    @property
+    def updated_bytes(self) -> int:
+        """Argument bytes written by patches and updates so far."""
+        return int(core.lib.hiprt_exec_updated_bytes(self.core))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hiprt import core
+from hiprt import core, module
 from hiprt.allocator import Pool
 from hiprt.flags import flags
-from hiprt.stream import Stream, use_stream
+from hiprt.stream import Stream
 
 __all__ = ["Node", "Recording"]
 
 EDGES = {"data": 1, "chain": 2, "both": 3}
+DIMENSIONS = struct.Struct("<8I")
+FIELDS = {"copy": ("dst", "src", "nbytes"), "fill": ("dst", "count", "value", "width")}
+PLAIN = {"copy": struct.Struct("<3Q"), "fill": struct.Struct("<2Q2I")}
 KINDS = ("kernel", "copy", "fill", "empty")
 
 
@@ -35,6 +36,8 @@ class Node:
         Bytes of dynamic shared memory.
     dependencies : tuple of int
         Earlier nodes that this one waits for; redundant ones are left out.
+    arguments : dict
+        Name to value; of a buffer, its address.
     """
 
     kind: str
@@ -43,6 +46,7 @@ class Node:
     block: tuple[int, int, int]
     shared: int
     dependencies: tuple[int, ...]
+    arguments: dict[str, int | float]
 
 
 class Recording:
@@ -57,28 +61,12 @@ class Recording:
     def __init__(self, memory: Pool) -> None:
         self.memory = memory
         self.keep: list[Any] = []
-        self.core = core.ffi.gc(core.created(core.lib.hiprt_recorder_create(EDGES[flags.graph_edges])), core.lib.hiprt_recorder_release)
+        made = core.lib.hiprt_recorder_create(EDGES[flags.graph_edges])
+        self.core = core.ffi.gc(core.created(made), core.lib.hiprt_recorder_release)
 
-    @contextmanager
-    def record(self, stream: Stream) -> Iterator[None]:
-        """Take what this thread launches on `stream` within the block, instead of running it.
-
-        Raises
-        ------
-        HipError
-            The stream records already.
-        """
-        core.call(core.lib.hiprt_stream_record(stream.core, self.core))
-        before = stream.memory, stream.keep
-        stream.recording, stream.memory, stream.keep = True, self.memory, self.keep
-        try:
-            with use_stream(stream):
-                yield
-        finally:
-            self.keep[:] = {id(buffer): buffer for buffer in self.keep}.values()
-            stream.recording = False
-            stream.memory, stream.keep = before
-            core.call(core.lib.hiprt_stream_record(stream.core, core.ffi.NULL))
+    def close(self) -> None:
+        """Forget that buffers were named more than once."""
+        self.keep[:] = {id(buffer): buffer for buffer in self.keep}.values()
 
     def run(self, stream: Stream) -> None:
         """Launch every node eagerly, in program order."""
@@ -107,6 +95,36 @@ class Recording:
         count = int(core.lib.hiprt_recorder_changed(self.core, other.core, first))
         return count, int(first[0])
 
+    def extents(self) -> set[tuple[int, int]]:
+        """Return the memory that the nodes declare: first address and one past the last, each once."""
+        found: set[tuple[int, int]] = set()
+        raw = core.ffi.new("hiprt_node *")
+        for i in range(len(self)):
+            core.call(core.lib.hiprt_recorder_node(self.core, i, raw))
+            found.update((raw.ranges[2 * k], raw.ranges[2 * k + 1]) for k in range(raw.n_ranges))
+        return found
+
+    def users(self, start: int, end: int) -> list[int]:
+        """Return the nodes with a buffer that begins in memory [start, end)."""
+        out = core.ffi.new("uint32_t[]", max(1, len(self)))
+        count = core.lib.hiprt_recorder_users(self.core, start, end, out)
+        return list(core.ffi.unpack(out, count)) if count else []
+
+    def slice(self, begin: int, end: int) -> Recording:
+        """Return a recording of nodes [begin, end), with edges among themselves; it shares memory and buffers."""
+        part = Recording(self.memory)
+        part.keep = self.keep
+        core.call(core.lib.hiprt_recorder_slice(self.core, begin, end, part.core))
+        return part
+
+    def difference(self, other: Recording, index: int) -> str:
+        """Describe how the arguments of one node differ from those in a recording of the same key."""
+        mine, its = self.node(index), other.node(index)
+        for name in mine.arguments:
+            if mine.arguments[name] != its.arguments[name]:
+                return f"node {index} ({mine.name}) {name}: {mine.arguments[name]} -> {its.arguments[name]}"
+        return f"node {index} ({mine.name})"
+
     def nodes(self) -> list[Node]:
         """Return the nodes in program order."""
         return [self.node(i) for i in range(len(self))]
@@ -115,10 +133,15 @@ class Recording:
         """Return one node."""
         raw = core.ffi.new("hiprt_node *")
         core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-        dims = [0] * 8
-        if KINDS[raw.kind] == "kernel":
-            dims = list(struct.unpack("<8I", core.ffi.buffer(raw.payload, 32)))
+        payload = bytes(core.ffi.buffer(raw.payload, raw.payload_size)) if raw.payload_size else b""
+        kind, dims = KINDS[raw.kind], [0] * 8
+        arguments: dict[str, int | float] = {}
+        if kind == "kernel":
+            dims = list(DIMENSIONS.unpack_from(payload))
+            arguments = module.argument_values(int(core.ffi.cast("uintptr_t", raw.kernel)), payload[DIMENSIONS.size :])
+        elif kind != "empty":
+            arguments = dict(zip(FIELDS[kind], PLAIN[kind].unpack(payload)))
         dependencies = tuple(raw.deps[k] for k in range(raw.n_deps))
         name = core.ffi.string(raw.name).decode()
         grid, block = (dims[0], dims[1], dims[2]), (dims[3], dims[4], dims[5])
-        return Node(KINDS[raw.kind], name, grid, block, dims[6], dependencies)
+        return Node(kind, name, grid, block, dims[6], dependencies, arguments)

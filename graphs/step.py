@@ -1,56 +1,40 @@
-"""Steps: a function whose launches become one graph launch, and the ladder that finds an exec to launch again.
-
-    replay       the exec already carries these arguments: launch it
-    patch        some nodes carry other arguments: set those, launch
-    instantiate  no exec of this topology is free: make one, launch
-    eager        a graph call failed, or graphs are off: launch the nodes one by one
-
-Every rung but replay is taken for a reason, which `Step.reasons` counts.
-"""
+"""Steps: a function, or a block of code, whose launches become one graph launch."""
 
 from __future__ import annotations
 
-import logging
+import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from hiprt.allocator import Pool, default_pool
 from hiprt.array import Array
-from hiprt.errors import HipError
 from hiprt.flags import flags
-from hiprt.graphs.exec import Exec
+from hiprt.graphs.kept import Kept
+from hiprt.graphs.ladder import Ladder
 from hiprt.graphs.recording import Recording
-from hiprt.stream import Stream, current_stream
+from hiprt.graphs.session import Session
+from hiprt.graphs.stats import Event
+from hiprt.stream import Stream, current_stream, use_stream
 
-__all__ = ["RUNGS", "Step"]
-
-RUNGS = ("replay", "patch", "update", "instantiate", "eager")
-logger = logging.getLogger("hiprt.graphs")
-
-
-@dataclass
-class Kept:
-    """What one call signature left: the exec to launch again and what the function returned."""
-
-    exec: Exec
-    result: Any
+__all__ = ["Step", "step"]
 
 
 class Step:
     """A function of device work, launched as one graph.
 
     The first call with a set of arguments records what the function launches; later calls with the same arguments
-    (addresses, shapes, dtypes and plain values) replay the executable graph without calling the function. Arrays that
-    the function returned are overwritten by the next call of the same signature.
+    (addresses, shapes, dtypes and plain values) replay the executable graph without calling the function. Arrays of
+    the same shapes at other addresses are patched in where that cannot change an edge. Arrays that the function
+    returned are overwritten by the next call of the same signature.
 
     Parameters
     ----------
     function : callable
-        Launches ops on the current stream and returns arrays (any structure). It must not read arrays on the host.
+        Launches ops on the current stream and returns arrays (any structure). Where it reads an array on the host, the
+        graph is split, and the function is called every time.
     name : str, optional
-        For messages; the function's name by default.
+        For messages and statistics; the function's name by default.
     stream : Stream, optional
         Where it runs; this thread's stream at the first call by default.
     keep : bool
@@ -61,7 +45,7 @@ class Step:
     rungs : dict
         How often each rung of the ladder was taken.
     reasons : Counter
-        Why a rung other than replay was taken.
+        Why a rung other than replay was taken, and why graphs were split.
 
     Examples
     --------
@@ -73,147 +57,164 @@ class Step:
         self, function: Callable[..., Any], *, name: str = "", stream: Stream | None = None, keep: bool = True
     ) -> None:
         self.function = function
-        self.name = name or getattr(function, "__name__", "step")
+        self.ladder = Ladder(name or getattr(function, "__name__", "step"))
         self.stream = stream
         self.keep = keep
-        self.rungs = dict.fromkeys(RUNGS, 0)
-        self.reasons: Counter[str] = Counter()
         self.kept: OrderedDict[Hashable, Kept] = OrderedDict()
-        self.slots: dict[int, list[Exec]] = {}
-        self.last: Recording | None = None
+        self.recordings: list[Recording] = []
+
+    @property
+    def name(self) -> str:
+        """For messages and statistics."""
+        return self.ladder.name
+
+    @property
+    def rungs(self) -> dict[str, int]:
+        """How often each rung of the ladder was taken."""
+        return self.ladder.stats.rungs
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Why a rung other than replay was taken, and why graphs were split."""
+        return self.ladder.stats.reasons
 
     @property
     def nodes(self) -> int:
-        """Nodes of the graph launched last."""
-        return len(self.last) if self.last else 0
+        """Nodes launched last."""
+        return sum(map(len, self.recordings))
 
     @property
     def edges(self) -> int:
-        """Edges of the graph launched last."""
-        return self.last.edges if self.last else 0
+        """Edges of what was launched last."""
+        return sum(recording.edges for recording in self.recordings)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, key: Hashable = None) -> Any:
         """Run the step on its stream.
+
+        Parameters
+        ----------
+        *args
+            Arrays, and hashable values.
+        key : hashable, optional
+            The caller's name of this topology. It is checked, not trusted.
 
         Raises
         ------
         TypeError
             An argument is neither an array nor hashable.
         HipError
-            The step cannot be recorded (it reads an array on the host, say), or running it eagerly failed too.
+            Running it eagerly failed too.
         """
         stream = self.stream = self.stream or current_stream()
         if stream.recording:
             return self.function(*args)
         if not flags.graph:
-            self.count("eager", "HIPRT_GRAPH=0")
+            self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args)
-        signature = tuple(map(identity, args))
+        arrays = [arg for arg in args if isinstance(arg, Array)]
+        signature = tuple(map(form, args))
         kept = self.kept.get(signature) if self.keep else None
         if kept is not None:
             self.kept.move_to_end(signature)
-            self.replay(kept.exec, stream)
-            return kept.result
-        return self.record(signature, args, stream)
+            if kept.carries(arrays) or self.move(kept, arrays):
+                return self.replay(signature, kept, stream)
+        return self.record(signature, args, arrays, stream, key)
 
     def eager(self, *args: Any) -> Any:
         """Call the function on the step's stream without recording."""
-        from hiprt.stream import use_stream
-
         self.stream = self.stream or current_stream()
         with use_stream(self.stream):
             return self.function(*args)
 
-    def replay(self, kept: Exec, stream: Stream) -> None:
-        """Launch a kept exec; if that fails, discard it and run its nodes eagerly (G8)."""
-        self.last = kept.recording
-        try:
-            kept.launch(stream)
-        except HipError as error:
-            self.discard(kept)
-            self.fall_back(kept.recording, stream, error)
-        else:
-            self.rungs["replay"] += 1
+    def replay(self, signature: Hashable, kept: Kept, stream: Stream) -> Any:
+        """Launch what a signature left."""
+        whole = True
+        for segment in kept.segments:
+            if isinstance(segment, Recording):
+                self.ladder.run_eagerly(segment, stream, "HIPRT_GRAPH_FORCE_EAGER_FROM")
+            else:
+                whole = self.ladder.relaunch(segment, stream) and whole
+        if not whole:
+            del self.kept[signature]
+        return kept.result
 
-    def record(self, signature: Hashable, args: tuple[Any, ...], stream: Stream) -> Any:
-        """Record the function, find or make an exec for what it launched, and launch that."""
-        recording = Recording(Pool(default_pool.allocate))
-        with recording.record(stream):
+    def move(self, kept: Kept, arrays: list[Array]) -> bool:
+        """Patch other addresses into a kept exec, if that is allowed and right."""
+        if "patch" not in flags.graph_rungs or not kept.can_move(arrays):
+            return False
+        exec_ = kept.exec
+        assert exec_ is not None
+        start = time.perf_counter()
+        exec_.wait()
+        count = kept.move(arrays)
+        event = Event(
+            self.name, "patch", f"arrays moved, {count} nodes", exec_.recording.key, "", time.perf_counter() - start
+        )
+        self.ladder.stats.count(event)
+        # The launch that follows is part of this rung.
+        self.ladder.stats.rungs["replay"] -= 1
+        return True
+
+    def record(
+        self, signature: Hashable, args: tuple[Any, ...], arrays: list[Array], stream: Stream, key: Hashable
+    ) -> Any:
+        """Call the function while the stream records, and launch what it launched."""
+        session = Session(self.ladder, stream, key=key)
+        with session.record():
             result = self.function(*args)
-        self.last = recording
-        if not len(recording):
-            self.count("eager", "the step launched nothing")
-            return result
-        exec_ = self.climb(recording, stream)
-        if exec_ is not None and self.keep:
-            self.kept[signature] = Kept(exec_, result)
+        self.recordings = [s if isinstance(s, Recording) else s.recording for s in session.segments]
+        if not session.segments:
+            self.ladder.stats.count(Event(self.name, "eager", "the step launched nothing"))
+        elif self.keep and session.is_whole:
+            for segment in session.segments:
+                if not isinstance(segment, Recording):
+                    segment.reserved = True
+            self.kept[signature] = Kept(session.segments, result, arrays)
             while len(self.kept) > flags.graph_keys:
-                self.drop(self.kept.popitem(last=False)[1].exec)
+                for segment in self.kept.popitem(last=False)[1].segments:
+                    if not isinstance(segment, Recording):
+                        self.ladder.drop(segment)
         return result
 
-    def climb(self, recording: Recording, stream: Stream) -> Exec | None:
-        """Take the first rung that serves a recording; the exec launched, or None when it ran eagerly."""
-        slots = self.slots.setdefault(recording.key, [])
-        try:
-            found = self.match(slots, recording)
-            if found is None:
-                self.count("instantiate", "no free executable graph has this topology")
-                found = Exec(recording, stream.device.index)
-                slots.append(found)
-            found.launch(stream)
-        except HipError as error:
-            slots.clear()
-            self.fall_back(recording, stream, error)
-            return None
-        return found
 
-    def match(self, slots: list[Exec], recording: Recording) -> Exec | None:
-        """Find an exec that carries the recording's arguments, or a drained one that can be patched to."""
-        same = [slot for slot in slots if slot.recording.same_key(recording)]
-        for slot in same:
-            if slot.recording.changed(recording)[0] == 0:
-                self.rungs["replay"] += 1
-                return slot
-        if self.keep:
-            # A kept exec's arguments belong to its signature.
-            return None
-        for slot in same:
-            if not slot.busy or len(same) >= flags.graph_slots:
-                count, first = slot.recording.changed(recording)
-                if slot.busy and self.stream is not None:
-                    self.stream.synchronize()
-                slot.patch(recording)
-                self.count("patch", f"arguments changed, first at node {first} of {count}")
-                return slot
-        return None
-
-    def fall_back(self, recording: Recording, stream: Stream, error: HipError) -> None:
-        """Run a recording eagerly after a graph call failed, and say why."""
-        logger.warning("step %s runs eagerly: %s", self.name, error)
-        self.count("eager", str(error))
-        recording.run(stream)
-
-    def discard(self, failed: Exec) -> None:
-        """Forget an exec that failed."""
-        self.drop(failed)
-        for signature in [s for s, kept in self.kept.items() if kept.exec is failed]:
-            del self.kept[signature]
-
-    def drop(self, exec_: Exec) -> None:
-        """Take an exec out of its slots."""
-        for slots in self.slots.values():
-            if exec_ in slots:
-                slots.remove(exec_)
-
-    def count(self, rung: str, reason: str) -> None:
-        """Count a rung other than replay, and its reason."""
-        self.rungs[rung] += 1
-        self.reasons[f"{rung}: {reason}"] += 1
-
-
-def identity(value: Any) -> Hashable:
-    """Return what makes two arguments the same for a recorded step."""
+def form(value: Any) -> Hashable:
+    """Return what two arguments must share for one recording to serve both."""
     if isinstance(value, Array):
-        return ("array", value.address, value.shape, value.strides, value.dtype.str)
+        return ("array", value.shape, value.strides, value.dtype.str)
     hash(value)
     return (type(value), value)
+
+
+ladders: dict[str, Ladder] = {}
+
+
+@contextmanager
+def step(name: str, *, key: Hashable = None, stream: Stream | None = None) -> Iterator[Ladder]:
+    """Launch what this thread launches within the block as one graph.
+
+    For engines that issue every launch again each token: an executable graph is found by what was recorded, and reused.
+
+    Parameters
+    ----------
+    name : str
+        Of the step; blocks of one name share executable graphs.
+    key : hashable, optional
+        The caller's name of this topology. It is checked, not trusted.
+    stream : Stream, optional
+        This thread's by default.
+
+    Yields
+    ------
+    Ladder
+        Its ``stats`` say which rungs were taken.
+    """
+    stream = stream or current_stream()
+    ladder = ladders.setdefault(name, Ladder(name))
+    if stream.recording or not flags.graph:
+        if not flags.graph:
+            ladder.stats.count(Event(name, "eager", "HIPRT_GRAPH=0"))
+        with use_stream(stream):
+            yield ladder
+        return
+    with Session(ladder, stream, key=key).record():
+        yield ladder

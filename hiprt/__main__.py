@@ -195,7 +195,7 @@ def print_table(rows: list[tuple[str, str]]) -> None:
     """Print rows: a table on a terminal, plain lines elsewhere."""
     if not sys.stdout.isatty():
         for name, value in rows:
-            print(f"{name:<18} {value}")
+            print(f"{name:<20} {value}")
         return
     from rich.console import Console
     from rich.table import Table

@@ -180,8 +180,9 @@ class Array:
         first, last = self.extent
         raw = np.empty(last - first, np.uint8)
         target = int(raw.ctypes.data)
-        core.call(core.lib.hiprt_copy(stream.core, target, first, raw.nbytes, DEVICE_TO_HOST))
-        stream.synchronize()
+        with stream.outside("host read of an array"):
+            stream.submit(core.lib.hiprt_copy, target, first, raw.nbytes, DEVICE_TO_HOST)
+            stream.synchronize()
         item = self.dtype.itemsize
         strides = tuple(step * item for step in self.strides)
         view = np.ndarray(self.shape, self.dtype, raw.data, offset=self.address - first, strides=strides)
@@ -204,11 +205,11 @@ class Array:
         if host.size != self.size or not self.is_contiguous:
             raise ValueError(f"set: values of shape {np.shape(values)} for a contiguous array of shape {self.shape}")
         if host.size:
-            core.call(
-                core.lib.hiprt_copy(stream.core, self.address, int(host.ctypes.data), host.nbytes, HOST_TO_DEVICE)
-            )
-            # HIP may read pageable host memory after an asynchronous copy has returned.
-            stream.synchronize()
+            with stream.outside("host write of an array"):
+                source = int(host.ctypes.data)
+                stream.submit(core.lib.hiprt_copy, self.address, source, host.nbytes, HOST_TO_DEVICE)
+                # HIP may read pageable host memory after an asynchronous copy has returned.
+                stream.synchronize()
 
     def copy_from(self, source: Array, stream: Stream | None = None) -> None:
         """Copy from another contiguous array of the same size and dtype, on the device."""
@@ -218,7 +219,7 @@ class Array:
         if not (self.is_contiguous and source.is_contiguous):
             raise ValueError("copy_from: both arrays must be contiguous")
         if self.size:
-            core.call(core.lib.hiprt_copy(stream.core, self.address, source.address, self.nbytes, DEVICE_TO_DEVICE))
+            stream.submit(core.lib.hiprt_copy, self.address, source.address, self.nbytes, DEVICE_TO_DEVICE)
             if stream.recording:
                 stream.retain((self, source))
 
@@ -228,7 +229,7 @@ class Array:
         if not self.is_contiguous:
             raise ValueError("fill_bytes: the array must be contiguous")
         if self.size:
-            core.call(core.lib.hiprt_fill(stream.core, self.address, value, 1, self.nbytes))
+            stream.submit(core.lib.hiprt_fill, self.address, value, 1, self.nbytes)
             if stream.recording:
                 stream.retain((self,))
 

@@ -114,10 +114,25 @@ class Flags:
     hip_lib = Flag(str, "", "Path of the libamdhip64.so to use for the rocm provider; nothing else is searched.")
     device = Flag(integer(0), 0, "Index of the default device.")
     graph = Flag(boolean, True, "0 runs every step eagerly.")
-    graph_edges = Flag(choice("data", "chain", "both"), "data", "Edges of a graph: data hazards, program order, or both.")
+    graph_rungs: Flag[tuple[str, ...]] = Flag(
+        words, ("replay", "patch", "update", "instantiate", "eager"), "Rungs that may be taken, by comma."
+    )
+    graph_edges = Flag(
+        choice("data", "chain", "both"), "data", "Edges of a graph: data hazards, program order, or both."
+    )
     graph_fanout = Flag(integer(0), 4, "Most edges that leave a node; more go through join nodes. 0: no bound.")
-    graph_keys = Flag(integer(1), 64, "Recorded call signatures a step keeps; the least recently used goes first.")
-    graph_slots = Flag(integer(1), 4, "Executable graphs kept per topology key.")
+    graph_max_nodes = Flag(integer(0), 0, "Nodes after which a graph is launched and another begun. 0: no bound.")
+    graph_max_bytes = Flag(integer(0), 0, "The same, by the distinct bytes that the nodes declare. 0: no bound.")
+    graph_slots = Flag(integer(1), 4, "Executable graphs that may be in flight per topology.")
+    graph_keys = Flag(
+        integer(1), 64, "Topologies, and call signatures, that a step keeps; the least recently used goes."
+    )
+    graph_update_budget = Flag(integer(1), 10000, "Nodes that may be patched or updated in an executable graph's life.")
+    graph_update_budget_mb = Flag(integer(1), 64, "The same, in MiB of argument bytes.")
+    graph_force_eager_from = Flag(integer(0), 0, "First node of a step that is launched eagerly, for bisection.")
+    graph_force_eager_to = Flag(integer(0), 0, "One past the last such node.")
+    graph_stats = Flag(str, "", "1: a table of rungs and reasons at exit; a path: the same as JSON.")
+    graph_explain = Flag(boolean, False, "1: a line on stderr whenever a rung other than replay is taken.")
     cache_dir = Flag(str, "", "Folder of compiled kernels; default: the platform's cache folder.", native=True)
     cpu_compiler = Flag(str, "", "Compiler of the CPU device: a path, or zig, clang++, g++.", native=True)
     cpu_zig = Flag(str, "", "Path of the zig binary; set from the ziglang package when it is installed.", native=True)

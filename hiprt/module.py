@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,30 @@ __all__ = ["READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Mod
 SCALAR, READ, WRITE, READ_WRITE = 0, 1, 2, 3
 FORMATS = {"int32": "i", "uint32": "I", "int64": "q", "uint64": "Q", "float32": "f", "float64": "d"}
 DIMENSIONS = struct.Struct("<8I")
+
+
+# By the core's handle, so that recorded nodes can be shown with their arguments' names.
+functions: weakref.WeakValueDictionary[int, Function] = weakref.WeakValueDictionary()
+
+
+def argument_values(handle: int, block: bytes) -> dict[str, int | float]:
+    """Return the arguments of a recorded kernel by name; of a buffer, its address.
+
+    Parameters
+    ----------
+    handle : int
+        The core's kernel.
+    block : bytes
+        The argument block, laid out as the kernel reads it.
+    """
+    function, values, at = functions.get(handle), {}, 0
+    for argument in function.arguments if function else ():
+        at += -at % argument.size
+        values[argument.name] = struct.unpack_from(
+            "<" + ("Q" if argument.access else FORMATS[argument.dtype]), block, at
+        )[0]
+        at += argument.size
+    return values
 
 
 class Module:
@@ -97,6 +122,7 @@ class Function:
         table = [(argument.size, argument.size, argument.access) for argument in arguments]
         made = core.lib.hiprt_kernel_create(module.function(symbol), self.name.encode(), len(table), table)
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_kernel_release)
+        functions[int(core.ffi.cast("uintptr_t", self.core))] = self
         self.launch = self.make_launch()
 
     def make_launch(self) -> Callable[..., None]:
@@ -116,9 +142,10 @@ def launch({", ".join(["stream", "grid", "block", *(f"v{i}" for i in range(len(s
         head = check(grid, block, shared)
     if not head:
         return
-    status = core_launch(stream.core, kernel, head{cells}{packed}, nbytes)
+    launch = head{cells}{packed}
+    status = core_launch(stream.core, kernel, launch, nbytes)
     if status:
-        raise failure(status)
+        stream.recover(status, core_launch, kernel, launch, nbytes)
     if stream.recording:
         memory, keep = stream.memory, stream.keep.append{keep or "; pass"}
 """
@@ -130,7 +157,6 @@ def launch({", ".join(["stream", "grid", "block", *(f"v{i}" for i in range(len(s
             "core_launch": core.lib.hiprt_launch,
             "kernel": self.core,
             "nbytes": core.lib.hiprt_kernel_launch_size(self.core),
-            "failure": core.failure,
         }
         exec(compile(text, f"<launch of {self.name}>", "exec"), names)
         made: Callable[..., None] = names["launch"]
@@ -145,7 +171,9 @@ def launch({", ".join(["stream", "grid", "block", *(f"v{i}" for i in range(len(s
     def check(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> bytes:
         """Return the dimensions as the C core reads them; nothing for an empty grid. Remembered."""
         if len(grid) != 3 or len(block) != 3 or min(grid) < 0 or min(block) < 1 or shared < 0:
-            raise ValueError(f"{self.name}: grid {grid}, block {block}: three sizes each, blocks of at least one thread")
+            raise ValueError(
+                f"{self.name}: grid {grid}, block {block}: three sizes each, blocks of at least one thread"
+            )
         head = b"" if 0 in grid else DIMENSIONS.pack(*grid, *block, shared, 0)
         if len(self.dimensions) > 4096:
             self.dimensions.clear()

@@ -7,7 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -73,10 +73,11 @@ class Stream:
         # Unlike handles, numbers are never used again: memory freed on a closed stream cannot reach another one.
         self.number = next(numbers)
         self.owner: Any = None
-        # Set by hiprt.graphs while a step records: where its memory comes from, and what it must keep alive.
+        # Set by hiprt.graphs while a step records: its memory, what it must keep alive, and who records.
         self.recording = False
         self.memory: Any = None
         self.keep: list[Any] = []
+        self.session: Any = None
         self.core = core.ffi.gc(
             core.created(core.lib.hiprt_stream_create(self.handle, self.device.index)), core.lib.hiprt_stream_release
         )
@@ -85,6 +86,30 @@ class Stream:
         """Keep arrays' memory alive with the step being recorded; the step's own memory lives with it anyway."""
         memory = self.memory
         self.keep += [array.buffer for array in arrays if array.buffer.pool is not memory]
+
+    def submit(self, function: Callable[..., int], *args: Any) -> None:
+        """Call a function of the C core that queues or records work on this stream.
+
+        Raises
+        ------
+        HipError
+            It failed.
+        """
+        status = function(self.core, *args)
+        if status:
+            self.recover(status, function, *args)
+
+    def recover(self, status: int, function: Callable[..., int], *args: Any) -> None:
+        """Go on after a call that failed: launch a recording that is full and call again, else raise."""
+        if status == core.lib.HIPRT_E_FULL:
+            self.session.split("the graph has reached HIPRT_GRAPH_MAX_NODES or HIPRT_GRAPH_MAX_BYTES")
+            status = function(self.core, *args)
+        core.call(status)
+
+    def outside(self, reason: str) -> AbstractContextManager[None]:
+        """Do the block's work outside the step being recorded, which is split around it; nothing while none records."""
+        context: AbstractContextManager[None] = self.session.outside(reason) if self.recording else nullcontext()
+        return context
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Return (version, handle): the protocol by which libraries pass streams (cuda.core, CuPy, Warp)."""
@@ -101,9 +126,10 @@ class Stream:
         Raises
         ------
         HipError
-            Work failed on the device, or the stream is recording.
+            Work failed on the device.
         """
-        core.call(core.lib.hiprt_stream_synchronize(self.core))
+        with self.outside("synchronize"):
+            core.call(core.lib.hiprt_stream_synchronize(self.core))
 
     def close(self) -> None:
         """Destroy the stream once its work is done."""

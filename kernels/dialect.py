@@ -104,7 +104,8 @@ class Dialect:
         ]
         text = SHARED_ARRAY.sub(self.shared, body)
         opening = self.opening.format(name=name, threads=threads, parameters=signature)
-        return "\n".join([opening, *definitions, *attributes, f'#line 1 "{file}"', text, self.closing, ""])
+        generated = f'#line 1 "signature of {file}"'
+        return "\n".join([generated, opening, *definitions, *attributes, f'#line 1 "{file}"', text, self.closing, ""])
 
 
 DIALECTS = {

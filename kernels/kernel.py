@@ -17,9 +17,8 @@ from hiprt.kernels.dialect import DIALECTS, SOURCES, Parameter
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function, Module
 from hiprt.stream import Stream
 
-__all__ = ["FLOATS", "Kernel", "force_generic", "uses_loops"]
+__all__ = ["Kernel", "force_generic", "uses_loops"]
 
-# dtype -> (word of the dialect, width in bytes)
 WORDS = {
     np.dtype(np.float16): "half",
     bfloat16: "bfloat16_t",
@@ -28,10 +27,13 @@ WORDS = {
     np.dtype(np.uint32): "uint",
     np.dtype(np.uint64): "ulong",
 }
-FLOATS = frozenset((np.dtype(np.float16), bfloat16, np.dtype(np.float32)))
 SCALARS = {"int": "int32", "uint": "uint32", "float": "float32"}
 # Sums of products are fused only where a body says so (mad): the same bits on every target and compiler.
-OPTIONS = {"rocm": ("-ffp-contract=off",), "cpu": ("-ffp-contract=off",), "nvidia": ("--fmad=false",)}
+OPTIONS = {
+    "rocm": ("-ffp-contract=off",),
+    "cpu": ("-ffp-contract=off",),
+    "nvidia": ("--fmad=false", "--device-as-default-execution-space"),
+}
 GENERIC_OPTION = "-DHIPRT_CPU_GENERIC=1"
 
 generic = False
@@ -54,7 +56,7 @@ def force_generic() -> Iterator[None]:
 
 
 class Kernel:
-    """One kernel: a body in ``src/<name>.metal`` and the declaration of what it takes.
+    """One kernel: its body, in ``src/<name>.metal``, and the declaration of what it takes.
 
     Parameters
     ----------
@@ -73,6 +75,8 @@ class Kernel:
         Most threads of a threadgroup.
     aliasing : bool
         Whether an output may be one of the inputs.
+    source : str, optional
+        The body, for a kernel without a file.
 
     Notes
     -----
@@ -91,8 +95,10 @@ class Kernel:
         headers: Sequence[str] = (),
         threads: int = 256,
         aliasing: bool = False,
+        source: str | None = None,
     ) -> None:
         self.name = name
+        self.source = source
         self.template = dict(template or {})
         self.headers = tuple(headers)
         self.threads = threads
@@ -105,7 +111,7 @@ class Kernel:
     @cached_property
     def body(self) -> str:
         """The body's text."""
-        return (SOURCES / f"{self.name}.metal").read_text()
+        return (SOURCES / f"{self.name}.metal").read_text() if self.source is None else self.source
 
     def symbol(self, template: tuple[Any, ...]) -> str:
         """Return the function's name: the kernel's and the template's values."""

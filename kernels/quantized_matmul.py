@@ -15,14 +15,14 @@ KERNEL = Kernel(
     inputs={"x": "T", "weight": "uint", "scales": "T", "biases": "T"},
     outputs={"out": "T"},
     scalars={"rows": "uint", "width": "uint", "stretch": "uint"},
-    template={"T": "dtype", "GROUP": "int", "BITS": "int", "ROWS": "int"},
+    template={"T": "dtype", "GROUP": "int", "BITS": "int"},
     headers=("codes.h",),
     threads=128,
 )
 SIMDGROUPS = 4
+ROWS = 2  # of a simdgroup, as in the body
 MOST_ROWS = 64  # of a plain loop on the CPU device, as in the body
-STRETCH_BYTES = 32768  # weights of one plain loop: some 10 us
-MANY_ROWS = 8192  # from here on a simdgroup takes four rows, for fewer reads of x
+STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
 LARGEST_GRID_Y = 65535
 
 
@@ -84,12 +84,11 @@ def quantized_matmul(
     stream = stream or current_stream()
     inputs = (x, weight, scales, biases)
     out = made(op, out, (x.shape[0], rows), x.dtype, stream, inputs)
-    per_simdgroup = 4 if rows >= MANY_ROWS else 2
     stretch = min(MOST_ROWS, max(1, STRETCH_BYTES // max(4 * weight.shape[1], 1)))
     if uses_loops(stream):
         groups, threads = -(-rows // stretch), 1
     else:
-        groups, threads = -(-rows // (SIMDGROUPS * per_simdgroup)), SIMDGROUPS * 32
-    template = (x.dtype, group_size, bits, per_simdgroup)
+        groups, threads = -(-rows // (SIMDGROUPS * ROWS)), SIMDGROUPS * 32
+    template = (x.dtype, group_size, bits)
     KERNEL(stream, (groups, x.shape[0], 1), (threads, 1, 1), template, *inputs, out, rows, width, stretch)
     return out

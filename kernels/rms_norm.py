@@ -14,7 +14,7 @@ KERNEL = Kernel(
     inputs={"x": "T", "weight": "T"},
     outputs={"out": "T"},
     scalars={"rows": "uint", "width": "uint", "stretch": "uint", "eps": "float"},
-    template={"T": "dtype", "WEIGHTED": "bool", "SIMDGROUPS": "int"},
+    template={"T": "dtype", "WEIGHTED": "bool", "SIMDGROUPS": "int", "RUN": "int"},
     aliasing=True,
 )
 STRETCH = 16384  # elements of one plain loop on the CPU device
@@ -64,16 +64,18 @@ def rms_norm(
         if weight.shape != (width,):
             raise ValueError(f"rms_norm: weight has shape {weight.shape}; {(width,)} is needed")
     stream = stream or current_stream()
-    out = made("rms_norm", out, x.shape, x.dtype, stream, (x,), aliasing=True)
+    inputs = (x, x if weight is None else weight)
+    out = made("rms_norm", out, x.shape, x.dtype, stream, inputs, aliasing=True)
     rows = x.size // max(width, 1)
-    simdgroups = SIMDGROUPS if width >= LONG_ROW else 1
     stretch = max(1, STRETCH // max(width, 1))
+    simdgroups = SIMDGROUPS if width >= LONG_ROW else 1
     if uses_loops(stream):
-        groups, threads = -(-rows // stretch), 1
+        groups, threads, run = -(-rows // stretch), 1, 1
     else:
         groups, threads = rows if simdgroups > 1 else -(-rows // SIMDGROUPS), SIMDGROUPS * 32
-    template = (x.dtype, weight is not None, simdgroups)
-    KERNEL(
-        stream, (groups, 1, 1), (threads, 1, 1), template, x, x if weight is None else weight, out, rows, width, stretch, eps
-    )
+        run = 16 // x.dtype.itemsize
+        if width % run or (x.address | inputs[1].address | out.address) % 16:
+            run = 1
+    template = (x.dtype, weight is not None, simdgroups, run)
+    KERNEL(stream, (groups, 1, 1), (threads, 1, 1), template, *inputs, out, rows, width, stretch, eps)
     return out

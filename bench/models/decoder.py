@@ -7,6 +7,8 @@ by the step itself, so that every step of a text launches the same executable gr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from hiprt import Array, Stream, kernels, use_stream, zeros
 from hiprt.bench.models.qwen3 import Qwen3
 from hiprt.graphs import Step
 
-__all__ = ["Decoder", "bucket"]
+__all__ = ["Decoder", "State", "bucket"]
 
 BUCKET = 256
 
@@ -22,6 +24,37 @@ BUCKET = 256
 def bucket(length: int) -> int:
     """Return the capacity for a text of some length: the next multiple of 256, so that few graphs are made."""
     return -(-max(length, 1) // BUCKET) * BUCKET
+
+
+@dataclass(frozen=True)
+class State:
+    """What a text keeps on the device.
+
+    Attributes
+    ----------
+    caches : list of (keys, values)
+        One pair a layer, each of shape (key heads, capacity, head_dim).
+    block : Array of int32, shape (4,)
+        The step block: token, position, length of the prompt, capacity.
+    tokens : Array of int32, shape (capacity,)
+        The prompt, then what was drawn.
+    temperature : Array of float32, shape (1,)
+    seed : Array of uint32, shape (1,)
+    """
+
+    caches: list[tuple[Array, Array]]
+    block: Array
+    tokens: Array
+    temperature: Array
+    seed: Array
+
+    @classmethod
+    def empty(cls, model: Qwen3, capacity: int) -> State:
+        """Allocate on the current stream."""
+        heads, width = model.cache_shape
+        shape = (heads, capacity, width)
+        caches = [(zeros(shape, model.dtype), zeros(shape, model.dtype)) for _ in model.layers]
+        return cls(caches, zeros(4, np.int32), zeros(capacity, np.int32), zeros(1, np.float32), zeros(1, np.uint32))
 
 
 class Decoder:
@@ -39,6 +72,8 @@ class Decoder:
     ----------
     logits : Array, shape (1, vocab_size)
         What the last step computed; the next one overwrites it.
+    state : State
+        What it keeps on the device.
     position : int
         Tokens taken so far.
     graph : Step
@@ -53,15 +88,10 @@ class Decoder:
         self.model = model
         self.stream = stream
         self.capacity = capacity
-        heads, width = model.cache_shape
-        shape = (heads, capacity, width)
         with use_stream(stream):
-            self.caches = [(zeros(shape, model.dtype), zeros(shape, model.dtype)) for _ in model.layers]
-            self.block = zeros(4, np.int32)
-            self.tokens = zeros(capacity, np.int32)
-            self.temperature = zeros(1, np.float32)
-            self.seed = zeros(1, np.uint32)
-        self.graph = Step(self.advance, name="decode", stream=stream)
+            self.state = State.empty(model, capacity)
+        # Not a method of ours: a decoder in no cycle gives its memory back as soon as it is dropped.
+        self.graph = Step(partial(advance, model, self.state), name="decode", stream=stream)
         self.position = self.length = self.eager_steps = 0
 
     def start(self, prompt: Sequence[int], temperature: float = 0.0, seed: int = 0) -> None:
@@ -88,10 +118,10 @@ class Decoder:
             raise ValueError(f"a prompt of {len(prompt)} tokens is too long for a capacity of {self.capacity}")
         text = np.zeros(self.capacity, np.int32)
         text[: len(prompt)] = prompt
-        self.tokens.set(text, self.stream)
-        self.block.set(np.array([prompt[0], 0, len(prompt), self.capacity], np.int32), self.stream)
-        self.temperature.set([temperature], self.stream)
-        self.seed.set([seed], self.stream)
+        self.state.tokens.set(text, self.stream)
+        self.state.block.set(np.array([prompt[0], 0, len(prompt), self.capacity], np.int32), self.stream)
+        self.state.temperature.set([temperature], self.stream)
+        self.state.seed.set([seed], self.stream)
         self.position, self.length = 0, len(prompt)
 
     @property
@@ -121,12 +151,13 @@ class Decoder:
 
     def token(self) -> int:
         """Return the token that follows those taken so far: the prompt's, else the one the last step drew."""
-        return int(self.tokens[self.position : self.position + 1].numpy(self.stream)[0])
+        return int(self.state.tokens[self.position : self.position + 1].numpy(self.stream)[0])
 
-    def advance(self) -> Array:
-        """Launch one step: the function that the graph is recorded from."""
-        token, position = self.block[0:1], self.block[1:2]
-        logits = self.model.logits(token, position, self.caches)
-        drawn = kernels.sample(logits, self.temperature, self.seed, position)
-        kernels.advance(self.block, self.tokens, drawn)
-        return logits
+
+def advance(model: Qwen3, state: State) -> Array:
+    """Launch one step, from the token in the step block to the next one; returns the logits."""
+    token, position = state.block[0:1], state.block[1:2]
+    logits = model.logits(token, position, state.caches)
+    drawn = kernels.sample(logits, state.temperature, state.seed, position)
+    kernels.advance(state.block, state.tokens, drawn)
+    return logits

@@ -40,6 +40,7 @@ struct hiprt_deps {
   uint32_t tails[HIPRT_CHAINS]; /* last node of each chain, or NONE */
   uint32_t barrier;             /* last barrier node, or NONE */
   uint32_t edges;               /* HIPRT_EDGES_* */
+  uint64_t bytes;               /* covered by segments */
   int is_barrier;
 };
 
@@ -78,9 +79,11 @@ void hiprt_deps_destroy(hiprt_deps *d) {
 }
 
 void hiprt_deps_set_edges(hiprt_deps *d, uint32_t edges) { d->edges = edges; }
+uint64_t hiprt_deps_bytes(const hiprt_deps *d) { return d->bytes; }
 
 void hiprt_deps_reset(hiprt_deps *d) {
   d->segments.count = d->readers.count = d->orders.count = d->pending.count = 0;
+  d->bytes = 0;
   d->root = d->free_segment = d->barrier = NONE;
   d->random = 2463534242u;
   for (int c = 0; c < HIPRT_CHAINS; c++) d->tails[c] = NONE;
@@ -133,6 +136,7 @@ static uint32_t new_segment(hiprt_deps *d, uint64_t start, uint64_t end, uint32_
 static void free_segments(hiprt_deps *d, uint32_t root) {
   while (root != NONE) {
     segment *s = segments(d);
+    d->bytes -= s[root].end - s[root].start;
     free_segments(d, s[root].left);
     uint32_t right = s[root].right;
     s[root].right = d->free_segment;
@@ -223,6 +227,7 @@ static int fill_gaps(hiprt_deps *d, uint32_t *tree, uint64_t start, uint64_t end
     if (next > at) {
       uint32_t gap = new_segment(d, at, next, NONE, NONE);
       if (gap == NONE) return HIPRT_E_MEMORY;
+      d->bytes += next - at;
       left = merge(segments(d), left, gap);
     }
     *tree = merge(segments(d), left, right);
@@ -241,6 +246,7 @@ int hiprt_deps_access(hiprt_deps *d, uint64_t start, uint64_t end, int write) {
     free_segments(d, middle);
     middle = new_segment(d, start, end, node, NONE);
     if (middle == NONE) return HIPRT_E_MEMORY;
+    d->bytes += end - start;
   } else {
     status = fill_gaps(d, &middle, start, end);
     if (!status) status = read_segments(d, middle, node);

@@ -25,5 +25,7 @@ void hiprt_deps_set_edges(hiprt_deps *deps, uint32_t edges);
 int hiprt_deps_begin(hiprt_deps *deps);
 int hiprt_deps_access(hiprt_deps *deps, uint64_t start, uint64_t end, int write);
 int hiprt_deps_barrier(hiprt_deps *deps); /* this node waits for all before it, all after it wait for this node */
+/* Distinct bytes declared so far. */
+uint64_t hiprt_deps_bytes(const hiprt_deps *deps);
 /* The node's dependencies, ascending and reduced; valid until the next begin. */
 int hiprt_deps_end(hiprt_deps *deps, const uint32_t **out_deps, uint32_t *out_count);

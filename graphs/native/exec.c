@@ -16,7 +16,7 @@ struct hiprt_exec {
   hipGraphExec_t handle;
   hipEvent_t done; /* recorded behind the last launch */
   int launched;
-  uint64_t updated_bytes; /* argument bytes that patches and updates have written */
+  uint64_t updated_nodes, updated_bytes; /* what patches and updates have written: CLR never reclaims it (rs#10713) */
 };
 
 static int make(hiprt_exec *e) {
@@ -114,6 +114,7 @@ static int patch_node(hiprt_exec *e, const hiprt_node *n, uint32_t index) {
     hipMemsetParams p = hiprt_fill_params((const hiprt_fill_args *)n->payload);
     HIPRT_TRY(hipGraphExecMemsetNodeSetParams, e->handle, e->nodes[index], &p);
   }
+  e->updated_nodes++;
   e->updated_bytes += n->payload_size;
   return 0;
 }
@@ -133,6 +134,19 @@ int hiprt_exec_patch(hiprt_exec *e, hiprt_recorder *recorder, uint32_t *out_patc
     ++*out_patched;
   }
   carry(e, recorder);
+  return 0;
+}
+
+int hiprt_exec_move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves) {
+  HIPRT_TRY(hipSetDevice, e->device);
+  for (uint32_t i = 0; i < n_nodes; i++) {
+    hiprt_node n;
+    int status = hiprt_recorder_node(e->recorder, nodes[i], &n);
+    if (status) return status;
+    hiprt_recorder_move(e->recorder, nodes[i], n_moves, moves, hiprt_recorder_payload(e->recorder, nodes[i]));
+    status = patch_node(e, &n, nodes[i]);
+    if (status) return status;
+  }
   return 0;
 }
 
@@ -160,9 +174,11 @@ int hiprt_exec_update(hiprt_exec *e, hiprt_recorder *recorder) {
     hiprt_recorder_node(recorder, i, &n);
     e->updated_bytes += n.payload_size;
   }
+  e->updated_nodes += size;
   carry(e, recorder);
   return 0;
 }
 
+uint64_t hiprt_exec_updated_nodes(const hiprt_exec *e) { return e->updated_nodes; }
 uint64_t hiprt_exec_updated_bytes(const hiprt_exec *e) { return e->updated_bytes; }
 hiprt_recorder *hiprt_exec_recorder(hiprt_exec *e) { return e->recorder; }

@@ -26,6 +26,8 @@ struct hiprt_recorder {
   uint32_t *deps;
   size_t n_deps, deps_capacity;
   uint64_t key;
+  uint32_t max_nodes; /* 0: no bound */
+  uint64_t max_bytes;
 };
 
 /* Make room for `more` items behind `count` in a growing array. */
@@ -80,6 +82,17 @@ static void hash(hiprt_recorder *r, const void *data, size_t n_words) {
   for (size_t i = 0; i < n_words; i++) r->key = (r->key ^ words[i]) * 1099511628211u;
 }
 
+void hiprt_recorder_limit(hiprt_recorder *r, uint32_t nodes, uint64_t bytes) {
+  r->max_nodes = nodes;
+  r->max_bytes = bytes;
+}
+
+static int is_full(const hiprt_recorder *r) {
+  if (!r->n_nodes) return 0;
+  return (r->max_nodes && r->n_nodes >= r->max_nodes) || (r->max_bytes && hiprt_deps_bytes(r->tracker) >= r->max_bytes);
+}
+
+/* Begin a node; NULL, with the failure noted, when there is no memory for it. */
 static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload, uint32_t size) {
   size_t padded = ((size_t)size + 7) / 8 * 8, capacity = r->nodes_capacity;
   if (reserve((void **)&r->nodes, r->n_nodes, 1, &capacity, sizeof(node))) return 0;
@@ -115,55 +128,164 @@ static int commit(hiprt_recorder *r, node *n) {
   return 0;
 }
 
+/* Declare what a node's payload touches. Reads first: a node that reads and writes one range waits for its writer. */
+static int declare(hiprt_recorder *r, const node *n) {
+  const char *payload = r->bytes + n->payload;
+  if (n->kind == HIPRT_NODE_COPY) {
+    const hiprt_copy_args *c = (const hiprt_copy_args *)payload;
+    int status = hiprt_deps_access(r->tracker, c->src, c->src + c->nbytes, 0);
+    return status ? status : hiprt_deps_access(r->tracker, c->dst, c->dst + c->nbytes, 1);
+  }
+  if (n->kind == HIPRT_NODE_FILL) {
+    const hiprt_fill_args *f = (const hiprt_fill_args *)payload;
+    return hiprt_deps_access(r->tracker, f->dst, f->dst + f->count * f->width, 1);
+  }
+  if (n->kind == HIPRT_NODE_EMPTY) return hiprt_deps_barrier(r->tracker);
+  const hiprt_range *ranges = hiprt_kernel_ranges(n->kernel, payload);
+  for (int write = 0; write < 2; write++)
+    for (uint32_t i = 0; i < n->kernel->n_buffers; i++)
+      if ((n->kernel->access[i] != 1) == write &&
+          hiprt_deps_access(r->tracker, ranges[i].start, ranges[i].end, write))
+        return HIPRT_E_MEMORY;
+  return 0;
+}
+
+static int full(void) { return hiprt_fail(HIPRT_E_FULL, "hiprt_recorder", "the recording has reached its bound"); }
+
 int hiprt_recorder_kernel(hiprt_recorder *r, hiprt_kernel *kernel, const char *launch) {
+  if (is_full(r)) return full();
   node *n = add(r, HIPRT_NODE_KERNEL, kernel, 0, hiprt_kernel_payload_size(kernel));
   if (!n) return HIPRT_E_MEMORY;
   hiprt_kernel_payload(kernel, launch, r->bytes + n->payload);
-  const hiprt_range *ranges = hiprt_kernel_ranges(kernel, r->bytes + n->payload);
-  for (uint32_t i = 0; i < kernel->n_buffers; i++)
-    if (kernel->access[i] == 1 && hiprt_deps_access(r->tracker, ranges[i].start, ranges[i].end, 0))
-      return HIPRT_E_MEMORY;
-  /* Writes last: a node that reads and writes one range must see the earlier writer first. */
-  for (uint32_t i = 0; i < kernel->n_buffers; i++)
-    if (kernel->access[i] != 1 && hiprt_deps_access(r->tracker, ranges[i].start, ranges[i].end, 1))
-      return HIPRT_E_MEMORY;
+  return declare(r, n) ? HIPRT_E_MEMORY : commit(r, n);
+}
+
+static int add_plain(hiprt_recorder *r, uint32_t kind, const void *payload, uint32_t size) {
+  if (is_full(r)) return full();
+  node *n = add(r, kind, 0, payload, size);
+  if (!n || declare(r, n)) return HIPRT_E_MEMORY;
   return commit(r, n);
 }
 
 int hiprt_recorder_copy(hiprt_recorder *r, uint64_t dst, uint64_t src, uint64_t nbytes) {
   hiprt_copy_args args = {dst, src, nbytes};
-  if (!nbytes) return 0;
-  node *n = add(r, HIPRT_NODE_COPY, 0, &args, sizeof args);
-  if (!n || hiprt_deps_access(r->tracker, src, src + nbytes, 0) ||
-      hiprt_deps_access(r->tracker, dst, dst + nbytes, 1))
-    return HIPRT_E_MEMORY;
-  return commit(r, n);
+  return nbytes ? add_plain(r, HIPRT_NODE_COPY, &args, sizeof args) : 0;
 }
 
 int hiprt_recorder_fill(hiprt_recorder *r, uint64_t dst, uint32_t value, uint32_t width, uint64_t count) {
   hiprt_fill_args args = {dst, count, value, width};
-  if (!count) return 0;
-  node *n = add(r, HIPRT_NODE_FILL, 0, &args, sizeof args);
-  if (!n || hiprt_deps_access(r->tracker, dst, dst + count * width, 1)) return HIPRT_E_MEMORY;
-  return commit(r, n);
+  return count ? add_plain(r, HIPRT_NODE_FILL, &args, sizeof args) : 0;
 }
 
-int hiprt_recorder_barrier(hiprt_recorder *r) {
-  node *n = add(r, HIPRT_NODE_EMPTY, 0, 0, 0);
-  if (!n || hiprt_deps_barrier(r->tracker)) return HIPRT_E_MEMORY;
-  return commit(r, n);
+int hiprt_recorder_barrier(hiprt_recorder *r) { return add_plain(r, HIPRT_NODE_EMPTY, 0, 0); }
+
+int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into) {
+  if (begin > end || end > from->n_nodes)
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_recorder_slice", "no such nodes");
+  for (uint32_t i = begin; i < end; i++) {
+    const node *old = from->nodes + i;
+    node *n = add(into, old->kind, old->kernel, from->bytes + old->payload, old->payload_size);
+    if (!n || declare(into, n)) return HIPRT_E_MEMORY;
+    int status = commit(into, n);
+    if (status) return status;
+  }
+  return 0;
 }
+
+uint32_t hiprt_recorder_users(const hiprt_recorder *r, uint64_t start, uint64_t end, uint32_t *out_nodes) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < r->n_nodes; i++)
+    if (hiprt_recorder_move(r, i, 1, &(hiprt_move){start, end, start}, 0)) out_nodes[count++] = i;
+  return count;
+}
+
+static int move_address(uint64_t *address, uint32_t n_moves, const hiprt_move *moves) {
+  for (uint32_t m = 0; m < n_moves; m++) {
+    if (*address < moves[m].start || *address >= moves[m].end) continue;
+    *address += moves[m].to - moves[m].start;
+    return 1;
+  }
+  return 0;
+}
+
+/* The number of addresses of one node that lie in moved memory; out_payload, unless NULL, receives the new ones. */
+uint32_t hiprt_recorder_move(const hiprt_recorder *r, uint32_t index, uint32_t n_moves, const hiprt_move *moves,
+                             char *out_payload) {
+  const node *n = r->nodes + index;
+  const char *payload = r->bytes + n->payload;
+  uint32_t moved = 0;
+  if (n->kind == HIPRT_NODE_KERNEL) {
+    const hiprt_range *ranges = hiprt_kernel_ranges(n->kernel, payload);
+    uint32_t buffer = 0;
+    for (uint32_t i = 0; i < n->kernel->n_args; i++) {
+      if (!n->kernel->args[i].access) continue;
+      hiprt_range range = ranges[buffer];
+      uint64_t delta = range.start;
+      if (move_address(&range.start, n_moves, moves)) {
+        delta = range.start - delta;
+        moved++;
+        if (out_payload) {
+          size_t cell = sizeof(hiprt_dims) + n->kernel->offsets[i];
+          uint64_t address;
+          memcpy(&address, payload + cell, 8);
+          address += delta;
+          range.end += delta;
+          memcpy(out_payload + cell, &address, 8);
+          memcpy(out_payload + ((const char *)(ranges + buffer) - payload), &range, sizeof range);
+        }
+      }
+      buffer++;
+    }
+    return moved;
+  }
+  hiprt_copy_args args = {0};
+  uint32_t addresses = n->kind == HIPRT_NODE_COPY ? 2 : n->kind == HIPRT_NODE_FILL ? 1 : 0;
+  if (addresses) memcpy(&args, payload, n->payload_size);
+  moved += addresses > 0 && move_address(&args.dst, n_moves, moves);
+  moved += addresses > 1 && move_address(&args.src, n_moves, moves);
+  if (out_payload && addresses) memcpy(out_payload, &args, n->payload_size);
+  return moved;
+}
+
+char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->bytes + r->nodes[index].payload; }
 
 uint32_t hiprt_recorder_size(const hiprt_recorder *r) { return r->n_nodes; }
 uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
 uint64_t hiprt_recorder_key(const hiprt_recorder *r) { return r->key; }
 
+static void list_ranges(const node *n, hiprt_node *out) {
+  out->ranges = out->own;
+  if (n->kind == HIPRT_NODE_KERNEL) {
+    out->ranges = (const uint64_t *)hiprt_kernel_ranges(n->kernel, out->payload);
+    out->n_ranges = n->kernel->n_buffers;
+  } else if (n->kind == HIPRT_NODE_COPY) {
+    const hiprt_copy_args *c = (const hiprt_copy_args *)out->payload;
+    out->own[0] = c->src;
+    out->own[1] = c->src + c->nbytes;
+    out->own[2] = c->dst;
+    out->own[3] = c->dst + c->nbytes;
+    out->n_ranges = 2;
+  } else if (n->kind == HIPRT_NODE_FILL) {
+    const hiprt_fill_args *f = (const hiprt_fill_args *)out->payload;
+    out->own[0] = f->dst;
+    out->own[1] = f->dst + f->count * f->width;
+    out->n_ranges = 1;
+  }
+}
+
 int hiprt_recorder_node(const hiprt_recorder *r, uint32_t index, hiprt_node *out) {
   if (index >= r->n_nodes) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_recorder_node", "no such node");
   static const char *const names[] = {"kernel", "copy", "fill", "empty"};
   const node *n = r->nodes + index;
-  *out = (hiprt_node){n->kind,         n->kernel,           n->kernel ? n->kernel->name : names[n->kind],
-                      r->bytes + n->payload, n->payload_size, r->deps + n->deps, n->n_deps};
+  memset(out, 0, sizeof *out);
+  out->kind = n->kind;
+  out->kernel = n->kernel;
+  out->name = n->kernel ? n->kernel->name : names[n->kind];
+  out->payload = r->bytes + n->payload;
+  out->payload_size = n->payload_size;
+  out->deps = r->deps + n->deps;
+  out->n_deps = n->n_deps;
+  list_ranges(n, out);
   return 0;
 }
 

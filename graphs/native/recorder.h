@@ -16,6 +16,9 @@ int hiprt_recorder_kernel(hiprt_recorder *recorder, hiprt_kernel *kernel, const 
 int hiprt_recorder_copy(hiprt_recorder *recorder, uint64_t dst, uint64_t src, uint64_t nbytes);
 int hiprt_recorder_fill(hiprt_recorder *recorder, uint64_t dst, uint32_t value, uint32_t width, uint64_t count);
 int hiprt_recorder_barrier(hiprt_recorder *recorder);
+uint32_t hiprt_recorder_move(const hiprt_recorder *recorder, uint32_t index, uint32_t n_moves, const hiprt_move *moves,
+                             char *out_payload);
+char *hiprt_recorder_payload(hiprt_recorder *recorder, uint32_t index);
 void hiprt_recorder_retain(hiprt_recorder *recorder);
 /* Whether node i carries other arguments in b than in a (recordings of one key). */
 int hiprt_recorder_differs(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t i);

@@ -12,6 +12,7 @@
 namespace cpu {
 namespace {
 
+constexpr size_t kArgumentAlignment = 64;  // no parameter type wants more
 constexpr uint64_t kMaxThreads = UINT32_MAX;  // of a grid, in each dimension
 
 // The buffer form of kernel arguments: a list of (tag, value) that an end tag closes.
@@ -46,7 +47,6 @@ uint32_t resident_blocks(const Kernel &kernel, uint32_t threads, size_t dynamic_
 }
 
 hipError_t launch(const void *func, const Geometry &geometry, hipStream_t stream, void **params, void **extra) {
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
   std::shared_ptr<KernelWork> work;
   const hipError_t error = make_launch(func, geometry, params, extra, &work);
   return error ? error : submit(stream, std::move(work));
@@ -54,7 +54,6 @@ hipError_t launch(const void *func, const Geometry &geometry, hipStream_t stream
 
 // All blocks of a cooperative launch have to be resident at once.
 hipError_t launch_cooperative(const void *func, const Geometry &geometry, hipStream_t stream, void **params) {
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
   std::shared_ptr<KernelWork> work;
   if (const hipError_t error = make_launch(func, geometry, params, nullptr, &work)) return error;
   const auto cores = static_cast<uint64_t>(properties(work->function.device).multiProcessorCount);
@@ -106,7 +105,6 @@ hipError_t launch_extended(const void *func, const Geometry &geometry, hipStream
 hipError_t launch_timed(const void *func, const Geometry &geometry, hipStream_t stream, void **params, void **extra,
                         hipEvent_t start, hipEvent_t stop) {
   std::shared_ptr<KernelWork> work;
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
   if (const hipError_t error = make_launch(func, geometry, params, extra, &work)) return error;
   if (start) {
     if (const hipError_t error = hipEventRecord(start, stream)) return error;
@@ -147,10 +145,27 @@ hipError_t best_block(int *grid, int *block, const void *func, size_t dynamic_sh
 
 }  // namespace
 
+KernelWork::KernelWork(Function f, Geometry g)
+    : Work(hipGraphNodeTypeKernel),
+      function(std::move(f)),
+      geometry(g),
+      storage_(function.kernel->kernarg_size + kArgumentAlignment) {}
+
+std::shared_ptr<Work> KernelWork::clone() const {
+  auto copy = std::make_shared<KernelWork>(function, geometry);
+  std::memcpy(copy->arguments(), arguments(), function.kernel->kernarg_size);
+  return copy;
+}
+
+std::byte *KernelWork::arguments() const {
+  const auto start = reinterpret_cast<uintptr_t>(storage_.data());
+  const size_t skip = -start % kArgumentAlignment;
+  return const_cast<std::byte *>(storage_.data()) + skip;
+}
+
 hipError_t KernelWork::take_arguments(void **params, void **extra) {
   const Kernel &kernel = *function.kernel;
   if ((params && extra) || (!params && !extra && !kernel.params.empty())) return hipErrorInvalidValue;
-  arguments_.assign(kernel.kernarg_size / sizeof(ArgumentLine) + 1, {});
   if (params) {
     for (size_t i = 0; i < kernel.params.size(); ++i) {
       if (!params[i]) return hipErrorInvalidValue;
@@ -168,7 +183,7 @@ hipError_t KernelWork::take_arguments(void **params, void **extra) {
 }
 
 hipError_t KernelWork::run() {
-  return run_kernel(*function.kernel, geometry.grid, geometry.block, geometry.shared, arguments_.data()->bytes);
+  return run_kernel(*function.kernel, geometry.grid, geometry.block, geometry.shared, arguments());
 }
 
 hipError_t check_geometry(const Kernel &kernel, const Geometry &geometry) {

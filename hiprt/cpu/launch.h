@@ -26,26 +26,22 @@ struct Geometry {
   uint32_t shared;  // dynamic, bytes
 };
 
-// The kernel-argument block; as aligned as the widest vector type a kernel can take.
-struct alignas(64) ArgumentLine {
-  std::byte bytes[64];
-};
-
 struct KernelWork : Work {
-  KernelWork(Function f, Geometry g) : Work(hipGraphNodeTypeKernel), function(std::move(f)), geometry(g) {}
+  KernelWork(Function f, Geometry g);
   hipError_t run() override;
-  std::shared_ptr<Work> clone() const override { return std::make_shared<KernelWork>(*this); }
-  std::byte *arguments() { return arguments_.data()->bytes; }
+  std::shared_ptr<Work> clone() const override;
+  // The kernel-argument block.
+  std::byte *arguments() const;
   // Where argument i lies in the block: pointers to these are what hipGraphKernelNodeGetParams returns.
-  void *argument(size_t i) { return arguments() + function.kernel->params[i].offset; }
+  void *argument(size_t i) const { return arguments() + function.kernel->params[i].offset; }
   // Copy the arguments in, from kernelParams or from extra. hipErrorInvalidValue: both, or neither though needed.
   hipError_t take_arguments(void **kernelParams, void **extra);
 
-  Function function;
+  const Function function;
   Geometry geometry;
 
  private:
-  std::vector<ArgumentLine> arguments_;
+  std::vector<std::byte> storage_;  // with room to align the block in it: cheaper than aligned memory
 };
 
 // Whether the kernel may be launched like this: the status a launch returns.

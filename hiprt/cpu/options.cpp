@@ -19,7 +19,13 @@ bool is_target(const std::string &o) {
 bool is_plain(const std::string &o) {
   if (is_one_of(o, {"-w", "-g", "-ffast-math", "-fno-fast-math"})) return true;
   if (begins(o, "-Wl,") || begins(o, "-Wa,") || begins(o, "-Wp,")) return false;
-  return begins(o, "-W") || begins(o, "-O") || begins(o, "-std=") || begins(o, "-ffp-contract=");
+  return begins(o, "-W") || begins(o, "-O") || begins(o, "-ffp-contract=");
+}
+
+// Our prelude needs C++14, which takes the programs of older standards.
+std::string standard(const std::string &name) {
+  const bool old = is_one_of(name, {"c++98", "c++03", "c++0x", "c++11", "gnu++98", "gnu++03", "gnu++0x", "gnu++11"});
+  return "-std=" + (old ? "gnu++14" : name);
 }
 
 }  // namespace
@@ -32,8 +38,8 @@ bool read_options(const std::vector<std::string> &given, std::vector<std::string
       flags->insert(flags->end(), {o, given[++i]});
     } else if (is_one_of(o, {"--gpu-architecture", "--offload-arch", "-arch"}) && has_next) {
       ++i;
-    } else if (begins(o, "--std=")) {
-      flags->push_back(o.substr(1));
+    } else if (begins(o, "--std=") || begins(o, "-std=")) {
+      flags->push_back(standard(o.substr(o.find('=') + 1)));
     } else if (o.size() > 2 && (begins(o, "-D") || begins(o, "-U") || begins(o, "-I"))) {
       flags->push_back(o);
     } else if (begins(o, "--include-path=") || begins(o, "--define-macro=")) {

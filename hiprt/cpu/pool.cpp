@@ -136,7 +136,7 @@ void release(Pool *pool, uint64_t keep) {
   for (auto it = pool->free.end(); it != pool->free.begin();) {
     --it;
     const Block &block = it->second;
-    if (pool->reserved < keep + block.size || !block.reached->load(std::memory_order_acquire)) continue;
+    if (pool->reserved - block.size < keep || !block.reached->load(std::memory_order_acquire)) continue;
     unreserve(pool->device(), block.base, block.size);
     pool->reserved -= block.size;
     it = pool->free.erase(it);

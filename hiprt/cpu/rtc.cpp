@@ -121,7 +121,8 @@ hiprtcResult hiprtcCreateProgram(hiprtcProgram *prog, const char *src, const cha
 
 hiprtcResult hiprtcDestroyProgram(hiprtcProgram *prog) {
   return api([&] {
-    if (!prog) return HIPRTC_ERROR_INVALID_INPUT;
+    // A handle where its address belongs is a common slip (hip-python: pass program.createRef()).
+    if (!prog || programs().find(reinterpret_cast<hiprtcProgram>(prog))) return HIPRTC_ERROR_INVALID_INPUT;
     if (!programs().remove(*prog)) return HIPRTC_ERROR_INVALID_PROGRAM;
     *prog = nullptr;
     return HIPRTC_SUCCESS;

@@ -151,7 +151,7 @@ Strand *Runner::take_strand() {
 // Give a thread that has not begun to a strand.
 Strand *Runner::start(Strand *idle, unsigned warp, unsigned lane) {
   Strand *s = idle ? idle : take_strand();
-  s->warp = warp, s->lane = lane;
+  s->warp = warp, s->lane = s->record->lane = lane;
   warps_[warp].strand[lane] = s;
   fill(s->record);
   const unsigned linear = warp * HIPRT_CPU_WARP + lane, x = launch_->block.x, y = launch_->block.y;

@@ -47,6 +47,15 @@ bool spin(microseconds time, Condition &&holds) {
   return holds();
 }
 
+// The lock is held for a moment only, so look a few times before asking the kernel to sleep for it.
+void take(std::unique_lock<std::mutex> &lock) {
+  for (int i = 0; i < 100; ++i) {
+    if (lock.try_lock()) return;
+    relax();
+  }
+  lock.lock();
+}
+
 // Failures after which a real device's context is gone.
 bool loses_device(hipError_t status) {
   switch (status) {
@@ -81,13 +90,16 @@ void Scheduler::append(const StreamPtr &stream, std::shared_ptr<Work> work) {
 
 hipError_t Scheduler::push(const StreamPtr &stream, std::shared_ptr<Work> work) {
   if (const hipError_t error = lost(stream->device)) return error;
-  std::unique_lock lock(lock_);
+  std::unique_lock lock(lock_, std::defer_lock);
+  take(lock);
   if (stopping_) return hipErrorDeinitialized;
   if (!started_) {
     std::thread([this] { loop(); }).detach();
     started_ = true;
   }
   append(stream, std::move(work));
+  // Behind other work of its stream it is no news to the device thread.
+  if (stream->items_.size() > 1) return hipSuccess;
   pushes_.fetch_add(1, std::memory_order_release);
   lock.unlock();
   pushed_.notify_one();
@@ -160,7 +172,7 @@ void Scheduler::run_front(std::unique_lock<std::mutex> &lock, const StreamPtr &s
   }
   // Whatever the work holds is released before anybody learns that it is done.
   work.reset();
-  lock.lock();
+  take(lock);
   finish(stream, status);
 }
 

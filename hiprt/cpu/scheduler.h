@@ -102,7 +102,7 @@ class Scheduler {
   bool lent_ = false;  // a thread in execute() is the device for a moment
   bool stopping_ = false;
   bool stopped_ = false;
-  std::atomic<uint64_t> pushes_{0};  // what the spinning device thread watches
+  std::atomic<uint64_t> pushes_{0};  // onto empty streams: what the spinning device thread watches
   std::atomic<hipError_t> lost_[kMaxDevices] = {};
 };
 

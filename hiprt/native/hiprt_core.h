@@ -17,6 +17,7 @@ typedef struct hiprt_exec hiprt_exec;
 #define HIPRT_E_CLOSED -2    /* no library is open */
 #define HIPRT_E_MEMORY -3    /* the host is out of memory */
 #define HIPRT_E_ARGUMENT -4  /* an argument is out of range */
+#define HIPRT_E_FULL -6      /* the recording has reached its bound of nodes or bytes */
 #define HIPRT_E_RECORDING -5 /* the call is not legal while the stream records, or needs a recording */
 
 const char *hiprt_failure_call(void);
@@ -64,11 +65,20 @@ typedef struct {
   uint32_t payload_size;
   const uint32_t *deps;   /* borrowed; earlier nodes this one waits for, ascending */
   uint32_t n_deps;
+  const uint64_t *ranges; /* borrowed, or own: {start, end} of each piece of memory the node declares */
+  uint32_t n_ranges;
+  uint64_t own[4];
 } hiprt_node;
 /* edges: 1 data (what must wait, waits), 2 chain (program order), 3 both, with nothing reduced. */
 hiprt_recorder *hiprt_recorder_create(uint32_t edges);
 void hiprt_recorder_release(hiprt_recorder *recorder);
 void hiprt_recorder_reset(hiprt_recorder *recorder);
+/* Bounds after which recording says HIPRT_E_FULL; 0: none. bytes: of distinct memory declared. */
+void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t bytes);
+/* Append nodes [begin, end) of a recording to another, with edges among themselves. */
+int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into);
+/* Nodes that touch memory in [start, end) through a buffer that begins there; out_nodes has room for all. */
+uint32_t hiprt_recorder_users(const hiprt_recorder *recorder, uint64_t start, uint64_t end, uint32_t *out_nodes);
 uint32_t hiprt_recorder_size(const hiprt_recorder *recorder);
 uint64_t hiprt_recorder_edges(const hiprt_recorder *recorder);
 int hiprt_recorder_node(const hiprt_recorder *recorder, uint32_t index, hiprt_node *out_node);
@@ -91,6 +101,12 @@ int hiprt_exec_wait(hiprt_exec *exec);         /* until it is drained */
  * hipGraphExecUpdate. The exec must be drained, and discarded when this fails: some nodes may be changed already. */
 int hiprt_exec_patch(hiprt_exec *exec, hiprt_recorder *recorder, uint32_t *out_patched);
 int hiprt_exec_update(hiprt_exec *exec, hiprt_recorder *recorder);
-uint64_t hiprt_exec_updated_bytes(const hiprt_exec *exec); /* written by patches and updates so far */
+/* Give the listed nodes the addresses they have when memory [start, end) moves to `to`; the edges stay. */
+typedef struct {
+  uint64_t start, end, to;
+} hiprt_move;
+int hiprt_exec_move(hiprt_exec *exec, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves);
+uint64_t hiprt_exec_updated_bytes(const hiprt_exec *exec); /* argument bytes written by patches and updates so far */
+uint64_t hiprt_exec_updated_nodes(const hiprt_exec *exec);
 hiprt_recorder *hiprt_exec_recorder(hiprt_exec *exec); /* borrowed */
 /* cffi end */

@@ -31,7 +31,15 @@ HIPRT_MATH(round)
 HIPRT_MATH(trunc)
 #undef HIPRT_MATH
 
+#if HIPRT_TARGET_NVIDIA
+HIPRT_INLINE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+HIPRT_INLINE float fmin(float a, float b) { return ::fminf(a, b); }
+HIPRT_INLINE float fmax(float a, float b) { return ::fmaxf(a, b); }
+#else
 HIPRT_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+HIPRT_INLINE float fmin(float a, float b) { return __builtin_fminf(a, b); }
+HIPRT_INLINE float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
+#endif
 
 // a * b + c, fused where that is the faster way. Written-out products and sums are never fused.
 #if HIPRT_TARGET_CPU
@@ -68,8 +76,6 @@ template <typename T>
 HIPRT_INLINE T min(T a, T b) { return b < a ? b : a; }
 template <typename T>
 HIPRT_INLINE T max(T a, T b) { return a < b ? b : a; }
-HIPRT_INLINE float fmin(float a, float b) { return __builtin_fminf(a, b); }
-HIPRT_INLINE float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
 template <typename T>
 HIPRT_INLINE T clamp(T x, T low, T high) { return min(max(x, low), high); }
 HIPRT_INLINE int abs(int x) { return x < 0 ? -x : x; }

@@ -1,6 +1,6 @@
 // The next token comes from the prompt while there is one left, then from the sampler; nothing is written past the end.
 if (thread_position_in_grid.x == 0) {
-  int next_position = step[1] + 1;
+  int next_position = int(uint(step[1]) + 1u);
   if (next_position >= 0 && next_position < capacity) {
     int next = next_position < step[2] ? tokens[next_position] : sampled[0];
     tokens[next_position] = next;

@@ -46,6 +46,7 @@ for (uint start = 0; start < width; start += CHUNK) {
 for (uint r = 0; r < count; r++) result[first + r] = T(sums[r]);
 #else
 // A simdgroup takes ROWS rows; a lane reads 128 bits of each and the values of x that belong to them.
+constexpr int ROWS = 2;
 constexpr uint PACK = 128 / BITS;
 uint lane = thread_index_in_simdgroup;
 uint first = (threadgroup_position_in_grid.x * simdgroups_per_threadgroup + simdgroup_index_in_threadgroup) * ROWS;
@@ -62,6 +63,7 @@ for (uint k = lane * PACK; k < width; k += 32 * PACK) {
       total += values[i + j];
     }
   }
+#pragma unroll
   for (int r = 0; r < ROWS; r++) {
     uint row = min(first + r, rows - 1);
     pack<uint, 4> packed = *(const device pack<uint, 4>*)(weight + size_t(row) * words + k / PER_WORD);

@@ -1,4 +1,5 @@
-// out = x * rsqrt(mean(x^2) + eps) * weight for each row of `width` values. SIMDGROUPS of them share a row.
+// out = x * rsqrt(mean(x^2) + eps) * weight for each row of `width` values. SIMDGROUPS simdgroups share a row; a lane
+// takes RUN neighbours at a time.
 #if HIPRT_CPU_LOOPS
 uint first = threadgroup_position_in_grid.x * stretch;
 uint end = min(rows, first + stretch);
@@ -33,10 +34,11 @@ uint row = SIMDGROUPS > 1 ? threadgroup_position_in_grid.x
 if (row >= rows) return;
 const device T* from = x + size_t(row) * width;
 device T* to = out + size_t(row) * width;
+const uint start = (member * 32 + lane) * RUN;
 float sum = 0.0f;
-for (uint i = member * 32 + lane; i < width; i += SIMDGROUPS * 32) {
-  float v = float(from[i]);
-  sum = mad(v, v, sum);
+for (uint i = start; i < width; i += SIMDGROUPS * 32 * RUN) {
+  pack<T, RUN> part = *(const device pack<T, RUN>*)(from + i);
+  for (int j = 0; j < RUN; j++) sum = mad(float(part.values[j]), float(part.values[j]), sum);
 }
 sum = simd_sum(sum);
 if (SIMDGROUPS > 1) {
@@ -46,8 +48,12 @@ if (SIMDGROUPS > 1) {
   for (int i = 0; i < SIMDGROUPS; i++) sum += partial[i];
 }
 float scale = rsqrt(sum / float(width) + eps);
-for (uint i = member * 32 + lane; i < width; i += SIMDGROUPS * 32) {
-  float v = float(from[i]) * scale;
-  to[i] = T(WEIGHTED ? v * float(weight[i]) : v);
+for (uint i = start; i < width; i += SIMDGROUPS * 32 * RUN) {
+  pack<T, RUN> part = *(const device pack<T, RUN>*)(from + i);
+  for (int j = 0; j < RUN; j++) {
+    float v = float(part.values[j]) * scale;
+    part.values[j] = T(WEIGHTED ? v * float(weight[i + j]) : v);
+  }
+  *(device pack<T, RUN>*)(to + i) = part;
 }
 #endif

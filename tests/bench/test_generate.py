@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers import checkpoints
 
-from hiprt import CompileError, HipError, ProviderError, __main__, bfloat16
+from hiprt import CompileError, HipError, ProviderError, __main__, bfloat16, flags
 from hiprt.bench import generate as generation
 from hiprt.bench.checkpoint import CheckpointError
 from hiprt.bench.generate import Request, Text, difference, generate
@@ -171,6 +171,16 @@ def test_too_long_a_text_is_refused(request_for):
         generate(request_for(tokens=1020))
     with pytest.raises(CheckpointError):
         generate(Request(model="no such model"))
+
+
+def test_without_graphs_there_is_nothing_to_verify(request_for):
+    """HIPRT_GRAPH=0 runs every step eagerly, which is counted; verifying that is refused."""
+    with flags.override(graph=False):
+        report = generate(request_for())
+        assert report.rungs["eager"] == TOKENS + 8
+        assert report.only_replay_after == TOKENS + 8
+        with pytest.raises(ValueError, match="HIPRT_GRAPH=0"):
+            generate(request_for(verify=True))
 
 
 def test_verification_finds_one_bit(request_for, monkeypatch, capsys):

@@ -34,11 +34,11 @@ def test_prompts_are_about_characters_that_no_story_has():
         r"\bmet (\w+), an? [\w ]*?(\w+)(?:,| who))"
     )
     pairs = set()
-    for seed in range(2000):
+    for seed in range(1000):
         found = [[group for group in match.groups() if group] for match in introduced.finditer(grammar.generate(seed))]
         assert len(found) == 2
         pairs |= {tuple(sorted(pair)) for pair in found}
-    assert len(pairs) > 350
+    assert len(pairs) > 300
     assert not pairs & {tuple(sorted(pair)) for pair in grammar.HELD_OUT}
 
 
@@ -167,16 +167,16 @@ def test_habits_start_with_their_owner_and_move_on():
 
 
 def test_strange_names_and_words_are_given_and_never_learnt():
-    rows = [corpus.row(seed) for seed in range(150)]
+    rows = [corpus.row(seed) for seed in range(60)]
     stories = [story for row in rows for story in row.stories]
     tokenizer = corpus.tokenizer([story.rest for story in stories], 700)
     inputs, targets = corpus.encode(rows, tokenizer, 256)
-    assert inputs.shape == targets.shape == (150, 256)
+    assert inputs.shape == targets.shape == (60, 256)
     learnt = targets != corpus.IGNORED
     assert np.array_equal(inputs[:, 1:][learnt[:, :-1]], targets[:, :-1][learnt[:, :-1]])
     assert 0.9 < learnt.mean() < 1
     made_up = [story for story in stories if story.given and not grammar.parse(story.given)]
-    assert len(made_up) > 80
+    assert len(made_up) > 25
     plain = [story for story in stories if not story.given]
     assert not [fault for story in plain for fault in map(grammar.fault, grammar.sentences(story.rest)) if fault]
     assert corpus.row(3) == corpus.row(3)

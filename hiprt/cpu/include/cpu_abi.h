@@ -11,13 +11,14 @@
 
 struct __hiprt_thread {
   unsigned thread[3], block[3], block_dim[3], grid_dim[3];
-  void *owner;  // the engine's own
+  void *owner;    // the engine's own
+  unsigned lane;  // set for kernels that synchronise
 };
 
 inline __attribute__((always_inline)) __hiprt_thread *__hiprt_thread_at(unsigned long stack_address) {
   const unsigned long base = stack_address & ~(HIPRT_CPU_STACK_SIZE - 1);
   const unsigned long colour = (base / HIPRT_CPU_STACK_SIZE * 192) & 4095;
-  return reinterpret_cast<__hiprt_thread *>(base + HIPRT_CPU_STACK_SIZE - sizeof(__hiprt_thread) - 8 - colour);
+  return reinterpret_cast<__hiprt_thread *>(base + HIPRT_CPU_STACK_SIZE - sizeof(__hiprt_thread) - colour);
 }
 
 enum __hiprt_barrier { __hiprt_barrier_plain, __hiprt_barrier_count, __hiprt_barrier_and, __hiprt_barrier_or };

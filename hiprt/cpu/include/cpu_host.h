@@ -1,5 +1,6 @@
 // The module's end of the table of host functions, and the C library functions that compilers call on their own.
 #pragma once
+#pragma GCC system_header
 
 extern "C" {
 __attribute__((visibility("hidden"))) const __hiprt_host *__hiprt_host_table = nullptr;

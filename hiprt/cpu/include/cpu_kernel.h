@@ -1,5 +1,6 @@
 // The kernels of a module and how each is entered; used by the text that hiprtc appends to a program (program.cpp).
 #pragma once
+#pragma GCC system_header
 
 template <unsigned long... I>
 struct __hiprt_sequence {};

@@ -1,5 +1,6 @@
 // Qualifiers, fixed-width types, indices, block barriers, printf and assert.
 #pragma once
+#pragma GCC system_header
 
 typedef signed char int8_t;
 typedef unsigned char uint8_t;

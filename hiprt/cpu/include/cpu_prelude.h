@@ -6,6 +6,7 @@
 #include "cpu_vector.h"
 #include "cpu_integer.h"
 #include "cpu_math.h"
+#include "cpu_math_host.h"
 #include "cpu_atomic.h"
 #include "cpu_warp.h"
 #include "cpu_kernel.h"

@@ -1,1 +1,92 @@
+// Operations among the 32 lanes of a warp. Each place in the text is an operation of its own, told apart by __COUNTER__:
+// compilers duplicate and merge call sites, so a code address would not do.
 #pragma once
+#pragma GCC system_header
+
+__hiprt_inline unsigned __lane_id() {
+  const __hiprt_thread *t = __hiprt_self();
+  const __hiprt_index i = __hiprt_at.thread();
+  return (i.x + t->block_dim[0] * (i.y + t->block_dim[1] * i.z)) % HIPRT_CPU_WARP;
+}
+
+__hiprt_inline unsigned long long __hiprt_warp(unsigned key, __hiprt_warp_op op, unsigned long long value, unsigned lane,
+                                               unsigned long long mask) {
+  __hiprt_mark_sync();
+  return __hiprt_host_table->warp(__hiprt_self(), key, op, value, lane, unsigned(mask));
+}
+
+// The value of another lane; 0 if that lane takes no part.
+template <class T>
+__hiprt_inline T __hiprt_gather(unsigned key, T value, unsigned lane, unsigned long long mask) {
+  static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");
+  unsigned long long bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof(T));
+  bits = __hiprt_warp(key, __hiprt_warp_gather, bits, lane, mask);
+  __builtin_memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+// `width` lanes, a power of two, form a segment: indices count within it, and a lane outside it means the lane itself.
+template <class T>
+__hiprt_inline T __hiprt_shfl(unsigned key, unsigned long long mask, T value, int source, int width = warpSize) {
+  const unsigned self = __hiprt_self()->lane, w = unsigned(width);
+  return __hiprt_gather(key, value, (self & ~(w - 1)) + (unsigned(source) & (w - 1)), mask);
+}
+template <class T>
+__hiprt_inline T __hiprt_shfl_up(unsigned key, unsigned long long mask, T value, unsigned delta, int width = warpSize) {
+  const unsigned self = __hiprt_self()->lane, within = self & (unsigned(width) - 1);
+  return __hiprt_gather(key, value, within < delta ? self : self - delta, mask);
+}
+template <class T>
+__hiprt_inline T __hiprt_shfl_down(unsigned key, unsigned long long mask, T value, unsigned delta, int width = warpSize) {
+  const unsigned self = __hiprt_self()->lane, within = self & (unsigned(width) - 1);
+  return __hiprt_gather(key, value, within + delta >= unsigned(width) ? self : self + delta, mask);
+}
+template <class T>
+__hiprt_inline T __hiprt_shfl_xor(unsigned key, unsigned long long mask, T value, int bits, int width = warpSize) {
+  const unsigned self = __hiprt_self()->lane, w = unsigned(width), source = self ^ unsigned(bits);
+  return __hiprt_gather(key, value, source >= ((self + w) & ~(w - 1)) ? self : source, mask);
+}
+
+__hiprt_inline unsigned long long __hiprt_ballot(unsigned key, unsigned long long mask, bool predicate) {
+  const unsigned long long votes = __hiprt_warp(key, __hiprt_warp_ballot, predicate, 0, mask);
+  return mask ? votes & mask : votes;
+}
+__hiprt_inline unsigned long long __hiprt_active(unsigned key, unsigned long long mask) {
+  return __hiprt_warp(key, __hiprt_warp_sync, 0, 0, mask);
+}
+__hiprt_inline unsigned long long __hiprt_match_any(unsigned key, unsigned long long mask, unsigned long long value) {
+  unsigned long long same = 0;
+  for (unsigned lane = 0; lane < HIPRT_CPU_WARP; ++lane) {
+    const unsigned long long other = __hiprt_warp(key, __hiprt_warp_gather, value, lane, mask);
+    const unsigned long long here = __hiprt_warp(key, __hiprt_warp_sync, 0, 0, mask);
+    same |= (unsigned long long)(other == value && (here >> lane & 1)) << lane;
+  }
+  return mask ? same & mask : same;
+}
+template <class T>
+__hiprt_inline unsigned long long __hiprt_match_bits(T value) {
+  static_assert(sizeof(T) <= 8, "a match compares at most 8 bytes");
+  unsigned long long bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof(T));
+  return bits;
+}
+
+#define __shfl(...) __hiprt_shfl(__COUNTER__, 0, __VA_ARGS__)
+#define __shfl_up(...) __hiprt_shfl_up(__COUNTER__, 0, __VA_ARGS__)
+#define __shfl_down(...) __hiprt_shfl_down(__COUNTER__, 0, __VA_ARGS__)
+#define __shfl_xor(...) __hiprt_shfl_xor(__COUNTER__, 0, __VA_ARGS__)
+#define __shfl_sync(...) __hiprt_shfl(__COUNTER__, __VA_ARGS__)
+#define __shfl_up_sync(...) __hiprt_shfl_up(__COUNTER__, __VA_ARGS__)
+#define __shfl_down_sync(...) __hiprt_shfl_down(__COUNTER__, __VA_ARGS__)
+#define __shfl_xor_sync(...) __hiprt_shfl_xor(__COUNTER__, __VA_ARGS__)
+#define __ballot(predicate) __hiprt_ballot(__COUNTER__, 0, (predicate) != 0)
+#define __ballot_sync(mask, predicate) __hiprt_ballot(__COUNTER__, mask, (predicate) != 0)
+#define __any(predicate) int(__hiprt_ballot(__COUNTER__, 0, (predicate) != 0) != 0)
+#define __any_sync(mask, predicate) int(__hiprt_ballot(__COUNTER__, mask, (predicate) != 0) != 0)
+#define __all(predicate) int(__hiprt_ballot(__COUNTER__, 0, !((predicate) != 0)) == 0)
+#define __all_sync(mask, predicate) int(__hiprt_ballot(__COUNTER__, mask, !((predicate) != 0)) == 0)
+#define __activemask() __hiprt_active(__COUNTER__, 0)
+#define __syncwarp(...) ((void)__hiprt_active(__COUNTER__, 0ull __VA_OPT__(| (__VA_ARGS__))))
+#define __match_any(value) __hiprt_match_any(__COUNTER__, 0, __hiprt_match_bits(value))
+#define __match_any_sync(mask, value) __hiprt_match_any(__COUNTER__, mask, __hiprt_match_bits(value))

@@ -1,0 +1,110 @@
+"""What a step keeps of one call signature: the segments it launched, and how to launch them with other arguments."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from hiprt.array import Array
+from hiprt.graphs.exec import Exec
+from hiprt.graphs.recording import Recording
+
+__all__ = ["Kept", "Segment"]
+
+Segment = Exec | Recording  # a graph, or nodes that run eagerly
+
+
+class Kept:
+    """One call signature's segments, the arrays they were recorded with, and what the function returned.
+
+    A later call with arrays of the same shapes at other addresses moves the addresses in the exec instead of recording
+    again, as long as that cannot change an edge: every argument, old or new, lies alone in its memory.
+
+    Parameters
+    ----------
+    segments : list of Segment
+    result : object
+        What the function returned.
+    arrays : list of Array
+        The call's array arguments.
+    """
+
+    def __init__(self, segments: list[Segment], result: Any, arrays: Sequence[Array]) -> None:
+        self.segments = segments
+        self.result = result
+        self.arrays = list(arrays)
+        self.users: list[list[int]] = []
+        self.others: list[tuple[int, int]] | None = None
+
+    @property
+    def exec(self) -> Exec | None:
+        """The exec, when it is the only segment."""
+        only = self.segments[0] if len(self.segments) == 1 else None
+        return only if isinstance(only, Exec) else None
+
+    def carries(self, arrays: Sequence[Array]) -> bool:
+        """Whether the segments were made for arrays at these addresses."""
+        return all(mine.address == its.address for mine, its in zip(self.arrays, arrays))
+
+    def can_move(self, arrays: Sequence[Array]) -> bool:
+        """Whether the exec can be given these arguments with the edges it has."""
+        if self.exec is None or any(array in self.arrays or array.buffer in buffers_of(self.arrays)
+                                    for array in leaves(self.result)):  # fmt: skip
+            return False
+        if self.others is None:
+            recording = self.exec.recording
+            own = {array.extent for array in self.arrays}
+            self.users = [recording.users(*array.extent) for array in self.arrays]
+            self.others = coalesce(extent for extent in recording.extents() if extent not in own)
+        return are_disjoint(self.arrays) and are_disjoint(arrays) and not any(map(self.is_in_use, arrays))
+
+    def is_in_use(self, array: Array) -> bool:
+        """Whether the step uses an array's memory for something else than an argument."""
+        assert self.others is not None
+        start, end = array.extent
+        at = bisect.bisect_left(self.others, (end, 0))
+        return at > 0 and self.others[at - 1][1] > start
+
+    def move(self, arrays: Sequence[Array]) -> int:
+        """Give the exec these arguments; returns the number of nodes patched."""
+        assert self.exec is not None
+        moved = [i for i, array in enumerate(arrays) if array.address != self.arrays[i].address]
+        nodes = sorted({node for i in moved for node in self.users[i]})
+        self.exec.move(nodes, [(*self.arrays[i].extent, arrays[i].extent[0]) for i in moved])
+        self.arrays = list(arrays)
+        return len(nodes)
+
+
+def buffers_of(arrays: Iterable[Array]) -> list[Any]:
+    """Return the arrays' buffers."""
+    return [array.buffer for array in arrays]
+
+
+def are_disjoint(arrays: Sequence[Array]) -> bool:
+    """Whether no two arrays touch a common byte."""
+    extents = sorted(array.extent for array in arrays)
+    return all(first[1] <= second[0] for first, second in pairwise(extents))
+
+
+def coalesce(extents: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return disjoint sorted extents that cover the same bytes."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(extents):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def leaves(value: Any) -> list[Array]:
+    """Return the arrays in a structure of tuples, lists and dictionaries."""
+    if isinstance(value, Array):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [array for item in value for array in leaves(item)]
+    return []

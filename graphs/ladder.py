@@ -1,0 +1,279 @@
+"""The ladder: find an executable graph for a recording, at the least cost that is known to be right, and launch it.
+
+    replay       an exec already carries these arguments
+    patch        set the parameters of the nodes that differ
+    update       hipGraphExecUpdate with a graph of the new arguments
+    instantiate  make an exec: none of this topology is drained, or the others are spent
+    eager        a graph call failed (G8), or graphs are off: launch the nodes one by one
+
+Patch and update need a drained exec (G2) and spend its update budget (G7); of the two the cheaper one is taken, by what
+both have cost so far in this process.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Hashable
+
+from hiprt.allocator import Pool, default_pool
+from hiprt.errors import HipError
+from hiprt.flags import flags
+from hiprt.graphs import stats as statistics
+from hiprt.graphs.exec import Exec
+from hiprt.graphs.recording import Recording
+from hiprt.graphs.stats import Event, Stats
+from hiprt.stream import Stream
+
+__all__ = ["Ladder"]
+
+logger = logging.getLogger("hiprt.graphs")
+# One build, patch or update at a time a device: HIP's graph objects are not thread safe, and CLR before 7.14 loses
+# nodes of graphs built in parallel. Launches of different execs need no lock.
+locks: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
+
+
+class Cost:
+    """Moving average of what something cost a node, in seconds."""
+
+    def __init__(self) -> None:
+        self.per_node: float | None = None
+
+    def add(self, seconds: float, nodes: int) -> None:
+        """Take a measurement in."""
+        if nodes:
+            new = seconds / nodes
+            self.per_node = new if self.per_node is None else 0.8 * self.per_node + 0.2 * new
+
+
+costs = {"patch": Cost(), "update": Cost()}
+
+
+class Ladder:
+    """The execs of one step, by topology, and the way down from replay to eager.
+
+    Parameters
+    ----------
+    name : str
+        Of the step, for statistics and messages.
+
+    Attributes
+    ----------
+    stats : Stats
+    slots : OrderedDict
+        Hash of the topology key to execs, least recently used first. Bounded by ``HIPRT_GRAPH_KEYS``.
+    memory : Pool
+        Where the step's intermediates live. All its executable graphs share it: they run in the order of one stream.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stats = Stats(name)
+        self.slots: OrderedDict[int, list[Exec]] = OrderedDict()
+        self.memory = Pool(default_pool.allocate)
+        self.user_keys: dict[Hashable, Recording] = {}
+        self.evicted = 0
+        statistics.register(self, self.stats)
+
+    def launch(self, recording: Recording, stream: Stream, *, key: Hashable = None) -> Exec | None:
+        """Launch what was recorded, by the first rung that serves.
+
+        Parameters
+        ----------
+        recording : Recording
+        stream : Stream
+            Must not record.
+        key : hashable, optional
+            The caller's name of this topology. It is checked, not trusted.
+
+        Returns
+        -------
+        Exec or None
+            What was launched; None when the nodes ran eagerly.
+        """
+        if key is not None:
+            self.check_user_key(key, recording)
+        if "instantiate" not in flags.graph_rungs:
+            self.run_eagerly(recording, stream, "HIPRT_GRAPH_RUNGS")
+            return None
+        try:
+            found = self.find(recording, stream)
+            found.launch(stream)
+        except HipError as error:
+            self.fail(recording.key)
+            self.run_eagerly(recording, stream, str(error))
+            return None
+        return found
+
+    def relaunch(self, kept: Exec, stream: Stream) -> bool:
+        """Launch an exec again as it is; False when that failed and its nodes ran eagerly."""
+        try:
+            kept.launch(stream)
+        except HipError as error:
+            self.drop(kept)
+            self.run_eagerly(kept.recording, stream, str(error))
+            return False
+        self.stats.rungs["replay"] += 1
+        return True
+
+    def find(self, recording: Recording, stream: Stream) -> Exec:
+        """Return an exec that carries the recording's arguments."""
+        slots = self.slots.setdefault(recording.key, [])
+        self.slots.move_to_end(recording.key)
+        same = [slot for slot in slots if slot.recording.same_key(recording)]
+        for slot in same:
+            if not slot.recording.changed(recording)[0] and slot.may_launch(stream):
+                if "replay" in flags.graph_rungs:
+                    self.stats.rungs["replay"] += 1
+                    return slot
+        reason = "first of this topology" if not same else "no exec may be changed"
+        free = [slot for slot in same if not slot.reserved]
+        if free:
+            drained = next((slot for slot in free if not slot.busy), None)
+            if drained is None and len(free) < flags.graph_slots:
+                reason = f"{len(free)} of this topology, all in flight"
+            else:
+                slot = drained or self.wait(free)
+                changed = self.change(slot, recording, stream)
+                if changed is not None:
+                    return changed
+                reason = "HIPRT_GRAPH_RUNGS allows no patch and no update"
+        return self.instantiate(recording, stream, reason)
+
+    def wait(self, slots: list[Exec]) -> Exec:
+        """Wait for the exec that was launched first."""
+        oldest = min(slots, key=lambda slot: slot.launched)
+        oldest.wait()
+        self.stats.reasons[f"waited: all {len(slots)} slots in flight"] += 1
+        return oldest
+
+    def change(self, slot: Exec, recording: Recording, stream: Stream) -> Exec | None:
+        """Make a drained exec carry the recording's arguments, by the cheaper rung; None when neither is allowed."""
+        count, first = slot.recording.changed(recording)
+        rung = self.cheaper(count, len(recording))
+        if rung is None:
+            return None
+        slot = self.replace_if_spent(slot, stream)
+        difference = slot.recording.difference(recording, first) if count else ""
+        start = time.perf_counter()
+        with locks[stream.device.index]:
+            if rung == "patch":
+                self.stats.patched += slot.patch(recording)
+            else:
+                slot.update(recording)
+        seconds = time.perf_counter() - start
+        costs[rung].add(seconds, count if rung == "patch" else len(recording))
+        reason = f"arguments of {count} of {len(recording)} nodes changed"
+        self.stats.count(Event(self.name, rung, reason, recording.key, difference, seconds))
+        return slot
+
+    def cheaper(self, changed: int, nodes: int) -> str | None:
+        """Choose between patch and update; an untried one is tried when it has less to do."""
+        allowed = [rung for rung in ("patch", "update") if rung in flags.graph_rungs]
+        if len(allowed) < 2:
+            return allowed[0] if allowed else None
+        patch, update = costs["patch"].per_node, costs["update"].per_node
+        if patch is None:
+            return "patch"
+        if update is None:
+            return "update" if changed > 2 * nodes // 3 else "patch"
+        return "patch" if patch * changed <= update * nodes else "update"
+
+    def replace_if_spent(self, slot: Exec, stream: Stream) -> Exec:
+        """Swap an exec whose update budget is used up for a fresh one, made beforehand on another thread (G7)."""
+        used = max(
+            slot.updated_nodes / flags.graph_update_budget,
+            slot.updated_bytes / (flags.graph_update_budget_mb << 20),
+        )
+        if used < 0.5:
+            return slot
+        if slot.successor is None:
+            slot.successor = Successor(slot.recording, stream.device.index)
+        if used < 1:
+            return slot
+        fresh = slot.successor.take()
+        self.drop(slot)
+        self.slots.setdefault(slot.recording.key, []).append(fresh)
+        self.stats.reasons["replaced: update budget spent"] += 1
+        return fresh
+
+    def instantiate(self, recording: Recording, stream: Stream, reason: str) -> Exec:
+        """Make an exec and keep it in a slot."""
+        start = time.perf_counter()
+        with locks[stream.device.index]:
+            made = Exec(recording, stream.device.index)
+        seconds = time.perf_counter() - start
+        self.slots.setdefault(recording.key, []).append(made)
+        self.stats.count(Event(self.name, "instantiate", reason, recording.key, "", seconds))
+        self.evict(made)
+        return made
+
+    def evict(self, newest: Exec) -> None:
+        """Drop the least recently used topologies over the bound; warn once when that happens again and again."""
+        while len(self.slots) > flags.graph_keys:
+            key, slots = next(iter(self.slots.items()))
+            if newest in slots:
+                return
+            del self.slots[key]
+            self.evicted += 1
+            if self.evicted == 2 * flags.graph_keys:
+                logger.warning(
+                    "step %s: %d topologies evicted, so graphs are made again and again; raise HIPRT_GRAPH_KEYS (%d) "
+                    "or pad shapes to fewer buckets",
+                    self.name, self.evicted, flags.graph_keys,
+                )  # fmt: skip
+
+    def check_user_key(self, key: Hashable, recording: Recording) -> None:
+        """Compare a recording with the one that first came under a user's key."""
+        first = self.user_keys.setdefault(key, recording)
+        if not first.same_key(recording):
+            self.stats.reasons[f"key {key!r} names more than one topology"] += 1
+            logger.warning("step %s: key %r names more than one topology; contents decide", self.name, key)
+            self.user_keys[key] = recording
+
+    def run_eagerly(self, recording: Recording, stream: Stream, reason: str) -> None:
+        """Launch the nodes one by one, and say why."""
+        logger.warning("step %s runs eagerly: %s", self.name, reason)
+        start = time.perf_counter()
+        recording.run(stream)
+        seconds = time.perf_counter() - start
+        self.stats.count(Event(self.name, "eager", reason, recording.key, "", seconds))
+
+    def fail(self, key: int) -> None:
+        """Discard the execs of a topology after a failed graph call (G8)."""
+        self.slots.pop(key, None)
+
+    def drop(self, exec_: Exec) -> None:
+        """Take an exec out of its slot; it is destroyed when its last launch has finished."""
+        for key, slots in list(self.slots.items()):
+            if exec_ in slots:
+                slots.remove(exec_)
+                if not slots:
+                    del self.slots[key]
+
+
+class Successor:
+    """An exec in the making, on a thread of its own."""
+
+    def __init__(self, recording: Recording, device: int) -> None:
+        self.made: Exec | None = None
+        self.error: HipError | None = None
+        self.thread = threading.Thread(target=self.make, args=(recording, device), name="hiprt-successor", daemon=True)
+        self.thread.start()
+
+    def make(self, recording: Recording, device: int) -> None:
+        """Instantiate."""
+        try:
+            with locks[device]:
+                self.made = Exec(recording, device)
+        except HipError as error:
+            self.error = error
+
+    def take(self) -> Exec:
+        """Wait for it."""
+        self.thread.join()
+        if self.made is None:
+            raise self.error or HipError(-1, "HIPRT_E_MEMORY", "hiprt_exec_create")
+        return self.made

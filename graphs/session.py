@@ -1,0 +1,121 @@
+"""A session: one pass over a step's function while its stream records, in as many parts as that takes.
+
+A part ends when the recording has reached its bound (``HIPRT_GRAPH_MAX_NODES``, ``HIPRT_GRAPH_MAX_BYTES``), or around
+work that cannot be a node, such as a host read. Each part is launched as soon as it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+from hiprt import core
+from hiprt.flags import flags
+from hiprt.graphs.kept import Segment
+from hiprt.graphs.ladder import Ladder
+from hiprt.graphs.recording import Recording
+from hiprt.stream import Stream, use_stream
+
+__all__ = ["Session"]
+
+
+class Session:
+    """Records on a stream and launches what was recorded.
+
+    Parameters
+    ----------
+    ladder : Ladder
+    stream : Stream
+    key : hashable, optional
+        The caller's name of the topology.
+
+    Attributes
+    ----------
+    segments : list of Segment
+        What was launched, in order.
+    is_whole : bool
+        Nothing but recorded launches happened, so the segments can be launched again without the function.
+    """
+
+    def __init__(self, ladder: Ladder, stream: Stream, *, key: Hashable = None) -> None:
+        self.ladder = ladder
+        self.stream = stream
+        self.key = key
+        self.segments: list[Segment] = []
+        self.is_whole = True
+        self.offset = 0
+        self.recording: Recording | None = None
+
+    @contextmanager
+    def record(self) -> Iterator[None]:
+        """Record what this thread launches on the stream within the block, and launch it at its end.
+
+        After an exception nothing more is launched; parts that had ended before it were.
+        """
+        stream = self.stream
+        before = stream.memory, stream.keep, stream.session
+        stream.memory, stream.session = self.ladder.memory, self
+        try:
+            with use_stream(stream):
+                self.begin()
+                yield
+                self.end()
+        finally:
+            self.abandon()
+            stream.memory, stream.keep, stream.session = before
+
+    def begin(self) -> None:
+        """Start a part."""
+        self.recording = recording = Recording(self.ladder.memory)
+        core.lib.hiprt_recorder_limit(recording.core, flags.graph_max_nodes, flags.graph_max_bytes)
+        core.call(core.lib.hiprt_stream_record(self.stream.core, recording.core))
+        self.stream.keep, self.stream.recording = recording.keep, True
+
+    def abandon(self) -> None:
+        """Stop recording without launching."""
+        if self.recording is not None:
+            self.recording = None
+            self.stream.recording = False
+            core.call(core.lib.hiprt_stream_record(self.stream.core, core.ffi.NULL))
+
+    def end(self) -> None:
+        """Launch the part that was recorded."""
+        recording = self.recording
+        self.abandon()
+        if recording is None or not len(recording):
+            return
+        recording.close()
+        for part, eager in self.divide(recording):
+            if eager:
+                self.ladder.run_eagerly(part, self.stream, "HIPRT_GRAPH_FORCE_EAGER_FROM")
+                self.segments.append(part)
+            else:
+                launched = self.ladder.launch(part, self.stream, key=self.key)
+                self.segments.append(launched if launched is not None else part)
+                self.is_whole = self.is_whole and launched is not None
+        self.offset += len(recording)
+
+    def divide(self, recording: Recording) -> list[tuple[Recording, bool]]:
+        """Cut out the nodes that ``HIPRT_GRAPH_FORCE_EAGER_FROM`` and ``_TO`` name, for bisection by node."""
+        size = len(recording)
+        begin = min(max(flags.graph_force_eager_from - self.offset, 0), size)
+        end = min(max(flags.graph_force_eager_to - self.offset, begin), size)
+        if begin == end:
+            return [(recording, False)]
+        cuts = [(0, begin, False), (begin, end, True), (end, size, False)]
+        return [(recording.slice(a, b), eager) for a, b, eager in cuts if a < b]
+
+    def split(self, reason: str) -> None:
+        """Launch what was recorded so far and go on recording."""
+        self.ladder.stats.reasons[f"split: {reason}"] += 1
+        self.end()
+        self.begin()
+
+    @contextmanager
+    def outside(self, reason: str) -> Iterator[None]:
+        """Launch what was recorded so far, do the block's work on the stream, and go on recording."""
+        self.ladder.stats.reasons[f"split: {reason}"] += 1
+        self.is_whole = False
+        self.end()
+        yield
+        self.begin()

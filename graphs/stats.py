@@ -1,0 +1,145 @@
+"""Statistics: which rungs were taken and why, per step and for the whole process."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import sys
+import time
+import weakref
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hiprt.flags import flags
+
+__all__ = ["RUNGS", "Event", "Stats", "explain", "stats"]
+
+RUNGS = ("replay", "patch", "update", "instantiate", "eager")
+KEPT_EVENTS = 256
+
+
+@dataclass(frozen=True)
+class Event:
+    """One time that a rung other than replay was taken.
+
+    Attributes
+    ----------
+    step : str
+    rung : str
+    reason : str
+    key : int
+        Hash of the topology key; 0 when nothing was recorded.
+    difference : str
+        The first node and argument that changed, where that is the reason.
+    seconds : float
+        What taking the rung cost on the host.
+    """
+
+    step: str
+    rung: str
+    reason: str
+    key: int = 0
+    difference: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        parts = [f"{self.step} [{self.key:016x}] {self.rung}: {self.reason}", self.difference]
+        return "; ".join(part for part in parts if part) + f" ({self.seconds * 1e6:.0f} us)"
+
+
+@dataclass
+class Stats:
+    """Counts of one step.
+
+    Attributes
+    ----------
+    name : str
+    rungs : dict
+        How often each rung of the ladder was taken.
+    reasons : Counter
+        Why a rung other than replay was taken.
+    patched : int
+        Nodes patched.
+    """
+
+    name: str
+    rungs: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RUNGS, 0))
+    reasons: Counter[str] = field(default_factory=Counter)
+    patched: int = 0
+
+    def count(self, event: Event) -> None:
+        """Count an event, and tell who asked to be told."""
+        self.rungs[event.rung] += 1
+        self.reasons[f"{event.rung}: {event.reason}"] += 1
+        events.append(event)
+        if flags.graph_explain:
+            print(f"hiprt: {event}", file=sys.stderr)
+
+    def merge(self, other: Stats) -> None:
+        """Add another step's counts."""
+        for rung, count in other.rungs.items():
+            self.rungs[rung] += count
+        self.reasons.update(other.reasons)
+        self.patched += other.patched
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the counts as plain values."""
+        return {"rungs": dict(self.rungs), "reasons": dict(self.reasons), "patched": self.patched}
+
+
+events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+live: weakref.WeakSet[Any] = weakref.WeakSet()
+ended: dict[str, Stats] = {}
+started = time.time()
+
+
+def register(owner: Any, counts: Stats) -> None:
+    """Count a ladder's statistics in while it lives and after."""
+    live.add(owner)
+    weakref.finalize(owner, end, counts).atexit = False
+
+
+def end(counts: Stats) -> None:
+    """Keep what a ladder that is gone has counted."""
+    ended.setdefault(counts.name, Stats(counts.name)).merge(counts)
+
+
+def stats() -> dict[str, dict[str, Any]]:
+    """Return the counts of every step of the process, by name.
+
+    Returns
+    -------
+    dict
+        Name to ``{"rungs": …, "reasons": …, "patched": …}``; steps of one name are added up.
+    """
+    sums: dict[str, Stats] = {}
+    for counts in [*ended.values(), *(owner.stats for owner in live)]:
+        sums.setdefault(counts.name, Stats(counts.name)).merge(counts)
+    return {name: counts.as_dict() for name, counts in sorted(sums.items())}
+
+
+def explain() -> list[Event]:
+    """Return the last 256 times that a rung other than replay was taken, oldest first."""
+    return list(events)
+
+
+def report() -> None:
+    """Write what ``HIPRT_GRAPH_STATS`` asks for: a table (1) or a JSON file."""
+    wanted = flags.graph_stats
+    if wanted in ("", "0"):
+        return
+    counts = stats()
+    if wanted != "1":
+        Path(wanted).write_text(json.dumps({"seconds": time.time() - started, "steps": counts}, indent=2))
+        return
+    width = max((len(name) for name in counts), default=4)
+    lines = ["hiprt: " + "step".ljust(width) + "".join(rung.rjust(13) for rung in RUNGS)]
+    for name, row in counts.items():
+        lines.append("hiprt: " + name.ljust(width) + "".join(str(row["rungs"][rung]).rjust(13) for rung in RUNGS))
+        lines += [f"hiprt:   {count} x {reason}" for reason, count in row["reasons"].items()]
+    print("\n".join(lines), file=sys.stderr)
+
+
+atexit.register(report)

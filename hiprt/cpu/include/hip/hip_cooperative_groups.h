@@ -1,0 +1,86 @@
+// Cooperative groups: the block, tiles of a warp, and the grid without its barrier.
+#pragma once
+#pragma GCC system_header
+
+namespace cooperative_groups {
+
+class thread_block {
+ public:
+  static __hiprt_inline unsigned size() { return blockDim.x * blockDim.y * blockDim.z; }
+  static __hiprt_inline unsigned num_threads() { return size(); }
+  static __hiprt_inline unsigned thread_rank() {
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  }
+  static __hiprt_inline dim3 group_index() { return blockIdx; }
+  static __hiprt_inline dim3 thread_index() { return threadIdx; }
+  static __hiprt_inline dim3 group_dim() { return blockDim; }
+  static __hiprt_inline bool is_valid() { return true; }
+  static __hiprt_inline void sync() { __syncthreads(); }
+};
+__hiprt_inline thread_block this_thread_block() { return thread_block(); }
+
+class grid_group {
+ public:
+  static __hiprt_inline unsigned long long size() {
+    return (unsigned long long)thread_block::size() * gridDim.x * gridDim.y * gridDim.z;
+  }
+  static __hiprt_inline unsigned long long thread_rank() {
+    const unsigned long long block = blockIdx.x + (unsigned long long)gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    return block * thread_block::size() + thread_block::thread_rank();
+  }
+};
+__hiprt_inline grid_group this_grid() { return grid_group(); }
+
+// `Size` neighbouring lanes of a warp. An operation is told apart by the line of its call.
+template <unsigned Size, class Parent = thread_block>
+class thread_block_tile {
+  static_assert(Size && Size <= HIPRT_CPU_WARP && (Size & (Size - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 lanes");
+
+ public:
+  static constexpr unsigned first_key = 1u << 30;
+  static __hiprt_inline constexpr unsigned size() { return Size; }
+  static __hiprt_inline constexpr unsigned num_threads() { return Size; }
+  static __hiprt_inline unsigned thread_rank() { return thread_block::thread_rank() % Size; }
+  static __hiprt_inline unsigned meta_group_rank() { return thread_block::thread_rank() / Size; }
+  static __hiprt_inline unsigned meta_group_size() { return (thread_block::size() + Size - 1) / Size; }
+  static __hiprt_inline void sync(unsigned line = __builtin_LINE()) { __hiprt_active(first_key + line, 0); }
+  template <class T>
+  static __hiprt_inline T shfl(T value, int source, unsigned line = __builtin_LINE()) {
+    return __hiprt_shfl(first_key + line, 0, value, source, Size);
+  }
+  template <class T>
+  static __hiprt_inline T shfl_up(T value, unsigned delta, unsigned line = __builtin_LINE()) {
+    return __hiprt_shfl_up(first_key + line, 0, value, delta, Size);
+  }
+  template <class T>
+  static __hiprt_inline T shfl_down(T value, unsigned delta, unsigned line = __builtin_LINE()) {
+    return __hiprt_shfl_down(first_key + line, 0, value, delta, Size);
+  }
+  template <class T>
+  static __hiprt_inline T shfl_xor(T value, unsigned bits, unsigned line = __builtin_LINE()) {
+    return __hiprt_shfl_xor(first_key + line, 0, value, int(bits), Size);
+  }
+  static __hiprt_inline unsigned long long ballot(int predicate, unsigned line = __builtin_LINE()) {
+    const unsigned first = __hiprt_self()->lane & ~(Size - 1);
+    const unsigned long long votes = __hiprt_ballot(first_key + line, 0, predicate != 0);
+    return votes >> first & ((1ull << Size) - 1);
+  }
+  static __hiprt_inline int any(int predicate, unsigned line = __builtin_LINE()) { return ballot(predicate, line) != 0; }
+  static __hiprt_inline int all(int predicate, unsigned line = __builtin_LINE()) { return ballot(!predicate, line) == 0; }
+};
+
+template <unsigned Size>
+__hiprt_inline thread_block_tile<Size> tiled_partition(const thread_block &) {
+  return thread_block_tile<Size>();
+}
+template <unsigned Size, unsigned From, class Parent>
+__hiprt_inline thread_block_tile<Size> tiled_partition(const thread_block_tile<From, Parent> &) {
+  static_assert(Size <= From, "a tile can only be divided");
+  return thread_block_tile<Size>();
+}
+template <class Group>
+__hiprt_inline void sync(const Group &group) {
+  group.sync();
+}
+
+}  // namespace cooperative_groups

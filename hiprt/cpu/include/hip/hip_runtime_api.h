@@ -1,0 +1,2 @@
+// Device code needs nothing of the host interface.
+#pragma once

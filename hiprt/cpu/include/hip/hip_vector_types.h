@@ -1,0 +1,2 @@
+// Part of what is included before every program (cpu_vector.h).
+#pragma once

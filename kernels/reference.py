@@ -1,0 +1,144 @@
+"""Every op in numpy and float64: what the kernels are tested against.
+
+Arguments are host arrays of the same shapes as the ops'; results are exact to float64, before any rounding to the op's
+dtype. `quantized_embedding` alone rounds as the op does, because its result is defined bit by bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hiprt.kernels.quantize_reference import dequantize, unpack
+
+__all__ = [
+    "add",
+    "advance",
+    "argmax",
+    "attention",
+    "kv_write",
+    "quantized_embedding",
+    "quantized_matmul",
+    "rms_norm",
+    "rope",
+    "sample",
+    "silu_mul",
+]
+
+Floats = NDArray[np.float64]
+
+
+def double(x: NDArray[Any]) -> Floats:
+    """Return float64 values; ml_dtypes' bfloat16 converts too."""
+    return x.astype(np.float64)
+
+
+def add(a: NDArray[Any], b: NDArray[Any]) -> Floats:
+    """Return ``a + b``."""
+    return double(a) + double(b)
+
+
+def silu_mul(gate: NDArray[Any], up: NDArray[Any]) -> Floats:
+    """Return ``gate * sigmoid(gate) * up``."""
+    with np.errstate(over="ignore"):
+        return double(gate) / (1.0 + np.exp(-double(gate))) * double(up)
+
+
+def rms_norm(x: NDArray[Any], weight: NDArray[Any] | None, eps: float) -> Floats:
+    """Normalise the last axis by its root mean square."""
+    values = double(x)
+    normal = values / np.sqrt(np.mean(values**2, axis=-1, keepdims=True) + np.float64(np.float32(eps)))
+    return normal if weight is None else normal * double(weight)
+
+
+def weights(packed: NDArray[Any], scales: NDArray[Any], biases: NDArray[Any], group_size: int, bits: int) -> Floats:
+    """Return ``code * scale + bias`` without rounding."""
+    codes = double(unpack(packed, bits)).reshape(*scales.shape, group_size)
+    return (codes * double(scales)[..., None] + double(biases)[..., None]).reshape(packed.shape[0], -1)
+
+
+def quantized_matmul(
+    x: NDArray[Any], packed: NDArray[Any], scales: NDArray[Any], biases: NDArray[Any], group_size: int, bits: int
+) -> Floats:
+    """Return ``x @ weights.T``."""
+    return double(x) @ weights(packed, scales, biases, group_size, bits).T
+
+
+def quantized_embedding(
+    ids: NDArray[Any], packed: NDArray[Any], scales: NDArray[Any], biases: NDArray[Any], group_size: int, bits: int
+) -> NDArray[Any]:
+    """Return the rows `ids` names, bit for bit as the op does; zeros for ids that do not exist."""
+    rows = dequantize(packed, scales, biases, group_size, bits)
+    exists = (ids >= 0) & (ids < len(rows))
+    return np.where(exists[:, None], rows[np.where(exists, ids, 0)], np.zeros((), rows.dtype))
+
+
+def rope(x: NDArray[Any], position: int, base: float, dims: int | None = None, traditional: bool = False) -> Floats:
+    """Rotate pairs of the first `dims` elements of each head."""
+    result = double(x)
+    dims = x.shape[-1] if dims is None else dims
+    angle = position * np.float64(base) ** (-np.arange(0, dims, 2) / max(dims, 1))
+    pairs = (slice(0, dims, 2), slice(1, dims, 2)) if traditional else (slice(0, dims // 2), slice(dims // 2, dims))
+    left, right = double(x)[:, pairs[0]], double(x)[:, pairs[1]]
+    result[:, pairs[0]] = left * np.cos(angle) - right * np.sin(angle)
+    result[:, pairs[1]] = right * np.cos(angle) + left * np.sin(angle)
+    return result
+
+
+def kv_write(cache: NDArray[Any], x: NDArray[Any], position: int) -> NDArray[Any]:
+    """Return the cache with row `position` of every head replaced."""
+    result = cache.copy()
+    if 0 <= position < cache.shape[1]:
+        result[:, position] = x
+    return result
+
+
+def attention(q: NDArray[Any], keys: NDArray[Any], values: NDArray[Any], position: int, scale: float) -> Floats:
+    """Attend to positions 0 to `position`, with query heads grouped over the heads of the cache."""
+    if position < 0:
+        return np.zeros(q.shape)
+    repeat = q.shape[0] // keys.shape[0]
+    seen = slice(0, min(position + 1, keys.shape[1]))
+    scores = np.float64(np.float32(scale)) * np.einsum("hd,hpd->hp", double(q), double(np.repeat(keys, repeat, 0)[:, seen]))
+    shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    shares /= shares.sum(axis=-1, keepdims=True)
+    return np.asarray(np.einsum("hp,hpd->hd", shares, double(np.repeat(values, repeat, 0)[:, seen])))
+
+
+def argmax(x: NDArray[Any]) -> NDArray[np.int32]:
+    """Return the first place of the largest value, or of the first NaN, of the last axis."""
+    return np.asarray(np.argmax(double(x), axis=-1), np.int32)
+
+
+def scramble(h: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Mix the bits of each word (``noise.h``)."""
+    h = (h ^ (h >> np.uint32(16))) * np.uint32(0x21F0AAAD)
+    h = (h ^ (h >> np.uint32(15))) * np.uint32(0x735A2D97)
+    return h ^ (h >> np.uint32(15))
+
+
+def noise(seed: int, position: int, size: int) -> Floats:
+    """Return the uniform numbers of one draw, in (0, 1)."""
+    first = scramble(np.array([seed], np.uint32) ^ np.uint32(0x9E3779B9))
+    second = scramble(first ^ np.array([position], np.int64).astype(np.uint32))
+    words = scramble(scramble(np.arange(size, dtype=np.uint32) + second) ^ first)
+    return (double(words >> np.uint32(9)) + 0.5) * 2.0**-23
+
+
+def sample(logits: NDArray[Any], temperature: float, seed: int, position: int) -> int:
+    """Draw an index: Gumbel noise on ``logits / temperature``; the largest logit where temperature is not positive."""
+    values = double(logits).reshape(-1)
+    if temperature > 0:
+        values = values / temperature - np.log(-np.log(noise(seed, position, values.size)))
+    return int(argmax(values))
+
+
+def advance(step: NDArray[np.int32], tokens: NDArray[np.int32], sampled: int) -> None:
+    """Move the step block to the next position, in place."""
+    position = int(step[1]) + 1
+    if 0 <= position < len(tokens):
+        if position >= step[2]:
+            tokens[position] = sampled
+        step[:2] = tokens[position], position

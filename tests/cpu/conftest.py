@@ -1,0 +1,54 @@
+"""hip-python on the CPU device, with nothing of ours in between."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rocm.bindings.util import paths
+
+
+def package(name):
+    """The folder of an installed package, which is not imported for it."""
+    spec = importlib.util.find_spec(name)
+    return Path(spec.submodule_search_locations[0]) if spec else None
+
+
+@pytest.fixture(scope="session")
+def library():
+    """The file of the CPU device."""
+    return package("hiprt") / "cpu" / "libamdhip64.so"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cpu_device(library):
+    """Point hip-python at the CPU device before its first call, and the device at the compiler users have."""
+    paths.get_library_path = lambda *_, **__: os.fsencode(library)
+    if zig := package("ziglang"):
+        os.environ.setdefault("HIPRT_CPU_ZIG", str(zig / "zig"))
+
+
+PREAMBLE = """
+import ctypes, os, sys
+import numpy as np
+from rocm.bindings.util import paths
+paths.get_library_path = lambda *_, **__: os.fsencode(sys.argv[1])
+from rocm.bindings import hip
+from helpers.hip_calls import E, KIND, Gate, Ints, error, functions, ok, raw
+"""
+
+
+@pytest.fixture
+def python(library, root):
+    """Run Python code on the CPU device in a process of its own: the environment is read once. What it printed."""
+
+    def run(code, **environment):
+        environment = {**os.environ, "PYTHONPATH": str(root / "tests"), **environment}
+        command = [sys.executable, "-c", PREAMBLE + code, str(library)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
