@@ -59,6 +59,8 @@ class Pool:
     def __init__(self, source: Allocate) -> None:
         self.source = source
         self.free: dict[tuple[int, int], list[tuple[int, Buffer]]] = {}  # heaps by address
+        # Held here and not only by their users: in a reference cycle the collector would finalise both at once.
+        self.used: dict[int, Buffer] = {}
         self.lock = threading.Lock()
         self.allocated = self.reserved = self.peak = 0
 
@@ -83,10 +85,12 @@ class Pool:
             _, block = heapq.heappop(self.free[key])
         except (KeyError, IndexError):
             block = self.grow(size, stream)
+        address = block.address
+        self.used[address] = block
         with self.lock:
             self.allocated += size
             self.peak = max(self.peak, self.allocated)
-        return Buffer(block.address, nbytes, block.device, partial(self.give_back, key, block), pool=self)
+        return Buffer(address, nbytes, block.device, partial(self.give_back, key, address), pool=self)
 
     def grow(self, size: int, stream: Stream) -> Buffer:
         """Take a new block from the source; on exhaustion give back what is free, then try once more."""
@@ -100,9 +104,9 @@ class Pool:
             self.reserved += size
         return block
 
-    def give_back(self, key: tuple[int, int], block: Buffer) -> None:
+    def give_back(self, key: tuple[int, int], address: int) -> None:
         """Put a block into the free list of its stream. Called by finalisers: takes no lock that `allocate` holds."""
-        heapq.heappush(self.free.setdefault(key, []), (block.address, block))
+        heapq.heappush(self.free.setdefault(key, []), (address, self.used.pop(address)))
         self.allocated -= key[1]
 
     def trim(self) -> int:

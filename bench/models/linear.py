@@ -30,9 +30,7 @@ class Linear:
     @classmethod
     def upload(cls, matrix: Quantized) -> Linear:
         """Copy a matrix to the device."""
-        return cls(
-            array(matrix.weight), array(matrix.scales), array(matrix.biases), matrix.group_size, matrix.bits
-        )
+        return cls(array(matrix.weight), array(matrix.scales), array(matrix.biases), matrix.group_size, matrix.bits)
 
     def __call__(self, x: Array) -> Array:
         """Multiply vectors of shape (n, columns) with the transposed matrix: shape (n, rows)."""

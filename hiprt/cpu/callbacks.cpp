@@ -14,16 +14,14 @@ namespace {
 
 std::atomic<bool> printed{false};
 
-Strand *strand_of(__hiprt_thread *record) { return static_cast<Strand *>(record->owner); }
-
 unsigned barrier(__hiprt_thread *record, __hiprt_barrier kind, unsigned predicate) {
-  Strand *self = strand_of(record);
+  Strand *self = Strand::of(record);
   return self->runner->barrier(self, kind, predicate);
 }
 
 unsigned long long warp(__hiprt_thread *record, unsigned key, __hiprt_warp_op op, unsigned long long value, unsigned lane,
                         unsigned mask) {
-  Strand *self = strand_of(record);
+  Strand *self = Strand::of(record);
   return self->runner->warp_op(self, key, op, value, lane, mask);
 }
 

@@ -38,12 +38,11 @@ Strand *interrupted(uintptr_t stack_pointer) {
   Runner *runner = Runner::active();
   Strand *strand = runner ? runner->running() : nullptr;
   if (!strand) return nullptr;
-  const uintptr_t base = reinterpret_cast<uintptr_t>(strand->base);
-  return stack_pointer - base < HIPRT_CPU_STACK_SIZE ? strand : nullptr;
+  return stack_pointer - strand->base() < HIPRT_CPU_STACK_SIZE ? strand : nullptr;
 }
 
 void redirect(ucontext_t *context, Strand *strand, int signal, uintptr_t address) {
-  const uintptr_t top = reinterpret_cast<uintptr_t>(strand->record) & ~uintptr_t{15};
+  const uintptr_t top = reinterpret_cast<uintptr_t>(strand);
 #if defined(__x86_64__)
   greg_t *r = context->uc_mcontext.gregs;
   r[REG_RSP] = greg_t(top - 8);

@@ -15,9 +15,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// hiprt_fiber_jump(save, to): push what a call must preserve, store the stack pointer at *save, take up `to`.
-// hiprt_fiber_begin: where a prepared stack starts; the entry function and its argument are in preserved registers.
-extern "C" void hiprt_fiber_jump(void **save, void *to);
+// Where a prepared stack starts; the entry function and its argument are in preserved registers.
 extern "C" void hiprt_fiber_begin();
 
 #if defined(__x86_64__)
@@ -153,8 +151,6 @@ void fiber_switch(Fiber *from, Fiber *to, bool) {
 #else
 
 void fiber_started(Fiber *) {}
-
-void fiber_switch(Fiber *from, Fiber *to, bool) { hiprt_fiber_jump(&from->stack_pointer, to->stack_pointer); }
 
 #endif
 

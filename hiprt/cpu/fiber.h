@@ -18,8 +18,15 @@ struct Fiber {
 // Make `fiber` start with entry(argument) below `top` on its stack when it is switched to. entry never returns.
 void fiber_prepare(Fiber *fiber, const void *stack, char *top, void (*entry)(void *), void *argument);
 
+// Push what a call must preserve, store the stack pointer at *save, take up `to`.
+extern "C" void hiprt_fiber_jump(void **save, void *to);
+
 // Leave `from` and go on with `to`; returns when something switches back to `from`. keep: false if nothing ever will.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 void fiber_switch(Fiber *from, Fiber *to, bool keep = true);
+#else
+inline void fiber_switch(Fiber *from, Fiber *to, bool = true) { hiprt_fiber_jump(&from->stack_pointer, to->stack_pointer); }
+#endif
 
 // The first thing a prepared fiber does.
 void fiber_started(Fiber *from);

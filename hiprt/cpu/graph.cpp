@@ -129,7 +129,6 @@ bool Graph::has_memory_nodes() const {
 Action copy_action(const Action &action) {
   Action copy;
   copy.type = action.type;
-  copy.function = action.function;
   copy.event = action.event;
   copy.copy = action.copy;
   copy.source = action.source;

@@ -23,10 +23,9 @@ struct Action {
   hipGraphNodeType type = hipGraphNodeTypeEmpty;
   std::shared_ptr<Work> work;
   std::unique_ptr<Graph> child;
-  const void *function = nullptr;  // of kernels: the handle the application used
-  hipEvent_t event = nullptr;      // of event nodes, likewise
-  hipMemcpy3DParms copy{};         // of copies: the parameters as given
-  int source = 0;                  // of copies and fills: where the memory is, see place_of()
+  hipEvent_t event = nullptr;  // of event nodes: the handle the application used
+  hipMemcpy3DParms copy{};     // of copies: the parameters as given
+  int source = 0;              // of copies and fills: where the memory is, see place_of()
   int target = 0;
 };
 

@@ -15,6 +15,7 @@ struct Function {
   const Kernel *kernel;
   std::shared_ptr<Module> module;
   int device;
+  const void *handle = nullptr;  // as the application names it; set by find_function
 };
 
 // The function behind a handle (hipFunction_t, or the func of hipKernelNodeParams); false for anything else.

@@ -130,8 +130,10 @@ hipError_t library_of(hipLibrary_t *out, hipKernel_t kernel) {
 
 bool find_function(const void *handle, Function *out) {
   const auto function = functions().find(static_cast<hipFunction_t>(const_cast<void *>(handle)));
-  if (function) *out = *function;
-  return function != nullptr;
+  if (!function) return false;
+  *out = *function;
+  out->handle = handle;
+  return true;
 }
 
 void unload_modules(int device) {

@@ -111,7 +111,6 @@ hipError_t make_action(const hipKernelNodeParams *params, Action *out) {
   Action action;
   action.type = hipGraphNodeTypeKernel;
   action.work = std::move(work);
-  action.function = params->func;
   *out = std::move(action);
   return hipSuccess;
 }
@@ -221,7 +220,7 @@ hipKernelNodeParams kernel_params(Node &node) {
   node.arguments.clear();
   for (size_t i = 0; i < work.function.kernel->params.size(); ++i) node.arguments.push_back(work.argument(i));
   hipKernelNodeParams params{};
-  params.func = const_cast<void *>(node.action.function);
+  params.func = const_cast<void *>(work.function.handle);
   params.gridDim = work.geometry.grid;
   params.blockDim = work.geometry.block;
   params.sharedMemBytes = work.geometry.shared;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 
 namespace cpu {
 namespace {
@@ -77,7 +78,7 @@ void Runner::strand_main(void *p) {
       runner->launch_->code->run(runner->launch_->arguments, 1);
       runner->finish(self);
     } else {
-      runner->plain_blocks(self->record);
+      runner->plain_blocks(self->record());
       runner->idle_.push_back(self);
       runner->go(self, &runner->home_);
     }
@@ -120,6 +121,7 @@ void Runner::begin_block(uint64_t index) {
     const unsigned lanes = std::min(alive_ - i * HIPRT_CPU_WARP, HIPRT_CPU_WARP);
     warps_[i].fresh = uint32_t((uint64_t{1} << lanes) - 1);
     warps_[i].ready = warps_[i].waiting = warps_[i].parked = 0;
+    warps_[i].first = i * HIPRT_CPU_WARP;
   }
 }
 
@@ -129,49 +131,55 @@ Strand *Runner::take_strand() {
     for (size_t i = StackSlab::kCount; i-- > 0;) {
       char *base = slabs_.back()->stack(i);
       if (!base) std::abort();  // no address space left for stacks
-      strands_.push_back(std::make_unique<Strand>());
-      Strand *s = strands_.back().get();
+      Strand *s = new (Strand::on_stack(base)) Strand;
       s->runner = this;
-      s->base = base;
-      s->record = __hiprt_thread_at(reinterpret_cast<uintptr_t>(base));
       s->usable = false;
+      strands_.push_back(s);
       idle_.push_back(s);
     }
   }
   Strand *s = idle_.back();
   idle_.pop_back();
   if (!s->usable) {
-    fiber_prepare(s, s->base + StackSlab::guard_size(), reinterpret_cast<char *>(s->record), strand_main, s);
-    s->record->owner = s;
+    const char *stack = reinterpret_cast<const char *>(s->base()) + StackSlab::guard_size();
+    fiber_prepare(s, stack, reinterpret_cast<char *>(s), strand_main, s);
     s->usable = true;
   }
   return s;
 }
 
 // Give a thread that has not begun to a strand.
-Strand *Runner::start(Strand *idle, unsigned warp, unsigned lane) {
+Strand *Runner::start(Strand *idle, Warp *warp, unsigned lane) {
   Strand *s = idle ? idle : take_strand();
-  s->warp = warp, s->lane = s->record->lane = lane;
-  warps_[warp].strand[lane] = s;
-  fill(s->record);
-  const unsigned linear = warp * HIPRT_CPU_WARP + lane, x = launch_->block.x, y = launch_->block.y;
-  s->record->thread[0] = linear % x, s->record->thread[1] = linear / x % y, s->record->thread[2] = linear / x / y;
+  __hiprt_thread *record = s->record();
+  s->warp = warp, s->lane = record->lane = lane;
+  warp->strand[lane] = s;
+  fill(record);
+  const unsigned linear = warp->first + lane, x = launch_->block.x, y = launch_->block.y;
+  record->thread[0] = linear % x, record->thread[1] = linear / x % y, record->thread[2] = linear / x / y;
   return s;
+}
+
+// The first lane that can go on; the second's stack is fetched meanwhile, as a block's stacks do not fit the nearest cache.
+Strand *Runner::go_on(Warp *w) {
+  const unsigned lane = lowest(w->ready);
+  w->ready &= w->ready - 1;
+  if (w->ready) {
+    const char *top = reinterpret_cast<const char *>(w->strand[lowest(w->ready)]->record());
+    for (int line = 0; line < 5; ++line) __builtin_prefetch(top - 64 * line, 1);
+  }
+  return w->strand[lane];
 }
 
 // The strand to go on with. A warp runs until all its lanes wait; a new thread is put on `idle`, if there is such a strand.
 Strand *Runner::next(Strand *idle) {
   Warp &w = warps_[current_];
   for (;;) {
-    if (w.ready) {
-      const unsigned lane = lowest(w.ready);
-      w.ready &= w.ready - 1;
-      return w.strand[lane];
-    }
+    if (w.ready) return go_on(&w);
     if (w.fresh) {
       const unsigned lane = lowest(w.fresh);
       w.fresh &= w.fresh - 1;
-      return start(idle, current_, lane);
+      return start(idle, &w, lane);
     }
     if (!w.waiting || !resolve(&w)) return next_warp(idle);
   }
@@ -234,7 +242,7 @@ void Runner::finish(Strand *self) {
 }
 
 unsigned Runner::barrier(Strand *self, __hiprt_barrier kind, unsigned predicate) {
-  warps_[self->warp].parked |= 1u << self->lane;
+  self->warp->parked |= 1u << self->lane;
   ++parked_;
   votes_ += predicate;
   Strand *to = next(nullptr);
@@ -245,7 +253,7 @@ unsigned Runner::barrier(Strand *self, __hiprt_barrier kind, unsigned predicate)
 }
 
 uint64_t Runner::warp_op(Strand *self, unsigned key, __hiprt_warp_op op, uint64_t value, unsigned source, unsigned mask) {
-  Warp &w = warps_[self->warp];
+  Warp &w = *self->warp;
   const unsigned lane = self->lane;
   w.key[lane] = key, w.op[lane] = op, w.value[lane] = value, w.source[lane] = source, w.mask[lane] = mask;
   w.waiting |= 1u << lane;
@@ -270,9 +278,9 @@ std::string Runner::deadlock_text() const {
 void Runner::fail(hipError_t status, const std::string &text) {
   launch_->fail(status, text);
   idle_.clear();
-  for (const auto &s : strands_) {
+  for (Strand *s : strands_) {
     s->usable = false;
-    idle_.push_back(s.get());
+    idle_.push_back(s);
   }
   Strand *self = running_;
   go(self, &home_, false);

@@ -30,18 +30,27 @@ struct Launch {
 
 class Runner;
 
-// A stack that executes kernel threads, one after the other.
-struct Strand : Fiber {
+struct Warp;
+
+// A stack that executes kernel threads, one after the other. It lies at the top of that stack, below the index record of the
+// thread it executes: what a switch touches is close together.
+struct alignas(64) Strand : Fiber {
   Runner *runner;
-  char *base;               // of its stack
-  __hiprt_thread *record;   // of the thread it executes
-  unsigned warp, lane;
-  bool usable;              // false: its stack holds an abandoned thread
+  Warp *warp;
+  unsigned lane;
+  bool usable;  // false: its stack holds an abandoned thread
+
+  static Strand *on_stack(const char *base) { return of(__hiprt_thread_at(reinterpret_cast<uintptr_t>(base))); }
+  static Strand *of(__hiprt_thread *record) { return reinterpret_cast<Strand *>(record) - 1; }
+  __hiprt_thread *record() { return reinterpret_cast<__hiprt_thread *>(this + 1); }
+  uintptr_t base() const { return reinterpret_cast<uintptr_t>(this) & ~(HIPRT_CPU_STACK_SIZE - 1); }
 };
+static_assert(sizeof(Strand) == 64 && sizeof(__hiprt_thread) == 64, "one cache line each");
 
 // The lanes of a warp, each in one of the sets (or running, or gone).
 struct Warp {
   uint32_t fresh, ready, waiting, parked;  // not begun; can go on; at a warp operation; at the block's barrier
+  unsigned first;                          // thread of lane 0
   Strand *strand[HIPRT_CPU_WARP];
   uint64_t value[HIPRT_CPU_WARP];
   uint32_t key[HIPRT_CPU_WARP], source[HIPRT_CPU_WARP], mask[HIPRT_CPU_WARP];
@@ -71,7 +80,8 @@ class Runner {
   void begin_block(uint64_t index);
   void set_block(uint64_t index);
   Strand *take_strand();
-  Strand *start(Strand *idle, unsigned warp, unsigned lane);
+  Strand *start(Strand *idle, Warp *warp, unsigned lane);
+  Strand *go_on(Warp *warp);
   Strand *next(Strand *idle);
   Strand *next_warp(Strand *idle);
   bool resolve(Warp *warp);
@@ -86,7 +96,7 @@ class Runner {
   Fiber home_;
   Strand *running_ = nullptr;
   std::vector<std::unique_ptr<StackSlab>> slabs_;
-  std::vector<std::unique_ptr<Strand>> strands_;
+  std::vector<Strand *> strands_;
   std::vector<Strand *> idle_;
   std::vector<Warp> warps_;
   unsigned warp_count_ = 0, current_ = 0;

@@ -1,5 +1,6 @@
 """Pool: stream-ordered reuse, size classes, trimming, accounting."""
 
+import gc
 from itertools import pairwise
 
 import pytest
@@ -108,3 +109,20 @@ def test_arrays_come_from_the_default_pool(stream):
     x = hiprt.empty(1000, stream=stream)
     assert default_pool.stats().allocated == before + size_class(4000)
     assert x.buffer.pool is default_pool
+
+
+def test_buffer_in_a_reference_cycle_is_given_back_once():
+    """The collector finalises a cycle in any order; the block must not go to the source and to the free list."""
+    source = Source()
+    pool, lane = Pool(source), Lane(1)
+
+    class Cycle:
+        pass
+
+    for _ in range(50):
+        cycle = Cycle()
+        cycle.me, cycle.buffer = cycle, pool.allocate(1000, lane)
+        del cycle
+        gc.collect()
+    again = pool.allocate(1000, lane)
+    assert source.live == {again.address: 1024}

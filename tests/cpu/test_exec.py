@@ -2,9 +2,6 @@
 
 import ctypes
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -302,12 +299,8 @@ def test_random_programs_match_a_sequential_run(kernels):
 
 
 ORDER = """
-import ctypes, json, os, sys
-from rocm.bindings.util import paths
-library = os.fsencode(sys.argv[1])
-paths.get_library_path = lambda *_, **__: library
-from rocm.bindings import hip
-from helpers.hip_calls import instantiate, new_graph, ok, run
+import json
+from helpers.hip_calls import instantiate, new_graph, run
 calls = []
 function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: calls.append(data or 0))
 graph, params = new_graph(), hip.hipHostNodeParams()
@@ -322,14 +315,8 @@ print(json.dumps(calls))
 """
 
 
-def order_with_seed(root, seed):
-    environment = {**os.environ, "HIPRT_CPU_SEED": str(seed), "PYTHONPATH": str(root / "tests")}
-    command = [sys.executable, "-c", ORDER, str(root / "hiprt" / "cpu" / "libamdhip64.so")]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-
-
-def test_order_follows_the_seed(root):
-    first, again, other = (order_with_seed(root, seed) for seed in (7, 7, 8))
+def test_order_follows_the_seed(python):
+    first, again, other = (python(ORDER, HIPRT_CPU_SEED=seed) for seed in ("7", "7", "8"))
     assert first == again
     assert first != other
     calls = json.loads(first)

@@ -26,6 +26,7 @@ from helpers.hip_calls import (
     ok,
     raw,
     run,
+    set_dim,
 )
 
 TYPE = hip.hipGraphNodeType
@@ -308,21 +309,21 @@ def test_kernel_node_set_params_with_its_own_array():
     assert y.read().tolist() == [53] * 10
 
 
-@pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        ({"gridDim": hip.dim3(x=0)}, E.hipErrorInvalidValue),
-        ({"blockDim": hip.dim3(x=0)}, E.hipErrorInvalidConfiguration),
-        ({"func": 0}, E.hipErrorInvalidValue),
-        ({"func": 64}, E.hipErrorInvalidDeviceFunction),
-        ({"kernelParams": 0}, E.hipErrorInvalidValue),
-    ],
-)
-def test_bad_kernel_nodes_are_refused(change, status):
+BAD_KERNELS = {
+    "empty grid": (lambda params: set_dim(params.gridDim, 0), E.hipErrorInvalidValue),
+    "empty block": (lambda params: set_dim(params.blockDim, 0), E.hipErrorInvalidConfiguration),
+    "no function": (lambda params: params.set_func(0, None), E.hipErrorInvalidValue),
+    "no such function": (lambda params: params.set_func(0, 64), E.hipErrorInvalidDeviceFunction),
+    "no arguments": (lambda params: params.set_kernelParams(0, None), E.hipErrorInvalidValue),
+}
+
+
+@pytest.mark.parametrize("name", BAD_KERNELS)
+def test_bad_kernel_nodes_are_refused(name):
     graph, x, y = new_graph(), Ints(10), Ints(10)
     call = KernelCall("scale_add", y, x, 1, 1, 10)
-    for name, value in change.items():
-        setattr(call.params, name, value)
+    change, status = BAD_KERNELS[name]
+    change(call.params)
     assert error(hip.hipGraphAddKernelNode(graph, None, 0, call.params)) == status
     assert nodes(graph) == []
 

@@ -5,11 +5,10 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.hip_calls import KIND, E, Gate, error, ok, raw
 from hypothesis import given
 from hypothesis import strategies as st
 from rocm.bindings import hip
-
-from helpers.hip_calls import KIND, E, Gate, error, ok, raw
 
 TYPE = hip.hipMemoryType
 
@@ -30,7 +29,8 @@ def block():
 
 def test_allocations_are_aligned_and_apart():
     blocks = [int(ok(hip.hipMalloc(size))) for size in (1, 255, 256, 257, 4096)]
-    assert all(block % 256 == 0 for block in blocks) and len(set(blocks)) == 5
+    assert all(block % 256 == 0 for block in blocks)
+    assert len(set(blocks)) == 5
     for block in blocks:
         ok(hip.hipFree(block))
 
@@ -196,7 +196,8 @@ def test_advice_is_kept():
 
 def test_pitched_rows_are_aligned():
     memory, pitch = ok(hip.hipMallocPitch(100, 5))
-    assert pitch >= 100 and pitch % 256 == 0
+    assert pitch >= 100
+    assert pitch % 256 == 0
     assert ok(hip.hipMemPtrGetInfo(int(memory))) == pitch * 5
     ok(hip.hipFree(memory))
 
@@ -204,7 +205,8 @@ def test_pitched_rows_are_aligned():
 def test_pitched_box():
     extent = hip.hipExtent(width=100, height=5, depth=3)
     box = ok(hip.hipMalloc3D(extent))
-    assert (box.xsize, box.ysize) == (100, 5) and box.pitch % 256 == 0
+    assert (box.xsize, box.ysize) == (100, 5)
+    assert box.pitch % 256 == 0
     assert ok(hip.hipMemPtrGetInfo(int(box.ptr))) == box.pitch * 5 * 3
     ok(hip.hipFree(int(box.ptr)))
 
@@ -228,7 +230,7 @@ def test_threads_allocate_and_free_together():
                     ok(hip.hipFree(memory))
             for memory, _ in held:
                 ok(hip.hipFree(memory))
-        except BaseException as failure:  # noqa: BLE001
+        except BaseException as failure:
             failures.append(failure)
 
     free = ok(hip.hipMemGetInfo())[0]

@@ -149,6 +149,11 @@ def functions():
     return {name: ok(hip.hipModuleGetFunction(module, name.encode())) for name in ("scale_add", "mix", "small_block")}
 
 
+def set_dim(dim, x):
+    """Give a dim3 that hip-python shows in place one dimension."""
+    dim.x, dim.y, dim.z = x, 1, 1
+
+
 class KernelCall:
     """Parameters of a kernel node; arguments that are Ints are passed as pointers."""
 
@@ -160,8 +165,8 @@ class KernelCall:
         n = next((a.n for a in args if isinstance(a, Ints)), 1)
         self.params = hip.hipKernelNodeParams()
         self.params.func = functions()[name]
-        self.params.gridDim = hip.dim3(x=-(-n // block) if grid is None else grid)
-        self.params.blockDim = hip.dim3(x=block)
+        set_dim(self.params.gridDim, -(-n // block) if grid is None else grid)
+        set_dim(self.params.blockDim, block)
         self.params.kernelParams = self.pointers
 
     def add(self, graph, deps=()):

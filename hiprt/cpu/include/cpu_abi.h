@@ -3,21 +3,20 @@
 
 #define HIPRT_CPU_ABI 1
 
-// Every kernel thread runs on a stack that is aligned to its size. The thread's index record lies near the stack's top, at
-// an offset that differs from stack to stack so that the records (and the frames below them) spread over the cache sets.
+// Every kernel thread runs on a stack that is aligned to its size. The thread's index record lies in the stack's upper half,
+// at an offset that differs from stack to stack: records and the frames below them spread over the sets of caches and TLBs.
 #define HIPRT_CPU_STACK_SIZE (256ul * 1024)
 #define HIPRT_CPU_DYNAMIC_SHARED 65536  // bytes; also read by the assembler
 #define HIPRT_CPU_WARP 32u
 
-struct __hiprt_thread {
+struct alignas(64) __hiprt_thread {
   unsigned thread[3], block[3], block_dim[3], grid_dim[3];
-  void *owner;    // the engine's own
-  unsigned lane;  // set for kernels that synchronise
+  unsigned lane;  // in the warp; set for kernels that synchronise
 };
 
 inline __attribute__((always_inline)) __hiprt_thread *__hiprt_thread_at(unsigned long stack_address) {
   const unsigned long base = stack_address & ~(HIPRT_CPU_STACK_SIZE - 1);
-  const unsigned long colour = (base / HIPRT_CPU_STACK_SIZE * 192) & 4095;
+  const unsigned long colour = base / HIPRT_CPU_STACK_SIZE * (4096 + 192) & (HIPRT_CPU_STACK_SIZE / 2 - 1);
   return reinterpret_cast<__hiprt_thread *>(base + HIPRT_CPU_STACK_SIZE - sizeof(__hiprt_thread) - colour);
 }
 

@@ -31,7 +31,7 @@ __hiprt_math float fabsf(float x) { return __builtin_fabsf(x); }
 __hiprt_math float copysignf(float x, float sign) { return __builtin_copysignf(x, sign); }
 __hiprt_math float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 __hiprt_math float sqrtf(float x) { return __builtin_sqrtf(x); }
-__hiprt_math float rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
+__hiprt_math float rsqrtf(float x) { return float(1.0 / __builtin_sqrt(double(x))); }
 __hiprt_math float floorf(float x) { return __builtin_floorf(x); }
 __hiprt_math float ceilf(float x) { return __builtin_ceilf(x); }
 __hiprt_math float truncf(float x) { return __builtin_truncf(x); }

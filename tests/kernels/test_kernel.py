@@ -1,0 +1,179 @@
+"""Kernel: generated text, template values, compile errors, caching, declared access."""
+
+import re
+import threading
+
+import numpy as np
+import pytest
+
+import hiprt
+from hiprt.errors import CompileError
+from hiprt.kernels import Kernel
+from hiprt.kernels.dialect import DIALECTS, SOURCES
+from hiprt.kernels.kernel import force_generic, uses_loops
+from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
+
+FLOAT32 = np.dtype(np.float32)
+
+
+def scaled(source="uint i = thread_position_in_grid.x;\nif (i < size) out[i] = T(float(x[i]) * by * N);", **changes):
+    """A small kernel: out = x * by * N."""
+    declaration = {
+        "inputs": {"x": "T"},
+        "outputs": {"out": "T"},
+        "scalars": {"size": "uint", "by": "float"},
+        "template": {"T": "dtype", "N": "int"},
+    }
+    return Kernel("scaled", source=source, **{**declaration, **changes})
+
+
+def launch(kernel, template, values):
+    x = hiprt.array(values)
+    out = hiprt.empty(x.shape, x.dtype)
+    kernel(hiprt.current_stream(), (-(-x.size // 64), 1, 1), (64, 1, 1), template, x, out, x.size, 2.0)
+    return out.numpy()
+
+
+def test_template_values_are_fixed_in_the_text_and_the_name(dtype):
+    kernel = scaled()
+    values = np.arange(100).astype(dtype)
+    np.testing.assert_array_equal(launch(kernel, (dtype, 3), values), (values.astype(np.float32) * 6).astype(dtype))
+    assert kernel.symbol((dtype, 3)) == f"scaled_{dtype.name}_3"
+    assert kernel.symbol((dtype, -3)) == f"scaled_{dtype.name}_m3"
+    assert "constexpr int N = 3;" in kernel.text("hip", (dtype, 3))
+
+
+def test_signature_names_every_argument_in_order():
+    kernel = scaled(updates={"sums": "int"}, template={"T": "dtype", "N": "int", "FLAG": "bool"})
+    text = kernel.text("hip", (np.dtype(np.float16), 1, True))
+    signature = re.search(r"scaled_float16_1_1\((.*)\) \{", text)
+    assert signature[1] == (
+        "const half* __restrict__ x, int* __restrict__ sums, half* __restrict__ out, uint size, float by"
+    )
+    assert "constexpr bool FLAG = true;" in text
+    aliasing = scaled(aliasing=True).text("hip", (FLOAT32, 1))
+    assert "scaled_float32_1(const float* x, float* out, uint size, float by)" in aliasing
+
+
+def test_only_attributes_of_the_body_are_defined():
+    text = scaled().text("hip", (FLOAT32, 1)).split("signature of scaled.metal")[1]
+    assert text.count("thread_position_in_grid =") == 1
+    assert "thread_index_in_simdgroup" not in text
+    longer = scaled("uint my_thread_index_in_simdgroup2 = 0; out[my_thread_index_in_simdgroup2] = x[0];")
+    assert "= thread_index() & 31u" not in longer.text("hip", (FLOAT32, 1))
+
+
+def test_arrays_of_a_threadgroup_are_told_from_pointers():
+    source = """
+threadgroup float values[4];
+threadgroup packed_thing table[2][3];
+threadgroup float* first = &values[1];
+const threadgroup float& second = values[2];
+helper((threadgroup float*)first, values[0]);
+"""
+    text = scaled(source).text("hip", (FLOAT32, 1))
+    assert text.count("HIPRT_SHARED float values[4]") == 1
+    assert text.count("HIPRT_SHARED packed_thing table[2][3]") == 1
+    assert "threadgroup float* first" in text
+    assert "const threadgroup float& second" in text
+    assert "(threadgroup float*)first" in text
+
+
+def test_mistakes_are_named():
+    kernel = scaled()
+    for message, wrong in [
+        ("target 'vulkan' is not one of hip", lambda: kernel.text("vulkan", (FLOAT32, 1))),
+        ("1 template values", lambda: kernel.text("hip", (FLOAT32,))),
+        ("T=dtype.'complex64'", lambda: kernel.text("hip", (np.dtype(np.complex64), 1))),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            wrong()
+
+
+def test_compile_errors_show_the_line_of_the_body():
+    kernel = scaled("uint i = 0;\nout[i] = no_such_thing;")
+    with pytest.raises(CompileError) as caught:
+        kernel.bind((FLOAT32, 1))
+    assert "scaled.metal:2" in caught.value.log
+    assert "no_such_thing" in caught.value.log
+    with pytest.raises(CompileError):
+        kernel.bind((FLOAT32, 1))
+
+
+def test_bind_compiles_once_for_each_template_branch_and_device(monkeypatch):
+    kernel = scaled()
+    compiled = []
+    compile_one = kernel.compile
+    monkeypatch.setattr(kernel, "compile", lambda *args: compiled.append(args) or compile_one(*args))
+    barrier = threading.Barrier(4)
+    found = []
+
+    def bind():
+        barrier.wait()
+        found.append(kernel.bind((FLOAT32, 1)))
+
+    threads = [threading.Thread(target=bind) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(compiled) == 1
+    assert len(set(map(id, found))) == 1
+    assert kernel.bind((FLOAT32, 2)) is not found[0]
+    with force_generic():
+        assert kernel.bind((FLOAT32, 1)) is not found[0]
+    assert kernel.bind((FLOAT32, 1)) is found[0]
+    assert len(compiled) == 3
+
+
+def test_access_is_what_the_declaration_says():
+    kernel = Kernel(
+        "touch",
+        inputs={"a": "float"},
+        updates={"b": "int"},
+        outputs={"c": "uint"},
+        scalars={"d": "int", "e": "uint", "f": "float"},
+        source="b[0] += d; c[0] = e + uint(a[0] * f);",
+    )
+    a, b, c = hiprt.full(1, 3.0), hiprt.full(1, 4, np.int32), hiprt.empty(1, np.uint32)
+    kernel(hiprt.current_stream(), (1, 1, 1), (1, 1, 1), (), a, b, c, -1, 5, 2.0)
+    assert (b.item(), c.item()) == (3, 11)
+    function = kernel.bind(())
+    assert [(x.name, x.access) for x in function.arguments] == [
+        ("a", READ),
+        ("b", READ_WRITE),
+        ("c", WRITE),
+        ("d", SCALAR),
+        ("e", SCALAR),
+        ("f", SCALAR),
+    ]
+    assert [x.dtype for x in function.arguments if x.access == SCALAR] == ["int32", "uint32", "float32"]
+    assert function.name == "touch"
+
+
+def test_a_grid_with_a_zero_launches_nothing():
+    kernel, x = scaled(), hiprt.zeros(1)
+    out = hiprt.full(1, 7.0)
+    kernel(hiprt.current_stream(), (0, 1, 1), (64, 1, 1), (FLOAT32, 1), x, out, 1, 2.0)
+    assert out.item() == 7.0
+
+
+def test_force_generic_ends_with_its_block():
+    stream = hiprt.current_stream()
+    loops = stream.device.provider == "cpu"
+    assert uses_loops(stream) is loops
+    with force_generic():
+        assert not uses_loops(stream)
+        with force_generic():
+            pass
+        assert not uses_loops(stream)
+    assert uses_loops(stream) is loops
+
+
+def test_every_body_has_a_kernel_and_every_prelude_file_is_used():
+    import hiprt.kernels as package
+
+    names = {path.stem for path in SOURCES.glob("*.metal")}
+    assert names <= set(package.__all__)
+    folder = SOURCES.parent / "prelude"
+    assert set(DIALECTS["hip"].files) == {path.name for path in folder.iterdir()}
