@@ -28,6 +28,8 @@ class Exec:
         Kept: its buffers are in use as long as the exec is.
     device : int
         Index of the device it is instantiated on.
+    fanout : int, optional
+        Most edges that leave a node; 0: no bound, and as many roots as there are. ``HIPRT_GRAPH_FANOUT`` by default.
 
     Attributes
     ----------
@@ -44,9 +46,11 @@ class Exec:
         A node was refused, or the graph could not be instantiated; nothing is left behind.
     """
 
-    def __init__(self, recording: Recording, device: int) -> None:
+    def __init__(self, recording: Recording, device: int, fanout: int | None = None) -> None:
         out = core.ffi.new("hiprt_exec **")
-        core.call(core.lib.hiprt_exec_create(recording.core, device, flags.graph_fanout, out))
+        core.call(
+            core.lib.hiprt_exec_create(recording.core, device, flags.graph_fanout if fanout is None else fanout, out)
+        )
         self.core = core.ffi.gc(out[0], core.lib.hiprt_exec_release)
         self.recording = recording
         self.reserved = False

@@ -9,6 +9,7 @@ from typing import Any
 
 from hiprt.array import Array
 from hiprt.graphs.exec import Exec
+from hiprt.graphs.memory import coalesce
 from hiprt.graphs.recording import Recording
 
 __all__ = ["Kept", "Segment"]
@@ -86,17 +87,6 @@ def are_disjoint(arrays: Sequence[Array]) -> bool:
     """Whether no two arrays touch a common byte."""
     extents = sorted(array.extent for array in arrays)
     return all(first[1] <= second[0] for first, second in pairwise(extents))
-
-
-def coalesce(extents: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return disjoint sorted extents that cover the same bytes."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(extents):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def leaves(value: Any) -> list[Array]:

@@ -22,9 +22,12 @@ from hiprt.allocator import Pool, default_pool
 from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs import stats as statistics
+from hiprt.graphs.dump import dump, trace
 from hiprt.graphs.exec import Exec
+from hiprt.graphs.probe import allowed
 from hiprt.graphs.recording import Recording
-from hiprt.graphs.stats import Event, Stats
+from hiprt.graphs.stats import RUNGS, Event, Stats
+from hiprt.graphs.verify import Mismatch, launch_verified
 from hiprt.stream import Stream
 
 __all__ = ["Ladder"]
@@ -95,37 +98,69 @@ class Ladder:
         """
         if key is not None:
             self.check_user_key(key, recording)
-        if "instantiate" not in flags.graph_rungs:
-            self.run_eagerly(recording, stream, "HIPRT_GRAPH_RUNGS")
+        start = time.perf_counter()
+        before = dict(self.stats.rungs)
+        rungs = self.rungs(stream)
+        if "instantiate" not in rungs:
+            self.run_eagerly(recording, stream, "HIPRT_GRAPH_RUNGS or a failed probe allows no graph")
             return None
         try:
-            found = self.find(recording, stream)
-            found.launch(stream)
+            found = self.find(recording, stream, rungs)
+            mismatch = self.start(found, stream)
         except HipError as error:
             self.fail(recording.key)
             self.run_eagerly(recording, stream, str(error))
             return None
+        if mismatch is not None:
+            self.fail(recording.key)
+            self.disagree(recording, mismatch)
+            return None
+        trace(self.name, next(rung for rung in RUNGS if self.stats.rungs[rung] > before[rung]), start, len(recording))
         return found
 
     def relaunch(self, kept: Exec, stream: Stream) -> bool:
         """Launch an exec again as it is; False when that failed and its nodes ran eagerly."""
+        start = time.perf_counter()
         try:
-            kept.launch(stream)
+            mismatch = self.start(kept, stream)
         except HipError as error:
             self.drop(kept)
             self.run_eagerly(kept.recording, stream, str(error))
             return False
+        if mismatch is not None:
+            self.drop(kept)
+            self.disagree(kept.recording, mismatch)
+            return False
         self.stats.rungs["replay"] += 1
+        trace(self.name, "replay", start, len(kept.recording))
         return True
 
-    def find(self, recording: Recording, stream: Stream) -> Exec:
+    @staticmethod
+    def start(exec_: Exec, stream: Stream) -> Mismatch | None:
+        """Launch; under ``HIPRT_GRAPH_VERIFY`` eagerly as well, and compare."""
+        if flags.graph_verify:
+            return launch_verified(exec_, stream)
+        exec_.launch(stream)
+        return None
+
+    def disagree(self, recording: Recording, mismatch: Mismatch) -> None:
+        """Count and report that graph and eager differ; the eager results are in memory."""
+        logger.error("step %s: %s", self.name, mismatch)
+        self.stats.count(Event(self.name, "eager", str(mismatch), recording.key))
+
+    @staticmethod
+    def rungs(stream: Stream) -> frozenset[str]:
+        """Return the rungs that the flags name and that this device was found to do right."""
+        return allowed(stream.device).union(("replay", "eager")).intersection(flags.graph_rungs)
+
+    def find(self, recording: Recording, stream: Stream, rungs: frozenset[str]) -> Exec:
         """Return an exec that carries the recording's arguments."""
         slots = self.slots.setdefault(recording.key, [])
         self.slots.move_to_end(recording.key)
         same = [slot for slot in slots if slot.recording.same_key(recording)]
         for slot in same:
             if not slot.recording.changed(recording)[0] and slot.may_launch(stream):
-                if "replay" in flags.graph_rungs:
+                if "replay" in rungs:
                     self.stats.rungs["replay"] += 1
                     return slot
         reason = "first of this topology" if not same else "no exec may be changed"
@@ -136,10 +171,10 @@ class Ladder:
                 reason = f"{len(free)} of this topology, all in flight"
             else:
                 slot = drained or self.wait(free)
-                changed = self.change(slot, recording, stream)
+                changed = self.change(slot, recording, stream, rungs)
                 if changed is not None:
                     return changed
-                reason = "HIPRT_GRAPH_RUNGS allows no patch and no update"
+                reason = "HIPRT_GRAPH_RUNGS or a failed probe allows no patch and no update"
         return self.instantiate(recording, stream, reason)
 
     def wait(self, slots: list[Exec]) -> Exec:
@@ -149,10 +184,10 @@ class Ladder:
         self.stats.reasons[f"waited: all {len(slots)} slots in flight"] += 1
         return oldest
 
-    def change(self, slot: Exec, recording: Recording, stream: Stream) -> Exec | None:
+    def change(self, slot: Exec, recording: Recording, stream: Stream, rungs: frozenset[str]) -> Exec | None:
         """Make a drained exec carry the recording's arguments, by the cheaper rung; None when neither is allowed."""
         count, first = slot.recording.changed(recording)
-        rung = self.cheaper(count, len(recording))
+        rung = self.cheaper(count, len(recording), rungs)
         if rung is None:
             return None
         slot = self.replace_if_spent(slot, stream)
@@ -169,9 +204,9 @@ class Ladder:
         self.stats.count(Event(self.name, rung, reason, recording.key, difference, seconds))
         return slot
 
-    def cheaper(self, changed: int, nodes: int) -> str | None:
+    def cheaper(self, changed: int, nodes: int, rungs: frozenset[str]) -> str | None:
         """Choose between patch and update; an untried one is tried when it has less to do."""
-        allowed = [rung for rung in ("patch", "update") if rung in flags.graph_rungs]
+        allowed = [rung for rung in ("patch", "update") if rung in rungs]
         if len(allowed) < 2:
             return allowed[0] if allowed else None
         patch, update = costs["patch"].per_node, costs["update"].per_node
@@ -205,6 +240,7 @@ class Ladder:
         with locks[stream.device.index]:
             made = Exec(recording, stream.device.index)
         seconds = time.perf_counter() - start
+        dump(recording, self.name)
         self.slots.setdefault(recording.key, []).append(made)
         self.stats.count(Event(self.name, "instantiate", reason, recording.key, "", seconds))
         self.evict(made)

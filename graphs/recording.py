@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +48,7 @@ class Node:
     block: tuple[int, int, int]
     shared: int
     dependencies: tuple[int, ...]
-    arguments: dict[str, int | float]
+    arguments: dict[str, Any]
 
 
 class Recording:
@@ -54,19 +56,41 @@ class Recording:
 
     Parameters
     ----------
-    memory : Pool
-        Where the step's intermediates live; kept as long as the recording.
+    memory : Pool, optional
+        Where arrays made while recording live; kept as long as the recording.
     """
 
-    def __init__(self, memory: Pool) -> None:
+    def __init__(self, memory: Pool | None = None) -> None:
         self.memory = memory
         self.keep: list[Any] = []
         made = core.lib.hiprt_recorder_create(EDGES[flags.graph_edges])
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_recorder_release)
 
-    def close(self) -> None:
-        """Forget that buffers were named more than once."""
+    def start(self, stream: Stream) -> None:
+        """Take what is launched on `stream` from now on, instead of running it.
+
+        Raises
+        ------
+        HipError
+            The stream records already.
+        """
+        core.call(core.lib.hiprt_stream_record(stream.core, self.core))
+        stream.recording, stream.memory, stream.keep = True, self.memory, self.keep
+
+    def stop(self, stream: Stream) -> None:
+        """Let the stream run its work again."""
+        core.call(core.lib.hiprt_stream_record(stream.core, core.ffi.NULL))
+        stream.recording, stream.memory, stream.keep = False, None, []
         self.keep[:] = {id(buffer): buffer for buffer in self.keep}.values()
+
+    @contextmanager
+    def record(self, stream: Stream) -> Iterator[None]:
+        """Record what is launched on `stream` within the block."""
+        self.start(stream)
+        try:
+            yield
+        finally:
+            self.stop(stream)
 
     def run(self, stream: Stream) -> None:
         """Launch every node eagerly, in program order."""
@@ -95,14 +119,15 @@ class Recording:
         count = int(core.lib.hiprt_recorder_changed(self.core, other.core, first))
         return count, int(first[0])
 
-    def extents(self) -> set[tuple[int, int]]:
-        """Return the memory that the nodes declare: first address and one past the last, each once."""
-        found: set[tuple[int, int]] = set()
+    def touched(self, index: int) -> list[tuple[int, int, int]]:
+        """Return the memory that a node declares: first address, one past the last, and 1 read, 2 write or 3 both."""
         raw = core.ffi.new("hiprt_node *")
-        for i in range(len(self)):
-            core.call(core.lib.hiprt_recorder_node(self.core, i, raw))
-            found.update((raw.ranges[2 * k], raw.ranges[2 * k + 1]) for k in range(raw.n_ranges))
-        return found
+        core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
+        return [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
+
+    def extents(self) -> set[tuple[int, int]]:
+        """Return the memory that the nodes declare, each piece once."""
+        return {(start, end) for i in range(len(self)) for start, end, _ in self.touched(i)}
 
     def users(self, start: int, end: int) -> list[int]:
         """Return the nodes with a buffer that begins in memory [start, end)."""
@@ -135,7 +160,7 @@ class Recording:
         core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
         payload = bytes(core.ffi.buffer(raw.payload, raw.payload_size)) if raw.payload_size else b""
         kind, dims = KINDS[raw.kind], [0] * 8
-        arguments: dict[str, int | float] = {}
+        arguments: dict[str, Any] = {}
         if kind == "kernel":
             dims = list(DIMENSIONS.unpack_from(payload))
             arguments = module.argument_values(int(core.ffi.cast("uintptr_t", raw.kernel)), payload[DIMENSIONS.size :])

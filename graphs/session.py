@@ -52,31 +52,28 @@ class Session:
 
         After an exception nothing more is launched; parts that had ended before it were.
         """
-        stream = self.stream
-        before = stream.memory, stream.keep, stream.session
-        stream.memory, stream.session = self.ladder.memory, self
+        self.stream.session = self
         try:
-            with use_stream(stream):
+            with use_stream(self.stream):
                 self.begin()
                 yield
                 self.end()
         finally:
             self.abandon()
-            stream.memory, stream.keep, stream.session = before
+            self.stream.session = None
 
     def begin(self) -> None:
         """Start a part."""
-        self.recording = recording = Recording(self.ladder.memory)
+        recording = Recording(self.ladder.memory)
         core.lib.hiprt_recorder_limit(recording.core, flags.graph_max_nodes, flags.graph_max_bytes)
-        core.call(core.lib.hiprt_stream_record(self.stream.core, recording.core))
-        self.stream.keep, self.stream.recording = recording.keep, True
+        recording.start(self.stream)
+        self.recording = recording
 
     def abandon(self) -> None:
         """Stop recording without launching."""
         if self.recording is not None:
+            self.recording.stop(self.stream)
             self.recording = None
-            self.stream.recording = False
-            core.call(core.lib.hiprt_stream_record(self.stream.core, core.ffi.NULL))
 
     def end(self) -> None:
         """Launch the part that was recorded."""
@@ -84,7 +81,6 @@ class Session:
         self.abandon()
         if recording is None or not len(recording):
             return
-        recording.close()
         for part, eager in self.divide(recording):
             if eager:
                 self.ladder.run_eagerly(part, self.stream, "HIPRT_GRAPH_FORCE_EAGER_FROM")

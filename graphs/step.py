@@ -140,7 +140,7 @@ class Step:
 
     def move(self, kept: Kept, arrays: list[Array]) -> bool:
         """Patch other addresses into a kept exec, if that is allowed and right."""
-        if "patch" not in flags.graph_rungs or not kept.can_move(arrays):
+        if "patch" not in self.ladder.rungs(self.stream or current_stream()) or not kept.can_move(arrays):
             return False
         exec_ = kept.exec
         assert exec_ is not None

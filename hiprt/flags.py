@@ -120,7 +120,7 @@ class Flags:
     graph_edges = Flag(
         choice("data", "chain", "both"), "data", "Edges of a graph: data hazards, program order, or both."
     )
-    graph_fanout = Flag(integer(0), 4, "Most edges that leave a node; more go through join nodes. 0: no bound.")
+    graph_fanout = Flag(integer(0), 4, "Most edges that leave a node, before join nodes. 0: no bound, several roots.")
     graph_max_nodes = Flag(integer(0), 0, "Nodes after which a graph is launched and another begun. 0: no bound.")
     graph_max_bytes = Flag(integer(0), 0, "The same, by the distinct bytes that the nodes declare. 0: no bound.")
     graph_slots = Flag(integer(1), 4, "Executable graphs that may be in flight per topology.")
@@ -131,6 +131,9 @@ class Flags:
     graph_update_budget_mb = Flag(integer(1), 64, "The same, in MiB of argument bytes.")
     graph_force_eager_from = Flag(integer(0), 0, "First node of a step that is launched eagerly, for bisection.")
     graph_force_eager_to = Flag(integer(0), 0, "One past the last such node.")
+    graph_verify = Flag(boolean, False, "1: run every graph launch eagerly as well and compare all written memory.")
+    graph_dump = Flag(str, "", "Folder that receives every instantiated graph as DOT and JSON.")
+    graph_trace = Flag(str, "", "File that receives what was launched when, in Chrome's trace format.")
     graph_stats = Flag(str, "", "1: a table of rungs and reasons at exit; a path: the same as JSON.")
     graph_explain = Flag(boolean, False, "1: a line on stderr whenever a rung other than replay is taken.")
     cache_dir = Flag(str, "", "Folder of compiled kernels; default: the platform's cache folder.", native=True)
@@ -140,6 +143,10 @@ class Flags:
     cpu_seed = Flag(integer(0), 0, "Seed of the order in which the CPU device runs independent work.", native=True)
     cpu_devices = Flag(integer(1), 1, "Number of CPU devices to present.", native=True)
     cpu_memory_mb = Flag(integer(0), 0, "Memory of a CPU device in MiB; 0 means what the machine has.", native=True)
+    cpu_profile = Flag(str, "", "Imitate the runtime of this ROCm release on the CPU device.")
+    cpu_quirks: Flag[tuple[str, ...]] = Flag(
+        words, (), "Defects of ROCm's runtime to imitate on the CPU device, by comma."
+    )
     build_sanitize = Flag(str, "", "Sanitizers to build the native code with, for example address,undefined.")
 
     @contextmanager

@@ -22,7 +22,7 @@ DIMENSIONS = struct.Struct("<8I")
 functions: weakref.WeakValueDictionary[int, Function] = weakref.WeakValueDictionary()
 
 
-def argument_values(handle: int, block: bytes) -> dict[str, int | float]:
+def argument_values(handle: int, block: bytes) -> dict[str, Any]:
     """Return the arguments of a recorded kernel by name; of a buffer, its address.
 
     Parameters
@@ -32,12 +32,11 @@ def argument_values(handle: int, block: bytes) -> dict[str, int | float]:
     block : bytes
         The argument block, laid out as the kernel reads it.
     """
-    function, values, at = functions.get(handle), {}, 0
+    function, at = functions.get(handle), 0
+    values: dict[str, Any] = {}
     for argument in function.arguments if function else ():
-        at += -at % argument.size
-        values[argument.name] = struct.unpack_from(
-            "<" + ("Q" if argument.access else FORMATS[argument.dtype]), block, at
-        )[0]
+        at += -at % argument.alignment
+        values[argument.name] = struct.unpack_from("<" + argument.format, block, at)[0]
         at += argument.size
     return values
 
@@ -77,18 +76,22 @@ class Argument:
     access : int
         `SCALAR`, `READ`, `WRITE` or `READ_WRITE`: what the kernel does with the buffer.
     dtype : str
-        Of a scalar: int32, uint32, int64, uint64, float32 or float64.
+        Of a scalar: int32, uint32, int64, uint64, float32 or float64; or ``bytes`` for a structure by value.
+    size, alignment : int
+        Of a structure, in bytes.
     """
 
-    __slots__ = ("access", "dtype", "name")
+    __slots__ = ("access", "alignment", "dtype", "name", "size")
 
-    def __init__(self, name: str, access: int, dtype: str = "") -> None:
+    def __init__(self, name: str, access: int, dtype: str = "", *, size: int = 0, alignment: int = 0) -> None:
         self.name, self.access, self.dtype = name, access, dtype
+        self.size = size if dtype == "bytes" else 8 if access else struct.calcsize(FORMATS[dtype])
+        self.alignment = alignment or self.size
 
     @property
-    def size(self) -> int:
-        """Bytes in the argument block; also its alignment."""
-        return 8 if self.access else struct.calcsize(FORMATS[self.dtype])
+    def format(self) -> str:
+        """The value's struct format."""
+        return "Q" if self.access else f"{self.size}s" if self.dtype == "bytes" else FORMATS[self.dtype]
 
 
 class Function:
@@ -119,7 +122,7 @@ class Function:
         self.name = name or symbol
         self.arguments = tuple(arguments)
         self.dimensions: dict[Any, bytes] = {}
-        table = [(argument.size, argument.size, argument.access) for argument in arguments]
+        table = [(argument.size, argument.alignment, argument.access) for argument in arguments]
         made = core.lib.hiprt_kernel_create(module.function(symbol), self.name.encode(), len(table), table)
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_kernel_release)
         functions[int(core.ffi.cast("uintptr_t", self.core))] = self
@@ -149,7 +152,7 @@ def launch({", ".join(["stream", "grid", "block", *(f"v{i}" for i in range(len(s
     if stream.recording:
         memory, keep = stream.memory, stream.keep.append{keep or "; pass"}
 """
-        formats = (FORMATS[a.dtype] + "x" * (8 - a.size) for a in self.arguments if not a.access)
+        formats = (a.format + "x" * (-a.size % 8) for a in self.arguments if not a.access)
         names: dict[str, Any] = {
             "dimensions": self.dimensions,
             "check": self.check,

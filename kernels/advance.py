@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hiprt.array import Array
 from hiprt.kernels.checks import INT32, buffer
 from hiprt.kernels.kernel import Kernel
@@ -50,7 +52,7 @@ def advance(step: Array, tokens: Array, sampled: Array, *, stream: Stream | None
         raise ValueError(f"advance: tokens has shape {tokens.shape}; one axis is needed")
     buffer("advance", "sampled", sampled, INT32, (1,))
     arrays = sorted((step, tokens, sampled), key=lambda a: a.address)
-    if any(low.extent[1] > high.extent[0] for low, high in zip(arrays, arrays[1:])):
+    if any(low.extent[1] > high.extent[0] for low, high in pairwise(arrays)):
         raise ValueError("advance: step, tokens and sampled overlap")
     KERNEL(stream or current_stream(), (1, 1, 1), (1, 1, 1), (), sampled, step, tokens, tokens.size)
     return step

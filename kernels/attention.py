@@ -68,7 +68,9 @@ def attention(
     same("attention", "keys", keys, "q", q)
     same("attention", "values", values, "q", q)
     if keys.ndim != 3 or keys.shape != values.shape or keys.shape[2] != width:
-        raise ValueError(f"attention: q {q.shape}, keys {keys.shape}, values {values.shape} do not fit [Hkv, capacity, D]")
+        raise ValueError(
+            f"attention: q {q.shape}, keys {keys.shape}, values {values.shape} do not fit [Hkv, capacity, D]"
+        )
     kv_heads, capacity, _ = keys.shape
     if not kv_heads or heads % kv_heads:
         raise ValueError(f"attention: {heads} query heads are not a multiple of {kv_heads} heads of keys")

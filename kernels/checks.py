@@ -72,7 +72,7 @@ def made(
 ) -> Array:
     """Return `out` after checking it, or a new array.
 
-    With `aliasing`, `out` may be one of the inputs (the same elements, not a shifted view); else it must not overlap them.
+    With `aliasing`, `out` may be one of the inputs (not a shifted view); else it must not overlap them.
     """
     if out is None:
         return empty(shape, dtype, stream)

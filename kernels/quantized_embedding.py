@@ -54,7 +54,7 @@ def quantized_embedding(
     Returns
     -------
     Array, [n, K]
-        In the dtype of `scales`: ``code * scale`` rounded, then the sum with ``bias`` rounded, as MLX's CPU backend does.
+        In the dtype of `scales`: ``code * scale`` rounded, then the sum with ``bias`` rounded, as on MLX's CPU.
 
     Raises
     ------
@@ -66,7 +66,9 @@ def quantized_embedding(
     rows, width = check_quantized("quantized_embedding", weight, scales, biases, group_size, bits)
     buffer("quantized_embedding", "ids", ids, INT32)
     if ids.ndim != 1 or ids.size > LARGEST_GRID_Y:
-        raise ValueError(f"quantized_embedding: ids has shape {ids.shape}; one axis of at most {LARGEST_GRID_Y} is needed")
+        raise ValueError(
+            f"quantized_embedding: ids has shape {ids.shape}; one axis of at most {LARGEST_GRID_Y} is needed"
+        )
     stream = stream or current_stream()
     inputs = (ids, weight, scales, biases)
     out = made("quantized_embedding", out, (ids.size, width), scales.dtype, stream, inputs)

@@ -50,7 +50,7 @@ def rms_norm(x: NDArray[Any], weight: NDArray[Any] | None, eps: float) -> Floats
     """Normalise the last axis by its root mean square."""
     values = double(x)
     normal = values / np.sqrt(np.mean(values**2, axis=-1, keepdims=True) + np.float64(np.float32(eps)))
-    return normal if weight is None else normal * double(weight)
+    return np.asarray(normal if weight is None else normal * double(weight))
 
 
 def weights(packed: NDArray[Any], scales: NDArray[Any], biases: NDArray[Any], group_size: int, bits: int) -> Floats:
@@ -101,7 +101,9 @@ def attention(q: NDArray[Any], keys: NDArray[Any], values: NDArray[Any], positio
         return np.zeros(q.shape)
     repeat = q.shape[0] // keys.shape[0]
     seen = slice(0, min(position + 1, keys.shape[1]))
-    scores = np.float64(np.float32(scale)) * np.einsum("hd,hpd->hp", double(q), double(np.repeat(keys, repeat, 0)[:, seen]))
+    scores = np.float64(np.float32(scale)) * np.einsum(
+        "hd,hpd->hp", double(q), double(np.repeat(keys, repeat, 0)[:, seen])
+    )
     shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
     shares /= shares.sum(axis=-1, keepdims=True)
     return np.asarray(np.einsum("hp,hpd->hd", shares, double(np.repeat(values, repeat, 0)[:, seen])))

@@ -49,7 +49,7 @@ def rms_norm(
     TypeError
         A dtype is not supported, or the dtypes differ.
     ValueError
-        `x` has no axis, `weight` does not have shape [D], an array is not contiguous, or `out` overlaps an input in part.
+        `x` has no axis, `weight` is not [D], an array is not contiguous, or `out` overlaps an input in part.
 
     Notes
     -----

@@ -74,8 +74,8 @@ def rope(
 
     Notes
     -----
-    Su et al., "RoFormer", 2021. The angle's fraction of a turn is exact to 2**-53 of the frequency, at any position, and
-    the same float32 operations follow on every target. Implementations that multiply in float32 are off by up to
+    Su et al., "RoFormer", 2021. The fraction of a turn is exact to 2**-53 of the frequency at any position, and the
+    same float32 operations follow on every target. Implementations that multiply in float32 are off by up to
     ``position * 6e-8`` radians.
     """
     floating("rope", "x", x, 2)

@@ -105,7 +105,7 @@ static int add_node(builder *b, const hiprt_node *n, uint32_t index, const hipGr
 
 /* One root: with several, CLR's segment scheduler may start a branch before earlier work of the stream (G6). */
 static int add_root(builder *b) {
-  if (b->sources[b->size].consumers < 2) return 0;
+  if (!b->fanout || b->sources[b->size].consumers < 2) return 0;
   HIPRT_TRY(hipGraphAddEmptyNode, &b->root, b->graph, 0, 0);
   return add_joins(b, b->size, b->root);
 }

@@ -254,9 +254,11 @@ uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
 uint64_t hiprt_recorder_key(const hiprt_recorder *r) { return r->key; }
 
 static void list_ranges(const node *n, hiprt_node *out) {
+  static const uint8_t read_then_write[] = {1, 2}, write[] = {2};
   out->ranges = out->own;
   if (n->kind == HIPRT_NODE_KERNEL) {
     out->ranges = (const uint64_t *)hiprt_kernel_ranges(n->kernel, out->payload);
+    out->access = n->kernel->access;
     out->n_ranges = n->kernel->n_buffers;
   } else if (n->kind == HIPRT_NODE_COPY) {
     const hiprt_copy_args *c = (const hiprt_copy_args *)out->payload;
@@ -264,11 +266,13 @@ static void list_ranges(const node *n, hiprt_node *out) {
     out->own[1] = c->src + c->nbytes;
     out->own[2] = c->dst;
     out->own[3] = c->dst + c->nbytes;
+    out->access = read_then_write;
     out->n_ranges = 2;
   } else if (n->kind == HIPRT_NODE_FILL) {
     const hiprt_fill_args *f = (const hiprt_fill_args *)out->payload;
     out->own[0] = f->dst;
     out->own[1] = f->dst + f->count * f->width;
+    out->access = write;
     out->n_ranges = 1;
   }
 }

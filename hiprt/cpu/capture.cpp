@@ -13,6 +13,7 @@
 #include "graph.h"
 #include "graph_memory.h"
 #include "node.h"
+#include "number.h"
 #include "scheduler.h"
 #include "status.h"
 #include "stream.h"
@@ -326,9 +327,11 @@ void capture_stream_destroyed(hipStream_t stream) {
 
 namespace {
 
-hipError_t begin(hipStream_t stream, hipStreamCaptureMode mode, hipGraph_t into, const hipGraphNode_t *dependencies,
+bool is_mode(int mode) { return mode >= hipStreamCaptureModeGlobal && mode <= hipStreamCaptureModeRelaxed; }
+
+hipError_t begin(hipStream_t stream, int mode, hipGraph_t into, const hipGraphNode_t *dependencies,
                  size_t count) {
-  if (mode < hipStreamCaptureModeGlobal || mode > hipStreamCaptureModeRelaxed) return hipErrorInvalidValue;
+  if (!is_mode(mode)) return hipErrorInvalidValue;
   if (is_legacy(stream)) return hipErrorStreamCaptureUnsupported;
   if (!is_valid(stream)) return hipErrorInvalidHandle;
   stream = canonical(stream);
@@ -345,7 +348,7 @@ hipError_t begin(hipStream_t stream, hipStreamCaptureMode mode, hipGraph_t into,
   capture->graph = graph->handle;
   capture->made_graph = made != nullptr;
   capture->origin = stream;
-  capture->mode = mode;
+  capture->mode = static_cast<hipStreamCaptureMode>(mode);
   join(capture.get(), stream, Tails(dependencies, dependencies + count));
   graph->capture = capture.get();
   state().captures.push_back(std::move(capture));
@@ -421,7 +424,7 @@ hipError_t update(hipStream_t stream, const hipGraphNode_t *dependencies, size_t
 using namespace cpu;
 
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
-  return api([&] { return begin(stream, mode, nullptr, nullptr, 0); });
+  return api([&] { return begin(stream, number_of(mode), nullptr, nullptr, 0); });
 }
 
 hipError_t hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph, const hipGraphNode_t *dependencies,
@@ -430,7 +433,7 @@ hipError_t hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph, co
   return api([&]() -> hipError_t {
     if (!graph || (dependencies && numDependencies == 0)) return hipErrorInvalidValue;
     if (dependencyData) return hipErrorNotSupported;
-    return begin(stream, mode, graph, dependencies, numDependencies);
+    return begin(stream, number_of(mode), graph, dependencies, numDependencies);
   });
 }
 
@@ -479,9 +482,7 @@ hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t
 
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
   return api([&]() -> hipError_t {
-    if (!mode || *mode < hipStreamCaptureModeGlobal || *mode > hipStreamCaptureModeRelaxed) {
-      return hipErrorInvalidValue;
-    }
+    if (!mode || !is_mode(number_of(*mode))) return hipErrorInvalidValue;
     std::swap(*mode, thread_mode);
     return hipSuccess;
   });

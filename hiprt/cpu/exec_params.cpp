@@ -1,6 +1,7 @@
 // The API calls that change single nodes of an executable graph, named by the nodes it was made from.
 #include "exec.h"
 #include "node.h"
+#include "number.h"
 #include "status.h"
 
 namespace cpu {
@@ -10,7 +11,7 @@ using Lock = std::lock_guard<std::mutex>;
 
 // make(&action) says what the node is to do from now on.
 template <class Make>
-hipError_t set_exec_node(hipGraphExec_t handle, hipGraphNode_t source, hipGraphNodeType type, Make make) {
+hipError_t set_exec_node(hipGraphExec_t handle, hipGraphNode_t source, int type, Make make) {
   return api([&]() -> hipError_t {
     Lock lock(graph_mutex());
     Exec *exec = find_exec(handle);
@@ -49,13 +50,13 @@ using namespace cpu;
 
 hipError_t hipGraphExecNodeSetParams(hipGraphExec_t graphExec, hipGraphNode_t node, hipGraphNodeParams *nodeParams) {
   if (!nodeParams) return done(hipErrorInvalidValue);
-  switch (nodeParams->type) {
+  const int type = number_of(nodeParams->type);
+  switch (type) {
     case hipGraphNodeTypeGraph: return hipGraphExecChildGraphNodeSetParams(graphExec, node, nodeParams->graph.graph);
     case hipGraphNodeTypeMemAlloc:
     case hipGraphNodeTypeMemFree: return done(hipErrorNotSupported);
     default:
-      return set_exec_node(graphExec, node, nodeParams->type,
-                           [&](Action *action) { return make_action(nodeParams, action); });
+      return set_exec_node(graphExec, node, type, [&](Action *action) { return make_action(nodeParams, action); });
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "device.h"
 #include "memory.h"
+#include "number.h"
 #include "status.h"
 
 namespace cpu {
@@ -78,7 +79,7 @@ void drop(std::vector<std::shared_ptr<T>> *list, const std::shared_ptr<T> &item)
 bool valid(const hipMemAllocNodeParams &params) {
   const hipMemPoolProps &props = params.poolProps;
   return params.bytesize > 0 && props.allocType == hipMemAllocationTypePinned &&
-         props.location.type == hipMemLocationTypeDevice && is_device(props.location.id) &&
+         number_of(props.location.type) == hipMemLocationTypeDevice && is_device(props.location.id) &&
          (params.accessDescCount == 0 || params.accessDescs);
 }
 
@@ -216,7 +217,7 @@ hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType at
     if (!value) return hipErrorInvalidValue;
     Lock lock(state().mutex);
     const Device &counters = state().devices[device];
-    switch (attr) {
+    switch (number_of(attr)) {
       case hipGraphMemAttrUsedMemCurrent: *static_cast<size_t *>(value) = counters.used.now; break;
       case hipGraphMemAttrUsedMemHigh: *static_cast<size_t *>(value) = counters.used.high; break;
       case hipGraphMemAttrReservedMemCurrent: *static_cast<size_t *>(value) = counters.reserved.now; break;
@@ -233,8 +234,9 @@ hipError_t hipDeviceSetGraphMemAttribute(int device, hipGraphMemAttributeType at
     if (!value || *static_cast<size_t *>(value) != 0) return hipErrorInvalidValue;
     Lock lock(state().mutex);
     Device &counters = state().devices[device];
-    if (attr == hipGraphMemAttrUsedMemHigh) counters.used.high = counters.used.now;
-    else if (attr == hipGraphMemAttrReservedMemHigh) counters.reserved.high = counters.reserved.now;
+    const int which = number_of(attr);
+    if (which == hipGraphMemAttrUsedMemHigh) counters.used.high = counters.used.now;
+    else if (which == hipGraphMemAttrReservedMemHigh) counters.reserved.high = counters.reserved.now;
     else return hipErrorInvalidValue;
     return hipSuccess;
   });

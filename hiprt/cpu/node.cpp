@@ -8,6 +8,7 @@
 #include "host.h"
 #include "launch.h"
 #include "memory.h"
+#include "number.h"
 
 namespace cpu {
 namespace {
@@ -183,7 +184,7 @@ hipError_t make_event_action(hipGraphNodeType type, hipEvent_t event, Action *ou
 
 hipError_t make_action(hipGraphNodeParams *params, Action *out) {
   if (!params) return hipErrorInvalidValue;
-  switch (params->type) {
+  switch (number_of(params->type)) {
     case hipGraphNodeTypeKernel: return make_action(&params->kernel, out);
     case hipGraphNodeTypeMemcpy:
       return params->memcpy.flags == 0 ? make_action(&params->memcpy.copyParams, out) : hipErrorInvalidValue;

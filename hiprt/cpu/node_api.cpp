@@ -1,6 +1,7 @@
 // The API calls that add nodes, and that get and set the parameters of nodes of a graph definition.
 #include "graph_memory.h"
 #include "node.h"
+#include "number.h"
 #include "status.h"
 
 namespace cpu {
@@ -42,7 +43,7 @@ hipError_t get_node(hipGraphNode_t handle, hipGraphNodeType type, const void *ou
 }
 
 template <class Make>
-hipError_t set_node(hipGraphNode_t handle, hipGraphNodeType type, Make make) {
+hipError_t set_node(hipGraphNode_t handle, int type, Make make) {
   return api([&]() -> hipError_t {
     Lock lock(graph_mutex());
     Node *node = find_node(handle);
@@ -54,13 +55,13 @@ hipError_t set_node(hipGraphNode_t handle, hipGraphNodeType type, Make make) {
   });
 }
 
-bool is_attribute(hipLaunchAttributeID id) {
+bool is_attribute(int id) {
   return id == hipLaunchAttributeAccessPolicyWindow || id == hipLaunchAttributeCooperative ||
          id == hipLaunchAttributeSynchronizationPolicy || id == hipLaunchAttributePriority ||
          id == hipLaunchAttributeMemSyncDomainMap || id == hipLaunchAttributeMemSyncDomain;
 }
 
-bool is_attribute_value(hipLaunchAttributeID id, const hipLaunchAttributeValue &value) {
+bool is_attribute_value(int id, const hipLaunchAttributeValue &value) {
   if (id != hipLaunchAttributeAccessPolicyWindow) return true;
   const hipAccessPolicyWindow &window = value.accessPolicyWindow;
   return window.hitRatio >= 0 && window.hitRatio <= 1 && window.missProp != hipAccessPropertyPersisting;
@@ -74,7 +75,8 @@ using namespace cpu;
 hipError_t hipGraphAddNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, const hipGraphNode_t *pDependencies,
                            size_t numDependencies, hipGraphNodeParams *nodeParams) {
   return add_node(pGraphNode, graph, pDependencies, numDependencies, [&](Graph &g, Action *action) {
-    const bool itself = nodeParams && nodeParams->type == hipGraphNodeTypeGraph && nodeParams->graph.graph == g.handle;
+    const bool child = nodeParams && number_of(nodeParams->type) == hipGraphNodeTypeGraph;
+    const bool itself = child && nodeParams->graph.graph == g.handle;
     return itself ? hipErrorInvalidValue : make_action(nodeParams, action);
   });
 }
@@ -209,11 +211,12 @@ hipError_t hipGraphMemFreeNodeGetParams(hipGraphNode_t node, void *dev_ptr) {
 
 hipError_t hipGraphNodeSetParams(hipGraphNode_t node, hipGraphNodeParams *nodeParams) {
   if (!nodeParams) return done(hipErrorInvalidValue);
-  switch (nodeParams->type) {
+  const int type = number_of(nodeParams->type);
+  switch (type) {
     case hipGraphNodeTypeGraph:
     case hipGraphNodeTypeMemAlloc:
     case hipGraphNodeTypeMemFree: return done(hipErrorNotSupported);
-    default: return set_node(node, nodeParams->type, [&](Action *action) { return make_action(nodeParams, action); });
+    default: return set_node(node, type, [&](Action *action) { return make_action(nodeParams, action); });
   }
 }
 
@@ -256,7 +259,8 @@ hipError_t hipGraphEventWaitNodeSetEvent(hipGraphNode_t node, hipEvent_t event) 
 hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t hNode, hipLaunchAttributeID attr,
                                           const hipLaunchAttributeValue *value) {
   return api([&]() -> hipError_t {
-    if (!value || !is_attribute(attr) || !is_attribute_value(attr, *value)) return hipErrorInvalidValue;
+    const int id = number_of(attr);
+    if (!value || !is_attribute(id) || !is_attribute_value(id, *value)) return hipErrorInvalidValue;
     Lock lock(graph_mutex());
     Node *node = find_node(hNode);
     if (!node || node->action.type != hipGraphNodeTypeKernel) return hipErrorInvalidValue;
@@ -267,7 +271,7 @@ hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t hNode, hipLaunchAttribu
 
 hipError_t hipGraphKernelNodeGetAttribute(hipGraphNode_t hNode, hipLaunchAttributeID attr,
                                           hipLaunchAttributeValue *value) {
-  if (!is_attribute(attr)) return done(hipErrorInvalidValue);
+  if (!is_attribute(number_of(attr))) return done(hipErrorInvalidValue);
   return get_node(hNode, hipGraphNodeTypeKernel, value, [&](Node &n) {
     const auto found = n.attributes.find(attr);
     *value = found == n.attributes.end() ? hipLaunchAttributeValue{} : found->second;

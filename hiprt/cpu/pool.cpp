@@ -13,6 +13,7 @@
 #include "graph_memory.h"
 #include "handles.h"
 #include "memory.h"
+#include "number.h"
 #include "scheduler.h"
 #include "status.h"
 #include "stream.h"
@@ -292,14 +293,17 @@ hipError_t free_async(void *address, hipStream_t stream) {
   return hipSuccess;
 }
 
+bool is_on_device(const hipMemLocation &location) {
+  return number_of(location.type) == hipMemLocationTypeDevice && is_device(location.id);
+}
+
 bool valid(const hipMemPoolProps &props) {
-  return props.allocType == hipMemAllocationTypePinned && props.location.type == hipMemLocationTypeDevice &&
-         is_device(props.location.id);
+  return props.allocType == hipMemAllocationTypePinned && is_on_device(props.location);
 }
 
 hipError_t create(hipMemPool_t *out, const hipMemPoolProps *props) {
   if (!out || !props || !valid(*props)) return hipErrorInvalidValue;
-  if (props->handleTypes != hipMemHandleTypeNone) return hipErrorNotSupported;
+  if (number_of(props->handleTypes) != hipMemHandleTypeNone) return hipErrorNotSupported;
   if (const hipError_t error = capture_forbids_alloc()) return error;
   Lock lock(state().mutex);
   *out = add_pool(*props)->handle;
@@ -320,7 +324,7 @@ hipError_t destroy(hipMemPool_t handle) {
   return hipSuccess;
 }
 
-hipError_t set_attribute(Pool &pool, hipMemPoolAttr attribute, const void *value) {
+hipError_t set_attribute(Pool &pool, int attribute, const void *value) {
   const int flag = *static_cast<const int *>(value);
   switch (attribute) {
     case hipMemPoolReuseFollowEventDependencies: pool.follow_events = flag; return hipSuccess;
@@ -343,7 +347,7 @@ hipError_t set_attribute(Pool &pool, hipMemPoolAttr attribute, const void *value
   }
 }
 
-hipError_t get_attribute(const Pool &pool, hipMemPoolAttr attribute, void *value) {
+hipError_t get_attribute(const Pool &pool, int attribute, void *value) {
   auto *flag = static_cast<int *>(value);
   auto *bytes = static_cast<uint64_t *>(value);
   switch (attribute) {
@@ -360,9 +364,12 @@ hipError_t get_attribute(const Pool &pool, hipMemPoolAttr attribute, void *value
 }
 
 bool can_grant(const Pool &pool, const hipMemAccessDesc &desc) {
-  if (desc.location.type != hipMemLocationTypeDevice || !is_device(desc.location.id)) return false;
+  const int flags = number_of(desc.flags);
+  if (!is_on_device(desc.location)) return false;
   // A device keeps its own memory.
-  return desc.location.id != pool.device() || desc.flags == hipMemAccessFlagsProtReadWrite;
+  if (desc.location.id == pool.device()) return flags == hipMemAccessFlagsProtReadWrite;
+  return flags == hipMemAccessFlagsProtNone || flags == hipMemAccessFlagsProtRead ||
+         flags == hipMemAccessFlagsProtReadWrite;
 }
 
 // Calls op(pool) for a live pool.
@@ -449,11 +456,15 @@ hipError_t hipMemPoolTrimTo(hipMemPool_t mem_pool, size_t min_bytes_to_hold) {
 }
 
 hipError_t hipMemPoolSetAttribute(hipMemPool_t mem_pool, hipMemPoolAttr attr, void *value) {
-  return with_pool(mem_pool, [&](Pool &pool) { return value ? set_attribute(pool, attr, value) : hipErrorInvalidValue; });
+  return with_pool(mem_pool, [&](Pool &pool) {
+    return value ? set_attribute(pool, number_of(attr), value) : hipErrorInvalidValue;
+  });
 }
 
 hipError_t hipMemPoolGetAttribute(hipMemPool_t mem_pool, hipMemPoolAttr attr, void *value) {
-  return with_pool(mem_pool, [&](Pool &pool) { return value ? get_attribute(pool, attr, value) : hipErrorInvalidValue; });
+  return with_pool(mem_pool, [&](Pool &pool) {
+    return value ? get_attribute(pool, number_of(attr), value) : hipErrorInvalidValue;
+  });
 }
 
 hipError_t hipMemPoolSetAccess(hipMemPool_t mem_pool, const hipMemAccessDesc *desc_list, size_t count) {
@@ -468,9 +479,7 @@ hipError_t hipMemPoolSetAccess(hipMemPool_t mem_pool, const hipMemAccessDesc *de
 
 hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t mem_pool, hipMemLocation *location) {
   return with_pool(mem_pool, [&](Pool &pool) {
-    if (!flags || !location || location->type != hipMemLocationTypeDevice || !is_device(location->id)) {
-      return hipErrorInvalidValue;
-    }
+    if (!flags || !location || !is_on_device(*location)) return hipErrorInvalidValue;
     const auto granted = pool.access.find(location->id);
     if (location->id == pool.device()) *flags = hipMemAccessFlagsProtReadWrite;
     else *flags = granted == pool.access.end() ? hipMemAccessFlagsProtNone : granted->second;

@@ -66,6 +66,7 @@ typedef struct {
   const uint32_t *deps;   /* borrowed; earlier nodes this one waits for, ascending */
   uint32_t n_deps;
   const uint64_t *ranges; /* borrowed, or own: {start, end} of each piece of memory the node declares */
+  const uint8_t *access;  /* of each piece: 1 read, 2 write, 3 both */
   uint32_t n_ranges;
   uint64_t own[4];
 } hiprt_node;
@@ -91,7 +92,8 @@ uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b
 int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
 
 /* Execs: an executable graph, the graph it was instantiated from, and the recording both were made of. */
-/* fanout: the most edges that leave a node, 0 for no bound. Takes a reference to the recorder. */
+/* fanout: the most edges that leave a node; 0: no bound, and as many roots as there are. Takes a reference to the
+ * recorder. */
 int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, hiprt_exec **out_exec);
 void hiprt_exec_release(hiprt_exec *exec);     /* waits for its last launch */
 int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream);
@@ -109,4 +111,6 @@ int hiprt_exec_move(hiprt_exec *exec, uint32_t n_nodes, const uint32_t *nodes, u
 uint64_t hiprt_exec_updated_bytes(const hiprt_exec *exec); /* argument bytes written by patches and updates so far */
 uint64_t hiprt_exec_updated_nodes(const hiprt_exec *exec);
 hiprt_recorder *hiprt_exec_recorder(hiprt_exec *exec); /* borrowed */
+/* Whether hipGraphExecUpdate refuses a graph with other edges between the same nodes. */
+int hiprt_probe_wiring(int device, int *out_refused);
 /* cffi end */

@@ -281,6 +281,9 @@ def test_generic_nodes():
     other = generic(TYPE.hipGraphNodeTypeBatchMemOp, fill_params(source, 5))
     status = raw("hipGraphAddNode", ctypes.byref(made), graph, None, ctypes.c_size_t(0), other)
     assert status == E.hipErrorNotSupported
+    other = generic(99, fill_params(source, 5))
+    status = raw("hipGraphAddNode", ctypes.byref(made), graph, None, ctypes.c_size_t(0), other)
+    assert status == E.hipErrorInvalidValue
 
 
 def test_kernel_arguments_are_copied():

@@ -213,6 +213,8 @@ def test_used_and_high_water_marks(pool):
         assert error(hip.hipMemPoolSetAttribute(pool, attribute, np.array([5], np.uint64))) == E.hipErrorInvalidValue
     current = ATTR.hipMemPoolAttrUsedMemCurrent
     assert error(hip.hipMemPoolSetAttribute(pool, current, np.zeros(1, np.uint64))) == E.hipErrorInvalidValue
+    for name in ("hipMemPoolGetAttribute", "hipMemPoolSetAttribute"):
+        assert raw(name, pool, ctypes.c_int(77), (ctypes.c_ulonglong * 1)()) == E.hipErrorInvalidValue
 
 
 def test_maximum_size():

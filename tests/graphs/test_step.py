@@ -400,7 +400,7 @@ def test_spent_exec_is_replaced(stream, x):
 
     step = graphs.Step(function, stream=stream, keep=False)
     used = []
-    with hiprt.flags.override(graph_update_budget=10):
+    with hiprt.flags.override(graph_update_budget=10, graph_rungs=("replay", "patch", "instantiate")):
         for i in range(50):
             factor = float(i)
             step()

@@ -41,7 +41,9 @@ def int32():
 @pytest.fixture
 def normal():
     """Normal numbers of a shape and dtype; the same ones for the same seed."""
-    return lambda shape, dtype, seed=0, scale=1.0: (np.random.default_rng(seed).normal(size=shape) * scale).astype(dtype)
+    return lambda shape, dtype, seed=0, scale=1.0: (np.random.default_rng(seed).normal(size=shape) * scale).astype(
+        dtype
+    )
 
 
 @pytest.fixture

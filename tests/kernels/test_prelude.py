@@ -47,7 +47,9 @@ def test_attributes():
     for name, kind in ATTRIBUTES.items():
         parts = [f"{name}.{axis}" for axis in "xyz"] if kind == "uint3" else [name]
         lines += [f"out[at++] = {part};" for part in parts]
-    place = "(threadgroup_position_in_grid.x + 2 * (threadgroup_position_in_grid.y + 3 * threadgroup_position_in_grid.z))"
+    place = (
+        "(threadgroup_position_in_grid.x + 2 * (threadgroup_position_in_grid.y + 3 * threadgroup_position_in_grid.z))"
+    )
     source = f"uint at = ({place} * 60 + thread_index_in_threadgroup) * {len(lines)};\n" + "\n".join(lines)
     got = run(source, np.zeros((groups, threads, len(lines)), np.uint32), grid=grid, threadgroup=group)
     for g in range(groups):
@@ -125,9 +127,8 @@ out[i] = shared[i ^ 31];
     np.testing.assert_array_equal(got, (np.arange(64) ^ 31) * 2)
 
 
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), hiprt.bfloat16], ids=str)
 def test_every_16_bit_number_as_float(dtype):
-    if dtype == np.float32:
-        pytest.skip("not a 16-bit type")
     x = np.arange(65536, dtype=np.uint16).view(dtype)
     got = run("uint i = thread_position_in_grid.x; out[i] = float(x[i]);", np.zeros(65536, np.float32),
               inputs={"x": x}, grid=(256, 1, 1), threadgroup=(256, 1, 1))  # fmt: skip
@@ -144,12 +145,13 @@ def patterns():
     return np.concatenate([random, ties, near]).view(np.float32)
 
 
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), hiprt.bfloat16], ids=str)
 def test_rounding_to_16_bits(dtype):
-    if dtype == np.float32:
-        pytest.skip("not a 16-bit type")
     x = patterns()
     scalar = "uint i = thread_position_in_grid.x; if (i < SIZE) out[i] = OUT(x[i]);"
-    source = scalar.replace("SIZE", str(x.size)).replace("OUT", {"float16": "half", "bfloat16": "bfloat16_t"}[dtype.name])
+    source = scalar.replace("SIZE", str(x.size)).replace(
+        "OUT", {"float16": "half", "bfloat16": "bfloat16_t"}[dtype.name]
+    )
     got = run(source, np.zeros(x.size, dtype), inputs={"x": x}, grid=(-(-x.size // 256), 1, 1), threadgroup=(256, 1, 1))
     with np.errstate(over="ignore", invalid="ignore"):
         exact = x.astype(dtype)
@@ -187,7 +189,9 @@ def ulps(got, exact):
 
 def apply(function, x):
     source = f"uint i = thread_position_in_grid.x; if (i < {x.size}) out[i] = {function};"
-    return run(source, np.zeros(x.size, np.float32), inputs={"x": x}, grid=(-(-x.size // 256), 1, 1), threadgroup=(256, 1, 1))
+    return run(
+        source, np.zeros(x.size, np.float32), inputs={"x": x}, grid=(-(-x.size // 256), 1, 1), threadgroup=(256, 1, 1)
+    )
 
 
 def test_exp_and_log():
@@ -234,12 +238,18 @@ def test_math(name, exact, low, high):
 def test_math_of_several_arguments():
     x = np.linspace(-3, 3, 101).astype(np.float32)
     wide = x.astype(np.float64)
-    np.testing.assert_array_equal(apply("fma(x[i], x[i], -x[i] * 0.5f)", x), (wide * wide - wide * 0.5).astype(np.float32))
+    np.testing.assert_array_equal(
+        apply("fma(x[i], x[i], -x[i] * 0.5f)", x), (wide * wide - wide * 0.5).astype(np.float32)
+    )
     np.testing.assert_array_equal(apply("clamp(x[i], -1.0f, 2.0f)", x), np.clip(x, -1, 2))
-    np.testing.assert_array_equal(apply("max(x[i], 0.5f) + min(x[i], -0.5f)", x), np.maximum(x, 0.5) + np.minimum(x, -0.5))
+    np.testing.assert_array_equal(
+        apply("max(x[i], 0.5f) + min(x[i], -0.5f)", x), np.maximum(x, 0.5) + np.minimum(x, -0.5)
+    )
     np.testing.assert_allclose(apply("pow(fabs(x[i]), 1.5f)", x), np.abs(wide) ** 1.5, rtol=1e-6, atol=1e-7)
     np.testing.assert_array_equal(apply("select(x[i], -x[i], x[i] < 0.0f)", x), np.abs(x))
-    np.testing.assert_array_equal(apply("isnan(x[i] / 0.0f) ? 7.0f : isinf(x[i] / 0.0f) ? 8.0f : 9.0f", x), np.where(x == 0, 7, 8))
+    np.testing.assert_array_equal(
+        apply("isnan(x[i] / 0.0f) ? 7.0f : isinf(x[i] / 0.0f) ? 8.0f : 9.0f", x), np.where(x == 0, 7, 8)
+    )
 
 
 def test_products_and_sums_are_not_fused():
@@ -275,7 +285,8 @@ atomic_fetch_add_explicit(&counters[0], i, memory_order_relaxed);
 atomic_fetch_max_explicit(&counters[1], i * 3, memory_order_relaxed);
 atomic_fetch_min_explicit(&counters[2], 1000 - i, memory_order_relaxed);
 if (i == 5) {
-  atomic_store_explicit(&counters[4], atomic_exchange_explicit(&counters[3], 77u, memory_order_relaxed), memory_order_relaxed);
+  uint before = atomic_exchange_explicit(&counters[3], 77u, memory_order_relaxed);
+  atomic_store_explicit(&counters[4], before, memory_order_relaxed);
 }
 """
     start = np.array([0, 0, 5000, 11, 0], np.uint32)

@@ -25,7 +25,12 @@ def check(close, m, n, k, dtype, group, bits, seed=0):
     x, packed, scales, biases = hosts
     # The terms that are summed: scale * code * x and bias * x, by groups.
     parts = reference.weights(packed, np.abs(scales), np.abs(biases), group, bits)
-    close(got, reference.quantized_matmul(*hosts, group, bits), magnitude=np.abs(reference.double(x)) @ parts.T, steps=16 + k / 256)
+    close(
+        got,
+        reference.quantized_matmul(*hosts, group, bits),
+        magnitude=np.abs(reference.double(x)) @ parts.T,
+        steps=16 + k / 256,
+    )
 
 
 @pytest.mark.parametrize(("group", "bits"), FORMATS)
@@ -90,7 +95,11 @@ def test_mistakes_are_named(dtype):
         (TypeError, "scales is", lambda: kernels.quantized_matmul(x, w, other, other)),
         (TypeError, "biases is", lambda: kernels.quantized_matmul(x, w, s, other)),
         (ValueError, "multiple of 16 bytes", lambda: kernels.quantized_matmul(shifted, w, s, b)),
-        (ValueError, "out overlaps", lambda: kernels.quantized_matmul(x, w, s, b, out=x.reshape(256)[:16].reshape(2, 8))),
+        (
+            ValueError,
+            "out overlaps",
+            lambda: kernels.quantized_matmul(x, w, s, b, out=x.reshape(256)[:16].reshape(2, 8)),
+        ),
     ]:
         with pytest.raises(error, match=message):
             wrong()

@@ -8,7 +8,9 @@ from hiprt import kernels
 from hiprt.kernels import reference
 
 
-@pytest.mark.parametrize("shape", [(1, 256), (16, 128), (5, 7), (3, 33), (2, 1000), (3, 1024), (2, 1031), (2, 4, 96), (2049,)])
+@pytest.mark.parametrize(
+    "shape", [(1, 256), (16, 128), (5, 7), (3, 33), (2, 1000), (3, 1024), (2, 1031), (2, 4, 96), (2049,)]
+)
 @pytest.mark.parametrize("weighted", [True, False])
 def test_matches_the_reference(branch, dtype, shape, weighted, normal, close):
     x, weight = normal(shape, dtype, 1, 4.0), normal(shape[-1:], dtype, 2)

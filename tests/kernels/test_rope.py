@@ -19,7 +19,9 @@ def magnitude(x, dims, traditional):
 
 
 @pytest.mark.parametrize("traditional", [False, True])
-@pytest.mark.parametrize(("heads", "width", "dims"), [(3, 64, None), (1, 2, None), (5, 80, 20), (2, 256, 256), (4, 33, 32)])
+@pytest.mark.parametrize(
+    ("heads", "width", "dims"), [(3, 64, None), (1, 2, None), (5, 80, 20), (2, 256, 256), (4, 33, 32)]
+)
 def test_matches_the_reference(branch, dtype, heads, width, dims, traditional, normal, close, int32):
     x = normal((heads, width), dtype, width)
     for position in POSITIONS:
@@ -46,7 +48,9 @@ def test_both_branches_give_the_same_bits(dtype, traditional, normal, int32):
     for position in POSITIONS:
         first = kernels.rope(x, int32(position), base=5e5, traditional=traditional).numpy()
         with force_generic():
-            assert kernels.rope(x, int32(position), base=5e5, traditional=traditional).numpy().tobytes() == first.tobytes()
+            assert (
+                kernels.rope(x, int32(position), base=5e5, traditional=traditional).numpy().tobytes() == first.tobytes()
+            )
 
 
 def test_angles_are_exact_at_every_position(branch, int32):

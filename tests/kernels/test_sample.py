@@ -39,7 +39,7 @@ def test_nan_and_ties_follow_argmax(branch, dtype):
 
 
 def test_frequencies_are_the_softmax():
-    # The reference's draws are the kernel's (above), so its distribution is judged here: chi-square, 4 standard deviations.
+    # The reference's draws are the kernel's (above), so its distribution is judged: chi-square, 4 deviations.
     logits = np.array([2.0, 1.0, 0.0, -1.0, 0.5])
     shares = np.exp(logits / 0.8) / np.exp(logits / 0.8).sum()
     draws = 4000

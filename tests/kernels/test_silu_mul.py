@@ -16,7 +16,9 @@ def test_matches_the_reference(branch, dtype, shape, normal, close):
 
 def test_every_size_of_gate(branch, dtype, close):
     # exp overflows below -88 and vanishes above; the quotient must follow down to float32's smallest normal number.
-    gate = np.concatenate([np.linspace(-80, 80, 4000), 2.0 ** np.arange(-14, 7), -(2.0 ** np.arange(-14, 6))]).astype(dtype)
+    gate = np.concatenate([np.linspace(-80, 80, 4000), 2.0 ** np.arange(-14, 7), -(2.0 ** np.arange(-14, 6))]).astype(
+        dtype
+    )
     up = np.ones_like(gate)
     close(kernels.silu_mul(hiprt.array(gate), hiprt.array(up)), reference.silu_mul(gate, up))
 

@@ -16,5 +16,21 @@ __hiprt_own float fmaf(float a, float b, float c) { return __hiprt_host_table->f
 __hiprt_own double fma(double a, double b, double c) { return __hiprt_host_table->fma_double(a, b, c); }
 #endif
 #endif
+// Double to half, which compilers call where the machine has no 16-bit arithmetic: first to a float whose last bit says
+// whether anything was cut off, so that the second rounding is right.
+#if defined(__x86_64__) && !defined(__AVX512FP16__)
+__hiprt_own _Float16 __truncdfhf2(double x) {
+  const float near = float(x);
+  unsigned bits;
+  __builtin_memcpy(&bits, &near, sizeof bits);
+  if (double(near) != x && x == x) {
+    if (__builtin_fabs(double(near)) > __builtin_fabs(x)) --bits;
+    bits |= 1;
+  }
+  float odd;
+  __builtin_memcpy(&odd, &bits, sizeof odd);
+  return _Float16(odd);
+}
+#endif
 #undef __hiprt_own
 }

@@ -1,0 +1,252 @@
+"""Probes: tiny graphs that show what this library, version and device does right; a rung that fails is not used.
+
+Run at the first graph of a process and remembered on disk by the identity of library and device. `hiprt doctor` shows
+them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+
+from hiprt import core, library
+from hiprt.array import Array, zeros
+from hiprt.buffer import Buffer
+from hiprt.compiler import compile_source
+from hiprt.device import Device
+from hiprt.errors import HipError, check
+from hiprt.flags import flags
+from hiprt.graphs.exec import Exec
+from hiprt.graphs.recording import Recording
+from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
+from hiprt.stream import Stream
+
+__all__ = ["NEEDED", "allowed", "probes"]
+
+OK = "ok"
+SOURCE = """
+struct Values { int a; double b; int c[3]; };
+extern "C" __global__ void store(int* out, int value) { *out = value; }
+extern "C" __global__ void add(const int* in, int* out, int value) { *out = *in + value; }
+extern "C" __global__ void spread(int* out, Values v, int tail) {
+  out[0] = v.a; out[1] = (int)v.b; out[2] = v.c[0]; out[3] = v.c[2]; out[4] = tail;
+}
+"""
+ARGUMENTS = {
+    "store": [Argument("out", WRITE), Argument("value", SCALAR, "int32")],
+    "add": [Argument("in", READ), Argument("out", WRITE), Argument("value", SCALAR, "int32")],
+    "spread": [
+        Argument("out", WRITE),
+        Argument("values", SCALAR, "bytes", size=32, alignment=8),
+        Argument("tail", SCALAR, "int32"),
+    ],
+}
+STRUCT = np.dtype({"names": ["a", "b", "c"], "formats": ["i4", "f8", "3i4"], "offsets": [0, 8, 16], "itemsize": 32})
+ONE = (1, 1, 1)
+NEEDED = {
+    "instantiate": ("kernel nodes", "arguments copied"),
+    "patch": ("kernel nodes", "arguments copied", "patch takes effect", "structures by value"),
+    "update": ("kernel nodes", "arguments copied", "update takes effect"),
+}
+lock = threading.Lock()
+
+
+class Bench:
+    """A stream, some memory and the kernels that probes use."""
+
+    def __init__(self, device: Device) -> None:
+        code, _ = compile_source(SOURCE, "hiprt_probe.hip")
+        module = Module(code)
+        self.functions = {name: Function(module, name, arguments) for name, arguments in ARGUMENTS.items()}
+        self.stream = Stream(device)
+        self.out = zeros(8, np.int32, self.stream)
+
+    def record(self, name: str, *values: object) -> Recording:
+        """Record one launch of a kernel of one thread."""
+        recording = Recording()
+        with recording.record(self.stream):
+            self.functions[name](self.stream, ONE, ONE, *values)
+        return recording
+
+    def launch(self, exec_: Exec) -> list[int]:
+        """Launch an exec and return the memory."""
+        exec_.launch(self.stream)
+        return [int(v) for v in self.out.numpy(self.stream)]
+
+    def make(self, recording: Recording) -> Exec:
+        """Instantiate."""
+        return Exec(recording, self.stream.device.index)
+
+
+def expect(got: object, wanted: object) -> str:
+    """Compare a result."""
+    return OK if got == wanted else f"{got} instead of {wanted}"
+
+
+def kernel_nodes(bench: Bench) -> str:
+    """A hipFunction_t is accepted in a kernel node (HIP before 5.5 wanted a host symbol)."""
+    return expect(bench.launch(bench.make(bench.record("store", bench.out, 11)))[0], 11)
+
+
+def arguments_copied(bench: Bench) -> str:
+    """Argument values are copied when a node is added (HIP before mid-2022 kept the caller's pointer)."""
+    exec_ = bench.make(bench.record("store", bench.out, 21))
+    # Other nodes go through the same memory of the C core before the launch.
+    others = [bench.make(bench.record("store", bench.out[4:5], i)) for i in range(4)]
+    result = expect(bench.launch(exec_)[0], 21)
+    del others
+    return result
+
+
+def patch_takes_effect(bench: Bench) -> str:
+    """HipGraphExecKernelNodeSetParams changes what the next launch does."""
+    exec_ = bench.make(bench.record("store", bench.out, 31))
+    bench.launch(exec_)
+    exec_.patch(bench.record("store", bench.out, 32))
+    return expect(bench.launch(exec_)[0], 32)
+
+
+def structures_by_value(bench: Bench) -> str:
+    """A structure argument and what follows it survive a patch."""
+    value = np.zeros((), STRUCT)
+    value["a"], value["b"], value["c"] = 1, 2.0, (3, 4, 5)
+    exec_ = bench.make(bench.record("spread", bench.out, value.tobytes(), 6))
+    if bench.launch(exec_)[:5] != [1, 2, 3, 5, 6]:
+        return "wrong before the patch"
+    value["b"], value["c"] = 7.0, (8, 9, 10)
+    exec_.patch(bench.record("spread", bench.out, value.tobytes(), 11))
+    return expect(bench.launch(exec_)[:5], [1, 7, 8, 10, 11])
+
+
+def update_takes_effect(bench: Bench) -> str:
+    """HipGraphExecUpdate changes what the next launch does."""
+    exec_ = bench.make(bench.record("store", bench.out, 41))
+    bench.launch(exec_)
+    exec_.update(bench.record("store", bench.out, 42))
+    return expect(bench.launch(exec_)[0], 42)
+
+
+def wiring_compared(bench: Bench) -> str:
+    """HipGraphExecUpdate refuses a graph with other edges (CLR compares only their number; keys protect us)."""
+    refused = core.ffi.new("int *")
+    core.call(core.lib.hiprt_probe_wiring(bench.stream.device.index, refused))
+    return OK if refused[0] else "other edges were accepted"
+
+
+def roots_ordered(bench: Bench) -> str:
+    """A graph with several roots starts after earlier work of its stream (CLR before 2026 does not wait)."""
+    source, seen = bench.out[4:5], []
+    recording = Recording()
+    with recording.record(bench.stream):
+        for i in (5, 6):
+            bench.out[i : i + 1].copy_from(source, bench.stream)
+    exec_ = Exec(recording, bench.stream.device.index, fanout=0)
+    for value in range(51, 54):
+        for i in range(50):
+            bench.functions["store"](bench.stream, ONE, ONE, source, i)
+        bench.functions["store"](bench.stream, ONE, ONE, source, value)
+        seen += bench.launch(exec_)[5:7]
+    return expect(seen, [51, 51, 52, 52, 53, 53])
+
+
+def pool_ordered(bench: Bench) -> str:
+    """Memory freed with hipFreeAsync on one stream is not given to another before the work that used it has run."""
+    hip, store, seen = library.hip(), bench.functions["store"], []
+    with Stream(bench.stream.device) as other:
+        for value in range(61, 64):
+            first = check(hip.hipMallocAsync(4096, bench.stream.hip_stream), "hipMallocAsync")
+            for i in range(50):
+                store(bench.stream, ONE, ONE, integer_at(int(first)), i)
+            check(hip.hipFreeAsync(first, bench.stream.hip_stream), "hipFreeAsync")
+            second = check(hip.hipMallocAsync(4096, other.hip_stream), "hipMallocAsync")
+            store(other, ONE, ONE, integer_at(int(second)), value)
+            bench.stream.synchronize()
+            seen += integer_at(int(second)).numpy(other).tolist()
+            check(hip.hipFreeAsync(second, other.hip_stream), "hipFreeAsync")
+    return expect(seen, [61, 62, 63])
+
+
+def integer_at(address: int) -> Array:
+    """Return one integer in memory that somebody else owns."""
+    return Array(Buffer(address, 4, 0), (1,), np.dtype(np.int32), address)
+
+
+PROBES: dict[str, Callable[[Bench], str]] = {
+    "kernel nodes": kernel_nodes,
+    "arguments copied": arguments_copied,
+    "patch takes effect": patch_takes_effect,
+    "structures by value": structures_by_value,
+    "update takes effect": update_takes_effect,
+    "wiring compared": wiring_compared,
+    "roots ordered": roots_ordered,
+    "pool ordered": pool_ordered,
+}
+
+
+def run(device: Device) -> dict[str, str]:
+    """Run every probe."""
+    bench = Bench(device)
+    results = {}
+    for name, function in PROBES.items():
+        try:
+            results[name] = function(bench)
+        except HipError as error:
+            results[name] = str(error)
+    bench.stream.close()
+    return results
+
+
+@cache
+def probes(device: Device) -> dict[str, str]:
+    """Return what the probes found on a device: name to ``ok`` or what was seen instead.
+
+    Parameters
+    ----------
+    device : Device
+    """
+    with lock:
+        file = cache_file(device)
+        try:
+            cached = json.loads(file.read_text())
+            if list(cached) == list(PROBES):
+                return {str(name): str(result) for name, result in cached.items()}
+        except (OSError, ValueError):
+            pass
+        results = run(device)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            fresh = file.with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps(results, indent=1))
+            fresh.replace(file)
+        except OSError:
+            pass  # a cache that cannot be written only costs time
+        return results
+
+
+def cache_file(device: Device) -> Path:
+    """Return where a device's results are kept: another library, version, device or quirk has another file."""
+    chosen = library.current()
+    stat = chosen.hip.stat() if chosen.hip.exists() else None
+    identity = (
+        chosen.provider, str(chosen.hip), chosen.version, stat and (stat.st_size, stat.st_mtime_ns),
+        device.name, device.arch, flags.cpu_profile, flags.cpu_quirks, SOURCE,
+    )  # fmt: skip
+    folder = Path(flags.cache_dir) if flags.cache_dir else platformdirs.user_cache_path("hiprt")
+    return folder / "probes" / f"{hashlib.sha256(repr(identity).encode()).hexdigest()[:32]}.json"
+
+
+@cache
+def allowed(device: Device) -> frozenset[str]:
+    """Return the rungs that a device's probes permit; replay and eager need none."""
+    if device.provider == "null":
+        return frozenset(NEEDED)
+    results = probes(device)
+    return frozenset(rung for rung, needs in NEEDED.items() if all(results[need] == OK for need in needs))

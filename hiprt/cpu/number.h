@@ -1,0 +1,17 @@
+// Enumerators of the C interface as numbers: callers may pass any value, and C++ must not read one that is out of range.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+namespace cpu {
+
+template <class E>
+int number_of(const E &enumerator) {
+  static_assert(std::is_enum_v<E> && sizeof(E) == sizeof(int));
+  int number;
+  std::memcpy(&number, &enumerator, sizeof number);
+  return number;
+}
+
+}  // namespace cpu

@@ -1,0 +1,76 @@
+"""Probes: what they find is remembered and decides which rungs are used."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.kernels import scale
+
+import hiprt
+from hiprt import graphs
+from hiprt.graphs import ladder, probe
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """An empty cache, and nothing remembered in the process."""
+    probe.probes.cache_clear()
+    probe.allowed.cache_clear()
+    with hiprt.flags.override(cache_dir=str(tmp_path)):
+        yield tmp_path
+    probe.probes.cache_clear()
+    probe.allowed.cache_clear()
+
+
+def test_cpu_device_passes_every_probe(fresh):
+    """The base behaviour of the CPU device is right."""
+    assert set(graphs.probes(hiprt.current_device()).values()) == {"ok"}
+
+
+def test_results_are_remembered_on_disk(fresh):
+    """The second process reads them; another quirk set has its own file."""
+    device = hiprt.current_device()
+    graphs.probes(device)
+    (file,) = (fresh / "probes").iterdir()
+    wrong = dict.fromkeys(json.loads(file.read_text()), "made up")
+    file.write_text(json.dumps(wrong))
+    probe.probes.cache_clear()
+    assert graphs.probes(device) == wrong
+    with hiprt.flags.override(cpu_quirks=("another",)):
+        assert probe.cache_file(device) != file
+
+
+def test_corrupt_cache_is_rebuilt(fresh):
+    """A file that does not parse is as good as none."""
+    device = hiprt.current_device()
+    file = probe.cache_file(device)
+    file.parent.mkdir()
+    file.write_text("{")
+    assert set(graphs.probes(device).values()) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("failed", "used"),
+    [
+        ("patch takes effect", "update"),
+        ("structures by value", "update"),
+        ("update takes effect", "patch"),
+        ("arguments copied", "eager"),
+        ("kernel nodes", "eager"),
+    ],
+)
+def test_rung_that_fails_its_probe_is_not_used(stream, monkeypatch, failed, used):
+    """Another rung serves, with the same bits."""
+    results = {**dict.fromkeys(probe.PROBES, "ok"), failed: "seen to fail"}
+    rungs = frozenset(rung for rung, needs in probe.NEEDED.items() if all(results[n] == "ok" for n in needs))
+    monkeypatch.setattr(ladder, "allowed", lambda device: rungs)
+    x, out, factor = hiprt.array(np.arange(10, dtype=np.float32)), hiprt.empty(10), 0.0
+
+    def function():
+        out.copy_from(scale(x, factor))
+
+    step = graphs.Step(function, stream=stream, keep=False)
+    for factor in (1.0, 2.0, 3.0):
+        step()
+        np.testing.assert_array_equal(out.numpy(), np.arange(10, dtype=np.float32) * factor)
+    assert step.rungs[used] == (3 if used == "eager" else 2)
