@@ -83,7 +83,8 @@ def locate(recording: Recording, before: Snapshot, graph: Snapshot, eager: Snaps
     """Name the first node that differs."""
     first = first_that_differs(recording, graph, eager)
     fresh = first_wrong_prefix(recording, before, stream)
-    index = first if fresh is None else fresh
+    # Both come at or after the culprit: its result may have been overwritten, and a race does not show every time.
+    index = first if fresh is None else min(first, fresh)
     before.restore()
     recording.slice(0, index).run(stream)
     reads = coalesce((start, end) for start, end, access in recording.touched(index) if access != WRITE)
