@@ -1,5 +1,5 @@
 // The layouts that programs built against other headers of HIP 7.15 rely on.
-#include "hip/hip_runtime_api.h"
+#include "hip/hip_runtime.h"
 #include "hip/hiprtc.h"
 #include "hip/library_types.h"
 
@@ -18,6 +18,10 @@ AT(hipDeviceProp_t, gcnArchName, 1160);
 SIZE(hipDeviceArch_t, 4);
 
 SIZE(dim3, 12);
+SIZE(char4, 4);
+SIZE(float3, 12);
+SIZE(float4, 16);
+SIZE(double4, 32);
 SIZE(hipPointerAttribute_t, 32);
 SIZE(hipFuncAttributes, 56);
 SIZE(hipLaunchParams, 56);

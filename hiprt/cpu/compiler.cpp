@@ -99,9 +99,10 @@ const std::vector<std::string> &macros() {
 std::vector<std::string> command(const Compiler &c, const CompileJob &job) {
   std::vector<std::string> out = {c.path};
   if (c.kind == Compiler::Zig) out.push_back("clang");
-  for (const auto &part : {base_flags(c), macros(), job.options}) out.insert(out.end(), part.begin(), part.end());
-  const std::string dir = job.source.substr(0, job.source.rfind('/'));
-  out.insert(out.end(), {"-I" + dir, "-I" + device_include_dir(), "-include", device_include_dir() + "/cpu_prelude.h"});
+  for (const auto &part : {base_flags(c), macros()}) out.insert(out.end(), part.begin(), part.end());
+  out.insert(out.end(), {"-include", device_include_dir() + "/cpu_prelude.h"});
+  out.insert(out.end(), job.options.begin(), job.options.end());
+  out.push_back("-I" + device_include_dir());
   return out;
 }
 

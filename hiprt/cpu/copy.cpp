@@ -7,6 +7,7 @@
 #include "memory.h"
 #include "status.h"
 #include "stream.h"
+#include "transfer.h"
 
 namespace cpu {
 namespace {
@@ -130,19 +131,6 @@ hipError_t make_peer_copy(const hipMemcpy3DPeerParms *p, std::shared_ptr<CopyWor
                    out);
 }
 
-hipError_t copy_now(hipStream_t stream, std::shared_ptr<CopyWork> work) {
-  return work->width ? execute(stream, std::move(work)) : hipSuccess;
-}
-
-// Copies the null stream makes: make fills in the work, after it is known that the call is legal at all.
-template <class Make>
-hipError_t synchronous(Make &&make) {
-  if (const hipError_t error = capture_forbids_implicit()) return error;
-  std::shared_ptr<CopyWork> work;
-  const hipError_t error = make(&work);
-  return error ? error : copy_now(hipStreamLegacy, std::move(work));
-}
-
 // HIP finishes an asynchronous copy that touches pageable memory before it returns; taking a copy of the source is
 // as good, and lets a stream go on.
 template <class Make>
@@ -162,7 +150,7 @@ hipError_t copy_with_stream(void *dst, const void *src, size_t size, hipMemcpyKi
   if (const hipError_t error = capture_forbids_sync(canonical(stream))) return error;
   std::shared_ptr<CopyWork> work;
   const hipError_t error = make_copy(dst, src, size, kind, &work);
-  return error ? error : copy_now(stream, std::move(work));
+  return error || work->width == 0 ? error : execute(stream, std::move(work));
 }
 
 }  // namespace
@@ -222,7 +210,7 @@ using namespace cpu;
 using Out = std::shared_ptr<CopyWork> *;
 
 hipError_t hipMemcpy(void *dst, const void *src, size_t size, hipMemcpyKind kind) {
-  return api([&] { return synchronous([&](Out out) { return make_copy(dst, src, size, kind, out); }); });
+  return api([&] { return synchronous<CopyWork>([&](Out out) { return make_copy(dst, src, size, kind, out); }); });
 }
 
 hipError_t hipMemcpyHtoD(hipDeviceptr_t dst, const void *src, size_t size) {
@@ -259,7 +247,7 @@ hipError_t hipMemcpyWithStream(void *dst, const void *src, size_t size, hipMemcp
 
 hipError_t hipMemcpyPeer(void *dst, int dst_device, const void *src, int src_device, size_t size) {
   return api([&] {
-    return synchronous([&](Out out) { return make_peer_copy(dst, dst_device, src, src_device, size, out); });
+    return synchronous<CopyWork>([&](Out out) { return make_peer_copy(dst, dst_device, src, src_device, size, out); });
   });
 }
 
@@ -273,7 +261,8 @@ hipError_t hipMemcpyPeerAsync(void *dst, int dst_device, const void *src, int sr
 hipError_t hipMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height,
                        hipMemcpyKind kind) {
   return api([&] {
-    return synchronous([&](Out out) { return make_copy_2d(dst, dpitch, src, spitch, width, height, kind, out); });
+    return synchronous<CopyWork>(
+        [&](Out out) { return make_copy_2d(dst, dpitch, src, spitch, width, height, kind, out); });
   });
 }
 
@@ -286,7 +275,7 @@ hipError_t hipMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t sp
 }
 
 hipError_t hipMemcpyParam2D(const hip_Memcpy2D *params) {
-  return api([&] { return synchronous([&](Out out) { return make_copy_2d(params, out); }); });
+  return api([&] { return synchronous<CopyWork>([&](Out out) { return make_copy_2d(params, out); }); });
 }
 
 hipError_t hipMemcpyParam2DAsync(const hip_Memcpy2D *params, hipStream_t stream) {
@@ -297,7 +286,7 @@ hipError_t hipDrvMemcpy2DUnaligned(const hip_Memcpy2D *params) { return hipMemcp
 
 hipError_t hipMemcpy3D(const hipMemcpy3DParms *params) {
   return api([&] {
-    return synchronous([&](Out out) { return params ? make_copy(*params, out) : hipErrorInvalidValue; });
+    return synchronous<CopyWork>([&](Out out) { return params ? make_copy(*params, out) : hipErrorInvalidValue; });
   });
 }
 
@@ -308,7 +297,7 @@ hipError_t hipMemcpy3DAsync(const hipMemcpy3DParms *params, hipStream_t stream) 
 }
 
 hipError_t hipMemcpy3DPeer(hipMemcpy3DPeerParms *params) {
-  return api([&] { return synchronous([&](Out out) { return make_peer_copy(params, out); }); });
+  return api([&] { return synchronous<CopyWork>([&](Out out) { return make_peer_copy(params, out); }); });
 }
 
 hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *params, hipStream_t stream) {
@@ -317,7 +306,7 @@ hipError_t hipMemcpy3DPeerAsync(hipMemcpy3DPeerParms *params, hipStream_t stream
 
 hipError_t hipDrvMemcpy3D(const HIP_MEMCPY3D *params) {
   return api([&] {
-    return synchronous([&](Out out) { return params ? make_copy(*params, out) : hipErrorInvalidValue; });
+    return synchronous<CopyWork>([&](Out out) { return params ? make_copy(*params, out) : hipErrorInvalidValue; });
   });
 }
 

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "capture.h"
 #include "copy.h"
 #include "memory.h"
 #include "status.h"
 #include "stream.h"
+#include "transfer.h"
 
 namespace cpu {
 namespace {
@@ -72,14 +72,6 @@ hipError_t make_fill_3d(const hipPitchedPtr &dst, int value, const hipExtent &ex
 }
 
 template <class Make>
-hipError_t synchronous(Make &&make) {
-  if (const hipError_t error = capture_forbids_implicit()) return error;
-  std::shared_ptr<FillWork> work;
-  const hipError_t error = make(&work);
-  return error || work->width == 0 ? error : execute(hipStreamLegacy, std::move(work));
-}
-
-template <class Make>
 hipError_t asynchronous(hipStream_t stream, Make &&make) {
   if (!is_valid(stream)) return hipErrorInvalidHandle;
   std::shared_ptr<FillWork> work;
@@ -111,7 +103,7 @@ using Out = std::shared_ptr<FillWork> *;
 
 hipError_t hipMemset(void *dst, int value, size_t size) {
   return api([&] {
-    return synchronous([&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), size, 1, out); });
+    return synchronous<FillWork>([&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), size, 1, out); });
   });
 }
 
@@ -122,7 +114,7 @@ hipError_t hipMemsetAsync(void *dst, int value, size_t size, hipStream_t stream)
 }
 
 hipError_t hipMemsetD8(hipDeviceptr_t dst, unsigned char value, size_t count) {
-  return api([&] { return synchronous([&](Out out) { return make_fill(dst, value, count, 1, out); }); });
+  return api([&] { return synchronous<FillWork>([&](Out out) { return make_fill(dst, value, count, 1, out); }); });
 }
 
 hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t count, hipStream_t stream) {
@@ -130,7 +122,7 @@ hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t coun
 }
 
 hipError_t hipMemsetD16(hipDeviceptr_t dst, unsigned short value, size_t count) {
-  return api([&] { return synchronous([&](Out out) { return make_fill(dst, value, count, 2, out); }); });
+  return api([&] { return synchronous<FillWork>([&](Out out) { return make_fill(dst, value, count, 2, out); }); });
 }
 
 hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t count, hipStream_t stream) {
@@ -139,7 +131,7 @@ hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t co
 
 hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count) {
   return api([&] {
-    return synchronous([&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), count, 4, out); });
+    return synchronous<FillWork>([&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), count, 4, out); });
   });
 }
 
@@ -159,7 +151,7 @@ hipError_t hipMemset2DAsync(void *dst, size_t pitch, int value, size_t width, si
 
 hipError_t hipMemsetD2D8(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width, size_t height) {
   return api([&] {
-    return synchronous([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 1, out); });
+    return synchronous<FillWork>([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 1, out); });
   });
 }
 
@@ -172,7 +164,7 @@ hipError_t hipMemsetD2D8Async(hipDeviceptr_t dst, size_t pitch, unsigned char va
 
 hipError_t hipMemsetD2D16(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width, size_t height) {
   return api([&] {
-    return synchronous([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 2, out); });
+    return synchronous<FillWork>([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 2, out); });
   });
 }
 
@@ -185,7 +177,7 @@ hipError_t hipMemsetD2D16Async(hipDeviceptr_t dst, size_t pitch, unsigned short 
 
 hipError_t hipMemsetD2D32(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width, size_t height) {
   return api([&] {
-    return synchronous([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 4, out); });
+    return synchronous<FillWork>([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 4, out); });
   });
 }
 
@@ -197,7 +189,7 @@ hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned int va
 }
 
 hipError_t hipMemset3D(hipPitchedPtr dst, int value, hipExtent extent) {
-  return api([&] { return synchronous([&](Out out) { return make_fill_3d(dst, value, extent, out); }); });
+  return api([&] { return synchronous<FillWork>([&](Out out) { return make_fill_3d(dst, value, extent, out); }); });
 }
 
 hipError_t hipMemset3DAsync(hipPitchedPtr dst, int value, hipExtent extent, hipStream_t stream) {

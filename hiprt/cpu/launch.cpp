@@ -74,7 +74,7 @@ hipError_t read_attributes(const hipLaunchAttribute *attributes, unsigned count,
         *cooperative = value.cooperative != 0;
         break;
       case hipLaunchAttributeClusterDimension:
-        if (uint64_t{value.clusterDim.x} * value.clusterDim.y * value.clusterDim.z > 1) return hipErrorInvalidClusterSize;
+        if (std::max({value.clusterDim.x, value.clusterDim.y, value.clusterDim.z}) > 1) return hipErrorInvalidClusterSize;
         break;
       case hipLaunchAttributeIgnore:
       case hipLaunchAttributePriority:

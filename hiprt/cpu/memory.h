@@ -27,7 +27,8 @@ struct Allocation {
   unsigned long long id;  // never used twice
 };
 
-// Raw device memory (256-byte aligned, counted against the device's size) that the registry does not show: pools divide it.
+// Raw device memory (256-byte aligned, counted against the device's size) that the registry does not show: pools divide
+// it.
 // hipErrorOutOfMemory beyond the limit.
 hipError_t reserve(int device, size_t size, void **out);
 void unreserve(int device, void *base, size_t size);

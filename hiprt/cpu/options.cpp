@@ -11,10 +11,6 @@ bool is_one_of(const std::string &text, std::initializer_list<const char *> all)
   return std::any_of(all.begin(), all.end(), [&](const char *one) { return text == one; });
 }
 
-bool is_target(const std::string &o) {
-  return begins(o, "--gpu-architecture=") || begins(o, "--offload-arch=") || begins(o, "-arch=");
-}
-
 // Flags that the compilers take as they are.
 bool is_plain(const std::string &o) {
   if (is_one_of(o, {"-w", "-g", "-ffast-math", "-fno-fast-math"})) return true;
@@ -28,26 +24,45 @@ std::string standard(const std::string &name) {
   return "-std=" + (old ? "gnu++14" : name);
 }
 
+// NAME or NAME=VALUE, as -D takes it.
+std::string definition(const std::string &text) {
+  const size_t equals = text.find('=');
+  const std::string value = equals == std::string::npos ? "1" : text.substr(equals + 1);
+  return "#define " + text.substr(0, equals) + " " + value.substr(0, value.find('\n')) + "\n";
+}
+
+// The value of an option that is written in one word or in two; null if this is another option.
+const std::string *value_of(const std::vector<std::string> &given, size_t *i, std::initializer_list<const char *> names,
+                            std::string *storage) {
+  for (const char *name : names) {
+    const std::string &o = given[*i];
+    const size_t length = std::char_traits<char>::length(name);
+    if (o == name && name[length - 1] != '=' && *i + 1 < given.size()) return &given[++*i];
+    if (o.size() > length && begins(o, name)) return &(*storage = o.substr(length));
+  }
+  return nullptr;
+}
+
 }  // namespace
 
-bool read_options(const std::vector<std::string> &given, std::vector<std::string> *flags, std::string *message) {
+bool read_options(const std::vector<std::string> &given, Options *out, std::string *message) {
   for (size_t i = 0; i < given.size(); ++i) {
     const std::string &o = given[i];
-    const bool has_next = i + 1 < given.size();
-    if (is_one_of(o, {"-D", "-U", "-I", "-include"}) && has_next) {
-      flags->insert(flags->end(), {o, given[++i]});
-    } else if (is_one_of(o, {"--gpu-architecture", "--offload-arch", "-arch"}) && has_next) {
-      ++i;
-    } else if (begins(o, "--std=") || begins(o, "-std=")) {
-      flags->push_back(standard(o.substr(o.find('=') + 1)));
-    } else if (o.size() > 2 && (begins(o, "-D") || begins(o, "-U") || begins(o, "-I"))) {
-      flags->push_back(o);
-    } else if (begins(o, "--include-path=") || begins(o, "--define-macro=")) {
-      const size_t value = o.find('=') + 1;
-      flags->insert(flags->end(), {o[2] == 'i' ? "-I" : "-D", o.substr(value)});
+    std::string storage;
+    const auto value = [&](std::initializer_list<const char *> names) { return value_of(given, &i, names, &storage); };
+    if (const std::string *file = o == "-include" ? value({"-include"}) : nullptr) {
+      out->flags.insert(out->flags.end(), {"-include", *file});
+    } else if (const std::string *text = value({"-D", "--define-macro="})) {
+      out->definitions += definition(*text);
+    } else if (const std::string *name = value({"-U", "--undefine-macro="})) {
+      out->definitions += "#undef " + *name + "\n";
+    } else if (const std::string *dir = value({"-I", "--include-path="})) {
+      out->flags.push_back("-I" + *dir);
+    } else if (const std::string *year = value({"--std=", "-std="})) {
+      out->flags.push_back(standard(*year));
     } else if (is_plain(o)) {
-      flags->push_back(o);
-    } else if (!is_target(o)) {
+      out->flags.push_back(o);
+    } else if (!value({"--gpu-architecture=", "--gpu-architecture", "--offload-arch=", "--offload-arch", "-arch=", "-arch"})) {
       *message = "hiprtc: error: unknown option '" + o + "'\n";
       return false;
     }

@@ -36,7 +36,8 @@ std::string key_of(const Program &p, const Compiler &compiler) {
   sum.field(prelude_hash()).field(compiler.identity).field(host_cpu()).field(p.name).field(p.source);
   for (const auto &[name, text] : p.headers) sum.field("header").field(name).field(text);
   for (const std::string &e : p.expressions) sum.field("expression").field(e);
-  for (const std::string &f : p.flags) sum.field("flag").field(f);
+  for (const std::string &f : p.options.flags) sum.field("flag").field(f);
+  sum.field(p.options.definitions);
   return sum.hex();
 }
 
@@ -137,8 +138,7 @@ class Build {
   Build(const Program &program, const Compiler &compiler) : p_(program), compiler_(compiler) {
     job_.source = dir_.path() + "/unit.cpp";
     job_.output = dir_.path() + "/unit.so";
-    job_.options = {"-I" + headers_dir()};
-    job_.options.insert(job_.options.end(), p_.flags.begin(), p_.flags.end());
+    set_flags({});
   }
 
   bool run(Built *out) {
@@ -147,6 +147,7 @@ class Build {
     bool good = !dir_.path().empty() && write_unit("", false) && preprocess(compiler_, job_, &text, &out->log);
     if (good) {
       scan = scan_preprocessed(text);
+      set_flags(scan.files);
       const std::string end = tail(scan, p_.expressions);
       good = attempt(end, true, out) || attempt(end, false, out);
     } else if (out->log.empty()) {
@@ -158,6 +159,15 @@ class Build {
   }
 
  private:
+  // Our headers that the program includes are read before its macros are defined.
+  void set_flags(const std::vector<std::string> &files) {
+    job_.options = {"-I" + headers_dir()};
+    for (const std::string &file : files)
+      if (file.rfind(device_include_dir() + "/hip/", 0) == 0) job_.options.insert(job_.options.end(), {"-include", file});
+    job_.options.insert(job_.options.end(), {"-include", dir_.path() + "/definitions.h"});
+    job_.options.insert(job_.options.end(), p_.options.flags.begin(), p_.options.flags.end());
+  }
+
   std::string headers_dir() const { return dir_.path() + "/headers"; }
 
   bool write_unit(const std::string &end, bool local_indices) const {
@@ -168,6 +178,7 @@ class Build {
       std::filesystem::create_directories(path.substr(0, path.rfind('/')), error);
       if (!write_file(path, text(body))) return false;
     }
+    if (!write_file(dir_.path() + "/definitions.h", "#line 1 \"<command line>\"\n" + p_.options.definitions)) return false;
     return write_file(job_.source, "#line 1 " + quoted(p_.name) + "\n" + text(p_.source) + end);
   }
 

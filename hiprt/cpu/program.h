@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache.h"
+#include "options.h"
 
 namespace cpu {
 
@@ -13,7 +14,7 @@ struct Program {
   std::string name, source;
   std::vector<std::pair<std::string, std::string>> headers;  // include name, text
   std::vector<std::string> expressions;                      // name expressions
-  std::vector<std::string> flags;                            // for the compiler
+  Options options;
 };
 
 // From the cache or by the best compiler there is. False with the reason in out->log.

@@ -6,7 +6,6 @@
 
 #include "hip/hip_version.h"
 #include "hip/hiprtc.h"
-#include "options.h"
 #include "program.h"
 #include "registry.h"
 
@@ -147,10 +146,10 @@ hiprtcResult hiprtcCompileProgram(hiprtcProgram prog, int numOptions, const char
       given.push_back(options[i]);
     }
     p.built = cpu::Built();
-    p.text.flags.clear();
+    p.text.options = cpu::Options();
     p.attempted = true;
     p.compiled = false;
-    if (!cpu::read_options(given, &p.text.flags, &p.built.log)) return HIPRTC_ERROR_INVALID_OPTION;
+    if (!cpu::read_options(given, &p.text.options, &p.built.log)) return HIPRTC_ERROR_INVALID_OPTION;
     p.compiled = cpu::build_program(p.text, &p.built);
     return p.compiled ? HIPRTC_SUCCESS : HIPRTC_ERROR_COMPILATION;
   });

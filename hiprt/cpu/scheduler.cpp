@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <new>
 #include <thread>
 
 #include "stream.h"
@@ -67,6 +68,16 @@ bool loses_device(hipError_t status) {
       return true;
     default:
       return false;
+  }
+}
+
+hipError_t run_caught(Work &work) {
+  try {
+    return work.run();
+  } catch (const std::bad_alloc &) {
+    return hipErrorOutOfMemory;
+  } catch (...) {
+    return hipErrorUnknown;
   }
 }
 
@@ -166,7 +177,7 @@ void Scheduler::run_front(std::unique_lock<std::mutex> &lock, const StreamPtr &s
   lock.unlock();
   hipError_t status = hipSuccess;
   if (lost(stream->device) == hipSuccess) {
-    status = work->run();
+    status = run_caught(*work);
   } else {
     work->drop();
   }

@@ -48,8 +48,8 @@ class Scheduler {
 
   // Queue work; the device's error if it is lost.
   hipError_t push(const std::shared_ptr<Stream> &stream, std::shared_ptr<Work> work);
-  // Queue work and wait for it. The caller does it itself if the device has nothing else to do: a change of threads costs
-  // more than most copies.
+  // Queue a copy or fill and wait for it. The caller does it itself if the device has nothing else to do: a change of
+  // threads costs more than most copies.
   hipError_t execute(const std::shared_ptr<Stream> &stream, std::shared_ptr<Work> work);
   // Block until everything queued so far is done; return what went wrong on those streams.
   hipError_t wait(const std::shared_ptr<Stream> &stream);
@@ -60,8 +60,8 @@ class Scheduler {
   hipError_t query(const std::shared_ptr<Stream> &stream);
   hipError_t query_blocking(int device);
 
-  // Block until the condition holds. It must depend on work only, and announce() must follow whenever it may have changed
-  // before that work is done.
+  // Block until the condition holds. It must depend on work only, and announce() must follow whenever it may have
+  // changed before that work is done.
   hipError_t block_until(const std::function<bool()> &holds);
   void announce();
 

@@ -17,7 +17,8 @@ struct Work {
   virtual hipError_t run() = 0;
   // Runs instead of run() once the device is lost (a kernel faulted): release what waits for this work.
   virtual void drop() {}
-  // False while the work cannot start (an event it waits for has not been reached). Called with the scheduler's lock held.
+  // False while the work cannot start (an event it waits for has not been reached). Called with the scheduler's lock
+  // held.
   virtual bool ready() const { return true; }
   // A copy with arguments of its own, for graph clones and instantiated graphs.
   virtual std::shared_ptr<Work> clone() const = 0;

@@ -309,3 +309,23 @@ def test_images_of_other_devices(code, module):
     assert error(hip.hipModuleLoadData(bytes(amdgpu))) == E.hipErrorNoBinaryForGpu
     assert error(hip.hipModuleLoadData(b"random bytes" * 20)) == E.hipErrorInvalidImage
     assert error(hip.hipModuleGetFunction(module, b"absent")) == E.hipErrorNotFound
+
+
+FAULT = """
+from helpers.rtc import Program
+function = Program('extern "C" __global__ void fault(int* p) { *p = 1; }').function("fault")
+stream, other, event = ok(hip.hipStreamCreate()), ok(hip.hipStreamCreate()), ok(hip.hipEventCreate())
+cell = ctypes.c_void_p(8)
+pointers = (ctypes.c_void_p * 1)(ctypes.addressof(cell))
+ok(hip.hipModuleLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, pointers, None))
+raw("hipEventRecord", event, stream), raw("hipStreamWaitEvent", other, event, 0)
+codes = lambda *results: print(*[int(error(result)) for result in results])
+codes(hip.hipStreamSynchronize(stream), hip.hipStreamSynchronize(other), hip.hipEventSynchronize(event))
+codes(hip.hipMalloc(8), hip.hipDeviceSynchronize(), hip.hipStreamQuery(other), hip.hipGetLastError())
+codes(hip.hipDeviceReset(), hip.hipDeviceSynchronize())
+print(Ints(2, 5).read().tolist())
+"""
+
+
+def test_a_fault_loses_the_device_until_it_is_reset(python):
+    assert python(FAULT).splitlines() == ["700 700 700", "700 700 700 700", "0 0", "[5, 5]"]

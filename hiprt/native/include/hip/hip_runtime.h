@@ -3,5 +3,6 @@
 #define HIPRT_HIP_RUNTIME_H
 
 #include "hip/hip_runtime_api.h"
+#include "hip/hip_vector_types.h"
 
 #endif
