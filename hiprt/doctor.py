@@ -18,7 +18,7 @@ from typing import Any
 from hiprt import __version__, library
 from hiprt.array import zeros
 from hiprt.compiler import compile_source
-from hiprt.device import describe, device_count
+from hiprt.device import current_device, describe, device_count
 from hiprt.errors import HipError, ProviderError
 from hiprt.flags import flags, names, warn_unknown
 from hiprt.module import WRITE, Argument, Function, Module
@@ -66,7 +66,7 @@ def diagnose() -> dict[str, Any]:
     Returns
     -------
     dict
-        Plain values: usable, problem, versions, provider, library, devices, compiler, cache, refused, flags,
+        Plain values: usable, problem, versions, provider, library, devices, compiler, cache, probes, refused, flags,
         environment, warnings. ``problem`` is one sentence when nothing is usable, else empty.
     """
     report: dict[str, Any] = {
@@ -78,6 +78,7 @@ def diagnose() -> dict[str, Any]:
         "devices": [],
         "compiler": None,
         "cache": None,
+        "probes": {},
         "refused": [],
         "flags": {},
         "environment": {name: os.environ[name] for name in FOREIGN if name in os.environ},
@@ -111,6 +112,10 @@ def examine(report: dict[str, Any]) -> None:
     report["usable"] = report["compiler"]["works"]
     if not report["usable"]:
         report["problem"] = f"no kernel can be compiled and run: {report['compiler']['error']}"
+        return
+    from hiprt.graphs import probes
+
+    report["probes"] = probes(current_device())
 
 
 def versions() -> dict[str, str]:
@@ -234,6 +239,7 @@ def render(report: dict[str, Any]) -> str:
     if report["cache"]:
         cached = report["cache"]
         lines.append(f"cache        {cached['dir']}, {cached['files']} files, {cached['bytes'] / 2**20:.1f} MiB")
+    lines += section("graph probes", [f"{name}: {result}" for name, result in report["probes"].items()])
     lines += section("refused", [f"{row['library']}: {row['reason']}" for row in report["refused"]])
     lines += section("flags", [flag_line(name, row) for name, row in report["flags"].items()])
     lines += section("environment", [f"{name}={value}" for name, value in report["environment"].items()])
