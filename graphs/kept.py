@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -36,8 +36,8 @@ class Kept:
         self.segments = segments
         self.result = result
         self.arrays = list(arrays)
-        self.users: list[list[int]] = []
         self.others: list[tuple[int, int]] | None = None
+        self.plans: dict[tuple[int, ...], list[int]] = {}
 
     @property
     def exec(self) -> Exec | None:
@@ -51,15 +51,19 @@ class Kept:
 
     def can_move(self, arrays: Sequence[Array]) -> bool:
         """Whether the exec can be given these arguments with the edges it has."""
-        if self.exec is None or any(array in self.arrays or array.buffer in buffers_of(self.arrays)
-                                    for array in leaves(self.result)):  # fmt: skip
-            return False
         if self.others is None:
-            recording = self.exec.recording
-            own = {array.extent for array in self.arrays}
-            self.users = [recording.users(*array.extent) for array in self.arrays]
-            self.others = coalesce(extent for extent in recording.extents() if extent not in own)
-        return are_disjoint(self.arrays) and are_disjoint(arrays) and not any(map(self.is_in_use, arrays))
+            self.is_movable, self.others = self.examine()
+        return self.is_movable and are_disjoint(arrays) and not any(map(self.is_in_use, arrays))
+
+    def examine(self) -> tuple[bool, list[tuple[int, int]]]:
+        """Find whether the recorded arguments lie alone in their memory, and what else the step uses."""
+        buffers = [array.buffer for array in self.arrays]
+        if self.exec is None or not are_disjoint(self.arrays) or any(a.buffer in buffers for a in leaves(self.result)):
+            return False, []
+        own = {array.extent for array in self.arrays}
+        others = coalesce(extent for extent in self.exec.recording.extents() if extent not in own)
+        self.others = others
+        return not any(map(self.is_in_use, self.arrays)), others
 
     def is_in_use(self, array: Array) -> bool:
         """Whether the step uses an array's memory for something else than an argument."""
@@ -70,17 +74,17 @@ class Kept:
 
     def move(self, arrays: Sequence[Array]) -> int:
         """Give the exec these arguments; returns the number of nodes patched."""
-        assert self.exec is not None
-        moved = [i for i, array in enumerate(arrays) if array.address != self.arrays[i].address]
-        nodes = sorted({node for i in moved for node in self.users[i]})
-        self.exec.move(nodes, [(*self.arrays[i].extent, arrays[i].extent[0]) for i in moved])
+        exec_ = self.exec
+        assert exec_ is not None
+        pairs = list(zip(self.arrays, arrays))
+        moved = tuple([i for i, (mine, its) in enumerate(pairs) if mine.address != its.address])
+        nodes = self.plans.get(moved)
+        if nodes is None:
+            found = {node for i in moved for node in exec_.recording.users(*self.arrays[i].extent)}
+            nodes = self.plans[moved] = sorted(found)
+        exec_.move(nodes, [(*pairs[i][0].extent, pairs[i][1].extent[0]) for i in moved])
         self.arrays = list(arrays)
         return len(nodes)
-
-
-def buffers_of(arrays: Iterable[Array]) -> list[Any]:
-    """Return the arrays' buffers."""
-    return [array.buffer for array in arrays]
 
 
 def are_disjoint(arrays: Sequence[Array]) -> bool:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from hiprt import core
 from hiprt.flags import flags
+from hiprt.graphs.exec import Exec
 from hiprt.graphs.kept import Segment
 from hiprt.graphs.ladder import Ladder
 from hiprt.graphs.recording import Recording
@@ -26,6 +27,8 @@ class Session:
     ----------
     ladder : Ladder
     stream : Stream
+    reserve : bool
+        Whether the execs will be launched again as they are, so that nobody may patch them.
     key : hashable, optional
         The caller's name of the topology.
 
@@ -37,8 +40,10 @@ class Session:
         Nothing but recorded launches happened, so the segments can be launched again without the function.
     """
 
-    def __init__(self, ladder: Ladder, stream: Stream, *, key: Hashable = None) -> None:
+    def __init__(self, ladder: Ladder, stream: Stream, *, reserve: bool = False, key: Hashable = None) -> None:
         self.ladder = ladder
+        self.reserve = reserve
+        self.reserved: list[Exec] = []
         self.stream = stream
         self.key = key
         self.segments: list[Segment] = []
@@ -58,9 +63,15 @@ class Session:
                 self.begin()
                 yield
                 self.end()
+        except BaseException:
+            self.is_whole = False
+            raise
         finally:
             self.abandon()
             self.stream.session = None
+            if not self.is_whole:
+                for exec_ in self.reserved:
+                    exec_.reserved = False
 
     def begin(self) -> None:
         """Start a part."""
@@ -89,6 +100,10 @@ class Session:
                 launched = self.ladder.launch(part, self.stream, key=self.key)
                 self.segments.append(launched if launched is not None else part)
                 self.is_whole = self.is_whole and launched is not None
+                if self.reserve and launched is not None and not launched.reserved:
+                    # At once: a later part of the same topology must not patch it.
+                    launched.reserved = True
+                    self.reserved.append(launched)
         self.offset += len(recording)
 
     def divide(self, recording: Recording) -> list[tuple[Recording, bool]]:

@@ -159,16 +159,13 @@ class Step:
         self, signature: Hashable, args: tuple[Any, ...], arrays: list[Array], stream: Stream, key: Hashable
     ) -> Any:
         """Call the function while the stream records, and launch what it launched."""
-        session = Session(self.ladder, stream, key=key)
+        session = Session(self.ladder, stream, reserve=self.keep, key=key)
         with session.record():
             result = self.function(*args)
         self.recordings = [s if isinstance(s, Recording) else s.recording for s in session.segments]
         if not session.segments:
             self.ladder.stats.count(Event(self.name, "eager", "the step launched nothing"))
         elif self.keep and session.is_whole:
-            for segment in session.segments:
-                if not isinstance(segment, Recording):
-                    segment.reserved = True
             self.kept[signature] = Kept(session.segments, result, arrays)
             while len(self.kept) > flags.graph_keys:
                 for segment in self.kept.popitem(last=False)[1].segments:

@@ -1,8 +1,8 @@
 // Stream capture: work submitted to a capturing stream becomes nodes of a graph, chained by each stream's tail nodes.
 //
-// The hooks below are called by the API functions that capture changes. All are cheap while nothing captures, safe from
-// any thread, and take no lock that is held while stream.cpp or event.cpp is called back with their own locks needed, so
-// call them without holding one. A hook that returns an error has already invalidated what HIP says it must.
+// The hooks below are called by the API functions that capture changes. All are cheap while nothing captures and safe
+// from any thread; they take locks, so call them without holding one. A hook that returns an error has already
+// invalidated the captures that HIP says it must.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ hipError_t capture_forbids_on(hipStream_t stream);
 // hipEventQuery, hipEventSynchronize, hipEventElapsedTime: 907 for an event recorded in a capture, else by mode 900.
 hipError_t capture_forbids_event(hipEvent_t event);
 
-// hipEventRecord on a capturing stream: the event now means the stream's tail. external: hipEventRecordExternal, a node.
+// hipEventRecord on a capturing stream: the event now means the stream's tail. external: a node (hipEventRecordExternal).
 hipError_t capture_event_record(Capture *capture, hipStream_t stream, hipEvent_t event, bool external);
 // hipStreamWaitEvent, called for every stream (capturing or not). True: the wait was dealt with (joined the capture, or
 // *error); false: neither side captures, queue an ordinary wait.

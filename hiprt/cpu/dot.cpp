@@ -102,6 +102,7 @@ void print_label(const Node &node, unsigned flags, std::ostream &out) {
       break;
     case hipGraphNodeTypeMemFree: out << "free" << kBreak << "of " << freed_address(node); break;
     case hipGraphNodeTypeGraph: out << "child graph"; break;
+    case hipGraphNodeTypeBatchMemOp: out << "memory operation"; break;
     case hipGraphNodeTypeEmpty: out << "empty"; break;
     default: out << "node of type " << node.action.type; break;
   }

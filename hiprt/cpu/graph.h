@@ -72,7 +72,7 @@ Node *find_node(hipGraphNode_t handle);
 void publish(Graph &graph);
 void retract(Graph &graph);
 
-// Copies with works of their own. A copied graph has no handles yet; its nodes keep their positions and know their origins.
+// Copies with works of their own. A copied graph has no handles; its nodes keep their positions and know their origins.
 Action copy_action(const Action &action);
 std::unique_ptr<Graph> copy_graph(const Graph &graph);
 

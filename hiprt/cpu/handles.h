@@ -1,4 +1,4 @@
-// Opaque handles: numbers that are never used twice, so that a stale or foreign handle is found out instead of followed.
+// Opaque handles: numbers that are never used twice, so that a stale or foreign one is found out instead of followed.
 #pragma once
 
 #include <atomic>

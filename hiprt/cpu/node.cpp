@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kHost = -1;
 
-// The device whose memory an address is, or kHost. Remembered with the node: the memory may be gone when it is compared.
+// The device whose memory an address is, or kHost. Kept with the node: the memory may be gone when it is compared.
 int place_of(const void *address) {
   const auto allocation = find_allocation(address);
   if (!allocation) return kHost;

@@ -71,7 +71,7 @@ class GraphWork : public Work {
       for (const uint32_t step : *steps) plan_->works[step]->queued();
     }
   }
-  bool ready() const override { return series_->finished.load(std::memory_order_acquire) == turn_; }
+  bool ready() const override { return series_->finished.load(std::memory_order_acquire) >= turn_; }
   bool can_go_on() const;
   hipError_t run() override;
   hipError_t go_on();
@@ -82,14 +82,17 @@ class GraphWork : public Work {
   hipError_t run_ready();
   void complete(uint32_t step);
   void abandon();
-  void finish() { series_->finished.store(turn_ + 1, std::memory_order_release); }
+  // Launches finish in order, except those of a lost device.
+  void finish() { series_->finished.fetch_add(1, std::memory_order_release); }
 
   const std::shared_ptr<const Order> order_;
   const std::shared_ptr<Plan> plan_;
   const std::shared_ptr<Series> series_;
   const uint64_t turn_;
-  size_t left_ = 0;       // steps that have not run
+  size_t left_ = 0;  // steps that have not run
   bool over_ = false;
+  // The wait that was found to be over: it is not asked again, as what it waits for in memory may change back.
+  mutable uint32_t passed_ = UINT32_MAX;
 };
 
 struct GraphRestWork : Work {
@@ -113,7 +116,9 @@ hipError_t GraphWork::run() {
 bool GraphWork::can_go_on() const {
   if (over_) return true;
   for (const uint32_t step : series_->blocked) {
-    if (plan_->works[step]->ready()) return true;
+    if (!plan_->works[step]->ready()) continue;
+    passed_ = step;
+    return true;
   }
   return false;
 }
@@ -132,7 +137,7 @@ hipError_t GraphWork::run_ready() {
     const uint32_t step = ready.back();
     ready.pop_back();
     Work *work = plan_->works[step].get();
-    if (work && !work->ready()) {
+    if (work && step != passed_ && !work->ready()) {
       series_->blocked.push_back(step);
       continue;
     }

@@ -188,7 +188,7 @@ constexpr SizeAttribute kSizes[] = {
     {hipDeviceAttributeTotalGlobalMem, &hipDeviceProp_t::totalGlobalMem},
 };
 
-// Nothing of these exists here: textures, surfaces, virtual memory, IPC, multi-device launches.
+// Nothing of these exists here: textures, surfaces, virtual memory, IPC, multi-device launches, an AMD chip.
 bool is_absent(hipDeviceAttribute_t which) {
   switch (which) {
     case hipDeviceAttributeImageSupport:
@@ -198,6 +198,12 @@ bool is_absent(hipDeviceAttribute_t which) {
     case hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported:
     case hipDeviceAttributeHandleTypeFabricSupported:
     case hipDeviceAttributeHostNumaId:
+    case hipDeviceAttributeLuid:
+    case hipDeviceAttributeLuidDeviceNodeMask:
+    case hipDeviceAttributeMaxAvailableVgprsPerThread:
+    case hipDeviceAttributePciChipId:
+    case hipDeviceAttributeExpertSchedMode:
+    case hipDeviceAttributeMaxDynDataPrefetchRegions:
     case hipDeviceAttributeCooperativeMultiDeviceUnmatchedFunc:
     case hipDeviceAttributeCooperativeMultiDeviceUnmatchedGridDim:
     case hipDeviceAttributeCooperativeMultiDeviceUnmatchedBlockDim:
@@ -216,6 +222,8 @@ std::optional<int> attribute(hipDeviceAttribute_t which, const hipDeviceProp_t &
     if (a.which == which) return static_cast<int>(std::min<size_t>(p.*a.member, INT_MAX));
   }
   switch (which) {
+    case hipDeviceAttributeMaxThreadsDim:
+      return p.maxThreadsDim[0];
     case hipDeviceAttributeMaxBlockDimX:
     case hipDeviceAttributeMaxBlockDimY:
     case hipDeviceAttributeMaxBlockDimZ:
@@ -226,6 +234,7 @@ std::optional<int> attribute(hipDeviceAttribute_t which, const hipDeviceProp_t &
       return p.maxGridSize[which - hipDeviceAttributeMaxGridDimX];
     case hipDeviceAttributeCanUseStreamWaitValue:
     case hipDeviceAttributeFineGrainSupport:
+    case hipDeviceAttributeNumberOfXccs:
       return 1;
     default:
       return is_absent(which) ? std::optional<int>(0) : std::nullopt;

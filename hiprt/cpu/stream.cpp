@@ -51,17 +51,18 @@ hipStream_t thread_stream() {
 }
 
 struct CallbackWork : Work {
-  CallbackWork(hipStream_t s, hipStreamCallback_t c, void *d)
-      : Work(hipGraphNodeTypeHost), stream(s), callback(c), data(d) {}
+  CallbackWork(hipStream_t s, int on, hipStreamCallback_t c, void *d)
+      : Work(hipGraphNodeTypeHost), stream(s), device(on), callback(c), data(d) {}
   hipError_t run() override {
     callback(stream, hipSuccess, data);
     return hipSuccess;
   }
   // Unlike a host function, a callback is told that the device is lost.
-  void drop() override { callback(stream, hipErrorLaunchFailure, data); }
+  void drop() override { callback(stream, Scheduler::get().lost(device), data); }
   std::shared_ptr<Work> clone() const override { return std::make_shared<CallbackWork>(*this); }
 
   hipStream_t stream;
+  int device;
   hipStreamCallback_t callback;
   void *data;
 };
@@ -274,10 +275,11 @@ int hipGetStreamDeviceId(hipStream_t stream) {
 hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback, void *data, unsigned int flags) {
   return api([&] {
     if (!callback || flags != 0) return hipErrorInvalidValue;
-    if (!is_valid(stream)) return hipErrorInvalidHandle;
+    const std::shared_ptr<Stream> target = find_stream(stream);
+    if (!target) return hipErrorInvalidHandle;
     // HIP has no node for it: illegal wherever a synchronisation would be.
     if (const hipError_t error = capture_forbids_sync(canonical(stream))) return error;
-    return enqueue(stream, std::make_shared<CallbackWork>(stream, callback, data));
+    return enqueue(stream, std::make_shared<CallbackWork>(stream, target->device, callback, data));
   });
 }
 

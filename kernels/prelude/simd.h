@@ -1,4 +1,5 @@
 // Simdgroups, barriers and atomics. A simdgroup is 32 lanes everywhere: on hardware with waves of 64 it is half a wave.
+// All 32 lanes must reach a simd_ function together; what a lane that is missing would have contributed is undefined.
 namespace metal {
 
 // Thread indices.

@@ -5,8 +5,6 @@ import threading
 
 import numpy as np
 import pytest
-from rocm.bindings import hip
-
 from helpers.hip_calls import (
     KIND,
     MODE,
@@ -26,6 +24,7 @@ from helpers.hip_calls import (
     raw,
     run,
 )
+from rocm.bindings import hip
 
 GLOBAL = MODE.hipStreamCaptureModeGlobal
 LOCAL = MODE.hipStreamCaptureModeThreadLocal

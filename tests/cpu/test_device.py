@@ -205,5 +205,3 @@ ok(hip.hipDevicePrimaryCtxReset(0))
 print(int(error(hip.hipFree(int(memory)))))
 """
     ).split() == ["1"]
-
-

@@ -56,9 +56,7 @@ def test_threads_that_wait_are_woken(event, stream):
     gate, woken = Gate(), []
     gate.hold(stream)
     ok(hip.hipEventRecord(event, stream))
-    threads = [
-        threading.Thread(target=lambda: woken.append(error(hip.hipEventSynchronize(event)))) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=lambda: woken.append(error(hip.hipEventSynchronize(event)))) for _ in range(4)]
     for thread in threads:
         thread.start()
     assert woken == []

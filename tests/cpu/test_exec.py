@@ -2,11 +2,10 @@
 
 import ctypes
 import json
+import threading
 
 import numpy as np
 import pytest
-from rocm.bindings import hip
-
 from helpers.hip_calls import (
     E,
     Gate,
@@ -22,7 +21,9 @@ from helpers.hip_calls import (
     ok,
     raw,
     run,
+    update,
 )
+from rocm.bindings import hip
 
 LAUNCHES = 60
 
@@ -169,6 +170,23 @@ def test_event_wait_nodes_hold_back_only_their_successors():
     assert free.read()[0] == 1
 
 
+def test_captured_value_waits_hold_back_their_successors():
+    gates, stream = [Gate(), Gate()], ok(hip.hipStreamCreateWithFlags(1))
+    x, y = Ints(1, 1), Ints(1)
+    ok(hip.hipStreamBeginCapture(stream, hip.hipStreamCaptureMode.hipStreamCaptureModeRelaxed))
+    for gate in gates:
+        ok(hip.hipStreamWaitValue32(stream, int(gate.value), 1, 0, 0xFFFFFFFF))
+    ok(hip.hipMemcpyDtoDAsync(y.memory, x.memory, 4, stream))
+    executable = instantiate(ok(hip.hipStreamEndCapture(stream)))
+    ok(hip.hipGraphLaunch(executable, stream))
+    gates[0].open()
+    assert error(hip.hipStreamQuery(stream)) == E.hipErrorNotReady
+    gates[1].open()
+    ok(hip.hipStreamSynchronize(stream))
+    assert y.read()[0] == 1
+    run(executable, stream)
+
+
 def test_event_recorded_by_a_launch_is_waited_for():
     gate, event, x, y, graph = Gate(), ok(hip.hipEventCreate()), Ints(1), Ints(1), new_graph()
     ok(hip.hipGraphAddEventRecordNode(graph, *handles([add_fill(graph, [], x, 3)]), event))
@@ -230,6 +248,37 @@ def test_launch_on_a_destroyed_stream():
     run(executable, stream)
     ok(hip.hipStreamDestroy(stream))
     assert error(hip.hipGraphLaunch(executable, stream)) == E.hipErrorInvalidHandle
+
+
+def test_launches_and_updates_from_many_threads():
+    """Every launch sees one update as a whole, on whichever stream it runs."""
+    x, z, count = Ints(1), Ints(1), Ints(1)
+
+    def build(value):
+        graph = new_graph()
+        deps = [add_fill(graph, [], x, value), add_fill(graph, [], z, value)]
+        KernelCall("count_if_different", count, x, z, grid=1, block=1).add(graph, deps)
+        return graph
+
+    executable, failures = instantiate(build(0)), []
+
+    def launch():
+        stream = ok(hip.hipStreamCreateWithFlags(1))
+        for _ in range(200):
+            failures.append(error(hip.hipGraphLaunch(executable, stream)))
+        failures.append(error(hip.hipStreamSynchronize(stream)))
+
+    def change():
+        for value in range(100):
+            failures.append(update(executable, build(value))[0])
+
+    threads = [threading.Thread(target=work) for work in (launch, launch, launch, change)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(failures) == {E.hipSuccess}
+    assert count.read()[0] == 0
 
 
 class Program:
@@ -300,6 +349,7 @@ def test_random_programs_match_a_sequential_run(kernels):
 
 ORDER = """
 import json
+import threading
 from helpers.hip_calls import instantiate, new_graph, run
 calls = []
 function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: calls.append(data or 0))

@@ -4,8 +4,6 @@ import ctypes
 
 import numpy as np
 import pytest
-from rocm.bindings import hip
-
 from helpers.hip_calls import (
     KIND,
     UPDATE,
@@ -26,6 +24,7 @@ from helpers.hip_calls import (
     run,
     update,
 )
+from rocm.bindings import hip
 
 TOPOLOGY = UPDATE.hipGraphExecUpdateErrorTopologyChanged
 PARAMETERS = UPDATE.hipGraphExecUpdateErrorParametersChanged

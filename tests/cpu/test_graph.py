@@ -4,8 +4,6 @@ import ctypes
 
 import numpy as np
 import pytest
-from rocm.bindings import hip
-
 from helpers.hip_calls import (
     KIND,
     E,
@@ -28,6 +26,7 @@ from helpers.hip_calls import (
     run,
     set_dim,
 )
+from rocm.bindings import hip
 
 TYPE = hip.hipGraphNodeType
 

@@ -5,8 +5,6 @@ import threading
 
 import numpy as np
 import pytest
-from rocm.bindings import hip
-
 from helpers.hip_calls import (
     KIND,
     E,
@@ -21,6 +19,7 @@ from helpers.hip_calls import (
     raw,
     run,
 )
+from rocm.bindings import hip
 
 ATTR = hip.hipMemPoolAttr
 GRAPH_ATTR = hip.hipGraphMemAttributeType

@@ -22,6 +22,9 @@ extern "C" __global__ void mix(int* y, const int* x, const int* z, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = x[i] - 3 * z[n - 1 - i];
 }
+extern "C" __global__ void count_if_different(int* count, const int* x, const int* z) {
+  if (*x != *z) *count += 1;
+}
 extern "C" __global__ void __launch_bounds__(64) small_block(int* y) { y[threadIdx.x] = 1; }
 """
 
@@ -146,7 +149,8 @@ def functions():
     ok(hiprtc.hiprtcGetCode(program, code))
     ok(hiprtc.hiprtcDestroyProgram(program.createRef()))
     module = ok(hip.hipModuleLoadData(code))
-    return {name: ok(hip.hipModuleGetFunction(module, name.encode())) for name in ("scale_add", "mix", "small_block")}
+    names = ("scale_add", "mix", "count_if_different", "small_block")
+    return {name: ok(hip.hipModuleGetFunction(module, name.encode())) for name in names}
 
 
 def set_dim(dim, x):

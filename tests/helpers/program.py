@@ -1,63 +1,15 @@
-"""Random programs of device work: run eagerly, as graphs, and by numpy, they leave the same bits in every buffer.
+"""Random programs of device work, as data: what a program is, and how a seed makes one.
 
 A program is a list of statements over a few int32 buffers: calls of steps (kept, issued again, or blocks; nested), work
-outside of steps, and replaced buffers. Operands are views that may overlap. What a program does is decided by its seed
-alone; `Host` runs it in numpy, and refuses what has no defined result, `Device` runs it on the device in use.
-
-From tests/: ``python -m helpers.program --seed 7`` runs one program again, ``--count N`` N from there on, and
-``--together K`` K at once, on streams and threads of their own. The environment (provider, profile) is taken as it is.
+outside of steps, and replaced buffers. Operands are views that may overlap. `helpers.machine` runs programs,
+`helpers.fuzz` compares what comes out.
 """
 
-import argparse
-import logging
 import random
-import sys
-import threading
-import time
-from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
-from itertools import product
+from dataclasses import dataclass, fields, replace
 
-import numpy as np
-
-import hiprt
-from hiprt import core, graphs
-from hiprt.allocator import default_pool
-from hiprt.compiler import compile_source
-from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
-
-HEAD = """
-#define NEXT int i = blockIdx.x * blockDim.x + threadIdx.x
-#define AT(p) p[(i / cols) * p##0 + (i % cols) * p##1]
-typedef unsigned int word;
-"""
-# name: buffers with access, and the body for element i of n; word arithmetic wraps around.
-KERNELS = {
-    "iota": ({"y": WRITE}, "AT(y) = i * (word)m + (word)c;"),
-    "affine": ({"x": READ, "y": WRITE}, "AT(y) = AT(x) * (word)m + (word)c;"),
-    "add": ({"x": READ, "y": READ_WRITE}, "AT(y) += AT(x) * (word)m + (word)c;"),
-    "mix": ({"x": READ, "z": READ, "y": WRITE}, "AT(y) = (AT(x) * (word)m) ^ (AT(z) + (word)c);"),
-    "swap": ({"x": READ_WRITE, "y": READ_WRITE}, "word t = AT(x) + (word)c; AT(x) = AT(y) ^ (word)m; AT(y) = t;"),
-    "turn": ({"x": READ, "y": WRITE}, "word t = AT(x); int k = i; i = (i + (word)m % n) % n; t += AT(x); i = k; AT(y) = t;"),
-    "secret": ({"y": SCALAR}, "AT(y) = AT(y) * (word)m + (word)c;"),
-}
-TOTAL = """
-extern "C" __global__ void total(const word* x, word* y, int x0, int x1, int y0, int y1, int m, int c, int cols, int n) {
-  extern __shared__ word part[];
-  part[threadIdx.x] = 0;
-  for (int i = threadIdx.x; i < n; i += blockDim.x) part[threadIdx.x] += AT(x);
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    word sum = (word)c;
-    for (unsigned k = 0; k < blockDim.x; k++) sum += part[k];
-    y[0] = sum * (word)m;
-  }
-}
-"""
 SHAPES = ((7,), (32,), (45,), (4, 9), (6, 6), (2, 20))
-RUNGS = graphs.RUNGS
-ALL_RUNGS = tuple(RUNGS)
+ALL_RUNGS = ("replay", "patch", "update", "instantiate", "eager")
 LIMITED = (("replay", "patch", "instantiate"), ("replay", "update", "instantiate"), ("patch", "instantiate"),
            ("update", "instantiate"), ("instantiate",), ("replay", "instantiate"), ("eager",))  # fmt: skip
 
@@ -187,439 +139,180 @@ class Program:
         return "\n".join([*lines, *(f"{i}: {statement}" for i, statement in enumerate(self.statements))])
 
 
-def walk(array, path):
-    """Follow a view's path; numpy and hiprt arrays index alike."""
-    for kind, *rest in path:
-        if kind == "slice":
-            axis, low, high, step = rest
-            array = array[(slice(None),) * (axis if axis < array.ndim else 0) + (slice(low, high, step),)]
-        elif kind == "row":
-            array = array[rest[0] % array.shape[0]] if array.ndim == 2 and array.shape[0] else array
-        elif kind == "T":
-            array = array.T
-    return array
-
-
-def plane(array):
-    """Return an array with two axes."""
-    return array[None] if array.ndim == 1 else array
-
-
-def fit(targets, sources):
-    """Trim operands to common sizes; of a source, an axis of size 1 serves all."""
-    targets, sources = [plane(array) for array in targets], [plane(array) for array in sources]
-    shape = []
-    for axis in range(2):
-        sizes = [t.shape[axis] for t in targets] + [s.shape[axis] for s in sources if s.shape[axis] != 1]
-        shape.append(min(sizes, default=1))
-    targets = [t[: shape[0], : shape[1]] for t in targets]
-    sources = [s[: shape[0] if s.shape[0] != 1 else 1, : shape[1] if s.shape[1] != 1 else 1] for s in sources]
-    return targets, sources, tuple(shape)
-
-
-class Machine:
-    """Runs a program over some kind of arrays; `Host` and `Device` say which."""
-
-    def __init__(self, program):
-        self.program = program
-        self.scope = {}
-        self.signatures = {}
-        self.seen = []
-
-    def start(self):
-        """Make the buffers."""
-        for i, (name, shape) in enumerate(self.program.buffers.items()):
-            self.scope[name] = self.array(initial(i, shape))
-
-    def run(self):
-        """Run the program statement by statement."""
-        self.start()
-        for i, statement in enumerate(self.program.statements):
-            self.at = i, -1, 0
-            with self.configured(i):
-                self.execute(i, statement)
-            self.observe(i)
-            yield
-
-    def execute(self, i, statement):
-        """Run one statement."""
-        if statement.kind == "new":
-            self.scope[statement.name] = self.array(initial(i + 10, statement.shape))
-        elif statement.kind == "ops":
-            self.run_ops(-1, statement.ops, self.scope)
-        else:
-            args = tuple(self.view(view, self.scope) for view in statement.args)
-            # What a kept step returned is overwritten by the next call that looks the same.
-            form = statement.step, tuple(a.shape for a in args), statement.numbers
-            stale = self.signatures.pop(form, [])
-            results = self.call(statement.step, args, statement.numbers, statement.key)
-            for name in [*stale, *[n for n in self.scope if n[0] == "r" and int(n[1 : n.index("_")]) < i - 3]]:
-                self.scope.pop(name, None)
-            names = [f"r{i}_{k}" for k in range(len(results))]
-            self.scope.update(zip(names, results))
-            if self.program.bodies[statement.step].style == "kept":
-                self.signatures[form] = names
-
-    def body(self, index, args, numbers):
-        """Run a step's body; returns its results."""
-        body = self.program.bodies[index]
-        scope = {name: array for name, array in self.scope.items() if name[0] == "g"}
-        scope.update({f"a{k}": array for k, array in enumerate(args)})
-        scope.update({f"s{k}": number for k, number in enumerate(numbers)})
-        self.run_ops(index, body.ops, scope)
-        return tuple(self.view(view, scope) for view in body.results)
-
-    def run_ops(self, body, ops, scope):
-        """Run operations one after the other."""
-        before = self.at
-        for k, op in enumerate(ops):
-            self.at = before[0], body, k
-            if op.guard is None or self.number("h", scope) % 2 == op.guard:
-                self.run_op(op, scope)
-        self.at = before
-
-    def run_op(self, op, scope):
-        """Run one operation."""
-        kind = op.kind
-        sources = [self.view(view, scope) for view in op.sources]
-        numbers = tuple(self.number(n, scope) for n in op.numbers)
-        if kind == "free":
-            if scope.pop(op.target.name, None) is None:
-                raise Illegal(op.target.name)
-        elif kind == "sync":
-            self.sync()
-        elif kind == "call":
-            for k, result in enumerate(self.call(op.callee, tuple(sources), numbers, None)):
-                scope[f"{op.target}_{k}"] = result
-        elif kind == "read":
-            scope["h"] = self.read(sources[0]) & 0xFF
-        elif kind == "set":
-            self.set(self.view(op.target, scope), numbers[0])
-        elif kind in ("copy", "fill"):
-            self.run_plain(op, scope, sources, numbers)
-        else:
-            self.run_kernel(op, scope, sources, numbers)
-
-    def run_plain(self, op, scope, sources, numbers):
-        """Copy or fill contiguous memory."""
-        if isinstance(op.target, str):
-            scope[op.target] = target = self.empty(sources[0].shape)
-        else:
-            target = self.view(op.target, scope)
-        arrays = [self.flat(array) for array in (target, *sources[: op.kind == "copy"])]
-        size = min(array.size for array in arrays)
-        arrays = [array[:size] for array in arrays]
-        if op.kind == "copy":
-            self.copy(*arrays)
-        else:
-            self.fill(arrays[0], numbers[0] & 0xFF)
-
-    def run_kernel(self, op, scope, sources, numbers):
-        """Launch a kernel over what its operands have in common."""
-        if op.kind == "total":
-            if isinstance(op.target, str):
-                scope[op.target] = self.empty((1,))
-            target = plane(self.view(View(op.target) if isinstance(op.target, str) else op.target, scope))[:1, :1]
-            (source,) = map(plane, sources)
-            if target.size:
-                self.kernel(op, [target], [source], numbers, source.shape)
-            return
-        fresh = isinstance(op.target, str)
-        targets = [] if fresh else [self.view(op.target, scope)]
-        if op.kind == "swap":
-            targets.append(sources.pop())
-        targets, sources, shape = fit(targets, sources)
-        if fresh:
-            if op.kind == "iota":
-                shape = (1, 16)
-            scope[op.target] = target = self.empty(shape)
-            targets = [target]
-        self.kernel(op, targets, sources, numbers, shape)
-
-    def view(self, view, scope):
-        """Return the array a view names."""
-        if view.name not in scope:
-            raise Illegal(view.name)
-        return walk(scope[view.name], view.path)
-
-    def number(self, number, scope):
-        """Return a number, which may be a name."""
-        if isinstance(number, str):
-            if number not in scope:
-                raise Illegal(number)
-            return scope[number]
-        return number
-
-    @property
-    def observed(self):
-        """Names whose contents must be right after a statement."""
-        return [name for name in self.scope if name[0] in "gpr"]
-
-
-def initial(index, shape):
-    """Return a buffer's first contents."""
-    size = int(np.prod(shape))
-    return (np.arange(size, dtype=np.uint32) * 2654435761 + 97 * index).astype(np.uint32).view(np.int32).reshape(shape)
-
-
-def positions(array):
-    """Return the address of each element."""
-    at = np.int64(array.__array_interface__["data"][0])
-    for n, step in zip(array.shape, array.strides):
-        at = np.asarray(at)[..., None] + np.arange(n) * step
-    return at
-
-
-class Host(Machine):
-    """Runs a program in numpy; raises `Illegal` where a kernel's result would depend on the order of its threads."""
-
-    def configured(self, _):
-        return ExitStack()
-
-    def array(self, values):
-        return values.copy()
-
-    def empty(self, shape):
-        return np.full(shape, 0x5A5A5A5A, np.int32)
-
-    def flat(self, array):
-        if not array.flags.c_contiguous:
-            raise Illegal("not contiguous")
-        return array.reshape(-1)
-
-    def sync(self):
-        pass
-
-    def call(self, index, args, numbers, _):
-        return self.body(index, args, numbers)
-
-    def observe(self, i):
-        self.seen += [(i, name, self.scope[name].copy()) for name in self.observed]
-
-    def read(self, array):
-        if not array.size:
-            raise Illegal("nothing to read")
-        return int(array.reshape(-1)[0])
-
-    def set(self, array, number):
-        self.flat(array)[:] = number
-
-    def copy(self, target, source):
-        self.check([target], [source], exact=False)
-        target[:] = source
-
-    def fill(self, array, byte):
-        array[:] = np.full(array.shape, byte * 0x01010101, np.uint32).view(np.int32)
-
-    @staticmethod
-    def check(targets, sources, *, exact):
-        """Refuse operands of which one thread writes what another touches; `exact` ones may be the same."""
-        written = [positions(array) for array in targets]
-        for i, mine in enumerate(written):
-            if np.unique(mine).size != mine.size:
-                raise Illegal("an element is written twice")
-            others = written[i + 1 :] + [np.broadcast_to(positions(s), mine.shape) if exact else positions(s)
-                                         for s in sources]  # fmt: skip
-            for k, other in enumerate(others):
-                same = exact and k >= len(written) - i - 1 and np.array_equal(mine, other)
-                if not same and mine.size and other.size and np.isin(mine, other).any():
-                    raise Illegal("race")
-
-    def kernel(self, op, targets, sources, numbers, shape):
-        m, c = (np.uint32(n & 0xFFFFFFFF) for n in numbers)
-        self.check(targets, sources, exact=op.kind not in ("turn", "total"))
-        words = [array.view(np.uint32) for array in targets]
-        sources = [s if op.kind == "total" else np.broadcast_to(s, shape) for s in sources]
-        x, z = ([s.view(np.uint32) for s in sources] + [None] * 2)[:2]
-        y = words[0]
-        if op.kind == "iota":
-            y[:] = np.arange(y.size, dtype=np.uint32).reshape(y.shape) * m + c
-        elif op.kind == "affine":
-            y[:] = x * m + c
-        elif op.kind == "add":
-            y += x * m + c
-        elif op.kind == "mix":
-            y[:] = (x * m) ^ (z + c)
-        elif op.kind == "swap":
-            other = words[1]
-            y[:], other[:] = other ^ m, y + c
-        elif op.kind == "turn":
-            y[:] = x + np.roll(x.reshape(-1), -int(m % np.uint32(max(x.size, 1)))).reshape(shape)
-        elif op.kind == "total":
-            y[0, 0] = (np.sum(x, dtype=np.uint32) + c) * m
-        else:
-            y[:] = y * m + c
-
-
-@cache
-def functions():
-    """Compile the kernels for the device in use."""
-    text, tables = [HEAD], {}
-    for name, (buffers, body) in KERNELS.items():
-        arguments = [f"{'const ' * (access == READ)}word* {b}" for b, access in buffers.items()]
-        arguments += [f"int {b}{k}" for b in buffers for k in range(2)] + ["int m", "int c", "int cols", "int n"]
-        text.append(f'extern "C" __global__ void {name}({", ".join(arguments)}) {{ NEXT; if (i < n) {{ {body} }} }}')
-        tables[name] = buffers
-    tables["total"] = {"x": READ, "y": WRITE}
-    code, _ = compile_source("\n".join([*text, TOTAL]), "program.hip")
-    module = hiprt.Module(code)
-    made = {}
-    for name, buffers in tables.items():
-        table = [hiprt.Argument(b, access, "" if access else "uint64") for b, access in buffers.items()]
-        numbers = [f"{b}{k}" for b in buffers for k in range(2)] + ["m", "c", "cols", "n"]
-        made[name] = hiprt.Function(module, name, table + [hiprt.Argument(n, SCALAR, "int32") for n in numbers])
-    return made
-
-
-ORDER = {"swap": ("target", "other"), "secret": ("target",), "iota": ("target",)}
-
-
-class Device(Machine):
-    """Runs a program on the device in use, on a stream of its own.
+class Writer:
+    """Draws a program; what of it has no defined result is taken out afterwards.
 
     Parameters
     ----------
-    program : Program
-    seen : list
-        What `Host` has seen, for its sizes.
+    seed : int
     """
 
-    def __init__(self, program, seen, *, is_configured=True):
-        super().__init__(program)
-        self.stream = hiprt.Stream()
-        self.functions = functions()
-        self.is_configured = is_configured
-        self.steps = []
-        self.log = None
-        self.sizes = sum(values.size for _, _, values in seen)
-        self.used = 0
-        self.parts = []
+    def __init__(self, seed):
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.count = 0
 
-    def start(self):
-        with hiprt.use_stream(self.stream):
-            super().start()
-            self.log = hiprt.empty(max(self.sizes, 1), np.int32)
-        for i, body in enumerate(self.program.bodies):
-            self.steps.append(self.step(i, body))
+    def chance(self, share):
+        """Whether something that happens in a share of all cases happens."""
+        return self.random.random() < share
 
-    def step(self, index, body):
-        """Return what calls a step: (args, numbers, key) to results."""
+    def program(self):
+        """Return a program."""
+        draw = self.random
+        usual = draw.choice(SHAPES)
+        names = [f"g{i}" for i in range(draw.randint(1, 2))] + [f"p{i}" for i in range(draw.randint(2, 4))]
+        buffers = {name: usual if self.chance(0.7) else draw.choice(SHAPES) for name in names}
+        shared = [name for name in names if name[0] == "g"]
+        bodies = []
+        for _ in range(draw.choice((1, 1, 2, 3))):
+            bodies.append(self.body(shared, bodies))
+        configs = tuple(self.config() for _ in range(draw.choice((1, 1, 1, 2))))
+        return Program(
+            self.seed, buffers, tuple(bodies), self.statements(buffers, bodies), configs, self.chance(0.3)
+        )
 
-        def function(*values):
-            return self.body(index, values[: body.n_args], values[body.n_args :])
+    def config(self):
+        """Return flags: a third of the time as they are, else some of them changed."""
+        draw = self.random
+        if self.chance(0.33):
+            return Config()
+        changes = {
+            "graph_rungs": lambda: draw.choice(LIMITED),
+            "graph_edges": lambda: draw.choice(("chain", "both")),
+            "graph_fanout": lambda: draw.choice((0, 1, 2, 3)),
+            "graph_max_nodes": lambda: draw.randint(1, 8),
+            "graph_max_bytes": lambda: draw.choice((64, 256, 1024)),
+            "graph_slots": lambda: draw.choice((1, 2)),
+            "graph_keys": lambda: draw.choice((1, 2)),
+            "graph_update_budget": lambda: draw.choice((1, 3, 10)),
+        }
+        chosen = {name: change() for name, change in changes.items() if self.chance(0.25)}
+        if self.chance(0.15):
+            begin = draw.randint(0, 6)
+            chosen |= {"graph_force_eager_from": begin, "graph_force_eager_to": begin + draw.randint(1, 6)}
+        return Config(**chosen)
 
-        if body.style != "block":
-            return graphs.Step(function, name=f"fuzz {body.style}", stream=self.stream, keep=body.style == "kept")
-        # Blocks of one name share executable graphs; no two programs may, to run again alike.
-        return f"fuzz block {self.program.seed} {id(self)} {index}"
+    def view(self, names, share=0.5):
+        """Return a view of one of the names, likelier of a late one."""
+        draw = self.random
+        path = []
+        while self.chance(share) and len(path) < 2:
+            kind = draw.choice(("slice", "slice", "slice", "T", "row"))
+            if kind == "slice":
+                bounds = draw.choice((None, None, 0, 1, 3, 8)), draw.choice((None, None, -1, 5, 20))
+                step = draw.choice((None, None, 2, 3, -1, -2))
+                if step is not None and step < 0:
+                    bounds = bounds[::-1] if self.chance(0.5) else (None, None)
+                path.append(("slice", draw.randint(0, 1), *bounds, step))
+            else:
+                path.append((kind, draw.randint(0, 5)) if kind == "row" else (kind, 0))
+        return View(names[max(draw.randrange(len(names)), draw.randrange(len(names)))], tuple(path))
 
-    def call(self, index, args, numbers, key):
-        step = self.steps[index]
-        if not isinstance(step, str):
-            return step(*args, *numbers, key=key)
-        with graphs.step(step, key=key, stream=self.stream):
-            return self.body(index, args, numbers)
+    def body(self, shared, callees):
+        """Return a step that may call the ones before."""
+        draw = self.random
+        n_args, n_numbers = draw.randint(1, 3), draw.randint(0, 2)
+        names = shared + [f"a{i}" for i in range(n_args)]
+        numbers = [f"s{i}" for i in range(n_numbers)]
+        ops, names = self.ops(names, numbers, draw.randint(3, 12), callees, is_split=self.chance(0.15))
+        results = tuple(self.view(names, 0.2) for _ in range(draw.choice((0, 1, 1, 2))))
+        return Body(draw.choice(("kept", "kept", "issued", "block")), tuple(ops), results, n_args, n_numbers)
 
-    def close(self):
-        """Forget everything; the stream's work is done."""
-        self.stream.synchronize()
-        for step in self.steps:
-            if isinstance(step, str):
-                sys.modules["hiprt.graphs.step"].ladders.pop(step, None)
-        self.scope.clear()
-        self.steps.clear()
-        self.parts.clear()
-        self.log = None
-        self.stream.close()
+    def ops(self, names, numbers, count, callees=(), *, is_split=False):
+        """Return operations, and the names there are after them."""
+        draw, names, numbers, ops = self.random, list(names), list(numbers), []
+        kinds = {"affine": 5, "add": 4, "mix": 4, "swap": 2, "turn": 2, "total": 1, "iota": 1, "copy": 2, "fill": 1,
+                 "secret": 0.5, "free": 1.5, "fan": 0.3, "call": 1.5 if callees else 0}  # fmt: skip
+        if is_split:
+            kinds |= {"read": 1.5, "set": 0.7, "sync": 0.7}
+        while len(ops) < count:
+            kind = draw.choices(list(kinds), kinds.values())[0]
+            ops += self.op(kind, names, numbers, callees)
+            if kind == "read" and "h" not in numbers:
+                numbers.append("h")
+        return ops, names
 
-    def reasons(self):
-        """Return why steps ran eagerly, where they should not have."""
-        ladders = sys.modules["hiprt.graphs.step"].ladders
-        for step in self.steps:
-            found = (ladders[step].stats.reasons if step in ladders else {}) if isinstance(step, str) else step.reasons
-            for reason in found:
-                if reason.startswith("eager:") and not reason.startswith(("eager: HIPRT_GRAPH", "eager: the step laun")):
-                    yield reason
+    def op(self, kind, names, numbers, callees):
+        """Return an operation (of a fan, several), and note the names that it makes."""
+        draw = self.random
+        block = draw.choice((32, 32, 16, 5))
+        pair = tuple(draw.choice(numbers) if numbers and self.chance(0.3) else draw.randint(-4, 9) for _ in range(2))
+        guard = draw.randint(0, 1) if "h" in numbers and self.chance(0.3) else None
+        if kind == "fan":
+            leaves = [self.op("affine", names[:1], numbers, ())[0] for _ in range(draw.randint(5, 9))]
+            made = [leaf.target if isinstance(leaf.target, str) else leaf.target.name for leaf in leaves]
+            names += [name for name in made if name not in names]
+            return [*leaves, *(Op("add", self.view(names), (View(name),), pair) for name in made)]
+        if kind == "call":
+            callee = draw.randrange(len(callees))
+            body = callees[callee]
+            views = tuple(self.view(names, 0.2) for _ in range(body.n_args))
+            op = Op(kind, self.fresh(), views, tuple(draw.randint(0, 3) for _ in range(body.n_numbers)), None, callee)
+            names += [f"{op.target}_{k}" for k in range(len(body.results))]
+            return [op]
+        if kind in ("read", "sync"):
+            return [Op(kind, "", (self.view(names),) if kind == "read" else (), ())]
+        if kind == "free":
+            made = [name for name in names if name[0] == "t"]
+            return [Op(kind, View(names.pop(names.index(draw.choice(made)))), (), ())] if len(made) > 1 else []
+        target = self.view([n for n in names if n[0] == "g"] if kind == "secret" else names, 0.4)
+        if kind not in ("add", "swap", "secret", "set") and self.chance(0.6):
+            target = self.fresh()
+        sources = {"iota": 0, "secret": 0, "set": 0, "mix": 2}.get(kind, 1)
+        views = tuple(self.view(names) for _ in range(sources))
+        if isinstance(target, str) and guard is None:
+            names.append(target)
+        return [Op(kind, target, views, pair, guard, -1, block)]
 
-    def configured(self, i):
-        stack = ExitStack()
-        stack.enter_context(hiprt.use_stream(self.stream))
-        if self.is_configured:
-            stack.enter_context(hiprt.flags.override(**self.program.configs[i % len(self.program.configs)].flags))
-        return stack
+    def fresh(self):
+        """Return a new name."""
+        self.count += 1
+        return f"t{self.count}"
 
-    def array(self, values):
-        return hiprt.array(values)
+    def statements(self, buffers, bodies):
+        """Return what happens: few different calls, again and again, with other work between."""
+        draw = self.random
+        names, made, calls = list(buffers), [], []
+        replaced = [name for name in names if name[0] == "p"]
+        for at in range(draw.randint(4, 9)):
+            kind = draw.choices(("call", "again", "ops", "new"), (4, 5, 1.5, 1))[0]
+            if kind == "new":
+                made.append(Statement("new", name=draw.choice(replaced), shape=draw.choice(tuple(buffers.values()))))
+            elif kind == "ops":
+                made.append(Statement("ops", ops=tuple(self.ops(names, (), draw.randint(1, 3), is_split=True)[0])))
+            else:
+                if kind == "call" or not calls:
+                    calls.append(self.call(bodies, names, replaced, at))
+                made.append(draw.choice(calls))
+        return tuple(made)
 
-    def empty(self, shape):
-        return hiprt.empty(shape, np.int32)
-
-    def flat(self, array):
-        return array.reshape(-1)
-
-    def sync(self):
-        self.stream.synchronize()
-
-    def read(self, array):
-        return int(array.numpy().reshape(-1)[0])
-
-    def set(self, array, number):
-        array.set(np.full(array.shape, number, np.int32))
-
-    def copy(self, target, source):
-        target.copy_from(source)
-
-    def fill(self, array, byte):
-        array.fill_bytes(byte)
-
-    def kernel(self, op, targets, sources, numbers, shape):
-        """Launch; undeclared work stands between barriers."""
-        if op.kind == "swap":
-            arrays = [targets[0], targets[1]]
+    def call(self, bodies, names, replaced, at):
+        """Return a call of a step; mostly with whole buffers, sometimes with results of earlier calls."""
+        draw = self.random
+        step = draw.randrange(len(bodies))
+        body = bodies[step]
+        if self.chance(0.6):
+            args = [View(draw.choice(replaced)) for _ in range(body.n_args)]
         else:
-            arrays = [*(self.broadcast(s, shape) for s in sources), *targets]
-        strides = [step for array in arrays for step in array.strides]
-        size = shape[0] * shape[1]
-        if op.kind == "secret":
-            arrays = [targets[0].address]
-            self.stream.submit(core.lib.hiprt_barrier)
-        launch, block = self.functions[op.kind].launch, (op.block, 1, 1)
-        values = (*arrays, *strides, *numbers, shape[1], size)
-        if op.kind == "total":
-            launch(self.stream, (1, 1, 1), block, *values, shared=4 * op.block)
-        else:
-            launch(self.stream, (-(-size // op.block), 1, 1), block, *values)
-        if op.kind == "secret":
-            self.stream.submit(core.lib.hiprt_barrier)
+            args = [self.view([*names, f"r{at - 1}_0", f"r{at - 2}_0"], 0.4) for _ in range(body.n_args)]
+        key = draw.choice((None, None, "one", "two"))
+        return Statement("call", step, tuple(args), tuple(draw.randint(1, 3) for _ in range(body.n_numbers)), key)
 
-    @staticmethod
-    def broadcast(array, shape):
-        """Return a view with stride 0 along the axes that serve all."""
-        if array.shape == shape:
-            return array
-        strides = tuple(0 if n == 1 else step for n, step in zip(array.shape, array.strides))
-        return hiprt.Array(array.buffer, shape, array.dtype, array.address, strides)
 
-    def observe(self, i):
-        """Copy what must be right into the log, on the device and in stream order, or read it."""
-        with hiprt.use_stream(self.stream):
-            for name in self.observed:
-                array = self.scope[name]
-                if self.program.is_read_at_once:
-                    self.seen.append((i, name, array.numpy()))
-                    continue
-                source = plane(array)
-                part = self.log[self.used : self.used + array.size].reshape(source.shape)
-                self.used += array.size
-                self.parts.append((i, name, array.shape))
-                self.kernel(Op("affine"), [part], [source], (1, 0), source.shape)
+def without(items, index):
+    """Return a tuple less one item."""
+    return items[:index] + items[index + 1 :]
 
-    def finish(self):
-        """Return what was seen."""
-        if self.parts:
-            values, at = self.log.numpy(self.stream), 0
-            for i, name, shape in self.parts:
-                size = int(np.prod(shape))
-                self.seen.append((i, name, values[at : at + size].reshape(shape)))
-                at += size
-        return self.seen
+
+def drop(program, statement, body, op):
+    """Return a program without what stands at a place: an operation, a body's results (op -1), or a statement."""
+    if body >= 0:
+        old = program.bodies[body]
+        new = replace(old, results=()) if op < 0 else replace(old, ops=without(old.ops, op))
+        return replace(program, bodies=program.bodies[:body] + (new,) + program.bodies[body + 1 :])
+    old = program.statements[statement]
+    if old.kind == "ops" and len(old.ops) > 1:
+        new = (replace(old, ops=without(old.ops, op)),)
+    else:
+        new = ()
+    return replace(program, statements=program.statements[:statement] + new + program.statements[statement + 1 :])
