@@ -34,7 +34,7 @@ hipError_t capture_forbids_on(hipStream_t stream);
 // hipEventQuery, hipEventSynchronize, hipEventElapsedTime: 907 for an event recorded in a capture, else by mode 900.
 hipError_t capture_forbids_event(hipEvent_t event);
 
-// hipEventRecord on a capturing stream: the event now means the stream's tail. external: a node (hipEventRecordExternal).
+// hipEventRecord on a capturing stream: the event now means the stream's tail; external (a flag of HIP's): a node.
 hipError_t capture_event_record(Capture *capture, hipStream_t stream, hipEvent_t event, bool external);
 // hipStreamWaitEvent, called for every stream (capturing or not). True: the wait was dealt with (joined the capture, or
 // *error); false: neither side captures, queue an ordinary wait.

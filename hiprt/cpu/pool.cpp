@@ -255,7 +255,7 @@ hipError_t malloc_async(void **out, size_t size, hipStream_t stream, const hipMe
   return allocate(out, size, pool, stream);
 }
 
-// The allocation's block goes to the free list: at once for its own stream, for others when the free is known to be over.
+// The allocation's block goes to the free list: at once for its own stream, for others when the free is known over.
 void take_back(std::map<void *, Live>::iterator at, hipStream_t key, uint64_t tick, Flag reached) {
   Live &live = at->second;
   hide(live.block.base);

@@ -1,7 +1,7 @@
 // Stream-ordered memory pools: hipMallocAsync, hipFreeAsync and the pool API.
 //
-// A freed block is handed out again at once on the stream that freed it. Another stream gets it when the free is known to
-// come before: it has run (opportunistic), or the stream waited for an event recorded after it, or is made to wait.
+// A freed block is handed out again at once on the stream that freed it. Another stream gets it when the free is known
+// to come before: it has run (opportunistic), or the stream waited for an event recorded after it, or is made to wait.
 #pragma once
 
 #include <cstddef>

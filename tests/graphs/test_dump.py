@@ -49,6 +49,7 @@ def test_explain_names_what_changed(stream, capsys):
     step = graphs.Step(function, name="explained", stream=stream, keep=False)
     with hiprt.flags.override(graph_explain=True):
         step()
+        stream.synchronize()
         factor = 2.0
         step()
     lines = capsys.readouterr().err.splitlines()
