@@ -43,11 +43,13 @@ class Array:
         Device address of element (0, …, 0).
     extent : tuple of 2 int
         First byte and one past the last byte the array can touch; edges are derived from it.
+    is_contiguous : bool
+        Whether the elements lie in row order without gaps.
     cell : bytes
         Address and extent as the C core reads them.
     """
 
-    __slots__ = ("address", "buffer", "cell", "dtype", "extent", "shape", "size", "strides")
+    __slots__ = ("address", "buffer", "cell", "dtype", "extent", "is_contiguous", "shape", "size", "strides")
 
     def __init__(
         self,
@@ -65,9 +67,12 @@ class Array:
         item = dtype.itemsize
         if strides is None:
             self.strides = row_strides(shape)
+            self.is_contiguous = True
             self.extent = (address, address + self.size * item)
         else:
             self.strides = strides
+            row = row_strides(shape)
+            self.is_contiguous = self.size <= 1 or all(n == 1 or a == b for n, a, b in zip(shape, strides, row))
             reach = [(n - 1) * step for n, step in zip(shape, strides)] if self.size else []
             low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
             self.extent = (address + low * item, address + (high + 1) * item if self.size else address)
@@ -82,13 +87,6 @@ class Array:
     def nbytes(self) -> int:
         """Bytes of the elements, each counted once."""
         return self.size * self.dtype.itemsize
-
-    @property
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie in row order without gaps."""
-        return self.size <= 1 or all(
-            n == 1 or step == row for n, step, row in zip(self.shape, self.strides, row_strides(self.shape))
-        )
 
     def __len__(self) -> int:
         if not self.shape:

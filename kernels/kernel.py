@@ -198,7 +198,7 @@ class Kernel:
 
     def compile(self, template: tuple[Any, ...], device: Device) -> Function:
         """Compile and load on `device`."""
-        options = OPTIONS[device.provider] + ((GENERIC_OPTION,) if generic and device.provider == "cpu" else ())
+        options = OPTIONS.get(device.provider, ()) + ((GENERIC_OPTION,) if generic and device.provider == "cpu" else ())
         before = current_device()
         set_device(device.index)
         try:

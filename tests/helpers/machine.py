@@ -42,6 +42,8 @@ extern "C" __global__ void total(const word* x, word* y, int x0, int x1, int y0,
 }
 """
 
+LIFE = 4  # statements for which the results of a call are used and watched
+
 
 def walk(array, path):
     """Follow a view's path; numpy and hiprt arrays index alike."""
@@ -80,6 +82,7 @@ class Machine:
         self.program = program
         self.scope = {}
         self.signatures = {}
+        self.born = {}
         self.seen = []
 
     def start(self):
@@ -109,10 +112,11 @@ class Machine:
             form = statement.step, tuple(a.shape for a in args), statement.numbers
             stale = self.signatures.pop(form, [])
             results = self.call(statement.step, args, statement.numbers, statement.key)
-            for name in [*stale, *[n for n in self.scope if n[0] == "r" and int(n[1 : n.index("_")]) < i - 3]]:
+            for name in [*stale, *(name for name, born in self.born.items() if born < i - LIFE)]:
                 self.scope.pop(name, None)
-            names = [f"r{i}_{k}" for k in range(len(results))]
+            names = [f"{statement.name}_{k}" for k in range(len(results))]
             self.scope.update(zip(names, results))
+            self.born.update(dict.fromkeys(names, i))
             if self.program.bodies[statement.step].style == "kept":
                 self.signatures[form] = names
 
@@ -303,7 +307,7 @@ class Host(Machine):
         elif op.kind == "turn":
             y[:] = x + np.roll(x.reshape(-1), -int(m % np.uint32(max(x.size, 1)))).reshape(shape)
         elif op.kind == "total":
-            y[0, 0] = (np.sum(x, dtype=np.uint32) + c) * m
+            y[:] = (np.sum(x, dtype=np.uint32).reshape(1, 1) + c) * m
         else:
             y[:] = y * m + c
 
@@ -326,9 +330,6 @@ def functions():
         numbers = [f"{b}{k}" for b in buffers for k in range(2)] + ["m", "c", "cols", "n"]
         made[name] = hiprt.Function(module, name, table + [hiprt.Argument(n, SCALAR, "int32") for n in numbers])
     return made
-
-
-ORDER = {"swap": ("target", "other"), "secret": ("target",), "iota": ("target",)}
 
 
 class Device(Machine):

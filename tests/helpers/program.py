@@ -72,7 +72,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Statement:
-    """``call`` a step, do ``ops`` outside of one, or ``new``: replace buffer p… by another."""
+    """``call`` a step (results: name_0 …), do ``ops`` outside of one, or ``new``: replace buffer p… by another."""
 
     kind: str
     step: int = -1
@@ -89,7 +89,7 @@ class Statement:
         if self.kind == "ops":
             return "; ".join(map(str, self.ops))
         key = f", key={self.key!r}" if self.key else ""
-        return f"step{self.step}({', '.join(map(str, self.args + self.numbers))}{key})"
+        return f"{self.name} = step{self.step}({', '.join(map(str, self.args + self.numbers))}{key})"
 
 
 @dataclass(frozen=True)
@@ -272,9 +272,9 @@ class Writer:
     def statements(self, buffers, bodies):
         """Return what happens: few different calls, again and again, with other work between."""
         draw = self.random
-        names, made, calls = list(buffers), [], []
+        names, made, calls, results = list(buffers), [], [], []
         replaced = [name for name in names if name[0] == "p"]
-        for at in range(draw.randint(4, 9)):
+        for _ in range(draw.randint(4, 9)):
             kind = draw.choices(("call", "again", "ops", "new"), (4, 5, 1.5, 1))[0]
             if kind == "new":
                 made.append(Statement("new", name=draw.choice(replaced), shape=draw.choice(tuple(buffers.values()))))
@@ -282,11 +282,12 @@ class Writer:
                 made.append(Statement("ops", ops=tuple(self.ops(names, (), draw.randint(1, 3), is_split=True)[0])))
             else:
                 if kind == "call" or not calls:
-                    calls.append(self.call(bodies, names, replaced, at))
-                made.append(draw.choice(calls))
+                    calls.append(self.call(bodies, names + results, replaced))
+                made.append(draw.choice(calls[-2:]))
+                results = [f"{made[-1].name}_{k}" for k in range(len(bodies[made[-1].step].results))]
         return tuple(made)
 
-    def call(self, bodies, names, replaced, at):
+    def call(self, bodies, names, replaced):
         """Return a call of a step; mostly with whole buffers, sometimes with results of earlier calls."""
         draw = self.random
         step = draw.randrange(len(bodies))
@@ -294,9 +295,11 @@ class Writer:
         if self.chance(0.6):
             args = [View(draw.choice(replaced)) for _ in range(body.n_args)]
         else:
-            args = [self.view([*names, f"r{at - 1}_0", f"r{at - 2}_0"], 0.4) for _ in range(body.n_args)]
+            args = [self.view(names, 0.4) for _ in range(body.n_args)]
         key = draw.choice((None, None, "one", "two"))
-        return Statement("call", step, tuple(args), tuple(draw.randint(1, 3) for _ in range(body.n_numbers)), key)
+        numbers = tuple(draw.randint(1, 3) for _ in range(body.n_numbers))
+        self.count += 1
+        return Statement("call", step, tuple(args), numbers, key, name=f"r{self.count}")
 
 
 def without(items, index):

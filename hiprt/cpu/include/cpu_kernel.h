@@ -16,7 +16,7 @@ template <class... A>
 struct __hiprt_layout {
   __hiprt_param params[sizeof...(A) + 1];
   unsigned end;
-  constexpr __hiprt_layout() : params(), end(0) {
+  constexpr __hiprt_layout() : params{}, end(0) {
     const unsigned sizes[] = {unsigned(sizeof(A))..., 0}, aligns[] = {unsigned(alignof(A))..., 1};
     for (unsigned i = 0; i < sizeof...(A); ++i) {
       params[i].offset = (end + aligns[i] - 1) / aligns[i] * aligns[i];
