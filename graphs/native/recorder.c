@@ -140,7 +140,8 @@ static int declare(hiprt_recorder *r, const node *n) {
     const hiprt_fill_args *f = (const hiprt_fill_args *)payload;
     return hiprt_deps_access(r->tracker, f->dst, f->dst + f->count * f->width, 1);
   }
-  if (n->kind == HIPRT_NODE_EMPTY) return hiprt_deps_barrier(r->tracker);
+  /* A kernel that declares no output works on something it did not name: a barrier, never a guess. */
+  if (n->kind == HIPRT_NODE_EMPTY || !n->kernel->n_written) return hiprt_deps_barrier(r->tracker);
   const hiprt_range *ranges = hiprt_kernel_ranges(n->kernel, payload);
   for (int write = 0; write < 2; write++)
     for (uint32_t i = 0; i < n->kernel->n_buffers; i++)

@@ -20,6 +20,7 @@ static int lay_out(hiprt_kernel *kernel) {
     at = (at + a->alignment - 1) / a->alignment * a->alignment;
     kernel->offsets[i] = at;
     at += a->size;
+    kernel->n_written += a->access > 1;
     if (a->access)
       kernel->access[kernel->n_buffers++] = (uint8_t)a->access;
     else

@@ -23,7 +23,7 @@ struct hiprt_kernel {
   atomic_uint references;
   hipFunction_t function;
   char name[128];
-  uint32_t n_args, n_buffers;
+  uint32_t n_args, n_buffers, n_written;
   uint32_t args_size;   /* bytes of the argument block, padded to 8 */
   uint32_t launch_size; /* bytes of what hiprt_launch takes */
   hiprt_argument args[HIPRT_MAX_ARGS];

@@ -26,6 +26,11 @@ def conflict(a, b):
     return any(x[0] < y[1] and y[0] < x[1] and (x[2] != READ or y[2] != READ) for x in a for y in b)
 
 
+def is_barrier(node):
+    """Whether a node is ordered against everything: it declares nothing that it writes."""
+    return node == "barrier" or all(access == READ for _, _, access in node)
+
+
 ranges = st.builds(
     lambda start, size, access: (start, start + size, access),
     st.integers(0, 60),
@@ -46,11 +51,11 @@ def test_random_programs_order_every_conflict_and_nothing_else(program):
     before = ancestors(dependencies)
     for j, later in enumerate(program):
         for i, earlier in enumerate(program[:j]):
-            if "barrier" in (earlier, later) or conflict(earlier, later):
+            if is_barrier(earlier) or is_barrier(later) or conflict(earlier, later):
                 assert i in before[j], (i, j, program)
     for j, deps in enumerate(dependencies):
         for i in deps:
-            assert "barrier" in (program[i], program[j]) or conflict(program[i], program[j]), (i, j)
+            assert is_barrier(program[i]) or is_barrier(program[j]) or conflict(program[i], program[j]), (i, j)
 
 
 @settings(max_examples=200, deadline=None)
@@ -75,7 +80,7 @@ def test_read_after_write_waits():
     """RAW."""
     p = Program()
     p.kernel((0, 8, WRITE))
-    p.kernel((4, 6, READ))
+    p.kernel((4, 6, READ), (64, 72, WRITE))
     assert p.dependencies() == [[], [0]]
 
 
@@ -87,6 +92,16 @@ def test_write_after_reads_waits_for_each_reader():
     p.kernel((4, 8, READ), (200, 208, WRITE))
     p.kernel((0, 8, WRITE))
     assert p.dependencies() == [[], [0], [0], [1, 2]]
+
+
+def test_kernel_without_a_declared_output_is_a_barrier():
+    """What it writes is not known, so it waits for everything and everything waits for it."""
+    p = Program()
+    p.kernel((0, 8, WRITE))
+    p.kernel((64, 72, READ))
+    p.kernel()
+    p.kernel((128, 136, WRITE))
+    assert p.dependencies() == [[], [0], [1], [2]]
 
 
 def test_neighbouring_ranges_do_not_wait():
@@ -165,7 +180,7 @@ def test_chain_mode_is_program_order():
     p = Program(edges=2)
     for at in (0, 64, 128):
         p.kernel((at, at + 8, WRITE))
-    p.kernel((0, 8, READ))
+    p.kernel((0, 8, READ), (256, 264, WRITE))
     assert p.dependencies() == [[], [0], [1], [2]]
 
 
@@ -174,5 +189,5 @@ def test_both_mode_keeps_data_edges_beside_the_chain():
     p = Program(edges=3)
     p.kernel((0, 8, WRITE))
     p.kernel((64, 72, WRITE))
-    p.kernel((0, 8, READ))
+    p.kernel((0, 8, READ), (256, 264, WRITE))
     assert p.dependencies() == [[], [0], [0, 1]]
