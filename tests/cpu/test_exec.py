@@ -21,11 +21,20 @@ from helpers.hip_calls import (
     ok,
     raw,
     run,
+    settle,
     update,
 )
 from rocm.bindings import hip
 
 LAUNCHES = 60
+
+
+@pytest.fixture(autouse=True)
+def gates():
+    """A failed test leaves no stream held back."""
+    Gate.made.clear()
+    yield
+    Gate.open_all()
 
 
 def outcomes(executable, target, reset):
@@ -109,6 +118,7 @@ def test_launches_of_one_exec_are_serialised_across_streams():
     ok(hip.hipGraphLaunch(executable, first))
     ok(hip.hipGraphLaunch(executable, second))
     ok(hip.hipMemcpyDtoDAsync(z.memory, y.memory, 4, second))
+    settle()
     assert error(hip.hipStreamQuery(second)) == E.hipErrorNotReady
     gate.open()
     ok(hip.hipStreamSynchronize(second))
@@ -161,8 +171,13 @@ def test_event_wait_nodes_hold_back_only_their_successors():
         ok(hip.hipMemsetD32Async(x.memory, 7, 2, stream))
         ok(hip.hipEventRecord(event, stream))
     ok(hip.hipGraphLaunch(executable, streams[2]))
+    settle()
+    assert y.read_now().tolist() == [0, 0]
+    assert free.read_now()[0] == 1
     gates[1].open()
     ok(hip.hipEventSynchronize(events[1]))
+    settle()
+    assert y.read_now().tolist() == [0, 7]
     assert error(hip.hipStreamQuery(streams[2])) == E.hipErrorNotReady
     gates[0].open()
     ok(hip.hipStreamSynchronize(streams[2]))
@@ -180,6 +195,7 @@ def test_captured_value_waits_hold_back_their_successors():
     executable = instantiate(ok(hip.hipStreamEndCapture(stream)))
     ok(hip.hipGraphLaunch(executable, stream))
     gates[0].open()
+    settle()
     assert error(hip.hipStreamQuery(stream)) == E.hipErrorNotReady
     gates[1].open()
     ok(hip.hipStreamSynchronize(stream))
@@ -197,11 +213,25 @@ def test_event_recorded_by_a_launch_is_waited_for():
         ok(hip.hipGraphLaunch(executable, first))
         ok(hip.hipStreamWaitEvent(second, event, 0))
         ok(hip.hipMemcpyDtoDAsync(y.memory, x.memory, 4, second))
+        settle()
         assert error(hip.hipEventQuery(event)) == E.hipErrorNotReady
         gate.open()
         ok(hip.hipStreamSynchronize(second))
         assert y.read()[0] == 3
         ok(hip.hipMemsetD32(x.memory, value, 1))
+
+
+def test_executables_of_one_graph_record_events_of_their_own():
+    gate, event, graph = Gate(), ok(hip.hipEventCreate()), new_graph()
+    ok(hip.hipGraphAddEventRecordNode(graph, None, 0, event))
+    first, second = instantiate(graph), instantiate(graph)
+    held, free = (ok(hip.hipStreamCreateWithFlags(1)) for _ in range(2))
+    gate.hold(held)
+    ok(hip.hipGraphLaunch(first, held))
+    run(second, free)
+    assert error(hip.hipEventQuery(event)) == E.hipSuccess
+    gate.open()
+    ok(hip.hipStreamSynchronize(held))
 
 
 def test_cycles_are_refused():

@@ -22,6 +22,7 @@ from helpers.hip_calls import (
     ok,
     raw,
     run,
+    settle,
     update,
 )
 from rocm.bindings import hip
@@ -30,6 +31,14 @@ TOPOLOGY = UPDATE.hipGraphExecUpdateErrorTopologyChanged
 PARAMETERS = UPDATE.hipGraphExecUpdateErrorParametersChanged
 FAILED = E.hipErrorGraphExecUpdateFailure
 TYPE = hip.hipGraphNodeType
+
+
+@pytest.fixture(autouse=True)
+def gates():
+    """A failed test leaves no stream held back."""
+    Gate.made.clear()
+    yield
+    Gate.open_all()
 
 
 def graph_of(*shape):
@@ -74,6 +83,7 @@ def test_update_keeps_the_newer_graph_apart():
         ([(), (), (0, 1)], [(), (0,), (0, 1)], 1),  # another number of dependencies
         ([(), (0,), (0,), (1,), (2,), (3, 4)], [(), (0,), (0,), (1,), (1,), (3, 4)], 4),  # other wiring, same counts
         ([(), (), (0,), (1,), (2, 3)], [(), (), (0,), (0,), (2, 3)], 3),
+        ([(), (0,), (0,), (1, 2), ()], [(), (), (0,), (1,), (2, 3)], 3),  # two nodes where there was one
     ],
 )
 def test_wiring_is_compared(old, new, culprit):
@@ -230,6 +240,7 @@ def test_event_and_host_nodes_are_updated():
     gate = Gate()
     gate.hold(stream)
     ok(hip.hipGraphLaunch(executable, stream))
+    settle()
     assert [error(hip.hipEventQuery(event)) for event in events] == [E.hipSuccess, E.hipErrorNotReady]
     gate.open()
     ok(hip.hipStreamSynchronize(stream))

@@ -18,6 +18,7 @@ from helpers.hip_calls import (
     ok,
     raw,
     run,
+    settle,
 )
 from rocm.bindings import hip
 
@@ -50,7 +51,9 @@ def pool():
     put(made, ATTR.hipMemPoolAttrReleaseThreshold, EVERYTHING)
     put_flag(made, ATTR.hipMemPoolReuseAllowOpportunistic, 0)
     put_flag(made, ATTR.hipMemPoolReuseAllowInternalDependencies, 0)
+    Gate.made.clear()
     yield made
+    Gate.open_all()
     ok(hip.hipDeviceSynchronize())
     ok(hip.hipMemPoolDestroy(made))
 
@@ -124,6 +127,7 @@ def test_reuse_follows_events(pool):
     early, late, relay = (ok(hip.hipEventCreate()) for _ in range(3))
     first = allocate(pool, streams[0])
     gate.hold(streams[0])
+    free(allocate(pool, streams[0], 8 * MB), streams[0])
     ok(hip.hipEventRecord(early, streams[0]))
     free(first, streams[0])
     ok(hip.hipEventRecord(late, streams[0]))
@@ -150,6 +154,7 @@ def test_internal_dependencies_make_the_stream_wait(pool):
     second = allocate(pool, other)
     assert int(second) == int(first)
     ok(hip.hipMemsetD32Async(second, 2, MB // 4, other))
+    settle()
     assert error(hip.hipStreamQuery(other)) == E.hipErrorNotReady
     gate.open()
     assert out.read()[0] == 1

@@ -2,6 +2,7 @@
 
 import ctypes
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 from rocm.bindings import hip, hiprtc
@@ -98,6 +99,10 @@ class Ints:
     def read(self):
         """The values, once the device is idle."""
         ok(hip.hipDeviceSynchronize())
+        return self.read_now()
+
+    def read_now(self):
+        """The values, while other streams may be held back."""
         out = np.zeros(self.n, np.int32)
         ok(hip.hipMemcpy(out, self.memory, 4 * self.n, KIND.hipMemcpyDeviceToHost))
         return out
@@ -218,9 +223,12 @@ def update(executable, graph):
 class Gate:
     """Holds streams back until it is opened."""
 
+    made: ClassVar[list["Gate"]] = []
+
     def __init__(self):
         self.value = Ints(1)
         self.key = ok(hip.hipStreamCreateWithFlags(1))
+        Gate.made.append(self)
 
     def hold(self, stream):
         """Later work of the stream waits for open()."""
@@ -230,3 +238,17 @@ class Gate:
     def open(self):
         """Let the streams go on."""
         ok(hip.hipStreamWriteValue32(self.key, int(self.value), 1, 0))
+
+    @classmethod
+    def open_all(cls):
+        """Open what a failed test left shut."""
+        while cls.made:
+            cls.made.pop().open()
+
+
+def settle():
+    """Let the device run what it may, in random order: each round it may choose between our work and the rest."""
+    stream, target = ok(hip.hipStreamCreateWithFlags(1)), Ints(1)
+    for _ in range(40):
+        ok(hip.hipMemsetD32Async(target.memory, 1, 1, stream))
+        ok(hip.hipStreamSynchronize(stream))

@@ -1,0 +1,173 @@
+// Many threads and streams at once through the C core on the CPU device, for ThreadSanitizer.
+//
+// Each thread has its own streams, recorders and buffers, as G12 allows; kernels, module and device are shared. Every
+// result is checked. Usage: stress LIBRARY [THREADS STREAMS ROUNDS]; prints "ok" and exits with 0.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hip/hip_runtime_api.h"
+#include "hip/hiprtc.h"
+
+extern "C" {
+#include "hiprt_core.h"
+}
+
+namespace {
+
+constexpr int kSize = 1024;
+const char *const kSource = R"(
+extern "C" __global__ void scale_add(const int* x, int* y, int by, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] * by + y[i];
+}
+extern "C" __global__ void turn(int* y, int n) {
+  __shared__ int tile[256];
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  tile[threadIdx.x] = i < n ? y[i] : 0;
+  __syncthreads();
+  if (i < n) y[i] = tile[blockDim.x - 1 - threadIdx.x];
+}
+)";
+
+void check(bool fine, const char *what) {
+  if (fine) return;
+  std::fprintf(stderr, "failed: %s (%s: %s)\n", what, hiprt_failure_call(), hiprt_failure_detail());
+  std::_Exit(1);
+}
+
+hiprt_kernel *make_kernel(hipModule_t module, const char *name, std::vector<hiprt_argument> args) {
+  hipFunction_t function = nullptr;
+  check(hipModuleGetFunction(&function, module, name) == hipSuccess, "hipModuleGetFunction");
+  return hiprt_kernel_create(reinterpret_cast<uint64_t>(function), name, static_cast<uint32_t>(args.size()), args.data());
+}
+
+hipModule_t compile() {
+  hiprtcProgram program = nullptr;
+  check(hiprtcCreateProgram(&program, kSource, "stress.hip", 0, nullptr, nullptr) == HIPRTC_SUCCESS, "create program");
+  check(hiprtcCompileProgram(program, 0, nullptr) == HIPRTC_SUCCESS, "compile");
+  size_t size = 0;
+  hiprtcGetCodeSize(program, &size);
+  std::string code(size, '\0');
+  hiprtcGetCode(program, code.data());
+  hiprtcDestroyProgram(&program);
+  hipModule_t module = nullptr;
+  check(hipModuleLoadData(&module, code.data()) == hipSuccess, "hipModuleLoadData");
+  return module;
+}
+
+// One launch as hiprt_launch takes it: dimensions, {address, start, end} per buffer, values padded to 8 bytes.
+struct Launch {
+  std::vector<uint64_t> words{4 | uint64_t{1} << 32, 1 | uint64_t{256} << 32, 1 | uint64_t{1} << 32, 0};
+  Launch &buffer(const int *address) {
+    const auto at = reinterpret_cast<uint64_t>(address);
+    words.insert(words.end(), {at, at, at + kSize * sizeof(int)});
+    return *this;
+  }
+  Launch &value(int v) {
+    words.push_back(static_cast<uint32_t>(v));
+    return *this;
+  }
+  void on(hiprt_stream *stream, hiprt_kernel *kernel) const {
+    const auto *bytes = reinterpret_cast<const char *>(words.data());
+    check(hiprt_launch(stream, kernel, bytes, static_cast<uint32_t>(words.size() * 8)) == 0, "hiprt_launch");
+  }
+};
+
+struct Lane {
+  hipStream_t handle = nullptr;
+  hiprt_stream *stream = nullptr;
+  hiprt_exec *exec = nullptr;
+  int *x = nullptr, *y = nullptr;
+  int expected = 0;
+};
+
+hiprt_kernel *scale_add, *turn;
+
+void issue(const Lane &lane, int by) {
+  Launch().buffer(lane.x).buffer(lane.y).value(by).value(kSize).on(lane.stream, scale_add);
+  Launch().buffer(lane.y).value(kSize).on(lane.stream, turn);
+  Launch().buffer(lane.y).value(kSize).on(lane.stream, turn);
+}
+
+void open_lane(Lane *lane) {
+  check(hipStreamCreateWithFlags(&lane->handle, hipStreamNonBlocking) == hipSuccess, "hipStreamCreateWithFlags");
+  lane->stream = hiprt_stream_create(reinterpret_cast<uint64_t>(lane->handle), 0);
+  check(hipMalloc(reinterpret_cast<void **>(&lane->x), kSize * sizeof(int)) == hipSuccess, "hipMalloc");
+  check(hipMalloc(reinterpret_cast<void **>(&lane->y), kSize * sizeof(int)) == hipSuccess, "hipMalloc");
+  check(hiprt_fill(lane->stream, reinterpret_cast<uint64_t>(lane->x), 1, 4, kSize) == 0, "fill x");
+  check(hiprt_fill(lane->stream, reinterpret_cast<uint64_t>(lane->y), 0, 4, kSize) == 0, "fill y");
+}
+
+// Record, then replay or patch; now and then start over, or launch eagerly.
+void step(Lane *lane, int round) {
+  const int by = round % 7 + 1;
+  lane->expected += by;
+  if (round % 5 == 4) return issue(*lane, by);
+  hiprt_recorder *recorder = hiprt_recorder_create(1);
+  check(hiprt_stream_record(lane->stream, recorder) == 0, "record");
+  issue(*lane, by);
+  check(hiprt_stream_record(lane->stream, nullptr) == 0, "end of recording");
+  uint32_t patched = 0;
+  if (lane->exec && round % 11 == 0) {
+    hiprt_exec_release(lane->exec);
+    lane->exec = nullptr;
+  }
+  if (!lane->exec) {
+    check(hiprt_exec_create(recorder, 0, 4, &lane->exec) == 0, "hiprt_exec_create");
+  } else {
+    check(hiprt_exec_wait(lane->exec) == 0, "hiprt_exec_wait");
+    check(round % 2 ? hiprt_exec_patch(lane->exec, recorder, &patched) == 0
+                    : hiprt_exec_update(lane->exec, recorder) == 0,
+          "patch or update");
+  }
+  hiprt_recorder_release(recorder);
+  check(hiprt_exec_launch(lane->exec, lane->stream) == 0, "hiprt_exec_launch");
+}
+
+void close_lane(Lane *lane) {
+  std::vector<int> result(kSize);
+  check(hiprt_copy(lane->stream, reinterpret_cast<uint64_t>(result.data()), reinterpret_cast<uint64_t>(lane->y),
+                   kSize * sizeof(int), 2) == 0, "copy");
+  check(hiprt_stream_synchronize(lane->stream) == 0, "synchronize");
+  for (int value : result) check(value == lane->expected, "result");
+  hiprt_exec_release(lane->exec);
+  hiprt_stream_release(lane->stream);
+  check(hipFree(lane->x) == hipSuccess && hipFree(lane->y) == hipSuccess, "hipFree");
+  check(hipStreamDestroy(lane->handle) == hipSuccess, "hipStreamDestroy");
+}
+
+void work(int streams, int rounds) {
+  std::vector<Lane> lanes(static_cast<size_t>(streams));
+  for (Lane &lane : lanes) open_lane(&lane);
+  for (int round = 0; round < rounds; ++round) {
+    for (Lane &lane : lanes) step(&lane, round);
+  }
+  for (Lane &lane : lanes) close_lane(&lane);
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  const int threads = argc > 2 ? std::atoi(argv[2]) : 8;
+  const int streams = argc > 3 ? std::atoi(argv[3]) : 4;
+  const int rounds = argc > 4 ? std::atoi(argv[4]) : 40;
+  check(argc > 1 && hiprt_library_open(argv[1]) == 0, "hiprt_library_open");
+  const hipModule_t module = compile();
+  scale_add = make_kernel(module, "scale_add", {{8, 8, 1}, {8, 8, 3}, {4, 4, 0}, {4, 4, 0}});
+  turn = make_kernel(module, "turn", {{8, 8, 3}, {4, 4, 0}});
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i) all.emplace_back(work, streams, rounds);
+  for (std::thread &thread : all) thread.join();
+  hiprt_kernel_release(scale_add);
+  hiprt_kernel_release(turn);
+  check(hipModuleUnload(module) == hipSuccess, "hipModuleUnload");
+  std::puts("ok");
+  return 0;
+}

@@ -1,0 +1,41 @@
+"""The C core and the CPU device under many threads, plain and with ThreadSanitizer."""
+
+import os
+import subprocess
+
+import pytest
+
+from hiprt.native import build
+
+
+def make(folder, sanitizer, monkeypatch, root):
+    """Build the CPU device, the C core and the stress program with a sanitizer."""
+    monkeypatch.setenv("HIPRT_BUILD_SANITIZE", sanitizer)
+    device = folder / "libamdhip64.so"
+    build.build_cpu_device(device, root / "build" / "cpu")
+    flags = [*build.compile_flags("-std=c11"), f"-I{build.NATIVE}", f"-I{root / 'graphs' / 'native'}"]
+    objects = []
+    for source in [*build.NATIVE.glob("*.c"), *(root / "graphs" / "native").glob("*.c")]:
+        objects.append(folder / (source.stem + ".o"))
+        subprocess.run(["gcc", *flags, "-c", source, "-o", objects[-1]], check=True)
+    program = folder / "stress"
+    include = [*build.compile_flags("-std=c++17"), f"-I{build.NATIVE}"]
+    where = ["-L", folder, "-lamdhip64", f"-Wl,-rpath,{folder}", "-pthread", "-ldl"]
+    source = root / "tests" / "native" / "stress.cpp"
+    subprocess.run(["g++", *include, source, *objects, "-o", program, *where], check=True)
+    # The device finds its headers beside itself.
+    (folder / "include").symlink_to(root / "hiprt" / "cpu" / "include")
+    return program, device
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("sanitizer", ["", "thread"])
+def test_eight_threads_with_four_streams_each(sanitizer, tmp_path, monkeypatch, root):
+    """Record, patch, update, launch eagerly and destroy at once: every result right, no race (G12)."""
+    program, device = make(tmp_path, sanitizer, monkeypatch, root)
+    environment = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}
+    environment.pop("LD_PRELOAD", None)
+    child = subprocess.run(
+        [program, device, "8", "4", "40"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert child.stdout == "ok\n", child.stderr[-4000:]
