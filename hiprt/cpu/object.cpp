@@ -138,7 +138,7 @@ void add_entries(const ElfImage &elf, const __hiprt_module_info &info, uintptr_t
   const std::vector<const Symbol *> sync = synchronising(elf, symbols, base);
   std::vector<const Symbol *> own;  // the functions a kernel's code is in: itself and its loop
   for (unsigned i = 0; i < info.count; ++i) {
-    own.push_back(symbols.at(info.entries[i].address));
+    own.push_back(symbols.at(info.entries[i].address()));
     own.push_back(symbols.at(reinterpret_cast<const void *>(info.entries[i].run)));
   }
   const auto contains = [](const std::vector<const Symbol *> &all, const Symbol *s) {

@@ -119,7 +119,7 @@ std::string dynamic_shared(const std::vector<std::string> &symbols) {
 // What follows the user's text. The line marker's 3 makes it a system header: no warnings about it.
 std::string tail(const Scan &scan, const std::vector<std::string> &expressions) {
   return "\n# 1 \"hiprtc\" 3\n" + bound_constants(scan.kernels) + dynamic_shared(scan.dynamic_shared) +
-         "static const __hiprt_entry __hiprt_entries[] = {\n" + kernel_entries(scan.kernels) +
+         "static constexpr __hiprt_entry __hiprt_entries[] = {\n" + kernel_entries(scan.kernels) +
          expression_entries(expressions) + "# 1 \"hiprtc\" 3\n{}};\n" +
          "extern \"C\" __attribute__((visibility(\"default\"), used)) const __hiprt_module_info __hiprt_module = {\n"
          "HIPRT_CPU_ABI, sizeof(__hiprt_entries) / sizeof(__hiprt_entry) - 1, __hiprt_entries, &__hiprt_host_table};\n";

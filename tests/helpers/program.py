@@ -179,7 +179,7 @@ class Writer:
         changes = {
             "graph_rungs": lambda: draw.choice(LIMITED),
             "graph_edges": lambda: draw.choice(("chain", "both")),
-            "graph_fanout": lambda: draw.choice((0, 1, 2, 3)),
+            "graph_fanout": lambda: draw.choice((0, 2, 3)),
             "graph_max_nodes": lambda: draw.randint(1, 8),
             "graph_max_bytes": lambda: draw.choice((64, 256, 1024)),
             "graph_slots": lambda: draw.choice((1, 2)),

@@ -60,8 +60,8 @@ struct __hiprt_param {
 
 // A kernel, or (no run function) a variable that was asked for by a name expression.
 struct __hiprt_entry {
-  const char *expression;  // as given to hiprtcAddNameExpression, else null
-  const void *address;     // the function or variable itself; its symbol is the lowered name
+  const char *expression;    // as given to hiprtcAddNameExpression, else null
+  const void *(*address)();  // of the function or variable itself; its symbol is the lowered name
   void (*run)(const unsigned char *arguments, unsigned count);  // `count` threads along x, starting at the current one
   const __hiprt_param *params;
   unsigned param_count, kernarg_size, max_threads;

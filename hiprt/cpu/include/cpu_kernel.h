@@ -66,8 +66,9 @@ struct __hiprt_symbol<void (*)(A...), K> {
   static void run(const unsigned char *arguments, unsigned count) {
     unpack(arguments, count, typename __hiprt_make_sequence<sizeof...(A)>::type());
   }
-  static __hiprt_entry entry(const char *expression, unsigned max_threads) {
-    return {expression, reinterpret_cast<const void *>(K), run, layout.params, sizeof...(A), layout.end, max_threads, 0};
+  static const void *address() { return reinterpret_cast<const void *>(K); }
+  static constexpr __hiprt_entry entry(const char *expression, unsigned max_threads) {
+    return {expression, address, run, layout.params, sizeof...(A), layout.end, max_threads, 0};
   }
 };
 template <class... A, void (*K)(A...)>
