@@ -99,7 +99,7 @@ std::string expression_entries(const std::vector<std::string> &expressions) {
   for (const std::string &e : expressions) {
     const size_t name = std::min(e.find_first_not_of(" \t&"), e.size());
     const std::string address = "&" + e.substr(name);
-    out += "# 1 " + quoted("name expression '" + e + "'") + "\n" + entry("decltype(" + address + ")", address, quoted(e), "1024");
+    out += "#line 1 " + quoted("name expression '" + e + "'") + "\n" + entry("decltype(" + address + ")", address, quoted(e), "1024");
   }
   return out;
 }
@@ -116,11 +116,11 @@ std::string dynamic_shared(const std::vector<std::string> &symbols) {
          "\".zero " + std::to_string(HIPRT_CPU_DYNAMIC_SHARED) + "\\n.popsection\");\n";
 }
 
-// What follows the user's text. The line marker's 3 makes it a system header: no warnings about it.
+// What follows the user's text, in a file of its own: no warnings about it.
 std::string tail(const Scan &scan, const std::vector<std::string> &expressions) {
-  return "\n# 1 \"hiprtc\" 3\n" + bound_constants(scan.kernels) + dynamic_shared(scan.dynamic_shared) +
+  return "#pragma GCC system_header\n" + bound_constants(scan.kernels) + dynamic_shared(scan.dynamic_shared) +
          "static constexpr __hiprt_entry __hiprt_entries[] = {\n" + kernel_entries(scan.kernels) +
-         expression_entries(expressions) + "# 1 \"hiprtc\" 3\n{}};\n" +
+         expression_entries(expressions) + "{}};\n" +
          "extern \"C\" __attribute__((visibility(\"default\"), used)) const __hiprt_module_info __hiprt_module = {\n"
          "HIPRT_CPU_ABI, sizeof(__hiprt_entries) / sizeof(__hiprt_entry) - 1, __hiprt_entries, &__hiprt_host_table};\n";
 }
@@ -179,7 +179,9 @@ class Build {
       if (!write_file(path, text(body))) return false;
     }
     if (!write_file(dir_.path() + "/definitions.h", "#line 1 \"<command line>\"\n" + p_.options.definitions)) return false;
-    return write_file(job_.source, "#line 1 " + quoted(p_.name) + "\n" + text(p_.source) + end);
+    const std::string tail = dir_.path() + "/hiprtc", include = end.empty() ? "" : "\n#include " + quoted(tail) + "\n";
+    if (!write_file(tail, end)) return false;
+    return write_file(job_.source, "#line 1 " + quoted(p_.name) + "\n" + text(p_.source) + include);
   }
 
   // With copies of the indices in every kernel first. A body that these do not suit (a lambda without captures that uses

@@ -117,6 +117,7 @@ def build_cpu_device(target: Path, objects: Path) -> None:
             str(fresh),
             *map(str, outs),
             "-Wl,-soname,libamdhip64.so",
+            f"-Wl,--version-script={CPU / 'exports.map'}",
             "-Wl,--no-undefined" if not sanitize_flags() else "-Wl,-z,now",
             "-pthread",
             "-ldl",

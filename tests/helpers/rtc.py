@@ -43,14 +43,9 @@ def build(source, options=(), headers=None, expressions=(), name="k.hip"):
         code = bytearray(ok(hiprtc.hiprtcGetCodeSize(program)))
         ok(hiprtc.hiprtcGetCode(program, code))
         made.code = bytes(code)
-        made.lowered = {e: as_text(ok(hiprtc.hiprtcGetLoweredName(program, e.encode()))) for e in expressions}
+        made.lowered = {e: str(ok(hiprtc.hiprtcGetLoweredName(program, e.encode()))) for e in expressions}
     ok(hiprtc.hiprtcDestroyProgram(program.createRef()))
     return made
-
-
-def as_text(value):
-    """A C string as hip-python hands it out."""
-    return value.decode() if isinstance(value, bytes) else value
 
 
 class Program:

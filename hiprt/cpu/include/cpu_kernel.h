@@ -31,8 +31,9 @@ struct __hiprt_symbol;
 
 template <class T, T *V>
 struct __hiprt_symbol<T *, V> {
-  static __hiprt_entry entry(const char *expression, unsigned) {
-    return {expression, V, nullptr, nullptr, 0, 0, 0, sizeof(T)};
+  static const void *address() { return V; }
+  static constexpr __hiprt_entry entry(const char *expression, unsigned) {
+    return {expression, address, nullptr, nullptr, 0, 0, 0, sizeof(T)};
   }
 };
 
