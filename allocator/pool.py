@@ -2,12 +2,14 @@
 
 A freed block may be used at once by later work on its own stream, since that runs after the work that used it before
 (G1). It is never given to another stream; `Pool.trim` returns it to the source, which waits for the device. Of the free
-blocks of a size the lowest goes first, so that the same requests from the same state get the same addresses.
+blocks of a size the one that was made first goes first, so that a sequence of requests and frees that is repeated gets
+the same addresses each time, the first included.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -58,9 +60,10 @@ class Pool:
 
     def __init__(self, source: Allocate) -> None:
         self.source = source
-        self.free: dict[tuple[int, int], list[tuple[int, Buffer]]] = {}  # heaps by address
+        self.free: dict[tuple[int, int], list[tuple[int, Buffer]]] = {}  # heaps by block number
         # Held here and not only by their users: in a reference cycle the collector would finalise both at once.
-        self.used: dict[int, Buffer] = {}
+        self.used: dict[int, tuple[int, Buffer]] = {}
+        self.numbers = itertools.count()
         self.lock = threading.Lock()
         self.allocated = self.reserved = self.peak = 0
 
@@ -82,11 +85,11 @@ class Pool:
         size = size_class(nbytes)
         key = (stream.number, size)
         try:
-            _, block = heapq.heappop(self.free[key])
+            number, block = heapq.heappop(self.free[key])
         except (KeyError, IndexError):
-            block = self.grow(size, stream)
+            number, block = next(self.numbers), self.grow(size, stream)
         address = block.address
-        self.used[address] = block
+        self.used[address] = number, block
         with self.lock:
             self.allocated += size
             self.peak = max(self.peak, self.allocated)
@@ -106,7 +109,7 @@ class Pool:
 
     def give_back(self, key: tuple[int, int], address: int) -> None:
         """Put a block into the free list of its stream. Called by finalisers: takes no lock that `allocate` holds."""
-        heapq.heappush(self.free.setdefault(key, []), (address, self.used.pop(address)))
+        heapq.heappush(self.free.setdefault(key, []), self.used.pop(address))
         self.allocated -= key[1]
 
     def trim(self) -> int:

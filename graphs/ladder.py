@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Hashable
 
 from hiprt.allocator import Pool, default_pool
@@ -77,6 +77,7 @@ class Ladder:
         self.slots: OrderedDict[int, list[Exec]] = OrderedDict()
         self.memory = Pool(default_pool.allocate)
         self.user_keys: dict[Hashable, Recording] = {}
+        self.seen: dict[int, deque[int]] = {}
         self.evicted = 0
         statistics.register(self, self.stats)
 
@@ -167,8 +168,11 @@ class Ladder:
         free = [slot for slot in same if not slot.reserved]
         if free:
             drained = next((slot for slot in free if not slot.busy), None)
-            if drained is None and len(free) < flags.graph_slots:
+            has_room = len(free) < flags.graph_slots
+            if drained is None and has_room:
                 reason = f"{len(free)} of this topology, all in flight"
+            elif self.came_back(recording) and has_room:
+                reason = "these arguments come back: they get an exec of their own"
             else:
                 slot = drained or self.wait(free)
                 changed = self.change(slot, recording, stream, rungs)
@@ -176,6 +180,15 @@ class Ladder:
                     return changed
                 reason = "HIPRT_GRAPH_RUNGS or a failed probe allows no patch and no update"
         return self.instantiate(recording, stream, reason)
+
+    def came_back(self, recording: Recording) -> bool:
+        """Whether a topology was recorded with these arguments before; buffers that take turns come back soon."""
+        seen = self.seen.setdefault(recording.key, deque(maxlen=2 * flags.graph_slots))
+        arguments = recording.arguments
+        if arguments in seen:
+            return True
+        seen.append(arguments)
+        return False
 
     def wait(self, slots: list[Exec]) -> Exec:
         """Wait for the exec that was launched first."""
@@ -243,6 +256,7 @@ class Ladder:
         dump(recording, self.name)
         self.slots.setdefault(recording.key, []).append(made)
         self.stats.count(Event(self.name, "instantiate", reason, recording.key, "", seconds))
+        self.came_back(recording)
         self.evict(made)
         return made
 
@@ -253,6 +267,7 @@ class Ladder:
             if newest in slots:
                 return
             del self.slots[key]
+            self.seen.pop(key, None)
             self.evicted += 1
             if self.evicted == 2 * flags.graph_keys:
                 logger.warning(

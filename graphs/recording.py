@@ -109,6 +109,11 @@ class Recording:
         """Hash of the topology key; recordings with equal hashes may still differ (`same_key`)."""
         return int(core.lib.hiprt_recorder_key(self.core))
 
+    @property
+    def arguments(self) -> int:
+        """Hash of all argument bytes."""
+        return int(core.lib.hiprt_recorder_arguments(self.core))
+
     def same_key(self, other: Recording) -> bool:
         """Whether both have the same functions, dimensions, shared memory and edges, by content (G3)."""
         return bool(core.lib.hiprt_recorder_same_key(self.core, other.core))

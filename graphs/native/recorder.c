@@ -25,7 +25,7 @@ struct hiprt_recorder {
   size_t n_bytes, bytes_capacity;
   uint32_t *deps;
   size_t n_deps, deps_capacity;
-  uint64_t key;
+  uint64_t key, arguments;
   uint32_t max_nodes; /* 0: no bound */
   uint64_t max_bytes;
 };
@@ -61,7 +61,7 @@ void hiprt_recorder_reset(hiprt_recorder *r) {
   hiprt_deps_reset(r->tracker);
   r->n_nodes = 0;
   r->n_bytes = r->n_deps = 0;
-  r->key = 14695981039346656037u;
+  r->key = r->arguments = 14695981039346656037u;
 }
 
 void hiprt_recorder_retain(hiprt_recorder *r) { atomic_fetch_add_explicit(&r->references, 1, memory_order_relaxed); }
@@ -92,6 +92,25 @@ static int is_full(const hiprt_recorder *r) {
   return (r->max_nodes && r->n_nodes >= r->max_nodes) || (r->max_bytes && hiprt_deps_bytes(r->tracker) >= r->max_bytes);
 }
 
+/* The bytes of a node's arguments, which a kernel's dimensions are not part of. */
+static size_t arguments_of(const node *n, size_t *out_start) {
+  *out_start = n->payload;
+  if (n->kind != HIPRT_NODE_KERNEL) return n->payload_size;
+  *out_start += sizeof(hiprt_dims);
+  return n->kernel->args_size;
+}
+
+/* Payloads are multiples of 8 bytes long. */
+static void hash_arguments(hiprt_recorder *r, const node *n) {
+  size_t start, size = arguments_of(n, &start);
+  for (size_t i = 0; i < size; i += 8) {
+    uint64_t word;
+    memcpy(&word, r->bytes + start + i, 8);
+    r->arguments = (r->arguments ^ word) * 1099511628211u;
+    r->arguments ^= r->arguments >> 29;
+  }
+}
+
 /* Begin a node; NULL, with the failure noted, when there is no memory for it. */
 static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload, uint32_t size) {
   size_t padded = ((size_t)size + 7) / 8 * 8, capacity = r->nodes_capacity;
@@ -117,6 +136,7 @@ static int commit(hiprt_recorder *r, node *n) {
   r->n_deps += count;
   r->n_bytes += ((size_t)n->payload_size + 7) / 8 * 8;
   r->n_nodes++;
+  hash_arguments(r, n);
   uint32_t head[2] = {n->kind, count};
   hash(r, head, 2);
   hash(r, deps, count);
@@ -253,6 +273,7 @@ char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->byte
 uint32_t hiprt_recorder_size(const hiprt_recorder *r) { return r->n_nodes; }
 uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
 uint64_t hiprt_recorder_key(const hiprt_recorder *r) { return r->key; }
+uint64_t hiprt_recorder_arguments(const hiprt_recorder *r) { return r->arguments; }
 
 static void list_ranges(const node *n, hiprt_node *out) {
   static const uint8_t read_then_write[] = {1, 2}, write[] = {2};
@@ -308,10 +329,9 @@ int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
 }
 
 int hiprt_recorder_differs(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t i) {
-  const node *x = a->nodes + i, *y = b->nodes + i;
-  uint32_t size = x->payload_size;
-  if (x->kind == HIPRT_NODE_KERNEL) size = (uint32_t)sizeof(hiprt_dims) + x->kernel->args_size;
-  return size && memcmp(a->bytes + x->payload, b->bytes + y->payload, size) != 0;
+  size_t x, y, size = arguments_of(a->nodes + i, &x);
+  arguments_of(b->nodes + i, &y);
+  return size && memcmp(a->bytes + x, b->bytes + y, size) != 0;
 }
 
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first) {

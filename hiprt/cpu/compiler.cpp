@@ -83,7 +83,7 @@ std::vector<std::string> base_flags(const Compiler &c) {
   std::vector<std::string> flags = {"-x", "c++", "-std=gnu++17", "-O2", "-march=native", "-fPIC", "-nostdinc",
                                     "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
                                     "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fno-strict-aliasing",
-                                    "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-fno-ident",
+                                    "-fno-stack-protector", "-fstack-clash-protection", "-fno-asynchronous-unwind-tables", "-fno-ident",
                                     "-Wno-unknown-pragmas", "-Wno-attributes"};
   if (c.kind == Compiler::Gcc) flags.insert(flags.end(), {"-fno-semantic-interposition", "-Wno-psabi"});
   else flags.insert(flags.end(), {"-Wno-pass-failed", "-Wno-unknown-attributes", "-Wno-unused-command-line-argument"});

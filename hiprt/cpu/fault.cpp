@@ -26,9 +26,11 @@ struct sigaction previous[4];
 
 // Where a faulting kernel thread goes on: on its own stack, from the top.
 [[noreturn]] void on_fault(int signal, uintptr_t address) {
-  char text[96];
-  std::snprintf(text, sizeof text, "memory access fault at address 0x%llx", static_cast<unsigned long long>(address));
+  char text[128];
   Runner *runner = Runner::active();
+  const bool overflow = address - runner->running()->base() < StackSlab::guard_size();
+  std::snprintf(text, sizeof text, "memory access fault at address 0x%llx%s", static_cast<unsigned long long>(address),
+                overflow ? ": a thread's private arrays do not fit its stack" : "");
   if (signal == SIGSEGV || signal == SIGBUS) runner->fail(hipErrorIllegalAddress, text);
   runner->fail(hipErrorLaunchFailure, signal == SIGFPE ? "integer division by zero" : "illegal instruction");
 }

@@ -85,6 +85,8 @@ uint64_t hiprt_recorder_edges(const hiprt_recorder *recorder);
 int hiprt_recorder_node(const hiprt_recorder *recorder, uint32_t index, hiprt_node *out_node);
 /* Hash of the topology key (functions, dimensions, shared memory, edges); equal keys need hiprt_recorder_same_key too. */
 uint64_t hiprt_recorder_key(const hiprt_recorder *recorder);
+/* Hash of the argument bytes of all nodes: arguments that come back are recognised by it. */
+uint64_t hiprt_recorder_arguments(const hiprt_recorder *recorder);
 int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b);
 /* Number of nodes whose arguments differ between two recordings of one key; the first is written to out_first. */
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first);

@@ -1,6 +1,7 @@
 """Pool: stream-ordered reuse, size classes, trimming, accounting."""
 
 import gc
+import random
 from itertools import pairwise
 
 import pytest
@@ -99,6 +100,34 @@ def test_live_buffers_never_overlap(operations):
     pool.trim()
     assert not source.live
     assert pool.stats().allocated == pool.stats().reserved == 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 3000), st.integers(0, 5)), max_size=40), st.integers(0, 2**32))
+def test_repeated_sequences_get_the_same_addresses(operations, seed):
+    """A step that is recorded again gets the addresses it had the first time, wherever the source puts its blocks."""
+    rng = random.Random(seed)
+    pool, lane = Pool(Scattered(rng)), Lane(1)
+
+    def run():
+        live, addresses = [], []
+        for nbytes, drop in operations:
+            if drop and len(live) >= drop:
+                live.pop(drop - 1)
+            live.append(pool.allocate(nbytes, lane))
+            addresses.append(live[-1].address)
+        return addresses
+
+    assert run() == run() == run()
+
+
+class Scattered:
+    """A source whose addresses go up and down."""
+
+    def __init__(self, rng):
+        self.addresses = rng.sample(range(1 << 20), 200)
+
+    def __call__(self, nbytes, stream):
+        return Buffer(self.addresses.pop() << 12, nbytes, 0)
 
 
 def test_arrays_come_from_the_default_pool(stream):

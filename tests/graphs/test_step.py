@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 import pytest
-from helpers.kernels import accumulate, mix, scale
+from helpers.kernels import accumulate, launch, mix, scale
 
 import hiprt
 from hiprt import graphs
@@ -409,3 +409,17 @@ def test_spent_exec_is_replaced(stream, x):
     assert max(used) <= 10
     assert step.reasons["replaced: update budget spent"] == 4
     assert sum(map(len, step.ladder.slots.values())) == 1
+
+
+def test_buffers_that_take_turns_get_an_exec_each(stream, x):
+    """Arguments that come back (double buffering) end in replays, without patches."""
+    outs = [hiprt.empty(100), hiprt.empty(100)]
+    for i in range(20):
+        with graphs.step("turns", stream=stream) as ladder:
+            launch("scale", x, outs[i % 2], 3.0, size=100)
+        stream.synchronize()
+    for out in outs:
+        np.testing.assert_array_equal(out.numpy(), np.arange(100, dtype=np.float32) * 3)
+    assert ladder.stats.rungs["instantiate"] == 2
+    assert ladder.stats.rungs["patch"] + ladder.stats.rungs["update"] == 1
+    assert ladder.stats.rungs["replay"] == 17

@@ -275,7 +275,7 @@ class Writer:
         names, made, calls, results = list(buffers), [], [], []
         replaced = [name for name in names if name[0] == "p"]
         for _ in range(draw.randint(4, 9)):
-            kind = draw.choices(("call", "again", "ops", "new"), (4, 5, 1.5, 1))[0]
+            kind = draw.choices(("call", "other", "again", "ops", "new"), (2, 3, 4, 1.5, 1))[0]
             if kind == "new":
                 made.append(Statement("new", name=draw.choice(replaced), shape=draw.choice(tuple(buffers.values()))))
             elif kind == "ops":
@@ -283,6 +283,8 @@ class Writer:
             else:
                 if kind == "call" or not calls:
                     calls.append(self.call(bodies, names + results, replaced))
+                elif kind == "other":
+                    calls.append(self.other(draw.choice(calls), names + results))
                 made.append(draw.choice(calls[-2:]))
                 results = [f"{made[-1].name}_{k}" for k in range(len(bodies[made[-1].step].results))]
         return tuple(made)
@@ -300,6 +302,17 @@ class Writer:
         numbers = tuple(draw.randint(1, 3) for _ in range(body.n_numbers))
         self.count += 1
         return Statement("call", step, tuple(args), numbers, key, name=f"r{self.count}")
+
+    def other(self, call, names):
+        """Return a call with other arguments, often of the same shapes."""
+        draw = self.random
+        args = list(call.args)
+        for k, arg in enumerate(args):
+            if self.chance(0.6):
+                args[k] = View(draw.choice(names), arg.path)
+        numbers = tuple(draw.randint(1, 3) if self.chance(0.2) else number for number in call.numbers)
+        self.count += 1
+        return replace(call, args=tuple(args), numbers=numbers, name=f"r{self.count}")
 
 
 def without(items, index):
