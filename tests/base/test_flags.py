@@ -1,5 +1,6 @@
 """The flag registry."""
 
+import os
 import re
 import subprocess
 import sys
@@ -70,7 +71,11 @@ def test_import_warns_about_unknown_names():
     """The check runs at import."""
     code = "import warnings; warnings.simplefilter('error'); import hiprt"
     child = subprocess.run(
-        [sys.executable, "-c", code], env={"HIPRT_GRAFH": "1", "PATH": ""}, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env={**os.environ, "HIPRT_GRAFH": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert child.returncode != 0
     assert "did you mean HIPRT_GRAPH?" in child.stderr
