@@ -17,10 +17,13 @@ HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
 
 def coalesce(extents: Iterable[Extent]) -> list[Extent]:
-    """Return disjoint sorted extents that cover the same bytes."""
+    """Return disjoint sorted extents that cover the same bytes.
+
+    Neighbours stay apart: they may be two allocations, and a copy must not span those.
+    """
     merged: list[Extent] = []
     for start, end in sorted(extents):
-        if merged and start <= merged[-1][1]:
+        if merged and start < merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         elif start < end:
             merged.append((start, end))

@@ -7,6 +7,7 @@ A ROCm library is probed in a child process first, because initialising one on a
 
 from __future__ import annotations
 
+import ctypes
 import ctypes.util
 import importlib.util
 import os
@@ -150,12 +151,30 @@ def open_rocm(tried: list[tuple[str, str]]) -> Library | None:
 
 
 def open_nvidia(tried: list[tuple[str, str]]) -> Library | None:
-    """Open our HIP library over NVIDIA's driver, where this build has one."""
+    """Open our HIP library over NVIDIA's driver, where there is a driver and a GPU."""
     path = Path(__file__).parent / "nvidia" / "libamdhip64.so"
     if not path.exists():
-        tried.append(("nvidia", "this build of hiprt has no HIP library for NVIDIA GPUs"))
+        tried.append(("nvidia", f"{path} is missing: build the package with a C compiler"))
         return None
+    count = ctypes.c_int()
+    status = ctypes.CDLL(str(path)).hipGetDeviceCount(ctypes.byref(count))
+    if status or not count.value:
+        tried.append(("nvidia", f"no NVIDIA driver (libcuda.so.1) or no GPU: status {status}, {count.value} devices"))
+        return None
+    compiler = nvrtc_library()
+    if compiler is not None and not flags.nvrtc_lib:
+        os.environ["HIPRT_NVRTC_LIB"] = str(compiler)
+        flags.__dict__.pop("nvrtc_lib", None)
     return open_library("nvidia", path, path, tried)
+
+
+def nvrtc_library() -> Path | None:
+    """Find the NVRTC that NVIDIA's wheels or a CUDA installation carry; None leaves it to the system loader."""
+    folders = [Path("/usr/local/cuda/lib64")]
+    spec = importlib.util.find_spec("nvidia")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        folders = [*Path(place).glob("cu*/lib"), *folders]
+    return next((file for folder in folders for file in sorted(folder.glob("libnvrtc.so.1[23]"))), None)
 
 
 def open_cpu(tried: list[tuple[str, str]]) -> Library | None:

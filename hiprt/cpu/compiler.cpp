@@ -78,15 +78,15 @@ bool known_broken(const Compiler &c) {
   return found != health().works.end() && !found->second;
 }
 
-// Flags all three understand. Reference: IEEE arithmetic but for contraction, as in HIP; no C library; nothing exported.
+// IEEE arithmetic but for contraction, as in HIP; no C library; nothing exported.
 std::vector<std::string> base_flags(const Compiler &c) {
-  std::vector<std::string> flags = {"-x", "c++", "-std=gnu++17", "-O2", "-march=native", "-fPIC", "-nostdinc",
-                                    "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
-                                    "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fno-strict-aliasing",
-                                    "-fno-stack-protector", "-fstack-clash-protection", "-fno-asynchronous-unwind-tables", "-fno-ident",
-                                    "-Wno-unknown-pragmas", "-Wno-attributes"};
-  if (c.kind == Compiler::Gcc) flags.insert(flags.end(), {"-fno-semantic-interposition", "-Wno-psabi"});
-  else flags.insert(flags.end(), {"-Wno-pass-failed", "-Wno-unknown-attributes", "-Wno-unused-command-line-argument"});
+  std::vector<std::string> flags = {
+      "-x", "c++", "-std=gnu++17", "-O2", "-march=native", "-fPIC", "-nostdinc", "-fvisibility=hidden", "-fno-exceptions",
+      "-fno-rtti", "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math",
+      "-fno-strict-aliasing", "-fno-stack-protector", "-fstack-clash-protection", "-fno-asynchronous-unwind-tables",
+      "-fno-ident", "-Wno-unknown-pragmas", "-Wno-attributes"};
+  if (c.kind == Compiler::Gcc) flags.insert(flags.end(), {"-ffp-contract=fast", "-fno-extern-tls-init", "-Wno-psabi"});
+  else flags.insert(flags.end(), {"-ffp-contract=fast-honor-pragmas", "-Wno-pass-failed", "-Wno-unused-command-line-argument"});
   return flags;
 }
 
@@ -159,6 +159,12 @@ bool compile(const Compiler &compiler, const CompileJob &job, std::string *log) 
   const std::string object = job.output + ".o";
   words.insert(words.end(), {"-c", job.source, "-o", object});
   return run(words, log) && run({compiler.path, "ld.lld", "-shared", "-z", "now", object, "-o", job.output}, log);
+}
+
+std::string common_flags(const Compiler &compiler) {
+  std::string out;
+  for (const std::string &word : command(compiler, {})) out += word + "\n";
+  return out;
 }
 
 bool works(const Compiler &compiler) {

@@ -29,6 +29,9 @@ struct CompileJob {
 bool preprocess(const Compiler &compiler, const CompileJob &job, std::string *text, std::string *log);
 bool compile(const Compiler &compiler, const CompileJob &job, std::string *log);
 
+// The flags that every program is compiled with, as one text.
+std::string common_flags(const Compiler &compiler);
+
 // Whether the compiler can make a module out of an empty program; asked only after a failure, answered once for each.
 bool works(const Compiler &compiler);
 

@@ -33,7 +33,7 @@ const std::string &prelude_hash() {
 
 std::string key_of(const Program &p, const Compiler &compiler) {
   Sha256 sum;
-  sum.field(prelude_hash()).field(compiler.identity).field(host_cpu()).field(p.name).field(p.source);
+  sum.field(prelude_hash()).field(compiler.identity).field(common_flags(compiler)).field(host_cpu()).field(p.name).field(p.source);
   for (const auto &[name, text] : p.headers) sum.field("header").field(name).field(text);
   for (const std::string &e : p.expressions) sum.field("expression").field(e);
   for (const std::string &f : p.options.flags) sum.field("flag").field(f);

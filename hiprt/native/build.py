@@ -21,6 +21,7 @@ ROOT = NATIVE.parent.parent
 INCLUDE = NATIVE / "include"
 CPU = NATIVE.parent / "cpu"
 CORE_FOLDERS = [NATIVE, ROOT / "graphs" / "native", ROOT / "allocator" / "native"]
+C_LIBRARIES = ("null", "nvidia")
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
 
@@ -68,17 +69,18 @@ class Build(build_ext):
         super().finalize_options()
 
     def run(self) -> None:
-        """Build the extension, then the CPU device and the null provider beside it."""
+        """Build the extension, then the HIP libraries of our own beside it."""
         super().run()
         if os.name == "posix" and sysconfig.get_platform().startswith("linux"):
             package = Path(self.get_ext_fullpath("hiprt._core")).resolve().parent
             build_cpu_device(package / "cpu" / "libamdhip64.so", ROOT / "build" / "cpu")
-            build_null_provider(package / "null" / "libamdhip64.so")
+            for name in C_LIBRARIES:
+                build_c_library(NATIVE.parent / name, package / name / "libamdhip64.so")
 
     def get_outputs(self) -> list[str]:
         """Name the CPU device too, so that installers remove it."""
         package = Path(self.get_ext_fullpath("hiprt._core")).parent
-        return [*super().get_outputs(), *(str(package / name / "libamdhip64.so") for name in ("cpu", "null"))]
+        return [*super().get_outputs(), *(str(package / name / "libamdhip64.so") for name in ("cpu", *C_LIBRARIES))]
 
 
 def up_to_date(target: Path, depfile: Path) -> bool:
@@ -127,19 +129,18 @@ def build_cpu_device(target: Path, objects: Path) -> None:
     fresh.replace(target)
 
 
-def build_null_provider(target: Path) -> None:
-    """Compile ``hiprt/null/null.c`` into ``target``."""
+def build_c_library(folder: Path, target: Path) -> None:
+    """Compile the C files of a folder into ``target``: the null provider, HIP over NVIDIA's driver."""
     target.parent.mkdir(parents=True, exist_ok=True)
     cc = shlex.split(os.environ.get("CC", "gcc"))
     fresh = target.with_suffix(".so.new")
-    source = NATIVE.parent / "null" / "null.c"
-    subprocess.run(
-        [*cc, *compile_flags("-std=c11"), "-shared", "-o", str(fresh), str(source), "-Wl,-soname,libamdhip64.so"],
-        check=True,
-    )
+    sources = [str(source) for source in sorted(folder.glob("*.c"))]
+    link = ["-shared", "-o", str(fresh), *sources, "-Wl,-soname,libamdhip64.so", "-pthread", "-ldl"]
+    subprocess.run([*cc, *compile_flags("-std=c11"), *link], check=True)
     fresh.replace(target)
 
 
 if __name__ == "__main__":
-    build_null_provider(NATIVE.parent / "null" / "libamdhip64.so")
+    for library in C_LIBRARIES:
+        build_c_library(NATIVE.parent / library, NATIVE.parent / library / "libamdhip64.so")
     build_cpu_device(CPU / "libamdhip64.so", ROOT / "build" / "cpu")

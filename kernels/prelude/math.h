@@ -1,9 +1,17 @@
 // metal:: math on float32; 16-bit arguments convert. exp and log of the CPU device come from cpu.h.
 #ifndef INFINITY
+#if HIPRT_TARGET_NVIDIA && !defined(__clang__)
+#define INFINITY __int_as_float(0x7f800000)  // NVRTC lacks the builtins
+#else
 #define INFINITY __builtin_huge_valf()
 #endif
+#endif
 #ifndef NAN
+#if HIPRT_TARGET_NVIDIA && !defined(__clang__)
+#define NAN __int_as_float(0x7fc00000)
+#else
 #define NAN __builtin_nanf("")
+#endif
 #endif
 
 namespace metal {

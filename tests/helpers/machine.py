@@ -7,11 +7,10 @@ from functools import cache
 import numpy as np
 
 import hiprt
+from helpers.program import Illegal, Op, View
 from hiprt import core, graphs
 from hiprt.compiler import compile_source
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
-
-from helpers.program import Illegal, Op, View
 
 HEAD = """
 #define NEXT int i = blockIdx.x * blockDim.x + threadIdx.x
@@ -81,7 +80,6 @@ class Machine:
     def __init__(self, program):
         self.program = program
         self.scope = {}
-        self.signatures = {}
         self.born = {}
         self.seen = []
 
@@ -108,17 +106,11 @@ class Machine:
             self.run_ops(-1, statement.ops, self.scope)
         else:
             args = tuple(self.view(view, self.scope) for view in statement.args)
-            # What a kept step returned is overwritten by the next call that looks the same.
-            form = statement.step, tuple(a.shape for a in args), statement.numbers
-            stale = self.signatures.pop(form, [])
             results = self.call(statement.step, args, statement.numbers, statement.key)
-            for name in [*stale, *(name for name, born in self.born.items() if born < i - LIFE)]:
-                self.scope.pop(name, None)
+            self.forget(i, statement, args, results)
             names = [f"{statement.name}_{k}" for k in range(len(results))]
             self.scope.update(zip(names, results))
             self.born.update(dict.fromkeys(names, i))
-            if self.program.bodies[statement.step].style == "kept":
-                self.signatures[form] = names
 
     def body(self, index, args, numbers):
         """Run a step's body; returns its results."""
@@ -214,7 +206,7 @@ class Machine:
     @property
     def observed(self):
         """Names whose contents must be right after a statement."""
-        return [name for name in self.scope if name[0] in "gpr"]
+        return sorted(name for name in self.scope if name[0] in "gpr")
 
 
 def initial(index, shape):
@@ -234,6 +226,10 @@ def positions(array):
 class Host(Machine):
     """Runs a program in numpy; raises `Illegal` where a kernel's result would depend on the order of its threads."""
 
+    def __init__(self, program):
+        super().__init__(program)
+        self.kept = {}
+
     def configured(self, _):
         return ExitStack()
 
@@ -247,6 +243,23 @@ class Host(Machine):
         if not array.flags.c_contiguous:
             raise Illegal("not contiguous")
         return array.reshape(-1)
+
+    def forget(self, i, statement, args, results):
+        """Forget results of long ago, and what shares memory with a kept step's results when they are overwritten.
+
+        That is what the next call does that looks the same.
+        """
+
+        def root(array):
+            return array if array.base is None else array.base
+
+        form = statement.step, tuple(a.shape for a in args), statement.numbers
+        overwritten = [root(array) for array in self.kept.pop(form, ())]
+        if self.program.bodies[statement.step].style == "kept":
+            self.kept[form] = results
+        for name in [name for name in self.born if name in self.scope]:
+            if self.born[name] < i - LIFE or any(root(self.scope[name]) is other for other in overwritten):
+                del self.scope[name]
 
     def sync(self):
         pass
@@ -350,6 +363,7 @@ class Device(Machine):
         self.steps = []
         self.log = None
         self.sizes = sum(values.size for _, _, values in seen)
+        self.names = [{name for at, name, _ in seen if at == i} for i in range(len(program.statements))]
         self.used = 0
         self.parts = []
 
@@ -414,6 +428,11 @@ class Device(Machine):
 
     def flat(self, array):
         return array.reshape(-1)
+
+    def forget(self, i, *_):
+        """Forget what `Host` forgot."""
+        for name in [name for name in self.born if name in self.scope and name not in self.names[i]]:
+            del self.scope[name]
 
     def sync(self):
         self.stream.synchronize()

@@ -159,9 +159,9 @@ class Writer:
     def program(self):
         """Return a program."""
         draw = self.random
-        usual = draw.choice(SHAPES)
-        names = [f"g{i}" for i in range(draw.randint(1, 2))] + [f"p{i}" for i in range(draw.randint(2, 4))]
-        buffers = {name: usual if self.chance(0.7) else draw.choice(SHAPES) for name in names}
+        usual, share = draw.choice(SHAPES), draw.choice((0.6, 1))
+        names = [f"g{i}" for i in range(draw.randint(1, 2))] + [f"p{i}" for i in range(draw.randint(2, 5))]
+        buffers = {name: usual if self.chance(share) else draw.choice(SHAPES) for name in names}
         shared = [name for name in names if name[0] == "g"]
         bodies = []
         for _ in range(draw.choice((1, 1, 2, 3))):
@@ -294,11 +294,13 @@ class Writer:
         draw = self.random
         step = draw.randrange(len(bodies))
         body = bodies[step]
+        pool = list(replaced if self.chance(0.7) else names)
+        draw.shuffle(pool)
         if self.chance(0.6):
-            args = [View(draw.choice(replaced)) for _ in range(body.n_args)]
+            args = [View(pool[k % len(pool)]) for k in range(body.n_args)]
         else:
             args = [self.view(names, 0.4) for _ in range(body.n_args)]
-        key = draw.choice((None, None, "one", "two"))
+        key = draw.choice((None, None, None, "one", "two"))
         numbers = tuple(draw.randint(1, 3) for _ in range(body.n_numbers))
         self.count += 1
         return Statement("call", step, tuple(args), numbers, key, name=f"r{self.count}")

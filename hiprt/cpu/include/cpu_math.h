@@ -130,12 +130,16 @@ __hiprt_math float log2f(float x) { return float(__hiprt_log2_full(x)); }
 __hiprt_math float log10f(float x) { return float(__hiprt_log2_full(x) * 0.30102999566398120); }
 __hiprt_math float log1pf(float x) {
   const double t = x, u = 1.0 + t;
-  const double log = __hiprt_log2_full(u) * 0.69314718055994531;
-  return u > 0.0 && u < __builtin_inf() ? float(log + (t - (u - 1.0)) / u) : float(log);
+  const double log2 = __hiprt_log2_full(u), lost = u > 0.0 && u < __builtin_inf() ? (t - (u - 1.0)) / u : 0.0;
+  return x == 0.0f ? x : float(__builtin_fma(log2, 0.69314718055994531, lost));
 }
 __hiprt_math float exp10f(float x) { return float(__hiprt_exp2(double(x) * 3.3219280948873623)); }
 __hiprt_math float expm1f(float x) {
-  const double t = x, small = t * (1.0 + t * (0.5 + t * (1.0 / 6 + t * (1.0 / 24 + t / 120))));
+  const double t = x;
+  double small = __builtin_fma(t, 1.0 / 120, 1.0 / 24);
+  small = __builtin_fma(t, small, 1.0 / 6);
+  small = __builtin_fma(t, small, 0.5);
+  small = t * __builtin_fma(t, small, 1.0);
   return float(fabsf(x) < 0.01f ? small : __hiprt_exp2(t * 1.4426950408889634) - 1.0);
 }
 
@@ -156,12 +160,17 @@ __hiprt_math float powif(float x, int n) { return powf(x, float(n)); }
 
 __hiprt_math float tanhf(float x) {
   const double t = x, e = __hiprt_exp2((fabsf(x) < 20.0f || x != x ? t : copysignf(20.0f, x)) * 2.8853900817779268);
-  const double z = t * t, small = t * (1.0 - z * (1.0 / 3 - z * (2.0 / 15 - z * (17.0 / 315))));
+  const double z = t * t;
+  double small = __builtin_fma(z, -17.0 / 315, 2.0 / 15);
+  small = __builtin_fma(z, small, -1.0 / 3);
+  small = t * __builtin_fma(z, small, 1.0);
   return float(fabsf(x) < 0.02f ? small : (e - 1.0) / (e + 1.0));
 }
 __hiprt_math float sinhf(float x) {
   const double t = x, e = __hiprt_exp2(t * 1.4426950408889634), z = t * t;
-  const double small = t * (1.0 + z * (1.0 / 6 + z * (1.0 / 120 + z / 5040)));
+  double small = __builtin_fma(z, 1.0 / 5040, 1.0 / 120);
+  small = __builtin_fma(z, small, 1.0 / 6);
+  small = t * __builtin_fma(z, small, 1.0);
   return float(fabsf(x) < 0.1f ? small : 0.5 * (e - 1.0 / e));
 }
 __hiprt_math float coshf(float x) {
@@ -216,13 +225,13 @@ __hiprt_math double __hiprt_sin_quarter(double r, int quarter) {
 __hiprt_math double __hiprt_reduce(float x, int *quarter) {
   const double n = __builtin_rint(double(x) * 0.63661977236758134);
   *quarter = int(n);
-  return __builtin_fma(n, -0x1.0b4611a626331p-34, __builtin_fma(n, -0x1.921fb544p+0, double(x)));
+  return __builtin_fma(n, -6.077100506506192e-11, __builtin_fma(n, -1.5707963267341256, double(x)));
 }
 // The fast forms leave out the large arguments, and with them the branch that keeps a loop from being vectorised.
 __hiprt_math float __sinf(float x) {
   int quarter;
   const double r = __hiprt_reduce(fabsf(x) < 4e6f ? x : 0.0f, &quarter);
-  return float(__hiprt_sin_quarter(r, quarter));
+  return x == 0.0f ? x : float(__hiprt_sin_quarter(r, quarter));
 }
 __hiprt_math float __cosf(float x) {
   int quarter;
@@ -236,7 +245,7 @@ __hiprt_math float tanf(float x) {
   int quarter;
   if (__hiprt_is_far(x)) return float(__hiprt_host_table->tan(x));
   const double r = __hiprt_reduce(x, &quarter), s = __hiprt_sin_near(r), c = __hiprt_cos_near(r);
-  return float(quarter & 1 ? -c / s : s / c);
+  return x == 0.0f ? x : float(quarter & 1 ? -c / s : s / c);
 }
 __hiprt_math void sincosf(float x, float *s, float *c) { *s = sinf(x), *c = cosf(x); }
 __hiprt_math void __sincosf(float x, float *s, float *c) { *s = __sinf(x), *c = __cosf(x); }
@@ -276,18 +285,28 @@ __hiprt_math float __fsqrt_rn(float x) { return sqrtf(x); }
 __hiprt_math float __frsqrt_rn(float x) { return rsqrtf(x); }
 __hiprt_math float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 
-// Never contracted into a fused multiply-add.
+// Never contracted into a fused multiply-add: clang is told, other compilers cannot see through the empty asm.
 #ifdef __clang__
-#define __hiprt_separate _Pragma("clang fp contract(off)")
+#define __hiprt_rounded(T, expression)   \
+  _Pragma("clang fp contract(off)")      \
+  return expression
 #else
-#define __hiprt_separate
+#ifdef __aarch64__
+#define __hiprt_float_register "+w"
+#else
+#define __hiprt_float_register "+x"
 #endif
-__hiprt_math float __fadd_rn(float a, float b) { __hiprt_separate return a + b; }
-__hiprt_math float __fsub_rn(float a, float b) { __hiprt_separate return a - b; }
-__hiprt_math float __fmul_rn(float a, float b) { __hiprt_separate return a * b; }
+#define __hiprt_rounded(T, expression)                 \
+  T result = expression;                               \
+  __asm__("" : __hiprt_float_register(result));        \
+  return result
+#endif
+__hiprt_math float __fadd_rn(float a, float b) { __hiprt_rounded(float, a + b); }
+__hiprt_math float __fsub_rn(float a, float b) { __hiprt_rounded(float, a - b); }
+__hiprt_math float __fmul_rn(float a, float b) { __hiprt_rounded(float, a * b); }
 __hiprt_math float __fdiv_rn(float a, float b) { return a / b; }
-__hiprt_math double __dadd_rn(double a, double b) { __hiprt_separate return a + b; }
-__hiprt_math double __dsub_rn(double a, double b) { __hiprt_separate return a - b; }
-__hiprt_math double __dmul_rn(double a, double b) { __hiprt_separate return a * b; }
+__hiprt_math double __dadd_rn(double a, double b) { __hiprt_rounded(double, a + b); }
+__hiprt_math double __dsub_rn(double a, double b) { __hiprt_rounded(double, a - b); }
+__hiprt_math double __dmul_rn(double a, double b) { __hiprt_rounded(double, a * b); }
 __hiprt_math double __ddiv_rn(double a, double b) { return a / b; }
-#undef __hiprt_separate
+#undef __hiprt_rounded

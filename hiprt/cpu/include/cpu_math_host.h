@@ -63,7 +63,7 @@ __hiprt_math float tgammaf(float x) { return float(__hiprt_host_table->tgamma(x)
 __hiprt_math float atan2f(float y, float x) { return float(__hiprt_host_table->atan2(y, x)); }
 __hiprt_math float fmodf(float x, float y) { return float(__hiprt_host_table->fmod(x, y)); }
 __hiprt_math float remainderf(float x, float y) { return float(__hiprt_host_table->remainder(x, y)); }
-__hiprt_math float hypotf(float x, float y) { return float(__builtin_sqrt(double(x) * x + double(y) * y)); }
+__hiprt_math float hypotf(float x, float y) { return float(__builtin_sqrt(__builtin_fma(x, x, double(y) * y))); }
 __hiprt_math float nextafterf(float x, float y) {
   if (x != x || y != y || x == y) return x == y ? y : x + y;
   if (x == 0.0f) return copysignf(__int_as_float(1), y);

@@ -1,0 +1,87 @@
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+nv_functions nv;
+static struct {
+  pthread_once_t once;
+  hipError_t status;
+  int count;
+  pthread_mutex_t lock; /* for contexts */
+  CUcontext contexts[NV_MAX_DEVICES];
+} driver = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local int thread_device;
+static _Thread_local int entered_device = -1;
+
+static int fill(void *library) {
+#define NV_LOOK_UP(field, symbol, parameters)                                                                          \
+  *(void **)&nv.field = dlsym(library, symbol);                                                                        \
+  if (!nv.field) return 0;
+  NV_FUNCTIONS(NV_LOOK_UP)
+#undef NV_LOOK_UP
+  return 1;
+}
+
+static void open_driver(void) {
+  driver.status = hipErrorNoDevice;
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) return;
+  if (!fill(library)) {
+    driver.status = hipErrorInsufficientDriver;
+    return;
+  }
+  driver.status = (hipError_t)nv.Init(0);
+  if (!driver.status) driver.status = (hipError_t)nv.DeviceGetCount(&driver.count);
+  if (!driver.status && !driver.count) driver.status = hipErrorNoDevice;
+  if (driver.count > NV_MAX_DEVICES) driver.count = NV_MAX_DEVICES;
+}
+
+hipError_t nv_open(void) {
+  pthread_once(&driver.once, open_driver);
+  return driver.status;
+}
+
+static hipError_t retain(int device) {
+  pthread_mutex_lock(&driver.lock);
+  hipError_t status = hipSuccess;
+  if (!driver.contexts[device]) {
+    CUdevice handle;
+    status = (hipError_t)nv.DeviceGet(&handle, device);
+    if (!status) status = (hipError_t)nv.DevicePrimaryCtxRetain(driver.contexts + device, handle);
+  }
+  pthread_mutex_unlock(&driver.lock);
+  return status;
+}
+
+hipError_t nv_enter(void) {
+  /* Only the first call of a thread on a device asks the driver; others in the process may not change it behind us. */
+  if (entered_device == thread_device) return hipSuccess;
+  hipError_t status = nv_open();
+  if (!status) status = retain(thread_device);
+  if (!status) status = (hipError_t)nv.CtxSetCurrent(driver.contexts[thread_device]);
+  if (!status) entered_device = thread_device;
+  return status;
+}
+
+int nv_device(void) { return thread_device; }
+CUcontext nv_context(void) { return driver.contexts[thread_device]; }
+
+hipError_t nv_set_device(int device) {
+  hipError_t status = nv_open();
+  if (status) return status;
+  if (device < 0 || device >= driver.count) return hipErrorInvalidDevice;
+  thread_device = device;
+  return nv_enter();
+}
+
+hipError_t hipInit(unsigned int flags) { return flags ? hipErrorInvalidValue : nv_open(); }
+
+hipError_t hipGetDeviceCount(int *count) {
+  if (!count) return hipErrorInvalidValue;
+  hipError_t status = nv_open();
+  *count = status ? 0 : driver.count;
+  return status;
+}

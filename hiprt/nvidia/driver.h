@@ -1,0 +1,138 @@
+/* The CUDA driver API that this library maps HIP onto: types, the table of functions, the current context.
+ *
+ * Declarations are ours, after docs.nvidia.com/cuda/cuda-driver-api (CUDA 12 and 13), so that no CUDA installation is
+ * needed to build; libcuda is opened at the first call. HIP's handles are the driver's own: a hipStream_t is a CUstream,
+ * and so on. Error codes of the driver have HIP's numbers (both follow cudaError). */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hip/hip_runtime_api.h"
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef struct CUctx_st *CUcontext;
+typedef uint64_t CUdeviceptr;
+
+typedef struct {
+  void *func;
+  unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+  void **kernelParams, **extra;
+} CUDA_KERNEL_NODE_PARAMS_v1;
+
+typedef struct {
+  CUdeviceptr dst;
+  size_t pitch;
+  unsigned value, elementSize;
+  size_t width, height;
+} CUDA_MEMSET_NODE_PARAMS_v1;
+
+typedef struct {
+  size_t srcXInBytes, srcY, srcZ, srcLOD;
+  unsigned srcMemoryType;
+  const void *srcHost;
+  CUdeviceptr srcDevice;
+  void *srcArray, *reserved0;
+  size_t srcPitch, srcHeight;
+  size_t dstXInBytes, dstY, dstZ, dstLOD;
+  unsigned dstMemoryType;
+  void *dstHost;
+  CUdeviceptr dstDevice;
+  void *dstArray, *reserved1;
+  size_t dstPitch, dstHeight, WidthInBytes, Height, Depth;
+} CUDA_MEMCPY3D_v2;
+#define CU_MEMORYTYPE_UNIFIED 4
+
+typedef struct {
+  int result;
+  void *errorNode, *errorFromNode;
+} CUgraphExecUpdateResultInfo;
+
+/* X(field, symbol, parameters): the symbols carry the versions whose parameters these are. */
+#define NV_FUNCTIONS(X)                                                                                                \
+  X(Init, "cuInit", (unsigned))                                                                                        \
+  X(DriverGetVersion, "cuDriverGetVersion", (int *))                                                                   \
+  X(DeviceGetCount, "cuDeviceGetCount", (int *))                                                                       \
+  X(DeviceGet, "cuDeviceGet", (CUdevice *, int))                                                                       \
+  X(DeviceGetName, "cuDeviceGetName", (char *, int, CUdevice))                                                         \
+  X(DeviceTotalMem, "cuDeviceTotalMem_v2", (size_t *, CUdevice))                                                       \
+  X(DeviceGetAttribute, "cuDeviceGetAttribute", (int *, int, CUdevice))                                                \
+  X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice))                                       \
+  X(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                                     \
+  X(CtxSynchronize, "cuCtxSynchronize", (void))                                                                        \
+  X(MemGetInfo, "cuMemGetInfo_v2", (size_t *, size_t *))                                                               \
+  X(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t))                                                                \
+  X(MemFree, "cuMemFree_v2", (CUdeviceptr))                                                                            \
+  X(MemHostAlloc, "cuMemHostAlloc", (void **, size_t, unsigned))                                                       \
+  X(MemFreeHost, "cuMemFreeHost", (void *))                                                                            \
+  X(MemAllocAsync, "cuMemAllocAsync", (CUdeviceptr *, size_t, void *))                                                 \
+  X(MemFreeAsync, "cuMemFreeAsync", (CUdeviceptr, void *))                                                             \
+  X(MemcpyAsync, "cuMemcpyAsync", (CUdeviceptr, CUdeviceptr, size_t, void *))                                          \
+  X(Memcpy, "cuMemcpy", (CUdeviceptr, CUdeviceptr, size_t))                                                            \
+  X(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, void *))                                    \
+  X(MemsetD16Async, "cuMemsetD16Async", (CUdeviceptr, unsigned short, size_t, void *))                                 \
+  X(MemsetD32Async, "cuMemsetD32Async", (CUdeviceptr, unsigned, size_t, void *))                                       \
+  X(StreamCreateWithPriority, "cuStreamCreateWithPriority", (void **, unsigned, int))                                  \
+  X(StreamDestroy, "cuStreamDestroy_v2", (void *))                                                                     \
+  X(StreamSynchronize, "cuStreamSynchronize", (void *))                                                                \
+  X(StreamQuery, "cuStreamQuery", (void *))                                                                            \
+  X(StreamWaitEvent, "cuStreamWaitEvent", (void *, void *, unsigned))                                                  \
+  X(LaunchHostFunc, "cuLaunchHostFunc", (void *, hipHostFn_t, void *))                                                 \
+  X(EventCreate, "cuEventCreate", (void **, unsigned))                                                                 \
+  X(EventDestroy, "cuEventDestroy_v2", (void *))                                                                       \
+  X(EventRecord, "cuEventRecord", (void *, void *))                                                                    \
+  X(EventQuery, "cuEventQuery", (void *))                                                                              \
+  X(EventSynchronize, "cuEventSynchronize", (void *))                                                                  \
+  X(EventElapsedTime, "cuEventElapsedTime", (float *, void *, void *))                                                 \
+  X(ModuleLoadData, "cuModuleLoadData", (void **, const void *))                                                       \
+  X(ModuleUnload, "cuModuleUnload", (void *))                                                                          \
+  X(ModuleGetFunction, "cuModuleGetFunction", (void **, void *, const char *))                                         \
+  X(ModuleGetGlobal, "cuModuleGetGlobal_v2", (CUdeviceptr *, size_t *, void *, const char *))                          \
+  X(FuncSetAttribute, "cuFuncSetAttribute", (void *, int, int))                                                        \
+  X(LaunchKernel, "cuLaunchKernel", (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,     \
+                                     void *, void **, void **))                                                        \
+  X(GraphCreate, "cuGraphCreate", (void **, unsigned))                                                                 \
+  X(GraphDestroy, "cuGraphDestroy", (void *))                                                                          \
+  X(GraphAddKernelNode, "cuGraphAddKernelNode", (void **, void *, void *const *, size_t,                               \
+                                                 const CUDA_KERNEL_NODE_PARAMS_v1 *))                                  \
+  X(GraphAddMemcpyNode, "cuGraphAddMemcpyNode", (void **, void *, void *const *, size_t, const CUDA_MEMCPY3D_v2 *,     \
+                                                 CUcontext))                                                           \
+  X(GraphAddMemsetNode, "cuGraphAddMemsetNode", (void **, void *, void *const *, size_t,                               \
+                                                 const CUDA_MEMSET_NODE_PARAMS_v1 *, CUcontext))                       \
+  X(GraphAddEmptyNode, "cuGraphAddEmptyNode", (void **, void *, void *const *, size_t))                                \
+  X(GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long))                   \
+  X(GraphExecDestroy, "cuGraphExecDestroy", (void *))                                                                  \
+  X(GraphExecUpdate, "cuGraphExecUpdate_v2", (void *, void *, CUgraphExecUpdateResultInfo *))                          \
+  X(GraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams", (void *, void *,                                   \
+                                                                     const CUDA_KERNEL_NODE_PARAMS_v1 *))              \
+  X(GraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams", (void *, void *, const CUDA_MEMCPY3D_v2 *,         \
+                                                                     CUcontext))                                       \
+  X(GraphExecMemsetNodeSetParams, "cuGraphExecMemsetNodeSetParams", (void *, void *,                                   \
+                                                                     const CUDA_MEMSET_NODE_PARAMS_v1 *, CUcontext))   \
+  X(GraphLaunch, "cuGraphLaunch", (void *, void *))
+
+typedef struct {
+#define NV_FIELD(field, symbol, parameters) CUresult(*field) parameters;
+  NV_FUNCTIONS(NV_FIELD)
+#undef NV_FIELD
+} nv_functions;
+
+#define NV_MAX_DEVICES 32
+
+extern nv_functions nv; /* filled by nv_open() */
+/* Open the driver once; hipErrorNoDevice when this machine has none. */
+hipError_t nv_open(void);
+/* Make the thread's device current for the driver; every call that needs a context starts with it. */
+hipError_t nv_enter(void);
+/* The thread's device, and the primary context of it (after nv_enter). */
+int nv_device(void);
+CUcontext nv_context(void);
+hipError_t nv_set_device(int device);
+
+#define NV_ENTER()                                                                                                     \
+  do {                                                                                                                 \
+    hipError_t entered_ = nv_enter();                                                                                  \
+    if (entered_) return entered_;                                                                                     \
+  } while (0)
+
+static inline CUdeviceptr nv_address(const void *pointer) { return (CUdeviceptr)(uintptr_t)pointer; }

@@ -1,0 +1,113 @@
+/* Graphs: the same calls with the driver's parameter structures, whose fields are in another order. */
+#include "driver.h"
+
+static CUDA_KERNEL_NODE_PARAMS_v1 kernel_params(const hipKernelNodeParams *p) {
+  return (CUDA_KERNEL_NODE_PARAMS_v1){p->func,       p->gridDim.x,  p->gridDim.y,      p->gridDim.z,    p->blockDim.x,
+                                      p->blockDim.y, p->blockDim.z, p->sharedMemBytes, p->kernelParams, p->extra};
+}
+
+static CUDA_MEMCPY3D_v2 copy_params(void *dst, const void *src, size_t size) {
+  CUDA_MEMCPY3D_v2 p = {0};
+  p.srcMemoryType = p.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  p.srcDevice = nv_address(src);
+  p.dstDevice = nv_address(dst);
+  p.WidthInBytes = size;
+  p.Height = p.Depth = 1;
+  return p;
+}
+
+static CUDA_MEMSET_NODE_PARAMS_v1 fill_params(const hipMemsetParams *p) {
+  return (CUDA_MEMSET_NODE_PARAMS_v1){nv_address(p->dst), p->pitch, p->value, p->elementSize, p->width, p->height};
+}
+
+hipError_t hipGraphCreate(hipGraph_t *graph, unsigned flags) {
+  NV_ENTER();
+  return (hipError_t)nv.GraphCreate((void **)graph, flags);
+}
+
+hipError_t hipGraphDestroy(hipGraph_t graph) {
+  NV_ENTER();
+  return (hipError_t)nv.GraphDestroy(graph);
+}
+
+hipError_t hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n,
+                                 const hipKernelNodeParams *params) {
+  NV_ENTER();
+  CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params);
+  return (hipError_t)nv.GraphAddKernelNode((void **)node, graph, (void *const *)deps, n, &p);
+}
+
+hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n, void *dst,
+                                   const void *src, size_t size, hipMemcpyKind kind) {
+  NV_ENTER();
+  (void)kind;
+  CUDA_MEMCPY3D_v2 p = copy_params(dst, src, size);
+  return (hipError_t)nv.GraphAddMemcpyNode((void **)node, graph, (void *const *)deps, n, &p, nv_context());
+}
+
+hipError_t hipGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n,
+                                 const hipMemsetParams *params) {
+  NV_ENTER();
+  CUDA_MEMSET_NODE_PARAMS_v1 p = fill_params(params);
+  return (hipError_t)nv.GraphAddMemsetNode((void **)node, graph, (void *const *)deps, n, &p, nv_context());
+}
+
+hipError_t hipGraphAddEmptyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n) {
+  NV_ENTER();
+  return (hipError_t)nv.GraphAddEmptyNode((void **)node, graph, (void *const *)deps, n);
+}
+
+hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *exec, hipGraph_t graph, unsigned long long flags) {
+  NV_ENTER();
+  return (hipError_t)nv.GraphInstantiateWithFlags((void **)exec, graph, flags);
+}
+
+hipError_t hipGraphInstantiate(hipGraphExec_t *exec, hipGraph_t graph, hipGraphNode_t *node, char *log, size_t size) {
+  if (node) *node = 0;
+  if (log && size) *log = 0;
+  return hipGraphInstantiateWithFlags(exec, graph, 0);
+}
+
+hipError_t hipGraphExecDestroy(hipGraphExec_t exec) {
+  NV_ENTER();
+  return (hipError_t)nv.GraphExecDestroy(exec);
+}
+
+hipError_t hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, hipGraphNode_t *node,
+                              hipGraphExecUpdateResult *result) {
+  NV_ENTER();
+  CUgraphExecUpdateResultInfo info = {0};
+  hipError_t status = (hipError_t)nv.GraphExecUpdate(exec, graph, &info);
+  if (node) *node = (hipGraphNode_t)info.errorNode;
+  /* The driver has one more reason than HIP, changed attributes (8). */
+  if (result)
+    *result = info.result > hipGraphExecUpdateErrorUnsupportedFunctionChange
+                  ? hipGraphExecUpdateErrorParametersChanged
+                  : (hipGraphExecUpdateResult)info.result;
+  return status;
+}
+
+hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node, const hipKernelNodeParams *params) {
+  NV_ENTER();
+  CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params);
+  return (hipError_t)nv.GraphExecKernelNodeSetParams(exec, node, &p);
+}
+
+hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t exec, hipGraphNode_t node, void *dst, const void *src,
+                                             size_t size, hipMemcpyKind kind) {
+  NV_ENTER();
+  (void)kind;
+  CUDA_MEMCPY3D_v2 p = copy_params(dst, src, size);
+  return (hipError_t)nv.GraphExecMemcpyNodeSetParams(exec, node, &p, nv_context());
+}
+
+hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node, const hipMemsetParams *params) {
+  NV_ENTER();
+  CUDA_MEMSET_NODE_PARAMS_v1 p = fill_params(params);
+  return (hipError_t)nv.GraphExecMemsetNodeSetParams(exec, node, &p, nv_context());
+}
+
+hipError_t hipGraphLaunch(hipGraphExec_t exec, hipStream_t stream) {
+  NV_ENTER();
+  return (hipError_t)nv.GraphLaunch(exec, stream);
+}

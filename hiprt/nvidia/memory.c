@@ -1,0 +1,72 @@
+/* Memory: allocation, copies, fills. */
+#include "driver.h"
+
+hipError_t hipMalloc(void **pointer, size_t size) {
+  NV_ENTER();
+  CUdeviceptr address = 0;
+  hipError_t status = size ? (hipError_t)nv.MemAlloc(&address, size) : hipSuccess;
+  *pointer = (void *)(uintptr_t)address;
+  return status;
+}
+
+hipError_t hipFree(void *pointer) {
+  NV_ENTER();
+  return pointer ? (hipError_t)nv.MemFree(nv_address(pointer)) : hipSuccess;
+}
+
+hipError_t hipHostMalloc(void **pointer, size_t size, unsigned int flags) {
+  NV_ENTER();
+  (void)flags;
+  return (hipError_t)nv.MemHostAlloc(pointer, size, 1 /* portable */);
+}
+
+hipError_t hipHostFree(void *pointer) {
+  NV_ENTER();
+  return pointer ? (hipError_t)nv.MemFreeHost(pointer) : hipSuccess;
+}
+
+hipError_t hipMallocAsync(void **pointer, size_t size, hipStream_t stream) {
+  NV_ENTER();
+  CUdeviceptr address = 0;
+  hipError_t status = size ? (hipError_t)nv.MemAllocAsync(&address, size, stream) : hipSuccess;
+  *pointer = (void *)(uintptr_t)address;
+  return status;
+}
+
+hipError_t hipFreeAsync(void *pointer, hipStream_t stream) {
+  NV_ENTER();
+  return pointer ? (hipError_t)nv.MemFreeAsync(nv_address(pointer), stream) : hipSuccess;
+}
+
+hipError_t hipMemGetInfo(size_t *available, size_t *total) {
+  NV_ENTER();
+  return (hipError_t)nv.MemGetInfo(available, total);
+}
+
+/* Unified addressing tells host from device, so the kind is not needed. */
+hipError_t hipMemcpyAsync(void *dst, const void *src, size_t size, hipMemcpyKind kind, hipStream_t stream) {
+  NV_ENTER();
+  (void)kind;
+  return size ? (hipError_t)nv.MemcpyAsync(nv_address(dst), nv_address(src), size, stream) : hipSuccess;
+}
+
+hipError_t hipMemcpy(void *dst, const void *src, size_t size, hipMemcpyKind kind) {
+  NV_ENTER();
+  (void)kind;
+  return size ? (hipError_t)nv.Memcpy(nv_address(dst), nv_address(src), size) : hipSuccess;
+}
+
+hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t count, hipStream_t stream) {
+  NV_ENTER();
+  return count ? (hipError_t)nv.MemsetD8Async(nv_address(dst), value, count, stream) : hipSuccess;
+}
+
+hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t count, hipStream_t stream) {
+  NV_ENTER();
+  return count ? (hipError_t)nv.MemsetD16Async(nv_address(dst), value, count, stream) : hipSuccess;
+}
+
+hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream) {
+  NV_ENTER();
+  return count ? (hipError_t)nv.MemsetD32Async(nv_address(dst), (unsigned)value, count, stream) : hipSuccess;
+}

@@ -1,0 +1,38 @@
+/* Modules and launches. */
+#include "driver.h"
+
+#define MAX_DYNAMIC_SHARED_SIZE_BYTES 8  /* CU_FUNC_ATTRIBUTE_… */
+#define SHARED_WITHOUT_ASKING (48u << 10) /* more needs the attribute */
+
+hipError_t hipModuleLoadData(hipModule_t *module, const void *image) {
+  NV_ENTER();
+  return (hipError_t)nv.ModuleLoadData((void **)module, image);
+}
+
+hipError_t hipModuleUnload(hipModule_t module) {
+  NV_ENTER();
+  return (hipError_t)nv.ModuleUnload(module);
+}
+
+hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name) {
+  NV_ENTER();
+  return (hipError_t)nv.ModuleGetFunction((void **)function, module, name);
+}
+
+hipError_t hipModuleGetGlobal(hipDeviceptr_t *pointer, size_t *size, hipModule_t module, const char *name) {
+  NV_ENTER();
+  CUdeviceptr address = 0;
+  hipError_t status = (hipError_t)nv.ModuleGetGlobal(&address, size, module, name);
+  if (!status) *pointer = (hipDeviceptr_t)(uintptr_t)address;
+  return status;
+}
+
+hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                 unsigned bz, unsigned shared, hipStream_t stream, void **params, void **extra) {
+  NV_ENTER();
+  if (shared > SHARED_WITHOUT_ASKING) {
+    hipError_t status = (hipError_t)nv.FuncSetAttribute(function, MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
+    if (status) return status;
+  }
+  return (hipError_t)nv.LaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+}

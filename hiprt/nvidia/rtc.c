@@ -1,0 +1,110 @@
+/* hiprtc over NVRTC, which is opened at the first call. hiprtcResult and nvrtcResult have the same numbers. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+#include "hip/hiprtc.h"
+
+#define RTC_FUNCTIONS(X)                                                                                               \
+  X(nvrtcVersion, (int *, int *))                                                                                      \
+  X(nvrtcCreateProgram, (void **, const char *, const char *, int, const char *const *, const char *const *))          \
+  X(nvrtcDestroyProgram, (void **))                                                                                    \
+  X(nvrtcCompileProgram, (void *, int, const char *const *))                                                           \
+  X(nvrtcGetCUBINSize, (void *, size_t *))                                                                             \
+  X(nvrtcGetCUBIN, (void *, char *))                                                                                   \
+  X(nvrtcGetProgramLogSize, (void *, size_t *))                                                                        \
+  X(nvrtcGetProgramLog, (void *, char *))                                                                              \
+  X(nvrtcAddNameExpression, (void *, const char *))                                                                    \
+  X(nvrtcGetLoweredName, (void *, const char *, const char **))
+
+static struct {
+  pthread_once_t once;
+  int is_open;
+#define RTC_FIELD(name, parameters) int(*name) parameters;
+  RTC_FUNCTIONS(RTC_FIELD)
+#undef RTC_FIELD
+} rtc = {.once = PTHREAD_ONCE_INIT};
+
+static void open_compiler(void) {
+  static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  const char *chosen = getenv("HIPRT_NVRTC_LIB");
+  void *library = chosen && *chosen ? dlopen(chosen, RTLD_NOW | RTLD_LOCAL) : 0;
+  for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
+    library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  if (!library) return;
+#define RTC_LOOK_UP(name, parameters)                                                                                  \
+  *(void **)&rtc.name = dlsym(library, #name);                                                                         \
+  if (!rtc.name) return;
+  RTC_FUNCTIONS(RTC_LOOK_UP)
+#undef RTC_LOOK_UP
+  rtc.is_open = 1;
+}
+
+static int missing(void) {
+  pthread_once(&rtc.once, open_compiler);
+  return !rtc.is_open;
+}
+
+#define RTC(call)                                                                                                      \
+  return missing() ? HIPRTC_ERROR_INTERNAL_ERROR : (hiprtcResult)rtc.call
+
+hiprtcResult hiprtcVersion(int *major, int *minor) { RTC(nvrtcVersion(major, minor)); }
+hiprtcResult hiprtcCreateProgram(hiprtcProgram *program, const char *source, const char *name, int count,
+                                 const char *const *headers, const char *const *names) {
+  RTC(nvrtcCreateProgram((void **)program, source, name, count, headers, names));
+}
+hiprtcResult hiprtcDestroyProgram(hiprtcProgram *program) { RTC(nvrtcDestroyProgram((void **)program)); }
+hiprtcResult hiprtcAddNameExpression(hiprtcProgram program, const char *name) {
+  RTC(nvrtcAddNameExpression(program, name));
+}
+hiprtcResult hiprtcGetLoweredName(hiprtcProgram program, const char *name, const char **lowered) {
+  RTC(nvrtcGetLoweredName(program, name, lowered));
+}
+hiprtcResult hiprtcGetCodeSize(hiprtcProgram program, size_t *size) { RTC(nvrtcGetCUBINSize(program, size)); }
+hiprtcResult hiprtcGetCode(hiprtcProgram program, char *code) { RTC(nvrtcGetCUBIN(program, code)); }
+hiprtcResult hiprtcGetProgramLogSize(hiprtcProgram program, size_t *size) { RTC(nvrtcGetProgramLogSize(program, size)); }
+hiprtcResult hiprtcGetProgramLog(hiprtcProgram program, char *log) { RTC(nvrtcGetProgramLog(program, log)); }
+
+/* HIP's spelling of an option in NVRTC's; the caller frees it. NULL: the option has no meaning here. */
+static char *translate(const char *option) {
+  static const struct {
+    const char *hip, *nvrtc; /* a pair that ends in '=' keeps the value */
+  } table[] = {
+      {"--offload-arch=", "--gpu-architecture="}, {"--gpu-architecture=", "--gpu-architecture="},
+      {"-std=", "--std="},                        {"-ffp-contract=off", "--fmad=false"},
+      {"-ffp-contract=fast", "--fmad=true"},      {"-ffast-math", "--use_fast_math"},
+      {"-O", 0},
+  };
+  const char *value = option, *prefix = "";
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    size_t length = strlen(table[i].hip);
+    if (strncmp(option, table[i].hip, length)) continue;
+    if (!table[i].nvrtc) return 0;
+    prefix = table[i].nvrtc;
+    value = option + length;
+    break;
+  }
+  size_t size = strlen(prefix) + strlen(value) + 1;
+  char *text = malloc(size);
+  if (text) snprintf(text, size, "%s%s", prefix, value);
+  return text;
+}
+
+hiprtcResult hiprtcCompileProgram(hiprtcProgram program, int count, const char *const *options) {
+  if (missing()) return HIPRTC_ERROR_INTERNAL_ERROR;
+  char **translated = calloc((size_t)count + 1, sizeof *translated);
+  if (!translated) return HIPRTC_ERROR_OUT_OF_MEMORY;
+  int used = 0;
+  for (int i = 0; i < count; i++) {
+    translated[used] = translate(options[i]);
+    used += translated[used] != 0;
+  }
+  int status = rtc.nvrtcCompileProgram(program, used, (const char *const *)translated);
+  for (int i = 0; i < used; i++) free(translated[i]);
+  free(translated);
+  return (hiprtcResult)status;
+}

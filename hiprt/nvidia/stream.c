@@ -1,0 +1,70 @@
+/* Streams and events. */
+#include "driver.h"
+
+hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned int flags, int priority) {
+  NV_ENTER();
+  return (hipError_t)nv.StreamCreateWithPriority((void **)stream, flags, priority);
+}
+
+hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned int flags) {
+  return hipStreamCreateWithPriority(stream, flags, 0);
+}
+
+hipError_t hipStreamCreate(hipStream_t *stream) { return hipStreamCreateWithPriority(stream, hipStreamDefault, 0); }
+
+hipError_t hipStreamDestroy(hipStream_t stream) {
+  NV_ENTER();
+  return (hipError_t)nv.StreamDestroy(stream);
+}
+
+hipError_t hipStreamSynchronize(hipStream_t stream) {
+  NV_ENTER();
+  return (hipError_t)nv.StreamSynchronize(stream);
+}
+
+hipError_t hipStreamQuery(hipStream_t stream) {
+  NV_ENTER();
+  return (hipError_t)nv.StreamQuery(stream);
+}
+
+hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int flags) {
+  NV_ENTER();
+  return (hipError_t)nv.StreamWaitEvent(stream, event, flags);
+}
+
+hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *data) {
+  NV_ENTER();
+  return (hipError_t)nv.LaunchHostFunc(stream, function, data);
+}
+
+hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags) {
+  NV_ENTER();
+  return (hipError_t)nv.EventCreate((void **)event, flags & (hipEventBlockingSync | hipEventDisableTiming));
+}
+
+hipError_t hipEventCreate(hipEvent_t *event) { return hipEventCreateWithFlags(event, hipEventDefault); }
+
+hipError_t hipEventDestroy(hipEvent_t event) {
+  NV_ENTER();
+  return (hipError_t)nv.EventDestroy(event);
+}
+
+hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
+  NV_ENTER();
+  return (hipError_t)nv.EventRecord(event, stream);
+}
+
+hipError_t hipEventQuery(hipEvent_t event) {
+  NV_ENTER();
+  return (hipError_t)nv.EventQuery(event);
+}
+
+hipError_t hipEventSynchronize(hipEvent_t event) {
+  NV_ENTER();
+  return (hipError_t)nv.EventSynchronize(event);
+}
+
+hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
+  NV_ENTER();
+  return (hipError_t)nv.EventElapsedTime(ms, start, stop);
+}

@@ -1,0 +1,125 @@
+"""Every compiler there is gives the same results; and what is said when there is none."""
+
+import os
+import shutil
+
+import pytest
+
+CODE = """
+from helpers.rtc import Program
+source = '''
+#include <hip/hip_fp16.h>
+#include <hip/hip_bf16.h>
+extern "C" __global__ void mix(const unsigned* in, unsigned* out, int n) {
+  __shared__ unsigned tile[256];
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  unsigned v = i < n ? in[i] : 0u;
+  tile[threadIdx.x] = v;
+  __syncthreads();
+  unsigned r = tile[255 - threadIdx.x] * 2654435761u ^ __shfl_xor(v, 5) ^ unsigned(__ballot(v & 1)) ^ __brev(v) ^ __popc(v);
+  for (int d = 16; d; d /= 2) r += __shfl_down(r, d);
+  r ^= unsigned(__float2int_rn(float(v) * 0.37f)) + __umulhi(v, 12345u) + __half_as_ushort(__float2half(float(v & 1023) * 0.1f));
+  r ^= unsigned(__bfloat16_as_ushort(__float2bfloat16(float(v) / 7.0f))) << 7;
+  r += __float_as_uint(expf((float(v % 200) - 100.0f) * 0.1f)) ^ __float_as_uint(sinf(float(v % 1000))) ^ __float_as_uint(tanhf(v % 999 * 1e-4f));
+  r += __float_as_uint(powf(1.0f + v % 5, 0.7f)) ^ __float_as_uint(logf(1.0f + v % 77)) ^ __float_as_uint(erff(v % 4 * 0.5f));
+  if (i < n) out[i] = r;
+}
+extern "C" __global__ void plain(const unsigned* in, unsigned* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = in[i] * 3u + (in[n - 1 - i] >> 3) + i;
+}
+extern "C" __global__ void dot(const signed char* a, const signed char* b, int* out, int n) {
+  if (threadIdx.x % 32 != 0) return;
+  int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, sum = 0;
+  for (int i = 0; i < n; ++i) sum += int(a[row * n + i]) * int(b[i]);
+  out[row] = sum;
+}
+'''
+program = Program(source)
+rng = np.random.default_rng(3)
+n = 5000
+values, out, out2 = rng.integers(0, 2**32, n).astype(np.uint32), np.zeros(n, np.uint32), np.zeros(n, np.uint32)
+program.run("mix", 20, 256, values, out, np.int32(n))
+program.run("plain", 20, 256, values, out2, np.int32(n))
+assert (out2 == values * np.uint32(3) + (values[::-1] >> 3) + np.arange(n, dtype=np.uint32)).all()
+a, b, dots = rng.integers(-128, 128, (64, 300)).astype(np.int8), rng.integers(-128, 128, 300).astype(np.int8), np.zeros(64, np.int32)
+program.run("dot", 8, 256, a, b, dots, np.int32(300))
+assert (dots == a.astype(np.int32) @ b).all()
+import hashlib
+print(hashlib.sha256(out.tobytes() + out2.tobytes() + dots.tobytes()).hexdigest())
+"""
+
+
+def found():
+    """Paths of the compilers on this machine."""
+    names = ["clang++", *(f"clang++-{version}" for version in range(14, 25)), "g++"]
+    return [os.environ.get("HIPRT_CPU_ZIG", ""), *filter(None, map(shutil.which, names))]
+
+
+def test_all_compilers_agree(python, tmp_path):
+    """Integers, conversions and our own float functions: the same bits from each, optimised or not."""
+    compilers = [path for path in found() if path]
+    assert compilers
+    cache = str(tmp_path)
+    results = {path: python(CODE, HIPRT_CPU_COMPILER=path, HIPRT_CACHE_DIR=cache) for path in compilers}
+    unoptimised = CODE.replace("Program(source)", 'Program(source, options=["-O0"])')
+    results["-O0"] = python(unoptimised, HIPRT_CPU_COMPILER=compilers[0], HIPRT_CACHE_DIR=cache)
+    assert len(set(results.values())) == 1, results
+
+
+FAILS = """
+from helpers.rtc import build
+made = build('extern "C" __global__ void k() {}')
+assert made.status == 6
+print(made.log, end="")
+"""
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """An environment in which no compiler can be found: with a library away from the ziglang package."""
+    return {"HIPRT_CPU_COMPILER": "", "HIPRT_CPU_ZIG": "", "PATH": str(tmp_path), "HIPRT_CACHE_DIR": str(tmp_path / "cache")}
+
+
+def test_no_compiler_is_one_clear_sentence(python, bare):
+    log = python(FAILS, **bare)
+    assert log.count("\n") == 1
+    assert 'pip install "hiprt[cpu]"' in log
+
+
+def test_a_compiler_that_does_not_exist_is_named(python, bare):
+    log = python(FAILS, **bare | {"HIPRT_CPU_COMPILER": "/no/such/g++"})
+    assert log.count("\n") == 1 and "/no/such/g++" in log and "HIPRT_CPU_COMPILER" in log
+
+
+def test_a_broken_compiler_is_passed_over(python, bare, tmp_path):
+    """The first on the list fails at everything: the next one is used, and the first not asked again."""
+    log = tmp_path / "runs"
+    broken = tmp_path / "zig"
+    broken.write_text(f'#!/bin/sh\necho run >> {log}\nexit 1\n')
+    broken.chmod(0o755)
+    good = next(path for path in found()[::-1] if path)
+    name = "g++" if "g++" in good else "clang++"
+    os.symlink(good, tmp_path / name)
+    code = """
+from helpers.rtc import Program
+for n in (1, 2):
+    out = np.zeros(1, np.int32)
+    Program(f'extern "C" __global__ void k(int* p) {{ p[0] = {n}; }}').run("k", 1, 1, out)
+    print(out[0])
+"""
+    path = f"{tmp_path}:/usr/bin:/bin"
+    assert python(code, **bare | {"HIPRT_CPU_ZIG": str(broken), "PATH": path}).split() == ["1", "2"]
+    assert log.read_text().count("run") == 2  # the program, then the trial
+
+
+def test_the_compiler_of_the_environment_wins(python, tmp_path):
+    script = tmp_path / "g++"
+    marker = tmp_path / "used"
+    real = shutil.which("g++")
+    if not real:
+        pytest.skip("no g++ here")
+    script.write_text(f'#!/bin/sh\ntouch {marker}\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    python(FAILS.replace("== 6", "== 0"), HIPRT_CPU_COMPILER=str(script), HIPRT_CACHE_DIR=str(tmp_path / "cache"))
+    assert marker.exists()

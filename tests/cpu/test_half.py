@@ -1,0 +1,163 @@
+"""half and bfloat16 on the device, against numpy and ml_dtypes."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from helpers.rtc import Program, evaluate
+
+BF16 = ml_dtypes.bfloat16
+FP16 = "#include <hip/hip_fp16.h>\n#define H(u) __ushort_as_half(u)\n#define U(h) __half_as_ushort(h)\n"
+BF = "#include <hip/hip_bf16.h>\n#define H(u) __ushort_as_bfloat16(u)\n#define U(h) __bfloat16_as_ushort(h)\n"
+KINDS = pytest.mark.parametrize(("prologue", "dtype"), [(FP16, np.float16), (BF, BF16)], ids=["half", "bfloat16"])
+ALL = np.arange(65536, dtype=np.uint16)
+RNG = np.random.default_rng(11)
+
+
+@pytest.fixture(autouse=True)
+def no_numpy_warnings():
+    """Values that are not finite are part of every test here."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+def same(got, want, dtype):
+    """Equal bit by bit, except that all not-a-numbers are one."""
+    got, want = got.view(dtype).astype(np.float32), want.astype(dtype).astype(np.float32)
+    np.testing.assert_array_equal(got, want)
+    number = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(want[number]))
+
+
+def pairs(dtype, n=40000):
+    """Random values of all magnitudes, and some special ones."""
+    bits = RNG.integers(0, 65536, (2, n)).astype(np.uint16)
+    near = (RNG.normal(size=(2, n)) * 3).astype(dtype).view(np.uint16)
+    return np.concatenate([bits, near], axis=1)
+
+
+@KINDS
+def test_every_value_to_float(prologue, dtype):
+    want = ALL.view(dtype).astype(np.float32)
+    np.testing.assert_array_equal(evaluate("float(H(x))", ALL, out=np.float32, prologue=prologue), want)
+
+
+@KINDS
+def test_float_to_nearest_even(prologue, dtype):
+    exact = ALL.view(dtype).astype(np.float32)
+    exact = exact[np.isfinite(exact)]
+    between = (np.sort(exact)[:-1].astype(np.float64) + np.sort(exact)[1:]) / 2
+    x = np.concatenate([exact, between, between * (1 + 1e-7), RNG.normal(size=20000), [np.inf, -np.inf, np.nan, 1e38, -1e38, 70000]])
+    x = x.astype(np.float32)
+    conversion = "__float2half(x)" if dtype == np.float16 else "__float2bfloat16(x)"
+    same(evaluate(f"U({conversion})", x, out=np.uint16, prologue=prologue), x.astype(dtype), dtype)
+
+
+def test_float_to_half_by_rounding_mode():
+    x = np.concatenate([RNG.normal(size=5000), RNG.normal(size=2000) * 1e-6, [0, 65504, 65519, 65520, 1e6, -1e6, 1e-9, -1e-9]])
+    x = x.astype(np.float32)
+    near = x.astype(np.float16)
+    up = np.where(near.astype(np.float32) < x, np.nextafter(near, np.float16(np.inf)), near)
+    down = np.where(near.astype(np.float32) > x, np.nextafter(near, np.float16(-np.inf)), near)
+    for mode, want in (("ru", up), ("rd", down), ("rz", np.where(x > 0, down, up)), ("rn", near)):
+        got = evaluate(f"U(__float2half_{mode}(x))", x, out=np.uint16, prologue=FP16).view(np.float16)
+        np.testing.assert_array_equal(got, want, mode)
+
+
+def test_double_to_half_rounds_once():
+    halves = ALL.view(np.float16)
+    halves = np.sort(halves[np.isfinite(halves)]).astype(np.float64)
+    middle = (halves[:-1] + halves[1:]) / 2
+    x = np.concatenate([middle, middle * (1 + 1e-12), middle * (1 - 1e-12), [np.nan, np.inf, 1e300, 1e-300]])
+    same(evaluate("U(__double2half(x))", x, out=np.uint16, prologue=FP16), x.astype(np.float16), np.float16)
+
+
+@KINDS
+@pytest.mark.parametrize(("operator", "name"), [("+", "__hadd"), ("-", "__hsub"), ("*", "__hmul"), ("/", "__hdiv")])
+def test_arithmetic(prologue, dtype, operator, name):
+    x, y = pairs(dtype)
+    a, b = x.view(dtype).astype(np.float64), y.view(dtype).astype(np.float64)
+    want = {"+": a + b, "-": a - b, "*": a * b, "/": a / b}[operator].astype(np.float32).astype(dtype)
+    same(evaluate(f"U({name}(H(x), H(y)))", x, y, prologue=prologue), want, dtype)
+    same(evaluate(f"U(H(x) {operator} H(y))", x, y, prologue=prologue), want, dtype)
+
+
+def test_fused_multiply_add_of_halves_rounds_once():
+    x, y = pairs(np.float16)
+    z = np.roll(x, 1)
+    # The sum of an exact product and a half, rounded to odd at double precision, then once to half.
+    a, b, c = (v.view(np.float16).astype(np.longdouble) for v in (x, y, z))
+    total = a * b + c
+    near = total.astype(np.float64)
+    cut = (near != total) & np.isfinite(near)
+    bits = near.view(np.int64) - (cut & (np.abs(near.astype(np.longdouble)) > np.abs(total)))
+    want = np.where(cut, (bits | 1).view(np.float64), near).astype(np.float16)
+    same(evaluate("U(__hfma(H(x), H(y), H(z)))", x, y, z, prologue=FP16), want, np.float16)
+
+
+@KINDS
+def test_comparisons(prologue, dtype):
+    x, y = pairs(dtype, 3000)
+    y[::3] = x[::3]
+    a, b = x.view(dtype).astype(np.float32), y.view(dtype).astype(np.float32)
+    tests = {"heq": a == b, "hne": a != b, "hlt": a < b, "hle": a <= b, "hgt": a > b, "hge": a >= b}
+    expression = " | ".join(f"__{name}(H(x), H(y)) << {i}" for i, name in enumerate(tests))
+    want = sum(v.astype(np.uint16) << i for i, v in enumerate(tests.values()))
+    np.testing.assert_array_equal(evaluate(expression, x, y, prologue=prologue), want)
+
+
+@KINDS
+def test_minimum_maximum_and_signs(prologue, dtype):
+    x, y = pairs(dtype, 3000)
+    a, b = x.view(dtype).astype(np.float32), y.view(dtype).astype(np.float32)
+    same(evaluate("U(__hmax(H(x), H(y)))", x, y, prologue=prologue), np.fmax(a, b).astype(dtype), dtype)
+    same(evaluate("U(__hmin(H(x), H(y)))", x, y, prologue=prologue), np.fmin(a, b).astype(dtype), dtype)
+    np.testing.assert_array_equal(evaluate("U(__hneg(H(x)))", x, prologue=prologue), x ^ 0x8000)
+    np.testing.assert_array_equal(evaluate("U(__habs(H(x)))", x, prologue=prologue), x & 0x7FFF)
+
+
+@KINDS
+@pytest.mark.parametrize("name", ["sqrt", "exp", "log", "sin", "floor", "rint", "rcp"])
+def test_functions_over_all_values(prologue, dtype, name):
+    a = ALL.view(dtype).astype(np.float32).astype(np.float64)
+    want = {"rcp": lambda v: 1 / v}.get(name, getattr(np, name, None))(a).astype(np.float32)
+    got = evaluate(f"float(h{name}(H(x)))", ALL, out=np.float32, prologue=prologue)
+    bound = 0.002 if dtype == np.float16 else 0.01
+    np.testing.assert_allclose(got, want.astype(dtype).astype(np.float32), rtol=bound, atol=1e-7)
+
+
+@KINDS
+def test_packed_pairs(prologue, dtype):
+    pair, make = ("__half2", "__halves2half2") if dtype == np.float16 else ("__hip_bfloat162", "__halves2bfloat162")
+    body = f"""
+  {pair} a = {make}(H(x), H(y)), r = __hfma2(a, a, a);
+  r = __hadd2(__hmul2(r, a), __hneg2(a));
+  out[i] = float(__low2float(r)) + 1000.0f * __high2float(r);  (void)0"""
+    x = np.array([1, 2, -3, 0.5], dtype).view(np.uint16)
+    y = np.array([0.25, 4, 1, -2], dtype).view(np.uint16)
+    got = evaluate(f"0; {body}", x, y, out=np.float32, prologue=prologue)
+    r = [(v * v + v) * v - v for v in (x.view(dtype).astype(np.float32), y.view(dtype).astype(np.float32))]
+    np.testing.assert_array_equal(got, r[0] + 1000 * r[1])
+
+
+def test_the_older_bfloat16_type():
+    prologue = "#include <hip/hip_bfloat16.h>\n"
+    x = RNG.normal(size=1000).astype(np.float32)
+    same(evaluate("(hip_bfloat16(x) + hip_bfloat16(1.0f)).data", x, out=np.uint16, prologue=prologue),
+         (x.astype(BF16).astype(np.float32) + 1).astype(BF16), BF16)  # fmt: skip
+    got = evaluate("hip_bfloat16(x, hip_bfloat16::truncate).data", x, out=np.uint16, prologue=prologue)
+    np.testing.assert_array_equal(got, x.view(np.uint32) >> 16)
+
+
+def test_the_languages_own_half_type():
+    x = RNG.normal(size=1000).astype(np.float32)
+    got = evaluate("0; _Float16 h = x; h = h * (_Float16)2.0f; out[i] = (float)h", x)
+    np.testing.assert_array_equal(got, (x.astype(np.float16) * 2).astype(np.float32))
+
+
+def test_headers_are_not_changed_by_the_programs_macros():
+    source = """#include <hip/hip_fp16.h>
+extern "C" __global__ void k(T* p) { p[threadIdx.x] = __hadd(p[threadIdx.x], T(N)); }"""
+    values = np.arange(8).astype(np.float16)
+    Program(source, options=["-DT=__half", "-DN=4", "-Da=1", "-Dv=1", "-Dbits=1"]).run("k", 1, 8, values)
+    np.testing.assert_array_equal(values, np.arange(8) + 4)
