@@ -11,6 +11,17 @@ def root():
     return Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture(autouse=True)
+def only(request):
+    """Skip tests that need what another provider than the one in use has."""
+    marker = request.node.get_closest_marker("only")
+    if marker is not None:
+        from hiprt import library
+
+        if library.current().provider != marker.args[0]:
+            pytest.skip(f"only on {marker.args[0]}: {marker.kwargs['reason']}")
+
+
 @pytest.fixture
 def stream():
     """A stream of the device in use, closed afterwards."""

@@ -59,6 +59,7 @@ def test_update_that_changed_nothing_is_found_and_named(stream, verify, monkeypa
     assert step.rungs["eager"] == 1
 
 
+@pytest.mark.only("cpu", reason="its random order shows a missing edge soon; on a GPU the race may never be lost")
 def test_missing_edge_is_found_by_bisection(stream, verify):
     """A node that does not wait for what it reads: a fresh graph of the first nodes shows which one it is."""
     x, out = hiprt.array(np.arange(4096, dtype=np.float32)), hiprt.empty(4096)

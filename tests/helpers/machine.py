@@ -1,6 +1,5 @@
 """Machines: run a random program (`helpers.program`) in numpy, or on the device in use."""
 
-import sys
 from contextlib import ExitStack
 from functools import cache
 
@@ -10,6 +9,7 @@ import hiprt
 from helpers.program import Illegal, Op, View
 from hiprt import core, graphs
 from hiprt.compiler import compile_source
+from hiprt.graphs.step import ladders
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
 
 HEAD = """
@@ -24,11 +24,13 @@ KERNELS = {
     "add": ({"x": READ, "y": READ_WRITE}, "AT(y) += AT(x) * (word)m + (word)c;"),
     "mix": ({"x": READ, "z": READ, "y": WRITE}, "AT(y) = (AT(x) * (word)m) ^ (AT(z) + (word)c);"),
     "swap": ({"x": READ_WRITE, "y": READ_WRITE}, "word t = AT(x) + (word)c; AT(x) = AT(y) ^ (word)m; AT(y) = t;"),
-    "turn": ({"x": READ, "y": WRITE}, "word t = AT(x); int k = i; i = (i + (word)m % n) % n; t += AT(x); i = k; AT(y) = t;"),
+    "turn": ({"x": READ, "y": WRITE},
+             "word t = AT(x); int k = i; i = (k + (word)m % n) % n; t += AT(x); i = k; AT(y) = t;"),  # fmt: skip
     "secret": ({"y": SCALAR}, "AT(y) = AT(y) * (word)m + (word)c;"),
 }
 TOTAL = """
-extern "C" __global__ void total(const word* x, word* y, int x0, int x1, int y0, int y1, int m, int c, int cols, int n) {
+extern "C" __global__ void total(const word* x, word* y, int x0, int x1, int y0, int y1, int m, int c, int cols,
+                                 int n) {
   extern __shared__ word part[];
   part[threadIdx.x] = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) part[threadIdx.x] += AT(x);
@@ -397,7 +399,7 @@ class Device(Machine):
         self.stream.synchronize()
         for step in self.steps:
             if isinstance(step, str):
-                sys.modules["hiprt.graphs.step"].ladders.pop(step, None)
+                ladders.pop(step, None)
         self.scope.clear()
         self.steps.clear()
         self.parts.clear()
@@ -405,13 +407,14 @@ class Device(Machine):
         self.stream.close()
 
     def reasons(self):
-        """Return why steps ran eagerly, where they should not have."""
-        ladders = sys.modules["hiprt.graphs.step"].ladders
+        """Yield why steps ran eagerly, where nothing asked for it."""
         for step in self.steps:
-            found = (ladders[step].stats.reasons if step in ladders else {}) if isinstance(step, str) else step.reasons
-            for reason in found:
-                if reason.startswith("eager:") and not reason.startswith(("eager: HIPRT_GRAPH", "eager: the step laun")):
-                    yield reason
+            if isinstance(step, str):
+                found = ladders[step].stats.reasons if step in ladders else ()
+            else:
+                found = step.reasons
+            asked = ("eager: HIPRT_GRAPH", "eager: the step launched nothing")
+            yield from (reason for reason in found if reason.startswith("eager:") and not reason.startswith(asked))
 
     def configured(self, i):
         stack = ExitStack()

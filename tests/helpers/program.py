@@ -151,6 +151,8 @@ class Writer:
         self.seed = seed
         self.random = random.Random(seed)
         self.count = 0
+        # Short steps that change what they are given, called with one array after the other.
+        self.is_lean = self.chance(0.3)
 
     def chance(self, share):
         """Whether something that happens in a share of all cases happens."""
@@ -159,12 +161,12 @@ class Writer:
     def program(self):
         """Return a program."""
         draw = self.random
-        usual, share = draw.choice(SHAPES), draw.choice((0.6, 1))
+        usual, share = draw.choice(SHAPES), 1 if self.is_lean else draw.choice((0.6, 1))
         names = [f"g{i}" for i in range(draw.randint(1, 2))] + [f"p{i}" for i in range(draw.randint(2, 5))]
         buffers = {name: usual if self.chance(share) else draw.choice(SHAPES) for name in names}
         shared = [name for name in names if name[0] == "g"]
         bodies = []
-        for _ in range(draw.choice((1, 1, 2, 3))):
+        for _ in range(1 if self.is_lean else draw.choice((1, 1, 2, 3))):
             bodies.append(self.body(shared, bodies))
         configs = tuple(self.config() for _ in range(draw.choice((1, 1, 1, 2))))
         return Program(
@@ -174,7 +176,7 @@ class Writer:
     def config(self):
         """Return flags: a third of the time as they are, else some of them changed."""
         draw = self.random
-        if self.chance(0.33):
+        if self.chance(0.8 if self.is_lean else 0.33):
             return Config()
         changes = {
             "graph_rungs": lambda: draw.choice(LIMITED),
@@ -214,8 +216,9 @@ class Writer:
         n_args, n_numbers = draw.randint(1, 3), draw.randint(0, 2)
         names = shared + [f"a{i}" for i in range(n_args)]
         numbers = [f"s{i}" for i in range(n_numbers)]
-        ops, names = self.ops(names, numbers, draw.randint(3, 12), callees, is_split=self.chance(0.15))
-        results = tuple(self.view(names, 0.2) for _ in range(draw.choice((0, 1, 1, 2))))
+        size = draw.randint(1, 4) if self.is_lean else draw.randint(3, 12)
+        ops, names = self.ops(names, numbers, size, callees, is_split=not self.is_lean and self.chance(0.15))
+        results = tuple(self.view(names, 0.2) for _ in range(draw.choice((0, 0, 1) if self.is_lean else (0, 1, 1, 2))))
         return Body(draw.choice(("kept", "kept", "issued", "block")), tuple(ops), results, n_args, n_numbers)
 
     def ops(self, names, numbers, count, callees=(), *, is_split=False):
@@ -256,7 +259,7 @@ class Writer:
             made = [name for name in names if name[0] == "t"]
             return [Op(kind, View(names.pop(names.index(draw.choice(made)))), (), ())] if len(made) > 1 else []
         target = self.view([n for n in names if n[0] == "g"] if kind == "secret" else names, 0.4)
-        if kind not in ("add", "swap", "secret", "set") and self.chance(0.6):
+        if kind not in ("add", "swap", "secret", "set") and self.chance(0.3 if self.is_lean else 0.6):
             target = self.fresh()
         sources = {"iota": 0, "secret": 0, "set": 0, "mix": 2}.get(kind, 1)
         views = tuple(self.view(names) for _ in range(sources))
@@ -274,8 +277,9 @@ class Writer:
         draw = self.random
         names, made, calls, results = list(buffers), [], [], []
         replaced = [name for name in names if name[0] == "p"]
+        weights = (2, 5, 4, 0, 0.5) if self.is_lean else (2, 3, 4, 1.5, 1)
         for _ in range(draw.randint(4, 9)):
-            kind = draw.choices(("call", "other", "again", "ops", "new"), (2, 3, 4, 1.5, 1))[0]
+            kind = draw.choices(("call", "other", "again", "ops", "new"), weights)[0]
             if kind == "new":
                 made.append(Statement("new", name=draw.choice(replaced), shape=draw.choice(tuple(buffers.values()))))
             elif kind == "ops":
@@ -285,7 +289,7 @@ class Writer:
                     calls.append(self.call(bodies, names + results, replaced))
                 elif kind == "other":
                     calls.append(self.other(draw.choice(calls), names + results))
-                made.append(draw.choice(calls[-2:]))
+                made.append(draw.choice(calls[-3:]))
                 results = [f"{made[-1].name}_{k}" for k in range(len(bodies[made[-1].step].results))]
         return tuple(made)
 
@@ -296,7 +300,7 @@ class Writer:
         body = bodies[step]
         pool = list(replaced if self.chance(0.7) else names)
         draw.shuffle(pool)
-        if self.chance(0.6):
+        if self.chance(0.8 if self.is_lean else 0.6):
             args = [View(pool[k % len(pool)]) for k in range(body.n_args)]
         else:
             args = [self.view(names, 0.4) for _ in range(body.n_args)]
@@ -327,7 +331,7 @@ def drop(program, statement, body, op):
     if body >= 0:
         old = program.bodies[body]
         new = replace(old, results=()) if op < 0 else replace(old, ops=without(old.ops, op))
-        return replace(program, bodies=program.bodies[:body] + (new,) + program.bodies[body + 1 :])
+        return replace(program, bodies=(*program.bodies[:body], new, *program.bodies[body + 1 :]))
     old = program.statements[statement]
     if old.kind == "ops" and len(old.ops) > 1:
         new = (replace(old, ops=without(old.ops, op)),)
