@@ -88,7 +88,7 @@ def requests_of(
         for start, end, _ in pieces:
             at = bisect.bisect_right(starts, start) - 1
             for low, high, i in order[max(at, 0) : bisect.bisect_left(starts, end)]:
-                if start < high and low < end and (not users[i] or users[i][-1] != node):
+                if max(start, low) < min(end, high) and users[i][-1:] != [node]:
                     users[i].append(node)
     kept = set(results)
     return [Request(end - start, tuple(users[i]), i in kept) for i, (start, end) in enumerate(extents)]

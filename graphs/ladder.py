@@ -75,7 +75,7 @@ class Ladder:
         self.name = name
         self.stats = Stats(name)
         self.slots: OrderedDict[int, list[Exec]] = OrderedDict()
-        self.memory = Pool(default_pool.allocate)
+        self.memory = Pool(default_pool.allocate, name)
         self.user_keys: dict[Hashable, Recording] = {}
         self.seen: dict[int, deque[int]] = {}
         self.evicted = 0

@@ -134,6 +134,10 @@ class Flags:
     graph_verify = Flag(boolean, False, "1: run every graph launch eagerly as well and compare all written memory.")
     graph_dump = Flag(str, "", "Folder that receives every instantiated graph as DOT and JSON.")
     graph_trace = Flag(str, "", "File that receives what was launched when, in Chrome's trace format.")
+    alloc_limit_mb = Flag(integer(0), 0, "Most MiB that the pool takes from the devices, all together. 0: no limit.")
+    alloc_poison = Flag(
+        boolean, False, "1: fill fresh and freed memory with patterns, check red zones around buffers at their free."
+    )
     graph_stats = Flag(str, "", "1: a table of rungs and reasons at exit; a path: the same as JSON.")
     graph_explain = Flag(boolean, False, "1: a line on stderr whenever a rung other than replay is taken.")
     cache_dir = Flag(str, "", "Folder of compiled kernels; default: the platform's cache folder.", native=True)

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "runner.h"
@@ -51,6 +52,8 @@ __hiprt_host make_table() {
   table.move = [](void *to, const void *from, unsigned long n) { return std::memmove(to, from, n); };
   table.fill = [](void *to, int value, unsigned long n) { return std::memset(to, value, n); };
   table.compare = [](const void *a, const void *b, unsigned long n) { return std::memcmp(a, b, n); };
+  table.allocate = [](unsigned long n) { return std::malloc(n); };
+  table.release = [](void *p) { std::free(p); };
   table.fma_float = [](float a, float b, float c) { return std::fma(a, b, c); };
   table.fma_double = [](double a, double b, double c) { return std::fma(a, b, c); };
 #define HIPRT_CPU_ENTRY(name) table.name = [](double x) { return std::name(x); };

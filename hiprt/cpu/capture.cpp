@@ -14,6 +14,7 @@
 #include "graph_memory.h"
 #include "node.h"
 #include "number.h"
+#include "quirks.h"
 #include "scheduler.h"
 #include "status.h"
 #include "stream.h"
@@ -21,12 +22,17 @@
 namespace cpu {
 
 struct Capture {
+  using Tails = std::vector<hipGraphNode_t>;
   // A stream that takes part, and the nodes that its next operation depends on.
   struct Member {
-    std::vector<hipGraphNode_t> tails;
+    Tails tails;
+    Tails waited;  // those of the tails that came by event waits since the last operation
     bool blocking;
     int device;
   };
+
+  // Whether the stream's work still becomes nodes.
+  bool accepts(hipStream_t stream) const { return graph && (valid || (forks_go_on && stream != origin)); }
 
   unsigned long long id = 0;
   hipGraph_t graph = nullptr;
@@ -35,13 +41,15 @@ struct Capture {
   hipStreamCaptureMode mode = hipStreamCaptureModeGlobal;
   std::thread::id thread = std::this_thread::get_id();
   bool valid = true;
+  bool forks_go_on = false;  // invalidated in CLR's way, which marks the origin stream only
+  bool listed = true;        // false: EndCapture failed in CLR's way, and no rule counts this capture any more
   std::map<hipStream_t, Member> members;
 };
 
 namespace {
 
 using Lock = std::lock_guard<std::mutex>;
-using Tails = std::vector<hipGraphNode_t>;
+using Tails = Capture::Tails;
 
 // What an event recorded in a capture stands for. It outlasts the capture: the event is no good until recorded again.
 struct Mark {
@@ -82,12 +90,27 @@ Capture *capture_with(hipStream_t stream) {
 bool invalidate_if(const std::function<bool(const Capture &)> &wanted) {
   bool any = false;
   for (const auto &capture : state().captures) {
-    if (!capture->valid || !wanted(*capture)) continue;
+    if (!capture->listed || !capture->valid || !wanted(*capture)) continue;
     capture->valid = false;
     any = true;
   }
   return any;
 }
+
+// The same by CLR's macros (hip_internal.hpp:201-243): a capture counts until EndCapture, invalid or not, and of its
+// streams only the origin is marked.
+bool invalidate_origin_if(const std::function<bool(const Capture &)> &wanted) {
+  bool any = false;
+  for (const auto &capture : state().captures) {
+    if (!capture->listed || !wanted(*capture)) continue;
+    capture->forks_go_on |= capture->valid;
+    capture->valid = false;
+    any = true;
+  }
+  return any;
+}
+
+bool any_capture(const Capture &) { return true; }
 
 // The rule of hipThreadExchangeStreamCaptureMode for calls that are unsafe beside a capture.
 bool forbids_unsafe(const Capture &capture) {
@@ -96,11 +119,27 @@ bool forbids_unsafe(const Capture &capture) {
   return thread_mode == hipStreamCaptureModeGlobal && capture.mode == hipStreamCaptureModeGlobal;
 }
 
+// That rule in CLR (hip_internal.hpp:201): other threads' captures count only if this thread has none.
+bool invalidate_unsafe_as_clr() {
+  if (thread_mode == hipStreamCaptureModeRelaxed) return false;
+  const auto own = [](const Capture &capture) {
+    return capture.mode != hipStreamCaptureModeRelaxed && capture.thread == std::this_thread::get_id();
+  };
+  const auto global = [](const Capture &capture) { return capture.mode == hipStreamCaptureModeGlobal; };
+  if (invalidate_origin_if(own)) return true;
+  return thread_mode == hipStreamCaptureModeGlobal && invalidate_origin_if(global);
+}
+
 // The legacy stream would make a capturing stream of its device depend on it.
 bool forbids_legacy(const Capture &capture) {
   return std::any_of(capture.members.begin(), capture.members.end(), [](const auto &entry) {
     return entry.second.blocking && entry.second.device == current_device();
   });
+}
+
+bool is_here(const Capture &capture) {
+  return std::any_of(capture.members.begin(), capture.members.end(),
+                     [](const auto &entry) { return entry.second.device == current_device(); });
 }
 
 NodeList resolve(Tails *tails) {
@@ -113,24 +152,36 @@ NodeList resolve(Tails *tails) {
   return nodes;
 }
 
+bool contains(const Tails &tails, hipGraphNode_t node) {
+  return std::find(tails.begin(), tails.end(), node) != tails.end();
+}
+
 void merge(Tails *into, const Tails &more) {
   for (hipGraphNode_t handle : more) {
-    if (std::find(into->begin(), into->end(), handle) == into->end()) into->push_back(handle);
+    if (!contains(*into, handle)) into->push_back(handle);
   }
+}
+
+void merge_waited(Capture::Member *member, const Tails &more) {
+  for (hipGraphNode_t handle : more) {
+    if (!contains(member->tails, handle)) member->waited.push_back(handle);
+  }
+  merge(&member->tails, more);
 }
 
 void join(Capture *capture, hipStream_t stream, Tails tails) {
   const std::shared_ptr<Stream> target = find_stream(stream);
-  capture->members[stream] = {std::move(tails), target->blocking(), target->device};
+  capture->members[stream] = {std::move(tails), {}, target->blocking(), target->device};
   set_capture(stream, capture);
 }
 
 hipError_t add(Capture *capture, hipStream_t stream, Action action) {
   Graph *graph = find_graph(capture->graph);
   if (frees_same(*graph, action)) return hipErrorInvalidValue;
-  Tails &tails = capture->members[stream].tails;
-  const NodeList dependencies = resolve(&tails);
-  tails.assign(1, graph->add(std::move(action), dependencies)->handle);
+  Capture::Member &member = capture->members[stream];
+  const NodeList dependencies = resolve(&member.tails);
+  member.tails.assign(1, graph->add(std::move(action), dependencies)->handle);
+  member.waited.clear();
   return hipSuccess;
 }
 
@@ -138,12 +189,21 @@ hipError_t add(Capture *capture, hipStream_t stream, Action action) {
 hipError_t check(const Capture *seen, hipStream_t stream) {
   const Capture *capture = capture_with(stream);
   if (!capture || capture != seen) return hipErrorIllegalState;
-  return capture->valid ? hipSuccess : hipErrorStreamCaptureInvalidated;
+  return capture->accepts(stream) ? hipSuccess : hipErrorStreamCaptureInvalidated;
+}
+
+// What the origin's next operation would come after, as EndCapture sees it. In CLR 7 a wait counts from the next
+// captured operation on (reference 5: a join without one ends in 904).
+NodeList joined_by(const Capture::Member &origin) {
+  Tails tails = origin.tails;
+  const auto is_waited = [&](hipGraphNode_t node) { return contains(origin.waited, node); };
+  if (quirk(Quirk::CaptureLazyJoin)) tails.erase(std::remove_if(tails.begin(), tails.end(), is_waited), tails.end());
+  return resolve(&tails);
 }
 
 // Whether every forked stream's work comes before what the origin would do next.
 bool all_joined(Capture *capture) {
-  NodeList open = resolve(&capture->members[capture->origin].tails);
+  NodeList open = joined_by(capture->members[capture->origin]);
   std::unordered_set<const Node *> before(open.begin(), open.end());
   while (!open.empty()) {
     const Node *node = open.back();
@@ -160,21 +220,44 @@ bool all_joined(Capture *capture) {
   return true;
 }
 
-// Let all streams go. Returns the graph if it is to be thrown away; the caller drops it outside the lock.
-std::unique_ptr<Graph> end(Capture *capture, bool keep_graph) {
-  for (const auto &[stream, member] : capture->members) set_capture(stream, nullptr);
-  std::unique_ptr<Graph> dropped;
+// Part with the graph. Returns it if it is to be thrown away; the caller drops it outside the lock.
+std::unique_ptr<Graph> let_go(Capture *capture, bool keep_graph) {
   Graph *graph = find_graph(capture->graph);
+  capture->graph = nullptr;
+  if (!graph) return nullptr;
   graph->capture = nullptr;
-  if (capture->made_graph && !keep_graph) {
-    retract(*graph);
-    dropped.reset(graph);
-  }
+  if (keep_graph || !capture->made_graph) return nullptr;
+  retract(*graph);
+  return std::unique_ptr<Graph>(graph);
+}
+
+void forget(Capture *capture) {
   auto &captures = state().captures;
   captures.erase(std::find_if(captures.begin(), captures.end(), [&](const auto &c) { return c.get() == capture; }));
   state().capture_count.store(captures.size(), std::memory_order_release);
+}
+
+// Let all streams go; as let_go.
+std::unique_ptr<Graph> end(Capture *capture, bool keep_graph) {
+  for (const auto &[stream, member] : capture->members) set_capture(stream, nullptr);
+  std::unique_ptr<Graph> dropped = let_go(capture, keep_graph);
+  forget(capture);
   return dropped;
 }
+
+// What a failed EndCapture leaves in CLR (hip_graph.cpp:1012-1066): streams that go on capturing, until they are
+// destroyed or, if the capture was invalid and has lost its graph, captured anew.
+std::unique_ptr<Graph> strand(Capture *capture) {
+  capture->listed = false;
+  return capture->valid ? nullptr : let_go(capture, false);
+}
+
+void leave(Capture *capture, hipStream_t stream) {
+  set_capture(stream, nullptr);
+  capture->members.erase(stream);
+  if (capture->members.empty()) forget(capture);
+}
+
 
 // The wait joins the stream to the event's capture, or is an error.
 hipError_t wait_for_mark(Capture *own, hipStream_t stream, const Mark &mark) {
@@ -184,11 +267,11 @@ hipError_t wait_for_mark(Capture *own, hipStream_t stream, const Mark &mark) {
     return hipErrorStreamCaptureIsolation;
   }
   if (!other) return hipErrorCapturedEvent;
-  if (!other->valid) return hipErrorStreamCaptureInvalidated;
   if (own == other) {
-    merge(&own->members[stream].tails, mark.tails);
+    merge_waited(&own->members[stream], mark.tails);
     return hipSuccess;
   }
+  if (!other->valid) return hipErrorStreamCaptureInvalidated;
   if (own || is_legacy(stream)) {
     other->valid = false;
     if (own) own->valid = false;
@@ -200,10 +283,17 @@ hipError_t wait_for_mark(Capture *own, hipStream_t stream, const Mark &mark) {
 
 hipError_t wait_while_capturing(Capture *own, hipStream_t stream, hipEvent_t event, bool external) {
   if (external) {
+    // CLR 7 takes the array of nodes it is given for one node (Graph::AddExternalEventWaitNode).
+    if (quirk(Quirk::CaptureExternalWaitCrash)) {
+      crash(Quirk::CaptureExternalWaitCrash, "hipStreamWaitEvent with hipEventWaitExternal in a capture");
+    }
     Action action;
     const hipError_t error = make_event_action(hipGraphNodeTypeWaitEvent, event, &action);
     return error ? error : add(own, stream, std::move(action));
   }
+  // CLR before 7 waits outside the graph, where nothing of the capture runs (hip_stream.cpp:475-488).
+  const std::shared_ptr<Event> outside = find_event(event);
+  if (outside && quirk(Quirk::CaptureHolesLt7)) return enqueue(stream, std::make_shared<EventWaitWork>(outside));
   own->valid = false;
   return hipErrorStreamCaptureIsolation;
 }
@@ -223,7 +313,17 @@ hipError_t capture_add(Capture *capture, hipStream_t stream, Action action) {
 hipError_t capture_forbids_alloc() {
   if (idle()) return hipSuccess;
   Lock lock(graph_mutex());
-  return invalidate_if(forbids_unsafe) ? hipErrorStreamCaptureUnsupported : hipSuccess;
+  const bool forbidden =
+      quirk(Quirk::CaptureMalloc900) ? invalidate_unsafe_as_clr() : invalidate_if(forbids_unsafe);
+  return forbidden ? hipErrorStreamCaptureUnsupported : hipSuccess;
+}
+
+hipError_t capture_forbids_since_7() {
+  return quirk(Quirk::CaptureHolesLt7) ? hipSuccess : capture_forbids_alloc();
+}
+
+hipError_t capture_forbids_callback(hipStream_t stream) {
+  return quirk(Quirk::CaptureHolesLt7) ? hipSuccess : capture_forbids_sync(stream);
 }
 
 hipError_t capture_forbids_sync(hipStream_t stream) {
@@ -237,15 +337,17 @@ hipError_t capture_forbids_sync(hipStream_t stream) {
 hipError_t capture_forbids_device_sync() {
   if (idle()) return hipSuccess;
   Lock lock(graph_mutex());
-  const auto all = [](const Capture &) { return true; };
-  return invalidate_if(all) ? hipErrorStreamCaptureUnsupported : hipSuccess;
+  const bool forbidden = quirk(Quirk::CaptureDevsync900) ? invalidate_origin_if(any_capture) : invalidate_if(is_here);
+  return forbidden ? hipErrorStreamCaptureUnsupported : hipSuccess;
 }
 
 hipError_t capture_forbids_implicit() {
   if (idle()) return hipSuccess;
   Lock lock(graph_mutex());
   const auto forbids = [](const Capture &capture) { return forbids_legacy(capture) || forbids_unsafe(capture); };
-  return invalidate_if(forbids) ? hipErrorStreamCaptureImplicit : hipSuccess;
+  const bool forbidden =
+      quirk(Quirk::CaptureSyncInvalidatesAll) ? invalidate_origin_if(any_capture) : invalidate_if(forbids);
+  return forbidden ? hipErrorStreamCaptureImplicit : hipSuccess;
 }
 
 hipError_t capture_forbids_legacy() {
@@ -259,12 +361,12 @@ hipError_t capture_forbids_on(hipStream_t stream) {
   Lock lock(graph_mutex());
   Capture *capture = capture_with(stream);
   if (!capture) return hipSuccess;
-  if (!capture->valid) return hipErrorStreamCaptureInvalidated;
-  capture->valid = false;
+  if (!capture->accepts(stream)) return hipErrorStreamCaptureInvalidated;
+  capture->valid = capture->forks_go_on = false;
   return hipErrorStreamCaptureUnsupported;
 }
 
-hipError_t capture_forbids_event(hipEvent_t event) {
+hipError_t capture_forbids_event(hipEvent_t event, bool query) {
   if (idle() && state().mark_count.load(std::memory_order_acquire) == 0) return hipSuccess;
   Lock lock(graph_mutex());
   const auto mark = state().marks.find(event);
@@ -272,6 +374,7 @@ hipError_t capture_forbids_event(hipEvent_t event) {
     invalidate_if([&](const Capture &capture) { return capture.id == mark->second.capture; });
     return hipErrorCapturedEvent;
   }
+  if (query && quirk(Quirk::CaptureHolesLt7)) return hipSuccess;
   return invalidate_if(forbids_unsafe) ? hipErrorStreamCaptureUnsupported : hipSuccess;
 }
 
@@ -295,7 +398,7 @@ bool capture_event_wait(hipStream_t stream, hipEvent_t event, bool external, hip
   const auto mark = state().marks.find(event);
   const bool marked = mark != state().marks.end() && !(own && external);
   if (!own && !marked) return false;
-  if (own && !own->valid) {
+  if (own && !own->accepts(stream)) {
     *error = hipErrorStreamCaptureInvalidated;
     return true;
   }
@@ -317,12 +420,8 @@ void capture_stream_destroyed(hipStream_t stream) {
   Capture *capture = capture_with(stream);
   if (!capture) return;
   capture->valid = false;
-  if (capture->origin == stream) {
-    dropped = end(capture, false);
-  } else {
-    set_capture(stream, nullptr);
-    capture->members.erase(stream);
-  }
+  if (capture->origin == stream) dropped = end(capture, false);
+  else leave(capture, stream);
 }
 
 namespace {
@@ -336,7 +435,10 @@ hipError_t begin(hipStream_t stream, int mode, hipGraph_t into, const hipGraphNo
   if (!is_valid(stream)) return hipErrorInvalidHandle;
   stream = canonical(stream);
   Lock lock(graph_mutex());
-  if (capture_with(stream)) return hipErrorIllegalState;
+  if (Capture *old = capture_with(stream)) {
+    if (old->listed || old->valid || old->origin != stream) return hipErrorIllegalState;
+    leave(old, stream);
+  }
   auto made = into ? nullptr : std::make_unique<Graph>();
   Graph *graph = made ? made.get() : find_graph(into);
   if (!graph || graph->capture || graph->parent) return hipErrorInvalidValue;
@@ -357,24 +459,32 @@ hipError_t begin(hipStream_t stream, int mode, hipGraph_t into, const hipGraphNo
   return hipSuccess;
 }
 
-hipError_t finish(hipStream_t stream, hipGraph_t *out) {
-  if (!out) return hipErrorInvalidValue;
+hipError_t finish(hipStream_t stream, hipGraph_t *out, std::unique_ptr<Graph> *dropped) {
   if (is_legacy(stream)) return hipErrorIllegalState;
   if (!is_valid(stream)) return hipErrorInvalidHandle;
-  std::unique_ptr<Graph> dropped;
-  Lock lock(graph_mutex());
-  *out = nullptr;
   Capture *capture = capture_with(canonical(stream));
   if (!capture) return hipErrorIllegalState;
   if (capture->origin != canonical(stream)) return hipErrorStreamCaptureUnmatched;
-  if (capture->mode != hipStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id()) {
-    return hipErrorStreamCaptureWrongThread;
-  }
+  const bool here = capture->thread == std::this_thread::get_id() && capture->listed;
+  if (capture->mode != hipStreamCaptureModeRelaxed && !here) return hipErrorStreamCaptureWrongThread;
   hipError_t error = hipSuccess;
   if (!capture->valid) error = hipErrorStreamCaptureInvalidated;
   else if (!all_joined(capture)) error = hipErrorStreamCaptureUnjoined;
   if (!error) *out = capture->graph;
-  dropped = end(capture, !error);
+  *dropped = error && quirk(Quirk::EndcaptureGarbageHandle) ? strand(capture) : end(capture, !error);
+  return error;
+}
+
+hipError_t finish(hipStream_t stream, hipGraph_t *out) {
+  if (!out) return hipErrorInvalidValue;
+  std::unique_ptr<Graph> dropped;
+  Lock lock(graph_mutex());
+  *out = nullptr;
+  const hipError_t error = finish(stream, out, &dropped);
+  // CLR stores an uninitialised pointer on every error but one (hip_graph.cpp:1069). This one is never a live handle.
+  if (error && error != hipErrorStreamCaptureInvalidated && quirk(Quirk::EndcaptureGarbageHandle)) {
+    *out = reinterpret_cast<hipGraph_t>(uintptr_t{0xFBFBFBFBFBFBFBF0});
+  }
   return error;
 }
 
@@ -393,8 +503,9 @@ hipError_t inform(hipStream_t stream, Info *info) {
   stream = canonical(stream);
   Capture *capture = capture_with(stream);
   if (!capture) return hipSuccess;
-  info->status = capture->valid ? hipStreamCaptureStatusActive : hipStreamCaptureStatusInvalidated;
-  if (!capture->valid) return hipSuccess;
+  const bool active = capture->accepts(stream);
+  info->status = active ? hipStreamCaptureStatusActive : hipStreamCaptureStatusInvalidated;
+  if (!active) return hipSuccess;
   info->id = capture->id;
   info->graph = capture->graph;
   resolve(&capture->members[stream].tails);
@@ -408,7 +519,7 @@ hipError_t update(hipStream_t stream, const hipGraphNode_t *dependencies, size_t
   Lock lock(graph_mutex());
   Capture *capture = capture_with(canonical(stream));
   if (!capture) return hipErrorIllegalState;
-  if (!capture->valid) return hipErrorStreamCaptureInvalidated;
+  if (!capture->accepts(canonical(stream))) return hipErrorStreamCaptureInvalidated;
   NodeList nodes;
   const hipError_t error = find_dependencies(*find_graph(capture->graph), dependencies, count, &nodes);
   if (error) return error;

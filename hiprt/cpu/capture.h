@@ -21,6 +21,10 @@ hipError_t capture_add(Capture *capture, hipStream_t stream, Action action);
 
 // Calls that are unsafe beside a capture (hipMalloc, hipFree, hipHostMalloc, hipHostRegister, pool creation, ...): 900.
 hipError_t capture_forbids_alloc();
+// The same for calls that HIP checks since 7.0 only (pool creation, hipDeviceSetMemPool, hipMemAdvise, ...).
+hipError_t capture_forbids_since_7();
+// hipStreamAddCallback: as a synchronisation, since HIP 7.0.
+hipError_t capture_forbids_callback(hipStream_t stream);
 // hipStreamSynchronize, hipStreamQuery and their kin on any stream: 900, or 906 for the legacy stream.
 hipError_t capture_forbids_sync(hipStream_t stream);
 // hipDeviceSynchronize, hipDeviceReset: 900.
@@ -32,7 +36,7 @@ hipError_t capture_forbids_legacy();
 // Calls on a stream that have no meaning in a graph (hipStreamAddCallback, hipGraphLaunch, ...): 900 if it captures.
 hipError_t capture_forbids_on(hipStream_t stream);
 // hipEventQuery, hipEventSynchronize, hipEventElapsedTime: 907 for an event recorded in a capture, else by mode 900.
-hipError_t capture_forbids_event(hipEvent_t event);
+hipError_t capture_forbids_event(hipEvent_t event, bool query = false);
 
 // hipEventRecord on a capturing stream: the event now means the stream's tail; external (a flag of HIP's): a node.
 hipError_t capture_event_record(Capture *capture, hipStream_t stream, hipEvent_t event, bool external);

@@ -4,6 +4,15 @@
 
 namespace cpu {
 
+void Frees::add(hipStream_t stream, Flag free) {
+  for (auto it = last_.begin(); it != last_.end();) it = *it->second ? last_.erase(it) : std::next(it);
+  last_[stream] = std::move(free);
+}
+
+bool Frees::have_run() const {
+  return std::all_of(last_.begin(), last_.end(), [](const auto &entry) { return entry.second->load(); });
+}
+
 uint64_t Clocks::tick(hipStream_t stream) { return ++streams_[stream][stream]; }
 
 void Clocks::recorded(hipEvent_t event, hipStream_t stream) {

@@ -1,12 +1,28 @@
-// Which frees are known to come before what a stream does next: vector clocks that events carry between streams.
+// Which frees have run, and which are known to come before what a stream does next: vector clocks that events carry
+// between streams.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <unordered_map>
 
 #include "hip/hip_runtime_api.h"
 
 namespace cpu {
+
+using Flag = std::shared_ptr<std::atomic<bool>>;  // set when a free has run
+
+// The frees of a block that its memory still waits for. Of several on one stream the last is enough.
+class Frees {
+ public:
+  void add(hipStream_t stream, Flag free);
+  bool have_run() const;
+
+ private:
+  std::map<hipStream_t, Flag> last_;
+};
 
 class Clocks {
  public:

@@ -85,8 +85,11 @@ std::vector<std::string> base_flags(const Compiler &c) {
       "-fno-rtti", "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math",
       "-fno-strict-aliasing", "-fno-stack-protector", "-fstack-clash-protection", "-fno-asynchronous-unwind-tables",
       "-fno-ident", "-Wno-unknown-pragmas", "-Wno-attributes"};
-  if (c.kind == Compiler::Gcc) flags.insert(flags.end(), {"-ffp-contract=fast", "-fno-extern-tls-init", "-Wno-psabi"});
-  else flags.insert(flags.end(), {"-ffp-contract=fast-honor-pragmas", "-Wno-pass-failed", "-Wno-unused-command-line-argument"});
+  const std::vector<std::string> gcc = {"-ffp-contract=fast", "-fno-extern-tls-init", "-Wno-psabi"};
+  const std::vector<std::string> clang = {"-ffp-contract=fast-honor-pragmas", "-femulated-tls", "-Wno-pass-failed",
+                                          "-Wno-unused-command-line-argument"};
+  const std::vector<std::string> &own = c.kind == Compiler::Gcc ? gcc : clang;
+  flags.insert(flags.end(), own.begin(), own.end());
   return flags;
 }
 
@@ -117,10 +120,12 @@ bool run(const std::vector<std::string> &words, std::string *log) {
 std::vector<Compiler> find_compilers() {
   std::vector<std::string> names;
   const std::string &chosen = flags().compiler;
-  if (!chosen.empty()) {
+  if (chosen == "zig" && !flags().zig.empty()) {
+    names = {flags().zig};
+  } else if (!chosen.empty()) {
     names = {chosen};
   } else {
-    names = {environment("HIPRT_CPU_ZIG"), library_dir() + "/../../ziglang/zig", "clang++"};
+    names = {flags().zig, library_dir() + "/../../ziglang/zig", "clang++"};
     for (int version = 24; version >= 14; --version) names.push_back("clang++-" + std::to_string(version));
     names.push_back("g++");
   }

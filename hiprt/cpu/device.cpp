@@ -200,7 +200,7 @@ hipError_t hipDeviceGetCacheConfig(hipFuncCache_t *config) {
 
 hipError_t hipDeviceSetCacheConfig(hipFuncCache_t config) {
   return api([&] {
-    if (const hipError_t error = capture_forbids_alloc()) return error;
+    if (const hipError_t error = capture_forbids_since_7()) return error;
     if (config < hipFuncCachePreferNone || config > hipFuncCachePreferEqual) return hipErrorInvalidValue;
     current_context().cache = config;
     return hipSuccess;
@@ -217,7 +217,7 @@ hipError_t hipDeviceGetSharedMemConfig(hipSharedMemConfig *config) {
 
 hipError_t hipDeviceSetSharedMemConfig(hipSharedMemConfig config) {
   return api([&] {
-    if (const hipError_t error = capture_forbids_alloc()) return error;
+    if (const hipError_t error = capture_forbids_since_7()) return error;
     if (config < hipSharedMemBankSizeDefault || config > hipSharedMemBankSizeEightByte) return hipErrorInvalidValue;
     current_context().banks = config;
     return hipSuccess;

@@ -33,7 +33,7 @@ void note_time(const KernelCode &code, double block_ns) {
 
 hipError_t run_kernel(const Kernel &kernel, dim3 grid, dim3 block, uint32_t dynamic_shared, const void *kernarg) {
   const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z, threads = uint64_t{block.x} * block.y * block.z;
-  if (threads == 0 || threads > kernel.max_threads || uint64_t{dynamic_shared} > HIPRT_CPU_DYNAMIC_SHARED)
+  if (threads == 0 || threads > kernel.max_threads || uint64_t{dynamic_shared} > HIPRT_CPU_SHARED)
     return hipErrorInvalidValue;
   guard_thread();
   const KernelCode &code = *static_cast<const KernelCode *>(kernel.entry);

@@ -163,7 +163,7 @@ hipError_t hipEventQuery(hipEvent_t event) {
   return api([&] {
     const std::shared_ptr<Event> target = find_event(event);
     if (!target) return hipErrorInvalidHandle;
-    if (const hipError_t error = capture_forbids_event(event)) return error;
+    if (const hipError_t error = capture_forbids_event(event, true)) return error;
     const std::shared_ptr<Recording> recording = target->latest();
     if (recording && !recording->reached.load(std::memory_order_acquire)) return hipErrorNotReady;
     return Scheduler::get().lost(target->device);

@@ -1,9 +1,11 @@
 #include "exec.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "capture.h"
 #include "handles.h"
+#include "quirks.h"
 #include "status.h"
 #include "stream.h"
 
@@ -36,6 +38,20 @@ void index_nodes(const Graph &graph, Exec *exec) {
   }
 }
 
+// Whether defects keep plans beside those of launches in flight.
+bool are_plans_kept() {
+  return quirk(Quirk::UpdateInflightVisible) || quirk(Quirk::HostParamsLive) || quirk(Quirk::DisabledListStale);
+}
+
+hipError_t take_kernargs(const Graph &graph, Kernargs *kernargs) {
+  for (const auto &node : graph.nodes) {
+    const Graph *child = node->action.child.get();
+    const hipError_t error = child ? take_kernargs(*child, kernargs) : kernargs->take(node->action, false);
+    if (error) return error;
+  }
+  return hipSuccess;
+}
+
 struct Outcome {
   hipGraphInstantiateResult result = hipGraphInstantiateError;
   hipGraphNode_t node = nullptr;
@@ -60,8 +76,10 @@ hipError_t instantiate(hipGraphExec_t *out, hipGraph_t handle, unsigned long lon
   exec->source = handle;
   exec->graph = copy_graph(*graph);
   index_nodes(*exec->graph, exec.get());
+  if (const hipError_t error = take_kernargs(*exec->graph, &exec->kernargs)) return error;
   exec->order = make_order(*exec->graph);
   exec->plan = make_plan(*exec->graph, *exec->order);
+  if (are_plans_kept()) exec->series->publish(exec->plan);
   exec->memory = memory_effects(*exec->graph);
   exec->handle = registry().add(exec.get());
   graph->instantiated = memory;
@@ -77,11 +95,21 @@ hipError_t launch(hipGraphExec_t handle, hipStream_t stream) {
     if (const hipError_t error = capture_forbids_legacy()) return error;
   }
   Lock lock(graph_mutex());
-  const Exec *exec = find_exec(handle);
+  Exec *exec = find_exec(handle);
   if (!exec) return hipErrorInvalidValue;
   const bool auto_free = exec->flags & hipGraphInstantiateFlagAutoFreeOnLaunch;
+  if (auto_free && quirk(Quirk::AutofreeDeviceWide)) {
+    if (const hipError_t error = free_all_graph_memory(stream)) return error;
+  }
   if (const hipError_t error = queue_effects(exec->memory, auto_free)) return error;
-  return queue_launch(stream, exec->order, exec->plan, exec->series);
+  return queue_launch(stream, exec->order, exec->launch_plan(), exec->series);
+}
+
+// hipGraphInstantiate and WithFlags store a local that a failure leaves uninitialised: hip_graph.cpp:1363-1380.
+hipGraphExec_t garbage() { return reinterpret_cast<hipGraphExec_t>(uintptr_t{0xFBFBFBFBFBFBFBF0}); }
+
+void spoil_handle(hipError_t error, hipGraphExec_t *out) {
+  if (error && quirk(Quirk::InstantiateGarbageHandle)) *out = garbage();
 }
 
 hipError_t upload(hipGraphExec_t handle, hipStream_t stream) {
@@ -100,23 +128,59 @@ Node *Exec::find(hipGraphNode_t source_node) const {
   return it == nodes.end() || !find_node(source_node) ? nullptr : it->second;
 }
 
-Plan &Exec::writable() {
-  if (plan->launches.load(std::memory_order_acquire) > 0) plan = std::make_shared<Plan>(*plan);
-  return *plan;
+template <class Change>
+void Exec::change_plan(Change change) {
+  const bool kept = are_plans_kept();
+  if (kept || plan->launches.load(std::memory_order_acquire) > 0) plan = std::make_shared<Plan>(*plan);
+  change(*plan);
+  if (kept) series->publish(plan);
 }
 
-void Exec::replace(Node *node, Action action) {
-  Plan &target = writable();
+hipError_t Exec::replace(Node *node, Action action, bool refresh) {
+  if (refresh) {
+    const hipError_t error = kernargs.take(action, true);
+    // The status of UpdateAQLPacket is dropped: rs#10714.
+    if (error && !quirk(Quirk::UpdateSwallowError)) return error;
+    refresh = error == hipSuccess;
+  }
+  const bool is_stale = !refresh && is_packet(action);
   node->action = std::move(action);
-  if (node->enabled) target.works[node->step] = node->action.work;
+  if (is_stale || !node->enabled) return hipSuccess;
+  change_plan([&](Plan &target) {
+    std::shared_ptr<Work> &work = target.works[node->step];
+    // CPU writes to arguments in device memory are flushed at instantiate only: section 2.7.
+    if (quirk(Quirk::UpdateNoFlush) && is_packet(node->action)) unflushed_.emplace_back(node->step, work);
+    work = node->action.work;
+  });
+  return hipSuccess;
 }
 
 void Exec::enable(Node *node, bool enabled) {
-  writable().works[node->step] = enabled ? node->action.work : nullptr;
+  change_plan([&](Plan &target) {
+    target.works[node->step] = enabled ? node->action.work : nullptr;
+    target.disabled[node->step] = !enabled;
+  });
   node->enabled = enabled;
 }
 
-void Exec::use(const UserRefs &users) { writable().users = users; }
+void Exec::use(const UserRefs &users) {
+  change_plan([&](Plan &target) { target.users = users; });
+}
+
+std::shared_ptr<Plan> Exec::launch_plan() {
+  std::shared_ptr<Plan> now = plan;
+  if (quirk(Quirk::DisabledListStale)) {
+    // Packet lists without the disabled nodes are cached by their size alone (O6).
+    const auto disabled = static_cast<size_t>(std::count(now->disabled.begin(), now->disabled.end(), true));
+    if (disabled) now = filtered_.try_emplace(disabled, now).first->second;
+  }
+  if (!unflushed_.empty() && by_chance()) {
+    now = std::make_shared<Plan>(*now);
+    for (auto it = unflushed_.rbegin(); it != unflushed_.rend(); ++it) now->works[it->first] = it->second;
+  }
+  unflushed_.clear();
+  return now;
+}
 
 }  // namespace cpu
 
@@ -128,6 +192,7 @@ hipError_t hipGraphInstantiate(hipGraphExec_t *pGraphExec, hipGraph_t graph, hip
     if (!pGraphExec) return hipErrorInvalidValue;
     Outcome outcome;
     const hipError_t error = instantiate(pGraphExec, graph, 0, &outcome);
+    spoil_handle(error, pGraphExec);
     if (pErrorNode) *pErrorNode = outcome.node;
     if (pLogBuffer && bufferSize > 0) {
       const char *text = outcome.node ? "the graph has a cycle" : "";
@@ -142,9 +207,12 @@ hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *pGraphExec, hipGraph_t g
     constexpr unsigned long long kKnown = hipGraphInstantiateFlagAutoFreeOnLaunch |
                                           hipGraphInstantiateFlagDeviceLaunch |
                                           hipGraphInstantiateFlagUseNodePriority;
-    if (!pGraphExec || (flags & ~kKnown)) return hipErrorInvalidValue;
+    if (!pGraphExec) return hipErrorInvalidValue;
     Outcome outcome;
-    return instantiate(pGraphExec, graph, flags, &outcome);
+    const bool is_known = (flags & ~kKnown) == 0;
+    const hipError_t error = is_known ? instantiate(pGraphExec, graph, flags, &outcome) : hipErrorInvalidValue;
+    spoil_handle(error, pGraphExec);
+    return error;
   });
 }
 
@@ -176,12 +244,18 @@ hipError_t hipGraphUpload(hipGraphExec_t graphExec, hipStream_t stream) {
 
 hipError_t hipGraphExecDestroy(hipGraphExec_t graphExec) {
   return api([&]() -> hipError_t {
+    if (quirk(Quirk::InstantiateGarbageHandle) && graphExec == garbage()) {
+      crash(Quirk::InstantiateGarbageHandle, "the handle that a failed hipGraphInstantiate left was destroyed");
+    }
     std::unique_ptr<Exec> ended;  // outlives the lock: user objects call the application when they end
     Lock lock(graph_mutex());
     ended.reset(find_exec(graphExec));
     if (!ended) return hipErrorInvalidValue;
     registry().remove(graphExec);
-    if (Graph *source = find_graph(ended->source)) source->instantiated = false;
+    if (quirk(Quirk::DestroyImmediate)) ended->series->destroyed.store(true, std::memory_order_release);
+    Graph *source = find_graph(ended->source);
+    // CLR never resets the flag (hip_graph.cpp:1302).
+    if (source && !quirk(Quirk::AllocNodeOnce)) source->instantiated = false;
     return hipSuccess;
   });
 }

@@ -2,6 +2,7 @@
 #include "exec.h"
 #include "node.h"
 #include "number.h"
+#include "quirks.h"
 #include "status.h"
 
 namespace cpu {
@@ -9,19 +10,27 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// make(&action) says what the node is to do from now on.
+// Setters whose packets CLR does not build again: section 2.6, hip_graph.cpp:3187-3323.
+enum class Setter { Typed, Generic };
+
+bool refreshes(Setter setter) {
+  // rs#1099, rs#1262: the packet was built again, but not the batch of packets that is launched.
+  return !quirk(setter == Setter::Typed ? Quirk::BatchStale : Quirk::GenericSetparamsStale);
+}
+
+// make(now, &action) says what the node is to do from now on.
 template <class Make>
-hipError_t set_exec_node(hipGraphExec_t handle, hipGraphNode_t source, int type, Make make) {
+hipError_t set_exec_node(hipGraphExec_t handle, hipGraphNode_t source, int type, Make make,
+                         Setter setter = Setter::Typed) {
   return api([&]() -> hipError_t {
     Lock lock(graph_mutex());
     Exec *exec = find_exec(handle);
     Node *node = exec ? exec->find(source) : nullptr;
     if (!node || node->action.type != type) return hipErrorInvalidValue;
     Action action;
-    if (const hipError_t error = make(&action)) return error;
+    if (const hipError_t error = make(node->action, &action)) return error;
     if (compare_actions(node->action, action) != hipGraphExecUpdateSuccess) return hipErrorInvalidValue;
-    exec->replace(node, std::move(action));
-    return hipSuccess;
+    return exec->replace(node, std::move(action), refreshes(setter));
   });
 }
 
@@ -39,8 +48,7 @@ hipError_t set_child(hipGraphExec_t handle, hipGraphNode_t source, hipGraph_t ch
   const Node *culprit = nullptr;
   const auto result = match(*node->action.child, *next, exec->flags, &pairs, &culprit);
   if (result != hipGraphExecUpdateSuccess) return hipErrorInvalidValue;
-  apply_updates(*exec, pairs);
-  return hipSuccess;
+  return apply_updates(*exec, pairs);
 }
 
 }  // namespace
@@ -56,49 +64,54 @@ hipError_t hipGraphExecNodeSetParams(hipGraphExec_t graphExec, hipGraphNode_t no
     case hipGraphNodeTypeMemAlloc:
     case hipGraphNodeTypeMemFree: return done(hipErrorNotSupported);
     default:
-      return set_exec_node(graphExec, node, type, [&](Action *action) { return make_action(nodeParams, action); });
+      return set_exec_node(
+          graphExec, node, type, [&](const Action &, Action *action) { return make_action(nodeParams, action); },
+          Setter::Generic);
   }
 }
 
 hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t node,
                                            const hipKernelNodeParams *pNodeParams) {
   return set_exec_node(hGraphExec, node, hipGraphNodeTypeKernel,
-                       [&](Action *action) { return make_action(pNodeParams, action); });
+                       [&](const Action &now, Action *action) { return make_action(pNodeParams, action, &now); });
 }
 
 hipError_t hipGraphExecMemcpyNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t node,
                                            hipMemcpy3DParms *pNodeParams) {
   return set_exec_node(hGraphExec, node, hipGraphNodeTypeMemcpy,
-                       [&](Action *action) { return make_action(pNodeParams, action); });
+                       [&](const Action &, Action *action) { return make_action(pNodeParams, action); });
 }
 
 hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t hGraphExec, hipGraphNode_t node, void *dst,
                                              const void *src, size_t count, hipMemcpyKind kind) {
   return set_exec_node(hGraphExec, node, hipGraphNodeTypeMemcpy,
-                       [&](Action *action) { return make_copy_action(dst, src, count, kind, action); });
+                       [&](const Action &, Action *action) { return make_copy_action(dst, src, count, kind, action); });
 }
 
 hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t hNode,
                                               const HIP_MEMCPY3D *copyParams, hipCtx_t) {
-  return set_exec_node(hGraphExec, hNode, hipGraphNodeTypeMemcpy,
-                       [&](Action *action) { return make_action(copyParams, action); });
+  return set_exec_node(
+      hGraphExec, hNode, hipGraphNodeTypeMemcpy,
+      [&](const Action &, Action *action) { return make_action(copyParams, action); }, Setter::Generic);
 }
 
 hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t node,
                                            const hipMemsetParams *pNodeParams) {
   return set_exec_node(hGraphExec, node, hipGraphNodeTypeMemset,
-                       [&](Action *action) { return make_action(pNodeParams, action); });
+                       [&](const Action &, Action *action) { return make_action(pNodeParams, action); });
 }
 
 hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t hNode,
                                               const hipMemsetParams *memsetParams, hipCtx_t) {
-  return hipGraphExecMemsetNodeSetParams(hGraphExec, hNode, memsetParams);
+  return set_exec_node(
+      hGraphExec, hNode, hipGraphNodeTypeMemset,
+      [&](const Action &, Action *action) { return make_action(memsetParams, action); }, Setter::Generic);
 }
 
 hipError_t hipGraphExecHostNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t node,
                                          const hipHostNodeParams *pNodeParams) {
   return set_exec_node(hGraphExec, node, hipGraphNodeTypeHost,
-                       [&](Action *action) { return make_action(pNodeParams, action); });
+                       [&](const Action &, Action *action) { return make_action(pNodeParams, action); });
 }
 
 hipError_t hipGraphExecChildGraphNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t node, hipGraph_t childGraph) {
@@ -106,14 +119,15 @@ hipError_t hipGraphExecChildGraphNodeSetParams(hipGraphExec_t hGraphExec, hipGra
 }
 
 hipError_t hipGraphExecEventRecordNodeSetEvent(hipGraphExec_t hGraphExec, hipGraphNode_t hNode, hipEvent_t event) {
-  return set_exec_node(hGraphExec, hNode, hipGraphNodeTypeEventRecord, [&](Action *action) {
+  return set_exec_node(hGraphExec, hNode, hipGraphNodeTypeEventRecord, [&](const Action &, Action *action) {
     return make_event_action(hipGraphNodeTypeEventRecord, event, action);
   });
 }
 
 hipError_t hipGraphExecEventWaitNodeSetEvent(hipGraphExec_t hGraphExec, hipGraphNode_t hNode, hipEvent_t event) {
-  return set_exec_node(hGraphExec, hNode, hipGraphNodeTypeWaitEvent,
-                       [&](Action *action) { return make_event_action(hipGraphNodeTypeWaitEvent, event, action); });
+  return set_exec_node(hGraphExec, hNode, hipGraphNodeTypeWaitEvent, [&](const Action &, Action *action) {
+    return make_event_action(hipGraphNodeTypeWaitEvent, event, action);
+  });
 }
 
 hipError_t hipGraphNodeSetEnabled(hipGraphExec_t hGraphExec, hipGraphNode_t hNode, unsigned int isEnabled) {

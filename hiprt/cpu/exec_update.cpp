@@ -3,6 +3,9 @@
 
 #include "exec.h"
 #include "node.h"
+#include "position.h"
+#include "poison.h"
+#include "quirks.h"
 #include "status.h"
 
 namespace cpu {
@@ -95,13 +98,35 @@ Result compare_nodes(const Node &now, const Node &next, unsigned long long flags
   return result ? result : compare_attributes(now, next, flags);
 }
 
+using Changes = std::vector<std::pair<Node *, Action>>;
+
+// All copies are made before the first change, so that running out of memory changes nothing.
+Changes copies(const NodePairs &pairs) {
+  Changes changes;
+  for (const auto &[now, next] : pairs) {
+    if (next->action.work) changes.emplace_back(now, copy_action(next->action));
+  }
+  return changes;
+}
+
+void copy_attributes(const NodePairs &pairs) {
+  for (const auto &[now, next] : pairs) now->attributes = next->attributes;
+}
+
 hipError_t update(Exec &exec, const Graph &graph, const Node **culprit, Result *result) {
   NodePairs pairs;
   *result = match(*exec.graph, graph, exec.flags, &pairs, culprit);
-  if (*result != hipGraphExecUpdateSuccess) return hipErrorGraphExecUpdateFailure;
-  apply_updates(exec, pairs);
-  exec.use(graph.users);
-  return hipSuccess;
+  const bool matches = *result == hipGraphExecUpdateSuccess;
+  // CLR updates while it compares, and leaves what it has done: hip_graph.cpp:2451-2534.
+  if (!matches && !quirk(Quirk::UpdatePartial)) return hipErrorGraphExecUpdateFailure;
+  for (auto &[now, action] : copies(pairs)) {
+    if (update_node(exec, now, std::move(action)) == hipSuccess) continue;
+    *result = hipGraphExecUpdateErrorNotSupported;
+    return hipErrorGraphExecUpdateFailure;
+  }
+  copy_attributes(pairs);
+  if (matches) exec.use(graph.users);
+  return matches ? hipSuccess : hipErrorGraphExecUpdateFailure;
 }
 
 }  // namespace
@@ -114,20 +139,30 @@ Result match(const Graph &now, const Graph &next, unsigned long long flags, Node
     *culprit = node.get();
     if (const Result result = compare_nodes(*partner, *node, flags)) return result;
     pairs->emplace_back(partner, node.get());
-    if (!node->action.child) continue;
+    if (!node->action.child || quirk(Quirk::ChildUpdateSelfcopy)) continue;
     if (const Result result = match(*partner->action.child, *node->action.child, flags, pairs, culprit)) return result;
   }
   *culprit = nullptr;
   return hipGraphExecUpdateSuccess;
 }
 
-void apply_updates(Exec &exec, const NodePairs &pairs) {
-  std::vector<std::pair<Node *, Action>> changes;
-  for (const auto &[now, next] : pairs) {
-    if (next->action.work) changes.emplace_back(now, copy_action(next->action));
+hipError_t apply_updates(Exec &exec, const NodePairs &pairs) {
+  for (auto &[node, action] : copies(pairs)) {
+    if (const hipError_t error = exec.replace(node, std::move(action))) return error;
   }
-  for (auto &[node, action] : changes) exec.replace(node, std::move(action));
-  for (const auto &[now, next] : pairs) now->attributes = next->attributes;
+  copy_attributes(pairs);
+  return hipSuccess;
+}
+
+hipError_t update_node(Exec &exec, Node *now, Action action) {
+  const bool nested = now->graph->parent != nullptr;
+  // 7.2 to 7.13: ChildGraphNode::SetParams copies the child's parameters onto themselves (section 2.4).
+  if (nested && quirk(Quirk::ChildUpdateSelfcopy)) return hipSuccess;
+  // The node is cast to the class of its partner: hip_graph.cpp:2484-2490.
+  const bool miscast = action.type == hipGraphNodeTypeMemcpy && action.flavour != now->action.flavour;
+  if (miscast && quirk(Quirk::MemcpyFlavourUb)) action.work = poisoned(std::move(action.work));
+  // hip_graph.cpp:2519-2524: packets are built again for the nodes of the graph itself.
+  return exec.replace(now, std::move(action), !(nested && quirk(Quirk::ChildUpdateStalePackets)));
 }
 
 }  // namespace cpu
@@ -145,7 +180,9 @@ hipError_t hipGraphExecUpdate(hipGraphExec_t hGraphExec, hipGraph_t hGraph, hipG
     const Graph *graph = find_graph(hGraph);
     if (!exec || !graph) return hipErrorInvalidValue;
     const Node *culprit = nullptr;
-    const hipError_t error = update(*exec, *graph, &culprit, updateResult_out);
+    const bool by_position = quirk(Quirk::UpdateBfsCountOnly) || quirk(Quirk::UpdateNoDepCheck);
+    const auto method = by_position ? update_by_position : update;
+    const hipError_t error = method(*exec, *graph, &culprit, updateResult_out);
     if (culprit) *hErrorNode_out = culprit->handle;
     return error;
   });

@@ -9,6 +9,8 @@
 #include "include/cpu_abi.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <pthread.h>
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -103,6 +105,10 @@ hiprt_fiber_begin:
 namespace cpu {
 
 void fiber_prepare(Fiber *fiber, const void *stack, char *top, void (*entry)(void *), void *argument) {
+#if defined(__SANITIZE_ADDRESS__)
+  // Frames that a failed kernel left behind are gone.
+  __asan_unpoison_memory_region(stack, size_t(top - static_cast<const char *>(stack)));
+#endif
   char *aligned = reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t{15});
 #if defined(__x86_64__)
   // As hiprt_fiber_jump leaves it: r15 r14 r13 r12 rbx rbp, return address; the stack is aligned at the call in begin.
@@ -128,29 +134,41 @@ void fiber_prepare(Fiber *fiber, const void *stack, char *top, void (*entry)(voi
 
 #if defined(__SANITIZE_ADDRESS__)
 
-void fiber_started(Fiber *from) { __sanitizer_finish_switch_fiber(nullptr, &from->stack, &from->stack_size); }
+void fiber_started() { __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr); }
+
+void fiber_home(Fiber *fiber) {
+  thread_local void *stack = nullptr;
+  thread_local size_t size = 0;
+  pthread_attr_t attributes;
+  if (!stack && pthread_getattr_np(pthread_self(), &attributes) == 0) {
+    pthread_attr_getstack(&attributes, &stack, &size);
+    pthread_attr_destroy(&attributes);
+  }
+  fiber->stack = stack;
+  fiber->stack_size = size;
+}
 
 void fiber_switch(Fiber *from, Fiber *to, bool keep) {
   __sanitizer_start_switch_fiber(keep ? &from->sanitizer : nullptr, to->stack, to->stack_size);
   hiprt_fiber_jump(&from->stack_pointer, to->stack_pointer);
-  const void *stack;
-  size_t size;
-  __sanitizer_finish_switch_fiber(from->sanitizer, &stack, &size);
+  __sanitizer_finish_switch_fiber(from->sanitizer, nullptr, nullptr);
 }
 
 #elif defined(__SANITIZE_THREAD__)
 
-void fiber_started(Fiber *) {}
+void fiber_started() {}
+
+void fiber_home(Fiber *fiber) { fiber->sanitizer = __tsan_get_current_fiber(); }
 
 void fiber_switch(Fiber *from, Fiber *to, bool) {
-  if (!from->sanitizer) from->sanitizer = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(to->sanitizer, 0);
   hiprt_fiber_jump(&from->stack_pointer, to->stack_pointer);
 }
 
 #else
 
-void fiber_started(Fiber *) {}
+void fiber_started() {}
+void fiber_home(Fiber *) {}
 
 #endif
 

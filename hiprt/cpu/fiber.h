@@ -29,7 +29,10 @@ inline void fiber_switch(Fiber *from, Fiber *to, bool = true) { hiprt_fiber_jump
 #endif
 
 // The first thing a prepared fiber does.
-void fiber_started(Fiber *from);
+void fiber_started();
+
+// Make `fiber` stand for the operating system's thread that calls.
+void fiber_home(Fiber *fiber);
 
 // Stacks aligned to their size, each with a page below it that cannot be touched.
 class StackSlab {

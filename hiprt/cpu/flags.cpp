@@ -22,6 +22,12 @@ size_t number(const char *name, size_t fallback) {
   return value.empty() || *end != '\0' || value[0] == '-' ? fallback : static_cast<size_t>(parsed);
 }
 
+// The same, where 0 asks for the fallback.
+size_t size(const char *name, size_t fallback) {
+  const size_t value = number(name, fallback);
+  return value ? value : fallback;
+}
+
 // Cores this process may use: fewer than the machine's under taskset or in a container.
 unsigned usable_cores() {
   cpu_set_t set;
@@ -45,12 +51,13 @@ std::string default_cache_dir() {
 Flags read_flags() {
   Flags f;
   f.seed = static_cast<uint32_t>(number("HIPRT_CPU_SEED", 0));
-  f.threads = static_cast<unsigned>(std::clamp<size_t>(number("HIPRT_CPU_THREADS", usable_cores()), 1, 1024));
+  f.threads = static_cast<unsigned>(std::clamp<size_t>(size("HIPRT_CPU_THREADS", usable_cores()), 1, 1024));
   f.devices = static_cast<int>(std::clamp<size_t>(number("HIPRT_CPU_DEVICES", 1), 0, kMaxDevices));
-  f.memory_bytes = number("HIPRT_CPU_MEMORY_MB", physical_mb()) << 20;
+  f.memory_bytes = size("HIPRT_CPU_MEMORY_MB", physical_mb()) << 20;
   f.cache_dir = text("HIPRT_CACHE_DIR");
   if (f.cache_dir.empty()) f.cache_dir = default_cache_dir();
   f.compiler = text("HIPRT_CPU_COMPILER");
+  f.zig = text("HIPRT_CPU_ZIG");
   return f;
 }
 
@@ -61,5 +68,8 @@ const Flags &flags() {
   static const Flags &value = *new Flags(read_flags());
   return value;
 }
+
+std::string quirks_flag() { return text("HIPRT_CPU_QUIRKS"); }
+std::string profile_flag() { return text("HIPRT_CPU_PROFILE"); }
 
 }  // namespace cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "handles.h"
+#include "quirks.h"
 #include "status.h"
 
 namespace cpu {
@@ -26,7 +27,7 @@ void publish(Node &node) {
 }
 
 void retract(Node &node) {
-  registry().nodes.remove(node.handle);
+  registry().nodes.remove(node.handle, quirk(Quirk::NodeHandleReuse));
   if (node.action.child) retract(*node.action.child);
 }
 
@@ -80,6 +81,13 @@ hipError_t find_ends(const Graph &graph, const hipGraphNode_t *from, const hipGr
   return repeated ? hipErrorInvalidValue : hipSuccess;
 }
 
+// The enumerators of HIP 5.2 start at one, and flat copies have their own, nine: section 6.5.
+hipGraphNodeType type_number(const Action &action) {
+  if (!quirk(Quirk::NodetypeBase1)) return action.type;
+  const bool is_flat_copy = action.type == hipGraphNodeTypeMemcpy && action.flavour == Flavour::Flat;
+  return static_cast<hipGraphNodeType>(is_flat_copy ? 9 : action.type + 1);
+}
+
 Node *find_copy(Graph &graph, hipGraphNode_t original) {
   for (const auto &node : graph.nodes) {
     if (node->origin == original) return node.get();
@@ -131,6 +139,7 @@ Action copy_action(const Action &action) {
   copy.type = action.type;
   copy.event = action.event;
   copy.copy = action.copy;
+  copy.flavour = action.flavour;
   copy.source = action.source;
   copy.target = action.target;
   if (action.work) copy.work = action.work->clone();
@@ -142,6 +151,7 @@ std::unique_ptr<Graph> copy_graph(const Graph &graph) {
   auto copy = std::make_unique<Graph>();
   copy->origin = graph.handle;
   copy->users = graph.users;
+  copy->device = graph.device;
   for (const auto &node : graph.nodes) {
     Node *twin = copy->add(copy_action(node->action), {});
     twin->origin = node->handle;
@@ -338,7 +348,7 @@ hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *pType) {
     Lock lock(graph_mutex());
     const Node *n = find_node(node);
     if (!n || !pType) return hipErrorInvalidValue;
-    *pType = n->action.type;
+    *pType = type_number(n->action);
     return hipSuccess;
   });
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "device.h"
 #include "hip/hip_runtime_api.h"
 #include "user_object.h"
 #include "work.h"
@@ -18,6 +19,9 @@ struct Node;
 using NodeList = std::vector<Node *>;
 using KernelAttributes = std::map<hipLaunchAttributeID, hipLaunchAttributeValue>;
 
+// By which call a copy was made: classes of their own in CLR.
+enum class Flavour { Box, Flat, Driver };
+
 // What a node does. Empty nodes have neither work nor child.
 struct Action {
   hipGraphNodeType type = hipGraphNodeTypeEmpty;
@@ -25,6 +29,7 @@ struct Action {
   std::unique_ptr<Graph> child;
   hipEvent_t event = nullptr;  // of event nodes: the handle the application used
   hipMemcpy3DParms copy{};     // of copies: the parameters as given
+  Flavour flavour = Flavour::Box;  // of copies
   int source = 0;              // of copies and fills: where the memory is, see place_of()
   int target = 0;
 };
@@ -48,6 +53,7 @@ struct Graph {
   hipGraph_t handle = nullptr;
   hipGraph_t origin = nullptr;
   Node *parent = nullptr;      // the child graph node that owns this graph
+  int device = current_device();  // what hipGraphCreate bound it to
   Capture *capture = nullptr;  // the capture that is adding nodes
   bool instantiated = false;   // an executable graph exists; of interest with memory nodes only
   std::vector<std::unique_ptr<Node>> nodes;  // in the order of creation

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "device.h"
 #include "memory.h"
 #include "number.h"
+#include "quirks.h"
 #include "status.h"
+#include "stream.h"
 
 namespace cpu {
 
@@ -42,6 +45,8 @@ struct State {
   std::mutex mutex;
   std::map<void *, std::weak_ptr<GraphBuffer>> buffers;
   std::map<int, Device> devices;
+  // What a defect freed behind its user's back: never given back, so that what still uses it harms nobody else.
+  std::set<std::shared_ptr<GraphBuffer>> lost;
 };
 
 State &state() {
@@ -108,6 +113,7 @@ hipError_t AllocWork::run() {
 }
 
 hipError_t GraphFreeWork::run() {
+  if (quirk(Quirk::PoisonOnFree)) poison(buffer->params.dptr, buffer->params.bytesize);
   Lock lock(state().mutex);
   if (buffer->used) state().devices[buffer->device].used.now -= buffer->params.bytesize;
   buffer->used = false;
@@ -193,6 +199,25 @@ hipError_t queue_effects(const MemoryEffects &effects, bool auto_free) {
   for (const auto &buffer : effects.frees) {
     buffer->live = false;
     buffer->self.reset();
+  }
+  return hipSuccess;
+}
+
+hipError_t free_all_graph_memory(hipStream_t stream) {
+  std::vector<std::shared_ptr<GraphBuffer>> seen, freed;
+  {
+    Lock lock(state().mutex);
+    for (const auto &[address, weak] : state().buffers) {
+      const auto &buffer = seen.emplace_back(weak.lock());
+      if (!buffer || !buffer->live || buffer->device != current_device()) continue;
+      buffer->live = false;
+      buffer->self.reset();
+      state().lost.insert(buffer);
+      freed.push_back(buffer);
+    }
+  }
+  for (const auto &buffer : freed) {
+    if (const hipError_t error = enqueue(stream, std::make_shared<GraphFreeWork>(buffer))) return error;
   }
   return hipSuccess;
 }

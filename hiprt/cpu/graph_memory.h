@@ -49,6 +49,9 @@ MemoryEffects memory_effects(const Graph &graph);
 // Account for a launch that is being queued. hipErrorInvalidValue, and nothing done, while an earlier allocation lives
 // (unless auto_free) or if a free has nothing to free.
 hipError_t queue_effects(const MemoryEffects &effects, bool auto_free);
+// Quirk autofree_device_wide: a launch with AutoFreeOnLaunch first frees the memory of every graph of the device (CLR
+// hip_graph_internal.cpp:832).
+hipError_t free_all_graph_memory(hipStream_t stream);
 
 // hipFreeAsync and hipFree of graph memory: the work to queue, or null if no live graph allocation has this address.
 std::shared_ptr<Work> make_graph_free(void *address);

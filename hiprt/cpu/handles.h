@@ -1,9 +1,11 @@
 // Opaque handles: numbers that are never used twice, so that a stale or foreign one is found out instead of followed.
+// CLR's are addresses, which are used again (section 2.6); so are these when their owner says so.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 namespace cpu {
 
@@ -18,7 +20,7 @@ template <class Handle, class T>
 class Handles {
  public:
   Handle add(T *object) {
-    const uint64_t id = next_handle();
+    const uint64_t id = take();
     live_.emplace(id, object);
     return to_handle(id);
   }
@@ -26,11 +28,21 @@ class Handles {
     const auto it = live_.find(reinterpret_cast<uintptr_t>(handle));
     return it == live_.end() ? nullptr : it->second;
   }
-  void remove(Handle handle) { live_.erase(reinterpret_cast<uintptr_t>(handle)); }
+  void remove(Handle handle, bool may_return = false) {
+    live_.erase(reinterpret_cast<uintptr_t>(handle));
+    if (may_return) returned_.push_back(reinterpret_cast<uintptr_t>(handle));
+  }
 
  private:
+  uint64_t take() {
+    if (returned_.empty()) return next_handle();
+    const uint64_t id = returned_.back();
+    returned_.pop_back();
+    return id;
+  }
   static Handle to_handle(uint64_t id) { return reinterpret_cast<Handle>(static_cast<uintptr_t>(id)); }
   std::unordered_map<uintptr_t, T *> live_;
+  std::vector<uint64_t> returned_;
 };
 
 }  // namespace cpu

@@ -6,6 +6,8 @@
 #include "capture.h"
 #include "device.h"
 #include "event.h"
+#include "poison.h"
+#include "quirks.h"
 #include "status.h"
 #include "stream.h"
 
@@ -46,7 +48,20 @@ uint32_t resident_blocks(const Kernel &kernel, uint32_t threads, size_t dynamic_
   return static_cast<uint32_t>(std::min<size_t>({by_threads, by_shared, kMaxBlocksPerMultiprocessor}));
 }
 
+// A cell that cannot be read, or an array that is too short: what CLR reads out of bounds (section 1.4).
+bool are_readable(const Kernel &kernel, void **params) {
+  std::vector<std::byte> bytes(kernel.kernarg_size);
+  for (size_t i = 0; i < kernel.params.size(); ++i) {
+    void *cell = nullptr;
+    if (!peek(&cell, params + i, sizeof cell) || !peek(bytes.data(), cell, kernel.params[i].size)) return false;
+  }
+  return true;
+}
+
 hipError_t launch(const void *func, const Geometry &geometry, hipStream_t stream, void **params, void **extra) {
+  // Some eager paths let a grid of zero pass that AddKernelNode refuses: section 1.5.
+  const bool is_empty = !geometry.grid.x || !geometry.grid.y || !geometry.grid.z;
+  if (is_empty && quirk(Quirk::ZeroDimReject)) return hipSuccess;
   std::shared_ptr<KernelWork> work;
   const hipError_t error = make_launch(func, geometry, params, extra, &work);
   return error ? error : submit(stream, std::move(work));
@@ -154,6 +169,7 @@ KernelWork::KernelWork(Function f, Geometry g)
 std::shared_ptr<Work> KernelWork::clone() const {
   auto copy = std::make_shared<KernelWork>(function, geometry);
   std::memcpy(copy->arguments(), arguments(), function.kernel->kernarg_size);
+  copy->caller_ = caller_;
   return copy;
 }
 
@@ -166,6 +182,7 @@ std::byte *KernelWork::arguments() const {
 hipError_t KernelWork::take_arguments(void **params, void **extra) {
   const Kernel &kernel = *function.kernel;
   if ((params && extra) || (!params && !extra && !kernel.params.empty())) return hipErrorInvalidValue;
+  if (params && quirk(Quirk::ArgGuard) && !are_readable(kernel, params)) return hipErrorInvalidValue;
   if (params) {
     for (size_t i = 0; i < kernel.params.size(); ++i) {
       if (!params[i]) return hipErrorInvalidValue;
@@ -182,7 +199,26 @@ hipError_t KernelWork::take_arguments(void **params, void **extra) {
   return hipSuccess;
 }
 
+// Whether the application's cells still hold what the node was made with.
+bool KernelWork::is_as_given() const {
+  std::vector<std::byte> bytes(function.kernel->kernarg_size);
+  for (size_t i = 0; i < function.kernel->params.size(); ++i) {
+    const size_t size = function.kernel->params[i].size;
+    void *cell = nullptr;
+    if (!peek(&cell, caller_ + i, sizeof cell) || !peek(bytes.data(), cell, size)) return false;
+    if (std::memcmp(bytes.data(), argument(i), size) != 0) return false;
+  }
+  return true;
+}
+
 hipError_t KernelWork::run() {
+  // Other values than those checked may be anything: the result is undefined.
+  if (caller_ && !is_as_given()) {
+    poison(*this);
+    return hipSuccess;
+  }
+  // A launch that nobody checked fails without a word.
+  if (quirk(Quirk::SetparamsValidateOldFunc) && check_geometry(*function.kernel, geometry)) return hipSuccess;
   return run_kernel(*function.kernel, geometry.grid, geometry.block, geometry.shared, arguments());
 }
 
@@ -205,10 +241,10 @@ hipError_t check_geometry(const Kernel &kernel, const Geometry &geometry) {
 }
 
 hipError_t make_launch(const void *func, const Geometry &geometry, void **params, void **extra,
-                       std::shared_ptr<KernelWork> *out) {
+                       std::shared_ptr<KernelWork> *out, const Kernel *limits) {
   Function function;
   if (!find_function(func, &function)) return hipErrorInvalidDeviceFunction;
-  if (const hipError_t error = check_geometry(*function.kernel, geometry)) return error;
+  if (const hipError_t error = check_geometry(limits ? *limits : *function.kernel, geometry)) return error;
   auto work = std::make_shared<KernelWork>(std::move(function), geometry);
   if (const hipError_t error = work->take_arguments(params, extra)) return error;
   *out = std::move(work);

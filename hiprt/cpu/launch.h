@@ -37,19 +37,25 @@ struct KernelWork : Work {
   void *argument(size_t i) const { return arguments() + function.kernel->params[i].offset; }
   // Copy the arguments in, from kernelParams or from extra. hipErrorInvalidValue: both, or neither though needed.
   hipError_t take_arguments(void **kernelParams, void **extra);
+  // For params_by_pointer: the application's array, which HIP up to 5.2 reads when it launches.
+  void refer_to(void **kernelParams) { caller_ = kernelParams; }
 
   const Function function;
   Geometry geometry;
 
  private:
+  bool is_as_given() const;
+
+  void **caller_ = nullptr;
   std::vector<std::byte> storage_;  // with room to align the block in it: cheaper than aligned memory
 };
 
 // Whether the kernel may be launched like this: the status a launch returns.
 hipError_t check_geometry(const Kernel &kernel, const Geometry &geometry);
 
-// Find, check and copy: the whole of a launch but its queueing.
+// Find, check and copy: the whole of a launch but its queueing. limits: whose limits are checked, if not the
+// function's own.
 hipError_t make_launch(const void *func, const Geometry &geometry, void **kernelParams, void **extra,
-                       std::shared_ptr<KernelWork> *out);
+                       std::shared_ptr<KernelWork> *out, const Kernel *limits = nullptr);
 
 }  // namespace cpu

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
@@ -184,6 +185,8 @@ void unreserve(int device, void *base, size_t size) {
   std::free(base);
   reserved[device].fetch_sub(size);
 }
+
+void poison(void *base, size_t size) { std::memset(base, 0xFB, size); }
 
 size_t reserved_bytes(int device) { return reserved[device].load(); }
 

@@ -35,6 +35,9 @@ void unreserve(int device, void *base, size_t size);
 // Bytes of a device that are taken.
 size_t reserved_bytes(int device);
 
+// Quirk poison_on_free: what pools and graphs have freed is filled with 0xFB, at the time of the free in its stream.
+void poison(void *base, size_t size);
+
 // Show an address range to queries and range checks, or hide it again. The memory itself is the caller's affair.
 void show(void *base, size_t size, MemoryKind kind, int device, unsigned flags, hipMemPool_t pool);
 bool hide(void *base);

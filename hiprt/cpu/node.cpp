@@ -1,6 +1,7 @@
 #include "node.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "copy.h"
 #include "event.h"
@@ -9,6 +10,7 @@
 #include "launch.h"
 #include "memory.h"
 #include "number.h"
+#include "quirks.h"
 
 namespace cpu {
 namespace {
@@ -28,9 +30,34 @@ const T &work_of(const Node &node) {
   return static_cast<const T &>(*node.action.work);
 }
 
-Action copy_action(std::shared_ptr<CopyWork> work, const hipMemcpy3DParms &params) {
+// hipMemsetParams as HIP 7.0's changelog has it, which the headers contradict: section 6.4.
+struct ChangelogMemset {
+  void *dst;
+  size_t pitch;
+  unsigned value;
+  unsigned element_size;
+  size_t width;
+  size_t height;
+};
+
+hipMemsetParams from_application(const hipMemsetParams *given) {
+  if (!quirk(Quirk::MemsetLayout)) return *given;
+  ChangelogMemset from;
+  std::memcpy(&from, given, sizeof from);
+  hipMemsetParams params{};
+  params.dst = from.dst;
+  params.elementSize = from.element_size;
+  params.height = from.height;
+  params.pitch = from.pitch;
+  params.value = from.value;
+  params.width = from.width;
+  return params;
+}
+
+Action copy_action(std::shared_ptr<CopyWork> work, const hipMemcpy3DParms &params, Flavour flavour) {
   Action action;
   action.type = hipGraphNodeTypeMemcpy;
+  action.flavour = flavour;
   action.copy = params;
   action.source = place_of(work->src.base);
   action.target = place_of(work->dst.base);
@@ -101,14 +128,22 @@ hipGraphExecUpdateResult compare_kernels(const Action &now, const Action &next) 
 
 }  // namespace
 
-hipError_t make_action(const hipKernelNodeParams *params, Action *out) {
+hipError_t make_action(const hipKernelNodeParams *params, Action *out, const Action *now) {
   if (!params || !params->func) return hipErrorInvalidValue;
+  // Up to 5.4 only a host symbol is a function: hip#2450.
+  if (quirk(Quirk::FuncReject)) return hipErrorInvalidDeviceFunction;
   if (any_zero(params->gridDim)) return hipErrorInvalidValue;
   if (any_zero(params->blockDim)) return hipErrorInvalidConfiguration;
   const Geometry geometry{params->gridDim, params->blockDim, params->sharedMemBytes};
+  // The limits of the function that the node has, not of the one it gets: hip_graph_internal.hpp:1282-1309.
+  const bool is_old = now && quirk(Quirk::SetparamsValidateOldFunc);
+  const Kernel *limits = is_old ? static_cast<const KernelWork &>(*now->work).function.kernel : nullptr;
   std::shared_ptr<KernelWork> work;
-  const hipError_t error = make_launch(params->func, geometry, params->kernelParams, params->extra, &work);
+  const hipError_t error = make_launch(params->func, geometry, params->kernelParams, params->extra, &work, limits);
   if (error) return error;
+  // The thread's device decides which functions there are: section 1.7.
+  if (quirk(Quirk::DeviceBinding) && work->function.device != current_device()) return hipErrorInvalidDeviceFunction;
+  if (quirk(Quirk::ParamsByPointer)) work->refer_to(params->kernelParams);
   Action action;
   action.type = hipGraphNodeTypeKernel;
   action.work = std::move(work);
@@ -120,7 +155,7 @@ hipError_t make_action(const hipMemcpy3DParms *params, Action *out) {
   if (!params) return hipErrorInvalidValue;
   std::shared_ptr<CopyWork> work;
   if (const hipError_t error = make_copy(*params, &work)) return error;
-  *out = copy_action(std::move(work), *params);
+  *out = copy_action(std::move(work), *params, Flavour::Box);
   return hipSuccess;
 }
 
@@ -128,7 +163,7 @@ hipError_t make_action(const HIP_MEMCPY3D *params, Action *out) {
   if (!params) return hipErrorInvalidValue;
   std::shared_ptr<CopyWork> work;
   if (const hipError_t error = make_copy(*params, &work)) return error;
-  *out = copy_action(std::move(work), runtime_form(*params));
+  *out = copy_action(std::move(work), runtime_form(*params), Flavour::Driver);
   return hipSuccess;
 }
 
@@ -138,14 +173,14 @@ hipError_t make_copy_action(void *dst, const void *src, size_t size, hipMemcpyKi
   if (const hipError_t error = make_copy(dst, src, size, kind, &work)) return error;
   hipMemcpy3DParms params = describe(*work);
   params.kind = kind;
-  *out = copy_action(std::move(work), params);
+  *out = copy_action(std::move(work), params, Flavour::Flat);
   return hipSuccess;
 }
 
 hipError_t make_action(const hipMemsetParams *params, Action *out) {
   if (!params) return hipErrorInvalidValue;
   std::shared_ptr<FillWork> work;
-  if (const hipError_t error = make_fill(*params, &work)) return error;
+  if (const hipError_t error = make_fill(from_application(params), &work)) return error;
   *out = fill_action(std::move(work));
   return hipSuccess;
 }
@@ -207,7 +242,7 @@ Action captured_action(std::shared_ptr<Work> work) {
   if (work->type == hipGraphNodeTypeMemcpy) {
     auto copy = std::static_pointer_cast<CopyWork>(std::move(work));
     const hipMemcpy3DParms params = describe(*copy);
-    return copy_action(std::move(copy), params);
+    return copy_action(std::move(copy), params, Flavour::Flat);
   }
   if (work->type == hipGraphNodeTypeMemset) return fill_action(std::static_pointer_cast<FillWork>(std::move(work)));
   Action action;
@@ -264,6 +299,17 @@ hipMemsetParams fill_params(const Node &node) {
   params.pitch = work.dst.pitch;
   params.value = work.value;
   return params;
+}
+
+void give_fill_params(const Node &node, hipMemsetParams *out) {
+  const hipMemsetParams params = fill_params(node);
+  if (quirk(Quirk::MemsetLayout)) {
+    const ChangelogMemset given{params.dst,         params.pitch, params.value,
+                                params.elementSize, params.width, params.height};
+    std::memcpy(static_cast<void *>(out), &given, sizeof given);
+  } else {
+    *out = params;
+  }
 }
 
 hipHostNodeParams host_params(const Node &node) {

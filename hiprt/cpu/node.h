@@ -9,7 +9,8 @@
 namespace cpu {
 
 // Check parameters as the API does and take them by value. On failure *out is untouched.
-hipError_t make_action(const hipKernelNodeParams *params, Action *out);
+// now: what the node does until then, if it exists already.
+hipError_t make_action(const hipKernelNodeParams *params, Action *out, const Action *now = nullptr);
 hipError_t make_action(const hipMemcpy3DParms *params, Action *out);
 hipError_t make_action(const HIP_MEMCPY3D *params, Action *out);
 hipError_t make_action(const hipMemsetParams *params, Action *out);
@@ -28,6 +29,7 @@ Action captured_action(std::shared_ptr<Work> work);
 hipKernelNodeParams kernel_params(Node &node);
 HIP_MEMCPY3D driver_copy_params(const Node &node);
 hipMemsetParams fill_params(const Node &node);
+void give_fill_params(const Node &node, hipMemsetParams *out);
 hipHostNodeParams host_params(const Node &node);
 
 // Whether an executable node may go from one action to another, in the terms of hipGraphExecUpdate.

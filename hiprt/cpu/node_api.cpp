@@ -1,13 +1,32 @@
 // The API calls that add nodes, and that get and set the parameters of nodes of a graph definition.
+#include <algorithm>
+
 #include "graph_memory.h"
+#include "launch.h"
 #include "node.h"
 #include "number.h"
+#include "quirks.h"
 #include "status.h"
 
 namespace cpu {
 namespace {
 
 using Lock = std::lock_guard<std::mutex>;
+
+// A node whose dependencies are wrong is in the graph all the same, with the edges before the wrong one:
+// hip_graph.cpp:53-70. Its parameters have been checked by then.
+template <class Make>
+void keep_failed_node(hipGraphNode_t *out, Graph &graph, const hipGraphNode_t *dependencies, size_t count, Make make) {
+  Action action;
+  if (!quirk(Quirk::AddFailKeepsNode) || make(graph, &action)) return;
+  NodeList list;
+  for (size_t i = 0; dependencies && i < count; ++i) {
+    Node *from = find_node(dependencies[i]);
+    if (!from || from->graph != &graph || std::find(list.begin(), list.end(), from) != list.end()) break;
+    list.push_back(from);
+  }
+  *out = graph.add(std::move(action), list)->handle;
+}
 
 // make(graph, &action) says what the node does. A failing call leaves nothing behind.
 template <class Make>
@@ -19,7 +38,10 @@ hipError_t add_node(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t 
     Graph *g = find_graph(graph);
     if (!g) return hipErrorInvalidValue;
     NodeList list;
-    if (const hipError_t error = find_dependencies(*g, dependencies, count, &list)) return error;
+    if (const hipError_t error = find_dependencies(*g, dependencies, count, &list)) {
+      keep_failed_node(out, *g, dependencies, count, make);
+      return error;
+    }
     Action action;
     if (const hipError_t error = make(*g, &action)) return error;
     if (g->parent && is_memory(action.type)) return hipErrorNotSupported;
@@ -42,6 +64,7 @@ hipError_t get_node(hipGraphNode_t handle, hipGraphNodeType type, const void *ou
   });
 }
 
+// make(now, &action) says what the node is to do from now on.
 template <class Make>
 hipError_t set_node(hipGraphNode_t handle, int type, Make make) {
   return api([&]() -> hipError_t {
@@ -49,11 +72,26 @@ hipError_t set_node(hipGraphNode_t handle, int type, Make make) {
     Node *node = find_node(handle);
     if (!node || node->action.type != type) return hipErrorInvalidValue;
     Action action;
-    if (const hipError_t error = make(&action)) return error;
+    if (const hipError_t error = make(*node, &action)) return error;
     node->action = std::move(action);
     return hipSuccess;
   });
 }
+
+// SetParams with the array that GetParams gave out takes over its pointers and frees them later:
+// hip_graph_internal.hpp:1294-1299, clr#138. Unchanged, they are the node's own and nothing happens.
+void refuse_own_array(const Node &node, const hipKernelNodeParams *params) {
+  if (!quirk(Quirk::GetparamsAlias) || !params || node.arguments.empty()) return;
+  if (params->kernelParams != node.arguments.data()) return;
+  const auto &work = static_cast<const KernelWork &>(*node.action.work);
+  for (size_t i = 0; i < node.arguments.size(); ++i) {
+    if (node.arguments[i] == work.argument(i)) continue;
+    crash(Quirk::GetparamsAlias, "SetParams took a changed array of GetParams and frees the application's memory");
+  }
+}
+
+// HIP up to 5.4 has no such nodes, and other meanings for their enumerators: section 6.5.
+bool knows_memory_nodes() { return !quirk(Quirk::NodetypeBase1) && !quirk(Quirk::Nodetype54); }
 
 bool is_attribute(int id) {
   return id == hipLaunchAttributeAccessPolicyWindow || id == hipLaunchAttributeCooperative ||
@@ -152,14 +190,14 @@ hipError_t hipGraphAddEventWaitNode(hipGraphNode_t *pGraphNode, hipGraph_t graph
 hipError_t hipGraphAddMemAllocNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, const hipGraphNode_t *pDependencies,
                                    size_t numDependencies, hipMemAllocNodeParams *pNodeParams) {
   return add_node(pGraphNode, graph, pDependencies, numDependencies, [&](Graph &, Action *action) {
-    return make_alloc_action(pNodeParams, action);
+    return knows_memory_nodes() ? make_alloc_action(pNodeParams, action) : hipErrorNotSupported;
   });
 }
 
 hipError_t hipGraphAddMemFreeNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, const hipGraphNode_t *pDependencies,
                                   size_t numDependencies, void *dev_ptr) {
   return add_node(pGraphNode, graph, pDependencies, numDependencies, [&](Graph &, Action *action) {
-    return make_free_action(dev_ptr, action);
+    return knows_memory_nodes() ? make_free_action(dev_ptr, action) : hipErrorNotSupported;
   });
 }
 
@@ -181,7 +219,7 @@ hipError_t hipDrvGraphMemcpyNodeGetParams(hipGraphNode_t hNode, HIP_MEMCPY3D *no
 }
 
 hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams *pNodeParams) {
-  return get_node(node, hipGraphNodeTypeMemset, pNodeParams, [&](Node &n) { *pNodeParams = fill_params(n); });
+  return get_node(node, hipGraphNodeTypeMemset, pNodeParams, [&](Node &n) { give_fill_params(n, pNodeParams); });
 }
 
 hipError_t hipGraphHostNodeGetParams(hipGraphNode_t node, hipHostNodeParams *pNodeParams) {
@@ -216,44 +254,61 @@ hipError_t hipGraphNodeSetParams(hipGraphNode_t node, hipGraphNodeParams *nodePa
     case hipGraphNodeTypeGraph:
     case hipGraphNodeTypeMemAlloc:
     case hipGraphNodeTypeMemFree: return done(hipErrorNotSupported);
-    default: return set_node(node, type, [&](Action *action) { return make_action(nodeParams, action); });
+    default:
+      return set_node(node, type, [&](const Node &, Action *action) {
+    return make_action(nodeParams, action);
+  });
   }
 }
 
 hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodeParams *pNodeParams) {
-  return set_node(node, hipGraphNodeTypeKernel, [&](Action *action) { return make_action(pNodeParams, action); });
+  return set_node(node, hipGraphNodeTypeKernel, [&](const Node &now, Action *action) {
+    refuse_own_array(now, pNodeParams);
+    return make_action(pNodeParams, action, &now.action);
+  });
 }
 
 hipError_t hipGraphMemcpyNodeSetParams(hipGraphNode_t node, const hipMemcpy3DParms *pNodeParams) {
-  return set_node(node, hipGraphNodeTypeMemcpy, [&](Action *action) { return make_action(pNodeParams, action); });
+  return set_node(node, hipGraphNodeTypeMemcpy, [&](const Node &, Action *action) {
+    return make_action(pNodeParams, action);
+  });
 }
 
 hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void *dst, const void *src, size_t count,
                                          hipMemcpyKind kind) {
-  return set_node(node, hipGraphNodeTypeMemcpy,
-                  [&](Action *action) { return make_copy_action(dst, src, count, kind, action); });
+  return set_node(node, hipGraphNodeTypeMemcpy, [&](const Node &, Action *action) {
+    return make_copy_action(dst, src, count, kind, action);
+  });
 }
 
 hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t hNode, const HIP_MEMCPY3D *nodeParams) {
-  return set_node(hNode, hipGraphNodeTypeMemcpy, [&](Action *action) { return make_action(nodeParams, action); });
+  return set_node(hNode, hipGraphNodeTypeMemcpy, [&](const Node &, Action *action) {
+    return make_action(nodeParams, action);
+  });
 }
 
 hipError_t hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMemsetParams *pNodeParams) {
-  return set_node(node, hipGraphNodeTypeMemset, [&](Action *action) { return make_action(pNodeParams, action); });
+  return set_node(node, hipGraphNodeTypeMemset, [&](const Node &, Action *action) {
+    return make_action(pNodeParams, action);
+  });
 }
 
 hipError_t hipGraphHostNodeSetParams(hipGraphNode_t node, const hipHostNodeParams *pNodeParams) {
-  return set_node(node, hipGraphNodeTypeHost, [&](Action *action) { return make_action(pNodeParams, action); });
+  return set_node(node, hipGraphNodeTypeHost, [&](const Node &, Action *action) {
+    return make_action(pNodeParams, action);
+  });
 }
 
 hipError_t hipGraphEventRecordNodeSetEvent(hipGraphNode_t node, hipEvent_t event) {
-  return set_node(node, hipGraphNodeTypeEventRecord,
-                  [&](Action *action) { return make_event_action(hipGraphNodeTypeEventRecord, event, action); });
+  return set_node(node, hipGraphNodeTypeEventRecord, [&](const Node &, Action *action) {
+    return make_event_action(hipGraphNodeTypeEventRecord, event, action);
+  });
 }
 
 hipError_t hipGraphEventWaitNodeSetEvent(hipGraphNode_t node, hipEvent_t event) {
-  return set_node(node, hipGraphNodeTypeWaitEvent,
-                  [&](Action *action) { return make_event_action(hipGraphNodeTypeWaitEvent, event, action); });
+  return set_node(node, hipGraphNodeTypeWaitEvent, [&](const Node &, Action *action) {
+    return make_event_action(hipGraphNodeTypeWaitEvent, event, action);
+  });
 }
 
 hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t hNode, hipLaunchAttributeID attr,

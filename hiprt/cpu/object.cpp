@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 
 #include "callbacks.h"
 #include "elf_image.h"
@@ -16,10 +17,18 @@ namespace cpu {
 namespace {
 
 constexpr const char *kInfoSymbol = "__hiprt_module";
-constexpr const char *kDynamicShared = "__hiprt_dynamic_shared";
+constexpr const char *kEmulated = "__emutls_v.";
+
+// Around dlopen and dlclose: their own lock is unknown to ThreadSanitizer, which would take a module's memory for shared
+// with one that lay there before.
+std::mutex &loader_lock() {
+  static std::mutex &lock = *new std::mutex;
+  return lock;
+}
 
 struct Object : Module {
   ~Object() override {
+    const std::lock_guard<std::mutex> hold(loader_lock());
     if (handle) dlclose(handle);
   }
   void *handle = nullptr;
@@ -48,6 +57,7 @@ void *open_image(const void *image, size_t size, std::string *why) {
   void *handle = nullptr;
   if (done == size) {
     const std::string path = "/proc/self/fd/" + std::string(generation++ % 2000, '/') + std::to_string(fd);
+    const std::lock_guard<std::mutex> hold(loader_lock());
     handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle) *why = dlerror();
   }
@@ -100,18 +110,50 @@ std::string local_prefix(const std::string &function) {
   return "_ZZ" + std::to_string(function.size()) + function + "E";
 }
 
-// Shared arrays are thread-local variables. Those in a kernel count for it; those elsewhere may be used by any.
-uint32_t static_shared(const ElfImage &elf, const std::string &kernel, const std::vector<std::string> &others) {
-  const Symbol *dynamic = elf.find(kDynamicShared);
-  uint64_t total = 0;
+// A __shared__ variable of a module.
+struct Shared {
+  std::string name;
+  uint64_t size, align;
+  __hiprt_shared_variable *place;  // null for one in real thread-local storage
+};
+
+// All of them, but for the dynamic arrays, which get their place here.
+std::vector<Shared> shared_variables(const ElfImage &elf, uintptr_t base) {
+  std::vector<Shared> out;
+  const size_t prefix = std::strlen(kEmulated);
   for (const Symbol &s : elf.symbols) {
-    if (s.type != STT_TLS || !s.is_defined || (dynamic && s.value == dynamic->value)) continue;
-    const bool foreign = std::any_of(others.begin(), others.end(), [&](const std::string &other) {
-      return other != kernel && s.name.rfind(local_prefix(other), 0) == 0;
-    });
-    if (!foreign) total += s.size;
+    if (s.is_defined && s.type == STT_TLS && s.size) out.push_back({s.name, s.size, 1, nullptr});
+    if (!s.is_defined || s.name.compare(0, prefix, kEmulated) != 0) continue;
+    auto *place = reinterpret_cast<__hiprt_shared_variable *>(base + s.value);
+    if (place->size) out.push_back({s.name.substr(prefix), place->size, place->align, place});
+    else place->offset = HIPRT_CPU_SHARED;
   }
-  return uint32_t(total);
+  return out;
+}
+
+uint64_t take_place(const Shared &v, uint64_t at) {
+  at = (at + v.align - 1) / v.align * v.align;
+  if (v.place) v.place->offset = at;
+  return at + v.size;
+}
+
+// Give the variables their places and the kernels their sizes. Those in a kernel are its own, and lie where other kernels
+// have theirs; those elsewhere may be used by any.
+void place_shared(const std::vector<Shared> &all, const Module &module) {
+  const auto owner_of = [&](const Shared &v) -> Kernel * {
+    for (const auto &k : module.kernels)
+      if (v.name.rfind(local_prefix(k->name), 0) == 0) return k.get();
+    return nullptr;
+  };
+  uint64_t common = 0;
+  for (const Shared &v : all)
+    if (!owner_of(v)) common = take_place(v, common);
+  for (const auto &kernel : module.kernels) {
+    uint64_t end = common;
+    for (const Shared &v : all)
+      if (owner_of(v) == kernel.get()) end = take_place(v, end);
+    kernel->static_shared = uint32_t(std::min<uint64_t>(end, UINT32_MAX));
+  }
 }
 
 void add_kernel(const __hiprt_entry &e, const std::string &name, bool synchronises, Object *object) {
@@ -128,7 +170,8 @@ void add_kernel(const __hiprt_entry &e, const std::string &name, bool synchronis
 
 void add_globals(const ElfImage &elf, uintptr_t base, Object *object) {
   for (const Symbol &s : elf.symbols)
-    if (s.type == STT_OBJECT && s.is_defined && s.size && s.name.find("__hiprt") == std::string::npos)
+    if (s.type == STT_OBJECT && s.is_defined && s.size && s.name.find("__hiprt") == std::string::npos &&
+        s.name.find("__emutls") == std::string::npos)
       object->globals.push_back({s.name, reinterpret_cast<void *>(base + s.value), s.size});
 }
 
@@ -155,7 +198,7 @@ void add_entries(const ElfImage &elf, const __hiprt_module_info &info, uintptr_t
     names.push_back(symbol->name);
     add_kernel(e, symbol->name, shared_code || contains(sync, symbol) || contains(sync, own[2 * i + 1]), object);
   }
-  for (const auto &kernel : object->kernels) kernel->static_shared = static_shared(elf, kernel->name, names);
+  place_shared(shared_variables(elf, base), *object);
 }
 
 }  // namespace
@@ -176,6 +219,12 @@ hipError_t load_object(const void *image, std::unique_ptr<Module> *out, std::map
   const uintptr_t base = reinterpret_cast<uintptr_t>(info) - symbol->value;
   add_entries(elf, *info, base, object.get(), lowered);
   add_globals(elf, base, object.get());
+  for (const auto &kernel : object->kernels) {
+    if (kernel->static_shared <= HIPRT_CPU_SHARED) continue;
+    *why = kernel->name + " has " + std::to_string(kernel->static_shared) + " bytes of shared memory, the limit is " +
+           std::to_string(HIPRT_CPU_SHARED);
+    return hipErrorInvalidImage;
+  }
   *out = std::move(object);
   return hipSuccess;
 }

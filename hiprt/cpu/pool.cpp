@@ -14,6 +14,7 @@
 #include "handles.h"
 #include "memory.h"
 #include "number.h"
+#include "quirks.h"
 #include "scheduler.h"
 #include "status.h"
 #include "stream.h"
@@ -22,7 +23,6 @@ namespace cpu {
 namespace {
 
 using Lock = std::lock_guard<std::mutex>;
-using Flag = std::shared_ptr<std::atomic<bool>>;
 
 constexpr size_t kGranule = 512;
 
@@ -33,7 +33,7 @@ struct Block {
   // While free:
   hipStream_t stream = nullptr;  // where it was freed
   uint64_t tick = 0;
-  Flag reached;  // the free has run
+  Frees frees;  // the latest, and those that had not run when the block was handed out again
 };
 
 struct Pool {
@@ -75,25 +75,29 @@ State &state() {
 
 // Marks the point in its stream where memory becomes free.
 struct FreeWork : Work {
-  explicit FreeWork(Flag f) : Work(hipGraphNodeTypeMemFree), reached(std::move(f)) {}
+  FreeWork(void *b, size_t s, Flag f) : Work(hipGraphNodeTypeMemFree), base(b), size(s), reached(std::move(f)) {}
   hipError_t run() override {
+    // Under pool_retag_race another stream may have the block by now (MLX allocator.cpp:99-105).
+    if (quirk(Quirk::PoisonOnFree) || quirk(Quirk::PoolRetagRace)) poison(base, size);
     reached->store(true, std::memory_order_release);
     return hipSuccess;
   }
   void drop() override { run(); }
-  std::shared_ptr<Work> clone() const override { return std::make_shared<FreeWork>(reached); }
+  std::shared_ptr<Work> clone() const override { return std::make_shared<FreeWork>(base, size, reached); }
 
+  void *const base;
+  const size_t size;
   const Flag reached;
 };
 
-// Holds a stream back until a free on another stream has run.
+// Holds a stream back until frees on other streams have run.
 struct FreeWaitWork : Work {
-  explicit FreeWaitWork(Flag f) : Work(hipGraphNodeTypeWaitEvent), reached(std::move(f)) {}
-  bool ready() const override { return reached->load(std::memory_order_acquire); }
+  explicit FreeWaitWork(Frees f) : Work(hipGraphNodeTypeWaitEvent), frees(std::move(f)) {}
+  bool ready() const override { return frees.have_run(); }
   hipError_t run() override { return hipSuccess; }
-  std::shared_ptr<Work> clone() const override { return std::make_shared<FreeWaitWork>(reached); }
+  std::shared_ptr<Work> clone() const override { return std::make_shared<FreeWaitWork>(frees); }
 
-  const Flag reached;
+  const Frees frees;
 };
 
 // A name of the stream by which all threads mean the same: null streams are told apart by their devices.
@@ -132,15 +136,20 @@ std::shared_ptr<Pool> find_pool(hipMemPool_t handle) {
   return *std::find_if(state().pools.begin(), state().pools.end(), [&](const auto &p) { return p.get() == pool; });
 }
 
-// Give blocks back to the device, large ones first, while at least keep bytes stay reserved.
+using FreeBlock = std::multimap<size_t, Block>::iterator;
+
+// Give a block back to the device; the block behind it.
+FreeBlock give_back(Pool *pool, FreeBlock at) {
+  unreserve(pool->device(), at->second.base, at->first);
+  pool->reserved -= at->first;
+  return pool->free.erase(at);
+}
+
+// Give blocks back, large ones first, while at least keep bytes stay reserved.
 void release(Pool *pool, uint64_t keep) {
   for (auto it = pool->free.end(); it != pool->free.begin();) {
     --it;
-    const Block &block = it->second;
-    if (pool->reserved - block.size < keep || !block.reached->load(std::memory_order_acquire)) continue;
-    unreserve(pool->device(), block.base, block.size);
-    pool->reserved -= block.size;
-    it = pool->free.erase(it);
+    if (pool->reserved - it->first >= keep && it->second.frees.have_run()) it = give_back(pool, it);
   }
 }
 
@@ -153,11 +162,10 @@ void forget_empty_pools() {
 // Blocks of other sizes are left to requests that need them.
 size_t largest_fit(size_t size) { return size + size / 8 + kGranule; }
 
-using FreeBlock = std::multimap<size_t, Block>::iterator;
-
+// The smallest usable free block of a size within bounds.
 template <class Usable>
-bool find_block(Pool &pool, size_t size, Usable usable, FreeBlock *out) {
-  const auto end = pool.free.upper_bound(largest_fit(size));
+bool find_block(Pool &pool, size_t size, size_t largest, Usable usable, FreeBlock *out) {
+  const auto end = pool.free.upper_bound(largest);
   for (auto it = pool.free.lower_bound(size); it != end; ++it) {
     if (!usable(it->second)) continue;
     *out = it;
@@ -166,25 +174,37 @@ bool find_block(Pool &pool, size_t size, Usable usable, FreeBlock *out) {
   return false;
 }
 
-// Whether the block's free is known to come before the stream's next operation.
+// Whether the block's free comes before the stream's next operation, by the order of both.
+bool is_ordered(const Pool &pool, const Block &block, hipStream_t key) {
+  return block.stream == key || (pool.follow_events && state().clocks.is_before(block.stream, block.tick, key));
+}
+
+// The same, or it has run. Under pool_retag_race nobody asks (MLX allocator.cpp:99-105).
 bool usable_now(const Pool &pool, const Block &block, hipStream_t key) {
-  if (block.stream == key) return true;
-  if (pool.follow_events && state().clocks.is_before(block.stream, block.tick, key)) return true;
-  return pool.opportunistic && block.reached->load(std::memory_order_acquire);
+  if (is_ordered(pool, block, key) || quirk(Quirk::PoolRetagRace)) return true;
+  return pool.opportunistic && block.frees.have_run();
+}
+
+// CLR hands a block of any larger size to a stream that it is safe for (hip_mempool_impl.cpp:45-78).
+bool find_oversized(Pool &pool, size_t size, hipStream_t key, FreeBlock *out) {
+  const auto usable = [&](const Block &block) { return is_ordered(pool, block, key); };
+  return quirk(Quirk::PoolOversizeReuse) && find_block(pool, largest_fit(size), SIZE_MAX, usable, out);
 }
 
 // A free block, if need be one that the stream is made to wait for.
 hipError_t reuse(Pool &pool, size_t size, hipStream_t stream, Block *out, bool *found) {
   const hipStream_t key = key_of(stream);
+  const size_t largest = largest_fit(size);
   FreeBlock at;
-  *found = find_block(pool, size, [&](const Block &block) { return usable_now(pool, block, key); }, &at);
-  if (!*found && pool.internal_waits && find_block(pool, size, [](const Block &) { return true; }, &at)) {
-    const hipError_t error = enqueue(stream, std::make_shared<FreeWaitWork>(at->second.reached));
+  *found = find_block(pool, size, largest, [&](const Block &block) { return usable_now(pool, block, key); }, &at) ||
+           find_oversized(pool, size, key, &at);
+  if (!*found && pool.internal_waits && find_block(pool, size, largest, [](const Block &) { return true; }, &at)) {
+    const hipError_t error = enqueue(stream, std::make_shared<FreeWaitWork>(at->second.frees));
     if (error) return error;
     *found = true;
   }
   if (!*found) return hipSuccess;
-  *out = at->second;
+  *out = std::move(at->second);
   pool.free.erase(at);
   return hipSuccess;
 }
@@ -198,6 +218,8 @@ hipError_t grow(Pool &pool, size_t size, Block *out) {
     for (const auto &other : state().pools) release(other.get(), 0);
     error = reserve(pool.device(), size, &out->base);
   }
+  // What MLX met on gfx1201 (PR 2300).
+  if (error == hipErrorOutOfMemory && quirk(Quirk::PoolOomFault)) crash(Quirk::PoolOomFault, "out of device memory");
   if (error) return error;
   out->size = size;
   pool.reserved += size;
@@ -256,12 +278,11 @@ hipError_t malloc_async(void **out, size_t size, hipStream_t stream, const hipMe
 }
 
 // The allocation's block goes to the free list: at once for its own stream, for others when the free is known over.
-void take_back(std::map<void *, Live>::iterator at, hipStream_t key, uint64_t tick, Flag reached) {
+void take_back(std::map<void *, Live>::iterator at, hipStream_t key, uint64_t tick) {
   Live &live = at->second;
   hide(live.block.base);
   live.block.stream = key;
   live.block.tick = tick;
-  live.block.reached = std::move(reached);
   live.pool->used -= live.block.size;
   live.pool->free.emplace(live.block.size, std::move(live.block));
   state().live.erase(at);
@@ -274,8 +295,43 @@ hipError_t capture_free(void *address, Capture *capture, hipStream_t stream) {
   return capture_add(capture, canonical(stream), std::move(action));
 }
 
+size_t free_bytes(const Pool &pool) { return pool.reserved - pool.used; }
+
+// The smallest blocks that are at least half of a pool's free memory.
+std::vector<FreeBlock> smaller_half(Pool *pool) {
+  std::vector<FreeBlock> blocks;
+  size_t left = free_bytes(*pool);
+  for (auto it = pool->free.begin(); left > free_bytes(*pool) / 2; left -= (it++)->first) blocks.push_back(it);
+  return blocks;
+}
+
+// What CLR does before it takes a block back into a pool with more free than used memory (hip_mempool_impl.cpp:231-246;
+// rocm-systems#11690): give back all that can be, whatever the threshold, and wait when the device is nearly full.
+void relieve(void *address) {
+  std::unique_lock<std::mutex> lock(state().mutex);
+  const auto at = state().live.find(address);
+  if (at == state().live.end()) return;
+  const std::shared_ptr<Pool> pool = at->second.pool;
+  if (free_bytes(*pool) <= pool->used) return;
+  if (quirk(Quirk::PoolThresholdIgnored)) release(pool.get(), 0);
+  const size_t total = flags().memory_bytes;
+  if (!quirk(Quirk::PoolLowMemBlock) || reserved_bytes(pool->device()) <= total - total / 8) return;
+  std::vector<Frees> frees;
+  for (const FreeBlock at : smaller_half(pool.get())) frees.push_back(at->second.frees);
+  // CLR waits with the pool locked; a host function that needs the pool would never return.
+  lock.unlock();
+  Scheduler::get().block_until([&] {
+    return std::all_of(frees.begin(), frees.end(), [](const Frees &each) { return each.have_run(); });
+  });
+  lock.lock();
+  for (const FreeBlock at : smaller_half(pool.get())) {
+    if (at->second.frees.have_run()) give_back(pool.get(), at);
+  }
+}
+
 hipError_t free_async(void *address, hipStream_t stream) {
-  if (!address) return hipSuccess;
+  // An error before HIP 7.0.
+  if (!address) return quirk(Quirk::FreeasyncNullError) ? hipErrorInvalidValue : hipSuccess;
   const std::shared_ptr<Stream> target = find_stream(stream);
   if (!target) return hipErrorInvalidHandle;
   if (Capture *capture = target->capture.load(std::memory_order_acquire)) return capture_free(address, capture, stream);
@@ -283,13 +339,17 @@ hipError_t free_async(void *address, hipStream_t stream) {
     if (const hipError_t error = capture_forbids_legacy()) return error;
   }
   if (std::shared_ptr<Work> work = make_graph_free(address)) return enqueue(stream, std::move(work));
+  if (quirk(Quirk::PoolThresholdIgnored) || quirk(Quirk::PoolLowMemBlock)) relieve(address);
   Lock lock(state().mutex);
   const auto at = state().live.find(address);
   if (at == state().live.end()) return hipErrorInvalidValue;
   auto reached = std::make_shared<std::atomic<bool>>(false);
-  if (const hipError_t error = enqueue(stream, std::make_shared<FreeWork>(reached))) return error;
+  Block &block = at->second.block;
+  auto work = std::make_shared<FreeWork>(block.base, block.size, reached);
+  if (const hipError_t error = enqueue(stream, std::move(work))) return error;
   const hipStream_t key = key_of(stream);
-  take_back(at, key, state().clocks.tick(key), std::move(reached));
+  block.frees.add(key, std::move(reached));
+  take_back(at, key, state().clocks.tick(key));
   return hipSuccess;
 }
 
@@ -304,14 +364,14 @@ bool valid(const hipMemPoolProps &props) {
 hipError_t create(hipMemPool_t *out, const hipMemPoolProps *props) {
   if (!out || !props || !valid(*props)) return hipErrorInvalidValue;
   if (number_of(props->handleTypes) != hipMemHandleTypeNone) return hipErrorNotSupported;
-  if (const hipError_t error = capture_forbids_alloc()) return error;
+  if (const hipError_t error = capture_forbids_since_7()) return error;
   Lock lock(state().mutex);
   *out = add_pool(*props)->handle;
   return hipSuccess;
 }
 
 hipError_t destroy(hipMemPool_t handle) {
-  if (const hipError_t error = capture_forbids_alloc()) return error;
+  if (const hipError_t error = capture_forbids_since_7()) return error;
   Lock lock(state().mutex);
   const std::shared_ptr<Pool> pool = find_pool(handle);
   if (!pool || pool == default_pool(pool->device())) return hipErrorInvalidValue;
@@ -389,7 +449,9 @@ bool pool_free_now(void *address) {
   Lock lock(state().mutex);
   const auto at = state().live.find(address);
   if (at == state().live.end()) return false;
-  take_back(at, nullptr, 0, std::make_shared<std::atomic<bool>>(true));
+  const Block &block = at->second.block;
+  if (quirk(Quirk::PoisonOnFree)) poison(block.base, block.size);
+  take_back(at, nullptr, 0);
   return true;
 }
 
@@ -517,7 +579,7 @@ hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *mem_pool, int device) {
 hipError_t hipDeviceSetMemPool(int device, hipMemPool_t mem_pool) {
   return api([&]() -> hipError_t {
     if (!is_device(device)) return hipErrorInvalidDevice;
-    if (const hipError_t error = capture_forbids_alloc()) return error;
+    if (const hipError_t error = capture_forbids_since_7()) return error;
     Lock lock(state().mutex);
     const std::shared_ptr<Pool> pool = find_pool(mem_pool);
     if (!pool || pool->device() != device) return hipErrorInvalidValue;

@@ -104,21 +104,24 @@ std::string expression_entries(const std::vector<std::string> &expressions) {
   return out;
 }
 
-// Every `extern __shared__` array is the one buffer.
-std::string dynamic_shared(const std::vector<std::string> &symbols) {
-  if (symbols.empty()) return "";
-  std::string labels;
-  std::vector<std::string> all = symbols;
-  all.push_back("__hiprt_dynamic_shared");
-  for (const std::string &s : all)
-    labels += "\".globl " + s + "\\n.hidden " + s + "\\n.type " + s + ",STT_TLS\\n" + s + ":\\n\"\n";
-  return "__asm__(\".pushsection .tbss,\\\"awT\\\",%nobits\\n.balign 256\\n\"\n" + labels +
-         "\".zero " + std::to_string(HIPRT_CPU_DYNAMIC_SHARED) + "\\n.popsection\");\n";
+// Definitions for the `extern __shared__` arrays, all at one place: for clang, descriptions of size 0; for g++, labels of
+// one thread-local buffer (cpu_abi.h).
+std::string dynamic_shared(const std::vector<std::string> &symbols, bool emulated) {
+  std::string out;
+  for (const std::string &s : symbols) {
+    const std::string label = emulated ? "__emutls_v." + s : s, type = emulated ? "@object" : "@tls_object";
+    out += ".globl " + label + "\\n.hidden " + label + "\\n.type " + label + "," + type + "\\n" + label + ":\\n";
+    if (emulated) out += ".size " + label + ",32\\n.quad 0,256,0,0\\n";
+  }
+  if (out.empty()) return "";
+  if (emulated) return "__asm__(\".pushsection .data\\n.balign 8\\n" + out + ".popsection\");\n";
+  const std::string zero = ".zero " + std::to_string(HIPRT_CPU_SHARED);
+  return "__asm__(\".pushsection .tbss,\\\"awT\\\",@nobits\\n.balign 256\\n" + out + zero + "\\n.popsection\");\n";
 }
 
 // What follows the user's text, in a file of its own: no warnings about it.
-std::string tail(const Scan &scan, const std::vector<std::string> &expressions) {
-  return "#pragma GCC system_header\n" + bound_constants(scan.kernels) + dynamic_shared(scan.dynamic_shared) +
+std::string tail(const Scan &scan, const std::vector<std::string> &expressions, bool emulated_tls) {
+  return "#pragma GCC system_header\n" + bound_constants(scan.kernels) + dynamic_shared(scan.dynamic_shared, emulated_tls) +
          "static constexpr __hiprt_entry __hiprt_entries[] = {\n" + kernel_entries(scan.kernels) +
          expression_entries(expressions) + "{}};\n" +
          "extern \"C\" __attribute__((visibility(\"default\"), used)) const __hiprt_module_info __hiprt_module = {\n"
@@ -148,7 +151,7 @@ class Build {
     if (good) {
       scan = scan_preprocessed(text);
       set_flags(scan.files);
-      const std::string end = tail(scan, p_.expressions);
+      const std::string end = tail(scan, p_.expressions, compiler_.kind != Compiler::Gcc);
       good = attempt(end, true, out) || attempt(end, false, out);
     } else if (out->log.empty()) {
       out->log = "hiprt: cannot write temporary files in " + std::string(dir_.path().empty() ? "TMPDIR" : dir_.path()) + "\n";

@@ -46,13 +46,14 @@ void Launch::fail(hipError_t status, const std::string &text) {
   std::fprintf(stderr, "hiprt: kernel '%s': %s\n", kernel->name.c_str(), text.c_str());
 }
 
-Runner::Runner() : warps_(32) {}
+Runner::Runner() : shared_(new SharedMemory), warps_(32) {}
 
 Runner *Runner::active() { return active_runner; }
 
 void Runner::run(Launch *launch, uint64_t begin, uint64_t end) {
   launch_ = launch;
   active_runner = this;
+  fiber_home(&home_);
   if (!launch->code->synchronises) {
     begin_ = begin, end_ = end;
     Strand *strand = take_strand();
@@ -72,7 +73,7 @@ void Runner::run(Launch *launch, uint64_t begin, uint64_t end) {
 void Runner::strand_main(void *p) {
   Strand *self = static_cast<Strand *>(p);
   Runner *runner = self->runner;
-  fiber_started(&runner->home_);
+  fiber_started();
   for (;;) {
     if (runner->launch_->code->synchronises) {
       runner->launch_->code->run(runner->launch_->arguments, 1);
@@ -134,6 +135,7 @@ Strand *Runner::take_strand() {
       Strand *s = new (Strand::on_stack(base)) Strand;
       s->runner = this;
       s->usable = false;
+      s->record()->shared = shared_->bytes;
       strands_.push_back(s);
       idle_.push_back(s);
     }

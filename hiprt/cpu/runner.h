@@ -30,6 +30,11 @@ struct Launch {
 
 class Runner;
 
+// The shared memory of the block that a core executes.
+struct alignas(256) SharedMemory {
+  unsigned char bytes[2 * HIPRT_CPU_SHARED];
+};
+
 struct Warp;
 
 // A stack that executes kernel threads, one after the other. It lies at the top of that stack, below the index record of the
@@ -97,6 +102,7 @@ class Runner {
   Strand *running_ = nullptr;
   std::vector<std::unique_ptr<StackSlab>> slabs_;
   std::vector<Strand *> strands_;
+  std::unique_ptr<SharedMemory> shared_;
   std::vector<Strand *> idle_;
   std::vector<Warp> warps_;
   unsigned warp_count_ = 0, current_ = 0;

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <new>
+#include <optional>
 #include <thread>
 
+#include "quirks.h"
 #include "stream.h"
 
 namespace cpu {
@@ -20,6 +22,8 @@ constexpr microseconds kDeviceSpin{80};
 constexpr microseconds kHostSpin{20};
 // How often to look at work that waits for a value in memory, which nobody announces.
 constexpr microseconds kPoll{100};
+// How late a host function comes when nothing overtakes it.
+constexpr microseconds kLate{1000};
 // A kernel that does not end must not keep the process from exiting.
 constexpr std::chrono::seconds kStopPatience{2};
 
@@ -83,6 +87,30 @@ hipError_t run_caught(Work &work) {
 
 }  // namespace
 
+// A host function, which CLR runs on a thread of its own when it learns of a marker: late, and behind what was queued
+// after it (section 3.1). Here it waits until its stream has gone on, or has had nothing more to do for a while.
+struct Scheduler::LateWork : Work {
+  LateWork(StreamPtr s, std::shared_ptr<Work> w)
+      : Work(w->type), stream(std::move(s)), before(stream->pushed_), work(std::move(w)) {}
+  hipError_t run() override { return work->run(); }
+  void drop() override { work->drop(); }
+  bool ready() const override;
+  std::shared_ptr<Work> clone() const override { return nullptr; }  // never a node
+
+  const StreamPtr stream;
+  const uint64_t before;  // works of the stream that come first
+  const std::shared_ptr<Work> work;
+  mutable std::optional<Clock::time_point> idle_since;
+};
+
+bool Scheduler::LateWork::ready() const {
+  const uint64_t finished = stream->finished_.load(std::memory_order_acquire);
+  if (finished > before) return true;
+  if (finished < before || !stream->items_.empty()) return false;
+  if (!idle_since) idle_since = Clock::now();
+  return Clock::now() - *idle_since >= kLate;
+}
+
 Scheduler &Scheduler::get() {
   static Scheduler &scheduler = *new Scheduler;
   return scheduler;
@@ -99,6 +127,11 @@ void Scheduler::append(const StreamPtr &stream, std::shared_ptr<Work> work) {
   ++stream->pushed_;
 }
 
+void Scheduler::append_late(const StreamPtr &stream, std::shared_ptr<Work> work) {
+  if (!stream->late_) stream->late_ = std::make_shared<Stream>(stream->device, stream->flags, stream->priority, false);
+  append(stream->late_, std::make_shared<LateWork>(stream, std::move(work)));
+}
+
 hipError_t Scheduler::push(const StreamPtr &stream, std::shared_ptr<Work> work) {
   if (const hipError_t error = lost(stream->device)) return error;
   std::unique_lock lock(lock_, std::defer_lock);
@@ -108,9 +141,11 @@ hipError_t Scheduler::push(const StreamPtr &stream, std::shared_ptr<Work> work) 
     std::thread([this] { loop(); }).detach();
     started_ = true;
   }
-  append(stream, std::move(work));
+  const bool is_late = quirk(Quirk::SlowCompletion) && work->type == hipGraphNodeTypeHost && !stream->legacy;
+  if (is_late) append_late(stream, std::move(work));
+  else append(stream, std::move(work));
   // Behind other work of its stream it is no news to the device thread.
-  if (stream->items_.size() > 1) return hipSuccess;
+  if (!is_late && stream->items_.size() > 1) return hipSuccess;
   pushes_.fetch_add(1, std::memory_order_release);
   lock.unlock();
   pushed_.notify_one();
@@ -268,12 +303,13 @@ hipError_t Scheduler::wait_for(const std::vector<Target> &targets) {
 }
 
 hipError_t Scheduler::wait(const StreamPtr &stream) {
-  uint64_t count = 0;
+  std::vector<Target> targets;
   {
     const std::lock_guard lock(lock_);
-    count = stream->pushed_;
+    targets.push_back({stream, stream->pushed_});
+    if (stream->late_) targets.push_back({stream->late_, stream->late_->pushed_});
   }
-  return wait_for({{stream, count}});
+  return wait_for(targets);
 }
 
 hipError_t Scheduler::wait_device(int device) {
@@ -294,7 +330,8 @@ hipError_t Scheduler::wait_all() {
 hipError_t Scheduler::query(const StreamPtr &stream) {
   if (const hipError_t error = lost(stream->device)) return error;
   const std::lock_guard lock(lock_);
-  return stream->items_.empty() ? take_error(stream) : hipErrorNotReady;
+  const bool is_late = stream->late_ && !stream->late_->items_.empty();
+  return stream->items_.empty() && !is_late ? take_error(stream) : hipErrorNotReady;
 }
 
 hipError_t Scheduler::query_blocking(int device) {

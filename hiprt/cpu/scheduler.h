@@ -39,6 +39,7 @@ struct Stream {
   uint64_t pushed_ = 0;
   std::atomic<uint64_t> finished_{0};
   hipError_t error_ = hipSuccess;  // first asynchronous failure that no wait has returned yet
+  std::shared_ptr<Stream> late_;   // of slow_completion: where this stream's host functions wait
 };
 
 class Scheduler {
@@ -75,10 +76,12 @@ class Scheduler {
     StreamPtr stream;
     uint64_t count;
   };
+  struct LateWork;
 
   Scheduler();
   void loop();
   void append(const StreamPtr &stream, std::shared_ptr<Work> work);
+  void append_late(const StreamPtr &stream, std::shared_ptr<Work> work);
   void run_front(std::unique_lock<std::mutex> &lock, const StreamPtr &stream);
   void finish(const StreamPtr &stream, hipError_t status);
   void idle(std::unique_lock<std::mutex> &lock);

@@ -1,5 +1,7 @@
 #include "status.h"
 
+#include "quirks.h"
+
 namespace cpu {
 namespace {
 
@@ -130,7 +132,9 @@ thread_local hipError_t last_status = hipSuccess;
 
 hipError_t done(hipError_t status) noexcept {
   last_status = status;
-  if (status != hipSuccess && status != hipErrorNotReady) last_error = status;
+  // Before 7.0 every call overwrites what the one before left: section 5.
+  const bool is_kept = status == hipSuccess || status == hipErrorNotReady;
+  if (!is_kept || quirk(Quirk::LasterrorOverwrite)) last_error = status;
   return status;
 }
 

@@ -278,7 +278,7 @@ hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback
     const std::shared_ptr<Stream> target = find_stream(stream);
     if (!target) return hipErrorInvalidHandle;
     // HIP has no node for it: illegal wherever a synchronisation would be.
-    if (const hipError_t error = capture_forbids_sync(canonical(stream))) return error;
+    if (const hipError_t error = capture_forbids_callback(canonical(stream))) return error;
     return enqueue(stream, std::make_shared<CallbackWork>(stream, target->device, callback, data));
   });
 }

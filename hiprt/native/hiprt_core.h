@@ -115,4 +115,42 @@ uint64_t hiprt_exec_updated_nodes(const hiprt_exec *exec);
 hiprt_recorder *hiprt_exec_recorder(hiprt_exec *exec); /* borrowed */
 /* Whether hipGraphExecUpdate refuses a graph with other edges between the same nodes. */
 int hiprt_probe_wiring(int device, int *out_refused);
+
+/* Block pools: memory from somewhere else, taken in chunks and given out in blocks. Thread safe; never calls back.
+ * A lane is a stream as a pool sees it; it belongs to its pool. `number` is unique for the life of the process. */
+#define HIPRT_E_LIMIT -7     /* a limit in bytes would be exceeded */
+typedef struct hiprt_pool hiprt_pool;
+typedef struct hiprt_lane hiprt_lane;
+typedef struct {
+  uint64_t address, nbytes;
+} hiprt_block;
+typedef struct {
+  uint64_t allocated, reserved, peak, largest_free;
+  uint32_t blocks, chunks;
+} hiprt_pool_sizes;
+typedef struct {
+  uint64_t address, nbytes, chunk, lane;
+  uint32_t is_used;
+} hiprt_pool_entry;
+hiprt_pool *hiprt_pool_create(void);
+void hiprt_pool_release(hiprt_pool *pool);  /* the books go with the last block that is given back */
+uint64_t hiprt_pool_class(uint64_t nbytes); /* size of the block that serves a request */
+/* can_fence: the stream's handle is known, and stays valid until hiprt_pool_close. */
+hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, uint64_t stream, int device, int can_fence);
+/* The stream is no longer known, and its work so far is done. is_gone: nobody launches on it any more. */
+void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int is_gone);
+/* A block of the lane's own, for work behind all that is on the stream by now; NULL if none fits. */
+hiprt_block *hiprt_pool_take(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes);
+/* The same from the other lanes of the device, if what they did with the block is known to be done. Without wait, fences
+ * are put behind it, so that a later call knows; with wait, this call waits for them. */
+int hiprt_pool_take_over(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes, int wait, hiprt_block **out_block);
+void hiprt_pool_give(hiprt_pool *pool, hiprt_block *block);
+/* Grow: reserve, get memory, then add it as a block in use, or cancel. limit: of all chunks, in bytes; 0: none. */
+int hiprt_pool_reserve(hiprt_pool *pool, uint64_t nbytes, uint64_t limit);
+void hiprt_pool_cancel(hiprt_pool *pool, uint64_t nbytes);
+hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes);
+/* Forget chunks that nobody uses, at most `capacity`; their numbers tell the owner what to give back. */
+uint32_t hiprt_pool_trim(hiprt_pool *pool, uint32_t capacity, uint64_t *out_numbers);
+void hiprt_pool_measure(hiprt_pool *pool, hiprt_pool_sizes *out_sizes);
+uint32_t hiprt_pool_list(hiprt_pool *pool, uint32_t capacity, hiprt_pool_entry *out_entries); /* the number there is */
 /* cffi end */

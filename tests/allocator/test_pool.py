@@ -3,6 +3,7 @@
 import gc
 import random
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,11 @@ class Source:
 
 
 class Lane:
-    """Stands for a stream."""
+    """Stands for a stream that is closed already: nothing can be put behind its work."""
+
+    device = SimpleNamespace(index=0)
+    handle = 0
+    hip_stream = None
 
     def __init__(self, number):
         self.number = number

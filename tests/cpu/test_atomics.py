@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from helpers.rtc import C_TYPE, Program
 
 BLOCKS, THREADS = 200, 64
@@ -59,19 +58,24 @@ def test_wrapping_counters():
 
 def test_old_values_are_handed_out_once():
     cell = contend("int32", "int old = atomicAdd(p, 1); p[1 + old] = 1;", 0, cells=TOTAL + 1)
-    assert cell[0] == TOTAL and cell[1:].all()
+    assert cell[0] == TOTAL
+    assert cell[1:].all()
 
 
 def test_exchange_keeps_every_value():
     """What went in comes out once, except the last."""
     cell = contend("int32", "int old = atomicExch(p, i + 1); atomicAdd(p + 1 + old, 1);", 0, cells=TOTAL + 2)
-    assert cell[1:].sum() == TOTAL and cell[1:].max() == 1 and cell[1 + cell[0]] == 0
+    assert cell[1:].sum() == TOTAL
+    assert cell[1:].max() == 1
+    assert cell[1 + cell[0]] == 0
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float32", "float64"])
 def test_compare_and_swap(dtype):
     name = C_TYPE[dtype]
-    body = f"{name} old = *p, seen; do {{ seen = old; old = atomicCAS(p, seen, seen + ({name})2); }} while (old != seen);"
+    body = (
+        f"{name} old = *p, seen; do {{ seen = old; old = atomicCAS(p, seen, seen + ({name})2); }} while (old != seen);"
+    )
     assert contend(dtype, body, 1)[0] == 1 + 2 * TOTAL
 
 
@@ -96,7 +100,8 @@ extern "C" __global__ void k(__half* h, __half2* h2, __hip_bfloat162* b2) {
 }"""
     h, h2, b2 = np.zeros(1, np.float16), np.zeros(2, np.float16), np.zeros(2, np.uint16)
     Program(source).run("k", 4, 32, h, h2, b2)
-    assert h[0] == 128 and h2.tolist() == [128, 64]
+    assert h[0] == 128
+    assert h2.tolist() == [128, 64]
     assert (b2.astype(np.uint32) << 16).view(np.float32).tolist() == [128, 256]
 
 

@@ -16,12 +16,15 @@ extern "C" __global__ void mix(const unsigned* in, unsigned* out, int n) {
   unsigned v = i < n ? in[i] : 0u;
   tile[threadIdx.x] = v;
   __syncthreads();
-  unsigned r = tile[255 - threadIdx.x] * 2654435761u ^ __shfl_xor(v, 5) ^ unsigned(__ballot(v & 1)) ^ __brev(v) ^ __popc(v);
+  unsigned r = tile[255 - threadIdx.x] * 2654435761u ^ __shfl_xor(v, 5);
+  r ^= unsigned(__ballot(v & 1)) ^ __brev(v) ^ __popc(v);
   for (int d = 16; d; d /= 2) r += __shfl_down(r, d);
-  r ^= unsigned(__float2int_rn(float(v) * 0.37f)) + __umulhi(v, 12345u) + __half_as_ushort(__float2half(float(v & 1023) * 0.1f));
+  r ^= unsigned(__float2int_rn(float(v) * 0.37f)) + __umulhi(v, 12345u);
+  r ^= __half_as_ushort(__float2half(float(v & 1023) * 0.1f));
   r ^= unsigned(__bfloat16_as_ushort(__float2bfloat16(float(v) / 7.0f))) << 7;
-  r += __float_as_uint(expf((float(v % 200) - 100.0f) * 0.1f)) ^ __float_as_uint(sinf(float(v % 1000))) ^ __float_as_uint(tanhf(v % 999 * 1e-4f));
-  r += __float_as_uint(powf(1.0f + v % 5, 0.7f)) ^ __float_as_uint(logf(1.0f + v % 77)) ^ __float_as_uint(erff(v % 4 * 0.5f));
+  r += __float_as_uint(expf((float(v % 200) - 100.0f) * 0.1f)) ^ __float_as_uint(sinf(float(v % 1000)));
+  r += __float_as_uint(tanhf(v % 999 * 1e-4f)) ^ __float_as_uint(powf(1.0f + v % 5, 0.7f));
+  r += __float_as_uint(logf(1.0f + v % 77)) ^ __float_as_uint(erff(v % 4 * 0.5f));
   if (i < n) out[i] = r;
 }
 extern "C" __global__ void plain(const unsigned* in, unsigned* out, int n) {
@@ -42,7 +45,8 @@ values, out, out2 = rng.integers(0, 2**32, n).astype(np.uint32), np.zeros(n, np.
 program.run("mix", 20, 256, values, out, np.int32(n))
 program.run("plain", 20, 256, values, out2, np.int32(n))
 assert (out2 == values * np.uint32(3) + (values[::-1] >> 3) + np.arange(n, dtype=np.uint32)).all()
-a, b, dots = rng.integers(-128, 128, (64, 300)).astype(np.int8), rng.integers(-128, 128, 300).astype(np.int8), np.zeros(64, np.int32)
+a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((64, 300), 300))
+dots = np.zeros(64, np.int32)
 program.run("dot", 8, 256, a, b, dots, np.int32(300))
 assert (dots == a.astype(np.int32) @ b).all()
 import hashlib
@@ -78,7 +82,12 @@ print(made.log, end="")
 @pytest.fixture
 def bare(tmp_path):
     """An environment in which no compiler can be found: with a library away from the ziglang package."""
-    return {"HIPRT_CPU_COMPILER": "", "HIPRT_CPU_ZIG": "", "PATH": str(tmp_path), "HIPRT_CACHE_DIR": str(tmp_path / "cache")}
+    return {
+        "HIPRT_CPU_COMPILER": "",
+        "HIPRT_CPU_ZIG": "",
+        "PATH": str(tmp_path),
+        "HIPRT_CACHE_DIR": str(tmp_path / "cache"),
+    }
 
 
 def test_no_compiler_is_one_clear_sentence(python, bare):
@@ -89,14 +98,16 @@ def test_no_compiler_is_one_clear_sentence(python, bare):
 
 def test_a_compiler_that_does_not_exist_is_named(python, bare):
     log = python(FAILS, **bare | {"HIPRT_CPU_COMPILER": "/no/such/g++"})
-    assert log.count("\n") == 1 and "/no/such/g++" in log and "HIPRT_CPU_COMPILER" in log
+    assert log.count("\n") == 1
+    assert "/no/such/g++" in log
+    assert "HIPRT_CPU_COMPILER" in log
 
 
 def test_a_broken_compiler_is_passed_over(python, bare, tmp_path):
     """The first on the list fails at everything: the next one is used, and the first not asked again."""
     log = tmp_path / "runs"
     broken = tmp_path / "zig"
-    broken.write_text(f'#!/bin/sh\necho run >> {log}\nexit 1\n')
+    broken.write_text(f"#!/bin/sh\necho run >> {log}\nexit 1\n")
     broken.chmod(0o755)
     good = next(path for path in found()[::-1] if path)
     name = "g++" if "g++" in good else "clang++"

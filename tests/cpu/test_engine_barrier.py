@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from rocm.bindings import hip
-
 from helpers.hip_calls import E
 from helpers.rtc import Program
+from rocm.bindings import hip
 
 INDICES = """
 extern "C" __global__ void indices(int* out) {
@@ -13,14 +12,23 @@ extern "C" __global__ void indices(int* out) {
   int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
   int at = block * (blockDim.x * blockDim.y * blockDim.z) + thread;
   SYNC
-  out[at] += blockIdx.x + 10 * blockIdx.y + 100 * blockIdx.z + 1000 * threadIdx.x + 10000 * threadIdx.y + 100000 * threadIdx.z;
+  out[at] += blockIdx.x + 10 * blockIdx.y + 100 * blockIdx.z;
+  out[at] += 1000 * threadIdx.x + 10000 * threadIdx.y + 100000 * threadIdx.z;
 }
 """
 
 
 @pytest.mark.parametrize("sync", ["", "__syncthreads();"], ids=["plain", "fibers"])
-@pytest.mark.parametrize(("grid", "block"), [((1, 1, 1), (1, 1, 1)), ((3, 2, 4), (5, 3, 2)), ((70, 1, 1), (33, 1, 1)),
-                                             ((1, 1, 1), (1024, 1, 1)), ((2, 3, 1), (8, 8, 16))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("grid", "block"),
+    [
+        ((1, 1, 1), (1, 1, 1)),
+        ((3, 2, 4), (5, 3, 2)),
+        ((70, 1, 1), (33, 1, 1)),
+        ((1, 1, 1), (1024, 1, 1)),
+        ((2, 3, 1), (8, 8, 16)),
+    ],
+)
 def test_every_thread_runs_once_with_its_indices(sync, grid, block):
     out = np.zeros(np.prod(grid) * np.prod(block), np.int32)
     Program(INDICES, options=[f"-DSYNC={sync}"]).run("indices", grid, block, out)
@@ -249,11 +257,15 @@ source = '''extern "C" __global__ void stuck(int* p) {
 print(Program(source).launch("stuck", 1, 32, np.zeros(1, np.int32)).name)
 """)
     assert out.splitlines()[-1] == "hipErrorLaunchFailure"
-    assert "hiprt: kernel 'stuck': block (0,0,0) cannot go on: 31 of its 32 threads wait at a block barrier, 1 at" in out
+    assert (
+        "hiprt: kernel 'stuck': block (0,0,0) cannot go on: 31 of its 32 threads wait at a block barrier, 1 at" in out
+    )
 
 
 def test_an_empty_kernel_and_a_kernel_without_parameters():
-    program = Program('__device__ int ran;\nextern "C" __global__ void k() { atomicAdd(&ran, 1); }\nextern "C" __global__ void e() {}')
+    program = Program(
+        '__device__ int ran;\nextern "C" __global__ void k() { atomicAdd(&ran, 1); }\nextern "C" __global__ void e() {}'
+    )
     program.run("k", 7, 9)
     program.run("e", 7, 9)
     address, _ = hip.hipModuleGetGlobal(program.module, b"ran")[1:]
@@ -266,7 +278,9 @@ def test_printf_and_assert(python):
     out = python("""
 from helpers.rtc import Program
 program = Program('''
-extern "C" __global__ void say(int n) { printf("thread %u of %d: %.2f %s\\\\n", threadIdx.x, n, 0.25 * threadIdx.x, "ok"); }
+extern "C" __global__ void say(int n) {
+  printf("thread %u of %d: %.2f %s\\\\n", threadIdx.x, n, 0.25 * threadIdx.x, "ok");
+}
 extern "C" __global__ void check(int n) { assert(int(threadIdx.x) < n); }
 ''')
 program.run("say", 1, 3, np.int32(3))
@@ -285,7 +299,10 @@ print(program.launch("check", 1, 3, np.int32(2)).name)
         ("p[threadIdx.x] = 7 / n;", "hipErrorLaunchFailure"),
         ("__trap();", "hipErrorLaunchFailure"),
         ("__syncthreads(); *(volatile int*)(n + 16) = 1;", "hipErrorIllegalAddress"),
-        ("volatile int big[70000]; for (int i = n; i < 70000; ++i) big[i] = i; p[0] = big[3];", "hipErrorIllegalAddress"),
+        (
+            "volatile int big[70000]; for (int i = n; i < 70000; ++i) big[i] = i; p[0] = big[3];",
+            "hipErrorIllegalAddress",
+        ),
     ],
     ids=["wild store", "division by zero", "trap", "wild store on a fiber", "stack overflow"],
 )
@@ -312,7 +329,9 @@ def test_a_launch_after_a_failure(python):
 import ctypes
 from helpers.rtc import Program
 program = Program('''
-extern "C" __global__ void fails(int* p) { __syncthreads(); if (threadIdx.x == 40) __trap(); __syncthreads(); p[0] = 1; }
+extern "C" __global__ void fails(int* p) {
+  __syncthreads(); if (threadIdx.x == 40) __trap(); __syncthreads(); p[0] = 1;
+}
 extern "C" __global__ void works(int* p) { __shared__ int s[64]; s[threadIdx.x] = 1; __syncthreads();
   p[threadIdx.x] = s[63 - threadIdx.x]; }
 ''')

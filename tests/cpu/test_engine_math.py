@@ -4,13 +4,14 @@ import math
 
 import numpy as np
 import pytest
-
 from helpers.rtc import Program, evaluate
 
 RNG = np.random.default_rng(7)
 N = 4000
-SPECIAL = np.array([0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 1e-40, -1e-40, 1e-20, 100, -200, 3e38, -3e38, np.inf, -np.inf, np.nan],
-                   np.float32)  # fmt: skip
+SPECIAL = np.array(
+    [0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 1e-40, -1e-40, 1e-20, 100, -200, 3e38, -3e38, np.inf, -np.inf, np.nan],
+    np.float32,
+)
 
 
 def ulps(got, want):
@@ -41,8 +42,16 @@ ACCURACY = {
     "log2f": (math.log2, np.concatenate([POSITIVE, spread(0.9, 1.1)]), 0.51),
     "log10f": (math.log10, np.concatenate([POSITIVE, spread(0.9, 1.1)]), 0.51),
     "log1pf": (math.log1p, np.abs(scales(50)), 0.51),
-    "sinf": (math.sin, np.concatenate([scales(10), spread(-1e5, 1e5), spread(-1e30, 1e30), np.arange(1, N) * (math.pi / 2)]), 0.51),
-    "cosf": (math.cos, np.concatenate([scales(10), spread(-1e5, 1e5), spread(-1e30, 1e30), np.arange(1, N) * (math.pi / 2)]), 0.51),
+    "sinf": (
+        math.sin,
+        np.concatenate([scales(10), spread(-1e5, 1e5), spread(-1e30, 1e30), np.arange(1, N) * (math.pi / 2)]),
+        0.51,
+    ),
+    "cosf": (
+        math.cos,
+        np.concatenate([scales(10), spread(-1e5, 1e5), spread(-1e30, 1e30), np.arange(1, N) * (math.pi / 2)]),
+        0.51,
+    ),
     "tanf": (math.tan, scales(100), 0.51),
     "__sinf": (math.sin, spread(-1e5, 1e5), 0.51),
     "sinpif": (lambda x: math.sin(math.pi * (x - 2 * round(x / 2))), spread(-100, 100), 0.52),
@@ -71,10 +80,25 @@ def test_accuracy(name):
 
 @pytest.mark.parametrize(
     ("name", "function"),
-    [("expf", np.exp), ("exp2f", np.exp2), ("logf", np.log), ("log1pf", np.log1p), ("expm1f", np.expm1), ("sqrtf", np.sqrt),
-     ("sinf", np.sin), ("cosf", np.cos), ("tanhf", np.tanh), ("sinhf", np.sinh), ("coshf", np.cosh), ("floorf", np.floor),
-     ("ceilf", np.ceil), ("truncf", np.trunc), ("rintf", np.rint), ("fabsf", np.abs)],
-)  # fmt: skip
+    [
+        ("expf", np.exp),
+        ("exp2f", np.exp2),
+        ("logf", np.log),
+        ("log1pf", np.log1p),
+        ("expm1f", np.expm1),
+        ("sqrtf", np.sqrt),
+        ("sinf", np.sin),
+        ("cosf", np.cos),
+        ("tanhf", np.tanh),
+        ("sinhf", np.sinh),
+        ("coshf", np.cosh),
+        ("floorf", np.floor),
+        ("ceilf", np.ceil),
+        ("truncf", np.trunc),
+        ("rintf", np.rint),
+        ("fabsf", np.abs),
+    ],
+)
 def test_special_values(name, function):
     with np.errstate(all="ignore"):
         want = function(SPECIAL.astype(np.float64)).astype(np.float32)
@@ -99,7 +123,9 @@ def test_powf_everywhere():
     got = evaluate("powf(x, y)", x, y)
     sound = (want > 1e-37) & (want < 3e38)
     assert ulps(got[sound], want[sound]) <= 0.51
-    bases, exponents = (a.ravel() for a in np.meshgrid(SPECIAL, np.append(SPECIAL, [16777217, 5, -5]).astype(np.float32)))
+    bases, exponents = (
+        a.ravel() for a in np.meshgrid(SPECIAL, np.append(SPECIAL, [16777217, 5, -5]).astype(np.float32))
+    )
     with np.errstate(all="ignore"):
         want = np.power(bases.astype(np.float64), exponents.astype(np.float64)).astype(np.float32)
     got = evaluate("powf(x, y)", bases, exponents)
@@ -110,7 +136,9 @@ def test_powf_everywhere():
 
 def test_roundf_goes_away_from_zero():
     x = np.array([0.5, 1.5, 2.5, -0.5, -2.5, 0.49999997, 8388609, -8388609, 1e30], np.float32)
-    np.testing.assert_array_equal(evaluate("roundf(x)", x), np.array([1, 2, 3, -1, -3, 0, 8388609, -8388609, 1e30], np.float32))
+    np.testing.assert_array_equal(
+        evaluate("roundf(x)", x), np.array([1, 2, 3, -1, -3, 0, 8388609, -8388609, 1e30], np.float32)
+    )
 
 
 def test_min_and_max_prefer_numbers():
@@ -132,8 +160,9 @@ template <class T, class U> struct same { static const int value = 0; };
 template <class T> struct same<T, T> { static const int value = 1; };
 #define IS(T, e) same<T, decltype(e)>::value
 extern "C" __global__ void k(int* out) {
-  int all[] = {IS(float, sin(1.0f)), IS(double, sin(1.0)), IS(double, sqrt(2)), IS(float, pow(2.0f, 3)), IS(double, pow(2.0f, 3.0)),
-               IS(float, max(1.0f, 2.0f)), IS(double, max(1, 2.0f)), IS(unsigned, min(1, 2u)), IS(int, abs(-1)), IS(float, abs(-1.0f)),
+  int all[] = {IS(float, sin(1.0f)), IS(double, sin(1.0)), IS(double, sqrt(2)), IS(float, pow(2.0f, 3)),
+               IS(double, pow(2.0f, 3.0)), IS(float, max(1.0f, 2.0f)), IS(double, max(1, 2.0f)),
+               IS(unsigned, min(1, 2u)), IS(int, abs(-1)), IS(float, abs(-1.0f)),
                IS(double, fmax(1.0f, 2.0)), IS(float, fma(1.0f, 2.0f, 3.0f))};
   for (int i = 0; i < 12; ++i) out[i] = all[i];
 }"""
@@ -157,7 +186,7 @@ extern "C" __global__ void k(int* out) {
         ("__dp4a(x, 0x01020304u, 9u)", lambda x: 9 + sum((x >> 8 * i & 255) * (4 - i) for i in range(4))),
         ("__float_as_uint(__uint_as_float(x))", lambda x: x),
     ],
-)  # fmt: skip
+)
 def test_integer_intrinsics(expression, reference):
     x = np.concatenate([[0, 1, 2, 0x7F7FFFFF, 0x01020304], RNG.integers(0, 2**31 - 2**24, 200)]).astype(np.uint32)
     np.testing.assert_array_equal(evaluate(expression, x), [reference(int(v)) for v in x])
@@ -169,7 +198,7 @@ def test_signed_intrinsics():
     wide = x.astype(np.int64) * y
     np.testing.assert_array_equal(evaluate("__mulhi(x, y)", x, y), (wide >> 32).astype(np.int32))
     np.testing.assert_array_equal(evaluate("__hadd(x, y)", x, y), (x.astype(np.int64) + y >> 1).astype(np.int32))
-    low = lambda v: (v.astype(np.int64) << 40 >> 40)  # noqa: E731
+    low = lambda v: v.astype(np.int64) << 40 >> 40  # noqa: E731
     np.testing.assert_array_equal(evaluate("__mul24(x, y)", x, y), (low(x) * low(y)).astype(np.int32))
     bytes_x, bytes_y = x.view(np.int8).reshape(-1, 4).astype(np.int32), y.view(np.int8).reshape(-1, 4).astype(np.int32)
     np.testing.assert_array_equal(evaluate("__dp4a(x, y, 3)", x, y), (bytes_x * bytes_y).sum(1) + 3)
@@ -257,4 +286,5 @@ extern "C" __global__ void k(long long* out) {
 }"""
     out = np.zeros(2, np.int64)
     Program(source).run("k", 1, 1, out)
-    assert out[0] >= 0 and out[1] == 1
+    assert out[0] >= 0
+    assert out[1] == 1

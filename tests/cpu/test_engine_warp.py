@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from helpers.rtc import Program
 
 LANES = np.arange(32)
@@ -49,12 +48,21 @@ def test_shuffles(kind, sync):
 
 
 def test_the_default_width_is_the_warp():
-    np.testing.assert_array_equal(lanes("r = __shfl(lane, 9) + 100 * __shfl_down(lane, 1);"), 9 + 100 * np.minimum(LANES + 1, 31))
+    np.testing.assert_array_equal(
+        lanes("r = __shfl(lane, 9) + 100 * __shfl_down(lane, 1);"), 9 + 100 * np.minimum(LANES + 1, 31)
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("float", 0.5), ("double", 1e-300), ("long long", -(2**40)), ("unsigned long long", 2**63), ("unsigned char", 200), ("short", -7)],
+    [
+        ("float", 0.5),
+        ("double", 1e-300),
+        ("long long", -(2**40)),
+        ("unsigned long long", 2**63),
+        ("unsigned char", 200),
+        ("short", -7),
+    ],
 )
 def test_shuffles_of_all_types(kind, value):
     literal = f"({kind})({value}{'ull' if value == 2**63 else ''})"
@@ -110,12 +118,15 @@ def test_votes_of_active_lanes_only():
 def test_active_mask():
     out = lanes("if (lane & 1) r = __activemask(); else if (lane > 20) r = __activemask();", out=np.uint64)
     assert set(out[1::2].tolist()) == {0xAAAAAAAA}
-    assert set(out[22::2].tolist()) == {sum(1 << i for i in range(22, 32, 2))} and not out[:21:2].any()
+    assert set(out[22::2].tolist()) == {sum(1 << i for i in range(22, 32, 2))}
+    assert not out[:21:2].any()
 
 
 def test_masked_votes_and_shuffles():
-    out = lanes("if (lane < 8) r = __ballot_sync(0xffull, lane != 2) + 1000 * __shfl_sync(0xffull, lane, 5) + "
-                "100000 * __any_sync(0xffull, lane == 3) + 1000000 * __all_sync(0xffull, lane < 8);")  # fmt: skip
+    out = lanes(
+        "if (lane < 8) r = __ballot_sync(0xffull, lane != 2) + 1000 * __shfl_sync(0xffull, lane, 5) + "
+        "100000 * __any_sync(0xffull, lane == 3) + 1000000 * __all_sync(0xffull, lane < 8);"
+    )
     np.testing.assert_array_equal(out[:8], 0xFB + 5000 + 100000 + 1000000)
     assert not out[8:].any()
 
@@ -150,7 +161,9 @@ def test_a_loop_that_ends_by_a_vote():
 
 
 def test_lanes_that_left_are_not_waited_for():
-    out = lanes("if (lane >= 10) { out[threadIdx.x] = -5; return; } r = __popcll(__ballot(1)) * 100 + __shfl_down(lane, 1);")
+    out = lanes(
+        "if (lane >= 10) { out[threadIdx.x] = -5; return; } r = __popcll(__ballot(1)) * 100 + __shfl_down(lane, 1);"
+    )
     np.testing.assert_array_equal(out[:9], 1000 + np.arange(1, 10))
     assert out[9] == 1000  # its source has left
     np.testing.assert_array_equal(out[10:], -5)
@@ -232,7 +245,10 @@ def test_a_kernel_mixes_plain_and_synchronising_functions():
     """Only the kernel that synchronises runs on fibers: the plain one is right whichever way it runs."""
     source = """
 extern "C" __global__ void first(int* p) { p[threadIdx.x] = __shfl_xor(int(threadIdx.x), 1); }
-extern "C" __global__ void second(int* p) { if (threadIdx.x % 32 != 0) return; for (int i = 0; i < 32; ++i) p[threadIdx.x + i] += i; }
+extern "C" __global__ void second(int* p) {
+  if (threadIdx.x % 32 != 0) return;
+  for (int i = 0; i < 32; ++i) p[threadIdx.x + i] += i;
+}
 """
     program = Program(source)
     values = np.zeros(64, np.int32)

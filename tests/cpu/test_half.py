@@ -3,7 +3,6 @@
 import ml_dtypes
 import numpy as np
 import pytest
-
 from helpers.rtc import Program, evaluate
 
 BF16 = ml_dtypes.bfloat16
@@ -47,14 +46,18 @@ def test_float_to_nearest_even(prologue, dtype):
     exact = ALL.view(dtype).astype(np.float32)
     exact = exact[np.isfinite(exact)]
     between = (np.sort(exact)[:-1].astype(np.float64) + np.sort(exact)[1:]) / 2
-    x = np.concatenate([exact, between, between * (1 + 1e-7), RNG.normal(size=20000), [np.inf, -np.inf, np.nan, 1e38, -1e38, 70000]])
+    x = np.concatenate(
+        [exact, between, between * (1 + 1e-7), RNG.normal(size=20000), [np.inf, -np.inf, np.nan, 1e38, -1e38, 70000]]
+    )
     x = x.astype(np.float32)
     conversion = "__float2half(x)" if dtype == np.float16 else "__float2bfloat16(x)"
     same(evaluate(f"U({conversion})", x, out=np.uint16, prologue=prologue), x.astype(dtype), dtype)
 
 
 def test_float_to_half_by_rounding_mode():
-    x = np.concatenate([RNG.normal(size=5000), RNG.normal(size=2000) * 1e-6, [0, 65504, 65519, 65520, 1e6, -1e6, 1e-9, -1e-9]])
+    x = np.concatenate(
+        [RNG.normal(size=5000), RNG.normal(size=2000) * 1e-6, [0, 65504, 65519, 65520, 1e6, -1e6, 1e-9, -1e-9]]
+    )
     x = x.astype(np.float32)
     near = x.astype(np.float16)
     up = np.where(near.astype(np.float32) < x, np.nextafter(near, np.float16(np.inf)), near)
@@ -143,8 +146,11 @@ def test_packed_pairs(prologue, dtype):
 def test_the_older_bfloat16_type():
     prologue = "#include <hip/hip_bfloat16.h>\n"
     x = RNG.normal(size=1000).astype(np.float32)
-    same(evaluate("(hip_bfloat16(x) + hip_bfloat16(1.0f)).data", x, out=np.uint16, prologue=prologue),
-         (x.astype(BF16).astype(np.float32) + 1).astype(BF16), BF16)  # fmt: skip
+    same(
+        evaluate("(hip_bfloat16(x) + hip_bfloat16(1.0f)).data", x, out=np.uint16, prologue=prologue),
+        (x.astype(BF16).astype(np.float32) + 1).astype(BF16),
+        BF16,
+    )
     got = evaluate("hip_bfloat16(x, hip_bfloat16::truncate).data", x, out=np.uint16, prologue=prologue)
     np.testing.assert_array_equal(got, x.view(np.uint32) >> 16)
 

@@ -4,10 +4,9 @@ import threading
 
 import numpy as np
 import pytest
-from rocm.bindings import hip, hiprtc
-
 from helpers.hip_calls import E, error, ok
 from helpers.rtc import RESULT, Program, build, text_of
+from rocm.bindings import hip, hiprtc
 
 SAXPY = """
 extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
@@ -15,7 +14,7 @@ extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
   if (i < n) y[i] = a * x[i] + y[i];
 }
 """
-WRITE = "extern \"C\" __global__ void write(int* out) {{ out[threadIdx.x] = {}; }}"
+WRITE = 'extern "C" __global__ void write(int* out) {{ out[threadIdx.x] = {}; }}'
 
 
 def value_of(expression, prologue="", **how):
@@ -44,8 +43,11 @@ def test_saxpy_runs():
 def test_an_error_names_the_file_and_the_line():
     made = build("int a;\nint b;\n__global__ void k(int* p) { p[0] = missing; }\n", name="my kernel.hip")
     assert made.status == RESULT.HIPRTC_ERROR_COMPILATION
-    assert "my kernel.hip:3:" in made.log and "error" in made.log and "missing" in made.log
-    assert "__hiprt" not in made.log and "/tmp" not in made.log
+    assert "my kernel.hip:3:" in made.log
+    assert "error" in made.log
+    assert "missing" in made.log
+    assert "__hiprt" not in made.log
+    assert "/tmp" not in made.log
 
 
 def test_the_column_is_that_of_the_users_text():
@@ -56,14 +58,16 @@ def test_the_column_is_that_of_the_users_text():
 def test_an_error_in_a_header_names_the_header():
     headers = {"sub/tool.h": "#pragma once\nstatic int broken = nothing;\n"}
     made = build('#include "sub/tool.h"\n__global__ void k() {}', headers=headers)
-    assert "sub/tool.h:2:" in made.log and "/tmp" not in made.log
+    assert "sub/tool.h:2:" in made.log
+    assert "/tmp" not in made.log
 
 
 def test_a_warning_is_in_the_log_of_a_good_program():
-    made = build('__global__ void k(int* p) { int unused = 3; p[0] = 1; }', options=["-Wall"])
+    made = build("__global__ void k(int* p) { int unused = 3; p[0] = 1; }", options=["-Wall"])
     assert made.status == RESULT.HIPRTC_SUCCESS
-    assert "k.hip:1:" in made.log and "unused" in made.log
-    assert build('__global__ void k(int* p) { int unused = 3; p[0] = 1; }', options=["-Wall", "-w"]).log == ""
+    assert "k.hip:1:" in made.log
+    assert "unused" in made.log
+    assert build("__global__ void k(int* p) { int unused = 3; p[0] = 1; }", options=["-Wall", "-w"]).log == ""
 
 
 def test_a_clean_program_has_an_empty_log_whatever_the_warnings():
@@ -71,7 +75,11 @@ def test_a_clean_program_has_an_empty_log_whatever_the_warnings():
 
 
 def test_headers_by_quotes_and_by_brackets():
-    headers = {"one.h": "#define ONE 1", "deep/two.h": '#include "three.h"\n#define TWO 2', "deep/three.h": "#define THREE 3"}
+    headers = {
+        "one.h": "#define ONE 1",
+        "deep/two.h": '#include "three.h"\n#define TWO 2',
+        "deep/three.h": "#define THREE 3",
+    }
     assert value_of("100 * ONE + 10 * TWO + THREE", '#include "one.h"\n#include <deep/two.h>', headers=headers) == 123
 
 
@@ -100,9 +108,27 @@ def test_definitions(options):
     assert value_of("N", options=options) == 4
 
 
-@pytest.mark.parametrize("option", ["--std=c++17", "-std=c++20", "-std=gnu++14", "-std=c++11", "-O0", "-O1", "-O2", "-O3",
-                                    "-ffast-math", "-fno-fast-math", "-ffp-contract=off", "--gpu-architecture=gfx1100",
-                                    "--offload-arch=gfx942", "-Wall", "-w", "-g"])  # fmt: skip
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--std=c++17",
+        "-std=c++20",
+        "-std=gnu++14",
+        "-std=c++11",
+        "-O0",
+        "-O1",
+        "-O2",
+        "-O3",
+        "-ffast-math",
+        "-fno-fast-math",
+        "-ffp-contract=off",
+        "--gpu-architecture=gfx1100",
+        "--offload-arch=gfx942",
+        "-Wall",
+        "-w",
+        "-g",
+    ],
+)
 def test_known_options(option):
     assert value_of("40 + 2", options=[option]) == 42
 
@@ -125,6 +151,41 @@ def test_macros_that_programs_branch_on():
 #error a macro is missing
 #endif"""
     assert value_of("HIP_VERSION / 100000", prologue) == 715
+
+
+def test_the_c_headers_that_a_device_has():
+    prologue = "#include <stdint.h>\n#include <stddef.h>\n#include <limits.h>\n#include <float.h>\n#include <math.h>"
+    expression = "INT_MAX == INT32_MAX && UINT64_MAX == ULLONG_MAX && DBL_MAX > FLT_MAX && sizeof(ptrdiff_t) == sizeof(size_t)"
+    assert value_of(expression, prologue, options=["-Wall", "-Werror"]) == 1
+
+
+def test_the_device_heap():
+    source = """
+struct Node { int value; Node* next; };
+extern "C" __global__ void k(int* out) {
+  Node* list = nullptr;
+  for (int i = 0; i <= int(threadIdx.x); ++i) list = new Node{i, list};
+  int* sum = static_cast<int*>(malloc(sizeof(int)));
+  *sum = 0;
+  while (list) { Node* next = list->next; *sum += list->value; delete list; list = next; }
+  out[threadIdx.x] = *sum;
+  free(sum);
+}"""
+    out = np.zeros(40, np.int32)
+    Program(source).run("k", 1, 40, out)
+    np.testing.assert_array_equal(out, np.cumsum(np.arange(40)))
+
+
+def test_too_much_shared_memory_is_a_compile_error():
+    made = build('extern "C" __global__ void big(float* p) { __shared__ float s[16385]; s[threadIdx.x] = 1; p[0] = s[3]; }')
+    assert made.status == RESULT.HIPRTC_ERROR_COMPILATION
+    assert "big has 65540 bytes of shared memory, the limit is 65536" in made.log
+
+
+def test_a_function_that_is_not_there_is_a_compile_error():
+    made = build('__device__ void missing(int*);\nextern "C" __global__ void k(int* p) { missing(p); }')
+    assert made.status == RESULT.HIPRTC_ERROR_COMPILATION
+    assert "missing" in made.log
 
 
 def test_templates_by_name_expression():
@@ -233,8 +294,17 @@ __global__ void overloaded(int* p) { p[0] = 10; }
 __global__ void overloaded(int* p, float) { p[0] = 11; }
 """
     program = Program(source, expressions=["hidden", "anonymous", "inner", "trailing", "generic<short>"])
-    expected = {"by_macro": 1, "present": 2, "in_block": 3, "hidden": 4, "anonymous": 5, "inner": 6, "trailing": 7,
-                "_Z7genericIiEvPT_": 8, "_Z10overloadedPi": 10}  # fmt: skip
+    expected = {
+        "by_macro": 1,
+        "present": 2,
+        "in_block": 3,
+        "hidden": 4,
+        "anonymous": 5,
+        "inner": 6,
+        "trailing": 7,
+        "_Z7genericIiEvPT_": 8,
+        "_Z10overloadedPi": 10,
+    }
     for name, value in expected.items():
         out = np.zeros(1, np.int32)
         program.run(name, 1, 1, out)
@@ -261,7 +331,10 @@ extern "C" __global__ void k(int* p) {
 
 def test_launch_bounds_limit_the_block():
     source = """
-namespace n { constexpr int kLanes = 32; __global__ void __launch_bounds__(kLanes * 2) k(int* p) { p[threadIdx.x] = 1; } }
+namespace n {
+constexpr int kLanes = 32;
+__global__ void __launch_bounds__(kLanes * 2) k(int* p) { p[threadIdx.x] = 1; }
+}
 """
     program = Program(source, expressions=["n::k"])
     function = program.function("n::k")
@@ -277,9 +350,10 @@ namespace n { constexpr int kLanes = 32; __global__ void __launch_bounds__(kLane
 def test_parameters_of_many_kinds():
     source = """
 struct Shape { int rows; char flag; double scale; short tail[3]; };
-extern "C" __global__ void k(char a, double b, short c, Shape s, float4 v, const int* p, bool d, unsigned char e, double* out) {
-  double all[] = {double(a), b, double(c), double(s.rows), double(s.flag), s.scale, double(s.tail[2]), v.x, v.w, double(p[1]),
-                  double(d), double(e)};
+extern "C" __global__ void k(char a, double b, short c, Shape s, float4 v, const int* p, bool d, unsigned char e,
+                             double* out) {
+  double all[] = {double(a), b, double(c), double(s.rows), double(s.flag), s.scale, double(s.tail[2]), v.x, v.w,
+                  double(p[1]), double(d), double(e)};
   for (int i = 0; i < 12; ++i) out[i] = all[i];
 }"""
     shape = np.zeros((), np.dtype([("rows", "i4"), ("flag", "i1"), ("scale", "f8"), ("tail", "i2", 3)], align=True))
@@ -288,8 +362,20 @@ extern "C" __global__ void k(char a, double b, short c, Shape s, float4 v, const
     out = np.zeros(12)
     pointed = np.array([0, 11], np.int32)
     # Structures go by value as zero-dimensional arrays of bytes would be copied: void scalars are passed as they are.
-    Program(source).run("k", 1, 1, np.int8(1), np.float64(2.5), np.int16(3), shape[()], vector[()], pointed, np.bool_(True),
-                        np.uint8(12), out)  # fmt: skip
+    Program(source).run(
+        "k",
+        1,
+        1,
+        np.int8(1),
+        np.float64(2.5),
+        np.int16(3),
+        shape[()],
+        vector[()],
+        pointed,
+        np.bool_(True),
+        np.uint8(12),
+        out,
+    )
     np.testing.assert_array_equal(out, [1, 2.5, 3, 5, 6, 7.5, 8, 9, 10, 11, 1, 12])
 
 

@@ -19,7 +19,8 @@ def run(function, args, quirks, profile, environment):
     kept = {name: value for name, value in os.environ.items() if name not in UNSET}
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     chosen = {"HIPRT_CPU_QUIRKS": quirks, "HIPRT_CPU_PROFILE": profile, "HIPRT_PROVIDER": "cpu", "PYTHONPATH": path}
-    command = [sys.executable, "-m", "helpers.child", function.__code__.co_filename, function.__name__, json.dumps(args)]
+    file, name = function.__code__.co_filename, function.__name__
+    command = [sys.executable, "-m", "helpers.child", file, name, json.dumps(args)]
     environment = {**kept, **{name: value for name, value in chosen.items() if value}, **environment}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False)
 

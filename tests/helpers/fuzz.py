@@ -93,9 +93,9 @@ def is_plain():
 def run(program, expected, mode):
     """Run a program on the device; returns a failure or None."""
     with ExitStack() as stack:
-        if mode == "eager":
-            stack.enter_context(hiprt.flags.override(graph=False))
-        device = Device(program, expected)
+        chosen = {"graph": False} if mode == "eager" else program.configs[0].flags
+        stack.enter_context(hiprt.flags.override(**chosen))
+        device = Device(program, expected, is_configured=mode == "graph")
         stack.callback(device.close)
         try:
             for _ in device.run():

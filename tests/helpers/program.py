@@ -153,6 +153,7 @@ class Writer:
         self.count = 0
         # Short steps that change what they are given, called with one array after the other.
         self.is_lean = self.chance(0.3)
+        self.stall = self.random.choice((0, 0, 0, 1.5))
 
     def chance(self, share):
         """Whether something that happens in a share of all cases happens."""
@@ -162,16 +163,16 @@ class Writer:
         """Return a program."""
         draw = self.random
         usual, share = draw.choice(SHAPES), 1 if self.is_lean else draw.choice((0.6, 1))
-        names = [f"g{i}" for i in range(draw.randint(1, 2))] + [f"p{i}" for i in range(draw.randint(2, 5))]
+        names = [f"g{i}" for i in range(draw.randint(1, 2))] + [
+            f"p{i}" for i in range(2 if self.is_lean else draw.randint(2, 5))
+        ]
         buffers = {name: usual if self.chance(share) else draw.choice(SHAPES) for name in names}
         shared = [name for name in names if name[0] == "g"]
         bodies = []
         for _ in range(1 if self.is_lean else draw.choice((1, 1, 2, 3))):
             bodies.append(self.body(shared, bodies))
         configs = tuple(self.config() for _ in range(draw.choice((1, 1, 1, 2))))
-        return Program(
-            self.seed, buffers, tuple(bodies), self.statements(buffers, bodies), configs, self.chance(0.3)
-        )
+        return Program(self.seed, buffers, tuple(bodies), self.statements(buffers, bodies), configs, self.chance(0.15))
 
     def config(self):
         """Return flags: a third of the time as they are, else some of them changed."""
@@ -213,7 +214,7 @@ class Writer:
     def body(self, shared, callees):
         """Return a step that may call the ones before."""
         draw = self.random
-        n_args, n_numbers = draw.randint(1, 3), draw.randint(0, 2)
+        n_args, n_numbers = (draw.randint(1, 2), 1) if self.is_lean else (draw.randint(1, 3), draw.randint(0, 2))
         names = shared + [f"a{i}" for i in range(n_args)]
         numbers = [f"s{i}" for i in range(n_numbers)]
         size = draw.randint(1, 4) if self.is_lean else draw.randint(3, 12)
@@ -225,7 +226,7 @@ class Writer:
         """Return operations, and the names there are after them."""
         draw, names, numbers, ops = self.random, list(names), list(numbers), []
         kinds = {"affine": 5, "add": 4, "mix": 4, "swap": 2, "turn": 2, "total": 1, "iota": 1, "copy": 2, "fill": 1,
-                 "secret": 0.5, "free": 1.5, "fan": 0.3, "call": 1.5 if callees else 0}  # fmt: skip
+                 "secret": 0.5, "free": 1.5, "fan": 0.3, "stall": self.stall, "call": 1.5 * bool(callees)}  # fmt: skip
         if is_split:
             kinds |= {"read": 1.5, "set": 0.7, "sync": 0.7}
         while len(ops) < count:
@@ -259,9 +260,9 @@ class Writer:
             made = [name for name in names if name[0] == "t"]
             return [Op(kind, View(names.pop(names.index(draw.choice(made)))), (), ())] if len(made) > 1 else []
         target = self.view([n for n in names if n[0] == "g"] if kind == "secret" else names, 0.4)
-        if kind not in ("add", "swap", "secret", "set") and self.chance(0.3 if self.is_lean else 0.6):
+        if kind not in ("add", "swap", "secret", "set", "stall") and self.chance(0.3 if self.is_lean else 0.6):
             target = self.fresh()
-        sources = {"iota": 0, "secret": 0, "set": 0, "mix": 2}.get(kind, 1)
+        sources = {"iota": 0, "secret": 0, "set": 0, "stall": 0, "mix": 2}.get(kind, 1)
         views = tuple(self.view(names) for _ in range(sources))
         if isinstance(target, str) and guard is None:
             names.append(target)
@@ -278,7 +279,7 @@ class Writer:
         names, made, calls, results = list(buffers), [], [], []
         replaced = [name for name in names if name[0] == "p"]
         weights = (2, 5, 4, 0, 0.5) if self.is_lean else (2, 3, 4, 1.5, 1)
-        for _ in range(draw.randint(4, 9)):
+        for _ in range(draw.randint(6, 12) if self.is_lean else draw.randint(4, 9)):
             kind = draw.choices(("call", "other", "again", "ops", "new"), weights)[0]
             if kind == "new":
                 made.append(Statement("new", name=draw.choice(replaced), shape=draw.choice(tuple(buffers.values()))))
@@ -289,7 +290,7 @@ class Writer:
                     calls.append(self.call(bodies, names + results, replaced))
                 elif kind == "other":
                     calls.append(self.other(draw.choice(calls), names + results))
-                made.append(draw.choice(calls[-3:]))
+                made.append(draw.choice(calls[-6:] if self.is_lean else calls[-3:]))
                 results = [f"{made[-1].name}_{k}" for k in range(len(bodies[made[-1].step].results))]
         return tuple(made)
 
@@ -314,9 +315,10 @@ class Writer:
         draw = self.random
         args = list(call.args)
         for k, arg in enumerate(args):
-            if self.chance(0.6):
+            if self.chance(0.5):
                 args[k] = View(draw.choice(names), arg.path)
-        numbers = tuple(draw.randint(1, 3) if self.chance(0.2) else number for number in call.numbers)
+        share = 0.4 if self.is_lean else 0.2
+        numbers = tuple(draw.randint(1, 3) if self.chance(share) else number for number in call.numbers)
         self.count += 1
         return replace(call, args=tuple(args), numbers=numbers, name=f"r{self.count}")
 

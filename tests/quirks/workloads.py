@@ -3,6 +3,7 @@
 from contextlib import contextmanager
 
 import numpy as np
+from helpers.child import child
 from helpers.hip_calls import Gate
 from helpers.kernels import accumulate, launch, mix, scale
 
@@ -41,7 +42,8 @@ def issued():
     x, outs, factor = hiprt.array(START), [hiprt.zeros(N) for _ in range(3)], 0.0
 
     def function():
-        y = hiprt.full(N, factor)
+        y = hiprt.empty(N)
+        y.fill_bytes(int(factor))
         out.copy_from(mix(scale(x, factor), accumulate(x, y)))
 
     step = graphs.Step(function, name="issued", keep=False)
@@ -149,13 +151,71 @@ def dropped():
 
 def spent():
     """More changes than an exec may take."""
+    x, out, factor = hiprt.array(START), hiprt.zeros(N), 0.0
+    step = graphs.Step(lambda: launch("mix", scale(x, factor), x, out, size=N), name="spent", keep=False)
+    results = []
     with flags.override(graph_update_budget=8):
-        return kernels() + kernels()
+        for i in range(80):
+            factor = i
+            step()
+            results.append(out.numpy())
+    return results
+
+
+def moved_often():
+    """The same by arrays at other addresses."""
+    arrays = [hiprt.array(START * i) for i in range(80)]
+    step = graphs.Step(lambda a: scale(a, 2.0), name="moved often")
+    with flags.override(graph_update_budget=8):
+        return [step(array).numpy() for array in arrays]
+
+
+def rewired():
+    """The same kernels and numbers of dependencies at each place, but other edges."""
+    x, values = hiprt.array(START), [hiprt.zeros(N) for _ in range(4)]
+    results = []
+    for i in range(40):
+        with graphs.step("rewired"):
+            launch("scale", x, values[0], 1.0 + i, size=N)
+            launch("scale", x, values[1], 2.0 + i, size=N)
+            launch("scale", values[0], values[2], 3.0, size=N)
+            launch("scale", values[i % 2], values[3], 4.0, size=N)
+        results += [values[2].numpy(), values[3].numpy()]
+    return results
+
+
+def nested():
+    """A step called by a step, with changes."""
+    x, out, factor = hiprt.array(START), hiprt.zeros(N), 1.0
+    inner = graphs.Step(lambda: launch("scale", x, out, factor, size=N), name="inner")
+    outer = graphs.Step(lambda: (inner(), accumulate(x, out)), name="nested", keep=False)
+    results = []
+    for value in (1.0, 2.0, 3.0):
+        factor = value
+        outer()
+        results.append(out.numpy())
+    return results
+
+
+def functions():
+    """Different kernels at the same place."""
+    x, out, results = hiprt.array(START), hiprt.zeros(N), []
+    for i in range(6):
+        with graphs.step("functions"):
+            if i % 2:
+                launch("accumulate", x, out, size=N)
+            else:
+                launch("scale", x, out, float(i), size=N)
+        results.append(out.numpy())
+    return results
 
 
 WORKLOADS = {
     function.__name__: function
-    for function in (kept, issued, kernels, moved, split, fan, roots, in_flight, dropped, spent)
+    for function in (
+        kept, issued, kernels, moved, split, fan, roots, in_flight, dropped, spent, moved_often, rewired, nested,
+        functions,
+    )
 }
 
 
@@ -181,3 +241,10 @@ def report(names=tuple(WORKLOADS)):
     reasons = {reason: n for step in counts.values() for reason, n in step["reasons"].items()}
     rungs["eager"] -= sum(step["reasons"].get("eager: HIPRT_GRAPH=0", 0) for step in counts.values())
     return {"wrong": wrong, "rungs": rungs, "reasons": reasons, "probes": graphs.probes(hiprt.current_device())}
+
+
+def ours(*names, **where):
+    """Run workloads in a child, `report`, after checking that nothing is wrong; all of them by default."""
+    result = child(report, names or tuple(WORKLOADS), **where)
+    assert not result["wrong"], result
+    return result

@@ -6,12 +6,13 @@
 // Every kernel thread runs on a stack that is aligned to its size. The thread's index record lies in the stack's upper half,
 // at an offset that differs from stack to stack: records and the frames below them spread over the sets of caches and TLBs.
 #define HIPRT_CPU_STACK_SIZE (256ul * 1024)
-#define HIPRT_CPU_DYNAMIC_SHARED 65536  // bytes; also read by the assembler
+#define HIPRT_CPU_SHARED 65536  // bytes a block may have
 #define HIPRT_CPU_WARP 32u
 
 struct alignas(64) __hiprt_thread {
   unsigned thread[3], block[3], block_dim[3], grid_dim[3];
-  unsigned lane;  // in the warp; set for kernels that synchronise
+  unsigned lane;          // in the warp; set for kernels that synchronise
+  unsigned char *shared;  // twice HIPRT_CPU_SHARED: static arrays, then dynamic ones
 };
 
 inline __attribute__((always_inline)) __hiprt_thread *__hiprt_thread_at(unsigned long stack_address) {
@@ -19,6 +20,14 @@ inline __attribute__((always_inline)) __hiprt_thread *__hiprt_thread_at(unsigned
   const unsigned long colour = base / HIPRT_CPU_STACK_SIZE * (4096 + 192) & (HIPRT_CPU_STACK_SIZE / 2 - 1);
   return reinterpret_cast<__hiprt_thread *>(base + HIPRT_CPU_STACK_SIZE - sizeof(__hiprt_thread) - colour);
 }
+
+// A __shared__ variable is a thread_local one. clang's emulation of these describes each so, and asks
+// __emutls_get_address for its place; the loader gives the offset. (Real thread-local storage serves for g++. With clang it
+// would be wrong: clang takes the call that finds it to leave the upper vector registers alone.)
+struct __hiprt_shared_variable {
+  unsigned long size, align, offset;
+  const void *initial;
+};
 
 enum __hiprt_barrier { __hiprt_barrier_plain, __hiprt_barrier_count, __hiprt_barrier_and, __hiprt_barrier_or };
 enum __hiprt_warp_op { __hiprt_warp_sync, __hiprt_warp_gather, __hiprt_warp_ballot };
@@ -44,6 +53,8 @@ struct __hiprt_host {
   void *(*move)(void *, const void *, unsigned long);
   void *(*fill)(void *, int, unsigned long);
   int (*compare)(const void *, const void *, unsigned long);
+  void *(*allocate)(unsigned long);
+  void (*release)(void *);
   float (*fma_float)(float, float, float);
   double (*fma_double)(double, double, double);
 #define HIPRT_CPU_ENTRY(name) double (*name)(double);

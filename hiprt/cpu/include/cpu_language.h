@@ -82,6 +82,10 @@ __hiprt_inline __hiprt_thread *__hiprt_self() {
   return __hiprt_thread_at(reinterpret_cast<unsigned long>(__builtin_frame_address(0)));
 }
 
+extern "C" __attribute__((visibility("hidden"), used)) inline void *__emutls_get_address(const __hiprt_shared_variable *v) {
+  return __hiprt_self()->shared + v->offset;
+}
+
 // Where the four index variables come from. Device functions read the record of their thread, through an empty asm: the
 // loop over a block's threads (cpu_kernel.h) rewrites the record, and must not be vectorised around such a read.
 struct __hiprt_record_index {
@@ -149,6 +153,15 @@ __hiprt_inline int __syncthreads_or(int p) { return int(__hiprt_block_barrier(__
 __hiprt_inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 __hiprt_inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 __hiprt_inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+template <class T>
+__hiprt_inline T __ldg(const T *p) {
+  return *p;
+}
+
+// The device heap is the host's.
+__hiprt_inline void *malloc(size_t size) { return __hiprt_host_table->allocate(size); }
+__hiprt_inline void free(void *p) { __hiprt_host_table->release(p); }
 
 // Nanoseconds, whatever the clock of a GPU would count.
 __hiprt_inline long long wall_clock64() { return (long long)__hiprt_host_table->clock(); }

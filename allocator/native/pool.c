@@ -1,0 +1,253 @@
+#include "pool.h"
+
+#include <stdlib.h>
+
+#include "bins.h"
+#include "status.h"
+
+hiprt_pool *hiprt_pool_create(void) {
+  hiprt_pool *pool = calloc(1, sizeof *pool);
+  if (!pool) {
+    hiprt_fail(HIPRT_E_MEMORY, "hiprt_pool_create", 0);
+    return 0;
+  }
+  pthread_mutex_init(&pool->lock, 0);
+  pool->references = 1;
+  return pool;
+}
+
+static void destroy(hiprt_pool *pool) {
+  for (hiprt_lane *lane = pool->lanes, *next; lane; lane = next) {
+    next = lane->next;
+    if (lane->fence) hiprt_hip.hipEventDestroy(lane->fence);
+    hiprt_bins_free(lane);
+    free(lane);
+  }
+  for (hiprt_chunk *chunk = pool->chunks, *next; chunk; chunk = next) {
+    next = chunk->next;
+    for (block *b = chunk->first, *after; b; b = after) {
+      after = b->next;
+      free(b);
+    }
+    free(chunk);
+  }
+  for (block *b = pool->spare, *after; b; b = after) {
+    after = b->next;
+    free(b);
+  }
+  pthread_mutex_destroy(&pool->lock);
+  free(pool);
+}
+
+/* Give up a reference. The caller holds the lock, which is gone afterwards. */
+static void unlock_and_release(hiprt_pool *pool) {
+  int is_last = --pool->references == 0;
+  pthread_mutex_unlock(&pool->lock);
+  if (is_last) destroy(pool);
+}
+
+void hiprt_pool_release(hiprt_pool *pool) {
+  pthread_mutex_lock(&pool->lock);
+  unlock_and_release(pool);
+}
+
+hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, uint64_t stream, int device, int can_fence) {
+  hiprt_lane *lane = calloc(1, sizeof *lane);
+  if (!lane) {
+    hiprt_fail(HIPRT_E_MEMORY, "hiprt_pool_lane", 0);
+    return 0;
+  }
+  lane->number = number;
+  lane->stream = (hipStream_t)(uintptr_t)stream;
+  lane->device = device;
+  lane->can_fence = can_fence;
+  pthread_mutex_lock(&pool->lock);
+  lane->next = pool->lanes;
+  pool->lanes = lane;
+  pthread_mutex_unlock(&pool->lock);
+  return lane;
+}
+
+void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int is_gone) {
+  pthread_mutex_lock(&pool->lock);
+  lane->can_fence = lane->is_pending = 0;
+  lane->passed = is_gone ? UINT64_MAX : lane->serial;
+  pthread_mutex_unlock(&pool->lock);
+}
+
+static block *new_block(hiprt_pool *pool) {
+  block *b = pool->spare;
+  if (b)
+    pool->spare = b->next;
+  else
+    b = malloc(sizeof *b);
+  return b;
+}
+
+static void drop_block(hiprt_pool *pool, block *b) {
+  b->next = pool->spare;
+  pool->spare = b;
+}
+
+/* Cut what a request does not need off a block that is in no bin; the rest stays free with the same lane. */
+static void split(hiprt_pool *pool, block *b, uint64_t nbytes) {
+  if (b->shown.nbytes == nbytes) return;
+  block *rest = new_block(pool);
+  if (!rest) return; /* the request gets it all */
+  *rest = *b;
+  rest->shown.address += nbytes;
+  rest->shown.nbytes -= nbytes;
+  rest->before = b;
+  if (b->next) b->next->before = rest;
+  b->next = rest;
+  b->shown.nbytes = nbytes;
+  hiprt_bins_add(rest->lane, rest);
+}
+
+static void count_use(hiprt_pool *pool, uint64_t nbytes) {
+  pool->references++;
+  pool->allocated += nbytes;
+  if (pool->allocated > pool->peak) pool->peak = pool->allocated;
+}
+
+hiprt_block *hiprt_pool_use(hiprt_pool *pool, hiprt_lane *lane, block *b, uint64_t nbytes) {
+  hiprt_bins_remove(b->lane, b);
+  split(pool, b, nbytes);
+  b->lane = lane;
+  b->is_used = 1;
+  b->chunk->used += b->shown.nbytes;
+  count_use(pool, b->shown.nbytes);
+  return &b->shown;
+}
+
+hiprt_block *hiprt_pool_take(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes) {
+  if (nbytes > HIPRT_MOST) return 0;
+  uint64_t size = hiprt_pool_class(nbytes);
+  pthread_mutex_lock(&pool->lock);
+  block *b = hiprt_bins_find(lane, size, HIPRT_ANY);
+  hiprt_block *taken = b ? hiprt_pool_use(pool, lane, b, size) : 0;
+  pthread_mutex_unlock(&pool->lock);
+  return taken;
+}
+
+/* Make a free block swallow the one behind it, if that is free on the same lane; neither is in a bin afterwards. */
+static void merge(hiprt_pool *pool, block *b) {
+  block *behind = b ? b->next : 0;
+  if (!behind || b->is_used || behind->is_used || behind->lane != b->lane) return;
+  hiprt_bins_remove(b->lane, b);
+  hiprt_bins_remove(b->lane, behind);
+  b->place = HIPRT_NOWHERE;
+  b->shown.nbytes += behind->shown.nbytes;
+  b->next = behind->next;
+  if (b->next) b->next->before = b;
+  if (behind->serial > b->serial) b->serial = behind->serial;
+  drop_block(pool, behind);
+}
+
+void hiprt_pool_give(hiprt_pool *pool, hiprt_block *shown) {
+  block *b = (block *)shown, *before;
+  pthread_mutex_lock(&pool->lock);
+  before = b->before;
+  pool->allocated -= b->shown.nbytes;
+  b->chunk->used -= b->shown.nbytes;
+  b->is_used = 0;
+  b->serial = ++b->lane->serial;
+  b->place = HIPRT_NOWHERE;
+  merge(pool, b);
+  if (before && !before->is_used && before->lane == b->lane) {
+    merge(pool, before);
+    b = before;
+  }
+  hiprt_bins_add(b->lane, b);
+  unlock_and_release(pool);
+}
+
+int hiprt_pool_reserve(hiprt_pool *pool, uint64_t nbytes, uint64_t limit) {
+  pthread_mutex_lock(&pool->lock);
+  int fits = !limit || (nbytes <= limit && pool->reserved <= limit - nbytes);
+  if (fits) pool->reserved += nbytes;
+  pthread_mutex_unlock(&pool->lock);
+  return fits ? 0 : hiprt_fail(HIPRT_E_LIMIT, "hiprt_pool_reserve", 0);
+}
+
+void hiprt_pool_cancel(hiprt_pool *pool, uint64_t nbytes) {
+  pthread_mutex_lock(&pool->lock);
+  pool->reserved -= nbytes;
+  pthread_mutex_unlock(&pool->lock);
+}
+
+static void append(hiprt_pool *pool, hiprt_chunk *chunk) {
+  chunk->before = pool->last_chunk;
+  if (chunk->before)
+    chunk->before->next = chunk;
+  else
+    pool->chunks = chunk;
+  pool->last_chunk = chunk;
+}
+
+hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes) {
+  hiprt_chunk *chunk = calloc(1, sizeof *chunk);
+  pthread_mutex_lock(&pool->lock);
+  block *b = chunk ? new_block(pool) : 0;
+  if (b) {
+    *chunk = (hiprt_chunk){number, address, nbytes, nbytes, b, 0, 0};
+    *b = (block){{address, nbytes}, chunk, lane, 0, 0, 0, HIPRT_NOWHERE, 1};
+    append(pool, chunk);
+    count_use(pool, nbytes);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  if (b) return &b->shown;
+  free(chunk);
+  hiprt_fail(HIPRT_E_MEMORY, "hiprt_pool_add", 0);
+  return 0;
+}
+
+static void remove_chunk(hiprt_pool *pool, hiprt_chunk *chunk) {
+  *(chunk->before ? &chunk->before->next : &pool->chunks) = chunk->next;
+  *(chunk->next ? &chunk->next->before : &pool->last_chunk) = chunk->before;
+  for (block *b = chunk->first, *next; b; b = next) {
+    next = b->next;
+    hiprt_bins_remove(b->lane, b);
+    drop_block(pool, b);
+  }
+  pool->reserved -= chunk->nbytes;
+  free(chunk);
+}
+
+uint32_t hiprt_pool_trim(hiprt_pool *pool, uint32_t capacity, uint64_t *out_numbers) {
+  uint32_t count = 0;
+  pthread_mutex_lock(&pool->lock);
+  for (hiprt_chunk *chunk = pool->chunks, *next; chunk && count < capacity; chunk = next) {
+    next = chunk->next;
+    if (chunk->used) continue;
+    out_numbers[count++] = chunk->number;
+    remove_chunk(pool, chunk);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  return count;
+}
+
+void hiprt_pool_measure(hiprt_pool *pool, hiprt_pool_sizes *out_sizes) {
+  pthread_mutex_lock(&pool->lock);
+  *out_sizes = (hiprt_pool_sizes){pool->allocated, pool->reserved, pool->peak, 0, 0, 0};
+  for (hiprt_chunk *chunk = pool->chunks; chunk; chunk = chunk->next) {
+    out_sizes->chunks++;
+    for (block *b = chunk->first; b; b = b->next) {
+      out_sizes->blocks++;
+      if (!b->is_used && b->shown.nbytes > out_sizes->largest_free) out_sizes->largest_free = b->shown.nbytes;
+    }
+  }
+  pthread_mutex_unlock(&pool->lock);
+}
+
+uint32_t hiprt_pool_list(hiprt_pool *pool, uint32_t capacity, hiprt_pool_entry *out_entries) {
+  uint32_t count = 0;
+  pthread_mutex_lock(&pool->lock);
+  for (hiprt_chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
+    for (block *b = chunk->first; b; b = b->next, count++)
+      if (count < capacity)
+        out_entries[count] = (hiprt_pool_entry){b->shown.address, b->shown.nbytes, chunk->number, b->lane->number,
+                                                b->is_used};
+  pthread_mutex_unlock(&pool->lock);
+  return count;
+}

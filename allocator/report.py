@@ -1,0 +1,166 @@
+"""Reports: who holds how much device memory, and what grows from step to step."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+from hiprt.allocator.pool import Pool, default_pool, pools
+
+__all__ = ["MemoryReport", "Row", "Watch", "memory_report", "watch"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Sizes in bytes of a part of the memory.
+
+    Attributes
+    ----------
+    name : str
+        ``device`` for all of it, a step's name, or a stream's.
+    allocated : int
+        In use. For the device, a step's whole pool counts.
+    reserved : int
+        In use or free.
+    peak : int or None
+        High-water mark of ``allocated``; streams have none of their own.
+    fragmentation : float or None
+        Part of the free memory that is not in the largest free block.
+    """
+
+    name: str
+    allocated: int
+    reserved: int
+    peak: int | None = None
+    fragmentation: float | None = None
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """What a pool holds: printed, a table; `json` for machines.
+
+    Attributes
+    ----------
+    device : Row
+        Everything.
+    steps : list of Row
+        Pools of steps, by name; steps of one name are separate rows.
+    streams : list of Row
+        What each stream used last, pools of steps included.
+    """
+
+    device: Row
+    steps: list[Row]
+    streams: list[Row]
+
+    def json(self) -> str:
+        """Return the report as a JSON object."""
+        return json.dumps(asdict(self))
+
+    def __str__(self) -> str:
+        rows = [self.device, *self.steps, *self.streams]
+        width = max(len(row.name) for row in rows)
+        lines = [f"{'':{width}}  {'allocated':>14} {'reserved':>14} {'peak':>14} {'fragmented':>10}"]
+        for row in rows:
+            peak = "" if row.peak is None else f"{row.peak:,}"
+            part = "" if row.fragmentation is None else f"{row.fragmentation:.0%}"
+            lines.append(f"{row.name:{width}}  {row.allocated:>14,} {row.reserved:>14,} {peak:>14} {part:>10}")
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def memory_report(pool: Pool | None = None) -> MemoryReport:
+    """Measure a pool.
+
+    Parameters
+    ----------
+    pool : Pool, optional
+        `default_pool` by default.
+
+    Returns
+    -------
+    MemoryReport
+    """
+    whole = pool or default_pool
+    inner = sorted((each for each in list(pools) if each.parent is whole), key=lambda each: each.name)
+    used: Counter[int] = Counter()
+    reserved: Counter[int] = Counter()
+    for block in whole.blocks():
+        reserved[block.stream] += block.nbytes
+        used[block.stream] += block.nbytes * block.is_used
+    streams = [Row(f"stream {number}", used[number], reserved[number]) for number in sorted(reserved)]
+    return MemoryReport(row_of(whole), [row_of(each) for each in inner], streams)
+
+
+def row_of(pool: Pool) -> Row:
+    """Return the row of a pool."""
+    sizes = pool.stats()
+    return Row(pool.name, sizes.allocated, sizes.reserved, sizes.peak, sizes.fragmentation)
+
+
+class Watch:
+    """Finds what grows: sampled once a step, after the same work each time.
+
+    Parameters
+    ----------
+    pool : Pool
+
+    Examples
+    --------
+    >>> leaks = watch()
+    >>> for token in range(20):
+    ...     step()
+    ...     leaks.mark()
+    >>> leaks.growing()
+    {}
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.samples: list[Counter[str]] = []
+        self.mark()
+
+    def mark(self) -> None:
+        """Take a sample: the end of a step."""
+        sample: Counter[str] = Counter()
+        for name, block in self.pool.holders():
+            sample[f"{name}, blocks of {block.nbytes} bytes"] += block.nbytes
+        self.samples.append(sample)
+
+    def growing(self, warm_up: int = 2) -> dict[str, float]:
+        """Name what never shrank and grew in both halves of the time since the warm-up.
+
+        Parameters
+        ----------
+        warm_up : int
+            Samples to leave out at the start.
+
+        Returns
+        -------
+        dict
+            Holder and block size to bytes a step, the most first.
+        """
+        samples = self.samples[warm_up:]
+        steps = len(samples) - 1
+        found: dict[str, float] = {}
+        for name in set().union(*samples):
+            sizes = [sample[name] for sample in samples]
+            half = sizes[steps // 2]
+            if sizes == sorted(sizes) and sizes[0] < half < sizes[-1]:
+                found[name] = (sizes[-1] - sizes[0]) / steps
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {nbytes:,.0f} bytes a step" for name, nbytes in self.growing().items()]
+        return "\n".join(lines) or "nothing grows"
+
+
+def watch(pool: Pool | None = None) -> Watch:
+    """Watch for leaks from now on.
+
+    Parameters
+    ----------
+    pool : Pool, optional
+        `default_pool` by default.
+    """
+    return Watch(pool or default_pool)

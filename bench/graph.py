@@ -1,0 +1,416 @@
+"""``hiprt bench graph``: what a step costs on the host, node by node, on every rung of the ladder.
+
+    eager        launch each node
+    record       issue every launch again each step, with unchanged arguments (`graphs.Step` with keep=False)
+    replay       call a kept step
+    patch        call a kept step with other arrays for K of its nodes
+    update       issue every launch again, all with other arguments; hipGraphExecUpdate only
+    instantiate  the same, an executable graph made each time
+
+Only the host's time counts: the queue is drained between steps, outside of what is timed. With the provider ``null``,
+whose calls return at once, it is hiprt's own. The share of Python is what remains when the same C calls are made
+directly, without the functions around them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+import hiprt
+from hiprt import core, graphs, library
+from hiprt.compiler import compile_source
+from hiprt.graphs import RUNGS, Exec, Recording
+from hiprt.module import READ, READ_WRITE, SCALAR
+
+__all__ = ["MODES", "TOPOLOGIES", "Report", "add_arguments", "main", "measure", "run"]
+
+TOPOLOGIES = ("chain", "branch2", "branch4", "fan", "random")
+MODES = ("eager", "record", "replay", "patch", "update", "instantiate")
+PROVIDERS = ("auto", "rocm", "nvidia", "cpu", "null")
+ALLOWED: dict[str, tuple[str, ...]] = {"update": ("update", "instantiate"), "instantiate": ("instantiate",)}
+SECONDS, REPETITIONS, WARM_UP = 1.0, 30, 5
+MOST_SECONDS, MOST_REPETITIONS = 30.0, 200_000
+QUEUED = 8  # steps in flight at most
+SETS = 16  # of other arguments, so that none comes back soon
+WIDTH = 32  # elements of every array: the kernel is there to be launched, not to compute
+SOURCE = """
+extern "C" __global__ void link(const int* x, int* y, int by, int n) {
+  int i = threadIdx.x;
+  if (i < n) y[i] += x[i] * by;
+}
+"""
+GRID, BLOCK = (1, 1, 1), (WIDTH, 1, 1)
+
+Pair = tuple[Any, Any]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a step costs on the host.
+
+    Attributes
+    ----------
+    topology, mode, provider, device : str
+    nodes : int
+    changed : int
+        Nodes whose arguments differ from one step to the next.
+    us_per_node, us_per_step : dict
+        Microseconds, ``median`` and ``p99``.
+    python_share : float
+        What Python takes of it: from 0 to 1.
+    rungs : dict
+        How often each rung of the ladder was taken while measuring.
+    """
+
+    topology: str
+    nodes: int
+    mode: str
+    changed: int
+    provider: str
+    device: str
+    us_per_node: dict[str, float]
+    us_per_step: dict[str, float]
+    python_share: float
+    rungs: dict[str, int]
+
+
+class Work:
+    """The launches of one step.
+
+    Parameters
+    ----------
+    topology : str
+    nodes : int
+    changed : int
+        Nodes that read an argument of the step.
+    stream : Stream
+    """
+
+    def __init__(self, topology: str, nodes: int, changed: int, stream: hiprt.Stream) -> None:
+        self.stream = stream
+        self.by = 1
+        code, _ = compile_source(SOURCE, "bench_graph.hip")
+        arguments = [("x", READ, ""), ("y", READ_WRITE, ""), ("by", SCALAR, "int32"), ("n", SCALAR, "int32")]
+        table = [hiprt.Argument(*argument) for argument in arguments]
+        self.link = hiprt.Function(hiprt.Module(code), "link", table)
+        self.pairs = list(wire(topology, nodes))
+        # Evenly spread over the step, each with an array of its own.
+        self.changed = [k * nodes // changed for k in range(changed)] if changed else []
+        self.sets = [[array() for _ in self.changed] for _ in range(SETS if changed else 0)]
+
+    def issue(self) -> None:
+        """Launch every node, as an engine does."""
+        stream, launch, by = self.stream, self.link.launch, self.by
+        for x, y in self.pairs:
+            launch(stream, GRID, BLOCK, x, y, by, WIDTH)
+
+    def issue_changed(self, *arrays: Any) -> None:
+        """Launch every node; some read the arrays given."""
+        pairs = list(self.pairs)
+        for at, x in zip(self.changed, arrays):
+            pairs[at] = (x, pairs[at][1])
+        for x, y in pairs:
+            self.link.launch(self.stream, GRID, BLOCK, x, y, self.by, WIDTH)
+
+    def record(self) -> Recording:
+        """Return a recording of all nodes."""
+        recording = Recording()
+        with recording.record(self.stream):
+            self.issue_changed(*(self.sets[0] if self.sets else ()))
+        return recording
+
+
+def array(rows: int = 1) -> Any:
+    """Return an array of ones."""
+    return hiprt.array(np.ones(rows * WIDTH, np.int32))
+
+
+def wire(topology: str, nodes: int) -> Iterator[Pair]:
+    """Yield what each node reads, and what it adds to."""
+    source = array()
+    if topology in ("chain", "branch2", "branch4"):
+        states = [array() for _ in range({"chain": 1, "branch2": 2, "branch4": 4}[topology])]
+        for i in range(nodes):
+            yield source, states[i % len(states)]
+    elif topology == "fan":
+        # The first feeds all others, and the last gathers them.
+        middle, leaves = array(), array(max(1, nodes - 2))
+        yield from [(source, middle)][:nodes]
+        for i in range(nodes - 2):
+            yield middle, leaves[i * WIDTH : (i + 1) * WIDTH]
+        if nodes > 1:
+            yield leaves, middle
+    else:
+        draw, arrays = random.Random(nodes), [array() for _ in range(24)]
+        for _ in range(nodes):
+            x, y = draw.sample(arrays, 2)
+            yield x, y
+
+
+class Bench:
+    """One mode: what is timed, and the C calls that remain of it without Python.
+
+    Parameters
+    ----------
+    mode : str
+    work : Work
+    """
+
+    def __init__(self, mode: str, work: Work) -> None:
+        self.mode = mode
+        self.work = work
+        function = work.issue_changed if mode == "patch" else work.issue
+        kept = mode in ("replay", "patch")
+        self.step = graphs.Step(function, name=f"bench {mode}", stream=work.stream, keep=kept)
+        # A step that changes an exec waits for its last launch: that is the device's time.
+        self.queued = 1 if mode in ("patch", "update", "instantiate") else QUEUED
+        self.count = 0
+        self.scratch: list[Any] = []
+
+    def prepare(self) -> Callable[[], Any]:
+        """Return the next step to be timed."""
+        self.count += 1
+        self.work.by = self.count if self.mode in ("update", "instantiate") else 1
+        if self.mode == "instantiate":
+            # Made and destroyed: what earlier steps left is given back outside of what is timed.
+            self.step.ladder.slots.clear()
+        if self.mode == "patch":
+            arrays = self.work.sets[self.count % SETS]
+            return lambda: self.step(*arrays)
+        return self.work.issue if self.mode == "eager" else self.step
+
+    def rungs(self) -> dict[str, int]:
+        """Return how often each rung was taken so far."""
+        return {**self.step.rungs, "eager": self.count} if self.mode == "eager" else dict(self.step.rungs)
+
+    def direct(self) -> Callable[[], Callable[[], Any]]:
+        """Return what prepares the same C calls as `prepare`, with nothing around them."""
+        work, lib, ffi = self.work, core.lib, core.ffi
+        stream, recording = work.stream, work.record()
+        if self.mode == "eager":
+            return lambda: lambda: recording.run(stream)
+        exec_ = Exec(recording, stream.device.index)
+        if self.mode == "replay":
+            return lambda: lambda: lib.hiprt_exec_launch(exec_.core, stream.core)
+        if self.mode == "patch":
+            return self.direct_patch(exec_)
+        first = ffi.new("uint32_t *")
+
+        def record() -> Recording:
+            again = Recording()
+            core.call(lib.hiprt_recorder_slice(recording.core, 0, len(recording), again.core))
+            return again
+
+        def reuse() -> None:
+            again = record()
+            if self.mode == "update":
+                exec_.update(again)
+            else:
+                lib.hiprt_recorder_same_key(recording.core, again.core)
+                lib.hiprt_recorder_changed(recording.core, again.core, first)
+            exec_.launch(stream)
+
+        def instantiate() -> None:
+            made = Exec(record(), stream.device.index)
+            made.launch(stream)
+            self.scratch.append(made)
+
+        def prepare() -> Callable[[], Any]:
+            self.scratch.clear()
+            return instantiate if self.mode == "instantiate" else reuse
+
+        return prepare
+
+    def direct_patch(self, exec_: Exec) -> Callable[[], Callable[[], Any]]:
+        """Return what prepares the C calls of a patch."""
+        work, lib, ffi = self.work, core.lib, core.ffi
+        nodes, moves = ffi.new("uint32_t[]", work.changed), ffi.new("hiprt_move[]", len(work.changed))
+        count = 0
+
+        def prepare() -> Callable[[], Any]:
+            nonlocal count
+            old, new = work.sets[count % SETS], work.sets[(count + 1) % SETS]
+            count += 1
+            for k, (mine, its) in enumerate(zip(old, new)):
+                moves[k] = (*mine.extent, its.extent[0])
+            return patch
+
+        def patch() -> None:
+            lib.hiprt_exec_wait(exec_.core)
+            lib.hiprt_exec_move(exec_.core, len(nodes), nodes, len(moves), moves)
+            lib.hiprt_exec_launch(exec_.core, work.stream.core)
+
+        return prepare
+
+
+def sample(
+    prepare: Callable[[], Callable[[], Any]], stream: hiprt.Stream, queued: int, seconds: float, progress: bool
+) -> list[float]:
+    """Return what calls took on the host, in microseconds, until the time and the repetitions are enough."""
+    for _ in range(WARM_UP):
+        prepare()()
+        stream.synchronize()
+    gc.collect()
+    taken: list[float] = []
+    start = shown = time.perf_counter()
+    while True:
+        call = prepare()
+        before = time.perf_counter_ns()
+        call()
+        taken.append((time.perf_counter_ns() - before) / 1e3)
+        if len(taken) % queued == 0:
+            stream.synchronize()
+        now = time.perf_counter()
+        if (now - start >= seconds and len(taken) >= REPETITIONS) or now - start >= MOST_SECONDS:
+            return taken
+        if len(taken) >= MOST_REPETITIONS:
+            return taken
+        if progress and now - shown >= 1:
+            shown = now
+            print(f"\r{len(taken)} steps in {now - start:.0f} s ...\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def line(text: str, is_shown: bool) -> Iterator[None]:
+    """Show a line on the terminal while the block runs."""
+    if is_shown:
+        print(f"\r{text} ...\x1b[K", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if is_shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def measure(
+    topology: str, nodes: int, mode: str, changed: int = 10, seconds: float = SECONDS, *, progress: bool = False
+) -> Report:
+    """Measure one mode of one topology.
+
+    Parameters
+    ----------
+    topology, mode : str
+        One of `TOPOLOGIES`, of `MODES`.
+    nodes : int
+        At least 1.
+    changed : int
+        Nodes that a patch changes, at most all.
+    seconds : float
+        How long to measure at least; 30 repetitions are made anyway.
+    progress : bool
+        Show on stderr what is going on.
+    """
+    count = min(changed, nodes) if mode == "patch" else 0
+    # Every update is within the budget: what replaces a spent exec is not measured here.
+    limits = {"graph_update_budget": 2**62, "graph_update_budget_mb": 2**40, "graph_max_nodes": 0, "graph_max_bytes": 0}
+    rungs = ALLOWED.get(mode, RUNGS)
+    with hiprt.Stream() as stream, hiprt.use_stream(stream), hiprt.flags.override(graph_rungs=rungs, **limits):
+        with line(f"building {nodes} nodes", progress):
+            work = Work(topology, nodes, count, stream)
+            bench = Bench(mode, work)
+            bench.prepare()()
+            stream.synchronize()
+            before = bench.rungs()
+        with line("measuring", progress):
+            taken = sample(bench.prepare, stream, bench.queued, seconds, progress)
+            after = bench.rungs()
+        with line("measuring without Python", progress):
+            alone = sample(bench.direct(), stream, bench.queued, seconds / 3, progress)
+        stream.synchronize()
+    median, p99 = statistics.median(taken), float(np.percentile(taken, 99))
+    return Report(
+        topology,
+        nodes,
+        mode,
+        {"patch": count, "update": nodes, "instantiate": nodes}.get(mode, 0),
+        library.current().provider,
+        hiprt.current_device().name,
+        {"median": round(median / nodes, 4), "p99": round(p99 / nodes, 4)},
+        {"median": round(median, 3), "p99": round(p99, 3)},
+        round(min(1.0, max(0.0, 1 - statistics.median(alone) / median)), 3),
+        {rung: after[rung] - before[rung] for rung in RUNGS},
+    )
+
+
+def positive(text: str) -> int:
+    """Parse an integer of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected an integer of at least 1")
+    return int(text)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run`, other than ``--json``, which all commands share."""
+    parser.add_argument("--topology", choices=TOPOLOGIES, default="chain", help="how the nodes depend on each other")
+    parser.add_argument("--nodes", metavar="N", type=positive, default=1000, help="nodes of the step (default: 1000)")
+    parser.add_argument("--mode", choices=MODES, default="replay", help="what is done each step (default: replay)")
+    parser.add_argument("--changed", metavar="K", type=positive, default=10, help="nodes that a patch changes")
+    parser.add_argument("--provider", choices=PROVIDERS, help="HIP library; null measures hiprt's own cost")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, and print a table or JSON.
+
+    Raises
+    ------
+    ValueError
+        Another provider than the one asked for is in use already.
+    """
+    if options.provider:
+        choose(options.provider)
+    is_shown = sys.stderr.isatty() and not options.json
+    report = measure(options.topology, options.nodes, options.mode, options.changed, progress=is_shown)
+    print(json.dumps(asdict(report)) if options.json else table(report))
+    return 0
+
+
+def choose(provider: str) -> None:
+    """Make a provider the one of this process."""
+    if library.is_open() and provider not in ("auto", library.current().provider):
+        raise ValueError(f"--provider {provider}: this process uses {library.current().provider} already")
+    os.environ["HIPRT_PROVIDER"] = provider
+    hiprt.flags.__dict__.pop("provider", None)
+
+
+def table(report: Report) -> str:
+    """Return a report as text."""
+    changed = f", {report.changed} changed" if report.changed else ""
+    taken = ", ".join(f"{rung} {count}" for rung, count in report.rungs.items() if count)
+    rows = [
+        f"{report.mode} of {report.topology}, {report.nodes} nodes{changed}, on {report.provider} ({report.device})",
+        f"{'host us':<16}{'median':>12}{'p99':>12}",
+        f"{'per step':<16}{report.us_per_step['median']:>12.2f}{report.us_per_step['p99']:>12.2f}",
+        f"{'per node':<16}{report.us_per_node['median']:>12.4f}{report.us_per_node['p99']:>12.4f}",
+        f"{'Python':<16}{report.python_share:>12.0%}",
+        f"{'rungs':<16}{taken:>12}",
+    ]
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """Run as ``python -m hiprt.bench.graph``."""
+    parser = argparse.ArgumentParser("hiprt bench graph", description="What a step costs on the host.")
+    add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    try:
+        return run(parser.parse_args())
+    except KeyboardInterrupt:
+        print("\nhiprt: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Reports: sizes by device, step and stream; the watch names what grows and nothing else."""
+
+import json
+
+import pytest
+
+import hiprt
+from hiprt import graphs
+from hiprt.allocator import Pool, memory_report, watch
+from hiprt.buffer import Buffer
+
+
+class Source:
+    """Addresses that nobody touches."""
+
+    def __init__(self):
+        self.at = 1 << 20
+
+    def __call__(self, nbytes, stream):
+        self.at += 1 << 24
+        return Buffer(self.at, nbytes, 0)
+
+
+@pytest.fixture
+def pool():
+    """A pool of its own."""
+    return Pool(Source(), "device")
+
+
+def test_report_adds_up(pool, stream):
+    """The device's row is the sum over streams; a step's memory counts as allocated for the device."""
+    other = hiprt.Stream()
+    step = Pool(pool.allocate, "decode")
+    kept = [pool.allocate(1024, stream), pool.allocate(2048, other), step.allocate(4096, stream)]
+    gone = pool.allocate(512, other)
+    del gone
+    report = memory_report(pool)
+    assert (report.device.allocated, report.device.reserved, report.device.peak) == (7168, 7680, 7680)
+    rows = {row.name: (row.allocated, row.reserved) for row in report.streams}
+    assert rows == {f"stream {stream.number}": (5120, 5120), f"stream {other.number}": (2048, 2560)}
+    assert [(row.name, row.allocated, row.peak) for row in report.steps] == [("decode", 4096, 4096)]
+    kept.pop()
+    assert memory_report(pool).steps[0].allocated == 0
+
+
+def test_fragmentation_is_what_the_largest_free_block_lacks(pool, stream):
+    """Two free blocks of equal size: half of the free memory is elsewhere."""
+    first, second = pool.allocate(1024, stream), pool.allocate(1024, stream)
+    assert memory_report(pool).device.fragmentation == 0
+    del first, second
+    assert memory_report(pool).device.fragmentation == 0.5
+
+
+def test_table_and_json_say_the_same(pool, stream):
+    """Both carry every row."""
+    kept = pool.allocate(1 << 20, stream)
+    report = memory_report(pool)
+    assert json.loads(report.json())["device"]["allocated"] == kept.nbytes
+    lines = str(report).splitlines()
+    assert lines[0].split() == ["allocated", "reserved", "peak", "fragmented"]
+    assert lines[1].split() == ["device", "1,048,576", "1,048,576", "1,048,576", "0%"]
+    assert lines[2].split() == ["stream", str(stream.number), "1,048,576", "1,048,576"]
+
+
+def test_steps_of_the_default_pool_are_listed(stream):
+    """A step's intermediates are in the report as long as the step is."""
+    from helpers.kernels import scale
+
+    x = hiprt.zeros(256)
+    before = len(memory_report().steps)
+    step = graphs.Step(lambda: scale(scale(x, 2.0), 3.0), stream=stream)
+    step()
+    report = memory_report()
+    assert len(report.steps) == before + 1
+    assert sum(row.reserved for row in report.steps) >= 1024
+    assert report.device.allocated <= report.device.reserved
+
+
+def test_watch_names_what_grows(pool, stream):
+    """A leak of 2048 bytes a step, among memory that comes and goes and memory that stays."""
+    kept, leaked = pool.allocate(4096, stream), []
+    leaks = watch(pool)
+    for i in range(12):
+        temporary = [pool.allocate(512 * (1 + i % 3), stream) for _ in range(1 + i % 2)]
+        leaked.append(pool.allocate(2048, stream))
+        leaks.mark()
+        del temporary
+    assert leaks.growing() == {f"arrays of stream {stream.number}, blocks of 2048 bytes": 2048.0}
+    assert str(leaks) == f"arrays of stream {stream.number}, blocks of 2048 bytes: 2,048 bytes a step"
+    assert kept.nbytes == 4096
+
+
+def test_watch_is_silent_about_warm_up(pool, stream):
+    """What grows at first and then stays is no leak."""
+    leaks, kept = watch(pool), []
+    for i in range(12):
+        if i < 3:
+            kept.append(pool.allocate(1024, stream))
+        leaks.mark()
+    assert leaks.growing() == {}
+    assert str(leaks) == "nothing grows"

@@ -1,0 +1,32 @@
+"""child_no_sync: what depends on a child graph does not wait for it (rs#658, rs#5687, O3).
+
+Ours: no child graphs; a step within a step becomes nodes of the outer one (G5).
+"""
+
+from helpers.child import child
+from helpers.hip_calls import Ints, add_copy, add_fill, instantiate, new_graph, ok, run
+from quirks.workloads import ours
+from rocm.bindings import hip
+
+LAUNCHES = 60
+
+
+def raw():
+    x, y, inner, graph = Ints(1), Ints(1), new_graph(), new_graph()
+    add_fill(inner, [], x, 1)
+    add_copy(graph, [ok(hip.hipGraphAddChildGraphNode(graph, None, 0, inner))], y, x)
+    executable, seen = instantiate(graph), set()
+    for _ in range(LAUNCHES):
+        x.write([0])
+        run(executable)
+        seen.add(int(y.read()[0]))
+    return sorted(seen)
+
+
+def test_dependents_do_not_wait():
+    assert child(raw) == [1]
+    assert child(raw, quirks="child_no_sync") == [0, 1]
+
+
+def test_ours_has_no_child_graphs():
+    ours("nested", quirks="child_no_sync")

@@ -1,0 +1,334 @@
+"""Each guard is needed: without it, the defect it is for shows; with it, it does not.
+
+guard                                              quirk                         test
+G2 an exec in flight is not changed                update_inflight_visible       test_g2_in_flight
+G2 arrays are moved in a drained exec              update_inflight_visible       test_g2_moved_in_flight
+G2 an exec is destroyed when it has finished       destroy_immediate             test_g2_destroyed_in_flight
+G3 keys are compared by content, edges included    update_bfs_count_only         test_g3_key
+G4 arguments are passed in fresh arrays            getparams_alias               test_g4_fresh_arrays
+G4 setters name nodes of the instantiated graph    node_handle_reuse             test_g4_source_graph
+G5 no child graphs                                 child_update_selfcopy,        test_g5_child_graphs
+                                                   child_update_stale_packets,
+                                                   child_no_sync
+G6 one root                                        multiroot_no_launch_wait      test_g6_one_root
+G6 out-degree of at most four                      fanout_drop                   test_g6_fanout
+G6 one exec on one stream at a time                exec_overlap                  test_g6_one_stream
+G7 updates are budgeted                            update_swallow_error          test_g7_budget
+G8 an exec whose change failed is discarded        update_partial                test_g8_discard
+G11 the device is set before every graph call      device_binding                test_g11_device
+"""
+
+import ctypes
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from helpers.child import child, crash
+from helpers.hip_calls import Gate, add_copy, add_fill, instantiate, new_graph, ok, raw
+from helpers.hip_calls import run as run_graph
+from helpers.hip_calls import update as update_graph
+from helpers.kernels import functions, launch, scale
+from quirks.test_getparams_alias import alias
+from quirks.workloads import START, N, differing, held
+from rocm.bindings import hip
+
+import hiprt
+from hiprt import _core, errors, graphs
+from hiprt.graphs import ladder
+
+ROUNDS = 30
+
+
+def disable(guard):
+    """Take a guard out of the C core."""
+    assert ctypes.CDLL(_core.__file__).hiprt_test_disable(guard.encode()) == 0
+
+
+def in_flight(removed):
+    """Workloads that go wrong when the exec of a launch in flight is patched."""
+    if removed:
+        disable("busy")
+    return differing(["in_flight"])
+
+
+def test_g2_in_flight():
+    assert child(in_flight, False, quirks="update_inflight_visible") == []
+    assert child(in_flight, True, quirks="update_inflight_visible") == ["in_flight"]
+
+
+def moved_in_flight(removed):
+    """Results of two calls with different arrays, the first in flight when the second comes."""
+    if removed:
+        disable("wait")
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        arrays = [hiprt.array(np.full(N, i, np.float32)) for i in range(3)]
+        outs, step = [hiprt.zeros(N) for _ in range(2)], graphs.Step(lambda a: scale(a, 2.0))
+        step(arrays[0])
+
+        def call():
+            for array, out in zip(arrays[1:], outs, strict=True):
+                out.copy_from(step(array))
+
+        if removed:
+            with held(stream):
+                call()
+        else:
+            call()
+        return [float(out.numpy()[0]) for out in outs], step.rungs["patch"]
+
+
+def test_g2_moved_in_flight():
+    assert child(moved_in_flight, False, quirks="update_inflight_visible") == [[2, 4], 2]
+    assert child(moved_in_flight, True, quirks="update_inflight_visible") == [[4, 4], 2]
+
+
+def destroyed_in_flight(removed):
+    """The result of a step that is dropped while its launch is in flight."""
+    if removed:
+        disable("wait")
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x = hiprt.array(START)
+        step = graphs.Step(lambda: scale(x, 2.0))
+        expected = step().numpy()
+        if removed:
+            with held(stream):
+                result = step()
+                del step
+        else:
+            result = step()
+            del step
+        return result.numpy().tobytes() == expected.tobytes()
+
+
+def test_g2_destroyed_in_flight():
+    assert child(destroyed_in_flight, False, quirks="destroy_immediate") is True
+    assert child(destroyed_in_flight, True, quirks="destroy_immediate") is False
+
+
+def rewired(removed):
+    """Workloads that go wrong when an exec serves another wiring."""
+    if removed:
+        disable("key")
+        graphs.Recording.key = property(len)
+    with hiprt.flags.override(graph_rungs=("update", "instantiate", "eager")):
+        return differing(["rewired"])
+
+
+def test_g3_key():
+    assert child(rewired, False, quirks="update_bfs_count_only") == []
+    assert child(rewired, True, quirks="update_bfs_count_only") == ["rewired"]
+    # A runtime that compares edges refuses, and the step runs eagerly.
+    assert child(rewired, True) == []
+
+
+def test_g4_fresh_arrays():
+    assert child(alias, False, quirks="getparams_alias") == 0
+    assert "getparams_alias" in crash(alias, True, quirks="getparams_alias")
+
+
+class CoreExec(ctypes.Structure):
+    """The beginning of the C core's struct hiprt_exec."""
+
+    _fields_ = (
+        ("device", ctypes.c_int),
+        ("fanout", ctypes.c_uint32),
+        ("recorder", ctypes.c_void_p),
+        ("graph", ctypes.c_void_p),
+        ("nodes", ctypes.c_void_p),
+    )
+
+    @classmethod
+    def of(cls, exec_):
+        """The struct behind an exec."""
+        return cls.from_address(int(_core.ffi.cast("uintptr_t", exec_.core)))
+
+
+def other_source_graph(removed):
+    """What two nodes wrote after the first was patched, or the error."""
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x, outs = hiprt.array(np.ones(N, np.float32)), [hiprt.zeros(N) for _ in range(2)]
+
+        def record(first):
+            recording = graphs.Recording()
+            with recording.record(stream):
+                for out, factor in zip(outs, (first, 2.0), strict=True):
+                    launch("scale", x, out, factor, size=N)
+            return recording
+
+        exec_ = graphs.Exec(record(1.0), 0, fanout=0)
+        if removed:
+            # As when the source graph is replaced by a newer one of the same topology.
+            mine = CoreExec.of(exec_)
+            ok(hip.hipGraphDestroy(mine.graph))
+            other = graphs.Exec(record(1.0), 0, fanout=0)
+            its = CoreExec.of(other)
+            mine.graph, its.graph = its.graph, mine.graph
+            mine.nodes, its.nodes = its.nodes, mine.nodes
+        try:
+            exec_.patch(record(5.0))
+        except errors.HipError as error:
+            return error.name
+        exec_.launch(stream)
+        return [float(out.numpy()[0]) for out in outs]
+
+
+def test_g4_source_graph():
+    assert child(other_source_graph, False, quirks="node_handle_reuse") == [5, 2]
+    # The second node was patched: nothing writes its memory any more.
+    assert child(other_source_graph, True, quirks="node_handle_reuse")[1] == 0
+    assert child(other_source_graph, True) == "hipErrorInvalidValue"
+
+
+def node_types(exec_):
+    """The types of the nodes of an exec's graph."""
+    graph, count, number = CoreExec.of(exec_).graph, ctypes.c_size_t(), ctypes.c_int()
+    assert raw("hipGraphGetNodes", graph, None, ctypes.byref(count)) == 0
+    nodes, types = (ctypes.c_void_p * count.value)(), set()
+    assert raw("hipGraphGetNodes", graph, nodes, ctypes.byref(count)) == 0
+    for node in nodes:
+        assert raw("hipGraphNodeGetType", node, ctypes.byref(number)) == 0
+        types.add(number.value)
+    return types
+
+
+def nested(removed):
+    """Whether updates of a step within a step arrive, in order; without the guard, as a child graph."""
+    x, y, seen = hiprt.zeros(1, np.int32), hiprt.zeros(1, np.int32), []
+    hiprt.current_stream().synchronize()
+    if removed:
+        executable = None
+        for value in range(1, 40):
+            inner, graph = new_graph(), new_graph()
+            add_fill(inner, [], x.address, value, n=1)
+            add_copy(graph, [ok(hip.hipGraphAddChildGraphNode(graph, None, 0, inner))], y.address, x.address, n=1)
+            executable = executable or instantiate(graph)
+            update_graph(executable, graph)
+            run_graph(executable)
+            seen.append(int(y.numpy()[0]) == value)
+        return all(seen)
+    inner = graphs.Step(lambda: x.fill_bytes(value))
+    outer = graphs.Step(lambda: (inner(), y.copy_from(x)), keep=False)
+    for value in range(1, 40):
+        outer()
+        seen.append(int(y.numpy()[0]) == value * 0x01010101)
+    (execs,) = outer.ladder.slots.values()
+    kinds = set().union(*map(node_types, execs))
+    return all(seen) and hip.hipGraphNodeType.hipGraphNodeTypeGraph not in kinds
+
+
+@pytest.mark.parametrize("quirk", ["child_update_selfcopy", "child_update_stale_packets", "child_no_sync"])
+def test_g5_child_graphs(quirk):
+    assert child(nested, False, quirks=quirk) is True
+    assert child(nested, True, quirks=quirk) is False
+
+
+def test_child_graphs_are_right_where_the_runtime_is():
+    assert child(nested, True) is True
+
+
+def test_g6_one_root():
+    assert child(differing, ["roots"], quirks="multiroot_no_launch_wait") == []
+    assert child(differing, ["roots"], quirks="multiroot_no_launch_wait", HIPRT_GRAPH_FANOUT="0") == ["roots"]
+
+
+def test_g6_fanout():
+    assert child(differing, ["fan"], quirks="fanout_drop") == []
+    assert child(differing, ["fan"], quirks="fanout_drop", HIPRT_GRAPH_FANOUT="0") == ["fan"]
+
+
+def two_streams(removed):
+    """How often a step on one stream was wrong while the same step came on another: a chain that carries a value."""
+    if removed:
+        graphs.Exec.may_launch = lambda self, stream: True
+    streams, gate, wrong = [hiprt.Stream() for _ in range(2)], Gate(), 0
+    cells, result = [hiprt.zeros(N) for _ in range(17)], hiprt.zeros(N)
+    for value in range(ROUNDS):
+        cells[0].set(np.full(N, value, np.float32))
+        for stream in streams:
+            gate.hold(stream.hip_stream)
+            with graphs.step("chain", stream=stream):
+                for source, target in pairwise(cells):
+                    launch("scale", source, target, 1.0, size=N)
+            if stream is streams[0]:
+                result.copy_from(cells[-1], stream)
+        gate.open()
+        streams[1].synchronize()
+        wrong += float(result.numpy(streams[0])[0]) != value
+    return wrong
+
+
+def test_g6_one_stream():
+    assert child(two_streams, False, quirks="exec_overlap") == 0
+    assert child(two_streams, True, quirks="exec_overlap") > 0
+
+
+def many_changes(budget):
+    """How many of many changed calls were wrong."""
+    x, factor, wrong = hiprt.array(np.ones(N, np.float32)), 0.0, 0
+    out = hiprt.zeros(N)
+    step = graphs.Step(lambda: launch("scale", x, out, factor, size=N), keep=False)
+    with hiprt.flags.override(graph_update_budget=budget):
+        for factor in range(100):
+            step()
+            wrong += float(out.numpy()[0]) != factor
+    return wrong
+
+
+def test_g7_budget():
+    quirks = "update_swallow_error,kernarg_limit=2048"
+    assert child(many_changes, 20, quirks=quirks) == 0
+    assert child(many_changes, 10000, quirks=quirks) > 0
+
+
+def failing_change(removed):
+    """What a step gives whose second call cannot be patched for lack of memory, and whose third is as the first."""
+    if removed:
+        ladder.Ladder.fail = ladder.Ladder.drop = lambda self, key: None
+    x, factor = hiprt.array(np.ones(N, np.float32)), 1.0
+    outs, results = [hiprt.zeros(N) for _ in range(4)], []
+
+    def function():
+        for out in outs:
+            launch("scale", x, out, factor, size=N)
+
+    step = graphs.Step(function, keep=False)
+    for value in (1.0, 2.0, 1.0):
+        factor = value
+        step()
+        results.append([float(out.numpy()[0]) for out in outs])
+    return results, step.rungs["eager"]
+
+
+def test_g8_discard():
+    # Four nodes of 64 bytes and two changes.
+    quirks = "update_partial,kernarg_bump_leak,kernarg_limit=384"
+    right = [[1] * 4, [2] * 4, [1] * 4]
+    assert child(failing_change, False, quirks=quirks, HIPRT_GRAPH_RUNGS="replay,patch,instantiate,eager") == [right, 1]
+    wrong, _ = child(failing_change, True, quirks=quirks, HIPRT_GRAPH_RUNGS="replay,patch,instantiate,eager")
+    assert wrong == [[1] * 4, [2] * 4, [2, 2, 1, 1]]
+
+
+def other_device(removed):
+    """The value of a step of device 1 called by a thread that never chose a device, and why it ran eagerly."""
+    hiprt.set_device(1)
+    # Both set the thread's device, or depend on it.
+    graphs.probes(hiprt.current_device())
+    functions()
+    if removed:
+        disable("device")
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x, y = hiprt.array(np.ones(N, np.float32)), hiprt.zeros(N)
+        step = graphs.Step(lambda: launch("scale", x, y, 2.0, size=N), stream=stream)
+        thread = threading.Thread(target=step)
+        thread.start()
+        thread.join()
+        return float(y.numpy()[0]), [reason for reason in step.reasons if reason.startswith("eager")]
+
+
+def test_g11_device():
+    assert child(other_device, False, quirks="device_binding", HIPRT_CPU_DEVICES="2") == [2, []]
+    # No graph can be made, and G8 alone saves the result.
+    value, (reason,) = child(other_device, True, quirks="device_binding", HIPRT_CPU_DEVICES="2")
+    assert value == 2
+    assert "hipErrorInvalidDeviceFunction" in reason

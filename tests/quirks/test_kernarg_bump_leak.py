@@ -1,0 +1,40 @@
+"""kernarg_bump_leak: every update takes new kernel-argument memory that only the exec's end returns (rs#10713).
+
+Ours: updates are counted, and a spent exec is replaced (G7).
+"""
+
+import pytest
+from helpers.child import child
+from helpers.hip_calls import Ints, add_fill, error, fill_params, instantiate, library, new_graph, run, update
+from quirks.workloads import ours
+from rocm.bindings import hip
+
+
+def raw(updates):
+    """Bytes after setters and after updates of the whole, and the last status and result."""
+    target, graph = Ints(1), new_graph()
+    node = add_fill(graph, [], target, 0)
+    executable, status = instantiate(graph), 0
+    for value in range(1, updates + 1):
+        status = error(hip.hipGraphExecMemsetNodeSetParams(executable, node, fill_params(target, value)))
+    after_setters = library().hiprtCpuKernargBytes(int(executable))
+    for _ in range(updates):
+        update(executable, graph)
+    run(executable)
+    return after_setters, library().hiprtCpuKernargBytes(int(executable)), int(status)
+
+
+def test_arguments_pile_up():
+    assert child(raw, 10) == [64, 64, 0]
+    assert child(raw, 10, quirks="kernarg_bump_leak") == [64 + 640, 64 + 1280, 0]
+
+
+def test_a_failure_at_the_limit_is_reported():
+    assert child(raw, 10, quirks="kernarg_bump_leak,kernarg_limit=512") == [512, 512, 2]
+
+
+@pytest.mark.parametrize("workload", ["spent", "moved_often"])
+def test_ours_replaces_spent_execs(workload):
+    result = ours(workload, quirks="kernarg_bump_leak,kernarg_limit=1600")
+    assert result["reasons"]["replaced: update budget spent"] > 0
+    assert result["rungs"]["eager"] == 0

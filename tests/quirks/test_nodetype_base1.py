@@ -1,0 +1,36 @@
+"""nodetype_base1: the node types of HIP 5.2 start at one; there are no allocation nodes (reference 6.5).
+
+Ours: never asks for a node's type.
+"""
+
+import ctypes
+
+from helpers.child import child
+from helpers.hip_calls import Ints, KernelCall, add_copy, add_fill, new_graph, ok, raw
+from quirks.workloads import ours
+from rocm.bindings import hip
+
+
+def types():
+    x, y, graph = Ints(8), Ints(8), new_graph()
+    made = [
+        KernelCall("scale_add", y, x, 3, 1, 8).add(graph),
+        add_copy(graph, [], y, x),
+        add_fill(graph, [], x, 1),
+        ok(hip.hipGraphAddEmptyNode(graph, None, 0)),
+    ]
+    numbers, number = [], ctypes.c_int()
+    for node in made:
+        assert raw("hipGraphNodeGetType", node, ctypes.byref(number)) == 0
+        numbers.append(number.value)
+    return numbers
+
+
+def test_numbers_start_at_one():
+    assert child(types) == [0, 1, 2, 5]
+    assert child(types, quirks="nodetype_base1") == [1, 9, 3, 6]
+
+
+def test_ours_never_asks(root):
+    assert "GetType" not in (root / "hiprt" / "native" / "hip_functions.h").read_text()
+    ours("kept", "issued", quirks="nodetype_base1")

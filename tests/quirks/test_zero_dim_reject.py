@@ -1,0 +1,40 @@
+"""zero_dim_reject: an eager launch of an empty grid passes, the same as a node is refused (reference 1.5).
+
+Ours: an empty launch never becomes a node.
+"""
+
+import numpy as np
+from helpers.child import child
+from helpers.hip_calls import Ints, KernelCall, error, functions, new_graph
+from helpers.kernels import launch, scale
+from rocm.bindings import hip
+
+import hiprt
+from hiprt import graphs
+
+
+def raw():
+    call = KernelCall("scale_add", Ints(8), Ints(8), 3, 1, 8, grid=0)
+    eager = hip.hipModuleLaunchKernel(functions()["scale_add"], 0, 1, 1, 64, 1, 1, 0, None, call.pointers, None)
+    return int(error(eager)), int(error(hip.hipGraphAddKernelNode(new_graph(), None, 0, call.params)))
+
+
+def ours():
+    x, empty = hiprt.array(np.ones(4, np.float32)), hiprt.empty(0)
+
+    def function():
+        y = scale(x, 2.0)
+        launch("scale", empty, empty, 1.0, size=0)
+        return scale(y, 2.0)
+
+    step = graphs.Step(function)
+    return step().numpy().tolist(), step.nodes, step.rungs["eager"]
+
+
+def test_only_the_node_is_refused():
+    assert child(raw) == [1, 1]
+    assert child(raw, quirks="zero_dim_reject") == [0, 1]
+
+
+def test_ours_leaves_empty_launches_out():
+    assert child(ours, quirks="zero_dim_reject") == [[4.0] * 4, 2, 0]
