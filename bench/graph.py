@@ -174,7 +174,7 @@ class Bench:
         self.work = work
         function = work.issue_changed if mode == "patch" else work.issue
         kept = mode in ("replay", "patch")
-        self.step = graphs.Step(function, name=f"bench {mode}", stream=work.stream, keep=kept)
+        self.step = graphs.Step(function, name=f"bench {mode}", stream=work.stream, keep=kept, moves=mode == "patch")
         # A step that changes an exec waits for its last launch: that is the device's time.
         self.queued = 1 if mode in ("patch", "update", "instantiate") else QUEUED
         self.count = 0

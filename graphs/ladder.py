@@ -68,7 +68,7 @@ class Ladder:
     slots : OrderedDict
         Hash of the topology key to execs, least recently used first. Bounded by ``HIPRT_GRAPH_KEYS``.
     memory : Pool
-        Where the step's intermediates live. All its executable graphs share it: they run in the order of one stream.
+        Where the intermediates of steps that are recorded each time live; kept ones have memory of their own.
     """
 
     def __init__(self, name: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 from hiprt import core
+from hiprt.allocator import Pool, default_pool
 from hiprt.flags import flags
 from hiprt.graphs.exec import Exec
 from hiprt.graphs.kept import Segment
@@ -44,6 +45,8 @@ class Session:
         self.ladder = ladder
         self.reserve = reserve
         self.reserved: list[Exec] = []
+        # A kept exec writes its intermediates at every replay, so they must not become another signature's results.
+        self.memory = Pool(default_pool.allocate, ladder.name) if reserve else ladder.memory
         self.stream = stream
         self.key = key
         self.segments: list[Segment] = []
@@ -75,7 +78,7 @@ class Session:
 
     def begin(self) -> None:
         """Start a part."""
-        recording = Recording(self.ladder.memory)
+        recording = Recording(self.memory)
         core.lib.hiprt_recorder_limit(recording.core, flags.graph_max_nodes, flags.graph_max_bytes)
         recording.start(self.stream)
         self.recording = recording

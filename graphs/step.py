@@ -24,9 +24,8 @@ class Step:
     """A function of device work, launched as one graph.
 
     The first call with a set of arguments records what the function launches; later calls with the same arguments
-    (addresses, shapes, dtypes and plain values) replay the executable graph without calling the function. Arrays of
-    the same shapes at other addresses are patched in where that cannot change an edge. Arrays that the function
-    returned are overwritten by the next call of the same signature.
+    (addresses, shapes, dtypes and plain values) replay the executable graph without calling the function. Arrays that
+    the function returned are overwritten by the next call of the same signature.
 
     Parameters
     ----------
@@ -39,6 +38,9 @@ class Step:
         Where it runs; this thread's stream at the first call by default.
     keep : bool
         False records at every call, as an engine does that issues each launch again; an exec is reused all the same.
+    moves : bool
+        True: arrays of the same shapes at other addresses are patched into the kept graph, without the function, where
+        that cannot change an edge. The function must use such arrays through its arguments only.
 
     Attributes
     ----------
@@ -54,12 +56,19 @@ class Step:
     """
 
     def __init__(
-        self, function: Callable[..., Any], *, name: str = "", stream: Stream | None = None, keep: bool = True
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        stream: Stream | None = None,
+        keep: bool = True,
+        moves: bool = False,
     ) -> None:
         self.function = function
         self.ladder = Ladder(name or getattr(function, "__name__", "step"))
         self.stream = stream
         self.keep = keep
+        self.moves = moves
         self.kept: OrderedDict[Hashable, Kept] = OrderedDict()
         self.recordings: list[Recording] = []
 
@@ -112,7 +121,7 @@ class Step:
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args)
         arrays = [arg for arg in args if isinstance(arg, Array)]
-        signature = tuple(map(form, args))
+        signature = tuple(map(form if self.moves else identity, args))
         kept = self.kept.get(signature) if self.keep else None
         if kept is not None:
             self.kept.move_to_end(signature)
@@ -179,7 +188,13 @@ def form(value: Any) -> Hashable:
     if isinstance(value, Array):
         return ("array", value.shape, value.strides, value.dtype.str)
     hash(value)
-    return (type(value), value)
+    # 1, 1.0 and True are equal, 0.0 and -0.0 too, also inside tuples; they are not the same argument of a kernel.
+    return (type(value), value, repr(value) if isinstance(value, (float, complex, tuple, frozenset)) else "")
+
+
+def identity(value: Any) -> Hashable:
+    """Return what makes two arguments the same, the place of arrays included."""
+    return (value.address, form(value)) if isinstance(value, Array) else form(value)
 
 
 ladders: dict[str, Ladder] = {}

@@ -63,6 +63,16 @@ def parser() -> argparse.ArgumentParser:
     write.add_argument("--eager", action="store_true", help="launch every kernel by itself")
     write.add_argument("--verify", action="store_true", help="run eagerly beside and compare every logit bit by bit")
 
+    if "bench" in sys.argv[1:2]:
+        # Its arguments are the benchmark's own, so that the others start without it.
+        from hiprt.bench import graph
+
+        bench = commands.add_parser("bench", help="measure").add_subparsers(required=True, metavar="WHAT")
+        measured = bench.add_parser(
+            "graph", parents=[common], help="what recording, replaying and changing graphs costs the host"
+        )
+        graph.add_arguments(measured)
+        measured.set_defaults(run=graph.run)
     doctor = commands.add_parser("doctor", parents=[common], help="show what hiprt runs on and what stands in its way")
     doctor.set_defaults(run=run_doctor)
     return top

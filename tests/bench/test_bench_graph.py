@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 
@@ -11,18 +12,7 @@ import pytest
 import hiprt
 from hiprt.bench import graph
 
-KEYS = [
-    "topology",
-    "nodes",
-    "mode",
-    "changed",
-    "provider",
-    "device",
-    "us_per_node",
-    "us_per_step",
-    "python_share",
-    "rungs",
-]
+KEYS = "topology nodes mode changed provider device us_per_node us_per_step python_share rungs".split()
 MEASURE = """
 import itertools, json
 from dataclasses import asdict
@@ -34,7 +24,7 @@ for topology, mode in itertools.product(graph.TOPOLOGIES, graph.MODES):
 
 def child(root, *arguments, provider):
     """Run Python in a process with a provider; its output."""
-    environment = {"HIPRT_PROVIDER": provider, "PATH": "", "PYTHONPATH": str(root)}
+    environment = os.environ | {"HIPRT_PROVIDER": provider}
     done = subprocess.run(
         [sys.executable, *arguments], env=environment, cwd=root, capture_output=True, text=True, check=False
     )

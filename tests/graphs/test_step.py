@@ -198,7 +198,7 @@ def test_other_arrays_of_the_same_shape_are_patched_in(stream):
     rng = np.random.default_rng(3)
     values = [rng.standard_normal(100, dtype=np.float32) for _ in range(6)]
     arrays = [hiprt.array(v) for v in values]
-    step = graphs.Step(function, stream=stream)
+    step = graphs.Step(function, stream=stream, moves=True)
     for a, b in [(0, 1), (2, 3), (0, 3), (4, 5), (4, 5)]:
         expected = (values[a] * np.float32(2)) * np.float32(0.5) + values[b][::-1]
         np.testing.assert_array_equal(step(arrays[a], arrays[b]).numpy(), expected)
@@ -221,7 +221,7 @@ def test_arguments_that_alias_are_recorded_again(stream):
 
     host = {"a": np.ones(100, np.float32), "b": np.zeros(100, np.float32), "state": np.zeros(100, np.float32)}
     device = {"a": hiprt.array(host["a"]), "b": hiprt.zeros(100), "state": state}
-    step = graphs.Step(function, stream=stream)
+    step = graphs.Step(function, stream=stream, moves=True)
     for first, second in [("a", "b"), ("state", "b"), ("b", "b"), ("a", "b")]:
         step(device[first], device[second])
         expect(host[first], host[second], host["state"])
