@@ -155,7 +155,8 @@ def test_macros_that_programs_branch_on():
 
 def test_the_c_headers_that_a_device_has():
     prologue = "#include <stdint.h>\n#include <stddef.h>\n#include <limits.h>\n#include <float.h>\n#include <math.h>"
-    expression = "INT_MAX == INT32_MAX && UINT64_MAX == ULLONG_MAX && DBL_MAX > FLT_MAX && sizeof(ptrdiff_t) == sizeof(size_t)"
+    expression = "INT_MAX == INT32_MAX && UINT64_MAX == ULLONG_MAX && DBL_MAX > FLT_MAX"
+    expression += " && sizeof(ptrdiff_t) == sizeof(size_t)"
     assert value_of(expression, prologue, options=["-Wall", "-Werror"]) == 1
 
 
@@ -177,7 +178,8 @@ extern "C" __global__ void k(int* out) {
 
 
 def test_too_much_shared_memory_is_a_compile_error():
-    made = build('extern "C" __global__ void big(float* p) { __shared__ float s[16385]; s[threadIdx.x] = 1; p[0] = s[3]; }')
+    body = "__shared__ float s[16385]; s[threadIdx.x] = 1; p[0] = s[3];"
+    made = build(f'extern "C" __global__ void big(float* p) {{ {body} }}')
     assert made.status == RESULT.HIPRTC_ERROR_COMPILATION
     assert "big has 65540 bytes of shared memory, the limit is 65536" in made.log
 
