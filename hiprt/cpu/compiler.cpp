@@ -64,7 +64,7 @@ const std::string &library_dir() {
 
 struct Health {
   std::mutex lock;
-  std::map<std::string, bool> works;  // by identity
+  std::map<std::string, std::string> faults;  // by identity; empty: it works
 };
 
 Health &health() {
@@ -74,8 +74,8 @@ Health &health() {
 
 bool known_broken(const Compiler &c) {
   std::lock_guard<std::mutex> hold(health().lock);
-  const auto found = health().works.find(c.identity);
-  return found != health().works.end() && !found->second;
+  const auto found = health().faults.find(c.identity);
+  return found != health().faults.end() && !found->second.empty();
 }
 
 // IEEE arithmetic but for contraction, as in HIP; no C library; nothing exported.
@@ -113,6 +113,15 @@ bool run(const std::vector<std::string> &words, std::string *log) {
   const Outcome result = run_process(words);
   *log += result.started ? result.output : "cannot execute " + words[0] + "\n";
   return result.started && result.status == 0;
+}
+
+// The first line that speaks of an error, else the first one.
+std::string first_error(const std::string &log) {
+  const size_t word = log.find("error");
+  const size_t before = word == std::string::npos ? std::string::npos : log.rfind('\n', word);
+  const size_t begin = before == std::string::npos ? 0 : before + 1;
+  const std::string line = log.substr(begin, log.find('\n', begin) - begin);
+  return line.empty() ? "it says nothing" : line;
 }
 
 }  // namespace
@@ -172,16 +181,17 @@ std::string common_flags(const Compiler &compiler) {
   return out;
 }
 
-bool works(const Compiler &compiler) {
+bool works(const Compiler &compiler, std::string *why) {
   std::lock_guard<std::mutex> hold(health().lock);
-  const auto found = health().works.find(compiler.identity);
-  if (found != health().works.end()) return found->second;
+  const auto found = health().faults.find(compiler.identity);
+  if (found != health().faults.end()) return (*why = found->second).empty();
   ScratchDir dir;
   const CompileJob job{dir.path() + "/empty.cpp", {}, dir.path() + "/empty.so"};
   std::string log;
-  const bool good = write_file(job.source, "\n") && compile(compiler, job, &log);
-  health().works[compiler.identity] = good;
-  return good;
+  why->clear();
+  if (!write_file(job.source, "\n") || !compile(compiler, job, &log)) *why = first_error(log);
+  health().faults[compiler.identity] = *why;
+  return why->empty();
 }
 
 const std::string &device_include_dir() {

@@ -32,8 +32,9 @@ bool compile(const Compiler &compiler, const CompileJob &job, std::string *log);
 // The flags that every program is compiled with, as one text.
 std::string common_flags(const Compiler &compiler);
 
-// Whether the compiler can make a module out of an empty program; asked only after a failure, answered once for each.
-bool works(const Compiler &compiler);
+// Whether the compiler can make a module out of an empty program; asked only after a failure, answered once for each. If it
+// cannot: the first error it names.
+bool works(const Compiler &compiler, std::string *why);
 
 // The folder of the device-side headers, beside this library.
 const std::string &device_include_dir();

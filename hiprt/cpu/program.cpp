@@ -218,17 +218,21 @@ class Build {
 }  // namespace
 
 bool build_program(const Program &program, Built *out) {
+  std::string passed_over;
   for (const Compiler &compiler : find_compilers()) {
     const std::string key = key_of(program, compiler);
     if (cache_load(key, out)) return true;
     *out = Built();
     if (Build(program, compiler).run(out)) {
+      out->log.insert(0, passed_over);
       cache_store(key, *out);
       return true;
     }
-    if (works(compiler)) return false;
+    std::string why;
+    if (works(compiler, &why)) return false;
+    passed_over += "hiprt: " + compiler.path + " cannot compile an empty program: " + why + "\n";
   }
-  out->log = no_compiler_message();
+  out->log = no_compiler_message() + passed_over;
   return false;
 }
 

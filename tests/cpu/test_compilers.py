@@ -107,7 +107,7 @@ def test_a_broken_compiler_is_passed_over(python, bare, tmp_path):
     """The first on the list fails at everything: the next one is used, and the first not asked again."""
     log = tmp_path / "runs"
     broken = tmp_path / "zig"
-    broken.write_text(f"#!/bin/sh\necho run >> {log}\nexit 1\n")
+    broken.write_text(f"#!/bin/sh\necho run >> {log}\necho no such luck\nexit 1\n")
     broken.chmod(0o755)
     good = next(path for path in found()[::-1] if path)
     name = "g++" if "g++" in good else "clang++"
@@ -116,11 +116,12 @@ def test_a_broken_compiler_is_passed_over(python, bare, tmp_path):
 from helpers.rtc import Program
 for n in (1, 2):
     out = np.zeros(1, np.int32)
-    Program(f'extern "C" __global__ void k(int* p) {{ p[0] = {n}; }}').run("k", 1, 1, out)
-    print(out[0])
+    program = Program(f'extern "C" __global__ void k(int* p) {{ p[0] = {n}; }}')
+    program.run("k", 1, 1, out)
+    print(out[0], "zig cannot compile an empty program: no such luck" in program.built.log)
 """
     path = f"{tmp_path}:/usr/bin:/bin"
-    assert python(code, **bare | {"HIPRT_CPU_ZIG": str(broken), "PATH": path}).split() == ["1", "2"]
+    assert python(code, **bare | {"HIPRT_CPU_ZIG": str(broken), "PATH": path}).split() == ["1", "True", "2", "False"]
     assert log.read_text().count("run") == 2  # the program, then the trial
 
 

@@ -35,11 +35,10 @@ __hiprt_own _Float16 __truncdfhf2(double x) {
 #undef __hiprt_own
 }
 
-// Clang takes these for replaceable functions of the program, which an inline definition cannot be.
-__attribute__((visibility("hidden"))) void *operator new(size_t size) { return __hiprt_host_table->allocate(size); }
-__attribute__((visibility("hidden"))) void *operator new[](size_t size) { return __hiprt_host_table->allocate(size); }
-__attribute__((visibility("hidden"))) void operator delete(void *p) noexcept { __hiprt_host_table->release(p); }
-__attribute__((visibility("hidden"))) void operator delete[](void *p) noexcept { __hiprt_host_table->release(p); }
-__attribute__((visibility("hidden"))) void operator delete(void *p, size_t) noexcept { __hiprt_host_table->release(p); }
-__attribute__((visibility("hidden"))) void operator delete[](void *p, size_t) noexcept { __hiprt_host_table->release(p); }
+void *operator new(size_t size) { return __hiprt_host_table->allocate(size); }
+void *operator new[](size_t size) { return __hiprt_host_table->allocate(size); }
+void operator delete(void *p) noexcept { __hiprt_host_table->release(p); }
+void operator delete[](void *p) noexcept { __hiprt_host_table->release(p); }
+void operator delete(void *p, size_t) noexcept { __hiprt_host_table->release(p); }
+void operator delete[](void *p, size_t) noexcept { __hiprt_host_table->release(p); }
 inline void *operator new(size_t, void *p) noexcept { return p; }
