@@ -207,7 +207,7 @@ class Bench:
             return lambda: lambda: lib.hiprt_exec_launch(exec_.core, stream.core)
         if self.mode == "patch":
             return self.direct_patch(exec_)
-        first = ffi.new("uint32_t *")
+        first, nbytes = ffi.new("uint32_t *"), ffi.new("uint64_t *")
 
         def record() -> Recording:
             again = Recording()
@@ -220,7 +220,7 @@ class Bench:
                 exec_.update(again)
             else:
                 lib.hiprt_recorder_same_key(recording.core, again.core)
-                lib.hiprt_recorder_changed(recording.core, again.core, first)
+                lib.hiprt_recorder_changed(recording.core, again.core, first, nbytes)
             exec_.launch(stream)
 
         def instantiate() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hiprt import core
 from hiprt.flags import flags
+from hiprt.graphs.canary import canary
 from hiprt.graphs.recording import Recording
 from hiprt.stream import Stream
 
@@ -35,8 +36,8 @@ class Exec:
     ----------
     recording : Recording
         The arguments the exec carries.
-    reserved : bool
-        It belongs to one call signature and is not patched for others.
+    holders : int
+        Call signatures that launch it again as it is. While there are any, it is not patched for others.
     launched : int
         Number of its last launch, counted over all execs; 0 before the first.
 
@@ -48,12 +49,12 @@ class Exec:
 
     def __init__(self, recording: Recording, device: int, fanout: int | None = None) -> None:
         out = core.ffi.new("hiprt_exec **")
-        core.call(
-            core.lib.hiprt_exec_create(recording.core, device, flags.graph_fanout if fanout is None else fanout, out)
-        )
+        fanout = flags.graph_fanout if fanout is None else fanout
+        guard = canary(device).core if flags.graph_canary else core.ffi.NULL
+        core.call(core.lib.hiprt_exec_create(recording.core, device, fanout, guard, out))
         self.core = core.ffi.gc(out[0], core.lib.hiprt_exec_release)
         self.recording = recording
-        self.reserved = False
+        self.holders = 0
         self.launched = 0
         self.stream = -1
         self.successor: Successor | None = None

@@ -37,7 +37,7 @@ class Kept:
         self.result = result
         self.arrays = list(arrays)
         self.others: list[tuple[int, int]] | None = None
-        self.plans: dict[tuple[int, ...], list[int]] = {}
+        self.plans: dict[tuple[int, ...], tuple[list[int], int]] = {}
 
     @property
     def exec(self) -> Exec | None:
@@ -45,23 +45,34 @@ class Kept:
         only = self.segments[0] if len(self.segments) == 1 else None
         return only if isinstance(only, Exec) else None
 
+    def release(self) -> list[Exec]:
+        """Let others have the execs; those that nobody holds any more."""
+        execs = [segment for segment in self.segments if isinstance(segment, Exec)]
+        for exec_ in execs:
+            exec_.holders -= 1
+        return [exec_ for exec_ in execs if not exec_.holders]
+
     def carries(self, arrays: Sequence[Array]) -> bool:
         """Whether the segments were made for arrays at these addresses."""
         return all(mine.address == its.address for mine, its in zip(self.arrays, arrays))
 
     def can_move(self, arrays: Sequence[Array]) -> bool:
         """Whether the exec can be given these arguments with the edges it has."""
+        exec_ = self.exec
+        if exec_ is None or exec_.holders != 1:
+            return False
         if self.others is None:
-            self.is_movable, self.others = self.examine()
+            self.is_movable, self.others = self.examine(exec_)
         return self.is_movable and are_disjoint(arrays) and not any(map(self.is_in_use, arrays))
 
-    def examine(self) -> tuple[bool, list[tuple[int, int]]]:
+    def examine(self, exec_: Exec) -> tuple[bool, list[tuple[int, int]]]:
         """Find whether the recorded arguments lie alone in their memory, and what else the step uses."""
         buffers = [array.buffer for array in self.arrays]
-        if self.exec is None or not are_disjoint(self.arrays) or any(a.buffer in buffers for a in leaves(self.result)):
+        results = leaves(self.result)
+        if results is None or any(array.buffer in buffers for array in results) or not are_disjoint(self.arrays):
             return False, []
         own = {array.extent for array in self.arrays}
-        others = coalesce(extent for extent in self.exec.recording.extents() if extent not in own)
+        others = coalesce(extent for extent in exec_.recording.extents() if extent not in own)
         self.others = others
         return not any(map(self.is_in_use, self.arrays)), others
 
@@ -72,19 +83,27 @@ class Kept:
         at = bisect.bisect_left(self.others, (end, 0))
         return at > 0 and self.others[at - 1][1] > start
 
-    def move(self, arrays: Sequence[Array]) -> int:
-        """Give the exec these arguments; returns the number of nodes patched."""
+    def moved(self, arrays: Sequence[Array]) -> tuple[int, ...]:
+        """Return which arguments are at other addresses."""
+        return tuple([i for i, (mine, its) in enumerate(zip(self.arrays, arrays)) if mine.address != its.address])
+
+    def plan(self, arrays: Sequence[Array]) -> tuple[list[int], int]:
+        """Return the nodes that use arguments at other addresses, and the size of their arguments in bytes."""
+        exec_, moved = self.exec, self.moved(arrays)
+        assert exec_ is not None
+        plan = self.plans.get(moved)
+        if plan is None:
+            nodes = sorted({node for i in moved for node in exec_.recording.users(*self.arrays[i].extent)})
+            plan = self.plans[moved] = nodes, sum(map(exec_.recording.node_bytes, nodes))
+        return plan
+
+    def move(self, arrays: Sequence[Array]) -> None:
+        """Give the exec these arguments."""
         exec_ = self.exec
         assert exec_ is not None
-        pairs = list(zip(self.arrays, arrays))
-        moved = tuple([i for i, (mine, its) in enumerate(pairs) if mine.address != its.address])
-        nodes = self.plans.get(moved)
-        if nodes is None:
-            found = {node for i in moved for node in exec_.recording.users(*self.arrays[i].extent)}
-            nodes = self.plans[moved] = sorted(found)
-        exec_.move(nodes, [(*pairs[i][0].extent, pairs[i][1].extent[0]) for i in moved])
+        nodes, _ = self.plan(arrays)
+        exec_.move(nodes, [(*self.arrays[i].extent, arrays[i].extent[0]) for i in self.moved(arrays)])
         self.arrays = list(arrays)
-        return len(nodes)
 
 
 def are_disjoint(arrays: Sequence[Array]) -> bool:
@@ -93,12 +112,18 @@ def are_disjoint(arrays: Sequence[Array]) -> bool:
     return all(first[1] <= second[0] for first, second in pairwise(extents))
 
 
-def leaves(value: Any) -> list[Array]:
-    """Return the arrays in a structure of tuples, lists and dictionaries."""
+def leaves(value: Any) -> list[Array] | None:
+    """Return the arrays in a structure of tuples, lists and dictionaries; None if there may be others inside."""
     if isinstance(value, Array):
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
-    if isinstance(value, (tuple, list)):
-        return [array for item in value for array in leaves(item)]
-    return []
+    if not isinstance(value, (tuple, list)):
+        return [] if value is None or isinstance(value, (bool, int, float, complex, str, bytes)) else None
+    found: list[Array] = []
+    for item in value:
+        inside = leaves(item)
+        if inside is None:
+            return None
+        found += inside
+    return found

@@ -16,15 +16,18 @@ import logging
 import threading
 import time
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
+from hiprt import core
 from hiprt.allocator import Pool, default_pool
+from hiprt.array import Array
 from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs import stats as statistics
 from hiprt.graphs.dump import dump, trace
 from hiprt.graphs.exec import Exec
-from hiprt.graphs.probe import allowed
+from hiprt.graphs.kept import Kept
+from hiprt.graphs.probe import allowed, distrust
 from hiprt.graphs.recording import Recording
 from hiprt.graphs.stats import RUNGS, Event, Stats
 from hiprt.graphs.verify import Mismatch, launch_verified
@@ -79,6 +82,8 @@ class Ladder:
         self.user_keys: dict[Hashable, Recording] = {}
         self.seen: dict[int, deque[int]] = {}
         self.evicted = 0
+        # From the choice of an exec to its launch (G12): another thread must not patch it in between.
+        self.lock = threading.RLock()
         statistics.register(self, self.stats)
 
     def launch(self, recording: Recording, stream: Stream, *, key: Hashable = None) -> Exec | None:
@@ -97,8 +102,13 @@ class Ladder:
         Exec or None
             What was launched; None when the nodes ran eagerly.
         """
-        if key is not None:
-            self.check_user_key(key, recording)
+        with self.lock:
+            if key is not None:
+                self.check_user_key(key, recording)
+            return self.descend(recording, stream)
+
+    def descend(self, recording: Recording, stream: Stream) -> Exec | None:
+        """Take the first rung that serves."""
         start = time.perf_counter()
         before = dict(self.stats.rungs)
         rungs = self.rungs(stream)
@@ -110,6 +120,7 @@ class Ladder:
             mismatch = self.start(found, stream)
         except HipError as error:
             self.fail(recording.key)
+            self.learn(error, stream)
             self.run_eagerly(recording, stream, str(error))
             return None
         if mismatch is not None:
@@ -119,21 +130,57 @@ class Ladder:
         trace(self.name, next(rung for rung in RUNGS if self.stats.rungs[rung] > before[rung]), start, len(recording))
         return found
 
-    def relaunch(self, kept: Exec, stream: Stream) -> bool:
+    def relaunch(self, kept: Exec, stream: Stream, rung: str = "replay") -> bool:
         """Launch an exec again as it is; False when that failed and its nodes ran eagerly."""
+        with self.lock:
+            return self.repeat(kept, stream, rung)
+
+    def repeat(self, kept: Exec, stream: Stream, rung: str) -> bool:
+        """Launch, or run eagerly what cannot be launched."""
         start = time.perf_counter()
         try:
             mismatch = self.start(kept, stream)
         except HipError as error:
             self.drop(kept)
+            self.learn(error, stream)
             self.run_eagerly(kept.recording, stream, str(error))
             return False
         if mismatch is not None:
             self.drop(kept)
             self.disagree(kept.recording, mismatch)
             return False
-        self.stats.rungs["replay"] += 1
-        trace(self.name, "replay", start, len(kept.recording))
+        if rung == "replay":
+            self.stats.rungs["replay"] += 1
+        trace(self.name, rung, start, len(kept.recording))
+        return True
+
+    def move(self, kept: Kept, arrays: Sequence[Array], stream: Stream) -> bool:
+        """Patch arrays at other addresses into a kept exec; False where it has to be recorded again.
+
+        Raises
+        ------
+        HipError
+            A node refused them; the exec must be discarded (G8).
+        """
+        if "patch" not in self.rungs(stream) or not kept.can_move(arrays):
+            return False
+        start = time.perf_counter()
+        nodes, nbytes = kept.plan(arrays)
+        with self.lock:
+            old = kept.exec
+            assert old is not None
+            old.wait()
+            exec_ = self.within_budget(old, stream, len(nodes), nbytes)
+            if exec_ is None:
+                return False
+            with locks[stream.device.index]:
+                if exec_ is not old:
+                    exec_.patch(old.recording)
+                    kept.segments = [exec_]
+                kept.move(arrays)
+        self.stats.patched += len(nodes)
+        reason, seconds = f"arrays moved, {len(nodes)} nodes", time.perf_counter() - start
+        self.stats.count(Event(self.name, "patch", reason, exec_.recording.key, "", seconds))
         return True
 
     @staticmethod
@@ -148,6 +195,13 @@ class Ladder:
         """Count and report that graph and eager differ; the eager results are in memory."""
         logger.error("step %s: %s", self.name, mismatch)
         self.stats.count(Event(self.name, "eager", str(mismatch), recording.key))
+
+    @staticmethod
+    def learn(error: HipError, stream: Stream) -> None:
+        """Stop patching and updating on a device that was seen to lose a change."""
+        if error.code == core.lib.HIPRT_E_STALE:
+            logger.error("%s: no more patches and updates on device %d", error, stream.device.index)
+            distrust(stream.device, ("patch", "update"))
 
     @staticmethod
     def rungs(stream: Stream) -> frozenset[str]:
@@ -165,7 +219,7 @@ class Ladder:
                     self.stats.rungs["replay"] += 1
                     return slot
         reason = "first of this topology" if not same else "no exec may be changed"
-        free = [slot for slot in same if not slot.reserved]
+        free = [slot for slot in same if not slot.holders]
         if free:
             drained = next((slot for slot in free if not slot.busy), None)
             has_room = len(free) < flags.graph_slots
@@ -178,7 +232,8 @@ class Ladder:
                 changed = self.change(slot, recording, stream, rungs)
                 if changed is not None:
                     return changed
-                reason = "HIPRT_GRAPH_RUNGS or a failed probe allows no patch and no update"
+                self.drop(slot)
+                reason = "HIPRT_GRAPH_RUNGS, a failed probe or HIPRT_GRAPH_UPDATE_BUDGET allows no such change"
         return self.instantiate(recording, stream, reason)
 
     def came_back(self, recording: Recording) -> bool:
@@ -199,11 +254,14 @@ class Ladder:
 
     def change(self, slot: Exec, recording: Recording, stream: Stream, rungs: frozenset[str]) -> Exec | None:
         """Make a drained exec carry the recording's arguments, by the cheaper rung; None when neither is allowed."""
-        count, first = slot.recording.changed(recording)
+        count, nbytes, first = slot.recording.changed(recording)
         rung = self.cheaper(count, len(recording), rungs)
         if rung is None:
             return None
-        slot = self.replace_if_spent(slot, stream)
+        cost = (count, nbytes) if rung == "patch" else (len(recording), recording.nbytes)
+        within = self.within_budget(slot, stream, *cost)
+        if within is not slot:
+            return within and self.change(within, recording, stream, rungs)
         difference = slot.recording.difference(recording, first) if count else ""
         start = time.perf_counter()
         with locks[stream.device.index]:
@@ -229,19 +287,35 @@ class Ladder:
             return "update" if changed > 2 * nodes // 3 else "patch"
         return "patch" if patch * changed <= update * nodes else "update"
 
-    def replace_if_spent(self, slot: Exec, stream: Stream) -> Exec:
-        """Swap an exec whose update budget is used up for a fresh one, made beforehand on another thread (G7)."""
-        used = max(
-            slot.updated_nodes / flags.graph_update_budget,
-            slot.updated_bytes / (flags.graph_update_budget_mb << 20),
-        )
-        if used < 0.5:
+    def within_budget(self, slot: Exec, stream: Stream, nodes: int, nbytes: int) -> Exec | None:
+        """Find where a change may be made without overspending an update budget (G7).
+
+        Parameters
+        ----------
+        slot : Exec
+            Drained.
+        stream : Stream
+        nodes, nbytes : int
+            What the change writes.
+
+        Returns
+        -------
+        Exec or None
+            The exec; a fresh one in its place, made on another thread since half of the budget was used; or None when
+            the change is more than any exec may take.
+        """
+        most, most_bytes = flags.graph_update_budget, flags.graph_update_budget_mb << 20
+        if nodes > most or nbytes > most_bytes:
+            return None
+        used = max((slot.updated_nodes + nodes) / most, (slot.updated_bytes + nbytes) / most_bytes)
+        if used > 0.5 and slot.successor is None and slot.updated_nodes:
+            # Of a copy: a move changes the recording where it is.
+            slot.successor = Successor(slot.recording.copy(), stream.device.index)
+        if used <= 1:
             return slot
-        if slot.successor is None:
-            slot.successor = Successor(slot.recording, stream.device.index)
-        if used < 1:
-            return slot
+        assert slot.successor is not None
         fresh = slot.successor.take()
+        fresh.holders = slot.holders
         self.drop(slot)
         self.slots.setdefault(slot.recording.key, []).append(fresh)
         self.stats.reasons["replaced: update budget spent"] += 1

@@ -100,6 +100,11 @@ class Recording:
         return int(core.lib.hiprt_recorder_size(self.core))
 
     @property
+    def nbytes(self) -> int:
+        """Size of all nodes' arguments."""
+        return int(core.lib.hiprt_recorder_bytes(self.core))
+
+    @property
     def edges(self) -> int:
         """Number of dependencies."""
         return int(core.lib.hiprt_recorder_edges(self.core))
@@ -118,17 +123,33 @@ class Recording:
         """Whether both have the same functions, dimensions, shared memory and edges, by content (G3)."""
         return bool(core.lib.hiprt_recorder_same_key(self.core, other.core))
 
-    def changed(self, other: Recording) -> tuple[int, int]:
-        """Return how many nodes carry other arguments in a recording of the same key, and the first of them."""
-        first = core.ffi.new("uint32_t *")
-        count = int(core.lib.hiprt_recorder_changed(self.core, other.core, first))
-        return count, int(first[0])
+    def changed(self, other: Recording) -> tuple[int, int, int]:
+        """Compare with a recording of the same key.
+
+        Returns
+        -------
+        count : int
+            Nodes that carry other arguments.
+        nbytes : int
+            Size of those nodes' arguments.
+        first : int
+            The first of them.
+        """
+        first, nbytes = core.ffi.new("uint32_t *"), core.ffi.new("uint64_t *")
+        count = int(core.lib.hiprt_recorder_changed(self.core, other.core, first, nbytes))
+        return count, int(nbytes[0]), int(first[0])
 
     def touched(self, index: int) -> list[tuple[int, int, int]]:
         """Return the memory that a node declares: first address, one past the last, and 1 read, 2 write or 3 both."""
         raw = core.ffi.new("hiprt_node *")
         core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
         return [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
+
+    def node_bytes(self, index: int) -> int:
+        """Return the size of a node's arguments."""
+        raw = core.ffi.new("hiprt_node *")
+        core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
+        return int(raw.payload_size)
 
     def extents(self) -> set[tuple[int, int]]:
         """Return the memory that the nodes declare, each piece once."""
@@ -139,6 +160,10 @@ class Recording:
         out = core.ffi.new("uint32_t[]", max(1, len(self)))
         count = core.lib.hiprt_recorder_users(self.core, start, end, out)
         return list(core.ffi.unpack(out, count)) if count else []
+
+    def copy(self) -> Recording:
+        """Return a recording of the same nodes; it shares memory and buffers."""
+        return self.slice(0, len(self))
 
     def slice(self, begin: int, end: int) -> Recording:
         """Return a recording of nodes [begin, end), with edges among themselves; it shares memory and buffers."""

@@ -44,7 +44,7 @@ class Session:
     def __init__(self, ladder: Ladder, stream: Stream, *, reserve: bool = False, key: Hashable = None) -> None:
         self.ladder = ladder
         self.reserve = reserve
-        self.reserved: list[Exec] = []
+        self.held: list[Exec] = []
         # A kept exec writes its intermediates at every replay, so they must not become another signature's results.
         self.memory = Pool(default_pool.allocate, ladder.name) if reserve else ladder.memory
         self.stream = stream
@@ -73,8 +73,8 @@ class Session:
             self.abandon()
             self.stream.session = None
             if not self.is_whole:
-                for exec_ in self.reserved:
-                    exec_.reserved = False
+                for exec_ in self.held:
+                    exec_.holders -= 1
 
     def begin(self) -> None:
         """Start a part."""
@@ -103,10 +103,10 @@ class Session:
                 launched = self.ladder.launch(part, self.stream, key=self.key)
                 self.segments.append(launched if launched is not None else part)
                 self.is_whole = self.is_whole and launched is not None
-                if self.reserve and launched is not None and not launched.reserved:
+                if self.reserve and launched is not None:
                     # At once: a later part of the same topology must not patch it.
-                    launched.reserved = True
-                    self.reserved.append(launched)
+                    launched.holders += 1
+                    self.held.append(launched)
         self.offset += len(recording)
 
     def divide(self, recording: Recording) -> list[tuple[Recording, bool]]:

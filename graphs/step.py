@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from hiprt.array import Array
+from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs.kept import Kept
 from hiprt.graphs.ladder import Ladder
@@ -122,11 +122,17 @@ class Step:
             return self.eager(*args)
         arrays = [arg for arg in args if isinstance(arg, Array)]
         signature = tuple(map(form if self.moves else identity, args))
-        kept = self.kept.get(signature) if self.keep else None
+        kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
         if kept is not None:
             self.kept.move_to_end(signature)
-            if kept.carries(arrays) or self.move(kept, arrays):
+            if kept.carries(arrays):
                 return self.replay(signature, kept, stream)
+            try:
+                is_moved = self.ladder.move(kept, arrays, stream)
+            except HipError as error:
+                return self.give_up(signature, kept, args, error)
+            if is_moved:
+                return self.replay(signature, kept, stream, "patch")
         return self.record(signature, args, arrays, stream, key)
 
     def eager(self, *args: Any) -> Any:
@@ -135,39 +141,32 @@ class Step:
         with use_stream(self.stream):
             return self.function(*args)
 
-    def replay(self, signature: Hashable, kept: Kept, stream: Stream) -> Any:
+    def replay(self, signature: Hashable, kept: Kept, stream: Stream, rung: str = "replay") -> Any:
         """Launch what a signature left."""
         whole = True
         for segment in kept.segments:
             if isinstance(segment, Recording):
                 self.ladder.run_eagerly(segment, stream, "HIPRT_GRAPH_FORCE_EAGER_FROM")
             else:
-                whole = self.ladder.relaunch(segment, stream) and whole
+                whole = self.ladder.relaunch(segment, stream, rung) and whole
         if not whole:
-            del self.kept[signature]
+            self.kept.pop(signature).release()
         return kept.result
 
-    def move(self, kept: Kept, arrays: list[Array]) -> bool:
-        """Patch other addresses into a kept exec, if that is allowed and right."""
-        if "patch" not in self.ladder.rungs(self.stream or current_stream()) or not kept.can_move(arrays):
-            return False
-        exec_ = kept.exec
-        assert exec_ is not None
-        start = time.perf_counter()
-        exec_.wait()
-        count = kept.move(arrays)
-        event = Event(
-            self.name, "patch", f"arrays moved, {count} nodes", exec_.recording.key, "", time.perf_counter() - start
-        )
-        self.ladder.stats.count(event)
-        # The launch that follows is part of this rung.
-        self.ladder.stats.rungs["replay"] -= 1
-        return True
+    def give_up(self, signature: Hashable, kept: Kept, args: tuple[Any, ...], error: HipError) -> Any:
+        """Discard an exec in which some addresses may be changed and others not, and run eagerly (G8)."""
+        assert kept.exec is not None
+        self.ladder.drop(kept.exec)
+        del self.kept[signature]
+        self.ladder.stats.count(Event(self.name, "eager", str(error)))
+        return self.eager(*args)
 
     def record(
         self, signature: Hashable, args: tuple[Any, ...], arrays: list[Array], stream: Stream, key: Hashable
     ) -> Any:
         """Call the function while the stream records, and launch what it launched."""
+        if signature in self.kept:
+            self.kept.pop(signature).release()
         session = Session(self.ladder, stream, reserve=self.keep, key=key)
         with session.record():
             result = self.function(*args)
@@ -177,9 +176,8 @@ class Step:
         elif self.keep and session.is_whole:
             self.kept[signature] = Kept(session.segments, result, arrays)
             while len(self.kept) > flags.graph_keys:
-                for segment in self.kept.popitem(last=False)[1].segments:
-                    if not isinstance(segment, Recording):
-                        self.ladder.drop(segment)
+                for exec_ in self.kept.popitem(last=False)[1].release():
+                    self.ladder.drop(exec_)
         return result
 
 

@@ -100,6 +100,17 @@ def integer(least: int) -> Callable[[str], int]:
     return parse
 
 
+def either(value: int, least: int) -> Callable[[str], int]:
+    """Return a parser for one integer, and for those from `least`."""
+
+    def parse(text: str) -> int:
+        if not text.isdigit() or (int(text) != value and int(text) < least):
+            raise ValueError(f"expected {value}, or an integer of at least {least}")
+        return int(text)
+
+    return parse
+
+
 def words(text: str) -> tuple[str, ...]:
     """Parse words separated by commas."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
@@ -120,7 +131,9 @@ class Flags:
     graph_edges = Flag(
         choice("data", "chain", "both"), "data", "Edges of a graph: data hazards, program order, or both."
     )
-    graph_fanout = Flag(integer(0), 4, "Most edges that leave a node, before join nodes. 0: no bound, several roots.")
+    graph_fanout = Flag(
+        either(0, 2), 4, "Most edges that leave a node, before join nodes; 2 or more. 0: no bound, several roots."
+    )
     graph_max_nodes = Flag(integer(0), 0, "Nodes after which a graph is launched and another begun. 0: no bound.")
     graph_max_bytes = Flag(integer(0), 0, "The same, by the distinct bytes that the nodes declare. 0: no bound.")
     graph_slots = Flag(integer(1), 4, "Executable graphs that may be in flight per topology.")
@@ -132,6 +145,7 @@ class Flags:
     graph_force_eager_from = Flag(integer(0), 0, "First node of a step that is launched eagerly, for bisection.")
     graph_force_eager_to = Flag(integer(0), 0, "One past the last such node.")
     graph_verify = Flag(boolean, False, "1: run every graph launch eagerly as well and compare all written memory.")
+    graph_canary = Flag(boolean, False, "1: a kernel more in each graph shows whether patches and updates took effect.")
     graph_dump = Flag(str, "", "Folder that receives every instantiated graph as DOT and JSON.")
     graph_trace = Flag(str, "", "File that receives what was launched when, in Chrome's trace format.")
     alloc_limit_mb = Flag(integer(0), 0, "Most MiB that the pool takes from the devices, all together. 0: no limit.")

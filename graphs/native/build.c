@@ -139,6 +139,7 @@ int hiprt_build_graph(const hiprt_recorder *recorder, uint32_t fanout, hipGraph_
   b.size = hiprt_recorder_size(recorder);
   b.fanout = fanout;
   *out_graph = 0;
+  if (fanout == 1) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_build_graph", "a fan-out of 1 leaves no tree of join nodes");
   HIPRT_TRY(hipGraphCreate, &b.graph, 0);
   int status = count_consumers(&b);
   if (!status) status = add_nodes(&b);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "build.h"
+#include "canary.h"
 #include "recorder.h"
 #include "status.h"
 #include "stream.h"
@@ -16,19 +17,36 @@ struct hiprt_exec {
   hipGraphExec_t handle;
   hipEvent_t done; /* recorded behind the last launch */
   int launched;
+  hiprt_canary canary;
   uint64_t updated_nodes, updated_bytes; /* what patches and updates have written: CLR never reclaims it (rs#10713) */
 };
 
-static int make(hiprt_exec *e) {
-  HIPRT_TRY(hipSetDevice, e->device);
-  int status = hiprt_build_graph(e->recorder, e->fanout, &e->graph, e->nodes);
+static int build(const hiprt_exec *e, hiprt_recorder *recorder, hipGraph_t *graph, hipGraphNode_t *nodes,
+                 hipGraphNode_t *canary) {
+  int status = hiprt_build_graph(recorder, e->fanout, graph, nodes);
   if (status) return status;
-  HIPRT_TRY(hipGraphInstantiate, &e->handle, e->graph, 0, 0, 0);
+  /* No node depends on the last one. */
+  status = hiprt_canary_add(&e->canary, *graph, nodes[hiprt_recorder_size(recorder) - 1], canary);
+  if (!status) return 0;
+  hiprt_hip.hipGraphDestroy(*graph);
+  *graph = 0;
+  return status;
+}
+
+static int make(hiprt_exec *e, hiprt_kernel *canary) {
+  HIPRT_TRY(hipSetDevice, e->device);
+  int status = hiprt_canary_open(&e->canary, canary);
+  if (!status) status = build(e, e->recorder, &e->graph, e->nodes, &e->canary.node);
+  if (status) return status;
+  hipGraphExec_t handle = 0; /* CLR leaves junk in it when it fails */
+  HIPRT_TRY(hipGraphInstantiate, &handle, e->graph, 0, 0, 0);
+  e->handle = handle;
   HIPRT_TRY(hipEventCreateWithFlags, &e->done, hipEventDisableTiming);
   return 0;
 }
 
-int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, hiprt_exec **out_exec) {
+int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, hiprt_kernel *canary,
+                      hiprt_exec **out_exec) {
   *out_exec = 0;
   uint32_t size = hiprt_recorder_size(recorder);
   if (!hiprt_library_is_open()) return hiprt_fail(HIPRT_E_CLOSED, "hiprt_exec_create", 0);
@@ -43,7 +61,7 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, hip
   e->fanout = fanout;
   e->recorder = recorder;
   hiprt_recorder_retain(recorder);
-  int status = make(e);
+  int status = make(e, canary);
   if (status) {
     hiprt_exec_release(e);
     return status;
@@ -60,6 +78,7 @@ void hiprt_exec_release(hiprt_exec *e) {
   if (e->handle) hiprt_hip.hipGraphExecDestroy(e->handle);
   if (e->graph) hiprt_hip.hipGraphDestroy(e->graph);
   if (e->done) hiprt_hip.hipEventDestroy(e->done);
+  hiprt_canary_close(&e->canary);
   hiprt_recorder_release(e->recorder);
   free(e->nodes);
   free(e);
@@ -69,9 +88,12 @@ int hiprt_exec_launch(hiprt_exec *e, hiprt_stream *stream) {
   if (stream->recorder) return hiprt_fail(HIPRT_E_RECORDING, "hiprt_exec_launch", "the stream is recording");
   HIPRT_TRY(hipSetDevice, e->device);
   HIPRT_TRY(hipGraphLaunch, e->handle, stream->handle);
-  e->launched = 1;
+  e->launched = e->canary.is_due = 1;
   stream->launches++;
-  HIPRT_TRY(hipEventRecord, e->done, stream->handle);
+  if (!hiprt_hip.hipEventRecord(e->done, stream->handle)) return 0;
+  /* It runs: reported as a failure it would be run again. */
+  HIPRT_TRY(hipStreamSynchronize, stream->handle);
+  e->launched = 0;
   return 0;
 }
 
@@ -80,14 +102,14 @@ int hiprt_exec_busy(hiprt_exec *e) {
   HIPRT_TRY(hipSetDevice, e->device);
   hipError_t status = hiprt_hip.hipEventQuery(e->done);
   if (status == hipErrorNotReady) return 1;
-  return status ? hiprt_fail((int)status, "hipEventQuery", 0) : 0;
+  return status ? hiprt_fail((int)status, "hipEventQuery", 0) : hiprt_canary_check(&e->canary);
 }
 
 int hiprt_exec_wait(hiprt_exec *e) {
   if (!e->launched) return 0;
   HIPRT_TRY(hipSetDevice, e->device);
   HIPRT_TRY(hipEventSynchronize, e->done);
-  return 0;
+  return hiprt_canary_check(&e->canary);
 }
 
 static void carry(hiprt_exec *e, hiprt_recorder *recorder) {
@@ -134,7 +156,7 @@ int hiprt_exec_patch(hiprt_exec *e, hiprt_recorder *recorder, uint32_t *out_patc
     ++*out_patched;
   }
   carry(e, recorder);
-  return 0;
+  return *out_patched ? hiprt_canary_patch(&e->canary, e->handle) : 0;
 }
 
 int hiprt_exec_move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves) {
@@ -147,7 +169,7 @@ int hiprt_exec_move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint
     status = patch_node(e, &n, nodes[i]);
     if (status) return status;
   }
-  return 0;
+  return n_nodes ? hiprt_canary_patch(&e->canary, e->handle) : 0;
 }
 
 int hiprt_exec_update(hiprt_exec *e, hiprt_recorder *recorder) {
@@ -155,10 +177,11 @@ int hiprt_exec_update(hiprt_exec *e, hiprt_recorder *recorder) {
   if (status) return status;
   HIPRT_TRY(hipSetDevice, e->device);
   uint32_t size = hiprt_recorder_size(recorder);
-  hipGraphNode_t *nodes = calloc(size, sizeof *nodes), error_node = 0;
+  hipGraphNode_t *nodes = calloc(size, sizeof *nodes), error_node = 0, canary;
   if (!nodes) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_exec_update", 0);
   hipGraph_t graph;
-  status = hiprt_build_graph(recorder, e->fanout, &graph, nodes);
+  hiprt_canary_count(&e->canary);
+  status = build(e, recorder, &graph, nodes, &canary);
   free(nodes);
   if (status) return status;
   hipGraphExecUpdateResult result = hipGraphExecUpdateError;
@@ -169,12 +192,8 @@ int hiprt_exec_update(hiprt_exec *e, hiprt_recorder *recorder) {
     snprintf(detail, sizeof detail, "hipGraphExecUpdateResult %d", (int)result);
     return hiprt_fail(status ? status : (int)hipErrorGraphExecUpdateFailure, "hipGraphExecUpdate", detail);
   }
-  for (uint32_t i = 0; i < size; i++) {
-    hiprt_node n;
-    hiprt_recorder_node(recorder, i, &n);
-    e->updated_bytes += n.payload_size;
-  }
   e->updated_nodes += size;
+  e->updated_bytes += hiprt_recorder_bytes(recorder);
   carry(e, recorder);
   return 0;
 }

@@ -273,6 +273,7 @@ char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->byte
 
 uint32_t hiprt_recorder_size(const hiprt_recorder *r) { return r->n_nodes; }
 uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
+uint64_t hiprt_recorder_bytes(const hiprt_recorder *r) { return r->n_bytes; }
 uint64_t hiprt_recorder_key(const hiprt_recorder *r) { return r->key; }
 uint64_t hiprt_recorder_arguments(const hiprt_recorder *r) { return r->arguments; }
 
@@ -336,11 +337,13 @@ int hiprt_recorder_differs(const hiprt_recorder *a, const hiprt_recorder *b, uin
   return size && memcmp(a->bytes + x, b->bytes + y, size) != 0;
 }
 
-uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first) {
+uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes) {
   uint32_t changed = 0;
+  *out_bytes = 0;
   for (uint32_t i = 0; i < a->n_nodes; i++) {
     if (!hiprt_recorder_differs(a, b, i)) continue;
     if (!changed++) *out_first = i;
+    *out_bytes += b->nodes[i].payload_size;
   }
   return changed;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "code_generation.h"
 #include "compiler.h"
 #include "object.h"
 #include "process.h"
@@ -33,7 +34,8 @@ const std::string &prelude_hash() {
 
 std::string key_of(const Program &p, const Compiler &compiler) {
   Sha256 sum;
-  sum.field(prelude_hash()).field(compiler.identity).field(common_flags(compiler)).field(host_cpu()).field(p.name).field(p.source);
+  sum.field(HIPRT_CODE_GENERATION).field(prelude_hash()).field(host_cpu());
+  sum.field(compiler.identity).field(common_flags(compiler)).field(p.name).field(p.source);
   for (const auto &[name, text] : p.headers) sum.field("header").field(name).field(text);
   for (const std::string &e : p.expressions) sum.field("expression").field(e);
   for (const std::string &f : p.options.flags) sum.field("flag").field(f);

@@ -4,6 +4,7 @@ Runs inside setuptools' ``build_ext``; not imported by the installed package. ``
 ``address,undefined``) instruments both.
 """
 
+import hashlib
 import os
 import re
 import shlex
@@ -22,6 +23,8 @@ INCLUDE = NATIVE / "include"
 CPU = NATIVE.parent / "cpu"
 CORE_FOLDERS = [NATIVE, ROOT / "graphs" / "native", ROOT / "allocator" / "native"]
 C_LIBRARIES = ("null", "nvidia")
+# What decides how the CPU device turns a program into a module; part of the key of every module that is cached.
+CODE_GENERATION = ("compiler", "object", "options", "program", "scan")
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
 
@@ -95,9 +98,10 @@ def up_to_date(target: Path, depfile: Path) -> bool:
 def build_cpu_device(target: Path, objects: Path) -> None:
     """Compile ``hiprt/cpu/*.cpp`` and link them into ``target``; only what changed is compiled again."""
     cxx = shlex.split(os.environ.get("CXX", "g++"))
-    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", "-pthread"]
     objects = objects / re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
     objects.mkdir(parents=True, exist_ok=True)
+    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", f"-I{objects}", "-pthread"]
+    write_code_generation(objects / "code_generation.h")
     target.parent.mkdir(parents=True, exist_ok=True)
 
     def compile_one(source: Path) -> Path:
@@ -127,6 +131,15 @@ def build_cpu_device(target: Path, objects: Path) -> None:
         check=True,
     )
     fresh.replace(target)
+
+
+def write_code_generation(header: Path) -> None:
+    """Define the hash of `CODE_GENERATION`'s sources; left alone when it is the same."""
+    sources = [CPU / f"{name}.{end}" for name in CODE_GENERATION for end in ("cpp", "h")]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    text = f'#define HIPRT_CODE_GENERATION "{digest}"\n'
+    if not header.exists() or header.read_text() != text:
+        header.write_text(text)
 
 
 def build_c_library(folder: Path, target: Path) -> None:

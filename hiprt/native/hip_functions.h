@@ -4,6 +4,8 @@
   X(hipGetDevice, (int *))                                                                                             \
   X(hipModuleLaunchKernel, (hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,       \
                             hipStream_t, void **, void **))                                                            \
+  X(hipHostMalloc, (void **, size_t, unsigned))                                                                        \
+  X(hipHostFree, (void *))                                                                                             \
   X(hipMemcpyAsync, (void *, const void *, size_t, hipMemcpyKind, hipStream_t))                                        \
   X(hipMemsetD8Async, (hipDeviceptr_t, unsigned char, size_t, hipStream_t))                                            \
   X(hipMemsetD16Async, (hipDeviceptr_t, unsigned short, size_t, hipStream_t))                                          \

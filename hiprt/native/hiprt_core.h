@@ -17,6 +17,7 @@ typedef struct hiprt_exec hiprt_exec;
 #define HIPRT_E_CLOSED -2    /* no library is open */
 #define HIPRT_E_MEMORY -3    /* the host is out of memory */
 #define HIPRT_E_ARGUMENT -4  /* an argument is out of range */
+#define HIPRT_E_STALE -8     /* an executable graph does not carry a change that HIP reported as made */
 #define HIPRT_E_FULL -6      /* the recording has reached its bound of nodes or bytes */
 #define HIPRT_E_RECORDING -5 /* the call is not legal while the stream records, or needs a recording */
 
@@ -88,15 +89,17 @@ uint64_t hiprt_recorder_key(const hiprt_recorder *recorder);
 /* Hash of the argument bytes of all nodes: arguments that come back are recognised by it. */
 uint64_t hiprt_recorder_arguments(const hiprt_recorder *recorder);
 int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b);
-/* Number of nodes whose arguments differ between two recordings of one key; the first is written to out_first. */
-uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first);
+uint64_t hiprt_recorder_bytes(const hiprt_recorder *recorder); /* of all payloads */
+/* Number of nodes whose arguments differ between two recordings of one key, the first of them, and the bytes of all. */
+uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
 /* Launch every node in program order on a stream that does not record. */
 int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
 
 /* Execs: an executable graph, the graph it was instantiated from, and the recording both were made of. */
-/* fanout: the most edges that leave a node; 0: no bound, and as many roots as there are. Takes a reference to the
- * recorder. */
-int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, hiprt_exec **out_exec);
+/* fanout: the most edges that leave a node, at least 2; 0: no bound, and as many roots as there are. canary: a kernel
+ * (uint32_t *word, uint32_t value) that writes the value, to find changes that HIP reports and does not make; or NULL:
+ * with one, busy, wait, patch, update and move may return HIPRT_E_STALE. Takes references to recorder and canary. */
+int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, hiprt_kernel *canary, hiprt_exec **out_exec);
 void hiprt_exec_release(hiprt_exec *exec);     /* waits for its last launch */
 int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream);
 int hiprt_exec_busy(hiprt_exec *exec);         /* 1: a launch is in flight, 0: drained, < 0 or hipError_t: failure */

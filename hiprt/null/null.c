@@ -4,6 +4,7 @@
  * nobody touches, so results read back are undefined. Only what hiprt calls is here. */
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "hip/hip_runtime_api.h"
@@ -41,6 +42,15 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *properties, int dev
 
 hipError_t hipMalloc(void **pointer, size_t size) {
   *pointer = (void *)(uintptr_t)atomic_fetch_add(&next_address, (size + 511) / 512 * 512);
+  return hipSuccess;
+}
+hipError_t hipHostMalloc(void **pointer, size_t size, unsigned int flags) {
+  (void)flags;
+  *pointer = malloc(size);
+  return *pointer ? hipSuccess : hipErrorOutOfMemory;
+}
+hipError_t hipHostFree(void *pointer) {
+  free(pointer);
   return hipSuccess;
 }
 hipError_t hipFree(void *pointer) { return (void)pointer, hipSuccess; }

@@ -170,9 +170,10 @@ def test_changed_counts_argument_bytes_only():
     a.kernel((64, 72, WRITE), scalar=1)
     b.kernel((0, 8, WRITE), scalar=1)
     b.kernel((64, 80, WRITE), scalar=2)
-    first = core.ffi.new("uint32_t *")
-    assert core.lib.hiprt_recorder_changed(a.recorder, b.recorder, first) == 1
+    first, nbytes = core.ffi.new("uint32_t *"), core.ffi.new("uint64_t *")
+    assert core.lib.hiprt_recorder_changed(a.recorder, b.recorder, first, nbytes) == 1
     assert first[0] == 1
+    assert 0 < nbytes[0] < core.lib.hiprt_recorder_bytes(b.recorder)
 
 
 def test_chain_mode_is_program_order():

@@ -16,8 +16,6 @@ import hiprt
 from hiprt import allocator, graphs
 
 pytestmark = pytest.mark.soak
-# A defect found here that is not mended yet; its test says so as soon as it is.
-to_mend = pytest.mark.xfail(strict=True, reason="to be mended")
 IN_FLIGHT = 16
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # The sanitizer keeps what is freed for a while.
@@ -128,7 +126,6 @@ def test_changes_are_flat_and_within_the_budget(stream, updates, rung):
 
 
 @pytest.mark.timeout(7200)
-@to_mend
 def test_moves_are_flat_and_within_the_budget(stream, updates):
     """A kept step called with one array after the other."""
     arrays = [hiprt.full(64, float(i)) for i in range(7)]
@@ -191,7 +188,6 @@ def test_shapes_without_end_keep_to_the_keys(stream, updates, keep):
 
 
 @pytest.mark.timeout(7200)
-@to_mend
 def test_execs_that_may_not_be_changed_do_not_pile_up(stream):
     """Where neither patch nor update is allowed, an exec is made each time, and the one before goes."""
     source = hiprt.full(64, 1.0)

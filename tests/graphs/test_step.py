@@ -208,9 +208,10 @@ def test_other_arrays_of_the_same_shape_are_patched_in(stream):
 
 def test_arguments_that_alias_are_recorded_again(stream):
     """Moving must not change an edge: an argument that overlaps another, or the step's own memory, is not moved."""
-    state = hiprt.zeros(100)
+    state, calls = hiprt.zeros(100), []
 
     def function(a, b):
+        calls.append((a, b))
         accumulate(a, state)
         accumulate(state, b)
         return scale(b, 1.0)
@@ -227,7 +228,7 @@ def test_arguments_that_alias_are_recorded_again(stream):
         expect(host[first], host[second], host["state"])
         np.testing.assert_array_equal(device["b"].numpy(), host["b"])
         np.testing.assert_array_equal(state.numpy(), host["state"])
-    assert step.rungs["patch"] == 0
+    assert len(calls) == 4
 
 
 def test_exception_in_the_function_leaves_nothing_behind(stream, x):

@@ -69,7 +69,7 @@ def generate(seed):
 
 def generate_together(seed, count):
     """Return programs to be run at once, under the flags of the first."""
-    cases = [generate(seed + k) for k in range(count)]
+    cases = [generate(seed * count + k) for k in range(count)]
     return Case(*map(tuple, zip(*cases)), is_interleaved=seed % 3 == 0)
 
 

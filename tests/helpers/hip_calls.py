@@ -167,9 +167,7 @@ class KernelCall:
     """Parameters of a kernel node; arguments that are Ints are passed as pointers."""
 
     def __init__(self, name, *args, grid=None, block=64):
-        self.cells = [
-            np.array([int(a)], np.uint64) if isinstance(a, Ints) else np.array([a], np.int32) for a in args
-        ]
+        self.cells = [np.array([int(a)], np.uint64) if isinstance(a, Ints) else np.array([a], np.int32) for a in args]
         self.pointers = np.array([cell.ctypes.data for cell in self.cells], np.uint64)
         n = next((a.n for a in args if isinstance(a, Ints)), 1)
         self.params = hip.hipKernelNodeParams()

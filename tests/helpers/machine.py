@@ -49,6 +49,7 @@ extern "C" __global__ void total(const word* x, word* y, int x0, int x1, int y0,
 }
 """
 
+KEPT = ("kept", "moved")
 LIFE = 4  # statements for which the results of a call are used and watched
 
 
@@ -231,6 +232,11 @@ def positions(array):
     return at
 
 
+def root(array):
+    """Return the array whose memory a view shows."""
+    return array if array.base is None else array.base
+
+
 class Host(Machine):
     """Runs a program in numpy; raises `Illegal` where a kernel's result would depend on the order of its threads."""
 
@@ -257,13 +263,9 @@ class Host(Machine):
 
         That is what the next call does that looks the same.
         """
-
-        def root(array):
-            return array if array.base is None else array.base
-
         form = statement.step, tuple(a.shape for a in args), statement.numbers
         overwritten = [root(array) for array in self.kept.pop(form, ())]
-        if self.program.bodies[statement.step].style == "kept":
+        if self.program.bodies[statement.step].style in KEPT:
             self.kept[form] = results
         for name in [name for name in self.born if name in self.scope]:
             if self.born[name] < i - LIFE or any(root(self.scope[name]) is other for other in overwritten):
@@ -273,6 +275,11 @@ class Host(Machine):
         pass
 
     def call(self, index, args, numbers, _):
+        if self.program.bodies[index].style == "moved":
+            # Such a step may use what it is given by no other name.
+            shared = [root(array) for name, array in self.scope.items() if name[0] == "g"]
+            if any(root(array) is other for array in args for other in shared):
+                raise Illegal("an argument has another name")
         return self.body(index, args, numbers)
 
     def observe(self, i):
@@ -401,7 +408,8 @@ class Device(Machine):
             return self.body(index, values[: body.n_args], values[body.n_args :])
 
         if body.style != "block":
-            return graphs.Step(function, name=f"fuzz {body.style}", stream=self.stream, keep=body.style == "kept")
+            keep, moves = body.style in KEPT, body.style == "moved"
+            return graphs.Step(function, name=f"fuzz {body.style}", stream=self.stream, keep=keep, moves=moves)
         # Blocks of one name share executable graphs; no two programs may, to run again alike.
         return f"fuzz block {self.program.seed} {id(self)} {index}"
 

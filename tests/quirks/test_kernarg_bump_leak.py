@@ -3,11 +3,16 @@
 Ours: updates are counted, and a spent exec is replaced (G7).
 """
 
+import numpy as np
 import pytest
 from helpers.child import child
 from helpers.hip_calls import Ints, add_fill, error, fill_params, instantiate, library, new_graph, run, update
-from quirks.workloads import ours
+from helpers.kernels import scale
+from quirks.workloads import CHANGES, N, ours
 from rocm.bindings import hip
+
+import hiprt
+from hiprt import graphs
 
 
 def raw(updates):
@@ -24,6 +29,14 @@ def raw(updates):
     return after_setters, library().hiprtCpuKernargBytes(int(executable)), int(status)
 
 
+def moves():
+    """How many calls with other arrays were wrong, and how many changes, when the budget is too large to help."""
+    arrays = [hiprt.array(np.full(N, i, np.float32)) for i in range(CHANGES)]
+    step = graphs.Step(lambda a: scale(a, 2.0), moves=True)
+    wrong = sum(float(step(array).numpy()[0]) != 2 * i for i, array in enumerate(arrays))
+    return wrong, step.rungs["patch"]
+
+
 def test_arguments_pile_up():
     assert child(raw, 10) == [64, 64, 0]
     assert child(raw, 10, quirks="kernarg_bump_leak") == [64 + 640, 64 + 1280, 0]
@@ -35,6 +48,12 @@ def test_a_failure_at_the_limit_is_reported():
 
 @pytest.mark.parametrize("workload", ["spent", "moved_often"])
 def test_ours_replaces_spent_execs(workload):
-    result = ours(workload, quirks="kernarg_bump_leak,kernarg_limit=1600")
+    result = ours(workload, quirks="kernarg_bump_leak,kernarg_limit=8192")
     assert result["reasons"]["replaced: update budget spent"] > 0
     assert result["rungs"]["eager"] == 0
+
+
+def test_ours_discards_an_exec_that_cannot_be_moved():
+    wrong, patched = child(moves, quirks="kernarg_bump_leak,kernarg_limit=8192")
+    assert wrong == 0
+    assert patched > CHANGES // 2

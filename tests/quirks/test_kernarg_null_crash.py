@@ -24,5 +24,5 @@ def test_process_dies_at_the_limit():
 
 @pytest.mark.parametrize("workload", ["spent", "moved_often"])
 def test_ours_lives(workload):
-    result = ours(workload, quirks="kernarg_null_crash,kernarg_limit=1600")
+    result = ours(workload, quirks="kernarg_null_crash,kernarg_limit=8192")
     assert result["reasons"]["replaced: update budget spent"] > 0

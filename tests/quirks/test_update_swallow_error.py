@@ -29,5 +29,5 @@ def test_old_arguments_stay_at_the_limit():
 
 @pytest.mark.parametrize("workload", ["spent", "moved_often"])
 def test_ours_stays_below_the_limit(workload):
-    result = ours(workload, quirks="update_swallow_error,kernarg_limit=1600")
+    result = ours(workload, quirks="update_swallow_error,kernarg_limit=8192")
     assert result["reasons"]["replaced: update budget spent"] > 0

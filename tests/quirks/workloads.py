@@ -11,6 +11,8 @@ import hiprt
 from hiprt import flags, graphs
 
 N = 192
+CHANGES = 160  # of 64 bytes of arguments each: more than a kernarg_limit of 8192
+WIDE = 200  # nodes of 64 bytes each: they fit a kernarg_limit of 16384 once, not twice
 START = np.linspace(-1, 1, N, dtype=np.float32)
 
 
@@ -70,7 +72,7 @@ def kernels():
 def moved():
     """A kept step called with arrays at other addresses."""
     arrays = [hiprt.array(START * (i + 1)) for i in range(6)]
-    step = graphs.Step(lambda a, b: mix(scale(a, 2.0), b), name="moved")
+    step = graphs.Step(lambda a, b: mix(scale(a, 2.0), b), name="moved", moves=True)
     return [step(arrays[i], arrays[j]).numpy() for i, j in [(0, 1), (2, 3), (0, 3), (4, 5), (4, 5), (1, 0)]]
 
 
@@ -155,7 +157,7 @@ def spent():
     step = graphs.Step(lambda: launch("mix", scale(x, factor), x, out, size=N), name="spent", keep=False)
     results = []
     with flags.override(graph_update_budget=8):
-        for i in range(80):
+        for i in range(CHANGES):
             factor = i
             step()
             results.append(out.numpy())
@@ -164,10 +166,27 @@ def spent():
 
 def moved_often():
     """The same by arrays at other addresses."""
-    arrays = [hiprt.array(START * i) for i in range(80)]
-    step = graphs.Step(lambda a: scale(a, 2.0), name="moved often")
+    arrays = [hiprt.array(START * i) for i in range(CHANGES)]
+    step = graphs.Step(lambda a: scale(a, 2.0), name="moved often", moves=True)
     with flags.override(graph_update_budget=8):
         return [step(array).numpy() for array in arrays]
+
+
+def wide():
+    """Many nodes that all change, and change back."""
+    x, outs, factor = hiprt.array(START[:1]), hiprt.zeros((WIDE, 1)), 0.0
+    rows, results = [outs[i] for i in range(WIDE)], []
+
+    def function():
+        for row in rows:
+            launch("scale", x, row, factor, size=1)
+
+    step = graphs.Step(function, name="wide", keep=False)
+    for value in (1.0, 2.0, 1.0, 3.0):
+        factor = value
+        step()
+        results.append(outs.numpy())
+    return results
 
 
 def rewired():
@@ -213,8 +232,8 @@ def functions():
 WORKLOADS = {
     function.__name__: function
     for function in (
-        kept, issued, kernels, moved, split, fan, roots, in_flight, dropped, spent, moved_often, rewired, nested,
-        functions,
+        kept, issued, kernels, moved, split, fan, roots, in_flight, dropped, spent, moved_often, wide, rewired,
+        nested, functions,
     )
 }
 

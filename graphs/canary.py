@@ -1,0 +1,28 @@
+"""Canaries (``HIPRT_GRAPH_CANARY=1``): find patches and updates that reported success and changed nothing.
+
+Every executable graph gets one kernel more, which writes the number of the exec's last change into host memory. Where a
+launch has finished and the number is an older one, the exec is discarded (`HIPRT_E_STALE`) and patch and update are not
+used any more. Cheaper than ``HIPRT_GRAPH_VERIFY``, which also finds everything else, and finds it before the next
+launch.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from hiprt import library
+from hiprt.compiler import compile_source
+from hiprt.errors import check
+from hiprt.module import READ_WRITE, SCALAR, Argument, Function, Module
+
+__all__ = ["canary"]
+
+SOURCE = 'extern "C" __global__ void hiprt_canary(unsigned* word, unsigned value) { *word = value; }'
+
+
+@cache
+def canary(device: int) -> Function:
+    """Return the canary's kernel on a device."""
+    check(library.hip().hipSetDevice(device), "hipSetDevice")
+    code, _ = compile_source(SOURCE, "hiprt_canary.hip")
+    return Function(Module(code), "hiprt_canary", [Argument("word", READ_WRITE), Argument("value", SCALAR, "uint32")])

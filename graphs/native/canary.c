@@ -1,0 +1,60 @@
+#include "canary.h"
+
+#include <stdio.h>
+
+#include "status.h"
+
+int hiprt_canary_open(hiprt_canary *c, hiprt_kernel *kernel) {
+  void *word = 0;
+  if (!kernel) return 0;
+  HIPRT_TRY(hipHostMalloc, &word, sizeof *c->word, 0);
+  hiprt_kernel_retain(kernel);
+  *c = (hiprt_canary){kernel, 0, word, 1, 0};
+  *c->word = 0;
+  return 0;
+}
+
+void hiprt_canary_close(hiprt_canary *c) {
+  if (!c->kernel) return;
+  hiprt_hip.hipHostFree(c->word);
+  hiprt_kernel_release(c->kernel);
+}
+
+static hipKernelNodeParams params(const hiprt_canary *c, void **cells) {
+  cells[0] = (void *)&c->word;
+  cells[1] = (void *)&c->epoch;
+  hipKernelNodeParams p = {0};
+  p.func = c->kernel->function;
+  p.gridDim.x = p.gridDim.y = p.gridDim.z = p.blockDim.x = p.blockDim.y = p.blockDim.z = 1;
+  p.kernelParams = cells;
+  return p;
+}
+
+int hiprt_canary_add(const hiprt_canary *c, hipGraph_t graph, hipGraphNode_t behind, hipGraphNode_t *out_node) {
+  void *cells[2];
+  if (!c->kernel) return 0;
+  hipKernelNodeParams p = params(c, cells);
+  HIPRT_TRY(hipGraphAddKernelNode, out_node, graph, &behind, 1, &p);
+  return 0;
+}
+
+void hiprt_canary_count(hiprt_canary *c) {
+  c->epoch++;
+  c->is_due = 0;
+}
+
+int hiprt_canary_patch(hiprt_canary *c, hipGraphExec_t exec) {
+  void *cells[2];
+  if (!c->kernel) return 0;
+  hiprt_canary_count(c);
+  hipKernelNodeParams p = params(c, cells);
+  HIPRT_TRY(hipGraphExecKernelNodeSetParams, exec, c->node, &p);
+  return 0;
+}
+
+int hiprt_canary_check(const hiprt_canary *c) {
+  if (!c->kernel || !c->is_due || *(volatile uint32_t *)c->word == c->epoch) return 0;
+  char detail[128];
+  snprintf(detail, sizeof detail, "change %u reported success, and the launch behind it carried change %u", c->epoch, *c->word);
+  return hiprt_fail(HIPRT_E_STALE, "canary", detail);
+}

@@ -1,0 +1,22 @@
+/* Canaries: one more kernel in a graph. It writes the number of the exec's last change into host memory, so that a
+ * patch or an update that reported success and changed nothing shows after the next launch. */
+#pragma once
+#include "kernel.h"
+
+typedef struct {
+  hiprt_kernel *kernel; /* void (uint32_t *word, uint32_t epoch); NULL: there is no canary */
+  hipGraphNode_t node;
+  uint32_t *word; /* pinned host memory */
+  uint32_t epoch;
+  int is_due; /* launched since the last change */
+} hiprt_canary;
+
+int hiprt_canary_open(hiprt_canary *canary, hiprt_kernel *kernel);
+void hiprt_canary_close(hiprt_canary *canary);
+/* Add it to a graph, behind a node that nothing depends on. */
+int hiprt_canary_add(const hiprt_canary *canary, hipGraph_t graph, hipGraphNode_t behind, hipGraphNode_t *out_node);
+/* A change is made, in which the node gets a new number: with the graph of an update, or by a patch of its own. */
+void hiprt_canary_count(hiprt_canary *canary);
+int hiprt_canary_patch(hiprt_canary *canary, hipGraphExec_t exec);
+/* HIPRT_E_STALE unless the last launch, which has finished, carried the last change. */
+int hiprt_canary_check(const hiprt_canary *canary);
