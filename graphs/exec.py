@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,11 +15,14 @@ from hiprt.graphs.recording import Recording
 from hiprt.stream import Stream
 
 if TYPE_CHECKING:
-    from hiprt.graphs.ladder import Successor
+    from hiprt.graphs.successor import Successor
 
-__all__ = ["Exec"]
+__all__ = ["Exec", "locks"]
 
 launches = itertools.count(1)
+# One build, patch or update at a time a device: HIP's graph objects are not thread safe, and CLR before 7.14 loses
+# nodes of graphs built in parallel. Launches of different execs need no lock.
+locks: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
 
 
 class Exec:
@@ -29,8 +34,8 @@ class Exec:
         Kept: its buffers are in use as long as the exec is.
     device : int
         Index of the device it is instantiated on.
-    fanout : int, optional
-        Most edges that leave a node; 0: no bound, and as many roots as there are. ``HIPRT_GRAPH_FANOUT`` by default.
+    fanout : int
+        Most edges that leave a node; 0: no bound, and as many roots as there are.
 
     Attributes
     ----------
@@ -47,13 +52,13 @@ class Exec:
         A node was refused, or the graph could not be instantiated; nothing is left behind.
     """
 
-    def __init__(self, recording: Recording, device: int, fanout: int | None = None) -> None:
+    def __init__(self, recording: Recording, device: int, fanout: int = 4) -> None:
         out = core.ffi.new("hiprt_exec **")
-        fanout = flags.graph_fanout if fanout is None else fanout
         guard = canary(device).core if flags.graph_canary else core.ffi.NULL
         core.call(core.lib.hiprt_exec_create(recording.core, device, fanout, guard, out))
         self.core = core.ffi.gc(out[0], core.lib.hiprt_exec_release)
         self.recording = recording
+        self.fanout = fanout
         self.holders = 0
         self.launched = 0
         self.stream = -1

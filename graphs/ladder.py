@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 
 from hiprt import core
@@ -25,20 +25,18 @@ from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs import stats as statistics
 from hiprt.graphs.dump import dump, trace
-from hiprt.graphs.exec import Exec
+from hiprt.graphs.exec import Exec, locks
 from hiprt.graphs.kept import Kept
 from hiprt.graphs.probe import allowed, distrust
 from hiprt.graphs.recording import Recording
 from hiprt.graphs.stats import RUNGS, Event, Stats
+from hiprt.graphs.successor import Successor
 from hiprt.graphs.verify import Mismatch, launch_verified
 from hiprt.stream import Stream
 
 __all__ = ["Ladder"]
 
 logger = logging.getLogger("hiprt.graphs")
-# One build, patch or update at a time a device: HIP's graph objects are not thread safe, and CLR before 7.14 loses
-# nodes of graphs built in parallel. Launches of different execs need no lock.
-locks: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
 
 
 class Cost:
@@ -310,7 +308,7 @@ class Ladder:
         used = max((slot.updated_nodes + nodes) / most, (slot.updated_bytes + nbytes) / most_bytes)
         if used > 0.5 and slot.successor is None and slot.updated_nodes:
             # Of a copy: a move changes the recording where it is.
-            slot.successor = Successor(slot.recording.copy(), stream.device.index)
+            slot.successor = Successor(slot.recording.copy(), stream.device.index, slot.fanout)
         if used <= 1:
             return slot
         assert slot.successor is not None
@@ -325,7 +323,7 @@ class Ladder:
         """Make an exec and keep it in a slot."""
         start = time.perf_counter()
         with locks[stream.device.index]:
-            made = Exec(recording, stream.device.index)
+            made = Exec(recording, stream.device.index, self.fanout(stream))
         seconds = time.perf_counter() - start
         dump(recording, self.name)
         self.slots.setdefault(recording.key, []).append(made)
@@ -333,6 +331,13 @@ class Ladder:
         self.came_back(recording)
         self.evict(made)
         return made
+
+    def fanout(self, stream: Stream) -> int:
+        """Return ``HIPRT_GRAPH_FANOUT``; no bound only where the device was found to keep the order without (G6)."""
+        if flags.graph_fanout or "unbounded fan-out" in allowed(stream.device):
+            return flags.graph_fanout
+        self.stats.reasons["HIPRT_GRAPH_FANOUT=0 is not used: this device loses the order of wide graphs"] += 1
+        return 4
 
     def evict(self, newest: Exec) -> None:
         """Drop the least recently used topologies over the bound; warn once when that happens again and again."""
@@ -377,28 +382,3 @@ class Ladder:
                 slots.remove(exec_)
                 if not slots:
                     del self.slots[key]
-
-
-class Successor:
-    """An exec in the making, on a thread of its own."""
-
-    def __init__(self, recording: Recording, device: int) -> None:
-        self.made: Exec | None = None
-        self.error: HipError | None = None
-        self.thread = threading.Thread(target=self.make, args=(recording, device), name="hiprt-successor", daemon=True)
-        self.thread.start()
-
-    def make(self, recording: Recording, device: int) -> None:
-        """Instantiate."""
-        try:
-            with locks[device]:
-                self.made = Exec(recording, device)
-        except HipError as error:
-            self.error = error
-
-    def take(self) -> Exec:
-        """Wait for it."""
-        self.thread.join()
-        if self.made is None:
-            raise self.error or HipError(-1, "HIPRT_E_MEMORY", "hiprt_exec_create")
-        return self.made

@@ -58,6 +58,7 @@ NEEDED = {
     "instantiate": ("kernel nodes", "arguments copied"),
     "patch": ("kernel nodes", "arguments copied", "patch takes effect", "structures by value"),
     "update": ("kernel nodes", "arguments copied", "update takes effect"),
+    "unbounded fan-out": ("roots ordered", "fan-out kept"),
 }
 lock = threading.Lock()
 
@@ -70,7 +71,7 @@ class Bench:
         module = Module(code)
         self.functions = {name: Function(module, name, arguments) for name, arguments in ARGUMENTS.items()}
         self.stream = Stream(device)
-        self.out = zeros(8, np.int32, self.stream)
+        self.out = zeros(24, np.int32, self.stream)
 
     def record(self, name: str, *values: object) -> Recording:
         """Record one launch of a kernel of one thread."""
@@ -165,6 +166,23 @@ def roots_ordered(bench: Bench) -> str:
     return expect(seen, [51, 51, 52, 52, 53, 53])
 
 
+def fan_out_kept(bench: Bench) -> str:
+    """Every node that depends on another waits for it, however many there are (rocm-systems issue 11499)."""
+    source, store, add = bench.out[4:5], bench.functions["store"], bench.functions["add"]
+    for value in range(71, 74):
+        recording = Recording()
+        with recording.record(bench.stream):
+            for i in range(50):
+                store(bench.stream, ONE, ONE, source, i)
+            store(bench.stream, ONE, ONE, source, value)
+            for i in range(8, 24):
+                add(bench.stream, ONE, ONE, source, bench.out[i : i + 1], 0)
+        seen = bench.launch(Exec(recording, bench.stream.device.index, fanout=0))[8:24]
+        if seen != [value] * 16:
+            return expect(seen, [value] * 16)
+    return OK
+
+
 def pool_ordered(bench: Bench) -> str:
     """Memory freed with hipFreeAsync on one stream is not given to another before the work that used it has run."""
     hip, store, seen = library.hip(), bench.functions["store"], []
@@ -195,6 +213,7 @@ PROBES: dict[str, Callable[[Bench], str]] = {
     "update takes effect": update_takes_effect,
     "wiring compared": wiring_compared,
     "roots ordered": roots_ordered,
+    "fan-out kept": fan_out_kept,
     "pool ordered": pool_ordered,
 }
 
@@ -262,7 +281,7 @@ def distrust(device: Device, rungs: Iterable[str]) -> None:
 
 @cache
 def allowed(device: Device) -> frozenset[str]:
-    """Return the rungs that a device's probes permit; replay and eager need none."""
+    """Return the rungs that probes permit, and whether fan-outs need no bound; replay and eager need none."""
     if device.provider == "null":
         return frozenset(NEEDED)
     results = probes(device)

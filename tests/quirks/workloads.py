@@ -232,8 +232,21 @@ def functions():
 WORKLOADS = {
     function.__name__: function
     for function in (
-        kept, issued, kernels, moved, split, fan, roots, in_flight, dropped, spent, moved_often, wide, rewired,
-        nested, functions,
+        kept,
+        issued,
+        kernels,
+        moved,
+        split,
+        fan,
+        roots,
+        in_flight,
+        dropped,
+        spent,
+        moved_often,
+        wide,
+        rewired,
+        nested,
+        functions,
     )
 }
 
