@@ -1,6 +1,8 @@
 """Each guard is needed: without it, the defect it is for shows; with it, it does not.
 
 guard                                              quirk                         test
+G1 another stream waits for a free block            none                          test_g1_blocks
+G1 a recording keeps the buffers it names           none                          test_g1_buffers
 G2 an exec in flight is not changed                update_inflight_visible       test_g2_in_flight
 G2 arrays are moved in a drained exec              update_inflight_visible       test_g2_moved_in_flight
 G2 an exec is destroyed when it has finished       destroy_immediate             test_g2_destroyed_in_flight
@@ -10,16 +12,19 @@ G4 setters name nodes of the instantiated graph    node_handle_reuse            
 G5 no child graphs                                 child_update_selfcopy,        test_g5_child_graphs
                                                    child_update_stale_packets,
                                                    child_no_sync
-G6 one root                                        multiroot_no_launch_wait      test_g6_one_root
-G6 out-degree of at most four                      fanout_drop                   test_g6_fanout
+G6 one root                                        multiroot_no_launch_wait      test_g6_one_root_and_fanout
+G6 out-degree of at most four                      fanout_drop                   test_g6_one_root_and_fanout
 G6 one exec on one stream at a time                exec_overlap                  test_g6_one_stream
 G7 updates are budgeted                            update_swallow_error          test_g7_budget
 G8 an exec whose change failed is discarded        update_partial                test_g8_discard
-G11 the device is set before every graph call      device_binding                test_g11_device
+G10 allocation never waits for the device           capture_devsync_900           test_g10_capture
+G11 the device is set before every graph call       device_binding                test_g11_device
+G12 one thread at a time uses a step's execs        none                          test_g12_threads
 """
 
 import ctypes
 import threading
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 
 import numpy as np
@@ -29,12 +34,13 @@ from helpers.hip_calls import Gate, add_copy, add_fill, instantiate, new_graph, 
 from helpers.hip_calls import run as run_graph
 from helpers.hip_calls import update as update_graph
 from helpers.kernels import functions, launch, scale
+from quirks.capture_calls import RELAXED, begin, end, new_stream
 from quirks.test_getparams_alias import alias
 from quirks.workloads import CHANGES, START, N, differing, held
 from rocm.bindings import hip
 
 import hiprt
-from hiprt import _core, errors, graphs
+from hiprt import _core, allocator, errors, graphs, library
 from hiprt.graphs import ladder
 
 ROUNDS = 30
@@ -43,6 +49,54 @@ ROUNDS = 30
 def disable(guard):
     """Take a guard out of the C core."""
     assert ctypes.CDLL(_core.__file__).hiprt_test_disable(guard.encode()) == 0
+
+
+def freed_in_flight(removed):
+    """What a held kernel makes of an input that is freed behind it, when another stream asks for memory."""
+    if removed:
+        disable("busy")
+    with hiprt.Stream() as stream, hiprt.Stream() as other:
+        x, out = hiprt.array(np.ones(N, np.float32), stream=stream), hiprt.zeros(N, stream=stream)
+        with hiprt.use_stream(stream):
+            functions()
+            with held(stream):
+                launch("scale", x, out, 2.0, size=N)
+                del x
+                # The first request puts the fence behind the free block that the second would like.
+                for y in [hiprt.zeros(N, stream=other) for _ in range(2)]:
+                    y.set(np.full(N, 5, np.float32), other)
+                other.synchronize()
+        return float(out.numpy(stream)[0])
+
+
+def test_g1_blocks():
+    assert child(freed_in_flight, False) == 2
+    assert child(freed_in_flight, True) == 10
+
+
+def dropped_buffers(removed):
+    """What a replay makes of an input that nobody but the graph holds."""
+    if removed:
+        stop = graphs.Recording.stop
+
+        def forget(self, stream):
+            stop(self, stream)
+            self.keep.clear()
+
+        graphs.Recording.stop = forget
+    inputs, out = [hiprt.array(np.ones(N, np.float32))], hiprt.zeros(N)
+    step = graphs.Step(lambda: launch("scale", inputs[0], out, 2.0, size=N))
+    step()
+    inputs.clear()
+    others = [hiprt.array(np.full(N, 5, np.float32)) for _ in range(8)]
+    step()
+    assert len(others) == 8
+    return float(out.numpy()[0])
+
+
+def test_g1_buffers():
+    assert child(dropped_buffers, False) == 2
+    assert child(dropped_buffers, True) == 10
 
 
 def in_flight(removed):
@@ -227,14 +281,19 @@ def test_child_graphs_are_right_where_the_runtime_is():
     assert child(nested, True) is True
 
 
-def test_g6_one_root():
-    assert child(differing, ["roots"], quirks="multiroot_no_launch_wait") == []
-    assert child(differing, ["roots"], quirks="multiroot_no_launch_wait", HIPRT_GRAPH_FANOUT="0") == ["roots"]
+def unbounded(name, removed):
+    """A workload that goes wrong in graphs of any width and any number of roots, which the user asked for."""
+    if removed:
+        # The probes would not let the flag through.
+        ladder.Ladder.fanout = lambda self, stream: 0
+    return differing([name])
 
 
-def test_g6_fanout():
-    assert child(differing, ["fan"], quirks="fanout_drop") == []
-    assert child(differing, ["fan"], quirks="fanout_drop", HIPRT_GRAPH_FANOUT="0") == ["fan"]
+@pytest.mark.parametrize(("name", "quirk"), [("roots", "multiroot_no_launch_wait"), ("fan", "fanout_drop")])
+def test_g6_one_root_and_fanout(name, quirk):
+    assert child(differing, [name], quirks=quirk) == []
+    assert child(unbounded, name, False, quirks=quirk, HIPRT_GRAPH_FANOUT="0") == []
+    assert child(unbounded, name, True, quirks=quirk, HIPRT_GRAPH_FANOUT="0") == [name]
 
 
 def two_streams(removed):
@@ -295,6 +354,33 @@ def test_g8_discard():
     assert child(failing_change, True, **where) == ["wide"]
 
 
+def allocate_beside_a_capture(removed):
+    """What became of an allocation, and of a capture that somebody else has open."""
+    if removed:
+        take_over = allocator.Pool.take_over
+
+        def wait_first(self, *args, **kwargs):
+            errors.check(library.hip().hipDeviceSynchronize(), "hipDeviceSynchronize")
+            return take_over(self, *args, **kwargs)
+
+        allocator.Pool.take_over = wait_first
+    theirs = new_stream()
+    begin(theirs, RELAXED)
+    with hiprt.Stream() as stream:
+        try:
+            hiprt.zeros(N, stream=stream)
+            error = ""
+        except errors.HipError as failure:
+            error = failure.name
+    return error, end(theirs)[0]
+
+
+def test_g10_capture():
+    assert child(allocate_beside_a_capture, False, quirks="capture_devsync_900") == ["", "hipSuccess"]
+    broken = ["hipErrorStreamCaptureUnsupported", "hipErrorStreamCaptureInvalidated"]
+    assert child(allocate_beside_a_capture, True, quirks="capture_devsync_900") == broken
+
+
 def other_device(removed):
     """The value of a step of device 1 called by a thread that never chose a device, and why it ran eagerly."""
     hiprt.set_device(1)
@@ -318,3 +404,38 @@ def test_g11_device():
     value, (reason,) = child(other_device, True, quirks="device_binding", HIPRT_CPU_DEVICES="2")
     assert value == 2
     assert "hipErrorInvalidDeviceFunction" in reason
+
+
+def two_threads(removed):
+    """How often two threads were about to launch one exec, each after finding it for its own arguments."""
+    both, launching, shared = threading.Barrier(2), set(), []
+    original = graphs.Exec.launch
+
+    def launch_together(self, stream):
+        shared.extend([self] if self in launching else [])
+        launching.add(self)
+        with suppress(threading.BrokenBarrierError):
+            both.wait(timeout=1)  # never met where the threads take turns
+        launching.discard(self)
+        original(self, stream)
+
+    def work(factor):
+        with hiprt.Stream() as own, hiprt.use_stream(own), graphs.step("two threads", stream=own) as owner:
+            if removed:
+                owner.lock = nullcontext()
+            scale(x, factor)
+
+    x = hiprt.zeros(N)
+    work(1.0)
+    graphs.Exec.launch = launch_together
+    threads = [threading.Thread(target=work, args=(factor,)) for factor in (2.0, 3.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(shared)
+
+
+def test_g12_threads():
+    assert child(two_threads, False) == 0
+    assert child(two_threads, True) == 1
