@@ -4,6 +4,7 @@ Importing the package makes `default_pool` the source of every buffer that hiprt
 ``HIPRT_ALLOC_POISON``.
 """
 
+from hiprt.allocator.arena import Arena
 from hiprt.allocator.planner import Plan, Request, plan, requests_of
 from hiprt.allocator.poison import Poison, RedZoneError
 from hiprt.allocator.pool import Pool, PoolStats, default_pool, stats
@@ -12,6 +13,7 @@ from hiprt.buffer import set_allocator
 from hiprt.flags import flags
 
 __all__ = [
+    "Arena",
     "MemoryReport",
     "Plan",
     "Pool",

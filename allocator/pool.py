@@ -19,13 +19,16 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hiprt import core, library
 from hiprt.buffer import Allocate, Buffer, hip_malloc
 from hiprt.errors import OutOfMemoryError, check
 from hiprt.flags import flags
 from hiprt.stream import Stream
+
+if TYPE_CHECKING:
+    from hiprt.allocator.arena import Arena
 
 __all__ = ["Block", "Pool", "PoolStats", "default_pool", "pools", "stats"]
 
@@ -239,7 +242,7 @@ class Pool:
         )
 
 
-pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+pools: weakref.WeakSet[Pool | Arena] = weakref.WeakSet()
 default_pool = Pool(hip_malloc, "device")
 
 

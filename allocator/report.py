@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass
 
+from hiprt.allocator.arena import Arena
 from hiprt.allocator.pool import Pool, default_pool, pools
 
 __all__ = ["MemoryReport", "Row", "Watch", "memory_report", "watch"]
@@ -82,7 +83,7 @@ def memory_report(pool: Pool | None = None) -> MemoryReport:
     MemoryReport
     """
     whole = pool or default_pool
-    inner = sorted((each for each in list(pools) if each.parent is whole), key=lambda each: each.name)
+    inner = sorted((each for each in list(pools) if each.parent is whole and each.chunks), key=lambda each: each.name)
     used: Counter[int] = Counter()
     reserved: Counter[int] = Counter()
     for block in whole.blocks():
@@ -92,7 +93,7 @@ def memory_report(pool: Pool | None = None) -> MemoryReport:
     return MemoryReport(row_of(whole), [row_of(each) for each in inner], streams)
 
 
-def row_of(pool: Pool) -> Row:
+def row_of(pool: Pool | Arena) -> Row:
     """Return the row of a pool."""
     sizes = pool.stats()
     return Row(pool.name, sizes.allocated, sizes.reserved, sizes.peak, sizes.fragmentation)

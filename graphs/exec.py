@@ -119,7 +119,7 @@ class Exec:
         nodes : sequence of int
             The nodes that use any of the memory.
         moves : sequence of (int, int, int)
-            First address, one past the last, and the new first address.
+            First address, one past the last, and the new first address; ascending.
         """
         core.call(core.lib.hiprt_exec_move(self.core, len(nodes), nodes, len(moves), moves))
 

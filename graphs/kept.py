@@ -102,7 +102,8 @@ class Kept:
         exec_ = self.exec
         assert exec_ is not None
         nodes, _ = self.plan(arrays)
-        exec_.move(nodes, [(*self.arrays[i].extent, arrays[i].extent[0]) for i in self.moved(arrays)])
+        moves = [(*self.arrays[i].extent, arrays[i].extent[0]) for i in self.moved(arrays)]
+        exec_.move(nodes, sorted(moves))
         self.arrays = list(arrays)
 
 

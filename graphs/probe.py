@@ -33,6 +33,7 @@ from hiprt.stream import Stream
 __all__ = ["NEEDED", "allowed", "distrust", "probes"]
 
 OK = "ok"
+DELAY = 200_000  # rounds of a few dependent instructions: milliseconds
 SOURCE = """
 struct Values { int a; double b; int c[3]; };
 extern "C" __global__ void store(int* out, int value) { *out = value; }
@@ -40,8 +41,14 @@ extern "C" __global__ void add(const int* in, int* out, int value) { *out = *in 
 extern "C" __global__ void spread(int* out, Values v, int tail) {
   out[0] = v.a; out[1] = (int)v.b; out[2] = v.c[0]; out[3] = v.c[2]; out[4] = tail;
 }
+extern "C" __global__ void late(int* out, int value, int rounds) {
+  unsigned v = 1;
+  for (int i = 0; i < rounds; i++) { v ^= v << 13; v ^= v >> 17; v ^= v << 5; }
+  out[0] = value + (v == 0);
+}
 """
 ARGUMENTS = {
+    "late": [Argument("out", WRITE), Argument("value", SCALAR, "int32"), Argument("rounds", SCALAR, "int32")],
     "store": [Argument("out", WRITE), Argument("value", SCALAR, "int32")],
     "add": [Argument("in", READ), Argument("out", WRITE), Argument("value", SCALAR, "int32")],
     "spread": [
@@ -75,7 +82,7 @@ class Bench:
 
     def record(self, name: str, *values: object) -> Recording:
         """Record one launch of a kernel of one thread."""
-        recording = Recording()
+        recording = Recording(edges="data")
         with recording.record(self.stream):
             self.functions[name](self.stream, ONE, ONE, *values)
         return recording
@@ -153,28 +160,24 @@ def wiring_compared(bench: Bench) -> str:
 def roots_ordered(bench: Bench) -> str:
     """A graph with several roots starts after earlier work of its stream (CLR before 2026 does not wait)."""
     source, seen = bench.out[4:5], []
-    recording = Recording()
+    recording = Recording(edges="data")
     with recording.record(bench.stream):
         for i in (5, 6):
             bench.out[i : i + 1].copy_from(source, bench.stream)
     exec_ = Exec(recording, bench.stream.device.index, fanout=0)
     for value in range(51, 54):
-        for i in range(50):
-            bench.functions["store"](bench.stream, ONE, ONE, source, i)
-        bench.functions["store"](bench.stream, ONE, ONE, source, value)
+        bench.functions["late"](bench.stream, ONE, ONE, source, value, DELAY)
         seen += bench.launch(exec_)[5:7]
     return expect(seen, [51, 51, 52, 52, 53, 53])
 
 
 def fan_out_kept(bench: Bench) -> str:
     """Every node that depends on another waits for it, however many there are (rocm-systems issue 11499)."""
-    source, store, add = bench.out[4:5], bench.functions["store"], bench.functions["add"]
+    source, late, add = bench.out[4:5], bench.functions["late"], bench.functions["add"]
     for value in range(71, 74):
-        recording = Recording()
+        recording = Recording(edges="data")
         with recording.record(bench.stream):
-            for i in range(50):
-                store(bench.stream, ONE, ONE, source, i)
-            store(bench.stream, ONE, ONE, source, value)
+            late(bench.stream, ONE, ONE, source, value, DELAY)
             for i in range(8, 24):
                 add(bench.stream, ONE, ONE, source, bench.out[i : i + 1], 0)
         seen = bench.launch(Exec(recording, bench.stream.device.index, fanout=0))[8:24]
@@ -189,8 +192,7 @@ def pool_ordered(bench: Bench) -> str:
     with Stream(bench.stream.device) as other:
         for value in range(61, 64):
             first = check(hip.hipMallocAsync(4096, bench.stream.hip_stream), "hipMallocAsync")
-            for i in range(50):
-                store(bench.stream, ONE, ONE, integer_at(int(first)), i)
+            bench.functions["late"](bench.stream, ONE, ONE, integer_at(int(first)), 0, DELAY)
             check(hip.hipFreeAsync(first, bench.stream.hip_stream), "hipFreeAsync")
             second = check(hip.hipMallocAsync(4096, other.hip_stream), "hipMallocAsync")
             store(other, ONE, ONE, integer_at(int(second)), value)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from hiprt import core, module
-from hiprt.allocator import Pool
+from hiprt.allocator import Arena, Pool
 from hiprt.flags import flags
 from hiprt.stream import Stream
 
@@ -56,14 +56,17 @@ class Recording:
 
     Parameters
     ----------
-    memory : Pool, optional
+    memory : Pool or Arena, optional
         Where arrays made while recording live; kept as long as the recording.
+    edges : str
+        ``data``, ``chain`` or ``both``; ``HIPRT_GRAPH_EDGES`` by default.
     """
 
-    def __init__(self, memory: Pool | None = None) -> None:
+    def __init__(self, memory: Pool | Arena | None = None, edges: str = "") -> None:
         self.memory = memory
         self.keep: list[Any] = []
-        made = core.lib.hiprt_recorder_create(EDGES[flags.graph_edges])
+        self.mode = edges or flags.graph_edges
+        made = core.lib.hiprt_recorder_create(EDGES[self.mode])
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_recorder_release)
 
     def start(self, stream: Stream) -> None:
@@ -145,6 +148,26 @@ class Recording:
         core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
         return [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
 
+    def used(self, index: int) -> list[tuple[int, int, int]]:
+        """Return the memory that a node declares, and the bytes that its arguments may point to as numbers."""
+        raw = core.ffi.new("hiprt_node *")
+        core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
+        declared = [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
+        words = struct.unpack(f"<{raw.payload_size // 8}Q", core.ffi.buffer(raw.payload, raw.payload_size // 8 * 8))
+        return declared + [(word, word + 1, 3) for word in words]
+
+    def dependencies(self) -> list[list[int]]:
+        """Return, per node, the earlier nodes that it waits for."""
+        raw, found = core.ffi.new("hiprt_node *"), []
+        for index in range(len(self)):
+            core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
+            found.append(list(core.ffi.unpack(raw.deps, raw.n_deps)) if raw.n_deps else [])
+        return found
+
+    def relocate(self, moves: Sequence[tuple[int, int, int]]) -> None:
+        """Give all nodes the addresses they have when memory moves: (start, end, new start), ascending."""
+        core.lib.hiprt_recorder_relocate(self.core, len(moves), moves)
+
     def node_bytes(self, index: int) -> int:
         """Return the size of a node's arguments."""
         raw = core.ffi.new("hiprt_node *")
@@ -167,7 +190,7 @@ class Recording:
 
     def slice(self, begin: int, end: int) -> Recording:
         """Return a recording of nodes [begin, end), with edges among themselves; it shares memory and buffers."""
-        part = Recording(self.memory)
+        part = Recording(self.memory, self.mode)
         part.keep = self.keep
         core.call(core.lib.hiprt_recorder_slice(self.core, begin, end, part.core))
         return part

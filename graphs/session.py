@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from hiprt import core
-from hiprt.allocator import Pool, default_pool
+from hiprt.allocator import Arena, Pool, default_pool
 from hiprt.flags import flags
 from hiprt.graphs.exec import Exec
 from hiprt.graphs.kept import Segment
@@ -46,7 +47,11 @@ class Session:
         self.reserve = reserve
         self.held: list[Exec] = []
         # A kept exec writes its intermediates at every replay, so they must not become another signature's results.
-        self.memory = Pool(default_pool.allocate, ladder.name) if reserve else ladder.memory
+        self.memory: Pool | Arena = ladder.memory
+        if reserve:
+            # Red zones lie between buffers of a pool.
+            kind = Arena if flags.alloc_plan and not flags.alloc_poison else Pool
+            self.memory = kind(default_pool.allocate, ladder.name)
         self.stream = stream
         self.key = key
         self.segments: list[Segment] = []
@@ -72,6 +77,8 @@ class Session:
         finally:
             self.abandon()
             self.stream.session = None
+            if isinstance(self.memory, Arena):
+                self.memory.abandon(self.stream)
             if not self.is_whole:
                 for exec_ in self.held:
                     exec_.holders -= 1
@@ -93,6 +100,9 @@ class Session:
         """Launch the part that was recorded."""
         recording = self.recording
         self.abandon()
+        if recording is not None and isinstance(self.memory, Arena):
+            touched = map(recording.used, range(len(recording)))
+            recording.relocate(self.memory.settle(self.stream, touched, recording.dependencies))
         if recording is None or not len(recording):
             return
         for part, eager in self.divide(recording):
@@ -118,6 +128,10 @@ class Session:
             return [(recording, False)]
         cuts = [(0, begin, False), (begin, end, True), (end, size, False)]
         return [(recording.slice(a, b), eager) for a, b, eager in cuts if a < b]
+
+    def moved(self, argument: Any) -> Any:
+        """Return an argument of a call as it is since the last part ended: addresses may have moved."""
+        return self.memory.moved(argument) if isinstance(self.memory, Arena) else argument
 
     def split(self, reason: str) -> None:
         """Launch what was recorded so far and go on recording."""

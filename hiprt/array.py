@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -49,7 +50,18 @@ class Array:
         Address and extent as the C core reads them.
     """
 
-    __slots__ = ("address", "buffer", "cell", "dtype", "extent", "is_contiguous", "shape", "size", "strides")
+    __slots__ = (
+        "__weakref__",
+        "address",
+        "buffer",
+        "cell",
+        "dtype",
+        "extent",
+        "is_contiguous",
+        "shape",
+        "size",
+        "strides",
+    )
 
     def __init__(
         self,
@@ -77,6 +89,14 @@ class Array:
             low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
             self.extent = (address + low * item, address + (high + 1) * item if self.size else address)
         self.cell = pack_cell(address, *self.extent)
+        if buffer.views is not None:
+            buffer.views.append(weakref.ref(self))
+
+    def rebase(self, delta: int) -> None:
+        """Show memory that lies `delta` bytes further; for `Buffer.rebase`."""
+        self.address += delta
+        self.extent = (self.extent[0] + delta, self.extent[1] + delta)
+        self.cell = pack_cell(self.address, *self.extent)
 
     @property
     def ndim(self) -> int:
@@ -175,16 +195,29 @@ class Array:
         stream = stream or current_stream()
         if not self.size:
             return np.empty(self.shape, self.dtype)
-        first, last = self.extent
-        raw = np.empty(last - first, np.uint8)
-        target = int(raw.ctypes.data)
         with stream.outside("host read of an array"):
+            # Not before: where a step's intermediates lie is decided when its recording ends.
+            first, last = self.settled_extent()
+            raw = np.empty(last - first, np.uint8)
+            target = int(raw.ctypes.data)
             stream.submit(core.lib.hiprt_copy, target, first, raw.nbytes, DEVICE_TO_HOST)
             stream.synchronize()
         item = self.dtype.itemsize
         strides = tuple(step * item for step in self.strides)
         view = np.ndarray(self.shape, self.dtype, raw.data, offset=self.address - first, strides=strides)
         return np.ascontiguousarray(view).reshape(self.shape)
+
+    def settled_extent(self) -> tuple[int, int]:
+        """Return the extent of an array that lies in memory.
+
+        Raises
+        ------
+        RuntimeError
+            It belongs to a step that another stream is still recording.
+        """
+        if self.buffer.views is not None:
+            raise RuntimeError("the array belongs to a step that another stream is still recording")
+        return self.extent
 
     def item(self) -> Any:
         """Return the only element as a Python number."""
@@ -204,8 +237,8 @@ class Array:
             raise ValueError(f"set: values of shape {np.shape(values)} for a contiguous array of shape {self.shape}")
         if host.size:
             with stream.outside("host write of an array"):
-                source = int(host.ctypes.data)
-                stream.submit(core.lib.hiprt_copy, self.address, source, host.nbytes, HOST_TO_DEVICE)
+                source, (target, _) = int(host.ctypes.data), self.settled_extent()
+                stream.submit(core.lib.hiprt_copy, target, source, host.nbytes, HOST_TO_DEVICE)
                 # HIP may read pageable host memory after an asynchronous copy has returned.
                 stream.synchronize()
 

@@ -31,9 +31,14 @@ class Buffer:
         Kept alive as long as the buffer.
     pool : object, optional
         The pool it came from.
+
+    Attributes
+    ----------
+    views : list or None
+        Of a buffer at a provisional address, the arrays that show it, weakly held.
     """
 
-    __slots__ = ("__weakref__", "address", "device", "free", "nbytes", "owner", "pool")
+    __slots__ = ("__weakref__", "address", "device", "free", "nbytes", "owner", "pool", "views")
 
     def __init__(
         self,
@@ -50,6 +55,16 @@ class Buffer:
         self.free = free
         self.owner = owner
         self.pool = pool
+        self.views: list[Any] | None = None
+
+    def rebase(self, address: int, owner: Any) -> None:
+        """Give a buffer at a provisional address its memory, which `owner` keeps alive; its arrays go with it."""
+        delta, views = address - self.address, self.views or []
+        self.address, self.owner, self.pool, self.views = address, owner, None, None
+        for known in views:
+            array = known()
+            if array is not None:
+                array.rebase(delta)
 
     def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         free, self.free = getattr(self, "free", None), None

@@ -103,7 +103,7 @@ class Stream:
         """Go on after a call that failed: launch a recording that is full and call again, else raise."""
         if status == core.lib.HIPRT_E_FULL:
             self.session.split("the graph has reached HIPRT_GRAPH_MAX_NODES or HIPRT_GRAPH_MAX_BYTES")
-            status = function(self.core, *args)
+            status = function(self.core, *map(self.session.moved, args))
         core.call(status)
 
     def outside(self, reason: str) -> AbstractContextManager[None]:

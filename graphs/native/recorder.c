@@ -9,6 +9,8 @@
 #include "status.h"
 #include "stream.h"
 
+#define HASH_START 14695981039346656037u
+
 typedef struct {
   uint32_t kind;
   uint32_t payload_size;
@@ -62,7 +64,7 @@ void hiprt_recorder_reset(hiprt_recorder *r) {
   hiprt_deps_reset(r->tracker);
   r->n_nodes = 0;
   r->n_bytes = r->n_deps = 0;
-  r->key = r->arguments = 14695981039346656037u;
+  r->key = r->arguments = HASH_START;
 }
 
 void hiprt_recorder_retain(hiprt_recorder *r) { atomic_fetch_add_explicit(&r->references, 1, memory_order_relaxed); }
@@ -221,13 +223,19 @@ uint32_t hiprt_recorder_users(const hiprt_recorder *r, uint64_t start, uint64_t 
   return count;
 }
 
+/* Moves are ascending. */
 static int move_address(uint64_t *address, uint32_t n_moves, const hiprt_move *moves) {
-  for (uint32_t m = 0; m < n_moves; m++) {
-    if (*address < moves[m].start || *address >= moves[m].end) continue;
-    *address += moves[m].to - moves[m].start;
-    return 1;
+  uint32_t low = 0, high = n_moves;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (moves[middle].end > *address)
+      high = middle;
+    else
+      low = middle + 1;
   }
-  return 0;
+  if (low == n_moves || *address < moves[low].start) return 0;
+  *address += moves[low].to - moves[low].start;
+  return 1;
 }
 
 /* The number of addresses of one node that lie in moved memory; out_payload, unless NULL, receives the new ones. */
@@ -267,6 +275,29 @@ uint32_t hiprt_recorder_move(const hiprt_recorder *r, uint32_t index, uint32_t n
   moved += addresses > 1 && move_address(&args.src, n_moves, moves);
   if (out_payload && addresses) memcpy(out_payload, &args, n->payload_size);
   return moved;
+}
+
+/* Addresses that a kernel takes as numbers, or inside structures. */
+static void move_numbers(hiprt_recorder *r, const node *n, uint32_t n_moves, const hiprt_move *moves) {
+  for (uint32_t i = 0; i < n->kernel->n_args; i++) {
+    const hiprt_argument *a = n->kernel->args + i;
+    char *cell = r->bytes + n->payload + sizeof(hiprt_dims) + n->kernel->offsets[i];
+    for (uint32_t at = 0; !a->access && at + 8 <= a->size; at += 8) {
+      uint64_t value;
+      memcpy(&value, cell + at, 8);
+      if (move_address(&value, n_moves, moves)) memcpy(cell + at, &value, 8);
+    }
+  }
+}
+
+void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_move *moves) {
+  r->arguments = HASH_START;
+  for (uint32_t i = 0; i < r->n_nodes; i++) {
+    const node *n = r->nodes + i;
+    hiprt_recorder_move(r, i, n_moves, moves, r->bytes + n->payload);
+    if (n->kind == HIPRT_NODE_KERNEL) move_numbers(r, n, n_moves, moves);
+    hash_arguments(r, n);
+  }
 }
 
 char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->bytes + r->nodes[index].payload; }

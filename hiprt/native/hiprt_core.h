@@ -92,6 +92,12 @@ int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b);
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *recorder); /* of all payloads */
 /* Number of nodes whose arguments differ between two recordings of one key, the first of them, and the bytes of all. */
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
+/* Memory [start, end) moves to `to`. Several are ascending and disjoint. */
+typedef struct {
+  uint64_t start, end, to;
+} hiprt_move;
+/* Give all nodes the addresses they have when memory moves, those that are passed as numbers included. */
+void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const hiprt_move *moves);
 /* Launch every node in program order on a stream that does not record. */
 int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
 
@@ -108,10 +114,7 @@ int hiprt_exec_wait(hiprt_exec *exec);         /* until it is drained */
  * hipGraphExecUpdate. The exec must be drained, and discarded when this fails: some nodes may be changed already. */
 int hiprt_exec_patch(hiprt_exec *exec, hiprt_recorder *recorder, uint32_t *out_patched);
 int hiprt_exec_update(hiprt_exec *exec, hiprt_recorder *recorder);
-/* Give the listed nodes the addresses they have when memory [start, end) moves to `to`; the edges stay. */
-typedef struct {
-  uint64_t start, end, to;
-} hiprt_move;
+/* Give the listed nodes the addresses they have when memory moves; the edges stay. */
 int hiprt_exec_move(hiprt_exec *exec, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves);
 uint64_t hiprt_exec_updated_bytes(const hiprt_exec *exec); /* argument bytes written by patches and updates so far */
 uint64_t hiprt_exec_updated_nodes(const hiprt_exec *exec);

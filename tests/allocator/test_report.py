@@ -1,5 +1,6 @@
 """Reports: sizes by device, step and stream; the watch names what grows and nothing else."""
 
+import gc
 import json
 
 import pytest
@@ -67,12 +68,19 @@ def test_steps_of_the_default_pool_are_listed(stream):
     from helpers.kernels import scale
 
     x = hiprt.zeros(256)
-    before = len(memory_report().steps)
-    step = graphs.Step(lambda: scale(scale(x, 2.0), 3.0), stream=stream)
-    step()
+    steps = [
+        graphs.Step(lambda: scale(scale(x, 2.0), 3.0), name="listed", stream=stream, keep=keep)
+        for keep in (True, False)
+    ]
+    for step in steps:
+        step()
     report = memory_report()
-    assert len(report.steps) == before + 1
-    assert sum(row.reserved for row in report.steps) >= 1024
+    rows = [row for row in report.steps if row.name == "listed"]
+    assert len(rows) == 2
+    assert all(row.reserved >= 2048 for row in rows)
+    del step, steps
+    gc.collect()
+    assert not any(row.name == "listed" for row in memory_report().steps)
     assert report.device.allocated <= report.device.reserved
 
 

@@ -338,6 +338,18 @@ def test_blocks_of_one_name_on_two_threads_launch_different_execs(stream, x, mon
     assert not shared
 
 
+def test_copies_have_the_edges_of_what_they_copy(stream, x):
+    """HIPRT_GRAPH_EDGES may change between a recording and the exec that is made of its copy."""
+    with hiprt.flags.override(graph_edges="chain"):
+        recording = graphs.Recording()
+        with recording.record(stream):
+            results = [scale(x, 2.0), scale(x, 3.0)]
+    copy = recording.copy()
+    assert copy.same_key(recording)
+    assert copy.edges == recording.edges == 1
+    assert len(results) == 2
+
+
 def test_memory_of_kept_steps_is_not_given_away_under_pressure(stream, x):
     """G1: on exhaustion a step gives back what none of its graphs uses, and only that."""
     step = graphs.Step(lambda x: scale(scale(x, 3.0), 2.0), stream=stream)

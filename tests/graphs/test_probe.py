@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.child import child
 from helpers.kernels import scale
 
 import hiprt
@@ -74,3 +75,20 @@ def test_rung_that_fails_its_probe_is_not_used(stream, monkeypatch, failed, used
         step()
         np.testing.assert_array_equal(out.numpy(), np.arange(10, dtype=np.float32) * factor)
     assert step.rungs[used] == (3 if used == "eager" else 2)
+
+
+def probes_found(values):
+    """What the probes say when the first graph of a process comes under other flags."""
+    with hiprt.flags.override(**values):
+        return probe.run(hiprt.current_device())
+
+
+@pytest.mark.parametrize("values", [{"graph_edges": "chain"}, {"graph_max_nodes": 1}, {"graph_rungs": ["eager"]}])
+def test_flags_do_not_change_what_is_found(values):
+    """A probe that runs under other flags sees the same defects: its results are kept for other processes."""
+    found = child(probes_found, {}, quirks="multiroot_no_launch_wait,fanout_drop")
+    assert found["roots ordered"] != "ok"
+    assert found["fan-out kept"] != "ok"
+    same = {name: result == "ok" for name, result in found.items()}
+    seen = child(probes_found, values, quirks="multiroot_no_launch_wait,fanout_drop")
+    assert {name: result == "ok" for name, result in seen.items()} == same

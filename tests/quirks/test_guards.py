@@ -415,7 +415,7 @@ def two_threads(removed):
         shared.extend([self] if self in launching else [])
         launching.add(self)
         with suppress(threading.BrokenBarrierError):
-            both.wait(timeout=1)  # never met where the threads take turns
+            both.wait(timeout=60 if removed else 1)  # never met where the threads take turns
         launching.discard(self)
         original(self, stream)
 

@@ -1,0 +1,11 @@
+"""Fixtures of the graph tests."""
+
+import pytest
+
+from hiprt.graphs import ladder
+
+
+@pytest.fixture(autouse=True)
+def _untried_rungs(monkeypatch):
+    """Begin as a fresh process does: what patches and updates cost in other tests does not choose between them."""
+    monkeypatch.setattr(ladder, "costs", {name: ladder.Cost() for name in ladder.costs})
