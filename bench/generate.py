@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ __all__ = ["CHECKPOINT", "PROMPT", "Report", "Request", "Text", "difference", "g
 
 CHECKPOINT = Path(__file__).parent / "story" / "checkpoint"
 PROMPT = "Once upon a time there was a clever fox named Mia."
+WARM_UP = 4  # tokens
 CONTEXT = 8  # prompt tokens that decide how the first generated one is spelled
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 
@@ -43,6 +45,8 @@ class Request:
         Launch every kernel by itself.
     verify : bool
         Run every step eagerly as well, and compare the logits bit by bit.
+    rerecord : bool
+        Record every step again, as an engine does that issues each launch for each token.
     """
 
     model: Path | str = CHECKPOINT
@@ -52,6 +56,7 @@ class Request:
     seed: int = 0
     eager: bool = False
     verify: bool = False
+    rerecord: bool = False
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
@@ -62,6 +67,8 @@ class Request:
             raise ValueError(f"seed={self.seed}: must be from 0 to 2**32 - 1")
         if self.eager and self.verify:
             raise ValueError("verify compares graph steps with eager ones: do not ask for eager as well")
+        if self.eager and self.rerecord:
+            raise ValueError("rerecord is a way to use graphs: do not ask for eager as well")
 
 
 @dataclass
@@ -88,8 +95,14 @@ class Report:
         Steps until nothing but replay followed.
     reasons : dict
         Why other rungs than replay were taken, and how often.
+    changed_nodes_per_token : float
+        Nodes whose arguments differed from those in the nearest executable graph, a token, after the first 4.
     peak_bytes : int
-        Most device memory that was in use.
+        Most device memory that was in use, by everything.
+    graph_peak_bytes : int
+        The same for the model, its state and the graphs' intermediates.
+    eager_peak_bytes : int or None
+        For the model, its state and the intermediates of a step run eagerly; None if that was not verified.
     verified : bool or None
         Whether graph and eager gave the same bits; None if that was not asked.
     mismatch : str
@@ -116,7 +129,10 @@ class Report:
     rungs: dict[str, int] = field(default_factory=dict)
     only_replay_after: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+    changed_nodes_per_token: float = 0.0
     peak_bytes: int = 0
+    graph_peak_bytes: int = 0
+    eager_peak_bytes: int | None = None
     verified: bool | None = None
     mismatch: str = ""
     stop: str = "length"
@@ -212,7 +228,9 @@ class Generation:
         self.prompt = prompt
         self.stream = stream
         capacity = bucket(len(prompt) + request.tokens)
-        self.decoder = Decoder(model, stream, capacity)
+        self.decoder = Decoder(model, stream, capacity, keep=not request.rerecord)
+        self.own_bytes = allocator.stats().allocated
+        self.changed = 0
         # Its own stream, so that its launches are not counted.
         self.shadow = Decoder(model, Stream(stream.device), capacity) if request.verify else None
         self.report = Report(
@@ -276,12 +294,17 @@ class Generation:
             self.decoder.step()
         if self.decoder.graph.rungs["replay"] == replays:
             self.report.only_replay_after = self.decoder.position
+        if self.decoder.position == WARM_UP:
+            self.changed = self.decoder.graph.ladder.stats.changed
 
     def verify(self) -> bool:
         """Take the same token eagerly beside; whether the logits have the same bits."""
         if self.shadow is None:
             return True
-        self.shadow.step_eager()
+        with measured(self.shadow.stream) as memory:
+            self.shadow.step_eager()
+        if self.report.eager_peak_bytes is None:
+            self.report.eager_peak_bytes = self.own_bytes + memory.stats().peak
         found = difference(self.decoder.logits.numpy(self.stream), self.shadow.logits.numpy(self.shadow.stream))
         if found is not None:
             index, graph, eager = found
@@ -301,7 +324,20 @@ class Generation:
         report.launches_per_token = round(launches / max(self.decoder.position, 1), 3)
         report.rungs = {**graph.rungs, "eager": graph.rungs["eager"] + self.decoder.eager_steps}
         report.reasons = dict(graph.reasons)
+        changed = graph.ladder.stats.changed - self.changed
+        report.changed_nodes_per_token = round(changed / max(self.decoder.position - WARM_UP, 1), 3)
         report.peak_bytes = allocator.stats().peak
+        report.graph_peak_bytes = self.own_bytes + graph.nbytes
+
+
+@contextmanager
+def measured(stream: Stream) -> Iterator[allocator.Pool]:
+    """Take what is allocated on a stream within the block from a pool that counts it."""
+    stream.memory = memory = allocator.Pool(allocator.default_pool.allocate, "measured")
+    try:
+        yield memory
+    finally:
+        stream.memory = None
 
 
 def difference(graph: NDArray[Any], eager: NDArray[Any]) -> tuple[int, float, float] | None:

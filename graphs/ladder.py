@@ -211,11 +211,14 @@ class Ladder:
         slots = self.slots.setdefault(recording.key, [])
         self.slots.move_to_end(recording.key)
         same = [slot for slot in slots if slot.recording.same_key(recording)]
+        nearest = len(recording)
         for slot in same:
-            if not slot.recording.changed(recording)[0] and slot.may_launch(stream):
-                if "replay" in rungs:
-                    self.stats.rungs["replay"] += 1
-                    return slot
+            changed = slot.recording.changed(recording)[0]
+            if not changed and "replay" in rungs and slot.may_launch(stream):
+                self.stats.rungs["replay"] += 1
+                return slot
+            nearest = min(nearest, changed)
+        self.stats.changed += nearest
         reason = "first of this topology" if not same else "no exec may be changed"
         free = [slot for slot in same if not slot.holders]
         if free:
@@ -227,9 +230,9 @@ class Ladder:
                 reason = "these arguments come back: they get an exec of their own"
             else:
                 slot = drained or self.wait(free)
-                changed = self.change(slot, recording, stream, rungs)
-                if changed is not None:
-                    return changed
+                made = self.change(slot, recording, stream, rungs)
+                if made is not None:
+                    return made
                 self.drop(slot)
                 reason = "HIPRT_GRAPH_RUNGS, a failed probe or HIPRT_GRAPH_UPDATE_BUDGET allows no such change"
         return self.instantiate(recording, stream, reason)

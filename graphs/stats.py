@@ -62,12 +62,15 @@ class Stats:
         Why a rung other than replay was taken.
     patched : int
         Nodes patched.
+    changed : int
+        Nodes that carried other arguments, when a step was recorded again, than in the exec nearest to it.
     """
 
     name: str
     rungs: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RUNGS, 0))
     reasons: Counter[str] = field(default_factory=Counter)
     patched: int = 0
+    changed: int = 0
 
     def count(self, event: Event) -> None:
         """Count an event, and tell who asked to be told."""
@@ -83,10 +86,16 @@ class Stats:
             self.rungs[rung] += count
         self.reasons.update(other.reasons)
         self.patched += other.patched
+        self.changed += other.changed
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as plain values."""
-        return {"rungs": dict(self.rungs), "reasons": dict(self.reasons), "patched": self.patched}
+        return {
+            "rungs": dict(self.rungs),
+            "reasons": dict(self.reasons),
+            "patched": self.patched,
+            "changed": self.changed,
+        }
 
 
 events: deque[Event] = deque(maxlen=KEPT_EVENTS)
@@ -112,7 +121,7 @@ def stats() -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict
-        Name to ``{"rungs": …, "reasons": …, "patched": …}``; steps of one name are added up.
+        Name to ``{"rungs": …, "reasons": …, "patched": …, "changed": …}``; steps of one name are added up.
     """
     sums: dict[str, Stats] = {}
     for counts in [*ended.values(), *(owner.stats for owner in live)]:

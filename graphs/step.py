@@ -93,6 +93,14 @@ class Step:
         return sum(map(len, self.recordings))
 
     @property
+    def nbytes(self) -> int:
+        """Device memory that the intermediates and results of its graphs take."""
+        kept = [segment for kept in self.kept.values() for segment in kept.segments]
+        recordings = [segment if isinstance(segment, Recording) else segment.recording for segment in kept]
+        memories = {id(memory): memory for memory in (self.ladder.memory, *(each.memory for each in recordings))}
+        return sum(memory.stats().reserved for memory in memories.values() if memory is not None)
+
+    @property
     def edges(self) -> int:
         """Edges of what was launched last."""
         return sum(recording.edges for recording in self.recordings)

@@ -62,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
     write.add_argument("--seed", metavar="S", type=int, help="of the draws at a temperature above 0 (default: 0)")
     write.add_argument("--eager", action="store_true", help="launch every kernel by itself")
     write.add_argument("--verify", action="store_true", help="run eagerly beside and compare every logit bit by bit")
+    write.add_argument("--rerecord", action="store_true", help="record every step again, as some engines must")
 
     if "bench" in sys.argv[1:2]:
         # Its arguments are the benchmark's own, so that the others start without it.
@@ -82,7 +83,7 @@ def run_generate(options: argparse.Namespace) -> int:
     """Write text and what it cost."""
     from hiprt.bench.generate import Request, generate
 
-    names = ("model", "prompt", "tokens", "temperature", "seed", "eager", "verify")
+    names = ("model", "prompt", "tokens", "temperature", "seed", "eager", "verify", "rerecord")
     try:
         request = Request(**{name: getattr(options, name) for name in names if getattr(options, name) is not None})
     except ValueError as error:

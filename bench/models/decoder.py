@@ -67,6 +67,8 @@ class Decoder:
         Where the steps run.
     capacity : int
         Tokens there is room for, prompt included.
+    keep : bool
+        False records each step again, as an engine does that issues every launch for each token.
 
     Attributes
     ----------
@@ -84,14 +86,14 @@ class Decoder:
 
     logits: Array
 
-    def __init__(self, model: Qwen3, stream: Stream, capacity: int) -> None:
+    def __init__(self, model: Qwen3, stream: Stream, capacity: int, *, keep: bool = True) -> None:
         self.model = model
         self.stream = stream
         self.capacity = capacity
         with use_stream(stream):
             self.state = State.empty(model, capacity)
         # Not a method of ours: a decoder in no cycle gives its memory back as soon as it is dropped.
-        self.graph = Step(partial(advance, model, self.state), name="decode", stream=stream)
+        self.graph = Step(partial(advance, model, self.state), name="decode", stream=stream, keep=keep)
         self.position = self.length = self.eager_steps = 0
 
     def start(self, prompt: Sequence[int], temperature: float = 0.0, seed: int = 0) -> None:

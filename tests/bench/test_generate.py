@@ -19,7 +19,8 @@ from hiprt.bench.models import Decoder
 
 KEYS = {
     "text", "tokens", "tok_s", "first_token_ms", "provider", "device", "nodes_per_token", "launches_per_token", "rungs",
-    "peak_bytes", "verified", "prompt", "prompt_tokens", "model", "edges",
+    "peak_bytes", "graph_peak_bytes", "eager_peak_bytes", "changed_nodes_per_token", "verified", "prompt",
+    "prompt_tokens", "model", "edges",
 }  # fmt: skip
 TOKENS = 40
 
@@ -359,3 +360,22 @@ def test_command_ends_quietly_when_its_reader_does(folder):
         err = child.stderr.read()
     assert child.returncode == 1
     assert err == b""
+
+
+@pytest.mark.parametrize("rerecord", [False, True])
+def test_memory_and_changes_of_both_modes(request_for, rerecord):
+    """Kept or recorded again: no node changes from token to token, and graphs need no more memory than eager steps."""
+    report = generate(request_for(rerecord=rerecord, verify=True))
+    assert report.verified
+    assert report.launches_per_token == 1
+    assert report.changed_nodes_per_token == 0
+    assert report.graph_peak_bytes <= 1.01 * report.eager_peak_bytes
+    assert report.only_replay_after <= 4
+
+
+def test_rerecord_is_a_way_to_use_graphs(folder):
+    """It and eager exclude each other."""
+    with pytest.raises(ValueError, match="rerecord"):
+        Request(folder, rerecord=True, eager=True)
+    _, said = run("generate", "--rerecord", "--eager", "--model", folder, status=2)
+    assert "rerecord" in said

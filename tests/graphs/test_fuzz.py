@@ -66,6 +66,14 @@ def test_programs_give_the_same_bits_under_every_profile(root, profile):
         assert child.returncode == 0, child.stdout + child.stderr
 
 
+@pytest.mark.parametrize("window", [1, 2, 5])
+def test_plans_of_few_nodes_give_the_same_bits(monkeypatch, window):
+    """Steps that are too long to be planned at once."""
+    monkeypatch.setattr(allocator.arena, "WINDOW", window)
+    failure = fuzz.check_range(0, CHUNK)
+    assert failure is None, failure
+
+
 def test_a_program_is_its_seed():
     """Seeds make programs, always the same ones, and different ones."""
     assert str(fuzz.generate(11)[0]) == str(fuzz.generate(11)[0])

@@ -109,6 +109,7 @@ class Config:
     graph_update_budget: int = 10000
     graph_force_eager_from: int = 0
     graph_force_eager_to: int = 0
+    alloc_plan: bool = True
 
     @property
     def flags(self):
@@ -196,6 +197,8 @@ class Writer:
         if self.chance(0.15):
             begin = draw.randint(0, 6)
             chosen |= {"graph_force_eager_from": begin, "graph_force_eager_to": begin + draw.randint(1, 6)}
+        if self.chance(0.2):
+            chosen["alloc_plan"] = False
         return Config(**chosen)
 
     def view(self, names, share=0.5):

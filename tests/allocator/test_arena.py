@@ -1,0 +1,216 @@
+"""Arenas: intermediates at provisional addresses find their place when the recording ends."""
+
+import numpy as np
+import pytest
+from helpers.kernels import functions, scale
+
+import hiprt
+from hiprt import core, graphs, kernels
+from hiprt.allocator import Arena, Pool, default_pool
+from hiprt.allocator import arena as module
+from hiprt.bench.checkpoint import Checkpoint
+from hiprt.bench.generate import CHECKPOINT
+from hiprt.bench.models import Decoder, load
+from hiprt.compiler import compile_source
+from hiprt.errors import OutOfMemoryError
+from hiprt.module import SCALAR, WRITE, Argument, Function, Module
+
+N = 100
+
+
+@pytest.fixture
+def x(stream):
+    """Some input."""
+    return hiprt.array(np.arange(N, dtype=np.float32))
+
+
+def arenas(step):
+    """The arenas of a step's kept graphs."""
+    return [segment.recording.memory for kept in step.kept.values() for segment in kept.segments]
+
+
+def test_a_chain_needs_two_places(stream, x):
+    """Ten intermediates, of which two are live at a time; the result lies in the same block."""
+
+    def function():
+        y = x
+        for _ in range(10):
+            y = scale(y, 2.0)
+        return y
+
+    step = graphs.Step(function, stream=stream)
+    result = step()
+    (memory,) = arenas(step)
+    (plan,) = memory.plans
+    assert plan.nbytes == plan.lower_bound == 2 * 512
+    assert step.nbytes == 1024
+    (block,) = memory.chunks.values()
+    assert block.address <= result.address < block.address + block.nbytes
+    for _ in range(3):
+        np.testing.assert_array_equal(step().numpy(), x.numpy() * 1024)
+
+
+def test_branches_lie_apart(stream, x):
+    """Sharing adds no edge: what may run together has its own memory."""
+
+    def function():
+        branches = [scale(scale(x, float(i)), 2.0) for i in range(1, 5)]
+        for branch in branches[1:]:
+            kernels.add(branches[0], branch)
+        return branches
+
+    step = graphs.Step(function, stream=stream)
+    results = step()
+    # The edges of the data, and none more: one in each branch, and two into each addition.
+    assert step.edges == 4 + 6
+    for i, result in enumerate(results, 1):
+        np.testing.assert_array_equal(result.numpy(), x.numpy() * 2 * i)
+
+
+def test_views_and_arrays_of_other_owners_move(stream, x):
+    """Views, and arrays that the function keeps for itself, show the memory that the graph writes."""
+    kept = []
+
+    def function():
+        y = scale(x, 3.0)
+        kept[:] = [y, y[10:20], y[::2]]
+        return y[50:]
+
+    result = graphs.Step(function, stream=stream)()
+    expected = x.numpy() * 3
+    for got, wanted in zip([result, *kept], [expected[50:], expected, expected[10:20], expected[::2]], strict=True):
+        np.testing.assert_array_equal(got.numpy(), wanted)
+
+
+def test_memory_that_was_asked_for_and_not_yet_used_is_nobody_elses(stream, x):
+    """An array that a later part of the step writes first."""
+
+    def function():
+        late = hiprt.empty(N)
+        y = scale(x, 2.0)
+        stream.synchronize()
+        late.copy_from(x)
+        return y, late
+
+    step = graphs.Step(function, stream=stream)
+    for _ in range(2):
+        y, late = step()
+        np.testing.assert_array_equal(y.numpy(), x.numpy() * 2)
+        np.testing.assert_array_equal(late.numpy(), x.numpy())
+
+
+def test_a_full_part_is_launched_with_the_addresses_it_has_then(stream, x):
+    """The launch that no longer fits names arrays that have moved since it was packed."""
+    with hiprt.flags.override(graph_max_nodes=2):
+        step = graphs.Step(lambda: scale(scale(scale(scale(scale(x, 2.0), 2.0), 2.0), 2.0), 2.0), stream=stream)
+        for _ in range(3):
+            np.testing.assert_array_equal(step().numpy(), x.numpy() * 32)
+
+
+POINTED = """
+struct Where { long tag; float* to; };
+extern "C" __global__ void by_number(float* out, unsigned long long address) {
+  out[0] = ((float*)address)[0];
+}
+extern "C" __global__ void by_struct(float* out, struct Where where) { out[0] = where.to[where.tag]; }
+"""
+
+
+def test_addresses_passed_as_numbers_move_too(stream, x):
+    """In a number, and inside a structure; what they point to is in use as long as the node may read it."""
+    made = Module(compile_source(POINTED, "pointed.hip")[0])
+    by_number = Function(made, "by_number", [Argument("out", WRITE), Argument("address", SCALAR, "uint64")])
+    structure = Argument("where", SCALAR, "bytes", size=16, alignment=8)
+    by_struct = Function(made, "by_struct", [Argument("out", WRITE), structure])
+    one = (1, 1, 1)
+
+    def function():
+        y = scale(x, 5.0)
+        stream.submit(core.lib.hiprt_barrier)
+        a, b = hiprt.empty(1), hiprt.empty(1)
+        by_number(stream, one, one, a, y.address + 4)
+        by_struct(stream, one, one, b, np.array([7, y.address], np.uint64).tobytes())
+        return a, b
+
+    step = graphs.Step(function, stream=stream)
+    for _ in range(2):
+        a, b = step()
+        assert (a.item(), b.item()) == (5, 35)
+
+
+def test_another_stream_cannot_read_what_is_being_recorded(stream, x):
+    """It has not been computed, and has no place yet."""
+    with hiprt.Stream() as other:
+
+        def function():
+            y = scale(x, 2.0)
+            with pytest.raises(RuntimeError, match="still recording"):
+                y.numpy(other)
+            with pytest.raises(RuntimeError, match="still recording"):
+                y.set(np.zeros(N, np.float32), other)
+            return y
+
+        np.testing.assert_array_equal(graphs.Step(function, stream=stream)().numpy(), x.numpy() * 2)
+
+
+def test_arrays_of_a_step_that_failed_have_memory(stream, x):
+    """Nobody computed them, but reading them is no fault."""
+    kept = []
+
+    def function():
+        kept.append(scale(x, 2.0))
+        raise KeyError("planned")
+
+    with pytest.raises(KeyError):
+        graphs.Step(function, stream=stream)()
+    assert kept[0].numpy().shape == (N,)
+
+
+def test_no_memory_for_the_block(stream, x):
+    """The step raises, nothing is launched, and the next call succeeds."""
+    step = graphs.Step(lambda: scale(x, 2.0), stream=stream)
+    before = default_pool.stats().reserved >> 20
+    big = graphs.Step(lambda: hiprt.zeros((1 << 30,)), stream=stream)
+    with hiprt.flags.override(alloc_limit_mb=before + 16), pytest.raises(OutOfMemoryError):
+        big()
+    np.testing.assert_array_equal(step().numpy(), x.numpy() * 2)
+
+
+def test_the_shipped_models_step_is_near_the_lower_bound(stream):
+    """At most 1.05 of what is live at once in program order."""
+    decoder = Decoder(load(Checkpoint(CHECKPOINT)), stream, 256)
+    decoder.start([1, 2, 3])
+    decoder.step()
+    (memory,) = arenas(decoder.graph)
+    (plan,) = memory.plans
+    assert plan.nbytes <= 1.05 * plan.lower_bound
+
+
+@pytest.mark.parametrize("window", [1, 3, 1000])
+def test_windows_share_nothing_with_each_other(monkeypatch, window):
+    """Requests of one chain: those within so many nodes share, the others lie apart."""
+    monkeypatch.setattr(module, "WINDOW", window)
+    count = 12
+    extents = [(1000 * i, 1000 * i + 256) for i in range(count)]
+    touched = [[(1000 * k, 1000 * k + 1, 3) for k in (i - 1, i) if k >= 0] for i in range(count)]
+    made = module.layout(extents, touched, lambda: [[i - 1] if i else [] for i in range(count)], [count - 1])
+    for i in range(count):
+        for k in range(i):
+            if made.offsets[i] == made.offsets[k]:
+                assert i - k > 1
+                assert i // window == (i + 1) // window or i == count - 1
+    assert made.nbytes == {1: 12, 3: 11, 1000: 2}[window] * 256
+
+
+def test_alone(stream):
+    """Without a graph: buffers get memory, and stats name it."""
+    made = Arena(default_pool.allocate, "alone")
+    buffer = made.allocate(1000, stream)
+    assert buffer.address >= module.PROVISIONAL
+    ((start, end, to),) = made.settle(stream, [], list)
+    assert (buffer.address, buffer.pool) == (to, None)
+    assert start < end
+    assert made.stats().reserved >= 1000
+    assert made.settle(stream, [], list) == []
+    assert isinstance(made.parent, Pool)
+    functions()
