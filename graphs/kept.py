@@ -63,7 +63,19 @@ class Kept:
             return False
         if self.others is None:
             self.is_movable, self.others = self.examine(exec_)
-        return self.is_movable and are_disjoint(arrays) and not any(map(self.is_in_use, arrays))
+        if not self.is_movable:
+            return False
+        extents = [array.extent for array in arrays]
+        extents.sort()
+        at, others = 0, self.others
+        end_before = 0
+        for start, end in extents:
+            # Disjoint from the argument below it, and from everything else that the step uses.
+            at = bisect.bisect_left(others, (end, 0), at)
+            if start < end_before or (at and others[at - 1][1] > start):
+                return False
+            end_before = end
+        return True
 
     def examine(self, exec_: Exec) -> tuple[bool, list[tuple[int, int]]]:
         """Find whether the recorded arguments lie alone in their memory, and what else the step uses."""
@@ -87,23 +99,24 @@ class Kept:
         """Return which arguments are at other addresses."""
         return tuple([i for i, (mine, its) in enumerate(zip(self.arrays, arrays)) if mine.address != its.address])
 
-    def plan(self, arrays: Sequence[Array]) -> tuple[list[int], int]:
-        """Return the nodes that use arguments at other addresses, and the size of their arguments in bytes."""
-        exec_, moved = self.exec, self.moved(arrays)
-        assert exec_ is not None
+    def plan(self, moved: tuple[int, ...]) -> tuple[list[int], int]:
+        """Return the nodes that use some of the arguments, and the size of their arguments in bytes."""
         plan = self.plans.get(moved)
         if plan is None:
+            exec_ = self.exec
+            assert exec_ is not None
             nodes = sorted({node for i in moved for node in exec_.recording.users(*self.arrays[i].extent)})
             plan = self.plans[moved] = nodes, sum(map(exec_.recording.node_bytes, nodes))
         return plan
 
-    def move(self, arrays: Sequence[Array]) -> None:
+    def move(self, arrays: Sequence[Array], moved: tuple[int, ...]) -> None:
         """Give the exec these arguments."""
         exec_ = self.exec
         assert exec_ is not None
-        nodes, _ = self.plan(arrays)
-        moves = [(*self.arrays[i].extent, arrays[i].extent[0]) for i in self.moved(arrays)]
-        exec_.move(nodes, sorted(moves))
+        before = self.arrays
+        moves = [(*before[i].extent, arrays[i].extent[0]) for i in moved]
+        moves.sort()
+        exec_.move(self.plan(moved)[0], moves)
         self.arrays = list(arrays)
 
 

@@ -160,10 +160,11 @@ class Ladder:
         HipError
             A node refused them; the exec must be discarded (G8).
         """
-        if "patch" not in self.rungs(stream) or not kept.can_move(arrays):
+        if "patch" not in flags.graph_rungs or "patch" not in allowed(stream.device) or not kept.can_move(arrays):
             return False
         start = time.perf_counter()
-        nodes, nbytes = kept.plan(arrays)
+        moved = kept.moved(arrays)
+        nodes, nbytes = kept.plan(moved)
         with self.lock:
             old = kept.exec
             assert old is not None
@@ -175,7 +176,7 @@ class Ladder:
                 if exec_ is not old:
                     exec_.patch(old.recording)
                     kept.segments = [exec_]
-                kept.move(arrays)
+                kept.move(arrays, moved)
         self.stats.patched += len(nodes)
         reason, seconds = f"arrays moved, {len(nodes)} nodes", time.perf_counter() - start
         self.stats.count(Event(self.name, "patch", reason, exec_.recording.key, "", seconds))

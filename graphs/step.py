@@ -129,7 +129,7 @@ class Step:
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args)
         arrays = [arg for arg in args if isinstance(arg, Array)]
-        signature = tuple(map(form if self.moves else identity, args))
+        signature = tuple([form(arg) for arg in args] if self.moves else [identity(arg) for arg in args])
         kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
         if kept is not None:
             self.kept.move_to_end(signature)
@@ -192,7 +192,7 @@ class Step:
 def form(value: Any) -> Hashable:
     """Return what two arguments must share for one recording to serve both."""
     if isinstance(value, Array):
-        return ("array", value.shape, value.strides, value.dtype.str)
+        return (value.shape, value.strides, value.dtype)
     hash(value)
     # 1, 1.0 and True are equal, 0.0 and -0.0 too, also inside tuples; they are not the same argument of a kernel.
     return (type(value), value, repr(value) if isinstance(value, (float, complex, tuple, frozenset)) else "")
@@ -200,7 +200,9 @@ def form(value: Any) -> Hashable:
 
 def identity(value: Any) -> Hashable:
     """Return what makes two arguments the same, the place of arrays included."""
-    return (value.address, form(value)) if isinstance(value, Array) else form(value)
+    if isinstance(value, Array):
+        return (value.address, value.shape, value.strides, value.dtype)
+    return form(value)
 
 
 ladders: dict[str, Ladder] = {}
