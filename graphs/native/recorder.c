@@ -123,7 +123,7 @@ static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const v
   if (hiprt_deps_begin(r->tracker)) return 0;
   node *n = r->nodes + r->n_nodes;
   *n = (node){kind, size, kernel, r->n_bytes, 0, 0};
-  if (payload) memcpy(r->bytes + r->n_bytes, payload, size);
+  if (payload && size) memcpy(r->bytes + r->n_bytes, payload, size);
   return n;
 }
 

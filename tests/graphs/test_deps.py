@@ -5,7 +5,7 @@ from helpers.recorder import Program
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hiprt import core
+from hiprt import core, graphs
 
 READ, WRITE, BOTH = 1, 2, 3
 
@@ -174,6 +174,14 @@ def test_changed_counts_argument_bytes_only():
     assert core.lib.hiprt_recorder_changed(a.recorder, b.recorder, first, nbytes) == 1
     assert first[0] == 1
     assert 0 < nbytes[0] < core.lib.hiprt_recorder_bytes(b.recorder)
+
+
+def test_a_slice_may_begin_with_a_barrier(stream):
+    """A node without a payload, first in a recording."""
+    recording = graphs.Recording()
+    with recording.record(stream):
+        stream.submit(core.lib.hiprt_barrier)
+    assert len(recording.copy()) == 1
 
 
 def test_chain_mode_is_program_order():
