@@ -198,3 +198,31 @@ def test_execs_that_may_not_be_changed_do_not_pile_up(stream):
             factor = float(i)
             np.testing.assert_array_equal(step().numpy(), np.full(64, i, np.float32))
             assert len(execs(step)) <= hiprt.flags.graph_slots
+
+
+@pytest.mark.timeout(7200)
+def test_tokens_that_allocate_and_free_are_flat(stream, is_long):
+    """Two million tokens, replayed and recorded again in turn, each with memory of its own: flat to the byte."""
+    tokens = 2_000_000 if is_long else 4_000
+    x, total = hiprt.full(64, 1.0), hiprt.zeros(64)
+
+    def function():
+        accumulate(scale(scale(x, 0.5), 2.0), total)
+        return mix(total, x)
+
+    kept = graphs.Step(function, name="kept", stream=stream)
+    issued = graphs.Step(function, name="issued", stream=stream, keep=False)
+    results = []
+    for token in range(-400, tokens):
+        if token == 0:
+            usages = Usage(kept), Usage(issued)
+        results.append((kept if token % 2 else issued)())
+        # A user that looks back at some results, and lets them go.
+        del results[: -(token % 3) or None]
+        if token % IN_FLIGHT == 0:
+            stream.synchronize()
+    results.clear()
+    for usage in usages:
+        usage.check_flat(replay=tokens // 2)
+    # Float32 counts up to here without rounding.
+    assert total.numpy()[0] == tokens + 400 or tokens + 400 > 1 << 24
