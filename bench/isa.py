@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from hiprt.array import Array
 from hiprt.bench.isa_cases import Case, cases
 from hiprt.bench.isa_emulator import Emulator
-from hiprt.kernels.amd import Compiler
 from hiprt.kernels.kernel import SCALARS, Kernel, force_generic
+from hiprt.kernels.offline.amd import Compiler
 
 __all__ = ["Launch", "Measured", "execute", "launch_of", "main"]
 

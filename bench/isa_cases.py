@@ -14,7 +14,7 @@ import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16
 from hiprt.kernels import reference
-from hiprt.kernels.catalogue import HEAD_WIDTHS
+from hiprt.kernels.offline.catalogue import HEAD_WIDTHS
 from hiprt.kernels.quantize_reference import quantize
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 

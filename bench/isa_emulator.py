@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hiprt.kernels.code_object import CodeObject, KernelMetadata
+from hiprt.kernels.offline.code_object import CodeObject, KernelMetadata
 
 __all__ = ["Emulator"]
 

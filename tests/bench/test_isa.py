@@ -8,9 +8,9 @@ import pytest
 
 from hiprt.bench.isa import TARGETS, table
 from hiprt.bench.isa_emulator import load, pack
-from hiprt.kernels.amd import Compiler, hip_program
-from hiprt.kernels.catalogue import instances
-from hiprt.kernels.code_object import CodeObject
+from hiprt.kernels.offline.amd import Compiler, hip_program
+from hiprt.kernels.offline.catalogue import instances
+from hiprt.kernels.offline.code_object import CodeObject
 
 SOURCE = """
 extern "C" __global__ void scale(const float* x, char c, double by, float* y) {

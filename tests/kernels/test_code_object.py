@@ -6,9 +6,9 @@ import struct
 import pytest
 
 from hiprt.errors import CompileError
-from hiprt.kernels.amd import Compiler, hip_program
-from hiprt.kernels.code_object import CodeObject, MessagePack
-from hiprt.kernels.resources import resources_of
+from hiprt.kernels.offline.amd import Compiler, hip_program
+from hiprt.kernels.offline.code_object import CodeObject, MessagePack
+from hiprt.kernels.offline.resources import resources_of
 
 SOURCE = """
 #include <hip/hip_runtime.h>

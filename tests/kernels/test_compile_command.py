@@ -11,11 +11,11 @@ import pytest
 
 from hiprt import library
 from hiprt.errors import CompileError
-from hiprt.kernels.builder import Unit, backend_of, build, units
-from hiprt.kernels.catalogue import instances
-from hiprt.kernels.code_object import CodeObject
-from hiprt.kernels.disk_cache import DiskCache
-from hiprt.kernels.report import Report
+from hiprt.kernels.offline.builder import Unit, backend_of, build, units
+from hiprt.kernels.offline.catalogue import instances
+from hiprt.kernels.offline.code_object import CodeObject
+from hiprt.kernels.offline.disk_cache import DiskCache
+from hiprt.kernels.offline.report import Report
 
 SOURCE = """
 extern "C" __global__ void axpy(const float4* x, float4* y, float a, int n) {

@@ -8,18 +8,18 @@ import hiprt
 from hiprt import core
 from hiprt.bench.isa import launch_of, measured
 from hiprt.bench.isa_cases import cases
-from hiprt.kernels.amd import Compiler, hip_program
-from hiprt.kernels.builder import backend_of, build, units
-from hiprt.kernels.catalogue import KERNELS, instances
-from hiprt.kernels.code_object import CodeObject
 from hiprt.kernels.dialect import SOURCES
-from hiprt.kernels.machine import MACHINES
-from hiprt.kernels.report import Report
-from hiprt.kernels.resources import resources_of
+from hiprt.kernels.offline.amd import Compiler, hip_program
+from hiprt.kernels.offline.builder import backend_of, build, units
+from hiprt.kernels.offline.catalogue import KERNELS, instances
+from hiprt.kernels.offline.code_object import CodeObject
+from hiprt.kernels.offline.machine import MACHINES
+from hiprt.kernels.offline.report import Report
+from hiprt.kernels.offline.resources import resources_of
 from hiprt.module import READ, WRITE
 
 TARGETS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1200", "gfx1201")
-COMMAND = f"hiprt compile --target {','.join(TARGETS)} --report > kernels/amd_report.txt"
+COMMAND = f"hiprt compile --target {','.join(TARGETS)} --report > kernels/offline/amd_report.txt"
 WIDE = {"add", "quantized_matmul", "rms_norm", "silu_mul"}
 
 
@@ -72,14 +72,14 @@ def test_packed_kernels_load_128_bits(report):
 
 def test_report_is_no_worse_than_the_committed_one(report, root):
     """A new spill, or a wide load, dot or matrix instruction that is gone, fails with kernel and target."""
-    committed = Report.parse((root / "kernels" / "amd_report.txt").read_text())
+    committed = Report.parse((root / "kernels" / "offline" / "amd_report.txt").read_text())
     worse = report.regressions(committed)
     assert not worse, "\n".join(worse)
 
 
 def test_the_committed_report_is_current(report, root):
     """So that what became better is held from then on; other compilers use other registers."""
-    text = (root / "kernels" / "amd_report.txt").read_text()
+    text = (root / "kernels" / "offline" / "amd_report.txt").read_text()
     if Report.parse(text).compiler == report.compiler:
         assert text == str(report), f"the kernels changed: look at the difference and commit what `{COMMAND}` writes"
 

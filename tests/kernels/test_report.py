@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from hiprt.kernels.report import Report
-from hiprt.kernels.resources import Resources
+from hiprt.kernels.offline.report import Report
+from hiprt.kernels.offline.resources import Resources
 
 GOOD = Resources("matvec", "gfx1201", 90, 20, 0, 0, 0, 1024, 16, 6, 8, 2)
 OTHER = replace(GOOD, target="gfx942", vgpr=100, waves=4)

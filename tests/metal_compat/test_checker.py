@@ -5,7 +5,7 @@ import pytest
 
 import hiprt
 from hiprt.kernels.body import Body, Form, Operand
-from hiprt.kernels.catalogue import KERNELS, instances
+from hiprt.kernels.offline.catalogue import KERNELS, instances
 from hiprt.metal_compat import check_metal
 
 HEAD = """#include <metal_stdlib>

@@ -7,7 +7,7 @@ import pytest
 
 import hiprt
 from hiprt.kernels.attributes import ATTRIBUTES
-from hiprt.kernels.catalogue import KERNELS, instances
+from hiprt.kernels.offline.catalogue import KERNELS, instances
 from hiprt.metal_compat import check_metal, emit_metal, metal_kernel
 
 

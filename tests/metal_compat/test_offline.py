@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import hiprt
-from hiprt.kernels.amd import Compiler
 from hiprt.kernels.body import Body, Form, Operand
+from hiprt.kernels.offline.amd import Compiler
 
 SOURCE = """
 threadgroup float4 parts[2];

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from hiprt.kernels.builder import DEVICE, Product, Unit, backend_of, build, units
-from hiprt.kernels.disk_cache import DiskCache
-from hiprt.kernels.report import Report
+from hiprt.kernels.offline.builder import DEVICE, Product, Unit, backend_of, build, units
+from hiprt.kernels.offline.disk_cache import DiskCache
+from hiprt.kernels.offline.report import Report
 
 __all__ = ["add_arguments", "run"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import astuple, fields
 
-from hiprt.kernels.resources import Resources
+from hiprt.kernels.offline.resources import Resources
 
 __all__ = ["Report"]
 

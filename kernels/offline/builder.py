@@ -15,12 +15,12 @@ from hiprt.compiler import compile_source
 from hiprt.device import current_device
 from hiprt.errors import ProviderError
 from hiprt.flags import flags
-from hiprt.kernels.amd import Compiler, hip_program
-from hiprt.kernels.body_file import BodyFile
-from hiprt.kernels.catalogue import Instance, instances
 from hiprt.kernels.kernel import OPTIONS
-from hiprt.kernels.machine import MACHINES
-from hiprt.kernels.resources import Resources, resources_of
+from hiprt.kernels.offline.amd import Compiler, hip_program
+from hiprt.kernels.offline.body_file import BodyFile
+from hiprt.kernels.offline.catalogue import Instance, instances
+from hiprt.kernels.offline.machine import MACHINES
+from hiprt.kernels.offline.resources import Resources, resources_of
 
 __all__ = ["BACKENDS", "Backend", "Product", "Unit", "backend_of", "build", "units"]
 

@@ -1,0 +1,1 @@
+"""Targets that are not here: kernels compiled for AMD GPUs without ROCm, what they use, and `hiprt compile`."""
