@@ -77,7 +77,7 @@ void hiprt_recorder_release(hiprt_recorder *recorder);
 void hiprt_recorder_reset(hiprt_recorder *recorder);
 /* Bounds after which recording says HIPRT_E_FULL; 0: none. bytes: of distinct memory declared. */
 void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t bytes);
-/* Append nodes [begin, end) of a recording to another, with edges among themselves. */
+/* Append nodes [begin, end) of a recording to another, with edges among themselves; all of them: with the same edges. */
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into);
 /* Nodes that touch memory in [start, end) through a buffer that begins there; out_nodes has room for all. */
 uint32_t hiprt_recorder_users(const hiprt_recorder *recorder, uint64_t start, uint64_t end, uint32_t *out_nodes);

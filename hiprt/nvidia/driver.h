@@ -88,6 +88,8 @@ typedef struct {
   X(StreamEndCapture, "cuStreamEndCapture", (void *, void **))                                                         \
   X(StreamIsCapturing, "cuStreamIsCapturing", (void *, int *))                                                         \
   X(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *))                                     \
+  X(StreamWaitValue32, "cuStreamWaitValue32_v2", (void *, CUdeviceptr, uint32_t, unsigned))                            \
+  X(StreamWriteValue32, "cuStreamWriteValue32_v2", (void *, CUdeviceptr, uint32_t, unsigned))                          \
   X(LaunchHostFunc, "cuLaunchHostFunc", (void *, hipHostFn_t, void *))                                                 \
   X(EventCreate, "cuEventCreate", (void **, unsigned))                                                                 \
   X(EventDestroy, "cuEventDestroy_v2", (void *))                                                                       \

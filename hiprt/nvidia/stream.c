@@ -58,6 +58,18 @@ hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
   return result;
 }
 
+/* The flags have the driver's numbers; it has no mask. */
+hipError_t hipStreamWaitValue32(hipStream_t stream, void *pointer, uint32_t value, unsigned flags, uint32_t mask) {
+  NV_ENTER();
+  if (mask != 0xffffffffu) return hipErrorNotSupported;
+  return (hipError_t)nv.StreamWaitValue32(stream, nv_address(pointer), value, flags);
+}
+
+hipError_t hipStreamWriteValue32(hipStream_t stream, void *pointer, uint32_t value, unsigned flags) {
+  NV_ENTER();
+  return (hipError_t)nv.StreamWriteValue32(stream, nv_address(pointer), value, flags);
+}
+
 hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *data) {
   NV_ENTER();
   return (hipError_t)nv.LaunchHostFunc(stream, function, data);
