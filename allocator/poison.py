@@ -148,6 +148,7 @@ def view(address: int, nbytes: int, stream: Stream, pool: Any = None) -> Array:
 
 
 held: deque[Buffer] = deque()
+warned: deque[RedZoneError] = deque()
 logs: dict[int, Log] = {}
 # Of buffers in steps, by their block's first byte: nbytes, allocated_at, freed_at.
 stacks: dict[int, tuple[int, str, str]] = {}
@@ -211,7 +212,7 @@ class Poison:
             return
         if not is_there(pool, start):
             return
-        report()
+        # What graphs have found is not told here: a finaliser's error is only a warning.
         queue = Queue(stream)
         found = queue.read(start, size) != RED
         found[ZONE : ZONE + nbytes] = False
@@ -296,6 +297,13 @@ def check_steps() -> None:
     RedZoneError
         A red zone of a step's memory was written to.
     """
+    if warned:
+        raise warned.popleft()
+    read_logs()
+
+
+def read_logs() -> None:
+    """Raise what graphs have found since the last time."""
     for log in list(logs.values()):
         block, at = (int(word) for word in log.words)
         if block:
@@ -307,10 +315,11 @@ def check_steps() -> None:
 
 @atexit.register
 def report() -> None:
-    """Warn about what `check_steps` would raise."""
+    """Warn about what `check_steps` will raise."""
     try:
-        check_steps()
+        read_logs()
     except RedZoneError as error:
+        warned.append(error.with_traceback(None))
         warnings.warn(str(error), HipWarning, stacklevel=3)
 
 

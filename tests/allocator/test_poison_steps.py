@@ -11,7 +11,7 @@ from helpers.child import child
 from helpers.kernels import accumulate, mix, scale
 
 import hiprt
-from hiprt import core, graphs
+from hiprt import core, graphs, library
 from hiprt.allocator import RedZoneError, UseAfterFreeError, check_steps, default_pool
 from hiprt.array import Array
 from hiprt.buffer import Buffer
@@ -36,6 +36,10 @@ def overrun(extra, mode):
     for i in range(5):
         out = step(extra if i >= 2 else 0)
         launches.append(float(out.numpy()[0]))
+        # Whoever allocates only warns; who asks is told all the same.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            hiprt.zeros(1)
         try:
             check_steps()
         except RedZoneError as error:
@@ -171,6 +175,8 @@ def test_steps_that_never_ran_or_go_in_any_order():
 @pytest.mark.only("cpu", reason="only there can memory be made inaccessible")
 @pytest.mark.parametrize("is_step", [False, True])
 def test_use_after_free_is_named_with_both_stacks(is_step):
+    if b"__asan_init" in library.current().hip.read_bytes():
+        pytest.skip("the sanitizer reports the fault first")
     assert child(use_after_free, is_step, **POISON) == [True, True, 12000, True, True]
 
 
