@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from hiprt.code_cache import CodeCache
 from hiprt.kernels.offline.builder import DEVICE, Product, Unit, backend_of, build, units
-from hiprt.kernels.offline.disk_cache import DiskCache
 from hiprt.kernels.offline.report import Report
 
 __all__ = ["add_arguments", "run"]
@@ -153,7 +153,7 @@ def sentence(compilers: dict[str, str], count: int, seconds: float, report: Repo
     """Return one line for people."""
     programs = f"{count} program{'s' if count != 1 else ''}"
     if not report.rows:
-        cache = f", into {DiskCache().folder}" if any(told.startswith("cpu,") for told in compilers.values()) else ""
+        cache = f", into {CodeCache().folder}" if any(told.startswith("cpu,") for told in compilers.values()) else ""
         return f"{programs} for {'; '.join(compilers.values())} in {seconds:.1f} s{cache}"
     spilled = sum(row.spills > 0 for row in report.rows)
     spills = f"{spilled} spill" if spilled else "no spills"
@@ -163,7 +163,7 @@ def sentence(compilers: dict[str, str], count: int, seconds: float, report: Repo
 
 def run_cache(options: argparse.Namespace) -> int:
     """Show the cache of compiled kernels, and trim it where that is asked for."""
-    cache = DiskCache()
+    cache = CodeCache()
     removed, freed = cache.trim(options.cache_limit) if options.cache_limit is not None else (0, 0)
     files = cache.files()
     nbytes = sum(size for _, size, _ in files)

@@ -10,11 +10,11 @@ import time
 import pytest
 
 from hiprt import library
+from hiprt.code_cache import CodeCache
 from hiprt.errors import CompileError
 from hiprt.kernels.offline.builder import Unit, backend_of, build, units
 from hiprt.kernels.offline.catalogue import instances
 from hiprt.kernels.offline.code_object import CodeObject
-from hiprt.kernels.offline.disk_cache import DiskCache
 from hiprt.kernels.offline.report import Report
 
 SOURCE = """
@@ -207,12 +207,12 @@ def test_the_device_s_cache_is_filled(source, tmp_path):
     cache = {"HIPRT_CACHE_DIR": str(tmp_path / "cache")}
     out, _ = run(source, **cache)
     assert out.startswith("1 program for cpu, ")
-    held = DiskCache(tmp_path / "cache").files()
+    held = CodeCache(tmp_path / "cache").files()
     assert len(held) == 1
     source.write_text("int x")
     _, err = run("--target", "cpu", source, status=1, **cache)
     assert "error" in err
-    assert DiskCache(tmp_path / "cache").files() == held
+    assert CodeCache(tmp_path / "cache").files() == held
 
 
 def test_every_instance_of_the_device_is_compiled():
@@ -234,5 +234,5 @@ def test_cache_info_and_limit(tmp_path):
     assert (out["files"], out["removed"], out["freed"]) == (2, 2, 2 << 20)
     assert sorted(path.name for path in cache.rglob("*") if path.is_file()) == ["2", "3"]
     assert "removed 2 files" in run("--cache-limit", "0", **environment)[0]
-    assert DiskCache(cache).files() == []
-    assert DiskCache(tmp_path / "none").trim(0) == (0, 0)
+    assert CodeCache(cache).files() == []
+    assert CodeCache(tmp_path / "none").trim(0) == (0, 0)
