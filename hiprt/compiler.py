@@ -17,18 +17,8 @@ __all__ = ["compile_source"]
 
 CACHED = frozenset(("rocm", "nvidia"))  # the CPU device has a cache itself, also for programs without Python
 OWN_INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:include(?:_next)?[ \t]*[^<\s]|embed|import)|\?\?=", re.MULTILINE)
-FILE_OPTIONS = (
-    "-I",
-    "-i",
-    "--include",
-    "--pre-include",
-    "-pre-include",
-    "@",
-    "--options-file",
-    "--sysroot",
-    "-B",
-    "-Wp,",
-)
+# Options that name files or folders, by how they begin.
+FILE_OPTIONS = ("-I", "-i", "-B", "-Wp,", "@", "--include", "--pre-include", "-pre-include", "--options-file")
 COMPILER_FILES = ("libnvrtc*.so*", "libhiprtc*.so*", "libamd_comgr*.so*")
 
 
@@ -82,7 +72,8 @@ def identity() -> str:
     """Return which compiler this is: the library's version, and size and time of the files that it consists of."""
     chosen = library.current()
     version = check(library.hiprtc().hiprtcVersion(), "hiprtcVersion")
-    folder = Path(flags.nvrtc_lib).parent if flags.nvrtc_lib else chosen.hiprtc.parent
+    is_nvrtc = chosen.provider == "nvidia" and flags.nvrtc_lib
+    folder = Path(flags.nvrtc_lib).parent if is_nvrtc else chosen.hiprtc.parent
     files = {file.resolve() for pattern in COMPILER_FILES for file in folder.glob(pattern)}
     status = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
     return repr((chosen.provider, chosen.version, version, status))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,7 @@ FORMATS = {
 DIMENSIONS = struct.Struct("<8I")
 
 
+lock = threading.Lock()
 # By the core's handle, so that recorded nodes can be shown with their arguments' names.
 functions: weakref.WeakValueDictionary[int, Function] = weakref.WeakValueDictionary()
 
@@ -89,9 +91,10 @@ class Module:
 
     def keep(self, kernel: Any) -> None:
         """Take a reference to a kernel of the core, to see whether anything else has one."""
-        self.kernels[:] = [known for known in self.kernels if is_used(known)]
         core.lib.hiprt_kernel_retain(kernel)
-        self.kernels.append(core.ffi.gc(core.ffi.cast("hiprt_kernel *", kernel), core.lib.hiprt_kernel_release))
+        held = core.ffi.gc(core.ffi.cast("hiprt_kernel *", kernel), core.lib.hiprt_kernel_release)
+        with lock:
+            self.kernels[:] = [*(known for known in self.kernels if is_used(known)), held]
 
     def close(self) -> None:
         """Unload; no kernel of it may be in use."""

@@ -14,7 +14,7 @@ from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
 from hiprt.kernels.dialect import DIALECTS, SOURCES, Parameter
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function
-from hiprt.module_cache import modules
+from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream
 
 __all__ = ["Kernel", "force_generic", "uses_loops"]
@@ -105,7 +105,7 @@ class Kernel:
         self.aliasing = aliasing
         groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
-        self.functions: dict[tuple[Any, ...], Function] = {}
+        self.functions: FunctionTable[Function] = FunctionTable()
         self.lock = threading.Lock()
 
     @cached_property

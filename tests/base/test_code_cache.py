@@ -1,5 +1,6 @@
 """Compiled code on disk: what makes a new entry, what survives damage and other processes, and how much there is."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -160,16 +161,19 @@ def test_another_compiler_makes_a_new_entry(builds, monkeypatch):
     assert len(builds) == 2
 
 
-def test_the_compiler_s_files_are_its_identity(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("provider", "name"), [("rocm", "libamd_comgr.so.3"), ("nvidia", "libnvrtc.so.13")])
+def test_the_compiler_s_files_are_its_identity(tmp_path, monkeypatch, provider, name):
+    chosen = dataclasses.replace(library.current(), provider=provider, hiprtc=tmp_path / "libhiprtc.so")
     found = []
-    for text in ("1", "22"):
-        (tmp_path / "libnvrtc.so.13").write_text(text)
-        compiler.identity.cache_clear()
-        with flags.override(nvrtc_lib=str(tmp_path / "libnvrtc.so.13")):
+    with monkeypatch.context() as patch, flags.override(nvrtc_lib=str(tmp_path / name)):
+        patch.setattr(library, "current", lambda: chosen)
+        for text in ("1", "22"):
+            (tmp_path / name).write_text(text)
+            compiler.identity.cache_clear()
             found.append(compiler.identity())
     compiler.identity.cache_clear()
     assert found[0] != found[1]
-    assert "libnvrtc.so.13" in found[0]
+    assert name in found[0]
 
 
 def test_a_failed_build_is_not_kept(builds, cache):
