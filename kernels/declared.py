@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ from hiprt.module import FORMATS, READ, READ_WRITE, SCALAR, WRITE, Argument
 
 __all__ = ["TRAITS", "Declared", "assertions"]
 
+NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 ACCESS = {"read": READ, "write": WRITE, "update": READ_WRITE}
 # What `assertions` calls, by names that no macro of a user has. What a kernel lacks is reported once, by its count.
 TRAITS = """
@@ -123,10 +127,17 @@ class Declared:
                 raise TypeError(self.dtype)
         return self
 
-    @property
+    @cached_property
     def is_structure(self) -> bool:
         """Whether the value is passed as bytes."""
         return self.access == SCALAR and self.dtype is not None and self.dtype.name not in FORMATS
+
+    @cached_property
+    def pack(self) -> Callable[[float], bytes]:
+        """The function from a number to its bytes, which raises OverflowError."""
+        if self.dtype is None or self.is_structure:
+            return pack_bfloat16
+        return struct.Struct("<" + FORMATS[self.dtype.name]).pack
 
     @property
     def argument(self) -> Argument:
@@ -155,13 +166,14 @@ class Declared:
             return np.asarray(structure(self.name, given, self.dtype), self.dtype).tobytes()
         if self.dtype.kind in "iub":
             return integer(self.name, given, self.dtype)
-        if isinstance(given, Array) or not isinstance(given, (int, float, np.integer, np.floating, np.bool_)):
+        if not isinstance(given, NUMBERS):
             raise TypeError(f"{self.name} is {kind_of(given)}; a {self.dtype} is passed by value")
-        with np.errstate(over="ignore"):
-            number = np.asarray(float(given)).astype(self.dtype)
-        if np.isinf(number) and not np.isinf(float(given)):
-            raise ValueError(f"{self.name}={given!r} does not fit {self.dtype}")
-        return number.tobytes() if self.is_structure else float(number)
+        number = float(given)
+        try:
+            packed = self.pack(number)
+        except OverflowError:
+            raise ValueError(f"{self.name}={given!r} does not fit {self.dtype}") from None
+        return packed if self.is_structure else number
 
     def buffer(self, given: Any, *, strided: bool) -> Array:
         """Check an array."""
@@ -222,10 +234,25 @@ def integer(name: str, given: Any, dtype: np.dtype[Any]) -> int:
         number = operator.index(given.item() if isinstance(given, np.bool_) else given)
     except TypeError:
         raise TypeError(f"{name} is {kind_of(given)}; a {dtype} is passed by value") from None
-    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    low, high = limits(dtype)
     if not low <= number <= high:
         raise ValueError(f"{name}={given!r} does not fit {dtype}")
     return number
+
+
+def pack_bfloat16(number: float) -> bytes:
+    """Return a number's bytes as bfloat16."""
+    with np.errstate(over="ignore"):
+        rounded = np.asarray(number).astype(bfloat16)
+    if np.isinf(rounded) and not math.isinf(number):
+        raise OverflowError
+    return rounded.tobytes()
+
+
+@cache
+def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Return the least and the largest integer of a dtype."""
+    return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
 
 
 def kind_of(given: Any) -> str:

@@ -134,17 +134,25 @@ class Program:
         self.kernels: dict[str, HipKernel] = {}
         self.lock = threading.Lock()
 
+    @property
+    def file(self) -> str:
+        """The source's name in messages."""
+        return f"{next(iter(self.kernels)).rpartition('::')[2]}.hip"
+
+    def text(self, declared: Mapping[str, tuple[Declared, ...]]) -> str:
+        """Return the program, with what must hold of some kernels behind the source."""
+        checks = "\n".join(line for expression, args in declared.items() for line in assertions(expression, args))
+        return (
+            f'#line 1 "hiprt declarations"\n{TRAITS}{self.definitions}#line 1 "{self.file}"\n{self.source}\n'
+            f'#line 1 "declarations of {self.file}"\n{checks}\n'
+        )
+
     def compile(self, parameters: tuple[str, ...], values: Values, device: Device) -> None:
         """Compile and load every kernel of these template parameters, and bind it."""
         group = [kernel for kernel in self.kernels.values() if kernel.parameters == parameters]
-        file = f"{next(iter(self.kernels)).rpartition('::')[2]}.hip"
         declared = {kernel.expression(values): kernel.declared(values) for kernel in group}
-        checks = "\n".join(line for expression, args in declared.items() for line in assertions(expression, args))
-        text = (
-            f'#line 1 "hiprt declarations"\n{TRAITS}{self.definitions}#line 1 "{file}"\n{self.source}\n'
-            f'#line 1 "declarations of {file}"\n{checks}\n'
-        )
-        module = modules.load(text, file, options=self.options, expressions=tuple(declared), device=device)
+        text = self.text(declared)
+        module = modules.load(text, self.file, options=self.options, expressions=tuple(declared), device=device)
         for kernel, (expression, args) in zip(group, declared.items()):
             arguments = [arg.argument for arg in args]
             function = Function(module, module.lowered[expression], arguments, kernel.name)
@@ -189,6 +197,8 @@ class HipKernel:
         ValueError
             One is missing, unknown, or no dtype, number, bool or text.
         """
+        if not template and not self.parameters:
+            return ()
         given = dict(template or {})
         if given.keys() != set(self.parameters):
             raise ValueError(
@@ -316,6 +326,8 @@ class HipKernel:
 
 def sizes(kernel: str, name: str, given: int | Sequence[int]) -> Three:
     """Return three sizes; those not given are 1."""
+    if type(given) is int and given > 0:
+        return (given, 1, 1)
     listed = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     least = 1 if name == "block" else 0
     if not 1 <= len(listed) <= 3 or not all(isinstance(n, (int, np.integer)) and n >= least for n in listed):

@@ -134,15 +134,18 @@ def test_a_graph_keeps_its_modules(cache, unloads):
 
 def test_an_eager_kernel_has_finished_before_its_module_goes(cache, unloads):
     source = """
-    extern "C" __global__ void slow(int* p) { for (int i = 0; i < 2000000; ++i) p[0] = p[0] * 3 + i; p[0] = 5; }
+    extern "C" __global__ void slow(unsigned* p) {
+      for (unsigned i = 0; i < 2000000u; ++i) p[i & 1] = p[0] * 3u + i;
+      p[0] = 5;
+    }
     """
-    x = hiprt.zeros(1, np.int32)
+    x = hiprt.zeros(2, np.uint32)
     function = Function(cache.load(source, "slow.hip"), "slow", [Argument("p", READ_WRITE)])
     function(hiprt.current_stream(), ONE, ONE, x)
     del function
     gc.collect()
     assert cache.sweep() == 1
-    assert x.item() == 5
+    assert x.numpy()[0] == 5
 
 
 def test_many_functions_of_one_module_hold_no_memory(cache):

@@ -2,6 +2,7 @@
 
 import re
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hiprt import graphs
 from hiprt.errors import CompileError
 from hiprt.graphs.recording import Recording
 from hiprt.kernels import hip_kernel, hip_kernels
+from hiprt.kernels.offline.amd import Compiler, hip_program
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
 
 AXPY = """
@@ -347,6 +349,22 @@ def test_small_values_by_value():
         hip_kernel(source, "f", args)(out, True, -129, 200, -300, 60000, 2**53, 1.0, 0.1, grid=1, block=1)
 
 
+@pytest.mark.parametrize(("dtype", "size"), [("float16", 65520.0), ("bfloat16", 3.4e38), ("float32", 3.5e38)])
+def test_floats_round_and_do_not_overflow(dtype, size):
+    source = """
+    __global__ void f(unsigned char* out, Bits a) { *(Bits*)out = a; }
+    """
+    bits = {"float16": "struct Bits { unsigned short b; };", "float32": "typedef float Bits;"}
+    out = hiprt.zeros(1, dtype)
+    f = hip_kernel(bits.get(dtype, bits["float16"]) + source, "f", {"out": f"write {dtype}", "a": dtype})
+    f(out, 0.1, grid=1, block=1)
+    assert out.numpy()[0] == np.asarray(0.1).astype(hiprt.array([], dtype).dtype)
+    f(out, np.inf, grid=1, block=1)
+    assert np.isinf(out.numpy().astype(np.float32)[0])
+    with pytest.raises(ValueError, match="does not fit"):
+        f(out, size, grid=1, block=1)
+
+
 def test_calls_become_nodes_with_edges_from_the_declarations(x):
     kernels = hip_kernels(AXPY + SCALED, {"axpy": ARGS, "scaled": SCALED_ARGS})
 
@@ -392,6 +410,17 @@ def test_threads_compile_once(monkeypatch):
         thread.join()
     assert len(compiled) == 1
     assert len(set(map(id, found))) == 1
+
+
+@pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
+def test_declarations_are_checked_for_amd_too(target):
+    """The clang that compiles for AMD takes what we add, and sees the same mistakes."""
+    compiler = Compiler()
+    for change, wrong in [({}, None), ({"n": "int64"}, "n of scaled is declared as int64")]:
+        kernel = hip_kernel(SCALED, "scaled", {**SCALED_ARGS, **change})
+        text = hip_program(kernel.program.text({"scaled": kernel.declared(())}), "scaled.hip")
+        with pytest.raises(CompileError, match=wrong) if wrong else nullcontext():
+            assert "scaled" in compiler.assembly(text, "scaled", target)
 
 
 def test_a_failed_build_is_not_kept():
