@@ -5,6 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers.gate import Gate
 
 import hiprt
 from hiprt import graphs, library
@@ -132,20 +133,22 @@ def test_a_graph_keeps_its_modules(cache, unloads):
     assert cache.sweep() == 1
 
 
-def test_an_eager_kernel_has_finished_before_its_module_goes(cache, unloads):
-    source = """
-    extern "C" __global__ void slow(unsigned* p) {
-      for (unsigned i = 0; i < 2000000u; ++i) p[i & 1] = p[0] * 3u + i;
-      p[0] = 5;
-    }
-    """
-    x = hiprt.zeros(2, np.uint32)
-    function = Function(cache.load(source, "slow.hip"), "slow", [Argument("p", READ_WRITE)])
-    function(hiprt.current_stream(), ONE, ONE, x)
-    del function
+def test_an_eager_kernel_has_finished_before_its_module_goes(cache, monkeypatch, stream):
+    """Held back by a gate that opens when the device is waited for."""
+    hip, finished, gate, x = library.hip(), [], Gate(stream), hiprt.zeros(1, np.int32)
+    unload = hip.hipModuleUnload
+    monkeypatch.setattr(hip, "hipModuleUnload", lambda module: finished.append(not gate.is_closed) or unload(module))
+    monkeypatch.setattr(hiprt.Device, "synchronize", lambda device: gate.open())
+    gate.shut()
+    bump(cache, 5)(stream, ONE, ONE, x)
     gc.collect()
-    assert cache.sweep() == 1
-    assert x.numpy()[0] == 5
+    try:
+        assert cache.sweep() == 1
+        assert finished == [True]
+    finally:
+        gate.open()
+        gate.close()
+    assert x.item() == 5
 
 
 def test_many_functions_of_one_module_hold_no_memory(cache):
