@@ -1,16 +1,16 @@
 """Device memory: pools whose frees happen in stream order.
 
-Importing the package makes `default_pool` the source of every buffer that hiprt allocates, guarded under
-``HIPRT_ALLOC_POISON``.
+Importing the package makes `default_pool` the source of every buffer that hiprt allocates.
 """
 
 from hiprt.allocator.arena import Arena
+from hiprt.allocator.external import adopt, external
+from hiprt.allocator.pages import UseAfterFreeError
 from hiprt.allocator.planner import Plan, Request, plan, requests_of
-from hiprt.allocator.poison import Poison, RedZoneError
+from hiprt.allocator.poison import RedZoneError, check_steps
 from hiprt.allocator.pool import Pool, PoolStats, default_pool, stats
 from hiprt.allocator.report import MemoryReport, Watch, memory_report, watch
-from hiprt.buffer import set_allocator
-from hiprt.flags import flags
+from hiprt.buffer import set_adopter, set_allocator
 
 __all__ = [
     "Arena",
@@ -20,8 +20,12 @@ __all__ = [
     "PoolStats",
     "RedZoneError",
     "Request",
+    "UseAfterFreeError",
     "Watch",
+    "adopt",
+    "check_steps",
     "default_pool",
+    "external",
     "memory_report",
     "plan",
     "requests_of",
@@ -29,4 +33,5 @@ __all__ = [
     "watch",
 ]
 
-set_allocator(Poison(default_pool).allocate if flags.alloc_poison else default_pool.allocate)
+set_allocator(default_pool.allocate)
+set_adopter(adopt)

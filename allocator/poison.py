@@ -1,34 +1,64 @@
 """Poison: memory that shows who reads it too early, uses it too late or writes past its end.
 
-Under ``HIPRT_ALLOC_POISON=1`` every array lies between two red zones. Fresh memory is filled with `FRESH`, a NaN in
+Under ``HIPRT_ALLOC_POISON=1`` every buffer lies between two red zones. Fresh memory is filled with `FRESH`, a NaN in
 float32; freed memory with the byte `FREED`, in stream order. At the free the red zones are read, which waits for the
-stream. The pools of recorded steps are left as they are: their blocks are used by graphs launched later, so run steps
-with ``HIPRT_GRAPH=0`` to have their intermediates checked too.
+stream. On the CPU device freed memory is inaccessible as well: a kernel that uses it fails with `UseAfterFreeError`. So
+that it does not become another buffer's at once, up to `MOST_HELD` bytes of it are held back.
+
+While a step records, all this is recorded with it: an executable graph fills and checks the step's memory at each
+launch, and a kernel notes the first damage, which is reported at the next allocation or free. A step's memory stays
+accessible, since graphs launched later use it; it is closed when the step gives it back.
 """
 
 from __future__ import annotations
 
+import atexit
+import threading
 import traceback
-from functools import partial
-from typing import Any
+import warnings
+from collections import deque
+from contextlib import suppress
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hiprt import core, library
-from hiprt.allocator.pool import Pool
-from hiprt.buffer import Buffer
-from hiprt.errors import check
+from hiprt.allocator.pages import PAGE, Freed, Pages
+from hiprt.array import Array
+from hiprt.buffer import Buffer, relaxed
+from hiprt.compiler import compile_source
+from hiprt.errors import HipWarning, check
+from hiprt.module import READ, READ_WRITE, SCALAR, Argument, Function, Module
 from hiprt.stream import Stream
 
-__all__ = ["FREED", "FRESH", "RED", "ZONE", "Poison", "RedZoneError"]
+if TYPE_CHECKING:
+    from hiprt.allocator.pool import Pool
+
+__all__ = ["FREED", "FRESH", "RED", "ZONE", "Log", "Poison", "RedZoneError", "poison"]
 
 FRESH = 0xFFC0DEAD  # a word
 FREED = 0xFB  # a byte, as is the next
 RED = 0xFD
 ZONE = 256  # bytes before and behind a buffer; also the alignment that is left
+MOST_HELD = 16 << 20
 DEVICE_TO_HOST = 2
 FRAMES = 12
+ONE = (1, 1, 1)
+SOURCE = f"""
+typedef unsigned long long word;
+extern "C" __global__ void check_zones(const unsigned char* block, word* log, word nbytes) {{
+  if (log[0]) return;
+  for (word i = 0; i < {2 * ZONE}; i++) {{
+    word at = i < {ZONE} ? i : i + nbytes;
+    if (block[at] == {RED}) continue;
+    log[1] = at;
+    log[0] = (word)block;
+    return;
+  }}
+}}
+"""
 
 
 class RedZoneError(RuntimeError):
@@ -86,54 +116,202 @@ class Queue:
         """Return bytes, once the stream has come here."""
         out = np.empty(nbytes, np.uint8)
         core.call(core.lib.hiprt_copy(self.core, int(out.ctypes.data), address, nbytes, DEVICE_TO_HOST))
-        core.call(core.lib.hiprt_stream_synchronize(self.core))
+        self.wait()
         return out
+
+    def wait(self) -> None:
+        """Wait until the stream has come here."""
+        with relaxed():
+            core.call(core.lib.hiprt_stream_synchronize(self.core))
+
+
+class Log:
+    """Where a device's graphs note the first red zone that was damaged: [block, offset in it], in host memory."""
+
+    def __init__(self, stream: Stream) -> None:
+        with relaxed():
+            self.memory = check(library.hip().hipHostMalloc(16, 0), "hipHostMalloc")
+        self.words = np.ctypeslib.as_array((core_uint64 * 2).from_address(int(self.memory)))
+        self.words[:] = 0
+        self.array = view(int(self.memory), 16, stream)
+        code, _ = compile_source(SOURCE, "hiprt_zones.hip")
+        arguments = [Argument("block", READ), Argument("log", READ_WRITE), Argument("nbytes", SCALAR, "uint64")]
+        self.check = Function(Module(code), "check_zones", arguments)
+
+
+core_uint64 = np.ctypeslib.as_ctypes_type(np.uint64)
+
+
+def view(address: int, nbytes: int, stream: Stream, pool: Any = None) -> Array:
+    """Return bytes that somebody else owns as an array."""
+    return Array(Buffer(address, nbytes, stream.device.index, pool=pool), (nbytes,), np.dtype(np.uint8), address)
+
+
+held: deque[Buffer] = deque()
+logs: dict[int, Log] = {}
+# Of buffers in steps, by their block's first byte: nbytes, allocated_at, freed_at.
+stacks: dict[int, tuple[int, str, str]] = {}
+
+
+@cache
+def pages() -> Pages:
+    """Return the closed pages of the process."""
+    return Pages()
 
 
 class Poison:
-    """An allocator over a pool that guards what it gives out.
+    """Guards what pools give out."""
 
-    Parameters
-    ----------
-    pool : Pool
-    """
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-
-    def allocate(self, nbytes: int, stream: Stream) -> Buffer:
-        """Return memory full of `FRESH` between red zones.
+    def allocate(self, pool: Pool, nbytes: int, stream: Stream) -> Buffer:
+        """Return memory of a pool, full of `FRESH`, between red zones.
 
         Raises
         ------
         OutOfMemoryError
             As `Pool.allocate`.
         """
-        inner = self.pool.allocate(nbytes + 2 * ZONE, stream)
-        address = inner.address + ZONE
-        queue = Queue(stream)
-        queue.fill(inner.address, RED, 1, ZONE)
-        queue.fill(address, FRESH, 4, -(-nbytes // 4))
-        queue.fill(address + nbytes, RED, 1, ZONE)
-        free = partial(self.free, [inner], nbytes, stream, stack())
-        return Buffer(address, nbytes, inner.device, free, pool=self.pool)
+        report()
+        size, unit = nbytes + 2 * ZONE, PAGE if closes(pool) else ZONE
+        inner = take(pool, -(-size // unit) * unit + (unit if unit > ZONE else 0), stream)
+        start = -(-inner.address // unit) * unit
+        if closes(pool):
+            pages().open(inner.address, inner.address + inner.nbytes)
+        first, last = start + ZONE, start + ZONE + nbytes
+        parts = (start, RED, 1, ZONE), (first, FRESH, 4, -(-nbytes // 4)), (last, RED, 1, ZONE)
+        allocated_at = stack()
+        if records(pool, stream):
+            log_of(stream)
+            for part in parts:
+                if part[3]:
+                    stream.submit(core.lib.hiprt_fill, *part)
+        else:
+            queue = Queue(stream)
+            for part in parts:
+                queue.fill(*part)
+        free = partial(self.free, pool, [inner], start, nbytes, stream, threading.get_ident(), allocated_at)
+        return Buffer(first, nbytes, inner.device, free, pool=pool)
 
     @staticmethod
-    def free(inner: list[Buffer], nbytes: int, stream: Stream, allocated_at: str) -> None:
-        """Check the red zones, fill with `FREED`, give the memory back.
+    def free(
+        pool: Pool, inner: list[Buffer], start: int, nbytes: int, stream: Stream, thread: int, allocated_at: str
+    ) -> None:
+        """Check the red zones, fill with `FREED`, give the memory back; while recording, record that.
 
         Raises
         ------
         RedZoneError
             A red zone was written to. The memory is given back all the same.
         """
-        block = inner.pop()
+        block, size = inner.pop(), nbytes + 2 * ZONE
+        if thread == threading.get_ident() and records(pool, stream):
+            stacks[start] = (nbytes, allocated_at, stack())
+            log = log_of(stream)
+            log.check(stream, ONE, ONE, view(start, size, stream, pool), log.array, nbytes)
+            stream.submit(core.lib.hiprt_fill, start, FREED, 1, size)
+            return
+        if not is_there(pool, start):
+            return
+        report()
         queue = Queue(stream)
-        found = queue.read(block.address, nbytes + 2 * ZONE) != RED
+        found = queue.read(start, size) != RED
         found[ZONE : ZONE + nbytes] = False
-        address = block.address + ZONE
-        queue.fill(block.address, FREED, 1, block.nbytes)
+        if pool.parent is not None and np.count_nonzero(found) == 2 * ZONE:
+            found[:] = False  # of a step that was recorded and not launched
+        queue.fill(start, FREED, 1, size)
+        if closes(pool) or stream.hip_stream is None:
+            # Without a stream the fill has no order with those that come to use the memory.
+            queue.wait()
+        if closes(pool):
+            end = block.address + block.nbytes
+            pages().close(Freed(start, end // PAGE * PAGE, start + ZONE, nbytes, allocated_at, stack()))
+            held.append(block)
+            release(MOST_HELD)
         # Before raising: the error's traceback would keep it.
         del block
         if found.any():
-            raise RedZoneError(address, nbytes, int(found.argmax()) - ZONE, allocated_at, stack())
+            raise RedZoneError(start + ZONE, nbytes, int(found.argmax()) - ZONE, allocated_at, stack())
+
+    @staticmethod
+    def give_back(chunk: Buffer) -> None:
+        """Make memory accessible before it goes back to where it came from."""
+        if chunk.free is not None and library.current().provider == "cpu":
+            free, start = chunk.free, chunk.address
+            chunk.free = partial(reopen, start, start + chunk.nbytes, free)
+
+
+def take(pool: Pool, nbytes: int, stream: Stream) -> Buffer:
+    """Return memory of a pool, if need be of what is held back."""
+    try:
+        return pool.take(nbytes, stream)
+    except MemoryError:
+        if not release():
+            raise
+        return pool.take(nbytes, stream)
+
+
+def release(most: int = 0) -> bool:
+    """Let pools have what was held back longest, until no more than some bytes are; whether there was any."""
+    released = False
+    while sum(block.nbytes for block in list(held)) > most:
+        with suppress(IndexError):
+            held.popleft()
+            released = True
+    return released
+
+
+def reopen(start: int, end: int, free: Any) -> None:
+    """Open pages and free them."""
+    pages().open(start, end)
+    free()
+
+
+def closes(pool: Pool) -> bool:
+    """Whether a pool's free memory can be made inaccessible: not a step's."""
+    return pool.parent is None and library.current().provider == "cpu"
+
+
+def is_there(pool: Pool, address: int) -> bool:
+    """Whether a pool still has the memory: the collector finalises a cycle in any order."""
+    chunks = list(pool.chunks.values())
+    return any(each.address <= address < each.address + each.nbytes and each.free is not None for each in chunks)
+
+
+def records(pool: Pool, stream: Stream) -> bool:
+    """Whether a step with this memory is being recorded."""
+    return stream.recording and stream.memory is pool
+
+
+def log_of(stream: Stream) -> Log:
+    """Return a device's log."""
+    if stream.device.index not in logs:
+        logs[stream.device.index] = Log(stream)
+    return logs[stream.device.index]
+
+
+def check_steps() -> None:
+    """Raise what graphs that have run by now have found.
+
+    Raises
+    ------
+    RedZoneError
+        A red zone of a step's memory was written to.
+    """
+    for log in list(logs.values()):
+        block, at = (int(word) for word in log.words)
+        if block:
+            log.words[0] = 0
+            nbytes, allocated_at, freed_at = stacks[block]
+            offset = at - ZONE
+            raise RedZoneError(block + ZONE, nbytes, offset, allocated_at, freed_at)
+
+
+@atexit.register
+def report() -> None:
+    """Warn about what `check_steps` would raise."""
+    try:
+        check_steps()
+    except RedZoneError as error:
+        warnings.warn(str(error), HipWarning, stacklevel=3)
+
+
+poison = Poison()

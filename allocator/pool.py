@@ -15,14 +15,19 @@ give blocks back at any time, on any thread.
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hiprt import core, library
-from hiprt.buffer import Allocate, Buffer, hip_malloc
+from hiprt.allocator.driver import Memory, device_memory
+from hiprt.allocator.poison import poison, release
+from hiprt.buffer import Allocate, Buffer
 from hiprt.errors import OutOfMemoryError, check
 from hiprt.flags import flags
 from hiprt.stream import Stream
@@ -51,12 +56,18 @@ class PoolStats:
         High-water mark of ``allocated``.
     fragmentation : float
         Part of the free memory that is not in the largest free block: 0 when it is all in one.
+    retiring : int
+        Free, but as far as is known still in use on the stream that freed it, which alone may have it.
+    drains : int
+        How often that was too much (``HIPRT_ALLOC_DEFER_MAX_MB``), and a request waited.
     """
 
     allocated: int
     reserved: int
     peak: int
     fragmentation: float = 0.0
+    retiring: int = 0
+    drains: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,21 +102,24 @@ class Pool:
     Parameters
     ----------
     source : callable
-        Where new memory comes from: ``hip_malloc``, or another pool's `allocate`.
+        Where new memory comes from: ``hip_malloc``, `device_memory`, or another pool's `allocate`.
     name : str, optional
         For reports.
+    is_guarded : bool, optional
+        Whether buffers lie between red zones; ``HIPRT_ALLOC_POISON`` by default.
     """
 
-    def __init__(self, source: Allocate, name: str = "") -> None:
+    def __init__(self, source: Allocate, name: str = "", *, is_guarded: bool | None = None) -> None:
         self.source = source
         self.name = name or f"pool {next(numbers)}"
         parent = getattr(source, "__self__", None)
         self.parent = parent if isinstance(parent, Pool) else None
         self.lanes: dict[int, Any] = {}
-        # Open streams: whether hiprt made them, and their device.
-        self.streams: dict[int, tuple[weakref.ref[Stream], bool, int]] = {}
         self.chunks: dict[int, Buffer] = {}
         self.numbers = itertools.count()
+        self.drains = 0
+        self.needs_idle = False
+        self.is_guarded = flags.alloc_poison if is_guarded is None else is_guarded
         self.core = core.ffi.gc(core.created(core.lib.hiprt_pool_create()), core.lib.hiprt_pool_release)
         pools.add(self)
 
@@ -125,59 +139,94 @@ class Pool:
             The source has no memory left, or ``HIPRT_ALLOC_LIMIT_MB`` is reached, after a trim and a wait for what
             other streams still use. Says who holds the most.
         """
+        if self.is_guarded:
+            return poison.allocate(self, nbytes, stream)
         lane = self.lanes.get(stream.number) or self.lane(stream)
         block = take(self.core, lane, nbytes) or self.grow(nbytes, stream, lane)
-        return Buffer(block.address, nbytes, stream.device.index, partial(give, self.core, block), pool=self)
+        return Buffer(block.address, nbytes, stream.device.index, partial(give, self.core, block), None, self)
+
+    def take(self, nbytes: int, stream: Stream) -> Buffer:
+        """Return memory without guards; see `allocate`."""
+        lane = self.lane(stream)
+        block = take(self.core, lane, nbytes) or self.grow(nbytes, stream, lane)
+        return Buffer(block.address, nbytes, stream.device.index, partial(give, self.core, block), None, self)
 
     def lane(self, stream: Stream) -> Any:
         """Return what the core knows a stream by."""
-        can_fence = self.parent is None and stream.hip_stream is not None
-        index = stream.device.index
-        made = core.lib.hiprt_pool_lane(self.core, stream.number, stream.handle, index, can_fence)
-        lane = self.lanes.setdefault(stream.number, core.created(made))
-        if can_fence:
-            self.streams[stream.number] = weakref.ref(stream), stream.owned, index
+        lane = self.lanes.get(stream.number)
+        if lane is None:
+            can_fence = self.parent is None and stream.hip_stream is not None
+            made = core.lib.hiprt_pool_lane(self.core, stream.number, stream.handle, stream.device.index, can_fence)
+            lane = self.lanes.setdefault(stream.number, core.created(made))
+            if can_fence:
+                stream.pools.add(self)
         return lane
+
+    def close(self, stream: Stream, *, can_fence: bool) -> None:
+        """Forget a stream: others may have its memory once what it has to do by now is done.
+
+        Parameters
+        ----------
+        stream : Stream
+        can_fence : bool
+            It is still open. Without, its memory waits for a trim.
+        """
+        lane = self.lanes.pop(stream.number, None)
+        if lane is not None:
+            # Somebody else's stream may live on under another wrapper.
+            core.lib.hiprt_pool_close(self.core, lane, can_fence, stream.owned)
 
     def grow(self, nbytes: int, stream: Stream, lane: Any) -> Any:
         """Return a block although the stream has none that fits: from another stream, else from the source."""
         if self.parent is not None:
             return self.extend(nbytes, stream, lane)
-        block = self.take_over(nbytes, lane, wait=False)
-        if block:
-            return block
-        try:
-            return self.extend(nbytes, stream, lane)
-        except MemoryError as error:
-            cause = error
-        try:
-            if self.trim():
+        block = self.take_over(nbytes, lane, wait=False) or self.drain(nbytes, lane)
+        errors: list[MemoryError] = []
+
+        def extend() -> Any:
+            try:
                 return self.extend(nbytes, stream, lane)
-        except MemoryError as error:
-            cause = error
-        block = self.take_over(nbytes, lane, wait=True)
-        if block:
-            return block
+            except MemoryError as error:
+                # With its traceback it would keep what the callers hold.
+                errors.append(error.with_traceback(None))
+                return None
+
+        block = block or extend()
+        if not block and self.give_back():
+            block = extend()
+        block = block or self.take_over(nbytes, lane, wait=True)
+        if not block:
+            self.settle()
+            block = extend() if self.give_back() else None
+        if not block:
+            raise self.exhausted(nbytes, errors.pop())
+        return block
+
+    def exhausted(self, nbytes: int, cause: MemoryError) -> OutOfMemoryError:
+        """Return the error that says who holds the memory."""
         code, name = getattr(cause, "code", core.lib.HIPRT_E_MEMORY), getattr(cause, "name", type(cause).__name__)
-        raise OutOfMemoryError(code, name, f"allocate({nbytes} bytes)", self.describe()) from cause
+        error = OutOfMemoryError(code, name, f"allocate({nbytes} bytes)", self.describe())
+        error.__cause__ = cause
+        return error
 
     def take_over(self, nbytes: int, lane: Any, *, wait: bool) -> Any:
         """Return a block that another stream is done with, or None."""
-        self.close_lanes()
         out = core.ffi.new("hiprt_block **")
         core.call(core.lib.hiprt_pool_take_over(self.core, lane, nbytes, wait, out))
         return out[0] or None
 
-    def close_lanes(self) -> None:
-        """Let others have what was freed on streams that are closed by now; waits for the device if there are any."""
-        for number, (known, is_owned, index) in list(self.streams.items()):
-            stream = known()
-            if stream is None or stream.hip_stream is None:
-                self.streams.pop(number, None)
-                check(library.hip().hipSetDevice(index), "hipSetDevice")
-                check(library.hip().hipDeviceSynchronize(), "hipDeviceSynchronize")
-                # Somebody else's stream may live on under another wrapper.
-                core.lib.hiprt_pool_close(self.core, self.lanes[number], is_owned)
+    def drain(self, nbytes: int, lane: Any) -> Any:
+        """Return a block after a wait for other streams, if more retires there than may (G9); else None."""
+        most = flags.alloc_defer_max_mb << 20
+        if not most or core.lib.hiprt_pool_retiring(self.core, lane) <= most:
+            return None
+        self.drains += 1
+        self.settle(lane)
+        return self.take_over(nbytes, lane, wait=False)
+
+    def settle(self, lane: Any = core.ffi.NULL, *, wait: bool = True) -> None:
+        """Put events behind what is free, of all streams but one, and wait for them."""
+        core.call(core.lib.hiprt_pool_settle(self.core, lane, wait))
 
     def extend(self, nbytes: int, stream: Stream, lane: Any) -> Any:
         """Take a new chunk from the source, and return it as one block."""
@@ -191,18 +240,60 @@ class Pool:
         except BaseException:
             core.lib.hiprt_pool_cancel(self.core, size)
             raise
+        return self.add(chunk, size, lane, needs_idle=isinstance(chunk.owner, Memory))
+
+    def add(self, chunk: Buffer, nbytes: int, lane: Any, *, needs_idle: bool) -> Any:
+        """Take memory that was reserved into the books, and return it as one block in use.
+
+        Parameters
+        ----------
+        chunk : Buffer
+        nbytes : int
+        lane : object
+            Of the stream that uses it.
+        needs_idle : bool
+            Whoever gets the chunk back does not wait for the work that used it.
+        """
         number = next(self.numbers)
         # Held here and not by its users: in a reference cycle the collector would finalise both at once.
         self.chunks[number] = chunk
-        return core.created(core.lib.hiprt_pool_add(self.core, lane, number, chunk.address, size))
+        self.needs_idle = self.needs_idle or needs_idle
+        if self.is_guarded and self.parent is None:
+            poison.give_back(chunk)
+        return core.created(core.lib.hiprt_pool_add(self.core, lane, number, chunk.address, nbytes, needs_idle))
+
+    def give_back(self, *, force: bool = False) -> int:
+        """Return to the source what nobody uses, and, where it matters, no work either; the number of bytes."""
+        out, returned = core.ffi.new("uint64_t[]", 256), 0
+        while count := core.lib.hiprt_pool_trim(self.core, force, len(out), out):
+            for number in core.ffi.unpack(out, count):
+                chunk = self.chunks.pop(number)
+                if isinstance(chunk.owner, Memory):
+                    chunk.owner.is_idle = True
+                returned += chunk.nbytes
+        return returned
 
     def trim(self) -> int:
-        """Return every chunk that nobody uses to the source; the number of bytes returned."""
-        out, returned = core.ffi.new("uint64_t[]", 256), 0
-        while count := core.lib.hiprt_pool_trim(self.core, len(out), out):
-            for number in core.ffi.unpack(out, count):
-                returned += self.chunks.pop(number).nbytes
-        return returned
+        """Return every chunk that nobody uses to the source, once its work is done; the number of bytes returned.
+
+        Waits for the device where that cannot be known otherwise: for what was used on somebody else's stream whose
+        wrapper went without being closed.
+        """
+        if self.is_guarded:
+            release()
+        if self.needs_idle:
+            self.settle()
+            if core.lib.hiprt_pool_retiring(self.core, core.ffi.NULL):
+                for index in {chunk.device for chunk in list(self.chunks.values())}:
+                    check(library.hip().hipSetDevice(index), "hipSetDevice")
+                    check(library.hip().hipDeviceSynchronize(), "hipDeviceSynchronize")
+                return self.give_back(force=True)
+        return self.give_back()
+
+    def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # Whatever the chunks come from would not wait for the work that uses them.
+        if getattr(self, "needs_idle", False) and not finalizing():
+            self.trim()
 
     def stats(self) -> PoolStats:
         """Return the pool's sizes."""
@@ -210,7 +301,7 @@ class Pool:
         core.lib.hiprt_pool_measure(self.core, sizes)
         free = sizes.reserved - sizes.allocated
         fragmentation = 1 - sizes.largest_free / free if sizes.largest_free else 0.0
-        return PoolStats(sizes.allocated, sizes.reserved, sizes.peak, fragmentation)
+        return PoolStats(sizes.allocated, sizes.reserved, sizes.peak, fragmentation, sizes.retiring, self.drains)
 
     def blocks(self) -> list[Block]:
         """Return all blocks, by age of their memory, then address."""
@@ -222,11 +313,20 @@ class Pool:
 
     def holders(self) -> list[tuple[str, Block]]:
         """Return the blocks in use, each with who holds it: a step by its pool's name, else a stream's arrays."""
-        inner = {
-            chunk.address: pool.name for pool in list(pools) if pool.parent is self for chunk in [*pool.chunks.values()]
-        }
-        used = [block for block in self.blocks() if block.is_used]
-        return [(inner.get(block.address, f"arrays of stream {block.stream}"), block) for block in used]
+        inner = sorted(
+            (chunk.address, pool.name)
+            for pool in list(pools)
+            if pool.parent is self
+            for chunk in list(pool.chunks.values())
+        )
+        held = []
+        for block in self.blocks():
+            # A guarded chunk begins behind its block's red zone.
+            at = bisect_left(inner, (block.address, ""))
+            is_step = at < len(inner) and inner[at][0] < block.address + block.nbytes
+            if block.is_used:
+                held.append((inner[at][1] if is_step else f"arrays of stream {block.stream}", block))
+        return held
 
     def describe(self) -> str:
         """Say in one line what is held, and by whom the most."""
@@ -243,7 +343,7 @@ class Pool:
 
 
 pools: weakref.WeakSet[Pool | Arena] = weakref.WeakSet()
-default_pool = Pool(hip_malloc, "device")
+default_pool = Pool(device_memory, "device")
 
 
 def stats() -> PoolStats:

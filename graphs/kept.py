@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any
 
+from hiprt import core
 from hiprt.array import Array
+from hiprt.buffer import Buffer, allocate
 from hiprt.graphs.exec import Exec
 from hiprt.graphs.memory import coalesce
 from hiprt.graphs.recording import Recording
+from hiprt.stream import Stream
 
-__all__ = ["Kept", "Segment"]
+__all__ = ["Kept", "Segment", "leaves"]
+
+DEVICE_TO_DEVICE = 3
 
 Segment = Exec | Recording  # a graph, or nodes that run eagerly
 
@@ -30,11 +35,16 @@ class Kept:
         What the function returned.
     arrays : list of Array
         The call's array arguments.
+    own : collection of int
+        The ids of the buffers, among those of the results, that every launch writes anew.
     """
 
-    def __init__(self, segments: list[Segment], result: Any, arrays: Sequence[Array]) -> None:
+    def __init__(
+        self, segments: list[Segment], result: Any, arrays: Sequence[Array], own: Collection[int] = ()
+    ) -> None:
         self.segments = segments
         self.result = result
+        self.own = own
         self.arrays = list(arrays)
         self.others: list[tuple[int, int]] | None = None
         self.plans: dict[tuple[int, ...], tuple[list[int], int]] = {}
@@ -44,6 +54,10 @@ class Kept:
         """The exec, when it is the only segment."""
         only = self.segments[0] if len(self.segments) == 1 else None
         return only if isinstance(only, Exec) else None
+
+    def results(self, stream: Stream) -> Any:
+        """Return what the function returned, with what the next launch overwrites copied to memory of its own."""
+        return copied(self.result, self.own, {}, stream) if self.own else self.result
 
     def release(self) -> list[Exec]:
         """Let others have the execs; those that nobody holds any more."""
@@ -124,6 +138,25 @@ def are_disjoint(arrays: Sequence[Array]) -> bool:
     """Whether no two arrays touch a common byte."""
     extents = sorted(array.extent for array in arrays)
     return all(first[1] <= second[0] for first, second in pairwise(extents))
+
+
+def copied(value: Any, own: Collection[int], copies: dict[int, Buffer], stream: Stream) -> Any:
+    """Return a structure in which arrays of some buffers show copies of them, made in stream order."""
+    if isinstance(value, Array):
+        buffer = value.buffer
+        if id(buffer) not in own:
+            return value
+        copy = copies.get(id(buffer))
+        if copy is None:
+            copy = copies[id(buffer)] = allocate(buffer.nbytes, stream)
+            stream.submit(core.lib.hiprt_copy, copy.address, buffer.address, buffer.nbytes, DEVICE_TO_DEVICE)
+        return Array(copy, value.shape, value.dtype, value.address - buffer.address + copy.address, value.strides)
+    if isinstance(value, dict):
+        return {key: copied(item, own, copies, stream) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        items = [copied(item, own, copies, stream) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
 
 
 def leaves(value: Any) -> list[Array] | None:

@@ -165,7 +165,7 @@ def roots_ordered(bench: Bench) -> str:
         for i in range(8, 16):
             bench.out[i : i + 1].copy_from(source, bench.stream)
     exec_ = Exec(recording, bench.stream.device.index, fanout=0)
-    for value in range(51, 55):
+    for value in range(51, 61):
         bench.functions["late"](bench.stream, ONE, ONE, source, value, DELAY)
         seen = bench.launch(exec_)[8:16]
         if seen != [value] * 8:

@@ -12,6 +12,7 @@ from typing import Any
 
 from hiprt import core
 from hiprt.allocator import Arena, Pool, default_pool
+from hiprt.buffer import Buffer
 from hiprt.flags import flags
 from hiprt.graphs.exec import Exec
 from hiprt.graphs.kept import Segment
@@ -80,8 +81,13 @@ class Session:
             if isinstance(self.memory, Arena):
                 self.memory.abandon(self.stream)
             if not self.is_whole:
-                for exec_ in self.held:
-                    exec_.holders -= 1
+                self.let_go()
+
+    def let_go(self) -> None:
+        """Let others have the execs after all."""
+        for exec_ in self.held:
+            exec_.holders -= 1
+        self.held = []
 
     def begin(self) -> None:
         """Start a part."""
@@ -128,6 +134,12 @@ class Session:
             return [(recording, False)]
         cuts = [(0, begin, False), (begin, end, True), (end, size, False)]
         return [(recording.slice(a, b), eager) for a, b, eager in cuts if a < b]
+
+    def owns(self, buffer: Buffer) -> bool:
+        """Whether a buffer is a part of the step's memory, which every launch writes anew."""
+        if isinstance(self.memory, Arena):
+            return any(buffer.owner is block for block in self.memory.chunks.values())
+        return buffer.pool is self.memory
 
     def moved(self, argument: Any) -> Any:
         """Return an argument of a call as it is since the last part ended: addresses may have moved."""

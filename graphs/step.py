@@ -10,7 +10,7 @@ from typing import Any
 from hiprt.array import Array
 from hiprt.errors import HipError
 from hiprt.flags import flags
-from hiprt.graphs.kept import Kept
+from hiprt.graphs.kept import Kept, leaves
 from hiprt.graphs.ladder import Ladder
 from hiprt.graphs.recording import Recording
 from hiprt.graphs.session import Session
@@ -24,8 +24,7 @@ class Step:
     """A function of device work, launched as one graph.
 
     The first call with a set of arguments records what the function launches; later calls with the same arguments
-    (addresses, shapes, dtypes and plain values) replay the executable graph without calling the function. Arrays that
-    the function returned are overwritten by the next call of the same signature.
+    (addresses, shapes, dtypes and plain values) replay the executable graph without calling the function.
 
     Parameters
     ----------
@@ -41,6 +40,10 @@ class Step:
     moves : bool
         True: arrays of the same shapes at other addresses are patched into the kept graph, without the function, where
         that cannot change an edge. The function must use such arrays through its arguments only.
+    overwrite : bool
+        True: a call returns the very arrays that the function returned, and the next call of the same signature
+        overwrites them. False: of those that lie in the step's own memory, each call returns copies, made in stream
+        order; a step that returns an object in which arrays cannot be found is recorded at each call.
 
     Attributes
     ----------
@@ -63,12 +66,14 @@ class Step:
         stream: Stream | None = None,
         keep: bool = True,
         moves: bool = False,
+        overwrite: bool = False,
     ) -> None:
         self.function = function
         self.ladder = Ladder(name or getattr(function, "__name__", "step"))
         self.stream = stream
         self.keep = keep
         self.moves = moves
+        self.overwrite = overwrite
         self.kept: OrderedDict[Hashable, Kept] = OrderedDict()
         self.recordings: list[Recording] = []
 
@@ -159,7 +164,7 @@ class Step:
                 whole = self.ladder.relaunch(segment, stream, rung) and whole
         if not whole:
             self.kept.pop(signature).release()
-        return kept.result
+        return kept.results(stream)
 
     def give_up(self, signature: Hashable, kept: Kept, args: tuple[Any, ...], error: HipError) -> Any:
         """Discard an exec in which some addresses may be changed and others not, and run eagerly (G8)."""
@@ -182,7 +187,14 @@ class Step:
         if not session.segments:
             self.ladder.stats.count(Event(self.name, "eager", "the step launched nothing"))
         elif self.keep and session.is_whole:
-            self.kept[signature] = Kept(session.segments, result, arrays)
+            found = [] if self.overwrite else leaves(result)
+            if found is None:
+                self.reasons["not kept: its results are inside an object of an unknown type"] += 1
+                session.let_go()
+                return result
+            own = {id(array.buffer) for array in found if session.owns(array.buffer)}
+            kept = self.kept[signature] = Kept(session.segments, result, arrays, own)
+            result = kept.results(stream)
             while len(self.kept) > flags.graph_keys:
                 for exec_ in self.kept.popitem(last=False)[1].release():
                     self.ladder.drop(exec_)

@@ -13,6 +13,7 @@ from hiprt.device import Device, current_device, device_count, set_device
 from hiprt.errors import CompileError, GraphUpdateError, HipError, HipWarning, OutOfMemoryError, ProviderError
 from hiprt.event import Event
 from hiprt.flags import flags, warn_unknown
+from hiprt.interop import from_dlpack, wrap
 from hiprt.module import Argument, Function, Module
 from hiprt.stream import Stream, current_stream, use_stream
 
@@ -37,10 +38,12 @@ __all__ = [
     "device_count",
     "empty",
     "flags",
+    "from_dlpack",
     "full",
     "set_device",
     "use_stream",
     "warn_unknown",
+    "wrap",
     "zeros",
 ]
 

@@ -264,6 +264,42 @@ class Array:
             if stream.recording:
                 stream.retain((self,))
 
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's type and number of the device."""
+        from hiprt import interop
+
+        return interop.dlpack_device(self)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Share the memory with another library, which gets it as this thread's stream leaves it.
+
+        Parameters
+        ----------
+        stream : int, optional
+            The consumer's stream, which is made to wait; -1: it does not care.
+        max_version : tuple of 2 int, optional
+            The consumer's version of DLPack.
+        dl_device : tuple of 2 int, optional
+            Where the consumer wants it: this device, or the host, which gets a copy.
+        copy : bool, optional
+            Whether it must, or must not, be a copy.
+
+        Raises
+        ------
+        BufferError
+            It cannot be had like that.
+        """
+        from hiprt import interop
+
+        return interop.to_dlpack(self, stream, dl_device, copy)
+
 
 def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides, in elements, of a contiguous array."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from hiprt import library
+from hiprt import core, library
 from hiprt.errors import HipWarning, check
 from hiprt.stream import Stream
 
-__all__ = ["Allocate", "Buffer", "allocate", "set_allocator"]
+__all__ = ["Adopt", "Allocate", "Buffer", "adopt", "allocate", "hip_malloc", "relaxed", "set_adopter", "set_allocator"]
+
+RELAXED = 2
 
 
 class Buffer:
@@ -67,8 +70,9 @@ class Buffer:
                 array.rebase(delta)
 
     def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        free, self.free = getattr(self, "free", None), None
+        free = getattr(self, "free", None)
         if free is not None and not finalizing():
+            self.free = None
             try:
                 free()
             except Exception as error:
@@ -76,23 +80,42 @@ class Buffer:
 
 
 Allocate = Callable[[int, Stream], Buffer]
+Adopt = Callable[[int, int, Any, Stream], Buffer]
+
+
+@contextmanager
+def relaxed() -> Iterator[None]:
+    """Leave captures that are open elsewhere in the process alone, whatever the block asks of HIP."""
+    before = core.lib.hiprt_capture_mode(RELAXED)
+    try:
+        yield
+    finally:
+        core.lib.hiprt_capture_mode(before)
 
 
 def hip_malloc(nbytes: int, stream: Stream) -> Buffer:
     """Allocate with hipMalloc; hipFree waits for the device, so this is for long-lived memory."""
     hip = library.hip()
     check(hip.hipSetDevice(stream.device.index), "hipSetDevice")
-    pointer = check(hip.hipMalloc(max(nbytes, 1)), f"hipMalloc({nbytes} bytes)")
+    with relaxed():
+        pointer = check(hip.hipMalloc(max(nbytes, 1)), f"hipMalloc({nbytes} bytes)")
     index = stream.device.index
 
     def free() -> None:
         check(hip.hipSetDevice(index), "hipSetDevice")
-        check(hip.hipFree(pointer), "hipFree")
+        with relaxed():
+            check(hip.hipFree(pointer), "hipFree")
 
     return Buffer(int(pointer), nbytes, index, free)
 
 
+def wait_then_drop(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:
+    """Adopt memory whose owner goes once the stream has been waited for."""
+    return Buffer(address, nbytes, stream.device.index, stream.synchronize, owner)
+
+
 allocator: Allocate = hip_malloc
+adopter: Adopt = wait_then_drop
 
 
 def allocate(nbytes: int, stream: Stream) -> Buffer:
@@ -119,4 +142,24 @@ def set_allocator(new: Allocate | None) -> Allocate:
     """Make `new` (None: plain hipMalloc) the source of buffers; returns the one before."""
     global allocator
     before, allocator = allocator, new or hip_malloc
+    return before
+
+
+def adopt(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:
+    """Return memory that somebody else owns, for work on `stream`.
+
+    Parameters
+    ----------
+    address, nbytes : int
+    owner : object
+        Kept alive until the buffer is gone and what was launched on the stream by then has run.
+    stream : Stream
+    """
+    return adopter(address, nbytes, owner, stream)
+
+
+def set_adopter(new: Adopt | None) -> Adopt:
+    """Make `new` (None: one that waits) responsible for memory that somebody else owns; returns the one before."""
+    global adopter
+    before, adopter = adopter, new or wait_then_drop
     return before

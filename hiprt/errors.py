@@ -6,6 +6,7 @@ discarded and the step run eagerly (G8); arrays the caller holds stay valid unle
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 __all__ = [
@@ -96,8 +97,15 @@ class HipWarning(RuntimeWarning):
     """Something is wrong that no caller can be told by an exception (destructors, two HIP libraries in one process)."""
 
 
+# By status: finds out more about it, or returns None.
+explain: dict[int, Callable[[str], HipError | None]] = {}
+
+
 def error_of(code: int, name: str, call: str, detail: str = "") -> HipError:
     """Return the exception that stands for a status."""
+    explained = explain[code](call) if code in explain else None
+    if explained is not None:
+        return explained
     kind = OutOfMemoryError if code == OUT_OF_MEMORY else HipError
     return kind(code, name, call, detail)
 

@@ -149,6 +149,16 @@ class Flags:
     graph_dump = Flag(str, "", "Folder that receives every instantiated graph as DOT and JSON.")
     graph_trace = Flag(str, "", "File that receives what was launched when, in Chrome's trace format.")
     alloc_limit_mb = Flag(integer(0), 0, "Most MiB that the pool takes from the devices, all together. 0: no limit.")
+    alloc_async = Flag(
+        choice("auto", "0", "1"),
+        "auto",
+        "Source of the pool's memory: 1 hipMallocAsync, 0 hipMalloc; auto: the former where a probe finds it right.",
+    )
+    alloc_defer_max_mb = Flag(
+        integer(0),
+        2048,
+        "MiB that may be free for the stream only that freed them; then others wait for that stream. 0: no bound.",
+    )
     alloc_plan = Flag(boolean, True, "0: intermediates of kept steps come from a pool, and are not laid out by a plan.")
     alloc_poison = Flag(
         boolean, False, "1: fill fresh and freed memory with patterns, check red zones around buffers at their free."

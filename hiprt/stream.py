@@ -6,6 +6,7 @@ import itertools
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
@@ -53,7 +54,7 @@ class Stream:
         Parameters
         ----------
         handle : int
-            The ``hipStream_t``; 0 is the null stream.
+            The ``hipStream_t``; 0 is the null stream. Valid until `close`, or as long as `owner` lives.
         device : Device, optional
             This thread's device by default.
         owner : object, optional
@@ -69,6 +70,8 @@ class Stream:
 
     def attach(self) -> None:
         """Make the C core's wrapper."""
+        # That hold memory for it, and are told before it goes.
+        self.pools: weakref.WeakSet[Any] = weakref.WeakSet()
         self.handle = int(self.hip_stream)
         # Unlike handles, numbers are never used again: memory freed on a closed stream cannot reach another one.
         self.number = next(numbers)
@@ -132,11 +135,18 @@ class Stream:
             core.call(core.lib.hiprt_stream_synchronize(self.core))
 
     def close(self) -> None:
-        """Destroy the stream once its work is done."""
+        """Destroy the stream once its work is done; of a stream that somebody else made, let go."""
+        self.leave(can_fence=self.hip_stream is not None)
         if self.owned and self.hip_stream is not None:
             self.owned = False
             check(library.hip().hipStreamDestroy(self.hip_stream), "hipStreamDestroy")
         self.hip_stream = None
+
+    def leave(self, *, can_fence: bool) -> None:
+        """Tell the pools that nothing more comes; `can_fence`: the handle is still valid."""
+        for pool in list(self.pools):
+            pool.close(self, can_fence=can_fence)
+        self.pools.clear()
 
     def __enter__(self) -> Stream:
         return self
@@ -148,10 +158,14 @@ class Stream:
 
     def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # At interpreter shutdown the process takes its streams with it; modules may be gone by then.
-        if not getattr(self, "owned", False) or finalizing():
+        if getattr(self, "hip_stream", None) is None or finalizing():
             return
         try:
-            self.close()
+            if self.owned or self.owner is not None:
+                self.close()
+            else:
+                # Somebody else's stream may have gone before its wrapper.
+                self.leave(can_fence=False)
         except Exception as error:
             warnings.warn(f"stream {self.handle:#x} was not destroyed: {error}", HipWarning, stacklevel=1)
 

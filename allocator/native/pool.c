@@ -16,12 +16,16 @@ hiprt_pool *hiprt_pool_create(void) {
   return pool;
 }
 
+static void free_lane(hiprt_lane *lane) {
+  if (lane->fence) hiprt_hip.hipEventDestroy(lane->fence);
+  hiprt_bins_free(lane);
+  free(lane);
+}
+
 static void destroy(hiprt_pool *pool) {
   for (hiprt_lane *lane = pool->lanes, *next; lane; lane = next) {
     next = lane->next;
-    if (lane->fence) hiprt_hip.hipEventDestroy(lane->fence);
-    hiprt_bins_free(lane);
-    free(lane);
+    free_lane(lane);
   }
   for (hiprt_chunk *chunk = pool->chunks, *next; chunk; chunk = next) {
     next = chunk->next;
@@ -68,10 +72,22 @@ hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, uint64_t stream, 
   return lane;
 }
 
-void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int is_gone) {
+void hiprt_pool_leave(hiprt_pool *pool, hiprt_lane *lane) {
+  if (--lane->blocks || !lane->is_closed) return;
+  hiprt_lane **at = &pool->lanes;
+  while (*at != lane) at = &(*at)->next;
+  *at = lane->next;
+  free_lane(lane);
+}
+
+void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int can_fence, int is_gone) {
   pthread_mutex_lock(&pool->lock);
-  lane->can_fence = lane->is_pending = 0;
-  lane->passed = is_gone ? UINT64_MAX : lane->serial;
+  lane->blocks++; /* for the time being */
+  lane->can_fence = lane->can_fence && can_fence;
+  if (lane->blocks > 1) hiprt_fence_put(lane, is_gone ? UINT64_MAX : lane->serial);
+  lane->can_fence = 0;
+  lane->is_closed = 1;
+  hiprt_pool_leave(pool, lane);
   pthread_mutex_unlock(&pool->lock);
 }
 
@@ -101,6 +117,7 @@ static void split(hiprt_pool *pool, block *b, uint64_t nbytes) {
   if (b->next) b->next->before = rest;
   b->next = rest;
   b->shown.nbytes = nbytes;
+  rest->lane->blocks++;
   hiprt_bins_add(rest->lane, rest);
 }
 
@@ -111,9 +128,12 @@ static void count_use(hiprt_pool *pool, uint64_t nbytes) {
 }
 
 hiprt_block *hiprt_pool_use(hiprt_pool *pool, hiprt_lane *lane, block *b, uint64_t nbytes) {
-  hiprt_bins_remove(b->lane, b);
+  hiprt_lane *from = b->lane;
+  hiprt_bins_remove(from, b);
   split(pool, b, nbytes);
+  lane->blocks++;
   b->lane = lane;
+  hiprt_pool_leave(pool, from);
   b->is_used = 1;
   b->chunk->used += b->shown.nbytes;
   count_use(pool, b->shown.nbytes);
@@ -141,6 +161,7 @@ static void merge(hiprt_pool *pool, block *b) {
   b->next = behind->next;
   if (b->next) b->next->before = b;
   if (behind->serial > b->serial) b->serial = behind->serial;
+  b->lane->blocks--; /* b still names it */
   drop_block(pool, behind);
 }
 
@@ -185,12 +206,14 @@ static void append(hiprt_pool *pool, hiprt_chunk *chunk) {
   pool->last_chunk = chunk;
 }
 
-hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes) {
+hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes,
+                            int needs_idle) {
   hiprt_chunk *chunk = calloc(1, sizeof *chunk);
   pthread_mutex_lock(&pool->lock);
   block *b = chunk ? new_block(pool) : 0;
   if (b) {
-    *chunk = (hiprt_chunk){number, address, nbytes, nbytes, b, 0, 0};
+    *chunk = (hiprt_chunk){number, address, nbytes, nbytes, needs_idle, b, 0, 0};
+    lane->blocks++;
     *b = (block){{address, nbytes}, chunk, lane, 0, 0, 0, HIPRT_NOWHERE, 1};
     append(pool, chunk);
     count_use(pool, nbytes);
@@ -208,18 +231,44 @@ static void remove_chunk(hiprt_pool *pool, hiprt_chunk *chunk) {
   for (block *b = chunk->first, *next; b; b = next) {
     next = b->next;
     hiprt_bins_remove(b->lane, b);
+    hiprt_pool_leave(pool, b->lane);
     drop_block(pool, b);
   }
   pool->reserved -= chunk->nbytes;
   free(chunk);
 }
 
-uint32_t hiprt_pool_trim(hiprt_pool *pool, uint32_t capacity, uint64_t *out_numbers) {
+static int is_retiring(const block *b) { return !b->is_used && b->serial > b->lane->passed; }
+
+static int is_idle(const hiprt_chunk *chunk) {
+  for (const block *b = chunk->first; b; b = b->next)
+    if (is_retiring(b)) return 0;
+  return 1;
+}
+
+static uint64_t retiring(const hiprt_pool *pool, const hiprt_lane *lane) {
+  uint64_t sum = 0;
+  for (const hiprt_chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
+    for (const block *b = chunk->first; b; b = b->next)
+      if (b->lane != lane && is_retiring(b)) sum += b->shown.nbytes;
+  return sum;
+}
+
+uint64_t hiprt_pool_retiring(hiprt_pool *pool, const hiprt_lane *lane) {
+  pthread_mutex_lock(&pool->lock);
+  hiprt_fences_ask(pool, lane);
+  uint64_t sum = retiring(pool, lane);
+  pthread_mutex_unlock(&pool->lock);
+  return sum;
+}
+
+uint32_t hiprt_pool_trim(hiprt_pool *pool, int force, uint32_t capacity, uint64_t *out_numbers) {
   uint32_t count = 0;
   pthread_mutex_lock(&pool->lock);
+  hiprt_fences_ask(pool, 0);
   for (hiprt_chunk *chunk = pool->chunks, *next; chunk && count < capacity; chunk = next) {
     next = chunk->next;
-    if (chunk->used) continue;
+    if (chunk->used || (chunk->needs_idle && !force && !is_idle(chunk))) continue;
     out_numbers[count++] = chunk->number;
     remove_chunk(pool, chunk);
   }
@@ -229,7 +278,7 @@ uint32_t hiprt_pool_trim(hiprt_pool *pool, uint32_t capacity, uint64_t *out_numb
 
 void hiprt_pool_measure(hiprt_pool *pool, hiprt_pool_sizes *out_sizes) {
   pthread_mutex_lock(&pool->lock);
-  *out_sizes = (hiprt_pool_sizes){pool->allocated, pool->reserved, pool->peak, 0, 0, 0};
+  *out_sizes = (hiprt_pool_sizes){pool->allocated, pool->reserved, pool->peak, 0, retiring(pool, 0), 0, 0};
   for (hiprt_chunk *chunk = pool->chunks; chunk; chunk = chunk->next) {
     out_sizes->chunks++;
     for (block *b = chunk->first; b; b = b->next) {

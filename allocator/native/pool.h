@@ -6,7 +6,8 @@
  * request) the one of the earliest chunk goes first, lowest address first. That order, and not the tightest fit, gives a
  * sequence of requests that is repeated the addresses it had the first time: what was added later is never preferred.
  * Another lane may have a block once the lane's fence, an event recorded after the free, has happened.
- * One mutex; nothing waits for the device while holding it. */
+ * One mutex; nothing waits for the device while holding it. Every HIP call is one that leaves captures alone: none on a
+ * stream that captures, and the thread's mode is relaxed around it. */
 #pragma once
 #include <pthread.h>
 #include <stddef.h>
@@ -29,6 +30,7 @@ struct block {
 
 struct hiprt_chunk {
   uint64_t number, address, nbytes, used;
+  int needs_idle; /* to be given back */
   block *first;
   hiprt_chunk *before, *next;
 };
@@ -43,6 +45,8 @@ struct hiprt_lane {
   hipStream_t stream;
   int device;
   int can_fence; /* the stream is known and open */
+  int is_closed;
+  uint64_t blocks; /* that name it, and waits for its fence: a closed lane goes with the last */
   hipEvent_t fence;
   int is_pending;
   uint64_t serial, fenced, passed; /* of the last free, of the last free before the fence, of the last one behind it */
@@ -62,3 +66,9 @@ struct hiprt_pool {
 
 /* Give a lane a free block, cut to size. The caller holds the lock. */
 hiprt_block *hiprt_pool_use(hiprt_pool *pool, hiprt_lane *lane, block *b, uint64_t nbytes);
+/* Give up one of a lane's `blocks`. The caller holds the lock. */
+void hiprt_pool_leave(hiprt_pool *pool, hiprt_lane *lane);
+/* Note behind which free of its lane's blocks the work of the stream so far is; `serial`: that free. */
+void hiprt_fence_put(hiprt_lane *lane, uint64_t serial);
+/* Ask the fences of all lanes but one. */
+void hiprt_fences_ask(hiprt_pool *pool, const hiprt_lane *lane);

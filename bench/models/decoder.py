@@ -93,7 +93,7 @@ class Decoder:
         with use_stream(stream):
             self.state = State.empty(model, capacity)
         # Not a method of ours: a decoder in no cycle gives its memory back as soon as it is dropped.
-        self.graph = Step(partial(advance, model, self.state), name="decode", stream=stream, keep=keep)
+        self.graph = Step(partial(advance, model, self.state), name="decode", stream=stream, keep=keep, overwrite=True)
         self.position = self.length = self.eager_steps = 0
 
     def start(self, prompt: Sequence[int], temperature: float = 0.0, seed: int = 0) -> None:

@@ -120,18 +120,14 @@ static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const v
   if (reserve((void **)&r->nodes, r->n_nodes, 1, &capacity, sizeof(node))) return 0;
   r->nodes_capacity = (uint32_t)capacity;
   if (reserve((void **)&r->bytes, r->n_bytes, padded, &r->bytes_capacity, 1)) return 0;
-  if (hiprt_deps_begin(r->tracker)) return 0;
   node *n = r->nodes + r->n_nodes;
   *n = (node){kind, size, kernel, r->n_bytes, 0, 0};
   if (payload && size) memcpy(r->bytes + r->n_bytes, payload, size);
   return n;
 }
 
-/* Collect the edges of the node begun by add() and count it in. */
-static int commit(hiprt_recorder *r, node *n) {
-  const uint32_t *deps;
-  uint32_t count;
-  if (hiprt_deps_end(r->tracker, &deps, &count)) return HIPRT_E_MEMORY;
+/* Count in the node begun by add(), with its edges. */
+static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t count) {
   if (reserve((void **)&r->deps, r->n_deps, count, &r->deps_capacity, sizeof *r->deps)) return HIPRT_E_MEMORY;
   if (count) memcpy(r->deps + r->n_deps, deps, count * sizeof *deps);
   n->deps = (uint32_t)r->n_deps;
@@ -151,7 +147,7 @@ static int commit(hiprt_recorder *r, node *n) {
   return 0;
 }
 
-/* Declare what a node's payload touches. Reads first: a node that reads and writes one range waits for its writer. */
+/* Tell what a node's payload touches. Reads first: a node that reads and writes one range waits for its writer. */
 static int declare(hiprt_recorder *r, const node *n) {
   const char *payload = r->bytes + n->payload;
   if (n->kind == HIPRT_NODE_COPY) {
@@ -174,6 +170,14 @@ static int declare(hiprt_recorder *r, const node *n) {
   return 0;
 }
 
+/* Count in the node begun by add(), with the edges that follow from what it touches. */
+static int commit(hiprt_recorder *r, node *n) {
+  const uint32_t *deps;
+  uint32_t count;
+  if (hiprt_deps_begin(r->tracker) || declare(r, n) || hiprt_deps_end(r->tracker, &deps, &count)) return HIPRT_E_MEMORY;
+  return append(r, n, deps, count);
+}
+
 static int full(void) { return hiprt_fail(HIPRT_E_FULL, "hiprt_recorder", "the recording has reached its bound"); }
 
 int hiprt_recorder_kernel(hiprt_recorder *r, hiprt_kernel *kernel, const char *launch) {
@@ -181,14 +185,13 @@ int hiprt_recorder_kernel(hiprt_recorder *r, hiprt_kernel *kernel, const char *l
   node *n = add(r, HIPRT_NODE_KERNEL, kernel, 0, hiprt_kernel_payload_size(kernel));
   if (!n) return HIPRT_E_MEMORY;
   hiprt_kernel_payload(kernel, launch, r->bytes + n->payload);
-  return declare(r, n) ? HIPRT_E_MEMORY : commit(r, n);
+  return commit(r, n);
 }
 
 static int add_plain(hiprt_recorder *r, uint32_t kind, const void *payload, uint32_t size) {
   if (is_full(r)) return full();
   node *n = add(r, kind, 0, payload, size);
-  if (!n || declare(r, n)) return HIPRT_E_MEMORY;
-  return commit(r, n);
+  return n ? commit(r, n) : HIPRT_E_MEMORY;
 }
 
 int hiprt_recorder_copy(hiprt_recorder *r, uint64_t dst, uint64_t src, uint64_t nbytes) {
@@ -206,11 +209,13 @@ int hiprt_recorder_barrier(hiprt_recorder *r) { return add_plain(r, HIPRT_NODE_E
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into) {
   if (begin > end || end > from->n_nodes)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_recorder_slice", "no such nodes");
+  /* A copy of all has the same edges, whatever memory has come to be shared since. */
+  int is_whole = begin == 0 && end == from->n_nodes && into->n_nodes == 0;
   for (uint32_t i = begin; i < end; i++) {
     const node *old = from->nodes + i;
     node *n = add(into, old->kind, old->kernel, from->bytes + old->payload, old->payload_size);
-    if (!n || declare(into, n)) return HIPRT_E_MEMORY;
-    int status = commit(into, n);
+    if (!n) return HIPRT_E_MEMORY;
+    int status = is_whole ? append(into, n, from->deps + old->deps, old->n_deps) : commit(into, n);
     if (status) return status;
   }
   return 0;

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
@@ -11,6 +12,9 @@
 #include "runner.h"
 
 namespace cpu {
+
+// Where a kernel last touched memory that is not there.
+std::atomic<uint64_t> fault_address{0};
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 
@@ -27,6 +31,7 @@ struct sigaction previous[4];
 // Where a faulting kernel thread goes on: on its own stack, from the top.
 [[noreturn]] void on_fault(int signal, uintptr_t address) {
   char text[128];
+  fault_address.store(address);
   Runner *runner = Runner::active();
   const bool overflow = address - runner->running()->base() < StackSlab::guard_size();
   std::snprintf(text, sizeof text, "memory access fault at address 0x%llx%s", static_cast<unsigned long long>(address),
@@ -123,3 +128,8 @@ void guard_thread() {
 #endif
 
 }  // namespace cpu
+
+// For hiprt.allocator, which knows what lay there.
+extern "C" __attribute__((visibility("default"))) uint64_t hiprt_cpu_fault_address() {
+  return cpu::fault_address.load();
+}

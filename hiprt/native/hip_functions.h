@@ -30,3 +30,7 @@
   X(hipGraphExecUpdate, (hipGraphExec_t, hipGraph_t, hipGraphNode_t *, hipGraphExecUpdateResult *))                    \
   X(hipGraphLaunch, (hipGraphExec_t, hipStream_t))                                                                     \
   X(hipGraphExecDestroy, (hipGraphExec_t))
+/* NULL where a library lacks them. */
+#define HIPRT_HIP_OPTIONAL(X)                                                                                          \
+  X(hipStreamIsCapturing, (hipStream_t, hipStreamCaptureStatus *))                                                     \
+  X(hipThreadExchangeStreamCaptureMode, (hipStreamCaptureMode *))

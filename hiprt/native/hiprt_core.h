@@ -79,7 +79,7 @@ void hiprt_recorder_release(hiprt_recorder *recorder);
 void hiprt_recorder_reset(hiprt_recorder *recorder);
 /* Bounds after which recording says HIPRT_E_FULL; 0: none. bytes: of distinct memory declared. */
 void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t bytes);
-/* Append nodes [begin, end) of a recording to another, with edges among themselves. */
+/* Append nodes [begin, end) of a recording to another, with edges among themselves; all of them: with the same edges. */
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into);
 /* Nodes that touch memory in [start, end) through a buffer that begins there; out_nodes has room for all. */
 uint32_t hiprt_recorder_users(const hiprt_recorder *recorder, uint64_t start, uint64_t end, uint32_t *out_nodes);
@@ -133,7 +133,7 @@ typedef struct {
   uint64_t address, nbytes;
 } hiprt_block;
 typedef struct {
-  uint64_t allocated, reserved, peak, largest_free;
+  uint64_t allocated, reserved, peak, largest_free, retiring;
   uint32_t blocks, chunks;
 } hiprt_pool_sizes;
 typedef struct {
@@ -145,20 +145,31 @@ void hiprt_pool_release(hiprt_pool *pool);  /* the books go with the last block 
 uint64_t hiprt_pool_class(uint64_t nbytes); /* size of the block that serves a request */
 /* can_fence: the stream's handle is known, and stays valid until hiprt_pool_close. */
 hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, uint64_t stream, int device, int can_fence);
-/* The stream is no longer known, and its work so far is done. is_gone: nobody launches on it any more. */
-void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int is_gone);
+/* The stream is no longer known from now on; the lane is invalid. can_fence: it is still open, and its work so far is
+ * fenced now; without, its blocks wait for a forced trim. is_gone: nobody launches on it any more. */
+void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int can_fence, int is_gone);
 /* A block of the lane's own, for work behind all that is on the stream by now; NULL if none fits. */
 hiprt_block *hiprt_pool_take(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes);
 /* The same from the other lanes of the device, if what they did with the block is known to be done. Without wait, fences
  * are put behind it, so that a later call knows; with wait, this call waits for them. */
 int hiprt_pool_take_over(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes, int wait, hiprt_block **out_block);
+/* Put fences behind all that is free, and with wait, wait for them. Another lane than `lane` only, unless it is NULL. */
+int hiprt_pool_settle(hiprt_pool *pool, const hiprt_lane *lane, int wait);
+/* Retiring: bytes that are free, but only for the lane that freed them, as far as is known. `lane`: not counted. */
+uint64_t hiprt_pool_retiring(hiprt_pool *pool, const hiprt_lane *lane);
 void hiprt_pool_give(hiprt_pool *pool, hiprt_block *block);
-/* Grow: reserve, get memory, then add it as a block in use, or cancel. limit: of all chunks, in bytes; 0: none. */
+/* Grow: reserve, get memory, then add it as a block in use, or cancel. limit: of all chunks, in bytes; 0: none.
+ * needs_idle: whoever gets the chunk back does not wait for the work that used it. */
 int hiprt_pool_reserve(hiprt_pool *pool, uint64_t nbytes, uint64_t limit);
 void hiprt_pool_cancel(hiprt_pool *pool, uint64_t nbytes);
-hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes);
-/* Forget chunks that nobody uses, at most `capacity`; their numbers tell the owner what to give back. */
-uint32_t hiprt_pool_trim(hiprt_pool *pool, uint32_t capacity, uint64_t *out_numbers);
+hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes,
+                            int needs_idle);
+/* Forget chunks that nobody uses, at most `capacity`; their numbers tell the owner what to give back. Those that need it
+ * stay until they are known to be idle, unless forced: then the caller has waited for the device. */
+uint32_t hiprt_pool_trim(hiprt_pool *pool, int force, uint32_t capacity, uint64_t *out_numbers);
 void hiprt_pool_measure(hiprt_pool *pool, hiprt_pool_sizes *out_sizes);
 uint32_t hiprt_pool_list(hiprt_pool *pool, uint32_t capacity, hiprt_pool_entry *out_entries); /* the number there is */
+/* Set this thread's capture mode (hipStreamCaptureMode), where the library has such a thing; returns the one before. In
+ * relaxed mode, 2, asking for memory and for events leaves the captures of others alone. */
+int hiprt_capture_mode(int mode);
 /* cffi end */

@@ -20,6 +20,9 @@ static int fill(void *handle, hiprt_functions *table) {
   if (!table->name) return hiprt_fail(HIPRT_E_LIBRARY, "dlsym", #name " is missing");
   HIPRT_HIP_FUNCTIONS(HIPRT_LOOK_UP)
 #undef HIPRT_LOOK_UP
+#define HIPRT_LOOK_UP(name, parameters) *(void **)&table->name = dlsym(handle, #name);
+  HIPRT_HIP_OPTIONAL(HIPRT_LOOK_UP)
+#undef HIPRT_LOOK_UP
   return 0;
 }
 

@@ -6,6 +6,7 @@
 typedef struct {
 #define HIPRT_FIELD(name, parameters) hipError_t(*name) parameters;
   HIPRT_HIP_FUNCTIONS(HIPRT_FIELD)
+  HIPRT_HIP_OPTIONAL(HIPRT_FIELD)
 #undef HIPRT_FIELD
 } hiprt_functions;
 

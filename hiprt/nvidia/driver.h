@@ -67,6 +67,13 @@ typedef struct {
   X(MemFreeHost, "cuMemFreeHost", (void *))                                                                            \
   X(MemAllocAsync, "cuMemAllocAsync", (CUdeviceptr *, size_t, void *))                                                 \
   X(MemFreeAsync, "cuMemFreeAsync", (CUdeviceptr, void *))                                                             \
+  X(MemPoolCreate, "cuMemPoolCreate", (void **, const hipMemPoolProps *))                                              \
+  X(MemPoolDestroy, "cuMemPoolDestroy", (void *))                                                                      \
+  X(MemPoolTrimTo, "cuMemPoolTrimTo", (void *, size_t))                                                                \
+  X(MemPoolSetAttribute, "cuMemPoolSetAttribute", (void *, int, void *))                                               \
+  X(MemPoolGetAttribute, "cuMemPoolGetAttribute", (void *, int, void *))                                               \
+  X(MemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", (CUdeviceptr *, size_t, void *, void *))                         \
+  X(DeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", (void **, CUdevice))                                         \
   X(MemcpyAsync, "cuMemcpyAsync", (CUdeviceptr, CUdeviceptr, size_t, void *))                                          \
   X(Memcpy, "cuMemcpy", (CUdeviceptr, CUdeviceptr, size_t))                                                            \
   X(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, void *))                                    \
@@ -77,6 +84,12 @@ typedef struct {
   X(StreamSynchronize, "cuStreamSynchronize", (void *))                                                                \
   X(StreamQuery, "cuStreamQuery", (void *))                                                                            \
   X(StreamWaitEvent, "cuStreamWaitEvent", (void *, void *, unsigned))                                                  \
+  X(StreamBeginCapture, "cuStreamBeginCapture_v2", (void *, int))                                                      \
+  X(StreamEndCapture, "cuStreamEndCapture", (void *, void **))                                                         \
+  X(StreamIsCapturing, "cuStreamIsCapturing", (void *, int *))                                                         \
+  X(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *))                                     \
+  X(StreamWaitValue32, "cuStreamWaitValue32_v2", (void *, CUdeviceptr, uint32_t, unsigned))                            \
+  X(StreamWriteValue32, "cuStreamWriteValue32_v2", (void *, CUdeviceptr, uint32_t, unsigned))                          \
   X(LaunchHostFunc, "cuLaunchHostFunc", (void *, hipHostFn_t, void *))                                                 \
   X(EventCreate, "cuEventCreate", (void **, unsigned))                                                                 \
   X(EventDestroy, "cuEventDestroy_v2", (void *))                                                                       \

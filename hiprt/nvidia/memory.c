@@ -38,6 +38,47 @@ hipError_t hipFreeAsync(void *pointer, hipStream_t stream) {
   return pointer ? (hipError_t)nv.MemFreeAsync(nv_address(pointer), stream) : hipSuccess;
 }
 
+/* hipMemPoolProps and its attributes have the driver's layout and numbers. */
+hipError_t hipMemPoolCreate(hipMemPool_t *pool, const hipMemPoolProps *properties) {
+  NV_ENTER();
+  return (hipError_t)nv.MemPoolCreate((void **)pool, properties);
+}
+
+hipError_t hipMemPoolDestroy(hipMemPool_t pool) {
+  NV_ENTER();
+  return (hipError_t)nv.MemPoolDestroy(pool);
+}
+
+hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t bytes) {
+  NV_ENTER();
+  return (hipError_t)nv.MemPoolTrimTo(pool, bytes);
+}
+
+hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value) {
+  NV_ENTER();
+  return (hipError_t)nv.MemPoolSetAttribute(pool, (int)attribute, value);
+}
+
+hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void *value) {
+  NV_ENTER();
+  return (hipError_t)nv.MemPoolGetAttribute(pool, (int)attribute, value);
+}
+
+hipError_t hipMallocFromPoolAsync(void **pointer, size_t size, hipMemPool_t pool, hipStream_t stream) {
+  NV_ENTER();
+  CUdeviceptr address = 0;
+  hipError_t status = size ? (hipError_t)nv.MemAllocFromPoolAsync(&address, size, pool, stream) : hipSuccess;
+  *pointer = (void *)(uintptr_t)address;
+  return status;
+}
+
+hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *pool, int device) {
+  NV_ENTER();
+  CUdevice handle;
+  hipError_t status = (hipError_t)nv.DeviceGet(&handle, device);
+  return status ? status : (hipError_t)nv.DeviceGetDefaultMemPool((void **)pool, handle);
+}
+
 hipError_t hipMemGetInfo(size_t *available, size_t *total) {
   NV_ENTER();
   return (hipError_t)nv.MemGetInfo(available, total);

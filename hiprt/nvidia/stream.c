@@ -32,6 +32,44 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int
   return (hipError_t)nv.StreamWaitEvent(stream, event, flags);
 }
 
+hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
+  NV_ENTER();
+  return (hipError_t)nv.StreamBeginCapture(stream, (int)mode);
+}
+
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph) {
+  NV_ENTER();
+  return (hipError_t)nv.StreamEndCapture(stream, (void **)graph);
+}
+
+hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status) {
+  NV_ENTER();
+  int now = 0;
+  hipError_t result = (hipError_t)nv.StreamIsCapturing(stream, &now);
+  *status = (hipStreamCaptureStatus)now;
+  return result;
+}
+
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
+  NV_ENTER();
+  int now = (int)*mode;
+  hipError_t result = (hipError_t)nv.ThreadExchangeStreamCaptureMode(&now);
+  *mode = (hipStreamCaptureMode)now;
+  return result;
+}
+
+/* The flags have the driver's numbers; it has no mask. */
+hipError_t hipStreamWaitValue32(hipStream_t stream, void *pointer, uint32_t value, unsigned flags, uint32_t mask) {
+  NV_ENTER();
+  if (mask != 0xffffffffu) return hipErrorNotSupported;
+  return (hipError_t)nv.StreamWaitValue32(stream, nv_address(pointer), value, flags);
+}
+
+hipError_t hipStreamWriteValue32(hipStream_t stream, void *pointer, uint32_t value, unsigned flags) {
+  NV_ENTER();
+  return (hipError_t)nv.StreamWriteValue32(stream, nv_address(pointer), value, flags);
+}
+
 hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *data) {
   NV_ENTER();
   return (hipError_t)nv.LaunchHostFunc(stream, function, data);

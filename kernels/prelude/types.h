@@ -91,6 +91,13 @@ struct half {
   ushort bits;
   half() = default;
   HIPRT_INLINE explicit half(float value) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
+  // Integers become one by themselves, and any number may be assigned.
+  template <typename T, typename hiprt::only_if<hiprt::number<T>::kind == 1>::type = 0>
+  HIPRT_INLINE half(T value) : half(float(value)) {}
+  template <typename T, typename hiprt::only_if<hiprt::number<T>::kind != 0>::type = 0>
+  HIPRT_INLINE half &operator=(T value) {
+    return *this = half(float(value));
+  }
   HIPRT_INLINE operator float() const {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));

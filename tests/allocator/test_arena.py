@@ -38,7 +38,7 @@ def test_a_chain_needs_two_places(stream, x):
             y = scale(y, 2.0)
         return y
 
-    step = graphs.Step(function, stream=stream)
+    step = graphs.Step(function, stream=stream, overwrite=True)
     result = step()
     (memory,) = arenas(step)
     (plan,) = memory.plans

@@ -11,18 +11,20 @@ from helpers.gate import Gate
 import hiprt
 from hiprt import core
 from hiprt.allocator import Pool
-from hiprt.allocator.poison import FREED, FRESH, ZONE, Poison, RedZoneError
+from hiprt.allocator.poison import FREED, FRESH, ZONE, RedZoneError, pages
+from hiprt.allocator.poison import release as let_go
 from hiprt.buffer import hip_malloc
 
 
 @pytest.fixture
 def poison():
     """A guarded pool of its own."""
-    return Poison(Pool(hip_malloc))
+    return Pool(hip_malloc, is_guarded=True)
 
 
 def read(stream, address, nbytes):
-    """Read device memory, whoever owns it."""
+    """Read device memory, whoever owns it; freed memory must be opened for that."""
+    pages().open(address, address + nbytes)
     out = np.empty(nbytes, np.uint8)
     stream.submit(core.lib.hiprt_copy, int(out.ctypes.data), address, nbytes, 2)
     stream.synchronize()
@@ -50,7 +52,8 @@ def test_freed_memory_is_filled(poison, stream, nbytes):
     address = buffer.address
     release(buffer)
     assert (read(stream, address, nbytes) == FREED).all()
-    assert poison.pool.stats().allocated == 0
+    poison.trim()
+    assert poison.stats().allocated == 0
 
 
 def test_fill_is_in_stream_order(poison, stream):
@@ -59,6 +62,7 @@ def test_fill_is_in_stream_order(poison, stream):
     first = poison.allocate(512, stream)
     address = first.address
     release(first)
+    let_go()
     gate.shut()
     second = poison.allocate(512, stream)
     assert second.address == address
@@ -91,7 +95,8 @@ def test_write_outside_is_named_with_both_stacks(poison, stream, offset, words):
     assert "allocate_here" in error.allocated_at
     assert "free_here" not in error.allocated_at
     assert "free_here" in error.freed_at
-    assert poison.pool.stats().allocated == 0, "the memory came back all the same"
+    poison.trim()
+    assert poison.stats().allocated == 0, "the memory came back all the same"
 
 
 def test_stream_that_is_closed_or_records(poison, stream):
@@ -108,7 +113,8 @@ def test_stream_that_is_closed_or_records(poison, stream):
     with recording.record(stream):
         release(buffer)
     assert len(recording) == 0
-    assert poison.pool.stats().allocated == 0
+    poison.trim()
+    assert poison.stats().allocated == 0
 
 
 PROGRAM = """

@@ -122,21 +122,52 @@ def test_closed_stream_leaves_its_blocks_to_the_others(gates):
     del first
     stream.close()
     del second
+    pool.settle()
     assert {buffer.address for buffer in [pool.allocate(512, gates[0].stream) for _ in range(2)]} == addresses
 
 
-def test_wrapper_that_is_gone_vouches_only_for_what_was_freed(gates):
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_wrapper_that_goes_vouches_only_for_what_was_freed(gates, is_closed):
     """Somebody else's stream may still work with a buffer that is freed after its wrapper went."""
-    pool, wrapper = Pool(source), hiprt.Stream.from_handle(gates[0].stream.handle)
+    owner = gates[0].stream
+    pool, wrapper = Pool(source), hiprt.Stream.from_handle(owner.handle, owner=owner)
     first, second = pool.allocate(512, wrapper), pool.allocate(512, wrapper)
     addresses = first.address, second.address
-    del first, wrapper
+    del first
+    if is_closed:
+        wrapper.close()
+    del wrapper
+    pool.settle()
     kept = [pool.allocate(512, gates[1].stream)]
     gates[0].shut()
     del second
     kept += [pool.allocate(512, gates[1].stream)]
     assert kept[0].address == addresses[0]
     assert kept[1].address != addresses[1]
+
+
+def test_wrapper_that_just_goes_vouches_for_nothing(gates):
+    """Its stream may have been destroyed before it, so nothing is asked of it: the memory waits for a trim."""
+    pool, wrapper = Pool(source), hiprt.Stream.from_handle(gates[0].stream.handle)
+    first = pool.allocate(512, wrapper)
+    address = first.address
+    del first, wrapper
+    pool.settle()
+    assert pool.allocate(512, gates[1].stream).address != address
+    assert pool.stats().retiring >= 512
+    assert pool.trim() == 1024
+
+
+def test_lanes_of_closed_streams_do_not_pile_up():
+    """A stream that has come and gone leaves nothing: its blocks go to the next, and with them its books."""
+    pool = Pool(source)
+    for _ in range(50):
+        with hiprt.Stream() as stream:
+            kept = pool.allocate(512, stream)
+            del kept
+        pool.settle()
+    assert pool.stats().reserved == 512
+    assert not pool.lanes
 
 
 def test_step_memory_stays_with_its_stream(gates):
@@ -179,6 +210,24 @@ def test_limit_trims_then_waits_then_raises(gates):
             pool.allocate(512, b.stream)
     assert f"arrays of stream {a.stream.number} 786432, arrays of stream {b.stream.number} 262144" in str(caught.value)
     assert pool.allocate(512, b.stream).nbytes == 512
+
+
+@pytest.mark.parametrize("most", [0, 1, 4])
+def test_too_much_that_retires_is_waited_for(gates, most):
+    """HIPRT_ALLOC_DEFER_MAX_MB: beyond it a request waits for other streams, and takes what they are done with."""
+    pool, (a, b) = Pool(source), gates
+    first = pool.allocate(3 << 20, a.stream)
+    address = first.address
+    del first
+    assert pool.stats().retiring == 3 << 20
+    with hiprt.flags.override(alloc_defer_max_mb=most):
+        small = pool.allocate(512, b.stream)
+        stats = pool.stats()
+        large = pool.allocate(3 << 20, b.stream)
+    is_over = most == 1
+    assert (stats.drains, stats.retiring) == ((1, 0) if is_over else (0, 3 << 20))
+    assert not is_over or large.address == address
+    assert small.nbytes == 512
 
 
 def test_error_names_the_step_that_holds(gates):

@@ -58,8 +58,8 @@ def test_table_and_json_say_the_same(pool, stream):
     report = memory_report(pool)
     assert json.loads(report.json())["device"]["allocated"] == kept.nbytes
     lines = str(report).splitlines()
-    assert lines[0].split() == ["allocated", "reserved", "peak", "fragmented"]
-    assert lines[1].split() == ["device", "1,048,576", "1,048,576", "1,048,576", "0%"]
+    assert lines[0].split() == ["allocated", "reserved", "peak", "retiring", "fragmented"]
+    assert lines[1].split() == ["device", "1,048,576", "1,048,576", "1,048,576", "0", "0%"]
     assert lines[2].split() == ["stream", str(stream.number), "1,048,576", "1,048,576"]
 
 
@@ -107,3 +107,41 @@ def test_watch_is_silent_about_warm_up(pool, stream):
         leaks.mark()
     assert leaks.growing() == {}
     assert str(leaks) == "nothing grows"
+
+
+def test_watch_names_the_line_that_leaks(stream):
+    """With sites, the place in the program is named; what it makes and drops is not."""
+    leaked = []
+
+    def leak():
+        leaked.append(hiprt.empty(256, stream=stream))
+
+    leaks = watch(sites=True)
+    for _ in range(12):
+        kept = hiprt.empty(500, stream=stream)
+        leak()
+        leaks.mark()
+    leaks.close()
+    hiprt.empty(256, stream=stream)
+    named = {name.split(" in ")[-1]: nbytes for name, nbytes in leaks.growing().items() if "test_report.py" in name}
+    assert named == {"leak": 1024.0}
+    assert kept.buffer not in leaks.sites or len(leaks.sites) == 13
+
+
+def test_external_and_retiring_memory_are_shown(stream):
+    """What others own has a row of its own, and so has what only its stream may have yet."""
+    from helpers.gate import Gate
+
+    gate, x = Gate(stream), hiprt.array([1.0] * 256)
+    wrapped = hiprt.wrap(x.address, 256, owner=x)
+    before = memory_report()
+    gate.shut()
+    del wrapped
+    y = hiprt.empty(1 << 16, stream=stream)
+    del y
+    report = memory_report()
+    assert (before.external.allocated, report.external.retiring) == (1024, 1024)
+    assert report.device.retiring >= 1 << 16
+    assert "external" in str(report)
+    gate.open()
+    gate.close()

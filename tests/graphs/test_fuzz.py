@@ -358,6 +358,16 @@ def test_copies_have_the_edges_of_what_they_copy(stream, x):
     assert len(results) == 2
 
 
+@pytest.mark.parametrize("edges", ["data", "chain", "both"])
+def test_copies_of_a_step_that_was_laid_out_have_its_edges(stream, x, edges):
+    """Intermediates share memory by then, which must not add edges."""
+    with hiprt.flags.override(graph_edges=edges):
+        step = graphs.Step(lambda: scale(scale(scale(scale(x, 2.0), 2.0), 2.0), 2.0), stream=stream)
+        step()
+    (recording,) = step.recordings
+    assert recording.copy().same_key(recording)
+
+
 def test_memory_of_kept_steps_is_not_given_away_under_pressure(stream, x):
     """G1: on exhaustion a step gives back what none of its graphs uses, and only that."""
     step = graphs.Step(lambda x: scale(scale(x, 3.0), 2.0), stream=stream)
@@ -378,6 +388,7 @@ def test_memory_of_closed_streams_is_used_again():
     def use():
         with hiprt.Stream() as own, hiprt.use_stream(own):
             hiprt.zeros(1 << 20)
+            own.synchronize()
 
     use()
     before = allocator.stats().reserved

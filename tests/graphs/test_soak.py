@@ -215,6 +215,8 @@ def test_tokens_that_allocate_and_free_are_flat(stream, is_long):
     results = []
     for token in range(-400, tokens):
         if token == 0:
+            results.clear()
+            stream.synchronize()
             usages = Usage(kept), Usage(issued)
         results.append((kept if token % 2 else issued)())
         # A user that looks back at some results, and lets them go.

@@ -424,3 +424,61 @@ def test_buffers_that_take_turns_get_an_exec_each(stream, x):
     assert ladder.stats.rungs["instantiate"] == 2
     assert ladder.stats.rungs["patch"] + ladder.stats.rungs["update"] == 1
     assert ladder.stats.rungs["replay"] == 17
+
+
+def test_results_outlive_the_next_call(stream):
+    """Each call returns arrays of its own, views of one memory together, and the function's own memory as it is."""
+    total = hiprt.zeros(100)
+
+    def function(x):
+        accumulate(x, total)
+        y = scale(total, 2.0)
+        return {"whole": y, "parts": (y[:50], [y[50:]]), "total": total, "count": 3}
+
+    x = hiprt.full(100, 1.0)
+    step = graphs.Step(function, stream=stream)
+    results = [step(x) for _ in range(4)]
+    assert step.rungs["replay"] == 3
+    for i, result in enumerate(results, 1):
+        np.testing.assert_array_equal(result["whole"].numpy(), np.full(100, 2 * i, np.float32))
+        first, (second,) = result["parts"]
+        assert first.buffer is second.buffer is result["whole"].buffer
+        assert result["total"] is total
+        assert result["count"] == 3
+    results[0]["whole"].set(np.zeros(100, np.float32))
+    np.testing.assert_array_equal(results[0]["parts"][0].numpy(), np.zeros(50, np.float32))
+
+
+def test_results_may_be_overwritten_where_that_is_asked_for(stream):
+    """The same arrays at each call, and no copy."""
+    total = hiprt.zeros(100)
+
+    def function():
+        accumulate(x, total)
+        return scale(total, 2.0)
+
+    x = hiprt.full(100, 1.0)
+    step = graphs.Step(function, stream=stream, overwrite=True)
+    first = step()
+    assert step() is first
+    np.testing.assert_array_equal(first.numpy(), np.full(100, 4, np.float32))
+
+
+def test_steps_with_results_of_unknown_types_are_recorded_again(stream):
+    """Nobody could copy what is inside, so nothing is kept that the next call would write over."""
+
+    class Result:
+        def __init__(self, y):
+            self.y = y
+
+    total, x = hiprt.zeros(100), hiprt.full(100, 1.0)
+
+    def function():
+        accumulate(x, total)
+        return Result(scale(total, 2.0))
+
+    step = graphs.Step(function, stream=stream)
+    results = [step() for _ in range(3)]
+    for i, result in enumerate(results, 1):
+        np.testing.assert_array_equal(result.y.numpy(), np.full(100, 2 * i, np.float32))
+    assert step.reasons["not kept: its results are inside an object of an unknown type"] == 3

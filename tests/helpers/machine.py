@@ -49,7 +49,7 @@ extern "C" __global__ void total(const word* x, word* y, int x0, int x1, int y0,
 }
 """
 
-KEPT = ("kept", "moved")
+KEPT = ("kept", "moved", "overwritten")
 LIFE = 4  # statements for which the results of a call are used and watched
 
 
@@ -265,7 +265,7 @@ class Host(Machine):
         """
         form = statement.step, tuple(a.shape for a in args), statement.numbers
         overwritten = [root(array) for array in self.kept.pop(form, ())]
-        if self.program.bodies[statement.step].style in KEPT:
+        if self.program.bodies[statement.step].style == "overwritten":
             self.kept[form] = results
         for name in [name for name in self.born if name in self.scope]:
             if self.born[name] < i - LIFE or any(root(self.scope[name]) is other for other in overwritten):
@@ -408,8 +408,14 @@ class Device(Machine):
             return self.body(index, values[: body.n_args], values[body.n_args :])
 
         if body.style != "block":
-            keep, moves = body.style in KEPT, body.style == "moved"
-            return graphs.Step(function, name=f"fuzz {body.style}", stream=self.stream, keep=keep, moves=moves)
+            return graphs.Step(
+                function,
+                name=f"fuzz {body.style}",
+                stream=self.stream,
+                keep=body.style in KEPT,
+                moves=body.style == "moved",
+                overwrite=body.style == "overwritten",
+            )
         # Blocks of one name share executable graphs; no two programs may, to run again alike.
         return f"fuzz block {self.program.seed} {id(self)} {index}"
 

@@ -63,7 +63,8 @@ class Op:
 class Body:
     """A step: how it is called, and what it does. Arguments are a0 …, numbers s0 ….
 
-    Styles: ``kept``, ``moved`` (kept, and other arrays are patched in), ``issued`` again each time, and ``block``.
+    Styles: ``kept``, ``moved`` (kept, and other arrays are patched in), ``overwritten`` (kept, and the next call writes
+    over its results), ``issued`` again each time, and ``block``.
     """
 
     style: str
@@ -226,7 +227,8 @@ class Writer:
         size = draw.randint(1, 4) if self.is_lean else draw.randint(3, 12)
         ops, names = self.ops(names, numbers, size, callees, is_split=not self.is_lean and self.chance(0.15))
         results = tuple(self.view(names, 0.2) for _ in range(draw.choice((0, 0, 1) if self.is_lean else (0, 1, 1, 2))))
-        styles = ("kept", "moved", "moved") if self.is_lean else ("kept", "kept", "moved", "issued", "block")
+        usual = ("kept", "overwritten", "moved", "issued", "block")
+        styles = ("kept", "moved", "moved") if self.is_lean else usual
         return Body(draw.choice(styles), tuple(ops), results, n_args, n_numbers)
 
     def ops(self, names, numbers, count, callees=(), *, is_split=False):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -179,7 +180,13 @@ def test_interrupt_ends_it_and_leaves_nothing_half_written(tmp_path):
     scratch.mkdir()
     command = [sys.executable, "-m", "hiprt", "compile", "--target", "gfx942,gfx1201,gfx1100", "--out", str(folder)]
     child = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, "TMPDIR": str(scratch)}
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        # A shell's background jobs, which a test run may be, ignore it.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     until = time.monotonic() + 120
     while not list(folder.rglob("*.co")):

@@ -330,15 +330,15 @@ def test_one_kernel_with_two_dtypes_and_template_values():
 
 def test_compile_errors_name_the_users_line():
     for changes, place in [
-        ({"source": "uint i = 0;\nout[i] = nothing;"}, "k.metal:2"),
-        ({"header": "float f() { return 1; }\nfloat g() { return nothing; }\n"}, "header of k:2"),
+        ({"source": "uint i = 0;\nout[i] = nothing;"}, r"k\.metal[:(]2"),
+        ({"header": "float f() { return 1; }\nfloat g() { return nothing; }\n"}, r"header of k[:(]2"),
     ]:
         kernel = make(**changes)
         for _ in range(2):  # a failed build is not remembered as a good one
             with pytest.raises(hiprt.CompileError) as caught:
                 call(kernel)
             assert str(caught.value).startswith("[metal::Device] Unable to build metal library from source\n")
-            assert place in caught.value.log
+            assert re.search(place, caught.value.log)
             assert "nothing" in caught.value.log
 
 

@@ -1,0 +1,59 @@
+"""External memory: what somebody else owns, kept until the work that uses it is done.
+
+It has the books of a pool that nobody allocates from: a buffer that is dropped retires behind an event on its stream,
+and its owner goes when the event has happened, at the latest at the next call that looks.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from hiprt import core
+from hiprt.allocator.pool import Pool
+from hiprt.buffer import Buffer
+from hiprt.flags import flags
+from hiprt.stream import Stream
+
+__all__ = ["adopt", "external"]
+
+
+def refuse(nbytes: int, stream: Stream) -> Buffer:
+    """Say that there is no source."""
+    raise MemoryError("nothing is allocated from the pool of external memory")
+
+
+external = Pool(refuse, "external", is_guarded=False)
+
+
+def adopt(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:
+    """Return memory that somebody else owns as a buffer.
+
+    Parameters
+    ----------
+    address, nbytes : int
+    owner : object
+        Kept alive until the buffer is gone and what was launched on `stream` by then has run.
+    stream : Stream
+        The stream that uses the memory; work on others must come before later work of this one, as with any array.
+
+    Returns
+    -------
+    Buffer
+    """
+    lane, index = external.lane(stream), stream.device.index
+    core.call(core.lib.hiprt_pool_reserve(external.core, nbytes, 0))
+    block = external.add(Buffer(address, nbytes, index, owner=owner), nbytes, lane, needs_idle=True)
+    return Buffer(address, nbytes, index, partial(retire, block), pool=external)
+
+
+def retire(block: Any) -> None:
+    """Let owners go whose memory is idle by now; wait for them if too much retires (G9)."""
+    core.lib.hiprt_pool_give(external.core, block)
+    external.settle(wait=False)
+    external.give_back()
+    most = flags.alloc_defer_max_mb << 20
+    if most and core.lib.hiprt_pool_retiring(external.core, core.ffi.NULL) > most:
+        external.drains += 1
+        external.settle()
+        external.give_back()

@@ -1,0 +1,167 @@
+"""``hiprt bench alloc``: what an allocation from a warm pool costs on the host.
+
+    allocate   `Pool.allocate`: a buffer of memory that the stream has freed before
+    free       dropping the buffer
+    core       the C calls alone, one that takes a block and one that gives it back, as Python makes them
+
+Each is timed in batches, with some buffers of other sizes in use and free, so that blocks are split and merged. With
+the provider ``null`` no driver is involved; no call is made to one anyway once the pool is warm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+import hiprt
+from hiprt import core, library
+from hiprt.allocator import Pool
+from hiprt.allocator.driver import device_memory
+from hiprt.bench.graph import PROVIDERS, choose, positive
+from hiprt.buffer import Buffer
+
+__all__ = ["Report", "add_arguments", "main", "measure", "run"]
+
+BATCH, BATCHES, WARM_UP = 256, 400, 8
+OTHERS = 200  # buffers of other sizes
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an allocation costs on the host, in microseconds.
+
+    Attributes
+    ----------
+    nbytes : int
+        Size of each buffer.
+    provider, device : str
+    allocate_us, free_us, core_us : dict
+        ``median`` and ``p99`` over batches; ``core_us`` is for both C calls together.
+    is_flat : bool
+        Whether the pool took no more memory while measuring.
+    """
+
+    nbytes: int
+    provider: str
+    device: str
+    allocate_us: dict[str, float]
+    free_us: dict[str, float]
+    core_us: dict[str, float]
+    is_flat: bool
+
+
+def measure(nbytes: int = 4096) -> Report:
+    """Measure.
+
+    Parameters
+    ----------
+    nbytes : int
+        Size of each buffer.
+    """
+    pool, draw = Pool(device_memory, "bench", is_guarded=False), random.Random(nbytes)
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        others = [pool.allocate(draw.randrange(1, 4 * nbytes + 4096), stream) for _ in range(OTHERS)]
+        del others[::2]
+        kept = [pool.allocate(nbytes, stream) for _ in range(BATCH)]
+        kept.clear()
+        before = pool.stats().reserved
+        allocate_us, free_us = sample(lambda: [pool.allocate(nbytes, stream) for _ in range(BATCH)])
+        core_us = sample_core(pool, stream, nbytes)
+        is_flat = pool.stats().reserved == before
+        others.clear()
+        pool.trim()
+    return Report(
+        nbytes,
+        library.current().provider,
+        hiprt.current_device().name,
+        summary(allocate_us),
+        summary(free_us),
+        summary(core_us),
+        is_flat,
+    )
+
+
+def sample(allocate: Callable[[], list[Buffer]]) -> tuple[list[float], list[float]]:
+    """Return what allocating and freeing took in each batch, in nanoseconds."""
+    taken: list[float] = []
+    given: list[float] = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(WARM_UP + BATCHES):
+            start = time.perf_counter_ns()
+            kept = allocate()
+            middle = time.perf_counter_ns()
+            kept.clear()
+            taken.append(middle - start)
+            given.append(time.perf_counter_ns() - middle)
+    finally:
+        gc.enable()
+    return taken[WARM_UP:], given[WARM_UP:]
+
+
+def sample_core(pool: Pool, stream: hiprt.Stream, nbytes: int) -> list[float]:
+    """Return what the C calls took in each batch, in nanoseconds."""
+    lane, take, give = pool.lane(stream), core.lib.hiprt_pool_take, core.lib.hiprt_pool_give
+    taken: list[float] = []
+    for _ in range(WARM_UP + BATCHES):
+        start = time.perf_counter_ns()
+        for _ in range(BATCH):
+            give(pool.core, take(pool.core, lane, nbytes))
+        taken.append(time.perf_counter_ns() - start)
+    return taken[WARM_UP:]
+
+
+def summary(batches: list[float]) -> dict[str, float]:
+    """Return microseconds for one call."""
+    return {
+        "median": round(statistics.median(batches) / BATCH / 1e3, 3),
+        "p99": round(float(np.percentile(batches, 99)) / BATCH / 1e3, 3),
+    }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run`, other than ``--json``, which all commands share."""
+    parser.add_argument("--bytes", metavar="N", type=positive, default=4096, help="size of each buffer (default: 4096)")
+    parser.add_argument("--provider", choices=PROVIDERS, help="HIP library; null: none is involved")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, and print a table or JSON."""
+    if options.provider:
+        choose(options.provider)
+    report = measure(options.bytes)
+    print(json.dumps(asdict(report)) if options.json else table(report))
+    return 0
+
+
+def table(report: Report) -> str:
+    """Return a report as text."""
+    rows = [("allocate", report.allocate_us), ("free", report.free_us), ("C, both", report.core_us)]
+    lines = [
+        f"{report.nbytes} bytes from a warm pool, on {report.provider} ({report.device})",
+        f"{'host us':<16}{'median':>12}{'p99':>12}",
+        *(f"{name:<16}{us['median']:>12.3f}{us['p99']:>12.3f}" for name, us in rows),
+    ]
+    return "\n".join(lines if report.is_flat else [*lines, "the pool grew while measuring"])
+
+
+def main() -> int:
+    """Run as ``python -m hiprt.bench.alloc``."""
+    parser = argparse.ArgumentParser("hiprt bench alloc", description="What an allocation costs on the host.")
+    add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    return run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
