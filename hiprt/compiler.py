@@ -13,7 +13,7 @@ from hiprt.device import current_device
 from hiprt.errors import CompileError, check
 from hiprt.flags import flags
 
-__all__ = ["compile_source"]
+__all__ = ["compile_source", "reads_files"]
 
 CACHED = frozenset(("rocm", "nvidia"))  # the CPU device has a cache itself, also for programs without Python
 OWN_INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:include(?:_next)?[ \t]*[^<\s]|embed|import)|\?\?=", re.MULTILINE)

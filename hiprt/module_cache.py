@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from collections import OrderedDict
@@ -11,15 +12,16 @@ from typing import Any, NamedTuple, TypeVar
 
 from hiprt import library
 from hiprt.code_cache import key_of
-from hiprt.compiler import compile_source
+from hiprt.compiler import compile_source, reads_files
 from hiprt.device import Device, current_device, set_device
-from hiprt.errors import check
+from hiprt.errors import HipError, check
 from hiprt.flags import flags
 from hiprt.module import Module, is_used
 
 __all__ = ["FunctionTable", "ModuleCache", "modules", "on_device"]
 
 FORMS = 256
+serials = itertools.count()
 T = TypeVar("T")
 
 
@@ -89,7 +91,9 @@ class ModuleCache:
             The source does not compile; nothing is kept.
         """
         device = device or current_device()
-        key = key_of([str(device.index), name, source, "options", *options, "expressions", *expressions])
+        # What reads files is no one's but the caller's: the same text may mean another program by now.
+        own = [str(next(serials))] if reads_files(source, options) else []
+        key = key_of([str(device.index), name, source, "options", *options, "expressions", *expressions, "own", *own])
         with self.lock:
             found = self.alive.get(key)
         if found is None:
@@ -117,13 +121,20 @@ class ModuleCache:
         retired = [self.retired.pop() for _ in range(len(self.retired))]
         idle = [old for old in retired if not any(map(is_used, old.kernels))]
         self.retired += [old for old in retired if old not in idle]
-        for device in {old.device for old in idle}:
-            with on_device(device):
+        return sum(self.unload(device, idle) for device in {old.device for old in idle})
+
+    def unload(self, device: Device, idle: Sequence[Retired]) -> int:
+        """Unload those of a device that nothing holds; they wait for another time where it cannot be waited for."""
+        mine = [old for old in idle if old.device == device]
+        with on_device(device):
+            try:
                 device.synchronize()  # kernels of them that were launched eagerly
-                for old in idle:
-                    if old.device == device:
-                        check(library.hip().hipModuleUnload(old.hip_module), "hipModuleUnload")
-        return len(idle)
+            except HipError:  # a stream captures, or work has failed: that is told to who launched it
+                self.retired += mine
+                return 0
+            for old in mine:
+                check(library.hip().hipModuleUnload(old.hip_module), "hipModuleUnload")
+        return len(mine)
 
 
 modules = ModuleCache()

@@ -9,7 +9,7 @@ from helpers.gate import Gate
 
 import hiprt
 from hiprt import graphs, library
-from hiprt.errors import CompileError
+from hiprt.errors import CompileError, HipError
 from hiprt.flags import flags
 from hiprt.module import READ_WRITE, Argument, Function
 from hiprt.module_cache import FORMS, FunctionTable, ModuleCache
@@ -47,6 +47,15 @@ def test_one_content_is_one_module(cache):
     named = cache.load(SOURCE.format(1), "a.hip", expressions=["bump"])
     assert named is not first
     assert named.lowered == {"bump": "bump"}
+
+
+def test_a_header_on_disk_that_changed_is_read_again(cache, tmp_path):
+    source, x = '#include "by.h"\n' + SOURCE.format("BY"), hiprt.zeros(1, np.int32)
+    for by in (1, 20):
+        (tmp_path / "by.h").write_text(f"#define BY {by}\n")
+        module = cache.load(source, "bump.hip", options=[f"-I{tmp_path}"])
+        Function(module, "bump", [Argument("p", READ_WRITE)])(hiprt.current_stream(), ONE, ONE, x)
+    assert x.item() == 21
 
 
 def test_a_failed_build_is_not_kept(cache):
@@ -149,6 +158,25 @@ def test_an_eager_kernel_has_finished_before_its_module_goes(cache, monkeypatch,
         gate.open()
         gate.close()
     assert x.item() == 5
+
+
+def test_a_device_that_cannot_be_waited_for_keeps_its_modules(cache, unloads, monkeypatch):
+    """While a stream captures, say: who loads another module does not notice, and they go later."""
+    bump(cache, 1)
+    gc.collect()
+
+    def refuse(device):
+        raise HipError(900, "hipErrorStreamCaptureUnsupported", "hipDeviceSynchronize")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hiprt.Device, "synchronize", refuse)
+        kept = bump(cache, 2)
+        assert unloads == []
+    assert cache.sweep() == 1
+    assert len(unloads) == 1
+    x = hiprt.zeros(1, np.int32)
+    kept(hiprt.current_stream(), ONE, ONE, x)
+    assert x.item() == 2
 
 
 def test_many_functions_of_one_module_hold_no_memory(cache):
