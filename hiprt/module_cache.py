@@ -21,6 +21,8 @@ from hiprt.module import Module, is_used
 __all__ = ["FunctionTable", "ModuleCache", "modules", "on_device"]
 
 FORMS = 256
+# Unloading waits for the device, which breaks captures that others make: only when many modules have come together.
+MANY = 64
 serials = itertools.count()
 T = TypeVar("T")
 
@@ -58,7 +60,7 @@ class ModuleCache:
 
     A module is here as long as a function of it lives, and the last ``HIPRT_CACHE_MODULES`` ones longer. It is
     unloaded when it is gone from here, no recording or executable graph holds a kernel of it, and its device has
-    finished; that is seen to when another module is loaded.
+    finished; that is seen to when another module is loaded and many are gone.
     """
 
     def __init__(self) -> None:
@@ -99,7 +101,8 @@ class ModuleCache:
         if found is None:
             with on_device(device):
                 made = Module(*compile_source(source, name, options=options, expressions=expressions))
-            self.sweep()
+            if len(self.retired) >= MANY:
+                self.sweep()
             with self.lock:
                 found = self.alive.setdefault(key, made)
             retired = Retired(device, made.hip_module, made.kernels)

@@ -8,7 +8,7 @@ import pytest
 from helpers.gate import Gate
 
 import hiprt
-from hiprt import graphs, library
+from hiprt import graphs, library, module_cache
 from hiprt.errors import CompileError, HipError
 from hiprt.flags import flags
 from hiprt.module import READ_WRITE, Argument, Function
@@ -93,11 +93,14 @@ def test_a_function_keeps_its_module(cache, unloads):
     assert cache.sweep() == 0
 
 
-def test_a_module_goes_when_another_is_loaded(cache, unloads):
-    bump(cache, 1)
-    gc.collect()
-    bump(cache, 2)
-    assert len(unloads) == 1
+def test_modules_go_when_another_is_loaded_and_they_are_many(cache, unloads, monkeypatch):
+    monkeypatch.setattr(module_cache, "MANY", 3)
+    for by in range(1, 4):
+        bump(cache, by)
+        gc.collect()
+    assert unloads == []
+    bump(cache, 4)
+    assert len(unloads) == 3
 
 
 def test_a_recording_that_was_never_launched_keeps_its_module(cache, unloads, stream):
@@ -162,6 +165,7 @@ def test_an_eager_kernel_has_finished_before_its_module_goes(cache, monkeypatch,
 
 def test_a_device_that_cannot_be_waited_for_keeps_its_modules(cache, unloads, monkeypatch):
     """While a stream captures, say: who loads another module does not notice, and they go later."""
+    monkeypatch.setattr(module_cache, "MANY", 1)
     bump(cache, 1)
     gc.collect()
 
