@@ -77,10 +77,12 @@ def parser() -> argparse.ArgumentParser:
         measured = bench.add_parser("alloc", parents=[common], help="what allocations from a warm pool cost the host")
         alloc.add_arguments(measured)
         measured.set_defaults(run=alloc.run)
-    ahead = commands.add_parser("compile", parents=[common], help="compile kernels ahead, also for AMD GPUs not here")
+    ahead = commands.add_parser("compile", parents=[common], help="compile kernels ahead, also for GPUs not here")
     if "compile" in sys.argv[1:2]:
         from hiprt.kernels.offline import command
+        from hiprt.metal_compat import backend
 
+        backend.register()
         command.add_arguments(ahead)
         ahead.set_defaults(run=command.run)
     doctor = commands.add_parser("doctor", parents=[common], help="show what hiprt runs on and what stands in its way")

@@ -166,6 +166,10 @@ class Flags:
     graph_stats = Flag(str, "", "1: a table of rungs and reasons at exit; a path: the same as JSON.")
     graph_explain = Flag(boolean, False, "1: a line on stderr whenever a rung other than replay is taken.")
     cache_dir = Flag(str, "", "Folder of compiled kernels; default: the platform's cache folder.", native=True)
+    cache_max_mb = Flag(
+        integer(0), 1024, "Most MiB that it holds; the least recently used goes. 0: no bound.", native=True
+    )
+    cache_modules = Flag(integer(0), 256, "Modules kept loaded beside those that a kernel or a graph holds.")
     nvrtc_lib = Flag(str, "", "Path of the NVRTC that compiles for NVIDIA GPUs; searched when not set.", native=True)
     cpu_compiler = Flag(str, "", "Compiler of the CPU device: a path, or zig, clang++, g++.", native=True)
     cpu_zig = Flag(str, "", "Path of the zig binary; set from the ziglang package when it is installed.", native=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hiprt import core, library
@@ -14,10 +15,24 @@ from hiprt.stream import Stream
 __all__ = ["READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module"]
 
 SCALAR, READ, WRITE, READ_WRITE = 0, 1, 2, 3
-FORMATS = {"int32": "i", "uint32": "I", "int64": "q", "uint64": "Q", "float32": "f", "float64": "d"}
+FORMATS = {
+    "bool": "?",
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float16": "e",
+    "float32": "f",
+    "float64": "d",
+}
 DIMENSIONS = struct.Struct("<8I")
 
 
+lock = threading.Lock()
 # By the core's handle, so that recorded nodes can be shown with their arguments' names.
 functions: weakref.WeakValueDictionary[int, Function] = weakref.WeakValueDictionary()
 
@@ -41,6 +56,11 @@ def argument_values(handle: int, block: bytes) -> dict[str, Any]:
     return values
 
 
+def is_used(kernel: Any) -> bool:
+    """Whether something other than its module holds a kernel of the core: a function, a recording, a graph."""
+    return int(core.lib.hiprt_kernel_references(kernel)) > 1
+
+
 class Module:
     """A code object loaded on the current device.
 
@@ -48,10 +68,19 @@ class Module:
     ----------
     code : bytes
         What `hiprt.compiler.compile_source` returned.
+    lowered : mapping, optional
+        Name expressions and the kernels they stand for.
+
+    Attributes
+    ----------
+    kernels : list
+        The core's kernels of it. Graphs hold references to those, not to functions.
     """
 
-    def __init__(self, code: bytes) -> None:
+    def __init__(self, code: bytes, lowered: Mapping[str, str] | None = None) -> None:
         self.code = code
+        self.lowered = dict(lowered or {})
+        self.kernels: list[Any] = []
         self.hip_module = check(library.hip().hipModuleLoadData(code), "hipModuleLoadData")
 
     def function(self, name: str) -> int:
@@ -59,6 +88,13 @@ class Module:
         return int(
             check(library.hip().hipModuleGetFunction(self.hip_module, name.encode()), f"hipModuleGetFunction({name})")
         )
+
+    def keep(self, kernel: Any) -> None:
+        """Take a reference to a kernel of the core, to see whether anything else has one."""
+        core.lib.hiprt_kernel_retain(kernel)
+        held = core.ffi.gc(core.ffi.cast("hiprt_kernel *", kernel), core.lib.hiprt_kernel_release)
+        with lock:
+            self.kernels[:] = [*(known for known in self.kernels if is_used(known)), held]
 
     def close(self) -> None:
         """Unload; no kernel of it may be in use."""
@@ -76,7 +112,7 @@ class Argument:
     access : int
         `SCALAR`, `READ`, `WRITE` or `READ_WRITE`: what the kernel does with the buffer.
     dtype : str
-        Of a scalar: int32, uint32, int64, uint64, float32 or float64; or ``bytes`` for a structure by value.
+        Of a scalar: a key of `FORMATS`; or ``bytes`` for a structure by value.
     size, alignment : int
         Of a structure, in bytes.
     """
@@ -125,6 +161,7 @@ class Function:
         table = [(argument.size, argument.alignment, argument.access) for argument in arguments]
         made = core.lib.hiprt_kernel_create(module.function(symbol), self.name.encode(), len(table), table)
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_kernel_release)
+        module.keep(self.core)
         functions[int(core.ffi.cast("uintptr_t", self.core))] = self
         self.launch = self.make_launch()
 

@@ -8,6 +8,7 @@ from hiprt.kernels.add import add
 from hiprt.kernels.advance import advance
 from hiprt.kernels.argmax import argmax
 from hiprt.kernels.attention import attention
+from hiprt.kernels.hip_kernel import HipKernel, hip_kernel, hip_kernels
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import kv_write
 from hiprt.kernels.quantized_embedding import quantized_embedding
@@ -18,11 +19,14 @@ from hiprt.kernels.sample import sample
 from hiprt.kernels.silu_mul import silu_mul
 
 __all__ = [
+    "HipKernel",
     "Kernel",
     "add",
     "advance",
     "argmax",
     "attention",
+    "hip_kernel",
+    "hip_kernels",
     "kv_write",
     "quantized_embedding",
     "quantized_matmul",

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from hiprt.array import bfloat16
-from hiprt.compiler import compile_source
-from hiprt.device import Device, current_device, set_device
+from hiprt.device import Device, current_device
 from hiprt.kernels.dialect import DIALECTS, SOURCES, Parameter
-from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function, Module
+from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function
+from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream
 
 __all__ = ["Kernel", "force_generic", "uses_loops"]
@@ -105,7 +105,7 @@ class Kernel:
         self.aliasing = aliasing
         groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
-        self.functions: dict[tuple[Any, ...], Function] = {}
+        self.functions: FunctionTable[Function] = FunctionTable()
         self.lock = threading.Lock()
 
     @cached_property
@@ -199,14 +199,9 @@ class Kernel:
     def compile(self, template: tuple[Any, ...], device: Device) -> Function:
         """Compile and load on `device`."""
         options = OPTIONS.get(device.provider, ()) + ((GENERIC_OPTION,) if generic and device.provider == "cpu" else ())
-        before = current_device()
-        set_device(device.index)
-        try:
-            code, _ = compile_source(self.text("hip", template), f"{self.name}.hip", options=options)
-            arguments = [Argument(name, access, SCALARS.get(word, "")) for name, word, access in self.declaration]
-            return Function(Module(code), self.symbol(template), arguments, self.name)
-        finally:
-            set_device(before.index)
+        module = modules.load(self.text("hip", template), f"{self.name}.hip", options=options, device=device)
+        arguments = [Argument(name, access, SCALARS.get(word, "")) for name, word, access in self.declaration]
+        return Function(module, self.symbol(template), arguments, self.name)
 
     def __call__(
         self,

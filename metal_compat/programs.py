@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from hiprt.array import Array
-from hiprt.compiler import compile_source
-from hiprt.device import Device, current_device, set_device
+from hiprt.device import Device
 from hiprt.errors import CompileError, HipWarning
 from hiprt.kernels.body import Body, Form
 from hiprt.metal_compat.options import FLAGS
 from hiprt.metal_compat.signatures import SLOTS
 from hiprt.module import Function, Module
+from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream
 
 __all__ = ["MOST_THREADS", "BuildError", "Programs"]
@@ -50,7 +50,7 @@ class Programs:
     def __init__(self, body: Body, mode: str) -> None:
         self.body = body
         self.mode = mode
-        self.functions: dict[Any, Function] = {}
+        self.functions: FunctionTable[Function] = FunctionTable()
         self.lock = threading.Lock()
 
     def function(
@@ -140,13 +140,9 @@ class Programs:
 
     def compiled(self, device: Device, text: str) -> Module:
         """Compile and load for a device."""
-        before = current_device()
-        set_device(device.index)
+        flags = FLAGS.get(device.provider, ())
+        options = flags[self.mode] if flags else ()
         try:
-            flags = FLAGS.get(device.provider, ())
-            code, _ = compile_source(text, f"{self.body.name}.hip", options=flags[self.mode] if flags else ())
-            return Module(code)
+            return modules.load(text, f"{self.body.name}.hip", options=options, device=device)
         except CompileError as error:
             raise BuildError(error.code, error.name, error.call, error.detail, error.log) from None
-        finally:
-            set_device(before.index)

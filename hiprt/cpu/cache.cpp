@@ -1,10 +1,16 @@
 #include "cache.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+#include <tuple>
 
 #include "flags.h"
 #include "process.h"
@@ -61,6 +67,56 @@ class Fields {
   size_t at_;
 };
 
+// An entry that is being read: who trims the cache leaves it, and it is the one used last.
+class Reading {
+ public:
+  explicit Reading(const std::string &path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ >= 0 && flock(fd_, LOCK_SH) == 0) futimens(fd_, nullptr);
+  }
+  ~Reading() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Reading(const Reading &) = delete;
+  Reading &operator=(const Reading &) = delete;
+
+ private:
+  int fd_;
+};
+
+// Whether a process may be writing a file: it has not got its entry's name yet, and is not from one that died.
+bool is_written(const std::filesystem::path &path, time_t used) {
+  constexpr time_t kAbandoned = 3600;
+  return path.filename().string().find('.') != std::string::npos && time(nullptr) - used < kAbandoned;
+}
+
+// Remove a file unless a process has it open.
+bool remove_unused(const std::filesystem::path &path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool removed = flock(fd, LOCK_EX | LOCK_NB) == 0 && unlink(path.c_str()) == 0;
+  close(fd);
+  return removed;
+}
+
+// Remove the least recently used files of the whole folder until at most `bytes` are left.
+void trim(const std::string &folder, size_t bytes) {
+  std::vector<std::tuple<time_t, size_t, std::filesystem::path>> files;
+  size_t held = 0;
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(folder, error), end; at != end; at.increment(error)) {
+    struct stat info;
+    if (stat(at->path().c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    const size_t size = static_cast<size_t>(info.st_size);
+    files.emplace_back(std::max(info.st_atime, info.st_mtime), size, at->path());
+    held += size;
+  }
+  std::sort(files.begin(), files.end());
+  for (const auto &[used, size, path] : files) {
+    if (held <= bytes) return;
+    if (!is_written(path, used) && remove_unused(path)) held -= size;
+  }
+}
+
 bool files_unchanged(const Built &built) {
   for (const auto &[path, hash] : built.files) {
     std::string text;
@@ -74,6 +130,7 @@ bool files_unchanged(const Built &built) {
 bool cache_load(const std::string &key, Built *out) {
   const std::string path = path_of(key);
   std::string bytes;
+  const Reading reading(path);
   const size_t header = std::strlen(kMagic) + kHashSize;
   if (path.empty() || !read_file(path, &bytes) || bytes.size() < header) return false;
   if (bytes.compare(0, std::strlen(kMagic), kMagic) != 0) return false;
@@ -99,6 +156,7 @@ void cache_store(const std::string &key, const Built &built) {
   const std::string fresh = path + "." + std::to_string(getpid()) + "." + std::to_string(serial++);
   const bool written = write_file(fresh, kMagic + sha256_hex(body) + body);
   if (!written || std::rename(fresh.c_str(), path.c_str()) != 0) std::filesystem::remove(fresh, error);
+  if (flags().cache_bytes) trim(flags().cache_dir, flags().cache_bytes);
 }
 
 }  // namespace cpu

@@ -19,6 +19,7 @@ struct Built {
 bool cache_load(const std::string &key, Built *out);
 
 // Store an entry: written beside and renamed, so that readers see all of it or nothing. Failure is not an error.
+// The least recently used files of the folder go where it holds more than HIPRT_CACHE_MAX_MB.
 void cache_store(const std::string &key, const Built &built);
 
 }  // namespace cpu

@@ -56,6 +56,7 @@ Flags read_flags() {
   f.memory_bytes = size("HIPRT_CPU_MEMORY_MB", physical_mb()) << 20;
   f.cache_dir = text("HIPRT_CACHE_DIR");
   if (f.cache_dir.empty()) f.cache_dir = default_cache_dir();
+  f.cache_bytes = number("HIPRT_CACHE_MAX_MB", 1024) << 20;
   f.compiler = text("HIPRT_CPU_COMPILER");
   f.zig = text("HIPRT_CPU_ZIG");
   return f;

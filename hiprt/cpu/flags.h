@@ -15,6 +15,7 @@ struct Flags {
   int devices;             // HIPRT_CPU_DEVICES: how many devices to show
   size_t memory_bytes;     // HIPRT_CPU_MEMORY_MB: memory of each device
   std::string cache_dir;   // HIPRT_CACHE_DIR: where compiled kernels are kept; never empty unless no home is known
+  size_t cache_bytes;      // HIPRT_CACHE_MAX_MB: most that is kept there, 0: no bound
   std::string compiler;    // HIPRT_CPU_COMPILER: C++ compiler for hiprtc, empty: search
   std::string zig;         // HIPRT_CPU_ZIG: the zig binary of the PyPI package ziglang, empty: look beside this library
 };

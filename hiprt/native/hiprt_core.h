@@ -34,7 +34,9 @@ typedef struct {
   uint32_t access;
 } hiprt_argument;
 hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args);
+void hiprt_kernel_retain(hiprt_kernel *kernel);
 void hiprt_kernel_release(hiprt_kernel *kernel);
+uint32_t hiprt_kernel_references(const hiprt_kernel *kernel); /* at this moment: recordings and execs hold some */
 /* Bytes of a launch: uint32 grid[3] block[3] shared zero | uint64 {address, start, end} per buffer, in argument order |
  * each value in argument order, padded to 8. start and end bound what the kernel may touch through the buffer. */
 uint32_t hiprt_kernel_launch_size(const hiprt_kernel *kernel);

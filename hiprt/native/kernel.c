@@ -83,6 +83,10 @@ void hiprt_kernel_release(hiprt_kernel *kernel) {
   if (kernel && atomic_fetch_sub_explicit(&kernel->references, 1, memory_order_acq_rel) == 1) free(kernel);
 }
 
+uint32_t hiprt_kernel_references(const hiprt_kernel *kernel) {
+  return atomic_load_explicit(&kernel->references, memory_order_acquire);
+}
+
 uint32_t hiprt_kernel_payload_size(const hiprt_kernel *kernel) {
   return (uint32_t)(sizeof(hiprt_dims) + kernel->args_size + kernel->n_buffers * sizeof(hiprt_range));
 }

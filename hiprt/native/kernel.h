@@ -31,7 +31,6 @@ struct hiprt_kernel {
   uint8_t access[HIPRT_MAX_ARGS];   /* of each buffer, in order: 1 read, 2 write, 3 both */
 };
 
-void hiprt_kernel_retain(hiprt_kernel *kernel);
 uint32_t hiprt_kernel_payload_size(const hiprt_kernel *kernel);
 /* Lay out the bytes of a launch as a payload. */
 void hiprt_kernel_payload(const hiprt_kernel *kernel, const char *launch, char *out_payload);

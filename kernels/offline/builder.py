@@ -92,7 +92,7 @@ class Backend(Protocol):
     targets : tuple of str
         For messages.
     offers : frozenset of str
-        Which of ``--report``, ``--compare`` and ``--out`` it has something for.
+        Which of ``--report``, ``--compare``, ``--emit``, ``--out`` and ``--option`` it has something for.
     """
 
     targets: tuple[str, ...]
@@ -121,7 +121,7 @@ class AmdBackend:
     """
 
     targets: tuple[str, ...] = tuple(MACHINES)
-    offers = frozenset(("report", "compare", "out"))
+    offers = frozenset(("report", "compare", "out", "option"))
     compiler: Compiler
 
     def serves(self, target: str) -> bool:
@@ -152,7 +152,7 @@ class DeviceBackend:
     """The device in use: compiling fills the cache of compiled kernels, where its library has one."""
 
     targets: tuple[str, ...] = (DEVICE, "cpu")
-    offers: frozenset[str] = frozenset()
+    offers: frozenset[str] = frozenset(("option",))
 
     def serves(self, target: str) -> bool:
         """Take no features."""

@@ -1,4 +1,4 @@
-"""``hiprt compile``: kernels compiled ahead of time, for the device in use or for AMD GPUs that are not here."""
+"""``hiprt compile``: kernels compiled ahead of time, for the device in use or for GPUs that are not here."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from hiprt.code_cache import CodeCache
 from hiprt.kernels.offline.builder import DEVICE, Product, Unit, backend_of, build, units
-from hiprt.kernels.offline.disk_cache import DiskCache
 from hiprt.kernels.offline.report import Report
 
 __all__ = ["add_arguments", "run"]
 
 FAILURE = 1
+METAL, AMD = "use --target metal", "use AMD targets, --target gfx1201,gfx942"
+WHERE = {"report": AMD, "compare": AMD, "out": AMD, "emit": METAL, "option": AMD}
+PROVIDERS = ("cpu", "nvidia", "rocm")  # whose code is cached
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,13 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         type=names,
         default=[DEVICE],
-        help="by comma: gfx1201, gfx942, ...; cpu; default: the device in use, into its cache of compiled kernels",
+        help="by comma: gfx1201, gfx942, ...; metal; cpu; default: the device in use, into its cache of compiled code",
     )
     parser.add_argument(
         "--report", action="store_true", help="registers, spills, occupancy and instructions of each kernel"
     )
     parser.add_argument("--compare", metavar="FILE", type=Path, help="fail where a kernel is worse than in this report")
-    parser.add_argument("--out", metavar="DIR", type=Path, help="write code objects to DIR/<target>/<name>.co")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="write results to DIR/<target>/<name>.co or .metal")
+    parser.add_argument("--emit", action="store_true", help="print the checked Metal text of each kernel")
     parser.add_argument("--option", metavar="O", action="append", default=[], help="for the compiler: --option=-DN=4")
     parser.add_argument("--cache-info", action="store_true", help="say what the cache of compiled kernels holds")
     parser.add_argument("--cache-limit", metavar="MB", type=megabytes, help="remove the longest unused of it; 0: all")
@@ -75,27 +79,32 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.cache_info or options.cache_limit is not None:
         return run_cache(options)
-    asked = {name for name in ("report", "compare", "out") if getattr(options, name)}
+    asked = {name for name in WHERE if getattr(options, name)}
     for target in options.target:
         for name in sorted(asked - backend_of(target).offers):
-            raise ValueError(f"--{name} has nothing for the target {target}: use AMD targets, --target gfx1201,gfx942")
+            raise ValueError(f"--{name} has nothing for the target {target}: {WHERE[name]}")
     before = Report.parse(options.compare.read_text()) if options.compare else None
     begin = time.monotonic()
     compilers = {target: backend_of(target).open(target) for target in options.target}
     work = [(unit, target) for target in options.target for unit in chosen(options.files, target)]
     files: list[str] = []
-    rows = []
+    rows, texts = [], {}
     for product in shown(build(work, options.option), len(work), is_silent=options.json):
         rows += product.resources
+        if options.emit:
+            texts.update({product.unit.name + suffix: text.decode() for suffix, text in product.files.items()})
         if options.out:
             files += write(product, options.out)
     report = Report(" and ".join(dict.fromkeys(compilers.values())), rows)
     worse = report.regressions(before.of(options.target)) if before else []
     seconds = round(time.monotonic() - begin, 1)
     if options.json:
-        print(json.dumps(summary(compilers, len(work), seconds, report, sorted(files), worse)))
+        emitted = {"texts": dict(sorted(texts.items()))} if options.emit else {}
+        print(json.dumps(summary(compilers, len(work), seconds, report, sorted(files), worse) | emitted))
     elif options.report:
         print(report, end="")
+    elif options.emit:
+        print("\n".join(f"// {name}\n{text}" for name, text in sorted(texts.items())), end="")
     else:
         print(sentence(compilers, len(work), seconds, report, options.out))
     for line in worse:
@@ -152,18 +161,19 @@ def summary(
 def sentence(compilers: dict[str, str], count: int, seconds: float, report: Report, folder: Path | None) -> str:
     """Return one line for people."""
     programs = f"{count} program{'s' if count != 1 else ''}"
+    where = f", in {folder}" if folder else ""
     if not report.rows:
-        cache = f", into {DiskCache().folder}" if any(told.startswith("cpu,") for told in compilers.values()) else ""
-        return f"{programs} for {'; '.join(compilers.values())} in {seconds:.1f} s{cache}"
+        is_cached = any(told.partition(",")[0] in PROVIDERS for told in compilers.values())
+        cache = f", into {CodeCache().folder}" if is_cached else ""
+        return f"{programs} for {'; '.join(compilers.values())} in {seconds:.1f} s{cache}{where}"
     spilled = sum(row.spills > 0 for row in report.rows)
     spills = f"{spilled} spill" if spilled else "no spills"
-    where = f", in {folder}" if folder else ""
     return f"{programs} for {', '.join(compilers)} in {seconds:.1f} s, {spills}{where} ({report.compiler})"
 
 
 def run_cache(options: argparse.Namespace) -> int:
     """Show the cache of compiled kernels, and trim it where that is asked for."""
-    cache = DiskCache()
+    cache = CodeCache()
     removed, freed = cache.trim(options.cache_limit) if options.cache_limit is not None else (0, 0)
     files = cache.files()
     nbytes = sum(size for _, size, _ in files)

@@ -51,3 +51,17 @@ def test_layout_names_every_folder(root, folder):
     """The source layout is complete."""
     assert f"\n{folder}/" in (root / "README.md").read_text()
     assert (root / folder).is_dir()
+
+
+def test_commands_in_the_text_exist(root):
+    """Every `hiprt …` that the text names is a command, and has the options that are written behind it."""
+    text = re.sub(r"```.*?```", "", (root / "README.md").read_text(), flags=re.DOTALL)
+    named = {}
+    for words in re.findall(r"`hiprt\s+(\w[^`]*)`", text):
+        command, *rest = words.split()
+        named.setdefault(command, set()).update(re.match(r"--[\w-]+", word)[0] for word in rest if word[:2] == "--")
+    assert {"generate", "doctor", "compile"} <= set(named)
+    for command, options in named.items():
+        child = [sys.executable, "-m", "hiprt", command, "--help"]
+        known = subprocess.run(child, capture_output=True, text=True, check=True).stdout
+        assert not [option for option in options if not re.search(rf"{option}\b", known)]

@@ -1,5 +1,6 @@
 """The cache of compiled programs on disk: what makes a new entry, what survives, and what damage does."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -180,3 +181,39 @@ def test_the_cache_follows_xdg(python, tmp_path):
     environment = {"HIPRT_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path)}
     python(BUILD.format(source=SOURCE, how={"options": ["-DN=9"]}), **environment)
     assert len(entries(tmp_path / "hiprt")) == 1
+
+
+def test_the_folder_is_bounded_and_the_least_recently_used_goes(python, cache, compiles):
+    """Files of every provider count; what is read is used."""
+    compiles()
+    (kept,) = entries(cache)
+    old = [cache / "rocm" / "ab" / str(i) for i in range(3)]
+    old[0].parent.mkdir(parents=True)
+    for i, path in enumerate(old):
+        path.write_bytes(bytes(1 << 20))
+        os.utime(path, (2000 + i, 2000 + i))
+    os.utime(kept, (1000, 1000))
+    assert compiles() == 0
+    python(BUILD.format(source=SOURCE, how={"options": ["-DN=2"]}), HIPRT_CACHE_DIR=str(cache), HIPRT_CACHE_MAX_MB="2")
+    left = entries(cache)
+    assert kept in left
+    assert [path for path in old if path in left] == old[2:]
+    assert len(left) == 3
+
+
+def test_what_a_process_has_open_or_writes_stays(python, cache):
+    folder = cache / "cpu" / "ab"
+    folder.mkdir(parents=True)
+    opened, fresh, abandoned = folder / "cd", folder / "ef.1.0", folder / "gh.2.0"
+    for path in (opened, fresh, abandoned):
+        path.write_bytes(bytes(1 << 20))
+    for path in (opened, abandoned):
+        os.utime(path, (1000, 1000))
+    with opened.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        how = {"options": ["-DN=1"]}
+        python(BUILD.format(source=SOURCE, how=how), HIPRT_CACHE_DIR=str(cache), HIPRT_CACHE_MAX_MB="1")
+    left = entries(cache)
+    assert opened in left
+    assert fresh in left
+    assert abandoned not in left

@@ -11,12 +11,14 @@ from functools import partial
 import pytest
 
 from hiprt import library
+from hiprt.code_cache import CodeCache
 from hiprt.errors import CompileError
+from hiprt.kernels import Kernel
 from hiprt.kernels.offline.builder import Unit, backend_of, build, units
-from hiprt.kernels.offline.catalogue import instances
+from hiprt.kernels.offline.catalogue import Instance, instances
 from hiprt.kernels.offline.code_object import CodeObject
-from hiprt.kernels.offline.disk_cache import DiskCache
 from hiprt.kernels.offline.report import Report
+from hiprt.metal_compat.backend import register
 
 SOURCE = """
 extern "C" __global__ void axpy(const float4* x, float4* y, float a, int n) {
@@ -137,6 +139,10 @@ def test_errors_are_one_sentence(source, tmp_path):
         (("--target", "gfx1201", body), {}, "a Metal body has no signature of its own"),
         (("--report",), {}, "--report has nothing for the target device: use AMD targets"),
         (("--out", tmp_path, "--target", "cpu"), {}, "--out has nothing for the target cpu"),
+        (("--emit", "--target", "gfx1201"), {}, "--emit has nothing for the target gfx1201: use --target metal"),
+        (("--report", "--target", "metal"), {}, "--report has nothing for the target metal: use AMD targets"),
+        (("--option=-DN", "--target", "metal"), {}, "--option has nothing for the target metal"),
+        (("--target", "metal", source), {}, "axpy.hip is HIP source; a kernel for every target is written as a Metal"),
         (
             ("--target", "gfx1201", source),
             {"HIPRT_CPU_ZIG": "/no/zig"},
@@ -214,18 +220,54 @@ def test_the_device_s_cache_is_filled(source, tmp_path):
     cache = {"HIPRT_CACHE_DIR": str(tmp_path / "cache")}
     out, _ = run(source, **cache)
     assert out.startswith("1 program for cpu, ")
-    held = DiskCache(tmp_path / "cache").files()
+    held = CodeCache(tmp_path / "cache").files()
     assert len(held) == 1
     source.write_text("int x")
     _, err = run("--target", "cpu", source, status=1, **cache)
     assert "error" in err
-    assert DiskCache(tmp_path / "cache").files() == held
+    assert CodeCache(tmp_path / "cache").files() == held
 
 
 def test_every_instance_of_the_device_is_compiled():
     out = json.loads(run("--json")[0])
     expected = instances(is_loops=library.current().provider == "cpu")
     assert out["programs"] == len(expected)
+
+
+def test_metal_text_of_a_body(tmp_path):
+    """Checked, printed, written; problems have the lines of the user's file."""
+    register()
+    path, folder = tmp_path / "halves.metal", tmp_path / "out"
+    path.write_text(BODY)
+    said, _ = run("--target", "metal", "--out", folder, path)
+    assert said.startswith("1 program for metal, as checked text in ")
+    assert said.endswith(f" s, in {folder}\n")
+    text = (folder / "metal" / "halves.metal").read_text()
+    assert text == units([path])[0].text("metal")
+    assert run("--target", "metal", "--emit", path)[0] == f"// halves.metal\n{text}"
+    read = json.loads(run("--target", "metal", "--emit", "--json", path)[0])
+    assert read["texts"] == {"halves.metal": text}
+    assert (read["programs"], read["kernels"], read["files"]) == (1, [], [])
+    path.write_text(BODY + "double d = 1;\ndevice float* p = &shared[0];\n")
+    _, err = run("--target", "metal", path, status=1)
+    assert err.endswith("halves.metal:9: error: Metal does not have 'double'\n")
+    with pytest.raises(CompileError) as caught:
+        list(build([(units([path])[0], "metal")]))
+    assert "\nhalves.metal:10: error: cannot initialize" in caught.value.log
+
+
+def test_every_instance_is_metal_that_passes_the_checker():
+    read = json.loads(run("--target", "metal", "--emit", "--json")[0])
+    assert read["programs"] == len(read["texts"]) == len(instances())
+    assert sorted(read["texts"]) == sorted(f"{instance.symbol}.metal" for instance in instances())
+
+
+def test_a_kernel_that_is_no_metal_is_refused():
+    register()
+    backend_of("metal").open("metal")
+    kernel = Kernel("wrong", inputs={"x": "float"}, outputs={"y": "float"}, source="device float* p = x;\ny[0] = p[0];")
+    with pytest.raises(CompileError, match=r"wrong\.metal:1: error: .*const device float"):
+        list(build([(Unit("wrong", Instance(kernel, ())), "metal")]))
 
 
 def test_cache_info_and_limit(tmp_path):
@@ -241,5 +283,5 @@ def test_cache_info_and_limit(tmp_path):
     assert (out["files"], out["removed"], out["freed"]) == (2, 2, 2 << 20)
     assert sorted(path.name for path in cache.rglob("*") if path.is_file()) == ["2", "3"]
     assert "removed 2 files" in run("--cache-limit", "0", **environment)[0]
-    assert DiskCache(cache).files() == []
-    assert DiskCache(tmp_path / "none").trim(0) == (0, 0)
+    assert CodeCache(cache).files() == []
+    assert CodeCache(tmp_path / "none").trim(0) == (0, 0)

@@ -1,0 +1,143 @@
+"""Modules by content: compiled and loaded once for a device, shared, and unloaded when nothing uses them any more."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from hiprt import library
+from hiprt.code_cache import key_of
+from hiprt.compiler import compile_source, reads_files
+from hiprt.device import Device, current_device, set_device
+from hiprt.errors import HipError, check
+from hiprt.flags import flags
+from hiprt.module import Module, is_used
+
+__all__ = ["FunctionTable", "ModuleCache", "modules", "on_device"]
+
+FORMS = 256
+# Unloading waits for the device, which breaks captures that others make: only when many modules have come together.
+MANY = 64
+serials = itertools.count()
+T = TypeVar("T")
+
+
+@contextmanager
+def on_device(device: Device) -> Iterator[None]:
+    """Make `device` this thread's within the block."""
+    before = current_device()
+    set_device(device.index)
+    try:
+        yield
+    finally:
+        set_device(before.index)
+
+
+class FunctionTable(dict[Any, T]):
+    """The functions of one kernel by form of call; of too many forms, the one compiled first goes."""
+
+    def __setitem__(self, key: Any, value: T) -> None:
+        if len(self) >= FORMS and key not in self:
+            del self[next(iter(self))]
+        super().__setitem__(key, value)
+
+
+class Retired(NamedTuple):
+    """What is left of a module that no function belongs to; graphs may still hold its kernels."""
+
+    device: Device
+    hip_module: Any
+    kernels: list[Any]
+
+
+class ModuleCache:
+    """Loaded modules.
+
+    A module is here as long as a function of it lives, and the last ``HIPRT_CACHE_MODULES`` ones longer. It is
+    unloaded when it is gone from here, no recording or executable graph holds a kernel of it, and its device has
+    finished; that is seen to when another module is loaded and many are gone.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.alive: weakref.WeakValueDictionary[str, Module] = weakref.WeakValueDictionary()
+        self.recent: OrderedDict[str, Module] = OrderedDict()
+        self.retired: list[Retired] = []
+
+    def load(
+        self,
+        source: str,
+        name: str,
+        *,
+        options: Sequence[str] = (),
+        expressions: Sequence[str] = (),
+        device: Device | None = None,
+    ) -> Module:
+        """Return the module of a source, compiled and loaded where it is not yet.
+
+        Parameters
+        ----------
+        source, name, options, expressions
+            As for `hiprt.compiler.compile_source`.
+        device : Device, optional
+            This thread's by default.
+
+        Raises
+        ------
+        CompileError
+            The source does not compile; nothing is kept.
+        """
+        device = device or current_device()
+        # What reads files is no one's but the caller's: the same text may mean another program by now.
+        own = [str(next(serials))] if reads_files(source, options) else []
+        key = key_of([str(device.index), name, source, "options", *options, "expressions", *expressions, "own", *own])
+        with self.lock:
+            found = self.alive.get(key)
+        if found is None:
+            with on_device(device):
+                made = Module(*compile_source(source, name, options=options, expressions=expressions))
+            if len(self.retired) >= MANY:
+                self.sweep()
+            with self.lock:
+                found = self.alive.setdefault(key, made)
+            retired = Retired(device, made.hip_module, made.kernels)
+            weakref.finalize(made, self.retired.append, retired).atexit = False
+        self.use(key, found)
+        return found
+
+    def use(self, key: str, module: Module) -> None:
+        """Note a use; the module whose use is longest ago is held no more."""
+        with self.lock:
+            self.recent[key] = module
+            self.recent.move_to_end(key)
+            dropped = [self.recent.popitem(last=False) for _ in range(len(self.recent) - flags.cache_modules)]
+        del dropped  # outside the lock: their finalizers run here
+
+    def sweep(self) -> int:
+        """Unload the retired modules that no graph holds; return how many."""
+        # Taken one by one: a module may retire at any moment, in any thread.
+        retired = [self.retired.pop() for _ in range(len(self.retired))]
+        idle = [old for old in retired if not any(map(is_used, old.kernels))]
+        self.retired += [old for old in retired if old not in idle]
+        return sum(self.unload(device, idle) for device in {old.device for old in idle})
+
+    def unload(self, device: Device, idle: Sequence[Retired]) -> int:
+        """Unload those of a device that nothing holds; they wait for another time where it cannot be waited for."""
+        mine = [old for old in idle if old.device == device]
+        with on_device(device):
+            try:
+                device.synchronize()  # kernels of them that were launched eagerly
+            except HipError:  # a stream captures, or work has failed: that is told to who launched it
+                self.retired += mine
+                return 0
+            for old in mine:
+                check(library.hip().hipModuleUnload(old.hip_module), "hipModuleUnload")
+        return len(mine)
+
+
+modules = ModuleCache()

@@ -1,0 +1,72 @@
+"""The target ``metal`` of ``hiprt compile``: Metal text, written and strictly checked on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hiprt.errors import CompileError, ProviderError
+from hiprt.kernels.offline.builder import BACKENDS, Product, Unit
+from hiprt.metal_compat.checker import Problem, check_metal, compiler
+
+__all__ = ["MetalBackend", "register"]
+
+HIPRTC_ERROR_COMPILATION = 6
+
+
+class MetalBackend:
+    """Apple GPUs: text for Apple's compiler, which is not here."""
+
+    targets: tuple[str, ...] = ("metal",)
+    offers = frozenset(("emit", "out"))
+
+    def serves(self, target: str) -> bool:
+        """Take no versions: the text is for Metal 3 and later."""
+        return target in self.targets
+
+    def open(self, _target: str) -> str:
+        """Find the checker's compiler."""
+        try:
+            compiler()
+        except RuntimeError as error:
+            raise ProviderError("no checker of Metal text", [("ziglang", str(error))]) from None
+        return "metal, as checked text"
+
+    def wanted(self, _unit: Unit) -> bool:
+        """Take every instance."""
+        return True
+
+    def build(self, unit: Unit, target: str, _options: Sequence[str]) -> Product:
+        """Write the text and check it.
+
+        Raises
+        ------
+        CompileError
+            The checker found something; ``log`` has one line for each problem.
+        ValueError
+            The unit is HIP source.
+        """
+        text = unit.text("metal")
+        name = f"{unit.name}.metal"
+        if unit.body is None:
+            problems = check_metal(text, name)
+        else:
+            problems = in_body(check_metal(text, f"text of {name}"), text, unit.body.body.source, name)
+        if problems:
+            log = "\n".join(f"{p.file}:{p.line}: error: {p.text}" for p in problems)
+            raise CompileError(HIPRTC_ERROR_COMPILATION, "HIPRTC_ERROR_COMPILATION", "check for metal", unit.name, log)
+        return Product(unit, target, {".metal": text.encode()})
+
+
+def in_body(problems: list[Problem], text: str, source: str, name: str) -> list[Problem]:
+    """Give problems in a user's body the lines of its file; the text around it is generated."""
+    before = text[: text.index(source)].count("\n")
+    lines = source.count("\n") + 1
+    return sorted(
+        Problem(name, problem.line - before, problem.text) if 0 < problem.line - before <= lines else problem
+        for problem in problems
+    )
+
+
+def register() -> None:
+    """Make ``metal`` a target of ``hiprt compile``, which cannot import this layer itself."""
+    BACKENDS.setdefault("metal", MetalBackend())
