@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,8 @@ OPTIONS = {
     "nvidia": ("--fmad=false", "--device-as-default-execution-space"),
 }
 GENERIC_OPTION = "-DHIPRT_CPU_GENERIC=1"
+# How kernels are compiled for devices that HIP does not serve: by provider, a function of kernel, template and device.
+LOADERS: dict[str, Callable[[Kernel, tuple[Any, ...], Any], Module]] = {}
 
 generic = False
 
@@ -198,13 +200,19 @@ class Kernel:
 
     def compile(self, template: tuple[Any, ...], device: Device) -> Function:
         """Compile and load on `device`."""
+        arguments = [Argument(name, access, SCALARS.get(word, "")) for name, word, access in self.declaration]
+        load: Callable[..., Module] = LOADERS.get(device.provider, Kernel.load)
+        module = load(self, template, device)
+        return Function(module, self.symbol(template), arguments, self.name)
+
+    def load(self, template: tuple[Any, ...], device: Device) -> Module:
+        """Compile with hiprtc."""
         options = OPTIONS.get(device.provider, ()) + ((GENERIC_OPTION,) if generic and device.provider == "cpu" else ())
         before = current_device()
         set_device(device.index)
         try:
             code, _ = compile_source(self.text("hip", template), f"{self.name}.hip", options=options)
-            arguments = [Argument(name, access, SCALARS.get(word, "")) for name, word, access in self.declaration]
-            return Function(Module(code), self.symbol(template), arguments, self.name)
+            return Module(code)
         finally:
             set_device(before.index)
 

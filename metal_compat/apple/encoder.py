@@ -1,0 +1,36 @@
+"""Encoding dispatches into a concurrent compute encoder, for work that runs once. Never run on Apple hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hiprt.metal_compat.apple.dispatches import Arguments, Dispatch
+from hiprt.metal_compat.apple.heap import Heap
+
+__all__ = ["encode"]
+
+
+def encode(metal: Any, encoder: Any, heap: Heap, dispatches: Sequence[Dispatch], arguments: Arguments) -> None:
+    """Encode dispatches; those without a barrier between them may run at once.
+
+    Parameters
+    ----------
+    metal : module
+        PyObjC's Metal.
+    encoder : MTLComputeCommandEncoder
+        Of the concurrent type.
+    heap : Heap
+    dispatches : sequence of Dispatch
+    arguments : Arguments
+        Of these dispatches.
+    """
+    for number, each in enumerate(dispatches):
+        if each.behind:
+            encoder.memoryBarrierWithScope_(metal.MTLBarrierScopeBuffers)
+        encoder.setComputePipelineState_(each.pipeline)
+        for index, value in enumerate(each.arguments):
+            encoder.setBuffer_offset_atIndex_(heap.buffer, arguments.offset(number, index, value), index)
+        encoder.dispatchThreadgroups_threadsPerThreadgroup_(
+            metal.MTLSizeMake(*each.grid), metal.MTLSizeMake(*each.block)
+        )
