@@ -7,6 +7,7 @@ The package Metal (``pip install pyobjc-framework-Metal``) is imported at the fi
 
 from hiprt.metal_compat.apple.device import MetalDevice, open_device
 from hiprt.metal_compat.apple.replay import Replay
+from hiprt.metal_compat.apple.step import run
 from hiprt.metal_compat.apple.stream import MetalStream
 
-__all__ = ["MetalDevice", "MetalStream", "Replay", "open_device"]
+__all__ = ["MetalDevice", "MetalStream", "Replay", "open_device", "run"]

@@ -9,6 +9,8 @@ from typing import Any
 from hiprt.device import Device
 from hiprt.errors import ProviderError
 from hiprt.kernels.kernel import LOADERS, Kernel
+from hiprt.metal_compat import programs
+from hiprt.metal_compat.apple.body import load_body
 from hiprt.metal_compat.apple.framework import framework
 from hiprt.metal_compat.apple.heap import Heap
 from hiprt.metal_compat.apple.library import MetalModule
@@ -82,3 +84,4 @@ def load(kernel: Kernel, template: tuple[Any, ...], device: MetalDevice) -> Modu
 
 
 LOADERS["metal"] = load
+programs.LOADERS["metal"] = load_body

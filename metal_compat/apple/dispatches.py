@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from hiprt.graphs.recording import Node, Recording
 from hiprt.metal_compat.apple.device import MetalDevice
-from hiprt.metal_compat.apple.library import MetalModule
+from hiprt.metal_compat.apple.library import Bindings, MetalModule, Sizes
 from hiprt.metal_compat.apple.movement import COPY, FILL, RUN, THREADS
 from hiprt.module import Argument, Function
 from hiprt.stream import Stream
@@ -18,7 +18,6 @@ __all__ = ["Arguments", "Dispatch", "barriers", "dispatches"]
 
 SLOTS = 31  # buffers of a Metal function
 ALIGNMENT = 32  # of values in constant memory, on any GPU that Metal serves
-Sizes = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,8 @@ class Dispatch:
     pipeline : MTLComputePipelineState
     grid, block : tuple of 3 int
         Threadgroups, and threads of each.
+    counts_threads : bool
+        Whether `grid` counts threads instead, so that threadgroups at its edges are smaller.
     arguments : tuple of int or bytes
         By binding index: a buffer's address, a value's bytes.
     behind : bool
@@ -39,7 +40,8 @@ class Dispatch:
     pipeline: Any
     grid: Sizes
     block: Sizes
-    arguments: tuple[int | bytes, ...]
+    counts_threads: bool
+    arguments: Bindings
     behind: bool
 
 
@@ -82,14 +84,18 @@ def dispatch(node: Node, device: MetalDevice, behind: bool) -> Dispatch:
     if not isinstance(function.module, MetalModule):
         raise ValueError(f"{node.name}: the kernel was not compiled for Metal")
     pipeline = function.module.pipeline(function.symbol)
+    bindings = tuple(map(encoded, function.arguments, values))
+    bindings, grid, block, counts_threads = function.module.arrange(bindings, grid, block)
     threads, most = block[0] * block[1] * block[2], int(pipeline.maxTotalThreadsPerThreadgroup())
     if threads > most:
         raise ValueError(
             f"Thread group size ({threads}) is greater than  the maximum allowed threads per threadgroup ({most})."
         )
-    if node.shared or len(values) > SLOTS:
-        raise ValueError(f"{node.name}: {node.shared} bytes of dynamic shared memory, {len(values)} of {SLOTS} buffers")
-    return Dispatch(pipeline, grid, block, tuple(map(encoded, function.arguments, values)), behind)
+    if node.shared or len(bindings) > SLOTS:
+        raise ValueError(
+            f"{node.name}: {node.shared} bytes of dynamic shared memory, {len(bindings)} buffers of {SLOTS}"
+        )
+    return Dispatch(pipeline, grid, block, counts_threads, bindings, behind)
 
 
 def encoded(argument: Argument, value: Any) -> int | bytes:

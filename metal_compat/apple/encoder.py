@@ -31,6 +31,8 @@ def encode(metal: Any, encoder: Any, heap: Heap, dispatches: Sequence[Dispatch],
         encoder.setComputePipelineState_(each.pipeline)
         for index, value in enumerate(each.arguments):
             encoder.setBuffer_offset_atIndex_(heap.buffer, arguments.offset(number, index, value), index)
-        encoder.dispatchThreadgroups_threadsPerThreadgroup_(
-            metal.MTLSizeMake(*each.grid), metal.MTLSizeMake(*each.block)
-        )
+        grid, block = metal.MTLSizeMake(*each.grid), metal.MTLSizeMake(*each.block)
+        if each.counts_threads:
+            encoder.dispatchThreads_threadsPerThreadgroup_(grid, block)
+        else:
+            encoder.dispatchThreadgroups_threadsPerThreadgroup_(grid, block)

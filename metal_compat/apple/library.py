@@ -6,9 +6,14 @@ import itertools
 from typing import Any
 
 from hiprt.errors import CompileError
+from hiprt.metal_compat.options import DEFAULT_MODE
 from hiprt.module import Module
 
-__all__ = ["MetalModule"]
+__all__ = ["Bindings", "MetalModule", "Sizes"]
+
+Sizes = tuple[int, int, int]
+# By binding index: a buffer's address, a value's bytes.
+Bindings = tuple["int | bytes", ...]
 
 COMPILATION = 6  # hiprtc's status for a text that does not compile
 handles = itertools.count(1)
@@ -26,6 +31,8 @@ class MetalModule(Module):
         The Metal program.
     name : str
         For messages.
+    mode : str
+        Math mode.
 
     Attributes
     ----------
@@ -38,11 +45,13 @@ class MetalModule(Module):
         Metal's compiler refuses the text.
     """
 
-    def __init__(self, metal: Any, device: Any, text: str, name: str) -> None:
+    def __init__(self, metal: Any, device: Any, text: str, name: str, mode: str = DEFAULT_MODE) -> None:
         self.metal, self.device, self.name = metal, device, name
         options = metal.MTLCompileOptions.alloc().init()
-        # The same bits on every target: sums of products are fused only where a body says so.
-        options.setFastMathEnabled_(False)
+        if mode == DEFAULT_MODE:
+            options.setFastMathEnabled_(False)
+        else:
+            options.setMathMode_(getattr(metal, f"MTLMathMode{mode.title()}"))
         self.library, error = device.newLibraryWithSource_options_error_(text, options, None)
         if self.library is None:
             raise self.failure("newLibraryWithSource:options:error:", error)
@@ -78,6 +87,10 @@ class MetalModule(Module):
     def pipeline(self, name: str) -> Any:
         """Return the MTLComputePipelineState of a kernel that `function` has made."""
         return self.pipelines[name][1]
+
+    def arrange(self, arguments: Bindings, grid: Sizes, block: Sizes) -> tuple[Bindings, Sizes, Sizes, bool]:
+        """Return what a launch's arguments and sizes are on Metal, and whether the grid counts threads."""
+        return arguments, grid, block, False
 
     def close(self) -> None:
         """Drop the pipelines; no recording may use them."""

@@ -43,7 +43,9 @@ class Replay:
         self.dispatches = dispatches(recording, device)
         self.arguments = Arguments(self.dispatches, stream)
         descriptor = metal.MTLIndirectCommandBufferDescriptor.alloc().init()
-        descriptor.setCommandTypes_(metal.MTLIndirectCommandTypeConcurrentDispatch)
+        kinds = (metal.MTLIndirectCommandTypeConcurrentDispatch, metal.MTLIndirectCommandTypeConcurrentDispatchThreads)
+        used = {kinds[each.counts_threads] for each in self.dispatches}
+        descriptor.setCommandTypes_(sum(used) or kinds[0])
         descriptor.setInheritBuffers_(False)
         descriptor.setInheritPipelineState_(False)
         descriptor.setMaxKernelBufferBindCount_(SLOTS)
@@ -67,9 +69,11 @@ class Replay:
         command.setComputePipelineState_(each.pipeline)
         for index in range(len(each.arguments)):
             self.bind(command, number, index)
-        command.concurrentDispatchThreadgroups_threadsPerThreadgroup_(
-            metal.MTLSizeMake(*each.grid), metal.MTLSizeMake(*each.block)
-        )
+        grid, block = metal.MTLSizeMake(*each.grid), metal.MTLSizeMake(*each.block)
+        if each.counts_threads:
+            command.concurrentDispatchThreads_threadsPerThreadgroup_(grid, block)
+        else:
+            command.concurrentDispatchThreadgroups_threadsPerThreadgroup_(grid, block)
 
     def bind(self, command: Any, number: int, index: int) -> None:
         """Bind one argument of one command."""

@@ -72,10 +72,15 @@ class MetalStream(Stream):
             return
         recording.stop(self)
         self.begin()
-        work = dispatches(recording, self.device)
-        arguments = Arguments(work, self)
-        with self.command((recording, arguments)) as encoder:
-            encode(self.device.metal, encoder, self.device.heap, work, arguments)
+        self.commit(recording)
+
+    def commit(self, recording: Recording) -> None:
+        """Commit a recording as one command buffer that runs once."""
+        if len(recording):
+            work = dispatches(recording, self.device)
+            arguments = Arguments(work, self)
+            with self.command((recording, arguments)) as encoder:
+                encode(self.device.metal, encoder, self.device.heap, work, arguments)
 
     @contextmanager
     def command(self, keep: Any) -> Iterator[Any]:
@@ -124,8 +129,13 @@ class MetalStream(Stream):
             self.in_flight.popleft().wait()
 
     @contextmanager
-    def record(self) -> Iterator[Recording]:
+    def record(self, *, may_leave: bool = False) -> Iterator[Recording]:
         """Record what this thread launches on the stream within the block, for a `Replay`; nothing runs.
+
+        Parameters
+        ----------
+        may_leave : bool
+            Whether a host read in the block commits what was recorded and ends the recording, instead of raising.
 
         Yields
         ------
@@ -135,17 +145,28 @@ class MetalStream(Stream):
         self.flush()
         assert self.pending is not None
         self.pending.stop(self)
-        self.pending = None
+        self.pending, self.may_leave = None, may_leave
         arena = Arena(self.device.heap.allocate, "Metal step")
-        recording = Recording(arena)
+        self.recorded = Recording(arena)
+        self.recorded.start(self)
         try:
-            with use_stream(self), recording.record(self):
-                yield recording
-            touched = map(recording.used, range(len(recording)))
-            recording.relocate(arena.settle(self, touched, recording.dependencies))
+            with use_stream(self):
+                yield self.recorded
+            if self.pending is None:
+                self.end_record()
         finally:
+            if self.pending is None:
+                self.recorded.stop(self)
+                self.begin()
             arena.abandon(self)
-            self.begin()
+
+    def end_record(self) -> None:
+        """Lay out what was recorded, and collect launches again."""
+        recording, arena = self.recorded, self.recorded.memory
+        assert isinstance(arena, Arena)
+        recording.stop(self)
+        recording.relocate(arena.settle(self, map(recording.used, range(len(recording))), recording.dependencies))
+        self.begin()
 
     def submit(self, function: Callable[..., int], *args: Any) -> None:
         """Do what `Stream.submit` does; a copy from or to the host waits for the stream."""
@@ -173,9 +194,18 @@ class MetalStream(Stream):
         core.call(status)
 
     def outside(self, reason: str) -> AbstractContextManager[None]:
-        """Do the block's work between launches; a recorded step cannot be left."""
+        """Do the block's work between launches; a recorded step is left first, if it may be.
+
+        Raises
+        ------
+        RuntimeError
+            It may not.
+        """
         if self.pending is None:
-            raise RuntimeError(f"{reason}: not while a step is recorded for Metal")
+            if not self.may_leave:
+                raise RuntimeError(f"{reason}: not while a step is recorded for a Replay")
+            self.end_record()
+            self.commit(self.recorded)
         return nullcontext()
 
     @property

@@ -8,9 +8,8 @@ import hiprt
 from hiprt.bench.checkpoint import Checkpoint
 from hiprt.bench.generate import CHECKPOINT
 from hiprt.bench.models import Decoder, load
-from hiprt.bench.models.decoder import advance
 from hiprt.kernels.kernel import force_generic
-from hiprt.metal_compat.apple import MetalStream, Replay, open_device
+from hiprt.metal_compat.apple import MetalStream, open_device
 
 TOKENS = 4
 
@@ -38,15 +37,14 @@ def test_replayed_tokens_have_the_same_bits(expected, stream, seed):
     with hiprt.use_stream(apple):
         decoder = Decoder(load(checkpoint), apple, 256)
         decoder.start(prompt, temperature=0.7, seed=5)
-        with apple.record() as recording:
-            out = advance(decoder.model, decoder.state)
-        replay = Replay(recording, apple)
         before = apple.launches
         for step in range(TOKENS):
-            replay.launch()
-            np.testing.assert_array_equal(out.numpy(), logits[step])
+            decoder.step()
+            np.testing.assert_array_equal(decoder.logits.numpy(), logits[step])
         assert apple.launches == before + TOKENS
         np.testing.assert_array_equal(decoder.state.tokens.numpy(), tokens)
+    assert (decoder.graph.rungs["instantiate"], decoder.graph.rungs["replay"]) == (1, TOKENS - 1)
+    (recording,) = decoder.graph.recordings
     names = [work.program.name for work in metal.device.order[-len(recording) :]]
     recorded = [node.function.symbol for node in recording.nodes()]
     assert sorted(names) == sorted(recorded)

@@ -125,10 +125,17 @@ class Encoder(Fake):
 
     @message
     def dispatchThreadgroups_threadsPerThreadgroup_(self, grid, block):
+        self.dispatch(grid, block, False)
+
+    @message
+    def dispatchThreads_threadsPerThreadgroup_(self, grid, block):
+        self.dispatch(grid, block, True)
+
+    def dispatch(self, grid, block, counts_threads):
         self.check()
         if 0 in grid:
             return
-        self.items.append(Work(self.pipeline, grid, block, dict(self.bindings)))
+        self.items.append(Work(self.pipeline, grid, block, dict(self.bindings), counts_threads))
         if not self.concurrent:
             self.items.append("barrier")
 
@@ -188,10 +195,9 @@ class IndirectDescriptor(Descriptor):
 
 class IndirectBuffer(Fake):
     def __init__(self, descriptor, count):
-        wanted = NUMBERS["MTLIndirectCommandTypeConcurrentDispatch"]
-        require(descriptor.types == wanted and not descriptor.inherits_pipeline, "commands of another kind")
+        require(not descriptor.inherits_pipeline, "pipelines are inherited, so none can be set")
         require(not descriptor.inherits_buffers, "buffers are inherited, so none can be set")
-        self.slots, self.users = descriptor.slots, []
+        self.types, self.slots, self.users = descriptor.types, descriptor.slots, []
         self.commands = [IndirectCommand(self) for _ in range(count)]
 
     @message
@@ -204,14 +210,16 @@ class IndirectCommand(Fake):
     def __init__(self, owner):
         self.owner = owner
         self.pipeline, self.grid, self.block = None, None, None
-        self.bindings, self.has_barrier = {}, False
+        self.bindings, self.has_barrier, self.counts_threads = {}, False, False
 
     def check(self):
         self.owner.users = [user for user in self.owner.users if user.state == STATUS["Committed"]]
         require(not self.owner.users, "an indirect command is changed while it is in flight")
 
     def work(self, used):
-        return Work(self.pipeline, self.grid, self.block, dict(self.bindings), used) if self.block else None
+        if not self.block:
+            return None
+        return Work(self.pipeline, self.grid, self.block, dict(self.bindings), self.counts_threads, used)
 
     @message
     def setBarrier(self):
@@ -233,5 +241,13 @@ class IndirectCommand(Fake):
 
     @message
     def concurrentDispatchThreadgroups_threadsPerThreadgroup_(self, grid: MTLSize, block: MTLSize):
+        self.dispatch(grid, block, "MTLIndirectCommandTypeConcurrentDispatch")
+
+    @message
+    def concurrentDispatchThreads_threadsPerThreadgroup_(self, grid: MTLSize, block: MTLSize):
+        self.dispatch(grid, block, "MTLIndirectCommandTypeConcurrentDispatchThreads")
+
+    def dispatch(self, grid, block, kind):
         self.check()
-        self.grid, self.block = grid, block
+        require(self.owner.types & NUMBERS[kind], "a command of a type that the descriptor leaves out")
+        self.grid, self.block, self.counts_threads = grid, block, kind.endswith("Threads")

@@ -21,17 +21,19 @@ computeCommandEncoderWithDispatchType: commit waitUntilCompleted status error en
 memoryBarrierWithScope: setComputePipelineState: setBuffer:offset:atIndex:
 dispatchThreadgroups:threadsPerThreadgroup: useResource:usage: executeCommandsInBuffer:withRange: setInheritBuffers:
 setInheritPipelineState: indirectComputeCommandAtIndex: setBarrier setKernelBuffer:offset:atIndex:
-concurrentDispatchThreadgroups:threadsPerThreadgroup:
+concurrentDispatchThreadgroups:threadsPerThreadgroup: dispatchThreads:threadsPerThreadgroup:
+concurrentDispatchThreads:threadsPerThreadgroup:
 """.split()
 CONSTANTS = """
 MTLStorageModeShared MTLResourceStorageModeShared MTLResourceHazardTrackingModeUntracked MTLHazardTrackingModeTracked
 MTLHazardTrackingModeUntracked MTLDispatchTypeSerial MTLDispatchTypeConcurrent MTLBarrierScopeBuffers
-MTLIndirectCommandTypeConcurrentDispatch MTLResourceUsageRead MTLResourceUsageWrite MTLPipelineOptionNone
+MTLIndirectCommandTypeConcurrentDispatch MTLIndirectCommandTypeConcurrentDispatchThreads MTLMathModeSafe
+MTLMathModeRelaxed MTLMathModeFast MTLResourceUsageRead MTLResourceUsageWrite MTLPipelineOptionNone
 MTLCommandBufferStatusNotEnqueued MTLCommandBufferStatusCommitted MTLCommandBufferStatusCompleted
 MTLCommandBufferStatusError
 """.split()
 # PyObjC asks the Objective-C runtime for what its metadata leaves out, or gives as text where bytes are meant.
-# From Apple's MTLHeap.h, MTLComputePipeline.h, MTLIndirectCommandBuffer.h and MTLIndirectCommandEncoder.h.
+# From Apple's MTLHeap.h, MTLLibrary.h, MTLComputePipeline.h, MTLIndirectCommandBuffer.h, MTLIndirectCommandEncoder.h.
 HEADERS = {
     "setSize:": ["v", ["Q"]],
     "setStorageMode:": ["v", ["Q"]],
@@ -40,6 +42,8 @@ HEADERS = {
     "setCommandTypes:": ["v", ["Q"]],
     "setMaxKernelBufferBindCount:": ["v", ["Q"]],
     "setKernelBuffer:offset:atIndex:": ["v", ["@", "Q", "Q"]],
+    "setMathMode:": ["v", ["q"]],
+    "concurrentDispatchThreads:threadsPerThreadgroup:": ["v", ["{MTLSize=QQQ}", "{MTLSize=QQQ}"]],
     "concurrentDispatchThreadgroups:threadsPerThreadgroup:": ["v", ["{MTLSize=QQQ}", "{MTLSize=QQQ}"]],
 }
 

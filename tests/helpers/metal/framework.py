@@ -68,9 +68,10 @@ class Device(Fake):
 
     @message
     def newLibraryWithSource_options_error_(self, text: str, options: CompileOptions, error):
-        require(not options.fast, "fast math would not give the same bits")
+        fuses = "#pragma METAL fp contract(off)" not in text
+        require(options.mode != "safe" or not fuses, "Apple's compiler would fuse products with sums")
         try:
-            return Library(text), None
+            return Library(text, options.mode), None
         except SyntaxError as problem:
             return None, str(problem)
 

@@ -34,6 +34,7 @@ def is_count(value):
 FITS = {
     "@": lambda value: value is None or isinstance(value, (Fake, str)),
     "Q": is_count,
+    "q": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "Z": lambda value: isinstance(value, bool),
     "^@": lambda value: value is None,
     "o^@": lambda value: value is None,

@@ -6,7 +6,8 @@ import numpy as np
 
 import hiprt
 from helpers.metal.message import FACTS, Descriptor, Fake, message, require
-from helpers.metal.program import Program
+from helpers.metal.program import program
+from hiprt.metal_compat.options import MODES
 
 NUMBERS = FACTS["constants"]
 
@@ -73,16 +74,20 @@ class Heap(Fake):
 
 
 class CompileOptions(Descriptor):
-    fast = True
+    mode = "fast"
 
     @message
-    def setFastMathEnabled_(self, fast):
-        self.fast = fast
+    def setFastMathEnabled_(self, is_fast):
+        self.mode = "fast" if is_fast else "safe"
+
+    @message
+    def setMathMode_(self, mode):
+        self.mode = {NUMBERS[f"MTLMathMode{name.title()}"]: name for name in MODES}[mode]
 
 
 class Library(Fake):
-    def __init__(self, text):
-        self.program = Program(text)
+    def __init__(self, text, mode):
+        self.program = program(text, mode)
 
     @message
     def newFunctionWithName_(self, name: str):

@@ -6,9 +6,10 @@ from helpers.metal.message import require
 class Work:
     """One dispatch with what was bound at that moment."""
 
-    def __init__(self, pipeline, grid, block, bindings, used=None):
+    def __init__(self, pipeline, grid, block, bindings, counts_threads, used=None):
         require(pipeline is not None, "dispatch without a pipeline")
         program = pipeline.program
+        require(program.counts_threads == counts_threads, f"{program.name}: threads and threadgroups are confused")
         require(block.width * block.height * block.depth <= program.threads, "threadgroup too large")
         for index, is_written in program.written.items():
             require(index in bindings, f"{program.name}: nothing is bound at index {index}")
