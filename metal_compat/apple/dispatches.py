@@ -62,20 +62,16 @@ def barriers(dependencies: Sequence[Sequence[int]]) -> list[bool]:
 
 
 def dispatches(recording: Recording, device: MetalDevice) -> list[Dispatch]:
-    """Return what a recording's nodes are on Metal; empty nodes leave nothing but their barrier.
+    """Return what a recording's nodes are on Metal; of an empty node, which all after it wait for, their barrier.
 
     Raises
     ------
     ValueError
         A node is nothing that Metal can run.
     """
-    nodes, made, pending = recording.nodes(), [], False
-    for node, behind in zip(nodes, barriers([node.dependencies for node in nodes])):
-        pending = pending or behind
-        if node.kind != "empty":
-            made.append(dispatch(node, device, pending))
-            pending = False
-    return made
+    nodes = recording.nodes()
+    places = barriers([node.dependencies for node in nodes])
+    return [dispatch(node, device, behind) for node, behind in zip(nodes, places) if node.kind != "empty"]
 
 
 def dispatch(node: Node, device: MetalDevice, behind: bool) -> Dispatch:

@@ -15,8 +15,8 @@ from hiprt.metal_compat.apple.stream import MetalStream
 
 __all__ = ["run"]
 
-# By step and arguments: the replay, what the function returned, and the arguments, so that addresses stay theirs.
-Kept = OrderedDict[Hashable, tuple[Replay, Any, tuple[Any, ...]]]
+# By step and arguments: the replay, which keeps the arrays it uses, and what the function returned.
+Kept = OrderedDict[Hashable, tuple[Replay, Any]]
 replays: weakref.WeakKeyDictionary[Step, Kept] = weakref.WeakKeyDictionary()
 
 
@@ -40,7 +40,7 @@ def run(step: Step, stream: MetalStream, args: tuple[Any, ...]) -> Any:
     if signature not in kept:
         return record(step, stream, args, signature, kept)
     kept.move_to_end(signature)
-    replay, result, _ = kept[signature]
+    replay, result = kept[signature]
     replay.launch()
     step.ladder.stats.rungs["replay"] += 1
     return result
@@ -57,7 +57,7 @@ def record(step: Step, stream: MetalStream, args: tuple[Any, ...], signature: Ha
         step.ladder.stats.count(Event(step.name, "eager", reason, recording.key))
         return result
     replay = Replay(recording, stream)
-    kept[signature] = (replay, result, args)
+    kept[signature] = (replay, result)
     while len(kept) > flags.graph_keys:
         kept.popitem(last=False)
     replay.launch()

@@ -77,6 +77,17 @@ def test_command_buffers_run_in_order(apple):
     assert not apple.in_flight
 
 
+def test_replays_and_launches_run_in_order(apple):
+    a, b = numbers(), numbers(1)
+    with apple.record() as recording:
+        add(a, b, out=a)
+    replay = Replay(recording, apple)
+    for _ in range(2):
+        add(a, a, out=a)
+        replay.launch()
+    expect(a, np.arange(COUNT) * 7 + 3)
+
+
 def test_a_full_recording_is_committed(metal):
     with flags.override(graph_max_nodes=3), hiprt.use_stream(MetalStream(open_device(1 << 20, metal))) as apple:
         a, before = numbers(), apple.launches
@@ -215,6 +226,23 @@ def test_a_step(apple):
     with flags.override(graph=False):
         expect(step(a, 1), np.arange(COUNT) * 3)
     assert step.rungs["eager"] == 1
+
+
+def test_the_oldest_replay_is_dropped(apple):
+    a, b, c = numbers(), numbers(1), numbers(2)
+    step = Step(lambda x: add(x, x), stream=apple)
+    with flags.override(graph_keys=2):
+        for array, start in ((a, 0), (b, 2), (a, 0), (c, 4), (a, 0), (b, 2)):
+            expect(step(array), np.arange(COUNT) * 2 + start)
+    assert (step.rungs["instantiate"], step.rungs["replay"]) == (4, 2)
+
+
+def test_the_device(apple):
+    device = apple.device
+    assert (device.name, device.provider, device.warp_size) == ("Apple M4", "metal", 32)
+    assert device.index < 0
+    with pytest.raises(NotImplementedError):
+        device.synchronize()
 
 
 def test_a_step_that_reads_on_the_host(apple):

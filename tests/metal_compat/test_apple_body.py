@@ -24,9 +24,9 @@ CASES = {
     "strides": {
         "source": "uint i = thread_position_in_grid.x;\n"
         "out[i] = a[elem_to_loc(i, a_shape, a_strides, a_ndim)] + T(N) * b + c[1];",
-        "inputs": [RANDOM.random((6, 7), np.float32), np.float32(3), np.arange(3, dtype=np.float32)],
+        "inputs": [RANDOM.random((3, 2, 7), np.float32), np.float32(3), np.arange(3, dtype=np.float32)],
         "transposed": True,
-        "shape": (7, 6),
+        "shape": (7, 2, 3),
         "grid": (42, 1, 1),
         "threadgroup": (32, 1, 1),
         "template": [("T", np.dtype(np.float32)), ("N", 3)],

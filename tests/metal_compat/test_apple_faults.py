@@ -225,6 +225,16 @@ def test_memory_kept_until_it_was_used(apple, monkeypatch, keeps):
     assert (first.numpy()[0] == 1.0) == keeps
 
 
+def test_a_replay_dropped_in_flight(apple):
+    x, first, second = hiprt.zeros(COUNT), hiprt.zeros(COUNT), hiprt.zeros(COUNT)
+    replay = Replay(shifted(apple, x, 1.0, first), apple)
+    replay.launch()
+    del replay
+    SHIFT(apple, (2, 1, 1), (COUNT // 2, 1, 1), (), x, second, 2.0)
+    apple.flush()
+    assert (first.numpy()[0], second.numpy()[0]) == (1.0, 2.0)
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [

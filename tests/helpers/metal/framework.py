@@ -69,7 +69,7 @@ class Device(Fake):
     @message
     def newLibraryWithSource_options_error_(self, text: str, options: CompileOptions, error):
         fuses = "#pragma METAL fp contract(off)" not in text
-        require(options.mode != "safe" or not fuses, "Apple's compiler would fuse products with sums")
+        require(fuses == (options.mode != "safe"), "Apple's compiler fuses products with sums, or must not")
         try:
             return Library(text, options.mode), None
         except SyntaxError as problem:

@@ -21,6 +21,12 @@ BUFFER = re.compile(r"(const )?(device|constant) (\w+)([*&]) (\w+) \[\[buffer\((
 ATTRIBUTE = re.compile(r"(\w+) (\w+) \[\[(\w+)\]\]")
 
 
+# Of types in memory; 4 of the others.
+ALIGNMENTS = dict.fromkeys(("int64_t", "uint64_t", "ulong", "complex64_t"), 8)
+ALIGNMENTS |= dict.fromkeys(("half", "float16_t", "bfloat16_t", "int16_t", "uint16_t"), 2)
+ALIGNMENTS |= dict.fromkeys(("uchar", "bool", "int8_t", "uint8_t"), 1)
+
+
 class Program:
     """One kernel of a Metal text, ready to run on the CPU device.
 
@@ -33,6 +39,8 @@ class Program:
         Whether grids count threads.
     written : dict
         Whether the kernel may write a buffer, by binding index.
+    alignments : dict
+        Of the buffers, in bytes.
     """
 
     counts_threads = False
@@ -45,7 +53,7 @@ class Program:
         assert text.startswith(metal), "not a text of Kernel.text"
         before, threads, self.name, signature, body = KERNEL.split(text[len(metal) :])
         self.threads = int(threads)
-        self.written, parameters, locals_ = {}, [], []
+        self.written, self.alignments, parameters, locals_ = {}, {}, [], []
         for parameter in signature.split(", "):
             match = BUFFER.fullmatch(parameter)
             if match is None:
@@ -54,6 +62,7 @@ class Program:
                 continue
             const, _, word, mark, name, index = match.groups()
             self.written[int(index)] = const is None
+            self.alignments[int(index)] = ALIGNMENTS.get(word, 4)
             parameters.append(f"{const or ''}{word}* {name}{'_at' if mark == '&' else ''}")
             if mark == "&":
                 locals_.append(f"const {word}& {name} = *{name}_at;")
@@ -100,7 +109,7 @@ class BodyProgram(Program):
             raise SyntaxError(f"unknown type {name}: metal_body.h does not have it")
         self.options, self.threads, self.function = FLAGS["cpu"][mode], 1024, None
         header, template, self.name, signature, body, values = BODY.fullmatch(text).groups()
-        self.written, parameters, kernel, call = {}, [], [], []
+        self.written, self.alignments, parameters, kernel, call = {}, {}, [], [], []
         for line in signature.split(",\n"):
             parameter, attribute = re.fullmatch(r"\s*(.*) \[\[(.*)\]\]", line).groups()
             parameters.append(parameter)
@@ -110,6 +119,7 @@ class BodyProgram(Program):
             const, word, mark, name = re.fullmatch(
                 r"(const )?(?:constant|device) (\S+?)([*&]) (\w+)", parameter
             ).groups()
+            self.alignments[len(self.written)] = ALIGNMENTS.get(word, 4)
             self.written[len(self.written)] = const is None
             kernel.append(f"{const or ''}{word}* {name}")
             call.append(("*" if mark == "&" else "") + name)

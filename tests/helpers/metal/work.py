@@ -13,6 +13,7 @@ class Work:
         require(block.width * block.height * block.depth <= program.threads, "threadgroup too large")
         for index, is_written in program.written.items():
             require(index in bindings, f"{program.name}: nothing is bound at index {index}")
+            require(bindings[index][1] % program.alignments[index] == 0, f"{program.name}: {index} is not aligned")
             if used is not None:
                 usage = used.get(id(bindings[index][0]), 0)
                 require(usage & 1 and (usage & 2 or not is_written), f"{program.name}: buffer {index} is not resident")
