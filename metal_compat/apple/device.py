@@ -73,7 +73,7 @@ def open_device(nbytes: int = 0, metal: Any = None) -> MetalDevice:
     if handle is None:
         raise ProviderError("Metal cannot be used", [("metal", "there is no Metal device")])
     usable = int(handle.recommendedMaxWorkingSetSize())
-    heap = Heap(metal, handle, nbytes or min(usable // 2, int(handle.maxBufferLength())))
+    heap = Heap(metal, handle, nbytes or usable // 2)
     name = str(handle.name())
     return MetalDevice(next(numbers), name, "metal", SIMDGROUP, usable, 0, "metal", metal, handle, heap)
 

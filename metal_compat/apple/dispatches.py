@@ -171,7 +171,8 @@ class Arguments:
         """Give one argument of one dispatch its value; the GPU must not be reading it."""
         self.heap.view(self.block.address + self.places[number][index], len(value))[:] = value
 
-    def offset(self, number: int, index: int, value: int | bytes) -> int:
-        """Return where in the heap an argument is to be bound."""
+    def place(self, number: int, index: int, value: int | bytes) -> tuple[Any, int]:
+        """Return the MTLBuffer and the offset at which an argument is to be bound."""
         address = self.block.address + self.places[number][index] if isinstance(value, bytes) else value
-        return self.heap.offset(address)
+        buffer, at = self.heap.place(address)
+        return self.heap.buffers[buffer], at

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from hiprt.metal_compat.apple.dispatches import Arguments, Dispatch
-from hiprt.metal_compat.apple.heap import Heap
 
 __all__ = ["encode"]
 
 
-def encode(metal: Any, encoder: Any, heap: Heap, dispatches: Sequence[Dispatch], arguments: Arguments) -> None:
+def encode(metal: Any, encoder: Any, dispatches: Sequence[Dispatch], arguments: Arguments) -> None:
     """Encode dispatches; those without a barrier between them may run at once.
 
     Parameters
@@ -20,7 +19,6 @@ def encode(metal: Any, encoder: Any, heap: Heap, dispatches: Sequence[Dispatch],
         PyObjC's Metal.
     encoder : MTLComputeCommandEncoder
         Of the concurrent type.
-    heap : Heap
     dispatches : sequence of Dispatch
     arguments : Arguments
         Of these dispatches.
@@ -30,7 +28,7 @@ def encode(metal: Any, encoder: Any, heap: Heap, dispatches: Sequence[Dispatch],
             encoder.memoryBarrierWithScope_(metal.MTLBarrierScopeBuffers)
         encoder.setComputePipelineState_(each.pipeline)
         for index, value in enumerate(each.arguments):
-            encoder.setBuffer_offset_atIndex_(heap.buffer, arguments.offset(number, index, value), index)
+            encoder.setBuffer_offset_atIndex_(*arguments.place(number, index, value), index)
         grid, block = metal.MTLSizeMake(*each.grid), metal.MTLSizeMake(*each.block)
         if each.counts_threads:
             encoder.dispatchThreads_threadsPerThreadgroup_(grid, block)

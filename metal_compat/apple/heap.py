@@ -1,6 +1,6 @@
-"""The heap: one MTLHeap with one MTLBuffer over all of it, from which arrays, arenas and argument buffers are cut.
+"""The heap: one MTLHeap under a few large MTLBuffers, from which arrays, arenas and argument buffers are cut.
 
-One buffer means one binding table and one residency call for any step. Never run on Apple hardware.
+Few buffers mean few residency calls for any step. Never run on Apple hardware.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from hiprt.stream import Stream
 __all__ = ["Heap"]
 
 ALIGNMENT = 256
+# An indirect command binds a buffer at 32 bits of offset (found by tinygrad).
+CHUNK = 1 << 32
 OUT_OF_MEMORY = 2
 
 
@@ -37,10 +39,10 @@ class Heap:
 
     Attributes
     ----------
-    buffer : MTLBuffer
-        All of the heap.
-    base : int
-        GPU address of its first byte; arrays' addresses count from it.
+    buffers : list of MTLBuffer
+        All of the heap; `CHUNK` bytes each, but for the last.
+    bases : list of int
+        GPU addresses of their first bytes, ascending.
 
     Raises
     ------
@@ -50,20 +52,27 @@ class Heap:
 
     def __init__(self, metal: Any, device: Any, nbytes: int) -> None:
         options = metal.MTLResourceStorageModeShared | metal.MTLResourceHazardTrackingModeUntracked
+        chunk = min(CHUNK, int(device.maxBufferLength()))
+        sizes = [min(chunk, nbytes - start) for start in range(0, nbytes, chunk)]
         descriptor = metal.MTLHeapDescriptor.alloc().init()
-        descriptor.setSize_(device.heapBufferSizeAndAlignWithLength_options_(nbytes, options).size)
+        placed = (device.heapBufferSizeAndAlignWithLength_options_(size, options) for size in sizes)
+        descriptor.setSize_(sum(-(-each.size // each.align) * each.align for each in placed))
         descriptor.setStorageMode_(metal.MTLStorageModeShared)
         descriptor.setHazardTrackingMode_(metal.MTLHazardTrackingModeUntracked)
         self.heap = device.newHeapWithDescriptor_(descriptor)
-        self.buffer = None if self.heap is None else self.heap.newBufferWithLength_options_(nbytes, options)
-        if self.buffer is None:
+        made: list[Any] = (
+            [self.heap.newBufferWithLength_options_(size, options) for size in sizes] if self.heap else [None]
+        )
+        if None in made:
             raise out_of_memory("newBufferWithLength:options:", f"no heap of {nbytes} bytes")
         self.nbytes = nbytes
-        self.base = int(self.buffer.gpuAddress())
-        self.memory = memoryview(self.buffer.contents().as_buffer(nbytes)).cast("B")
-        # Free pieces in order of offsets; neighbours are joined.
-        self.starts = [0]
-        self.sizes = [nbytes]
+        self.buffers = sorted(made, key=lambda buffer: int(buffer.gpuAddress()))
+        self.bases = [int(buffer.gpuAddress()) for buffer in self.buffers]
+        lengths = [int(buffer.length()) for buffer in self.buffers]
+        self.views = [memoryview(b.contents().as_buffer(n)).cast("B") for b, n in zip(self.buffers, lengths)]
+        # Free pieces in order of addresses; neighbours in one buffer are joined.
+        self.starts = list(self.bases)
+        self.sizes = lengths
         self.lock = threading.RLock()
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
@@ -85,7 +94,7 @@ class Heap:
             else:
                 self.starts[at] += size
                 self.sizes[at] -= size
-        return Buffer(self.base + start, nbytes, stream.device.index, lambda: self.free(start, size), owner=self)
+        return Buffer(start, nbytes, stream.device.index, lambda: self.free(start, size), owner=self)
 
     def free(self, start: int, size: int) -> None:
         """Give a piece back."""
@@ -94,24 +103,25 @@ class Heap:
             self.starts.insert(at, start)
             self.sizes.insert(at, size)
             for i in (at, at - 1):
-                if 0 <= i and i + 1 < len(self.starts) and self.starts[i] + self.sizes[i] == self.starts[i + 1]:
+                end = self.starts[i] + self.sizes[i] if 0 <= i < len(self.starts) - 1 else 0
+                if end and end == self.starts[i + 1] and end not in self.bases:
                     self.sizes[i] += self.sizes[i + 1]
                     del self.starts[i + 1], self.sizes[i + 1]
 
-    def offset(self, address: int) -> int:
-        """Return where an address lies in the buffer.
+    def place(self, address: int) -> tuple[int, int]:
+        """Return the number of the buffer that an address lies in, and where.
 
         Raises
         ------
         ValueError
-            It lies elsewhere: the array belongs to another device.
+            It lies in none: the array belongs to another device.
         """
-        at = address - self.base
-        if not 0 <= at <= self.nbytes:
+        number = bisect.bisect(self.bases, address) - 1
+        if number < 0 or address - self.bases[number] >= len(self.views[number]):
             raise ValueError(f"address {address:#x} is not in the heap of this device")
-        return at
+        return number, address - self.bases[number]
 
     def view(self, address: int, nbytes: int) -> memoryview:
         """Return bytes as the host sees them; the GPU must not be using them."""
-        at = self.offset(address)
-        return self.memory[at : at + nbytes]
+        number, at = self.place(address)
+        return self.views[number][at : at + nbytes]

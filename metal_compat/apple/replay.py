@@ -78,8 +78,7 @@ class Replay:
     def bind(self, command: Any, number: int, index: int) -> None:
         """Bind one argument of one command."""
         value = self.dispatches[number].arguments[index]
-        place = self.arguments.offset(number, index, value)
-        command.setKernelBuffer_offset_atIndex_(self.stream.device.heap.buffer, place, index)
+        command.setKernelBuffer_offset_atIndex_(*self.arguments.place(number, index, value), index)
 
     def launch(self, stream: MetalStream | None = None) -> None:
         """Commit the step, behind what was launched on the stream before it.
@@ -96,7 +95,8 @@ class Replay:
         metal, heap = stream.device.metal, stream.device.heap
         with stream.command(self) as encoder:
             # Nothing that an indirect command binds is resident by itself.
-            encoder.useResource_usage_(heap.buffer, metal.MTLResourceUsageRead | metal.MTLResourceUsageWrite)
+            for buffer in heap.buffers:
+                encoder.useResource_usage_(buffer, metal.MTLResourceUsageRead | metal.MTLResourceUsageWrite)
             for pipeline in self.reminders:
                 encoder.setComputePipelineState_(pipeline)
                 encoder.dispatchThreadgroups_threadsPerThreadgroup_(

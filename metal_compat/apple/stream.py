@@ -48,6 +48,8 @@ class MetalStream(Stream):
         self.in_flight: deque[Command] = deque()
         self.committed = 0
         self.pending: Recording | None = None
+        self.recorded: Recording | None = None
+        self.may_leave = False
         self.begin()
 
     def begin(self) -> None:
@@ -80,7 +82,7 @@ class MetalStream(Stream):
             work = dispatches(recording, self.device)
             arguments = Arguments(work, self)
             with self.command((recording, arguments)) as encoder:
-                encode(self.device.metal, encoder, self.device.heap, work, arguments)
+                encode(self.device.metal, encoder, work, arguments)
 
     @contextmanager
     def command(self, keep: Any) -> Iterator[Any]:
@@ -147,26 +149,29 @@ class MetalStream(Stream):
         self.pending.stop(self)
         self.pending, self.may_leave = None, may_leave
         arena = Arena(self.device.heap.allocate, "Metal step")
-        self.recorded = Recording(arena)
-        self.recorded.start(self)
+        self.recorded = recording = Recording(arena)
+        recording.start(self)
         try:
             with use_stream(self):
-                yield self.recorded
+                yield recording
             if self.pending is None:
                 self.end_record()
         finally:
             if self.pending is None:
-                self.recorded.stop(self)
+                recording.stop(self)
                 self.begin()
+            self.recorded = None
             arena.abandon(self)
 
-    def end_record(self) -> None:
+    def end_record(self) -> Recording:
         """Lay out what was recorded, and collect launches again."""
+        assert self.recorded is not None
         recording, arena = self.recorded, self.recorded.memory
         assert isinstance(arena, Arena)
         recording.stop(self)
         recording.relocate(arena.settle(self, map(recording.used, range(len(recording))), recording.dependencies))
         self.begin()
+        return recording
 
     def submit(self, function: Callable[..., int], *args: Any) -> None:
         """Do what `Stream.submit` does; a copy from or to the host waits for the stream."""
@@ -204,8 +209,7 @@ class MetalStream(Stream):
         if self.pending is None:
             if not self.may_leave:
                 raise RuntimeError(f"{reason}: not while a step is recorded for a Replay")
-            self.end_record()
-            self.commit(self.recorded)
+            self.commit(self.end_record())
         return nullcontext()
 
     @property

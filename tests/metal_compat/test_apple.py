@@ -17,6 +17,7 @@ from hiprt.flags import flags
 from hiprt.graphs import Step
 from hiprt.kernels import Kernel, add
 from hiprt.metal_compat.apple import MetalStream, Replay, open_device
+from hiprt.metal_compat.apple import heap as heap_module
 from hiprt.metal_compat.apple.dispatches import barriers
 from hiprt.stream import new_stream
 
@@ -336,6 +337,25 @@ def test_memory_runs_out_and_comes_back(apple):
         heap.allocate(257, apple)
     pieces.clear()
     assert heap.allocate(heap.nbytes, apple).nbytes == heap.nbytes
+
+
+def test_a_heap_of_several_buffers(metal, monkeypatch):
+    """No piece reaches over the end of a buffer, and steps use all of them."""
+    monkeypatch.setattr(heap_module, "CHUNK", 1 << 15)
+    with MetalStream(open_device(1 << 17, metal)) as apple, hiprt.use_stream(apple):
+        heap = apple.device.heap
+        assert len(heap.buffers) == 4
+        arrays = [numbers(k) for k in range(9)]
+        assert [heap.place(x.address)[0] for x in arrays] == [0] * 8 + [1]
+        with pytest.raises(OutOfMemoryError):
+            heap.allocate((1 << 15) + 1, apple)
+        with apple.record() as recording:
+            total = add(arrays[0], arrays[8])
+        replay = Replay(recording, apple)
+        replay.launch()
+        expect(total, np.arange(COUNT) * 2 + 8)
+        del replay, recording, total, arrays
+        assert heap.starts == heap.bases
 
 
 def test_a_heap_that_metal_refuses(metal):
