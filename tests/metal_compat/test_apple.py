@@ -16,6 +16,7 @@ from hiprt.errors import CompileError, HipError, OutOfMemoryError, ProviderError
 from hiprt.flags import flags
 from hiprt.graphs import Step
 from hiprt.kernels import Kernel, add
+from hiprt.metal_compat import metal_kernel
 from hiprt.metal_compat.apple import MetalStream, Replay, open_device
 from hiprt.metal_compat.apple import heap as heap_module
 from hiprt.metal_compat.apple.dispatches import barriers
@@ -295,7 +296,13 @@ def test_any_program_replayed_equals_numpy(stream, program, seed):
 
 def test_no_hip_library_is_asked(apple, monkeypatch):
     """On macOS there is none: only the fake itself uses one here."""
-    add(numbers(), numbers()).numpy()
+    kernel = metal_kernel("mine", ["x"], ["out"], "uint i = thread_position_in_grid.x; out[i] = x[i] + x_shape[0];")
+
+    def user(x):
+        sizes = {"grid": (COUNT, 1, 1), "threadgroup": (64, 1, 1)}
+        return kernel(inputs=[x], output_shapes=[x.shape], output_dtypes=[x.dtype], init_value=1, **sizes)[0]
+
+    user(add(numbers(), numbers())[::-1]).numpy()
 
     def refuse():
         raise AssertionError("a HIP library was asked for")
@@ -308,6 +315,7 @@ def test_no_hip_library_is_asked(apple, monkeypatch):
         b = add(add(a, a), a)
     Replay(recording, apple).launch()
     expect(add(b, a), np.arange(COUNT) * 4)
+    expect(user(a[::-1]), np.arange(COUNT)[::-1] + COUNT)
     new_stream(apple.device).close()
 
 
