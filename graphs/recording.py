@@ -40,6 +40,8 @@ class Node:
         Earlier nodes that this one waits for; redundant ones are left out.
     arguments : dict
         Name to value; of a buffer, its address.
+    function : Function or None
+        Of a kernel that is still in use, what was launched.
     """
 
     kind: str
@@ -49,6 +51,7 @@ class Node:
     shared: int
     dependencies: tuple[int, ...]
     arguments: dict[str, Any]
+    function: module.Function | None = None
 
 
 class Recording:
@@ -214,12 +217,13 @@ class Recording:
         payload = bytes(core.ffi.buffer(raw.payload, raw.payload_size)) if raw.payload_size else b""
         kind, dims = KINDS[raw.kind], [0] * 8
         arguments: dict[str, Any] = {}
+        handle = int(core.ffi.cast("uintptr_t", raw.kernel))
         if kind == "kernel":
             dims = list(DIMENSIONS.unpack_from(payload))
-            arguments = module.argument_values(int(core.ffi.cast("uintptr_t", raw.kernel)), payload[DIMENSIONS.size :])
+            arguments = module.argument_values(handle, payload[DIMENSIONS.size :])
         elif kind != "empty":
             arguments = dict(zip(FIELDS[kind], PLAIN[kind].unpack(payload)))
         dependencies = tuple(raw.deps[k] for k in range(raw.n_deps))
         name = core.ffi.string(raw.name).decode()
         grid, block = (dims[0], dims[1], dims[2]), (dims[3], dims[4], dims[5])
-        return Node(kind, name, grid, block, dims[6], dependencies, arguments)
+        return Node(kind, name, grid, block, dims[6], dependencies, arguments, module.functions.get(handle))

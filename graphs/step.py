@@ -17,7 +17,10 @@ from hiprt.graphs.session import Session
 from hiprt.graphs.stats import Event
 from hiprt.stream import Stream, current_stream, use_stream
 
-__all__ = ["Step", "step"]
+__all__ = ["RUNNERS", "Step", "identity", "step"]
+
+# How steps run on devices whose streams record all the time, by provider: a function of step, stream and arguments.
+RUNNERS: dict[str, Callable[[Step, Any, tuple[Any, ...]], Any]] = {}
 
 
 class Step:
@@ -129,7 +132,8 @@ class Step:
         """
         stream = self.stream = self.stream or current_stream()
         if stream.recording:
-            return self.function(*args)
+            run: Callable[..., Any] = RUNNERS.get(stream.device.provider, nested)
+            return run(self, stream, args)
         if not flags.graph:
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args)
@@ -199,6 +203,11 @@ class Step:
                 for exec_ in self.kept.popitem(last=False)[1].release():
                     self.ladder.drop(exec_)
         return result
+
+
+def nested(step: Step, stream: Stream, args: tuple[Any, ...]) -> Any:
+    """Run a step that is part of the one being recorded."""
+    return step.function(*args)
 
 
 def form(value: Any) -> Hashable:

@@ -155,6 +155,7 @@ class Function:
 
     def __init__(self, module: Module, symbol: str, arguments: Sequence[Argument], name: str = "") -> None:
         self.module = module
+        self.symbol = symbol
         self.name = name or symbol
         self.arguments = tuple(arguments)
         self.dimensions: dict[Any, bytes] = {}

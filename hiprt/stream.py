@@ -16,7 +16,7 @@ from hiprt import core, library
 from hiprt.device import Device, current_device
 from hiprt.errors import HipWarning, check
 
-__all__ = ["Stream", "current_stream", "use_stream"]
+__all__ = ["Stream", "current_stream", "new_stream", "use_stream"]
 
 thread = threading.local()
 numbers = itertools.count()
@@ -171,6 +171,15 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"Stream({self.handle:#x}, device {self.device.index})"
+
+
+# Streams of devices that HIP does not serve, by provider.
+STREAMS: dict[str, Callable[[Any], Stream]] = {}
+
+
+def new_stream(device: Device) -> Stream:
+    """Return a stream of a device, whatever serves it."""
+    return STREAMS.get(device.provider, Stream)(device)
 
 
 def current_stream() -> Stream:

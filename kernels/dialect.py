@@ -11,7 +11,7 @@ from pathlib import Path
 from hiprt.kernels.attributes import ATTRIBUTES
 from hiprt.kernels.words import declare_shared
 
-__all__ = ["BODY", "CHECK", "DIALECTS", "SOURCES", "Dialect", "Parameter", "prelude"]
+__all__ = ["BODY", "CHECK", "DIALECTS", "METAL_BODY", "SOURCES", "Dialect", "Parameter", "prelude"]
 
 FOLDER = Path(__file__).parent
 SOURCES = FOLDER / "src"
@@ -119,6 +119,8 @@ BODY = (
     "words.h",
     "utils.h",
 )
+# The same in Metal.
+METAL_BODY = ("metal_body.h", "utils.h")
 # What the strict checker of Metal's language knows of Metal.
 CHECK = (
     "metal_check.h",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
 from hiprt.kernels.dialect import DIALECTS, SOURCES, Parameter
-from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function
+from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function, Module
 from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream
 
@@ -35,6 +35,8 @@ OPTIONS = {
     "nvidia": ("--fmad=false", "--device-as-default-execution-space"),
 }
 GENERIC_OPTION = "-DHIPRT_CPU_GENERIC=1"
+# How kernels are compiled for devices that HIP does not serve: by provider, a function of kernel, template and device.
+LOADERS: dict[str, Callable[[Kernel, tuple[Any, ...], Any], Module]] = {}
 
 generic = False
 
@@ -198,10 +200,15 @@ class Kernel:
 
     def compile(self, template: tuple[Any, ...], device: Device) -> Function:
         """Compile and load on `device`."""
-        options = OPTIONS.get(device.provider, ()) + ((GENERIC_OPTION,) if generic and device.provider == "cpu" else ())
-        module = modules.load(self.text("hip", template), f"{self.name}.hip", options=options, device=device)
         arguments = [Argument(name, access, SCALARS.get(word, "")) for name, word, access in self.declaration]
+        load: Callable[..., Module] = LOADERS.get(device.provider, Kernel.load)
+        module = load(self, template, device)
         return Function(module, self.symbol(template), arguments, self.name)
+
+    def load(self, template: tuple[Any, ...], device: Device) -> Module:
+        """Compile with hiprtc."""
+        options = OPTIONS.get(device.provider, ()) + ((GENERIC_OPTION,) if generic and device.provider == "cpu" else ())
+        return modules.load(self.text("hip", template), f"{self.name}.hip", options=options, device=device)
 
     def __call__(
         self,

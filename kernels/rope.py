@@ -11,7 +11,7 @@ from hiprt.array import Array, array
 from hiprt.device import Device
 from hiprt.kernels.checks import INT32, buffer, floating, made
 from hiprt.kernels.kernel import Kernel, uses_loops
-from hiprt.stream import Stream, current_stream
+from hiprt.stream import Stream, current_stream, new_stream
 
 __all__ = ["frequencies_of", "rope"]
 
@@ -114,6 +114,6 @@ def upload(device: Device, base: float, dims: int) -> Array:
         key = (device.index, base, dims)
         if key not in tables:
             # A stream of its own: the caller's may be recording, and a recording must not own the table's memory.
-            with Stream(device) as stream:
+            with new_stream(device) as stream:
                 tables[key] = array(frequencies_of(base, dims), stream=stream)
         return tables[key]

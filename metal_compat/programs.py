@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hiprt.array import Array
@@ -18,7 +18,7 @@ from hiprt.module import Function, Module
 from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream
 
-__all__ = ["MOST_THREADS", "BuildError", "Programs"]
+__all__ = ["LOADERS", "MOST_THREADS", "BuildError", "Programs"]
 
 # A kernel compiled for at most this many threads may use more registers than one for the largest threadgroups.
 FEW_THREADS = 256
@@ -28,6 +28,10 @@ PACKED = {
     "shape": lambda x: struct.pack(f"<{x.ndim}i", *x.shape),
     "strides": lambda x: struct.pack(f"<{x.ndim}q", *x.strides),
 }
+
+
+# How bodies are compiled for devices that HIP does not serve: by provider, a function of programs, form and device.
+LOADERS: dict[str, Callable[[Programs, Form, Any], Module]] = {}
 
 
 class BuildError(CompileError):
@@ -75,10 +79,13 @@ class Programs:
                 if found is None:
                     self.check(form)
                     arguments = self.body.arguments(form, reads_outputs=reads_outputs)
-                    text = self.body.hip(form, line=line, threads=threads)
-                    found = self.functions[key] = Function(
-                        self.compiled(device, text), self.body.symbol(form), arguments, self.body.name
+                    load = LOADERS.get(device.provider)
+                    module = (
+                        load(self, form, device)
+                        if load
+                        else self.compiled(device, self.body.hip(form, line=line, threads=threads))
                     )
+                    found = self.functions[key] = Function(module, self.body.symbol(form), arguments, self.body.name)
         return found
 
     def check(self, form: Form) -> None:

@@ -1,5 +1,7 @@
 // What kernels of the project find before them in Metal: the target, and the dialect's words that Metal lacks.
 #include <metal_stdlib>
+// No compile option of Metal's keeps it from fusing products with sums; the same bits on every target need it.
+#pragma METAL fp contract(off)
 #define HIPRT_TARGET_METAL 1
 #define HIPRT_TARGET_CPU 0
 #define HIPRT_TARGET_NVIDIA 0

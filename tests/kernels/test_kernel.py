@@ -9,7 +9,7 @@ import pytest
 import hiprt
 from hiprt.errors import CompileError
 from hiprt.kernels import Kernel
-from hiprt.kernels.dialect import BODY, CHECK, DIALECTS, SOURCES
+from hiprt.kernels.dialect import BODY, CHECK, DIALECTS, METAL_BODY, SOURCES
 from hiprt.kernels.kernel import force_generic, uses_loops
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
 
@@ -176,5 +176,5 @@ def test_every_body_has_a_kernel_and_every_prelude_file_is_used():
     names = {path.stem for path in SOURCES.glob("*.metal")}
     assert names <= set(package.__all__)
     folder = SOURCES.parent / "prelude"
-    used = {"hip.h", *DIALECTS["hip"].files, *DIALECTS["metal"].files, *BODY, *CHECK}
+    used = {"hip.h", *DIALECTS["hip"].files, *DIALECTS["metal"].files, *BODY, *CHECK, *METAL_BODY}
     assert used == {path.name for path in folder.iterdir()}

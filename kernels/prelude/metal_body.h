@@ -1,0 +1,10 @@
+// What bodies of metal_kernel find before them in Metal, besides utils.h. Complex numbers and Limits are not among it.
+#define HIPRT_TARGET_METAL 1
+#define HIPRT_TARGET_CPU 0
+#define HIPRT_TARGET_NVIDIA 0
+#define HIPRT_TARGET_AMD 0
+#define HIPRT_UNROLL _Pragma("clang loop unroll(full)")
+#include <metal_stdlib>
+using namespace metal;
+typedef half float16_t;
+typedef bfloat bfloat16_t;

@@ -1,0 +1,57 @@
+"""Users' bodies on Metal: exact grids are its own, numbers of axes are arguments. Never run on Apple hardware."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from hiprt.errors import CompileError
+from hiprt.kernels.body import Form
+from hiprt.kernels.dialect import METAL_BODY, prelude
+from hiprt.metal_compat.apple.library import Bindings, MetalModule, Sizes
+from hiprt.metal_compat.options import DEFAULT_MODE
+from hiprt.metal_compat.programs import BuildError, Programs
+
+__all__ = ["BodyModule", "load_body"]
+
+PRAGMA = "#pragma METAL fp contract(off)\n"
+
+
+class BodyModule(MetalModule):
+    """The library of one body for one form of call.
+
+    Attributes
+    ----------
+    axes : tuple of int
+        By binding index, the number of axes that is bound there; -1 where the call's next argument is.
+    """
+
+    axes: tuple[int, ...]
+
+    def arrange(self, arguments: Bindings, grid: Sizes, block: Sizes) -> tuple[Bindings, Sizes, Sizes, bool]:
+        """Return the arguments with numbers of axes among them, and the grid in threads, which a call passes last."""
+        *given, extent = arguments
+        left = iter(given)
+        bound = tuple(next(left) if axes < 0 else struct.pack("<i", axes) for axes in self.axes)
+        assert isinstance(extent, bytes)
+        x, y, z, *whole = struct.unpack("<6I", extent)
+        return bound, (x, y, z), (whole[0], whole[1], whole[2]), True
+
+
+def load_body(programs: Programs, form: Form, device: Any) -> BodyModule:
+    """Compile a body's Metal text.
+
+    Raises
+    ------
+    BuildError
+        Metal's compiler refuses it.
+    """
+    body = programs.body
+    pragma = PRAGMA if programs.mode == DEFAULT_MODE else ""
+    text = pragma + prelude(METAL_BODY) + f'#line 1 "{body.name}.metal"\n' + body.metal(form)
+    try:
+        module = BodyModule(device.metal, device.handle, text, body.name, programs.mode)
+    except CompileError as error:
+        raise BuildError(error.code, error.name, error.call, error.detail, error.log) from None
+    module.axes = tuple(p.ndim if p.kind == "ndim" else -1 for p in body.parameters(form))
+    return module

@@ -1,0 +1,51 @@
+"""A decode step of the shipped model through the Apple runner: the CPU device's bits. Never run on Apple hardware."""
+
+import numpy as np
+import pytest
+from helpers.metal.framework import Metal
+
+import hiprt
+from hiprt.bench.checkpoint import Checkpoint
+from hiprt.bench.generate import CHECKPOINT
+from hiprt.bench.models import Decoder, load
+from hiprt.kernels.kernel import force_generic
+from hiprt.metal_compat.apple import MetalStream, open_device
+
+TOKENS = 4
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """Logits and tokens of the CPU device, launched eagerly, with the branches that GPUs take."""
+    checkpoint = Checkpoint(CHECKPOINT)
+    prompt = checkpoint.encode("One day")
+    with force_generic(), hiprt.Stream() as stream, hiprt.use_stream(stream):
+        decoder = Decoder(load(checkpoint), stream, 256)
+        decoder.start(prompt, temperature=0.7, seed=5)
+        logits = []
+        for _ in range(TOKENS):
+            decoder.step_eager()
+            logits.append(decoder.logits.numpy())
+        return checkpoint, prompt, logits, decoder.state.tokens.numpy()
+
+
+@pytest.mark.parametrize("seed", [None, 1], ids=["last first", "seed 1"])
+def test_replayed_tokens_have_the_same_bits(expected, stream, seed):
+    checkpoint, prompt, logits, tokens = expected
+    metal = Metal(stream, seed)
+    apple = MetalStream(open_device(metal=metal))
+    with hiprt.use_stream(apple):
+        decoder = Decoder(load(checkpoint), apple, 256)
+        decoder.start(prompt, temperature=0.7, seed=5)
+        before = apple.launches
+        for step in range(TOKENS):
+            decoder.step()
+            np.testing.assert_array_equal(decoder.logits.numpy(), logits[step])
+        assert apple.launches == before + TOKENS
+        np.testing.assert_array_equal(decoder.state.tokens.numpy(), tokens)
+    assert (decoder.graph.rungs["instantiate"], decoder.graph.rungs["replay"]) == (1, TOKENS - 1)
+    (recording,) = decoder.graph.recordings
+    names = [work.program.name for work in metal.device.order[-len(recording) :]]
+    recorded = [node.function.symbol for node in recording.nodes()]
+    assert sorted(names) == sorted(recorded)
+    assert names != recorded, "the order was not left open"
