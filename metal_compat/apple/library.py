@@ -56,6 +56,7 @@ class MetalModule(Module):
         if self.library is None:
             raise self.failure("newLibraryWithSource:options:error:", error)
         self.pipelines: dict[str, tuple[int, Any]] = {}
+        self.kernels: list[Any] = []
 
     def failure(self, call: str, error: Any) -> CompileError:
         """Return the exception for an NSError."""
