@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
     if "bench" in sys.argv[1:2]:
         # Its arguments are the benchmark's own, so that the others start without it.
-        from hiprt.bench import graph
+        from hiprt.bench import alloc, graph
 
         bench = commands.add_parser("bench", help="measure").add_subparsers(required=True, metavar="WHAT")
         measured = bench.add_parser(
@@ -74,6 +74,15 @@ def parser() -> argparse.ArgumentParser:
         )
         graph.add_arguments(measured)
         measured.set_defaults(run=graph.run)
+        measured = bench.add_parser("alloc", parents=[common], help="what allocations from a warm pool cost the host")
+        alloc.add_arguments(measured)
+        measured.set_defaults(run=alloc.run)
+    ahead = commands.add_parser("compile", parents=[common], help="compile kernels ahead, also for AMD GPUs not here")
+    if "compile" in sys.argv[1:2]:
+        from hiprt.kernels import compile_command
+
+        compile_command.add_arguments(ahead)
+        ahead.set_defaults(run=compile_command.run)
     doctor = commands.add_parser("doctor", parents=[common], help="show what hiprt runs on and what stands in its way")
     doctor.set_defaults(run=run_doctor)
     return top

@@ -5,31 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
-__all__ = ["ATTRIBUTES", "DIALECTS", "SOURCES", "Dialect", "Parameter"]
+from hiprt.kernels.attributes import ATTRIBUTES
+from hiprt.kernels.words import declare_shared
+
+__all__ = ["BODY", "CHECK", "DIALECTS", "SOURCES", "Dialect", "Parameter", "prelude"]
 
 FOLDER = Path(__file__).parent
 SOURCES = FOLDER / "src"
 
-# Metal's kernel attributes: type, and what a HIP kernel computes it from (prelude/simd.h).
-ATTRIBUTES = {
-    "thread_position_in_grid": ("uint3", "group_of_grid() * group_size() + thread_of_group()"),
-    "threadgroup_position_in_grid": ("uint3", "group_of_grid()"),
-    "thread_position_in_threadgroup": ("uint3", "thread_of_group()"),
-    "threads_per_threadgroup": ("uint3", "group_size()"),
-    "threadgroups_per_grid": ("uint3", "grid_groups()"),
-    "threads_per_grid": ("uint3", "grid_groups() * group_size()"),
-    "thread_index_in_threadgroup": ("uint", "thread_index()"),
-    "thread_index_in_simdgroup": ("uint", "thread_index() & 31u"),
-    "simdgroup_index_in_threadgroup": ("uint", "thread_index() >> 5"),
-    "simdgroups_per_threadgroup": ("uint", "(group_threads() + 31u) >> 5"),
-    "threads_per_simdgroup": ("uint", "32u"),
-}
 
-# A threadgroup array is declared with the word; in a pointer's type the word is an address space, which HIP drops.
-SHARED_ARRAY = re.compile(r"\bthreadgroup(?=\s[^;(){}*&]*\[)")
+@cache
+def prelude(files: tuple[str, ...]) -> str:
+    """Return files of the folder ``prelude`` as one text; messages name them as ``hiprt/<file>``."""
+    return "".join(f'#line 1 "hiprt/{name}"\n{(FOLDER / "prelude" / name).read_text()}' for name in files)
 
 
 @dataclass(frozen=True)
@@ -55,9 +46,9 @@ class Dialect:
     buffer, scalar : str
         One parameter; fields ``const``, ``word``, ``restrict``, ``name``, ``index``.
     attribute : str
-        A local that holds a kernel attribute; fields ``word``, ``name``, ``value``.
-    shared : str
-        The word that declares a threadgroup array.
+        A kernel attribute; fields ``word``, ``name``, ``value``.
+    is_metal : bool
+        Whether attributes are parameters, and the body stays as it is; else they are locals.
     """
 
     files: tuple[str, ...]
@@ -66,12 +57,12 @@ class Dialect:
     buffer: str
     scalar: str
     attribute: str
-    shared: str
+    is_metal: bool = False
 
     @cached_property
     def prelude(self) -> str:
-        """The prelude's text; messages name its files as ``hiprt/<file>``."""
-        return "".join(f'#line 1 "hiprt/{name}"\n{(FOLDER / "prelude" / name).read_text()}' for name in self.files)
+        """The prelude's text."""
+        return prelude(self.files)
 
     def parameter(self, parameter: Parameter, index: int, restrict: bool) -> str:
         """Return one parameter of the signature."""
@@ -96,26 +87,71 @@ class Dialect:
         restrict: bool,
     ) -> str:
         """Return a whole kernel: signature, definitions, the attributes that the body names, the body."""
-        signature = ", ".join(self.parameter(p, i, restrict) for i, p in enumerate(parameters))
+        signature = [self.parameter(p, i, restrict) for i, p in enumerate(parameters)]
         attributes = [
-            self.attribute.format(word=word, name=attribute, value=value)
-            for attribute, (word, value) in ATTRIBUTES.items()
-            if re.search(rf"\b{attribute}\b", body)
+            self.attribute.format(word=attribute.word, name=name, value=attribute.whole)
+            for name, attribute in ATTRIBUTES.items()
+            if re.search(rf"\b{name}\b", body)
         ]
-        text = SHARED_ARRAY.sub(self.shared, body)
-        opening = self.opening.format(name=name, threads=threads, parameters=signature)
+        if self.is_metal:
+            signature, attributes = signature + attributes, []
+        text = body if self.is_metal else declare_shared(body)
+        opening = self.opening.format(name=name, threads=threads, parameters=", ".join(signature))
         generated = f'#line 1 "signature of {file}"'
         return "\n".join([generated, opening, *definitions, *attributes, f'#line 1 "{file}"', text, self.closing, ""])
 
 
+# What a user's body finds before it.
+BODY = (
+    "target.h",
+    "types.h",
+    "vectors.h",
+    "math.h",
+    "cpu.h",
+    "threads.h",
+    "integers.h",
+    "functions.h",
+    "complex.h",
+    "limits.h",
+    "lanes.h",
+    "atomics.h",
+    "grid.h",
+    "words.h",
+    "utils.h",
+)
+# What the strict checker of Metal's language knows of Metal.
+CHECK = (
+    "metal_check.h",
+    "types.h",
+    "vectors.h",
+    "math.h",
+    "threads.h",
+    "integers.h",
+    "functions.h",
+    "complex.h",
+    "limits.h",
+    "lanes.h",
+    "atomics.h",
+    "metal_words.h",
+    "utils.h",
+)
+
 DIALECTS = {
     "hip": Dialect(
-        files=("target.h", "types.h", "math.h", "cpu.h", "simd.h", "words.h"),
+        files=("target.h", "types.h", "vectors.h", "math.h", "cpu.h", "threads.h", "simd.h", "atomics.h", "words.h"),
         opening='namespace metal {{\nextern "C" __global__ void __launch_bounds__({threads}) {name}({parameters}) {{',
         closing="}\n}  // namespace metal",
         buffer="{const}{word}* {restrict}{name}",
         scalar="{word} {name}",
         attribute="const {word} {name} = {value};",
-        shared="HIPRT_SHARED",
-    )
+    ),
+    "metal": Dialect(
+        files=("metal.h",),
+        opening="[[kernel, max_total_threads_per_threadgroup({threads})]] void {name}({parameters}) {{",
+        closing="}",
+        buffer="{const}device {word}* {name} [[buffer({index})]]",
+        scalar="const constant {word}& {name} [[buffer({index})]]",
+        attribute="{word} {name} [[{name}]]",
+        is_metal=True,
+    ),
 }

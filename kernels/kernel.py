@@ -124,7 +124,7 @@ class Kernel:
         Parameters
         ----------
         target : str
-            A key of `hiprt.kernels.dialect.DIALECTS`: ``hip``.
+            A key of `hiprt.kernels.dialect.DIALECTS`: ``hip`` or ``metal``.
         template : tuple
             One value per template parameter.
 

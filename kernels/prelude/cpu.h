@@ -1,6 +1,15 @@
 // The CPU device's lanes: eight values a time in plain loops, and exp and log that need no libm and vectorise.
 #if HIPRT_TARGET_CPU
+#if defined(__FAST_MATH__) && defined(__clang__)
+#define HIPRT_AS_WRITTEN(value) __arithmetic_fence(value)
+#elif defined(__FAST_MATH__)
+#define HIPRT_AS_WRITTEN(value) __builtin_assoc_barrier(value)
+#else
+#define HIPRT_AS_WRITTEN(value) value
+#endif
+
 namespace metal {
+namespace hiprt {
 
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef int i32x8 __attribute__((vector_size(32)));
@@ -54,7 +63,8 @@ HIPRT_INLINE V exp_of(V x) {
   const V magic = fill(x, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
   V low = fill(x, -104.0f), high = fill(x, 89.0f);
   V bounded = choose(x < low, low, choose(x > high, high, x));
-  V shifted = mad(bounded, fill(x, 1.44269502f), magic);
+  // Fast math must not see through the sum.
+  V shifted = HIPRT_AS_WRITTEN(mad(bounded, fill(x, 1.44269502f), magic));
   V n = shifted - magic;
   V r = mad(n, fill(x, -3.19461833e-5f), mad(n, fill(x, -0.693115234f), bounded));
   V p = fill(x, 1.38144649e-3f);
@@ -88,12 +98,14 @@ HIPRT_INLINE V log_of(V x) {
   return mad(e, fill(x, 0.693115234f), f + tail);
 }
 
-HIPRT_INLINE float exp(float x) { return exp_of(x); }
+}  // namespace hiprt
+
+HIPRT_INLINE float exp(float x) { return hiprt::exp_of(x); }
 HIPRT_INLINE float log(float x) {
   if (x < 1.17549435e-38f) {
-    return x < 0.0f ? NAN : x == 0.0f ? -INFINITY : log_of(x * 8388608.0f) - 15.9423847f;
+    return x < 0.0f ? NAN : x == 0.0f ? -INFINITY : hiprt::log_of(x * 8388608.0f) - 15.9423847f;
   }
-  return x < INFINITY ? log_of(x) : x;
+  return x < INFINITY ? hiprt::log_of(x) : x;
 }
 
 }  // namespace metal

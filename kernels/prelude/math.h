@@ -49,6 +49,7 @@ HIPRT_INLINE float fmin(float a, float b) { return __builtin_fminf(a, b); }
 HIPRT_INLINE float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
 #endif
 
+namespace hiprt {
 // a * b + c, fused where that is the faster way. Written-out products and sums are never fused.
 #if HIPRT_TARGET_CPU
 template <typename V>
@@ -61,6 +62,7 @@ HIPRT_INLINE V mad(V a, V b, V c) {
 #else
 HIPRT_INLINE float mad(float a, float b, float c) { return fma(a, b, c); }
 #endif
+}  // namespace hiprt
 
 HIPRT_INLINE float rsqrt(float x) {
 #if HIPRT_TARGET_AMD
@@ -80,12 +82,14 @@ HIPRT_INLINE float pow(float x, float y) {
 #endif
 }
 
-template <typename T>
-HIPRT_INLINE T min(T a, T b) { return b < a ? b : a; }
-template <typename T>
-HIPRT_INLINE T max(T a, T b) { return a < b ? b : a; }
-template <typename T>
-HIPRT_INLINE T clamp(T x, T low, T high) { return min(max(x, low), high); }
+// One function for each type, so that operands of two types are told apart as Metal does it.
+#define HIPRT_ORDER(T)                                                    \
+  HIPRT_INLINE T min(T a, T b) { return b < a ? b : a; }                  \
+  HIPRT_INLINE T max(T a, T b) { return a < b ? b : a; }                  \
+  HIPRT_INLINE T clamp(T x, T low, T high) { return min(max(x, low), high); }
+HIPRT_ORDER(char) HIPRT_ORDER(signed char) HIPRT_ORDER(uchar) HIPRT_ORDER(short) HIPRT_ORDER(ushort) HIPRT_ORDER(int)
+HIPRT_ORDER(uint) HIPRT_ORDER(long) HIPRT_ORDER(ulong) HIPRT_ORDER(half) HIPRT_ORDER(bfloat16_t) HIPRT_ORDER(float)
+#undef HIPRT_ORDER
 HIPRT_INLINE int abs(int x) { return x < 0 ? -x : x; }
 HIPRT_INLINE float abs(float x) { return fabs(x); }
 HIPRT_INLINE bool isnan(float x) { return x != x; }

@@ -44,3 +44,29 @@
 #endif
 
 #define HIPRT_INLINE __device__ inline __attribute__((always_inline))
+
+// The last parameter of an operation among lanes. The CPU device runs each lane by itself and lets those meet that call it
+// at one place of the program's text; of several places the first in the text goes first, a header's before the body's.
+#if HIPRT_TARGET_CPU && defined(__clang__)
+#define HIPRT_SITE metal::hiprt::site_of(__builtin_FILE(), __builtin_LINE(), __builtin_COLUMN())
+#elif HIPRT_TARGET_CPU
+#define HIPRT_SITE metal::hiprt::site_of(__builtin_FILE(), __builtin_LINE(), 0)
+#endif
+#if HIPRT_TARGET_CPU
+namespace metal {
+namespace hiprt {
+HIPRT_INLINE constexpr unsigned site_of(const char* file, int line, int column) {
+  return (__builtin_strncmp(file, "header of ", 10) ? 1u << 30 : 0u) + unsigned(line) * 512u + unsigned(column & 511);
+}
+}  // namespace hiprt
+}  // namespace metal
+#define HIPRT_FIRST_AT unsigned site = HIPRT_SITE
+#define HIPRT_HERE_ONLY site
+#define HIPRT_AT , HIPRT_FIRST_AT
+#define HIPRT_HERE , site
+#else
+#define HIPRT_FIRST_AT
+#define HIPRT_HERE_ONLY
+#define HIPRT_AT
+#define HIPRT_HERE
+#endif

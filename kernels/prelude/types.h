@@ -22,6 +22,70 @@ HIPRT_INLINE To as_type(From value) {
   return __builtin_bit_cast(To, value);
 }
 
+// A class is copied from every address space; the checker's language needs that said for the constant one.
+#ifdef HIPRT_TARGET_METAL
+#define HIPRT_FROM_CONSTANT(T, ...)  \
+  T(const T&) = default;             \
+  T& operator=(const T&) = default;  \
+  HIPRT_FROM_CONSTANT_MORE(T, __VA_ARGS__)
+#define HIPRT_FROM_CONSTANT_MORE(T, ...) \
+  T(const __constant T& other) { __VA_ARGS__; }
+#else
+#define HIPRT_FROM_CONSTANT(T, ...)
+#define HIPRT_FROM_CONSTANT_MORE(T, ...)
+#endif
+
+// Moving any value as 32-bit words.
+#if HIPRT_TARGET_NVIDIA && !defined(__clang__)
+#define HIPRT_COPY memcpy
+#else
+#define HIPRT_COPY __builtin_memcpy
+#endif
+
+namespace hiprt {
+
+template <bool CONDITION, typename T = int>
+struct only_if {};
+template <typename T>
+struct only_if<true, T> {
+  typedef T type;
+};
+template <typename A, typename B>
+struct same {
+  static constexpr bool value = false;
+};
+template <typename A>
+struct same<A, A> {
+  static constexpr bool value = true;
+};
+
+// Built-in numbers: 1 for integers, 2 for floating point.
+template <typename T>
+struct number {
+  static constexpr int kind = 0;
+};
+#define HIPRT_NUMBER(type, which)          \
+  template <>                              \
+  struct number<type> {                    \
+    static constexpr int kind = which;     \
+  };
+HIPRT_NUMBER(bool, 1) HIPRT_NUMBER(char, 1) HIPRT_NUMBER(signed char, 1) HIPRT_NUMBER(unsigned char, 1)
+HIPRT_NUMBER(short, 1) HIPRT_NUMBER(unsigned short, 1) HIPRT_NUMBER(int, 1) HIPRT_NUMBER(unsigned, 1)
+HIPRT_NUMBER(long, 1) HIPRT_NUMBER(unsigned long, 1) HIPRT_NUMBER(long long, 1) HIPRT_NUMBER(unsigned long long, 1)
+HIPRT_NUMBER(float, 2) HIPRT_NUMBER(double, 2)
+#if !HIPRT_TARGET_NVIDIA
+HIPRT_NUMBER(_Float16, 2)
+#endif
+#undef HIPRT_NUMBER
+
+// N neighbours in memory, read and written as one access where the target has one that wide.
+template <typename T, int N>
+struct alignas(sizeof(T) * N) pack {
+  T values[N];
+};
+
+}  // namespace hiprt
+
 #if HIPRT_TARGET_NVIDIA
 struct half {
   ushort bits;
@@ -33,78 +97,90 @@ struct half {
     return value;
   }
 };
-#else
+#elif !defined(HIPRT_TARGET_METAL)
 typedef _Float16 half;
 #endif
+typedef half float16_t;
 
-// Upper half of a float32; rounds to nearest, ties to even.
+// Upper half of a float32; rounds to nearest, ties to even. As in Metal: integers become one by themselves, it becomes a
+// float by itself, every other conversion is written out.
 struct bfloat16_t {
   ushort bits;
   bfloat16_t() = default;
+  HIPRT_FROM_CONSTANT(bfloat16_t, bits = other.bits)
   HIPRT_INLINE explicit bfloat16_t(float value) {
     uint word = as_type<uint>(value);
     bool nan = (word & 0x7fffffffu) > 0x7f800000u;
     bits = ushort(nan ? (word >> 16) | 0x40u : (word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
   }
-  HIPRT_INLINE operator float() const { return as_type<float>(uint(bits) << 16); }
-};
-
-#define HIPRT_OPERATORS(type, op)                                                                             \
-  HIPRT_INLINE type operator op(type a, type b) { return type(float(a) op float(b)); }                        \
-  HIPRT_INLINE type& operator op##=(type& a, float b) { return a = type(float(a) op b); }
-HIPRT_OPERATORS(bfloat16_t, +)
-HIPRT_OPERATORS(bfloat16_t, -)
-HIPRT_OPERATORS(bfloat16_t, *)
-HIPRT_OPERATORS(bfloat16_t, /)
+  template <typename T, typename hiprt::only_if<hiprt::number<T>::kind == 1>::type = 0>
+  HIPRT_INLINE bfloat16_t(T value) : bfloat16_t(float(value)) {}
+  template <typename T, typename hiprt::only_if<hiprt::number<T>::kind == 2 && sizeof(T) != 4>::type = 0>
+  HIPRT_INLINE explicit bfloat16_t(T value) : bfloat16_t(float(value)) {}
 #if HIPRT_TARGET_NVIDIA
-HIPRT_OPERATORS(half, +)
-HIPRT_OPERATORS(half, -)
-HIPRT_OPERATORS(half, *)
-HIPRT_OPERATORS(half, /)
+  HIPRT_INLINE explicit bfloat16_t(half value) : bfloat16_t(float(value)) {}
+  HIPRT_INLINE explicit operator half() const { return half(value()); }
 #endif
-#undef HIPRT_OPERATORS
-typedef half float16_t;
+  HIPRT_INLINE float value() const { return as_type<float>(uint(bits) << 16); }
+  template <typename T, typename hiprt::only_if<hiprt::same<T, float>::value>::type = 0>
+  HIPRT_INLINE operator T() const {
+    return value();
+  }
+  template <typename T, typename hiprt::only_if<hiprt::number<T>::kind != 0 && !hiprt::same<T, float>::value>::type = 0>
+  HIPRT_INLINE explicit operator T() const {
+    return T(value());
+  }
+};
 typedef bfloat16_t bfloat;
 
-#define HIPRT_VECTORS(scalar, name)                                                                           \
-  struct alignas(2 * sizeof(scalar)) name##2 {                                                                \
-    scalar x, y;                                                                                              \
-    name##2() = default;                                                                                      \
-    HIPRT_INLINE explicit name##2(scalar v) : x(v), y(v) {}                                                   \
-    HIPRT_INLINE name##2(scalar a, scalar b) : x(a), y(b) {}                                                  \
-  };                                                                                                          \
-  struct alignas(4 * sizeof(scalar)) name##3 {                                                                \
-    scalar x, y, z;                                                                                           \
-    name##3() = default;                                                                                      \
-    HIPRT_INLINE explicit name##3(scalar v) : x(v), y(v), z(v) {}                                             \
-    HIPRT_INLINE name##3(scalar a, scalar b, scalar c) : x(a), y(b), z(c) {}                                  \
-  };                                                                                                          \
-  struct alignas(4 * sizeof(scalar)) name##4 {                                                                \
-    scalar x, y, z, w;                                                                                        \
-    name##4() = default;                                                                                      \
-    HIPRT_INLINE explicit name##4(scalar v) : x(v), y(v), z(v), w(v) {}                                       \
-    HIPRT_INLINE name##4(scalar a, scalar b, scalar c, scalar d) : x(a), y(b), z(c), w(d) {}                  \
-  };                                                                                                          \
-  HIPRT_VECTOR_OPERATOR(name, +)                                                                              \
-  HIPRT_VECTOR_OPERATOR(name, -)                                                                              \
-  HIPRT_VECTOR_OPERATOR(name, *)                                                                              \
-  HIPRT_VECTOR_OPERATOR(name, /)
-#define HIPRT_VECTOR_OPERATOR(name, op)                                                                       \
-  HIPRT_INLINE name##2 operator op(name##2 a, name##2 b) { return name##2(a.x op b.x, a.y op b.y); }          \
-  HIPRT_INLINE name##3 operator op(name##3 a, name##3 b) { return name##3(a.x op b.x, a.y op b.y, a.z op b.z); } \
-  HIPRT_INLINE name##4 operator op(name##4 a, name##4 b) {                                                    \
-    return name##4(a.x op b.x, a.y op b.y, a.z op b.z, a.w op b.w);                                           \
-  }
-HIPRT_VECTORS(float, float)
-HIPRT_VECTORS(int, int)
-HIPRT_VECTORS(uint, uint)
-#undef HIPRT_VECTORS
-#undef HIPRT_VECTOR_OPERATOR
-
-// N neighbours in memory, read and written as one access where the target has one that wide.
-template <typename T, int N>
-struct alignas(sizeof(T) * N) pack {
-  T values[N];
+namespace hiprt {
+// The type of an operation of bfloat and another number: integers become bfloat, the rest is done in float.
+template <typename T, int KIND = number<T>::kind>
+struct with_bfloat {};
+template <typename T>
+struct with_bfloat<T, 1> {
+  typedef bfloat16_t type;
 };
+template <typename T>
+struct with_bfloat<T, 2> {
+  typedef float type;
+};
+}  // namespace hiprt
+
+#define HIPRT_OPERATOR(op)                                                                                    \
+  HIPRT_INLINE bfloat16_t operator op(bfloat16_t a, bfloat16_t b) { return bfloat16_t(a.value() op b.value()); } \
+  template <typename T>                                                                                       \
+  HIPRT_INLINE typename hiprt::with_bfloat<T>::type operator op(bfloat16_t a, T b) {                          \
+    return typename hiprt::with_bfloat<T>::type(a.value() op float(b));                                       \
+  }                                                                                                           \
+  template <typename T>                                                                                       \
+  HIPRT_INLINE typename hiprt::with_bfloat<T>::type operator op(T a, bfloat16_t b) {                          \
+    return typename hiprt::with_bfloat<T>::type(float(a) op b.value());                                       \
+  }                                                                                                           \
+  HIPRT_INLINE bfloat16_t& operator op##=(bfloat16_t& a, float b) { return a = bfloat16_t(a.value() op b); }
+HIPRT_OPERATOR(+) HIPRT_OPERATOR(-) HIPRT_OPERATOR(*) HIPRT_OPERATOR(/)
+#undef HIPRT_OPERATOR
+#define HIPRT_COMPARISON(op)                                                                                  \
+  HIPRT_INLINE bool operator op(bfloat16_t a, bfloat16_t b) { return a.value() op b.value(); }                \
+  template <typename T, typename = typename hiprt::with_bfloat<T>::type>                                      \
+  HIPRT_INLINE bool operator op(bfloat16_t a, T b) {                                                          \
+    return a.value() op float(b);                                                                             \
+  }                                                                                                           \
+  template <typename T, typename = typename hiprt::with_bfloat<T>::type>                                      \
+  HIPRT_INLINE bool operator op(T a, bfloat16_t b) {                                                          \
+    return float(a) op b.value();                                                                             \
+  }
+HIPRT_COMPARISON(==) HIPRT_COMPARISON(!=) HIPRT_COMPARISON(<) HIPRT_COMPARISON(>) HIPRT_COMPARISON(<=) HIPRT_COMPARISON(>=)
+#undef HIPRT_COMPARISON
+HIPRT_INLINE bfloat16_t operator-(bfloat16_t a) { return bfloat16_t(-a.value()); }
+HIPRT_INLINE bfloat16_t operator+(bfloat16_t a) { return a; }
+
+#if HIPRT_TARGET_NVIDIA
+#define HIPRT_OPERATOR(op)                                                                                    \
+  HIPRT_INLINE half operator op(half a, half b) { return half(float(a) op float(b)); }                        \
+  HIPRT_INLINE half& operator op##=(half& a, float b) { return a = half(float(a) op b); }
+HIPRT_OPERATOR(+) HIPRT_OPERATOR(-) HIPRT_OPERATOR(*) HIPRT_OPERATOR(/)
+#undef HIPRT_OPERATOR
+#endif
 
 }  // namespace metal

@@ -13,7 +13,25 @@ HIPRT_VARIANT(fast)
 #undef HIPRT_VARIANT
 }  // namespace metal
 
+#if HIPRT_TARGET_CPU
+#define HIPRT_SHARED static thread_local  // __shared__, but for a check that refuses vectors
+#else
 #define HIPRT_SHARED __shared__
+#endif
+#if defined(__clang__)
+#define HIPRT_UNROLL _Pragma("clang loop unroll(full)")
+#elif HIPRT_TARGET_NVIDIA
+#define HIPRT_UNROLL _Pragma("unroll")
+#else
+#define HIPRT_UNROLL
+#endif
+// The first words of a body, where a pragma for a function's arithmetic belongs.
+#if defined(HIPRT_RELAXED_MATH) && defined(__clang__)
+#define HIPRT_MATH_MODE _Pragma("clang fp reassociate(on) contract(fast)")
+#else
+#define HIPRT_MATH_MODE
+#endif
+#define HIPRT_BODY static inline __attribute__((always_inline))
 #define device
 #define constant
 #define thread

@@ -9,7 +9,7 @@ import pytest
 import hiprt
 from hiprt.errors import CompileError
 from hiprt.kernels import Kernel
-from hiprt.kernels.dialect import DIALECTS, SOURCES
+from hiprt.kernels.dialect import BODY, CHECK, DIALECTS, SOURCES
 from hiprt.kernels.kernel import force_generic, uses_loops
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
 
@@ -82,7 +82,7 @@ helper((threadgroup float*)first, values[0]);
 def test_mistakes_are_named():
     kernel = scaled()
     for message, wrong in [
-        ("target 'vulkan' is not one of hip", lambda: kernel.text("vulkan", (FLOAT32, 1))),
+        ("target 'vulkan' is not one of hip, metal", lambda: kernel.text("vulkan", (FLOAT32, 1))),
         ("1 template values", lambda: kernel.text("hip", (FLOAT32,))),
         ("T=dtype.'complex64'", lambda: kernel.text("hip", (np.dtype(np.complex64), 1))),
     ]:
@@ -176,4 +176,5 @@ def test_every_body_has_a_kernel_and_every_prelude_file_is_used():
     names = {path.stem for path in SOURCES.glob("*.metal")}
     assert names <= set(package.__all__)
     folder = SOURCES.parent / "prelude"
-    assert set(DIALECTS["hip"].files) == {path.name for path in folder.iterdir()}
+    used = {"hip.h", *DIALECTS["hip"].files, *DIALECTS["metal"].files, *BODY, *CHECK}
+    assert used == {path.name for path in folder.iterdir()}

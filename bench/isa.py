@@ -1,0 +1,185 @@
+"""Every kernel of the project executed as AMD machine code, compared with its reference in numpy.
+
+    python -m hiprt.bench.isa --tinygrad DIR [--targets gfx1151,gfx1201,gfx942] [--date DATE]
+
+prints the table as JSON. The launches are those of the ops: each op runs on the CPU device with its GPU branch, and
+what it launched is executed again, from the same memory, in the ISA emulator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hiprt.array import Array
+from hiprt.bench.isa_cases import Case, cases
+from hiprt.bench.isa_emulator import Emulator
+from hiprt.kernels.amd import Compiler
+from hiprt.kernels.kernel import SCALARS, Kernel, force_generic
+
+__all__ = ["Launch", "Measured", "execute", "launch_of", "main"]
+
+TARGETS = ("gfx1151", "gfx1201", "gfx942")
+WHAT = "every kernel of the project executed as AMD machine code on a small shape, compared with numpy in float64"
+WHERE = (
+    "in an ISA emulator (tinygrad's test/mockgpu/amd, with ds_swizzle_b32 added as AMD's ISA guides define it), not on "
+    "AMD hardware: the numbers are those of the machine code; nothing is said about speed, caches or races"
+)
+ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}  # to nearest, relative
+STEPS = 64  # float32 roundings of the largest value that a result may be off before it is rounded to its dtype
+
+
+@dataclass
+class Launch:
+    """What an op launched.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    grid, threads : tuple of 3 int
+    template : tuple
+    values : list
+        Host copies of the arrays as they were before, and numpy scalars.
+    addresses : list of int
+        Of the arrays on the device; 0 for scalars.
+    """
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    template: tuple[Any, ...]
+    values: list[Any]
+    addresses: list[int]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What became of one case on one target.
+
+    Attributes
+    ----------
+    kernel, case, target : str
+    error : float
+        The largest absolute difference from the exact result.
+    largest : float
+        The largest absolute value of the exact result.
+    unlike_cpu : int
+        Elements whose bits differ from those that the CPU device computes in the kernel's GPU branch.
+    is_right : bool
+        Whether the error is within what rounding explains.
+    """
+
+    kernel: str
+    case: str
+    target: str
+    error: float
+    largest: float
+    unlike_cpu: int
+    is_right: bool
+
+
+@contextmanager
+def recorded() -> Iterator[list[Launch]]:
+    """Note every launch of a project kernel within the block, and launch it."""
+    found: list[Launch] = []
+    launch = Kernel.__call__
+
+    def note(self: Kernel, stream: Any, grid: Any, threads: Any, template: Any, *given: Any) -> None:
+        values, addresses = [], []
+        for value, (_, word, access) in zip(given, self.declaration):
+            values.append(value.numpy().copy() if access else np.dtype(SCALARS[word]).type(value))
+            addresses.append(value.address if access else 0)
+        found.append(Launch(self, grid, threads, template, values, addresses))
+        launch(self, stream, grid, threads, template, *given)
+
+    Kernel.__call__ = note  # type: ignore[method-assign,assignment]
+    try:
+        yield found
+    finally:
+        Kernel.__call__ = launch  # type: ignore[method-assign]
+
+
+def launch_of(case: Case) -> tuple[Launch, Array]:
+    """Run a case on the CPU device; return its one launch and the array it wrote."""
+    with force_generic(), recorded() as found:
+        result = case.call()
+    (launch,) = found
+    return launch, result
+
+
+def execute(emulator: Emulator, compiler: Compiler, case: Case, targets: Sequence[str]) -> Iterator[Measured]:
+    """Execute a case as machine code of each target."""
+    launch, device_result = launch_of(case)
+    expected = device_result.numpy()
+    at = launch.addresses.index(device_result.address)
+    symbol = launch.kernel.symbol(launch.template)
+    text = launch.kernel.text("hip", launch.template)
+    for target in targets:
+        assembly = compiler.assembly(text, symbol, target)
+        code = compiler.code_object(assembly, symbol, target)
+        values = [value.copy() for value in launch.values]
+        emulator.run(code, symbol, launch.grid, launch.threads, values)
+        yield measured(symbol, case, target, values[at].reshape(expected.shape), expected)
+
+
+def measured(symbol: str, case: Case, target: str, got: NDArray[Any], device: NDArray[Any]) -> Measured:
+    """Compare a result with the exact one and with the CPU device's."""
+    exact = np.asarray(case.exact, np.float64)
+    error = np.abs(got.astype(np.float64) - exact)
+    largest = float(np.abs(exact).max())
+    allowed = np.zeros(())
+    if got.dtype.name in ROUNDING:
+        allowed = ROUNDING[got.dtype.name] * np.abs(exact) + STEPS * 2.0**-24 * largest
+    unlike = int((got.view(f"u{got.itemsize}") != device.view(f"u{got.itemsize}")).sum())
+    is_right = bool((error <= allowed).all())
+    return Measured(symbol, case.name, target, float(error.max()), largest, unlike, is_right)
+
+
+def table(rows: Sequence[Measured], date: str, compiler: str) -> str:
+    """Return the results as JSON with one line for each kernel, target and case."""
+    head = {"what": WHAT, "where": WHERE, "date": date, "compiler": compiler}
+    lines = [
+        json.dumps(
+            {
+                "kernel": row.kernel,
+                "target": row.target,
+                "case": row.case,
+                "largest_error": float(f"{row.error:.3g}"),
+                "largest_value": float(f"{row.largest:.3g}"),
+                "elements_unlike_cpu_device": row.unlike_cpu,
+            }
+        )
+        for row in rows
+    ]
+    body = ",\n    ".join(lines)
+    return json.dumps(head, indent=2)[:-2] + f',\n  "results": [\n    {body}\n  ]\n}}'
+
+
+def main() -> int:
+    """Run as ``python -m hiprt.bench.isa``; fails where a result is wrong."""
+    parser = argparse.ArgumentParser("hiprt.bench.isa", description=WHAT)
+    parser.add_argument("--tinygrad", metavar="DIR", required=True, help="a checkout of github.com/tinygrad/tinygrad")
+    parser.add_argument("--targets", metavar="LIST", default=",".join(TARGETS), help="by comma")
+    parser.add_argument("--date", metavar="DATE", default="", help="for the table")
+    options = parser.parse_args()
+    emulator, compiler = Emulator(options.tinygrad), Compiler()
+    rows = []
+    for case in cases():
+        for row in execute(emulator, compiler, case, options.targets.split(",")):
+            told = "right" if row.is_right else "WRONG"
+            print(f"{told} {row.kernel} {row.target} {row.case}: {row.error:.3g}", file=sys.stderr)
+            rows.append(row)
+    print(table(sorted(rows, key=lambda row: (row.kernel, row.target, row.case)), options.date, compiler.version))
+    return int(not all(row.is_right for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Small calls of every op, with the exact result of each: together they launch every instance of every kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hiprt
+from hiprt import kernels
+from hiprt.array import Array, bfloat16
+from hiprt.kernels import reference
+from hiprt.kernels.catalogue import HEAD_WIDTHS
+from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.quantized import BITS, GROUP_SIZES
+
+__all__ = ["Case", "cases"]
+
+FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
+Host = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of an op.
+
+    Attributes
+    ----------
+    name : str
+        What is special about it.
+    op : callable
+        Launches one kernel, and returns the array it wrote.
+    given : tuple
+        Arguments; host arrays are put on the device.
+    exact : ndarray
+        What the array must hold.
+    options : dict
+        Keyword arguments.
+    skipped : int
+        Elements at the front of each array that the op is not given, so that addresses are odd.
+    """
+
+    name: str
+    op: Callable[..., Array]
+    given: tuple[Any, ...]
+    exact: Host
+    options: dict[str, Any] = field(default_factory=dict)
+    skipped: int = 0
+
+    def call(self) -> Array:
+        """Launch."""
+        arrays = [hiprt.array(value) if isinstance(value, np.ndarray) else value for value in self.given]
+        return self.op(*(value[self.skipped :] if self.skipped else value for value in arrays), **self.options)
+
+
+def normal(dtype: np.dtype[Any], *shape: int, seed: int = 0) -> Host:
+    """Return normal numbers."""
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def int32(*values: int) -> Host:
+    """Return int32 numbers."""
+    return np.array(values, np.int32)
+
+
+def cases() -> Iterator[Case]:
+    """Yield the cases."""
+    for dtype in FLOATS:
+        yield from elementwise(dtype)
+        yield from norms(dtype)
+        yield from heads(dtype)
+        yield from tokens(dtype)
+        for group, bits in product(GROUP_SIZES, BITS):
+            yield from quantized(dtype, group, bits)
+    yield from steps()
+
+
+def elementwise(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield sums and gates, with and without 128-bit loads, with a remainder."""
+    a, b = normal(dtype, 1027, seed=1), normal(dtype, 1027, seed=2)
+    for op, exact in ((kernels.add, reference.add), (kernels.silu_mul, reference.silu_mul)):
+        yield Case("1027 elements", op, (a, b), exact(a, b))
+        yield Case("1026 elements, unaligned", op, (a, b), exact(a[1:], b[1:]), skipped=1)
+
+
+def norms(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield norms of one simdgroup and of eight to a row, in packs and singly, weighted and not."""
+    for rows, width in ((9, 96), (9, 97), (2, 1024), (2, 1025)):
+        x = normal(dtype, rows, width, seed=3)
+        for weight in (normal(dtype, width, seed=4), None):
+            name = f"{rows} rows of {width}" + (", no weight" if weight is None else "")
+            yield Case(name, kernels.rms_norm, (x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
+
+
+def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield attention, the writing of its cache, and rotations."""
+    for width in HEAD_WIDTHS:
+        q, (keys, values) = normal(dtype, 4, width), normal(dtype, 2, 2, 20, width, seed=5)
+        exact = reference.attention(q, keys, values, 17, width**-0.5)
+        given = q, keys, values, int32(17)
+        name = f"4 heads of {width} over 18 positions"
+        yield Case(name, kernels.attention, given, exact, {"scale": width**-0.5})
+    cache, x = normal(dtype, 3, 9, 40, seed=7), normal(dtype, 3, 40, seed=8)
+    exact = reference.kv_write(cache, x, 7)
+    yield Case("3 heads of 40", kernels.kv_write, (cache, x, int32(7)), exact)
+    turned = normal(dtype, 3, 80, seed=9)
+    for traditional in (False, True):
+        options = {"base": 1e4, "dims": 64, "traditional": traditional}
+        name = "3 heads, 64 of 80 elements, position 100003"
+        exact = reference.rope(turned, 100003, **options)  # type: ignore[arg-type]
+        yield Case(name, kernels.rope, (turned, int32(100003)), exact, options)
+
+
+def tokens(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield the choice of tokens: the first of the largest, and draws."""
+    logits = normal(dtype, 2, 1500, seed=10)
+    logits[:, 700] = logits[:, 1303] = 9
+    yield Case("2 rows of 1500 with equals", kernels.argmax, (logits,), reference.argmax(logits))
+    for heat in (0.0, 0.8):
+        given = logits[:1], np.array([heat], np.float32), np.array([77], np.uint32), int32(5)
+        exact = int32(reference.sample(logits[0], heat, 77, 5))
+        yield Case(f"1500 logits, temperature {heat}", kernels.sample, given, exact)
+
+
+def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
+    """Yield products and embeddings of one format: an odd number of rows, two groups, ids that do not exist."""
+    x, stored = normal(dtype, 2, 2 * group, seed=11), quantize(normal(dtype, 11, 2 * group, seed=12), group, bits)
+    options = {"group_size": group, "bits": bits}
+    exact = reference.quantized_matmul(x, *stored, group, bits)
+    yield Case(f"2 by 11, {2 * group} wide", kernels.quantized_matmul, (x, *stored), exact, options)
+    ids = int32(10, 0, -1, 11)
+    rows = reference.quantized_embedding(ids, *stored, group, bits)
+    name = f"4 rows, {2 * group} wide, two of them missing"
+    yield Case(name, kernels.quantized_embedding, (ids, *stored), rows, options)
+
+
+def steps() -> Iterator[Case]:
+    """Yield the step block within the prompt and behind it."""
+    for position in (1, 4):
+        step, prompt = int32(3, position, 4, 9), np.arange(100, 109, dtype=np.int32)
+        exact = step.copy()
+        reference.advance(exact, prompt.copy(), 55)
+        name = f"position {position} with a prompt of 4"
+        yield Case(name, kernels.advance, (step, prompt, int32(55)), exact)

@@ -1,0 +1,196 @@
+"""Execution of AMD code objects on the host, instruction by instruction, by the ISA emulator in tinygrad's repository.
+
+It shows that machine code computes the right numbers, and nothing about speed, caches or races. The emulator is in
+``test/mockgpu/amd`` of a checkout of github.com/tinygrad/tinygrad (seen working at commit a9069c177a of August 2026)
+and needs ``clang`` on the path.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hiprt.kernels.code_object import CodeObject, KernelMetadata
+
+__all__ = ["Emulator"]
+
+FAMILIES = {"gfx9": "cdna", "gfx11": "rdna3", "gfx12": "rdna4"}
+S_NOP = bytes.fromhex("000080bf")
+# Cache maintenance that the emulator does not decode, and that orders nothing where everything is in order:
+# buffer_gl0_inv of RDNA 3; global_wb and global_inv of RDNA 4 with each scope.
+UNDECODED = {"0000ace000000000"} | {
+    f"7c{op}ee0000{scope}0000000000" for op in ("000b", "c00a") for scope in ("04", "08", "0c")
+}
+# ds_swizzle_b32, which the emulator lacks, in its own notation: the mode with three masks of five bits, which moves
+# words within 32 lanes.
+SWIZZLE = """declare tmp : 32'B[64];
+declare OFFSET : 16'U;
+declare ADDR : 32'U;
+declare VDST : 32'U;
+for i in 0 : WAVE64 ? 63 : 31 do
+tmp[i] = 0x0
+endfor;
+for i in 0 : WAVE64 ? 63 : 31 do
+low = (i & 31) & (OFFSET.u32 & 31U) | ((OFFSET.u32 >> 5U) & 31U);
+src_lane = (i & 32) | (low ^ ((OFFSET.u32 >> 10U) & 31U));
+if EXEC[src_lane].u1 then
+tmp[i] = VGPR[src_lane][ADDR]
+endif
+endfor;
+for i in 0 : WAVE64 ? 63 : 31 do
+if EXEC[i].u1 then
+VGPR[i][VDST] = tmp[i]
+endif
+endfor"""
+LDS_GRANULE = 512
+LARGEST_LDS = 64 * 1024
+LDS_WINDOW = (1 << 32) + (1 << 16)
+PADDING = 4096  # behind the code, for the emulator's look ahead
+PROGBITS, SYMTAB, DYNSYM = 1, 2, 11
+
+
+class Emulator:
+    """The emulator of a checkout of tinygrad.
+
+    Parameters
+    ----------
+    folder : path
+
+    Raises
+    ------
+    ImportError
+        The folder holds no emulator.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        os.environ.setdefault("DEV", "CPU")
+        sys.path.insert(0, str(folder))
+        from test.mockgpu.amd import emu  # type: ignore[import-not-found]
+
+        teach(emu)
+        self.emu = emu
+        self.plain_buffer = emu.Buffer
+        self.windows: list[mmap.mmap] = []
+
+    def run(
+        self,
+        code: bytes,
+        kernel: str,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        values: Sequence[Any],
+    ) -> None:
+        """Execute a kernel.
+
+        Parameters
+        ----------
+        code : bytes
+            The code object.
+        kernel : str
+        grid, block : tuple of 3 int
+            Blocks, and threads of each.
+        values : sequence
+            One per argument: an array, which is read and written in place, or a numpy scalar.
+
+        Raises
+        ------
+        RuntimeError
+            The emulator lacks an instruction.
+        """
+        made = CodeObject(code)
+        metadata = next(one for one in made.kernels if one.name == kernel)
+        image, symbols = load(code)
+        descriptor = symbols[kernel + ".kd"]
+        lds, scratch = struct.unpack_from("<II", image, descriptor)
+        (entry,) = struct.unpack_from("<q", image, descriptor + 16)
+        (rsrc2,) = struct.unpack_from("<I", image, descriptor + 52)
+        granules = -(-lds // LDS_GRANULE)
+        rsrc2 = (rsrc2 & ~(0x1FF << 15)) | granules << 15  # where the loader would put the size of the LDS
+        memory = (ctypes.c_ubyte * (len(image) + PADDING)).from_buffer(image + bytearray(PADDING))
+        block_of_arguments = pack(metadata, values, grid, block)
+        arguments = (ctypes.c_ubyte * len(block_of_arguments)).from_buffer(block_of_arguments)
+        family = next(name for prefix, name in FAMILIES.items() if made.target.startswith(prefix))
+        words = max(granules * LDS_GRANULE // 4, 1)
+        self.emu.Buffer = lambda device, size, dtype, options=None: self.buffer(device, size, dtype, options, words)
+        start, at = ctypes.addressof(memory) + descriptor + entry, ctypes.addressof(arguments)
+        try:
+            self.emu.run_asm(start, len(image), *grid, *block, at, rsrc2, scratch, family)
+        finally:
+            self.emu.Buffer = self.plain_buffer
+            self.windows.clear()
+
+    def buffer(self, device: str, size: int, dtype: Any, options: Any, lds_words: int) -> Any:
+        """Make memory for the emulator.
+
+        Lanes that are switched off read LDS at whatever their address register holds: LDS, known by its size and by
+        having no options, gets a window as large as any address.
+        """
+        if options is not None or size != lds_words or size > LARGEST_LDS:
+            return self.plain_buffer(device, size, dtype, options=options)
+        from tinygrad.device import BufferSpec  # type: ignore[import-not-found]
+
+        unreserved = 0x4000  # MAP_NORESERVE
+        window = mmap.mmap(-1, LDS_WINDOW, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | unreserved)
+        self.windows.append(window)
+        at = ctypes.addressof(ctypes.c_char.from_buffer(window))
+        return self.plain_buffer(device, size, dtype, options=BufferSpec(external_ptr=at))
+
+
+def teach(emu: Any) -> None:
+    """Add the swizzle to the emulator, beside the instructions that move words between lanes."""
+    for table in (emu.PCODE_RDNA3, emu.PCODE_RDNA4, emu.PCODE_CDNA):
+        table.update({op: SWIZZLE for op in table if op.name == "DS_SWIZZLE_B32"})
+    name_of = emu._op_name
+    emu._op_name = lambda instruction: name_of(instruction).replace("DS_SWIZZLE", "DS_SWIZZLE_PERMUTE")
+
+
+def load(code: bytes) -> tuple[bytearray, dict[str, int]]:
+    """Return a code object as it lies in memory, and the addresses of its symbols."""
+    (table,) = struct.unpack_from("<Q", code, 0x28)
+    entry, count = struct.unpack_from("<HH", code, 0x3A)
+    sections = [struct.unpack_from("<4xI8xQQQI", code, table + i * entry) for i in range(count)]
+    image = bytearray(max(address + size for _, address, _, size, _ in sections))
+    symbols: dict[str, int] = {}
+    for kind, address, offset, size, link in sections:
+        if kind == PROGBITS and address:
+            image[address : address + size] = code[offset : offset + size]
+        if kind in (SYMTAB, DYNSYM):
+            names = sections[link][2]
+            for at in range(offset, offset + size, 24):
+                name, value = struct.unpack_from("<I4xQ", code, at)
+                end = code.index(b"\0", names + name)
+                symbols[code[names + name : end].decode()] = value
+    for word in map(bytes.fromhex, UNDECODED):
+        for at in range(0, len(image), 4):
+            if image.startswith(word, at):
+                image[at : at + len(word)] = S_NOP * (len(word) // 4)
+    return image, symbols
+
+
+def pack(kernel: KernelMetadata, values: Sequence[Any], grid: Sequence[int], block: Sequence[int]) -> bytearray:
+    """Return the argument block, laid out as the code object says."""
+    found = bytearray(kernel.numbers["kernarg_segment_size"])
+    hidden = {"block_count": grid, "group_size": block, "remainder": (0, 0, 0), "global_offset": (0, 0, 0)}
+    given = iter(values)
+    for argument in kernel.arguments:
+        if not argument.kind.startswith("hidden_"):
+            value = next(given)
+            bytes_of = np.uint64(value.ctypes.data) if isinstance(value, np.ndarray) else value
+            content = bytes_of.tobytes()
+        else:
+            name, _, axis = argument.kind.removeprefix("hidden_").rpartition("_")
+            number = (
+                hidden[name]["xyz".index(axis)] if name in hidden else 3 if argument.kind == "hidden_grid_dims" else 0
+            )
+            content = number.to_bytes(argument.size, "little")
+        assert len(content) == argument.size, argument
+        found[argument.offset : argument.offset + argument.size] = content
+    return found

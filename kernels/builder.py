@@ -1,0 +1,246 @@
+"""Programs compiled ahead of time: which, for which targets, by what; in parallel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from hiprt import library
+from hiprt.compiler import compile_source
+from hiprt.device import current_device
+from hiprt.errors import ProviderError
+from hiprt.flags import flags
+from hiprt.kernels.amd import Compiler, hip_program
+from hiprt.kernels.body_file import BodyFile
+from hiprt.kernels.catalogue import Instance, instances
+from hiprt.kernels.kernel import OPTIONS
+from hiprt.kernels.machine import MACHINES
+from hiprt.kernels.resources import Resources, resources_of
+
+__all__ = ["BACKENDS", "Backend", "Product", "Unit", "backend_of", "build", "units"]
+
+DEVICE = "device"  # the target that stands for the device in use
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One program: an instance of a kernel, a Metal body, or HIP source.
+
+    Attributes
+    ----------
+    name : str
+        Of the files made of it.
+    instance : Instance, optional
+    body : BodyFile, optional
+    path : Path, optional
+        Of HIP source.
+    """
+
+    name: str
+    instance: Instance | None = None
+    body: BodyFile | None = None
+    path: Path | None = None
+
+    def text(self, dialect: str) -> str:
+        """Return the program in a dialect, ``hip`` or ``metal``.
+
+        Raises
+        ------
+        ValueError
+            HIP source has no Metal text.
+        """
+        if self.instance is not None:
+            return self.instance.kernel.text(dialect, self.instance.template)
+        if self.body is not None:
+            return self.body.text(dialect)
+        assert self.path is not None
+        if dialect != "hip":
+            raise ValueError(f"{self.path} is HIP source; a kernel for every target is written as a Metal body")
+        return self.path.read_text()
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a program became for a target.
+
+    Attributes
+    ----------
+    unit : Unit
+    target : str
+    files : dict
+        Suffix and content of each result.
+    resources : list of Resources
+        Of each kernel, where the target tells.
+    """
+
+    unit: Unit
+    target: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    resources: list[Resources] = field(default_factory=list)
+
+
+class Backend(Protocol):
+    """What compiles programs for some targets.
+
+    Attributes
+    ----------
+    targets : tuple of str
+        For messages.
+    offers : frozenset of str
+        Which of ``--report``, ``--compare`` and ``--out`` it has something for.
+    """
+
+    targets: tuple[str, ...]
+    offers: frozenset[str]
+
+    def serves(self, target: str) -> bool:
+        """Whether this compiles for a target."""
+
+    def open(self, target: str) -> str:
+        """Make ready for a target, and say what compiles; raise where that is impossible."""
+
+    def wanted(self, unit: Unit) -> bool:
+        """Whether a unit of the catalogue is ever used there."""
+
+    def build(self, unit: Unit, target: str, options: Sequence[str]) -> Product:
+        """Compile; called in any thread."""
+
+
+class AmdBackend:
+    """AMD GPUs that are not here.
+
+    Attributes
+    ----------
+    compiler : Compiler
+        Known once a target is open.
+    """
+
+    targets: tuple[str, ...] = tuple(MACHINES)
+    offers = frozenset(("report", "compare", "out"))
+    compiler: Compiler
+
+    def serves(self, target: str) -> bool:
+        """Look at the name without features: ``gfx942`` of ``gfx942:xnack-``."""
+        return target.partition(":")[0] in self.targets
+
+    def open(self, _target: str) -> str:
+        """Find the compiler."""
+        self.compiler = Compiler()
+        return self.compiler.version
+
+    def wanted(self, _unit: Unit) -> bool:
+        """Take every instance."""
+        return True
+
+    def build(self, unit: Unit, target: str, options: Sequence[str]) -> Product:
+        """Compile to a code object."""
+        text = unit.text("hip")
+        if unit.path is not None:
+            text = hip_program(text, str(unit.path))
+            options = ("-I", str(unit.path.parent), *options)
+        assembly = self.compiler.assembly(text, unit.name, target, options)
+        code = self.compiler.code_object(assembly, unit.name, target)
+        return Product(unit, target, {".co": code}, resources_of(assembly, code))
+
+
+class DeviceBackend:
+    """The device in use: compiling fills the cache of compiled kernels, where its library has one."""
+
+    targets: tuple[str, ...] = (DEVICE, "cpu")
+    offers: frozenset[str] = frozenset()
+
+    def serves(self, target: str) -> bool:
+        """Take no features."""
+        return target in self.targets
+
+    def open(self, target: str) -> str:
+        """Open the library; ``cpu`` opens the CPU device."""
+        with flags.override(provider="cpu") if target == "cpu" and not library.is_open() else nullcontext():
+            provider = library.current().provider
+        if target == "cpu" and provider != "cpu":
+            raise ProviderError("the CPU device is not in use", [(provider, "is open in this process")])
+        self.is_loops = provider == "cpu"
+        return f"{provider}, {current_device().arch}"
+
+    def wanted(self, unit: Unit) -> bool:
+        """Leave out what only GPUs launch."""
+        return not self.is_loops or unit.instance in instances(is_loops=True)
+
+    def build(self, unit: Unit, target: str, options: Sequence[str]) -> Product:
+        """Compile with the library's own compiler."""
+        if unit.instance is not None:
+            unit.instance.kernel.bind(unit.instance.template)
+        else:
+            mode = OPTIONS.get(library.current().provider, ()) if unit.body else ()
+            compile_source(unit.text("hip"), f"{unit.name}.hip", options=(*mode, *options))
+        return Product(unit, target)
+
+
+# By name; a further kind of target is one more entry.
+BACKENDS: dict[str, Backend] = {"device": DeviceBackend(), "amd": AmdBackend()}
+
+
+def backend_of(target: str) -> Backend:
+    """Return what compiles for a target.
+
+    Raises
+    ------
+    ValueError
+        Nothing does.
+    """
+    for backend in BACKENDS.values():
+        if backend.serves(target):
+            return backend
+    known = ", ".join(name for backend in BACKENDS.values() for name in sorted(backend.targets) if name != DEVICE)
+    raise ValueError(f"{target!r} is not a target; known are {known}")
+
+
+def units(paths: Sequence[Path]) -> list[Unit]:
+    """Return the programs of files, or without files every instance of the project's kernels.
+
+    Raises
+    ------
+    ValueError
+        A body does not say what its arguments are, or two files have one name.
+    OSError
+        A file cannot be read.
+    """
+    if not paths:
+        return [Unit(instance.symbol, instance) for instance in instances()]
+    found: dict[str, Unit] = {}
+    for path in paths:
+        if path.stem in found:
+            raise ValueError(f"{path} and {found[path.stem].path} have one name: their results would be one file")
+        path.read_bytes()
+        is_body = path.suffix == ".metal"
+        found[path.stem] = Unit(path.stem, body=BodyFile.read(path)) if is_body else Unit(path.stem, path=path)
+    return list(found.values())
+
+
+def build(work: Sequence[tuple[Unit, str]], options: Sequence[str] = ()) -> Iterator[Product]:
+    """Compile programs, as many at a time as there are processors; yield each result as it comes.
+
+    Parameters
+    ----------
+    work : sequence of (Unit, str)
+        Programs and targets whose backends are open.
+    options : sequence of str
+        For the compiler.
+
+    Raises
+    ------
+    CompileError
+        The first program that does not compile; what has not begun is dropped.
+    """
+    pool = ThreadPoolExecutor(os.cpu_count(), "hiprt-compile")
+    try:
+        futures = [pool.submit(backend_of(target).build, unit, target, options) for unit, target in work]
+        for future in as_completed(futures):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,85 @@
+"""Every kernel of the project, with the template values that its op launches it with."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hiprt.array import bfloat16
+from hiprt.kernels.add import KERNEL as ADD
+from hiprt.kernels.advance import KERNEL as ADVANCE
+from hiprt.kernels.argmax import KERNEL as ARGMAX
+from hiprt.kernels.attention import KERNEL as ATTENTION
+from hiprt.kernels.attention import SIMDGROUPS as ATTENTION_SIMDGROUPS
+from hiprt.kernels.kernel import Kernel
+from hiprt.kernels.kv_write import KERNEL as KV_WRITE
+from hiprt.kernels.quantized import BITS, GROUP_SIZES
+from hiprt.kernels.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
+from hiprt.kernels.quantized_matmul import KERNEL as QUANTIZED_MATMUL
+from hiprt.kernels.rms_norm import KERNEL as RMS_NORM
+from hiprt.kernels.rms_norm import SIMDGROUPS as NORM_SIMDGROUPS
+from hiprt.kernels.rope import KERNEL as ROPE
+from hiprt.kernels.sample import KERNEL as SAMPLE
+from hiprt.kernels.silu_mul import KERNEL as SILU_MUL
+
+__all__ = ["HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
+
+FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
+# Attention takes any width from 32 to 256; these are the ones of published models, and one that lanes share unevenly.
+HEAD_WIDTHS = (64, 80, 96, 128, 256)
+# Values of each template parameter but the dtypes and RUN, which depends on the dtype.
+VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
+    "quantized_embedding": {"GROUP": GROUP_SIZES, "BITS": BITS},
+    "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
+    "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
+    "rope": {"TRADITIONAL": (False, True)},
+}
+KERNELS = (
+    ADD,
+    ADVANCE,
+    ARGMAX,
+    ATTENTION,
+    KV_WRITE,
+    QUANTIZED_EMBEDDING,
+    QUANTIZED_MATMUL,
+    RMS_NORM,
+    ROPE,
+    SAMPLE,
+    SILU_MUL,
+)
+
+
+class Instance(NamedTuple):
+    """A kernel with its template's values."""
+
+    kernel: Kernel
+    template: tuple[Any, ...]
+
+    @property
+    def symbol(self) -> str:
+        """The function's name."""
+        return self.kernel.symbol(self.template)
+
+
+def instances(*, is_loops: bool = False) -> list[Instance]:
+    """Return every instance of every kernel, in the order of the kernels' names.
+
+    Parameters
+    ----------
+    is_loops : bool
+        Only those that the CPU device's branch of plain loops uses.
+    """
+    return [Instance(kernel, template) for kernel in KERNELS for template in templates(kernel, is_loops=is_loops)]
+
+
+def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
+    """Return the template values of one kernel."""
+    found: list[tuple[Any, ...]] = []
+    for dtype in FLOATS if "dtype" in kernel.template.values() else (None,):
+        runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
+        known = {"T": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
+        found.extend(product(*(known[name] for name in kernel.template)))
+    return found

@@ -1,0 +1,176 @@
+"""``hiprt compile``: kernels compiled ahead of time, for the device in use or for AMD GPUs that are not here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from hiprt.kernels.builder import DEVICE, Product, Unit, backend_of, build, units
+from hiprt.kernels.disk_cache import DiskCache
+from hiprt.kernels.report import Report
+
+__all__ = ["add_arguments", "run"]
+
+FAILURE = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="*",
+        type=Path,
+        help="HIP source, or .metal bodies (default: hiprt's own kernels)",
+    )
+    parser.add_argument(
+        "--target",
+        metavar="LIST",
+        type=names,
+        default=[DEVICE],
+        help="by comma: gfx1201, gfx942, ...; cpu; default: the device in use, into its cache of compiled kernels",
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="registers, spills, occupancy and instructions of each kernel"
+    )
+    parser.add_argument("--compare", metavar="FILE", type=Path, help="fail where a kernel is worse than in this report")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="write code objects to DIR/<target>/<name>.co")
+    parser.add_argument("--option", metavar="O", action="append", default=[], help="for the compiler: --option=-DN=4")
+    parser.add_argument("--cache-info", action="store_true", help="say what the cache of compiled kernels holds")
+    parser.add_argument("--cache-limit", metavar="MB", type=megabytes, help="remove the longest unused of it; 0: all")
+
+
+def names(text: str) -> list[str]:
+    """Parse targets separated by commas."""
+    found = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not found:
+        raise argparse.ArgumentTypeError("no target is named")
+    return found
+
+
+def megabytes(text: str) -> int:
+    """Parse MiB; return bytes."""
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB")
+    return int(text) << 20
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compile, and say what came of it.
+
+    Raises
+    ------
+    ValueError
+        A target is unknown, or a request makes no sense for it.
+    CompileError
+        A program does not compile.
+    ProviderError
+        There is no compiler for a target.
+    """
+    if options.cache_info or options.cache_limit is not None:
+        return run_cache(options)
+    asked = {name for name in ("report", "compare", "out") if getattr(options, name)}
+    for target in options.target:
+        for name in sorted(asked - backend_of(target).offers):
+            raise ValueError(f"--{name} has nothing for the target {target}: use AMD targets, --target gfx1201,gfx942")
+    before = Report.parse(options.compare.read_text()) if options.compare else None
+    begin = time.monotonic()
+    compilers = {target: backend_of(target).open(target) for target in options.target}
+    work = [(unit, target) for target in options.target for unit in chosen(options.files, target)]
+    files: list[str] = []
+    rows = []
+    for product in shown(build(work, options.option), len(work), is_silent=options.json):
+        rows += product.resources
+        if options.out:
+            files += write(product, options.out)
+    report = Report(" and ".join(dict.fromkeys(compilers.values())), rows)
+    worse = report.regressions(before.of(options.target)) if before else []
+    seconds = round(time.monotonic() - begin, 1)
+    if options.json:
+        print(json.dumps(summary(compilers, len(work), seconds, report, sorted(files), worse)))
+    elif options.report:
+        print(report, end="")
+    else:
+        print(sentence(compilers, len(work), seconds, report, options.out))
+    for line in worse:
+        print(f"hiprt: {line}", file=sys.stderr)
+    return FAILURE if worse else 0
+
+
+def chosen(files: list[Path], target: str) -> list[Unit]:
+    """Return the programs to compile for a target."""
+    return [unit for unit in units(files) if unit.instance is None or backend_of(target).wanted(unit)]
+
+
+def shown(products: Iterable[Product], count: int, *, is_silent: bool) -> Iterable[Product]:
+    """Pass results on, with a bar on a terminal."""
+    if is_silent or not sys.stderr.isatty():
+        yield from products
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    yield from track(products, "compiling", count, console=Console(stderr=True), transient=True)
+
+
+def write(product: Product, folder: Path) -> list[str]:
+    """Write the files of a result, whole or not at all; return their paths."""
+    made = []
+    for suffix, content in product.files.items():
+        path = folder / product.target.replace(":", "_") / (product.unit.name + suffix)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            fresh.write_bytes(content)
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
+        made.append(str(path))
+    return made
+
+
+def summary(
+    compilers: dict[str, str], count: int, seconds: float, report: Report, files: list[str], worse: list[str]
+) -> dict[str, object]:
+    """Return the JSON object."""
+    return {
+        "targets": compilers,
+        "programs": count,
+        "seconds": seconds,
+        "kernels": [asdict(row) for row in report.rows],
+        "files": files,
+        "worse": worse,
+    }
+
+
+def sentence(compilers: dict[str, str], count: int, seconds: float, report: Report, folder: Path | None) -> str:
+    """Return one line for people."""
+    programs = f"{count} program{'s' if count != 1 else ''}"
+    if not report.rows:
+        cache = f", into {DiskCache().folder}" if any(told.startswith("cpu,") for told in compilers.values()) else ""
+        return f"{programs} for {'; '.join(compilers.values())} in {seconds:.1f} s{cache}"
+    spilled = sum(row.spills > 0 for row in report.rows)
+    spills = f"{spilled} spill" if spilled else "no spills"
+    where = f", in {folder}" if folder else ""
+    return f"{programs} for {', '.join(compilers)} in {seconds:.1f} s, {spills}{where} ({report.compiler})"
+
+
+def run_cache(options: argparse.Namespace) -> int:
+    """Show the cache of compiled kernels, and trim it where that is asked for."""
+    cache = DiskCache()
+    removed, freed = cache.trim(options.cache_limit) if options.cache_limit is not None else (0, 0)
+    files = cache.files()
+    nbytes = sum(size for _, size, _ in files)
+    if options.json:
+        report = {"dir": str(cache.folder), "files": len(files), "bytes": nbytes, "removed": removed, "freed": freed}
+        print(json.dumps(report))
+    else:
+        gone = f"; removed {removed} files, {freed / 2**20:.1f} MiB" if removed else ""
+        print(f"{cache.folder}: {len(files)} files, {nbytes / 2**20:.1f} MiB{gone}")
+    return 0

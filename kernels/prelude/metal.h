@@ -1,0 +1,25 @@
+// What kernels of the project find before them in Metal: the target, and the dialect's words that Metal lacks.
+#include <metal_stdlib>
+#define HIPRT_TARGET_METAL 1
+#define HIPRT_TARGET_CPU 0
+#define HIPRT_TARGET_NVIDIA 0
+#define HIPRT_TARGET_AMD 0
+#define HIPRT_CPU_LOOPS 0
+
+namespace metal {
+namespace hiprt {
+
+typedef bfloat bfloat16_t;
+
+// N neighbours in memory.
+template <typename T, int N>
+struct alignas(sizeof(T) * N) pack {
+  T values[N];
+};
+
+inline float mad(float a, float b, float c) { return fma(a, b, c); }
+
+}  // namespace hiprt
+using namespace hiprt;
+}  // namespace metal
+using namespace metal;

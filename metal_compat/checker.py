@@ -1,0 +1,142 @@
+"""A strict check of Metal text on any machine: address spaces, kernel attributes, the language's rules.
+
+The compiler is the clang of the PyPI package ziglang in its OpenCL C++ mode, where the four address spaces are real;
+kernel attributes are checked on the text, and what only Metal forbids on clang's syntax tree. What Apple's compiler
+alone knows stays open: register limits, the exact overloads of its library, precision.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from hiprt.kernels.dialect import CHECK, prelude
+from hiprt.kernels.words import swizzles
+from hiprt.metal_compat.signatures import check_signatures, hide_attributes, without_comments
+from hiprt.metal_compat.tree import forbidden
+
+__all__ = ["Problem", "check_metal"]
+
+FLAGS = """clang -x cl -cl-std=CLC++ --target=amdgcn-amd-amdhsa -mcpu=gfx1201 -nogpulib -cl-no-stdinc -Xclang
+-fnative-half-type -cl-single-precision-constant -fsyntax-only -ferror-limit=0 -fno-color-diagnostics
+-fno-caret-diagnostics -w""".split()
+NAMESPACE = "hiprt_user"
+TREE = ["-Xclang", "-ast-dump=json", "-Xclang", f"-ast-dump-filter={NAMESPACE}"]
+ERROR = re.compile(r"^(.*?):(\d+):\d+: (?:fatal )?error: (.*)$", re.MULTILINE)
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:metal_\w+|simd/\w+\.h)>", re.MULTILINE)
+WORDS = re.compile(r"\b(double|goto|virtual|dynamic_cast|typeid|thread_local|asm|new|delete)\b")
+SHARED = re.compile(r"\bthreadgroup\s+(?:([^;(){}*&=\[]+?[\w>])\s*;|([^;(){}*&=\[]*\[[^;={}]*);)")
+DECLARATOR = re.compile(r"(.*?)(\w+)\s*((?:\[.*)?)$", re.DOTALL)
+
+# The compiler's words in messages, and Metal's.
+NAMES = {
+    f"{NAMESPACE}::": "",
+    "hiprt_": "",
+    "*__private": "*",
+    "__private ": "thread ",
+    "__global ": "device ",
+    "__constant ": "constant ",
+    "__local ": "threadgroup ",
+    "__generic ": "",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """What is wrong at a line of the checked text."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}"
+
+
+def check_metal(text: str, name: str = "kernel.metal") -> list[Problem]:
+    """Check a Metal program.
+
+    Parameters
+    ----------
+    text : str
+        The whole program; MLX's names are known to it.
+    name : str
+        For messages.
+
+    Returns
+    -------
+    list of Problem
+        In order of files and lines; nothing if the text is right.
+
+    Raises
+    ------
+    RuntimeError
+        There is no compiler: ``pip install "hiprt[cpu]"``.
+    """
+    plain = without_comments(text)
+    problems = {Problem(name, line, what) for line, what in check_signatures(plain)}
+    for match in WORDS.finditer(plain):
+        line = plain.count("\n", 0, match.start()) + 1
+        problems.add(Problem(name, line, f"Metal does not have {match[1]!r}"))
+    program = translated(plain, name)
+    done = run(program, [])
+    found = ERROR.findall(done.stderr)
+    problems.update(Problem(file, int(line), in_metal(what)) for file, line, what in found)
+    if not found:
+        tree = run(program, TREE).stdout
+        problems.update(Problem(file or name, line, what) for file, line, what in forbidden(tree))
+    return sorted(problems)
+
+
+def in_metal(message: str) -> str:
+    """Return a message of the compiler in Metal's words."""
+    for word, name in NAMES.items():
+        message = message.replace(word, name)
+    return message
+
+
+def translated(plain: str, name: str) -> str:
+    """Return the program as the compiler reads it, line by line as it was."""
+    body = INCLUDE.sub("", hide_attributes(SHARED.sub(shared_variables, plain)))
+    return "\n".join(
+        [
+            swizzles(plain) + prelude(CHECK),
+            # A program may open namespace metal itself, to add to it.
+            f"namespace {NAMESPACE} {{ namespace metal {{ using namespace ::metal; }} using namespace metal;",
+            f'#line 1 "{name}"\n{body}\n}}\n',
+        ]
+    )
+
+
+def shared_variables(match: re.Match[str]) -> str:
+    """Write a function's threadgroup variables as references: the compiler has such variables in plain kernels only."""
+    pieces = re.split(r",(?![^<\[]*[>\]])", match[1] or match[2])
+    first = DECLARATOR.match(pieces[0].strip())
+    if first is None:
+        return match[0]
+    word, lines = first[1].strip(), []
+    for piece in [first[2] + first[3], *pieces[1:]]:
+        part = DECLARATOR.match(piece.strip())
+        if part is not None:
+            kind = f"hiprt_type_of_{part[2]}"
+            lines.append(f"typedef {word} {kind}{part[3]}; threadgroup {kind}& {part[2]} = *(threadgroup {kind}*)0;")
+    return " ".join(lines) + "\n" * match[0].count("\n")
+
+
+@cache
+def compiler() -> str:
+    """Return the path of zig."""
+    found = importlib.util.find_spec("ziglang")
+    if found is None or found.origin is None:
+        raise RuntimeError('checking Metal text needs the package ziglang: pip install "hiprt[cpu]"')
+    return str(Path(found.origin).parent / "zig")
+
+
+def run(program: str, flags: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run the compiler on a program."""
+    command = [compiler(), *FLAGS, *flags, "-"]
+    return subprocess.run(command, input=program, capture_output=True, text=True, check=False)

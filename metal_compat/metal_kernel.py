@@ -1,0 +1,195 @@
+"""`metal_kernel`: MLX's call for a kernel written as the body of a Metal function, on every device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hiprt.array import Array, empty
+from hiprt.kernels.body import Body
+from hiprt.metal_compat.call import MISSING, Call, Names
+from hiprt.metal_compat.copies import from_host, initialise, row_contiguous
+from hiprt.metal_compat.options import math_mode
+from hiprt.metal_compat.programs import MOST_THREADS, Programs
+from hiprt.metal_compat.values import call_error, is_list
+
+__all__ = ["MetalKernel", "metal_kernel"]
+
+
+def metal_kernel(
+    name: str,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    source: str | None = None,
+    header: str = "",
+    ensure_row_contiguous: bool = True,
+    atomic_outputs: bool = False,
+    compile_options: Mapping[str, str] | None = None,
+    **unknown: Any,
+) -> MetalKernel:
+    """Return a kernel from the body of a Metal function; nothing is compiled before its first call.
+
+    Parameters
+    ----------
+    name : str
+    input_names, output_names : sequence of str
+        Of the arrays, in the order of the call's lists. Without them the kernel is called with dictionaries, and
+        arrays are ordered by name.
+    source : str
+        The body. It uses the arrays by name, ``<input>_shape``, ``<input>_strides`` and ``<input>_ndim``, Metal's
+        attributes, and what MLX offers (``elem_to_loc``, ``ceildiv``, ``Limits``, ...).
+    header : str
+        Text before the function: includes, helper functions, constants.
+    ensure_row_contiguous : bool
+        Whether inputs with gaps are copied first.
+    atomic_outputs : bool
+        Whether outputs are ``device atomic<T>*``.
+    compile_options : dict, optional
+        ``{"math_mode": "safe"}`` (the default), ``"relaxed"`` or ``"fast"``.
+
+    Raises
+    ------
+    TypeError
+        An argument is missing, unknown or of a wrong type.
+    ValueError
+        There is no output, or a compile option is unknown.
+    """
+    if isinstance(input_names, str) and output_names is None and source is None:
+        input_names, source = None, input_names
+    named = input_names is not None or output_names is not None
+    lists = all(
+        is_list(names) and all(isinstance(n, str) for n in names or ()) for names in (input_names, output_names)
+    )
+    texts = all(isinstance(text, str) for text in (name, source, header))
+    switches = all(isinstance(switch, (bool, np.bool_)) for switch in (ensure_row_contiguous, atomic_outputs))
+    if unknown or not texts or not switches or (named and not lists):
+        raise TypeError(
+            "metal_kernel(): incompatible function arguments. Expected name: str, input_names: Sequence[str], "
+            "output_names: Sequence[str], source: str, header: str, ensure_row_contiguous: bool, atomic_outputs: bool, "
+            f"compile_options: dict | None{'; got ' + ', '.join(unknown) if unknown else ''}."
+        )
+    if named and not output_names:
+        raise ValueError("[metal_kernel] Must specify at least one output.")
+    names = (tuple(input_names or ()), tuple(output_names or ())) if named else None
+    return MetalKernel(
+        name, names, source or "", header, ensure_row_contiguous, atomic_outputs, math_mode(compile_options)
+    )
+
+
+class MetalKernel:
+    """A kernel that `metal_kernel` made.
+
+    Attributes
+    ----------
+    name : str
+    math_mode : str
+        safe, relaxed or fast.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        names: Names | None,
+        source: str,
+        header: str,
+        ensure_row_contiguous: bool,
+        atomic_outputs: bool,
+        math_mode: str,
+    ) -> None:
+        self.name, self.names = name, names
+        self.source, self.header = source, header
+        self.ensure_row_contiguous, self.atomic_outputs = ensure_row_contiguous, atomic_outputs
+        self.math_mode = math_mode
+        self.programs: dict[Names, Programs] = {}
+
+    def __call__(
+        self,
+        *positional: Any,
+        inputs: Any = MISSING,
+        output_shapes: Any = MISSING,
+        output_dtypes: Any = MISSING,
+        grid: Any = MISSING,
+        threadgroup: Any = MISSING,
+        template: Any = None,
+        init_value: float | None = None,
+        verbose: bool = False,
+        stream: Any = None,
+        ensure_row_contiguous: bool | None = None,
+        **unknown: Any,
+    ) -> Any:
+        """Run the kernel on a stream.
+
+        Parameters
+        ----------
+        inputs : list, or dict by name
+            Arrays, numpy arrays or numbers.
+        output_shapes : list of shapes, or dict by name
+            Or a function of the inputs' shapes that returns it; so may `grid`, `threadgroup` and `template` be.
+        output_dtypes : list of dtypes, or dict by name
+        grid : tuple of 3 int
+            Threads: exactly these run.
+        threadgroup : tuple of 3 int
+            Threads of a threadgroup; those at the grid's edges are smaller.
+        template : list of (str, value), or dict, optional
+            Values are dtypes, ints or bools.
+        init_value : number, optional
+            What outputs hold before; undefined by default.
+        verbose : bool
+            Whether to print the generated Metal text.
+        stream : Stream or Device, optional
+            This thread's by default.
+        ensure_row_contiguous : bool, optional
+            Instead of the kernel's own.
+
+        Returns
+        -------
+        list of Array, or dict by name
+            The outputs, as the inputs were given.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An argument does not fit; MLX's messages, in MLX's order.
+        CompileError
+            The body does not compile.
+        """
+        if positional or unknown:
+            raise call_error(f"Only known keywords are taken{''.join(f', not `{name}`' for name in unknown)}.")
+        given = {
+            "inputs": inputs,
+            "output_shapes": output_shapes,
+            "output_dtypes": output_dtypes,
+            "grid": grid,
+            "threadgroup": threadgroup,
+            "template": template,
+            "init_value": init_value,
+            "verbose": verbose,
+            "stream": stream,
+        }
+        call = Call(self.names, given)
+        programs = self.program(call.names)
+        form = call.form()
+        if verbose:
+            print(f"Generated source code for `{self.name}`:\n```\n{programs.body.metal(form)}\n```")
+        call.check_limits(MOST_THREADS)
+        contiguous = self.ensure_row_contiguous if ensure_row_contiguous is None else ensure_row_contiguous
+        arrays = [x if isinstance(x, Array) else from_host(x, call.stream) for x in call.inputs]
+        if contiguous:
+            arrays = [row_contiguous(x, call.stream) for x in arrays]
+        made = [empty(shape, dtype, call.stream) for shape, dtype in zip(call.output_shapes, call.output_dtypes)]
+        if init_value is not None:
+            for out in made:
+                initialise(out, init_value, call.stream)
+        reads_outputs = init_value is not None or self.atomic_outputs
+        programs.launch(call.stream, form, call.grid, call.threadgroup, arrays, made, reads_outputs=reads_outputs)
+        return dict(zip(call.names[1], made)) if call.by_name else made
+
+    def program(self, names: Names) -> Programs:
+        """Return the programs for inputs and outputs of these names."""
+        found = self.programs.get(names)
+        if found is None:
+            body = Body(self.name, *names, self.source, self.header, self.atomic_outputs)
+            found = self.programs.setdefault(names, Programs(body, self.math_mode))
+        return found

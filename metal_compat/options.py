@@ -1,0 +1,51 @@
+"""Compile options of `metal_kernel`: Metal's math modes, and the compiler flags they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["DEFAULT_MODE", "FLAGS", "MODES", "math_mode"]
+
+DEFAULT_MODE = "safe"
+# In Metal's order: the number is part of an exported kernel.
+MODES = {"safe": 0, "relaxed": 1, "fast": 2}
+# Relaxed keeps NaN and infinity; only fast defines __FAST_MATH__, which the compilers do themselves but for NVRTC.
+FLAGS = {
+    "rocm": {
+        "safe": ("-ffp-contract=off",),
+        "relaxed": ("-ffp-contract=fast", "-DHIPRT_RELAXED_MATH=1"),
+        "fast": ("-ffp-contract=fast", "-ffast-math"),
+    },
+    "nvidia": {
+        "safe": ("--fmad=false", "--device-as-default-execution-space"),
+        "relaxed": ("--fmad=true", "--device-as-default-execution-space"),
+        "fast": ("--use_fast_math", "--device-as-default-execution-space", "-D__FAST_MATH__=1"),
+    },
+}
+FLAGS["cpu"] = FLAGS["rocm"]
+
+
+def math_mode(options: Any) -> str:
+    """Return the math mode that `options` ask for.
+
+    Parameters
+    ----------
+    options : dict or None
+        ``{"math_mode": "safe" | "relaxed" | "fast"}``.
+
+    Raises
+    ------
+    ValueError
+        Not a dictionary, an unknown option, or an unknown mode.
+    """
+    if options is None:
+        return DEFAULT_MODE
+    if not isinstance(options, dict):
+        raise ValueError("[metal_kernel] Expected `compile_options` to be a dict.")
+    for name in options:
+        if name != "math_mode":
+            raise ValueError(f"[metal_kernel] Unknown compile option `{name}`.")
+    mode = options.get("math_mode", DEFAULT_MODE)
+    if not isinstance(mode, str) or mode not in MODES:
+        raise ValueError("[metal_kernel] Expected math_mode to be 'safe', 'relaxed', or 'fast'.")
+    return mode

@@ -1,0 +1,152 @@
+"""Programs: bodies compiled for a device, once for each form of their calls."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from hiprt.array import Array
+from hiprt.compiler import compile_source
+from hiprt.device import Device, current_device, set_device
+from hiprt.errors import CompileError, HipWarning
+from hiprt.kernels.body import Body, Form
+from hiprt.metal_compat.options import FLAGS
+from hiprt.metal_compat.signatures import SLOTS
+from hiprt.module import Function, Module
+from hiprt.stream import Stream
+
+__all__ = ["MOST_THREADS", "BuildError", "Programs"]
+
+# A kernel compiled for at most this many threads may use more registers than one for the largest threadgroups.
+FEW_THREADS = 256
+MOST_THREADS = 1024
+EXTENT = struct.Struct("<6I")
+PACKED = {
+    "shape": lambda x: struct.pack(f"<{x.ndim}i", *x.shape),
+    "strides": lambda x: struct.pack(f"<{x.ndim}q", *x.strides),
+}
+
+
+class BuildError(CompileError):
+    """A body does not compile; the log names its lines."""
+
+    def __str__(self) -> str:
+        return f"[metal::Device] Unable to build metal library from source\n{self.log}"
+
+
+class Programs:
+    """The functions of one body.
+
+    Parameters
+    ----------
+    body : Body
+    mode : str
+        Math mode.
+    """
+
+    def __init__(self, body: Body, mode: str) -> None:
+        self.body = body
+        self.mode = mode
+        self.functions: dict[Any, Function] = {}
+        self.lock = threading.Lock()
+
+    def function(
+        self, device: Device, form: Form, threadgroup: tuple[int, int, int], *, reads_outputs: bool
+    ) -> Function:
+        """Return the function for one form of call, compiled at the first one.
+
+        Raises
+        ------
+        BuildError
+            The body does not compile.
+        ValueError
+            A name is not one a kernel can have.
+        """
+        line = threadgroup[1] == threadgroup[2] == 1
+        threads = FEW_THREADS if threadgroup[0] * threadgroup[1] * threadgroup[2] <= FEW_THREADS else MOST_THREADS
+        key = (device.index, form, line, threads, reads_outputs)
+        found = self.functions.get(key)
+        if found is None:
+            with self.lock:
+                found = self.functions.get(key)
+                if found is None:
+                    self.check(form)
+                    arguments = self.body.arguments(form, reads_outputs=reads_outputs)
+                    text = self.body.hip(form, line=line, threads=threads)
+                    found = self.functions[key] = Function(
+                        self.compiled(device, text), self.body.symbol(form), arguments, self.body.name
+                    )
+        return found
+
+    def check(self, form: Form) -> None:
+        """Refuse names that no compiler takes, and warn of what Metal itself would not take."""
+        self.body.check_names(form)
+        count = sum(1 for _ in self.body.parameters(form))
+        if count > SLOTS:
+            warnings.warn(
+                f"kernel {self.body.name!r} has {count} buffers, shapes included; Metal has {SLOTS}: it will not run "
+                "on Apple hardware",
+                HipWarning,
+                stacklevel=5,
+            )
+
+    def launch(
+        self,
+        stream: Stream,
+        form: Form,
+        grid: tuple[int, int, int],
+        threadgroup: tuple[int, int, int],
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+        *,
+        reads_outputs: bool = False,
+    ) -> None:
+        """Run exactly the grid's threads on a stream.
+
+        Parameters
+        ----------
+        stream : Stream
+        form : Form
+            Of these arrays.
+        grid : tuple of 3 int
+            Threads; with a zero nothing runs.
+        threadgroup : tuple of 3 int
+            Threads of a whole threadgroup; those at the grid's edges are smaller.
+        inputs, outputs : sequence of Array
+        reads_outputs : bool
+            Whether the outputs hold something that the body may read.
+
+        Raises
+        ------
+        BuildError
+            The body does not compile.
+        """
+        if 0 in grid:
+            return
+        whole = (min(threadgroup[0], grid[0]), min(threadgroup[1], grid[1]), min(threadgroup[2], grid[2]))
+        function = self.function(stream.device, form, whole, reads_outputs=reads_outputs)
+        values: list[Any] = []
+        for name, x in zip(self.body.inputs, inputs):
+            values.append(x)
+            for detail in self.body.details[name] if x.ndim else ():
+                if detail != "ndim":
+                    values.append(PACKED[detail](x))
+        groups = tuple(-(-n // size) for n, size in zip(grid, whole))
+        block = (whole[0] * whole[1] * whole[2], 1, 1)
+        function.launch(stream, groups, block, *values, *outputs, EXTENT.pack(*grid, *whole))
+
+    def compiled(self, device: Device, text: str) -> Module:
+        """Compile and load for a device."""
+        before = current_device()
+        set_device(device.index)
+        try:
+            flags = FLAGS.get(device.provider, ())
+            code, _ = compile_source(text, f"{self.body.name}.hip", options=flags[self.mode] if flags else ())
+            return Module(code)
+        except CompileError as error:
+            raise BuildError(error.code, error.name, error.call, error.detail, error.log) from None
+        finally:
+            set_device(before.index)

@@ -1,0 +1,130 @@
+"""Arguments of a kernel's call: their types, and the arrays and dtypes they stand for, by MLX's rules."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hiprt.array import Array
+from hiprt.kernels.body import WORDS
+
+__all__ = ["call_error", "dtype_of", "input_value", "is_list", "shape_of", "template_value", "three_sizes"]
+
+NARROWER = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.complex64)}
+
+
+def call_error(reason: str) -> TypeError:
+    """Return the error for an argument of a wrong type."""
+    return TypeError(f"__call__(): incompatible function arguments. {reason}")
+
+
+def integer(value: Any) -> int | None:
+    """Return what stands for an int of 32 bits, numpy's integers included; None for anything else."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        return None
+    return number if -(2**31) <= number < 2**31 else None
+
+
+def three_sizes(name: str, value: Any) -> tuple[int, int, int]:
+    """Return a grid or threadgroup.
+
+    Raises
+    ------
+    TypeError
+        Not three integers.
+    """
+    sizes = [integer(size) for size in value] if isinstance(value, Iterable) and not isinstance(value, str) else []
+    if len(sizes) != 3 or None in sizes:
+        raise call_error(f"`{name}` must be three integers of 32 bits, not {value!r}.")
+    return (sizes[0] or 0, sizes[1] or 0, sizes[2] or 0)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """Return one output's shape.
+
+    Raises
+    ------
+    TypeError
+        Not a sequence of integers.
+    """
+    sizes = [integer(size) for size in value] if isinstance(value, Iterable) and not isinstance(value, str) else [None]
+    if None in sizes:
+        raise call_error(f"`output_shapes` must hold sequences of integers, not {value!r}.")
+    return tuple(size or 0 for size in sizes)
+
+
+def as_dtype(value: Any) -> np.dtype[Any] | None:
+    """Return what is a dtype object or one of numpy's scalar types; None for anything else, names included."""
+    if isinstance(value, np.dtype):
+        return value if value in WORDS else None
+    if isinstance(value, type) and issubclass(value, np.generic):
+        made = np.dtype(value)
+        return made if made in WORDS else None
+    return None
+
+
+def dtype_of(value: Any) -> np.dtype[Any]:
+    """Return one output's dtype.
+
+    Raises
+    ------
+    TypeError
+        Not a dtype of Metal.
+    """
+    dtype = as_dtype(value)
+    if dtype is None:
+        raise call_error(f"`output_dtypes` must hold dtypes, not {value!r}.")
+    return dtype
+
+
+def template_value(value: Any) -> Any:
+    """Return one value of a template: a dtype, an int or a bool.
+
+    Raises
+    ------
+    ValueError
+        It is none of these.
+    """
+    if isinstance(value, bool) or (type(value) is int and integer(value) is not None):
+        return value
+    dtype = as_dtype(value)
+    if dtype is None:
+        raise ValueError("[metal_kernel] Invalid template argument. Must be `mlx.core.Dtype`, `int` or `bool`.")
+    return dtype
+
+
+def input_value(value: Any) -> Array | np.ndarray[Any, Any]:
+    """Return an input as an array, of the host unless it is on the device.
+
+    Parameters
+    ----------
+    value : Array, numpy array or number
+        float64 and complex128 of the host become float32 and complex64; a Python int int32 where it fits.
+
+    Raises
+    ------
+    ValueError
+        A sequence, or an int of more than 64 bits.
+    """
+    if isinstance(value, Array):
+        return value
+    if type(value) is int:
+        if not -(2**63) <= value < 2**63:
+            raise ValueError(f"{value} does not fit an integer of 64 bits.")
+        return np.asarray(value, np.int32 if -(2**31) <= value < 2**31 else np.int64)
+    if isinstance(value, (bool, float, complex, np.ndarray, np.generic)):
+        host = np.asarray(value)
+        dtype = NARROWER.get(host.dtype, host.dtype)
+        if dtype in WORDS:
+            return host.astype(dtype, copy=False)
+    raise ValueError(f"Invalid type {type(value).__name__} received in array initialization.")
+
+
+def is_list(value: Any) -> bool:
+    """Whether a value serves as a list of arguments."""
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))

@@ -1,0 +1,61 @@
+"""Kernels executed as AMD machine code: what the committed table covers, and what is given to the emulator."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+
+from hiprt.bench.isa import TARGETS, table
+from hiprt.bench.isa_emulator import load, pack
+from hiprt.kernels.amd import Compiler, hip_program
+from hiprt.kernels.catalogue import instances
+from hiprt.kernels.code_object import CodeObject
+
+SOURCE = """
+extern "C" __global__ void scale(const float* x, char c, double by, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (blockIdx.y < gridDim.y) y[i] = x[i] * by + c;
+}
+"""
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def code(request):
+    """A code object."""
+    compiler = Compiler()
+    assembly = compiler.assembly(hip_program(SOURCE, "scale.hip"), "scale", request.param)
+    return compiler.code_object(assembly, "scale", request.param)
+
+
+def test_the_table_has_every_kernel_on_every_target(root):
+    """A kernel is executed as machine code before it lands: ``python -m hiprt.bench.isa`` writes the table."""
+    found = json.loads((root / "bench" / "results" / "2026-11-20-amd-isa-emulator.json").read_text())
+    assert "not on AMD hardware" in found["where"]
+    executed = {(row["kernel"], row["target"]) for row in found["results"]}
+    assert executed == {(instance.symbol, target) for instance in instances() for target in TARGETS}
+    assert all(row["largest_error"] <= 2**-7 * row["largest_value"] for row in found["results"])
+
+
+def test_the_table_is_json():
+    read = json.loads(table([], "2026-11-20", "clang"))
+    assert (read["date"], read["compiler"], read["results"]) == ("2026-11-20", "clang", [])
+
+
+def test_arguments_lie_where_the_code_reads_them(code):
+    (kernel,) = CodeObject(code).kernels
+    x, y = np.zeros(8, np.float32), np.zeros(8, np.float32)
+    block = pack(kernel, [x, np.int8(-3), np.float64(1.5), y], (7, 5, 3), (64, 2, 1))
+    assert len(block) == kernel.numbers["kernarg_segment_size"]
+    assert struct.unpack_from("<Qb7xdQ", block) == (x.ctypes.data, -3, 1.5, y.ctypes.data)
+    at = {argument.kind: argument.offset for argument in kernel.arguments}
+    assert struct.unpack_from("<III", block, at["hidden_block_count_x"]) == (7, 5, 3)
+    assert struct.unpack_from("<HHHHHH", block, at["hidden_group_size_x"]) == (64, 2, 1, 0, 0, 0)
+
+
+def test_the_image_has_the_kernel_and_its_descriptor(code):
+    image, symbols = load(code)
+    (entry,) = struct.unpack_from("<q", image, symbols["scale.kd"] + 16)
+    assert symbols["scale.kd"] + entry == symbols["scale"]
+    (_, _, kernarg) = struct.unpack_from("<III", image, symbols["scale.kd"])
+    assert kernarg == CodeObject(code).kernels[0].numbers["kernarg_segment_size"]
