@@ -15,7 +15,7 @@ from hiprt import kernels
 from hiprt.array import Array, bfloat16
 from hiprt.kernels import reference
 from hiprt.kernels.catalogue import HEAD_WIDTHS
-from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.quantize_reference import dequantize, quantize
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 
 __all__ = ["Case", "cases"]
@@ -76,6 +76,7 @@ def cases() -> Iterator[Case]:
         yield from tokens(dtype)
         for group, bits in product(GROUP_SIZES, BITS):
             yield from quantized(dtype, group, bits)
+        yield from formats(dtype)
     yield from steps()
 
 
@@ -138,8 +139,24 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     yield Case(name, kernels.quantized_embedding, (ids, *stored), rows, options)
 
 
+def formats(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield what takes any format: codes of 5 bits there and back, products both ways round."""
+    w = normal(dtype, 64, 64, seed=13)
+    stored = quantize(w, 32, 5)
+    options = {"group_size": 32, "bits": 5}
+    yield Case("64 by 64, 5 bits", lambda w: kernels.quantize(w, 32, 5)[0], (w,), stored[0])
+    yield Case("64 by 64, 5 bits", kernels.dequantize, stored, dequantize(*stored, 32, 5), options)
+    x = normal(dtype, 2, 64, seed=14)
+    for transpose in (False, True):
+        values = reference.weights(*stored, 32, 5)
+        exact = reference.gather_qmm(x, values, None, None, transpose)
+        name = f"2 by 64, 64 wide, 5 bits, transpose={transpose}"
+        yield Case(name, kernels.quantized_matmul, (x, *stored), exact, {**options, "transpose": transpose})
+
+
 def steps() -> Iterator[Case]:
-    """Yield the step block within the prompt and behind it."""
+    """Yield numbers in a row, and the step block within the prompt and behind it."""
+    yield Case("1000 by 7", kernels.arange, (5, 7005, 7), np.arange(5, 7005, 7, dtype=np.int32))
     for position in (1, 4):
         step, prompt = int32(3, position, 4, 9), np.arange(100, 109, dtype=np.int32)
         exact = step.copy()

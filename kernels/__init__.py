@@ -6,6 +6,7 @@ writes, and computes in float32. ``out=`` gives it an array to write to.
 
 from hiprt.kernels.add import add
 from hiprt.kernels.advance import advance
+from hiprt.kernels.arange import arange
 from hiprt.kernels.argmax import argmax
 from hiprt.kernels.attention import attention
 from hiprt.kernels.binary import (
@@ -33,8 +34,10 @@ from hiprt.kernels.binary import (
     subtract,
 )
 from hiprt.kernels.copies import astype, concatenate, contiguous
+from hiprt.kernels.gather_qmm import gather_qmm
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import kv_write
+from hiprt.kernels.quantize import dequantize, quantize
 from hiprt.kernels.quantized_embedding import quantized_embedding
 from hiprt.kernels.quantized_matmul import quantized_matmul
 from hiprt.kernels.rms_norm import rms_norm
@@ -77,6 +80,7 @@ __all__ = [
     "abs",
     "add",
     "advance",
+    "arange",
     "argmax",
     "astype",
     "attention",
@@ -89,12 +93,14 @@ __all__ = [
     "concatenate",
     "contiguous",
     "cos",
+    "dequantize",
     "divide",
     "equal",
     "exp",
     "expm1",
     "floor",
     "floor_divide",
+    "gather_qmm",
     "greater",
     "greater_equal",
     "isfinite",
@@ -118,6 +124,7 @@ __all__ = [
     "negative",
     "not_equal",
     "power",
+    "quantize",
     "quantized_embedding",
     "quantized_matmul",
     "reciprocal",

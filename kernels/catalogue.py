@@ -10,11 +10,14 @@ import numpy as np
 from hiprt.array import bfloat16
 from hiprt.kernels.add import KERNEL as ADD
 from hiprt.kernels.advance import KERNEL as ADVANCE
+from hiprt.kernels.arange import KERNEL as ARANGE
 from hiprt.kernels.argmax import KERNEL as ARGMAX
 from hiprt.kernels.attention import KERNEL as ATTENTION
 from hiprt.kernels.attention import SIMDGROUPS as ATTENTION_SIMDGROUPS
+from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import KERNEL as KV_WRITE
+from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 from hiprt.kernels.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
 from hiprt.kernels.quantized_matmul import KERNEL as QUANTIZED_MATMUL
@@ -32,6 +35,7 @@ HEAD_WIDTHS = (64, 80, 96, 128, 256)
 # Values of each template parameter but the dtypes and RUN, which depends on the dtype.
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
+    "gather_qmm": {"TRANSPOSED": (False, True)},
     "quantized_embedding": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
@@ -40,9 +44,13 @@ VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
 KERNELS = (
     ADD,
     ADVANCE,
+    ARANGE,
     ARGMAX,
     ATTENTION,
+    DEQUANTIZE,
+    GATHER_QMM,
     KV_WRITE,
+    QUANTIZE,
     QUANTIZED_EMBEDDING,
     QUANTIZED_MATMUL,
     RMS_NORM,
@@ -80,6 +88,6 @@ def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     for dtype in FLOATS if "dtype" in kernel.template.values() else (None,):
         runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
-        known = {"T": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
+        known = {"T": (dtype,), "S": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
         found.extend(product(*(known[name] for name in kernel.template)))
     return found

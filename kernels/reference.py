@@ -18,6 +18,7 @@ __all__ = [
     "advance",
     "argmax",
     "attention",
+    "gather_qmm",
     "kv_write",
     "quantized_embedding",
     "quantized_matmul",
@@ -64,6 +65,22 @@ def quantized_matmul(
 ) -> Floats:
     """Return ``x @ weights.T``."""
     return double(x) @ weights(packed, scales, biases, group_size, bits).T
+
+
+def gather_qmm(
+    x: NDArray[Any],
+    w: NDArray[np.float64],
+    lhs_indices: NDArray[Any] | None,
+    rhs_indices: NDArray[Any] | None,
+    transpose: bool = True,
+) -> Floats:
+    """Return the products of matrices that indices choose, of dequantised weights; no matrix gives zeros."""
+    operands = []
+    for value, indices in ((double(x), lhs_indices), (w, rhs_indices)):
+        stack = np.concatenate([value.reshape(-1, *value.shape[-2:]), np.zeros((1, *value.shape[-2:]))])
+        chosen = np.arange(len(stack) - 1).reshape(value.shape[:-2]) if indices is None else indices.astype(np.int64)
+        operands.append(stack[np.where((chosen < 0) | (chosen >= len(stack)), -1, chosen)])
+    return np.asarray(operands[0] @ (np.swapaxes(operands[1], -1, -2) if transpose else operands[1]))
 
 
 def quantized_embedding(
