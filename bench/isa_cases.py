@@ -72,6 +72,7 @@ def cases() -> Iterator[Case]:
     for dtype in FLOATS:
         yield from elementwise(dtype)
         yield from norms(dtype)
+        yield from rows(dtype)
         yield from heads(dtype)
         yield from tokens(dtype)
         for group, bits in product(GROUP_SIZES, BITS):
@@ -95,6 +96,19 @@ def norms(dtype: np.dtype[Any]) -> Iterator[Case]:
         for weight in (normal(dtype, width, seed=4), None):
             name = f"{rows} rows of {width}" + (", no weight" if weight is None else "")
             yield Case(name, kernels.rms_norm, (x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
+
+
+def rows(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield what works along rows with one threadgroup each."""
+    x, gate, weight = normal(dtype, 3, 300, seed=15), normal(dtype, 3, 300, seed=16), normal(dtype, 300, seed=17)
+    name, eps = "3 rows of 300", 1e-5
+    yield Case(name, kernels.layer_norm, (x, weight, weight, eps), reference.layer_norm(x, weight, weight, eps))
+    exact = reference.gated_rms_norm(x, gate, weight, eps)
+    yield Case(name, kernels.gated_rms_norm, (x, gate, weight, eps), exact)
+    exact = reference.rms_norm(reference.add(x, gate).astype(dtype), weight, eps)
+    yield Case(name, lambda *given: kernels.add_rms_norm(*given)[1], (x, gate, weight, eps), exact)
+    yield Case(name, kernels.softmax, (x,), reference.softmax(x))
+    yield Case(name, kernels.logsumexp, (x, 1), reference.logsumexp(x, 1))
 
 
 def heads(dtype: np.dtype[Any]) -> Iterator[Case]:

@@ -5,6 +5,7 @@ writes, and computes in float32. ``out=`` gives it an array to write to.
 """
 
 from hiprt.kernels.add import add
+from hiprt.kernels.add_rms_norm import add_rms_norm
 from hiprt.kernels.advance import advance
 from hiprt.kernels.arange import arange
 from hiprt.kernels.argmax import argmax
@@ -34,16 +35,29 @@ from hiprt.kernels.binary import (
     subtract,
 )
 from hiprt.kernels.copies import astype, concatenate, contiguous
+from hiprt.kernels.gated_rms_norm import gated_rms_norm
 from hiprt.kernels.gather_qmm import gather_qmm
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import kv_write
+from hiprt.kernels.layer_norm import layer_norm
 from hiprt.kernels.quantize import dequantize, quantize
 from hiprt.kernels.quantized_embedding import quantized_embedding
 from hiprt.kernels.quantized_matmul import quantized_matmul
+from hiprt.kernels.reduction import (
+    all,  # noqa: A004
+    any,  # noqa: A004
+    logsumexp,
+    max,  # noqa: A004
+    mean,
+    min,  # noqa: A004
+    prod,
+    sum,  # noqa: A004
+)
 from hiprt.kernels.rms_norm import rms_norm
 from hiprt.kernels.rope import rope
 from hiprt.kernels.sample import sample
 from hiprt.kernels.silu_mul import silu_mul
+from hiprt.kernels.softmax import softmax
 from hiprt.kernels.ternary import clip, where
 from hiprt.kernels.unary import (
     abs,  # noqa: A004
@@ -79,7 +93,10 @@ __all__ = [
     "Kernel",
     "abs",
     "add",
+    "add_rms_norm",
     "advance",
+    "all",
+    "any",
     "arange",
     "argmax",
     "astype",
@@ -100,6 +117,7 @@ __all__ = [
     "expm1",
     "floor",
     "floor_divide",
+    "gated_rms_norm",
     "gather_qmm",
     "greater",
     "greater_equal",
@@ -107,6 +125,7 @@ __all__ = [
     "isinf",
     "isnan",
     "kv_write",
+    "layer_norm",
     "left_shift",
     "less",
     "less_equal",
@@ -118,12 +137,17 @@ __all__ = [
     "logical_and",
     "logical_not",
     "logical_or",
+    "logsumexp",
+    "max",
     "maximum",
+    "mean",
+    "min",
     "minimum",
     "multiply",
     "negative",
     "not_equal",
     "power",
+    "prod",
     "quantize",
     "quantized_embedding",
     "quantized_matmul",
@@ -140,10 +164,12 @@ __all__ = [
     "silu",
     "silu_mul",
     "sin",
+    "softmax",
     "softplus",
     "sqrt",
     "square",
     "subtract",
+    "sum",
     "tanh",
     "where",
 ]

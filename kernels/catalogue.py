@@ -9,14 +9,17 @@ import numpy as np
 
 from hiprt.array import bfloat16
 from hiprt.kernels.add import KERNEL as ADD
+from hiprt.kernels.add_rms_norm import KERNEL as ADD_RMS_NORM
 from hiprt.kernels.advance import KERNEL as ADVANCE
 from hiprt.kernels.arange import KERNEL as ARANGE
 from hiprt.kernels.argmax import KERNEL as ARGMAX
 from hiprt.kernels.attention import KERNEL as ATTENTION
 from hiprt.kernels.attention import SIMDGROUPS as ATTENTION_SIMDGROUPS
+from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
 from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import KERNEL as KV_WRITE
+from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
 from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 from hiprt.kernels.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
@@ -26,6 +29,7 @@ from hiprt.kernels.rms_norm import SIMDGROUPS as NORM_SIMDGROUPS
 from hiprt.kernels.rope import KERNEL as ROPE
 from hiprt.kernels.sample import KERNEL as SAMPLE
 from hiprt.kernels.silu_mul import KERNEL as SILU_MUL
+from hiprt.kernels.softmax import KERNEL as SOFTMAX
 
 __all__ = ["HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
 
@@ -39,17 +43,21 @@ VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "quantized_embedding": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
+    "softmax": {"LOGARITHM": (False, True)},
     "rope": {"TRADITIONAL": (False, True)},
 }
 KERNELS = (
     ADD,
+    ADD_RMS_NORM,
     ADVANCE,
     ARANGE,
     ARGMAX,
     ATTENTION,
     DEQUANTIZE,
+    GATED_RMS_NORM,
     GATHER_QMM,
     KV_WRITE,
+    LAYER_NORM,
     QUANTIZE,
     QUANTIZED_EMBEDDING,
     QUANTIZED_MATMUL,
@@ -57,6 +65,7 @@ KERNELS = (
     ROPE,
     SAMPLE,
     SILU_MUL,
+    SOFTMAX,
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from hiprt.array import Array, bfloat16
 from hiprt.kernels.checks import LARGEST
 
-__all__ = ["BOOL", "WORDS", "at_least_float", "is_float", "is_integer", "promote", "strided", "weak"]
+__all__ = ["BOOL", "INT32", "WORDS", "at_least_float", "is_float", "is_integer", "promote", "strided", "weak"]
 
 DType = np.dtype[Any]
 BOOL = np.dtype(np.bool_)

@@ -18,14 +18,18 @@ __all__ = [
     "advance",
     "argmax",
     "attention",
+    "gated_rms_norm",
     "gather_qmm",
     "kv_write",
+    "layer_norm",
+    "logsumexp",
     "quantized_embedding",
     "quantized_matmul",
     "rms_norm",
     "rope",
     "sample",
     "silu_mul",
+    "softmax",
 ]
 
 Floats = NDArray[np.float64]
@@ -161,3 +165,28 @@ def advance(step: NDArray[np.int32], tokens: NDArray[np.int32], sampled: int) ->
         if position >= step[2]:
             tokens[position] = sampled
         step[:2] = tokens[position], position
+
+
+def softmax(x: NDArray[Any], axis: int = -1) -> Floats:
+    """Return ``exp(x) / sum(exp(x))``."""
+    shares = np.exp(double(x) - double(x).max(axis=axis, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=axis, keepdims=True))
+
+
+def logsumexp(x: NDArray[Any], axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Floats:
+    """Return ``log(sum(exp(x)))``."""
+    join: Any = np.logaddexp.reduce
+    return np.asarray(join(double(x), axis=axis, keepdims=keepdims))
+
+
+def layer_norm(x: NDArray[Any], weight: NDArray[Any] | None, bias: NDArray[Any] | None, eps: float) -> Floats:
+    """Normalise the last axis by its mean and variance."""
+    far = double(x) - double(x).mean(axis=-1, keepdims=True)
+    normed = far / np.sqrt((far * far).mean(axis=-1, keepdims=True) + np.float32(eps))
+    normed = normed if weight is None else normed * double(weight)
+    return np.asarray(normed if bias is None else normed + double(bias))
+
+
+def gated_rms_norm(x: NDArray[Any], gate: NDArray[Any], weight: NDArray[Any], eps: float) -> Floats:
+    """Normalise the last axis and open it by ``silu(gate)``."""
+    return silu_mul(gate, rms_norm(x, weight, eps))
