@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16
-from hiprt.kernels import reference
+from hiprt.kernels import hybrid_reference, reference
 from hiprt.kernels.catalogue import HEAD_WIDTHS
 from hiprt.kernels.quantize_reference import dequantize, quantize
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
@@ -73,6 +73,7 @@ def cases() -> Iterator[Case]:
         yield from elementwise(dtype)
         yield from norms(dtype)
         yield from rows(dtype)
+        yield from hybrids(dtype)
         yield from heads(dtype)
         yield from tokens(dtype)
         for group, bits in product(GROUP_SIZES, BITS):
@@ -109,6 +110,26 @@ def rows(dtype: np.dtype[Any]) -> Iterator[Case]:
     yield Case(name, lambda *given: kernels.add_rms_norm(*given)[1], (x, gate, weight, eps), exact)
     yield Case(name, kernels.softmax, (x,), reference.softmax(x))
     yield Case(name, kernels.logsumexp, (x, 1), reference.logsumexp(x, 1))
+
+
+def hybrids(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield experts chosen and combined, and a step of a gated-delta layer."""
+    logits = normal(dtype, 2, 40, seed=18)
+    places, _ = hybrid_reference.moe_route(logits, 3)
+    yield Case("3 of 40 experts", lambda logits: kernels.moe_route(logits, 3)[0], (logits,), places)
+    y, weights = normal(dtype, 2, 3, 70, seed=19), normal(dtype, 2, 3, seed=20)
+    yield Case("3 experts", kernels.moe_combine, (y, weights), hybrid_reference.moe_combine(y, weights))
+    given = normal(dtype, 2, 2, 40, seed=21), normal(dtype, 2, 3, 40, seed=22), normal(dtype, 40, 4, seed=23)
+    yield Case("2 steps of 40 channels", kernels.conv_step, given, hybrid_reference.conv_step(*given)[0])
+    q, k = normal(dtype, 2, 1, 2, 2, 40, seed=24) * dtype.type(0.2)
+    v, state = normal(dtype, 1, 2, 4, 6, seed=25), normal(np.dtype(np.float32), 1, 4, 6, 40, seed=26)
+    g, beta = np.abs(np.sin(normal(np.dtype(np.float32), 2, 1, 2, 4, seed=27)))
+    rule = q, k, v, g, beta, state
+    yield Case("2 steps of 4 heads", kernels.gated_delta, rule, hybrid_reference.gated_delta(*rule)[0])
+    a, dt_bias, a_log = normal(dtype, 3, 8), normal(dtype, 8), normal(np.dtype(np.float32), 8)
+    gates = a, a, a_log, dt_bias
+    exact = hybrid_reference.gated_delta_gates(*gates)[0]
+    yield Case("3 steps of 8 heads", lambda *given: kernels.gated_delta_gates(*given)[0], gates, exact)
 
 
 def heads(dtype: np.dtype[Any]) -> Iterator[Case]:

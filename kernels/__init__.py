@@ -34,12 +34,15 @@ from hiprt.kernels.binary import (
     right_shift,
     subtract,
 )
+from hiprt.kernels.conv_step import conv_step
 from hiprt.kernels.copies import astype, concatenate, contiguous
+from hiprt.kernels.gated_delta import gated_delta, gated_delta_gates
 from hiprt.kernels.gated_rms_norm import gated_rms_norm
 from hiprt.kernels.gather_qmm import gather_qmm
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import kv_write
 from hiprt.kernels.layer_norm import layer_norm
+from hiprt.kernels.moe import moe_combine, moe_route
 from hiprt.kernels.quantize import dequantize, quantize
 from hiprt.kernels.quantized_embedding import quantized_embedding
 from hiprt.kernels.quantized_matmul import quantized_matmul
@@ -109,6 +112,7 @@ __all__ = [
     "clip",
     "concatenate",
     "contiguous",
+    "conv_step",
     "cos",
     "dequantize",
     "divide",
@@ -117,6 +121,8 @@ __all__ = [
     "expm1",
     "floor",
     "floor_divide",
+    "gated_delta",
+    "gated_delta_gates",
     "gated_rms_norm",
     "gather_qmm",
     "greater",
@@ -143,6 +149,8 @@ __all__ = [
     "mean",
     "min",
     "minimum",
+    "moe_combine",
+    "moe_route",
     "multiply",
     "negative",
     "not_equal",

@@ -15,11 +15,16 @@ from hiprt.kernels.arange import KERNEL as ARANGE
 from hiprt.kernels.argmax import KERNEL as ARGMAX
 from hiprt.kernels.attention import KERNEL as ATTENTION
 from hiprt.kernels.attention import SIMDGROUPS as ATTENTION_SIMDGROUPS
+from hiprt.kernels.conv_step import KERNEL as CONV_STEP
+from hiprt.kernels.gated_delta import GATES as GATED_DELTA_GATES
+from hiprt.kernels.gated_delta import KERNEL as GATED_DELTA
 from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
 from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import KERNEL as KV_WRITE
 from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
+from hiprt.kernels.moe import COMBINE as MOE_COMBINE
+from hiprt.kernels.moe import ROUTE as MOE_ROUTE
 from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 from hiprt.kernels.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
@@ -53,11 +58,16 @@ KERNELS = (
     ARANGE,
     ARGMAX,
     ATTENTION,
+    CONV_STEP,
     DEQUANTIZE,
+    GATED_DELTA,
+    GATED_DELTA_GATES,
     GATED_RMS_NORM,
     GATHER_QMM,
     KV_WRITE,
     LAYER_NORM,
+    MOE_COMBINE,
+    MOE_ROUTE,
     QUANTIZE,
     QUANTIZED_EMBEDDING,
     QUANTIZED_MATMUL,
