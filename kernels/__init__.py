@@ -39,6 +39,7 @@ from hiprt.kernels.copies import astype, concatenate, contiguous
 from hiprt.kernels.gated_delta import gated_delta, gated_delta_gates
 from hiprt.kernels.gated_rms_norm import gated_rms_norm
 from hiprt.kernels.gather_qmm import gather_qmm
+from hiprt.kernels.indexing import put_along_axis, scatter, scatter_add, take, take_along_axis
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import kv_write
 from hiprt.kernels.layer_norm import layer_norm
@@ -60,6 +61,10 @@ from hiprt.kernels.rms_norm import rms_norm
 from hiprt.kernels.rope import rope
 from hiprt.kernels.sample import sample
 from hiprt.kernels.silu_mul import silu_mul
+from hiprt.kernels.slices import (
+    slice,  # noqa: A004
+    slice_update,
+)
 from hiprt.kernels.softmax import softmax
 from hiprt.kernels.ternary import clip, where
 from hiprt.kernels.unary import (
@@ -156,6 +161,7 @@ __all__ = [
     "not_equal",
     "power",
     "prod",
+    "put_along_axis",
     "quantize",
     "quantized_embedding",
     "quantized_matmul",
@@ -167,17 +173,23 @@ __all__ = [
     "round",
     "rsqrt",
     "sample",
+    "scatter",
+    "scatter_add",
     "sigmoid",
     "sign",
     "silu",
     "silu_mul",
     "sin",
+    "slice",
+    "slice_update",
     "softmax",
     "softplus",
     "sqrt",
     "square",
     "subtract",
     "sum",
+    "take",
+    "take_along_axis",
     "tanh",
     "where",
 ]
