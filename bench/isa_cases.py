@@ -108,6 +108,10 @@ def rows(dtype: np.dtype[Any]) -> Iterator[Case]:
     yield Case(name, kernels.gated_rms_norm, (x, gate, weight, eps), exact)
     exact = reference.rms_norm(reference.add(x, gate).astype(dtype), weight, eps)
     yield Case(name, lambda *given: kernels.add_rms_norm(*given)[1], (x, gate, weight, eps), exact)
+    y = normal(dtype, 300, 7, seed=28)
+    yield Case("3 by 7, 300 deep", kernels.matmul, (x, y), reference.matmul(x, y))
+    exact = reference.matmul(x, gate.T)
+    yield Case("3 by 3, 300 deep", lambda x, gate: kernels.matmul(x, gate.T), (x, gate), exact)
     yield Case(name, kernels.softmax, (x,), reference.softmax(x))
     yield Case(name, kernels.logsumexp, (x, 1), reference.logsumexp(x, 1))
 

@@ -43,6 +43,7 @@ from hiprt.kernels.indexing import put_along_axis, scatter, scatter_add, take, t
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import kv_write
 from hiprt.kernels.layer_norm import layer_norm
+from hiprt.kernels.matmul import matmul
 from hiprt.kernels.moe import moe_combine, moe_route
 from hiprt.kernels.quantize import dequantize, quantize
 from hiprt.kernels.quantized_embedding import quantized_embedding
@@ -66,6 +67,7 @@ from hiprt.kernels.slices import (
     slice_update,
 )
 from hiprt.kernels.softmax import softmax
+from hiprt.kernels.sort import argpartition, argsort, partition, sort, topk
 from hiprt.kernels.ternary import clip, where
 from hiprt.kernels.unary import (
     abs,  # noqa: A004
@@ -107,6 +109,8 @@ __all__ = [
     "any",
     "arange",
     "argmax",
+    "argpartition",
+    "argsort",
     "astype",
     "attention",
     "bitwise_and",
@@ -149,6 +153,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logsumexp",
+    "matmul",
     "max",
     "maximum",
     "mean",
@@ -159,6 +164,7 @@ __all__ = [
     "multiply",
     "negative",
     "not_equal",
+    "partition",
     "power",
     "prod",
     "put_along_axis",
@@ -184,6 +190,7 @@ __all__ = [
     "slice_update",
     "softmax",
     "softplus",
+    "sort",
     "sqrt",
     "square",
     "subtract",
@@ -191,5 +198,6 @@ __all__ = [
     "take",
     "take_along_axis",
     "tanh",
+    "topk",
     "where",
 ]

@@ -23,6 +23,7 @@ from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import KERNEL as KV_WRITE
 from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
+from hiprt.kernels.matmul import KERNEL as MATMUL
 from hiprt.kernels.moe import COMBINE as MOE_COMBINE
 from hiprt.kernels.moe import ROUTE as MOE_ROUTE
 from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
@@ -45,6 +46,7 @@ HEAD_WIDTHS = (64, 80, 96, 128, 256)
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
     "gather_qmm": {"TRANSPOSED": (False, True)},
+    "matmul": {"DOTS": (False, True)},
     "quantized_embedding": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
@@ -66,6 +68,7 @@ KERNELS = (
     GATHER_QMM,
     KV_WRITE,
     LAYER_NORM,
+    MATMUL,
     MOE_COMBINE,
     MOE_ROUTE,
     QUANTIZE,

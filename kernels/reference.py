@@ -23,6 +23,7 @@ __all__ = [
     "kv_write",
     "layer_norm",
     "logsumexp",
+    "matmul",
     "quantized_embedding",
     "quantized_matmul",
     "rms_norm",
@@ -190,3 +191,8 @@ def layer_norm(x: NDArray[Any], weight: NDArray[Any] | None, bias: NDArray[Any] 
 def gated_rms_norm(x: NDArray[Any], gate: NDArray[Any], weight: NDArray[Any], eps: float) -> Floats:
     """Normalise the last axis and open it by ``silu(gate)``."""
     return silu_mul(gate, rms_norm(x, weight, eps))
+
+
+def matmul(a: NDArray[Any], b: NDArray[Any]) -> Floats:
+    """Return ``a @ b``."""
+    return np.asarray(double(a) @ double(b))
