@@ -36,6 +36,7 @@ from hiprt.kernels.binary import (
 )
 from hiprt.kernels.conv_step import conv_step
 from hiprt.kernels.copies import astype, concatenate, contiguous
+from hiprt.kernels.filter_logits import filter_logits, repetition_penalty
 from hiprt.kernels.gated_delta import gated_delta, gated_delta_gates
 from hiprt.kernels.gated_rms_norm import gated_rms_norm
 from hiprt.kernels.gather_qmm import gather_qmm
@@ -128,6 +129,7 @@ __all__ = [
     "equal",
     "exp",
     "expm1",
+    "filter_logits",
     "floor",
     "floor_divide",
     "gated_delta",
@@ -173,6 +175,7 @@ __all__ = [
     "quantized_matmul",
     "reciprocal",
     "remainder",
+    "repetition_penalty",
     "right_shift",
     "rms_norm",
     "rope",

@@ -16,6 +16,8 @@ from hiprt.kernels.argmax import KERNEL as ARGMAX
 from hiprt.kernels.attention import KERNEL as ATTENTION
 from hiprt.kernels.attention import SIMDGROUPS as ATTENTION_SIMDGROUPS
 from hiprt.kernels.conv_step import KERNEL as CONV_STEP
+from hiprt.kernels.filter_logits import KERNEL as FILTER_LOGITS
+from hiprt.kernels.filter_logits import PENALTY as REPETITION_PENALTY
 from hiprt.kernels.gated_delta import GATES as GATED_DELTA_GATES
 from hiprt.kernels.gated_delta import KERNEL as GATED_DELTA
 from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
@@ -62,6 +64,7 @@ KERNELS = (
     ATTENTION,
     CONV_STEP,
     DEQUANTIZE,
+    FILTER_LOGITS,
     GATED_DELTA,
     GATED_DELTA_GATES,
     GATED_RMS_NORM,
@@ -74,6 +77,7 @@ KERNELS = (
     QUANTIZE,
     QUANTIZED_EMBEDDING,
     QUANTIZED_MATMUL,
+    REPETITION_PENALTY,
     RMS_NORM,
     ROPE,
     SAMPLE,

@@ -18,6 +18,7 @@ __all__ = [
     "advance",
     "argmax",
     "attention",
+    "filter_logits",
     "gated_rms_norm",
     "gather_qmm",
     "kv_write",
@@ -26,6 +27,7 @@ __all__ = [
     "matmul",
     "quantized_embedding",
     "quantized_matmul",
+    "repetition_penalty",
     "rms_norm",
     "rope",
     "sample",
@@ -196,3 +198,36 @@ def gated_rms_norm(x: NDArray[Any], gate: NDArray[Any], weight: NDArray[Any], ep
 def matmul(a: NDArray[Any], b: NDArray[Any]) -> Floats:
     """Return ``a @ b``."""
     return np.asarray(double(a) @ double(b))
+
+
+def filter_logits(
+    logits: NDArray[Any], top_k: int | None = None, top_p: float | None = None, min_p: float | None = None
+) -> NDArray[np.bool_]:
+    """Return which logits every rule keeps."""
+    values = double(logits).reshape(-1)
+    shares = np.exp(values - values.max())
+    falling = np.sort(values)[::-1]
+    kept = np.ones(values.size, np.bool_)
+    if top_k is not None and 0 < top_k < values.size:
+        kept &= values >= falling[top_k - 1]
+    if top_p is not None and top_p < 1:
+        mass = np.cumsum(np.sort(shares)[::-1])
+        reached = int(np.argmax(mass >= np.float32(top_p) * mass[-1]))
+        kept &= values >= falling[reached]
+    if min_p is not None and min_p > 0:
+        kept &= shares >= np.float32(min_p)
+    return kept.reshape(logits.shape)
+
+
+def repetition_penalty(
+    logits: NDArray[Any], tokens: NDArray[np.int32], position: int, penalty: float, window: int = 20
+) -> Floats:
+    """Return logits in which tokens of the last positions are less likely."""
+    result = double(logits).copy()
+    end = min(position + 1, tokens.size)
+    seen = tokens[max(end - window, 0) : max(end, 0)]
+    seen = np.unique(seen[(seen >= 0) & (seen < result.size)])
+    factor = np.float64(np.float32(penalty))
+    flat = result.reshape(-1)
+    flat[seen] = np.where(flat[seen] > 0, flat[seen] / factor, flat[seen] * factor)
+    return flat.reshape(logits.shape)
