@@ -49,7 +49,6 @@ VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
     "gather_qmm": {"TRANSPOSED": (False, True)},
     "matmul": {"DOTS": (False, True)},
-    "quantized_embedding": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
     "softmax": {"LOGARITHM": (False, True)},

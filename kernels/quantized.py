@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hiprt.array import Array
-from hiprt.kernels.checks import UINT32, buffer, floating
+from hiprt.kernels.checks import UINT32
 
 __all__ = [
     "AFFINE_BITS",
@@ -17,7 +17,6 @@ __all__ = [
     "MODES",
     "Format",
     "check_matrix",
-    "check_quantized",
     "format_of",
     "listed",
 ]
@@ -150,35 +149,3 @@ def check_matrix(op: str, w: Array, scales: Array, biases: Array | None, form: F
             f"with group_size={form.group_size} and bits={form.bits}"
         )
     return (*w.shape[:-1], width)
-
-
-def check_quantized(
-    op: str, weight: Array, scales: Array, biases: Array, group_size: int, bits: int
-) -> tuple[int, int]:
-    """Return the rows and the unpacked width of an affine matrix of 4 or 8 bits, contiguous, of one dtype.
-
-    Raises
-    ------
-    TypeError
-        A dtype is wrong.
-    ValueError
-        Bits or group size are not supported, or the shapes do not fit each other.
-    """
-    if bits not in BITS:
-        raise ValueError(f"{op}: bits={bits} is not one of {BITS}")
-    if group_size not in GROUP_SIZES:
-        raise ValueError(f"{op}: group_size={group_size} is not one of {GROUP_SIZES}")
-    buffer(op, "weight", weight, UINT32)
-    if weight.ndim != 2:
-        raise ValueError(f"{op}: weight has shape {weight.shape}; 2 axes are needed")
-    rows, words = weight.shape
-    width = words * 32 // bits
-    if width % group_size:
-        raise ValueError(f"{op}: weight rows hold {width} values, which are not whole groups of {group_size}")
-    floating(op, "scales", scales)
-    buffer(op, "biases", biases, scales.dtype)
-    shape = (rows, width // group_size)
-    for name, value in (("scales", scales), ("biases", biases)):
-        if value.shape != shape:
-            raise ValueError(f"{op}: {name} has shape {value.shape}; {shape} fits weight {weight.shape}")
-    return rows, width
