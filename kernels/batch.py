@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from hiprt.array import Array
@@ -57,18 +58,21 @@ def side_of(shape: tuple[int, ...], full: tuple[int, ...], count: int, indices: 
     """Return the side of an operand whose indices, given or counted, have a shape that broadcasts to `full`."""
     found = period(shape, full)
     if found is not None:
-        given = None if indices is None else astype(indices, UINT32, stream=stream)
-        return Side(max(1, found[0]), max(1, found[1]), count, given)
+        return Side(max(1, found[0]), max(1, found[1]), count, None if indices is None else words_of(indices, stream))
     each = arange(size_of(shape), stream=stream).reshape(shape) if indices is None else indices
-    return Side(1, max(1, size_of(full)), count, astype(broadcast_to(each, full), UINT32, stream=stream))
+    return Side(1, max(1, size_of(full)), count, words_of(broadcast_to(each, full), stream))
+
+
+def words_of(indices: Array, stream: Stream) -> Array:
+    """Return indices as uint32; a negative one becomes larger than any that names a matrix."""
+    if indices.dtype.itemsize == 4 and indices.is_contiguous:
+        return indices.view(UINT32)
+    return astype(indices, UINT32, stream=stream)
 
 
 def size_of(shape: tuple[int, ...]) -> int:
     """Return the number of elements of a shape."""
-    size = 1
-    for n in shape:
-        size *= n
-    return size
+    return math.prod(shape)
 
 
 def index_array(op: str, indices: Array) -> Array:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from hiprt.array import Array
 from hiprt.kernels.batch import ITEMS, SCALARS, Side, index_array, items, side_of, size_of
@@ -12,7 +15,7 @@ from hiprt.kernels.copies import astype, contiguous
 from hiprt.kernels.dtypes import promote
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.layout import broadcast_shapes
-from hiprt.kernels.quantized import BITS, Format, check_matrix, format_of, listed
+from hiprt.kernels.quantized import BITS, UINT8, Format, Matrix, check_matrix, format_of, listed
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Operands", "gather_qmm", "multiply", "operands_of"]
@@ -103,10 +106,28 @@ def operands_of(
     ValueError
         A dtype is wrong, or the shapes do not fit.
     """
+    biased = None if biases is None else Matrix(biases.shape, biases.dtype)
+    given = Matrix(x.shape, x.dtype), Matrix(w.shape, w.dtype), Matrix(scales.shape, scales.dtype), biased
+    dtype, columns = checked(op, *given, is_transposed, form)
+    if not (x.dtype == dtype and x.is_contiguous):
+        x = astype(x, dtype, stream=stream)
+    if not (w.is_contiguous and scales.is_contiguous and scales.dtype in (dtype, UINT8)):
+        w = contiguous(w, stream=stream)
+        scales = astype(scales, dtype if form.is_affine else scales.dtype, stream=stream)
+    if biases is not None and not (biases.dtype == dtype and biases.is_contiguous):
+        biases = astype(biases, dtype, stream=stream)
+    return Operands(x, w, scales, biases, form, is_transposed, columns)
+
+
+@lru_cache(4096)
+def checked(
+    op: str, x: Matrix, w: Matrix, scales: Matrix, biases: Matrix | None, is_transposed: bool, form: Format
+) -> tuple[np.dtype[Any], int]:
+    """Return the result's dtype and columns."""
     *_, rows, width = check_matrix(op, w, scales, biases, form)
     floats = [x, scales, biases] if form.is_affine and biases is not None else [x]
     for value in floats:
-        if value is not None and value.dtype not in FLOATS:
+        if value.dtype not in FLOATS:
             raise ValueError(f"[{op}] Only real floating types are supported but received {value.dtype}.")
     if not x.ndim:
         raise ValueError(f"[{op}] The first input must have at least one dimension.")
@@ -117,16 +138,7 @@ def operands_of(
             f"quantized matrix ({inner}, {columns}) computed from shape {listed(w.shape)} with "
             f"group_size={form.group_size}, bits={form.bits} and transpose={str(is_transposed).lower()}"
         )
-    dtype = promote(*(value.dtype for value in floats if value is not None))
-    return Operands(
-        astype(x, dtype, stream=stream),
-        contiguous(w, stream=stream),
-        astype(scales, dtype if form.is_affine else scales.dtype, stream=stream),
-        None if biases is None else astype(biases, dtype, stream=stream),
-        form,
-        is_transposed,
-        columns,
-    )
+    return promote(*(value.dtype for value in floats)), columns
 
 
 def gather_qmm(
@@ -215,21 +227,35 @@ def multiply(
     count = size_of(batch) * lines
     bits = (left.indices is not None) | (right.indices is not None) << 1
     inputs = x, w, scales, biases, *indices, out
-    stretch = min(MOST_ROWS, max(1, STRETCH_BYTES * 8 // max(x.shape[-1] * form.bits, 1)))
-    sizes: tuple[int, ...]
-    template: tuple[Any, ...]
-    if given.is_packed:
-        kernel, template, per_group = PACKED, (x.dtype, form.group_size, form.bits), SIMDGROUPS * ROWS
-        sizes = columns, x.shape[-1], stretch
-    else:
-        stretch = -(-stretch // 8) * 8
-        per_group = SIMDGROUPS if given.is_transposed else SIMDGROUPS * 32
-        kernel, template = KERNEL, (x.dtype, given.is_transposed)
-        sizes = columns, x.shape[-1], form.group_size, form.bits, form.number, stretch
-    loops = uses_loops(stream)
-    groups = -(-columns // (stretch if loops else per_group))
-    threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
+    plan = plan_of(form, x.dtype, columns, x.shape[-1], given.is_packed, given.is_transposed, uses_loops(stream))
     for start in items(count):
-        scalars = *sizes, lines, *left.scalars, *right.scalars, bits, start
-        kernel(stream, (groups, min(ITEMS, count - start), 1), threads, template, *inputs, *scalars)
+        scalars = *plan.sizes, lines, *left.scalars, *right.scalars, bits, start
+        grid = (plan.groups, min(ITEMS, count - start), 1)
+        plan.kernel(stream, grid, plan.threads, plan.template, *inputs, *scalars)
     return out
+
+
+class Plan(NamedTuple):
+    """A launch, but for the batch."""
+
+    kernel: Kernel
+    template: tuple[Any, ...]
+    groups: int
+    threads: tuple[int, int, int]
+    sizes: tuple[int, ...]
+
+
+@lru_cache(4096)
+def plan_of(
+    form: Format, dtype: np.dtype[Any], columns: int, depth: int, is_packed: bool, is_transposed: bool, loops: bool
+) -> Plan:
+    """Return the launch for matrices of these sizes."""
+    stretch = min(MOST_ROWS, max(1, STRETCH_BYTES * 8 // max(depth * form.bits, 1)))
+    threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
+    if is_packed:
+        groups = -(-columns // (stretch if loops else SIMDGROUPS * ROWS))
+        return Plan(PACKED, (dtype, form.group_size, form.bits), groups, threads, (columns, depth, stretch))
+    stretch = -(-stretch // 8) * 8
+    groups = -(-columns // (stretch if loops else SIMDGROUPS if is_transposed else SIMDGROUPS * 32))
+    sizes = columns, depth, form.group_size, form.bits, form.number, stretch
+    return Plan(KERNEL, (dtype, is_transposed), groups, threads, sizes)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from hiprt.array import Array
 
-__all__ = ["Layout", "broadcast_shapes", "broadcast_to", "layout_of", "period"]
+__all__ = ["Layout", "broadcast_shapes", "broadcast_to", "layout_of", "period", "spread_strides"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     ValueError
         They do not fit.
     """
+    if all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -55,13 +58,16 @@ def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
     ValueError
         The shape does not fit.
     """
-    if broadcast_shapes("broadcast_to", x.shape, shape) != shape:
-        raise ValueError(f"[broadcast_to] Shape {x.shape} cannot be broadcast to {shape}.")
     if x.shape == shape:
         return x
-    new = len(shape) - x.ndim
-    steps = [0 if n == 1 else step for n, step in zip(x.shape, x.strides)]
-    return Array(x.buffer, shape, x.dtype, x.address, (*[0] * new, *steps))
+    if broadcast_shapes("broadcast_to", x.shape, shape) != shape:
+        raise ValueError(f"[broadcast_to] Shape {x.shape} cannot be broadcast to {shape}.")
+    return Array(x.buffer, shape, x.dtype, x.address, spread_strides(x.shape, x.strides, shape))
+
+
+def spread_strides(shape: tuple[int, ...], strides: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of an array that is broadcast to a shape."""
+    return (0,) * (len(full) - len(shape)) + tuple(0 if n == 1 else step for n, step in zip(shape, strides))
 
 
 def layout_of(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> Layout:
@@ -81,6 +87,7 @@ def layout_of(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> Lay
     return Layout(tuple(sizes), tuple(tuple(step[i] for step in steps) for i in range(len(strides))))
 
 
+@lru_cache(4096)
 def period(shape: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, int] | None:
     """Return (divisor, modulus): element i of `full` is element ``i // divisor % modulus`` of a contiguous `shape`.
 

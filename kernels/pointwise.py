@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiprt.array import Array
+from hiprt.array import Array, empty
 from hiprt.kernels.checks import made
 from hiprt.kernels.dtypes import WORDS, is_float, promote, strided, weak
 from hiprt.kernels.kernel import Kernel
-from hiprt.kernels.layout import Layout, broadcast_shapes, broadcast_to, layout_of
+from hiprt.kernels.layout import broadcast_shapes, broadcast_to, layout_of, spread_strides
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Expression", "Operand", "apply", "evaluate"]
 
 DType = np.dtype[Any]
 Operand = Array | float
+Given = tuple[tuple[int, ...], tuple[int, ...], DType]  # shape, strides, dtype
 NAMES = "abc"
 THREADS = 256
 MOST_AXES = 6
@@ -117,10 +119,18 @@ def places(form: Form, walked: Sequence[str]) -> list[str]:
     return lines
 
 
+class Plan(NamedTuple):
+    """A launch, but for its arrays and numbers."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    scalars: tuple[int, ...]
+
+
 def evaluate(
     expression: Expression,
     operands: Sequence[Operand],
-    common: Sequence[DType],
+    common: tuple[DType, ...],
     out: Array,
     stream: Stream,
     *,
@@ -132,7 +142,7 @@ def evaluate(
     ----------
     expression : Expression
     operands : sequence of Array or number
-    common : sequence of dtype
+    common : tuple of dtype
         What each operand is converted to before it is used.
     out : Array
         Of any strides.
@@ -142,41 +152,40 @@ def evaluate(
     """
     if not out.size:
         return
-    views = [broadcast_to(v, out.shape) for v in operands if isinstance(v, Array)]
-    layout = layout_of(out.shape, [v.strides for v in (*views, out)])
-    if len(layout.shape) > MOST_AXES:
-        slices = [[v[i] for v in views] for i in range(out.shape[0])]
-        for at, parts in enumerate(slices):
-            rest = iter(parts)
-            chosen = [next(rest) if isinstance(v, Array) else v for v in operands]
-            evaluate(expression, chosen, common, out[at], stream, is_whole=is_whole)
+    given = tuple((v.shape, v.strides, v.dtype) if isinstance(v, Array) else number_word(v) for v in operands)
+    plan = plan_of(expression, given, common, (out.shape, out.strides, out.dtype), is_whole)
+    if plan is None:
+        views = [broadcast_to(v, out.shape) if isinstance(v, Array) else v for v in operands]
+        for at in range(out.shape[0]):
+            parts = [v[at] if isinstance(v, Array) else v for v in views]
+            evaluate(expression, parts, common, out[at], stream, is_whole=is_whole)
         return
-    launch(expression, operands, views, common, out, layout, stream, is_whole)
+    arrays = [v for v in operands if isinstance(v, Array)]
+    numbers = [v for v in operands if not isinstance(v, Array)]
+    plan.kernel(stream, plan.grid, (THREADS, 1, 1), (), *arrays, out, *numbers, *plan.scalars)
 
 
-def launch(
-    expression: Expression,
-    operands: Sequence[Operand],
-    views: Sequence[Array],
-    common: Sequence[DType],
-    out: Array,
-    layout: Layout,
-    stream: Stream,
-    is_whole: bool,
-) -> None:
-    """Launch the kernel for a layout."""
-    numbers = tuple(not isinstance(v, Array) for v in operands)
+@lru_cache(4096)
+def plan_of(
+    expression: Expression, given: tuple[Given | str, ...], common: tuple[DType, ...], out: Given, is_whole: bool
+) -> Plan | None:
+    """Return the launch for operands of these shapes, strides and dtypes; None where there are too many axes."""
+    shape, out_strides, out_dtype = out
+    strides = [spread_strides(v[0], v[1], shape) for v in given if not isinstance(v, str)]
+    layout = layout_of(shape, [*strides, out_strides])
+    if len(layout.shape) > MOST_AXES:
+        return None
+    numbers = tuple(isinstance(v, str) for v in given)
     flat = layout.is_flat and (not layout.shape or layout.strides[-1][0] == 1)
     axes = 0 if flat else len(layout.shape)
     steps = iter(layout.strides)
     still = tuple(not number and flat and not sum(next(steps)) for number in numbers)
-    words = tuple(WORDS[v.dtype] if isinstance(v, Array) else number_word(v) for v in operands)
-    form = Form(words, tuple(WORDS[d] for d in common), WORDS[out.dtype], numbers, axes, still, is_whole)
-    values = [v for v in operands if not isinstance(v, Array)]
-    walk = [steps[axis] for axis in range(axes) for steps in layout.strides]
-    scalars = [*values, out.size, *layout.shape[1:axes], *walk]
-    grid = (-(-out.size // THREADS), 1, 1)
-    kernel_of(expression, form)(stream, grid, (THREADS, 1, 1), (), *views, out, *scalars)
+    words = tuple(v if isinstance(v, str) else WORDS[v[2]] for v in given)
+    form = Form(words, tuple(WORDS[d] for d in common), WORDS[out_dtype], numbers, axes, still, is_whole)
+    walk = (walked[axis] for axis in range(axes) for walked in layout.strides)
+    size = math.prod(shape)
+    grid = (-(-size // THREADS), 1, 1)
+    return Plan(kernel_of(expression, form), grid, (size, *layout.shape[1:axes], *walk))
 
 
 def number_word(number: float) -> str:
@@ -219,25 +228,39 @@ def apply(
     arrays = [strided(op, n, v) for n, v in zip(names, operands) if not isinstance(v, (bool, int, float))]
     if not arrays:
         raise TypeError(f"{op}: no operand is a hiprt.Array")
-    dtype = promote(*(v.dtype for v in arrays))
-    for value in operands:
-        if not isinstance(value, Array):
-            dtype = weak(value, dtype)
-    computed, result = rule(dtype)
-    for value in operands:
-        if not isinstance(value, Array):
-            fits(op, value, computed)
+    kinds = tuple(v.dtype if isinstance(v, Array) else type(v) for v in operands)
+    computed, result = dtypes_of(rule, kinds)
+    if len(arrays) < len(operands):
+        for value in operands:
+            if not isinstance(value, Array):
+                fits(op, value, computed)
     stream = stream or current_stream()
-    shape = broadcast_shapes(op, *(v.shape for v in arrays))
+    shape = arrays[0].shape
+    if any(v.shape != shape for v in arrays):
+        shape = broadcast_shapes(op, *(v.shape for v in arrays))
     out = target(op, out, shape, result, stream, arrays)
-    evaluate(expression, operands, [computed] * len(operands), out, stream)
+    evaluate(expression, operands, (computed,) * len(operands), out, stream)
     return out
+
+
+@lru_cache(4096)
+def dtypes_of(
+    rule: Callable[[DType], tuple[DType, DType]], kinds: tuple[DType | type[float], ...]
+) -> tuple[DType, DType]:
+    """Return what operands of these dtypes, and Python numbers of these types, are computed in, and the result's."""
+    dtype = promote(*(kind for kind in kinds if isinstance(kind, np.dtype)))
+    for kind in kinds:
+        if not isinstance(kind, np.dtype):
+            dtype = weak(kind(), dtype)
+    return rule(dtype)
 
 
 def target(
     op: str, out: Array | None, shape: tuple[int, ...], dtype: DType, stream: Stream, arrays: Sequence[Array]
 ) -> Array:
     """Return `out` after checking it, or a new array; it may be an operand whose elements lie where its own do."""
+    if out is None:
+        return empty(shape, dtype, stream)
     item = dtype.itemsize
     alike = [v for v in arrays if v.shape == shape and v.is_contiguous and v.dtype.itemsize == item]
     others = [v for v in arrays if all(v is not other for other in alike)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +18,7 @@ __all__ = [
     "GROUP_SIZES",
     "MODES",
     "Format",
+    "Matrix",
     "check_matrix",
     "format_of",
     "listed",
@@ -25,6 +28,18 @@ BITS = (4, 8)  # affine formats with kernels of their own
 AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 GROUP_SIZES = (32, 64, 128)
 UINT8 = np.dtype(np.uint8)
+
+
+class Matrix(NamedTuple):
+    """What the checks look at of an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,7 @@ def listed(shape: Sequence[int]) -> str:
     return f"({','.join(map(str, shape))})"
 
 
+@cache
 def format_of(op: str, group_size: int | None, bits: int | None, mode: str) -> Format:
     """Return a format, with the mode's defaults for what is None.
 
@@ -120,7 +136,9 @@ def format_of(op: str, group_size: int | None, bits: int | None, mode: str) -> F
     return Format(mode, group_size, bits)
 
 
-def check_matrix(op: str, w: Array, scales: Array, biases: Array | None, form: Format) -> tuple[int, ...]:
+def check_matrix(
+    op: str, w: Array | Matrix, scales: Array | Matrix, biases: Array | Matrix | None, form: Format
+) -> tuple[int, ...]:
     """Return the unpacked shape of a quantised matrix, or of a stack of them.
 
     Raises
