@@ -1,7 +1,8 @@
-"""Kernels: the ops of one decode step, and `Kernel` to write more of them.
+"""Kernels: the ops of decode steps, and `Kernel` to write more of them.
 
 Every op takes and returns `hiprt.Array`, launches on this thread's stream (or ``stream=``), declares what it reads and
-writes, and computes in float32. ``out=`` gives it an array to write to.
+writes, and computes floating dtypes in float32. ``out=`` gives it an array to write to. Ops that MLX has carry its
+names, and promote dtypes and broadcast shapes as it does.
 """
 
 from hiprt.kernels.add import add

@@ -50,6 +50,17 @@ def test_every_format(branch, mode, group, bits, transpose, normal, close):
         check(close, got, x, w, transpose=transpose)
 
 
+@pytest.mark.parametrize(("mode", "group", "bits"), FORMATS)
+@pytest.mark.parametrize("transpose", [True, False])
+def test_float32_is_within_2e6_of_the_largest_result(branch, mode, group, bits, transpose, normal):
+    parts, w = stored((12, 1024) if transpose else (1024, 128), np.float32, mode, group, bits)
+    x = normal((2, 1024), np.float32, 1)
+    options = {"transpose": transpose, "group_size": group, "bits": bits, "mode": mode}
+    got = kernels.quantized_matmul(hiprt.array(x), *map(hiprt.array, parts), **options).numpy()
+    exact = reference.gather_qmm(x, w, None, None, transpose)
+    assert np.abs(got - exact).max() <= 2e-6 * np.abs(exact).max()
+
+
 @pytest.mark.parametrize("bits", [4, 3])
 @pytest.mark.parametrize(
     ("x_batch", "w_batch"),
