@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16
-from hiprt.kernels import reference
+from hiprt.kernels import hybrid_reference, reference
 from hiprt.kernels.offline.catalogue import HEAD_WIDTHS
-from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.quantize_reference import dequantize, quantize
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 
 __all__ = ["Case", "cases"]
@@ -72,10 +72,13 @@ def cases() -> Iterator[Case]:
     for dtype in FLOATS:
         yield from elementwise(dtype)
         yield from norms(dtype)
+        yield from rows(dtype)
+        yield from hybrids(dtype)
         yield from heads(dtype)
         yield from tokens(dtype)
         for group, bits in product(GROUP_SIZES, BITS):
             yield from quantized(dtype, group, bits)
+        yield from formats(dtype)
     yield from steps()
 
 
@@ -94,6 +97,43 @@ def norms(dtype: np.dtype[Any]) -> Iterator[Case]:
         for weight in (normal(dtype, width, seed=4), None):
             name = f"{rows} rows of {width}" + (", no weight" if weight is None else "")
             yield Case(name, kernels.rms_norm, (x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
+
+
+def rows(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield what works along rows with one threadgroup each."""
+    x, gate, weight = normal(dtype, 3, 300, seed=15), normal(dtype, 3, 300, seed=16), normal(dtype, 300, seed=17)
+    name, eps = "3 rows of 300", 1e-5
+    yield Case(name, kernels.layer_norm, (x, weight, weight, eps), reference.layer_norm(x, weight, weight, eps))
+    exact = reference.gated_rms_norm(x, gate, weight, eps)
+    yield Case(name, kernels.gated_rms_norm, (x, gate, weight, eps), exact)
+    exact = reference.rms_norm(reference.add(x, gate).astype(dtype), weight, eps)
+    yield Case(name, lambda *given: kernels.add_rms_norm(*given)[1], (x, gate, weight, eps), exact)
+    y = normal(dtype, 300, 7, seed=28)
+    yield Case("3 by 7, 300 deep", kernels.matmul, (x, y), reference.matmul(x, y))
+    exact = reference.matmul(x, gate.T)
+    yield Case("3 by 3, 300 deep", lambda x, gate: kernels.matmul(x, gate.T), (x, gate), exact)
+    yield Case(name, kernels.softmax, (x,), reference.softmax(x))
+    yield Case(name, kernels.logsumexp, (x, 1), reference.logsumexp(x, 1))
+
+
+def hybrids(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield experts chosen and combined, and a step of a gated-delta layer."""
+    logits = normal(dtype, 2, 40, seed=18)
+    places, _ = hybrid_reference.moe_route(logits, 3)
+    yield Case("3 of 40 experts", lambda logits: kernels.moe_route(logits, 3)[0], (logits,), places)
+    y, weights = normal(dtype, 2, 3, 70, seed=19), normal(dtype, 2, 3, seed=20)
+    yield Case("3 experts", kernels.moe_combine, (y, weights), hybrid_reference.moe_combine(y, weights))
+    given = normal(dtype, 2, 2, 40, seed=21), normal(dtype, 2, 3, 40, seed=22), normal(dtype, 40, 4, seed=23)
+    yield Case("2 steps of 40 channels", kernels.conv_step, given, hybrid_reference.conv_step(*given)[0])
+    q, k = normal(dtype, 2, 1, 2, 2, 40, seed=24) * dtype.type(0.2)
+    v, state = normal(dtype, 1, 2, 4, 6, seed=25), normal(np.dtype(np.float32), 1, 4, 6, 40, seed=26)
+    g, beta = np.abs(np.sin(normal(np.dtype(np.float32), 2, 1, 2, 4, seed=27)))
+    rule = q, k, v, g, beta, state
+    yield Case("2 steps of 4 heads", kernels.gated_delta, rule, hybrid_reference.gated_delta(*rule)[0])
+    a, dt_bias, a_log = normal(dtype, 3, 8), normal(dtype, 8), normal(np.dtype(np.float32), 8)
+    gates = a, a, a_log, dt_bias
+    exact = hybrid_reference.gated_delta_gates(*gates)[0]
+    yield Case("3 steps of 8 heads", lambda *given: kernels.gated_delta_gates(*given)[0], gates, exact)
 
 
 def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
@@ -120,6 +160,14 @@ def tokens(dtype: np.dtype[Any]) -> Iterator[Case]:
     logits = normal(dtype, 2, 1500, seed=10)
     logits[:, 700] = logits[:, 1303] = 9
     yield Case("2 rows of 1500 with equals", kernels.argmax, (logits,), reference.argmax(logits))
+    kept = np.flatnonzero(reference.filter_logits(logits[0], top_k=2))  # the two that are equal
+    chosen = slice(kept[0], kept[0] + 1)
+    filtered = lambda logits, k: kernels.filter_logits(logits, top_k=k)[chosen]  # noqa: E731
+    yield Case("2 of 1500 logits", filtered, (logits[0], int32(2)), logits[0, chosen])
+    seen = int32(5, 700, 5, 9000)
+    factor = np.array([1.3], np.float32)
+    exact = reference.repetition_penalty(logits[0], seen, 2, 1.3)
+    yield Case("3 tokens before", kernels.repetition_penalty, (logits[0], seen, int32(2), factor), exact)
     for heat in (0.0, 0.8):
         given = logits[:1], np.array([heat], np.float32), np.array([77], np.uint32), int32(5)
         exact = int32(reference.sample(logits[0], heat, 77, 5))
@@ -138,8 +186,24 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     yield Case(name, kernels.quantized_embedding, (ids, *stored), rows, options)
 
 
+def formats(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield what takes any format: codes of 5 bits there and back, products both ways round."""
+    w = normal(dtype, 64, 64, seed=13)
+    stored = quantize(w, 32, 5)
+    options = {"group_size": 32, "bits": 5}
+    yield Case("64 by 64, 5 bits", lambda w: kernels.quantize(w, 32, 5)[0], (w,), stored[0])
+    yield Case("64 by 64, 5 bits", kernels.dequantize, stored, dequantize(*stored, 32, 5), options)
+    x = normal(dtype, 2, 64, seed=14)
+    for transpose in (False, True):
+        values = reference.weights(*stored, 32, 5)
+        exact = reference.gather_qmm(x, values, None, None, transpose)
+        name = f"2 by 64, 64 wide, 5 bits, transpose={transpose}"
+        yield Case(name, kernels.quantized_matmul, (x, *stored), exact, {**options, "transpose": transpose})
+
+
 def steps() -> Iterator[Case]:
-    """Yield the step block within the prompt and behind it."""
+    """Yield numbers in a row, and the step block within the prompt and behind it."""
+    yield Case("1000 by 7", kernels.arange, (5, 7005, 7), np.arange(5, 7005, 7, dtype=np.int32))
     for position in (1, 4):
         step, prompt = int32(3, position, 4, 9), np.arange(100, 109, dtype=np.int32)
         exact = step.copy()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from hiprt.array import Array
+from hiprt.kernels import binary
+from hiprt.kernels.checks import FLOATS
 from hiprt.kernels.elementwise import launch
 from hiprt.kernels.kernel import Kernel
+from hiprt.kernels.pointwise import Operand
 from hiprt.stream import Stream
 
 __all__ = ["add"]
@@ -19,13 +22,13 @@ KERNEL = Kernel(
 )
 
 
-def add(a: Array, b: Array, *, stream: Stream | None = None, out: Array | None = None) -> Array:
-    """Return ``a + b``, computed in float32 and rounded once.
+def add(a: Operand, b: Operand, *, stream: Stream | None = None, out: Array | None = None) -> Array:
+    """Return ``a + b``; floating dtypes are computed in float32 and rounded once.
 
     Parameters
     ----------
-    a, b : Array
-        float16, bfloat16 or float32 of one shape and dtype.
+    a, b : Array or number
+        Of any dtypes, which are promoted as in MLX; the shapes broadcast. One may be a Python number.
     stream : Stream, optional
         This thread's by default.
     out : Array, optional
@@ -34,13 +37,19 @@ def add(a: Array, b: Array, *, stream: Stream | None = None, out: Array | None =
     Returns
     -------
     Array
-        The shape and dtype of `a`.
 
     Raises
     ------
     TypeError
-        A dtype is not supported, or the dtypes differ.
+        No operand is an array, or a dtype has no kernels.
     ValueError
-        The shapes differ, an array is not contiguous, or `out` overlaps an operand in part.
+        The shapes do not fit, or `out` overlaps an operand that it is not.
+
+    Notes
+    -----
+    Contiguous arrays of one shape and floating dtype have a kernel of their own.
     """
-    return launch(KERNEL, ("a", "b"), a, b, stream, out)
+    if isinstance(a, Array) and isinstance(b, Array) and a.dtype == b.dtype and a.shape == b.shape:
+        if a.dtype in FLOATS and a.is_contiguous and b.is_contiguous:
+            return launch(KERNEL, ("a", "b"), a, b, stream, out)
+    return binary.add(a, b, stream=stream, out=out)

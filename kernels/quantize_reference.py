@@ -104,3 +104,27 @@ def _check(group_size: int, bits: int, dtype: np.dtype[Any]) -> None:
         raise ValueError(f"{bits} bits are not one of {BITS}")
     if dtype not in _FLOATS:
         raise ValueError(f"dtype {dtype} is not one of float32, float16, bfloat16")
+
+
+def e2m1(codes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return floating codes of 4 bits: sign, 2 bits of exponent, 1 of mantissa."""
+    return np.asarray(np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])[codes])
+
+
+def e4m3(codes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return floating codes of 8 bits: sign, 4 bits of exponent, 3 of mantissa; NaN and no infinity."""
+    return np.asarray(codes.astype(np.uint8).view(ml_dtypes.float8_e4m3fn), np.float64)
+
+
+def e8m0(codes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return powers of two; 255 is infinite, as in MLX."""
+    return np.where(codes == 255, np.inf, 2.0 ** (codes.astype(np.float64) - 127))
+
+
+def dequantize_floating(packed: NDArray[np.uint32], scales: NDArray[np.uint8], mode: str) -> NDArray[np.float64]:
+    """Return the values of floating codes, exact."""
+    bits, group = (8 if mode == "mxfp8" else 4), (16 if mode == "nvfp4" else 32)
+    values = (e4m3 if bits == 8 else e2m1)(unpack(packed, bits))
+    steps = (e4m3 if mode == "nvfp4" else e8m0)(scales)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values * np.repeat(steps, group, axis=-1))

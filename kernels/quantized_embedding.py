@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
-from hiprt.kernels.checks import INT32, buffer, made
-from hiprt.kernels.kernel import Kernel, uses_loops
-from hiprt.kernels.quantized import check_quantized
+from numpy.typing import DTypeLike
+
+from hiprt.array import Array, bfloat16, dtype_of
+from hiprt.kernels.checks import FLOATS, INT32, buffer, contiguous, made
+from hiprt.kernels.kernel import Kernel
+from hiprt.kernels.quantize import check_floating
+from hiprt.kernels.quantized import check_matrix, format_of
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["quantized_embedding"]
 
 KERNEL = Kernel(
     "quantized_embedding",
-    inputs={"ids": "int", "weight": "uint", "scales": "T", "biases": "T"},
+    inputs={"ids": "int", "weight": "uint", "scales": "uchar", "biases": "uchar"},
     outputs={"out": "T"},
-    scalars={"vocabulary": "int", "words": "uint"},
-    template={"T": "dtype", "GROUP": "int", "BITS": "int"},
+    scalars={"vocabulary": "int", "runs": "uint", "span": "uint", "bits": "uint", "mode": "int"},
+    template={"T": "dtype"},
+    headers=("formats.h",),
 )
 THREADS = 64
 LARGEST_GRID_Y = 65535
@@ -25,10 +29,12 @@ def quantized_embedding(
     ids: Array,
     weight: Array,
     scales: Array,
-    biases: Array,
+    biases: Array | None = None,
     *,
-    group_size: int = 64,
-    bits: int = 4,
+    group_size: int | None = None,
+    bits: int | None = None,
+    mode: str = "affine",
+    dtype: DTypeLike | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -41,11 +47,13 @@ def quantized_embedding(
     weight : Array, [V, K * bits / 32]
         uint32.
     scales, biases : Array, [V, K / group_size]
-        float16, bfloat16 or float32.
-    group_size : int
-        32, 64 or 128.
-    bits : int
-        4 or 8.
+        As `quantize` returns them; no biases for modes of floating codes.
+    group_size, bits : int, optional
+        The mode's by default: 64 and 4 for ``affine``.
+    mode : str
+        ``affine``, ``mxfp4``, ``mxfp8`` or ``nvfp4``.
+    dtype : dtype, optional
+        Of the result for modes of floating codes: bfloat16 by default.
     stream : Stream, optional
         This thread's by default.
     out : Array, optional
@@ -54,26 +62,36 @@ def quantized_embedding(
     Returns
     -------
     Array, [n, K]
-        In the dtype of `scales`: ``code * scale`` rounded, then the sum with ``bias`` rounded, as on MLX's CPU.
+        The rows that `dequantize` returns; for ``affine`` in the dtype of `scales`.
 
     Raises
     ------
     TypeError
-        A dtype is wrong.
+        The dtype of `ids` or of `out` is wrong.
     ValueError
-        A shape does not fit, bits or group size are not supported, or `out` overlaps an input.
+        The format does not exist, another dtype is wrong, a shape does not fit, or `out` overlaps an input.
     """
-    rows, width = check_quantized("quantized_embedding", weight, scales, biases, group_size, bits)
-    buffer("quantized_embedding", "ids", ids, INT32)
+    op = "quantized_embedding"
+    form = format_of(op, group_size, bits, mode)
+    shape = check_matrix(op, weight, scales, biases, form)
+    check_floating(op, form, scales, biases)
+    if biases is not None and biases.dtype != scales.dtype:
+        raise ValueError(f"[{op}] Scales and biases differ in type: {scales.dtype} and {biases.dtype}.")
+    result = scales.dtype if form.is_affine else bfloat16 if dtype is None else dtype_of(dtype)
+    if result not in FLOATS or len(shape) != 2:
+        raise ValueError(f"[{op}] A matrix for rows of a floating type is needed, not {weight.shape} and {result}.")
+    for name, value in (("weight", weight), ("scales", scales), ("biases", biases)):
+        if value is not None:
+            contiguous(op, name, value)
+    buffer(op, "ids", ids, INT32)
     if ids.ndim != 1 or ids.size > LARGEST_GRID_Y:
-        raise ValueError(
-            f"quantized_embedding: ids has shape {ids.shape}; one axis of at most {LARGEST_GRID_Y} is needed"
-        )
+        raise ValueError(f"{op}: ids has shape {ids.shape}; one axis of at most {LARGEST_GRID_Y} is needed")
     stream = stream or current_stream()
-    inputs = (ids, weight, scales, biases)
-    out = made("quantized_embedding", out, (ids.size, width), scales.dtype, stream, inputs)
-    words = weight.shape[1]
-    loops = uses_loops(stream)
-    grid = (ids.size, 1, 1) if loops else (-(-words // THREADS), ids.size, 1)
-    KERNEL(stream, grid, (1 if loops else THREADS, 1, 1), (scales.dtype, group_size, bits), *inputs, out, rows, words)
+    inputs = ids, weight, scales, scales if biases is None else biases
+    rows, width = shape
+    out = made(op, out, (ids.size, width), result, stream, inputs)
+    runs = width // 8
+    grid = (-(-runs // THREADS), ids.size, 1)
+    scalars = rows, runs, form.group_size, form.bits, form.number
+    KERNEL(stream, grid, (THREADS, 1, 1), (result,), *inputs, out, *scalars)
     return out

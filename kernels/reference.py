@@ -18,13 +18,21 @@ __all__ = [
     "advance",
     "argmax",
     "attention",
+    "filter_logits",
+    "gated_rms_norm",
+    "gather_qmm",
     "kv_write",
+    "layer_norm",
+    "logsumexp",
+    "matmul",
     "quantized_embedding",
     "quantized_matmul",
+    "repetition_penalty",
     "rms_norm",
     "rope",
     "sample",
     "silu_mul",
+    "softmax",
 ]
 
 Floats = NDArray[np.float64]
@@ -64,6 +72,22 @@ def quantized_matmul(
 ) -> Floats:
     """Return ``x @ weights.T``."""
     return double(x) @ weights(packed, scales, biases, group_size, bits).T
+
+
+def gather_qmm(
+    x: NDArray[Any],
+    w: NDArray[np.float64],
+    lhs_indices: NDArray[Any] | None,
+    rhs_indices: NDArray[Any] | None,
+    transpose: bool = True,
+) -> Floats:
+    """Return the products of matrices that indices choose, of dequantised weights; no matrix gives zeros."""
+    operands = []
+    for value, indices in ((double(x), lhs_indices), (w, rhs_indices)):
+        stack = np.concatenate([value.reshape(-1, *value.shape[-2:]), np.zeros((1, *value.shape[-2:]))])
+        chosen = np.arange(len(stack) - 1).reshape(value.shape[:-2]) if indices is None else indices.astype(np.int64)
+        operands.append(stack[np.where((chosen < 0) | (chosen >= len(stack)), -1, chosen)])
+    return np.asarray(operands[0] @ (np.swapaxes(operands[1], -1, -2) if transpose else operands[1]))
 
 
 def quantized_embedding(
@@ -144,3 +168,66 @@ def advance(step: NDArray[np.int32], tokens: NDArray[np.int32], sampled: int) ->
         if position >= step[2]:
             tokens[position] = sampled
         step[:2] = tokens[position], position
+
+
+def softmax(x: NDArray[Any], axis: int = -1) -> Floats:
+    """Return ``exp(x) / sum(exp(x))``."""
+    shares = np.exp(double(x) - double(x).max(axis=axis, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=axis, keepdims=True))
+
+
+def logsumexp(x: NDArray[Any], axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Floats:
+    """Return ``log(sum(exp(x)))``."""
+    join: Any = np.logaddexp.reduce
+    return np.asarray(join(double(x), axis=axis, keepdims=keepdims))
+
+
+def layer_norm(x: NDArray[Any], weight: NDArray[Any] | None, bias: NDArray[Any] | None, eps: float) -> Floats:
+    """Normalise the last axis by its mean and variance."""
+    far = double(x) - double(x).mean(axis=-1, keepdims=True)
+    normed = far / np.sqrt((far * far).mean(axis=-1, keepdims=True) + np.float32(eps))
+    normed = normed if weight is None else normed * double(weight)
+    return np.asarray(normed if bias is None else normed + double(bias))
+
+
+def gated_rms_norm(x: NDArray[Any], gate: NDArray[Any], weight: NDArray[Any], eps: float) -> Floats:
+    """Normalise the last axis and open it by ``silu(gate)``."""
+    return silu_mul(gate, rms_norm(x, weight, eps))
+
+
+def matmul(a: NDArray[Any], b: NDArray[Any]) -> Floats:
+    """Return ``a @ b``."""
+    return np.asarray(double(a) @ double(b))
+
+
+def filter_logits(
+    logits: NDArray[Any], top_k: int | None = None, top_p: float | None = None, min_p: float | None = None
+) -> NDArray[np.bool_]:
+    """Return which logits every rule keeps."""
+    values = double(logits).reshape(-1)
+    shares = np.exp(values - values.max())
+    falling = np.sort(values)[::-1]
+    kept = np.ones(values.size, np.bool_)
+    if top_k is not None and 0 < top_k < values.size:
+        kept &= values >= falling[top_k - 1]
+    if top_p is not None and top_p < 1:
+        mass = np.cumsum(np.sort(shares)[::-1])
+        reached = int(np.argmax(mass >= np.float32(top_p) * mass[-1]))
+        kept &= values >= falling[reached]
+    if min_p is not None and min_p > 0:
+        kept &= shares >= np.float32(min_p)
+    return kept.reshape(logits.shape)
+
+
+def repetition_penalty(
+    logits: NDArray[Any], tokens: NDArray[np.int32], position: int, penalty: float, window: int = 20
+) -> Floats:
+    """Return logits in which tokens of the last positions are less likely."""
+    result = double(logits).copy()
+    end = min(position + 1, tokens.size)
+    seen = tokens[max(end - window, 0) : max(end, 0)]
+    seen = np.unique(seen[(seen >= 0) & (seen < result.size)])
+    factor = np.float64(np.float32(penalty))
+    flat = result.reshape(-1)
+    flat[seen] = np.where(flat[seen] > 0, flat[seen] / factor, flat[seen] * factor)
+    return flat.reshape(logits.shape)

@@ -9,12 +9,26 @@ import numpy as np
 
 from hiprt.array import bfloat16
 from hiprt.kernels.add import KERNEL as ADD
+from hiprt.kernels.add_rms_norm import KERNEL as ADD_RMS_NORM
 from hiprt.kernels.advance import KERNEL as ADVANCE
+from hiprt.kernels.arange import KERNEL as ARANGE
 from hiprt.kernels.argmax import KERNEL as ARGMAX
 from hiprt.kernels.attention import KERNEL as ATTENTION
 from hiprt.kernels.attention import SIMDGROUPS as ATTENTION_SIMDGROUPS
+from hiprt.kernels.conv_step import KERNEL as CONV_STEP
+from hiprt.kernels.filter_logits import KERNEL as FILTER_LOGITS
+from hiprt.kernels.filter_logits import PENALTY as REPETITION_PENALTY
+from hiprt.kernels.gated_delta import GATES as GATED_DELTA_GATES
+from hiprt.kernels.gated_delta import KERNEL as GATED_DELTA
+from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
+from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import KERNEL as KV_WRITE
+from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
+from hiprt.kernels.matmul import KERNEL as MATMUL
+from hiprt.kernels.moe import COMBINE as MOE_COMBINE
+from hiprt.kernels.moe import ROUTE as MOE_ROUTE
+from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 from hiprt.kernels.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
 from hiprt.kernels.quantized_matmul import KERNEL as QUANTIZED_MATMUL
@@ -23,6 +37,7 @@ from hiprt.kernels.rms_norm import SIMDGROUPS as NORM_SIMDGROUPS
 from hiprt.kernels.rope import KERNEL as ROPE
 from hiprt.kernels.sample import KERNEL as SAMPLE
 from hiprt.kernels.silu_mul import KERNEL as SILU_MUL
+from hiprt.kernels.softmax import KERNEL as SOFTMAX
 
 __all__ = ["HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
 
@@ -32,23 +47,41 @@ HEAD_WIDTHS = (64, 80, 96, 128, 256)
 # Values of each template parameter but the dtypes and RUN, which depends on the dtype.
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
-    "quantized_embedding": {"GROUP": GROUP_SIZES, "BITS": BITS},
+    "gather_qmm": {"TRANSPOSED": (False, True)},
+    "matmul": {"DOTS": (False, True)},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
+    "softmax": {"LOGARITHM": (False, True)},
     "rope": {"TRADITIONAL": (False, True)},
 }
 KERNELS = (
     ADD,
+    ADD_RMS_NORM,
     ADVANCE,
+    ARANGE,
     ARGMAX,
     ATTENTION,
+    CONV_STEP,
+    DEQUANTIZE,
+    FILTER_LOGITS,
+    GATED_DELTA,
+    GATED_DELTA_GATES,
+    GATED_RMS_NORM,
+    GATHER_QMM,
     KV_WRITE,
+    LAYER_NORM,
+    MATMUL,
+    MOE_COMBINE,
+    MOE_ROUTE,
+    QUANTIZE,
     QUANTIZED_EMBEDDING,
     QUANTIZED_MATMUL,
+    REPETITION_PENALTY,
     RMS_NORM,
     ROPE,
     SAMPLE,
     SILU_MUL,
+    SOFTMAX,
 )
 
 
@@ -80,6 +113,6 @@ def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     for dtype in FLOATS if "dtype" in kernel.template.values() else (None,):
         runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
-        known = {"T": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
+        known = {"T": (dtype,), "S": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
         found.extend(product(*(known[name] for name in kernel.template)))
     return found

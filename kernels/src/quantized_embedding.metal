@@ -1,26 +1,17 @@
-// out[i] = dequantised row ids[i] of the weights; rows that do not exist are zeros. The product is rounded to T before
-// the bias is added, as MLX's CPU dequantisation does.
-constexpr uint PER_WORD = 32 / BITS;
-#if HIPRT_CPU_LOOPS
-uint row = threadgroup_position_in_grid.x;
-uint first = 0;
-uint end = words;
-#else
+// out[i] = dequantised row ids[i] of the weights; rows that do not exist are zeros. One run of 8 codes a thread: they
+// fill whole bytes. Products are rounded to T before the bias is added, as MLX's CPU dequantisation does.
 uint row = threadgroup_position_in_grid.y;
-uint first = thread_position_in_grid.x;
-uint end = min(words, first + 1);
-#endif
+uint run = thread_position_in_grid.x;
+if (run >= runs) return;
 int id = ids[row];
 bool exists = id >= 0 && id < vocabulary;
-size_t base = size_t(exists ? id : 0) * words;
-for (uint i = first; i < end; i++) {
-  uint word = exists ? weight[base + i] : 0u;
-  size_t group = (base + i) * PER_WORD / GROUP;
-  float scale = exists ? float(scales[group]) : 0.0f;
-  float bias = exists ? float(biases[group]) : 0.0f;
-  device T* to = out + (size_t(row) * words + i) * PER_WORD;
-  for (uint j = 0; j < PER_WORD; j++) {
-    float code = float((word >> (j * BITS)) & ((1u << BITS) - 1u));
-    to[j] = T(float(T(code * scale)) + bias);
-  }
+device T* to = out + (size_t(row) * runs + run) * 8;
+size_t at = size_t(exists ? id : 0) * runs + run;
+const device uchar* from = (const device uchar*)weight + at * bits;
+size_t group = at * 8 / span;
+float scale = exists ? scale_at<T>(scales, group, mode) : 0.0f;
+float bias = exists && mode == AFFINE ? float(((const device T*)biases)[group]) : 0.0f;
+for (uint i = 0; i < 8; i++) {
+  float product = exists ? value_of(code_at(from, i, bits), mode) * scale : 0.0f;
+  to[i] = mode == AFFINE ? T(float(T(product)) + bias) : T(product);
 }

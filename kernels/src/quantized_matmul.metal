@@ -1,9 +1,15 @@
 // out[m][n] = sum over k of x[m][k] * (code[n][k] * scale + bias), summed by groups: scale * (codes . x) + bias * sum(x).
+// x and the weights may be stacks of matrices; where an index names none, the result is zeros.
 constexpr uint PER_WORD = 32 / BITS;
 const uint words = width / PER_WORD;
 const uint groups = width / GROUP;
-const device T* vector = x + size_t(threadgroup_position_in_grid.y) * width;
-device T* result = out + size_t(threadgroup_position_in_grid.y) * rows;
+const uint item = start + threadgroup_position_in_grid.y;
+const uint left = matrix_of(item / lines, left_divisor, left_modulus, (given & 1u) != 0, left_indices);
+const uint right = matrix_of(item / lines, right_divisor, right_modulus, (given & 2u) != 0, right_indices);
+const bool exists = left < left_count && right < right_count;
+const device T* vector = x + (size_t(exists ? left : 0) * lines + item % lines) * width;
+const size_t skipped = size_t(exists ? right : 0) * rows;
+device T* result = out + size_t(item) * rows;
 #if HIPRT_CPU_LOOPS
 // x as float32 and its sums, staged once for all rows of the stretch, a chunk of the width at a time.
 constexpr uint CHUNK = 2048;
@@ -14,21 +20,21 @@ float sums[MOST_ROWS];
 uint first = threadgroup_position_in_grid.x * stretch;
 uint count = min(uint(stretch), rows - first);
 for (uint r = 0; r < count; r++) sums[r] = 0.0f;
-for (uint start = 0; start < width; start += CHUNK) {
-  uint chunk = min(uint(CHUNK), width - start) / GROUP;
+for (uint from = 0; from < width; from += CHUNK) {
+  uint chunk = min(uint(CHUNK), width - from) / GROUP;
   for (uint g = 0; g < chunk; g++) {
     f32x8 total = splat(0.0f);
     for (uint i = g * GROUP; i < (g + 1) * GROUP; i += 8) {
-      f32x8 v = load8(vector + start + i);
+      f32x8 v = load8(vector + from + i);
       store8(staged + i, v);
       total += v;
     }
     totals[g] = sum8(total);
   }
   for (uint r = 0; r < count; r++) {
-    const device uint* packed = weight + size_t(first + r) * words + start / PER_WORD;
-    const device T* scale = scales + size_t(first + r) * groups + start / GROUP;
-    const device T* bias = biases + size_t(first + r) * groups + start / GROUP;
+    const device uint* packed = weight + (skipped + first + r) * words + from / PER_WORD;
+    const device T* scale = scales + (skipped + first + r) * groups + from / GROUP;
+    const device T* bias = biases + (skipped + first + r) * groups + from / GROUP;
     f32x8 dots = splat(0.0f);
     float shift = 0.0f;
     for (uint g = 0; g < chunk; g++) {
@@ -43,7 +49,7 @@ for (uint start = 0; start < width; start += CHUNK) {
     sums[r] += sum8(dots) + shift;
   }
 }
-for (uint r = 0; r < count; r++) result[first + r] = T(sums[r]);
+for (uint r = 0; r < count; r++) result[first + r] = T(exists ? sums[r] : 0.0f);
 #else
 // A simdgroup takes ROWS rows; a lane reads 128 bits of each and the values of x that belong to them.
 constexpr int ROWS = 2;
@@ -66,8 +72,8 @@ for (uint k = lane * PACK; k < width; k += 32 * PACK) {
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
     uint row = min(first + r, rows - 1);
-    pack<uint, 4> packed = *(const device pack<uint, 4>*)(weight + size_t(row) * words + k / PER_WORD);
-    size_t group = size_t(row) * groups + k / GROUP;
+    pack<uint, 4> packed = *(const device pack<uint, 4>*)(weight + (skipped + row) * words + k / PER_WORD);
+    size_t group = (skipped + row) * groups + k / GROUP;
     float dot = 0.0f;
     for (uint w = 0; w < 4; w++) {
       // Codes moved into bytes: the conversion of a byte to float32 is one instruction on AMD.
@@ -87,6 +93,6 @@ for (uint k = lane * PACK; k < width; k += 32 * PACK) {
 }
 for (int r = 0; r < ROWS; r++) {
   float sum = simd_sum(sums[r]);
-  if (lane == 0 && first + r < rows) result[first + r] = T(sum);
+  if (lane == 0 && first + r < rows) result[first + r] = T(exists ? sum : 0.0f);
 }
 #endif

@@ -77,29 +77,38 @@ def test_out_receives_the_product(branch, dtype):
     np.testing.assert_array_equal(out.numpy(), kernels.quantized_matmul(x, packed, scales, biases).numpy())
 
 
+def test_unaligned_operands_take_the_other_kernel(branch, dtype, close):
+    x, packed, scales, biases = operands(1, 6, 128, dtype, 64, 4)
+    shifted = hiprt.array(np.concatenate([np.zeros(1, dtype), x[0]]))[1:].reshape(1, 128)
+    got = kernels.quantized_matmul(shifted, *map(hiprt.array, (packed, scales, biases)))
+    exact = reference.quantized_matmul(x, packed, scales, biases, 64, 4)
+    close(got, exact, magnitude=np.abs(exact) + 30, steps=16)
+
+
+def test_more_rows_than_a_grid_has(dtype):
+    x, packed, scales, biases = operands(65600, 3, 32, dtype, 32, 4)
+    got = kernels.quantized_matmul(*map(hiprt.array, (x, packed, scales, biases)), group_size=32).numpy()
+    part = kernels.quantized_matmul(*map(hiprt.array, (x[65500:], packed, scales, biases)), group_size=32).numpy()
+    np.testing.assert_array_equal(got[65500:], part)
+
+
 def test_mistakes_are_named(dtype):
     x, w, s, b = map(hiprt.array, operands(2, 8, 128, dtype, 64, 4))
-    other = hiprt.array(np.zeros(s.shape, hiprt.bfloat16 if dtype == np.float32 else np.float32))
-    shifted = hiprt.zeros(129, dtype)[1:].reshape(1, 128)
-    for error, message, wrong in [
-        (ValueError, "bits=3", lambda: kernels.quantized_matmul(x, w, s, b, bits=3)),
-        (ValueError, "group_size=16", lambda: kernels.quantized_matmul(x, w, s, b, group_size=16)),
-        (ValueError, "scales has shape", lambda: kernels.quantized_matmul(x, w, s, b, group_size=32)),
-        (ValueError, "biases has shape", lambda: kernels.quantized_matmul(x, w, s, b[:4])),
-        (ValueError, "x has shape", lambda: kernels.quantized_matmul(x, w, s, b, bits=8, group_size=32)),
-        (ValueError, "x has shape", lambda: kernels.quantized_matmul(x.reshape(4, 64), w, s, b)),
-        (ValueError, "2 axes", lambda: kernels.quantized_matmul(x[0], w, s, b)),
-        (ValueError, "2 axes", lambda: kernels.quantized_matmul(x, w[0], s, b)),
-        (ValueError, "whole groups", lambda: kernels.quantized_matmul(x, hiprt.zeros((8, 12), np.uint32), s, b)),
-        (TypeError, "weight is int32", lambda: kernels.quantized_matmul(x, w.view(np.int32), s, b)),
-        (TypeError, "scales is", lambda: kernels.quantized_matmul(x, w, other, other)),
-        (TypeError, "biases is", lambda: kernels.quantized_matmul(x, w, s, other)),
-        (ValueError, "multiple of 16 bytes", lambda: kernels.quantized_matmul(shifted, w, s, b)),
-        (
-            ValueError,
-            "out overlaps",
-            lambda: kernels.quantized_matmul(x, w, s, b, out=x.reshape(256)[:16].reshape(2, 8)),
-        ),
+    for message, wrong in [
+        ("number of bits 7 is not supported", lambda: kernels.quantized_matmul(x, w, s, b, bits=7)),
+        ("group size 16 is not supported", lambda: kernels.quantized_matmul(x, w, s, b, group_size=16)),
+        ("with group_size=32 and bits=4", lambda: kernels.quantized_matmul(x, w, s, b, group_size=32)),
+        (r"biases with \(4,2\)", lambda: kernels.quantized_matmul(x, w, s, b[:4])),
+        (r"w.shape\(\) == \(8,16\) .* bits=8", lambda: kernels.quantized_matmul(x, w, s, b, bits=8)),
+        (r"\(..., 64\) does not match .* \(128, 8\)", lambda: kernels.quantized_matmul(x.reshape(4, 64), w, s, b)),
+        (r"matrix \(8, 128\) .* transpose=false", lambda: kernels.quantized_matmul(x, w, s, b, transpose=False)),
+        ("incompatible", lambda: kernels.quantized_matmul(x, w[0], s, b)),
+        ("should be uint32 but received int32", lambda: kernels.quantized_matmul(x, w.view(np.int32), s, b)),
+        ("Biases must be provided", lambda: kernels.quantized_matmul(x, w, s)),
+        ("Biases must be null", lambda: kernels.quantized_matmul(x, w, s, b, mode="mxfp4")),
+        ("Scale type must be uint8", lambda: kernels.quantized_matmul(x, w, s, mode="mxfp4")),
+        ("received int32", lambda: kernels.quantized_matmul(hiprt.zeros((2, 128), np.int32), w, s, b)),
+        ("out overlaps", lambda: kernels.quantized_matmul(x, w, s, b, out=x.reshape(256)[:16].reshape(2, 8))),
     ]:
-        with pytest.raises(error, match=message):
+        with pytest.raises(ValueError, match=message):
             wrong()

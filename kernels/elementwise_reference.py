@@ -1,0 +1,121 @@
+"""Elementwise ops in numpy: exact to float64 for floating results, and the result itself for integers and bool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BINARY", "UNARY", "values"]
+
+Host = NDArray[Any]
+
+
+def values(x: Host, dtype: np.dtype[Any]) -> Host:
+    """Return what an op sees of an operand: converted to `dtype`, floating ones then in float64."""
+    with np.errstate(all="ignore"):
+        converted = x.astype(dtype)
+        return converted if dtype.kind in "biu" else converted.astype(np.float64)
+
+
+def integer_power(a: Host, b: Host) -> Host:
+    """Return powers of integers by squaring, which wraps as the dtype does; 0 for negative exponents."""
+    if a.dtype.kind == "f":
+        return np.asarray(np.power(a, b))
+    if a.dtype == np.bool_:
+        return a | ~b
+    result, rest, base = np.ones_like(a), b.copy(), a.copy()
+    while (rest > 0).any():
+        result = np.where((rest > 0) & (rest & 1 == 1), result * base, result)
+        base = base * base
+        rest = np.where(rest > 0, rest >> 1, 0).astype(a.dtype)
+    return np.where(b < 0, np.zeros_like(a), result)
+
+
+def floor_divide(a: Host, b: Host) -> Host:
+    """Return quotients rounded down; integers by zero give 0."""
+    if a.dtype == np.bool_:
+        return a & b
+    return np.where(b == 0, np.zeros_like(a), a // np.where(b == 0, 1, b)) if a.dtype.kind in "iu" else np.floor(a / b)
+
+
+def remainder(a: Host, b: Host) -> Host:
+    """Return what is left; integers by zero leave 0."""
+    if a.dtype == np.bool_:
+        return np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_)
+    if a.dtype.kind in "iu":
+        return np.where(b == 0, np.zeros_like(a), np.remainder(a, np.where(b == 0, 1, b).astype(a.dtype)))
+    return np.asarray(np.remainder(a, b))
+
+
+def sign(a: Host) -> Host:
+    """Return -1, 0 or 1."""
+    return a if a.dtype == np.bool_ else np.sign(a)
+
+
+def sigmoid(a: Host) -> Host:
+    """Return ``1 / (1 + exp(-a))``."""
+    return np.asarray(1 / (1 + np.exp(-a)))
+
+
+def multiply(a: Host, b: Host) -> Host:
+    """Return ``a * b``."""
+    return np.asarray(a * b)
+
+
+UNARY: dict[str, Callable[[Host], Host]] = {
+    "abs": np.abs,
+    "bitwise_invert": np.invert,
+    "ceil": lambda a: a if a.dtype.kind in "biu" else np.ceil(a),
+    "cos": np.cos,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "floor": lambda a: a if a.dtype.kind in "biu" else np.floor(a),
+    "isfinite": np.isfinite,
+    "isinf": np.isinf,
+    "isnan": np.isnan,
+    "log": np.log,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "log10": np.log10,
+    "logical_not": np.logical_not,
+    "negative": np.negative,
+    "reciprocal": lambda a: np.asarray(1 / a),
+    "round": lambda a: a if a.dtype.kind in "biu" else np.rint(a),
+    "rsqrt": lambda a: np.asarray(1 / np.sqrt(a)),
+    "sigmoid": sigmoid,
+    "sign": sign,
+    "silu": lambda a: np.asarray(a * sigmoid(a)),
+    "sin": np.sin,
+    "softplus": lambda a: np.asarray(np.logaddexp(a, 0)),
+    "sqrt": np.sqrt,
+    "square": lambda a: np.asarray(a * a),
+    "tanh": np.tanh,
+}
+BINARY: dict[str, Callable[[Host, Host], Host]] = {
+    "add": lambda a, b: np.asarray(a + b),
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "divide": lambda a, b: np.asarray(a / b),
+    "equal": np.equal,
+    "floor_divide": floor_divide,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "left_shift": np.left_shift,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "logaddexp": np.logaddexp,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": multiply,
+    "not_equal": np.not_equal,
+    "power": integer_power,
+    "remainder": remainder,
+    "right_shift": np.right_shift,
+    "subtract": lambda a, b: np.asarray(a ^ b if a.dtype == np.bool_ else a - b),
+}

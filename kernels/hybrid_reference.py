@@ -1,0 +1,60 @@
+"""Mixtures of experts and gated-delta layers in numpy and float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["conv_step", "gated_delta", "gated_delta_gates", "moe_combine", "moe_route"]
+
+Host = NDArray[Any]
+Floats = NDArray[np.float64]
+
+
+def moe_route(logits: Host, k: int, normalize: bool = True) -> tuple[NDArray[np.int32], Floats]:
+    """Return the experts of the largest logits, of equal ones the lower, and their shares."""
+    values = logits.astype(np.float64)
+    indices = np.argsort(-values, axis=-1, kind="stable")[..., :k]
+    shares = np.exp(values - values.max(axis=-1, keepdims=True))
+    shares = np.take_along_axis(shares / shares.sum(axis=-1, keepdims=True), indices, axis=-1)
+    return indices.astype(np.int32), shares / shares.sum(axis=-1, keepdims=True) if normalize else shares
+
+
+def moe_combine(y: Host, weights: Host, shared: Host | None = None, gate: Host | None = None) -> Floats:
+    """Return the weighted sum over experts, and the shared expert's part."""
+    total = (y.astype(np.float64) * weights.astype(np.float64)[..., None]).sum(axis=-2)
+    if shared is not None and gate is not None:
+        total = total + shared.astype(np.float64) / (1 + np.exp(-gate.astype(np.float64)))
+    return np.asarray(total)
+
+
+def conv_step(x: Host, state: Host, weight: Host, bias: Host | None = None, silu: bool = True) -> tuple[Floats, Host]:
+    """Return the convolution and the new state."""
+    taps = weight.shape[1]
+    seen = np.concatenate([state, x], axis=1)
+    wide, factors = seen.astype(np.float64), weight.reshape(weight.shape[0], taps).astype(np.float64)
+    total = np.asarray(sum(wide[:, j : j + x.shape[1]] * factors[:, j] for j in range(taps)))
+    total = total if bias is None else total + bias.astype(np.float64)
+    return np.asarray(total / (1 + np.exp(-total)) if silu else total), seen[:, seen.shape[1] - taps + 1 :]
+
+
+def gated_delta(q: Host, k: Host, v: Host, g: Host, beta: Host, state: Host) -> tuple[Floats, Floats]:
+    """Return the answers and the new state."""
+    repeat = v.shape[2] // q.shape[2]
+    queries, keys = (np.repeat(part.astype(np.float64), repeat, axis=2) for part in (q, k))
+    kept = state.astype(np.float64)
+    answers = np.zeros(v.shape)
+    for t in range(v.shape[1]):
+        kept = kept * g.astype(np.float64)[:, t, :, None, None]
+        error = v.astype(np.float64)[:, t] - np.einsum("bhvk,bhk->bhv", kept, keys[:, t])
+        kept = kept + (beta.astype(np.float64)[:, t, :, None] * error)[..., None] * keys[:, t, :, None]
+        answers[:, t] = np.einsum("bhvk,bhk->bhv", kept, queries[:, t])
+    return answers, kept
+
+
+def gated_delta_gates(a: Host, b: Host, a_log: Host, dt_bias: Host) -> tuple[Floats, Floats]:
+    """Return what is left of a state, and how much of the error is corrected."""
+    soft = np.logaddexp(a.astype(np.float64) + dt_bias.astype(np.float64), 0)
+    return np.exp(-np.exp(a_log.astype(np.float64)) * soft), 1 / (1 + np.exp(-b.astype(np.float64)))

@@ -1,0 +1,145 @@
+"""Mixtures of experts: which experts a token takes, and the sum of what they answer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hiprt.array import Array
+from hiprt.kernels.checks import INT32, floating, made, same
+from hiprt.kernels.kernel import Kernel, uses_loops
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["moe_combine", "moe_route"]
+
+ROUTE = Kernel(
+    "moe_route",
+    inputs={"logits": "T"},
+    outputs={"indices": "int", "weights": "T"},
+    scalars={"experts": "uint", "chosen": "uint", "is_normalised": "uint"},
+    template={"T": "dtype"},
+    headers=("largest.h",),
+    threads=32,
+)
+COMBINE = Kernel(
+    "moe_combine",
+    inputs={"y": "T", "weights": "T", "shared": "T", "gate": "T"},
+    outputs={"out": "T"},
+    scalars={"size": "uint", "width": "uint", "chosen": "uint", "is_shared": "uint"},
+    template={"T": "dtype"},
+)
+THREADS = 256
+
+
+def moe_route(
+    logits: Array,
+    k: int,
+    *,
+    normalize: bool = True,
+    stream: Stream | None = None,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """Return the `k` experts of the largest logits of each token, and their shares of the softmax.
+
+    Parameters
+    ----------
+    logits : Array, [..., E]
+        float16, bfloat16 or float32.
+    k : int
+        From 1 to E.
+    normalize : bool
+        Whether the shares of the chosen experts add up to 1 (``norm_topk_prob``).
+    stream : Stream, optional
+        This thread's by default.
+    out : tuple of 2 Array, optional
+        Receive the results.
+
+    Returns
+    -------
+    indices : Array, [..., k]
+        int32, the largest logit first; of equal ones the lower expert.
+    weights : Array, [..., k]
+        Of the dtype of `logits`; computed in float32 over all E and rounded once.
+
+    Raises
+    ------
+    TypeError
+        A dtype is wrong.
+    ValueError
+        `k` does not fit, an array is not contiguous, or a result overlaps another array.
+    """
+    op = "moe_route"
+    floating(op, "logits", logits)
+    if not logits.ndim or not 1 <= k <= logits.shape[-1]:
+        raise ValueError(f"{op}: k={k} for logits of shape {logits.shape}; 1 to the last axis's size is needed")
+    stream = stream or current_stream()
+    experts = logits.shape[-1]
+    shape = (*logits.shape[:-1], k)
+    first, second = out or (None, None)
+    indices = made(op, first, shape, INT32, stream, (logits,))
+    weights = made(op, second, shape, logits.dtype, stream, (logits, indices))
+    threads = 1 if uses_loops(stream) else 32
+    grid = (logits.size // experts, 1, 1)
+    ROUTE(stream, grid, (threads, 1, 1), (logits.dtype,), logits, indices, weights, experts, k, bool(normalize))
+    return indices, weights
+
+
+def moe_combine(
+    y: Array,
+    weights: Array,
+    shared: Array | None = None,
+    gate: Array | None = None,
+    *,
+    stream: Stream | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Return the weighted sum of experts' answers, plus ``sigmoid(gate) * shared`` of a shared expert.
+
+    Parameters
+    ----------
+    y : Array, [..., k, H]
+        float16, bfloat16 or float32.
+    weights : Array, [..., k]
+        Of the dtype of `y`.
+    shared : Array, [..., H], optional
+        Of the dtype of `y`.
+    gate : Array, [..., 1], optional
+        Of the dtype of `y`; goes with `shared`.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array, [..., H]
+        Of the dtype of `y`; summed in float32 and rounded once.
+
+    Raises
+    ------
+    TypeError
+        A dtype is wrong.
+    ValueError
+        A shape does not fit, one of `shared` and `gate` is missing, or `out` overlaps an input.
+    """
+    op = "moe_combine"
+    floating(op, "y", y)
+    same(op, "weights", weights, "y", y)
+    if y.ndim < 2 or weights.shape != y.shape[:-1]:
+        raise ValueError(
+            f"{op}: y has shape {y.shape} and weights {weights.shape}; [..., k, H] and [..., k] are needed"
+        )
+    *tokens, chosen, width = y.shape
+    if (shared is None) != (gate is None):
+        raise ValueError(f"{op}: shared and gate go together")
+    for name, value, last in (("shared", shared, width), ("gate", gate, 1)):
+        if value is not None:
+            same(op, name, value, "y", y)
+            if value.shape != (*tokens, last):
+                raise ValueError(f"{op}: {name} has shape {value.shape}; {(*tokens, last)} is needed")
+    stream = stream or current_stream()
+    inputs = y, weights, y if shared is None else shared, y if gate is None else gate
+    out = made(op, out, (*tokens, width), y.dtype, stream, inputs)
+    grid = (int(np.ceil(out.size / THREADS)), 1, 1)
+    scalars = out.size, width, chosen, shared is not None
+    COMBINE(stream, grid, (THREADS, 1, 1), (y.dtype,), *inputs, out, *scalars)
+    return out

@@ -1,0 +1,277 @@
+"""Elementwise ops: a kernel generated from an expression, for operands of any dtypes, shapes and strides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hiprt.array import Array, empty
+from hiprt.kernels.checks import made
+from hiprt.kernels.dtypes import WORDS, is_float, promote, strided, weak
+from hiprt.kernels.kernel import Kernel
+from hiprt.kernels.layout import broadcast_shapes, broadcast_to, layout_of, spread_strides
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["Expression", "Operand", "apply", "evaluate"]
+
+DType = np.dtype[Any]
+Operand = Array | float
+Given = tuple[tuple[int, ...], tuple[int, ...], DType]  # shape, strides, dtype
+NAMES = "abc"
+THREADS = 256
+MOST_AXES = 6
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What an op computes for one element.
+
+    Attributes
+    ----------
+    name : str
+        Of the op.
+    text : str
+        C++ of the operands ``a``, ``b`` and ``c``.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a kernel's text depends on.
+
+    Attributes
+    ----------
+    words : tuple of str
+        How each operand lies in memory.
+    common : tuple of str
+        The dtype each operand is converted to before it is used.
+    out : str
+        The result's dtype.
+    numbers : tuple of bool
+        Which operands are Python numbers.
+    axes : int
+        Axes that are walked; 0 where operands are walked element by element.
+    still : tuple of bool
+        Which operands stay in place, where `axes` is 0.
+    is_whole : bool
+        Whether the result is all of what lies between its first and its last element.
+    """
+
+    words: tuple[str, ...]
+    common: tuple[str, ...]
+    out: str
+    numbers: tuple[bool, ...]
+    axes: int
+    still: tuple[bool, ...]
+    is_whole: bool
+
+
+@cache
+def kernel_of(expression: Expression, form: Form) -> Kernel:
+    """Return the kernel of an expression."""
+    names = NAMES[: len(form.words)]
+    arrays = {f"{name}_in": word for name, word, number in zip(names, form.words, form.numbers) if not number}
+    scalars = {f"{name}_in": word for name, word, number in zip(names, form.words, form.numbers) if number}
+    scalars["size"] = "uint"
+    scalars |= {f"n{axis}": "uint" for axis in range(1, form.axes)}
+    walked = [name for name in names if f"{name}_in" in arrays] + ["out"]
+    scalars |= {f"{name}_{axis}": "int" for axis in range(form.axes) for name in walked}
+    lines = ["uint i = thread_position_in_grid.x;", "if (i >= size) return;", *places(form, walked)]
+    for name, common, number, still in zip(names, form.common, form.numbers, form.still):
+        value = f"{name}_in" if number else f"{name}_in[{'0' if still else f'{name}_at' if form.axes else 'i'}]"
+        wide = "float" if common in ("half", "bfloat16_t") else common
+        lines.append(f"{wide} {name} = {wide}({common}({value}));")
+    lines.append(f"out[{'out_at' if form.axes else 'i'}] = {form.out}({expression.text});")
+    words = [*form.words, *form.common, form.out]
+    shape = f"{form.axes}" + "".join("s" if still else "" for still in form.still)
+    written = {"out": form.out}
+    return Kernel(
+        "_".join([expression.name, *words, shape, *("n" for number in form.numbers if number)]),
+        inputs=arrays,
+        updates=None if form.is_whole else written,
+        outputs=written if form.is_whole else None,
+        scalars=scalars,
+        headers=("pointwise.h",),
+        aliasing=True,
+        source="\n".join(lines),
+    )
+
+
+def places(form: Form, walked: Sequence[str]) -> list[str]:
+    """Return the lines that find the place of element i in each array."""
+    if not form.axes:
+        return []
+    lines = ["uint rest = i;"]
+    for axis in range(form.axes - 1, 0, -1):
+        lines += [f"int c{axis} = int(rest % n{axis});", f"rest /= n{axis};"]
+    lines.append("int c0 = int(rest);")
+    for name in walked:
+        terms = " + ".join(f"c{axis} * {name}_{axis}" for axis in range(form.axes))
+        lines.append(f"int {name}_at = {terms};")
+    return lines
+
+
+class Plan(NamedTuple):
+    """A launch, but for its arrays and numbers."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    scalars: tuple[int, ...]
+
+
+def evaluate(
+    expression: Expression,
+    operands: Sequence[Operand],
+    common: tuple[DType, ...],
+    out: Array,
+    stream: Stream,
+    *,
+    is_whole: bool = True,
+) -> None:
+    """Compute an expression of operands that broadcast to the shape of `out`, into it.
+
+    Parameters
+    ----------
+    expression : Expression
+    operands : sequence of Array or number
+    common : tuple of dtype
+        What each operand is converted to before it is used.
+    out : Array
+        Of any strides.
+    stream : Stream
+    is_whole : bool
+        Whether all that lies within the extent of `out` is written; else the rest of it stays.
+    """
+    if not out.size:
+        return
+    given = tuple((v.shape, v.strides, v.dtype) if isinstance(v, Array) else number_word(v) for v in operands)
+    plan = plan_of(expression, given, common, (out.shape, out.strides, out.dtype), is_whole)
+    if plan is None:
+        views = [broadcast_to(v, out.shape) if isinstance(v, Array) else v for v in operands]
+        for at in range(out.shape[0]):
+            parts = [v[at] if isinstance(v, Array) else v for v in views]
+            evaluate(expression, parts, common, out[at], stream, is_whole=is_whole)
+        return
+    arrays = [v for v in operands if isinstance(v, Array)]
+    numbers = [v for v in operands if not isinstance(v, Array)]
+    plan.kernel(stream, plan.grid, (THREADS, 1, 1), (), *arrays, out, *numbers, *plan.scalars)
+
+
+@lru_cache(4096)
+def plan_of(
+    expression: Expression, given: tuple[Given | str, ...], common: tuple[DType, ...], out: Given, is_whole: bool
+) -> Plan | None:
+    """Return the launch for operands of these shapes, strides and dtypes; None where there are too many axes."""
+    shape, out_strides, out_dtype = out
+    strides = [spread_strides(v[0], v[1], shape) for v in given if not isinstance(v, str)]
+    layout = layout_of(shape, [*strides, out_strides])
+    if len(layout.shape) > MOST_AXES:
+        return None
+    numbers = tuple(isinstance(v, str) for v in given)
+    flat = layout.is_flat and (not layout.shape or layout.strides[-1][0] == 1)
+    axes = 0 if flat else len(layout.shape)
+    steps = iter(layout.strides)
+    still = tuple(not number and flat and not sum(next(steps)) for number in numbers)
+    words = tuple(v if isinstance(v, str) else WORDS[v[2]] for v in given)
+    form = Form(words, tuple(WORDS[d] for d in common), WORDS[out_dtype], numbers, axes, still, is_whole)
+    walk = (walked[axis] for axis in range(axes) for walked in layout.strides)
+    size = math.prod(shape)
+    grid = (-(-size // THREADS), 1, 1)
+    return Plan(kernel_of(expression, form), grid, (size, *layout.shape[1:axes], *walk))
+
+
+def number_word(number: float) -> str:
+    """Return the word of a Python number."""
+    return "float" if isinstance(number, float) else "int"
+
+
+def apply(
+    expression: Expression,
+    names: Sequence[str],
+    operands: Sequence[Operand],
+    rule: Callable[[DType], tuple[DType, DType]],
+    stream: Stream | None,
+    out: Array | None,
+) -> Array:
+    """Return an expression of operands that are promoted together.
+
+    Parameters
+    ----------
+    expression : Expression
+    names : sequence of str
+        The op's names of the operands.
+    operands : sequence of Array or number
+        At least one array.
+    rule : callable
+        From the promoted dtype to the one that is computed in and the result's; raises TypeError where it refuses.
+    stream : Stream or None
+    out : Array or None
+
+    Raises
+    ------
+    TypeError
+        No operand is an array, or a dtype is wrong.
+    ValueError
+        The shapes do not fit, or `out` overlaps an operand that it is not.
+    OverflowError
+        A Python integer does not fit the dtype.
+    """
+    op = expression.name
+    arrays = [strided(op, n, v) for n, v in zip(names, operands) if not isinstance(v, (bool, int, float))]
+    if not arrays:
+        raise TypeError(f"{op}: no operand is a hiprt.Array")
+    kinds = tuple(v.dtype if isinstance(v, Array) else type(v) for v in operands)
+    computed, result = dtypes_of(rule, kinds)
+    if len(arrays) < len(operands):
+        for value in operands:
+            if not isinstance(value, Array):
+                fits(op, value, computed)
+    stream = stream or current_stream()
+    shape = arrays[0].shape
+    if any(v.shape != shape for v in arrays):
+        shape = broadcast_shapes(op, *(v.shape for v in arrays))
+    out = target(op, out, shape, result, stream, arrays)
+    evaluate(expression, operands, (computed,) * len(operands), out, stream)
+    return out
+
+
+@lru_cache(4096)
+def dtypes_of(
+    rule: Callable[[DType], tuple[DType, DType]], kinds: tuple[DType | type[float], ...]
+) -> tuple[DType, DType]:
+    """Return what operands of these dtypes, and Python numbers of these types, are computed in, and the result's."""
+    dtype = promote(*(kind for kind in kinds if isinstance(kind, np.dtype)))
+    for kind in kinds:
+        if not isinstance(kind, np.dtype):
+            dtype = weak(kind(), dtype)
+    return rule(dtype)
+
+
+def target(
+    op: str, out: Array | None, shape: tuple[int, ...], dtype: DType, stream: Stream, arrays: Sequence[Array]
+) -> Array:
+    """Return `out` after checking it, or a new array; it may be an operand whose elements lie where its own do."""
+    if out is None:
+        return empty(shape, dtype, stream)
+    item = dtype.itemsize
+    alike = [v for v in arrays if v.shape == shape and v.is_contiguous and v.dtype.itemsize == item]
+    others = [v for v in arrays if all(v is not other for other in alike)]
+    out = made(op, out, shape, dtype, stream, others)
+    return made(op, out, shape, dtype, stream, alike, aliasing=True)
+
+
+def fits(op: str, number: float, dtype: DType) -> None:
+    """Refuse an integer that the dtype, or an argument of a kernel, does not hold."""
+    if isinstance(number, float) or is_float(dtype) or isinstance(number, bool):
+        return
+    limits = np.iinfo(dtype)
+    if not max(limits.min, -(2**31)) <= number <= min(limits.max, 2**31 - 1):
+        raise OverflowError(f"{op}: {number} does not fit {dtype}")

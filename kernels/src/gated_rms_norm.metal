@@ -1,0 +1,17 @@
+// out = x / sqrt(mean(x^2) + eps) * weight * gate * sigmoid(gate); one row a threadgroup.
+threadgroup float parts[32];
+const uint step = threads_per_threadgroup.x;
+const uint first = thread_index_in_threadgroup;
+const uint lane = thread_index_in_simdgroup;
+const uint simdgroup = simdgroup_index_in_threadgroup;
+const uint simdgroups = simdgroups_per_threadgroup;
+const size_t base = size_t(threadgroup_position_in_grid.x) * width;
+float squares = 0.0f;
+for (uint i = first; i < width; i += step) squares = mad(float(x[base + i]), float(x[base + i]), squares);
+squares = sum_of_row(squares, parts, lane, simdgroup, simdgroups);
+float scale = 1.0f / sqrt(squares / float(width) + eps);
+for (uint i = first; i < width; i += step) {
+  float open = float(gate[base + i]);
+  float value = float(x[base + i]) * scale * float(weight[i]);
+  out[base + i] = T(value * (open / (1.0f + exp(-open))));
+}

@@ -1,0 +1,98 @@
+"""filter_logits and repetition_penalty: each rule, rules together, ties, limits, draws after them, mistakes."""
+
+import numpy as np
+import pytest
+
+import hiprt
+from hiprt import kernels
+from hiprt.kernels import reference
+
+
+def one(value, dtype):
+    return None if value is None else hiprt.array(np.array([value], dtype))
+
+
+def filtered(logits, top_k=None, top_p=None, min_p=None, **more):
+    rules = {"top_k": one(top_k, np.int32), "top_p": one(top_p, np.float32), "min_p": one(min_p, np.float32)}
+    return kernels.filter_logits(logits, **rules, **more)
+
+
+def check(logits, **rules):
+    kept = reference.filter_logits(logits, **rules)
+    got = filtered(hiprt.array(logits), **rules).numpy()
+    np.testing.assert_array_equal(got, np.where(kept, logits, np.array(-np.inf, logits.dtype)))
+    return kept
+
+
+RULES = [
+    {"top_k": 1},
+    {"top_k": 7},
+    {"top_p": 0.9},
+    {"top_p": 0.03},
+    {"min_p": 0.05},
+    {"top_k": 20, "top_p": 0.7},
+    {"top_k": 5, "top_p": 0.95, "min_p": 0.2},
+]
+
+
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("size", [1, 9, 300, 5000])
+def test_rules_of_the_reference(branch, dtype, rules, size):
+    # Different logits, far enough from each other that no rule's limit lies within a rounding error of one.
+    logits = np.random.default_rng(size).permutation(np.linspace(-9, 9, size)).astype(dtype)
+    kept = check(logits, **rules)
+    assert kept.any()
+
+
+def test_what_keeps_all_and_what_keeps_one(branch, dtype, normal):
+    logits = normal((1, 70), dtype)
+    for rules in ({}, {"top_k": 0}, {"top_k": -1}, {"top_k": 70}, {"top_k": 1000}, {"top_p": 1.0}, {"min_p": 0.0}):
+        np.testing.assert_array_equal(filtered(hiprt.array(logits), **rules).numpy(), logits)
+    for rules in ({"top_p": 0.0}, {"min_p": 1.0}, {"top_k": 1}):
+        got = filtered(hiprt.array(logits), **rules).numpy().astype(np.float64)
+        assert np.isfinite(got).sum() == (logits == logits.max()).sum()
+
+
+def test_equal_logits_stay_together(branch, dtype):
+    logits = np.array([1, 3, 2, 2, 0, 2, -1, -0.0], dtype)
+    assert check(logits, top_k=2).tolist() == [False, True, True, True, False, True, False, False]
+    assert check(logits, top_k=7).tolist() == [True, True, True, True, True, True, False, True]
+    logits[4:] = -np.inf
+    assert check(logits, top_k=3).tolist() == [False, True, True, True, False, False, False, False]
+
+
+def test_in_place_and_draws_are_of_what_is_kept(branch, dtype, normal, int32):
+    logits = normal(1000, dtype, 3)
+    target = hiprt.array(logits)
+    assert filtered(target, top_k=5, out=target) is target
+    kept = set(np.flatnonzero(reference.filter_logits(logits, top_k=5)))
+    heat, seed = one(5.0, np.float32), one(9, np.uint32)
+    drawn = {kernels.sample(target, heat, seed, int32(i)).item() for i in range(60)}
+    assert drawn <= kept
+    assert len(drawn) > 2
+
+
+@pytest.mark.parametrize("position", [-1, 0, 4, 29, 30, 10**6, -(2**31), 2**31 - 1])
+@pytest.mark.parametrize("window", [0, 1, 20, 1000])
+def test_penalty_of_the_reference(branch, dtype, position, window, normal, close, int32):
+    logits = normal((1, 500), dtype, 1)
+    tokens = np.random.default_rng(2).integers(-3, 12, 30).astype(np.int32) * 45
+    given = hiprt.array(logits), hiprt.array(tokens), int32(position), one(1.3, np.float32)
+    got = kernels.repetition_penalty(*given, window=window)
+    close(got, reference.repetition_penalty(logits, tokens, position, 1.3, window), steps=2)
+
+
+def test_mistakes_are_named(dtype, int32):
+    logits, tokens, factor = hiprt.zeros(8, dtype), hiprt.zeros(4, np.int32), one(1.5, np.float32)
+    for error, message, wrong in [
+        (ValueError, "logits has shape", lambda: kernels.filter_logits(logits.reshape(2, 4))),
+        (TypeError, "top_k is float32", lambda: kernels.filter_logits(logits, top_k=factor)),
+        (TypeError, "top_p is int32", lambda: kernels.filter_logits(logits, top_p=int32(1))),
+        (ValueError, "min_p has shape", lambda: kernels.filter_logits(logits, min_p=hiprt.zeros(2))),
+        (ValueError, "logits has shape", lambda: kernels.repetition_penalty(logits[:0], tokens, int32(0), factor)),
+        (ValueError, "window is -1", lambda: kernels.repetition_penalty(logits, tokens, int32(0), factor, window=-1)),
+        (TypeError, "penalty is", lambda: kernels.repetition_penalty(logits, tokens, int32(0), int32(0))),
+        (ValueError, "out overlaps", lambda: kernels.repetition_penalty(logits, tokens, int32(0), factor, out=logits)),
+    ]:
+        with pytest.raises(error, match=message):
+            wrong()

@@ -1,0 +1,81 @@
+"""Kernels that are generated from tables are Metal, and machine code for AMD GPUs, as those with a file are."""
+
+import pytest
+from hiprt.kernels.offline.amd import Compiler
+
+from hiprt.kernels import binary, indexing, reduction, slices, ternary, unary
+from hiprt.kernels.pointwise import Form, kernel_of
+from hiprt.kernels.sort import merger, sorter
+from hiprt.metal_compat import check_metal
+
+TARGETS = ("gfx942", "gfx1201")
+INTEGERS = {"bitwise_invert", "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"}
+FLOATING = {"float": "float", "half": "half", "bfloat16_t": "bfloat16_t"}
+
+
+def elementwise():
+    """Every expression: integers or floats, walked flat and along three axes, with a Python number."""
+    rules = [getattr(unary, n) for n in unary.__all__ if n != "Unary"]
+    rules += [getattr(binary, n) for n in binary.__all__ if n != "Binary"]
+    for i, op in enumerate(rules):
+        count = 1 if isinstance(op, unary.Unary) else 2
+        word = ("int", "ulong", "uchar")[i % 3] if op.__name__ in INTEGERS else list(FLOATING)[i % 3]
+        axes, numbers = (3, (False,) * count) if i % 2 else (0, (False, True)[:count])
+        words = tuple("float" if number else word for number in numbers)
+        yield kernel_of(op.expression, Form(words, (word,) * count, word, numbers, axes, (False,) * count, i % 4 < 2))
+    yield kernel_of(
+        ternary.WHERE,
+        Form(("bool", "half", "int"), ("bool", "half", "half"), "half", (False,) * 3, 2, (False,) * 3, True),
+    )
+    for word in ("int8_t", "long", "bool"):
+        for op in (
+            binary.floor_divide,
+            binary.remainder,
+            binary.power,
+            binary.maximum,
+            unary.sign,
+            unary.abs,
+            unary.floor,
+        ):
+            count = 1 if isinstance(op, unary.Unary) else 2
+            yield kernel_of(
+                op.expression, Form((word,) * count, (word,) * count, word, (False,) * count, 0, (False,) * count, True)
+            )
+
+
+def others():
+    """The rest, for a dtype or two."""
+    for op in (reduction.all, reduction.max, reduction.mean, reduction.prod, reduction.sum):
+        for given, out in (
+            (("half", "half"), ("bool", "bool"))
+            if op is reduction.all
+            else (("bfloat16_t", "bfloat16_t"), ("int", "int"))
+        ):
+            if op is not reduction.mean or given != "int":
+                wide = "float" if out in FLOATING else out
+                yield reduction.kernel_of(op.name, op.text, f"{wide}({op.identity})", op.final, given, out)
+    for word in ("half", "ulong", "int8_t"):
+        yield sorter(word)
+        yield merger(word)
+    yield indexing.taker("ushort", "long")
+    yield indexing.putter("half", "uchar", True)
+    yield indexing.putter("ulong", "int", False)
+    yield slices.kernel_of("ushort", (-1, 0, 1), True)
+    yield slices.kernel_of("uint", (0,), False)
+
+
+KERNELS = {kernel.name: kernel for kernel in (*elementwise(), *others())}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_is_metal(name):
+    assert check_metal(KERNELS[name].text("metal", ())) == []
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_is_machine_code(name):
+    compiler = Compiler()
+    target = TARGETS[len(name) % 2]
+    assembly = compiler.assembly(KERNELS[name].text("hip", ()), name, target)
+    assert ".vgpr_spill_count: 0" in assembly
+    assert compiler.code_object(assembly, name, target)

@@ -1,0 +1,137 @@
+"""Mixtures of experts and gated-delta layers: shapes of models and odd ones, ties, state between calls, mistakes."""
+
+import numpy as np
+import pytest
+
+import hiprt
+from hiprt import kernels
+from hiprt.kernels import hybrid_reference as reference
+
+
+@pytest.mark.parametrize(
+    ("tokens", "experts", "k"), [((1,), 128, 8), ((3,), 512, 10), ((2, 2), 7, 7), ((5,), 33, 1), ((4,), 1, 1)]
+)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_routes_of_the_reference(branch, dtype, tokens, experts, k, normalize, normal, close):
+    logits = normal((*tokens, experts), dtype, experts, 2.0)
+    indices, weights = kernels.moe_route(hiprt.array(logits), k, normalize=normalize)
+    places, shares = reference.moe_route(logits, k, normalize)
+    assert indices.dtype == np.int32
+    np.testing.assert_array_equal(indices.numpy(), places)
+    close(weights, shares, steps=40)
+
+
+def test_equal_logits_choose_the_lower_expert(branch, dtype):
+    logits = np.array(
+        [[1, 3, 3, 0, 3, 1], [0, 0, -0.0, 0, 0, 0], [-np.inf, -np.inf, 5, -np.inf, -np.inf, -np.inf]], dtype
+    )
+    indices, weights = kernels.moe_route(hiprt.array(logits), 4)
+    assert indices.numpy().tolist() == [[1, 2, 4, 0], [0, 1, 2, 3], [2, 0, 1, 3]]
+    assert weights.numpy()[1].astype(float).tolist() == [0.25] * 4
+    assert weights.numpy()[2].astype(float).tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 128), (2, 3, 1, 5), (3, 10, 300), (0, 4, 8)])
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_experts_are_combined(branch, dtype, shape, is_shared, normal, close):
+    y, weights = normal(shape, dtype, 1), normal(shape[:-1], dtype, 2)
+    more = [normal((*shape[:-2], n), dtype, 3) for n in (shape[-1], 1)] if is_shared else []
+    got = kernels.moe_combine(*map(hiprt.array, (y, weights, *more)))
+    exact = reference.moe_combine(y, weights, *more)
+    size = reference.moe_combine(np.abs(y), np.abs(weights), *([np.abs(more[0]), more[1]] if more else []))
+    close(got, exact, magnitude=size, steps=16)
+
+
+@pytest.mark.parametrize(("batch", "channels", "taps"), [(1, 256, 4), (2, 33, 2), (3, 5, 16), (1, 1, 3)])
+@pytest.mark.parametrize("steps", [1, 2, 9])
+def test_convolution_of_the_reference(branch, dtype, batch, channels, taps, steps, normal, close):
+    x, state = normal((batch, steps, channels), dtype, 1), normal((batch, taps - 1, channels), dtype, 2)
+    weight, bias = normal((channels, taps), dtype, 3), normal(channels, dtype, 4)
+    for silu, shift in ((True, None), (False, bias)):
+        kept = hiprt.array(state)
+        given = [hiprt.array(x), kept, hiprt.array(weight), None if shift is None else hiprt.array(shift)]
+        got = kernels.conv_step(*given, silu=silu)
+        exact, after = reference.conv_step(x, state, weight, shift, silu)
+        close(got, exact, magnitude=np.abs(exact) + 4 * taps, steps=taps + 12)
+        np.testing.assert_array_equal(kept.numpy(), after)
+
+
+def test_steps_one_by_one_are_steps_at_once(branch, dtype, normal):
+    x, weight = normal((2, 7, 40), dtype, 1), hiprt.array(normal((40, 4, 1), dtype, 2))
+    whole = kernels.conv_step(hiprt.array(x), hiprt.zeros((2, 3, 40), dtype), weight).numpy()
+    state = hiprt.zeros((2, 3, 40), dtype)
+    for t in range(7):
+        part = kernels.conv_step(hiprt.array(x[:, t : t + 1]), state, weight).numpy()
+        np.testing.assert_array_equal(part[:, 0], whole[:, t])
+
+
+def delta(normal, batch, steps, key_heads, value_heads, key_width, value_width, dtype):
+    q, k = (normal((batch, steps, key_heads, key_width), dtype, i, key_width**-0.5) for i in (1, 2))
+    v = normal((batch, steps, value_heads, value_width), dtype, 3)
+    random = np.random.default_rng(4)
+    g, beta = random.random((2, batch, steps, value_heads)).astype(np.float32)
+    return q, k, v, g, beta, normal((batch, value_heads, value_width, key_width), np.float32, 5)
+
+
+SHAPES = [(1, 1, 2, 4, 128, 128), (2, 3, 1, 3, 33, 7), (1, 9, 2, 2, 256, 5), (1, 2, 1, 1, 1, 1), (1, 0, 1, 1, 8, 8)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gated_delta_of_the_reference(branch, dtype, shape, normal, close):
+    hosts = delta(normal, *shape, dtype)
+    device = [hiprt.array(v) for v in hosts]
+    got = kernels.gated_delta(*device)
+    exact, after = reference.gated_delta(*hosts)
+    close(got, exact, magnitude=np.abs(exact) + 8, steps=40)
+    close(device[5], after, magnitude=np.abs(after) + 8, steps=40)
+
+
+def test_gated_delta_step_by_step_is_the_same(branch, dtype, normal):
+    hosts = delta(normal, 2, 5, 2, 4, 64, 16, dtype)
+    whole = [hiprt.array(v) for v in hosts]
+    answers = kernels.gated_delta(*whole).numpy()
+    state = hiprt.array(hosts[5])
+    for t in range(5):
+        part = kernels.gated_delta(*(hiprt.array(v[:, t : t + 1]) for v in hosts[:5]), state).numpy()
+        np.testing.assert_array_equal(part[:, 0], answers[:, t])
+    np.testing.assert_array_equal(state.numpy(), whole[5].numpy())
+
+
+def test_gates_of_the_reference(branch, dtype, normal, close):
+    a, b = normal((2, 3, 32), dtype, 1, 8.0), normal((2, 3, 32), dtype, 2, 8.0)
+    a_log, dt_bias = normal(32, np.float32, 3), normal(32, dtype, 4)
+    a[0, 0, :4] = [-60, 60, 0, 30]
+    got = kernels.gated_delta_gates(*map(hiprt.array, (a, b, a_log, dt_bias)))
+    exact = reference.gated_delta_gates(a, b, a_log, dt_bias)
+    # The exponent's rounding errors are relative to the exponent.
+    exponent = np.abs(np.log(np.maximum(exact[0], 1e-300)))
+    close(got[0], exact[0], magnitude=exact[0] * (1 + exponent) + 2e-38, steps=30)
+    close(got[1], exact[1], steps=12)
+
+
+def test_mistakes_are_named(dtype, normal):
+    logits, y = hiprt.zeros((2, 8), dtype), hiprt.zeros((2, 3, 8), dtype)
+    x, state, weight = hiprt.zeros((2, 1, 8), dtype), hiprt.zeros((2, 3, 8), dtype), hiprt.zeros((8, 4), dtype)
+    q, k, v, g, beta, kept = (hiprt.array(value) for value in delta(normal, 1, 1, 2, 4, 8, 8, dtype))
+    wide = hiprt.zeros((1, 1, 2, 300), dtype)
+    for error, message, wrong in [
+        (ValueError, "k=9", lambda: kernels.moe_route(logits, 9)),
+        (ValueError, "k=0", lambda: kernels.moe_route(logits, 0)),
+        (TypeError, "logits is int32", lambda: kernels.moe_route(hiprt.zeros((2, 8), np.int32), 1)),
+        (ValueError, "weights", lambda: kernels.moe_combine(y, logits)),
+        (ValueError, "go together", lambda: kernels.moe_combine(y, hiprt.zeros((2, 3), dtype), logits)),
+        (ValueError, "gate has shape", lambda: kernels.moe_combine(y, hiprt.zeros((2, 3), dtype), logits, logits)),
+        (ValueError, "state has shape", lambda: kernels.conv_step(x, x, weight)),
+        (ValueError, "weight has shape", lambda: kernels.conv_step(x, state, weight.reshape(4, 8))),
+        (ValueError, "bias has shape", lambda: kernels.conv_step(x, state, weight, weight)),
+        (ValueError, "out overlaps", lambda: kernels.conv_step(x, state, weight, out=x)),
+        (ValueError, "3 axes", lambda: kernels.conv_step(logits, state, weight)),
+        (ValueError, "do not fit", lambda: kernels.gated_delta(q, v, v, g, beta, kept)),
+        (ValueError, "multiple of 4", lambda: kernels.gated_delta(v, v, q, g, beta, kept)),
+        (ValueError, "at most 256", lambda: kernels.gated_delta(wide, wide, v, g, beta, kept)),
+        (TypeError, "g is", lambda: kernels.gated_delta(q, k, v, g.view(np.int32), beta, kept)),
+        (ValueError, "state has shape", lambda: kernels.gated_delta(q, k, v, g, beta, kept.reshape(1, 2, 16, 8))),
+        (ValueError, "dt_bias has shape", lambda: kernels.gated_delta_gates(logits, logits, hiprt.zeros(8), logits)),
+    ]:
+        with pytest.raises(error, match=message):
+            wrong()
