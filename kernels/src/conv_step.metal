@@ -1,6 +1,6 @@
 // A causal depthwise convolution over time: out[t] = silu(bias + sum over j of weight[j] * x[t - taps + 1 + j]), where
 // what came before x is the state. The state becomes the last taps - 1 of both. One channel a thread.
-constexpr uint MOST = 16;
+constexpr uint MOST = 8;
 uint i = thread_position_in_grid.x;
 if (i >= size) return;
 uint channel = i % channels;
