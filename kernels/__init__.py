@@ -9,7 +9,7 @@ from hiprt.kernels.add import add
 from hiprt.kernels.add_rms_norm import add_rms_norm
 from hiprt.kernels.advance import advance
 from hiprt.kernels.arange import arange
-from hiprt.kernels.argmax import argmax
+from hiprt.kernels.argmax import argmax, argmin
 from hiprt.kernels.attention import attention
 from hiprt.kernels.binary import (
     bitwise_and,
@@ -113,6 +113,7 @@ __all__ = [
     "any",
     "arange",
     "argmax",
+    "argmin",
     "argpartition",
     "argsort",
     "astype",

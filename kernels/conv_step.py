@@ -26,7 +26,7 @@ KERNEL = Kernel(
     threads=64,
 )
 THREADS = 64
-TAPS = (2, 16)
+TAPS = (2, 8)
 
 
 def conv_step(
@@ -49,7 +49,7 @@ def conv_step(
         Of the dtype of `x`: the inputs of the last steps, oldest first; zeros at the start of a text. Becomes the last
         K - 1 of the old state and `x`.
     weight : Array, [C, K] or [C, K, 1]
-        Of the dtype of `x`; K from 2 to 16, the last one for the newest step.
+        Of the dtype of `x`; K from 2 to 8, the last one for the newest step.
     bias : Array, [C], optional
         Of the dtype of `x`.
     silu : bool

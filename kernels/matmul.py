@@ -99,6 +99,7 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
     threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
     sizes = columns, depth, a_line, a_step, STRETCH, lines, *left_scalars, *right_scalars
     count = math.prod(full) * lines
+    left, right = in_rows(left), in_rows(right)
     for start in items(count):
         grid = (groups, min(ITEMS, count - start), 1)
         KERNEL(stream, grid, threads, (dtype, is_dots), left, right, out, *sizes, start)
@@ -107,8 +108,12 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
 
 def plain(x: Array, stream: Stream) -> Array:
     """Return a stack of matrices that lie without gaps, by rows or by columns: a copy where they do not."""
-    turned = x.transpose(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
-    return x if x.is_contiguous or turned.is_contiguous else contiguous(x, stream=stream)
+    return x if in_rows(x).is_contiguous else contiguous(x, stream=stream)
+
+
+def in_rows(x: Array) -> Array:
+    """Return a stack as it lies in memory: matrices that lie by columns are transposed."""
+    return x if x.is_contiguous else x.transpose(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
 
 
 def placed(x: Array, full: tuple[int, ...], stream: Stream) -> tuple[Array, tuple[int, int]]:

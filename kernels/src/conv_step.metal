@@ -1,6 +1,6 @@
 // A causal depthwise convolution over time: out[t] = silu(bias + sum over j of weight[j] * x[t - taps + 1 + j]), where
 // what came before x is the state. The state becomes the last taps - 1 of both. One channel a thread.
-constexpr uint MOST = 16;
+constexpr uint MOST = 8;
 uint i = thread_position_in_grid.x;
 if (i >= size) return;
 uint channel = i % channels;
@@ -24,4 +24,6 @@ for (uint t = 0; t < steps; t++) {
   for (uint j = 0; j + 1 < MOST; j++) window[j] = j + 2 < taps ? window[j + 1] : newest;
   to[size_t(t) * channels] = T(is_silu ? sum / (1.0f + exp(-sum)) : sum);
 }
-for (uint j = 0; j + 1 < taps; j++) kept[size_t(j) * channels] = T(window[j]);
+for (uint j = 0; j < MOST; j++) {
+  if (j + 1 < taps) kept[size_t(j) * channels] = T(window[j]);
+}

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import hiprt
 from hiprt import kernels
@@ -40,11 +42,58 @@ def test_specials(branch, dtype):
     np.testing.assert_array_equal(got, reference.argmax(x))
 
 
+KINDS = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
+KINDS += ["float16", "bfloat16", "float32"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_dtype(branch, kind):
+    dtype = hiprt.bfloat16 if kind == "bfloat16" else np.dtype(kind)
+    random = np.random.default_rng(5)
+    x = random.integers(-3 if dtype.kind in "if" else 0, 4, (5, 90)).astype(dtype)
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        x[0, 33], x[1, 44], x[2, [50, 60]], x[3] = limits.max, limits.min, limits.max - 1, limits.max
+    for op, exact in ((kernels.argmax, np.argmax), (kernels.argmin, np.argmin)):
+        np.testing.assert_array_equal(
+            op(hiprt.array(x)).numpy(), exact(x if dtype.kind in "biu" else x.astype(float), -1)
+        )
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_axis_and_strides(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=4)))
+    x = np.random.default_rng(len(shape)).integers(-9, 9, shape).astype(np.float32)
+    order = data.draw(st.permutations(range(len(shape))))
+    view, host = hiprt.array(x).transpose(*order), x.transpose(order)
+    axis = data.draw(st.none() | st.integers(-len(shape), len(shape) - 1))
+    keepdims = data.draw(st.booleans())
+    for op, exact in ((kernels.argmax, np.argmax), (kernels.argmin, np.argmin)):
+        expected = np.asarray(exact(host, axis, keepdims=keepdims))
+        got = op(view, axis, keepdims)
+        assert got.shape == expected.shape
+        np.testing.assert_array_equal(got.numpy(), expected)
+
+
+def test_specials_of_the_smallest(branch, dtype):
+    inf, nan = np.inf, np.nan
+    rows = [[1, nan, -inf, nan], [inf, 3, -inf, -inf], [0.0, -0.0, 1, 0], [inf, inf, inf, inf], [5, 4, -nan, 1]]
+    got = kernels.argmin(hiprt.array(np.array(rows, dtype)))
+    assert got.numpy().tolist() == [1, 2, 0, 0, 2]
+
+
+def test_more_rows_than_65535():
+    x = np.random.default_rng(1).integers(0, 9, (65600, 3)).astype(np.uint8)
+    np.testing.assert_array_equal(kernels.argmin(hiprt.array(x)).numpy(), np.argmin(x, -1))
+
+
 def test_mistakes_are_named(dtype):
     for error, message, wrong in [
         (ValueError, "must not be empty", lambda: kernels.argmax(hiprt.empty((3, 0), dtype))),
-        (ValueError, "must not be empty", lambda: kernels.argmax(hiprt.array(np.zeros((), dtype)))),
-        (TypeError, "x is int32", lambda: kernels.argmax(hiprt.zeros(4, np.int32))),
+        (ValueError, "Invalid axis -1", lambda: kernels.argmax(hiprt.array(np.zeros((), dtype)))),
+        (ValueError, "Invalid axis 2", lambda: kernels.argmin(hiprt.zeros((3, 4), dtype), 2)),
+        (TypeError, "x is float64", lambda: kernels.argmax(hiprt.zeros(4, np.float64))),
         (TypeError, "out is", lambda: kernels.argmax(hiprt.zeros(4, dtype), out=hiprt.zeros((), np.int64))),
     ]:
         with pytest.raises(error, match=message):

@@ -1,9 +1,10 @@
 """Kernels that are generated from tables are Metal, and machine code for AMD GPUs, as those with a file are."""
 
 import pytest
-from hiprt.kernels.offline.amd import Compiler
 
 from hiprt.kernels import binary, indexing, reduction, slices, ternary, unary
+from hiprt.kernels.argmax import kernel_of as place
+from hiprt.kernels.offline.amd import Compiler
 from hiprt.kernels.pointwise import Form, kernel_of
 from hiprt.kernels.sort import merger, sorter
 from hiprt.metal_compat import check_metal
@@ -57,6 +58,7 @@ def others():
     for word in ("half", "ulong", "int8_t"):
         yield sorter(word)
         yield merger(word)
+        yield place("argmin", "falling_key", word)
     yield indexing.taker("ushort", "long")
     yield indexing.putter("half", "uchar", True)
     yield indexing.putter("ulong", "int", False)

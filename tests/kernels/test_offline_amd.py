@@ -140,7 +140,8 @@ def test_declarations_hold_in_the_machine_code(products):
             if access in ACCESS:
                 assert argument.access == ACCESS[access], (product.unit.name, product.target, name)
                 checked.add((kernel.name, access))
-    assert checked >= {(kernel.name, READ) for kernel in KERNELS if not kernel.aliasing}
+    reading = {k.name for k in KERNELS if not k.aliasing and READ in [access for _, _, access in k.declaration]}
+    assert checked >= {(name, READ) for name in reading}
     assert {name for name, access in checked if access == WRITE} > {"attention", "quantized_matmul"}
 
 
