@@ -43,5 +43,5 @@ float least = m > 0.0f ? top + log(m) : -INFINITY;
 for (uint i = first; i < width; i += step) {
   float value = float(logits[i]);
   bool is_kept = order_key(value) >= threshold && !(value < least);
-  out[i] = is_kept ? logits[i] : T(-INFINITY);
+  out[i] = is_kept ? T(logits[i]) : T(-INFINITY);
 }
