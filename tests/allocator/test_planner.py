@@ -75,8 +75,14 @@ def test_results_are_not_overwritten():
     assert made.nbytes == made.lower_bound == 768 - 256 + 256
 
 
-def decode_step(layers, hidden=1024, heads=16, groups=8, width=128, inner=3072, vocabulary=151936):
-    """Requests and edges of a Qwen3 decode step in bfloat16, each op with the edges its data needs."""
+def decode_step(
+    layers, hidden=1024, heads=16, groups=8, width=128, inner=3072, vocabulary=151936, experts=0, active=8, linear=0
+):
+    """Requests and edges of a decode step in bfloat16, each op with the edges its data needs.
+
+    Layers have gated feed-forward parts, or, with `experts`, mixtures of them; with `linear`, so many layers of a kind
+    that keeps a state stand before each one with attention.
+    """
     requests, dependencies, users, sizes = [], [], [], []
 
     def op(nbytes, *inputs, also=()):
@@ -88,22 +94,59 @@ def decode_step(layers, hidden=1024, heads=16, groups=8, width=128, inner=3072, 
         sizes.append(nbytes)
         return len(sizes) - 1
 
-    x = op(2 * hidden)
-    for _ in range(layers):
-        h = op(2 * hidden, x)
+    def attend(h):
         q, k, v = op(2 * heads * width, h), op(2 * groups * width, h), op(2 * groups * width, h)
         q, k = op(2 * heads * width, q), op(2 * groups * width, k)
         q, k = op(2 * heads * width, q), op(2 * groups * width, k)
         written = op(4, k, v)
-        o = op(2 * hidden, op(2 * heads * width, q, also=(users[written][0],)))
-        x = op(2 * hidden, x, o)
-        h = op(2 * hidden, x)
-        gate, up = op(2 * inner, h), op(2 * inner, h)
-        x = op(2 * hidden, x, op(2 * hidden, op(2 * inner, gate, up)))
+        return op(2 * hidden, op(2 * heads * width, q, also=(users[written][0],)))
+
+    def keep_state(h):
+        qkv, gate, z = op(2 * 3 * heads * width, h), op(8 * heads, h), op(2 * heads * width, h)
+        mixed = op(2 * 3 * heads * width, qkv)
+        y = op(2 * heads * width, mixed, op(8 * heads, gate))
+        return op(2 * hidden, op(2 * heads * width, y, z))
+
+    def feed_forward(h):
+        if not experts:
+            gate, up = op(2 * inner, h), op(2 * inner, h)
+            return op(2 * hidden, op(2 * inner, gate, up))
+        scores = op(4 * experts, h)
+        chosen, weights = op(4 * active, scores), op(4 * active, scores)
+        gate, up = op(2 * active * inner, h, chosen), op(2 * active * inner, h, chosen)
+        down = op(2 * active * hidden, op(2 * active * inner, gate, up), chosen)
+        return op(2 * hidden, down, weights)
+
+    x = op(2 * hidden)
+    for layer in range(layers):
+        part = attend if linear == 0 or layer % (linear + 1) == linear else keep_state
+        x = op(2 * hidden, x, part(op(2 * hidden, x)))
+        x = op(2 * hidden, x, feed_forward(op(2 * hidden, x)))
     logits = op(2 * vocabulary, op(2 * hidden, x))
     op(4, logits)
     requests = [Request(n, tuple(u), i == logits) for i, (n, u) in enumerate(zip(sizes, users))]
     return requests, dependencies
+
+
+PRESETS = {
+    "qwen3-0.6b": {"layers": 28},
+    "qwen3-1.7b": {"layers": 28, "hidden": 2048, "inner": 6144},
+    "qwen3-4b": {"layers": 36, "hidden": 2560, "heads": 32, "inner": 9728},
+    "qwen3-8b": {"layers": 36, "hidden": 4096, "heads": 32, "inner": 12288},
+    "qwen3-32b": {"layers": 64, "hidden": 5120, "heads": 64, "inner": 25600},
+    "qwen3-30b-a3b": {"layers": 48, "hidden": 2048, "heads": 32, "groups": 4, "inner": 768, "experts": 128},
+    "qwen3.5-35b-a3b": {
+        "layers": 40, "hidden": 2048, "heads": 16, "groups": 2, "width": 256, "inner": 512, "experts": 256, "linear": 3,
+        "vocabulary": 248320,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_decode_steps_of_the_presets_reach_the_lower_bound(name):
+    """At most 1.05 of what is live at once, for dense models, mixtures of experts and layers with a state."""
+    made = plan(*decode_step(**PRESETS[name]))
+    assert made.nbytes <= 1.05 * made.lower_bound
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 8, 28, 36, 64])
