@@ -42,10 +42,16 @@ bool is_foreign(const char *p) {
   return false;
 }
 
-// The loader takes an open library for the one it is asked for if the paths are equal, and descriptor numbers come back:
-// more slashes make each path a new one.
+// The loader takes an open library for the one it is asked for if the paths are equal, and descriptor numbers come back. So
+// each path says the same in other words: a step to where one is already, or none, for each bit of a count.
+std::string path_of(int fd) {
+  static std::atomic<uint64_t> generation{0};
+  std::string path = "/proc/self/fd";
+  for (uint64_t bits = generation++; bits; bits >>= 1) path += bits & 1 ? "/." : "/";
+  return path + "/" + std::to_string(fd);
+}
+
 void *open_image(const void *image, size_t size, std::string *why) {
-  static std::atomic<unsigned> generation{0};
   const int fd = memfd_create("hiprt-module", MFD_CLOEXEC);
   const char *p = static_cast<const char *>(image);
   size_t done = 0;
@@ -56,7 +62,7 @@ void *open_image(const void *image, size_t size, std::string *why) {
   }
   void *handle = nullptr;
   if (done == size) {
-    const std::string path = "/proc/self/fd/" + std::string(generation++ % 2000, '/') + std::to_string(fd);
+    const std::string path = path_of(fd);
     const std::lock_guard<std::mutex> hold(loader_lock());
     handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle) *why = dlerror();

@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 import pytest
+from helpers import rtc
 from helpers.hip_calls import KIND, E, Gate, Ints, error, ok, raw
 from rocm.bindings import hip, hiprtc
 
@@ -329,3 +330,16 @@ print(Ints(2, 5).read().tolist())
 
 def test_a_failed_kernel_loses_the_device_until_it_is_reset(python):
     assert python(FAILURE).splitlines() == ["710 710 710", "710 710 710 710", "0 0", "[5, 5]"]
+
+
+def test_modules_without_end_are_not_mistaken_for_each_other(code):
+    """One that stays, and thousands that come and go: a loader that goes by names would give out the first again."""
+    other = rtc.build('extern "C" __global__ void nothing(int* out) { out[0] = 7; }').code
+    first, one = ok(hip.hipModuleLoadData(code)), (1, 1, 1)
+    for _ in range(2100):
+        last = ok(hip.hipModuleLoadData(other))
+        out = Ints(1)
+        ok(launch(ok(hip.hipModuleGetFunction(last, b"nothing")), one, one, out))
+        assert out.read()[0] == 7
+        ok(hip.hipModuleUnload(last))
+    ok(hip.hipModuleUnload(first))
