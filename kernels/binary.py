@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from hiprt.array import Array
-from hiprt.kernels.dtypes import BOOL, at_least_float, is_float
+from hiprt.kernels.dtypes import BOOL, is_float
 from hiprt.kernels.pointwise import Expression, Operand, apply
+from hiprt.kernels.rules import DType, Rule, floating, number, test, truth
 from hiprt.stream import Stream
 
 __all__ = [
@@ -37,29 +35,6 @@ __all__ = [
     "right_shift",
     "subtract",
 ]
-
-DType = np.dtype[Any]
-Rule = Callable[[DType], tuple[DType, DType]]
-
-
-def number(dtype: DType) -> tuple[DType, DType]:
-    """The result has the promoted dtype."""
-    return dtype, dtype
-
-
-def floating(dtype: DType) -> tuple[DType, DType]:
-    """The result has the promoted dtype where that is floating, else float32."""
-    return (at_least_float(dtype),) * 2
-
-
-def test(dtype: DType) -> tuple[DType, DType]:
-    """The result is bool; both are compared in the promoted dtype."""
-    return dtype, BOOL
-
-
-def truth(_: DType) -> tuple[DType, DType]:
-    """The result is bool."""
-    return BOOL, BOOL
 
 
 def bits(dtype: DType) -> tuple[DType, DType]:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-import numpy as np
-
 from hiprt.array import Array
-from hiprt.kernels.dtypes import BOOL, at_least_float, is_integer
+from hiprt.kernels.dtypes import BOOL, is_integer
 from hiprt.kernels.pointwise import Expression, apply
+from hiprt.kernels.rules import DType, Rule, floating, number, test, truth
 from hiprt.stream import Stream
 
 __all__ = [
@@ -42,29 +38,6 @@ __all__ = [
     "square",
     "tanh",
 ]
-
-DType = np.dtype[Any]
-Rule = Callable[[DType], tuple[DType, DType]]
-
-
-def number(dtype: DType) -> tuple[DType, DType]:
-    """Any dtype gives itself."""
-    return dtype, dtype
-
-
-def floating(dtype: DType) -> tuple[DType, DType]:
-    """Floating dtypes give themselves, the others float32."""
-    return (at_least_float(dtype),) * 2
-
-
-def test(dtype: DType) -> tuple[DType, DType]:
-    """Any dtype gives bool."""
-    return dtype, BOOL
-
-
-def truth(_: DType) -> tuple[DType, DType]:
-    """Any dtype is taken as bool, and gives bool."""
-    return BOOL, BOOL
 
 
 def signed(dtype: DType) -> tuple[DType, DType]:
