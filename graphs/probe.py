@@ -13,6 +13,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -159,14 +160,17 @@ def wiring_compared(bench: Bench) -> str:
 
 def roots_ordered(bench: Bench) -> str:
     """A graph with several roots starts after earlier work of its stream (CLR before 2026 does not wait)."""
-    source = bench.out[4:5]
+    # Several launches come before: one alone may be over before the graph is queued.
+    first, *between, source = (bench.out[i : i + 1] for i in range(8))
     recording = Recording(edges="data")
     with recording.record(bench.stream):
         for i in range(8, 16):
             bench.out[i : i + 1].copy_from(source, bench.stream)
     exec_ = Exec(recording, bench.stream.device.index, fanout=0)
     for value in range(51, 61):
-        bench.functions["late"](bench.stream, ONE, ONE, source, value, DELAY)
+        bench.functions["late"](bench.stream, ONE, ONE, first, value, DELAY)
+        for earlier, later in pairwise([first, *between, source]):
+            bench.functions["add"](bench.stream, ONE, ONE, earlier, later, 0)
         seen = bench.launch(exec_)[8:16]
         if seen != [value] * 8:
             return expect(seen, [value] * 8)

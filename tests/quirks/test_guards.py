@@ -427,6 +427,8 @@ def two_threads(removed):
 
     x = hiprt.zeros(N)
     work(1.0)
+    # In flight it would be nobody's to change: each thread would make an exec of its own.
+    errors.check(library.hip().hipDeviceSynchronize(), "hipDeviceSynchronize")
     graphs.Exec.launch = launch_together
     threads = [threading.Thread(target=work, args=(factor,)) for factor in (2.0, 3.0)]
     for thread in threads:
