@@ -180,7 +180,7 @@ def roots_ordered(bench: Bench) -> str:
 def fan_out_kept(bench: Bench) -> str:
     """Every node that depends on another waits for it, however many there are (rocm-systems issue 11499)."""
     source, late, add = bench.out[4:5], bench.functions["late"], bench.functions["add"]
-    for value in range(71, 74):
+    for value in range(71, 81):
         recording = Recording(edges="data")
         with recording.record(bench.stream):
             late(bench.stream, ONE, ONE, source, value, DELAY)
