@@ -108,7 +108,8 @@ class Session:
         self.abandon()
         if recording is not None and isinstance(self.memory, Arena):
             touched = map(recording.used, range(len(recording)))
-            recording.relocate(self.memory.settle(self.stream, touched, recording.dependencies))
+            moves = self.memory.settle(self.stream, touched, recording.dependencies, recording.in_place)
+            recording.relocate(moves)
         if recording is None or not len(recording):
             return
         for part, eager in self.divide(recording):

@@ -75,8 +75,9 @@ class Kernel:
         Files in ``src`` with functions that the body calls.
     threads : int
         Most threads of a threadgroup.
-    aliasing : bool
-        Whether an output may be one of the inputs.
+    aliasing : mapping of str to sequence of str
+        Outputs that a call may let be inputs, and those inputs of which any call may: each of their elements is read
+        before it is written.
     source : str, optional
         The body, for a kernel without a file.
 
@@ -96,7 +97,7 @@ class Kernel:
         template: Mapping[str, str] | None = None,
         headers: Sequence[str] = (),
         threads: int = 256,
-        aliasing: bool = False,
+        aliasing: Mapping[str, Sequence[str]] | None = None,
         source: str | None = None,
     ) -> None:
         self.name = name
@@ -104,7 +105,7 @@ class Kernel:
         self.template = dict(template or {})
         self.headers = tuple(headers)
         self.threads = threads
-        self.aliasing = aliasing
+        self.aliasing = dict(aliasing or {})
         groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
         self.functions: FunctionTable[Function] = FunctionTable()
@@ -200,7 +201,10 @@ class Kernel:
 
     def compile(self, template: tuple[Any, ...], device: Device) -> Function:
         """Compile and load on `device`."""
-        arguments = [Argument(name, access, SCALARS.get(word, "")) for name, word, access in self.declaration]
+        arguments = [
+            Argument(name, access, SCALARS.get(word, ""), over=self.aliasing.get(name, ()))
+            for name, word, access in self.declaration
+        ]
         load: Callable[..., Module] = LOADERS.get(device.provider, Kernel.load)
         module = load(self, template, device)
         return Function(module, self.symbol(template), arguments, self.name)
