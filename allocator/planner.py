@@ -102,9 +102,12 @@ def requests_of(
     """
     order = sorted((start, end, i) for i, (start, end) in enumerate(extents) if start < end)
     starts = [start for start, _, _ in order]
+    lowest, highest = (starts[0], max(end for _, end, _ in order)) if order else (0, 0)
     users: list[list[int]] = [[] for _ in extents]
     for node, pieces in enumerate(touched):
         for start, end, _ in pieces:
+            if end <= lowest or start >= highest:
+                continue
             at = bisect.bisect_right(starts, start) - 1
             for low, high, i in order[max(at, 0) : bisect.bisect_left(starts, end)]:
                 if max(start, low) < min(end, high) and users[i][-1:] != [node]:

@@ -156,9 +156,10 @@ class Recording:
         """Return the memory that a node declares, and the bytes that its arguments may point to as numbers."""
         raw = core.ffi.new("hiprt_node *")
         core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-        declared = [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
+        pieces = [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
+        known = {start for start, _, _ in pieces}
         words = struct.unpack(f"<{raw.payload_size // 8}Q", core.ffi.buffer(raw.payload, raw.payload_size // 8 * 8))
-        return declared + [(word, word + 1, 3) for word in words]
+        return pieces + [(word, word + 1, 3) for word in words if word not in known]
 
     def dependencies(self) -> list[list[int]]:
         """Return, per node, the earlier nodes that it waits for."""
