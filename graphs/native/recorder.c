@@ -15,6 +15,7 @@ typedef struct {
   uint32_t kind;
   uint32_t payload_size;
   hiprt_kernel *kernel;
+  uint32_t may_overlap;
   size_t payload;  /* offset in bytes */
   uint32_t deps, n_deps;
 } node;
@@ -121,7 +122,7 @@ static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const v
   r->nodes_capacity = (uint32_t)capacity;
   if (reserve((void **)&r->bytes, r->n_bytes, padded, &r->bytes_capacity, 1)) return 0;
   node *n = r->nodes + r->n_nodes;
-  *n = (node){kind, size, kernel, r->n_bytes, 0, 0};
+  *n = (node){.kind = kind, .payload_size = size, .kernel = kernel, .payload = r->n_bytes};
   if (payload && size) memcpy(r->bytes + r->n_bytes, payload, size);
   return n;
 }
@@ -136,8 +137,8 @@ static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t cou
   r->n_bytes += ((size_t)n->payload_size + 7) / 8 * 8;
   r->n_nodes++;
   hash_arguments(r, n);
-  uint32_t head[2] = {n->kind, count};
-  hash(r, head, 2);
+  uint32_t head[3] = {n->kind, n->may_overlap, count};
+  hash(r, head, 3);
   hash(r, deps, count);
   if (n->kind == HIPRT_NODE_KERNEL) {
     hiprt_kernel_retain(n->kernel);
@@ -170,11 +171,22 @@ static int declare(hiprt_recorder *r, const node *n) {
   return 0;
 }
 
+/* Whether a node waits itself and what it reads before that is the same before and after all earlier nodes. */
+static uint32_t may_overlap(const hiprt_recorder *r, const node *n) {
+  if (n->kind != HIPRT_NODE_KERNEL || !n->kernel->waits_itself) return 0;
+  const hiprt_range *ranges = hiprt_kernel_ranges(n->kernel, r->bytes + n->payload);
+  for (uint32_t i = 0; i < n->kernel->n_buffers; i++)
+    if ((n->kernel->ahead >> i & 1) && hiprt_deps_is_written(r->tracker, ranges[i].start, ranges[i].end)) return 0;
+  return 1;
+}
+
 /* Count in the node begun by add(), with the edges that follow from what it touches. */
 static int commit(hiprt_recorder *r, node *n) {
   const uint32_t *deps;
   uint32_t count;
-  if (hiprt_deps_begin(r->tracker) || declare(r, n) || hiprt_deps_end(r->tracker, &deps, &count)) return HIPRT_E_MEMORY;
+  if (hiprt_deps_begin(r->tracker)) return HIPRT_E_MEMORY;
+  n->may_overlap = may_overlap(r, n);
+  if (declare(r, n) || hiprt_deps_end(r->tracker, &deps, &count)) return HIPRT_E_MEMORY;
   return append(r, n, deps, count);
 }
 
@@ -215,6 +227,7 @@ int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t en
     const node *old = from->nodes + i;
     node *n = add(into, old->kind, old->kernel, from->bytes + old->payload, old->payload_size);
     if (!n) return HIPRT_E_MEMORY;
+    n->may_overlap = old->may_overlap;
     int status = is_whole ? append(into, n, from->deps + old->deps, old->n_deps) : commit(into, n);
     if (status) return status;
   }
@@ -349,6 +362,7 @@ int hiprt_recorder_node(const hiprt_recorder *r, uint32_t index, hiprt_node *out
   out->payload_size = n->payload_size;
   out->deps = r->deps + n->deps;
   out->n_deps = n->n_deps;
+  out->may_overlap = n->may_overlap;
   list_ranges(n, out);
   return 0;
 }
@@ -359,7 +373,7 @@ int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
   if (a->n_deps && memcmp(a->deps, b->deps, a->n_deps * sizeof *a->deps)) return 0;
   for (uint32_t i = 0; i < a->n_nodes; i++) {
     const node *x = a->nodes + i, *y = b->nodes + i;
-    if (x->kind != y->kind || x->n_deps != y->n_deps) return 0;
+    if (x->kind != y->kind || x->n_deps != y->n_deps || x->may_overlap != y->may_overlap) return 0;
     if (x->kind != HIPRT_NODE_KERNEL) continue;
     if (x->kernel->function != y->kernel->function) return 0;
     if (memcmp(a->bytes + x->payload, b->bytes + y->payload, sizeof(hiprt_dims))) return 0;
