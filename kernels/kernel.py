@@ -240,4 +240,4 @@ class Kernel:
         function = self.functions.get((stream.device.index, generic, template))
         if function is None:
             function = self.bind(template, stream.device)
-        function(stream, grid, threadgroup, *values)
+        function.launch(stream, grid, threadgroup, *values)

@@ -29,7 +29,7 @@ struct hiprt_recorder {
   size_t n_bytes, bytes_capacity;
   uint32_t *deps;
   size_t n_deps, deps_capacity;
-  uint64_t key, arguments;
+  uint64_t key, arguments, serial;
   uint32_t max_nodes; /* 0: no bound */
   uint64_t max_bytes;
 };
@@ -54,7 +54,9 @@ hiprt_recorder *hiprt_recorder_create(uint32_t edges) {
     hiprt_fail(HIPRT_E_MEMORY, "hiprt_recorder_create", 0);
     return 0;
   }
+  static _Atomic uint64_t serials;
   atomic_init(&r->references, 1);
+  r->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
   hiprt_deps_set_edges(r->tracker, edges);
   hiprt_recorder_reset(r);
   return r;
@@ -320,6 +322,7 @@ void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_mo
 
 char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->bytes + r->nodes[index].payload; }
 
+uint64_t hiprt_recorder_serial(const hiprt_recorder *r) { return r->serial; }
 uint32_t hiprt_recorder_size(const hiprt_recorder *r) { return r->n_nodes; }
 uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *r) { return r->n_bytes; }
