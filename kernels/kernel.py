@@ -78,6 +78,9 @@ class Kernel:
     aliasing : mapping of str to sequence of str
         Outputs that a call may let be inputs, and those inputs of which any call may: each of their elements is read
         before it is written.
+    ahead : sequence of str, optional
+        Given, the body calls ``begin_next()`` and ``wait_for_inputs()`` in every thread, and before the latter reads
+        only these inputs: its node may start while the one before it still runs.
     source : str, optional
         The body, for a kernel without a file.
 
@@ -98,6 +101,7 @@ class Kernel:
         headers: Sequence[str] = (),
         threads: int = 256,
         aliasing: Mapping[str, Sequence[str]] | None = None,
+        ahead: Sequence[str] | None = None,
         source: str | None = None,
     ) -> None:
         self.name = name
@@ -106,6 +110,7 @@ class Kernel:
         self.headers = tuple(headers)
         self.threads = threads
         self.aliasing = dict(aliasing or {})
+        self.ahead = None if ahead is None else tuple(ahead)
         groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
         self.functions: FunctionTable[Function] = FunctionTable()
@@ -207,7 +212,7 @@ class Kernel:
         ]
         load: Callable[..., Module] = LOADERS.get(device.provider, Kernel.load)
         module = load(self, template, device)
-        return Function(module, self.symbol(template), arguments, self.name)
+        return Function(module, self.symbol(template), arguments, self.name, ahead=self.ahead)
 
     def load(self, template: tuple[Any, ...], device: Device) -> Module:
         """Compile with hiprtc."""
@@ -239,4 +244,4 @@ class Kernel:
         function = self.functions.get((stream.device.index, generic, template))
         if function is None:
             function = self.bind(template, stream.device)
-        function(stream, grid, threadgroup, *values)
+        function.launch(stream, grid, threadgroup, *values)
