@@ -37,6 +37,9 @@ names = itertools.count()
 class Arena:
     """Memory of one step's intermediates.
 
+    It cannot overflow: when its block is asked for, every request is known. If there is no memory for the block, the
+    step raises and nothing of it is launched.
+
     Parameters
     ----------
     source : callable
