@@ -26,6 +26,8 @@ from hiprt.kernels.gated_delta import GATES as GATED_DELTA_GATES
 from hiprt.kernels.gated_delta import KERNEL as GATED_DELTA
 from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
 from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
+from hiprt.kernels.gdn_step import KERNEL as GDN_STEP
+from hiprt.kernels.gdn_step import SIMDGROUPS as GDN_SIMDGROUPS
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import KERNEL as KV_WRITE
 from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
@@ -54,6 +56,14 @@ EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
     "gather_qmm": {"TRANSPOSED": (False, True)},
+    "gdn_step": {
+        "KEY": (128,),
+        "VALUE": (128,),
+        "RATIO": (2,),
+        "TAPS": (4,),
+        "NORMED": (False, True),
+        "SIMDGROUPS": (GDN_SIMDGROUPS,),
+    },
     "matmul": {"DOTS": (False, True)},
     "moe_down": {
         "GROUP": (64,),
@@ -90,6 +100,7 @@ KERNELS = (
     GATED_DELTA_GATES,
     GATED_RMS_NORM,
     GATHER_QMM,
+    GDN_STEP,
     KV_WRITE,
     LAYER_NORM,
     MATMUL,
