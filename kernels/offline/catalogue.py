@@ -16,12 +16,18 @@ from hiprt.kernels.argmax import KERNEL as ARGMAX
 from hiprt.kernels.attention import KERNEL as ATTENTION
 from hiprt.kernels.attention import SIMDGROUPS as ATTENTION_SIMDGROUPS
 from hiprt.kernels.conv_step import KERNEL as CONV_STEP
+from hiprt.kernels.experts import DOWN as MOE_DOWN
+from hiprt.kernels.experts import GATE_UP as MOE_GATE_UP
+from hiprt.kernels.experts import PAIRS, ROWS
+from hiprt.kernels.experts import SIMDGROUPS as EXPERT_SIMDGROUPS
 from hiprt.kernels.filter_logits import KERNEL as FILTER_LOGITS
 from hiprt.kernels.filter_logits import PENALTY as REPETITION_PENALTY
 from hiprt.kernels.gated_delta import GATES as GATED_DELTA_GATES
 from hiprt.kernels.gated_delta import KERNEL as GATED_DELTA
 from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
 from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
+from hiprt.kernels.gdn_step import KERNEL as GDN_STEP
+from hiprt.kernels.gdn_step import SIMDGROUPS as GDN_SIMDGROUPS
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import KERNEL as KV_WRITE
 from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
@@ -39,16 +45,42 @@ from hiprt.kernels.sample import KERNEL as SAMPLE
 from hiprt.kernels.silu_mul import KERNEL as SILU_MUL
 from hiprt.kernels.softmax import KERNEL as SOFTMAX
 
-__all__ = ["HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
+__all__ = ["CHOSEN", "EXPERT_WIDTHS", "HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
 
 FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
 # Attention takes any width from 32 to 256; these are the ones of published models, and one that lanes share unevenly.
 HEAD_WIDTHS = (64, 80, 96, 128, 256)
+# Of experts' matrices, and how many experts a token takes: those of Qwen3-30B-A3B.
+EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 # Values of each template parameter but the dtypes and RUN, which depends on the dtype.
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
     "gather_qmm": {"TRANSPOSED": (False, True)},
+    "gdn_step": {
+        "KEY": (128,),
+        "VALUE": (128,),
+        "RATIO": (2,),
+        "TAPS": (4,),
+        "NORMED": (False, True),
+        "SIMDGROUPS": (GDN_SIMDGROUPS,),
+    },
     "matmul": {"DOTS": (False, True)},
+    "moe_down": {
+        "GROUP": (64,),
+        "BITS": BITS,
+        "WIDTH": (EXPERT_WIDTHS[1],),
+        "CHOSEN": (CHOSEN,),
+        "ROWS": (ROWS,),
+        "SIMDGROUPS": (EXPERT_SIMDGROUPS,),
+    },
+    "moe_gate_up": {
+        "GROUP": (64,),
+        "BITS": BITS,
+        "WIDTH": (EXPERT_WIDTHS[0],),
+        "NORMED": (True,),
+        "PAIRS": (PAIRS,),
+        "SIMDGROUPS": (EXPERT_SIMDGROUPS,),
+    },
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
     "softmax": {"LOGARITHM": (False, True)},
@@ -68,10 +100,13 @@ KERNELS = (
     GATED_DELTA_GATES,
     GATED_RMS_NORM,
     GATHER_QMM,
+    GDN_STEP,
     KV_WRITE,
     LAYER_NORM,
     MATMUL,
     MOE_COMBINE,
+    MOE_DOWN,
+    MOE_GATE_UP,
     MOE_ROUTE,
     QUANTIZE,
     QUANTIZED_EMBEDDING,
