@@ -150,6 +150,7 @@ DIALECTS = {
             "cpu.h",
             "threads.h",
             "simd.h",
+            "dot.h",
             "atomics.h",
             "overlap.h",
             "words.h",
