@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.models import qwen3, qwen3_moe, qwen3_next
 from hiprt.bench.models.checkpoint_weights import CheckpointWeights
-from hiprt.bench.models.config import Config
 from hiprt.bench.models.decoder import Decoder, bucket
+from hiprt.bench.models.families import FAMILIES, read
 from hiprt.bench.models.model import KeyValue, LayerState, Model, Recurrent
+from hiprt.bench.models.presets import PRESETS, preset
 from hiprt.bench.models.transformer import Transformer
-from hiprt.bench.settings import Settings
 
 __all__ = [
-    "ARCHITECTURES",
+    "FAMILIES",
+    "PRESETS",
     "Decoder",
     "KeyValue",
     "LayerState",
@@ -21,33 +21,11 @@ __all__ = [
     "Transformer",
     "bucket",
     "load",
+    "preset",
     "read",
 ]
 
-ARCHITECTURES = {
-    "qwen3": qwen3.read,
-    "qwen3_moe": qwen3_moe.read,
-    "qwen3_next": qwen3_next.read,
-    "qwen3_5": qwen3_next.read,
-    "qwen3_5_text": qwen3_next.read,
-    "qwen3_5_moe": qwen3_next.read,
-    "qwen3_5_moe_text": qwen3_next.read,
-}
 FORM = (64, 4)
-
-
-def read(settings: Settings) -> Config:
-    """Return the config of a model of any family.
-
-    Raises
-    ------
-    CheckpointError
-        Its architecture is unknown, or a value is missing, of another type or not supported.
-    """
-    name = settings.get("model_type", str)
-    unknown = f"model_type {name!r} is not supported"
-    settings.refuse({unknown: name not in ARCHITECTURES}, f"use a model of type {', '.join(ARCHITECTURES)}")
-    return ARCHITECTURES[name](settings)
 
 
 def load(checkpoint: Checkpoint, *, fused: bool = True, form: tuple[int, int] | None = FORM) -> Transformer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,15 +66,16 @@ class Attention:
 
     def decode(self, x: Array, position: Array, state: LayerState) -> Array:
         """Take one row of each sequence."""
-        return self.mix(x, position, state, range(len(x)))
+        assert isinstance(state, KeyValue)
+        return self.mix(x, position, state.keys, state.values)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
-        return self.mix(x, position, state, [sequence] * len(x))
-
-    def mix(self, x: Array, position: Array, state: LayerState, sequences: Sequence[int]) -> Array:
-        """Take rows, each of the sequence that is named."""
         assert isinstance(state, KeyValue)
+        return self.mix(x, position, state.keys[sequence], state.values[sequence])
+
+    def mix(self, x: Array, position: Array, keys: Array, values: Array) -> Array:
+        """Take rows: each with a cache of its own, or all with one."""
         config, width, eps = self.config, self.config.head_dim, self.config.rms_norm_eps
         base, dims = config.rope_theta, config.rotary_dims
         sizes = [config.num_attention_heads * width, *[config.num_key_value_heads * width] * 2]
@@ -83,15 +83,19 @@ class Attention:
         q, k, v, *gate = split(made, *sizes, *sizes[: config.is_gated])
         q, k, v = (part.reshape(len(x), -1, width) for part in (q, k, v))
         q, k = kernels.rms_norm(q, self.query_norm, eps), kernels.rms_norm(k, self.key_norm, eps)
-        mixed = empty(q.shape, q.dtype)
-        for row, sequence in enumerate(sequences):
-            at = position[row : row + 1]
-            keys, values = state.keys[sequence], state.values[sequence]
-            kernels.kv_write(keys, kernels.rope(k[row], at, base=base, dims=dims), at)
-            kernels.kv_write(values, v[row], at)
-            query = kernels.rope(q[row], at, base=base, dims=dims)
-            kernels.attention(query, keys, values, at, scale=width**-0.5, out=mixed[row])
+        kernels.kv_write(keys, kernels.rope(k, position, base=base, dims=dims), position)
+        kernels.kv_write(values, v, position)
+        mixed = attend(kernels.rope(q, position, base=base, dims=dims), keys, values, position)
         answer = mixed.reshape(len(x), -1)
         if gate:
             answer = kernels.multiply(answer, kernels.sigmoid(gate[0]))
         return self.output.project(answer, residual=x)
+
+
+def attend(q: Array, keys: Array, values: Array, position: Array) -> Array:
+    """Return attention of rows, each over the cache of its own or all over one."""
+    mixed = empty(q.shape, q.dtype)
+    for row in range(len(q)):
+        caches = (keys, values) if keys.ndim == 3 else (keys[row], values[row])
+        kernels.attention(q[row], *caches, position[row : row + 1], scale=q.shape[-1] ** -0.5, out=mixed[row])
+    return mixed
