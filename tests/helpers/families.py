@@ -144,18 +144,18 @@ class Family:
         stored = {name: np.ascontiguousarray(value.astype(dtype_of(dtype))) for name, value in self.weights.items()}
         return write(folder, self.config, stored)
 
-    def write_mlx(self, folder, prefix="model."):
-        """Write codes; experts are stacked, norms whole, convolutions turned."""
+    def write_mlx(self, folder, *, is_nested=False):
+        """Write codes; experts are stacked, norms whole, convolutions turned; as the text part of a larger model."""
+        prefix = "language_model." if is_nested else ""
         stored, section, stacks = {}, {"group_size": GROUP, "bits": BITS}, {}
         for name, value in self.weights.items():
-            full = prefix + name.removeprefix("model.") if name.startswith("model.") else name
-            full = "language_model.lm_head.weight" if name == "lm_head.weight" and "language" in prefix else full
+            full = prefix + name
             module = name.removesuffix(".weight")
             if module in self.codes:
-                *parts, _, bits = self.codes[module]
+                *parts, group_size, bits = self.codes[module]
                 module = full.removesuffix(".weight")
-                if bits != BITS:
-                    section[module] = {"group_size": GROUP, "bits": bits}
+                if (group_size, bits) != (GROUP, BITS):
+                    section[module] = {"group_size": group_size, "bits": bits}
                 for kind, part in zip(("weight", "scales", "biases"), parts):
                     if ".experts." in module:
                         at, _, rest = module.partition(".experts.")
@@ -169,7 +169,10 @@ class Family:
                 stored[full] = (value + is_centred(name, self.config)).astype(self.dtype)
         stored |= {name: np.stack(parts) for name, parts in stacks.items()}
         stored = {name: np.ascontiguousarray(value) for name, value in stored.items()}
-        return write(folder, {**self.config, "quantization": section}, stored)
+        config = self.config
+        if is_nested:
+            config = {"model_type": config["model_type"], "text_config": config}
+        return write(folder, {**config, "quantization": section}, stored)
 
 
 def write(folder, config, stored):
