@@ -28,6 +28,7 @@ from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
 from hiprt.kernels.matmul import KERNEL as MATMUL
 from hiprt.kernels.moe import COMBINE as MOE_COMBINE
 from hiprt.kernels.moe import ROUTE as MOE_ROUTE
+from hiprt.kernels.qmv import KERNEL as QMV
 from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 from hiprt.kernels.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
@@ -49,6 +50,7 @@ VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
     "gather_qmm": {"TRANSPOSED": (False, True)},
     "matmul": {"DOTS": (False, True)},
+    "qmv": {"GROUP": GROUP_SIZES, "BITS": BITS, "BATCH": (1, 2)},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
     "softmax": {"LOGARITHM": (False, True)},
@@ -73,6 +75,7 @@ KERNELS = (
     MATMUL,
     MOE_COMBINE,
     MOE_ROUTE,
+    QMV,
     QUANTIZE,
     QUANTIZED_EMBEDDING,
     QUANTIZED_MATMUL,
@@ -114,5 +117,7 @@ def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
     for dtype in FLOATS if "dtype" in kernel.template.values() else (None,):
         runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
         known = {"T": (dtype,), "S": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
+        if is_loops and "BATCH" in known:
+            known["BATCH"] = (1,)
         found.extend(product(*(known[name] for name in kernel.template)))
     return found
