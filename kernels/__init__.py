@@ -37,6 +37,7 @@ from hiprt.kernels.binary import (
 )
 from hiprt.kernels.conv_step import conv_step
 from hiprt.kernels.copies import astype, concatenate, contiguous
+from hiprt.kernels.experts import moe_down, moe_gate_up
 from hiprt.kernels.filter_logits import filter_logits, repetition_penalty
 from hiprt.kernels.gated_delta import gated_delta, gated_delta_gates
 from hiprt.kernels.gated_rms_norm import gated_rms_norm
@@ -169,6 +170,8 @@ __all__ = [
     "min",
     "minimum",
     "moe_combine",
+    "moe_down",
+    "moe_gate_up",
     "moe_route",
     "multiply",
     "negative",
