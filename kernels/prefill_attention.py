@@ -11,7 +11,7 @@ from hiprt.kernels.checks import INT32, aligned, buffer, floating, made, same
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["prefill_attention", "tile_sizes"]
+__all__ = ["prefill_attention", "tile_rows"]
 
 KERNEL = Kernel(
     "prefill_attention",
@@ -26,23 +26,24 @@ KERNEL = Kernel(
         "gated": "uint",
         "gate_line": "uint",
     },
-    template={"T": "dtype", "WIDTH": "int", "ROWS": "int", "KEYS": "int"},
+    template={"T": "dtype", "WIDTH": "int", "ROWS": "int"},
     headers=("tiles.h",),
     threads=128,
 )
 WIDTHS = (32, 256)
 LARGEST_GRID_Y = 65535
-SIZES = ((64, 32), (64, 16), (32, 32), (32, 16), (16, 16))  # rows and keys of a threadgroup's tiles
-LOOP_SIZES = (8, 32)  # of a plain loop on the CPU device
-SHARED_BYTES = 32768  # of a threadgroup, on the least of the targets
+ROWS = (64, 32, 16)  # of a threadgroup
+LOOP_ROWS = 8  # of a plain loop on the CPU device
+KEYS = 16  # of a tile, as in the kernel
 OWN_ROWS = 16  # of a wave
+SHARED_BYTES = 32768  # of a threadgroup, on the least of the targets
 
 
-def tile_sizes(dtype: np.dtype[Any], width: int, *, loops: bool = False) -> tuple[int, int]:
-    """Return how many rows and how many keys a threadgroup has at a time, as many as fit its memory."""
+def tile_rows(dtype: np.dtype[Any], width: int, *, loops: bool = False) -> int:
+    """Return how many rows a threadgroup has: as many as fit its memory."""
     line = -(-width // 16) * 16 * dtype.itemsize + 16
-    fitting = (size for size in SIZES if sum(size) * line + size[0] * (size[1] + 5) * 4 <= SHARED_BYTES)
-    return LOOP_SIZES if loops else next(fitting, SIZES[-1])
+    fitting = (rows for rows in ROWS if (rows + KEYS) * line + rows * (KEYS + 5) * 4 <= SHARED_BYTES)
+    return LOOP_ROWS if loops else next(fitting, ROWS[-1])
 
 
 def prefill_attention(
@@ -114,11 +115,11 @@ def prefill_attention(
     opening = q if gate is None else gate
     out = made(op, out, q.shape, q.dtype, stream, (q, keys, values, position, opening))
     loops = uses_loops(stream)
-    tile = tile_sizes(q.dtype, width, loops=loops)
-    grid = (-(-rows // tile[0]), heads, 1)
-    threads = (1 if loops else tile[0] // OWN_ROWS * 32, 1, 1)
+    tile = tile_rows(q.dtype, width, loops=loops)
+    grid = (-(-rows // tile), heads, 1)
+    threads = (1 if loops else tile // OWN_ROWS * 32, 1, 1)
     sizes = rows, heads, capacity, heads // kv_heads, scale, gate is not None, gate_line
-    KERNEL(stream, grid, threads, (q.dtype, width, *tile), q, keys, values, position, opening, out, *sizes)
+    KERNEL(stream, grid, threads, (q.dtype, width, tile), q, keys, values, position, opening, out, *sizes)
     return out
 
 

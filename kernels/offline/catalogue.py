@@ -31,7 +31,7 @@ from hiprt.kernels.matmul import KERNEL as MATMUL
 from hiprt.kernels.moe import COMBINE as MOE_COMBINE
 from hiprt.kernels.moe import ROUTE as MOE_ROUTE
 from hiprt.kernels.prefill_attention import KERNEL as PREFILL_ATTENTION
-from hiprt.kernels.prefill_attention import tile_sizes
+from hiprt.kernels.prefill_attention import tile_rows
 from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 from hiprt.kernels.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
@@ -119,7 +119,7 @@ def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
     """Return the template values of one kernel."""
     found: list[tuple[Any, ...]] = []
     if kernel is PREFILL_ATTENTION:
-        return [(t, width, *tile_sizes(t, width, loops=is_loops)) for t in FLOATS for width in HEAD_WIDTHS]
+        return [(t, width, tile_rows(t, width, loops=is_loops)) for t in FLOATS for width in HEAD_WIDTHS]
     for dtype in FLOATS if "dtype" in kernel.template.values() else (None,):
         runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
         tiles = TILE_ROWS if not is_loops and dtype is not None and dtype.itemsize == 2 else TILE_ROWS[-1:]

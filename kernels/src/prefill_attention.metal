@@ -14,6 +14,7 @@ int last = -1;
 for (uint i = 0; i < present; i++) last = max(last, position[first + i]);
 last = min(last, int(capacity) - 1);
 #if HIPRT_CPU_LOOPS
+constexpr int KEYS = 32;
 constexpr int WHOLE = (WIDTH + 7) / 8 * 8;
 float asked[ROWS * WHOLE], totals[ROWS * WHOLE], tile_rows[KEYS * WHOLE], weights[ROWS * KEYS];
 float tops[ROWS], norms[ROWS];
@@ -25,7 +26,7 @@ for (uint m = 0; m < present; m++) {
   norms[m] = 0.0f;
 }
 for (int start = 0; start <= last; start += KEYS) {
-  const int seen = min(int(KEYS), last + 1 - start);
+  const int seen = min(KEYS, last + 1 - start);
   for (int p = 0; p < seen; p++) {
     for (int i = 0; i < WIDTH; i++) tile_rows[p * WHOLE + i] = float(key_rows[size_t(start + p) * WIDTH + i]);
   }
@@ -81,6 +82,7 @@ for (uint m = 0; m < present; m++) {
 #else
 // A wave takes 16 rows: their scores, their shares and their sums.
 constexpr int OWN = 16;
+constexpr int KEYS = 16;
 constexpr uint THREADS = ROWS / OWN * TILE_LANES;
 constexpr int RUN = 16 / sizeof(T);
 constexpr int DEPTH = (WIDTH + 15) / 16 * 16;
@@ -161,7 +163,7 @@ simdgroup_barrier(mem_flags::mem_threadgroup);
 for (int i = 0; i < sums.COUNT; i++) {
   const uint m = own + sums.row(i, lane);
   const uint n = sums.column(i, lane);
-  if (m < present && n < WIDTH) {
+  if (m < present && (WIDTH % 16 == 0 || n < WIDTH)) {
     const float opened = gated ? 1.0f / (1.0f + exp(-float(gates[size_t(m) * gate_line + n]))) : 1.0f;
     results[m * line + n] = rounded<T>(sums.sums[i] * factors[m] * opened);
   }

@@ -38,7 +38,7 @@ inline void load_rows(threadgroup T* to, const device T* from, size_t apart, int
   constexpr int FILLED = (WIDTH + 15) / 16 * 16;
   for (int i = int(index); i < ROWS * (FILLED / RUN); i += THREADS) {
     const int row = i / (FILLED / RUN), at = i % (FILLED / RUN) * RUN;
-    if (WIDTH % RUN == 0 && row <= last && at < WIDTH) {
+    if (WIDTH % RUN == 0 && row <= last && (WIDTH % 16 == 0 || at < WIDTH)) {
       copy_to_tile(to + row * LINE + at, from + row * apart + at);
     } else {
       for (int j = at; j < at + RUN; j++) to[row * LINE + j] = row <= last && j < WIDTH ? from[row * apart + j] : T(0.0f);
