@@ -77,7 +77,7 @@ class GatedDelta:
         shape = (batch, delta.value_heads, delta.value_width, delta.key_width)
         return Recurrent(zeros((batch, delta.taps - 1, delta.channels), dtype), zeros(shape, np.float32))
 
-    def decode(self, x: Array, position: Array, state: LayerState) -> Array:
+    def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
         assert isinstance(state, Recurrent)
         return self.mix(x, state, len(x))

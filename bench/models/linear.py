@@ -55,7 +55,8 @@ class Linear:
     @property
     def codes(self) -> tuple[Array, Array, Array]:
         """What a quantised matrix is made of."""
-        assert self.scales is not None and self.biases is not None
+        assert self.scales is not None
+        assert self.biases is not None
         return self.weight, self.scales, self.biases
 
     @property
