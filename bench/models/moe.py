@@ -80,13 +80,15 @@ class Moe:
     @property
     def is_fusable(self) -> bool:
         """Whether the stacks have kernels of their own, and the shared expert is in them or there is none."""
-        is_member = self.mixture.shared == 0
+        is_member = self.mixture.shared in (0, self.mixture.inner)
         return is_member and self.gate_up.is_fusable and self.down.is_fusable
 
     def fused(self, x: Array) -> Array:
         """Take a few rows in four kernels."""
         mixture, eps, up, down = self.mixture, self.config.rms_norm_eps, self.gate_up, self.down
         routes = self.router.project(x, norm=self.norm, eps=eps, fused=True)
-        chosen, shares = kernels.moe_route(routes, mixture.chosen, normalize=mixture.is_normalized)
+        chosen, shares = kernels.moe_route(
+            routes, mixture.chosen, normalize=mixture.is_normalized, shared=mixture.shared > 0
+        )
         inner = kernels.moe_gate_up(x, chosen, *up.codes, **up.form, norm=self.norm, eps=eps)
         return kernels.moe_down(inner, chosen, shares, *down.codes, **down.form, residual=x)
