@@ -21,7 +21,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hiprt import core, library
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["Block", "Pool", "PoolStats", "default_pool", "pools", "stats"]
 
 MOST = 1 << 60  # bytes; no request of more is served
-take, give = core.lib.hiprt_pool_take, core.lib.hiprt_pool_give
 numbers = itertools.count()
 
 
@@ -121,6 +119,8 @@ class Pool:
         self.needs_idle = False
         self.is_guarded = flags.alloc_poison if is_guarded is None else is_guarded
         self.core = core.ffi.gc(core.created(core.lib.hiprt_pool_create()), core.lib.hiprt_pool_release)
+        # The books' and each lane's, for Buffer.take.
+        self.address, self.addresses = core.address(self.core), dict[int, int]()
         pools.add(self)
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
@@ -141,15 +141,16 @@ class Pool:
         """
         if self.is_guarded:
             return poison.allocate(self, nbytes, stream)
-        lane = self.lanes.get(stream.number) or self.lane(stream)
-        block = take(self.core, lane, nbytes) or self.grow(nbytes, stream, lane)
-        return Buffer(block.address, nbytes, stream.device.index, partial(give, self.core, block), None, self)
+        return self.take(nbytes, stream)
 
     def take(self, nbytes: int, stream: Stream) -> Buffer:
         """Return memory without guards; see `allocate`."""
-        lane = self.lane(stream)
-        block = take(self.core, lane, nbytes) or self.grow(nbytes, stream, lane)
-        return Buffer(block.address, nbytes, stream.device.index, partial(give, self.core, block), None, self)
+        device, lane = stream.device.index, self.addresses.get(stream.number) or core.address(self.lane(stream))
+        taken = Buffer.take(self.address, lane, nbytes, device, self)
+        if taken is not None:
+            return taken
+        block = self.grow(nbytes, stream, self.lane(stream))
+        return Buffer.of_block(self.address, core.address(block), nbytes, device, self)
 
     def lane(self, stream: Stream) -> Any:
         """Return what the core knows a stream by."""
@@ -158,6 +159,7 @@ class Pool:
             can_fence = self.parent is None and stream.hip_stream is not None
             made = core.lib.hiprt_pool_lane(self.core, stream.number, stream.handle, stream.device.index, can_fence)
             lane = self.lanes.setdefault(stream.number, core.created(made))
+            self.addresses[stream.number] = core.address(lane)
             if can_fence:
                 stream.pools.add(self)
         return lane
@@ -171,6 +173,7 @@ class Pool:
         can_fence : bool
             It is still open. Without, its memory waits for a trim.
         """
+        self.addresses.pop(stream.number, None)
         lane = self.lanes.pop(stream.number, None)
         if lane is not None:
             # Somebody else's stream may live on under another wrapper.

@@ -10,7 +10,7 @@ from typing import Any
 from hiprt._core import ffi, lib
 from hiprt.errors import HipError, error_of
 
-__all__ = ["call", "created", "ffi", "lib"]
+__all__ = ["address", "call", "created", "ffi", "lib"]
 
 
 def failure(status: int) -> HipError:
@@ -41,3 +41,8 @@ def created(pointer: Any) -> Any:
     if not pointer:
         raise failure(lib.HIPRT_E_MEMORY)
     return pointer
+
+
+def address(pointer: Any) -> int:
+    """Return a pointer as a number, as `hiprt.objects` takes it."""
+    return int(ffi.cast("uintptr_t", pointer))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hiprt.array import Array, bfloat16, empty
+from hiprt.array import Array, bfloat16, make
 from hiprt.stream import Stream
 
 __all__ = ["FLOATS", "aligned", "buffer", "floating", "made", "same"]
@@ -75,7 +75,7 @@ def made(
     With `aliasing`, `out` may be one of the inputs (not a shifted view); else it must not overlap them.
     """
     if out is None:
-        return empty(shape, dtype, stream)
+        return make(shape, dtype, stream)
     buffer(op, "out", out, dtype, shape)
     start, end = out.extent
     for value in inputs:

@@ -77,6 +77,9 @@ class Kernel:
         Most threads of a threadgroup.
     aliasing : bool
         Whether an output may be one of the inputs.
+    ahead : sequence of str, optional
+        Given, the body calls ``begin_next()`` and ``wait_for_inputs()`` in every thread, and before the latter reads
+        only these inputs: its node may start while the one before it still runs.
     source : str, optional
         The body, for a kernel without a file.
 
@@ -97,6 +100,7 @@ class Kernel:
         headers: Sequence[str] = (),
         threads: int = 256,
         aliasing: bool = False,
+        ahead: Sequence[str] | None = None,
         source: str | None = None,
     ) -> None:
         self.name = name
@@ -105,6 +109,7 @@ class Kernel:
         self.headers = tuple(headers)
         self.threads = threads
         self.aliasing = aliasing
+        self.ahead = None if ahead is None else tuple(ahead)
         groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
         self.functions: FunctionTable[Function] = FunctionTable()
@@ -203,7 +208,7 @@ class Kernel:
         arguments = [Argument(name, access, SCALARS.get(word, "")) for name, word, access in self.declaration]
         load: Callable[..., Module] = LOADERS.get(device.provider, Kernel.load)
         module = load(self, template, device)
-        return Function(module, self.symbol(template), arguments, self.name)
+        return Function(module, self.symbol(template), arguments, self.name, ahead=self.ahead)
 
     def load(self, template: tuple[Any, ...], device: Device) -> Module:
         """Compile with hiprtc."""
@@ -235,4 +240,4 @@ class Kernel:
         function = self.functions.get((stream.device.index, generic, template))
         if function is None:
             function = self.bind(template, stream.device)
-        function(stream, grid, threadgroup, *values)
+        function.launch(stream, grid, threadgroup, *values)
