@@ -14,7 +14,7 @@ import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16
 from hiprt.kernels import hybrid_reference, reference
-from hiprt.kernels.offline.catalogue import HEAD_WIDTHS
+from hiprt.kernels.offline.catalogue import CHOSEN, EXPERT_WIDTHS, HEAD_WIDTHS
 from hiprt.kernels.quantize_reference import dequantize, quantize
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 
@@ -78,6 +78,8 @@ def cases() -> Iterator[Case]:
         yield from tokens(dtype)
         for group, bits in product(GROUP_SIZES, BITS):
             yield from quantized(dtype, group, bits)
+        for bits in BITS:
+            yield from experts(dtype, bits)
         yield from formats(dtype)
     yield from steps()
 
@@ -179,10 +181,31 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     options = {"group_size": group, "bits": bits}
     exact = reference.quantized_matmul(x, *stored, group, bits)
     yield Case(f"2 by 11, {2 * group} wide", kernels.quantized_matmul, (x, *stored), exact, options)
+    yield Case(f"1 by 11, {2 * group} wide", kernels.qmv, (x[:1], *stored), exact[:1], options)
+    yield Case(f"2 by 11, {2 * group} wide", kernels.qmv, (x, *stored), exact, options)
     ids = int32(10, 0, -1, 11)
     rows = reference.quantized_embedding(ids, *stored, group, bits)
     name = f"4 rows, {2 * group} wide, two of them missing"
     yield Case(name, kernels.quantized_embedding, (ids, *stored), rows, options)
+
+
+def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:
+    """Yield the experts of a token, one of which does not exist; its norm is 1, so that no rounding of it shows."""
+    (width, hidden), places = EXPERT_WIDTHS, np.arange(CHOSEN, dtype=np.int32)[None] % 3
+    x, y = np.sign(normal(dtype, 1, width, seed=31)), normal(dtype, 1, CHOSEN, hidden, seed=32)
+    norm, shares = normal(dtype, width, seed=33), normal(dtype, 1, CHOSEN, seed=34)
+    options: dict[str, Any] = {"group_size": 64, "bits": bits}
+    stacks = []
+    for rows, size in ((6, width), (5, hidden)):
+        stored = quantize(normal(dtype, 2 * rows, size, seed=rows) * dtype.type(size**-0.5), 64, bits)
+        values = reference.weights(*stored, 64, bits).reshape(2, rows, size)
+        stacks.append(([part.reshape(2, rows, -1) for part in stored], values))
+    (opening, opening_values), (closing, closing_values) = stacks
+    exact = hybrid_reference.moe_gate_up(x, places, opening_values, norm, 0.0)
+    gate_up = lambda x, places, norm, *w: kernels.moe_gate_up(x, places, *w, norm=norm, eps=0.0, **options)  # noqa: E731
+    yield Case(f"{CHOSEN} experts of 3 columns", gate_up, (x, places, norm, *opening), exact)
+    exact = hybrid_reference.moe_down(y, places, shares, closing_values)
+    yield Case(f"{CHOSEN} experts of 5 rows", kernels.moe_down, (y, places, shares, *closing), exact, options)
 
 
 def formats(dtype: np.dtype[Any]) -> Iterator[Case]:

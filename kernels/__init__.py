@@ -37,6 +37,7 @@ from hiprt.kernels.binary import (
 )
 from hiprt.kernels.conv_step import conv_step
 from hiprt.kernels.copies import astype, concatenate, contiguous
+from hiprt.kernels.experts import moe_down, moe_gate_up
 from hiprt.kernels.filter_logits import filter_logits, repetition_penalty
 from hiprt.kernels.gated_delta import gated_delta, gated_delta_gates
 from hiprt.kernels.gated_rms_norm import gated_rms_norm
@@ -48,6 +49,7 @@ from hiprt.kernels.kv_write import kv_write
 from hiprt.kernels.layer_norm import layer_norm
 from hiprt.kernels.matmul import matmul
 from hiprt.kernels.moe import moe_combine, moe_route
+from hiprt.kernels.qmv import qmv
 from hiprt.kernels.quantize import dequantize, quantize
 from hiprt.kernels.quantized_embedding import quantized_embedding
 from hiprt.kernels.quantized_matmul import quantized_matmul
@@ -168,6 +170,8 @@ __all__ = [
     "min",
     "minimum",
     "moe_combine",
+    "moe_down",
+    "moe_gate_up",
     "moe_route",
     "multiply",
     "negative",
@@ -176,6 +180,7 @@ __all__ = [
     "power",
     "prod",
     "put_along_axis",
+    "qmv",
     "quantize",
     "quantized_embedding",
     "quantized_matmul",

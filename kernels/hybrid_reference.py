@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["conv_step", "gated_delta", "gated_delta_gates", "moe_combine", "moe_route"]
+from hiprt.kernels.reference import rms_norm, silu_mul
+
+__all__ = ["conv_step", "gated_delta", "gated_delta_gates", "moe_combine", "moe_down", "moe_gate_up", "moe_route"]
 
 Host = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -28,6 +30,25 @@ def moe_combine(y: Host, weights: Host, shared: Host | None = None, gate: Host |
     if shared is not None and gate is not None:
         total = total + shared.astype(np.float64) / (1 + np.exp(-gate.astype(np.float64)))
     return np.asarray(total)
+
+
+def moe_gate_up(x: Host, indices: Host, w: Floats, norm: Host | None = None, eps: float = 1e-6) -> Floats:
+    """Return ``silu(gate) * up`` of the chosen experts; `w` holds values, zeros where there is no such expert."""
+    vectors = x.astype(np.float64) if norm is None else rms_norm(x, norm, eps)
+    columns = w.shape[1] // 2
+    out = np.zeros((*indices.shape, columns))
+    for token, slot in zip(*np.nonzero((indices >= 0) & (indices < len(w)))):
+        sums = w[indices[token, slot]] @ vectors[token]
+        out[token, slot] = silu_mul(sums[:columns], sums[columns:])
+    return out
+
+
+def moe_down(y: Host, indices: Host, weights: Host, w: Floats, residual: Host | None = None) -> Floats:
+    """Return the weighted sum of the chosen experts' answers; `w` holds values."""
+    out = np.zeros((len(y), w.shape[1])) if residual is None else residual.astype(np.float64)
+    for token, slot in zip(*np.nonzero((indices >= 0) & (indices < len(w)))):
+        out[token] += float(weights[token, slot]) * (w[indices[token, slot]] @ y[token, slot].astype(np.float64))
+    return out
 
 
 def conv_step(x: Host, state: Host, weight: Host, bias: Host | None = None, silu: bool = True) -> tuple[Floats, Host]:

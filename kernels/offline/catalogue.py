@@ -16,6 +16,10 @@ from hiprt.kernels.argmax import KERNEL as ARGMAX
 from hiprt.kernels.attention import KERNEL as ATTENTION
 from hiprt.kernels.attention import SIMDGROUPS as ATTENTION_SIMDGROUPS
 from hiprt.kernels.conv_step import KERNEL as CONV_STEP
+from hiprt.kernels.experts import DOWN as MOE_DOWN
+from hiprt.kernels.experts import GATE_UP as MOE_GATE_UP
+from hiprt.kernels.experts import PAIRS, ROWS
+from hiprt.kernels.experts import SIMDGROUPS as EXPERT_SIMDGROUPS
 from hiprt.kernels.filter_logits import KERNEL as FILTER_LOGITS
 from hiprt.kernels.filter_logits import PENALTY as REPETITION_PENALTY
 from hiprt.kernels.gated_delta import GATES as GATED_DELTA_GATES
@@ -28,6 +32,7 @@ from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
 from hiprt.kernels.matmul import KERNEL as MATMUL
 from hiprt.kernels.moe import COMBINE as MOE_COMBINE
 from hiprt.kernels.moe import ROUTE as MOE_ROUTE
+from hiprt.kernels.qmv import KERNEL as QMV
 from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 from hiprt.kernels.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
@@ -39,16 +44,35 @@ from hiprt.kernels.sample import KERNEL as SAMPLE
 from hiprt.kernels.silu_mul import KERNEL as SILU_MUL
 from hiprt.kernels.softmax import KERNEL as SOFTMAX
 
-__all__ = ["HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
+__all__ = ["CHOSEN", "EXPERT_WIDTHS", "HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
 
 FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
 # Attention takes any width from 32 to 256; these are the ones of published models, and one that lanes share unevenly.
 HEAD_WIDTHS = (64, 80, 96, 128, 256)
+# Of experts' matrices, and how many experts a token takes: those of Qwen3-30B-A3B.
+EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 # Values of each template parameter but the dtypes and RUN, which depends on the dtype.
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
     "gather_qmm": {"TRANSPOSED": (False, True)},
     "matmul": {"DOTS": (False, True)},
+    "moe_down": {
+        "GROUP": (64,),
+        "BITS": BITS,
+        "WIDTH": (EXPERT_WIDTHS[1],),
+        "CHOSEN": (CHOSEN,),
+        "ROWS": (ROWS,),
+        "SIMDGROUPS": (EXPERT_SIMDGROUPS,),
+    },
+    "moe_gate_up": {
+        "GROUP": (64,),
+        "BITS": BITS,
+        "WIDTH": (EXPERT_WIDTHS[0],),
+        "NORMED": (True,),
+        "PAIRS": (PAIRS,),
+        "SIMDGROUPS": (EXPERT_SIMDGROUPS,),
+    },
+    "qmv": {"GROUP": GROUP_SIZES, "BITS": BITS, "BATCH": (1, 2)},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
     "softmax": {"LOGARITHM": (False, True)},
@@ -72,7 +96,10 @@ KERNELS = (
     LAYER_NORM,
     MATMUL,
     MOE_COMBINE,
+    MOE_DOWN,
+    MOE_GATE_UP,
     MOE_ROUTE,
+    QMV,
     QUANTIZE,
     QUANTIZED_EMBEDDING,
     QUANTIZED_MATMUL,
@@ -114,5 +141,7 @@ def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
     for dtype in FLOATS if "dtype" in kernel.template.values() else (None,):
         runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
         known = {"T": (dtype,), "S": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
+        if is_loops and "BATCH" in known:
+            known["BATCH"] = (1,)
         found.extend(product(*(known[name] for name in kernel.template)))
     return found
