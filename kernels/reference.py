@@ -25,6 +25,7 @@ __all__ = [
     "layer_norm",
     "logsumexp",
     "matmul",
+    "prefill_attention",
     "qmv",
     "quantized_embedding",
     "quantized_matmul",
@@ -158,6 +159,20 @@ def attention(q: NDArray[Any], keys: NDArray[Any], values: NDArray[Any], positio
     shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
     shares /= shares.sum(axis=-1, keepdims=True)
     return np.asarray(np.einsum("hp,hpd->hd", shares, double(np.repeat(values, repeat, 0)[:, seen])))
+
+
+def prefill_attention(
+    q: NDArray[Any],
+    keys: NDArray[Any],
+    values: NDArray[Any],
+    position: NDArray[np.int32],
+    scale: float,
+    gate: NDArray[Any] | None = None,
+) -> Floats:
+    """Attend with each row up to its own position, and open the result by ``sigmoid(gate)``."""
+    each = [attention(row, keys, values, int(last), scale) for row, last in zip(q, position)]
+    result = np.stack(each) if each else np.zeros(q.shape)
+    return result if gate is None else result / (1.0 + np.exp(-double(gate).reshape(q.shape)))
 
 
 def argmax(x: NDArray[Any]) -> NDArray[np.int32]:

@@ -18,7 +18,7 @@ KERNEL = Kernel(
     outputs={"out": "T"},
     scalars={"rows": "uint", "width": "uint", "stretch": "uint", "eps": "float"},
     template={"T": "dtype", "WEIGHTED": "bool", "SIMDGROUPS": "int", "RUN": "int"},
-    aliasing=True,
+    aliasing={"out": ("x", "weight")},
 )
 STRETCH = 16384  # elements of one plain loop on the CPU device
 LONG_ROW = 1024  # from here on several simdgroups share a row
