@@ -48,6 +48,7 @@ from hiprt.kernels.kv_write import kv_write
 from hiprt.kernels.layer_norm import layer_norm
 from hiprt.kernels.matmul import matmul
 from hiprt.kernels.moe import moe_combine, moe_route
+from hiprt.kernels.norm_rope_write import norm_rope_write
 from hiprt.kernels.qmv import qmv
 from hiprt.kernels.quantize import dequantize, quantize
 from hiprt.kernels.quantized_embedding import quantized_embedding
@@ -172,6 +173,7 @@ __all__ = [
     "moe_route",
     "multiply",
     "negative",
+    "norm_rope_write",
     "not_equal",
     "partition",
     "power",

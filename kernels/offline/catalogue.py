@@ -13,8 +13,9 @@ from hiprt.kernels.add_rms_norm import KERNEL as ADD_RMS_NORM
 from hiprt.kernels.advance import KERNEL as ADVANCE
 from hiprt.kernels.arange import KERNEL as ARANGE
 from hiprt.kernels.argmax import KERNEL as ARGMAX
+from hiprt.kernels.attention import COMBINE as ATTENTION_COMBINE
 from hiprt.kernels.attention import KERNEL as ATTENTION
-from hiprt.kernels.attention import SIMDGROUPS as ATTENTION_SIMDGROUPS
+from hiprt.kernels.attention import TOGETHER
 from hiprt.kernels.conv_step import KERNEL as CONV_STEP
 from hiprt.kernels.filter_logits import KERNEL as FILTER_LOGITS
 from hiprt.kernels.filter_logits import PENALTY as REPETITION_PENALTY
@@ -28,6 +29,7 @@ from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
 from hiprt.kernels.matmul import KERNEL as MATMUL
 from hiprt.kernels.moe import COMBINE as MOE_COMBINE
 from hiprt.kernels.moe import ROUTE as MOE_ROUTE
+from hiprt.kernels.norm_rope_write import KERNEL as NORM_ROPE_WRITE
 from hiprt.kernels.qmv import KERNEL as QMV
 from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
@@ -47,9 +49,11 @@ FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
 HEAD_WIDTHS = (64, 80, 96, 128, 256)
 # Values of each template parameter but the dtypes and RUN, which depends on the dtype.
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
-    "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
+    "attention": {"WIDTH": HEAD_WIDTHS, "HEADS": TOGETHER},
+    "attention_combine": {"WIDTH": HEAD_WIDTHS},
     "gather_qmm": {"TRANSPOSED": (False, True)},
     "matmul": {"DOTS": (False, True)},
+    "norm_rope_write": {"WIDTH": HEAD_WIDTHS},
     "qmv": {"GROUP": GROUP_SIZES, "BITS": BITS, "BATCH": (1, 2)},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
@@ -63,6 +67,7 @@ KERNELS = (
     ARANGE,
     ARGMAX,
     ATTENTION,
+    ATTENTION_COMBINE,
     CONV_STEP,
     DEQUANTIZE,
     FILTER_LOGITS,
@@ -75,6 +80,7 @@ KERNELS = (
     MATMUL,
     MOE_COMBINE,
     MOE_ROUTE,
+    NORM_ROPE_WRITE,
     QMV,
     QUANTIZE,
     QUANTIZED_EMBEDDING,
@@ -117,7 +123,8 @@ def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
     for dtype in FLOATS if "dtype" in kernel.template.values() else (None,):
         runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
         known = {"T": (dtype,), "S": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
-        if is_loops and "BATCH" in known:
-            known["BATCH"] = (1,)
+        if is_loops:
+            # Of a plain loop: one vector, one head.
+            known |= {name: (1,) for name in ("BATCH", "HEADS") if name in known}
         found.extend(product(*(known[name] for name in kernel.template)))
     return found
