@@ -46,14 +46,12 @@ __all__ = ["HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
 
 FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
 # Attention takes any width from 32 to 256; these are the ones of published models, and one that lanes share unevenly.
-HEAD_WIDTHS = (64, 80, 96, 128, 256)
+HEAD_WIDTHS = (64, 80, 128, 256)
 # Values of each template parameter but the dtypes and RUN, which depends on the dtype.
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "HEADS": TOGETHER},
-    "attention_combine": {"WIDTH": HEAD_WIDTHS},
     "gather_qmm": {"TRANSPOSED": (False, True)},
     "matmul": {"DOTS": (False, True)},
-    "norm_rope_write": {"WIDTH": HEAD_WIDTHS},
     "qmv": {"GROUP": GROUP_SIZES, "BITS": BITS, "BATCH": (1, 2)},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},

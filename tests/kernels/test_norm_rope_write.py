@@ -73,7 +73,12 @@ def test_positions_outside_write_nothing(branch, dtype):
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(1, 5), st.integers(1, 3), st.sampled_from([4, 40, 64]), st.lists(st.integers(0, 19), min_size=1, max_size=8))
+@given(
+    st.integers(1, 5),
+    st.integers(1, 3),
+    st.sampled_from([4, 40, 64]),
+    st.lists(st.integers(0, 19), min_size=1, max_size=8),
+)
 def test_any_shape(branch, heads, pairs, half, positions):
     check(hiprt.bfloat16, heads, operands(hiprt.bfloat16, heads, pairs, 2 * half, positions, extra=half))
 
