@@ -12,7 +12,7 @@ from hiprt import core, library, objects
 from hiprt.errors import check
 from hiprt.stream import Stream
 
-__all__ = ["READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module"]
+__all__ = ["READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module", "in_place_of"]
 
 SCALAR, READ, WRITE, READ_WRITE = 0, 1, 2, 3
 FORMATS = {
@@ -117,7 +117,7 @@ class Argument:
         Of a structure, in bytes.
     over : sequence of str
         Of a buffer that is only written, those that are only read and may be the very same memory: each element is
-        read before it is written. Plans of kept steps make use of it.
+        read before it is written, whatever the views that are passed. Plans of kept steps make use of it.
     """
 
     __slots__ = ("access", "alignment", "dtype", "name", "over", "size")
