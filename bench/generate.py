@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.models import Decoder, Qwen3, bucket, load
+from hiprt.bench.models import Decoder, Model, bucket, load
 
 __all__ = ["CHECKPOINT", "PROMPT", "Report", "Request", "Text", "difference", "generate"]
 
@@ -228,7 +228,7 @@ def generate(
 class Generation:
     """One run of a model over a prompt: its decoder, the eager one beside it, and clocks."""
 
-    def __init__(self, request: Request, model: Qwen3, prompt: list[int], stream: Stream) -> None:
+    def __init__(self, request: Request, model: Model, prompt: list[int], stream: Stream) -> None:
         self.request = request
         self.prompt = prompt
         self.stream = stream
