@@ -12,7 +12,7 @@ import numpy as np
 from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
 from hiprt.kernels.declared import TRAITS, Declared, assertions
-from hiprt.module import Function, in_place_of
+from hiprt.module import Function, laid_over
 from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream, current_stream
 
@@ -178,7 +178,7 @@ class HipKernel:
         self.args = dict(args)
         self.functions: FunctionTable[tuple[Function, tuple[Declared, ...]]] = FunctionTable()
         declared = self.declared(tuple(np.dtype(np.float32) for _ in parameters))
-        if in_place_of(name, [each.argument for each in declared]) and strided:
+        if laid_over(name, [each.argument for each in declared]) and strided:
             raise ValueError(f"{name}: arrays of any strides do not lie over each other element by element")
 
     def declared(self, values: Values) -> tuple[Declared, ...]:
