@@ -5,6 +5,8 @@ writes, and computes floating dtypes in float32. ``out=`` gives it an array to w
 names, and promote dtypes and broadcast shapes as it does.
 """
 
+# Whose pool results come from.
+import hiprt.allocator  # noqa: F401
 from hiprt.kernels.add import add
 from hiprt.kernels.add_rms_norm import add_rms_norm
 from hiprt.kernels.advance import advance
