@@ -37,10 +37,12 @@ from hiprt.kernels.binary import (
 )
 from hiprt.kernels.conv_step import conv_step
 from hiprt.kernels.copies import astype, concatenate, contiguous
+from hiprt.kernels.experts import moe_down, moe_gate_up
 from hiprt.kernels.filter_logits import filter_logits, repetition_penalty
 from hiprt.kernels.gated_delta import gated_delta, gated_delta_gates
 from hiprt.kernels.gated_rms_norm import gated_rms_norm
 from hiprt.kernels.gather_qmm import gather_qmm
+from hiprt.kernels.gdn_step import gdn_step
 from hiprt.kernels.hip_kernel import HipKernel, hip_kernel, hip_kernels
 from hiprt.kernels.indexing import put_along_axis, scatter, scatter_add, take, take_along_axis
 from hiprt.kernels.kernel import Kernel
@@ -48,6 +50,8 @@ from hiprt.kernels.kv_write import kv_write
 from hiprt.kernels.layer_norm import layer_norm
 from hiprt.kernels.matmul import matmul
 from hiprt.kernels.moe import moe_combine, moe_route
+from hiprt.kernels.prefill_attention import prefill_attention
+from hiprt.kernels.qmv import qmv
 from hiprt.kernels.quantize import dequantize, quantize
 from hiprt.kernels.quantized_embedding import quantized_embedding
 from hiprt.kernels.quantized_matmul import quantized_matmul
@@ -140,6 +144,7 @@ __all__ = [
     "gated_delta_gates",
     "gated_rms_norm",
     "gather_qmm",
+    "gdn_step",
     "greater",
     "greater_equal",
     "hip_kernel",
@@ -168,14 +173,18 @@ __all__ = [
     "min",
     "minimum",
     "moe_combine",
+    "moe_down",
+    "moe_gate_up",
     "moe_route",
     "multiply",
     "negative",
     "not_equal",
     "partition",
     "power",
+    "prefill_attention",
     "prod",
     "put_along_axis",
+    "qmv",
     "quantize",
     "quantized_embedding",
     "quantized_matmul",
