@@ -204,6 +204,8 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     options = {"group_size": group, "bits": bits}
     exact = reference.quantized_matmul(x, *stored, group, bits)
     yield Case(f"2 by 11, {2 * group} wide", kernels.quantized_matmul, (x, *stored), exact, options)
+    yield Case(f"1 by 11, {2 * group} wide", kernels.qmv, (x[:1], *stored), exact[:1], options)
+    yield Case(f"2 by 11, {2 * group} wide", kernels.qmv, (x, *stored), exact, options)
     ids = int32(10, 0, -1, 11)
     rows = reference.quantized_embedding(ids, *stored, group, bits)
     name = f"4 rows, {2 * group} wide, two of them missing"

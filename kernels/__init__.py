@@ -50,6 +50,7 @@ from hiprt.kernels.kv_write import kv_write
 from hiprt.kernels.layer_norm import layer_norm
 from hiprt.kernels.matmul import matmul
 from hiprt.kernels.moe import moe_combine, moe_route
+from hiprt.kernels.qmv import qmv
 from hiprt.kernels.quantize import dequantize, quantize
 from hiprt.kernels.quantized_embedding import quantized_embedding
 from hiprt.kernels.quantized_matmul import quantized_matmul
@@ -181,6 +182,7 @@ __all__ = [
     "power",
     "prod",
     "put_along_axis",
+    "qmv",
     "quantize",
     "quantized_embedding",
     "quantized_matmul",

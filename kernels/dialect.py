@@ -140,7 +140,10 @@ CHECK = (
 
 DIALECTS = {
     "hip": Dialect(
-        files=("target.h", "types.h", "vectors.h", "math.h", "cpu.h", "threads.h", "simd.h", "atomics.h", "words.h"),
+        files=(
+            *("target.h", "types.h", "vectors.h", "math.h", "cpu.h", "threads.h", "simd.h", "dot.h", "atomics.h"),
+            "words.h",
+        ),
         opening='namespace metal {{\nextern "C" __global__ void __launch_bounds__({threads}) {name}({parameters}) {{',
         closing="}\n}  // namespace metal",
         buffer="{const}{word}* {restrict}{name}",

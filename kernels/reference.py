@@ -25,6 +25,7 @@ __all__ = [
     "layer_norm",
     "logsumexp",
     "matmul",
+    "qmv",
     "quantized_embedding",
     "quantized_matmul",
     "repetition_penalty",
@@ -72,6 +73,24 @@ def quantized_matmul(
 ) -> Floats:
     """Return ``x @ weights.T``."""
     return double(x) @ weights(packed, scales, biases, group_size, bits).T
+
+
+def qmv(
+    x: NDArray[Any],
+    stored: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+    group_size: int,
+    bits: int,
+    norm: NDArray[Any] | None = None,
+    eps: float = 1e-6,
+    residual: NDArray[Any] | None = None,
+    swiglu: bool = False,
+) -> Floats:
+    """Return ``rms_norm(x) @ weights.T + residual``, or ``silu(gate) * up`` of its halves."""
+    values = double(x) if norm is None else rms_norm(x, norm, eps)
+    result = values @ weights(*stored, group_size, bits).T
+    if swiglu:
+        result = silu_mul(*np.split(result, 2, axis=1))
+    return result if residual is None else result + double(residual)
 
 
 def gather_qmm(

@@ -34,6 +34,7 @@ from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
 from hiprt.kernels.matmul import KERNEL as MATMUL
 from hiprt.kernels.moe import COMBINE as MOE_COMBINE
 from hiprt.kernels.moe import ROUTE as MOE_ROUTE
+from hiprt.kernels.qmv import KERNEL as QMV
 from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 from hiprt.kernels.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
@@ -81,6 +82,7 @@ VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
         "PAIRS": (PAIRS,),
         "SIMDGROUPS": (EXPERT_SIMDGROUPS,),
     },
+    "qmv": {"GROUP": GROUP_SIZES, "BITS": BITS, "BATCH": (1, 2)},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
     "softmax": {"LOGARITHM": (False, True)},
@@ -108,6 +110,7 @@ KERNELS = (
     MOE_DOWN,
     MOE_GATE_UP,
     MOE_ROUTE,
+    QMV,
     QUANTIZE,
     QUANTIZED_EMBEDDING,
     QUANTIZED_MATMUL,
@@ -149,5 +152,7 @@ def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
     for dtype in FLOATS if "dtype" in kernel.template.values() else (None,):
         runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
         known = {"T": (dtype,), "S": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
+        if is_loops and "BATCH" in known:
+            known["BATCH"] = (1,)
         found.extend(product(*(known[name] for name in kernel.template)))
     return found

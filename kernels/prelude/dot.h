@@ -1,0 +1,156 @@
+// What products of packed codes are made of: pairs of 16-bit numbers, loads that are read once, matrix instructions.
+namespace metal {
+namespace hiprt {
+
+// A code put below the exponent of a power of two is that power plus the code, exactly. What a type has room for:
+// CODE_BITS bits at once, so that wider codes come in two halves; POWER is the power.
+template <typename T>
+struct numbers {};
+template <>
+struct numbers<half> {
+  static constexpr int CODE_BITS = 8;
+  static constexpr uint WORD = 0x64006400u;
+  static constexpr float POWER = 1024.0f;
+};
+template <>
+struct numbers<bfloat16_t> {
+  static constexpr int CODE_BITS = 4;
+  static constexpr uint WORD = 0x43004300u;
+  static constexpr float POWER = 128.0f;
+};
+
+// How a word of codes becomes registers of two numbers, and what of x belongs to each. Halves of wide codes: the upper one
+// is multiplied with 16 times x.
+template <typename T, int BITS>
+struct coded {
+  static constexpr bool HALVES = BITS > numbers<T>::CODE_BITS;
+  static constexpr int REGISTERS = HALVES || BITS == 4 ? 4 : 2;
+  static constexpr int FIELD = REGISTERS == 4 ? 4 : 8;
+  // What the powers of two add to a sum of products, as a multiple of the sum of x.
+  static constexpr float OFFSET = numbers<T>::POWER * (HALVES ? 17.0f : 1.0f);
+};
+template <typename T, int BITS>
+HIPRT_INLINE void numbers_of(uint word, uint (&pairs)[coded<T, BITS>::REGISTERS]) {
+  constexpr int FIELD = coded<T, BITS>::FIELD;
+  constexpr uint MASK = FIELD == 4 ? 0x000f000fu : 0x00ff00ffu;
+#pragma unroll
+  for (int i = 0; i < coded<T, BITS>::REGISTERS; i++) pairs[i] = ((word >> (i * FIELD)) & MASK) | numbers<T>::WORD;
+}
+
+template <typename T>
+HIPRT_INLINE T number_of_bits(uint bits) {
+  return as_type<T>(ushort(bits));
+}
+template <typename T>
+HIPRT_INLINE uint pair_of(T low, T high) {
+  return uint(as_type<ushort>(low)) | uint(as_type<ushort>(high)) << 16;
+}
+template <typename T>
+HIPRT_INLINE float low_of(uint pair) {
+  return float(number_of_bits<T>(pair & 0xffffu));
+}
+template <typename T>
+HIPRT_INLINE float high_of(uint pair) {
+  return float(number_of_bits<T>(pair >> 16));
+}
+
+// x in the order of the registers of its codes: eight values fill 8 * BITS / 32 words' worth of registers.
+template <typename T, int BITS>
+HIPRT_INLINE void arrange(const T (&x)[8], uint (&pairs)[BITS / 4 * coded<T, BITS>::REGISTERS]) {
+  constexpr int APART = 16 / BITS, REPEATS = coded<T, BITS>::HALVES ? 2 : 1;
+  for (int w = 0; w < BITS / 4; w++) {
+    for (int i = 0; i < APART; i++) {
+      T low = x[w * 2 * APART + i], high = x[w * 2 * APART + i + APART];
+      pairs[(w * APART + i) * REPEATS] = pair_of(low, high);
+      if (REPEATS == 2) {
+        pairs[(w * APART + i) * REPEATS + REPEATS - 1] = pair_of(T(16.0f * float(low)), T(16.0f * float(high)));
+      }
+    }
+  }
+}
+
+// Weights pass by the nearest cache: each is read once. What stays where it is while a kernel runs.
+HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
+#if HIPRT_TARGET_NVIDIA
+  pack<uint, 4> v;
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.values[0]), "=r"(v.values[1]), "=r"(v.values[2]), "=r"(v.values[3])
+               : "l"(from));
+  return v;
+#else
+  return *(const pack<uint, 4>*)from;
+#endif
+}
+// In its place in the program: the compiler may not put it off to where the word is used.
+HIPRT_INLINE uint load_now(const uint* from) {
+#if HIPRT_TARGET_NVIDIA
+  uint v;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
+  return v;
+#else
+  return *from;
+#endif
+}
+HIPRT_INLINE uint load_now(const ushort* from) {
+#if HIPRT_TARGET_NVIDIA
+  ushort v;
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(from));
+  return v;
+#else
+  return *from;
+#endif
+}
+
+// Where the launches before this one may still be running: what they wrote may be read from here on.
+HIPRT_INLINE void wait_for_inputs() {
+#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The next launch may begin with what does not depend on this one.
+HIPRT_INLINE void let_next_begin() {
+#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// c[16][8] += a[16][16] * b[16][8] of a simdgroup, as mma.m16n8k16 lays them out. With g = lane / 4, t = lane % 4:
+// a0, a1: rows g, g + 8, columns 2t, 2t + 1; a2, a3: the same, columns 2t + 8, 2t + 9; b0, b1: rows 2t, 2t + 1 and 2t + 8,
+// 2t + 9 of column g; c: row g, columns 2t, 2t + 1, then row g + 8.
+#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 800
+#define HIPRT_MMA(type)                                                                                       \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "      \
+      "{%8, %9}, {%0, %1, %2, %3};"                                                                           \
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                        \
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
+template <typename T>
+HIPRT_INLINE void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  if (same<T, half>::value) {
+    HIPRT_MMA("f16");
+  } else {
+    HIPRT_MMA("bf16");
+  }
+}
+#undef HIPRT_MMA
+#else
+template <typename T>
+HIPRT_INLINE void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  const uint lane = lane_index(), row = lane & ~3u, column = (lane & 3u) * 8u;
+  for (uint t = 0; t < 4; t++) {
+    const uint a[4] = {simd_shuffle(a0, row + t), simd_shuffle(a2, row + t), simd_shuffle(a1, row + t),
+                       simd_shuffle(a3, row + t)};
+    const uint b[4] = {simd_shuffle(b0, column + t), simd_shuffle(b1, column + t), simd_shuffle(b0, column + 4u + t),
+                       simd_shuffle(b1, column + 4u + t)};
+    for (int i = 0; i < 4; i++) {
+      for (int k = 0; k < 2; k++) {
+        const uint left = a[i / 2 * 2 + k], right = b[i % 2 * 2 + k];
+        c[i] = mad(low_of<T>(left), low_of<T>(right), c[i]);
+        c[i] = mad(high_of<T>(left), high_of<T>(right), c[i]);
+      }
+    }
+  }
+}
+#endif
+
+}  // namespace hiprt
+}  // namespace metal

@@ -1,0 +1,154 @@
+"""qmv: the kernel of each target, and matrix instructions imitated lane by lane, against float64."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hiprt
+from hiprt import kernels
+from hiprt.graphs import Step
+from hiprt.kernels import reference
+from hiprt.kernels.kernel import force_generic
+from hiprt.kernels.qmv import Shape, Tiling, tiling_of
+from hiprt.kernels.quantize_reference import pack, quantize
+
+FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
+HALF = [np.dtype(np.float16), hiprt.bfloat16]
+ULP = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
+
+
+def operands(batch, rows, width, dtype, group, bits, *, norm=False, residual=False, swiglu=False, seed=0):
+    """Return the arguments of a call, on the host."""
+    random = np.random.default_rng(seed)
+    stored = quantize(random.normal(size=(rows, width)).astype(dtype) * dtype.type(width**-0.5), group, bits)
+    x = random.normal(size=(batch, width)).astype(dtype)
+    options = {"swiglu": swiglu}
+    if norm:
+        options["norm"] = random.normal(size=width).astype(dtype)
+    if residual:
+        options["residual"] = random.normal(size=(batch, rows // 2 if swiglu else rows)).astype(dtype)
+    return x, stored, options
+
+
+def call(x, stored, options, group, bits, **more):
+    on_device = {k: hiprt.array(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
+    return kernels.qmv(*map(hiprt.array, (x, *stored)), group_size=group, bits=bits, **on_device, **more)
+
+
+def check(batch, rows, width, dtype, group, bits, *, tiling=None, seed=0, **parts):
+    """Compare: x * norm rounds to the dtype, the sums to float32 with the offset of the codes, the result once."""
+    x, stored, options = operands(batch, rows, width, dtype, group, bits, seed=seed, **parts)
+    got = call(x, stored, options, group, bits, tiling=tiling)
+    exact = reference.qmv(x, stored, group, bits, **options)
+    assert got.shape == exact.shape
+    assert got.dtype == dtype
+    norm = options.get("norm")
+    values = np.abs(reference.double(x) if norm is None else reference.rms_norm(x, norm, 1e-6))
+    packed, scales, biases = stored
+    size = (values @ reference.weights(packed, np.abs(scales), np.abs(biases), group, bits).T).max()
+    unit, offset = ULP[dtype.name], 1024 if tiling else 16
+    # A gate multiplies the other half, error and all.
+    factor = 2 * (1 + np.abs(exact).max()) if options["swiglu"] else 1
+    allowed = size * factor * (offset * 2.0**-24 + (unit if norm is not None else 0)) + 2 * unit * np.abs(exact).max()
+    error = np.abs(got.numpy().astype(np.float64) - exact).max()
+    assert error <= allowed, (error, allowed)
+
+
+@pytest.mark.parametrize(("group", "bits"), FORMATS)
+@pytest.mark.parametrize(("batch", "rows", "groups"), [(1, 1, 1), (3, 35, 3), (8, 10, 2)])
+def test_matches_the_reference(branch, dtype, group, bits, batch, rows, groups):
+    check(batch, rows, groups * group, dtype, group, bits)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5])
+@pytest.mark.parametrize(("norm", "residual", "swiglu"), [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)])
+def test_what_is_fused(branch, dtype, batch, norm, residual, swiglu):
+    check(batch, 38, 192, dtype, 64, 4, norm=bool(norm), residual=bool(residual), swiglu=bool(swiglu))
+
+
+@pytest.mark.parametrize(("group", "bits"), FORMATS)
+@pytest.mark.parametrize("half", HALF)
+@pytest.mark.parametrize(("batch", "tiling"), [(1, Tiling(1, 2, 1)), (3, Tiling(2, 2, 2))])
+def test_matrix_instructions(half, group, bits, batch, tiling):
+    with force_generic():
+        check(batch, 24, 6144 // bits, half, group, bits, tiling=tiling)
+        check(batch, 24, 2048 // bits, half, group, bits, tiling=tiling, norm=True, residual=True, swiglu=True)
+
+
+def test_matrix_instructions_in_more_than_one_phase():
+    with force_generic():
+        check(8, 8, 256 * 11, hiprt.bfloat16, 64, 4, tiling=Tiling(4, 2, 2), norm=True)
+
+
+def test_every_code_counts_in_matrix_instructions():
+    for bits in (4, 8):
+        width = 1024 // bits
+        for place in (0, 1, 7, 8, 31, 33, 100):
+            codes = np.zeros((2**bits, width), np.uint8)
+            codes[:, place] = np.arange(2**bits)
+            x = np.zeros((1, width), np.float16)
+            x[0, place] = 1
+            ones, zeros = np.ones((2**bits, width // 64), np.float16), np.zeros((2**bits, width // 64), np.float16)
+            with force_generic():
+                got = call(x, (pack(codes, bits), ones, zeros), {}, 64, bits, tiling=Tiling(2, 1, 1))
+            assert got.numpy().astype(int).tolist() == [list(range(2**bits))]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 8), st.integers(1, 60), st.integers(1, 9), st.tuples(*[st.booleans()] * 3))
+def test_any_shape(branch, batch, pairs, groups, parts):
+    norm, residual, swiglu = parts
+    check(batch, 2 * pairs, 32 * groups, hiprt.bfloat16, 32, 4, norm=norm, residual=residual, swiglu=swiglu, seed=pairs)
+
+
+def test_no_vectors_and_no_rows(branch, dtype):
+    x, stored, _ = operands(1, 4, 64, dtype, 64, 4)
+    x, packed, scales, biases = map(hiprt.array, (x, *stored))
+    assert kernels.qmv(hiprt.empty((0, 64), dtype), packed, scales, biases).shape == (0, 4)
+    assert kernels.qmv(x, packed[:0], scales[:0], biases[:0]).shape == (1, 0)
+
+
+def test_result_in_float32(branch, dtype):
+    x, stored, options = operands(2, 6, 64, dtype, 64, 4)
+    got = call(x, stored, options, 64, 4, out_dtype=np.float32)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got.numpy(), reference.qmv(x, stored, 64, 4), atol=1e-5)
+
+
+def test_graph_equals_eager(branch, dtype):
+    x, stored, options = operands(2, 12, 128, dtype, 64, 4, norm=True, swiglu=True)
+    given, norm = [hiprt.array(v) for v in (x, *stored)], hiprt.array(options["norm"])
+    step = Step(lambda: kernels.qmv(*given, norm=norm, swiglu=True))
+    eager = step.eager().numpy()
+    for _ in range(3):
+        np.testing.assert_array_equal(step().numpy(), eager)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    ("rows", "width"), [(4096, 1024), (1024, 3072), (6144, 1024), (19456, 2560), (151936, 1024), (8192, 8192), (8, 256)]
+)
+def test_tilings_fit(batch, rows, width):
+    tiles, split, depth = tiling_of(Shape(rows, width, batch, 64, 4, False))
+    assert 1 <= tiles * split <= 16
+    assert (tiles * split) % batch == 0
+    assert depth >= 1
+
+
+def test_mistakes_are_named():
+    x, stored, _ = operands(2, 6, 64, np.dtype(np.float16), 64, 4)
+    x, *stored = map(hiprt.array, (x, *stored))
+    for error, message, wrong in [
+        (ValueError, "at most 8 vectors", lambda: kernels.qmv(hiprt.zeros((9, 64), np.float16), *stored)),
+        (ValueError, "at most 8 vectors", lambda: kernels.qmv(hiprt.zeros((1, 128), np.float16), *stored)),
+        (TypeError, "must be the same", lambda: kernels.qmv(hiprt.zeros((1, 64), np.float32), *stored)),
+        (ValueError, "4 or 8 bits", lambda: kernels.qmv(x, *stored, bits=2, group_size=32)),
+        (ValueError, "norm has shape", lambda: kernels.qmv(x, *stored, norm=x)),
+        (ValueError, "residual has shape", lambda: kernels.qmv(x, *stored, residual=x)),
+        (TypeError, "out_dtype", lambda: kernels.qmv(x, *stored, out_dtype=np.int32)),
+        (ValueError, "not a gate", lambda: kernels.qmv(x, *(part[:5] for part in stored), swiglu=True)),
+        (ValueError, "multiple of 16", lambda: kernels.qmv(hiprt.zeros(65, np.float16)[1:].reshape(1, 64), *stored)),
+    ]:
+        with pytest.raises(error, match=message):
+            wrong()
