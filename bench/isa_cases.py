@@ -14,6 +14,7 @@ import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16
 from hiprt.kernels import hybrid_reference, reference
+from hiprt.kernels.gather_qmm import TILE_ROWS
 from hiprt.kernels.offline.catalogue import CHOSEN, EXPERT_WIDTHS, HEAD_WIDTHS
 from hiprt.kernels.quantize_reference import dequantize, quantize
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
@@ -42,6 +43,8 @@ class Case:
         Keyword arguments.
     skipped : int
         Elements at the front of each array that the op is not given, so that addresses are odd.
+    slack : float
+        What rounding in between may cost, in roundings of the largest exact value.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Case:
     exact: Host
     options: dict[str, Any] = field(default_factory=dict)
     skipped: int = 0
+    slack: float = 0.0
 
     def call(self) -> Array:
         """Launch."""
@@ -169,6 +173,11 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         given = q, keys, values, int32(17)
         name = f"4 heads of {width} over 18 positions"
         yield Case(name, kernels.attention, given, exact, {"scale": width**-0.5})
+        q, positions = normal(dtype, 3, 4, width, seed=6), int32(17, 3, 16)
+        exact = reference.prefill_attention(q, keys, values, positions, width**-0.5)
+        name = f"3 rows of 4 heads of {width}"
+        given = q, keys, values, positions
+        yield Case(name, kernels.prefill_attention, given, exact, {"scale": width**-0.5}, slack=1)
     cache, x = normal(dtype, 3, 9, 40, seed=7), normal(dtype, 3, 40, seed=8)
     exact = reference.kv_write(cache, x, 7)
     yield Case("3 heads of 40", kernels.kv_write, (cache, x, int32(7)), exact)
@@ -206,6 +215,12 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     yield Case(f"2 by 11, {2 * group} wide", kernels.quantized_matmul, (x, *stored), exact, options)
     yield Case(f"1 by 11, {2 * group} wide", kernels.qmv, (x[:1], *stored), exact[:1], options)
     yield Case(f"2 by 11, {2 * group} wide", kernels.qmv, (x, *stored), exact, options)
+    if group == GROUP_SIZES[0]:
+        for count in (33, *(4 * rows for rows in TILE_ROWS[:-1] if dtype.itemsize == 2)):
+            x = normal(dtype, count, 2 * group, seed=11)
+            exact = reference.quantized_matmul(x, *stored, group, bits)
+            name = f"{count} by 11, {2 * group} wide"
+            yield Case(name, kernels.quantized_matmul, (x, *stored), exact, options, slack=1)
     ids = int32(10, 0, -1, 11)
     rows = reference.quantized_embedding(ids, *stored, group, bits)
     name = f"4 rows, {2 * group} wide, two of them missing"

@@ -51,6 +51,7 @@ from hiprt.kernels.kv_write import kv_write
 from hiprt.kernels.layer_norm import layer_norm
 from hiprt.kernels.matmul import matmul
 from hiprt.kernels.moe import moe_combine, moe_route
+from hiprt.kernels.prefill_attention import prefill_attention
 from hiprt.kernels.qmv import qmv
 from hiprt.kernels.quantize import dequantize, quantize
 from hiprt.kernels.quantized_embedding import quantized_embedding
@@ -190,6 +191,7 @@ __all__ = [
     "not_equal",
     "partition",
     "power",
+    "prefill_attention",
     "prod",
     "put_along_axis",
     "qmv",

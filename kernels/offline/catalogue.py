@@ -27,6 +27,8 @@ from hiprt.kernels.gated_delta import GATES as GATED_DELTA_GATES
 from hiprt.kernels.gated_delta import KERNEL as GATED_DELTA
 from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
 from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
+from hiprt.kernels.gather_qmm import TILE_ROWS
+from hiprt.kernels.gather_qmm import TILES as QUANTIZED_TILES
 from hiprt.kernels.gdn_step import KERNEL as GDN_STEP
 from hiprt.kernels.gdn_step import SIMDGROUPS as GDN_SIMDGROUPS
 from hiprt.kernels.kernel import Kernel
@@ -35,6 +37,8 @@ from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
 from hiprt.kernels.matmul import KERNEL as MATMUL
 from hiprt.kernels.moe import COMBINE as MOE_COMBINE
 from hiprt.kernels.moe import ROUTE as MOE_ROUTE
+from hiprt.kernels.prefill_attention import KERNEL as PREFILL_ATTENTION
+from hiprt.kernels.prefill_attention import tile_rows
 from hiprt.kernels.qmv import KERNEL as QMV
 from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
@@ -54,7 +58,7 @@ FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
 HEAD_WIDTHS = (64, 80, 96, 128, 256)
 # Of experts' matrices, and how many experts a token takes: those of Qwen3-30B-A3B.
 EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
-# Values of each template parameter but the dtypes and RUN, which depends on the dtype.
+# Values of each template parameter but the dtypes, and RUN and ROWS, which depend on the dtype.
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
     "conv_step": {"STEPS": (CONV_STEPS,)},
@@ -86,6 +90,7 @@ VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "qmv": {"GROUP": GROUP_SIZES, "BITS": BITS, "BATCH": (1, 2)},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
+    "quantized_tiles": {"BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
     "softmax": {"LOGARITHM": (False, True)},
     "rope": {"TRADITIONAL": (False, True)},
@@ -112,10 +117,12 @@ KERNELS = (
     MOE_DOWN,
     MOE_GATE_UP,
     MOE_ROUTE,
+    PREFILL_ATTENTION,
     QMV,
     QUANTIZE,
     QUANTIZED_EMBEDDING,
     QUANTIZED_MATMUL,
+    QUANTIZED_TILES,
     REPETITION_PENALTY,
     RMS_NORM,
     ROPE,
@@ -151,9 +158,12 @@ def instances(*, is_loops: bool = False) -> list[Instance]:
 def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
     """Return the template values of one kernel."""
     found: list[tuple[Any, ...]] = []
+    if kernel is PREFILL_ATTENTION:
+        return [(t, width, tile_rows(t, width, loops=is_loops)) for t in FLOATS for width in HEAD_WIDTHS]
     for dtype in FLOATS if "dtype" in kernel.template.values() else (None,):
         runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
-        known = {"T": (dtype,), "S": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
+        tiles = TILE_ROWS if not is_loops and dtype is not None and dtype.itemsize == 2 else TILE_ROWS[-1:]
+        known = {"T": (dtype,), "S": (dtype,), "RUN": runs, "ROWS": tiles, **VALUES.get(kernel.name, {})}
         if is_loops and "BATCH" in known:
             known["BATCH"] = (1,)
         found.extend(product(*(known[name] for name in kernel.template)))

@@ -101,19 +101,6 @@ HIPRT_INLINE uint load_now(const ushort* from) {
 #endif
 }
 
-// Where the launches before this one may still be running: what they wrote may be read from here on.
-HIPRT_INLINE void wait_for_inputs() {
-#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-// The next launch may begin with what does not depend on this one.
-HIPRT_INLINE void let_next_begin() {
-#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-
 // c[16][8] += a[16][16] * b[16][8] of a simdgroup, as mma.m16n8k16 lays them out. With g = lane / 4, t = lane % 4:
 // a0, a1: rows g, g + 8, columns 2t, 2t + 1; a2, a3: the same, columns 2t + 8, 2t + 9; b0, b1: rows 2t, 2t + 1 and 2t + 8,
 // 2t + 9 of column g; c: row g, columns 2t, 2t + 1, then row g + 8.
