@@ -100,7 +100,7 @@ HIPRT_INLINE pack<uint, 16 / BITS> arranged(const half* x) {
 HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   pack<uint, 4> v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.values[0]), "=r"(v.values[1]), "=r"(v.values[2]), "=r"(v.values[3])
                : "l"(from));
   return v;
@@ -118,7 +118,7 @@ HIPRT_INLINE void prefetch(const void* from, uint nbytes) {
 HIPRT_INLINE uint load_now(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   uint v;
-  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
   return v;
 #else
   return *from;
@@ -127,7 +127,7 @@ HIPRT_INLINE uint load_now(const uint* from) {
 HIPRT_INLINE uint load_now(const ushort* from) {
 #if HIPRT_TARGET_NVIDIA
   ushort v;
-  asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(from));
   return v;
 #else
   return *from;
