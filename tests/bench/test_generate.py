@@ -128,8 +128,8 @@ def test_counts_of_a_run(request_for):
     assert report.rungs == {"replay": steps - 1, "patch": 0, "update": 0, "instantiate": 1, "eager": 0}
     assert report.only_replay_after == 1
     assert report.launches_per_token == 1
-    assert report.nodes_per_token > 30
-    assert report.edges > 30
+    assert report.nodes_per_token > 2 * 6
+    assert report.edges >= report.nodes_per_token - 1
     assert report.peak_bytes > (request.model / "model.safetensors").stat().st_size
     assert report.first_token_ms > 0
     assert report.tok_s > 0
