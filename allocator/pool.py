@@ -148,7 +148,9 @@ class Pool:
         """
         if self.is_guarded:
             return poison.allocate(self, nbytes, stream)
-        return self.take(nbytes, stream)
+        lane = self.addresses.get(stream.number)
+        taken = lane and Buffer.take(self.address, lane, nbytes, stream.device.index, self)
+        return taken or self.take(nbytes, stream)
 
     def take(self, nbytes: int, stream: Stream) -> Buffer:
         """Return memory without guards; see `allocate`."""

@@ -143,7 +143,15 @@ CHECK = (
 DIALECTS = {
     "hip": Dialect(
         files=(
-            *("target.h", "types.h", "vectors.h", "math.h", "cpu.h", "threads.h", "simd.h", "dot.h", "atomics.h"),
+            "target.h",
+            "types.h",
+            "vectors.h",
+            "math.h",
+            "cpu.h",
+            "threads.h",
+            "simd.h",
+            "dot.h",
+            "atomics.h",
             "overlap.h",
             "words.h",
         ),

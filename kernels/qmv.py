@@ -48,6 +48,7 @@ TENSOR = Kernel(
         "GATED": "bool",
     },
     threads=512,
+    ahead=("weight", "scales", "biases"),
     source=(SOURCES / "qmv_mma.hip").read_text(),
 )
 MOST = 8  # vectors
