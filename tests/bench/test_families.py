@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from helpers.reference_model import ReferenceModel
 
 import hiprt
 from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.models import Decoder, load
+from hiprt.bench.models import load
 from hiprt.bench.models.presets import MINIS
+from hiprt.graphs import Step
 from hiprt.kernels.quantize_reference import quantize
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2}
@@ -173,17 +175,17 @@ def test_sequences_do_not_see_each_other(tmp_path, stream, name, fused):
 def test_a_graph_gives_the_bits_of_eager_steps(tmp_path, stream, name, fused):
     """One launch a token from the second on: nothing in a step is read on the host (G4 of the design)."""
     model = load(Checkpoint(Family(name, "bfloat16").write_mlx(tmp_path)), fused=fused)
-    graph, eager = (Decoder(model, stream, 64) for _ in range(2))
-    for begin in (5, 0):
-        for made in (graph, eager):
-            made.start(TOKENS[begin : begin + 9].tolist())
-        for _ in range(20):
-            before = stream.launches
-            graph.step()
-            assert stream.launches == before + 1
-            eager.step_eager()
-            assert graph.logits.numpy().tobytes() == eager.logits.numpy().tobytes()
-    assert graph.graph.rungs == {"replay": 39, "patch": 0, "update": 0, "instantiate": 1, "eager": 0}
+    tokens, position = hiprt.zeros(2, np.int32), hiprt.zeros(2, np.int32)
+    graph_state, eager_state = model.state(2, 64), model.state(2, 64)
+    step = Step(partial(model.decode, tokens, position, graph_state), stream=stream)
+    for at in range(20):
+        tokens.set([TOKENS[at], TOKENS[40 - at]])
+        position.set([at, at])
+        before = stream.launches
+        graph = step()
+        assert stream.launches - before <= 2  # the graph, and the copy of its result
+        assert graph.numpy().tobytes() == model.decode(tokens, position, eager_state).numpy().tobytes()
+    assert step.rungs == {"replay": 19, "patch": 0, "update": 0, "instantiate": 1, "eager": 0}
 
 
 def test_a_text_may_begin_by_decoding(tmp_path, stream, fused):
