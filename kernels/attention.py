@@ -31,8 +31,8 @@ COMBINE = Kernel(
     "attention_combine",
     inputs={"parts": "float", "gate": "T"},
     outputs={"out": "T"},
-    scalars={"heads": "uint", "splits": "uint", "stride": "uint", "is_gated": "uint"},
-    template={"T": "dtype", "WIDTH": "int"},
+    scalars={"width": "uint", "heads": "uint", "splits": "uint", "stride": "uint", "is_gated": "uint"},
+    template={"T": "dtype"},
 )
 SIMDGROUPS = 8
 WIDTHS = (32, 256)
@@ -117,8 +117,8 @@ def combine(
     """Put together what several threadgroups left of each head: of each split the sums, then largest score and norm."""
     rows, splits, width = parts.shape[0] * heads, parts.shape[2], parts.shape[3] - 2
     threads = -(-width // 32) * 32, 1, 1
-    scalars = heads, splits, stride, is_gated
-    COMBINE(stream or current_stream(), (rows, 1, 1), threads, (out.dtype, width), parts, gate, out, *scalars)
+    scalars = width, heads, splits, stride, is_gated
+    COMBINE(stream or current_stream(), (rows, 1, 1), threads, (out.dtype,), parts, gate, out, *scalars)
     return out
 
 

@@ -19,12 +19,13 @@ KERNEL = Kernel(
         "heads": "uint",
         "pairs": "uint",
         "stride": "uint",
+        "width": "uint",
         "capacity": "uint",
         "dims": "uint",
         "flags": "uint",
         "eps": "float",
     },
-    template={"T": "dtype", "WIDTH": "int"},
+    template={"T": "dtype"},
     headers=("turn.h",),
     threads=128,
 )
@@ -111,7 +112,7 @@ def norm_rope_write(
     flags = (q_norm is not None) | (k_norm is not None) << 1
     loops = uses_loops(stream)
     grid = (batch, 1, 1) if loops else (-(-(heads + 2 * pairs) // SIMDGROUPS), batch, 1)
-    scalars = heads, pairs, stride, capacity, dims, flags, eps
+    scalars = heads, pairs, stride, width, capacity, dims, flags, eps
     threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
-    KERNEL(stream, grid, threads, (qkv.dtype, width), qkv, *norms, position, table, keys, values, out, *scalars)
+    KERNEL(stream, grid, threads, (qkv.dtype,), qkv, *norms, position, table, keys, values, out, *scalars)
     return out

@@ -6,7 +6,10 @@ struct lane_part {
   T values[N];
 
   void load(const device T* row, uint base, uint width) {
-    for (uint i = 0; i < N; i++) values[i] = base + i < width ? row[base + i] : T(0.0f);
+    for (uint i = 0; i < N; i++) {
+      values[i] = T(0.0f);
+      if (base + i < width) values[i] = row[base + i];
+    }
   }
 };
 template <typename T, int N>
