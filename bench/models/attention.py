@@ -94,8 +94,10 @@ class Attention:
 
 def attend(q: Array, keys: Array, values: Array, position: Array) -> Array:
     """Return attention of rows, each over the cache of its own or all over one."""
+    if keys.ndim == 3:
+        return kernels.prefill_attention(q, keys, values, position, scale=q.shape[-1] ** -0.5)
     mixed = empty(q.shape, q.dtype)
     for row in range(len(q)):
-        caches = (keys, values) if keys.ndim == 3 else (keys[row], values[row])
-        kernels.attention(q[row], *caches, position[row : row + 1], scale=q.shape[-1] ** -0.5, out=mixed[row])
+        one = position[row : row + 1]
+        kernels.attention(q[row], keys[row], values[row], one, scale=q.shape[-1] ** -0.5, out=mixed[row])
     return mixed
