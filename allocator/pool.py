@@ -34,7 +34,7 @@ from hiprt.stream import Stream
 if TYPE_CHECKING:
     from hiprt.allocator.arena import Arena
 
-__all__ = ["Block", "Pool", "PoolStats", "default_pool", "pools", "stats"]
+__all__ = ["Block", "Pool", "PoolStats", "default_pool", "pools"]
 
 MOST = 1 << 60  # bytes; no request of more is served
 numbers = itertools.count()
@@ -105,6 +105,13 @@ class Pool:
         For reports.
     is_guarded : bool, optional
         Whether buffers lie between red zones; ``HIPRT_ALLOC_POISON`` by default.
+
+    Attributes
+    ----------
+    extended : int
+        How often it took memory from the source.
+    overflows : int
+        Of a step that is recorded at each call: how often one call asked for more than all before had left it.
     """
 
     def __init__(self, source: Allocate, name: str = "", *, is_guarded: bool | None = None) -> None:
@@ -115,7 +122,7 @@ class Pool:
         self.lanes: dict[int, Any] = {}
         self.chunks: dict[int, Buffer] = {}
         self.numbers = itertools.count()
-        self.drains = 0
+        self.drains = self.extended = self.overflows = 0
         self.needs_idle = False
         self.is_guarded = flags.alloc_poison if is_guarded is None else is_guarded
         self.core = core.ffi.gc(core.created(core.lib.hiprt_pool_create()), core.lib.hiprt_pool_release)
@@ -141,7 +148,9 @@ class Pool:
         """
         if self.is_guarded:
             return poison.allocate(self, nbytes, stream)
-        return self.take(nbytes, stream)
+        lane = self.addresses.get(stream.number)
+        taken = lane and Buffer.take(self.address, lane, nbytes, stream.device.index, self)
+        return taken or self.take(nbytes, stream)
 
     def take(self, nbytes: int, stream: Stream) -> Buffer:
         """Return memory without guards; see `allocate`."""
@@ -243,6 +252,7 @@ class Pool:
         except BaseException:
             core.lib.hiprt_pool_cancel(self.core, size)
             raise
+        self.extended += 1
         return self.add(chunk, size, lane, needs_idle=isinstance(chunk.owner, Memory))
 
     def add(self, chunk: Buffer, nbytes: int, lane: Any, *, needs_idle: bool) -> Any:
@@ -347,8 +357,3 @@ class Pool:
 
 pools: weakref.WeakSet[Pool | Arena] = weakref.WeakSet()
 default_pool = Pool(device_memory, "device")
-
-
-def stats() -> PoolStats:
-    """Return the sizes of `default_pool`."""
-    return default_pool.stats()

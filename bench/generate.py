@@ -118,6 +118,9 @@ class Report:
         Why other rungs than replay were taken, and how often.
     changed_nodes_per_token : float
         Nodes whose arguments differed from those in the nearest executable graph, a token, after the first 4.
+    planned_bytes, lower_bound_bytes : int
+        What the intermediates of the decode graph take, and the most of them that is live at once; 0 where no graph is
+        kept.
     peak_bytes : int
         Most device memory that was in use, by everything.
     graph_peak_bytes : int
@@ -153,6 +156,8 @@ class Report:
     only_replay_after: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     changed_nodes_per_token: float = 0.0
+    planned_bytes: int = 0
+    lower_bound_bytes: int = 0
     peak_bytes: int = 0
     graph_peak_bytes: int = 0
     eager_peak_bytes: int | None = None
@@ -220,7 +225,7 @@ class Generation:
         limit = bucket(longest + request.tokens)
         made = partial(Decoder, model, capacity=bucket(longest + 1), limit=limit, batch=len(prompts))
         self.decoder = made(stream=stream, keep=not request.rerecord)
-        self.own_bytes = allocator.stats().allocated
+        self.own_bytes = allocator.default_pool.stats().allocated
         self.changed = self.launches = self.steps = 0
         # Streams of their own: launches that are not counted, and reads that wait for no later step.
         self.shadow = made(stream=Stream(stream.device)) if request.verify else None
@@ -341,7 +346,9 @@ class Generation:
         report.reasons = dict(sum((step.reasons for step in steps), Counter()))
         changed = graph.ladder.stats.changed - self.changed
         report.changed_nodes_per_token = round(changed / max(self.steps - WARM_UP, 1), 3)
-        report.peak_bytes = allocator.stats().peak
+        report.planned_bytes = sum(plan.nbytes for plan in graph.plans)
+        report.lower_bound_bytes = sum(plan.lower_bound for plan in graph.plans)
+        report.peak_bytes = allocator.default_pool.stats().peak
         report.graph_peak_bytes = self.own_bytes + graph.nbytes
 
 

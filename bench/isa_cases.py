@@ -78,6 +78,7 @@ def cases() -> Iterator[Case]:
         yield from norms(dtype)
         yield from rows(dtype)
         yield from hybrids(dtype)
+        yield from layers(dtype)
         yield from heads(dtype)
         yield from tokens(dtype)
         for group, bits in product(GROUP_SIZES, BITS):
@@ -127,6 +128,9 @@ def hybrids(dtype: np.dtype[Any]) -> Iterator[Case]:
     logits = normal(dtype, 2, 40, seed=18)
     places, _ = hybrid_reference.moe_route(logits, 3)
     yield Case("3 of 40 experts", lambda logits: kernels.moe_route(logits, 3)[0], (logits,), places)
+    _, shares = hybrid_reference.moe_route(logits, 3, True, True)
+    route = lambda logits: kernels.moe_route(logits, 3, shared=True)[1]  # noqa: E731
+    yield Case("3 of 39 experts and a shared one", route, (logits,), shares)
     y, weights = normal(dtype, 2, 3, 70, seed=19), normal(dtype, 2, 3, seed=20)
     yield Case("3 experts", kernels.moe_combine, (y, weights), hybrid_reference.moe_combine(y, weights))
     given = normal(dtype, 2, 2, 40, seed=21), normal(dtype, 2, 3, 40, seed=22), normal(dtype, 40, 4, seed=23)
@@ -140,6 +144,25 @@ def hybrids(dtype: np.dtype[Any]) -> Iterator[Case]:
     gates = a, a, a_log, dt_bias
     exact = hybrid_reference.gated_delta_gates(*gates)[0]
     yield Case("3 steps of 8 heads", lambda *given: kernels.gated_delta_gates(*given)[0], gates, exact)
+
+
+def layers(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield the step of a gated-delta layer of 2 heads of values, with and without the norm of the answers."""
+    single, width = np.dtype(np.float32), 128
+    proj, weight = normal(dtype, 1, 6 * width + 4, seed=41), normal(dtype, 4 * width, 4, seed=42)
+    conv, a_log, dt_bias = (
+        normal(dtype, 1, 3, 4 * width, seed=43),
+        normal(single, 2, seed=44),
+        normal(dtype, 2, seed=45),
+    )
+    state, norm = normal(single, 1, 2, width, width, seed=46), normal(dtype, width, seed=47)
+    given = proj, weight, conv, a_log, dt_bias, state
+    sizes: dict[str, Any] = {"key_heads": 1, "value_heads": 2, "key_width": width, "value_width": width}
+    for each in (None, norm):
+        exact = hybrid_reference.gdn_step(*given, 1, each)[0]
+        op = lambda *given: kernels.gdn_step(*given[:6], norm=given[6] if len(given) > 6 else None, **sizes)  # noqa: E731
+        name = "2 heads" + ("" if each is None else ", normed")
+        yield Case(name, op, given if each is None else (*given, each), exact)
 
 
 def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
@@ -190,14 +213,14 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     options = {"group_size": group, "bits": bits}
     exact = reference.quantized_matmul(x, *stored, group, bits)
     yield Case(f"2 by 11, {2 * group} wide", kernels.quantized_matmul, (x, *stored), exact, options)
+    yield Case(f"1 by 11, {2 * group} wide", kernels.qmv, (x[:1], *stored), exact[:1], options)
+    yield Case(f"2 by 11, {2 * group} wide", kernels.qmv, (x, *stored), exact, options)
     if group == GROUP_SIZES[0]:
         for count in (33, *(4 * rows for rows in TILE_ROWS[:-1] if dtype.itemsize == 2)):
             x = normal(dtype, count, 2 * group, seed=11)
             exact = reference.quantized_matmul(x, *stored, group, bits)
             name = f"{count} by 11, {2 * group} wide"
             yield Case(name, kernels.quantized_matmul, (x, *stored), exact, options, slack=1)
-    yield Case(f"1 by 11, {2 * group} wide", kernels.qmv, (x[:1], *stored), exact[:1], options)
-    yield Case(f"2 by 11, {2 * group} wide", kernels.qmv, (x, *stored), exact, options)
     ids = int32(10, 0, -1, 11)
     rows = reference.quantized_embedding(ids, *stored, group, bits)
     name = f"4 rows, {2 * group} wide, two of them missing"

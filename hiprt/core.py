@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from hiprt import _core
 from hiprt._core import ffi, lib
 from hiprt.errors import HipError, error_of
 
-__all__ = ["address", "call", "created", "ffi", "lib"]
+__all__ = ["FILE", "address", "call", "created", "ffi", "lib"]
+
+FILE: str = _core.__file__
 
 
 def failure(status: int) -> HipError:

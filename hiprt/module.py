@@ -115,12 +115,25 @@ class Argument:
         Of a scalar: a key of `FORMATS`; or ``bytes`` for a structure by value.
     size, alignment : int
         Of a structure, in bytes.
+    over : sequence of str
+        Of a buffer that is only written, those that are only read and may be the very same memory: each element is
+        read before it is written. Plans of kept steps make use of it.
     """
 
-    __slots__ = ("access", "alignment", "dtype", "name", "size")
+    __slots__ = ("access", "alignment", "dtype", "name", "over", "size")
 
-    def __init__(self, name: str, access: int, dtype: str = "", *, size: int = 0, alignment: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        access: int,
+        dtype: str = "",
+        *,
+        size: int = 0,
+        alignment: int = 0,
+        over: Sequence[str] = (),
+    ) -> None:
         self.name, self.access, self.dtype = name, access, dtype
+        self.over = tuple(over)
         self.size = size if dtype == "bytes" else 8 if access else struct.calcsize(FORMATS[dtype])
         self.alignment = alignment or self.size
 
@@ -128,6 +141,23 @@ class Argument:
     def format(self) -> str:
         """The value's struct format."""
         return "Q" if self.access else f"{self.size}s" if self.dtype == "bytes" else FORMATS[self.dtype]
+
+
+def in_place_of(kernel: str, arguments: Sequence[Argument]) -> list[tuple[int, tuple[int, ...]]]:
+    """Return which buffers may be the same memory: one that is written, and those read; by place among the buffers.
+
+    Raises
+    ------
+    ValueError
+        What is over another is not only written, or the other is not only read.
+    """
+    buffers = [argument for argument in arguments if argument.access]
+    access = {argument.name: argument.access for argument in buffers}
+    for argument in arguments:
+        if argument.over and (argument.access != WRITE or any(access.get(name) != READ for name in argument.over)):
+            raise ValueError(f"{kernel}: {argument.name} is over {', '.join(argument.over)}; write over read is needed")
+    place = {argument.name: i for i, argument in enumerate(buffers)}
+    return [(i, tuple(place[name] for name in each.over)) for i, each in enumerate(buffers) if each.over]
 
 
 class Function(objects.Launcher):
@@ -149,6 +179,8 @@ class Function(objects.Launcher):
 
     Attributes
     ----------
+    in_place : list of (int, tuple of int)
+        What may be the same memory, by the arguments' ``over``: a buffer that is written, and those that are read.
     launch : callable
         ``launch(stream, grid, block, *values, shared=0)``: launch on a stream, which executes it or records it as a
         node. ``grid`` counts blocks and ``block`` threads a block, three sizes each; a grid with a zero launches
@@ -169,6 +201,7 @@ class Function(objects.Launcher):
         self.symbol = symbol
         self.name = name or symbol
         self.arguments = tuple(arguments)
+        self.in_place = in_place_of(self.name, self.arguments)
         table = [(argument.size, argument.alignment, argument.access) for argument in arguments]
         made = core.lib.hiprt_kernel_create(module.function(symbol), self.name.encode(), len(table), table)
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_kernel_release)

@@ -6,11 +6,11 @@ They are a second module inside the core's shared library, so that both share on
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 
-from hiprt import _core
+from hiprt import core
 
 __all__ = ["Array", "Buffer", "Launcher", "Planned", "Stream"]
 
-loader = ExtensionFileLoader("hiprt.native.objects", _core.__file__)
+loader = ExtensionFileLoader("hiprt.native.objects", core.FILE)
 spec = spec_from_loader(loader.name, loader)
 assert spec is not None
 module = module_from_spec(spec)

@@ -42,6 +42,7 @@ from hiprt.kernels.filter_logits import filter_logits, repetition_penalty
 from hiprt.kernels.gated_delta import gated_delta, gated_delta_gates
 from hiprt.kernels.gated_rms_norm import gated_rms_norm
 from hiprt.kernels.gather_qmm import gather_qmm
+from hiprt.kernels.gdn_step import gdn_step
 from hiprt.kernels.hip_kernel import HipKernel, hip_kernel, hip_kernels
 from hiprt.kernels.indexing import put_along_axis, scatter, scatter_add, take, take_along_axis
 from hiprt.kernels.kernel import Kernel
@@ -143,6 +144,7 @@ __all__ = [
     "gated_delta_gates",
     "gated_rms_norm",
     "gather_qmm",
+    "gdn_step",
     "greater",
     "greater_equal",
     "hip_kernel",

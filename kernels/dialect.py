@@ -118,6 +118,7 @@ BODY = (
     "grid.h",
     "words.h",
     "utils.h",
+    "simdgroup_matrix.h",
 )
 # The same in Metal.
 METAL_BODY = ("metal_body.h", "utils.h")
@@ -136,6 +137,7 @@ CHECK = (
     "atomics.h",
     "metal_words.h",
     "utils.h",
+    "simdgroup_matrix.h",
 )
 
 DIALECTS = {
@@ -148,6 +150,7 @@ DIALECTS = {
             "cpu.h",
             "threads.h",
             "simd.h",
+            "dot.h",
             "atomics.h",
             "overlap.h",
             "words.h",

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.kernels.batch import ITEMS, SCALARS, Side, index_array, items, side_of, size_of
 from hiprt.kernels.checks import FLOATS, made
 from hiprt.kernels.copies import astype, contiguous
 from hiprt.kernels.dtypes import promote
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.layout import broadcast_shapes
-from hiprt.kernels.quantized import BITS, UINT8, Format, Matrix, check_matrix, format_of, listed
+from hiprt.kernels.quantized import BITS, UINT8, Format, check_matrix, format_of, listed
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Operands", "gather_qmm", "multiply", "operands_of"]
@@ -77,8 +77,7 @@ MOST_ROWS = 64  # of a plain loop on the CPU device, as in the packed kernel
 STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
 
 
-@dataclass(frozen=True)
-class Operands:
+class Operands(NamedTuple):
     """What a product is made of: contiguous, of fitting shapes and dtypes.
 
     Attributes
@@ -124,9 +123,9 @@ def operands_of(
     ValueError
         A dtype is wrong, or the shapes do not fit.
     """
-    biased = None if biases is None else Matrix(biases.shape, biases.dtype)
-    given = Matrix(x.shape, x.dtype), Matrix(w.shape, w.dtype), Matrix(scales.shape, scales.dtype), biased
-    dtype, columns = checked(op, *given, is_transposed, form)
+    dtype, columns, is_ready = checked(op, x, w, scales, biases, is_transposed, form)
+    if is_ready:
+        return Operands(x, w, scales, biases, form, is_transposed, columns)
     if not (x.dtype == dtype and x.is_contiguous):
         x = astype(x, dtype, stream=stream)
     if not (w.is_contiguous and scales.is_contiguous and scales.dtype in (dtype, UINT8)):
@@ -137,11 +136,11 @@ def operands_of(
     return Operands(x, w, scales, biases, form, is_transposed, columns)
 
 
-@lru_cache(4096)
+@Planned
 def checked(
-    op: str, x: Matrix, w: Matrix, scales: Matrix, biases: Matrix | None, is_transposed: bool, form: Format
-) -> tuple[np.dtype[Any], int]:
-    """Return the result's dtype and columns."""
+    op: str, x: Form, w: Form, scales: Form, biases: Form | None, is_transposed: bool, form: Format
+) -> tuple[np.dtype[Any], int, bool]:
+    """Return the result's dtype and columns, and whether kernels take the operands as they are."""
     *_, rows, width = check_matrix(op, w, scales, biases, form)
     floats = [x, scales, biases] if form.is_affine and biases is not None else [x]
     for value in floats:
@@ -156,7 +155,11 @@ def checked(
             f"quantized matrix ({inner}, {columns}) computed from shape {listed(w.shape)} with "
             f"group_size={form.group_size}, bits={form.bits} and transpose={str(is_transposed).lower()}"
         )
-    return promote(*(value.dtype for value in floats)), columns
+    dtype = promote(*(value.dtype for value in floats))
+    given = [each for each in (x, w, scales, biases) if each is not None]
+    kinds = [(x, (dtype,)), (scales, (dtype, UINT8)), *([(biases, (dtype,))] if biases else [])]
+    is_ready = all(each.is_contiguous for each in given) and all(each.dtype in known for each, known in kinds)
+    return dtype, columns, is_ready
 
 
 def gather_qmm(

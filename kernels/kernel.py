@@ -75,8 +75,9 @@ class Kernel:
         Files in ``src`` with functions that the body calls.
     threads : int
         Most threads of a threadgroup.
-    aliasing : bool
-        Whether an output may be one of the inputs.
+    aliasing : mapping of str to sequence of str
+        Outputs that a call may let be inputs, and those inputs of which any call may: each of their elements is read
+        before it is written.
     ahead : sequence of str, optional
         Given, the body calls ``begin_next()`` and ``wait_for_inputs()`` in every thread, and before the latter reads
         only these inputs: its node may start while the one before it still runs.
@@ -99,7 +100,7 @@ class Kernel:
         template: Mapping[str, str] | None = None,
         headers: Sequence[str] = (),
         threads: int = 256,
-        aliasing: bool = False,
+        aliasing: Mapping[str, Sequence[str]] | None = None,
         ahead: Sequence[str] | None = None,
         source: str | None = None,
     ) -> None:
@@ -108,7 +109,7 @@ class Kernel:
         self.template = dict(template or {})
         self.headers = tuple(headers)
         self.threads = threads
-        self.aliasing = aliasing
+        self.aliasing = dict(aliasing or {})
         self.ahead = None if ahead is None else tuple(ahead)
         groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
@@ -205,7 +206,10 @@ class Kernel:
 
     def compile(self, template: tuple[Any, ...], device: Device) -> Function:
         """Compile and load on `device`."""
-        arguments = [Argument(name, access, SCALARS.get(word, "")) for name, word, access in self.declaration]
+        arguments = [
+            Argument(name, access, SCALARS.get(word, ""), over=self.aliasing.get(name, ()))
+            for name, word, access in self.declaration
+        ]
         load: Callable[..., Module] = LOADERS.get(device.provider, Kernel.load)
         module = load(self, template, device)
         return Function(module, self.symbol(template), arguments, self.name, ahead=self.ahead)

@@ -24,7 +24,7 @@ KERNEL = Kernel(
     outputs={"out": "S"},
     scalars={"columns": "uint", "width": "uint", "batch": "uint", "flags": "uint", "stretch": "uint", "eps": "float"},
     template={"T": "dtype", "S": "dtype", "GROUP": "int", "BITS": "int", "BATCH": "int"},
-    headers=("codes.h", "dot.h", "lane_values.h"),
+    headers=("codes.h", "lane_values.h"),
     threads=128,
 )
 # For NVIDIA's matrix instructions alone, so not a body of the dialect.
@@ -47,8 +47,8 @@ TENSOR = Kernel(
         "ADDED": "bool",
         "GATED": "bool",
     },
-    headers=("dot.h",),
     threads=512,
+    ahead=("weight", "scales", "biases"),
     source=(SOURCES / "qmv_mma.hip").read_text(),
 )
 MOST = 8  # vectors

@@ -22,7 +22,7 @@ KERNEL = Kernel(
     scalars={"heads": "uint", "width": "uint", "dims": "uint"},
     template={"T": "dtype", "TRADITIONAL": "bool"},
     headers=("turn.h",),
-    aliasing=True,
+    aliasing={"out": ("x",)},
 )
 THREADS = 64
 LARGEST_GRID = 65535  # in y and z

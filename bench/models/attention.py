@@ -37,6 +37,11 @@ class Attention:
     key_norm: Array
     output: Linear
 
+    @property
+    def scale(self) -> float:
+        """Of the scores."""
+        return float(self.config.head_dim**-0.5)
+
     @classmethod
     def build(cls, config: Config, weights: Weights, at: str) -> Attention:
         """Take the weights of the layer with this name."""
@@ -64,40 +69,37 @@ class Attention:
         shape = (batch, self.config.num_key_value_heads, capacity, self.config.head_dim)
         return KeyValue(zeros(shape, dtype), zeros(shape, dtype))
 
-    def decode(self, x: Array, position: Array, state: LayerState) -> Array:
+    def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
         assert isinstance(state, KeyValue)
-        return self.mix(x, position, state.keys, state.values)
+        query, gate = self.write(x, position, state.keys, state.values)
+        mixed = empty(query.shape, query.dtype)
+        for row in range(len(x)):
+            caches = state.keys[row], state.values[row]
+            at = position[row : row + 1]
+            kernels.attention(query[row], *caches, at, scale=self.scale, out=mixed[row])
+        answer = mixed.reshape(len(x), -1)
+        if gate is not None:
+            answer = kernels.multiply(answer, kernels.sigmoid(gate))
+        return self.output.project(answer, residual=x, fused=fused)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
         assert isinstance(state, KeyValue)
-        return self.mix(x, position, state.keys[sequence], state.values[sequence])
+        keys, values = state.keys[sequence], state.values[sequence]
+        query, gate = self.write(x, position, keys, values)
+        mixed = kernels.prefill_attention(query, keys, values, position, scale=self.scale, gate=gate)
+        return self.output.project(mixed.reshape(len(x), -1), residual=x)
 
-    def mix(self, x: Array, position: Array, keys: Array, values: Array) -> Array:
-        """Take rows: each with a cache of its own, or all with one."""
+    def write(self, x: Array, position: Array, keys: Array, values: Array) -> tuple[Array, Array | None]:
+        """Cache keys and values of rows, each in a cache of its own or all in one; return queries, and their gates."""
         config, width, eps = self.config, self.config.head_dim, self.config.rms_norm_eps
         base, dims = config.rope_theta, config.rotary_dims
         sizes = [config.num_attention_heads * width, *[config.num_key_value_heads * width] * 2]
         made = self.projection.project(x, norm=self.norm, eps=eps)
-        q, k, v, *gate = split(made, *sizes, *sizes[: config.is_gated])
-        q, k, v = (part.reshape(len(x), -1, width) for part in (q, k, v))
+        q, k, v = (part.reshape(len(x), -1, width) for part in split(made, *sizes))
         q, k = kernels.rms_norm(q, self.query_norm, eps), kernels.rms_norm(k, self.key_norm, eps)
         kernels.kv_write(keys, kernels.rope(k, position, base=base, dims=dims), position)
         kernels.kv_write(values, v, position)
-        mixed = attend(kernels.rope(q, position, base=base, dims=dims), keys, values, position)
-        answer = mixed.reshape(len(x), -1)
-        if gate:
-            answer = kernels.multiply(answer, kernels.sigmoid(gate[0]))
-        return self.output.project(answer, residual=x)
-
-
-def attend(q: Array, keys: Array, values: Array, position: Array) -> Array:
-    """Return attention of rows, each over the cache of its own or all over one."""
-    if keys.ndim == 3:
-        return kernels.prefill_attention(q, keys, values, position, scale=q.shape[-1] ** -0.5)
-    mixed = empty(q.shape, q.dtype)
-    for row in range(len(q)):
-        one = position[row : row + 1]
-        kernels.attention(q[row], keys[row], values[row], one, scale=q.shape[-1] ** -0.5, out=mixed[row])
-    return mixed
+        query = kernels.rope(q, position, base=base, dims=dims)
+        return query, made[:, sum(sizes) :] if config.is_gated else None

@@ -51,6 +51,11 @@ class GatedDelta:
     output_norm: Array
     output: Linear
 
+    @property
+    def qk_eps(self) -> float:
+        """Beside the mean of squares of a query or key; the published constant stands beside their sum."""
+        return EPS / self.delta.key_width
+
     @classmethod
     def build(cls, config: Config, weights: Weights, at: str) -> GatedDelta:
         """Take the weights of the layer with this name."""
@@ -77,10 +82,28 @@ class GatedDelta:
         shape = (batch, delta.value_heads, delta.value_width, delta.key_width)
         return Recurrent(zeros((batch, delta.taps - 1, delta.channels), dtype), zeros(shape, np.float32))
 
-    def decode(self, x: Array, position: Array, state: LayerState) -> Array:
+    def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
         assert isinstance(state, Recurrent)
-        return self.mix(x, state, len(x))
+        if not fused:
+            return self.mix(x, state, len(x))
+        delta, eps = self.delta, self.config.rms_norm_eps
+        answer = kernels.gdn_step(
+            self.projection.project(x, norm=self.norm, eps=eps, fused=True),
+            self.conv,
+            state.conv,
+            self.a_log,
+            self.dt_bias,
+            state.delta,
+            key_heads=delta.key_heads,
+            value_heads=delta.value_heads,
+            key_width=delta.key_width,
+            value_width=delta.value_width,
+            qk_eps=self.qk_eps,
+            norm=self.output_norm,
+            eps=eps,
+        )
+        return self.output.project(answer, residual=x, fused=True)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
@@ -100,7 +123,7 @@ class GatedDelta:
             part.reshape(*steps.shape[:2], count, -1)
             for part, count in zip(split(mixed, delta.keys, delta.keys, delta.values), (key_heads, key_heads, heads))
         )
-        q, k = (kernels.rms_norm(part, self.scale[i], EPS / delta.key_width) for i, part in enumerate((q, k)))
+        q, k = (kernels.rms_norm(part, self.scale[i], self.qk_eps) for i, part in enumerate((q, k)))
         kept, corrected = kernels.gated_delta_gates(a, b, self.a_log, self.dt_bias)
         answer = kernels.astype(kernels.gated_delta(q, k, v, kept, corrected, state.delta), x.dtype)
         shape = (rows * delta.value_heads, delta.value_width)

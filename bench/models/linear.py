@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import TypedDict
 
 from hiprt import Array, array, kernels
 from hiprt.bench.matrix import Matrix, Quantized
@@ -11,6 +12,13 @@ from hiprt.bench.matrix import Matrix, Quantized
 __all__ = ["Linear", "gated", "split"]
 
 FUSED_BITS = (4, 8)  # of codes that the fused kernels read
+
+
+class Form(TypedDict):
+    """A format, as keywords of ops."""
+
+    group_size: int
+    bits: int
 
 
 @dataclass(frozen=True)
@@ -45,17 +53,27 @@ class Linear:
         return Linear(*kernels.quantize(self.weight, group_size, bits), group_size, bits)
 
     @property
-    def is_fused(self) -> bool:
-        """Whether the fused kernels take it."""
+    def codes(self) -> tuple[Array, Array, Array]:
+        """What a quantised matrix is made of."""
+        assert self.scales is not None
+        assert self.biases is not None
+        return self.weight, self.scales, self.biases
+
+    @property
+    def form(self) -> Form:
+        """The format."""
+        return {"group_size": self.group_size, "bits": self.bits}
+
+    @property
+    def is_fusable(self) -> bool:
+        """Whether the fused kernels have its format."""
         return self.scales is not None and self.bits in FUSED_BITS
 
     def __call__(self, x: Array) -> Array:
         """Multiply vectors of shape (n, columns) with the transposed matrix: shape (n, rows)."""
         if self.scales is None:
             return kernels.matmul(x, self.weight.T)
-        return kernels.quantized_matmul(
-            x, self.weight, self.scales, self.biases, group_size=self.group_size, bits=self.bits
-        )
+        return kernels.quantized_matmul(x, *self.codes, **self.form)
 
     def project(
         self,
@@ -65,6 +83,7 @@ class Linear:
         eps: float = 1e-6,
         residual: Array | None = None,
         is_gate: bool = False,
+        fused: bool = False,
     ) -> Array:
         """Multiply, with what stands before and after it in a layer.
 
@@ -79,11 +98,15 @@ class Linear:
             Added to the product.
         is_gate : bool
             The first half of the rows gates the second: ``silu(first) * second``.
+        fused : bool
+            As one kernel, where there is one for the format; for a few vectors.
 
         Returns
         -------
         Array, shape (n, rows), or (n, rows / 2) for a gate
         """
+        if fused and self.is_fusable:
+            return kernels.qmv(x, *self.codes, **self.form, norm=norm, eps=eps, residual=residual, swiglu=is_gate)
         y = self(x if norm is None else kernels.rms_norm(x, norm, eps))
         if is_gate:
             y = gated(y)
@@ -108,24 +131,21 @@ class Linear:
             chosen = kernels.take(self.weight, indices, axis=0).transpose(0, 1, 3, 2)
             return kernels.matmul(x[:, :, None], chosen).reshape(n, k, rows)
         wide = x.reshape(*x.shape[:2], 1, x.shape[2])
-        answers = kernels.gather_qmm(
-            wide, self.weight, self.scales, self.biases, None, indices, group_size=self.group_size, bits=self.bits
-        )
+        answers = kernels.gather_qmm(wide, *self.codes, None, indices, **self.form)
         return answers.reshape(n, k, rows)
 
     def member(self, index: int) -> Linear:
         """Return one matrix of a stack."""
-        if self.scales is None or self.biases is None:
+        if self.scales is None:
             return replace(self, weight=self.weight[index])
-        return replace(self, weight=self.weight[index], scales=self.scales[index], biases=self.biases[index])
+        weight, scales, biases = (part[index] for part in self.codes)
+        return replace(self, weight=weight, scales=scales, biases=biases)
 
     def rows(self, ids: Array) -> Array:
         """Return the rows that these int32 indices name: shape (n, columns)."""
         if self.scales is None:
             return kernels.take(self.weight, ids, axis=0)
-        return kernels.quantized_embedding(
-            ids, self.weight, self.scales, self.biases, group_size=self.group_size, bits=self.bits
-        )
+        return kernels.quantized_embedding(ids, *self.codes, **self.form)
 
 
 def split(x: Array, *sizes: int) -> list[Array]:

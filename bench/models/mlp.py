@@ -42,11 +42,7 @@ class Mlp:
             weights.matrix([Part(f"{at}.mlp.down_proj", hidden)], inner),
         )
 
-    def decode(self, x: Array) -> Array:
-        """Take one row of each sequence."""
-        return self.prefill(x)
-
-    def prefill(self, x: Array) -> Array:
-        """Take any rows."""
-        inner = self.gate_up.project(x, norm=self.norm, eps=self.config.rms_norm_eps, is_gate=True)
-        return self.down.project(inner, residual=x)
+    def __call__(self, x: Array, fused: bool = False) -> Array:
+        """Take rows; few of them where `fused` asks for kernels that do several ops."""
+        inner = self.gate_up.project(x, norm=self.norm, eps=self.config.rms_norm_eps, is_gate=True, fused=fused)
+        return self.down.project(inner, residual=x, fused=fused)

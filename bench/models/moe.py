@@ -59,12 +59,10 @@ class Moe:
         norm = weights.norm(f"{at}.post_attention_layernorm", hidden)
         return cls(config, mixture, norm, weights.matrix(routes, hidden, ROUTER_BITS), gate_up, down, shared)
 
-    def decode(self, x: Array) -> Array:
-        """Take one row of each sequence."""
-        return self.prefill(x)
-
-    def prefill(self, x: Array) -> Array:
-        """Take any rows."""
+    def __call__(self, x: Array, fused: bool = False) -> Array:
+        """Take rows; few of them where `fused` asks for kernels that do several ops."""
+        if fused and self.is_fusable:
+            return self.fused(x)
         mixture, rows = self.mixture, len(x)
         normed = kernels.rms_norm(x, self.norm, self.config.rms_norm_eps)
         routes = self.router(normed)
@@ -78,3 +76,19 @@ class Moe:
         shared = down(gate_up.project(normed, is_gate=True))
         gate = kernels.contiguous(routes[:, mixture.experts :])
         return kernels.add(x, kernels.moe_combine(answers, shares, shared, gate))
+
+    @property
+    def is_fusable(self) -> bool:
+        """Whether the stacks have kernels of their own, and the shared expert is in them or there is none."""
+        is_member = self.mixture.shared in (0, self.mixture.inner)
+        return is_member and self.gate_up.is_fusable and self.down.is_fusable
+
+    def fused(self, x: Array) -> Array:
+        """Take a few rows in four kernels."""
+        mixture, eps, up, down = self.mixture, self.config.rms_norm_eps, self.gate_up, self.down
+        routes = self.router.project(x, norm=self.norm, eps=eps, fused=True)
+        chosen, shares = kernels.moe_route(
+            routes, mixture.chosen, normalize=mixture.is_normalized, shared=mixture.shared > 0
+        )
+        inner = kernels.moe_gate_up(x, chosen, *up.codes, **up.form, norm=self.norm, eps=eps)
+        return kernels.moe_down(inner, chosen, shares, *down.codes, **down.form, residual=x)

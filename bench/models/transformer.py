@@ -26,7 +26,7 @@ class Mixer(Protocol):
     def state(self, batch: int, capacity: int, dtype: np.dtype[Any]) -> LayerState:
         """Allocate what it keeps."""
 
-    def decode(self, x: Array, position: Array, state: LayerState) -> Array:
+    def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
@@ -36,11 +36,8 @@ class Mixer(Protocol):
 class Feed(Protocol):
     """The part of a layer that takes each row by itself."""
 
-    def decode(self, x: Array) -> Array:
-        """Take one row of each sequence."""
-
-    def prefill(self, x: Array) -> Array:
-        """Take any rows."""
+    def __call__(self, x: Array, fused: bool = False) -> Array:
+        """Take rows; few of them where `fused` asks for kernels that do several ops."""
 
 
 MIXERS: dict[str, type[Attention] | type[GatedDelta]] = {"attention": Attention, "delta": GatedDelta}
@@ -53,6 +50,14 @@ class Layer:
 
     mixer: Mixer
     feed: Feed
+
+    def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
+        """Take one row of each sequence."""
+        return self.feed(self.mixer.decode(x, position, state, fused), fused)
+
+    def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
+        """Take the rows of one sequence."""
+        return self.feed(self.mixer.prefill(x, position, state, sequence))
 
 
 @dataclass(frozen=True)
@@ -109,16 +114,16 @@ class Transformer:
         """Take one token of each sequence, int32 [B] like their positions; returns logits [B, vocab_size]."""
         x = self.embedding.rows(tokens)
         for layer, kept in zip(self.layers, state):
-            x = layer.feed.decode(layer.mixer.decode(x, position, kept))
-        return self.logits(x)
+            x = layer.decode(x, position, kept, self.fused)
+        return self.logits(x, self.fused)
 
     def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
         """Take consecutive tokens of one sequence, int32 [S] like their positions; returns logits [1, vocab_size]."""
         x = self.embedding.rows(tokens)
         for layer, kept in zip(self.layers, state):
-            x = layer.feed.prefill(layer.mixer.prefill(x, position, kept, sequence))
-        return self.logits(x[-1:])
+            x = layer.prefill(x, position, kept, sequence)
+        return self.logits(x[-1:], self.fused)
 
-    def logits(self, x: Array) -> Array:
-        """Return the logits of rows of the residual stream."""
-        return self.head.project(x, norm=self.norm, eps=self.config.rms_norm_eps)
+    def logits(self, x: Array, fused: bool) -> Array:
+        """Return the logits of a few rows of the residual stream."""
+        return self.head.project(x, norm=self.norm, eps=self.config.rms_norm_eps, fused=fused)

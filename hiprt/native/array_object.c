@@ -45,7 +45,9 @@ static int show(hiprt_py_array *self) {
 }
 
 static Py_ssize_t itemsize_of(PyObject *dtype) {
-  PyObject *found = PyObject_GetAttrString(dtype, "itemsize");
+  static PyObject *name;
+  if (!name) name = PyUnicode_InternFromString("itemsize");
+  PyObject *found = name ? PyObject_GetAttr(dtype, name) : 0;
   Py_ssize_t itemsize = found ? PyLong_AsSsize_t(found) : -1;
   Py_XDECREF(found);
   return itemsize;
@@ -86,19 +88,21 @@ static PyObject *get_strides(PyObject *object, void *closure) {
     Py_ssize_t ndim = PyTuple_Size(self->shape), row = 1;
     PyObject *strides = PyTuple_New(ndim);
     if (!strides) return 0;
-    for (Py_ssize_t i = ndim; i-- > 0; row *= number(self->shape, i)) PyTuple_SetItem(strides, i, PyLong_FromSsize_t(row));
+    for (Py_ssize_t i = ndim; i-- > 0; row *= number(self->shape, i))
+      PyTuple_SetItem(strides, i, PyLong_FromSsize_t(row));
     self->strides = strides;
   }
   Py_INCREF(self->strides);
   return self->strides;
 }
 
-static PyObject *get_form(PyObject *object, void *closure) {
-  hiprt_py_array *self = (hiprt_py_array *)object;
-  if (!self->form) self->form = PyObject_CallMethod(object, "make_form", 0);
+PyObject *hiprt_py_form(hiprt_py_array *self) {
+  if (!self->form) self->form = PyObject_CallMethod((PyObject *)self, "make_form", 0);
   Py_XINCREF(self->form);
   return self->form;
 }
+
+static PyObject *get_form(PyObject *object, void *closure) { return hiprt_py_form((hiprt_py_array *)object); }
 
 static PyObject *get_extent(PyObject *object, void *closure) {
   const hiprt_py_array *self = (hiprt_py_array *)object;

@@ -1,4 +1,4 @@
-/* Launchers: a kernel of the core as a Python object that packs and launches in one call. Base of hiprt.module.Function. */
+/* Launchers: a kernel of the core as a Python object that packs and launches in one call. */
 #include "objects.h" /* first: Python.h says so */
 
 #include <math.h>
@@ -9,6 +9,7 @@
 
 #define MOST 4096 /* bytes of a launch */
 
+/* Base of hiprt.module.Function. */
 typedef struct {
   PyObject_HEAD
   hiprt_kernel *kernel; /* borrowed: the subclass holds it */
@@ -23,7 +24,8 @@ static PyObject *open_launcher(PyObject *object, PyObject *const *args, Py_ssize
   const char *formats = PyUnicode_AsUTF8AndSize(args[1], 0);
   if (!kernel || !formats) return 0;
   if (strlen(formats) != kernel->n_args || kernel->launch_size > MOST)
-    return PyErr_Format(PyExc_ValueError, "%s: %u bytes of arguments, formats %s", kernel->name, kernel->launch_size, formats);
+    return PyErr_Format(PyExc_ValueError, "%s: %u bytes of arguments, formats %s", kernel->name, kernel->launch_size,
+                        formats);
   self->kernel = kernel;
   memcpy(self->formats, formats, kernel->n_args + 1);
   Py_RETURN_NONE;

@@ -44,5 +44,7 @@ PyTypeObject *hiprt_py_make_stream(void);
 PyTypeObject *hiprt_py_make_launcher(void);
 PyTypeObject *hiprt_py_make_planned(void);
 
+/* A new reference to what `Array.form` gives. */
+PyObject *hiprt_py_form(hiprt_py_array *array);
 /* What tp_dealloc of a type made from a spec does in the end. */
 void hiprt_py_free(PyObject *self);

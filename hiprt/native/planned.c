@@ -29,7 +29,7 @@ static PyObject *key_of(PyObject *args) {
   for (Py_ssize_t i = 0; key && i < count; i++) {
     PyObject *value = PyTuple_GetItem(args, i);
     if (PyObject_TypeCheck(value, hiprt_py_array_type))
-      value = PyObject_GetAttrString(value, "form");
+      value = hiprt_py_form((hiprt_py_array *)value);
     else
       Py_INCREF(value);
     if (value)
@@ -46,11 +46,15 @@ static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
   PyObject *key = key_of(args);
   if (!key) return 0;
   PyObject *plan = PyDict_GetItemWithError(self->plans, key);
-  Py_XINCREF(plan);
-  if (!plan && !PyErr_Occurred()) {
+  if (plan) {
+    Py_INCREF(plan);
+  } else {
+    /* What has no hash is no argument either: the function says so. */
+    int can_remember = !PyErr_Occurred();
+    PyErr_Clear();
     plan = PyObject_CallObject(self->function, key);
     if (plan && PyDict_Size(self->plans) >= MOST) PyDict_Clear(self->plans);
-    if (plan && PyDict_SetItem(self->plans, key, plan)) Py_CLEAR(plan);
+    if (plan && can_remember && PyDict_SetItem(self->plans, key, plan)) Py_CLEAR(plan);
   }
   Py_DECREF(key);
   return plan;
@@ -84,6 +88,7 @@ PyTypeObject *hiprt_py_make_planned(void) {
       {Py_tp_clear, (void *)clear},     {Py_tp_traverse, (void *)traverse}, {Py_tp_members, members},
       {0, 0},
   };
-  static PyType_Spec spec = {"hiprt.objects.Planned", sizeof(planned), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
+  static PyType_Spec spec = {"hiprt.objects.Planned", sizeof(planned), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+                             slots};
   return (PyTypeObject *)PyType_FromSpec(&spec);
 }

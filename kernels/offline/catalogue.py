@@ -28,6 +28,8 @@ from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
 from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
 from hiprt.kernels.gather_qmm import TILE_ROWS
 from hiprt.kernels.gather_qmm import TILES as QUANTIZED_TILES
+from hiprt.kernels.gdn_step import KERNEL as GDN_STEP
+from hiprt.kernels.gdn_step import SIMDGROUPS as GDN_SIMDGROUPS
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import KERNEL as KV_WRITE
 from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
@@ -59,6 +61,14 @@ EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
     "gather_qmm": {"TRANSPOSED": (False, True)},
+    "gdn_step": {
+        "KEY": (128,),
+        "VALUE": (128,),
+        "RATIO": (2,),
+        "TAPS": (4,),
+        "NORMED": (False, True),
+        "SIMDGROUPS": (GDN_SIMDGROUPS,),
+    },
     "matmul": {"DOTS": (False, True)},
     "moe_down": {
         "GROUP": (64,),
@@ -97,6 +107,7 @@ KERNELS = (
     GATED_DELTA_GATES,
     GATED_RMS_NORM,
     GATHER_QMM,
+    GDN_STEP,
     KV_WRITE,
     LAYER_NORM,
     MATMUL,

@@ -38,23 +38,8 @@ inline void unpack8(const threadgroup pack<T, 8>& from, thread float* values) {
   for (int i = 0; i < 8; i++) values[i] = float(from.values[i]);
 }
 
-// What dot8 takes for code c is UNIT * (c + SHIFT): on NVIDIA, where a conversion is slow, the float32 whose mantissa
-// begins with the code.
-#if HIPRT_TARGET_NVIDIA
-template <int BITS>
-struct Coded {
-  static constexpr float SHIFT = 1 << BITS;
-  static constexpr float UNIT = 1.0f / float(1 << BITS);
-};
-#else
-template <int BITS>
-struct Coded {
-  static constexpr float SHIFT = 0.0f;
-  static constexpr float UNIT = 1.0f;
-};
-#endif
-
-// sum += coded . values, for codes 8 * part to 8 * part + 7 of a piece.
+// sum += coded . values, for codes 8 * part to 8 * part + 7 of a piece: the codes themselves, but on NVIDIA, where a
+// conversion is slow, the float32 1 + code / 2^BITS, whose mantissa begins with the code.
 template <int BITS>
 inline float dot8(const thread piece& codes, uint part, const thread float* values, float sum) {
 #if HIPRT_TARGET_NVIDIA
@@ -76,6 +61,15 @@ inline float dot8(const thread piece& codes, uint part, const thread float* valu
   }
 #endif
   return sum;
+}
+// The dot product with the codes themselves, from dot8's. total: of the values.
+template <int BITS>
+inline float decoded(float dot, float total) {
+#if HIPRT_TARGET_NVIDIA
+  return (dot - total) * float(1 << BITS);
+#else
+  return dot;
+#endif
 }
 
 // A vector is staged in units of eight values. Those that a round of 32 lanes reads together lie side by side.
@@ -114,7 +108,6 @@ template <typename T, int BITS, int ROWS>
 inline void add_pieces(const thread Pieces<T, ROWS>& held, uint at, float share, const threadgroup pack<T, 8>* staged,
                        const threadgroup float* totals, thread float* sums) {
   constexpr uint PARTS = 16 / BITS;
-  constexpr float UNIT = Coded<BITS>::UNIT, SHIFT = Coded<BITS>::SHIFT;
   float dots[ROWS] = {};
 #pragma unroll
   for (uint part = 0; part < PARTS; part++) {
@@ -126,7 +119,7 @@ inline void add_pieces(const thread Pieces<T, ROWS>& held, uint at, float share,
   const float total = totals[at];
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
-    const float dot = mad(dots[r], 1.0f / UNIT, -SHIFT * total);
+    const float dot = decoded<BITS>(dots[r], total);
     sums[r] = mad(share, mad(float(held.scales[r]), dot, float(held.biases[r]) * total), sums[r]);
   }
 }

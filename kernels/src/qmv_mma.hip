@@ -113,7 +113,7 @@ for (uint begin = 0; begin < steps; begin += PHASE) {
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (begin == 0) let_next_begin();
+  if (begin == 0) begin_next();
 
   for (uint base = begin; base < end; base += SPLIT * DEPTH) {
 #pragma unroll

@@ -1,6 +1,6 @@
 // What products of packed codes are made of: pairs of 16-bit numbers, loads that are read once, matrix instructions.
-#if !defined(HIPRT_TARGET_METAL)
 namespace metal {
+namespace hiprt {
 
 // A code put below the exponent of a power of two is that power plus the code, exactly. What a type has room for:
 // CODE_BITS bits at once, so that wider codes come in two halves; POWER is the power.
@@ -30,7 +30,7 @@ struct coded {
   static constexpr float OFFSET = numbers<T>::POWER * (HALVES ? 17.0f : 1.0f);
 };
 template <typename T, int BITS>
-inline void numbers_of(uint word, uint (&pairs)[coded<T, BITS>::REGISTERS]) {
+HIPRT_INLINE void numbers_of(uint word, uint (&pairs)[coded<T, BITS>::REGISTERS]) {
   constexpr int FIELD = coded<T, BITS>::FIELD;
   constexpr uint MASK = FIELD == 4 ? 0x000f000fu : 0x00ff00ffu;
 #pragma unroll
@@ -38,25 +38,25 @@ inline void numbers_of(uint word, uint (&pairs)[coded<T, BITS>::REGISTERS]) {
 }
 
 template <typename T>
-inline T number_of_bits(uint bits) {
+HIPRT_INLINE T number_of_bits(uint bits) {
   return as_type<T>(ushort(bits));
 }
 template <typename T>
-inline uint pair_of(T low, T high) {
+HIPRT_INLINE uint pair_of(T low, T high) {
   return uint(as_type<ushort>(low)) | uint(as_type<ushort>(high)) << 16;
 }
 template <typename T>
-inline float low_of(uint pair) {
+HIPRT_INLINE float low_of(uint pair) {
   return float(number_of_bits<T>(pair & 0xffffu));
 }
 template <typename T>
-inline float high_of(uint pair) {
+HIPRT_INLINE float high_of(uint pair) {
   return float(number_of_bits<T>(pair >> 16));
 }
 
 // x in the order of the registers of its codes: eight values fill 8 * BITS / 32 words' worth of registers.
 template <typename T, int BITS>
-inline void arrange(const T (&x)[8], uint (&pairs)[BITS / 4 * coded<T, BITS>::REGISTERS]) {
+HIPRT_INLINE void arrange(const T (&x)[8], uint (&pairs)[BITS / 4 * coded<T, BITS>::REGISTERS]) {
   constexpr int APART = 16 / BITS, REPEATS = coded<T, BITS>::HALVES ? 2 : 1;
   for (int w = 0; w < BITS / 4; w++) {
     for (int i = 0; i < APART; i++) {
@@ -70,7 +70,7 @@ inline void arrange(const T (&x)[8], uint (&pairs)[BITS / 4 * coded<T, BITS>::RE
 }
 
 // Weights pass by the nearest cache: each is read once. What stays where it is while a kernel runs.
-inline pack<uint, 4> load_once(const device uint* from) {
+HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   pack<uint, 4> v;
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -78,11 +78,11 @@ inline pack<uint, 4> load_once(const device uint* from) {
                : "l"(from));
   return v;
 #else
-  return *(const device pack<uint, 4>*)from;
+  return *(const pack<uint, 4>*)from;
 #endif
 }
 // In its place in the program: the compiler may not put it off to where the word is used.
-inline uint load_now(const device uint* from) {
+HIPRT_INLINE uint load_now(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   uint v;
   asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
@@ -91,26 +91,13 @@ inline uint load_now(const device uint* from) {
   return *from;
 #endif
 }
-inline uint load_now(const device ushort* from) {
+HIPRT_INLINE uint load_now(const ushort* from) {
 #if HIPRT_TARGET_NVIDIA
   ushort v;
   asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
   return v;
 #else
   return *from;
-#endif
-}
-
-// Where the launches before this one may still be running: what they wrote may be read from here on.
-inline void wait_for_inputs() {
-#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-// The next launch may begin with what does not depend on this one.
-inline void let_next_begin() {
-#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
@@ -124,7 +111,7 @@ inline void let_next_begin() {
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                        \
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
 template <typename T>
-inline void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+HIPRT_INLINE void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
   if (same<T, half>::value) {
     HIPRT_MMA("f16");
   } else {
@@ -134,7 +121,7 @@ inline void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint
 #undef HIPRT_MMA
 #else
 template <typename T>
-inline void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+HIPRT_INLINE void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
   const uint lane = lane_index(), row = lane & ~3u, column = (lane & 3u) * 8u;
   for (uint t = 0; t < 4; t++) {
     const uint a[4] = {simd_shuffle(a0, row + t), simd_shuffle(a2, row + t), simd_shuffle(a1, row + t),
@@ -152,5 +139,5 @@ inline void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint
 }
 #endif
 
+}  // namespace hiprt
 }  // namespace metal
-#endif
