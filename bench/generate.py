@@ -349,10 +349,10 @@ class Generation:
         report.reasons = dict(sum((step.reasons for step in steps), Counter()))
         changed = graph.ladder.stats.changed - self.changed
         report.changed_nodes_per_token = round(changed / max(self.steps - WARM_UP, 1), 3)
-        report.peak_bytes = allocator.default_pool.stats().peak
-        report.graph_peak_bytes = self.own_bytes + graph.nbytes
         report.planned_bytes = sum(plan.nbytes for plan in graph.plans)
         report.lower_bound_bytes = sum(plan.lower_bound for plan in graph.plans)
+        report.peak_bytes = allocator.default_pool.stats().peak
+        report.graph_peak_bytes = self.own_bytes + graph.nbytes
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from hiprt.kernels.dtypes import promote
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.layout import broadcast_shapes
 from hiprt.kernels.quantized import BITS, UINT8, Format, check_matrix, format_of, listed
+from hiprt.kernels.sort import argsort
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
@@ -55,7 +56,15 @@ KERNEL = Kernel(
 )
 TILES = Kernel(
     "quantized_tiles",
-    inputs={"x": "T", "weight": "uint", "scales": "T", "biases": "T", "left_indices": "uint", "right_indices": "uint"},
+    inputs={
+        "x": "T",
+        "weight": "uint",
+        "scales": "T",
+        "biases": "T",
+        "left_indices": "uint",
+        "right_indices": "uint",
+        "order": "uint",
+    },
     outputs={"out": "T"},
     scalars={
         "columns": "uint",
@@ -71,6 +80,7 @@ TILES = Kernel(
 TILE_COLUMNS = 64
 TILE_ROWS = (128, 64, 32)
 FEW_ROWS = 8  # up to here a row alone is faster
+SORTED_FROM = 64  # products
 SIMDGROUPS = 4
 ROWS = 2  # of a simdgroup, as in the packed kernel
 MOST_ROWS = 64  # of a plain loop on the CPU device, as in the packed kernel
@@ -196,8 +206,9 @@ def gather_qmm(
     group_size, bits, mode
         The format, as in `quantize`.
     sorted_indices : bool
-        A promise that the indices ascend: rows of one matrix lie together, and it is read once for many of them. The
-        result is the same without, but for what `quantized_matmul` rounds with many rows.
+        A promise that `rhs_indices` ascend: rows of one matrix lie together, and it is read once for many of them.
+        Without it, indices of many rows are sorted first; the result differs only in what `quantized_matmul` rounds
+        with many rows.
     stream : Stream, optional
         This thread's by default.
     out : Array, optional
@@ -227,8 +238,21 @@ def gather_qmm(
     sides = []
     for shape, count, indices in zip(shapes, counts, (lhs_indices, rhs_indices)):
         sides.append(side_of(shape, full, count, indices, stream))
-    in_runs = sorted_indices or x.shape[-2] > FEW_ROWS
-    return multiply(op, given, full, x.shape[-2], sides[0], sides[1], stream, out, in_runs=in_runs)
+    in_runs, order = sorted_indices or x.shape[-2] > FEW_ROWS, None
+    chosen = sides[1].indices
+    if (
+        not in_runs
+        and given.is_packed
+        and is_worth_sorting(sides[1], x.shape[-2], size_of(full))
+        and chosen is not None
+    ):
+        in_runs, order = True, argsort(chosen.reshape(-1), stream=stream)
+    return multiply(op, given, full, x.shape[-2], sides[0], sides[1], stream, out, in_runs=in_runs, order=order)
+
+
+def is_worth_sorting(right: Side, lines: int, count: int) -> bool:
+    """Whether products in the order of their matrices would share enough of them to pay for that order."""
+    return lines == 1 and right.modulus == count >= max(SORTED_FROM, 2 * right.count)
 
 
 def multiply(
@@ -243,10 +267,11 @@ def multiply(
     shape: tuple[int, ...] | None = None,
     *,
     in_runs: bool = True,
+    order: Array | None = None,
 ) -> Array:
     """Launch the products of a batch of [lines, K] with matrices, and return the result.
 
-    With `in_runs`, neighbouring products are likely to be with the same matrix.
+    With `in_runs`, neighbouring products are likely to be with the same matrix; so are neighbours in `order`.
     """
     x, w, scales, form, columns = given.x, given.w, given.scales, given.form, given.columns
     biases = scales if given.biases is None else given.biases
@@ -261,6 +286,8 @@ def multiply(
         grid = (-(-count // rows), -(-columns // TILE_COLUMNS), 1)
         threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
         sizes = columns, x.shape[-1], form.group_size, count, lines, *left.scalars, *right.scalars, bits
+        sizes = *sizes[:-1], bits | (order is not None) << 2
+        inputs = *inputs[:-1], w if order is None else order, out
         TILES(stream, grid, threads, (x.dtype, form.bits, rows), *inputs, *sizes)
         return out
     plan = plan_of(form, x.dtype, columns, x.shape[-1], given.is_packed, given.is_transposed, loops)
