@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.models import Decoder, Model, bucket, load
+from hiprt.bench.models import FORM, Decoder, Model, bucket, load
 from hiprt.bench.text import Text, Writer
 
 __all__ = ["CHECKPOINT", "PROMPT", "Report", "Request", "Text", "difference", "generate"]
@@ -51,6 +51,8 @@ class Request:
         Record every step again, as an engine does that issues each launch for each token.
     batch : int
         Texts that are written side by side: one for each prompt, or several of one prompt, with seeds of their own.
+    plain : bool
+        Leave weights that are not quantised as they are.
     """
 
     model: Path | str = CHECKPOINT
@@ -62,6 +64,7 @@ class Request:
     verify: bool = False
     rerecord: bool = False
     batch: int = 0
+    plain: bool = False
 
     @property
     def prompts(self) -> list[str]:
@@ -204,7 +207,7 @@ def generate(
     checkpoint = Checkpoint(request.model)
     stream = Stream()
     with use_stream(stream):
-        model = load(checkpoint)
+        model = load(checkpoint, form=None if request.plain else FORM)
     prompts = [checkpoint.encode(prompt) for prompt in request.prompts]
     longest = max(map(len, prompts))
     limit = model.config.max_position_embeddings

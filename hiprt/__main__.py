@@ -54,9 +54,9 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     common.add_argument("--debug", action="store_true", help="show where an error came from")
 
-    write = commands.add_parser("generate", parents=[common], help="write text with a 4-bit model")
+    write = commands.add_parser("generate", parents=[common], help="write text with a model")
     write.set_defaults(run=run_generate, refuse=write.error)
-    write.add_argument("--model", metavar="DIR", help="Qwen3 directory in MLX's layout (default: the shipped one)")
+    write.add_argument("--model", metavar="DIR", help="model directory (default: the shipped one)")
     write.add_argument(
         "--prompt", metavar="TEXT", action="append", help="what the text begins with; several are written side by side"
     )
@@ -66,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     write.add_argument("--seed", metavar="S", type=int, help="of the draws at a temperature above 0 (default: 0)")
     write.add_argument("--eager", action="store_true", help="launch every kernel by itself")
     write.add_argument("--verify", action="store_true", help="run eagerly beside and compare every logit bit by bit")
+    write.add_argument("--plain", action="store_true", help="leave weights that are not quantised as they are")
     write.add_argument("--rerecord", action="store_true", help="record every step again, as some engines must")
 
     if "bench" in sys.argv[1:2]:
@@ -96,7 +97,7 @@ def run_generate(options: argparse.Namespace) -> int:
     """Write text and what it cost."""
     from hiprt.bench.generate import Request, generate
 
-    names = ("model", "tokens", "temperature", "seed", "eager", "verify", "rerecord", "batch")
+    names = ("model", "tokens", "temperature", "seed", "eager", "verify", "rerecord", "batch", "plain")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.prompt:
         given["prompt"] = options.prompt[0] if len(options.prompt) == 1 else tuple(options.prompt)

@@ -26,7 +26,7 @@ KERNEL = Kernel(
         "NORMED": "bool",
         "SIMDGROUPS": "int",
     },
-    headers=("pointwise.h", "delta.h"),
+    headers=("pointwise.h", "loads.h", "delta.h"),
     threads=512,
 )
 SIMDGROUPS = 16

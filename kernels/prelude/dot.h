@@ -73,7 +73,7 @@ HIPRT_INLINE void arrange(const T (&x)[8], uint (&pairs)[BITS / 4 * coded<T, BIT
 HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   pack<uint, 4> v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.values[0]), "=r"(v.values[1]), "=r"(v.values[2]), "=r"(v.values[3])
                : "l"(from));
   return v;
@@ -85,7 +85,7 @@ HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
 HIPRT_INLINE uint load_now(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   uint v;
-  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
   return v;
 #else
   return *from;
@@ -94,7 +94,7 @@ HIPRT_INLINE uint load_now(const uint* from) {
 HIPRT_INLINE uint load_now(const ushort* from) {
 #if HIPRT_TARGET_NVIDIA
   ushort v;
-  asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(from));
   return v;
 #else
   return *from;

@@ -13,6 +13,7 @@ from helpers.reference_model import ReferenceModel
 
 import hiprt
 from hiprt.bench.checkpoint import Checkpoint
+from hiprt.bench.generate import Request, generate
 from hiprt.bench.models import load
 from hiprt.bench.models.presets import MINIS
 from hiprt.graphs import Step
@@ -225,3 +226,13 @@ def test_hybrids_without_experts(tmp_path, stream, fused):
     model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
     expected = ReferenceModel(family.config, family.weights).logits(TOKENS[:1])[-1]
     assert relative(decode(model, model.state(1, 32), TOKENS[:1], [0])[0], expected) < TOLERANCE["float32"]
+
+
+@pytest.mark.parametrize("name", MINIS)
+def test_every_family_writes_text(tmp_path, name):
+    """From a directory of plain weights, left so or quantised, with every logit compared to an eager run's."""
+    folder = Family(name, "bfloat16").write_published(tmp_path, "bfloat16")
+    for plain in (False, True):
+        report = generate(Request(model=folder, prompt="Once upon", tokens=6, verify=True, plain=plain))
+        assert report.verified
+        assert report.tokens == 6
