@@ -21,9 +21,17 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["Operands", "gather_qmm", "multiply", "operands_of"]
 
+PACKED_INPUTS = {
+    "x": "T",
+    "weight": "uint",
+    "scales": "T",
+    "biases": "T",
+    "left_indices": "uint",
+    "right_indices": "uint",
+}
 PACKED = Kernel(
     "quantized_matmul",
-    inputs={"x": "T", "weight": "uint", "scales": "T", "biases": "T", "left_indices": "uint", "right_indices": "uint"},
+    inputs=PACKED_INPUTS,
     outputs={"out": "T"},
     scalars={"rows": "uint", "width": "uint", "stretch": "uint", **SCALARS},
     template={"T": "dtype", "GROUP": "int", "BITS": "int"},
@@ -56,15 +64,7 @@ KERNEL = Kernel(
 )
 TILES = Kernel(
     "quantized_tiles",
-    inputs={
-        "x": "T",
-        "weight": "uint",
-        "scales": "T",
-        "biases": "T",
-        "left_indices": "uint",
-        "right_indices": "uint",
-        "order": "uint",
-    },
+    inputs={**PACKED_INPUTS, "order": "uint"},
     outputs={"out": "T"},
     scalars={
         "columns": "uint",
@@ -238,21 +238,17 @@ def gather_qmm(
     sides = []
     for shape, count, indices in zip(shapes, counts, (lhs_indices, rhs_indices)):
         sides.append(side_of(shape, full, count, indices, stream))
-    in_runs, order = sorted_indices or x.shape[-2] > FEW_ROWS, None
-    chosen = sides[1].indices
-    if (
-        not in_runs
-        and given.is_packed
-        and is_worth_sorting(sides[1], x.shape[-2], size_of(full))
-        and chosen is not None
-    ):
-        in_runs, order = True, argsort(chosen.reshape(-1), stream=stream)
-    return multiply(op, given, full, x.shape[-2], sides[0], sides[1], stream, out, in_runs=in_runs, order=order)
+    lines, right = x.shape[-2], sides[1]
+    in_runs, order = sorted_indices or lines > FEW_ROWS, None
+    is_sortable = given.is_packed and not in_runs and lines == 1
+    if is_sortable and right.indices is not None and is_worth_sorting(right, size_of(full)):
+        in_runs, order = True, argsort(right.indices.reshape(-1), stream=stream)
+    return multiply(op, given, full, lines, sides[0], right, stream, out, in_runs=in_runs, order=order)
 
 
-def is_worth_sorting(right: Side, lines: int, count: int) -> bool:
+def is_worth_sorting(right: Side, count: int) -> bool:
     """Whether products in the order of their matrices would share enough of them to pay for that order."""
-    return lines == 1 and right.modulus == count >= max(SORTED_FROM, 2 * right.count)
+    return right.modulus == count >= max(SORTED_FROM, 2 * right.count)
 
 
 def multiply(
