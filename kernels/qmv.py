@@ -32,22 +32,24 @@ TENSOR = Kernel(
     "qmv_mma",
     inputs=OPERANDS,
     outputs={"out": "S"},
-    scalars={"columns": "uint", "width": "uint", "batch": "uint", "eps": "float"},
+    scalars={"columns": "uint", "batch": "uint", "eps": "float"},
     template={
         "T": "dtype",
         "S": "dtype",
         "GROUP": "int",
         "BITS": "int",
+        "WIDTH": "int",
         "BATCH": "int",
         "TILES": "int",
         "SPLIT": "int",
         "DEPTH": "int",
         "PHASE": "int",
+        "REPEATED": "bool",
         "NORMED": "bool",
         "ADDED": "bool",
         "GATED": "bool",
     },
-    threads=512,
+    threads=lambda template: 32 * template[6] * template[7],
     ahead=("weight", "scales", "biases"),
     source=(SOURCES / "qmv_mma.hip").read_text(),
 )
@@ -58,6 +60,9 @@ MOST_ROWS = 64  # of a plain loop on the CPU device
 STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
 TENSOR_ROWS = 8  # of a simdgroup with matrix instructions
 STAGED_STEPS = 64  # of one vector in 32 KiB of shared memory
+PROCESSORS = 132
+SIMDGROUPS_EACH = 16
+DEPTH = 5
 SIZES = (1, 2, 4, 8)
 
 
@@ -102,23 +107,38 @@ class Tiling(NamedTuple):
         Simdgroups among which the width of one row is divided.
     depth : int
         Stretches of 128 bytes of a row that each simdgroup has in flight.
+    rounds : int
+        How often a simdgroup takes other 8 rows.
     """
 
     tiles: int
     split: int
     depth: int
+    rounds: int = 1
 
 
 def tiling_of(shape: Shape) -> Tiling:
-    """Choose: few threadgroups split rows among many simdgroups; large matrices share the vectors among many rows."""
+    """Choose: one threadgroup on each of the H200's 132 processors, and simdgroups that all have as much to do."""
+    batch = padded(shape.batch)
+    is_whole = shape.steps * batch <= STAGED_STEPS
+    rounds = -(-shape.tiles // (PROCESSORS * SIMDGROUPS_EACH)) if is_whole else 1
+    tiles = min(SIMDGROUPS_EACH, max(1, -(-shape.tiles // (PROCESSORS * rounds))))
     split = 1
-    while split < 8 and shape.steps >= 2 * split and shape.tiles * split < 132 * 16:
+    while rounds == 1 and 2 * split * tiles <= SIMDGROUPS_EACH and shape.steps >= 4 * split:
         split *= 2
-    depth = max(1, min(4, -(-shape.steps // split)))
-    tiles = max(1, 8 // split)
-    while tiles * split < min(shape.batch, MOST):
-        tiles *= 2
-    return Tiling(tiles, split, depth)
+    tiles = min(SIMDGROUPS_EACH // split, -(-tiles * split // batch) * batch // split or 1)
+    while tiles * split % batch:
+        tiles += 1
+    own = -(-shape.steps // split)
+    # Loops without guards: the most in flight that divides the steps.
+    most = min(own, DEPTH, max(1, STAGED_STEPS // batch // split))
+    depth = max(depth for depth in range(1, most + 1) if own % depth == 0)
+    return Tiling(tiles, split, depth if depth > 2 or rounds > 1 else most, rounds)
+
+
+def padded(batch: int) -> int:
+    """Return the number of vectors that a kernel is made for."""
+    return next(size for size in SIZES if size >= batch)
 
 
 def qmv(
@@ -197,8 +217,8 @@ def qmv(
     parts = norm is not None, residual is not None, swiglu
     if has_matrix_instructions(stream, x.dtype, shape) or tiling is not None:
         plan = tensor_plan(shape, tiling or tiling_of(shape))
-        template = (x.dtype, dtype, group_size, bits, *plan.template, *parts)
-        TENSOR(stream, plan.grid, plan.threads, template, *operands, out, columns, width, batch, eps)
+        template = (x.dtype, dtype, group_size, bits, width, *plan.template, *parts)
+        TENSOR(stream, plan.grid, plan.threads, template, *operands, out, columns, batch, eps)
         return out
     plan = plain_plan(shape, columns, uses_loops(stream))
     template = (x.dtype, dtype, group_size, bits, *plan.template)
@@ -262,15 +282,19 @@ class Plan(NamedTuple):
 @lru_cache(4096)
 def tensor_plan(shape: Shape, tiling: Tiling) -> Plan:
     """Return the launch of the kernel of matrix instructions."""
-    batch = next(size for size in SIZES if size >= shape.batch)
-    tiles, split, depth = tiling
-    if tiles * split % batch or tiles * split > TENSOR.threads // 32:
+    batch = padded(shape.batch)
+    tiles, split, depth, rounds = tiling
+    if tiles * split % batch or tiles * split > SIMDGROUPS_EACH:
         raise ValueError(f"qmv: {tiles} x {split} simdgroups do not fit {shape.batch} vectors")
     staged = STAGED_STEPS // batch
     phase = split * depth
     while phase < shape.steps and 2 * phase <= staged:
         phase *= 2
-    return Plan((-(-shape.tiles // tiles), 1, 1), (tiles * split * 32, 1, 1), (batch, tiles, split, depth, phase))
+    own = -(-shape.steps // split)
+    if phase > staged or (rounds > 1 and (split > 1 or own % depth or phase < shape.steps)):
+        raise ValueError(f"qmv: {tiling} does not fit {shape.steps} steps of {shape.batch} vectors")
+    grid = (-(-shape.tiles // (tiles * rounds)), 1, 1)
+    return Plan(grid, (tiles * split * 32, 1, 1), (batch, tiles, split, depth, phase, rounds > 1))
 
 
 @lru_cache(4096)
