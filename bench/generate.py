@@ -106,7 +106,7 @@ class Report:
     tok_s : float
         Generated tokens a second, from the first to the last; verification is not counted.
     prefill_tok_s : float
-        Tokens of the prompts a second.
+        Tokens of the prompts a second, up to the first generated one.
     first_token_ms : float
         From the start of the prompt to the first generated token.
     nodes_per_token, edges : int
@@ -256,7 +256,6 @@ class Generation:
         begin = time.perf_counter()
         times: list[float] = []
         if self.prefill(stopped, progress):
-            report.prefill_tok_s = round(report.prompt_tokens / (time.perf_counter() - begin - self.unseen), 1)
             for tokens in self.steps_of(stopped):
                 times.append(time.perf_counter() - begin - self.unseen)
                 for writer, token in zip(writers, tokens):
@@ -340,6 +339,7 @@ class Generation:
         steps = [decoder.filling, decoder.drawing, graph]
         if times:
             report.first_token_ms = round(times[0] * 1e3, 3)
+            report.prefill_tok_s = round(report.prompt_tokens / times[0], 1)
             span = times[-1] - times[0] if len(times) > 1 else times[0]
             report.tok_s = round(max(len(times) - 1, 1) * report.tokens / len(times) / span, 2)
         report.nodes_per_token, report.edges = graph.nodes, graph.edges

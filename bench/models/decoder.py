@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from hiprt import Array, Event, Stream, kernels, use_stream
 from hiprt.bench.models.model import Model
@@ -264,12 +264,11 @@ class Decoder:
 
 def prompts_of(prompt: Sequence[int] | Sequence[Sequence[int]], batch: int) -> list[Sequence[int]]:
     """Return the prompt of each text."""
-    each = [p for p in prompt if not isinstance(p, int)]
-    if not each:
-        return [[int(p) for p in prompt if isinstance(p, int)]] * batch
-    if len(each) != batch or len(each) != len(prompt):
+    if not prompt or not isinstance(prompt[0], Sequence):
+        return [cast("Sequence[int]", prompt)] * batch
+    if len(prompt) != batch:
         raise ValueError(f"{len(prompt)} prompts for {batch} texts")
-    return each
+    return list(cast("Sequence[Sequence[int]]", prompt))
 
 
 def advance(model: Model, state: State) -> Array:
