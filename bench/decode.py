@@ -311,7 +311,7 @@ def measure(
         report.modes[mode] = work.decode(mode, tokens, report.weight_bytes, report.read_gb_s)
     report.kernels = work.kernels()
     report.kernels_us = round(sum(kernel.us for kernel in report.kernels), 2)
-    report.peak_bytes = allocator.default_pool.stats().peak
+    report.peak_bytes = allocator.stats()["peak"]
     return report
 
 
