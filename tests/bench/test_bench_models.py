@@ -1,4 +1,4 @@
-"""`hiprt bench decode`, `kernels`, `peers`, `graph --raw` and `plot`: small runs on the device in use, and their forms."""
+"""`hiprt bench decode`, `kernels`, `peers`, `plot`, `graph --raw`: small runs on the device in use, and their forms."""
 
 import json
 import shutil
