@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -14,6 +15,7 @@ import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16
 from hiprt.kernels import hybrid_reference, reference
+from hiprt.kernels.attention import TOGETHER, combine
 from hiprt.kernels.gather_qmm import TILE_ROWS
 from hiprt.kernels.offline.catalogue import CHOSEN, EXPERT_WIDTHS, HEAD_WIDTHS
 from hiprt.kernels.quantize_reference import dequantize, quantize
@@ -168,16 +170,25 @@ def layers(dtype: np.dtype[Any]) -> Iterator[Case]:
 def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield attention, the writing of its cache, and rotations."""
     for width in HEAD_WIDTHS:
-        q, (keys, values) = normal(dtype, 4, width), normal(dtype, 2, 2, 20, width, seed=5)
-        exact = reference.attention(q, keys, values, 17, width**-0.5)
-        given = q, keys, values, int32(17)
-        name = f"4 heads of {width} over 18 positions"
-        yield Case(name, kernels.attention, given, exact, {"scale": width**-0.5})
-        q, positions = normal(dtype, 3, 4, width, seed=6), int32(17, 3, 16)
+        for pairs in TOGETHER:
+            q, (keys, values) = normal(dtype, 4, width), normal(dtype, 2, pairs, 20, width, seed=5)
+            exact = reference.attention(q, keys, values, 17, width**-0.5)
+            name = f"4 heads of {width} over 18 positions of {pairs}"
+            yield Case(name, kernels.attention, (q, keys, values, int32(17)), exact, {"scale": width**-0.5})
+        yield parts_of_attention(dtype, width)
+        qkv, weight = normal(dtype, 1, 5 * width, seed=30), normal(dtype, width, seed=31)
+        exact = reference.rms_norm(qkv.reshape(5, width)[:2], weight, 1e-6).astype(dtype)
+        exact = reference.rope(exact, 3, 1e4)[None]
+        writes = partial(kernels.norm_rope_write, heads=2, base=1e4)
+        caches = normal(dtype, 2, 1, 2, 9, width)[:, :, :1]
+        given = qkv[:, : 4 * width], weight, weight, int32(3), caches[0], caches[1]
+        yield Case(f"2 heads of {width} and one to keep", writes, given, exact)
+        q, (keys, values) = normal(dtype, 3, 4, width, seed=6), normal(dtype, 2, 2, 20, width, seed=5)
+        positions = int32(17, 3, 16)
         exact = reference.prefill_attention(q, keys, values, positions, width**-0.5)
         name = f"3 rows of 4 heads of {width}"
-        given = q, keys, values, positions
-        yield Case(name, kernels.prefill_attention, given, exact, {"scale": width**-0.5}, slack=1)
+        rows = q, keys, values, positions
+        yield Case(name, kernels.prefill_attention, rows, exact, {"scale": width**-0.5}, slack=1)
     cache, x = normal(dtype, 3, 9, 40, seed=7), normal(dtype, 3, 40, seed=8)
     exact = reference.kv_write(cache, x, 7)
     yield Case("3 heads of 40", kernels.kv_write, (cache, x, int32(7)), exact)
@@ -187,6 +198,22 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         name = "3 heads, 64 of 80 elements, position 100003"
         exact = reference.rope(turned, 100003, **options)  # type: ignore[arg-type]
         yield Case(name, kernels.rope, (turned, int32(100003)), exact, options)
+
+
+def parts_of_attention(dtype: np.dtype[Any], width: int) -> Case:
+    """Return two heads whose three parts are put together."""
+    sums, tops = normal(np.dtype(np.float32), 1, 2, 3, width, seed=32), normal(np.dtype(np.float32), 1, 2, 3, seed=33)
+    norms = np.abs(tops) + np.float32(1)
+    ends = np.stack([tops, norms], axis=-1).reshape(1, 2, 6)
+    parts = np.concatenate([sums.reshape(1, 2, -1), ends], axis=-1).reshape(1, 2, 3, width + 2)
+    shares = np.exp2(tops.astype(np.float64))
+    exact = (shares[..., None] * sums).sum(2) / (shares * norms).sum(2)[..., None]
+
+    def call(parts: Array) -> Array:
+        out = hiprt.empty((1, 2, width), dtype)
+        return combine(parts, out, out, 2, 0, False)
+
+    return Case(f"2 heads of {width} in 3 parts", call, (parts,), exact)
 
 
 def tokens(dtype: np.dtype[Any]) -> Iterator[Case]:

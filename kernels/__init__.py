@@ -50,6 +50,7 @@ from hiprt.kernels.kv_write import kv_write
 from hiprt.kernels.layer_norm import layer_norm
 from hiprt.kernels.matmul import matmul
 from hiprt.kernels.moe import moe_combine, moe_route
+from hiprt.kernels.norm_rope_write import norm_rope_write
 from hiprt.kernels.prefill_attention import prefill_attention
 from hiprt.kernels.qmv import qmv
 from hiprt.kernels.quantize import dequantize, quantize
@@ -178,6 +179,7 @@ __all__ = [
     "moe_route",
     "multiply",
     "negative",
+    "norm_rope_write",
     "not_equal",
     "partition",
     "power",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
-from hiprt.kernels.checks import INT32, buffer, floating, made, same
+import numpy as np
+
+from hiprt.array import Array, empty
+from hiprt.kernels.checks import INT32, aligned, buffer, floating, made, same
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.stream import Stream, current_stream
 
@@ -11,13 +13,32 @@ __all__ = ["attention"]
 
 KERNEL = Kernel(
     "attention",
-    inputs={"q": "T", "keys": "T", "values": "T", "position": "int"},
+    inputs={"q": "T", "keys": "T", "values": "T", "position": "int", "gate": "T"},
+    outputs={"out": "T", "parts": "float"},
+    scalars={
+        "capacity": "uint",
+        "heads": "uint",
+        "repeat": "uint",
+        "splits": "uint",
+        "stride": "uint",
+        "is_gated": "uint",
+        "scale": "float",
+    },
+    template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
+    headers=("lane_part.h",),
+)
+COMBINE = Kernel(
+    "attention_combine",
+    inputs={"parts": "float", "gate": "T"},
     outputs={"out": "T"},
-    scalars={"capacity": "uint", "repeat": "uint", "scale": "float"},
-    template={"T": "dtype", "WIDTH": "int", "SIMDGROUPS": "int"},
+    scalars={"width": "uint", "heads": "uint", "splits": "uint", "stride": "uint", "is_gated": "uint"},
+    template={"T": "dtype"},
 )
 SIMDGROUPS = 8
 WIDTHS = (32, 256)
+TOGETHER = (4, 2, 1)  # query heads of a threadgroup
+GROUPS = 128  # threadgroups that keep a large GPU busy
+SHORTEST = 128  # positions of the capacity for which a split is worth its second kernel
 
 
 def attention(
@@ -27,6 +48,7 @@ def attention(
     position: Array,
     *,
     scale: float,
+    gate: Array | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -34,14 +56,16 @@ def attention(
 
     Parameters
     ----------
-    q : Array, [Hq, D]
+    q : Array, [B, Hq, D] or [Hq, D]
         float16, bfloat16 or float32; D from 32 to 256.
-    keys, values : Array, [Hkv, capacity, D]
+    keys, values : Array, [B, Hkv, capacity, D] or [Hkv, capacity, D]
         Of the dtype of `q`; Hq is a multiple of Hkv, and query head h reads head ``h // (Hq / Hkv)``.
-    position : Array, [1]
+    position : Array, [B] or [1]
         int32, on the device. From capacity on, the whole cache is read; below 0 the result is zeros.
     scale : float
         Usually ``D**-0.5``.
+    gate : Array, [B, Hq * D], optional
+        Its sigmoid multiplies the result; of the dtype of `q`, rows contiguous, at any distance.
     stream : Stream, optional
         This thread's by default.
     out : Array, optional
@@ -49,7 +73,7 @@ def attention(
 
     Returns
     -------
-    Array, [Hq, D]
+    Array, of the shape of `q`
         The dtype of `q`; scores, softmax and sums are float32, rounded once.
 
     Raises
@@ -57,30 +81,72 @@ def attention(
     TypeError
         A dtype is wrong.
     ValueError
-        A shape does not fit, an array is not contiguous, or `out` overlaps an input.
+        A shape does not fit, an array is not contiguous, a cache does not start at a multiple of 16 bytes, or `out`
+        overlaps an input.
 
     Notes
     -----
-    One pass with a running maximum: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
+    One pass with a running maximum: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018. Caches
+    longer than a few hundred positions are shared out among threadgroups, whose parts a second kernel puts together:
+    how many depends on the capacity, never on the position.
     """
-    floating("attention", "q", q, 2)
-    heads, width = q.shape
-    same("attention", "keys", keys, "q", q)
-    same("attention", "values", values, "q", q)
-    if keys.ndim != 3 or keys.shape != values.shape or keys.shape[2] != width:
-        raise ValueError(
-            f"attention: q {q.shape}, keys {keys.shape}, values {values.shape} do not fit [Hkv, capacity, D]"
-        )
-    kv_heads, capacity, _ = keys.shape
-    if not kv_heads or heads % kv_heads:
-        raise ValueError(f"attention: {heads} query heads are not a multiple of {kv_heads} heads of keys")
-    if not WIDTHS[0] <= width <= WIDTHS[1]:
-        raise ValueError(f"attention: heads of {width} elements; {WIDTHS[0]} to {WIDTHS[1]} are supported")
-    buffer("attention", "position", position, INT32, (1,))
+    batch, heads, pairs, width = check("attention", q, keys, values, position, gate)
+    capacity = keys.shape[-2]
     stream = stream or current_stream()
-    out = made("attention", out, q.shape, q.dtype, stream, (q, keys, values, position))
-    threads = 1 if uses_loops(stream) else SIMDGROUPS * 32
-    template = (q.dtype, width, SIMDGROUPS)
-    repeat = heads // kv_heads
-    KERNEL(stream, (heads, 1, 1), (threads, 1, 1), template, q, keys, values, position, out, capacity, repeat, scale)
+    gating = q if gate is None else gate
+    out = made("attention", out, q.shape, q.dtype, stream, (q, keys, values, position, gating))
+    if not batch:
+        return out
+    repeat = heads // pairs
+    loops = uses_loops(stream)
+    together = 1 if loops else next(size for size in TOGETHER if repeat % size == 0)
+    groups = heads // together
+    splits = 1 if loops else max(1, min(GROUPS // (groups * batch), -(-capacity // SHORTEST)))
+    tail = 0 if gate is None else gate.strides[0], gate is not None
+    parts = out if splits == 1 else empty((batch, heads, splits, width + 2), np.float32, stream=stream)
+    grid, threads = (groups, splits, batch), (1 if loops else SIMDGROUPS * 32, 1, 1)
+    scalars = capacity, heads, repeat, splits, *tail, scale
+    written = (out, parts) if splits == 1 else (parts, parts)
+    KERNEL(stream, grid, threads, (q.dtype, width, together), q, keys, values, position, gating, *written, *scalars)
+    return out if splits == 1 else combine(parts, gating, out, heads, *tail, stream=stream)
+
+
+def combine(
+    parts: Array, gate: Array, out: Array, heads: int, stride: int, is_gated: bool, *, stream: Stream | None = None
+) -> Array:
+    """Put together what several threadgroups left of each head: of each split the sums, then largest score and norm."""
+    rows, splits, width = parts.shape[0] * heads, parts.shape[2], parts.shape[3] - 2
+    threads = -(-width // 32) * 32, 1, 1
+    scalars = width, heads, splits, stride, is_gated
+    COMBINE(stream or current_stream(), (rows, 1, 1), threads, (out.dtype,), parts, gate, out, *scalars)
     return out
+
+
+def check(
+    op: str, q: Array, keys: Array, values: Array, position: Array, gate: Array | None
+) -> tuple[int, int, int, int]:
+    """Return the rows, query heads, key heads and their width."""
+    floating(op, "q", q)
+    same(op, "keys", keys, "q", q)
+    same(op, "values", values, "q", q)
+    if q.ndim not in (2, 3):
+        raise ValueError(f"{op}: q has shape {q.shape}; 2 or 3 axes are needed")
+    *rows, heads, width = q.shape
+    batch = rows[0] if rows else 1
+    fits = keys.ndim == q.ndim + 1 and keys.shape[:-3] == tuple(rows) and keys.shape[-1] == width
+    if not fits or keys.shape != values.shape:
+        raise ValueError(f"{op}: q {q.shape}, keys {keys.shape}, values {values.shape} do not fit [Hkv, capacity, D]")
+    pairs = keys.shape[-3]
+    if not pairs or heads % pairs:
+        raise ValueError(f"{op}: {heads} query heads are not a multiple of {pairs} heads of keys")
+    if not WIDTHS[0] <= width <= WIDTHS[1]:
+        raise ValueError(f"{op}: heads of {width} elements; {WIDTHS[0]} to {WIDTHS[1]} are supported")
+    aligned(op, "keys", keys)
+    aligned(op, "values", values)
+    buffer(op, "position", position, INT32, (batch,))
+    if gate is not None:
+        if gate.dtype != q.dtype:
+            raise TypeError(f"{op}: gate is {gate.dtype} and q {q.dtype}; they must be the same")
+        if gate.shape != (batch, heads * width) or (gate.size and gate.strides[1] != 1):
+            raise ValueError(f"{op}: gate has shape {gate.shape}; rows of {heads * width} elements are needed")
+    return batch, heads, pairs, width

@@ -73,8 +73,8 @@ class Kernel:
         Parameters fixed when compiling: name, and dtype, int or bool.
     headers : sequence of str
         Files in ``src`` with functions that the body calls.
-    threads : int
-        Most threads of a threadgroup.
+    threads : int or callable
+        Most threads of a threadgroup; or a function of the template's values to that.
     aliasing : mapping of str to sequence of str
         Outputs that a call may let be inputs, and those inputs of which any call may: each of their elements is read
         before it is written.
@@ -99,7 +99,7 @@ class Kernel:
         scalars: Mapping[str, str] | None = None,
         template: Mapping[str, str] | None = None,
         headers: Sequence[str] = (),
-        threads: int = 256,
+        threads: int | Callable[[tuple[Any, ...]], int] = 256,
         aliasing: Mapping[str, Sequence[str]] | None = None,
         ahead: Sequence[str] | None = None,
         source: str | None = None,
@@ -156,7 +156,7 @@ class Kernel:
             definitions,
             self.body,
             file=f"{self.name}.metal",
-            threads=self.threads,
+            threads=self.threads(template) if callable(self.threads) else self.threads,
             restrict=not self.aliasing,
         )
         return "".join([dialect.prelude, *headers, kernel])

@@ -32,22 +32,24 @@ TENSOR = Kernel(
     "qmv_mma",
     inputs=OPERANDS,
     outputs={"out": "S"},
-    scalars={"columns": "uint", "width": "uint", "batch": "uint", "eps": "float"},
+    scalars={"columns": "uint", "batch": "uint", "eps": "float"},
     template={
         "T": "dtype",
         "S": "dtype",
         "GROUP": "int",
         "BITS": "int",
+        "WIDTH": "int",
         "BATCH": "int",
         "TILES": "int",
         "SPLIT": "int",
         "DEPTH": "int",
         "PHASE": "int",
+        "REPEATED": "bool",
         "NORMED": "bool",
         "ADDED": "bool",
         "GATED": "bool",
     },
-    threads=512,
+    threads=lambda template: 32 * template[6] * template[7],
     ahead=("weight", "scales", "biases"),
     source=(SOURCES / "qmv_mma.hip").read_text(),
 )
@@ -58,6 +60,9 @@ MOST_ROWS = 64  # of a plain loop on the CPU device
 STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
 TENSOR_ROWS = 8  # of a simdgroup with matrix instructions
 STAGED_STEPS = 64  # of one vector in 32 KiB of shared memory
+PROCESSORS = 132
+SIMDGROUPS_EACH = 16
+DEPTH = 5
 SIZES = (1, 2, 4, 8)
 
 
@@ -102,23 +107,38 @@ class Tiling(NamedTuple):
         Simdgroups among which the width of one row is divided.
     depth : int
         Stretches of 128 bytes of a row that each simdgroup has in flight.
+    rounds : int
+        How often a simdgroup takes other 8 rows.
     """
 
     tiles: int
     split: int
     depth: int
+    rounds: int = 1
 
 
 def tiling_of(shape: Shape) -> Tiling:
-    """Choose: few threadgroups split rows among many simdgroups; large matrices share the vectors among many rows."""
+    """Choose: one threadgroup on each of the H200's 132 processors, and simdgroups that all have as much to do."""
+    batch = padded(shape.batch)
+    is_whole = shape.steps * batch <= STAGED_STEPS
+    rounds = -(-shape.tiles // (PROCESSORS * SIMDGROUPS_EACH)) if is_whole else 1
+    tiles = min(SIMDGROUPS_EACH, max(1, -(-shape.tiles // (PROCESSORS * rounds))))
     split = 1
-    while split < 8 and shape.steps >= 2 * split and shape.tiles * split < 132 * 16:
+    while rounds == 1 and 2 * split * tiles <= SIMDGROUPS_EACH and shape.steps >= 4 * split:
         split *= 2
-    depth = max(1, min(4, -(-shape.steps // split)))
-    tiles = max(1, 8 // split)
-    while tiles * split < min(shape.batch, MOST):
-        tiles *= 2
-    return Tiling(tiles, split, depth)
+    tiles = min(SIMDGROUPS_EACH // split, -(-tiles * split // batch) * batch // split or 1)
+    while tiles * split % batch:
+        tiles += 1
+    own = -(-shape.steps // split)
+    # Loops without guards: the most in flight that divides the steps.
+    most = min(own, DEPTH, max(1, STAGED_STEPS // batch // split))
+    depth = max(depth for depth in range(1, most + 1) if own % depth == 0)
+    return Tiling(tiles, split, depth if depth > 2 or rounds > 1 else most, rounds)
+
+
+def padded(batch: int) -> int:
+    """Return the number of vectors that a kernel is made for."""
+    return next(size for size in SIZES if size >= batch)
 
 
 def qmv(
@@ -194,15 +214,15 @@ def qmv(
 
 
 class Plan(NamedTuple):
-    """A launch."""
+    """A launch; without sizes there is nothing to do."""
 
     kernel: Kernel
     shape: tuple[int, int]
     dtype: np.dtype[Any]
-    grid: tuple[int, int, int]
-    threads: tuple[int, int, int]
-    template: tuple[Any, ...]
-    sizes: tuple[int, ...]
+    grid: tuple[int, int, int] = (0, 0, 0)
+    threads: tuple[int, int, int] = (1, 1, 1)
+    template: tuple[Any, ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 @Planned
@@ -227,15 +247,15 @@ def plan_of(
     if dtype not in FLOATS:
         raise TypeError(f"qmv: out_dtype is {dtype}; float16, bfloat16 or float32 is needed")
     batch, width = x.shape
+    if not batch * columns:
+        return Plan(KERNEL, (batch, columns), dtype)
     shape = Shape(w.shape[0], width, batch, group_size, bits, is_gated)
     head, kinds = (batch, columns), (x.dtype, dtype, group_size, bits)
     parts = norm is not None, residual is not None, is_gated
-    if not batch * columns:
-        return Plan(KERNEL, head, dtype, (0, 0, 0), (1, 1, 1), (), ())
     if has_matrix_instructions(provider, x.dtype, shape) or tiling is not None:
         tiled = tensor_plan(shape, tiling or tiling_of(shape))
-        template = (*kinds, *tiled.template, *parts)
-        return Plan(TENSOR, head, dtype, tiled.grid, tiled.threads, template, (columns, width, batch))
+        template = (*kinds, width, *tiled.template, *parts)
+        return Plan(TENSOR, head, dtype, tiled.grid, tiled.threads, template, (columns, batch))
     plain = plain_plan(shape, columns, loops)
     flags = sum(1 << i for i, part in enumerate(parts) if part)
     sizes = columns, width, batch, flags, plain.stretch
@@ -296,15 +316,19 @@ class Tiles(NamedTuple):
 
 def tensor_plan(shape: Shape, tiling: Tiling) -> Tiles:
     """Return the launch of the kernel of matrix instructions."""
-    batch = next(size for size in SIZES if size >= shape.batch)
-    tiles, split, depth = tiling
-    if tiles * split % batch or tiles * split > TENSOR.threads // 32:
+    batch = padded(shape.batch)
+    tiles, split, depth, rounds = tiling
+    if tiles * split % batch or tiles * split > SIMDGROUPS_EACH:
         raise ValueError(f"qmv: {tiles} x {split} simdgroups do not fit {shape.batch} vectors")
     staged = STAGED_STEPS // batch
     phase = split * depth
     while phase < shape.steps and 2 * phase <= staged:
         phase *= 2
-    return Tiles((-(-shape.tiles // tiles), 1, 1), (tiles * split * 32, 1, 1), (batch, tiles, split, depth, phase))
+    own = -(-shape.steps // split)
+    if phase > staged or (rounds > 1 and (split > 1 or own % depth or phase < shape.steps)):
+        raise ValueError(f"qmv: {tiling} does not fit {shape.steps} steps of {shape.batch} vectors")
+    grid = (-(-shape.tiles // (tiles * rounds)), 1, 1)
+    return Tiles(grid, (tiles * split * 32, 1, 1), (batch, tiles, split, depth, phase, rounds > 1))
 
 
 def plain_plan(shape: Shape, columns: int, loops: bool) -> Tiles:

@@ -13,8 +13,9 @@ from hiprt.kernels.add_rms_norm import KERNEL as ADD_RMS_NORM
 from hiprt.kernels.advance import KERNEL as ADVANCE
 from hiprt.kernels.arange import KERNEL as ARANGE
 from hiprt.kernels.argmax import KERNEL as ARGMAX
+from hiprt.kernels.attention import COMBINE as ATTENTION_COMBINE
 from hiprt.kernels.attention import KERNEL as ATTENTION
-from hiprt.kernels.attention import SIMDGROUPS as ATTENTION_SIMDGROUPS
+from hiprt.kernels.attention import TOGETHER
 from hiprt.kernels.conv_step import KERNEL as CONV_STEP
 from hiprt.kernels.experts import DOWN as MOE_DOWN
 from hiprt.kernels.experts import GATE_UP as MOE_GATE_UP
@@ -36,6 +37,7 @@ from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
 from hiprt.kernels.matmul import KERNEL as MATMUL
 from hiprt.kernels.moe import COMBINE as MOE_COMBINE
 from hiprt.kernels.moe import ROUTE as MOE_ROUTE
+from hiprt.kernels.norm_rope_write import KERNEL as NORM_ROPE_WRITE
 from hiprt.kernels.prefill_attention import KERNEL as PREFILL_ATTENTION
 from hiprt.kernels.prefill_attention import tile_rows
 from hiprt.kernels.qmv import KERNEL as QMV
@@ -59,7 +61,7 @@ HEAD_WIDTHS = (64, 80, 96, 128, 256)
 EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 # Values of each template parameter but the dtypes, and RUN and ROWS, which depend on the dtype.
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
-    "attention": {"WIDTH": HEAD_WIDTHS, "SIMDGROUPS": (ATTENTION_SIMDGROUPS,)},
+    "attention": {"WIDTH": HEAD_WIDTHS, "HEADS": TOGETHER},
     "gather_qmm": {"TRANSPOSED": (False, True)},
     "gdn_step": {
         "KEY": (128,),
@@ -100,6 +102,7 @@ KERNELS = (
     ARANGE,
     ARGMAX,
     ATTENTION,
+    ATTENTION_COMBINE,
     CONV_STEP,
     DEQUANTIZE,
     FILTER_LOGITS,
@@ -115,6 +118,7 @@ KERNELS = (
     MOE_DOWN,
     MOE_GATE_UP,
     MOE_ROUTE,
+    NORM_ROPE_WRITE,
     PREFILL_ATTENTION,
     QMV,
     QUANTIZE,
@@ -162,7 +166,8 @@ def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
         runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
         tiles = TILE_ROWS if not is_loops and dtype is not None and dtype.itemsize == 2 else TILE_ROWS[-1:]
         known = {"T": (dtype,), "S": (dtype,), "RUN": runs, "ROWS": tiles, **VALUES.get(kernel.name, {})}
-        if is_loops and "BATCH" in known:
-            known["BATCH"] = (1,)
+        if is_loops:
+            # Of a plain loop: one vector, one head.
+            known |= {name: (1,) for name in ("BATCH", "HEADS") if name in known}
         found.extend(product(*(known[name] for name in kernel.template)))
     return found

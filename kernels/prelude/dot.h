@@ -69,6 +69,33 @@ HIPRT_INLINE void arrange(const T (&x)[8], uint (&pairs)[BITS / 4 * coded<T, BIT
   }
 }
 
+// Codes as pairs of halves without a leading one, which are the codes in units of 2^-24: every other pair of 4 bits is 16
+// times as much, and `arranged` divides what they are multiplied with. Codes i and i + 16 / BITS of a word make a pair.
+template <int BITS>
+HIPRT_INLINE pack<uint, 16 / BITS> halves_of(uint word) {
+  pack<uint, 16 / BITS> pairs;
+  if (BITS == 4) {
+    pairs.values[0] = word & 0x000f000fu;
+    pairs.values[1] = word & 0x00f000f0u;
+    pairs.values[16 / BITS - 2] = (word >> 8) & 0x000f000fu;
+    pairs.values[16 / BITS - 1] = (word >> 8) & 0x00f000f0u;
+  } else {
+    pairs.values[0] = word & 0x00ff00ffu;
+    pairs.values[1] = (word >> 8) & 0x00ff00ffu;
+  }
+  return pairs;
+}
+// What the codes of one word are multiplied with, in their order.
+template <int BITS>
+HIPRT_INLINE pack<uint, 16 / BITS> arranged(const half* x) {
+  pack<uint, 16 / BITS> pairs;
+  for (int i = 0; i < 16 / BITS; i++) {
+    const float factor = BITS == 4 && i % 2 ? 0.0625f : 1.0f;
+    pairs.values[i] = pair_of(half(float(x[i]) * factor), half(float(x[i + 16 / BITS]) * factor));
+  }
+  return pairs;
+}
+
 // Weights pass by the nearest cache: each is read once. What stays where it is while a kernel runs.
 HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
 #if HIPRT_TARGET_NVIDIA

@@ -1,12 +1,14 @@
-// softmax(scale * q . keys[0..position]) . values of one query head a threadgroup, in one pass: the sums are kept
-// relative to the largest score so far and scaled down when a larger one comes.
-uint head = threadgroup_position_in_grid.x;
-int last = min(position[0], int(capacity) - 1);
-const device T* query = q + size_t(head) * WIDTH;
-const device T* key_rows = keys + size_t(head / repeat) * capacity * WIDTH;
-const device T* value_rows = values + size_t(head / repeat) * capacity * WIDTH;
-device T* result = out + size_t(head) * WIDTH;
+// softmax(scale * q . keys[0..position]) . values in one pass: the sums are kept relative to the largest score so far and
+// scaled down when a larger one comes. Of a batch, each row has its own position and caches.
 #if HIPRT_CPU_LOOPS
+const uint head = threadgroup_position_in_grid.x, row = threadgroup_position_in_grid.z;
+const int last = min(position[row], int(capacity) - 1);
+const size_t cached = (size_t(row) * (heads / repeat) + head / repeat) * capacity * WIDTH;
+const size_t asking = (size_t(row) * heads + head) * WIDTH;
+const device T* query = q + asking;
+const device T* key_rows = keys + cached;
+const device T* value_rows = values + cached;
+device T* result = out + asking;
 constexpr int TILE = 32;
 constexpr int WHOLE = WIDTH / 8 * 8;
 float asked[WIDTH], totals[WIDTH], weights[TILE];
@@ -46,56 +48,122 @@ for (int start = 0; start <= last; start += TILE) {
     for (int i = WHOLE; i < WIDTH; i++) totals[i] = mad(weights[p], float(value[i]), totals[i]);
   }
 }
-for (int i = 0; i < WIDTH; i++) result[i] = T(last < 0 ? 0.0f : totals[i] / norm);
+for (int i = 0; i < WIDTH; i++) {
+  const float opened = is_gated ? 1.0f / (1.0f + exp(-float(gate[size_t(row) * stride + head * WIDTH + i]))) : 1.0f;
+  result[i] = T(last < 0 ? 0.0f : totals[i] / norm * opened);
+}
 #else
-// Simdgroup s takes positions s, s + SIMDGROUPS, ...; a lane takes neighbouring elements of the head.
-constexpr int PER_LANE = (WIDTH + 31) / 32;
-constexpr bool EXACT = WIDTH % 32 == 0;
-threadgroup float tops[SIMDGROUPS];
-threadgroup float norms[SIMDGROUPS];
-threadgroup float partial[SIMDGROUPS * WIDTH];
-int lane = int(thread_index_in_simdgroup);
-int member = int(simdgroup_index_in_threadgroup);
-int base = lane * PER_LANE;
-float asked[PER_LANE], totals[PER_LANE];
-for (int j = 0; j < PER_LANE; j++) {
-  asked[j] = EXACT || base + j < WIDTH ? scale * float(query[base + j]) : 0.0f;
-  totals[j] = 0.0f;
-}
-float top = -INFINITY;
-float norm = 0.0f;
-for (int p = member; p <= last; p += SIMDGROUPS) {
-  const device T* key = key_rows + size_t(p) * WIDTH + base;
-  const device T* value = value_rows + size_t(p) * WIDTH + base;
-  float score = 0.0f;
-  for (int j = 0; j < PER_LANE; j++) {
-    if (EXACT || base + j < WIDTH) score = mad(asked[j], float(key[j]), score);
+// A threadgroup takes HEADS query heads that read the same keys, and of these keys every `splits`-th run. LANES lanes hold
+// one position, so that a simdgroup reads a few positions at a time, UNROLL times over.
+constexpr bool EXACT = WIDTH == 32 || WIDTH == 64 || WIDTH == 128 || WIDTH == 256;
+constexpr uint PER_LANE = EXACT ? 8 : (WIDTH + 31) / 32;
+constexpr uint LANES = EXACT ? WIDTH / 8 : 32;
+constexpr uint SIDE = 32 / LANES;  // positions side by side
+constexpr uint UNROLL = 4;
+constexpr uint SIMDGROUPS = 8;
+constexpr float LOWEST = -3.0e38f;
+threadgroup float tops[SIMDGROUPS * HEADS];
+threadgroup float norms[SIMDGROUPS * HEADS];
+threadgroup float partial[SIMDGROUPS * HEADS * WIDTH];
+const uint lane = thread_index_in_simdgroup, member = simdgroup_index_in_threadgroup;
+const uint first = threadgroup_position_in_grid.x * HEADS;
+const uint split = threadgroup_position_in_grid.y;
+const uint row = threadgroup_position_in_grid.z;
+#if HIPRT_TARGET_NVIDIA
+wait_for_inputs();
+let_next_begin();
+#endif
+const int last = min(position[row], int(capacity) - 1);
+const size_t asking = size_t(row) * heads + first;
+const size_t cached = (size_t(row) * (heads / repeat) + first / repeat) * capacity * WIDTH;
+const uint base = lane % LANES * PER_LANE;
+const int side = int(lane / LANES);
+float asked[HEADS][PER_LANE], totals[HEADS][PER_LANE], top[HEADS], norm[HEADS];
+for (uint h = 0; h < HEADS; h++) {
+  top[h] = LOWEST;
+  norm[h] = 0.0f;
+  for (uint j = 0; j < PER_LANE; j++) {
+    // In powers of two: exp2 is what GPUs have.
+    asked[h][j] = EXACT || base + j < WIDTH ? scale * 1.44269504f * float(q[(asking + h) * WIDTH + base + j]) : 0.0f;
+    totals[h][j] = 0.0f;
   }
-  score = simd_sum(score);
-  float higher = max(top, score);
-  float fade = exp(top - higher);
-  float weight = exp(score - higher);
-  top = higher;
-  norm = mad(norm, fade, weight);
-  for (int j = 0; j < PER_LANE; j++) {
-    if (EXACT || base + j < WIDTH) totals[j] = mad(weight, float(value[j]), totals[j] * fade);
+}
+constexpr int RUN = SIDE * UNROLL;
+for (int start = int(split * SIMDGROUPS + member) * RUN; start <= last; start += int(splits * SIMDGROUPS) * RUN) {
+  lane_part<T, PER_LANE, EXACT> key[UNROLL], value[UNROLL];
+#pragma unroll
+  for (int u = 0; u < int(UNROLL); u++) {
+    const int at = min(start + u * int(SIDE) + side, last);
+    key[u].load(keys + cached + size_t(at) * WIDTH, base, WIDTH);
+    value[u].load(values + cached + size_t(at) * WIDTH, base, WIDTH);
+  }
+#pragma unroll
+  for (uint h = 0; h < HEADS; h++) {
+    float scores[UNROLL];
+    float higher = top[h];
+#pragma unroll
+    for (int u = 0; u < int(UNROLL); u++) {
+      float score = 0.0f;
+      for (uint j = 0; j < PER_LANE; j++) score = mad(asked[h][j], float(key[u].values[j]), score);
+      for (uint other = 1; other < LANES; other *= 2) score += simd_shuffle_xor(score, other);
+      scores[u] = start + u * int(SIDE) + side <= last ? score : LOWEST;
+      higher = max(higher, scores[u]);
+    }
+    const float fade = exp2(top[h] - higher);
+    top[h] = higher;
+    norm[h] *= fade;
+    for (uint j = 0; j < PER_LANE; j++) totals[h][j] *= fade;
+#pragma unroll
+    for (int u = 0; u < int(UNROLL); u++) {
+      const float weight = start + u * int(SIDE) + side <= last ? exp2(scores[u] - higher) : 0.0f;
+      norm[h] += weight;
+      for (uint j = 0; j < PER_LANE; j++) totals[h][j] = mad(weight, float(value[u].values[j]), totals[h][j]);
+    }
   }
 }
-if (lane == 0) {
-  tops[member] = top;
-  norms[member] = norm;
-}
-for (int j = 0; j < PER_LANE; j++) {
-  if (EXACT || base + j < WIDTH) partial[member * WIDTH + base + j] = totals[j];
+#pragma unroll
+for (uint h = 0; h < HEADS; h++) {
+  for (uint other = LANES; other < 32; other *= 2) {
+    const float higher = max(top[h], simd_shuffle_xor(top[h], other));
+    const float fade = exp2(top[h] - higher);
+    top[h] = higher;
+    norm[h] *= fade;
+    norm[h] += simd_shuffle_xor(norm[h], other);
+    for (uint j = 0; j < PER_LANE; j++) {
+      totals[h][j] *= fade;
+      totals[h][j] += simd_shuffle_xor(totals[h][j], other);
+    }
+  }
+  if (lane == 0) {
+    tops[member * HEADS + h] = top[h];
+    norms[member * HEADS + h] = norm[h];
+  }
+  for (uint j = 0; j < PER_LANE; j++) {
+    if (lane < LANES && (EXACT || base + j < WIDTH)) partial[(member * HEADS + h) * WIDTH + base + j] = totals[h][j];
+  }
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
-top = tops[0];
-for (int s = 1; s < SIMDGROUPS; s++) top = max(top, tops[s]);
-norm = 0.0f;
-for (int s = 0; s < SIMDGROUPS; s++) norm += norms[s] * exp(tops[s] - top);
-for (int i = int(thread_index_in_threadgroup); i < WIDTH; i += SIMDGROUPS * 32) {
-  float total = 0.0f;
-  for (int s = 0; s < SIMDGROUPS; s++) total += partial[s * WIDTH + i] * exp(tops[s] - top);
-  result[i] = T(last < 0 ? 0.0f : total / norm);
+for (uint i = thread_index_in_threadgroup; i < uint(HEADS * WIDTH); i += SIMDGROUPS * 32) {
+  const uint h = i / WIDTH;
+  float higher = LOWEST, all = 0.0f, total = 0.0f;
+  for (uint s = 0; s < SIMDGROUPS; s++) higher = max(higher, tops[s * HEADS + h]);
+  for (uint s = 0; s < SIMDGROUPS; s++) {
+    const float weight = exp2(tops[s * HEADS + h] - higher);
+    all += norms[s * HEADS + h] * weight;
+    total += partial[s * HEADS * WIDTH + i] * weight;
+  }
+  const size_t to = asking * WIDTH + i;
+  if (splits == 1) {
+    const float opened = is_gated ? 1.0f / (1.0f + exp(-float(gate[size_t(row) * stride + first * WIDTH + i]))) : 1.0f;
+    out[to] = T(last < 0 ? 0.0f : total / all * opened);
+  } else {
+    // Of each head: for each split the sums, then each one's largest score and norm.
+    device float* part = parts + (asking + h) * splits * (WIDTH + 2);
+    part[split * WIDTH + i % WIDTH] = total;
+    if (i % WIDTH == 0) {
+      part[splits * WIDTH + 2 * split] = higher;
+      part[splits * WIDTH + 2 * split + 1] = all;
+    }
+  }
 }
 #endif

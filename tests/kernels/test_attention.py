@@ -5,6 +5,7 @@ import pytest
 
 import hiprt
 from hiprt import kernels
+from hiprt.graphs import Step
 from hiprt.kernels import reference
 
 
@@ -63,6 +64,29 @@ def test_equal_scores_give_the_mean(branch, dtype, int32):
 def test_long_cache(branch, dtype, normal, close, int32):
     q, keys, values = normal((2, 64), dtype, 1), normal((1, 1500, 64), dtype, 2), normal((1, 1500, 64), dtype, 3)
     check(close, int32, q, keys, values, 1234, 0.125)
+
+
+@pytest.mark.parametrize(("heads", "kv_heads", "capacity"), [(4, 2, 40), (8, 2, 700), (3, 1, 300)])
+def test_rows_of_a_batch_and_a_gate(branch, dtype, heads, kv_heads, capacity, normal, close):
+    width, positions = 64, np.array([5, capacity - 1, capacity // 2, -1], np.int32)
+    rows = len(positions)
+    q, gate = normal((rows, heads, width), dtype, 1), normal((rows, heads * width + 24), dtype, 4)
+    keys, values = normal((2, rows, kv_heads, capacity, width), dtype, 2)
+    strided = hiprt.array(gate)[:, 8 : 8 + heads * width]
+    got = kernels.attention(*map(hiprt.array, (q, keys, values, positions)), scale=0.125, gate=strided)
+    given = zip(q, keys, values, positions)
+    exact = np.stack([reference.attention(*one, 0.125) for one in given])
+    opened = 1 / (1 + np.exp(-reference.double(gate[:, 8 : 8 + heads * width])))
+    close(got, exact * opened.reshape(exact.shape), magnitude=np.full(exact.shape, 4.0), steps=64)
+
+
+def test_graph_equals_eager(branch, dtype, normal):
+    q, (keys, values) = normal((2, 4, 64), dtype, 1), normal((2, 2, 2, 600, 64), dtype, 2)
+    given = [hiprt.array(v) for v in (q, keys, values, np.array([599, 130], np.int32))]
+    step = Step(lambda: kernels.attention(*given, scale=0.125))
+    eager = step.eager().numpy()
+    for _ in range(3):
+        np.testing.assert_array_equal(step().numpy(), eager)
 
 
 def test_mistakes_are_named(dtype, int32):

@@ -10,7 +10,7 @@ from hiprt import kernels
 from hiprt.graphs import Step
 from hiprt.kernels import reference
 from hiprt.kernels.kernel import force_generic
-from hiprt.kernels.qmv import Shape, Tiling, tiling_of
+from hiprt.kernels.qmv import Shape, Tiling, tensor_plan, tiling_of
 from hiprt.kernels.quantize_reference import pack, quantize
 
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
@@ -76,6 +76,26 @@ def test_matrix_instructions(half, group, bits, batch, tiling):
         check(batch, 24, 2048 // bits, half, group, bits, tiling=tiling, norm=True, residual=True, swiglu=True)
 
 
+@pytest.mark.parametrize("tiling", [Tiling(2, 1, 2, 2), Tiling(1, 1, 1, 3), Tiling(3, 1, 4, 2)])
+@pytest.mark.parametrize("swiglu", [False, True])
+def test_simdgroups_that_take_several_rounds(tiling, swiglu):
+    with force_generic():
+        for rows in (24, 40, 46):
+            check(1, rows, 1024, hiprt.bfloat16, 64, 4, tiling=tiling, norm=True, residual=True, swiglu=swiglu)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1e4, 1e30])
+def test_matrix_instructions_of_any_magnitude(scale):
+    x, stored, _ = operands(1, 16, 512, hiprt.bfloat16, 64, 4)
+    x = (x.astype(np.float64) * scale).astype(x.dtype)
+    x[0, 64:128] = (x[0, 64:128].astype(np.float64) * 1e-6).astype(x.dtype)
+    x[0, 128:192] = 0
+    with force_generic():
+        got = call(x, stored, {}, 64, 4, tiling=Tiling(2, 1, 2), out_dtype=np.float32).numpy()
+    exact = reference.qmv(x, stored, 64, 4)
+    assert np.abs(got - exact).max() <= 2e-6 * np.abs(exact).max()
+
+
 def test_matrix_instructions_in_more_than_one_phase():
     with force_generic():
         check(8, 8, 256 * 11, hiprt.bfloat16, 64, 4, tiling=Tiling(4, 2, 2), norm=True)
@@ -130,10 +150,10 @@ def test_graph_equals_eager(branch, dtype):
     ("rows", "width"), [(4096, 1024), (1024, 3072), (6144, 1024), (19456, 2560), (151936, 1024), (8192, 8192), (8, 256)]
 )
 def test_tilings_fit(batch, rows, width):
-    tiles, split, depth = tiling_of(Shape(rows, width, batch, 64, 4, False))
-    assert 1 <= tiles * split <= 16
-    assert (tiles * split) % batch == 0
-    assert depth >= 1
+    shape = Shape(rows, width, batch, 64, 4, False)
+    plan = tensor_plan(shape, tiling_of(shape))
+    tiles, split, *_ = tiling_of(shape)
+    assert plan.threads == (32 * tiles * split, 1, 1)
 
 
 def test_mistakes_are_named():
