@@ -32,17 +32,17 @@ TENSOR = Kernel(
     "qmv_mma",
     inputs=OPERANDS,
     outputs={"out": "S"},
-    scalars={"columns": "uint", "width": "uint", "batch": "uint", "eps": "float"},
+    scalars={"columns": "uint", "width": "uint", "batch": "uint", "threadgroups": "uint", "eps": "float"},
     template={
         "T": "dtype",
         "S": "dtype",
         "GROUP": "int",
         "BITS": "int",
         "BATCH": "int",
-        "TILES": "int",
-        "SPLIT": "int",
+        "SIMDGROUPS": "int",
         "DEPTH": "int",
-        "PHASE": "int",
+        "STEPS": "int",
+        "PHASED": "int",
         "NORMED": "bool",
         "ADDED": "bool",
         "GATED": "bool",
@@ -55,8 +55,10 @@ SIMDGROUPS = 4
 ROWS = 4  # of a simdgroup
 MOST_ROWS = 64  # of a plain loop on the CPU device
 STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
-TENSOR_ROWS = 8  # of a simdgroup with matrix instructions
+TILE = 8  # rows of a simdgroup with matrix instructions
 STAGED_STEPS = 64  # of one vector in 32 KiB of shared memory
+PHASED_TILES = 16  # of a threadgroup whose vectors do not fit there
+MULTIPROCESSORS = 132  # of an H100 or H200
 SIZES = (1, 2, 4, 8)
 
 
@@ -86,8 +88,8 @@ class Shape(NamedTuple):
 
     @property
     def tiles(self) -> int:
-        """How many simdgroups the rows take with matrix instructions."""
-        return -(-self.rows // TENSOR_ROWS)
+        """How many times eight rows there are."""
+        return -(-self.rows // TILE)
 
 
 class Tiling(NamedTuple):
@@ -95,29 +97,25 @@ class Tiling(NamedTuple):
 
     Attributes
     ----------
-    tiles : int
-        Simdgroups of a threadgroup with rows of their own, 8 each.
-    split : int
-        Simdgroups among which the width of one row is divided.
+    groups : int
+        Threadgroups; each has as many rows as the others, give or take eight.
+    simdgroups : int
+        Of a threadgroup, among which its work is divided evenly.
     depth : int
-        Stretches of 128 bytes of a row that each simdgroup has in flight.
+        Stretches of 128 bytes of each of eight rows that a simdgroup has in flight.
     """
 
-    tiles: int
-    split: int
+    groups: int
+    simdgroups: int
     depth: int
 
 
 def tiling_of(shape: Shape) -> Tiling:
-    """Choose: few threadgroups split rows among many simdgroups; large matrices share the vectors among many rows."""
-    split = 1
-    while split < 8 and shape.steps >= 2 * split and shape.tiles * split < 132 * 16:
-        split *= 2
-    depth = max(1, min(4, -(-shape.steps // split)))
-    tiles = max(1, 8 // split)
-    while tiles * split < min(shape.batch, MOST):
-        tiles *= 2
-    return Tiling(tiles, split, depth)
+    """Choose: one threadgroup for each multiprocessor, and as many simdgroups as there is work for."""
+    groups = min(shape.tiles, MULTIPROCESSORS)
+    work = -(-shape.tiles // groups) * shape.steps
+    simdgroups = 8 if work <= 8 else 16
+    return Tiling(groups, simdgroups, min(4, -(-work // simdgroups)))
 
 
 def qmv(
@@ -197,7 +195,7 @@ def qmv(
     if has_matrix_instructions(stream, x.dtype, shape) or tiling is not None:
         plan = tensor_plan(shape, tiling or tiling_of(shape))
         template = (x.dtype, dtype, group_size, bits, *plan.template, *parts)
-        TENSOR(stream, plan.grid, plan.threads, template, *operands, out, columns, width, batch, eps)
+        TENSOR(stream, plan.grid, plan.threads, template, *operands, out, columns, width, batch, plan.grid[0], eps)
         return out
     plan = plain_plan(shape, columns, uses_loops(stream))
     template = (x.dtype, dtype, group_size, bits, *plan.template)
@@ -246,7 +244,8 @@ def check(
 
 def has_matrix_instructions(stream: Stream, dtype: np.dtype[Any], shape: Shape) -> bool:
     """Whether the kernel of matrix instructions takes this: whole steps of 16-bit numbers, on NVIDIA."""
-    return stream.device.provider == "nvidia" and dtype.itemsize == 2 and shape.width * shape.bits % 1024 == 0
+    is_whole = shape.width * shape.bits % 1024 == 0 and shape.rows % TILE == 0
+    return is_whole and dtype.itemsize == 2 and stream.device.provider == "nvidia"
 
 
 class Plan(NamedTuple):
@@ -262,14 +261,17 @@ class Plan(NamedTuple):
 def tensor_plan(shape: Shape, tiling: Tiling) -> Plan:
     """Return the launch of the kernel of matrix instructions."""
     batch = next(size for size in SIZES if size >= shape.batch)
-    tiles, split, depth = tiling
-    if tiles * split % batch or tiles * split > TENSOR.threads // 32:
-        raise ValueError(f"qmv: {tiles} x {split} simdgroups do not fit {shape.batch} vectors")
-    staged = STAGED_STEPS // batch
-    phase = split * depth
-    while phase < shape.steps and 2 * phase <= staged:
-        phase *= 2
-    return Plan((-(-shape.tiles // tiles), 1, 1), (tiles * split * 32, 1, 1), (batch, tiles, split, depth, phase))
+    groups, simdgroups, depth = tiling
+    if simdgroups % batch or simdgroups > TENSOR.threads // 32 or shape.rows % TILE or not shape.steps:
+        raise ValueError(f"qmv: {tiling} does not fit {shape}")
+    phases = -(-shape.steps * batch // STAGED_STEPS)
+    phased = 0
+    if phases > 1:
+        groups = max(groups, -(-shape.tiles // PHASED_TILES))
+        phased = -(-shape.tiles // groups)
+    groups = min(groups, shape.tiles)
+    template = batch, simdgroups, depth, -(-shape.steps // phases), phased
+    return Plan((groups, 1, 1), (simdgroups * 32, 1, 1), template)
 
 
 @lru_cache(4096)

@@ -54,17 +54,33 @@ HIPRT_INLINE float high_of(uint pair) {
   return float(number_of_bits<T>(pair >> 16));
 }
 
-// x in the order of the registers of its codes: eight values fill 8 * BITS / 32 words' worth of registers.
+// Products of two pairs, rounded once each.
+template <typename T>
+HIPRT_INLINE uint product_of(uint a, uint b) {
+#if HIPRT_TARGET_NVIDIA
+  uint product;
+  if (same<T, half>::value) {
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+  } else {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
+  }
+  return product;
+#else
+  return pair_of(T(low_of<T>(a) * low_of<T>(b)), T(high_of<T>(a) * high_of<T>(b)));
+#endif
+}
+
+// x in the order of the registers of its codes: eight values, given in pairs, make those of BITS / 4 words of codes.
 template <typename T, int BITS>
-HIPRT_INLINE void arrange(const T (&x)[8], uint (&pairs)[BITS / 4 * coded<T, BITS>::REGISTERS]) {
-  constexpr int APART = 16 / BITS, REPEATS = coded<T, BITS>::HALVES ? 2 : 1;
-  for (int w = 0; w < BITS / 4; w++) {
-    for (int i = 0; i < APART; i++) {
-      T low = x[w * 2 * APART + i], high = x[w * 2 * APART + i + APART];
-      pairs[(w * APART + i) * REPEATS] = pair_of(low, high);
-      if (REPEATS == 2) {
-        pairs[(w * APART + i) * REPEATS + REPEATS - 1] = pair_of(T(16.0f * float(low)), T(16.0f * float(high)));
-      }
+HIPRT_INLINE void arrange(const uint (&x)[4], uint (&pairs)[BITS / 4 * coded<T, BITS>::REGISTERS]) {
+  constexpr int REPEATS = coded<T, BITS>::HALVES ? 2 : 1;
+  constexpr int NEXT = BITS == 4 ? 1 : 2, APART = 3 - NEXT;  // a number and its partner are 16 / BITS numbers apart
+  for (int i = 0; i < 2; i++) {
+    const uint a = x[i * NEXT], b = x[i * NEXT + APART];
+    const uint both[2] = {(a & 0xffffu) | b << 16, a >> 16 | (b & 0xffff0000u)};
+    for (int j = 0; j < 2; j++) {
+      pairs[(2 * i + j) * REPEATS] = both[j];
+      if (REPEATS == 2) pairs[(2 * i + j) * REPEATS + REPEATS - 1] = product_of<T>(both[j], pair_of(T(16.0f), T(16.0f)));
     }
   }
 }
