@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hiprt.array import Array
+from hiprt.kernels.argmax import threads_of
 from hiprt.kernels.checks import FLOAT32, INT32, UINT32, buffer, floating, made
-from hiprt.kernels.kernel import Kernel, uses_loops
+from hiprt.kernels.kernel import Kernel
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["sample"]
@@ -14,11 +15,10 @@ KERNEL = Kernel(
     inputs={"logits": "T", "temperature": "float", "seed": "uint", "position": "int"},
     outputs={"out": "int"},
     scalars={"width": "uint"},
-    template={"T": "dtype"},
+    template={"T": "dtype", "RUN": "int"},
     headers=("largest.h", "noise.h"),
     threads=1024,
 )
-THREADS = 1024
 
 
 def sample(
@@ -73,6 +73,6 @@ def sample(
     stream = stream or current_stream()
     inputs = (logits, temperature, seed, position)
     out = made("sample", out, (1,), INT32, stream, inputs)
-    threads = 1 if uses_loops(stream) else min(THREADS, -(-logits.size // 32) * 32)
-    KERNEL(stream, (1, 1, 1), (threads, 1, 1), (logits.dtype,), *inputs, out, logits.size)
+    threads, run = threads_of(stream, logits, logits.size)
+    KERNEL(stream, (1, 1, 1), (threads, 1, 1), (logits.dtype, run), *inputs, out, logits.size)
     return out
