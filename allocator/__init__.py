@@ -6,14 +6,15 @@ Importing the package makes `default_pool` the source of every buffer that hiprt
 from hiprt.allocator.arena import Arena
 from hiprt.allocator.external import adopt, external
 from hiprt.allocator.pages import UseAfterFreeError
-from hiprt.allocator.planner import Plan, Request, plan, requests_of
+from hiprt.allocator.planner import InPlace, Plan, Request, in_place_of, plan, requests_of
 from hiprt.allocator.poison import RedZoneError, check_steps
-from hiprt.allocator.pool import Pool, PoolStats, default_pool, stats
-from hiprt.allocator.report import MemoryReport, Watch, memory_report, watch
+from hiprt.allocator.pool import Pool, PoolStats, default_pool
+from hiprt.allocator.report import MemoryReport, Watch, memory_report, stats, watch
 from hiprt.buffer import set_adopter, set_allocator
 
 __all__ = [
     "Arena",
+    "InPlace",
     "MemoryReport",
     "Plan",
     "Pool",
@@ -26,6 +27,7 @@ __all__ = [
     "check_steps",
     "default_pool",
     "external",
+    "in_place_of",
     "memory_report",
     "plan",
     "requests_of",

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from hiprt.allocator.planner import ALIGNMENT, Plan, plan, requests_of
+from hiprt.allocator.planner import ALIGNMENT, InPlace, Plan, in_place_of, plan, requests_of
 from hiprt.allocator.pool import PoolStats, pools
 from hiprt.buffer import Allocate, Buffer
 from hiprt.errors import OutOfMemoryError
@@ -26,15 +26,19 @@ from hiprt.stream import Stream
 __all__ = ["Arena", "Move"]
 
 Move = tuple[int, int, int]
+Written = tuple[int, tuple[int, int], tuple[int, int]]
 # Above every address that 57 bits reach, so that a stray access faults.
 PROVISIONAL = 1 << 58
 SPACING = 256
-WINDOW = 1000  # nodes; planning takes the square of their number
+WINDOW = 8192  # nodes; a plan keeps as many bits for each of them
 names = itertools.count()
 
 
 class Arena:
     """Memory of one step's intermediates.
+
+    It cannot overflow: when its block is asked for, every request is known. If there is no memory for the block, the
+    step raises and nothing of it is launched.
 
     Parameters
     ----------
@@ -78,6 +82,7 @@ class Arena:
         stream: Stream,
         touched: Iterable[Iterable[tuple[int, int, int]]],
         dependencies: Callable[[], Sequence[Sequence[int]]],
+        in_place: Callable[[], Iterable[Written]] = tuple,
     ) -> list[Move]:
         """Lay out what was asked for since the last time, and move the arrays that are alive.
 
@@ -89,6 +94,8 @@ class Arena:
             Per node in program order, the memory it declares: (start, end, access).
         dependencies : callable
             Returns, per node, the earlier nodes that it waits for.
+        in_place : callable, optional
+            Returns what may be written in place: node, and (start, end) of what it reads and what it writes.
 
         Returns
         -------
@@ -104,7 +111,7 @@ class Arena:
         if not extents:
             return []
         alive = [i for i, buffer in enumerate(buffers) if buffer is not None]
-        made = layout(extents, touched, dependencies, alive)
+        made = layout(extents, touched, dependencies, alive, in_place)
         block = self.source(max(made.nbytes, 1), stream)
         self.plans.append(made)
         self.chunks[len(self.chunks)] = block
@@ -150,6 +157,7 @@ def layout(
     touched: Iterable[Iterable[tuple[int, int, int]]],
     dependencies: Callable[[], Sequence[Sequence[int]]],
     results: list[int],
+    in_place: Callable[[], Iterable[Written]] = tuple,
 ) -> Plan:
     """Plan the intermediates of so many nodes at a time; others, and those that more nodes use, share nothing."""
     requests = requests_of(extents, touched, results)
@@ -157,8 +165,9 @@ def layout(
     for i in results:
         # Somebody will use it later: as if the last node did.
         requests[i] = replace(requests[i], users=requests[i].users or (len(edges) - 1,))
+    written = in_place_of(extents, in_place())
     if len(edges) <= WINDOW:
-        return plan(requests, edges)
+        return plan(requests, edges, written)
     windows: defaultdict[int, list[int]] = defaultdict(list)
     offsets, nbytes, bound = [0] * len(requests), 0, 0
     for i, request in enumerate(requests):
@@ -168,10 +177,11 @@ def layout(
             offsets[i] = nbytes
             nbytes += -(-request.nbytes // ALIGNMENT) * ALIGNMENT
     for window, group in windows.items():
-        begin = window * WINDOW
+        begin, place = window * WINDOW, {i: k for k, i in enumerate(group)}
         near = [[k - begin for k in each if k >= begin] for each in edges[begin : begin + WINDOW]]
         moved = [replace(requests[i], users=tuple([k - begin for k in requests[i].users])) for i in group]
-        part = plan(moved, near)
+        inside = [w for w in written if w.source in place and w.target in place]
+        part = plan(moved, near, [InPlace(w.node - begin, place[w.source], place[w.target]) for w in inside])
         for i, offset in zip(group, part.offsets):
             offsets[i] = nbytes + offset
         nbytes += part.nbytes

@@ -2,8 +2,10 @@
 
 Two intermediates may share bytes only if every node that touches one is ordered, by edges, before every node that
 touches the other. Sharing then adds no edge that the step does not have, so the order in which a device runs
-independent nodes stays free. Requests are placed largest first, each into the tightest gap among those it conflicts
-with; several orders are tried until one reaches the lower bound.
+independent nodes stays free. Where a kernel declares that an output may be an input, the output continues the input's
+memory at the very same bytes, if every other node that touches the input is ordered before and every other one that
+touches the output after (`InPlace`). Requests are placed largest first, each into the tightest gap among those it
+conflicts with; several orders are tried until one reaches the lower bound.
 
 Requests come from a recording in which no two intermediates share memory: `requests_of`.
 """
@@ -11,13 +13,14 @@ Requests come from a recording in which no two intermediates share memory: `requ
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
 from operator import and_
+from typing import NamedTuple
 
-__all__ = ["Plan", "Request", "plan", "requests_of"]
+__all__ = ["InPlace", "Plan", "Request", "in_place_of", "plan", "requests_of"]
 
 ALIGNMENT = 256
 
@@ -41,6 +44,21 @@ class Request:
     is_result: bool = False
 
 
+class InPlace(NamedTuple):
+    """A node that may write one intermediate where it reads another: the same bytes, or none in common.
+
+    Attributes
+    ----------
+    node : int
+    source, target : int
+        Indices of the requests, of one size: what is read, and what is written.
+    """
+
+    node: int
+    source: int
+    target: int
+
+
 @dataclass(frozen=True)
 class Plan:
     """Offsets of intermediates in one block.
@@ -52,7 +70,9 @@ class Plan:
     nbytes : int
         Size of the block.
     lower_bound : int
-        Most bytes that are live at once in program order, sizes rounded up to 256: no plan is smaller.
+        No plan is smaller: the most bytes that are live at once in program order, sizes rounded up to 256, where what
+        is written in place needs no more. Where branches that may run together need more than that, the size of the
+        requests found of which any two may be live at once.
     """
 
     offsets: tuple[int, ...]
@@ -83,9 +103,12 @@ def requests_of(
     """
     order = sorted((start, end, i) for i, (start, end) in enumerate(extents) if start < end)
     starts = [start for start, _, _ in order]
+    lowest, highest = (starts[0], max(end for _, end, _ in order)) if order else (0, 0)
     users: list[list[int]] = [[] for _ in extents]
     for node, pieces in enumerate(touched):
         for start, end, _ in pieces:
+            if end <= lowest or start >= highest:
+                continue
             at = bisect.bisect_right(starts, start) - 1
             for low, high, i in order[max(at, 0) : bisect.bisect_left(starts, end)]:
                 if max(start, low) < min(end, high) and users[i][-1:] != [node]:
@@ -94,7 +117,36 @@ def requests_of(
     return [Request(end - start, tuple(users[i]), i in kept) for i, (start, end) in enumerate(extents)]
 
 
-def plan(requests: Sequence[Request], dependencies: Sequence[Sequence[int]] | None = None) -> Plan:
+def in_place_of(
+    extents: Sequence[tuple[int, int]], written: Iterable[tuple[int, tuple[int, int], tuple[int, int]]]
+) -> list[InPlace]:
+    """Find the intermediates that nodes may write in place.
+
+    Parameters
+    ----------
+    extents : sequence of (int, int)
+        Of each intermediate.
+    written : iterable
+        Node, and what it reads and may write: (start, end) each.
+
+    Returns
+    -------
+    list of InPlace
+        Where both are all of an intermediate.
+    """
+    known = {extent: i for i, extent in enumerate(extents)}
+    return [
+        InPlace(node, known[source], known[target])
+        for node, source, target in written
+        if source in known and target in known
+    ]
+
+
+def plan(
+    requests: Sequence[Request],
+    dependencies: Sequence[Sequence[int]] | None = None,
+    in_place: Iterable[InPlace] = (),
+) -> Plan:
     """Place intermediates in one block.
 
     Parameters
@@ -102,32 +154,97 @@ def plan(requests: Sequence[Request], dependencies: Sequence[Sequence[int]] | No
     requests : sequence of Request
     dependencies : sequence of sequence of int, optional
         Per node, the earlier nodes that it waits for. By default each node waits for the one before it.
+    in_place : iterable of InPlace, optional
+        What may be written in place.
 
     Returns
     -------
     Plan
         Its size is the smallest that the orders tried led to.
     """
+    if dependencies is None:
+        last = max((request.users[-1] for request in requests if request.users), default=-1)
+        dependencies = [[] if i == 0 else [i - 1] for i in range(last + 1)]
+    ancestors = ancestors_of(dependencies)
     sizes = [-(-request.nbytes // ALIGNMENT) * ALIGNMENT for request in requests]
-    bound = lower_bound(requests, sizes)
-    conflicts = conflicts_of(requests, sizes, dependencies)
-    degree = [sum(sizes[k] for k in others) for others in conflicts]
+    conflicts = conflicts_of(requests, sizes, ancestors)
+    first, apart = continued(requests, ancestors, in_place), list(range(len(requests)))
+    bound = lower_bound(merged(requests, first), sizes)
+    best: Plan | None = None
+    # Long chains in place may leave gaps that separate ones fill.
+    for heads in [first] if first == apart else [first, apart]:
+        for offsets in arrangements(requests, sizes, heads, conflicts):
+            nbytes = max((offset + size for offset, size in zip(offsets, sizes)), default=0)
+            if best is None and nbytes > bound:
+                bound = max(bound, together(sizes, first, conflicts))
+            if best is None or nbytes < best.nbytes:
+                best = Plan(offsets, nbytes, bound)
+            if nbytes == bound:
+                return best
+    assert best is not None
+    return best
+
+
+def arrangements(
+    requests: Sequence[Request], sizes: Sequence[int], first: Sequence[int], conflicts: Sequence[Iterable[int]]
+) -> Iterator[tuple[int, ...]]:
+    """Yield offsets, by one order after the other, with chains in place."""
+    others: list[set[int]] = [set() for _ in requests]
+    for i, head in enumerate(first):
+        others[head].update(first[k] for k in conflicts[i] if first[k] != head)
+    heads = [i for i, head in enumerate(first) if i == head]
+    degree = [sum(sizes[k] for k in each) for each in others]
     orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
         lambda i: (-sizes[i], -degree[i], i),
         lambda i: (-sizes[i], i),
         lambda i: (-degree[i], -sizes[i], i),
         lambda i: (requests[i].users[:1] or (0,)) + (-sizes[i], i),
     )
-    best: Plan | None = None
     for order in orders:
-        offsets = place(sorted(range(len(requests)), key=order), sizes, conflicts)
-        nbytes = max((offset + size for offset, size in zip(offsets, sizes)), default=0)
-        if best is None or nbytes < best.nbytes:
-            best = Plan(tuple(offsets), nbytes, bound)
-        if best.nbytes == bound:
-            break
-    assert best is not None
-    return best
+        offsets = place(sorted(heads, key=order), sizes, others)
+        yield tuple([offsets[head] for head in first])
+
+
+def together(sizes: Sequence[int], first: Sequence[int], conflicts: Sequence[Iterable[int]]) -> int:
+    """Return the size of requests that none can share with another: the most found from each one on, largest first."""
+    others = [{k for k in each if first[k] != first[i]} for i, each in enumerate(conflicts)]
+    most = 0
+    for i, near in enumerate(others):
+        left, total = near, sizes[i]
+        if total + sum(sizes[k] for k in near) > most:
+            for k in sorted(near, key=lambda k: (-sizes[k], k)):
+                if k in left:
+                    left, total = left & others[k], total + sizes[k]
+        most = max(most, total)
+    return most
+
+
+def continued(requests: Sequence[Request], ancestors: Sequence[int], in_place: Iterable[InPlace]) -> list[int]:
+    """Return, per request, the one whose memory it continues, the first of a chain; itself where it has its own."""
+    first = list(range(len(requests)))
+    given: set[int] = set()
+    for node, source, target in sorted(in_place):
+        read, made = requests[source], requests[target]
+        if source in given or first[target] != target or read.is_result or read.nbytes != made.nbytes:
+            continue
+        # Nobody else may still read what is overwritten, and nobody may have used the new one before.
+        readers_are_done = all(user == node or ancestors[node] >> user & 1 for user in read.users)
+        if readers_are_done and all(user == node or ancestors[user] >> node & 1 for user in made.users):
+            first[target] = first[source]
+            given.add(source)
+    return first
+
+
+def merged(requests: Sequence[Request], first: Sequence[int]) -> list[Request]:
+    """Return requests in which the first of each chain stands for all of it, and the others want nothing."""
+    chains: dict[int, list[Request]] = {}
+    for request, head in zip(requests, first):
+        chains.setdefault(head, []).append(request)
+    made = [Request(0, ())] * len(requests)
+    for head, chain in chains.items():
+        users = sorted({user for request in chain for user in request.users})
+        made[head] = Request(chain[0].nbytes, tuple(users), any(request.is_result for request in chain))
+    return made
 
 
 def lower_bound(requests: Sequence[Request], sizes: Sequence[int]) -> int:
@@ -152,29 +269,28 @@ def ancestors_of(dependencies: Sequence[Sequence[int]]) -> list[int]:
     return ancestors
 
 
-def conflicts_of(
-    requests: Sequence[Request], sizes: Sequence[int], dependencies: Sequence[Sequence[int]] | None
-) -> list[list[int]]:
+def conflicts_of(requests: Sequence[Request], sizes: Sequence[int], ancestors: Sequence[int]) -> list[list[int]]:
     """Return, per request, those that may be live together with it."""
-    if dependencies is None:
-        last = max((request.users[-1] for request in requests if request.users), default=-1)
-        dependencies = [[] if i == 0 else [i - 1] for i in range(last + 1)]
-    ancestors = ancestors_of(dependencies)
     users = [sum(1 << node for node in request.users) for request in requests]
     # What a later request has to find its earlier neighbours' users in: the nodes ordered before all of its own.
     before = [reduce(and_, [ancestors[node] for node in request.users]) if request.users else 0 for request in requests]
+    # Per node, what is ordered before it and all after it: of whoever is done by then, nobody later need be told.
+    settled = list(accumulate(reversed(ancestors), and_))[::-1]
     order = sorted((i for i, r in enumerate(requests) if r.users and sizes[i]), key=lambda i: requests[i].users[0])
     conflicts: list[list[int]] = [[] for _ in requests]
-    for at, later in enumerate(order):
-        not_before = ~before[later]
-        for earlier in order[:at]:
-            if requests[earlier].is_result or users[earlier] & not_before:
+    live: list[int] = []
+    for later in order:
+        is_past = settled[requests[later].users[0]]
+        live = [i for i in live if requests[i].is_result or users[i] & ~is_past]
+        for earlier in live:
+            if requests[earlier].is_result or users[earlier] & ~before[later]:
                 conflicts[later].append(earlier)
                 conflicts[earlier].append(later)
+        live.append(later)
     return conflicts
 
 
-def place(order: Sequence[int], sizes: Sequence[int], conflicts: Sequence[Sequence[int]]) -> list[int]:
+def place(order: Sequence[int], sizes: Sequence[int], conflicts: Sequence[Iterable[int]]) -> list[int]:
     """Return offsets: each request in turn goes into the tightest gap between those it conflicts with."""
     offsets = [0] * len(sizes)
     placed = [False] * len(sizes)

@@ -21,7 +21,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hiprt import core, library
@@ -35,10 +34,9 @@ from hiprt.stream import Stream
 if TYPE_CHECKING:
     from hiprt.allocator.arena import Arena
 
-__all__ = ["Block", "Pool", "PoolStats", "default_pool", "pools", "stats"]
+__all__ = ["Block", "Pool", "PoolStats", "default_pool", "pools"]
 
 MOST = 1 << 60  # bytes; no request of more is served
-take, give = core.lib.hiprt_pool_take, core.lib.hiprt_pool_give
 numbers = itertools.count()
 
 
@@ -107,6 +105,13 @@ class Pool:
         For reports.
     is_guarded : bool, optional
         Whether buffers lie between red zones; ``HIPRT_ALLOC_POISON`` by default.
+
+    Attributes
+    ----------
+    extended : int
+        How often it took memory from the source.
+    overflows : int
+        Of a step that is recorded at each call: how often one call asked for more than all before had left it.
     """
 
     def __init__(self, source: Allocate, name: str = "", *, is_guarded: bool | None = None) -> None:
@@ -117,10 +122,12 @@ class Pool:
         self.lanes: dict[int, Any] = {}
         self.chunks: dict[int, Buffer] = {}
         self.numbers = itertools.count()
-        self.drains = 0
+        self.drains = self.extended = self.overflows = 0
         self.needs_idle = False
         self.is_guarded = flags.alloc_poison if is_guarded is None else is_guarded
         self.core = core.ffi.gc(core.created(core.lib.hiprt_pool_create()), core.lib.hiprt_pool_release)
+        # The books' and each lane's, for Buffer.take.
+        self.address, self.addresses = core.address(self.core), dict[int, int]()
         pools.add(self)
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
@@ -141,15 +148,18 @@ class Pool:
         """
         if self.is_guarded:
             return poison.allocate(self, nbytes, stream)
-        lane = self.lanes.get(stream.number) or self.lane(stream)
-        block = take(self.core, lane, nbytes) or self.grow(nbytes, stream, lane)
-        return Buffer(block.address, nbytes, stream.device.index, partial(give, self.core, block), None, self)
+        lane = self.addresses.get(stream.number)
+        taken = lane and Buffer.take(self.address, lane, nbytes, stream.device.index, self)
+        return taken or self.take(nbytes, stream)
 
     def take(self, nbytes: int, stream: Stream) -> Buffer:
         """Return memory without guards; see `allocate`."""
-        lane = self.lane(stream)
-        block = take(self.core, lane, nbytes) or self.grow(nbytes, stream, lane)
-        return Buffer(block.address, nbytes, stream.device.index, partial(give, self.core, block), None, self)
+        device, lane = stream.device.index, self.addresses.get(stream.number) or core.address(self.lane(stream))
+        taken = Buffer.take(self.address, lane, nbytes, device, self)
+        if taken is not None:
+            return taken
+        block = self.grow(nbytes, stream, self.lane(stream))
+        return Buffer.of_block(self.address, core.address(block), nbytes, device, self)
 
     def lane(self, stream: Stream) -> Any:
         """Return what the core knows a stream by."""
@@ -158,6 +168,7 @@ class Pool:
             can_fence = self.parent is None and stream.hip_stream is not None
             made = core.lib.hiprt_pool_lane(self.core, stream.number, stream.handle, stream.device.index, can_fence)
             lane = self.lanes.setdefault(stream.number, core.created(made))
+            self.addresses[stream.number] = core.address(lane)
             if can_fence:
                 stream.pools.add(self)
         return lane
@@ -171,6 +182,7 @@ class Pool:
         can_fence : bool
             It is still open. Without, its memory waits for a trim.
         """
+        self.addresses.pop(stream.number, None)
         lane = self.lanes.pop(stream.number, None)
         if lane is not None:
             # Somebody else's stream may live on under another wrapper.
@@ -240,6 +252,7 @@ class Pool:
         except BaseException:
             core.lib.hiprt_pool_cancel(self.core, size)
             raise
+        self.extended += 1
         return self.add(chunk, size, lane, needs_idle=isinstance(chunk.owner, Memory))
 
     def add(self, chunk: Buffer, nbytes: int, lane: Any, *, needs_idle: bool) -> Any:
@@ -344,8 +357,3 @@ class Pool:
 
 pools: weakref.WeakSet[Pool | Arena] = weakref.WeakSet()
 default_pool = Pool(device_memory, "device")
-
-
-def stats() -> PoolStats:
-    """Return the sizes of `default_pool`."""
-    return default_pool.stats()

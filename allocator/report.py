@@ -6,8 +6,9 @@ import json
 import sys
 import weakref
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import FrameType
+from typing import Any
 
 from hiprt.allocator.arena import Arena
 from hiprt.allocator.external import external
@@ -15,7 +16,7 @@ from hiprt.allocator.pool import Pool, default_pool, pools
 from hiprt.buffer import Buffer, set_allocator
 from hiprt.stream import Stream
 
-__all__ = ["MemoryReport", "Row", "Watch", "memory_report", "watch"]
+__all__ = ["MemoryReport", "Row", "Slot", "StepRow", "Watch", "memory_report", "stats", "watch"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,40 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Slot:
+    """How the intermediates and results of one kept graph share memory.
+
+    Attributes
+    ----------
+    planned : int
+        Bytes of the block they lie in.
+    lower_bound : int
+        No plan is smaller: the most bytes of them that may be live at once.
+    """
+
+    planned: int
+    lower_bound: int
+
+
+@dataclass(frozen=True)
+class StepRow(Row):
+    """Sizes of a step's memory.
+
+    Attributes
+    ----------
+    slots : list of Slot
+        One for each kept graph, the parts of a split step apart. Graphs of a step that is recorded at each call share
+        its pool and have none.
+    overflows : int
+        How often a step that is recorded at each call asked for more than all calls before had left it, and got it
+        from the device's pool. Kept steps get their memory when all their requests are known, and cannot overflow.
+    """
+
+    slots: list[Slot] = field(default_factory=list)
+    overflows: int = 0
+
+
+@dataclass(frozen=True)
 class MemoryReport:
     """What a pool holds: printed, a table; `json` for machines.
 
@@ -54,8 +89,9 @@ class MemoryReport:
     ----------
     device : Row
         Everything.
-    steps : list of Row
-        Pools of steps that have held memory, by name; steps of one name are separate rows.
+    steps : list of StepRow
+        Memory of steps that have held any, by name; the argument signatures that a step is kept for, and steps of one
+        name, are separate rows.
     streams : list of Row
         What each stream used last, pools of steps included.
     external : Row
@@ -65,7 +101,7 @@ class MemoryReport:
     """
 
     device: Row
-    steps: list[Row]
+    steps: list[StepRow]
     streams: list[Row]
     external: Row
     drains: int
@@ -85,6 +121,13 @@ class MemoryReport:
             lines.append(
                 f"{row.name:{width}}  {row.allocated:>14,} {row.reserved:>14,} {peak:>14} {wait:>14} {part:>10}"
             )
+        for row in self.steps:
+            lines += [
+                f"{row.name}: a graph in {slot.planned:,} bytes, of which {slot.lower_bound:,} may be live at once"
+                for slot in row.slots
+            ]
+            if row.overflows:
+                lines.append(f"{row.name}: {row.overflows} times a call asked for more than those before")
         if self.drains:
             lines.append(f"{self.drains} times a request waited because more retired than HIPRT_ALLOC_DEFER_MAX_MB")
         return "\n".join(line.rstrip() for line in lines)
@@ -104,7 +147,7 @@ def memory_report(pool: Pool | None = None) -> MemoryReport:
     """
     whole = pool or default_pool
     inner = sorted((each for each in list(pools) if each.parent is whole and each.chunks), key=lambda each: each.name)
-    steps = [row_of(each) for each in inner]
+    steps = [step_row(each) for each in inner]
     used: Counter[int] = Counter()
     reserved: Counter[int] = Counter()
     for block in whole.blocks():
@@ -119,6 +162,36 @@ def row_of(pool: Pool | Arena) -> Row:
     sizes = pool.stats()
     retiring = sizes.retiring if pool.parent is None else None
     return Row(pool.name, sizes.allocated, sizes.reserved, sizes.peak, sizes.fragmentation, retiring)
+
+
+def step_row(memory: Pool | Arena) -> StepRow:
+    """Return the row of a step's memory."""
+    slots = [Slot(plan.nbytes, plan.lower_bound) for plan in memory.plans] if isinstance(memory, Arena) else []
+    overflows = memory.overflows if isinstance(memory, Pool) else 0
+    return StepRow(**asdict(row_of(memory)), slots=slots, overflows=overflows)
+
+
+def stats(pool: Pool | None = None) -> dict[str, Any]:
+    """Measure a pool, in plain values.
+
+    Parameters
+    ----------
+    pool : Pool, optional
+        `default_pool` by default.
+
+    Returns
+    -------
+    dict
+        ``allocated``, ``reserved``, ``peak`` (the high-water mark of ``allocated``) and ``retiring`` in bytes,
+        ``fragmentation``, ``drains``; ``steps``, ``streams`` and ``external`` as in `MemoryReport`, each row a dict.
+        A step's row has ``slots``, with ``planned`` and ``lower_bound`` for each kept graph, and ``overflows``.
+
+    See Also
+    --------
+    Pool.stats : The sizes alone, at less cost.
+    """
+    report = asdict(memory_report(pool))
+    return {**report.pop("device"), **report}
 
 
 class Watch:

@@ -1,4 +1,4 @@
-"""Checkpoints: Hugging Face directories whose weights are quantised in MLX's affine layout.
+"""Checkpoints: Hugging Face directories whose weights are plain, or quantised in MLX's affine layout.
 
 A `Checkpoint` reads config.json and tokenizer.json and maps the safetensors files; weights come out as views of the
 mapped files, checked against the shape and dtype that the model asks for. Whatever is wrong is a `CheckpointError`
@@ -13,18 +13,19 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hiprt import bfloat16
-from hiprt.kernels.quantized import BITS, GROUP_SIZES
+from hiprt.bench.matrix import Matrix, Quantized
+from hiprt.bench.settings import DOWNLOAD, CheckpointError, Settings
+from hiprt.kernels.quantized import AFFINE_BITS, GROUP_SIZES
 
-__all__ = ["Checkpoint", "CheckpointError", "CheckpointWarning", "Quantized", "SafetensorsFile"]
+__all__ = ["Checkpoint", "CheckpointError", "CheckpointWarning", "SafetensorsFile"]
 
-T = TypeVar("T")
 LARGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
 FLOATS = {np.dtype(np.float16): "F16", bfloat16: "BF16", np.dtype(np.float32): "F32"}
 DTYPES = {
@@ -40,28 +41,7 @@ DTYPES = {
     "F64": np.dtype(np.float64),
     **{name: dtype for dtype, name in FLOATS.items()},
 }
-DOWNLOAD = "download the model again"
 CONVERT = "convert the model with `mlx_lm.convert -q --q-bits 4`"
-
-
-class CheckpointError(ValueError):
-    """A model directory cannot be used.
-
-    Attributes
-    ----------
-    cause : str
-        What is wrong, and in which file.
-    remedy : str
-        What to do about it.
-    """
-
-    def __init__(self, cause: str, remedy: str) -> None:
-        super().__init__(cause, remedy)
-        self.cause = cause
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.cause}: {self.remedy}"
 
 
 class CheckpointWarning(UserWarning):
@@ -138,24 +118,6 @@ class SafetensorsFile:
         return np.ndarray(entry.shape, entry.dtype, self.bytes.data, entry.start)
 
 
-@dataclass(frozen=True)
-class Quantized:
-    """A matrix as codes with a scale and a bias for each group of a row.
-
-    Attributes
-    ----------
-    weight : ndarray of uint32, shape (rows, columns * bits / 32)
-    scales, biases : ndarray, shape (rows, columns / group_size)
-    group_size, bits : int
-    """
-
-    weight: NDArray[np.uint32]
-    scales: NDArray[Any]
-    biases: NDArray[Any]
-    group_size: int
-    bits: int
-
-
 class Checkpoint:
     """A model directory.
 
@@ -167,7 +129,7 @@ class Checkpoint:
     Attributes
     ----------
     path : Path
-    config : dict
+    settings : Settings
         What config.json says.
     tokenizer : Tokenizer
     stops : frozenset of int
@@ -184,7 +146,7 @@ class Checkpoint:
         if not self.path.is_dir():
             what = "is not a directory" if self.path.exists() else "does not exist"
             raise CheckpointError(f"{self.path} {what}", "give the directory of a downloaded Hugging Face model")
-        self.config = self.json("config.json")
+        self.settings = Settings(self.json("config.json"), str(self.path / "config.json"))
         self.tokenizer = self.load_tokenizer()
         self.stops = self.find_stops()
         self.files: dict[str, SafetensorsFile] = {}
@@ -216,7 +178,7 @@ class Checkpoint:
 
     def find_stops(self) -> frozenset[int]:
         """Return the tokens that end a text: generation_config.json wins over config.json."""
-        stops = self.config.get("eos_token_id")
+        stops = self.settings.values.get("eos_token_id")
         if (self.path / "generation_config.json").exists():
             stops = self.json("generation_config.json").get("eos_token_id", stops)
         listed = stops if isinstance(stops, list) else [] if stops is None else [stops]
@@ -247,59 +209,35 @@ class Checkpoint:
                 raise CheckpointError(f"{index} places {name} in {shard}, which does not hold it", DOWNLOAD)
         return {name: self.files[shard] for name, shard in shards.items()}
 
-    def setting(self, name: str, kind: type[T], default: T | None = None) -> T:
-        """Return a value of config.json.
-
-        Parameters
-        ----------
-        name : str
-        kind : type
-            int, float, bool, str or dict. An int serves as float.
-        default : optional
-            For a value that is missing or null; without one it is an error.
-
-        Raises
-        ------
-        CheckpointError
-            It is missing or of another type.
-        """
-        value = self.config.get(name)
-        if value is None:
-            if default is None:
-                raise CheckpointError(f"{self.path / 'config.json'} has no {name}", DOWNLOAD)
-            return default
-        if kind is float and type(value) is int:
-            value = float(value)
-        if type(value) is not kind:
-            cause = f"{self.path / 'config.json'}: {name} is {value!r}, expected {kind.__name__}"
-            raise CheckpointError(cause, DOWNLOAD)
-        return value
-
     def quantization(self, module: str) -> tuple[int, int]:
-        """Return group size and bits of a module; config.json may give some modules their own.
+        """Return group size and bits of a quantised module; config.json may give some modules their own.
 
         Raises
         ------
         CheckpointError
-            The model is not quantised, or not in the affine layout.
+            config.json does not say, or the layout is not the affine one.
         """
-        section = self.config.get("quantization", self.config.get("quantization_config"))
-        where = self.path / "config.json"
-        if not isinstance(section, dict):
-            raise CheckpointError(f"{where} has no quantization section: the weights are not quantised", CONVERT)
-        own = section.get(module, section)
-        if own is False:
-            raise CheckpointError(f"{where} leaves {module} unquantised, which is not supported", CONVERT)
+        section, where = self.section, self.settings.where
+        if not section:
+            raise CheckpointError(f"{where} has no quantization section, but {module} has scales", DOWNLOAD)
+        own = section.get(module)
         if isinstance(own, dict):
             section = {**section, **own}
         method = section.get("quant_method", section.get("mode", "affine"))
         if method != "affine":
             raise CheckpointError(f"{where}: quantization {method!r} is not supported, only MLX's affine", CONVERT)
         group_size, bits = section.get("group_size"), section.get("bits")
-        if group_size not in GROUP_SIZES or bits not in BITS:
+        if group_size not in GROUP_SIZES or bits not in AFFINE_BITS:
             cause = f"{where}: {bits} bits in groups of {group_size} are not supported"
-            raise CheckpointError(cause, f"bits may be {listed(BITS)} and groups {listed(GROUP_SIZES)}")
+            raise CheckpointError(cause, f"bits may be {listed(AFFINE_BITS)} and groups {listed(GROUP_SIZES)}")
         return group_size, bits
+
+    @property
+    def section(self) -> dict[str, Any]:
+        """What config.json says of quantisation; empty for plain weights."""
+        values = self.settings.values
+        section = values.get("quantization", values.get("quantization_config"))
+        return section if isinstance(section, dict) else {}
 
     def tensor(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return a read-only view of a tensor.
@@ -320,16 +258,33 @@ class Checkpoint:
         self.used.add(name)
         return file[name]
 
-    def quantized(self, module: str, rows: int, columns: int, dtype: np.dtype[Any]) -> Quantized:
-        """Return a quantised matrix whose scales have a dtype."""
+    def matrix(self, module: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
+        """Return a matrix or a stack of them: quantised where the module has scales, plain elsewhere.
+
+        Parameters
+        ----------
+        module : str
+            Its name, without ``.weight``.
+        shape : tuple of int, (..., rows, columns)
+            As config.json asks for.
+        dtype : numpy.dtype
+            Of the weights, or of scales and biases.
+
+        Raises
+        ------
+        CheckpointError
+            It is missing, or has another shape, dtype or layout.
+        """
+        if not self.is_quantized(module):
+            return self.tensor(f"{module}.weight", shape, dtype)
         group_size, bits = self.quantization(module)
+        *rows, columns = shape
         if columns % group_size:
             cause = f"{module} has {columns} columns, which are no whole groups of {group_size}"
-            raise CheckpointError(f"{self.path / 'config.json'}: {cause}", CONVERT)
-        groups = (rows, columns // group_size)
-        self.check_quantized(module)
+            raise CheckpointError(f"{self.settings.where}: {cause}", CONVERT)
+        groups = (*rows, columns // group_size)
         return Quantized(
-            self.tensor(f"{module}.weight", (rows, columns * bits // 32), np.dtype(np.uint32)),
+            self.tensor(f"{module}.weight", (*rows, columns * bits // 32), np.dtype(np.uint32)),
             self.tensor(f"{module}.scales", groups, dtype),
             self.tensor(f"{module}.biases", groups, dtype),
             group_size,
@@ -337,10 +292,14 @@ class Checkpoint:
         )
 
     def dtype_of(self, module: str) -> np.dtype[Any]:
-        """Return the dtype of a quantised module's scales: float16, bfloat16 or float32."""
-        self.quantization(module)
-        self.check_quantized(module)
-        name = f"{module}.scales"
+        """Return the dtype of a module's scales, or of its plain weights: float16, bfloat16 or float32."""
+        is_quantized = self.is_quantized(module)
+        if self.section or is_quantized:
+            self.quantization(module)
+        return self.floating(f"{module}.scales" if is_quantized else f"{module}.weight")
+
+    def floating(self, name: str) -> np.dtype[Any]:
+        """Return the dtype of a tensor, which is one of three."""
         file = self.file_of(name)
         dtype = file.entries[name].dtype
         if dtype not in FLOATS:
@@ -348,10 +307,20 @@ class Checkpoint:
             raise CheckpointError(cause, CONVERT)
         return dtype
 
-    def check_quantized(self, module: str) -> None:
-        """Refuse a plain weight where a quantised one is needed."""
-        if f"{module}.weight" in self.places and f"{module}.scales" not in self.places:
-            raise CheckpointError(f"{self.path}: {module} has no scales, so it is not quantised", CONVERT)
+    def is_quantized(self, module: str) -> bool:
+        """Whether a module has scales.
+
+        Raises
+        ------
+        CheckpointError
+            It has none, but its weights are codes.
+        """
+        name = f"{module}.weight"
+        if f"{module}.scales" in self.places:
+            return True
+        if name in self.places and self.places[name].entries[name].dtype not in FLOATS:
+            raise CheckpointError(f"{self.path}: {module} has no scales, and its weights are no floats", CONVERT)
+        return False
 
     def file_of(self, name: str) -> SafetensorsFile:
         """Return the file that holds a tensor."""
@@ -376,7 +345,7 @@ class Checkpoint:
         CheckpointError
             The prompt has no token and config.json names none to begin with.
         """
-        return list(self.tokenizer.encode(prompt).ids) or [self.setting("bos_token_id", int)]
+        return list(self.tokenizer.encode(prompt).ids) or [self.settings.get("bos_token_id", int)]
 
 
 def listed(values: tuple[int, ...]) -> str:

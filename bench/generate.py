@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.models import Decoder, Qwen3, bucket, load
+from hiprt.bench.models import Decoder, Model, bucket, load
 
 __all__ = ["CHECKPOINT", "PROMPT", "Report", "Request", "Text", "difference", "generate"]
 
@@ -97,6 +97,9 @@ class Report:
         Why other rungs than replay were taken, and how often.
     changed_nodes_per_token : float
         Nodes whose arguments differed from those in the nearest executable graph, a token, after the first 4.
+    planned_bytes, lower_bound_bytes : int
+        What the intermediates of the decode graph take, and the most of them that is live at once; 0 where no graph is
+        kept.
     peak_bytes : int
         Most device memory that was in use, by everything.
     graph_peak_bytes : int
@@ -130,6 +133,8 @@ class Report:
     only_replay_after: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     changed_nodes_per_token: float = 0.0
+    planned_bytes: int = 0
+    lower_bound_bytes: int = 0
     peak_bytes: int = 0
     graph_peak_bytes: int = 0
     eager_peak_bytes: int | None = None
@@ -223,13 +228,13 @@ def generate(
 class Generation:
     """One run of a model over a prompt: its decoder, the eager one beside it, and clocks."""
 
-    def __init__(self, request: Request, model: Qwen3, prompt: list[int], stream: Stream) -> None:
+    def __init__(self, request: Request, model: Model, prompt: list[int], stream: Stream) -> None:
         self.request = request
         self.prompt = prompt
         self.stream = stream
         capacity = bucket(len(prompt) + request.tokens)
         self.decoder = Decoder(model, stream, capacity, keep=not request.rerecord)
-        self.own_bytes = allocator.stats().allocated
+        self.own_bytes = allocator.default_pool.stats().allocated
         self.changed = 0
         # Its own stream, so that its launches are not counted.
         self.shadow = Decoder(model, Stream(stream.device), capacity) if request.verify else None
@@ -326,7 +331,9 @@ class Generation:
         report.reasons = dict(graph.reasons)
         changed = graph.ladder.stats.changed - self.changed
         report.changed_nodes_per_token = round(changed / max(self.decoder.position - WARM_UP, 1), 3)
-        report.peak_bytes = allocator.stats().peak
+        report.planned_bytes = sum(plan.nbytes for plan in graph.plans)
+        report.lower_bound_bytes = sum(plan.lower_bound for plan in graph.plans)
+        report.peak_bytes = allocator.default_pool.stats().peak
         report.graph_peak_bytes = self.own_bytes + graph.nbytes
 
 

@@ -137,7 +137,7 @@ def measured(symbol: str, case: Case, target: str, got: NDArray[Any], device: ND
     largest = float(np.abs(exact).max())
     allowed = np.zeros(())
     if got.dtype.name in ROUNDING:
-        allowed = ROUNDING[got.dtype.name] * np.abs(exact) + STEPS * 2.0**-24 * largest
+        allowed = ROUNDING[got.dtype.name] * (np.abs(exact) + case.slack * largest) + STEPS * 2.0**-24 * largest
     unlike = int((got.view(f"u{got.itemsize}") != device.view(f"u{got.itemsize}")).sum())
     is_right = bool((error <= allowed).all())
     return Measured(symbol, case.name, target, float(error.max()), largest, unlike, is_right)

@@ -16,7 +16,8 @@ from hiprt import kernels
 from hiprt.array import Array, bfloat16
 from hiprt.kernels import hybrid_reference, reference
 from hiprt.kernels.attention import TOGETHER, combine
-from hiprt.kernels.offline.catalogue import HEAD_WIDTHS
+from hiprt.kernels.gather_qmm import TILE_ROWS
+from hiprt.kernels.offline.catalogue import CHOSEN, EXPERT_WIDTHS, HEAD_WIDTHS
 from hiprt.kernels.quantize_reference import dequantize, quantize
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
 
@@ -44,6 +45,8 @@ class Case:
         Keyword arguments.
     skipped : int
         Elements at the front of each array that the op is not given, so that addresses are odd.
+    slack : float
+        What rounding in between may cost, in roundings of the largest exact value.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Case:
     exact: Host
     options: dict[str, Any] = field(default_factory=dict)
     skipped: int = 0
+    slack: float = 0.0
 
     def call(self) -> Array:
         """Launch."""
@@ -76,10 +80,13 @@ def cases() -> Iterator[Case]:
         yield from norms(dtype)
         yield from rows(dtype)
         yield from hybrids(dtype)
+        yield from layers(dtype)
         yield from heads(dtype)
         yield from tokens(dtype)
         for group, bits in product(GROUP_SIZES, BITS):
             yield from quantized(dtype, group, bits)
+        for bits in BITS:
+            yield from experts(dtype, bits)
         yield from formats(dtype)
     yield from steps()
 
@@ -123,6 +130,9 @@ def hybrids(dtype: np.dtype[Any]) -> Iterator[Case]:
     logits = normal(dtype, 2, 40, seed=18)
     places, _ = hybrid_reference.moe_route(logits, 3)
     yield Case("3 of 40 experts", lambda logits: kernels.moe_route(logits, 3)[0], (logits,), places)
+    _, shares = hybrid_reference.moe_route(logits, 3, True, True)
+    route = lambda logits: kernels.moe_route(logits, 3, shared=True)[1]  # noqa: E731
+    yield Case("3 of 39 experts and a shared one", route, (logits,), shares)
     y, weights = normal(dtype, 2, 3, 70, seed=19), normal(dtype, 2, 3, seed=20)
     yield Case("3 experts", kernels.moe_combine, (y, weights), hybrid_reference.moe_combine(y, weights))
     given = normal(dtype, 2, 2, 40, seed=21), normal(dtype, 2, 3, 40, seed=22), normal(dtype, 40, 4, seed=23)
@@ -136,6 +146,25 @@ def hybrids(dtype: np.dtype[Any]) -> Iterator[Case]:
     gates = a, a, a_log, dt_bias
     exact = hybrid_reference.gated_delta_gates(*gates)[0]
     yield Case("3 steps of 8 heads", lambda *given: kernels.gated_delta_gates(*given)[0], gates, exact)
+
+
+def layers(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield the step of a gated-delta layer of 2 heads of values, with and without the norm of the answers."""
+    single, width = np.dtype(np.float32), 128
+    proj, weight = normal(dtype, 1, 6 * width + 4, seed=41), normal(dtype, 4 * width, 4, seed=42)
+    conv, a_log, dt_bias = (
+        normal(dtype, 1, 3, 4 * width, seed=43),
+        normal(single, 2, seed=44),
+        normal(dtype, 2, seed=45),
+    )
+    state, norm = normal(single, 1, 2, width, width, seed=46), normal(dtype, width, seed=47)
+    given = proj, weight, conv, a_log, dt_bias, state
+    sizes: dict[str, Any] = {"key_heads": 1, "value_heads": 2, "key_width": width, "value_width": width}
+    for each in (None, norm):
+        exact = hybrid_reference.gdn_step(*given, 1, each)[0]
+        op = lambda *given: kernels.gdn_step(*given[:6], norm=given[6] if len(given) > 6 else None, **sizes)  # noqa: E731
+        name = "2 heads" + ("" if each is None else ", normed")
+        yield Case(name, op, given if each is None else (*given, each), exact)
 
 
 def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
@@ -154,6 +183,12 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         caches = normal(dtype, 2, 1, 2, 9, width)[:, :, :1]
         given = qkv[:, : 4 * width], weight, weight, int32(3), caches[0], caches[1]
         yield Case(f"2 heads of {width} and one to keep", writes, given, exact)
+        q, (keys, values) = normal(dtype, 3, 4, width, seed=6), normal(dtype, 2, 2, 20, width, seed=5)
+        positions = int32(17, 3, 16)
+        exact = reference.prefill_attention(q, keys, values, positions, width**-0.5)
+        name = f"3 rows of 4 heads of {width}"
+        rows = q, keys, values, positions
+        yield Case(name, kernels.prefill_attention, rows, exact, {"scale": width**-0.5}, slack=1)
     cache, x = normal(dtype, 3, 9, 40, seed=7), normal(dtype, 3, 40, seed=8)
     exact = reference.kv_write(cache, x, 7)
     yield Case("3 heads of 40", kernels.kv_write, (cache, x, int32(7)), exact)
@@ -208,10 +243,35 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     yield Case(f"2 by 11, {2 * group} wide", kernels.quantized_matmul, (x, *stored), exact, options)
     yield Case(f"1 by 11, {2 * group} wide", kernels.qmv, (x[:1], *stored), exact[:1], options)
     yield Case(f"2 by 11, {2 * group} wide", kernels.qmv, (x, *stored), exact, options)
+    if group == GROUP_SIZES[0]:
+        for count in (33, *(4 * rows for rows in TILE_ROWS[:-1] if dtype.itemsize == 2)):
+            x = normal(dtype, count, 2 * group, seed=11)
+            exact = reference.quantized_matmul(x, *stored, group, bits)
+            name = f"{count} by 11, {2 * group} wide"
+            yield Case(name, kernels.quantized_matmul, (x, *stored), exact, options, slack=1)
     ids = int32(10, 0, -1, 11)
     rows = reference.quantized_embedding(ids, *stored, group, bits)
     name = f"4 rows, {2 * group} wide, two of them missing"
     yield Case(name, kernels.quantized_embedding, (ids, *stored), rows, options)
+
+
+def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:
+    """Yield the experts of a token, one of which does not exist; its norm is 1, so that no rounding of it shows."""
+    (width, hidden), places = EXPERT_WIDTHS, np.arange(CHOSEN, dtype=np.int32)[None] % 3
+    x, y = np.sign(normal(dtype, 1, width, seed=31)), normal(dtype, 1, CHOSEN, hidden, seed=32)
+    norm, shares = normal(dtype, width, seed=33), normal(dtype, 1, CHOSEN, seed=34)
+    options: dict[str, Any] = {"group_size": 64, "bits": bits}
+    stacks = []
+    for rows, size in ((6, width), (5, hidden)):
+        stored = quantize(normal(dtype, 2 * rows, size, seed=rows) * dtype.type(size**-0.5), 64, bits)
+        values = reference.weights(*stored, 64, bits).reshape(2, rows, size)
+        stacks.append(([part.reshape(2, rows, -1) for part in stored], values))
+    (opening, opening_values), (closing, closing_values) = stacks
+    exact = hybrid_reference.moe_gate_up(x, places, opening_values, norm, 0.0)
+    gate_up = lambda x, places, norm, *w: kernels.moe_gate_up(x, places, *w, norm=norm, eps=0.0, **options)  # noqa: E731
+    yield Case(f"{CHOSEN} experts of 3 columns", gate_up, (x, places, norm, *opening), exact)
+    exact = hybrid_reference.moe_down(y, places, shares, closing_values)
+    yield Case(f"{CHOSEN} experts of 5 rows", kernels.moe_down, (y, places, shares, *closing), exact, options)
 
 
 def formats(dtype: np.dtype[Any]) -> Iterator[Case]:

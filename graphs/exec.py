@@ -36,6 +36,8 @@ class Exec:
         Index of the device it is instantiated on.
     fanout : int
         Most edges that leave a node; 0: no bound, and as many roots as there are.
+    overlap : bool
+        Whether kernels that wait for earlier ones by themselves may start before those have finished.
 
     Attributes
     ----------
@@ -52,13 +54,14 @@ class Exec:
         A node was refused, or the graph could not be instantiated; nothing is left behind.
     """
 
-    def __init__(self, recording: Recording, device: int, fanout: int = 4) -> None:
+    def __init__(self, recording: Recording, device: int, fanout: int = 4, *, overlap: bool = False) -> None:
         out = core.ffi.new("hiprt_exec **")
         guard = canary(device).core if flags.graph_canary else core.ffi.NULL
-        core.call(core.lib.hiprt_exec_create(recording.core, device, fanout, guard, out))
+        core.call(core.lib.hiprt_exec_create(recording.core, device, fanout, overlap, guard, out))
         self.core = core.ffi.gc(out[0], core.lib.hiprt_exec_release)
         self.recording = recording
         self.fanout = fanout
+        self.overlap = overlap
         self.holders = 0
         self.launched = 0
         self.stream = -1
@@ -122,6 +125,11 @@ class Exec:
             First address, one past the last, and the new first address; ascending.
         """
         core.call(core.lib.hiprt_exec_move(self.core, len(nodes), nodes, len(moves), moves))
+
+    @property
+    def overlaps(self) -> int:
+        """Nodes that may start before the one they depend on has finished."""
+        return int(core.lib.hiprt_exec_overlaps(self.core))
 
     @property
     def updated_nodes(self) -> int:

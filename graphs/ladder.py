@@ -312,7 +312,7 @@ class Ladder:
         used = max((slot.updated_nodes + nodes) / most, (slot.updated_bytes + nbytes) / most_bytes)
         if used > 0.5 and slot.successor is None and slot.updated_nodes:
             # Of a copy: a move changes the recording where it is.
-            slot.successor = Successor(slot.recording.copy(), stream.device.index, slot.fanout)
+            slot.successor = Successor(slot.recording.copy(), stream.device.index, slot)
         if used <= 1:
             return slot
         assert slot.successor is not None
@@ -327,7 +327,7 @@ class Ladder:
         """Make an exec and keep it in a slot."""
         start = time.perf_counter()
         with locks[stream.device.index]:
-            made = Exec(recording, stream.device.index, self.fanout(stream))
+            made = Exec(recording, stream.device.index, self.fanout(stream), overlap=self.overlap(stream))
         seconds = time.perf_counter() - start
         dump(recording, self.name)
         self.slots.setdefault(recording.key, []).append(made)
@@ -342,6 +342,11 @@ class Ladder:
             return flags.graph_fanout
         self.stats.reasons["HIPRT_GRAPH_FANOUT=0 is not used: this device loses the order of wide graphs"] += 1
         return 4
+
+    @staticmethod
+    def overlap(stream: Stream) -> bool:
+        """Whether kernels may overlap: ``HIPRT_GRAPH_OVERLAP``, on a device that was found to keep the order."""
+        return flags.graph_overlap and "overlap" in allowed(stream.device)
 
     def evict(self, newest: Exec) -> None:
         """Drop the least recently used topologies over the bound; warn once when that happens again and again."""

@@ -39,6 +39,12 @@ SOURCE = """
 struct Values { int a; double b; int c[3]; };
 extern "C" __global__ void store(int* out, int value) { *out = value; }
 extern "C" __global__ void add(const int* in, int* out, int value) { *out = *in + value; }
+extern "C" __global__ void follow(const int* in, int* out, int value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents; griddepcontrol.wait;" ::: "memory");
+#endif
+  *out = *in + value;
+}
 extern "C" __global__ void spread(int* out, Values v, int tail) {
   out[0] = v.a; out[1] = (int)v.b; out[2] = v.c[0]; out[3] = v.c[2]; out[4] = tail;
 }
@@ -52,6 +58,7 @@ ARGUMENTS = {
     "late": [Argument("out", WRITE), Argument("value", SCALAR, "int32"), Argument("rounds", SCALAR, "int32")],
     "store": [Argument("out", WRITE), Argument("value", SCALAR, "int32")],
     "add": [Argument("in", READ), Argument("out", WRITE), Argument("value", SCALAR, "int32")],
+    "follow": [Argument("in", READ), Argument("out", WRITE), Argument("value", SCALAR, "int32")],
     "spread": [
         Argument("out", WRITE),
         Argument("values", SCALAR, "bytes", size=32, alignment=8),
@@ -66,6 +73,7 @@ NEEDED = {
     "instantiate": ("kernel nodes", "arguments copied"),
     "patch": ("kernel nodes", "arguments copied", "patch takes effect", "structures by value"),
     "update": ("kernel nodes", "arguments copied", "update takes effect"),
+    "overlap": ("kernel nodes", "overlaps ordered"),
     "unbounded fan-out": ("roots ordered", "fan-out kept"),
 }
 lock = threading.Lock()
@@ -77,7 +85,10 @@ class Bench:
     def __init__(self, device: Device) -> None:
         code, _ = compile_source(SOURCE, "hiprt_probe.hip")
         module = Module(code)
-        self.functions = {name: Function(module, name, arguments) for name, arguments in ARGUMENTS.items()}
+        self.functions = {
+            name: Function(module, name, arguments, ahead=() if name == "follow" else None)
+            for name, arguments in ARGUMENTS.items()
+        }
         self.stream = Stream(device)
         self.out = zeros(24, np.int32, self.stream)
 
@@ -192,6 +203,22 @@ def fan_out_kept(bench: Bench) -> str:
     return OK
 
 
+def overlaps_ordered(bench: Bench) -> str:
+    """A kernel that waits by itself sees what the kernels before it wrote."""
+    recording, cells = Recording(edges="data"), [bench.out[i : i + 1] for i in range(8)]
+    with recording.record(bench.stream):
+        bench.functions["late"](bench.stream, ONE, ONE, cells[0], 80, DELAY)
+        for earlier, later in pairwise(cells):
+            bench.functions["follow"](bench.stream, ONE, ONE, earlier, later, 1)
+    exec_ = Exec(recording, bench.stream.device.index, overlap=True)
+    for _ in range(3):
+        bench.out.fill_bytes(0, bench.stream)
+        seen = bench.launch(exec_)[:8]
+        if seen != list(range(80, 88)):
+            return expect(seen, list(range(80, 88)))
+    return OK
+
+
 def pool_ordered(bench: Bench) -> str:
     """Memory freed with hipFreeAsync on one stream is not given to another before the work that used it has run."""
     hip, store, seen = library.hip(), bench.functions["store"], []
@@ -222,6 +249,7 @@ PROBES: dict[str, Callable[[Bench], str]] = {
     "wiring compared": wiring_compared,
     "roots ordered": roots_ordered,
     "fan-out kept": fan_out_kept,
+    "overlaps ordered": overlaps_ordered,
     "pool ordered": pool_ordered,
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 from hiprt import core, module
 from hiprt.allocator import Arena, Pool
 from hiprt.flags import flags
+from hiprt.graphs.memory import Extent
 from hiprt.stream import Stream
 
 __all__ = ["Node", "Recording"]
@@ -155,9 +156,10 @@ class Recording:
         """Return the memory that a node declares, and the bytes that its arguments may point to as numbers."""
         raw = core.ffi.new("hiprt_node *")
         core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-        declared = [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
+        pieces = [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
+        known = {start for start, _, _ in pieces}
         words = struct.unpack(f"<{raw.payload_size // 8}Q", core.ffi.buffer(raw.payload, raw.payload_size // 8 * 8))
-        return declared + [(word, word + 1, 3) for word in words]
+        return pieces + [(word, word + 1, 3) for word in words if word not in known]
 
     def dependencies(self) -> list[list[int]]:
         """Return, per node, the earlier nodes that it waits for."""
@@ -166,6 +168,31 @@ class Recording:
             core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
             found.append(list(core.ffi.unpack(raw.deps, raw.n_deps)) if raw.n_deps else [])
         return found
+
+    def in_place(self) -> Iterator[tuple[int, Extent, Extent]]:
+        """Yield what nodes may write where they read, by their kernels' declarations: node, read, written."""
+        raw = core.ffi.new("hiprt_node *")
+        for index in range(len(self)):
+            core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
+            function = module.functions.get(int(core.ffi.cast("uintptr_t", raw.kernel))) if raw.kernel else None
+            if function is not None and function.in_place:
+                pieces = self.touched(index)
+                for target, sources in function.in_place:
+                    for extent in {pieces[source][:2]: None for source in sources}:
+                        if is_apart(pieces, extent, sources, target):
+                            yield index, extent, pieces[target][:2]
+
+    def settle(self, stream: Stream) -> None:
+        """Give what was recorded in an arena the addresses that its plan says.
+
+        Raises
+        ------
+        OutOfMemoryError
+            There is no memory for it; nothing has moved.
+        """
+        if isinstance(self.memory, Arena):
+            touched = map(self.used, range(len(self)))
+            self.relocate(self.memory.settle(stream, touched, self.dependencies, self.in_place))
 
     def relocate(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Give all nodes the addresses they have when memory moves: (start, end, new start), ascending."""
@@ -227,3 +254,15 @@ class Recording:
         name = core.ffi.string(raw.name).decode()
         grid, block = (dims[0], dims[1], dims[2]), (dims[3], dims[4], dims[5])
         return Node(kind, name, grid, block, dims[6], dependencies, arguments, module.functions.get(handle))
+
+
+def is_apart(pieces: Sequence[tuple[int, int, int]], extent: Extent, sources: Sequence[int], target: int) -> bool:
+    """Whether a node touches some memory as sources alone, and what it writes through the target alone."""
+    low, high = extent
+    first, last, _ = pieces[target]
+    for k, (start, end, _) in enumerate(pieces):
+        if k != target and start < last and first < end:
+            return False
+        if start < high and low < end and ((start, end) != extent or k not in sources):
+            return False
+    return low < high

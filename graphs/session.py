@@ -53,6 +53,7 @@ class Session:
             # Red zones lie between buffers of a pool.
             kind = Arena if flags.alloc_plan and not flags.alloc_poison else Pool
             self.memory = kind(default_pool.allocate, ladder.name)
+        self.extended = 0 if isinstance(self.memory, Arena) else self.memory.extended
         self.stream = stream
         self.key = key
         self.segments: list[Segment] = []
@@ -80,6 +81,9 @@ class Session:
             self.stream.session = None
             if isinstance(self.memory, Arena):
                 self.memory.abandon(self.stream)
+            elif 0 < self.extended < self.memory.extended:
+                self.memory.overflows += 1
+                self.ladder.stats.reasons["overflow: the step asked for more memory than before"] += 1
             if not self.is_whole:
                 self.let_go()
 
@@ -106,9 +110,8 @@ class Session:
         """Launch the part that was recorded."""
         recording = self.recording
         self.abandon()
-        if recording is not None and isinstance(self.memory, Arena):
-            touched = map(recording.used, range(len(recording)))
-            recording.relocate(self.memory.settle(self.stream, touched, recording.dependencies))
+        if recording is not None:
+            recording.settle(self.stream)
         if recording is None or not len(recording):
             return
         for part, eager in self.divide(recording):

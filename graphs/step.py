@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hiprt.allocator import Arena, Plan, Pool
 from hiprt.array import Array
 from hiprt.errors import HipError
 from hiprt.flags import flags
@@ -103,10 +104,20 @@ class Step:
     @property
     def nbytes(self) -> int:
         """Device memory that the intermediates and results of its graphs take."""
+        return sum(memory.stats().reserved for memory in self.memories)
+
+    @property
+    def memories(self) -> list[Pool | Arena]:
+        """Where the intermediates of its graphs lie."""
         kept = [segment for kept in self.kept.values() for segment in kept.segments]
         recordings = [segment if isinstance(segment, Recording) else segment.recording for segment in kept]
         memories = {id(memory): memory for memory in (self.ladder.memory, *(each.memory for each in recordings))}
-        return sum(memory.stats().reserved for memory in memories.values() if memory is not None)
+        return [memory for memory in memories.values() if memory is not None]
+
+    @property
+    def plans(self) -> list[Plan]:
+        """How the memory of its kept graphs is laid out, one plan for each."""
+        return [plan for memory in self.memories if isinstance(memory, Arena) for plan in memory.plans]
 
     @property
     def edges(self) -> int:

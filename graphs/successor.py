@@ -18,23 +18,25 @@ class Successor:
     ----------
     recording : Recording
         Nobody else's: it is read while other threads go on.
-    device, fanout : int
-        See `Exec`.
+    device : int
+        Index.
+    old : Exec
+        Whose place it is for: made in the same way.
     """
 
-    def __init__(self, recording: Recording, device: int, fanout: int) -> None:
+    def __init__(self, recording: Recording, device: int, old: Exec) -> None:
         self.made: Exec | None = None
         self.error: HipError | None = None
         self.thread = threading.Thread(
-            target=self.make, args=(recording, device, fanout), name="hiprt-successor", daemon=True
+            target=self.make, args=(recording, device, old.fanout, old.overlap), name="hiprt-successor", daemon=True
         )
         self.thread.start()
 
-    def make(self, recording: Recording, device: int, fanout: int) -> None:
+    def make(self, recording: Recording, device: int, fanout: int, overlap: bool) -> None:
         """Instantiate."""
         try:
             with locks[device]:
-                self.made = Exec(recording, device, fanout)
+                self.made = Exec(recording, device, fanout, overlap=overlap)
         except HipError as error:
             self.error = error
 

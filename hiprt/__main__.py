@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hiprt import CompileError, HipError, ProviderError, __version__
@@ -66,17 +67,15 @@ def parser() -> argparse.ArgumentParser:
 
     if "bench" in sys.argv[1:2]:
         # Its arguments are the benchmark's own, so that the others start without it.
-        from hiprt.bench import alloc, graph
+        from hiprt.bench import BENCHES
 
         bench = commands.add_parser("bench", help="measure").add_subparsers(required=True, metavar="WHAT")
-        measured = bench.add_parser(
-            "graph", parents=[common], help="what recording, replaying and changing graphs costs the host"
-        )
-        graph.add_arguments(measured)
-        measured.set_defaults(run=graph.run)
-        measured = bench.add_parser("alloc", parents=[common], help="what allocations from a warm pool cost the host")
-        alloc.add_arguments(measured)
-        measured.set_defaults(run=alloc.run)
+        for name, text in BENCHES.items():
+            measured = bench.add_parser(name, parents=[common], help=text)
+            if name in sys.argv[2:3]:
+                module = import_module(f"hiprt.bench.{name}")
+                module.add_arguments(measured)
+                measured.set_defaults(run=module.run)
     ahead = commands.add_parser("compile", parents=[common], help="compile kernels ahead, also for GPUs not here")
     if "compile" in sys.argv[1:2]:
         from hiprt.kernels.offline import command

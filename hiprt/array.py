@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-import struct
-import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from hiprt import core
-from hiprt.buffer import Buffer, allocate
+from hiprt import core, objects
+from hiprt.buffer import allocate
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["Array", "array", "bfloat16", "dtype_of", "empty", "full", "zeros"]
+__all__ = ["Array", "Form", "array", "bfloat16", "dtype_of", "empty", "full", "zeros"]
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
-pack_cell = struct.Struct("<3Q").pack
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
 
 
@@ -28,7 +27,46 @@ def dtype_of(value: DTypeLike) -> np.dtype[Any]:
     return bfloat16 if isinstance(value, str) and value == "bfloat16" else np.dtype(value)
 
 
-class Array:
+@dataclass(frozen=True, eq=False)
+class Form:
+    """What the checks and sizes of a launch depend on of an array; of equal arrays it is one object.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    strides : tuple of int or None
+        In elements; None for a contiguous array.
+    dtype : numpy.dtype
+    is_aligned : bool
+        Whether the address is a multiple of 16, as loads of 128 bits need.
+    size : int
+        Number of elements.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    dtype: np.dtype[Any]
+    is_aligned: bool
+    size: int
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row order without gaps."""
+        return self.strides is None
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+
+@lru_cache(4096)
+def form_of(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: np.dtype[Any], is_aligned: bool) -> Form:
+    """Return the form of an array. One that is forgotten and made again is another one, which costs a plan."""
+    return Form(shape, strides, dtype, is_aligned, math.prod(shape))
+
+
+class Array(objects.Array):
     """An n-dimensional array in device memory; slices and reshapes are views of it.
 
     Attributes
@@ -46,67 +84,17 @@ class Array:
         First byte and one past the last byte the array can touch; edges are derived from it.
     is_contiguous : bool
         Whether the elements lie in row order without gaps.
-    cell : bytes
-        Address and extent as the C core reads them.
+    size : int
+        Number of elements.
+    form : Form
+        What plans of launches depend on.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "address",
-        "buffer",
-        "cell",
-        "dtype",
-        "extent",
-        "is_contiguous",
-        "shape",
-        "size",
-        "strides",
-    )
+    __slots__ = ("__weakref__",)
 
-    def __init__(
-        self,
-        buffer: Buffer,
-        shape: tuple[int, ...],
-        dtype: np.dtype[Any],
-        address: int,
-        strides: tuple[int, ...] | None = None,
-    ) -> None:
-        self.buffer = buffer
-        self.shape = shape
-        self.dtype = dtype
-        self.address = address
-        self.size = math.prod(shape)
-        item = dtype.itemsize
-        if strides is None:
-            self.strides = row_strides(shape)
-            self.is_contiguous = True
-            self.extent = (address, address + self.size * item)
-        else:
-            self.strides = strides
-            row = row_strides(shape)
-            self.is_contiguous = self.size <= 1 or all(n == 1 or a == b for n, a, b in zip(shape, strides, row))
-            reach = [(n - 1) * step for n, step in zip(shape, strides)] if self.size else []
-            low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
-            self.extent = (address + low * item, address + (high + 1) * item if self.size else address)
-        self.cell = pack_cell(address, *self.extent)
-        if buffer.views is not None:
-            buffer.views.append(weakref.ref(self))
-
-    def rebase(self, delta: int) -> None:
-        """Show memory that lies `delta` bytes further; for `Buffer.rebase`."""
-        self.address += delta
-        self.extent = (self.extent[0] + delta, self.extent[1] + delta)
-        self.cell = pack_cell(self.address, *self.extent)
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements, each counted once."""
-        return self.size * self.dtype.itemsize
+    def make_form(self) -> Form:
+        """Return the form; called once."""
+        return form_of(self.shape, None if self.is_contiguous else self.strides, self.dtype, self.address % 16 == 0)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -332,13 +320,16 @@ def empty(shape: int | Iterable[int], dtype: DTypeLike = np.float32, stream: Str
     stream : Stream, optional
         The first stream that may use it; this thread's by default.
     """
-    stream = stream or current_stream()
     sizes = (int(shape),) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if any(n < 0 for n in sizes):
         raise ValueError(f"shape {sizes}: sizes must not be negative")
-    kind = dtype_of(dtype)
-    buffer = allocate(math.prod(sizes) * kind.itemsize, stream)
-    return Array(buffer, sizes, kind, buffer.address)
+    return make(sizes, dtype_of(dtype), stream or current_stream())
+
+
+def make(shape: tuple[int, ...], dtype: np.dtype[Any], stream: Stream) -> Array:
+    """Return an array with undefined contents, of a shape and dtype that have been checked."""
+    buffer = allocate(math.prod(shape) * dtype.itemsize, stream)
+    return Array(buffer, shape, dtype, buffer.address)
 
 
 def zeros(shape: int | Iterable[int], dtype: DTypeLike = np.float32, stream: Stream | None = None) -> Array:

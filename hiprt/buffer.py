@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hiprt import core, library
+from hiprt import core, library, objects
 from hiprt.errors import HipWarning, check
 from hiprt.stream import Stream
 
@@ -17,7 +17,7 @@ __all__ = ["Adopt", "Allocate", "Buffer", "adopt", "allocate", "hip_malloc", "re
 RELAXED = 2
 
 
-class Buffer:
+class Buffer(objects.Buffer):
     """Device memory that is given back when the last reference to it is gone.
 
     Parameters
@@ -41,24 +41,7 @@ class Buffer:
         Of a buffer at a provisional address, the arrays that show it, weakly held.
     """
 
-    __slots__ = ("__weakref__", "address", "device", "free", "nbytes", "owner", "pool", "views")
-
-    def __init__(
-        self,
-        address: int,
-        nbytes: int,
-        device: int,
-        free: Callable[[], None] | None = None,
-        owner: Any = None,
-        pool: Any = None,
-    ) -> None:
-        self.address = address
-        self.nbytes = nbytes
-        self.device = device
-        self.free = free
-        self.owner = owner
-        self.pool = pool
-        self.views: list[Any] | None = None
+    __slots__ = ("__weakref__",)
 
     def rebase(self, address: int, owner: Any) -> None:
         """Give a buffer at a provisional address its memory, which `owner` keeps alive; its arrays go with it."""
@@ -69,10 +52,11 @@ class Buffer:
             if array is not None:
                 array.rebase(delta)
 
-    def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        free = getattr(self, "free", None)
+    def release(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Call `free`, once: nobody refers to the buffer any more."""
+        # An argument: modules may be gone by then.
+        free, self.free = self.free, None
         if free is not None and not finalizing():
-            self.free = None
             try:
                 free()
             except Exception as error:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from hiprt import _core
 from hiprt._core import ffi, lib
 from hiprt.errors import HipError, error_of
 
-__all__ = ["call", "created", "ffi", "lib"]
+__all__ = ["FILE", "address", "call", "created", "ffi", "lib"]
+
+FILE: str = _core.__file__
 
 
 def failure(status: int) -> HipError:
@@ -41,3 +44,8 @@ def created(pointer: Any) -> Any:
     if not pointer:
         raise failure(lib.HIPRT_E_MEMORY)
     return pointer
+
+
+def address(pointer: Any) -> int:
+    """Return a pointer as a number, as `hiprt.objects` takes it."""
+    return int(ffi.cast("uintptr_t", pointer))

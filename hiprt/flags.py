@@ -134,6 +134,9 @@ class Flags:
     graph_fanout = Flag(
         either(0, 2), 4, "Most edges that leave a node, before join nodes; 2 or more. 0: no bound, several roots."
     )
+    graph_overlap = Flag(
+        boolean, True, "0: no kernel starts before the one it depends on has finished, on devices that could do that."
+    )
     graph_max_nodes = Flag(integer(0), 0, "Nodes after which a graph is launched and another begun. 0: no bound.")
     graph_max_bytes = Flag(integer(0), 0, "The same, by the distinct bytes that the nodes declare. 0: no bound.")
     graph_slots = Flag(integer(1), 4, "Executable graphs that may be in flight per topology.")

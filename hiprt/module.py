@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hiprt import core, library
+from hiprt import core, library, objects
 from hiprt.errors import check
 from hiprt.stream import Stream
 
-__all__ = ["READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module"]
+__all__ = ["READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module", "laid_over"]
 
 SCALAR, READ, WRITE, READ_WRITE = 0, 1, 2, 3
 FORMATS = {
@@ -115,12 +115,25 @@ class Argument:
         Of a scalar: a key of `FORMATS`; or ``bytes`` for a structure by value.
     size, alignment : int
         Of a structure, in bytes.
+    over : sequence of str
+        Of a buffer that is only written, those that are only read and may be the very same memory: each element is
+        read before it is written, whatever the views that are passed. Plans of kept steps make use of it.
     """
 
-    __slots__ = ("access", "alignment", "dtype", "name", "size")
+    __slots__ = ("access", "alignment", "dtype", "name", "over", "size")
 
-    def __init__(self, name: str, access: int, dtype: str = "", *, size: int = 0, alignment: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        access: int,
+        dtype: str = "",
+        *,
+        size: int = 0,
+        alignment: int = 0,
+        over: Sequence[str] = (),
+    ) -> None:
         self.name, self.access, self.dtype = name, access, dtype
+        self.over = tuple(over)
         self.size = size if dtype == "bytes" else 8 if access else struct.calcsize(FORMATS[dtype])
         self.alignment = alignment or self.size
 
@@ -130,7 +143,24 @@ class Argument:
         return "Q" if self.access else f"{self.size}s" if self.dtype == "bytes" else FORMATS[self.dtype]
 
 
-class Function:
+def laid_over(kernel: str, arguments: Sequence[Argument]) -> list[tuple[int, tuple[int, ...]]]:
+    """Return which buffers may be the same memory: one that is written, and those read; by place among the buffers.
+
+    Raises
+    ------
+    ValueError
+        What is over another is not only written, or the other is not only read.
+    """
+    buffers = [argument for argument in arguments if argument.access]
+    access = {argument.name: argument.access for argument in buffers}
+    for argument in arguments:
+        if argument.over and (argument.access != WRITE or any(access.get(name) != READ for name in argument.over)):
+            raise ValueError(f"{kernel}: {argument.name} is over {', '.join(argument.over)}; write over read is needed")
+    place = {argument.name: i for i, argument in enumerate(buffers)}
+    return [(i, tuple(place[name] for name in each.over)) for i, each in enumerate(buffers) if each.over]
+
+
+class Function(objects.Launcher):
     """A kernel that can be launched, eagerly or into a recording: the declaration gives edges, patches and checks.
 
     Parameters
@@ -143,80 +173,52 @@ class Function:
         In the kernel's own order.
     name : str, optional
         For messages and drawings.
+    ahead : sequence of str, optional
+        Given, the kernel waits for earlier ones by itself, in every thread, and before that reads only the buffers of
+        these names (``wait_for_inputs``, ``begin_next``).
 
     Attributes
     ----------
+    in_place : list of (int, tuple of int)
+        What may be the same memory, by the arguments' ``over``: a buffer that is written, and those that are read.
     launch : callable
         ``launch(stream, grid, block, *values, shared=0)``: launch on a stream, which executes it or records it as a
         node. ``grid`` counts blocks and ``block`` threads a block, three sizes each; a grid with a zero launches
         nothing. One value per argument: an `Array` for a buffer, a number for a scalar. ``shared`` is bytes of dynamic
-        shared memory. Cost: about 0.5 microseconds in Python.
+        shared memory. One call into C, which packs the arguments.
     """
 
-    def __init__(self, module: Module, symbol: str, arguments: Sequence[Argument], name: str = "") -> None:
+    def __init__(
+        self,
+        module: Module,
+        symbol: str,
+        arguments: Sequence[Argument],
+        name: str = "",
+        *,
+        ahead: Sequence[str] | None = None,
+    ) -> None:
         self.module = module
         self.symbol = symbol
         self.name = name or symbol
         self.arguments = tuple(arguments)
-        self.dimensions: dict[Any, bytes] = {}
+        self.in_place = laid_over(self.name, self.arguments)
         table = [(argument.size, argument.alignment, argument.access) for argument in arguments]
         made = core.lib.hiprt_kernel_create(module.function(symbol), self.name.encode(), len(table), table)
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_kernel_release)
+        if ahead is not None:
+            buffers = [argument.name for argument in arguments if argument.access]
+            core.lib.hiprt_kernel_wait_itself(self.core, sum(1 << buffers.index(name) for name in ahead))
         module.keep(self.core)
-        functions[int(core.ffi.cast("uintptr_t", self.core))] = self
-        self.launch = self.make_launch()
+        functions[core.address(self.core)] = self
+        formats = ("P" if a.access else "s" if a.dtype == "bytes" else FORMATS[a.dtype] for a in arguments)
+        self.open(core.address(self.core), "".join(formats))
 
-    def make_launch(self) -> Callable[..., None]:
-        """Write and compile the launch function for these arguments.
-
-        A loop over the arguments would cost more than everything else a launch does on the host.
-        """
-        buffers = [f"v{i}" for i, argument in enumerate(self.arguments) if argument.access]
-        values = [f"v{i}" for i, argument in enumerate(self.arguments) if not argument.access]
-        cells = "".join(f" + {v}.cell" for v in buffers)
-        packed = f" + pack({', '.join(values)})" if values else ""
-        keep = "".join(f"\n        if {v}.buffer.pool is not memory: keep({v}.buffer)" for v in buffers)
-        text = f"""
-def launch({", ".join(["stream", "grid", "block", *(f"v{i}" for i in range(len(self.arguments)))])}, *, shared=0):
-    head = dimensions.get((grid, block, shared))
-    if head is None:
-        head = check(grid, block, shared)
-    if not head:
-        return
-    launch = head{cells}{packed}
-    status = core_launch(stream.core, kernel, launch, nbytes)
-    if status:
-        stream.recover(status, core_launch, kernel, launch, nbytes)
-    if stream.recording:
-        memory, keep = stream.memory, stream.keep.append{keep or "; pass"}
-"""
-        formats = (a.format + "x" * (-a.size % 8) for a in self.arguments if not a.access)
-        names: dict[str, Any] = {
-            "dimensions": self.dimensions,
-            "check": self.check,
-            "pack": struct.Struct("<" + "".join(formats)).pack,
-            "core_launch": core.lib.hiprt_launch,
-            "kernel": self.core,
-            "nbytes": core.lib.hiprt_kernel_launch_size(self.core),
-        }
-        exec(compile(text, f"<launch of {self.name}>", "exec"), names)
-        made: Callable[..., None] = names["launch"]
-        return made
+    def recover(self, stream: Stream, status: int, launch: bytes) -> None:
+        """Go on after a launch that failed, or raise."""
+        stream.recover(status, core.lib.hiprt_launch, self.core, launch, len(launch))
 
     def __call__(
         self, stream: Stream, grid: tuple[int, int, int], block: tuple[int, int, int], *values: Any, shared: int = 0
     ) -> None:
         """Launch; see the attribute ``launch``, which is the same without the extra call."""
         self.launch(stream, grid, block, *values, shared=shared)
-
-    def check(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> bytes:
-        """Return the dimensions as the C core reads them; nothing for an empty grid. Remembered."""
-        if len(grid) != 3 or len(block) != 3 or min(grid) < 0 or min(block) < 1 or shared < 0:
-            raise ValueError(
-                f"{self.name}: grid {grid}, block {block}: three sizes each, blocks of at least one thread"
-            )
-        head = b"" if 0 in grid else DIMENSIONS.pack(*grid, *block, shared, 0)
-        if len(self.dimensions) > 4096:
-            self.dimensions.clear()
-        self.dimensions[grid, block, shared] = head
-        return head

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
 
-from hiprt import core, library
+from hiprt import core, library, objects
 from hiprt.device import Device, current_device
 from hiprt.errors import HipWarning, check
 
@@ -22,7 +22,7 @@ thread = threading.local()
 numbers = itertools.count()
 
 
-class Stream:
+class Stream(objects.Stream):
     """A HIP stream.
 
     Work launched on it runs in order. While a step records (`hiprt.graphs`), launches become nodes instead.
@@ -78,12 +78,13 @@ class Stream:
         self.owner: Any = None
         # Set by hiprt.graphs while a step records: its memory, what it must keep alive, and who records.
         self.recording = False
-        self.memory: Any = None
-        self.keep: list[Any] = []
+        self.memory = None
+        self.keep = []
         self.session: Any = None
         self.core = core.ffi.gc(
             core.created(core.lib.hiprt_stream_create(self.handle, self.device.index)), core.lib.hiprt_stream_release
         )
+        self.address = core.address(self.core)
 
     def retain(self, arrays: Iterable[Any]) -> None:
         """Keep arrays' memory alive with the step being recorded; the step's own memory lives with it anyway."""

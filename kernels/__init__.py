@@ -5,6 +5,8 @@ writes, and computes floating dtypes in float32. ``out=`` gives it an array to w
 names, and promote dtypes and broadcast shapes as it does.
 """
 
+# Whose pool results come from.
+import hiprt.allocator  # noqa: F401
 from hiprt.kernels.add import add
 from hiprt.kernels.add_rms_norm import add_rms_norm
 from hiprt.kernels.advance import advance
@@ -37,10 +39,13 @@ from hiprt.kernels.binary import (
 )
 from hiprt.kernels.conv_step import conv_step
 from hiprt.kernels.copies import astype, concatenate, contiguous
+from hiprt.kernels.cumsum import cumsum
+from hiprt.kernels.experts import moe_down, moe_gate_up
 from hiprt.kernels.filter_logits import filter_logits, repetition_penalty
 from hiprt.kernels.gated_delta import gated_delta, gated_delta_gates
 from hiprt.kernels.gated_rms_norm import gated_rms_norm
 from hiprt.kernels.gather_qmm import gather_qmm
+from hiprt.kernels.gdn_step import gdn_step
 from hiprt.kernels.hip_kernel import HipKernel, hip_kernel, hip_kernels
 from hiprt.kernels.indexing import put_along_axis, scatter, scatter_add, take, take_along_axis
 from hiprt.kernels.kernel import Kernel
@@ -49,6 +54,7 @@ from hiprt.kernels.layer_norm import layer_norm
 from hiprt.kernels.matmul import matmul
 from hiprt.kernels.moe import moe_combine, moe_route
 from hiprt.kernels.norm_rope_write import norm_rope_write
+from hiprt.kernels.prefill_attention import prefill_attention
 from hiprt.kernels.qmv import qmv
 from hiprt.kernels.quantize import dequantize, quantize
 from hiprt.kernels.quantized_embedding import quantized_embedding
@@ -79,9 +85,13 @@ from hiprt.kernels.unary import (
     bitwise_invert,
     ceil,
     cos,
+    erf,
     exp,
     expm1,
     floor,
+    gelu,
+    gelu_approx,
+    gelu_fast_approx,
     isfinite,
     isinf,
     isnan,
@@ -130,9 +140,11 @@ __all__ = [
     "contiguous",
     "conv_step",
     "cos",
+    "cumsum",
     "dequantize",
     "divide",
     "equal",
+    "erf",
     "exp",
     "expm1",
     "filter_logits",
@@ -142,6 +154,10 @@ __all__ = [
     "gated_delta_gates",
     "gated_rms_norm",
     "gather_qmm",
+    "gdn_step",
+    "gelu",
+    "gelu_approx",
+    "gelu_fast_approx",
     "greater",
     "greater_equal",
     "hip_kernel",
@@ -170,6 +186,8 @@ __all__ = [
     "min",
     "minimum",
     "moe_combine",
+    "moe_down",
+    "moe_gate_up",
     "moe_route",
     "multiply",
     "negative",
@@ -177,6 +195,7 @@ __all__ = [
     "not_equal",
     "partition",
     "power",
+    "prefill_attention",
     "prod",
     "put_along_axis",
     "qmv",

@@ -18,7 +18,7 @@ KERNEL = Kernel(
     outputs={"out": "T"},
     scalars={"size": "uint", "stretch": "uint"},
     template={"T": "dtype", "RUN": "int"},
-    aliasing=True,
+    aliasing={"out": ("a", "b")},
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hiprt.array import Array, bfloat16, empty
+from hiprt.array import Array, Form, bfloat16, make
 from hiprt.stream import Stream
 
 __all__ = ["FLOATS", "aligned", "buffer", "floating", "made", "same"]
@@ -21,7 +21,7 @@ LARGEST = 2**31 - 1  # indices inside a kernel are 32 bits wide
 
 def contiguous(op: str, name: str, value: Any) -> None:
     """Refuse what is not a contiguous array of a size that kernels can index."""
-    if not isinstance(value, Array):
+    if not isinstance(value, (Array, Form)):
         raise TypeError(f"{op}: {name} is a {type(value).__name__}, not a hiprt.Array")
     if not value.is_contiguous:
         raise ValueError(f"{op}: {name} is not contiguous (shape {value.shape}, strides {value.strides})")
@@ -29,7 +29,7 @@ def contiguous(op: str, name: str, value: Any) -> None:
         raise ValueError(f"{op}: {name} has {value.size} elements; kernels index at most {LARGEST}")
 
 
-def floating(op: str, name: str, value: Array, ndim: int | None = None) -> None:
+def floating(op: str, name: str, value: Array | Form, ndim: int | None = None) -> None:
     """Require a contiguous float16, bfloat16 or float32 array, of `ndim` axes where that is given."""
     contiguous(op, name, value)
     if value.dtype not in FLOATS:
@@ -38,7 +38,7 @@ def floating(op: str, name: str, value: Array, ndim: int | None = None) -> None:
         raise ValueError(f"{op}: {name} has shape {value.shape}; {ndim} axes are needed")
 
 
-def buffer(op: str, name: str, value: Array, dtype: np.dtype[Any], shape: tuple[int, ...] | None = None) -> None:
+def buffer(op: str, name: str, value: Array | Form, dtype: np.dtype[Any], shape: tuple[int, ...] | None = None) -> None:
     """Require a contiguous array of one dtype, and of one shape where that is given."""
     contiguous(op, name, value)
     if value.dtype != dtype:
@@ -47,7 +47,7 @@ def buffer(op: str, name: str, value: Array, dtype: np.dtype[Any], shape: tuple[
         raise ValueError(f"{op}: {name} has shape {value.shape}; {shape} is needed")
 
 
-def same(op: str, name: str, value: Array, other_name: str, other: Array) -> None:
+def same(op: str, name: str, value: Array | Form, other_name: str, other: Array | Form) -> None:
     """Require a contiguous array with the dtype of another."""
     contiguous(op, name, value)
     if value.dtype != other.dtype:
@@ -75,7 +75,7 @@ def made(
     With `aliasing`, `out` may be one of the inputs (not a shifted view); else it must not overlap them.
     """
     if out is None:
-        return empty(shape, dtype, stream)
+        return make(shape, dtype, stream)
     buffer(op, "out", out, dtype, shape)
     start, end = out.extent
     for value in inputs:

@@ -118,6 +118,7 @@ BODY = (
     "grid.h",
     "words.h",
     "utils.h",
+    "simdgroup_matrix.h",
 )
 # The same in Metal.
 METAL_BODY = ("metal_body.h", "utils.h")
@@ -136,12 +137,22 @@ CHECK = (
     "atomics.h",
     "metal_words.h",
     "utils.h",
+    "simdgroup_matrix.h",
 )
 
 DIALECTS = {
     "hip": Dialect(
         files=(
-            *("target.h", "types.h", "vectors.h", "math.h", "cpu.h", "threads.h", "simd.h", "dot.h", "atomics.h"),
+            "target.h",
+            "types.h",
+            "vectors.h",
+            "math.h",
+            "cpu.h",
+            "threads.h",
+            "simd.h",
+            "dot.h",
+            "atomics.h",
+            "overlap.h",
             "words.h",
         ),
         opening='namespace metal {{\nextern "C" __global__ void __launch_bounds__({threads}) {name}({parameters}) {{',

@@ -17,7 +17,7 @@ KERNEL = Kernel(
     template={"T": "dtype"},
     headers=("largest.h", "rows.h"),
     threads=1024,
-    aliasing=True,
+    aliasing={"out": ("logits",)},
 )
 PENALTY = Kernel(
     "repetition_penalty",
@@ -88,8 +88,10 @@ def filter_logits(
         if value is not None:
             buffer(op, name, value, dtype, (1,))
     stream = stream or current_stream()
-    values = [logits if value is None else value for _, value, _ in rules]
     others = [value for _, value, _ in rules if value is not None]
+    # What is not given is not read either; the logits would be, were they passed twice, by declaration.
+    spare = others[0] if others else logits
+    values = [spare if value is None else value for _, value, _ in rules]
     out = made(op, out, logits.shape, logits.dtype, stream, others)
     out = made(op, out, logits.shape, logits.dtype, stream, (logits,), aliasing=True)
     given = sum((value is not None) << i for i, (_, value, _) in enumerate(rules))

@@ -30,7 +30,7 @@ GATES = Kernel(
     outputs={"g": "float", "beta": "float"},
     scalars={"size": "uint", "heads": "uint"},
     template={"T": "dtype"},
-    headers=("pointwise.h",),
+    headers=("pointwise.h", "delta.h"),
 )
 SIMDGROUPS = 4
 WIDEST = 256

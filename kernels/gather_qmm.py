@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.kernels.batch import ITEMS, SCALARS, Side, index_array, items, side_of, size_of
 from hiprt.kernels.checks import FLOATS, made
 from hiprt.kernels.copies import astype, contiguous
 from hiprt.kernels.dtypes import promote
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.layout import broadcast_shapes
-from hiprt.kernels.quantized import BITS, UINT8, Format, Matrix, check_matrix, format_of, listed
+from hiprt.kernels.quantized import BITS, UINT8, Format, check_matrix, format_of, listed
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Operands", "gather_qmm", "multiply", "operands_of"]
@@ -53,14 +53,31 @@ KERNEL = Kernel(
     headers=("formats.h", "batch.h"),
     threads=128,
 )
+TILES = Kernel(
+    "quantized_tiles",
+    inputs={"x": "T", "weight": "uint", "scales": "T", "biases": "T", "left_indices": "uint", "right_indices": "uint"},
+    outputs={"out": "T"},
+    scalars={
+        "columns": "uint",
+        "width": "uint",
+        "span": "uint",
+        "count": "uint",
+        **{name: word for name, word in SCALARS.items() if name != "start"},
+    },
+    template={"T": "dtype", "BITS": "int", "ROWS": "int"},
+    headers=("codes.h", "batch.h", "tiles.h"),
+    threads=128,
+)
+TILE_COLUMNS = 64
+TILE_ROWS = (128, 64, 32)
+FEW_ROWS = 8  # up to here a row alone is faster
 SIMDGROUPS = 4
 ROWS = 2  # of a simdgroup, as in the packed kernel
 MOST_ROWS = 64  # of a plain loop on the CPU device, as in the packed kernel
 STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
 
 
-@dataclass(frozen=True)
-class Operands:
+class Operands(NamedTuple):
     """What a product is made of: contiguous, of fitting shapes and dtypes.
 
     Attributes
@@ -106,9 +123,9 @@ def operands_of(
     ValueError
         A dtype is wrong, or the shapes do not fit.
     """
-    biased = None if biases is None else Matrix(biases.shape, biases.dtype)
-    given = Matrix(x.shape, x.dtype), Matrix(w.shape, w.dtype), Matrix(scales.shape, scales.dtype), biased
-    dtype, columns = checked(op, *given, is_transposed, form)
+    dtype, columns, is_ready = checked(op, x, w, scales, biases, is_transposed, form)
+    if is_ready:
+        return Operands(x, w, scales, biases, form, is_transposed, columns)
     if not (x.dtype == dtype and x.is_contiguous):
         x = astype(x, dtype, stream=stream)
     if not (w.is_contiguous and scales.is_contiguous and scales.dtype in (dtype, UINT8)):
@@ -119,11 +136,11 @@ def operands_of(
     return Operands(x, w, scales, biases, form, is_transposed, columns)
 
 
-@lru_cache(4096)
+@Planned
 def checked(
-    op: str, x: Matrix, w: Matrix, scales: Matrix, biases: Matrix | None, is_transposed: bool, form: Format
-) -> tuple[np.dtype[Any], int]:
-    """Return the result's dtype and columns."""
+    op: str, x: Form, w: Form, scales: Form, biases: Form | None, is_transposed: bool, form: Format
+) -> tuple[np.dtype[Any], int, bool]:
+    """Return the result's dtype and columns, and whether kernels take the operands as they are."""
     *_, rows, width = check_matrix(op, w, scales, biases, form)
     floats = [x, scales, biases] if form.is_affine and biases is not None else [x]
     for value in floats:
@@ -138,7 +155,11 @@ def checked(
             f"quantized matrix ({inner}, {columns}) computed from shape {listed(w.shape)} with "
             f"group_size={form.group_size}, bits={form.bits} and transpose={str(is_transposed).lower()}"
         )
-    return promote(*(value.dtype for value in floats)), columns
+    dtype = promote(*(value.dtype for value in floats))
+    given = [each for each in (x, w, scales, biases) if each is not None]
+    kinds = [(x, (dtype,)), (scales, (dtype, UINT8)), *([(biases, (dtype,))] if biases else [])]
+    is_ready = all(each.is_contiguous for each in given) and all(each.dtype in known for each, known in kinds)
+    return dtype, columns, is_ready
 
 
 def gather_qmm(
@@ -175,7 +196,8 @@ def gather_qmm(
     group_size, bits, mode
         The format, as in `quantize`.
     sorted_indices : bool
-        A promise that the indices ascend; the result does not depend on it.
+        A promise that the indices ascend: rows of one matrix lie together, and it is read once for many of them. The
+        result is the same without, but for what `quantized_matmul` rounds with many rows.
     stream : Stream, optional
         This thread's by default.
     out : Array, optional
@@ -205,7 +227,8 @@ def gather_qmm(
     sides = []
     for shape, count, indices in zip(shapes, counts, (lhs_indices, rhs_indices)):
         sides.append(side_of(shape, full, count, indices, stream))
-    return multiply(op, given, full, x.shape[-2], sides[0], sides[1], stream, out)
+    in_runs = sorted_indices or x.shape[-2] > FEW_ROWS
+    return multiply(op, given, full, x.shape[-2], sides[0], sides[1], stream, out, in_runs=in_runs)
 
 
 def multiply(
@@ -218,8 +241,13 @@ def multiply(
     stream: Stream,
     out: Array | None,
     shape: tuple[int, ...] | None = None,
+    *,
+    in_runs: bool = True,
 ) -> Array:
-    """Launch the products of a batch of [lines, K] with matrices, and return the result."""
+    """Launch the products of a batch of [lines, K] with matrices, and return the result.
+
+    With `in_runs`, neighbouring products are likely to be with the same matrix.
+    """
     x, w, scales, form, columns = given.x, given.w, given.scales, given.form, given.columns
     biases = scales if given.biases is None else given.biases
     indices = [w if side.indices is None else side.indices for side in (left, right)]
@@ -227,12 +255,26 @@ def multiply(
     count = size_of(batch) * lines
     bits = (left.indices is not None) | (right.indices is not None) << 1
     inputs = x, w, scales, biases, *indices, out
-    plan = plan_of(form, x.dtype, columns, x.shape[-1], given.is_packed, given.is_transposed, uses_loops(stream))
+    loops = uses_loops(stream)
+    if given.is_packed and in_runs and count > FEW_ROWS:
+        rows = tile_rows(x.dtype, count // max(right.count, 1), loops)
+        grid = (-(-count // rows), -(-columns // TILE_COLUMNS), 1)
+        threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
+        sizes = columns, x.shape[-1], form.group_size, count, lines, *left.scalars, *right.scalars, bits
+        TILES(stream, grid, threads, (x.dtype, form.bits, rows), *inputs, *sizes)
+        return out
+    plan = plan_of(form, x.dtype, columns, x.shape[-1], given.is_packed, given.is_transposed, loops)
     for start in items(count):
         scalars = *plan.sizes, lines, *left.scalars, *right.scalars, bits, start
         grid = (plan.groups, min(ITEMS, count - start), 1)
         plan.kernel(stream, grid, plan.threads, plan.template, *inputs, *scalars)
     return out
+
+
+def tile_rows(dtype: np.dtype[Any], count: int, loops: bool) -> int:
+    """Return the rows of a tile, for matrices that each have `count`: large tiles where that still leaves several."""
+    fitting = (rows for rows in TILE_ROWS if count >= 4 * rows and dtype.itemsize == 2 and not loops)
+    return next(fitting, TILE_ROWS[-1])
 
 
 class Plan(NamedTuple):

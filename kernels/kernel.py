@@ -73,10 +73,14 @@ class Kernel:
         Parameters fixed when compiling: name, and dtype, int or bool.
     headers : sequence of str
         Files in ``src`` with functions that the body calls.
-    threads : int
-        Most threads of a threadgroup.
-    aliasing : bool
-        Whether an output may be one of the inputs.
+    threads : int or callable
+        Most threads of a threadgroup; or a function of the template's values to that.
+    aliasing : mapping of str to sequence of str
+        Outputs that a call may let be inputs, and those inputs of which any call may: each of their elements is read
+        before it is written.
+    ahead : sequence of str, optional
+        Given, the body calls ``begin_next()`` and ``wait_for_inputs()`` in every thread, and before the latter reads
+        only these inputs: its node may start while the one before it still runs.
     source : str, optional
         The body, for a kernel without a file.
 
@@ -95,8 +99,9 @@ class Kernel:
         scalars: Mapping[str, str] | None = None,
         template: Mapping[str, str] | None = None,
         headers: Sequence[str] = (),
-        threads: int = 256,
-        aliasing: bool = False,
+        threads: int | Callable[[tuple[Any, ...]], int] = 256,
+        aliasing: Mapping[str, Sequence[str]] | None = None,
+        ahead: Sequence[str] | None = None,
         source: str | None = None,
     ) -> None:
         self.name = name
@@ -104,7 +109,8 @@ class Kernel:
         self.template = dict(template or {})
         self.headers = tuple(headers)
         self.threads = threads
-        self.aliasing = aliasing
+        self.aliasing = dict(aliasing or {})
+        self.ahead = None if ahead is None else tuple(ahead)
         groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
         self.functions: FunctionTable[Function] = FunctionTable()
@@ -150,7 +156,7 @@ class Kernel:
             definitions,
             self.body,
             file=f"{self.name}.metal",
-            threads=self.threads,
+            threads=self.threads(template) if callable(self.threads) else self.threads,
             restrict=not self.aliasing,
         )
         return "".join([dialect.prelude, *headers, kernel])
@@ -200,10 +206,13 @@ class Kernel:
 
     def compile(self, template: tuple[Any, ...], device: Device) -> Function:
         """Compile and load on `device`."""
-        arguments = [Argument(name, access, SCALARS.get(word, "")) for name, word, access in self.declaration]
+        arguments = [
+            Argument(name, access, SCALARS.get(word, ""), over=self.aliasing.get(name, ()))
+            for name, word, access in self.declaration
+        ]
         load: Callable[..., Module] = LOADERS.get(device.provider, Kernel.load)
         module = load(self, template, device)
-        return Function(module, self.symbol(template), arguments, self.name)
+        return Function(module, self.symbol(template), arguments, self.name, ahead=self.ahead)
 
     def load(self, template: tuple[Any, ...], device: Device) -> Module:
         """Compile with hiprtc."""
@@ -235,4 +244,4 @@ class Kernel:
         function = self.functions.get((stream.device.index, generic, template))
         if function is None:
             function = self.bind(template, stream.device)
-        function(stream, grid, threadgroup, *values)
+        function.launch(stream, grid, threadgroup, *values)

@@ -17,7 +17,7 @@ KERNEL = Kernel(
     scalars={"width": "uint", "given": "uint", "eps": "float"},
     template={"T": "dtype"},
     headers=("rows.h",),
-    aliasing=True,
+    aliasing={"out": ("x", "weight", "bias")},
 )
 
 

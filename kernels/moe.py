@@ -15,10 +15,11 @@ ROUTE = Kernel(
     "moe_route",
     inputs={"logits": "T"},
     outputs={"indices": "int", "weights": "T"},
-    scalars={"experts": "uint", "chosen": "uint", "is_normalised": "uint"},
+    scalars={"experts": "uint", "chosen": "uint", "is_normalised": "uint", "is_shared": "uint"},
     template={"T": "dtype"},
-    headers=("largest.h",),
-    threads=32,
+    headers=("largest.h", "rows.h", "loads.h"),
+    threads=1024,
+    ahead=(),
 )
 COMBINE = Kernel(
     "moe_combine",
@@ -28,6 +29,7 @@ COMBINE = Kernel(
     template={"T": "dtype"},
 )
 THREADS = 256
+MOST_EXPERTS = 2048
 
 
 def moe_route(
@@ -35,19 +37,24 @@ def moe_route(
     k: int,
     *,
     normalize: bool = True,
+    shared: bool = False,
     stream: Stream | None = None,
     out: tuple[Array, Array] | None = None,
 ) -> tuple[Array, Array]:
     """Return the `k` experts of the largest logits of each token, and their shares of the softmax.
 
+    With `shared`, an expert that every token takes, the last of the stack, comes after them.
+
     Parameters
     ----------
     logits : Array, [..., E]
-        float16, bfloat16 or float32.
+        float16, bfloat16 or float32; up to 2048 experts.
     k : int
-        From 1 to E.
+        From 1 to E; with `shared` to E - 1.
     normalize : bool
         Whether the shares of the chosen experts add up to 1 (``norm_topk_prob``).
+    shared : bool
+        Whether the last column is not a logit but the gate of the shared expert, which is expert E - 1.
     stream : Stream, optional
         This thread's by default.
     out : tuple of 2 Array, optional
@@ -55,10 +62,11 @@ def moe_route(
 
     Returns
     -------
-    indices : Array, [..., k]
-        int32, the largest logit first; of equal ones the lower expert.
-    weights : Array, [..., k]
-        Of the dtype of `logits`; computed in float32 over all E and rounded once.
+    indices : Array, [..., k], with `shared` [..., k + 1]
+        int32, the largest logit first; of equal ones the lower expert. Last the shared one.
+    weights : Array, of the shape of `indices`
+        Of the dtype of `logits`; computed in float32 over all experts and rounded once. The shared one's is
+        ``sigmoid(gate)``.
 
     Raises
     ------
@@ -69,17 +77,21 @@ def moe_route(
     """
     op = "moe_route"
     floating(op, "logits", logits)
-    if not logits.ndim or not 1 <= k <= logits.shape[-1]:
-        raise ValueError(f"{op}: k={k} for logits of shape {logits.shape}; 1 to the last axis's size is needed")
+    experts = logits.shape[-1] - shared if logits.ndim else 0
+    if not 1 <= k <= experts <= MOST_EXPERTS:
+        raise ValueError(
+            f"{op}: k={k} for logits of shape {logits.shape}; 1 to the last axis's experts, at most {MOST_EXPERTS}, "
+            "are needed"
+        )
     stream = stream or current_stream()
-    experts = logits.shape[-1]
-    shape = (*logits.shape[:-1], k)
+    shape = (*logits.shape[:-1], k + shared)
     first, second = out or (None, None)
     indices = made(op, first, shape, INT32, stream, (logits,))
     weights = made(op, second, shape, logits.dtype, stream, (logits, indices))
-    threads = 1 if uses_loops(stream) else 32
-    grid = (logits.size // experts, 1, 1)
-    ROUTE(stream, grid, (threads, 1, 1), (logits.dtype,), logits, indices, weights, experts, k, bool(normalize))
+    threads = 1 if uses_loops(stream) else min(1024, -(-experts // 32) * 32)
+    grid = (logits.size // logits.shape[-1], 1, 1)
+    scalars = experts, k, bool(normalize), bool(shared)
+    ROUTE(stream, grid, (threads, 1, 1), (logits.dtype,), logits, indices, weights, *scalars)
     return indices, weights
 
 

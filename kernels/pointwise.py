@@ -93,6 +93,8 @@ def kernel_of(expression: Expression, form: Form) -> Kernel:
     words = [*form.words, *form.common, form.out]
     shape = f"{form.axes}" + "".join("s" if still else "" for still in form.still)
     written = {"out": form.out}
+    # Operands that are walked by axes may be the result for some strides only, which the op checks.
+    moving = [f"{name}_in" for name, number, still in zip(names, form.numbers, form.still) if not (number or still)]
     return Kernel(
         "_".join([expression.name, *words, shape, *("n" for number in form.numbers if number)]),
         inputs=arrays,
@@ -100,7 +102,7 @@ def kernel_of(expression: Expression, form: Form) -> Kernel:
         outputs=written if form.is_whole else None,
         scalars=scalars,
         headers=("pointwise.h",),
-        aliasing=True,
+        aliasing={"out": moving if form.is_whole and not form.axes else ()},
         source="\n".join(lines),
     )
 

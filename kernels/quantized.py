@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.kernels.checks import UINT32
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "GROUP_SIZES",
     "MODES",
     "Format",
-    "Matrix",
     "check_matrix",
     "format_of",
     "listed",
@@ -28,18 +27,6 @@ BITS = (4, 8)  # affine formats with kernels of their own
 AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 GROUP_SIZES = (32, 64, 128)
 UINT8 = np.dtype(np.uint8)
-
-
-class Matrix(NamedTuple):
-    """What the checks look at of an array."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
 
 
 @dataclass(frozen=True)
@@ -70,8 +57,7 @@ MODES = {
 }
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """How a row of values is stored.
 
     Attributes
@@ -137,7 +123,7 @@ def format_of(op: str, group_size: int | None, bits: int | None, mode: str) -> F
 
 
 def check_matrix(
-    op: str, w: Array | Matrix, scales: Array | Matrix, biases: Array | Matrix | None, form: Format
+    op: str, w: Array | Form, scales: Array | Form, biases: Array | Form | None, form: Format
 ) -> tuple[int, ...]:
     """Return the unpacked shape of a quantised matrix, or of a stack of them.
 

@@ -62,7 +62,9 @@ def quantized_matmul(
     Notes
     -----
     By groups: ``scale * sum(code * x) + bias * sum(x)`` for codes of 4 and 8 bits with `transpose`, where `x` and `w`
-    start at a multiple of 16 bytes; other formats have a slower kernel.
+    start at a multiple of 16 bytes; other formats have a slower kernel. With more than 8 rows tiles of the weights are
+    unpacked once for many rows, by matrix instructions where the device has them; on a GPU each weight
+    ``code * scale + bias`` is then rounded to the dtype first.
     """
     op = "quantized_matmul"
     stream = stream or current_stream()

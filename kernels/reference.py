@@ -25,6 +25,7 @@ __all__ = [
     "layer_norm",
     "logsumexp",
     "matmul",
+    "prefill_attention",
     "qmv",
     "quantized_embedding",
     "quantized_matmul",
@@ -118,23 +119,31 @@ def quantized_embedding(
     return np.where(exists[:, None], rows[np.where(exists, ids, 0)], np.zeros((), rows.dtype))
 
 
-def rope(x: NDArray[Any], position: int, base: float, dims: int | None = None, traditional: bool = False) -> Floats:
-    """Rotate pairs of the first `dims` elements of each head."""
+def rope(
+    x: NDArray[Any],
+    position: int | NDArray[np.int32],
+    base: float,
+    dims: int | None = None,
+    traditional: bool = False,
+) -> Floats:
+    """Rotate pairs of the first `dims` elements of each head, by a position of all or one for each row."""
     result = double(x)
     dims = x.shape[-1] if dims is None else dims
-    angle = position * np.float64(base) ** (-np.arange(0, dims, 2) / max(dims, 1))
+    turns = np.float64(base) ** (-np.arange(0, dims, 2) / max(dims, 1))
+    angle = np.reshape(position, (-1, *(1,) * (x.ndim - 1))) * turns
     pairs = (slice(0, dims, 2), slice(1, dims, 2)) if traditional else (slice(0, dims // 2), slice(dims // 2, dims))
-    left, right = double(x)[:, pairs[0]], double(x)[:, pairs[1]]
-    result[:, pairs[0]] = left * np.cos(angle) - right * np.sin(angle)
-    result[:, pairs[1]] = right * np.cos(angle) + left * np.sin(angle)
+    left, right = double(x)[..., pairs[0]], double(x)[..., pairs[1]]
+    result[..., pairs[0]] = left * np.cos(angle) - right * np.sin(angle)
+    result[..., pairs[1]] = right * np.cos(angle) + left * np.sin(angle)
     return result
 
 
-def kv_write(cache: NDArray[Any], x: NDArray[Any], position: int) -> NDArray[Any]:
-    """Return the cache with row `position` of every head replaced."""
+def kv_write(cache: NDArray[Any], x: NDArray[Any], position: int | NDArray[np.int32]) -> NDArray[Any]:
+    """Return the cache, or one for each row, with row `position` of every head replaced."""
     result = cache.copy()
-    if 0 <= position < cache.shape[1]:
-        result[:, position] = x
+    for row, at in enumerate(np.ravel(position)):
+        if 0 <= at < cache.shape[-2]:
+            (result[row] if cache.ndim == 4 else result)[:, at] = x[row] if x.ndim == 3 else x
     return result
 
 
@@ -150,6 +159,20 @@ def attention(q: NDArray[Any], keys: NDArray[Any], values: NDArray[Any], positio
     shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
     shares /= shares.sum(axis=-1, keepdims=True)
     return np.asarray(np.einsum("hp,hpd->hd", shares, double(np.repeat(values, repeat, 0)[:, seen])))
+
+
+def prefill_attention(
+    q: NDArray[Any],
+    keys: NDArray[Any],
+    values: NDArray[Any],
+    position: NDArray[np.int32],
+    scale: float,
+    gate: NDArray[Any] | None = None,
+) -> Floats:
+    """Attend with each row up to its own position, and open the result by ``sigmoid(gate)``."""
+    each = [attention(row, keys, values, int(last), scale) for row, last in zip(q, position)]
+    result = np.stack(each) if each else np.zeros(q.shape)
+    return result if gate is None else result / (1.0 + np.exp(-double(gate).reshape(q.shape)))
 
 
 def argmax(x: NDArray[Any]) -> NDArray[np.int32]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
+from typing import Any, NamedTuple
+
+from hiprt.array import Array, Form
 from hiprt.kernels.checks import floating, made, same
 from hiprt.kernels.kernel import Kernel, uses_loops
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["rms_norm"]
@@ -15,7 +18,7 @@ KERNEL = Kernel(
     outputs={"out": "T"},
     scalars={"rows": "uint", "width": "uint", "stretch": "uint", "eps": "float"},
     template={"T": "dtype", "WEIGHTED": "bool", "SIMDGROUPS": "int", "RUN": "int"},
-    aliasing=True,
+    aliasing={"out": ("x", "weight")},
 )
 STRETCH = 16384  # elements of one plain loop on the CPU device
 LONG_ROW = 1024  # from here on several simdgroups share a row
@@ -55,6 +58,26 @@ def rms_norm(
     -----
     Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
     """
+    stream = stream or current_stream()
+    plan = plan_of(x, weight, out, uses_loops(stream))
+    inputs = (x, x if weight is None else weight)
+    out = made("rms_norm", out, x.shape, x.dtype, stream, inputs, aliasing=True)
+    KERNEL(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, eps)
+    return out
+
+
+class Plan(NamedTuple):
+    """A launch."""
+
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    template: tuple[Any, ...]
+    sizes: tuple[int, int, int]
+
+
+@Planned
+def plan_of(x: Form, weight: Form | None, out: Form | None, loops: bool) -> Plan:
+    """Check the operands and return the launch."""
     floating("rms_norm", "x", x)
     if not x.ndim:
         raise ValueError("rms_norm: x has no axis")
@@ -63,19 +86,14 @@ def rms_norm(
         same("rms_norm", "weight", weight, "x", x)
         if weight.shape != (width,):
             raise ValueError(f"rms_norm: weight has shape {weight.shape}; {(width,)} is needed")
-    stream = stream or current_stream()
-    inputs = (x, x if weight is None else weight)
-    out = made("rms_norm", out, x.shape, x.dtype, stream, inputs, aliasing=True)
     rows = x.size // max(width, 1)
     stretch = max(1, STRETCH // max(width, 1))
     simdgroups = SIMDGROUPS if width >= LONG_ROW else 1
-    if uses_loops(stream):
-        groups, threads, run = -(-rows // stretch), 1, 1
-    else:
-        groups, threads = rows if simdgroups > 1 else -(-rows // SIMDGROUPS), SIMDGROUPS * 32
-        run = 16 // x.dtype.itemsize
-        if width % run or (x.address | inputs[1].address | out.address) % 16:
-            run = 1
-    template = (x.dtype, weight is not None, simdgroups, run)
-    KERNEL(stream, (groups, 1, 1), (threads, 1, 1), template, *inputs, out, rows, width, stretch, eps)
-    return out
+    sizes = rows, width, stretch
+    if loops:
+        return Plan((-(-rows // stretch), 1, 1), (1, 1, 1), (x.dtype, weight is not None, simdgroups, 1), sizes)
+    groups = rows if simdgroups > 1 else -(-rows // SIMDGROUPS)
+    run = 16 // x.dtype.itemsize
+    if width % run or not all(each is None or each.is_aligned for each in (x, weight, out)):
+        run = 1
+    return Plan((groups, 1, 1), (SIMDGROUPS * 32, 1, 1), (x.dtype, weight is not None, simdgroups, run), sizes)

@@ -22,10 +22,10 @@ KERNEL = Kernel(
     scalars={"heads": "uint", "width": "uint", "dims": "uint"},
     template={"T": "dtype", "TRADITIONAL": "bool"},
     headers=("turn.h",),
-    aliasing=True,
+    aliasing={"out": ("x",)},
 )
 THREADS = 64
-LARGEST_GRID_Y = 65535
+LARGEST_GRID = 65535  # in y and z
 
 tables: dict[tuple[int, float, int], Array] = {}
 lock = threading.Lock()
@@ -45,10 +45,10 @@ def rope(
 
     Parameters
     ----------
-    x : Array, [heads, D]
+    x : Array, [heads, D] or [rows, heads, D]
         float16, bfloat16 or float32.
-    position : Array, [1]
-        int32, on the device.
+    position : Array, [1] or [rows]
+        int32, on the device: one for all heads of a row.
     base : float
         Positive.
     dims : int, optional
@@ -62,7 +62,7 @@ def rope(
 
     Returns
     -------
-    Array, [heads, D]
+    Array, of the shape of `x`
         The dtype of `x`: ``a cos - b sin`` and ``b cos + a sin``, computed in float32 and rounded once.
 
     Raises
@@ -78,23 +78,25 @@ def rope(
     same float32 operations follow on every target. Implementations that multiply in float32 are off by up to
     ``position * 6e-8`` radians.
     """
-    floating("rope", "x", x, 2)
-    buffer("rope", "position", position, INT32, (1,))
-    heads, width = x.shape
+    floating("rope", "x", x)
+    if x.ndim not in (2, 3):
+        raise ValueError(f"rope: x has shape {x.shape}; 2 or 3 axes are needed")
+    rows, heads, width = (1, *x.shape)[-3:]
+    buffer("rope", "position", position, INT32, (rows,))
     dims = width if dims is None else dims
     if dims % 2 or not 0 <= dims <= width:
         raise ValueError(f"rope: dims={dims} is not an even number of at most {width}")
     if not base > 0:
         raise ValueError(f"rope: base={base} is not positive")
-    if heads > LARGEST_GRID_Y:
-        raise ValueError(f"rope: x has {heads} heads; at most {LARGEST_GRID_Y} fit a launch")
+    if max(rows, heads) > LARGEST_GRID:
+        raise ValueError(f"rope: x has shape {x.shape}; at most {LARGEST_GRID} rows and heads fit a launch")
     stream = stream or current_stream()
     out = made("rope", out, x.shape, x.dtype, stream, (x,), aliasing=True)
     table = tables.get((stream.device.index, base, dims))
     if table is None:
         table = upload(stream.device, base, dims)
     loops = uses_loops(stream)
-    grid = (min(heads, 1), 1, 1) if loops else (-(-(width - dims // 2) // THREADS), heads, 1)
+    grid = (min(heads, 1), 1, rows) if loops else (-(-(width - dims // 2) // THREADS), heads, rows)
     template = (x.dtype, bool(traditional))
     KERNEL(stream, grid, (1 if loops else THREADS, 1, 1), template, x, position, table, out, heads, width, dims)
     return out

@@ -15,7 +15,7 @@ KERNEL = Kernel(
     outputs={"out": "T"},
     scalars={"size": "uint", "stretch": "uint"},
     template={"T": "dtype", "RUN": "int"},
-    aliasing=True,
+    aliasing={"out": ("gate", "up")},
 )
 
 

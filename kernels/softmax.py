@@ -19,7 +19,7 @@ KERNEL = Kernel(
     scalars={"width": "uint"},
     template={"T": "dtype", "LOGARITHM": "bool"},
     headers=("rows.h",),
-    aliasing=True,
+    aliasing={"out": ("x",)},
 )
 
 

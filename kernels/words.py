@@ -14,6 +14,7 @@ BEFORE = r"((?:\b(?:static|const|constexpr|inline)\s+)*)"
 CONSTANT = re.compile(BEFORE + r"\bconstant\b(?=\s[^;(){}*&=\[]*[\[=])(\s+(?:const|constexpr)\b)?")
 # Metal has no double: a number without a suffix is a float, and half and bfloat have suffixes of their own.
 LITERAL = re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(h|H|bf|BF)?(?![\w.])")
+LOGGER = re.compile(r"\bconstant\b(?=\s+(?:mlx::)?os_log\b)")
 SUFFIXES = {"h": "half", "bf": "bfloat"}
 SWIZZLE = re.compile(r"\.\s*([xyzw]{2,4}|[rgba]{2,4})\b")
 PLACES = dict(zip("xyzwrgba", (0, 1, 2, 3) * 2))
@@ -37,7 +38,7 @@ def declare_constants(text: str) -> str:
         words = (match[1] + (match[2] or "")).split()
         return "static constexpr" if "constexpr" in words else "static const"
 
-    return CONSTANT.sub(declaration, text)
+    return CONSTANT.sub(declaration, LOGGER.sub("static constexpr", text))
 
 
 def translate_body(text: str) -> str:

@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
-from hiprt.bench.checkpoint import Checkpoint, CheckpointError
+from hiprt.bench.checkpoint import Checkpoint
+from hiprt.bench.models.checkpoint_weights import CheckpointWeights
 from hiprt.bench.models.decoder import Decoder, bucket
-from hiprt.bench.models.qwen3 import Qwen3
+from hiprt.bench.models.families import FAMILIES, read
+from hiprt.bench.models.model import KeyValue, LayerState, Model, Recurrent
+from hiprt.bench.models.presets import PRESETS, preset
+from hiprt.bench.models.transformer import Transformer
 
-__all__ = ["ARCHITECTURES", "Decoder", "Qwen3", "bucket", "load"]
+__all__ = [
+    "FAMILIES",
+    "PRESETS",
+    "Decoder",
+    "KeyValue",
+    "LayerState",
+    "Model",
+    "Recurrent",
+    "Transformer",
+    "bucket",
+    "load",
+    "preset",
+    "read",
+]
 
-ARCHITECTURES = {"qwen3": Qwen3}
+FORM = (64, 4)
 
 
-def load(checkpoint: Checkpoint) -> Qwen3:
+def load(checkpoint: Checkpoint, *, fused: bool = True, form: tuple[int, int] | None = FORM) -> Transformer:
     """Upload a checkpoint's weights on the current stream.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    fused : bool
+        Whether decoding uses kernels that do several ops at once.
+    form : (int, int), optional
+        Group size and bits that plain weights are quantised to; None leaves them plain.
 
     Raises
     ------
     CheckpointError
         Its architecture is unknown, or its tensors do not fit its config.json.
     """
-    name = checkpoint.setting("model_type", str)
-    if name not in ARCHITECTURES:
-        cause = f"{checkpoint.path / 'config.json'}: model_type {name!r} is not supported"
-        raise CheckpointError(cause, f"use a model of type {', '.join(ARCHITECTURES)}")
-    return ARCHITECTURES[name].load(checkpoint)
+    config = read(checkpoint.settings)
+    weights = CheckpointWeights(checkpoint, form)
+    model = Transformer.build(config, weights, fused)
+    weights.finish()
+    return model

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from hiprt import Array, Stream, kernels, use_stream, zeros
-from hiprt.bench.models.qwen3 import Qwen3
+from hiprt.bench.models.model import LayerState, Model
 from hiprt.graphs import Step
 
 __all__ = ["Decoder", "State", "bucket"]
@@ -32,8 +32,7 @@ class State:
 
     Attributes
     ----------
-    caches : list of (keys, values)
-        One pair a layer, each of shape (key heads, capacity, head_dim).
+    layers : list of LayerState
     block : Array of int32, shape (4,)
         The step block: token, position, length of the prompt, capacity.
     tokens : Array of int32, shape (capacity,)
@@ -42,19 +41,17 @@ class State:
     seed : Array of uint32, shape (1,)
     """
 
-    caches: list[tuple[Array, Array]]
+    layers: list[LayerState]
     block: Array
     tokens: Array
     temperature: Array
     seed: Array
 
     @classmethod
-    def empty(cls, model: Qwen3, capacity: int) -> State:
+    def empty(cls, model: Model, capacity: int) -> State:
         """Allocate on the current stream."""
-        heads, width = model.cache_shape
-        shape = (heads, capacity, width)
-        caches = [(zeros(shape, model.dtype), zeros(shape, model.dtype)) for _ in model.layers]
-        return cls(caches, zeros(4, np.int32), zeros(capacity, np.int32), zeros(1, np.float32), zeros(1, np.uint32))
+        layers = model.state(1, capacity)
+        return cls(layers, zeros(4, np.int32), zeros(capacity, np.int32), zeros(1, np.float32), zeros(1, np.uint32))
 
 
 class Decoder:
@@ -62,7 +59,7 @@ class Decoder:
 
     Parameters
     ----------
-    model : Qwen3
+    model : Model
     stream : Stream
         Where the steps run.
     capacity : int
@@ -86,7 +83,7 @@ class Decoder:
 
     logits: Array
 
-    def __init__(self, model: Qwen3, stream: Stream, capacity: int, *, keep: bool = True) -> None:
+    def __init__(self, model: Model, stream: Stream, capacity: int, *, keep: bool = True) -> None:
         self.model = model
         self.stream = stream
         self.capacity = capacity
@@ -124,6 +121,9 @@ class Decoder:
         self.state.block.set(np.array([prompt[0], 0, len(prompt), self.capacity], np.int32), self.stream)
         self.state.temperature.set([temperature], self.stream)
         self.state.seed.set([seed], self.stream)
+        with use_stream(self.stream):
+            for layer in self.state.layers:
+                layer.reset()
         self.position, self.length = 0, len(prompt)
 
     @property
@@ -156,10 +156,10 @@ class Decoder:
         return int(self.state.tokens[self.position : self.position + 1].numpy(self.stream)[0])
 
 
-def advance(model: Qwen3, state: State) -> Array:
+def advance(model: Model, state: State) -> Array:
     """Launch one step, from the token in the step block to the next one; returns the logits."""
     token, position = state.block[0:1], state.block[1:2]
-    logits = model.logits(token, position, state.caches)
+    logits = model.decode(token, position, state.layers)
     drawn = kernels.sample(logits, state.temperature, state.seed, position)
     kernels.advance(state.block, state.tokens, drawn)
     return logits

@@ -1,45 +1,161 @@
-"""Linear: a quantised matrix on the device."""
+"""Linear: a matrix on the device, quantised or plain, or a stack of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import TypedDict
 
 from hiprt import Array, array, kernels
-from hiprt.bench.checkpoint import Quantized
+from hiprt.bench.matrix import Matrix, Quantized
 
-__all__ = ["Linear"]
+__all__ = ["Linear", "gated", "split"]
+
+FUSED_BITS = (4, 8)  # of codes that the fused kernels read
+
+
+class Form(TypedDict):
+    """A format, as keywords of ops."""
+
+    group_size: int
+    bits: int
 
 
 @dataclass(frozen=True)
 class Linear:
-    """A matrix of codes, scales and biases.
+    """A matrix that rows of activations are multiplied with.
 
     Attributes
     ----------
-    weight : Array of uint32, shape (rows, columns * bits / 32)
-    scales, biases : Array, shape (rows, columns / group_size)
+    weight : Array
+        Quantised: uint32 of shape (..., rows, columns * bits / 32). Plain: (..., rows, columns).
+    scales, biases : Array, shape (..., rows, columns / group_size), or None
+        None: the matrix is plain.
     group_size, bits : int
     """
 
     weight: Array
-    scales: Array
-    biases: Array
-    group_size: int
-    bits: int
+    scales: Array | None = None
+    biases: Array | None = None
+    group_size: int = 0
+    bits: int = 0
 
     @classmethod
-    def upload(cls, matrix: Quantized) -> Linear:
+    def upload(cls, matrix: Matrix) -> Linear:
         """Copy a matrix to the device."""
-        return cls(array(matrix.weight), array(matrix.scales), array(matrix.biases), matrix.group_size, matrix.bits)
+        if not isinstance(matrix, Quantized):
+            return cls(array(matrix))
+        weight, scales, biases = map(array, matrix.parts)
+        return cls(weight, scales, biases, matrix.group_size, matrix.bits)
+
+    def quantized(self, group_size: int, bits: int) -> Linear:
+        """Return a plain matrix as codes."""
+        return Linear(*kernels.quantize(self.weight, group_size, bits), group_size, bits)
+
+    @property
+    def codes(self) -> tuple[Array, Array, Array]:
+        """What a quantised matrix is made of."""
+        assert self.scales is not None
+        assert self.biases is not None
+        return self.weight, self.scales, self.biases
+
+    @property
+    def form(self) -> Form:
+        """The format."""
+        return {"group_size": self.group_size, "bits": self.bits}
+
+    @property
+    def is_fusable(self) -> bool:
+        """Whether the fused kernels have its format."""
+        return self.scales is not None and self.bits in FUSED_BITS
 
     def __call__(self, x: Array) -> Array:
         """Multiply vectors of shape (n, columns) with the transposed matrix: shape (n, rows)."""
-        return kernels.quantized_matmul(
-            x, self.weight, self.scales, self.biases, group_size=self.group_size, bits=self.bits
-        )
+        if self.scales is None:
+            return kernels.matmul(x, self.weight.T)
+        return kernels.quantized_matmul(x, *self.codes, **self.form)
+
+    def project(
+        self,
+        x: Array,
+        *,
+        norm: Array | None = None,
+        eps: float = 1e-6,
+        residual: Array | None = None,
+        is_gate: bool = False,
+        fused: bool = False,
+    ) -> Array:
+        """Multiply, with what stands before and after it in a layer.
+
+        Parameters
+        ----------
+        x : Array, shape (n, columns)
+        norm : Array, optional
+            Weight of a root-mean-square norm of `x` before.
+        eps : float
+            Of the norm.
+        residual : Array, shape (n, rows), optional
+            Added to the product.
+        is_gate : bool
+            The first half of the rows gates the second: ``silu(first) * second``.
+        fused : bool
+            As one kernel, where there is one for the format; for a few vectors.
+
+        Returns
+        -------
+        Array, shape (n, rows), or (n, rows / 2) for a gate
+        """
+        if fused and self.is_fusable:
+            return kernels.qmv(x, *self.codes, **self.form, norm=norm, eps=eps, residual=residual, swiglu=is_gate)
+        y = self(x if norm is None else kernels.rms_norm(x, norm, eps))
+        if is_gate:
+            y = gated(y)
+        return y if residual is None else kernels.add(residual, y)
+
+    def gather(self, x: Array, indices: Array) -> Array:
+        """Multiply each token with the matrices of a stack that it has chosen.
+
+        Parameters
+        ----------
+        x : Array, shape (n, k, columns) or (n, 1, columns)
+            One vector for each choice, or the same for all.
+        indices : Array of int32, shape (n, k)
+
+        Returns
+        -------
+        Array, shape (n, k, rows)
+        """
+        n, k = indices.shape
+        rows = self.weight.shape[-2]
+        if self.scales is None:
+            chosen = kernels.take(self.weight, indices, axis=0).transpose(0, 1, 3, 2)
+            return kernels.matmul(x[:, :, None], chosen).reshape(n, k, rows)
+        wide = x.reshape(*x.shape[:2], 1, x.shape[2])
+        answers = kernels.gather_qmm(wide, *self.codes, None, indices, **self.form)
+        return answers.reshape(n, k, rows)
+
+    def member(self, index: int) -> Linear:
+        """Return one matrix of a stack."""
+        if self.scales is None:
+            return replace(self, weight=self.weight[index])
+        weight, scales, biases = (part[index] for part in self.codes)
+        return replace(self, weight=weight, scales=scales, biases=biases)
 
     def rows(self, ids: Array) -> Array:
-        """Return the dequantised rows that these int32 indices name: shape (n, columns)."""
-        return kernels.quantized_embedding(
-            ids, self.weight, self.scales, self.biases, group_size=self.group_size, bits=self.bits
-        )
+        """Return the rows that these int32 indices name: shape (n, columns)."""
+        if self.scales is None:
+            return kernels.take(self.weight, ids, axis=0)
+        return kernels.quantized_embedding(ids, *self.codes, **self.form)
+
+
+def split(x: Array, *sizes: int) -> list[Array]:
+    """Return contiguous parts of the last axis, one behind the other."""
+    ends = list(accumulate(sizes, initial=0))
+    return [kernels.contiguous(x[..., start:end]) for start, end in pairwise(ends)]
+
+
+def gated(y: Array) -> Array:
+    """Return ``silu(first) * second`` for the halves of the last axis."""
+    half = y.shape[-1] // 2
+    gate, up = split(y, half, half)
+    return kernels.silu_mul(gate, up)

@@ -16,7 +16,8 @@ typedef struct {
   const hiprt_recorder *recorder;
   hipGraph_t graph;
   hipGraphNode_t *nodes, root;
-  uint32_t size, fanout;
+  uint32_t size, fanout, overlaps;
+  int overlap;
   source *sources; /* one per node, then the root's */
   hipGraphNode_t *joins;
   uint32_t n_joins, joins_capacity;
@@ -84,11 +85,23 @@ static hipGraphNode_t take_edge(builder *b, uint32_t index, hipGraphNode_t handl
   return b->fanout && s->consumers > b->fanout ? b->joins[s->leaves + ordinal / b->fanout] : handle;
 }
 
+/* A programmatic edge runs from a kernel to the only node that waits for it. */
+static int overlaps(const builder *b, const hiprt_node *n) {
+  if (!b->overlap || !n->may_overlap || n->n_deps != 1 || b->sources[n->deps[0]].consumers != 1) return 0;
+  hiprt_node earlier;
+  return !hiprt_recorder_node(b->recorder, n->deps[0], &earlier) && earlier.kind == HIPRT_NODE_KERNEL;
+}
+
 static int add_node(builder *b, const hiprt_node *n, uint32_t index, const hipGraphNode_t *deps, size_t n_deps) {
   hipGraphNode_t *out = b->nodes + index;
   if (n->kind == HIPRT_NODE_KERNEL) {
     void *cells[HIPRT_MAX_ARGS];
     hipKernelNodeParams p = hiprt_kernel_params(n->kernel, n->payload, cells);
+    if (overlaps(b, n)) {
+      HIPRT_TRY(hiprtGraphAddKernelNodeOverlapped, out, b->graph, deps[0], &p);
+      b->overlaps++;
+      return add_joins(b, index, *out);
+    }
     HIPRT_TRY(hipGraphAddKernelNode, out, b->graph, deps, n_deps, &p);
   } else if (n->kind == HIPRT_NODE_COPY) {
     const hiprt_copy_args *c = (const hiprt_copy_args *)n->payload;
@@ -132,17 +145,20 @@ static int add_nodes(builder *b) {
   return status;
 }
 
-int hiprt_build_graph(const hiprt_recorder *recorder, uint32_t fanout, hipGraph_t *out_graph, hipGraphNode_t *out_nodes) {
+int hiprt_build_graph(const hiprt_recorder *recorder, const hiprt_build_options *options, hipGraph_t *out_graph,
+                      hipGraphNode_t *out_nodes, uint32_t *out_overlaps) {
   builder b = {0};
   b.recorder = recorder;
   b.nodes = out_nodes;
   b.size = hiprt_recorder_size(recorder);
-  b.fanout = fanout;
+  b.fanout = options->fanout;
+  b.overlap = options->overlap && hiprt_hip.hiprtGraphAddKernelNodeOverlapped;
   *out_graph = 0;
-  if (fanout == 1) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_build_graph", "a fan-out of 1 leaves no tree of join nodes");
+  if (b.fanout == 1) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_build_graph", "a fan-out of 1 leaves no tree of join nodes");
   HIPRT_TRY(hipGraphCreate, &b.graph, 0);
   int status = count_consumers(&b);
   if (!status) status = add_nodes(&b);
+  *out_overlaps = b.overlaps;
   free(b.sources);
   free(b.joins);
   if (status)

@@ -255,6 +255,21 @@ int hiprt_deps_access(hiprt_deps *d, uint64_t start, uint64_t end, int write) {
   return status;
 }
 
+/* Whether a segment of a subtree that overlaps [start, end) has a writer. */
+static int has_writer(const hiprt_deps *d, uint32_t root, uint64_t start, uint64_t end) {
+  for (; root != NONE; root = segments(d)[root].right) {
+    const segment *s = segments(d) + root;
+    if (s->start >= end) return has_writer(d, s->left, start, end);
+    if (s->end > start && s->writer != NONE) return 1;
+    if (s->start > start && has_writer(d, s->left, start, end)) return 1;
+  }
+  return 0;
+}
+
+int hiprt_deps_is_written(const hiprt_deps *d, uint64_t start, uint64_t end) {
+  return d->barrier != NONE || has_writer(d, d->root, start, end);
+}
+
 int hiprt_deps_barrier(hiprt_deps *d) {
   uint32_t node = d->orders.count - 1;
   /* Every node since the last barrier; the earlier ones are behind that barrier. */

@@ -25,6 +25,8 @@ void hiprt_deps_set_edges(hiprt_deps *deps, uint32_t edges);
 int hiprt_deps_begin(hiprt_deps *deps);
 int hiprt_deps_access(hiprt_deps *deps, uint64_t start, uint64_t end, int write);
 int hiprt_deps_barrier(hiprt_deps *deps); /* this node waits for all before it, all after it wait for this node */
+/* Whether an earlier node may have written in [start, end). */
+int hiprt_deps_is_written(const hiprt_deps *deps, uint64_t start, uint64_t end);
 /* Distinct bytes declared so far. */
 uint64_t hiprt_deps_bytes(const hiprt_deps *deps);
 /* The node's dependencies, ascending and reduced; valid until the next begin. */

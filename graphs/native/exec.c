@@ -10,7 +10,8 @@
 
 struct hiprt_exec {
   int device;
-  uint32_t fanout;
+  hiprt_build_options options;
+  uint32_t overlaps;        /* programmatic edges */
   hiprt_recorder *recorder; /* the arguments the exec carries */
   hipGraph_t graph;         /* kept: per-node setters name the nodes of the graph that was instantiated (G4) */
   hipGraphNode_t *nodes;
@@ -21,9 +22,9 @@ struct hiprt_exec {
   uint64_t updated_nodes, updated_bytes; /* what patches and updates have written: CLR never reclaims it (rs#10713) */
 };
 
-static int build(const hiprt_exec *e, hiprt_recorder *recorder, hipGraph_t *graph, hipGraphNode_t *nodes,
+static int build(hiprt_exec *e, hiprt_recorder *recorder, hipGraph_t *graph, hipGraphNode_t *nodes,
                  hipGraphNode_t *canary) {
-  int status = hiprt_build_graph(recorder, e->fanout, graph, nodes);
+  int status = hiprt_build_graph(recorder, &e->options, graph, nodes, &e->overlaps);
   if (status) return status;
   /* No node depends on the last one. */
   status = hiprt_canary_add(&e->canary, *graph, nodes[hiprt_recorder_size(recorder) - 1], canary);
@@ -45,7 +46,7 @@ static int make(hiprt_exec *e, hiprt_kernel *canary) {
   return 0;
 }
 
-int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, hiprt_kernel *canary,
+int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int overlap, hiprt_kernel *canary,
                       hiprt_exec **out_exec) {
   *out_exec = 0;
   uint32_t size = hiprt_recorder_size(recorder);
@@ -58,7 +59,7 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, hip
     return hiprt_fail(HIPRT_E_MEMORY, "hiprt_exec_create", 0);
   }
   e->device = device;
-  e->fanout = fanout;
+  e->options = (hiprt_build_options){fanout, overlap};
   e->recorder = recorder;
   hiprt_recorder_retain(recorder);
   int status = make(e, canary);
@@ -198,6 +199,7 @@ int hiprt_exec_update(hiprt_exec *e, hiprt_recorder *recorder) {
   return 0;
 }
 
+uint32_t hiprt_exec_overlaps(const hiprt_exec *e) { return e->overlaps; }
 uint64_t hiprt_exec_updated_nodes(const hiprt_exec *e) { return e->updated_nodes; }
 uint64_t hiprt_exec_updated_bytes(const hiprt_exec *e) { return e->updated_bytes; }
 hiprt_recorder *hiprt_exec_recorder(hiprt_exec *e) { return e->recorder; }

@@ -15,6 +15,7 @@ typedef struct {
   uint32_t kind;
   uint32_t payload_size;
   hiprt_kernel *kernel;
+  uint32_t may_overlap;
   size_t payload;  /* offset in bytes */
   uint32_t deps, n_deps;
 } node;
@@ -28,7 +29,7 @@ struct hiprt_recorder {
   size_t n_bytes, bytes_capacity;
   uint32_t *deps;
   size_t n_deps, deps_capacity;
-  uint64_t key, arguments;
+  uint64_t key, arguments, serial;
   uint32_t max_nodes; /* 0: no bound */
   uint64_t max_bytes;
 };
@@ -53,7 +54,9 @@ hiprt_recorder *hiprt_recorder_create(uint32_t edges) {
     hiprt_fail(HIPRT_E_MEMORY, "hiprt_recorder_create", 0);
     return 0;
   }
+  static _Atomic uint64_t serials;
   atomic_init(&r->references, 1);
+  r->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
   hiprt_deps_set_edges(r->tracker, edges);
   hiprt_recorder_reset(r);
   return r;
@@ -121,7 +124,7 @@ static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const v
   r->nodes_capacity = (uint32_t)capacity;
   if (reserve((void **)&r->bytes, r->n_bytes, padded, &r->bytes_capacity, 1)) return 0;
   node *n = r->nodes + r->n_nodes;
-  *n = (node){kind, size, kernel, r->n_bytes, 0, 0};
+  *n = (node){.kind = kind, .payload_size = size, .kernel = kernel, .payload = r->n_bytes};
   if (payload && size) memcpy(r->bytes + r->n_bytes, payload, size);
   return n;
 }
@@ -136,8 +139,8 @@ static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t cou
   r->n_bytes += ((size_t)n->payload_size + 7) / 8 * 8;
   r->n_nodes++;
   hash_arguments(r, n);
-  uint32_t head[2] = {n->kind, count};
-  hash(r, head, 2);
+  uint32_t head[3] = {n->kind, n->may_overlap, count};
+  hash(r, head, 3);
   hash(r, deps, count);
   if (n->kind == HIPRT_NODE_KERNEL) {
     hiprt_kernel_retain(n->kernel);
@@ -170,11 +173,22 @@ static int declare(hiprt_recorder *r, const node *n) {
   return 0;
 }
 
+/* Whether a node waits itself and what it reads before that is the same before and after all earlier nodes. */
+static uint32_t may_overlap(const hiprt_recorder *r, const node *n) {
+  if (n->kind != HIPRT_NODE_KERNEL || !n->kernel->waits_itself) return 0;
+  const hiprt_range *ranges = hiprt_kernel_ranges(n->kernel, r->bytes + n->payload);
+  for (uint32_t i = 0; i < n->kernel->n_buffers; i++)
+    if ((n->kernel->ahead >> i & 1) && hiprt_deps_is_written(r->tracker, ranges[i].start, ranges[i].end)) return 0;
+  return 1;
+}
+
 /* Count in the node begun by add(), with the edges that follow from what it touches. */
 static int commit(hiprt_recorder *r, node *n) {
   const uint32_t *deps;
   uint32_t count;
-  if (hiprt_deps_begin(r->tracker) || declare(r, n) || hiprt_deps_end(r->tracker, &deps, &count)) return HIPRT_E_MEMORY;
+  if (hiprt_deps_begin(r->tracker)) return HIPRT_E_MEMORY;
+  n->may_overlap = may_overlap(r, n);
+  if (declare(r, n) || hiprt_deps_end(r->tracker, &deps, &count)) return HIPRT_E_MEMORY;
   return append(r, n, deps, count);
 }
 
@@ -215,6 +229,7 @@ int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t en
     const node *old = from->nodes + i;
     node *n = add(into, old->kind, old->kernel, from->bytes + old->payload, old->payload_size);
     if (!n) return HIPRT_E_MEMORY;
+    n->may_overlap = old->may_overlap;
     int status = is_whole ? append(into, n, from->deps + old->deps, old->n_deps) : commit(into, n);
     if (status) return status;
   }
@@ -307,6 +322,7 @@ void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_mo
 
 char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->bytes + r->nodes[index].payload; }
 
+uint64_t hiprt_recorder_serial(const hiprt_recorder *r) { return r->serial; }
 uint32_t hiprt_recorder_size(const hiprt_recorder *r) { return r->n_nodes; }
 uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *r) { return r->n_bytes; }
@@ -349,6 +365,7 @@ int hiprt_recorder_node(const hiprt_recorder *r, uint32_t index, hiprt_node *out
   out->payload_size = n->payload_size;
   out->deps = r->deps + n->deps;
   out->n_deps = n->n_deps;
+  out->may_overlap = n->may_overlap;
   list_ranges(n, out);
   return 0;
 }
@@ -359,7 +376,7 @@ int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
   if (a->n_deps && memcmp(a->deps, b->deps, a->n_deps * sizeof *a->deps)) return 0;
   for (uint32_t i = 0; i < a->n_nodes; i++) {
     const node *x = a->nodes + i, *y = b->nodes + i;
-    if (x->kind != y->kind || x->n_deps != y->n_deps) return 0;
+    if (x->kind != y->kind || x->n_deps != y->n_deps || x->may_overlap != y->may_overlap) return 0;
     if (x->kind != HIPRT_NODE_KERNEL) continue;
     if (x->kernel->function != y->kernel->function) return 0;
     if (memcmp(a->bytes + x->payload, b->bytes + y->payload, sizeof(hiprt_dims))) return 0;

@@ -16,6 +16,8 @@ int hiprt_recorder_kernel(hiprt_recorder *recorder, hiprt_kernel *kernel, const 
 int hiprt_recorder_copy(hiprt_recorder *recorder, uint64_t dst, uint64_t src, uint64_t nbytes);
 int hiprt_recorder_fill(hiprt_recorder *recorder, uint64_t dst, uint32_t value, uint32_t width, uint64_t count);
 int hiprt_recorder_barrier(hiprt_recorder *recorder);
+/* Of this recording alone, in the life of the process. */
+uint64_t hiprt_recorder_serial(const hiprt_recorder *recorder);
 uint32_t hiprt_recorder_move(const hiprt_recorder *recorder, uint32_t index, uint32_t n_moves, const hiprt_move *moves,
                              char *out_payload);
 char *hiprt_recorder_payload(hiprt_recorder *recorder, uint32_t index);

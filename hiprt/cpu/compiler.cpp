@@ -115,15 +115,6 @@ bool run(const std::vector<std::string> &words, std::string *log) {
   return result.started && result.status == 0;
 }
 
-// The first line that speaks of an error, else the first one.
-std::string first_error(const std::string &log) {
-  const size_t word = log.find("error");
-  const size_t before = word == std::string::npos ? std::string::npos : log.rfind('\n', word);
-  const size_t begin = before == std::string::npos ? 0 : before + 1;
-  const std::string line = log.substr(begin, log.find('\n', begin) - begin);
-  return line.empty() ? "it says nothing" : line;
-}
-
 }  // namespace
 
 std::vector<Compiler> find_compilers() {
@@ -147,6 +138,14 @@ std::vector<Compiler> find_compilers() {
     if (!seen && !known_broken(c)) out.push_back(c);
   }
   return out;
+}
+
+std::string first_error(const std::string &log) {
+  const size_t word = log.find("error");
+  const size_t before = word == std::string::npos ? std::string::npos : log.rfind('\n', word);
+  const size_t begin = before == std::string::npos ? 0 : before + 1;
+  const std::string line = log.substr(begin, log.find('\n', begin) - begin);
+  return line.empty() ? "it says nothing" : line;
 }
 
 std::string no_compiler_message() {

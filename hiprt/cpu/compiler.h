@@ -19,6 +19,9 @@ std::vector<Compiler> find_compilers();
 // One clear sentence for the log when find_compilers() is empty.
 std::string no_compiler_message();
 
+// The first line that speaks of an error, else the first one.
+std::string first_error(const std::string &log);
+
 struct CompileJob {
   std::string source;                // path of the C++ file; all other files are made beside it
   std::vector<std::string> options;  // -I, -D, -U, -O, -W, ... as given by the user

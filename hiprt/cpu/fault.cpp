@@ -96,9 +96,14 @@ void install_handlers() {
   for (size_t i = 0; i < 4; ++i) sigaction(kSignals[i], &action, &previous[i]);
 }
 
-// A stack for the handler, since the fault may be the overflow of another; given back when the thread ends.
-struct SignalStack {
-  SignalStack() {
+// What a thread's faults need: signals that are let through, as a blocked fault ends the process, and a stack for the
+// handler, since the fault may be the overflow of another; that is given back when the thread ends.
+struct Guard {
+  Guard() {
+    sigset_t faults;
+    sigemptyset(&faults);
+    for (const int signal : kSignals) sigaddset(&faults, signal);
+    pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
     stack_t current;
     if (sigaltstack(nullptr, &current) == 0 && !(current.ss_flags & SS_DISABLE)) return;
     memory = mmap(nullptr, kSignalStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -106,7 +111,7 @@ struct SignalStack {
     own.ss_sp = memory, own.ss_size = kSignalStack;
     if (memory != MAP_FAILED) sigaltstack(&own, nullptr);
   }
-  ~SignalStack() {
+  ~Guard() {
     if (!memory || memory == MAP_FAILED) return;
     stack_t off = {};
     off.ss_flags = SS_DISABLE;
@@ -121,8 +126,8 @@ struct SignalStack {
 void guard_thread() {
   static std::once_flag once;
   std::call_once(once, install_handlers);
-  static thread_local SignalStack stack;
-  (void)stack;
+  static thread_local Guard guard;
+  (void)guard;
 }
 
 #endif

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "graph_memory.h"
+#include "hip/hiprt_graph_api.h"
 #include "launch.h"
 #include "node.h"
 #include "number.h"
@@ -123,6 +124,12 @@ hipError_t hipGraphAddKernelNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, c
                                  size_t numDependencies, const hipKernelNodeParams *pNodeParams) {
   return add_node(pGraphNode, graph, pDependencies, numDependencies,
                   [&](Graph &, Action *action) { return make_action(pNodeParams, action); });
+}
+
+// Here a node starts when those before it have finished.
+hipError_t hiprtGraphAddKernelNodeOverlapped(hipGraphNode_t *node, hipGraph_t graph, hipGraphNode_t after,
+                                             const hipKernelNodeParams *params) {
+  return hipGraphAddKernelNode(node, graph, &after, 1, params);
 }
 
 hipError_t hipGraphAddMemcpyNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, const hipGraphNode_t *pDependencies,

@@ -9,6 +9,7 @@
 #include "process.h"
 #include "scan.h"
 #include "sha256.h"
+#include "steps.h"
 
 namespace cpu {
 namespace {
@@ -149,12 +150,12 @@ class Build {
   bool run(Built *out) {
     std::string text;
     Scan scan;
-    bool good = !dir_.path().empty() && write_unit("", false) && preprocess(compiler_, job_, &text, &out->log);
+    bool good = !dir_.path().empty() && write_unit("", {}) && preprocess(compiler_, job_, &text, &out->log);
     if (good) {
       scan = scan_preprocessed(text);
       set_flags(scan.files);
       const std::string end = tail(scan, p_.expressions, compiler_.kind != Compiler::Gcc);
-      good = attempt(end, true, out) || attempt(end, false, out);
+      good = attempt_all(end, out);
     } else if (out->log.empty()) {
       out->log = "hiprt: cannot write temporary files in " + std::string(dir_.path().empty() ? "TMPDIR" : dir_.path()) + "\n";
     }
@@ -164,6 +165,11 @@ class Build {
   }
 
  private:
+  // What is put into the program's text: copies of the indices in every kernel, and the steps of lanes.
+  struct Inserts {
+    bool indices = false, steps = false;
+  };
+
   // Our headers that the program includes are read before its macros are defined.
   void set_flags(const std::vector<std::string> &files) {
     job_.options = {"-I" + headers_dir()};
@@ -175,8 +181,11 @@ class Build {
 
   std::string headers_dir() const { return dir_.path() + "/headers"; }
 
-  bool write_unit(const std::string &end, bool local_indices) const {
-    const auto text = [&](const std::string &t) { return local_indices ? insert_local_indices(t) : t; };
+  bool write_unit(const std::string &end, Inserts inserts) const {
+    const auto text = [&](const std::string &t) {
+      const std::string marked = inserts.steps ? insert_steps(t, meetings_) : t;
+      return inserts.indices ? insert_local_indices(marked) : marked;
+    };
     std::error_code error;
     for (const auto &[name, body] : p_.headers) {
       const std::string path = headers_dir() + "/" + name;
@@ -189,11 +198,29 @@ class Build {
     return write_file(job_.source, "#line 1 " + quoted(p_.name) + "\n" + text(p_.source) + include);
   }
 
-  // With copies of the indices in every kernel first. A body that these do not suit (a lambda without captures that uses
-  // threadIdx) compiles without them.
-  bool attempt(const std::string &end, bool local_indices, Built *out) {
+  // With all inserts first. A body that the indices do not suit (a lambda without captures that uses threadIdx) compiles
+  // without them; one that the steps do not suit (a kernel's own function of a name of ours) as well, but says so.
+  bool attempt_all(const std::string &end, Built *out) {
+    read_meetings();
+    const bool steps = !meetings_.functions.empty();
+    if (attempt(end, {true, steps}, out) || attempt(end, {false, steps}, out)) return true;
+    const std::string why = out->log;
+    if (!steps || !attempt(end, {}, out)) return false;
+    out->log += "hiprt: lanes are told apart by the operation they are at only, not by the way they came: " + first_error(why) + "\n";
+    return true;
+  }
+
+  // Programs that have all lanes of a warp do the same say so.
+  void read_meetings() {
+    if (p_.source.find("#define __HIPRT_WHOLE_WARPS__") != std::string::npos) return;
+    std::vector<std::string> texts = {p_.source};
+    for (const auto &header : p_.headers) texts.push_back(header.second);
+    meetings_ = find_meetings(texts);
+  }
+
+  bool attempt(const std::string &end, Inserts inserts, Built *out) {
     out->log.clear();
-    if (!write_unit(end, local_indices) || !compile(compiler_, job_, &out->log)) return false;
+    if (!write_unit(end, inserts) || !compile(compiler_, job_, &out->log)) return false;
     if (!read_file(job_.output, &out->image)) return false;
     std::unique_ptr<Module> module;
     std::string why;
@@ -213,6 +240,7 @@ class Build {
 
   const Program &p_;
   const Compiler &compiler_;
+  Meetings meetings_;
   ScratchDir dir_;
   CompileJob job_;
 };

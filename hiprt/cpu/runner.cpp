@@ -12,15 +12,27 @@ thread_local Runner *active_runner = nullptr;
 
 unsigned lowest(uint32_t set) { return unsigned(__builtin_ctz(set)); }
 
-// Gather the lanes that wait at the operation with the smallest key not below `from`; 0 if there is none. In program text
-// a loop's operation comes before those after the loop, so lanes that left it early wait for the others.
-uint32_t members_of_next_key(const Warp &w, uint64_t from, uint32_t *key) {
+// Which of two places comes first. The outermost step in which their ways differ decides: in program text a loop's turn
+// comes before its next and before what follows the loop, so lanes that went on wait for those that have not.
+bool is_before(const __hiprt_step *a, const __hiprt_step *b) {
+  bool before = a->depth < b->depth;
+  while (a->depth > b->depth) a = a->outer;
+  while (b->depth > a->depth) b = b->outer;
+  for (; a; a = a->outer, b = b->outer) {
+    if (a->place != b->place) before = a->place < b->place;
+    else if (a->turn != b->turn) before = a->turn < b->turn;
+  }
+  return before;
+}
+
+// Of `lanes` those at the operation that comes first. by_any_way: lanes at one place of the text, however they got there.
+uint32_t first_members(const Warp &w, uint32_t lanes, bool by_any_way) {
+  const __hiprt_step *first = &w.at[lowest(lanes)];
   uint32_t members = 0;
-  for (uint32_t set = w.waiting; set; set &= set - 1) {
-    const unsigned lane = lowest(set);
-    if (w.key[lane] < from || (members && w.key[lane] > *key)) continue;
-    if (!members || w.key[lane] < *key) members = 0, *key = w.key[lane];
-    members |= 1u << lane;
+  for (uint32_t set = lanes; set; set &= set - 1) {
+    const __hiprt_step *at = &w.at[lowest(set)];
+    if (by_any_way ? at->place == first->place : at->trace == first->trace) members |= set & -set;
+    else if (is_before(at, first)) first = at, members = set & -set;
   }
   return members;
 }
@@ -155,6 +167,7 @@ Strand *Runner::start(Strand *idle, Warp *warp, unsigned lane) {
   Strand *s = idle ? idle : take_strand();
   __hiprt_thread *record = s->record();
   s->warp = warp, s->lane = record->lane = lane;
+  record->step = 0;
   warp->strand[lane] = s;
   fill(record);
   const unsigned linear = warp->first + lane, x = launch_->block.x, y = launch_->block.y;
@@ -202,11 +215,15 @@ Strand *Runner::next_warp(Strand *idle) {
   return next(idle);
 }
 
-// Let the lanes at one warp operation go on, if those it awaits are there or gone.
-bool Runner::resolve(Warp *w) {
+// Let the lanes at one warp operation go on, if those it awaits are there or gone. A mask may name lanes that come to the
+// same place of the text by another way, as it may on NVIDIA's hardware: they are tried last.
+bool Runner::resolve(Warp *w) { return resolve(w, false) || resolve(w, true); }
+
+bool Runner::resolve(Warp *w, bool by_any_way) {
   const uint32_t present = w->waiting | w->parked;
-  uint32_t key = 0;
-  for (uint64_t from = 0; const uint32_t members = members_of_next_key(*w, from, &key); from = uint64_t{key} + 1) {
+  uint32_t members = 0;
+  for (uint32_t rest = w->waiting; rest; rest &= ~members) {
+    members = first_members(*w, rest, by_any_way);
     uint32_t awaited = 0;
     for (uint32_t set = members; set; set &= set - 1) awaited |= w->mask[lowest(set)];
     if (awaited & present & ~members) continue;
@@ -257,7 +274,9 @@ unsigned Runner::barrier(Strand *self, __hiprt_barrier kind, unsigned predicate)
 uint64_t Runner::warp_op(Strand *self, unsigned key, __hiprt_warp_op op, uint64_t value, unsigned source, unsigned mask) {
   Warp &w = *self->warp;
   const unsigned lane = self->lane;
-  w.key[lane] = key, w.op[lane] = op, w.value[lane] = value, w.source[lane] = source, w.mask[lane] = mask;
+  const __hiprt_step *outer = self->step();
+  w.at[lane] = {outer, key, 0, outer ? outer->depth + 1 : 1, __hiprt_trace(outer, key, 0)};
+  w.op[lane] = op, w.value[lane] = value, w.source[lane] = source, w.mask[lane] = mask;
   w.waiting |= 1u << lane;
   Strand *to = next(nullptr);
   if (!to) fail(hipErrorLaunchFailure, deadlock_text());

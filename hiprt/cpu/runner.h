@@ -48,6 +48,10 @@ struct alignas(64) Strand : Fiber {
   static Strand *on_stack(const char *base) { return of(__hiprt_thread_at(reinterpret_cast<uintptr_t>(base))); }
   static Strand *of(__hiprt_thread *record) { return reinterpret_cast<Strand *>(record) - 1; }
   __hiprt_thread *record() { return reinterpret_cast<__hiprt_thread *>(this + 1); }
+  const __hiprt_step *step() {
+    const unsigned offset = record()->step;
+    return offset ? reinterpret_cast<const __hiprt_step *>(base() + offset) : nullptr;
+  }
   uintptr_t base() const { return reinterpret_cast<uintptr_t>(this) & ~(HIPRT_CPU_STACK_SIZE - 1); }
 };
 static_assert(sizeof(Strand) == 64 && sizeof(__hiprt_thread) == 64, "one cache line each");
@@ -58,7 +62,8 @@ struct Warp {
   unsigned first;                          // thread of lane 0
   Strand *strand[HIPRT_CPU_WARP];
   uint64_t value[HIPRT_CPU_WARP];
-  uint32_t key[HIPRT_CPU_WARP], source[HIPRT_CPU_WARP], mask[HIPRT_CPU_WARP];
+  __hiprt_step at[HIPRT_CPU_WARP];         // the operation, as the last step of a lane's way
+  uint32_t source[HIPRT_CPU_WARP], mask[HIPRT_CPU_WARP];
   __hiprt_warp_op op[HIPRT_CPU_WARP];
 };
 
@@ -90,6 +95,7 @@ class Runner {
   Strand *next(Strand *idle);
   Strand *next_warp(Strand *idle);
   bool resolve(Warp *warp);
+  bool resolve(Warp *warp, bool by_any_way);
   void release();
   void finish(Strand *self);
   void go(Strand *from, Fiber *to, bool keep = true);

@@ -16,20 +16,6 @@ struct Scope {
   std::string name;
 };
 
-// Index of the token that closes the group opened at `open`, or the number of tokens.
-size_t close_of(const std::vector<Token> &t, size_t open) {
-  const std::string &left = t[open].text;
-  const char *right = left == "(" ? ")" : left == "[" ? "]" : left == "<" ? ">" : "}";
-  size_t depth = 0;
-  for (size_t i = open; i < t.size(); ++i) {
-    if (t[i].text == left) ++depth;
-    else if (t[i].text == right && --depth == 0) return i;
-    else if (left == "<" && (t[i].text == "(" || t[i].text == "[")) i = close_of(t, i);
-    else if (left == "<" && (t[i].text == ";" || t[i].text == "{")) return t.size();
-  }
-  return t.size();
-}
-
 std::string join(const std::vector<Token> &t, size_t begin, size_t end) {
   std::string out;
   for (size_t i = begin; i < end && i < t.size(); ++i) out += (out.empty() ? "" : " ") + t[i].text;

@@ -111,4 +111,17 @@ class Lexer {
 
 std::vector<Token> tokenize(const std::string &text, std::vector<std::string> *files) { return Lexer(text, files).run(); }
 
+size_t close_of(const std::vector<Token> &t, size_t open) {
+  const std::string &left = t[open].text;
+  const char *right = left == "(" ? ")" : left == "[" ? "]" : left == "<" ? ">" : "}";
+  size_t depth = 0;
+  for (size_t i = open; i < t.size(); ++i) {
+    if (t[i].text == left) ++depth;
+    else if (t[i].text == right && --depth == 0) return i;
+    else if (left == "<" && (t[i].text == "(" || t[i].text == "[")) i = close_of(t, i);
+    else if (left == "<" && (t[i].text == ";" || t[i].text == "{")) return t.size();
+  }
+  return t.size();
+}
+
 }  // namespace cpu

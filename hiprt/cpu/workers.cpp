@@ -39,7 +39,7 @@ Workers &Workers::get() {
 
 Workers::Workers() {
   for (unsigned i = 0; i < flags().threads; ++i) runners_.push_back(std::make_unique<Runner>());
-  // Signals are for the application's own threads.
+  // Signals are for the application's own threads; faults of kernels are let through by guard_thread.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

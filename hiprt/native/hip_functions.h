@@ -32,5 +32,6 @@
   X(hipGraphExecDestroy, (hipGraphExec_t))
 /* NULL where a library lacks them. */
 #define HIPRT_HIP_OPTIONAL(X)                                                                                          \
+  X(hiprtGraphAddKernelNodeOverlapped, (hipGraphNode_t *, hipGraph_t, hipGraphNode_t, const hipKernelNodeParams *))   \
   X(hipStreamIsCapturing, (hipStream_t, hipStreamCaptureStatus *))                                                     \
   X(hipThreadExchangeStreamCaptureMode, (hipStreamCaptureMode *))

@@ -34,6 +34,9 @@ typedef struct {
   uint32_t access;
 } hiprt_argument;
 hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args);
+/* The kernel waits for earlier nodes by itself, in every thread, and before that reads only the buffers (counted without
+ * values) whose bits are set: its node may start while the one before it still runs. Before the first launch. */
+void hiprt_kernel_wait_itself(hiprt_kernel *kernel, uint64_t ahead);
 void hiprt_kernel_retain(hiprt_kernel *kernel);
 void hiprt_kernel_release(hiprt_kernel *kernel);
 uint32_t hiprt_kernel_references(const hiprt_kernel *kernel); /* at this moment: recordings and execs hold some */
@@ -70,6 +73,7 @@ typedef struct {
   uint32_t n_deps;
   const uint64_t *ranges; /* borrowed, or own: {start, end} of each piece of memory the node declares */
   const uint8_t *access;  /* of each piece: 1 read, 2 write, 3 both */
+  uint32_t may_overlap;   /* it waits itself, and nothing before it wrote what it reads ahead of that */
   uint32_t n_ranges;
   uint64_t own[4];
 } hiprt_node;
@@ -104,10 +108,12 @@ void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const h
 int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
 
 /* Execs: an executable graph, the graph it was instantiated from, and the recording both were made of. */
-/* fanout: the most edges that leave a node, at least 2; 0: no bound, and as many roots as there are. canary: a kernel
+/* fanout: the most edges that leave a node, at least 2; 0: no bound, and as many roots as there are. overlap: nodes that
+ * may start before the one they depend on has finished do, where the library has programmatic edges. canary: a kernel
  * (uint32_t *word, uint32_t value) that writes the value, to find changes that HIP reports and does not make; or NULL:
  * with one, busy, wait, patch, update and move may return HIPRT_E_STALE. Takes references to recorder and canary. */
-int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, hiprt_kernel *canary, hiprt_exec **out_exec);
+int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int overlap, hiprt_kernel *canary,
+                      hiprt_exec **out_exec);
 void hiprt_exec_release(hiprt_exec *exec);     /* waits for its last launch */
 int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream);
 int hiprt_exec_busy(hiprt_exec *exec);         /* 1: a launch is in flight, 0: drained, < 0 or hipError_t: failure */
@@ -120,6 +126,7 @@ int hiprt_exec_update(hiprt_exec *exec, hiprt_recorder *recorder);
 int hiprt_exec_move(hiprt_exec *exec, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves);
 uint64_t hiprt_exec_updated_bytes(const hiprt_exec *exec); /* argument bytes written by patches and updates so far */
 uint64_t hiprt_exec_updated_nodes(const hiprt_exec *exec);
+uint32_t hiprt_exec_overlaps(const hiprt_exec *exec); /* nodes with a programmatic edge */
 hiprt_recorder *hiprt_exec_recorder(hiprt_exec *exec); /* borrowed */
 /* Whether hipGraphExecUpdate refuses a graph with other edges between the same nodes. */
 int hiprt_probe_wiring(int device, int *out_refused);

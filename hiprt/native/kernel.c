@@ -53,6 +53,11 @@ hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t 
   return kernel;
 }
 
+void hiprt_kernel_wait_itself(hiprt_kernel *kernel, uint64_t ahead) {
+  kernel->waits_itself = 1;
+  kernel->ahead = ahead;
+}
+
 uint32_t hiprt_kernel_launch_size(const hiprt_kernel *kernel) { return kernel->launch_size; }
 
 void hiprt_kernel_payload(const hiprt_kernel *kernel, const char *launch, char *payload) {

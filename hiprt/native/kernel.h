@@ -29,6 +29,8 @@ struct hiprt_kernel {
   hiprt_argument args[HIPRT_MAX_ARGS];
   uint32_t offsets[HIPRT_MAX_ARGS]; /* of each argument in the block */
   uint8_t access[HIPRT_MAX_ARGS];   /* of each buffer, in order: 1 read, 2 write, 3 both */
+  int waits_itself;                 /* hiprt_kernel_wait_itself was called */
+  uint64_t ahead;                   /* then: a bit for each buffer that is read before the wait */
 };
 
 uint32_t hiprt_kernel_payload_size(const hiprt_kernel *kernel);

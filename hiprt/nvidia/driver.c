@@ -22,6 +22,9 @@ static int fill(void *library) {
   if (!nv.field) return 0;
   NV_FUNCTIONS(NV_LOOK_UP)
 #undef NV_LOOK_UP
+#define NV_LOOK_UP(field, symbol, parameters) *(void **)&nv.field = dlsym(library, symbol);
+  NV_OPTIONAL(NV_LOOK_UP)
+#undef NV_LOOK_UP
   return 1;
 }
 

@@ -44,6 +44,12 @@ typedef struct {
 #define CU_MEMORYTYPE_UNIFIED 4
 
 typedef struct {
+  unsigned char from_port, to_port, type, reserved[5];
+} CUgraphEdgeData;
+#define CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC 1
+#define CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC 1
+
+typedef struct {
   int result;
   void *errorNode, *errorFromNode;
 } CUgraphExecUpdateResultInfo;
@@ -124,9 +130,15 @@ typedef struct {
                                                                      const CUDA_MEMSET_NODE_PARAMS_v1 *, CUcontext))   \
   X(GraphLaunch, "cuGraphLaunch", (void *, void *))
 
+/* NULL where the driver lacks them: before CUDA 12.3. */
+#define NV_OPTIONAL(X)                                                                                                 \
+  X(GraphAddDependencies, "cuGraphAddDependencies_v2", (void *, void *const *, void *const *, const CUgraphEdgeData *, \
+                                                        size_t))
+
 typedef struct {
 #define NV_FIELD(field, symbol, parameters) CUresult(*field) parameters;
   NV_FUNCTIONS(NV_FIELD)
+  NV_OPTIONAL(NV_FIELD)
 #undef NV_FIELD
 } nv_functions;
 

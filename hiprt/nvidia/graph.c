@@ -1,5 +1,6 @@
 /* Graphs: the same calls with the driver's parameter structures, whose fields are in another order. */
 #include "driver.h"
+#include "hip/hiprt_graph_api.h"
 
 static CUDA_KERNEL_NODE_PARAMS_v1 kernel_params(const hipKernelNodeParams *p) {
   return (CUDA_KERNEL_NODE_PARAMS_v1){p->func,       p->gridDim.x,  p->gridDim.y,      p->gridDim.z,    p->blockDim.x,
@@ -35,6 +36,17 @@ hipError_t hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const h
   NV_ENTER();
   CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params);
   return (hipError_t)nv.GraphAddKernelNode((void **)node, graph, (void *const *)deps, n, &p);
+}
+
+/* The node waits for `after` itself, with griddepcontrol.wait: a programmatic edge, which is only
+ * between kernels. docs.nvidia.com/cuda/cuda-c-programming-guide, "Programmatic Dependent Launch". */
+hipError_t hiprtGraphAddKernelNodeOverlapped(hipGraphNode_t *node, hipGraph_t graph, hipGraphNode_t after,
+                                             const hipKernelNodeParams *params) {
+  static const CUgraphEdgeData edge = {CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, 0, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC, {0}};
+  if (!nv.GraphAddDependencies) return hipGraphAddKernelNode(node, graph, &after, 1, params);
+  hipError_t status = hipGraphAddKernelNode(node, graph, 0, 0, params);
+  if (status) return status;
+  return (hipError_t)nv.GraphAddDependencies(graph, (void *const *)&after, (void *const *)node, &edge, 1);
 }
 
 hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n, void *dst,

@@ -17,12 +17,21 @@ from hiprt.kernels.attention import COMBINE as ATTENTION_COMBINE
 from hiprt.kernels.attention import KERNEL as ATTENTION
 from hiprt.kernels.attention import TOGETHER
 from hiprt.kernels.conv_step import KERNEL as CONV_STEP
+from hiprt.kernels.conv_step import RUN as CONV_STEPS
+from hiprt.kernels.experts import DOWN as MOE_DOWN
+from hiprt.kernels.experts import GATE_UP as MOE_GATE_UP
+from hiprt.kernels.experts import PAIRS, ROWS
+from hiprt.kernels.experts import SIMDGROUPS as EXPERT_SIMDGROUPS
 from hiprt.kernels.filter_logits import KERNEL as FILTER_LOGITS
 from hiprt.kernels.filter_logits import PENALTY as REPETITION_PENALTY
 from hiprt.kernels.gated_delta import GATES as GATED_DELTA_GATES
 from hiprt.kernels.gated_delta import KERNEL as GATED_DELTA
 from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
 from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
+from hiprt.kernels.gather_qmm import TILE_ROWS
+from hiprt.kernels.gather_qmm import TILES as QUANTIZED_TILES
+from hiprt.kernels.gdn_step import KERNEL as GDN_STEP
+from hiprt.kernels.gdn_step import SIMDGROUPS as GDN_SIMDGROUPS
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.kv_write import KERNEL as KV_WRITE
 from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
@@ -30,6 +39,8 @@ from hiprt.kernels.matmul import KERNEL as MATMUL
 from hiprt.kernels.moe import COMBINE as MOE_COMBINE
 from hiprt.kernels.moe import ROUTE as MOE_ROUTE
 from hiprt.kernels.norm_rope_write import KERNEL as NORM_ROPE_WRITE
+from hiprt.kernels.prefill_attention import KERNEL as PREFILL_ATTENTION
+from hiprt.kernels.prefill_attention import tile_rows
 from hiprt.kernels.qmv import KERNEL as QMV
 from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
@@ -42,18 +53,46 @@ from hiprt.kernels.sample import KERNEL as SAMPLE
 from hiprt.kernels.silu_mul import KERNEL as SILU_MUL
 from hiprt.kernels.softmax import KERNEL as SOFTMAX
 
-__all__ = ["HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
+__all__ = ["CHOSEN", "EXPERT_WIDTHS", "HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
 
 FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
 # Attention takes any width from 32 to 256; these are the ones of published models, and one that lanes share unevenly.
-HEAD_WIDTHS = (64, 80, 128, 256)
-# Values of each template parameter but the dtypes and RUN, which depends on the dtype.
+HEAD_WIDTHS = (64, 80, 96, 128, 256)
+# Of experts' matrices, and how many experts a token takes: those of Qwen3-30B-A3B.
+EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
+# Values of each template parameter but the dtypes, and RUN and ROWS, which depend on the dtype.
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "HEADS": TOGETHER},
+    "conv_step": {"STEPS": (CONV_STEPS,)},
     "gather_qmm": {"TRANSPOSED": (False, True)},
+    "gdn_step": {
+        "KEY": (128,),
+        "VALUE": (128,),
+        "RATIO": (2,),
+        "TAPS": (4,),
+        "NORMED": (False, True),
+        "SIMDGROUPS": (GDN_SIMDGROUPS,),
+    },
     "matmul": {"DOTS": (False, True)},
+    "moe_down": {
+        "GROUP": (64,),
+        "BITS": BITS,
+        "WIDTH": (EXPERT_WIDTHS[1],),
+        "CHOSEN": (CHOSEN,),
+        "ROWS": (ROWS,),
+        "SIMDGROUPS": (EXPERT_SIMDGROUPS,),
+    },
+    "moe_gate_up": {
+        "GROUP": (64,),
+        "BITS": BITS,
+        "WIDTH": (EXPERT_WIDTHS[0],),
+        "NORMED": (True,),
+        "PAIRS": (PAIRS,),
+        "SIMDGROUPS": (EXPERT_SIMDGROUPS,),
+    },
     "qmv": {"GROUP": GROUP_SIZES, "BITS": BITS, "BATCH": (1, 2)},
     "quantized_matmul": {"GROUP": GROUP_SIZES, "BITS": BITS},
+    "quantized_tiles": {"BITS": BITS},
     "rms_norm": {"WEIGHTED": (False, True), "SIMDGROUPS": (1, NORM_SIMDGROUPS)},
     "softmax": {"LOGARITHM": (False, True)},
     "rope": {"TRADITIONAL": (False, True)},
@@ -73,16 +112,21 @@ KERNELS = (
     GATED_DELTA_GATES,
     GATED_RMS_NORM,
     GATHER_QMM,
+    GDN_STEP,
     KV_WRITE,
     LAYER_NORM,
     MATMUL,
     MOE_COMBINE,
+    MOE_DOWN,
+    MOE_GATE_UP,
     MOE_ROUTE,
     NORM_ROPE_WRITE,
+    PREFILL_ATTENTION,
     QMV,
     QUANTIZE,
     QUANTIZED_EMBEDDING,
     QUANTIZED_MATMUL,
+    QUANTIZED_TILES,
     REPETITION_PENALTY,
     RMS_NORM,
     ROPE,
@@ -118,9 +162,12 @@ def instances(*, is_loops: bool = False) -> list[Instance]:
 def templates(kernel: Kernel, *, is_loops: bool) -> list[tuple[Any, ...]]:
     """Return the template values of one kernel."""
     found: list[tuple[Any, ...]] = []
+    if kernel is PREFILL_ATTENTION:
+        return [(t, width, tile_rows(t, width, loops=is_loops)) for t in FLOATS for width in HEAD_WIDTHS]
     for dtype in FLOATS if "dtype" in kernel.template.values() else (None,):
         runs = (1,) if is_loops or dtype is None else (1, 16 // dtype.itemsize)
-        known = {"T": (dtype,), "S": (dtype,), "RUN": runs, **VALUES.get(kernel.name, {})}
+        tiles = TILE_ROWS if not is_loops and dtype is not None and dtype.itemsize == 2 else TILE_ROWS[-1:]
+        known = {"T": (dtype,), "S": (dtype,), "RUN": runs, "ROWS": tiles, **VALUES.get(kernel.name, {})}
         if is_loops:
             # Of a plain loop: one vector, one head.
             known |= {name: (1,) for name in ("BATCH", "HEADS") if name in known}

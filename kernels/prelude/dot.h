@@ -54,42 +54,53 @@ HIPRT_INLINE float high_of(uint pair) {
   return float(number_of_bits<T>(pair >> 16));
 }
 
-// Products of two pairs, rounded once each.
-template <typename T>
-HIPRT_INLINE uint product_of(uint a, uint b) {
-#if HIPRT_TARGET_NVIDIA
-  uint product;
-  if (same<T, half>::value) {
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-  } else {
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
-  }
-  return product;
-#else
-  return pair_of(T(low_of<T>(a) * low_of<T>(b)), T(high_of<T>(a) * high_of<T>(b)));
-#endif
-}
-
-// x in the order of the registers of its codes: eight values, given in pairs, make those of BITS / 4 words of codes.
+// x in the order of the registers of its codes: eight values fill 8 * BITS / 32 words' worth of registers.
 template <typename T, int BITS>
-HIPRT_INLINE void arrange(const uint (&x)[4], uint (&pairs)[BITS / 4 * coded<T, BITS>::REGISTERS]) {
-  constexpr int REPEATS = coded<T, BITS>::HALVES ? 2 : 1;
-  constexpr int NEXT = BITS == 4 ? 1 : 2, APART = 3 - NEXT;  // a number and its partner are 16 / BITS numbers apart
-  for (int i = 0; i < 2; i++) {
-    const uint a = x[i * NEXT], b = x[i * NEXT + APART];
-    const uint both[2] = {(a & 0xffffu) | b << 16, a >> 16 | (b & 0xffff0000u)};
-    for (int j = 0; j < 2; j++) {
-      pairs[(2 * i + j) * REPEATS] = both[j];
-      if (REPEATS == 2) pairs[(2 * i + j) * REPEATS + REPEATS - 1] = product_of<T>(both[j], pair_of(T(16.0f), T(16.0f)));
+HIPRT_INLINE void arrange(const T (&x)[8], uint (&pairs)[BITS / 4 * coded<T, BITS>::REGISTERS]) {
+  constexpr int APART = 16 / BITS, REPEATS = coded<T, BITS>::HALVES ? 2 : 1;
+  for (int w = 0; w < BITS / 4; w++) {
+    for (int i = 0; i < APART; i++) {
+      T low = x[w * 2 * APART + i], high = x[w * 2 * APART + i + APART];
+      pairs[(w * APART + i) * REPEATS] = pair_of(low, high);
+      if (REPEATS == 2) {
+        pairs[(w * APART + i) * REPEATS + REPEATS - 1] = pair_of(T(16.0f * float(low)), T(16.0f * float(high)));
+      }
     }
   }
+}
+
+// Codes as pairs of halves without a leading one, which are the codes in units of 2^-24: every other pair of 4 bits is 16
+// times as much, and `arranged` divides what they are multiplied with. Codes i and i + 16 / BITS of a word make a pair.
+template <int BITS>
+HIPRT_INLINE pack<uint, 16 / BITS> halves_of(uint word) {
+  pack<uint, 16 / BITS> pairs;
+  if (BITS == 4) {
+    pairs.values[0] = word & 0x000f000fu;
+    pairs.values[1] = word & 0x00f000f0u;
+    pairs.values[16 / BITS - 2] = (word >> 8) & 0x000f000fu;
+    pairs.values[16 / BITS - 1] = (word >> 8) & 0x00f000f0u;
+  } else {
+    pairs.values[0] = word & 0x00ff00ffu;
+    pairs.values[1] = (word >> 8) & 0x00ff00ffu;
+  }
+  return pairs;
+}
+// What the codes of one word are multiplied with, in their order.
+template <int BITS>
+HIPRT_INLINE pack<uint, 16 / BITS> arranged(const half* x) {
+  pack<uint, 16 / BITS> pairs;
+  for (int i = 0; i < 16 / BITS; i++) {
+    const float factor = BITS == 4 && i % 2 ? 0.0625f : 1.0f;
+    pairs.values[i] = pair_of(half(float(x[i]) * factor), half(float(x[i + 16 / BITS]) * factor));
+  }
+  return pairs;
 }
 
 // Weights pass by the nearest cache: each is read once. What stays where it is while a kernel runs.
 HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   pack<uint, 4> v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.values[0]), "=r"(v.values[1]), "=r"(v.values[2]), "=r"(v.values[3])
                : "l"(from));
   return v;
@@ -97,11 +108,17 @@ HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
   return *(const pack<uint, 4>*)from;
 #endif
 }
+// Bring memory into the last cache before it is asked for: a multiple of 16 bytes, at a multiple of 16.
+HIPRT_INLINE void prefetch(const void* from, uint nbytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(nbytes) : "memory");
+#endif
+}
 // In its place in the program: the compiler may not put it off to where the word is used.
 HIPRT_INLINE uint load_now(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   uint v;
-  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
   return v;
 #else
   return *from;
@@ -110,23 +127,10 @@ HIPRT_INLINE uint load_now(const uint* from) {
 HIPRT_INLINE uint load_now(const ushort* from) {
 #if HIPRT_TARGET_NVIDIA
   ushort v;
-  asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(from));
   return v;
 #else
   return *from;
-#endif
-}
-
-// Where the launches before this one may still be running: what they wrote may be read from here on.
-HIPRT_INLINE void wait_for_inputs() {
-#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-// The next launch may begin with what does not depend on this one.
-HIPRT_INLINE void let_next_begin() {
-#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 

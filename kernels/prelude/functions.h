@@ -190,7 +190,15 @@ HIPRT_NARROW
   HIPRT_INLINE V::element distance_squared(V x, V y) { return length_squared(x - y); }          \
   HIPRT_INLINE V::element distance(V x, V y) { return length(x - y); }                          \
   HIPRT_INLINE V normalize(V x) { return x * V(rsqrt(dot(x, x))); }                             \
-  HIPRT_INLINE V reflect(V i, V n) { return i - n * V(dot(n, i) * V::element(2)); }
+  HIPRT_INLINE V reflect(V i, V n) { return i - n * V(dot(n, i) * V::element(2)); }              \
+  HIPRT_INLINE V refract(V i, V n, V::element eta) {                                            \
+    float along = float(dot(n, i)), k = 1.0f - float(eta) * float(eta) * (1.0f - along * along); \
+    if (k < 0.0f) return V(V::element(0));                                                      \
+    return i * V(eta) - n * V(V::element(float(eta) * along + sqrt(k)));                        \
+  }                                                                                             \
+  HIPRT_INLINE V faceforward(V n, V i, V reference) {                                           \
+    return n * V(V::element(dot(reference, i) < V::element(0) ? 1 : -1));                       \
+  }
 #define V float2
 HIPRT_VECTOR_ORDER HIPRT_VECTOR_MATH
 #undef V
@@ -208,42 +216,6 @@ HIPRT_VECTOR_ORDER HIPRT_VECTOR_MATH
 #undef V
 #define V half4
 HIPRT_VECTOR_ORDER HIPRT_VECTOR_MATH
-#undef V
-#define V int2
-HIPRT_VECTOR_ORDER
-#undef V
-#define V int3
-HIPRT_VECTOR_ORDER
-#undef V
-#define V int4
-HIPRT_VECTOR_ORDER
-#undef V
-#define V uint2
-HIPRT_VECTOR_ORDER
-#undef V
-#define V uint3
-HIPRT_VECTOR_ORDER
-#undef V
-#define V uint4
-HIPRT_VECTOR_ORDER
-#undef V
-#define V short2
-HIPRT_VECTOR_ORDER
-#undef V
-#define V short3
-HIPRT_VECTOR_ORDER
-#undef V
-#define V short4
-HIPRT_VECTOR_ORDER
-#undef V
-#define V ushort2
-HIPRT_VECTOR_ORDER
-#undef V
-#define V ushort3
-HIPRT_VECTOR_ORDER
-#undef V
-#define V ushort4
-HIPRT_VECTOR_ORDER
 #undef V
 HIPRT_INLINE float3 cross(float3 a, float3 b) {
   return float3(a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x);

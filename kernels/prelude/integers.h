@@ -41,38 +41,133 @@ HIPRT_COUNTS(ushort, ushort) HIPRT_COUNTS(int, uint) HIPRT_COUNTS(uint, uint) HI
 HIPRT_COUNTS(ulong, ulong)
 #undef HIPRT_COUNTS
 
-#define HIPRT_SATURATING(T, low, high)                                                         \
-  HIPRT_INLINE T addsat(T a, T b) {                                                            \
-    long sum = long(a) + long(b);                                                              \
-    return T(sum < long(low) ? long(low) : sum > long(high) ? long(high) : sum);               \
-  }                                                                                            \
-  HIPRT_INLINE T subsat(T a, T b) {                                                            \
-    long difference = long(a) - long(b);                                                       \
-    return T(difference < long(low) ? long(low) : difference > long(high) ? long(high) : difference); \
-  }
-HIPRT_SATURATING(int8_t, -128, 127) HIPRT_SATURATING(uchar, 0, 255) HIPRT_SATURATING(short, -32768, 32767)
-HIPRT_SATURATING(ushort, 0, 65535) HIPRT_SATURATING(int, -2147483647 - 1, 2147483647)
-HIPRT_SATURATING(uint, 0, 4294967295u)
-#undef HIPRT_SATURATING
+// Products and sums are exact in W. The upper half of a product, and results kept within the type's bounds.
+#define HIPRT_WITHIN(T, W, low, high)                                                                \
+  HIPRT_INLINE T addsat(T a, T b) { return T(clamp(long(a) + long(b), long(low), long(high))); }     \
+  HIPRT_INLINE T subsat(T a, T b) { return T(clamp(long(a) - long(b), long(low), long(high))); }     \
+  HIPRT_INLINE T madsat(T a, T b, T c) { return T(clamp(W(a) * W(b) + W(c), W(low), W(high))); }     \
+  HIPRT_INLINE T mulhi(T a, T b) { return T(W(a) * W(b) >> (sizeof(T) * 8)); }
+HIPRT_WITHIN(char, long, -128, 127) HIPRT_WITHIN(int8_t, long, -128, 127) HIPRT_WITHIN(uchar, ulong, 0, 255)
+HIPRT_WITHIN(short, long, -32768, 32767) HIPRT_WITHIN(ushort, ulong, 0, 65535)
+HIPRT_WITHIN(int, long, -2147483647 - 1, 2147483647)
+#undef HIPRT_WITHIN
+HIPRT_INLINE uint addsat(uint a, uint b) { return uint(min(ulong(a) + b, ulong(~0u))); }
+HIPRT_INLINE uint subsat(uint a, uint b) { return a < b ? 0 : a - b; }
+HIPRT_INLINE uint madsat(uint a, uint b, uint c) { return uint(min(ulong(a) * b + c, ulong(~0u))); }
 
+// The same of 64 bits, from products of halves and from what a sum carries.
+HIPRT_INLINE ulong mulhi(ulong a, ulong b) {
+  ulong low = 0xffffffffu, one = (a >> 32) * (b & low), two = (a & low) * (b >> 32);
+  ulong carried = ((a & low) * (b & low) >> 32) + (one & low) + (two & low);
+  return (a >> 32) * (b >> 32) + (one >> 32) + (two >> 32) + (carried >> 32);
+}
+HIPRT_INLINE long mulhi(long a, long b) {
+  return long(mulhi(ulong(a), ulong(b)) - (a < 0 ? ulong(b) : 0) - (b < 0 ? ulong(a) : 0));
+}
+HIPRT_INLINE ulong addsat(ulong a, ulong b) { return a + b < a ? ~0ul : a + b; }
+HIPRT_INLINE ulong subsat(ulong a, ulong b) { return a < b ? 0 : a - b; }
+HIPRT_INLINE ulong madsat(ulong a, ulong b, ulong c) { return mulhi(a, b) != 0 ? ~0ul : addsat(a * b, c); }
+namespace hiprt {
+HIPRT_INLINE long bound(bool negative) { return long((~0ul >> 1) + ulong(negative)); }
+}  // namespace hiprt
+#define HIPRT_WRAPPED(a, op, b) long(ulong(a) op ulong(b))
+HIPRT_INLINE long addsat(long a, long b) {
+  long sum = HIPRT_WRAPPED(a, +, b);
+  return ((a ^ sum) & (b ^ sum)) < 0 ? hiprt::bound(a < 0) : sum;
+}
+HIPRT_INLINE long subsat(long a, long b) {
+  long difference = HIPRT_WRAPPED(a, -, b);
+  return ((a ^ b) & (a ^ difference)) < 0 ? hiprt::bound(a < 0) : difference;
+}
+HIPRT_INLINE long madsat(long a, long b, long c) {
+  long low = HIPRT_WRAPPED(a, *, b), sum = HIPRT_WRAPPED(low, +, c);
+  long high = mulhi(a, b) + (c < 0 ? -1 : 0) + (ulong(sum) < ulong(low) ? 1 : 0);
+  return high == (sum < 0 ? -1 : 0) ? sum : hiprt::bound(high < 0);
+}
+#undef HIPRT_WRAPPED
+
+HIPRT_INLINE char abs(char x) { return char(x < 0 ? -x : x); }
+HIPRT_INLINE int8_t abs(int8_t x) { return int8_t(x < 0 ? -x : x); }
+HIPRT_INLINE uchar abs(uchar x) { return x; }
+HIPRT_INLINE ushort abs(ushort x) { return x; }
 HIPRT_INLINE short abs(short x) { return short(x < 0 ? -x : x); }
 HIPRT_INLINE long abs(long x) { return x < 0 ? -x : x; }
 HIPRT_INLINE uint abs(uint x) { return x; }
 HIPRT_INLINE ulong abs(ulong x) { return x; }
-HIPRT_INLINE int mulhi(int a, int b) { return int((long(a) * b) >> 32); }
 HIPRT_INLINE int mul24(int a, int b) { return int(uint(a << 8 >> 8) * uint(b << 8 >> 8)); }
 HIPRT_INLINE uint mul24(uint a, uint b) { return (a & 0xffffffu) * (b & 0xffffffu); }
 HIPRT_INLINE int mad24(int a, int b, int c) { return int(uint(mul24(a, b)) + uint(c)); }
 HIPRT_INLINE uint mad24(uint a, uint b, uint c) { return mul24(a, b) + c; }
-HIPRT_INLINE uint madhi(uint a, uint b, uint c) { return mulhi(a, b) + c; }
-HIPRT_INLINE int madhi(int a, int b, int c) { return int(uint(mulhi(a, b)) + uint(c)); }
+#define HIPRT_MADHI(T, U) \
+  HIPRT_INLINE T madhi(T a, T b, T c) { return T(U(mulhi(a, b)) + U(c)); }
+HIPRT_MADHI(char, uchar) HIPRT_MADHI(int8_t, uchar) HIPRT_MADHI(uchar, uchar) HIPRT_MADHI(short, ushort)
+HIPRT_MADHI(ushort, ushort) HIPRT_MADHI(int, uint) HIPRT_MADHI(uint, uint) HIPRT_MADHI(long, ulong)
+HIPRT_MADHI(ulong, ulong)
+#undef HIPRT_MADHI
 
 #define HIPRT_THREE(T)                                                                         \
   HIPRT_INLINE T min3(T a, T b, T c) { return min(a, min(b, c)); }                             \
   HIPRT_INLINE T max3(T a, T b, T c) { return max(a, max(b, c)); }                             \
   HIPRT_INLINE T median3(T a, T b, T c) { return max(min(a, b), min(max(a, b), c)); }
-HIPRT_THREE(short) HIPRT_THREE(ushort) HIPRT_THREE(int) HIPRT_THREE(uint) HIPRT_THREE(long) HIPRT_THREE(ulong)
+HIPRT_THREE(char) HIPRT_THREE(int8_t) HIPRT_THREE(uchar) HIPRT_THREE(short) HIPRT_THREE(ushort) HIPRT_THREE(int) HIPRT_THREE(uint) HIPRT_THREE(long) HIPRT_THREE(ulong)
 HIPRT_THREE(half) HIPRT_THREE(float) HIPRT_THREE(bfloat16_t)
 #undef HIPRT_THREE
+
+// Of vectors: element by element. An argument may be a swizzle, or a number for all elements.
+namespace hiprt {
+template <typename... A>
+struct first_vector {
+  typedef void type;
+};
+template <typename A, typename... R>
+struct first_vector<A, R...> : first_vector<R...> {};
+template <typename T, int N, typename... R>
+struct first_vector<vec<T, N>, R...> {
+  typedef vec<T, N> type;
+};
+template <typename V, typename T, int N, int... I, typename... R>
+struct first_vector<swizzle<V, T, N, I...>, R...> {
+  typedef V type;
+};
+template <typename V>
+struct of_integers {};
+template <typename T, int N>
+struct of_integers<vec<T, N>> : only_if<number<T>::kind == 1, vec<T, N>> {};
+}  // namespace hiprt
+#define HIPRT_OF_INTEGERS typename V = typename hiprt::of_integers<typename hiprt::first_vector<A...>::type>::type
+
+#define HIPRT_EACH(name)                                                                              \
+  template <typename... A, HIPRT_OF_INTEGERS, typename E = decltype(name(V(A()).at[0]...))>           \
+  HIPRT_INLINE vec<E, V::WIDTH> name(A... of) {                                                       \
+    vec<E, V::WIDTH> result;                                                                          \
+    for (int i = 0; i < V::WIDTH; i++) result.at[i] = name(V(of).at[i]...);                           \
+    return result;                                                                                    \
+  }
+HIPRT_EACH(popcount) HIPRT_EACH(clz) HIPRT_EACH(ctz) HIPRT_EACH(reverse_bits) HIPRT_EACH(abs) HIPRT_EACH(rotate)
+HIPRT_EACH(absdiff) HIPRT_EACH(hadd) HIPRT_EACH(rhadd) HIPRT_EACH(addsat) HIPRT_EACH(subsat) HIPRT_EACH(mulhi)
+HIPRT_EACH(mul24) HIPRT_EACH(mad24) HIPRT_EACH(madhi) HIPRT_EACH(madsat) HIPRT_EACH(min) HIPRT_EACH(max)
+HIPRT_EACH(clamp) HIPRT_EACH(min3) HIPRT_EACH(max3) HIPRT_EACH(median3)
+#undef HIPRT_EACH
+#undef HIPRT_OF_INTEGERS
+#define HIPRT_OF_INTEGERS(...) typename V = typename hiprt::of_integers<typename hiprt::first_vector<__VA_ARGS__>::type>::type
+template <typename A, HIPRT_OF_INTEGERS(A)>
+HIPRT_INLINE V extract_bits(A from, uint offset, uint bits) {
+  V result = V(from);
+  for (int i = 0; i < V::WIDTH; i++) result.at[i] = extract_bits(result.at[i], offset, bits);
+  return result;
+}
+template <typename A, typename B, HIPRT_OF_INTEGERS(A, B)>
+HIPRT_INLINE V insert_bits(A base, B insert, uint offset, uint bits) {
+  V result = V(base), put = V(insert);
+  for (int i = 0; i < V::WIDTH; i++) result.at[i] = insert_bits(result.at[i], put.at[i], offset, bits);
+  return result;
+}
+template <typename A, typename B, HIPRT_OF_INTEGERS(A, B)>
+HIPRT_INLINE V select(A no, B yes, vec<bool, V::WIDTH> condition) {
+  V result = V(no), other = V(yes);
+  for (int i = 0; i < V::WIDTH; i++) result.at[i] = condition.at[i] ? other.at[i] : result.at[i];
+  return result;
+}
+#undef HIPRT_OF_INTEGERS
 
 }  // namespace metal

@@ -19,6 +19,10 @@ struct alignas(sizeof(T) * N) pack {
   T values[N];
 };
 
+// Metal starts a kernel when those it depends on have finished.
+inline void wait_for_inputs() {}
+inline void begin_next() {}
+
 inline float mad(float a, float b, float c) { return fma(a, b, c); }
 
 }  // namespace hiprt

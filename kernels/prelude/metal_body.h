@@ -5,6 +5,8 @@
 #define HIPRT_TARGET_AMD 0
 #define HIPRT_UNROLL _Pragma("clang loop unroll(full)")
 #include <metal_stdlib>
+#include <metal_simdgroup>
+#include <metal_simdgroup_matrix>
 using namespace metal;
 typedef half float16_t;
 typedef bfloat bfloat16_t;

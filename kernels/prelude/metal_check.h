@@ -23,3 +23,4 @@
 #define atomic_float hiprt_atomic_float
 #define atomic_bool hiprt_atomic_bool
 #define atomic_ulong hiprt_atomic_ulong
+#define instantiate_kernel(name, func, ...) template decltype(func<__VA_ARGS__>) func<__VA_ARGS__>;  // attributes are checked apart

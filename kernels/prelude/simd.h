@@ -1,4 +1,5 @@
 // simd_ functions of kernels whose simdgroups are whole: all 32 lanes must reach one together.
+#define __HIPRT_WHOLE_WARPS__
 namespace metal {
 namespace hiprt {
 

@@ -45,8 +45,8 @@
 
 #define HIPRT_INLINE __device__ inline __attribute__((always_inline))
 
-// The last parameter of an operation among lanes. The CPU device runs each lane by itself and lets those meet that call it
-// at one place of the program's text; of several places the first in the text goes first, a header's before the body's.
+// The last parameter of an operation among lanes: its place in the program's text. The CPU device runs each lane by itself
+// and lets those meet that came there by one way (its compiler marks calls and loops). Arguments' operations come before.
 #if HIPRT_TARGET_CPU && defined(__clang__)
 #define HIPRT_SITE metal::hiprt::site_of(__builtin_FILE(), __builtin_LINE(), __builtin_COLUMN())
 #elif HIPRT_TARGET_CPU
@@ -56,7 +56,7 @@
 namespace metal {
 namespace hiprt {
 HIPRT_INLINE constexpr unsigned site_of(const char* file, int line, int column) {
-  return (__builtin_strncmp(file, "header of ", 10) ? 1u << 30 : 0u) + unsigned(line) * 512u + unsigned(column & 511);
+  return (__builtin_strncmp(file, "header of ", 10) ? 3u << 30 : 1u << 31) + (unsigned(line) * 512u + unsigned(column & 511)) % (1u << 30);
 }
 }  // namespace hiprt
 }  // namespace metal

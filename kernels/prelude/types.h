@@ -16,10 +16,19 @@ typedef long int64_t;
 typedef unsigned long uint64_t;
 typedef decltype(sizeof(0)) size_t;
 
+// By bytes: vectors are no trivial classes.
+#if HIPRT_TARGET_NVIDIA && !defined(__clang__)
+#define HIPRT_COPY memcpy
+#else
+#define HIPRT_COPY __builtin_memcpy
+#endif
+
 template <typename To, typename From>
 HIPRT_INLINE To as_type(From value) {
   static_assert(sizeof(To) == sizeof(From), "as_type: the widths differ");
-  return __builtin_bit_cast(To, value);
+  To result;
+  HIPRT_COPY(&result, &value, sizeof(To));
+  return result;
 }
 
 // A class is copied from every address space; the checker's language needs that said for the constant one.
@@ -33,13 +42,6 @@ HIPRT_INLINE To as_type(From value) {
 #else
 #define HIPRT_FROM_CONSTANT(T, ...)
 #define HIPRT_FROM_CONSTANT_MORE(T, ...)
-#endif
-
-// Moving any value as 32-bit words.
-#if HIPRT_TARGET_NVIDIA && !defined(__clang__)
-#define HIPRT_COPY memcpy
-#else
-#define HIPRT_COPY __builtin_memcpy
 #endif
 
 namespace hiprt {

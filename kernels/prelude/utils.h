@@ -2,6 +2,25 @@
 #define MLX_MTL_CONST static constant constexpr const
 #define MLX_MTL_LOOP_UNROLL HIPRT_UNROLL
 #define MLX_MTL_PRAGMA_UNROLL HIPRT_UNROLL
+// Kernels of a header, made from templates by name, are entered on Apple's hardware only.
+#if HIPRT_TARGET_METAL && !defined(instantiate_kernel)
+#define instantiate_kernel(name, func, ...) \
+  template [[host_name(name)]] [[kernel]] decltype(func<__VA_ARGS__>) func<__VA_ARGS__>;
+#elif !defined(instantiate_kernel)
+#define instantiate_kernel(name, func, ...)
+#endif
+
+// Messages to the system's log go nowhere.
+namespace mlx {
+struct os_log {
+  constexpr os_log(constant const char*, constant const char*) constant {}
+#define HIPRT_LOG(level) \
+  template <typename... A> \
+  void log##level(constant const char*, A...) const constant {}
+  HIPRT_LOG() HIPRT_LOG(_debug) HIPRT_LOG(_info) HIPRT_LOG(_default) HIPRT_LOG(_error) HIPRT_LOG(_fault)
+#undef HIPRT_LOG
+};
+}  // namespace mlx
 
 namespace metal {
 

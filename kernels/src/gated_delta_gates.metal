@@ -2,7 +2,5 @@
 uint i = thread_position_in_grid.x;
 if (i >= size) return;
 uint head = i % heads;
-float step = float(a[i]) + float(dt_bias[head]);
-float soft = step > 20.0f ? step : max(step, 0.0f) + log1p_of(exp(-fabs(step)));
-g[i] = exp(-exp(a_log[head]) * soft);
-beta[i] = 1.0f / (1.0f + exp(-float(b[i])));
+g[i] = decay_of(float(a[i]), float(dt_bias[head]), a_log[head]);
+beta[i] = opening_of(float(b[i]));

@@ -62,8 +62,9 @@ struct lane_values<T, BITS, true> {
   uint pairs[16 / BITS * PER_RUN];
 
   void take(uint run, const T* values) {
-    uint own[PER_RUN], given[4];
-    for (int i = 0; i < 4; i++) given[i] = pair_of(values[2 * i], values[2 * i + 1]);
+    uint own[PER_RUN];
+    T given[8];
+    for (int i = 0; i < 8; i++) given[i] = values[i];
     arrange<T, BITS>(given, own);
     for (int i = 0; i < PER_RUN; i++) pairs[run * PER_RUN + i] = own[i];
   }

@@ -2,6 +2,9 @@
 // drop out of the product by its own wrap-around, so an angle is as exact at position 1e6 as at 1. Only products and
 // sums of float32 follow, so that every target gets the same bits.
 uint half_dims = dims / 2;
+uint row = threadgroup_position_in_grid.z;
+const device T* from = x + size_t(row) * heads * width;
+device T* to = out + size_t(row) * heads * width;
 #if HIPRT_CPU_LOOPS
 uint first = 0;
 uint end = half_dims + (width - dims);
@@ -16,16 +19,16 @@ uint end_head = first_head + 1;
 for (uint i = first; i < end; i++) {
   if (i >= half_dims) {
     uint at = i + half_dims;
-    for (uint head = first_head; head < end_head; head++) out[head * width + at] = x[head * width + at];
+    for (uint head = first_head; head < end_head; head++) to[head * width + at] = from[head * width + at];
     continue;
   }
-  float2 turn = turn_of(frequencies[i] * ulong(position[0]));
+  float2 turn = turn_of(frequencies[i] * ulong(position[row]));
   uint left = TRADITIONAL ? 2 * i : i;
   uint right = TRADITIONAL ? 2 * i + 1 : i + half_dims;
   for (uint head = first_head; head < end_head; head++) {
-    float a = float(x[head * width + left]);
-    float b = float(x[head * width + right]);
-    out[head * width + left] = T(a * turn.x - b * turn.y);
-    out[head * width + right] = T(b * turn.x + a * turn.y);
+    float a = float(from[head * width + left]);
+    float b = float(from[head * width + right]);
+    to[head * width + left] = T(a * turn.x - b * turn.y);
+    to[head * width + right] = T(b * turn.x + a * turn.y);
   }
 }

@@ -99,7 +99,7 @@ def abandoned_and_cyclic():
         for _ in range(5):
             step = graphs.Step(works)
             step.me, step.result = step, step()
-            step.memories = [segment.recording.memory for each in step.kept.values() for segment in each.segments]
+            step.held = [segment.recording.memory for each in step.kept.values() for segment in each.segments]
             del step
             gc.collect()
         check_steps()

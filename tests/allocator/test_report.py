@@ -4,10 +4,12 @@ import gc
 import json
 
 import pytest
+from helpers.kernels import scale
+from helpers.plans import check_plans
 
 import hiprt
-from hiprt import graphs
-from hiprt.allocator import Pool, memory_report, watch
+from hiprt import graphs, kernels
+from hiprt.allocator import Pool, memory_report, stats, watch
 from hiprt.buffer import Buffer
 
 
@@ -65,8 +67,6 @@ def test_table_and_json_say_the_same(pool, stream):
 
 def test_steps_of_the_default_pool_are_listed(stream):
     """A step's intermediates are in the report as long as the step is."""
-    from helpers.kernels import scale
-
     x = hiprt.zeros(256)
     steps = [
         graphs.Step(lambda: scale(scale(x, 2.0), 3.0), name="listed", stream=stream, keep=keep)
@@ -82,6 +82,63 @@ def test_steps_of_the_default_pool_are_listed(stream):
     gc.collect()
     assert not any(row.name == "listed" for row in memory_report().steps)
     assert report.device.allocated <= report.device.reserved
+
+
+def test_stats_are_plain_values(pool, stream):
+    """All of the report, and nothing that is not JSON."""
+    kept = pool.allocate(1024, stream), pool.allocate(4096, stream)
+    gone = pool.allocate(512, stream)
+    del gone
+    found = stats(pool)
+    assert json.loads(json.dumps(found)) == found
+    assert {name: found[name] for name in ("allocated", "reserved", "peak", "fragmentation", "retiring", "drains")} == {
+        "allocated": 5120, "reserved": 5632, "peak": 5632, "fragmentation": 0.0, "retiring": 512, "drains": 0,
+    }  # fmt: skip
+    assert found["steps"] == []
+    assert [row["reserved"] for row in found["streams"]] == [5632]
+    assert len(kept) == 2
+
+
+def test_a_kept_step_shows_its_plans(stream):
+    """One slot for each graph; each size of the argument has a graph, and a row, of its own."""
+    step = graphs.Step(kernels.exp, name="two sizes", stream=stream)
+    for size in (256, 512):
+        step(hiprt.zeros(size))
+    rows = [row for row in stats()["steps"] if row["name"] == "two sizes"]
+    slots = sorted((row["slots"] for row in rows), key=lambda each: each[0]["planned"])
+    assert slots == [[{"planned": n, "lower_bound": n}] for n in (1024, 2048)]
+    assert [(plan.nbytes, plan.lower_bound) for plan in step.plans] == [(1024, 1024), (2048, 2048)]
+    assert [row["overflows"] for row in rows] == [0, 0]
+    assert "two sizes: a graph in 2,048 bytes, of which 2,048 may be live at once" in str(memory_report())
+    check_plans(step)
+
+
+def test_a_step_that_asks_for_more_than_before(stream):
+    """Recorded at each call it has what it had, and the rest from the device's pool; that is counted and named."""
+    x = hiprt.full(256, 1.0)
+
+    def function(count):
+        return [scale(x, float(i)) for i in range(count)]
+
+    step = graphs.Step(function, name="grows", stream=stream, keep=False)
+    for count in (2, 2, 2, 5, 5, 1, 9):
+        assert [float(y.numpy()[7]) for y in step(count)] == list(range(count))
+    (row,) = (row for row in stats()["steps"] if row["name"] == "grows")
+    assert (row["overflows"], row["slots"]) == (2, [])
+    assert step.reasons["overflow: the step asked for more memory than before"] == 2
+    assert "grows: 2 times a call asked for more than those before" in str(memory_report())
+
+
+def test_a_kept_step_cannot_overflow(stream):
+    """Its block is asked for when all is known: whatever it asks for is in its plan."""
+    x = hiprt.full(256, 1.0)
+    step = graphs.Step(lambda count: [scale(x, float(i)) for i in range(count)], name="known", stream=stream)
+    for count in (1, 40, 3, 40):
+        assert [float(y.numpy()[7]) for y in step(count)] == list(range(count))
+    rows = [row for row in stats()["steps"] if row["name"] == "known"]
+    assert sorted(row["slots"][0]["planned"] for row in rows) == [1024, 3072, 40 * 1024]
+    assert [row["overflows"] for row in rows] == [0, 0, 0]
+    assert all(row["allocated"] == row["slots"][0]["planned"] for row in rows)
 
 
 def test_watch_names_what_grows(pool, stream):

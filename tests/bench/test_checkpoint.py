@@ -10,8 +10,7 @@ from safetensors.numpy import load_file
 
 from hiprt.array import dtype_of
 from hiprt.bench.checkpoint import Checkpoint, CheckpointError, CheckpointWarning
-from hiprt.bench.models import Qwen3, load
-from hiprt.bench.models.qwen3 import Config
+from hiprt.bench.models import load, read
 
 MODULE = "model.layers.1.mlp.up_proj"
 HALF = dtype_of("float16")
@@ -59,14 +58,14 @@ def test_weights_are_views_of_the_mapped_file(folder):
     """Reading a tensor copies nothing."""
     checkpoint = Checkpoint(folder)
     file = checkpoint.files["model.safetensors"]
-    assert np.shares_memory(checkpoint.quantized(MODULE, 160, 96, HALF).weight, file.bytes)
+    assert np.shares_memory(checkpoint.matrix(MODULE, (160, 96), HALF).weight, file.bytes)
 
 
 def test_a_module_may_have_its_own_bits(tmp_path):
     """config.json's entry for a module wins over the section's values."""
     quantization = {"group_size": 32, "bits": 4, MODULE: {"group_size": 32, "bits": 8}}
     checkpoint = Checkpoint(checkpoints.write(tmp_path, quantization=quantization))
-    matrix = checkpoint.quantized(MODULE, 160, 96, HALF)
+    matrix = checkpoint.matrix(MODULE, (160, 96), HALF)
     assert (matrix.bits, matrix.weight.shape) == (8, (160, 24))
     assert checkpoint.quantization("model.embed_tokens") == (32, 4)
 
@@ -160,7 +159,7 @@ def test_scales_that_are_no_floats(tmp_path):
     refused(checkpoints.write(tmp_path, weights=weights), "float64", "bfloat16")
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3_moe"])
+@pytest.mark.parametrize("kind", ["llama", "qwen2_moe"])
 def test_unknown_architecture(folder, kind):
     """model_type decides, and the message says what would do."""
     edit(folder, model_type=kind)
@@ -179,7 +178,6 @@ def test_unknown_architecture(folder, kind):
         ({"quant_method": "gptq", "bits": 4, "group_size": 128}, ["gptq"]),
         ({"mode": "mxfp4", "bits": 4, "group_size": 32}, ["mxfp4"]),
         ({"group_size": 64, "bits": 4}, ["96 columns", "groups of 64"]),
-        ({"group_size": 32, "bits": 4, MODULE: False}, [MODULE, "unquantised"]),
     ],
 )
 def test_unsupported_quantization(folder, section, words):
@@ -213,7 +211,7 @@ def test_unsupported_config(folder, changes, word):
 def test_config_values_have_other_places(folder):
     """head_dim follows from the hidden size; rope_theta may stand in rope_parameters."""
     edit(folder, head_dim=None, rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 5e5})
-    config = Config.read(Checkpoint(folder))
+    config = read(Checkpoint(folder).settings)
     assert (config.head_dim, config.rope_theta) == (16, 5e5)
 
 
@@ -292,8 +290,7 @@ def test_a_sound_checkpoint_loads_whole(tmp_path, tied):
     """Every tensor of a sound checkpoint is used, whether the embeddings are tied or not."""
     checkpoint = Checkpoint(checkpoints.write(tmp_path, tie_word_embeddings=tied))
     model = load(checkpoint)
-    assert isinstance(model, Qwen3)
     assert (model.head is model.embedding) == tied
     assert checkpoint.used == set(checkpoint.places)
-    stored = checkpoint.quantized(MODULE, 160, 96, HALF).weight
-    assert model.layers[1].up.weight.numpy().tobytes() == stored.tobytes()
+    stored = checkpoint.matrix(MODULE, (160, 96), HALF).weight
+    assert model.layers[1].feed.gate_up.weight.numpy()[160:].tobytes() == stored.tobytes()

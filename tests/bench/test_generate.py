@@ -20,7 +20,7 @@ from hiprt.bench.models import Decoder
 KEYS = {
     "text", "tokens", "tok_s", "first_token_ms", "provider", "device", "nodes_per_token", "launches_per_token", "rungs",
     "peak_bytes", "graph_peak_bytes", "eager_peak_bytes", "changed_nodes_per_token", "verified", "prompt",
-    "prompt_tokens", "model", "edges",
+    "prompt_tokens", "model", "edges", "planned_bytes", "lower_bound_bytes",
 }  # fmt: skip
 TOKENS = 40
 
@@ -371,6 +371,8 @@ def test_memory_and_changes_of_both_modes(request_for, rerecord):
     assert report.changed_nodes_per_token == 0
     assert report.graph_peak_bytes <= 1.01 * report.eager_peak_bytes
     assert report.only_replay_after <= 4
+    assert rerecord == (report.planned_bytes == 0)
+    assert report.lower_bound_bytes <= report.planned_bytes <= 1.05 * report.lower_bound_bytes
 
 
 def test_rerecord_is_a_way_to_use_graphs(folder):

@@ -317,6 +317,25 @@ print(Program({source!r}).launch("k", 2, 32, np.zeros(32, np.int32), np.int64(0)
     assert out.split() == [status]
 
 
+def test_a_fault_on_any_core_fails_the_launch(python, sanitized):
+    """One core waits in the first block for the last one, so the other has come to that."""
+    if sanitized:
+        pytest.skip("the sanitizer reports it first")
+    source = """
+    extern "C" __global__ void k(volatile int* p, long n) {
+      if (blockIdx.x == 0) while (!p[0]) {}
+      if (blockIdx.x == gridDim.x - 1) p[0] = 1, *(volatile int*)(n + 16) = 1;
+    }"""
+    out = python(
+        f"""
+from helpers.rtc import Program
+print(Program({source!r}).launch("k", 4096, 64, np.zeros(32, np.int32), np.int64(0)).name)
+""",
+        HIPRT_CPU_THREADS="2",
+    )
+    assert out.split() == ["hipErrorIllegalAddress"]
+
+
 @pytest.fixture
 def sanitized(library):
     """Whether the device is built with a sanitizer that handles faults itself."""

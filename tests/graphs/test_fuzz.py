@@ -391,10 +391,10 @@ def test_memory_of_closed_streams_is_used_again():
             own.synchronize()
 
     use()
-    before = allocator.stats().reserved
+    before = allocator.default_pool.stats().reserved
     for _ in range(8):
         use()
-    assert allocator.stats().reserved - before <= 2 * 4 << 20
+    assert allocator.default_pool.stats().reserved - before <= 2 * 4 << 20
 
 
 def test_a_fanout_of_one_is_refused_or_served(root):

@@ -50,7 +50,7 @@ class Usage:
     def __post_init__(self):
         gc.collect()
         self.rungs = dict(self.step.rungs)
-        self.device = allocator.stats().allocated, allocator.stats().reserved
+        self.device = allocator.default_pool.stats().allocated, allocator.default_pool.stats().reserved
         self.memory = self.step.ladder.memory.stats().reserved
         self.slots = {key: len(slots) for key, slots in self.step.ladder.slots.items()}
         self.kept = len(self.step.kept)

@@ -13,10 +13,12 @@ class Program:
         self.stream = core.ffi.gc(core.lib.hiprt_stream_create(0, 0), core.lib.hiprt_stream_release)
         core.call(core.lib.hiprt_stream_record(self.stream, self.recorder))
 
-    def kernel(self, *ranges, function=0x1000, grid=(1, 1, 1), block=(32, 1, 1), shared=0, scalar=0):
-        """Record a kernel; ranges are (start, end, access)."""
+    def kernel(self, *ranges, function=0x1000, grid=(1, 1, 1), block=(32, 1, 1), shared=0, scalar=0, ahead=None):
+        """Record a kernel; ranges are (start, end, access); ahead: bits of those it reads before it waits itself."""
         args = [(8, 8, access) for _, _, access in ranges] + [(4, 4, 0)]
         kernel = core.lib.hiprt_kernel_create(function, b"k", len(args), args)
+        if ahead is not None:
+            core.lib.hiprt_kernel_wait_itself(kernel, ahead)
         cells = b"".join(struct.pack("<3Q", start, start, end) for start, end, _ in ranges)
         payload = struct.pack("<8I", *grid, *block, shared, 0) + cells + struct.pack("<Ixxxx", scalar)
         core.call(core.lib.hiprt_launch(self.stream, kernel, payload, len(payload)))
@@ -34,6 +36,14 @@ class Program:
             core.call(core.lib.hiprt_recorder_node(self.recorder, i, raw))
             out.append([raw.deps[k] for k in range(raw.n_deps)])
         return out
+
+    def overlapping(self):
+        """The nodes that may start before the one they depend on has finished."""
+        raw, found = core.ffi.new("hiprt_node *"), []
+        for i in range(core.lib.hiprt_recorder_size(self.recorder)):
+            core.call(core.lib.hiprt_recorder_node(self.recorder, i, raw))
+            found += [i] if raw.may_overlap else []
+        return found
 
     @property
     def key(self):

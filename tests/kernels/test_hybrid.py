@@ -9,13 +9,14 @@ from hiprt.kernels import hybrid_reference as reference
 
 
 @pytest.mark.parametrize(
-    ("tokens", "experts", "k"), [((1,), 128, 8), ((3,), 512, 10), ((2, 2), 7, 7), ((5,), 33, 1), ((4,), 1, 1)]
+    ("tokens", "experts", "k"),
+    [((1,), 128, 8), ((3,), 512, 10), ((2, 2), 7, 7), ((5,), 33, 1), ((4,), 1, 1), ((1,), 1100, 40)],
 )
-@pytest.mark.parametrize("normalize", [True, False])
-def test_routes_of_the_reference(branch, dtype, tokens, experts, k, normalize, normal, close):
-    logits = normal((*tokens, experts), dtype, experts, 2.0)
-    indices, weights = kernels.moe_route(hiprt.array(logits), k, normalize=normalize)
-    places, shares = reference.moe_route(logits, k, normalize)
+@pytest.mark.parametrize(("normalize", "shared"), [(True, False), (False, False), (True, True)])
+def test_routes_of_the_reference(branch, dtype, tokens, experts, k, normalize, shared, normal, close):
+    logits = normal((*tokens, experts + shared), dtype, experts, 2.0)
+    indices, weights = kernels.moe_route(hiprt.array(logits), k, normalize=normalize, shared=shared)
+    places, shares = reference.moe_route(logits, k, normalize, shared)
     assert indices.dtype == np.int32
     np.testing.assert_array_equal(indices.numpy(), places)
     close(weights, shares, steps=40)
@@ -43,7 +44,7 @@ def test_experts_are_combined(branch, dtype, shape, is_shared, normal, close):
 
 
 @pytest.mark.parametrize(("batch", "channels", "taps"), [(1, 256, 4), (2, 33, 2), (3, 5, 8), (1, 1, 3)])
-@pytest.mark.parametrize("steps", [1, 2, 9])
+@pytest.mark.parametrize("steps", [1, 2, 9, 35])
 def test_convolution_of_the_reference(branch, dtype, batch, channels, taps, steps, normal, close):
     x, state = normal((batch, steps, channels), dtype, 1), normal((batch, taps - 1, channels), dtype, 2)
     weight, bias = normal((channels, taps), dtype, 3), normal(channels, dtype, 4)
@@ -109,6 +110,79 @@ def test_gates_of_the_reference(branch, dtype, normal, close):
     close(got[1], exact[1], steps=12)
 
 
+def layer(normal, batch, key_heads, value_heads, key_width, value_width, dtype, taps=4):
+    """What a gated-delta layer's step is given, and its sizes."""
+    channels = 2 * key_heads * key_width + value_heads * value_width
+    columns = channels + value_heads * (value_width + 2)
+    hosts = [normal((batch, columns), dtype, 1), normal((channels, taps), dtype, 2)]
+    hosts += [normal((batch, taps - 1, channels), dtype, 3), normal(value_heads, np.float32, 4)]
+    hosts += [normal(value_heads, dtype, 5), normal((batch, value_heads, value_width, key_width), np.float32, 6)]
+    sizes = {"key_heads": key_heads, "value_heads": value_heads, "key_width": key_width, "value_width": value_width}
+    return hosts, sizes
+
+
+LAYERS = [(1, 2, 4, 128, 128, True), (3, 1, 3, 40, 24, False), (2, 2, 2, 256, 64, True), (8, 1, 1, 8, 8, True)]
+
+
+@pytest.mark.parametrize(("shape", "is_normed"), [(each[:5], each[5]) for each in LAYERS])
+def test_layer_step_of_the_reference(branch, dtype, shape, is_normed, normal, close):
+    hosts, sizes = layer(normal, *shape, dtype)
+    norm = normal(shape[4], dtype, 7) if is_normed else None
+    device = [hiprt.array(v) for v in hosts]
+    got = kernels.gdn_step(*device, **sizes, norm=None if norm is None else hiprt.array(norm))
+    exact, conv, state = reference.gdn_step(*hosts, shape[1], norm)
+    close(got, exact, magnitude=np.abs(exact) + 8, steps=60)
+    np.testing.assert_array_equal(device[2].numpy(), conv)
+    close(device[5], state, magnitude=np.abs(state) + 8, steps=60)
+
+
+def test_layer_step_by_step_is_the_unfused_ops(branch, dtype, normal):
+    """Five tokens of two sequences: within the roundings to the dtype that the fused step leaves out."""
+    hosts, sizes = layer(normal, 2, 2, 4, 32, 16, dtype)
+    weight, a_log, dt_bias, norm = map(hiprt.array, (hosts[1], hosts[3], hosts[4], normal(16, dtype, 7)))
+    (conv, state), (conv_apart, state_apart) = ([hiprt.array(hosts[i]) for i in (2, 5)] for _ in range(2))
+    bound = {"float16": 2.0**-8, "bfloat16": 2.0**-5, "float32": 2.0**-18}[dtype.name]
+    for t in range(5):
+        proj = normal((2, hosts[0].shape[1]), dtype, 10 + t)
+        got = kernels.gdn_step(hiprt.array(proj), weight, conv, a_log, dt_bias, state, **sizes, norm=norm).numpy()
+        x, z, b, a = map(hiprt.array, np.split(proj[:, None], np.cumsum([192, 64, 4]), axis=-1))
+        mixed = kernels.conv_step(x, conv_apart, weight)
+        q, k = (kernels.contiguous(mixed[..., i : i + 64]).reshape(2, 1, 2, 32) for i in (0, 64))
+        q = kernels.multiply(kernels.rms_norm(q, None, 1e-6), 1 / 32)
+        k = kernels.multiply(kernels.rms_norm(k, None, 1e-6), 32**-0.5)
+        v = kernels.contiguous(mixed[..., 128:]).reshape(2, 1, 4, 16)
+        answers = kernels.gated_delta(q, k, v, *kernels.gated_delta_gates(a, b, a_log, dt_bias), state_apart)
+        apart = kernels.gated_rms_norm(answers, z.reshape(answers.shape), norm, 1e-6).numpy().reshape(got.shape)
+        np.testing.assert_array_equal(conv.numpy(), conv_apart.numpy())
+        size = np.abs(apart.astype(np.float64)).max()
+        np.testing.assert_allclose(got.astype(np.float64), apart.astype(np.float64), rtol=0, atol=2 * bound * size)
+        kept = state_apart.numpy()
+        np.testing.assert_allclose(state.numpy(), kept, rtol=0, atol=bound * np.abs(kept).max())
+
+
+def test_layer_mistakes_are_named(dtype, normal):
+    hosts, sizes = layer(normal, 1, 1, 2, 16, 8, dtype)
+    proj, weight, conv, a_log, dt_bias, state = given = [hiprt.array(v) for v in hosts]
+    for error, message, changed in [
+        (ValueError, "3 heads of values are not a multiple of 2", {"key_heads": 2, "value_heads": 3}),
+        (ValueError, "multiples of 8", {"key_width": 12}),
+        (ValueError, "at most 256", {"key_width": 264}),
+        (ValueError, "conv_weight has shape", {"value_width": 16}),
+        (ValueError, "conv_weight has shape", {"conv_weight": weight.reshape(16, 12)}),
+        (ValueError, "proj has shape", {"proj": conv.reshape(3, 48)}),
+        (ValueError, "conv has shape", {"conv": conv[:, :2]}),
+        (ValueError, "dt_bias has shape", {"dt_bias": dt_bias[:1]}),
+        (ValueError, "norm has shape", {"norm": dt_bias}),
+        (TypeError, "a_log is int32", {"a_log": a_log.view(np.int32)}),
+        (ValueError, "state has shape", {"state": state.reshape(1, 2, 16, 8)}),
+        (ValueError, "out overlaps", {"out": proj.reshape(proj.size)[:16].reshape(1, 16)}),
+    ]:
+        names = ("proj", "conv_weight", "conv", "a_log", "dt_bias", "state")
+        values = {**dict(zip(names, given)), **sizes, **changed}
+        with pytest.raises(error, match=message):
+            kernels.gdn_step(**values)
+
+
 def test_mistakes_are_named(dtype, normal):
     logits, y = hiprt.zeros((2, 8), dtype), hiprt.zeros((2, 3, 8), dtype)
     x, state, weight = hiprt.zeros((2, 1, 8), dtype), hiprt.zeros((2, 3, 8), dtype), hiprt.zeros((8, 4), dtype)
@@ -117,6 +191,8 @@ def test_mistakes_are_named(dtype, normal):
     for error, message, wrong in [
         (ValueError, "k=9", lambda: kernels.moe_route(logits, 9)),
         (ValueError, "k=0", lambda: kernels.moe_route(logits, 0)),
+        (ValueError, "k=8", lambda: kernels.moe_route(logits, 8, shared=True)),
+        (ValueError, "at most 2048", lambda: kernels.moe_route(hiprt.zeros((1, 5000), dtype), 8)),
         (TypeError, "logits is int32", lambda: kernels.moe_route(hiprt.zeros((2, 8), np.int32), 1)),
         (ValueError, "weights", lambda: kernels.moe_combine(y, logits)),
         (ValueError, "go together", lambda: kernels.moe_combine(y, hiprt.zeros((2, 3), dtype), logits)),

@@ -51,7 +51,7 @@ def test_signature_names_every_argument_in_order():
         "const half* __restrict__ x, int* __restrict__ sums, half* __restrict__ out, uint size, float by"
     )
     assert "constexpr bool FLAG = true;" in text
-    aliasing = scaled(aliasing=True).text("hip", (FLOAT32, 1))
+    aliasing = scaled(aliasing={"out": ("x",)}).text("hip", (FLOAT32, 1))
     assert "scaled_float32_1(const float* x, float* out, uint size, float by)" in aliasing
 
 

@@ -80,6 +80,18 @@ def test_in_place(branch, dtype, normal, close, int32):
     close(target, reference.rope(x, 9, 1e4), magnitude=magnitude(x, None, False), steps=6)
 
 
+@pytest.mark.parametrize("traditional", [False, True])
+def test_rows_have_positions_of_their_own(branch, dtype, traditional, normal, close, int32):
+    x, positions = normal((5, 3, 40), dtype), np.array([7, 0, 99_991, 7, 3], np.int32)
+    options = {"base": 1e4, "dims": 32, "traditional": traditional}
+    got = kernels.rope(hiprt.array(x), hiprt.array(positions), **options)
+    close(got, reference.rope(x, positions, **options), magnitude=magnitude(x, 32, traditional), steps=6)
+    for row, position in enumerate(positions):
+        alone = kernels.rope(hiprt.array(x[row]), int32(position), **options)
+        np.testing.assert_array_equal(got[row].numpy(), alone.numpy())
+    assert kernels.rope(hiprt.empty((0, 3, 40), dtype), hiprt.empty(0, np.int32), base=1e4).shape == (0, 3, 40)
+
+
 def test_no_heads(branch, dtype, int32):
     assert kernels.rope(hiprt.empty((0, 64), dtype), int32(1), base=1e4).shape == (0, 64)
 
@@ -93,7 +105,8 @@ def test_mistakes_are_named(dtype, int32):
         (ValueError, "base=0", lambda: kernels.rope(x, int32(0), base=0)),
         (TypeError, "position is int64", lambda: kernels.rope(x, hiprt.zeros(1, np.int64), base=1e4)),
         (ValueError, "position has shape", lambda: kernels.rope(x, hiprt.zeros(2, np.int32), base=1e4)),
-        (ValueError, "2 axes", lambda: kernels.rope(x[0], int32(0), base=1e4)),
+        (ValueError, "position has shape", lambda: kernels.rope(x.reshape(2, 1, 8), int32(0), base=1e4)),
+        (ValueError, "2 or 3 axes", lambda: kernels.rope(x[0], int32(0), base=1e4)),
     ]:
         with pytest.raises(error, match=message):
             wrong()

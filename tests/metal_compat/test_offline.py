@@ -23,7 +23,14 @@ if (i % 2) s += simd_sum(s);
 else s += float(ulong(simd_ballot(i % 4 == 0)));
 s += simd_prefix_exclusive_sum(s) + quad_max(s) + simd_shuffle_and_fill_up(s, 1.0f, 3) + float(simd_is_first());
 s += tanh(s) + atan2(s, 1.0) + sinpi(s) + popcount(i) + precise::exp(s) + acosh(s) + fmod(s, 2.0) + log1p(s);
-s += dot(parts[1], parts[1]);
+s += dot(parts[1], parts[1]) + popcount(uint2(i, 3)).x + float(addsat(int3(i), 5).z);
+threadgroup float block[64];
+simdgroup_bfloat8x8 m;
+simdgroup_load(m, &tile[0], 0);
+simdgroup_float8x8 square;
+simdgroup_multiply(square, m, simdgroup_float8x8(2.0f));
+simdgroup_store(square, block);
+s += block[i % 64];
 out[thread_position_in_grid.x] = T(s + float(tile[3]) + float(exp(half(s))) + table[1] + float(Limits<T>::max));
 """
 HEADER = "constant float table[] = {0.5, 0.25};\ninline float among(float x) { return simd_sum(x) * table[0]; }\n"

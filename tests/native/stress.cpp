@@ -120,7 +120,7 @@ void step(Lane *lane, int round) {
     lane->exec = nullptr;
   }
   if (!lane->exec) {
-    check(hiprt_exec_create(recorder, 0, 4, nullptr, &lane->exec) == 0, "hiprt_exec_create");
+    check(hiprt_exec_create(recorder, 0, 4, 0, nullptr, &lane->exec) == 0, "hiprt_exec_create");
   } else {
     check(hiprt_exec_wait(lane->exec) == 0, "hiprt_exec_wait");
     check(round % 2 ? hiprt_exec_patch(lane->exec, recorder, &patched) == 0

@@ -1,7 +1,7 @@
 // What a compiled kernel module and the engine that runs it know of each other. Included by both: types only, no headers.
 #pragma once
 
-#define HIPRT_CPU_ABI 1
+#define HIPRT_CPU_ABI 2
 
 // Every kernel thread runs on a stack that is aligned to its size. The thread's index record lies in the stack's upper half,
 // at an offset that differs from stack to stack: records and the frames below them spread over the sets of caches and TLBs.
@@ -12,6 +12,7 @@
 struct alignas(64) __hiprt_thread {
   unsigned thread[3], block[3], block_dim[3], grid_dim[3];
   unsigned lane;          // in the warp; set for kernels that synchronise
+  unsigned step;          // the innermost __hiprt_step: its offset in the stack, 0 if there is none
   unsigned char *shared;  // twice HIPRT_CPU_SHARED: static arrays, then dynamic ones
 };
 
@@ -19,6 +20,20 @@ inline __attribute__((always_inline)) __hiprt_thread *__hiprt_thread_at(unsigned
   const unsigned long base = stack_address & ~(HIPRT_CPU_STACK_SIZE - 1);
   const unsigned long colour = base / HIPRT_CPU_STACK_SIZE * (4096 + 192) & (HIPRT_CPU_STACK_SIZE / 2 - 1);
   return reinterpret_cast<__hiprt_thread *>(base + HIPRT_CPU_STACK_SIZE - sizeof(__hiprt_thread) - colour);
+}
+
+// Where a thread is in its program, as far as lanes must know to meet: in a call, in a turn of a loop, each within another.
+// They are marked in the program's text (steps.cpp), and their numbers grow with it.
+struct __hiprt_step {
+  const __hiprt_step *outer;
+  unsigned place, turn, depth;
+  unsigned long long trace;  // of all the steps so far: lanes that are at one place by one way have the same
+};
+
+inline __attribute__((always_inline)) unsigned long long __hiprt_trace(const __hiprt_step *outer, unsigned place,
+                                                                       unsigned turn) {
+  const unsigned long long before = outer ? outer->trace : 0, x = before ^ ((unsigned long long)place << 32 | turn);
+  return (x ^ x >> 29) * 0x9e3779b97f4a7c15ull + before;
 }
 
 // A __shared__ variable is a thread_local one. clang's emulation of these describes each so, and asks

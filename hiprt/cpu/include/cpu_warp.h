@@ -1,7 +1,36 @@
 // Operations among the 32 lanes of a warp. Each place in the text is an operation of its own, told apart by __COUNTER__:
-// compilers duplicate and merge call sites, so a code address would not do.
+// compilers duplicate and merge call sites, so a code address would not do. It is one for the lanes that came by one way.
 #pragma once
 #pragma GCC system_header
+
+// A step for as long as it lives; declared where steps.cpp puts it.
+struct __hiprt_way : __hiprt_step {
+  __hiprt_inline explicit __hiprt_way(unsigned at) {
+    const unsigned long self = reinterpret_cast<unsigned long>(this), base = self & ~(HIPRT_CPU_STACK_SIZE - 1);
+    __hiprt_thread *const thread = __hiprt_self();
+    outer = thread->step ? reinterpret_cast<const __hiprt_step *>(base + thread->step) : nullptr;
+    place = at, turn = 0, depth = outer ? outer->depth + 1 : 1, trace = __hiprt_trace(outer, at, 0);
+    thread->step = unsigned(self - base);
+    show();
+  }
+  __hiprt_inline ~__hiprt_way() {
+    __hiprt_self()->step = outer ? unsigned(reinterpret_cast<unsigned long>(outer) & (HIPRT_CPU_STACK_SIZE - 1)) : 0;
+  }
+  __hiprt_way(const __hiprt_way &) = delete;
+  // Once true, as the condition of a loop that only declares this.
+  __hiprt_inline bool once() { return fresh_ ? !(fresh_ = false) : false; }
+  // Begin the next turn of the loop; true.
+  __hiprt_inline bool next() {
+    trace = __hiprt_trace(outer, place, ++turn);
+    show();
+    return true;
+  }
+
+ private:
+  // Compilers cannot see that the engine reads this.
+  __hiprt_inline void show() { __asm__ volatile("" ::"r"(static_cast<__hiprt_step *>(this)) : "memory"); }
+  bool fresh_ = true;
+};
 
 __hiprt_inline unsigned __lane_id() {
   const __hiprt_thread *t = __hiprt_self();

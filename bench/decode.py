@@ -1,0 +1,358 @@
+"""``hiprt bench decode``: tokens a second of a preset with random weights, and where a token's time goes.
+
+    graph      the decode step is kept and launched again as one graph
+    rerecord   the step is recorded again for each token, as an engine does that issues every launch
+    eager      every kernel is launched by itself
+
+Tokens are drawn on the device, so the host waits for none of them. What a token takes on the device is measured by
+events behind each, what it takes on the host by the time until its launches have returned. The kernels are timed
+afterwards, each with its arguments of the step, all nodes of a kernel one behind the other as one graph.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+import hiprt
+from hiprt import Stream, allocator, kernels, library, use_stream
+from hiprt.bench.graph import positive
+from hiprt.bench.models import PRESETS, Model, bucket, preset
+from hiprt.bench.models.linear import Linear
+from hiprt.bench.timing import Apart, join, microseconds, read_bandwidth
+from hiprt.event import Event
+from hiprt.graphs import Recording, Step
+from hiprt.graphs.recording import Node
+
+__all__ = ["MODES", "Report", "add_arguments", "measure", "run", "weight_bytes"]
+
+MODES = ("graph", "rerecord", "eager")
+WARM_UP = 4  # tokens
+# These read a part of what they declare, by indices or by the position.
+PARTIAL = ("attention", "gather", "kv_write", "moe", "norm_rope", "quantized_embedding", "take")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of the step.
+
+    Attributes
+    ----------
+    name : str
+    grid, block : tuple of 3 int
+        Of its largest node.
+    nodes : int
+    us : float
+        Of all its nodes together.
+    share : float
+        Of all kernels' time.
+    gb_s : float or None
+        Bytes declared over time; None for kernels that touch a part of them.
+    """
+
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    nodes: int
+    us: float
+    share: float
+    gb_s: float | None
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What one way of launching gives.
+
+    Attributes
+    ----------
+    tok_s : float
+        Tokens of all sequences, a second, while the host waits for none.
+    ms_per_token : dict
+        On the device, ``median`` and ``p99``.
+    host_us_per_token : float
+        Until the launches of a token have returned, median.
+    weights_gb_s, share_of_bandwidth : float
+        Bytes of weights that a token reads over its time.
+    nodes, edges : int
+        Of the graph; 0 without one.
+    launches_per_token : float
+    rungs : dict
+    """
+
+    tok_s: float
+    ms_per_token: dict[str, float]
+    host_us_per_token: float
+    weights_gb_s: float
+    share_of_bandwidth: float
+    nodes: int
+    edges: int
+    launches_per_token: float
+    rungs: dict[str, int]
+
+
+@dataclass
+class Report:
+    """What decoding costs.
+
+    Attributes
+    ----------
+    first_token_ms : float
+        From the prompt of ``context`` tokens to the first drawn one.
+    weight_bytes : int
+        That one step reads.
+    read_gb_s : float
+        Measured read bandwidth of the device.
+    peak_bytes : int
+    kernels : list of Kernel
+        Most time first.
+    kernels_us : float
+        The kernels' sum.
+    """
+
+    preset: str
+    context: int
+    tokens: int
+    batch: int
+    provider: str
+    device: str
+    weight_bytes: int = 0
+    read_gb_s: float = 0.0
+    first_token_ms: float = 0.0
+    peak_bytes: int = 0
+    modes: dict[str, Mode] = field(default_factory=dict)
+    kernels: list[Kernel] = field(default_factory=list)
+    kernels_us: float = 0.0
+
+
+class Run:
+    """Sequences in the making: tokens and positions on the device, moved on by the step itself.
+
+    Parameters
+    ----------
+    model : Model
+    stream : Stream
+    context, tokens, batch : int
+    """
+
+    def __init__(self, model: Model, stream: Stream, context: int, tokens: int, batch: int) -> None:
+        self.model, self.stream, self.context, self.batch = model, stream, context, batch
+        draw = np.random.default_rng(0)
+        self.prompt = draw.integers(0, model.config.vocab_size, context).astype(np.int32)
+        with use_stream(stream):
+            self.state = model.state(batch, bucket(context + tokens + 2 * WARM_UP))
+            self.tokens, self.position = hiprt.zeros(batch, np.int32), hiprt.zeros(batch, np.int32)
+            self.one = hiprt.array(np.ones(batch, np.int32))
+
+    def reset(self) -> None:
+        """Go back to the first token behind the prompt."""
+        self.tokens.set(np.resize(self.prompt[-1:], self.batch), self.stream)
+        self.position.set(np.full(self.batch, self.context - 1, np.int32), self.stream)
+
+    def issue(self) -> None:
+        """Launch one step."""
+        logits = self.model.decode(self.tokens, self.position, self.state)
+        kernels.argmax(logits, out=self.tokens)
+        kernels.add(self.position, self.one, out=self.position)
+
+    def first_token(self) -> float:
+        """Take the prompt into every sequence, then one step; the milliseconds of the first sequence and the step."""
+        with use_stream(self.stream):
+            for state in self.state:
+                state.reset()
+            self.reset()
+            taken = 0.0
+            if self.context > 1:
+                text = hiprt.array(self.prompt[:-1])
+                places = hiprt.array(np.arange(self.context - 1, dtype=np.int32))
+                for sequence in range(self.batch):
+                    before = time.perf_counter()
+                    self.model.prefill(text, places, self.state, sequence)
+                    self.stream.synchronize()
+                    taken = taken or time.perf_counter() - before
+            before = time.perf_counter()
+            self.issue()
+            self.tokens.numpy(self.stream)
+        return (taken + time.perf_counter() - before) * 1e3
+
+    def decode(self, mode: str, tokens: int, weights: int, bandwidth: float) -> Mode:
+        """Take tokens in one mode."""
+        step = Step(self.issue, name=f"decode {mode}", stream=self.stream, keep=mode == "graph", overwrite=True)
+        call: Callable[[], Any] = step.eager if mode == "eager" else step
+        self.reset()
+        for _ in range(WARM_UP):
+            call()
+        self.stream.synchronize()
+        before, launches = dict(step.rungs), self.stream.launches
+        times, host, whole = self.follow(call, tokens)
+        ms = [times[i + 1].elapsed_ms(times[i]) for i in range(tokens)]
+        for event in times:
+            event.close()
+        rate = weights * tokens / whole / 1e9
+        rungs = {rung: count - before[rung] for rung, count in step.rungs.items()}
+        return Mode(
+            round(self.batch * tokens / whole, 2),
+            {"median": round(statistics.median(ms), 4), "p99": round(float(np.percentile(ms, 99)), 4)},
+            round(statistics.median(host) * 1e6, 2),
+            round(rate, 1),
+            round(rate / bandwidth, 4),
+            step.nodes,
+            step.edges,
+            round((self.stream.launches - launches) / tokens, 3),
+            {**rungs, "eager": tokens} if mode == "eager" else rungs,
+        )
+
+    def follow(self, call: Callable[[], Any], tokens: int) -> tuple[list[Event], list[float], float]:
+        """Take tokens; the events between them, the host's seconds for each, and the seconds of all."""
+        times, host = [Event() for _ in range(tokens + 1)], []
+        times[0].record(self.stream)
+        start = time.perf_counter()
+        for event in times[1:]:
+            before = time.perf_counter()
+            call()
+            host.append(time.perf_counter() - before)
+            event.record(self.stream)
+        self.stream.synchronize()
+        return times, host, time.perf_counter() - start
+
+    def kernels(self) -> list[Kernel]:
+        """Time the kernels of a step, each by itself."""
+        recording = Recording(Apart())  # type: ignore[arg-type]
+        self.reset()
+        with use_stream(self.stream), recording.record(self.stream):
+            self.issue()
+        recording.run(self.stream)
+        groups: defaultdict[str, list[int]] = defaultdict(list)
+        nodes = recording.nodes()
+        for index, node in enumerate(nodes):
+            groups[node.name].append(index)
+        taken = {}
+        for name, group in groups.items():
+            self.reset()
+            taken[name] = microseconds(join(recording, group), self.stream)
+        total = sum(taken.values())
+        order = sorted(taken, key=lambda name: -taken[name])
+        return [self.entry(recording, nodes, groups[name], taken[name], total) for name in order]
+
+    @staticmethod
+    def entry(recording: Recording, nodes: list[Node], group: list[int], us: float, total: float) -> Kernel:
+        """Return a row of the table."""
+        largest = max((nodes[i] for i in group), key=lambda node: int(np.prod(node.grid)))
+        declared = sum(end - start for i in group for start, end, _ in recording.touched(i))
+        rate = None if largest.name.startswith(PARTIAL) else round(declared / us / 1e3, 1)
+        return Kernel(largest.name, largest.grid, largest.block, len(group), round(us, 3), round(us / total, 4), rate)
+
+
+def matrices(part: Any, mixture: Any = None) -> Iterator[tuple[Linear, Any]]:
+    """Yield the matrices inside a model, each with the mixture that it belongs to."""
+    if isinstance(part, Linear):
+        yield part, mixture
+    elif isinstance(part, (tuple, list)):
+        for item in part:
+            yield from matrices(item, mixture)
+    elif is_dataclass(part):
+        mixture = getattr(part, "mixture", None) or mixture
+        for name in (each.name for each in fields(part)):
+            if name not in ("embedding", "config"):
+                yield from matrices(getattr(part, name), mixture)
+
+
+def weight_bytes(model: Any, batch: int = 1) -> int:
+    """Return the bytes of weights that a step reads: of a stack of experts, as many as rows choose at most."""
+    total = 0.0
+    for matrix, mixture in matrices(model):
+        parts = [p for p in (matrix.weight, matrix.scales, matrix.biases) if p is not None]
+        count, part = (matrix.weight.shape[0], 1.0) if matrix.weight.ndim == 3 else (1, 1.0)
+        if count > 1 and mixture is not None:
+            shared = count - mixture.experts
+            part = min(1.0, (batch * mixture.chosen + shared) / count)
+        total += part * sum(p.nbytes for p in parts)
+    return round(total)
+
+
+def measure(
+    name: str, context: int = 16, tokens: int = 64, batch: int = 1, modes: tuple[str, ...] = MODES, **options: Any
+) -> Report:
+    """Measure a preset.
+
+    Parameters
+    ----------
+    name : str
+        A key of `PRESETS`.
+    context : int
+        Tokens of the prompt, at least 1.
+    tokens : int
+        Decoded for each measurement.
+    batch : int
+        Sequences, 1 to 8.
+    modes : tuple of str
+        Of `MODES`.
+    **options
+        For `hiprt.bench.models.preset`.
+    """
+    stream = Stream()
+    with use_stream(stream):
+        model = preset(name, **options)
+        stream.synchronize()
+    report = Report(name, context, tokens, batch, library.current().provider, stream.device.name)
+    report.weight_bytes = weight_bytes(model, batch)
+    report.read_gb_s = round(read_bandwidth(stream), 1)
+    work = Run(model, stream, context, tokens, batch)
+    work.first_token()
+    report.first_token_ms = round(work.first_token(), 3)
+    for mode in modes:
+        report.modes[mode] = work.decode(mode, tokens, report.weight_bytes, report.read_gb_s)
+    report.kernels = work.kernels()
+    report.kernels_us = round(sum(kernel.us for kernel in report.kernels), 2)
+    report.peak_bytes = allocator.stats()["peak"]
+    return report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run`, other than ``--json``, which all commands share."""
+    parser.add_argument("--model", metavar="PRESET", choices=PRESETS, default="qwen3-mini", help=", ".join(PRESETS))
+    parser.add_argument("--context", metavar="N", type=positive, default=16, help="tokens of the prompt (default: 16)")
+    parser.add_argument("--tokens", metavar="N", type=positive, default=64, help="tokens to decode (default: 64)")
+    parser.add_argument("--batch", metavar="B", type=positive, choices=range(1, 9), default=1, help="sequences, 1 to 8")
+    parser.add_argument("--mode", choices=(*MODES, "all"), default="all", help="how steps are launched (default: all)")
+    parser.add_argument("--plain", action="store_true", help="one kernel an op, nothing fused")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, and print tables or JSON."""
+    modes = MODES if options.mode == "all" else (options.mode,)
+    report = measure(options.model, options.context, options.tokens, options.batch, modes, fused=not options.plain)
+    print(json.dumps(asdict(report)) if options.json else table(report))
+    return 0
+
+
+def table(report: Report) -> str:
+    """Return a report as text."""
+    size = report.weight_bytes / 2**20
+    rows = [
+        f"{report.preset} on {report.provider} ({report.device}), context {report.context}, batch {report.batch}, "
+        f"{size:.0f} MiB of weights a token, read bandwidth {report.read_gb_s:.0f} GB/s",
+        f"first token {report.first_token_ms:.2f} ms, peak {report.peak_bytes / 2**20:.0f} MiB",
+        f"{'mode':<10}{'tok/s':>10}{'ms median':>11}{'ms p99':>9}{'host us':>9}{'GB/s':>8}{'share':>7}{'launches':>10}",
+    ]
+    for name, mode in report.modes.items():
+        ms = mode.ms_per_token
+        rows.append(
+            f"{name:<10}{mode.tok_s:>10.1f}{ms['median']:>11.3f}{ms['p99']:>9.3f}{mode.host_us_per_token:>9.1f}"
+            f"{mode.weights_gb_s:>8.0f}{mode.share_of_bandwidth:>7.0%}{mode.launches_per_token:>10.1f}"
+        )
+    rows.append(f"{'kernel':<32}{'nodes':>6}{'us':>10}{'share':>7}{'GB/s':>8}   largest grid, block")
+    for each in report.kernels:
+        rate = "" if each.gb_s is None else f"{each.gb_s:.0f}"
+        rows.append(
+            f"{each.name:<32}{each.nodes:>6}{each.us:>10.2f}{each.share:>7.0%}{rate:>8}   {each.grid}, {each.block}"
+        )
+    rows.append(f"{'sum':<32}{sum(k.nodes for k in report.kernels):>6}{report.kernels_us:>10.2f}")
+    return "\n".join(rows)

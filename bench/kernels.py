@@ -1,0 +1,330 @@
+"""``hiprt bench kernels``: the hot kernels at the shapes of models, held to the device's read bandwidth.
+
+Each case is launched over copies of its operands, larger together than the last cache, as nodes of one graph that runs
+one behind the other; the graph is timed by events. Bytes are those that the op must read and write once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+import hiprt
+from hiprt import Array, Stream, kernels, library, use_stream
+from hiprt.array import bfloat16
+from hiprt.bench.models.linear import Linear
+from hiprt.bench.models.random_weights import RandomWeights
+from hiprt.bench.timing import microseconds, read_bandwidth
+from hiprt.graphs import Recording
+
+__all__ = ["CASES", "Case", "Row", "add_arguments", "measure", "run"]
+
+FORM = (64, 4)
+MOST_COPIES, NODES = 64, 32
+Work = tuple[int, list[Callable[[], Any]]]  # bytes of one launch, and the launches
+
+
+@dataclass(frozen=True)
+class Case:
+    """One op at one shape.
+
+    Attributes
+    ----------
+    name : str
+        Of the op, as in `hiprt.kernels`.
+    shape : str
+        For the table.
+    make : callable
+        From a `Maker` to the bytes that the op must move, and a callable that launches it.
+    flops : float
+        Of one launch; 0 where bytes are what counts.
+    """
+
+    name: str
+    shape: str
+    make: Callable[[Maker], tuple[int, Callable[[], Any]]]
+    flops: float = 0.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a case took.
+
+    Attributes
+    ----------
+    us : float
+    nbytes : int
+    gb_s : float
+    share : float
+        Of the device's measured read bandwidth.
+    tflops : float
+    """
+
+    name: str
+    shape: str
+    us: float
+    nbytes: int
+    gb_s: float
+    share: float
+    tflops: float
+
+
+class Maker:
+    """Random operands on the device."""
+
+    def __init__(self) -> None:
+        self.weights = RandomWeights(bfloat16, FORM, 0)
+        self.draw = np.random.default_rng(0)
+
+    def rows(self, *shape: int) -> Array:
+        """Return activations."""
+        return hiprt.array(self.draw.standard_normal(shape, np.float32).astype(bfloat16))
+
+    def cache(self, *shape: int) -> Array:
+        """Return a large array of values from 0 to 1, drawn on the device."""
+        words = kernels.bitwise_and(self.weights.words(shape), 255)
+        return kernels.multiply(kernels.astype(words, bfloat16), 1 / 256)
+
+    def matrix(self, rows: int, columns: int) -> Linear:
+        """Return a quantised matrix."""
+        return self.weights.draw((rows, columns), FORM[1], columns**-0.5)
+
+    def stack(self, count: int, rows: int, columns: int) -> Linear:
+        """Return a stack of quantised matrices."""
+        return self.weights.draw((count, rows, columns), FORM[1], columns**-0.5)
+
+    def places(self, at: int, rows: int = 1) -> Array:
+        """Return positions."""
+        return hiprt.array(np.full(rows, at, np.int32))
+
+
+def size_of(*parts: Any) -> int:
+    """Return the bytes of arrays and matrices."""
+    whole = 0
+    for part in parts:
+        whole += size_of(part.weight, part.scales, part.biases) if isinstance(part, Linear) else part.nbytes
+    return whole
+
+
+def operands(matrix: Linear) -> tuple[Any, Any, Any]:
+    """Return a matrix as ops take it."""
+    return matrix.weight, matrix.scales, matrix.biases
+
+
+def qmv(
+    rows: int, columns: int, batch: int = 1, *, gate: bool = False, norm: bool = False, added: bool = False
+) -> Case:
+    """A product of a few rows, with what a layer does around it."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        matrix, x = maker.matrix(rows, columns), maker.rows(batch, columns)
+        named: dict[str, Any] = {"swiglu": gate}
+        named |= {"norm": maker.weights.norm("", columns)} if norm else {}
+        named |= {"residual": maker.rows(batch, rows)} if added else {}
+        return size_of(matrix, x), lambda: kernels.qmv(x, *operands(matrix), **named)
+
+    words = [word for word, is_there in (("norm", norm), ("swiglu", gate), ("residual", added)) if is_there]
+    return Case("qmv", f"{rows}x{columns}{f' batch {batch}' if batch > 1 else ''} {' '.join(words)}".strip(), make)
+
+
+def attention(context: int, heads: int = 32, groups: int = 8, width: int = 128) -> Case:
+    """One token over a cache."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        q = maker.rows(1, heads, width)
+        keys, values = (maker.cache(1, groups, context, width) for _ in range(2))
+        position = maker.places(context - 1)
+        return size_of(q, keys, values), lambda: kernels.attention(q, keys, values, position, scale=width**-0.5)
+
+    return Case("attention", f"{heads} heads over {groups}, context {context}", make)
+
+
+def norm_rope_write(heads: int = 32, groups: int = 8, width: int = 128) -> Case:
+    """The norms, rotations and cache writes of one token."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        qkv, keys, values = (
+            maker.rows(1, (heads + 2 * groups) * width),
+            *(maker.cache(1, groups, 256, width) for _ in range(2)),
+        )
+        op = vars(kernels)["norm_rope_write"]
+        norms, position = [maker.weights.norm("", width) for _ in range(2)], maker.places(17)
+        return 2 * size_of(qkv), lambda: op(qkv, *norms, position, keys, values, heads=heads, base=1e6, eps=1e-6)
+
+    return Case("norm_rope_write", f"{heads} heads over {groups}", make)
+
+
+def experts(step: str, count: int = 128, chosen: int = 8, inner: int = 768, hidden: int = 2048) -> Case:
+    """One of the two launches of a mixture."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        picks = hiprt.array(maker.draw.permutation(count)[:chosen].astype(np.int32).reshape(1, -1))
+        if step == "moe_gate_up":
+            matrix, x = maker.stack(count, 2 * inner, hidden), maker.rows(1, hidden)
+            norm = maker.weights.norm("", hidden)
+            return size_of(matrix) * chosen // count, lambda: kernels.moe_gate_up(
+                x, picks, *operands(matrix), norm=norm
+            )
+        matrix, y = maker.stack(count, hidden, inner), maker.rows(1, chosen, inner)
+        shares, residual = maker.rows(1, chosen), maker.rows(1, hidden)
+        return size_of(matrix) * chosen // count, lambda: kernels.moe_down(
+            y, picks, shares, *operands(matrix), residual=residual
+        )
+
+    return Case(step, f"{chosen} of {count}, {inner} x {hidden}", make)
+
+
+def prefill(rows: int, columns: int, lines: int = 512) -> Case:
+    """A product of many rows."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        matrix, x = maker.matrix(rows, columns), maker.rows(lines, columns)
+        nbytes = size_of(matrix, x) + 2 * lines * rows
+        return nbytes, lambda: kernels.quantized_matmul(x, *operands(matrix), group_size=FORM[0], bits=FORM[1])
+
+    return Case("quantized_matmul", f"{rows}x{columns}, {lines} rows", make, 2.0 * rows * columns * lines)
+
+
+def rms_norm(width: int, rows: int = 1) -> Case:
+    """A norm."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        x, weight = maker.rows(rows, width), maker.weights.norm("", width)
+        return 2 * size_of(x) + size_of(weight), lambda: kernels.rms_norm(x, weight, 1e-6)
+
+    return Case("rms_norm", f"{rows}x{width}", make)
+
+
+def argmax(vocabulary: int) -> Case:
+    """The likeliest token."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        logits = maker.rows(1, vocabulary)
+        return size_of(logits), lambda: kernels.argmax(logits)
+
+    return Case("argmax", f"{vocabulary}", make)
+
+
+def sample(vocabulary: int) -> Case:
+    """A drawn token."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        logits, place = maker.rows(1, vocabulary), maker.places(3)
+        heat, seed = hiprt.array(np.ones(1, np.float32)), hiprt.array(np.ones(1, np.uint32))
+        return size_of(logits), lambda: kernels.sample(logits, heat, seed, place)
+
+    return Case("sample", f"{vocabulary}", make)
+
+
+def cases(hidden: int, inner: int, heads: int, groups: int, vocabulary: int, width: int = 128) -> Iterator[Case]:
+    """Yield the cases of one dense layer and the head."""
+    yield qmv((heads + 2 * groups) * width, hidden, norm=True)
+    yield qmv(hidden, heads * width, added=True)
+    yield qmv(2 * inner, hidden, norm=True, gate=True)
+    yield qmv(hidden, inner, added=True)
+    yield qmv(vocabulary, hidden, norm=True)
+    yield norm_rope_write(heads, groups, width)
+    for rows, columns in ((2 * inner, hidden), (hidden, inner)):
+        yield prefill(rows, columns)
+    yield rms_norm(hidden)
+    yield rms_norm(hidden, 512)
+    yield argmax(vocabulary)
+    yield sample(vocabulary)
+
+
+# Those of the 4B preset, the mixture of 30B-A3B, and large ones.
+CASES = [
+    *cases(2560, 9728, 32, 8, 151936),
+    qmv(8192, 8192),
+    qmv(8192, 8192, 4),
+    qmv(25600, 5120),
+    *(attention(context) for context in (512, 4096, 32768)),
+    experts("moe_gate_up"),
+    experts("moe_down"),
+]
+SMALL = [*cases(128, 192, 4, 2, 512, 32), attention(64, 4, 2, 32), experts("moe_gate_up", 8, 2, 64, 128)]
+
+
+def measure(case: Case, stream: Stream, bandwidth: float, cache: int) -> Row:
+    """Time one case.
+
+    Parameters
+    ----------
+    case : Case
+    stream : Stream
+    bandwidth : float
+        GB/s.
+    cache : int
+        Bytes that the operands of all copies are to exceed.
+
+    Raises
+    ------
+    KeyError, TypeError
+        There is no such op, or it takes other arguments.
+    """
+    maker = Maker()
+    with use_stream(stream):
+        nbytes, first = case.make(maker)
+        count = int(min(MOST_COPIES, max(2, -(-cache // max(nbytes, 1)))))
+        calls = [first, *(case.make(maker)[1] for _ in range(count - 1))]
+        first()
+        recording = Recording(edges="chain")
+        results = []
+        with recording.record(stream):
+            for i in range(max(NODES, count)):
+                results.append(calls[i % count]())
+        us = microseconds(recording, stream) / max(NODES, count)
+    rate = nbytes / us / 1e3
+    tflops = round(case.flops / us / 1e6, 1)
+    return Row(case.name, case.shape, round(us, 3), nbytes, round(rate, 1), round(rate / bandwidth, 4), tflops)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `run`, other than ``--json``, which all commands share."""
+    parser.add_argument("--only", metavar="NAME", default="", help="ops whose name begins like this")
+    parser.add_argument("--small", action="store_true", help="small shapes, to see that it works")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, and print a table or JSON."""
+    stream = Stream()
+    bandwidth = read_bandwidth(stream)
+    provider = library.current().provider
+    cache = 1 << 20 if options.small else 1 << 26 if provider == "cpu" else 1 << 28
+    rows, absent = [], {}
+    for case in SMALL if options.small else CASES:
+        if not case.name.startswith(options.only):
+            continue
+        try:
+            rows.append(measure(case, stream, bandwidth, cache))
+        except (KeyError, TypeError, ValueError) as error:
+            absent[f"{case.name} {case.shape}"] = str(error)
+    report = {
+        "provider": provider,
+        "device": stream.device.name,
+        "read_gb_s": round(bandwidth, 1),
+        "kernels": [asdict(row) for row in rows],
+        "absent": absent,
+    }
+    print(json.dumps(report) if options.json else table(report))
+    return 0
+
+
+def table(report: dict[str, Any]) -> str:
+    """Return a report as text."""
+    lines = [
+        f"kernels on {report['provider']} ({report['device']}), read bandwidth {report['read_gb_s']:.0f} GB/s",
+        f"{'kernel':<18}{'shape':<36}{'us':>10}{'MB':>10}{'GB/s':>9}{'share':>7}{'TFLOP/s':>9}",
+    ]
+    for row in report["kernels"]:
+        flops = f"{row['tflops']:.1f}" if row["tflops"] else ""
+        lines.append(
+            f"{row['name']:<18}{row['shape']:<36}{row['us']:>10.2f}{row['nbytes'] / 1e6:>10.3f}{row['gb_s']:>9.1f}"
+            f"{row['share']:>7.0%}{flops:>9}"
+        )
+    return "\n".join([*lines, *(f"absent: {name}: {why}" for name, why in report["absent"].items())])

@@ -1,0 +1,105 @@
+"""Attention: a layer's mixing of positions, with its norm and residual sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hiprt import Array, empty, kernels, zeros
+from hiprt.bench.models.config import Config
+from hiprt.bench.models.linear import Linear, split
+from hiprt.bench.models.model import KeyValue, LayerState
+from hiprt.bench.models.weights import Part, Weights
+
+__all__ = ["Attention"]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Grouped-query attention with a norm on each head's query and key.
+
+    Attributes
+    ----------
+    config : Config
+    norm : Array, shape (hidden_size,)
+    projection : Linear
+        Rows: queries of all heads, keys, values, then the gate where there is one.
+    query_norm, key_norm : Array, shape (head_dim,)
+    output : Linear
+    """
+
+    config: Config
+    norm: Array
+    projection: Linear
+    query_norm: Array
+    key_norm: Array
+    output: Linear
+
+    @property
+    def scale(self) -> float:
+        """Of the scores."""
+        return float(self.config.head_dim**-0.5)
+
+    @classmethod
+    def build(cls, config: Config, weights: Weights, at: str) -> Attention:
+        """Take the weights of the layer with this name."""
+        heads, groups, width = config.num_attention_heads, config.num_key_value_heads, config.head_dim
+        hidden, own = config.hidden_size, f"{at}.self_attn"
+        if config.is_gated:
+            # Checkpoints keep query and gate of a head together.
+            rows = np.arange(2 * heads * width).reshape(heads, 2, width)
+            query, gate = (Part(f"{own}.q_proj", 2 * heads * width, rows[:, i].reshape(-1)) for i in (0, 1))
+            parts, last = [query], [gate]
+        else:
+            parts, last = [Part(f"{own}.q_proj", heads * width)], []
+        parts += [Part(f"{own}.{name}_proj", groups * width) for name in "kv"]
+        return cls(
+            config,
+            weights.norm(f"{at}.input_layernorm", hidden),
+            weights.matrix(parts + last, hidden),
+            weights.norm(f"{own}.q_norm", width),
+            weights.norm(f"{own}.k_norm", width),
+            weights.matrix([Part(f"{own}.o_proj", hidden)], heads * width),
+        )
+
+    def state(self, batch: int, capacity: int, dtype: np.dtype[Any]) -> LayerState:
+        """Allocate the caches."""
+        shape = (batch, self.config.num_key_value_heads, capacity, self.config.head_dim)
+        return KeyValue(zeros(shape, dtype), zeros(shape, dtype))
+
+    def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
+        """Take one row of each sequence."""
+        assert isinstance(state, KeyValue)
+        query, gate = self.write(x, position, state.keys, state.values)
+        mixed = empty(query.shape, query.dtype)
+        for row in range(len(x)):
+            caches = state.keys[row], state.values[row]
+            at = position[row : row + 1]
+            kernels.attention(query[row], *caches, at, scale=self.scale, out=mixed[row])
+        answer = mixed.reshape(len(x), -1)
+        if gate is not None:
+            answer = kernels.multiply(answer, kernels.sigmoid(gate))
+        return self.output.project(answer, residual=x, fused=fused)
+
+    def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
+        """Take the rows of one sequence."""
+        assert isinstance(state, KeyValue)
+        keys, values = state.keys[sequence], state.values[sequence]
+        query, gate = self.write(x, position, keys, values)
+        mixed = kernels.prefill_attention(query, keys, values, position, scale=self.scale, gate=gate)
+        return self.output.project(mixed.reshape(len(x), -1), residual=x)
+
+    def write(self, x: Array, position: Array, keys: Array, values: Array) -> tuple[Array, Array | None]:
+        """Cache keys and values of rows, each in a cache of its own or all in one; return queries, and their gates."""
+        config, width, eps = self.config, self.config.head_dim, self.config.rms_norm_eps
+        base, dims = config.rope_theta, config.rotary_dims
+        sizes = [config.num_attention_heads * width, *[config.num_key_value_heads * width] * 2]
+        made = self.projection.project(x, norm=self.norm, eps=eps)
+        q, k, v = (part.reshape(len(x), -1, width) for part in split(made, *sizes))
+        q, k = kernels.rms_norm(q, self.query_norm, eps), kernels.rms_norm(k, self.key_norm, eps)
+        kernels.kv_write(keys, kernels.rope(k, position, base=base, dims=dims), position)
+        kernels.kv_write(values, v, position)
+        query = kernels.rope(q, position, base=base, dims=dims)
+        return query, made[:, sum(sizes) :] if config.is_gated else None

@@ -1,0 +1,171 @@
+"""Config: sizes and constants of a model of any family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hiprt.bench.settings import Settings
+
+__all__ = ["Config", "Delta", "Mixture"]
+
+REMEDY = "use a model of this type with plain settings"
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The mixture of experts of a layer.
+
+    Attributes
+    ----------
+    experts, chosen : int
+        How many there are, and how many each token takes.
+    inner : int
+        Width of an expert.
+    shared : int
+        Width of the expert that every token takes; 0 without one.
+    is_normalized : bool
+        Whether the shares of the chosen experts add up to 1.
+    """
+
+    experts: int
+    chosen: int
+    inner: int
+    shared: int
+    is_normalized: bool
+
+
+@dataclass(frozen=True)
+class Delta:
+    """The gated delta rule of a layer.
+
+    Attributes
+    ----------
+    key_heads, value_heads, key_width, value_width : int
+    taps : int
+        Steps that the convolution in front sees.
+    """
+
+    key_heads: int
+    value_heads: int
+    key_width: int
+    value_width: int
+    taps: int
+
+    @property
+    def keys(self) -> int:
+        """Elements of the keys of all heads."""
+        return self.key_heads * self.key_width
+
+    @property
+    def values(self) -> int:
+        """Elements of the values of all heads."""
+        return self.value_heads * self.value_width
+
+    @property
+    def channels(self) -> int:
+        """Of the convolution: queries, keys and values."""
+        return 2 * self.keys + self.values
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes and constants of a model, most under the names of config.json.
+
+    Attributes
+    ----------
+    hidden_size, intermediate_size, vocab_size : int
+    num_attention_heads, num_key_value_heads, head_dim : int
+    rms_norm_eps, rope_theta : float
+    rotary_dims : int
+        Elements of a head that are turned.
+    tie_word_embeddings : bool
+        Whether the embedding also turns the last state into logits.
+    max_position_embeddings : int
+        The longest text the model was trained for.
+    layers : tuple of (str, str)
+        For each layer what mixes positions (``attention`` or ``delta``) and what follows (``mlp`` or ``moe``).
+    is_gated : bool
+        Whether a sigmoid gates what attention answers.
+    mixture : Mixture, optional
+    delta : Delta, optional
+    """
+
+    hidden_size: int
+    intermediate_size: int
+    vocab_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    rope_theta: float
+    rotary_dims: int
+    tie_word_embeddings: bool
+    max_position_embeddings: int
+    layers: tuple[tuple[str, str], ...]
+    is_gated: bool = False
+    mixture: Mixture | None = None
+    delta: Delta | None = None
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """How many layers there are."""
+        return len(self.layers)
+
+    @classmethod
+    def read(cls, settings: Settings, rotary: float = 1.0) -> Config:
+        """Read what all families have, for layers of attention and a gated MLP.
+
+        Parameters
+        ----------
+        settings : Settings
+        rotary : float
+            The part of a head that is turned, where the settings do not say.
+
+        Raises
+        ------
+        CheckpointError
+            A value is missing, of another type or not supported.
+        """
+        get = settings.get
+        heads, hidden = get("num_attention_heads", int), get("hidden_size", int)
+        width = get("head_dim", int, hidden // max(heads, 1))
+        rope = get("rope_parameters", dict, {})
+        part = get("partial_rotary_factor", float, float(rope.get("partial_rotary_factor", rotary)))
+        config = cls(
+            hidden,
+            # Models whose layers all are mixtures need not have it.
+            get("intermediate_size", int, 1 if "moe_intermediate_size" in settings.values else None),
+            get("vocab_size", int),
+            heads,
+            get("num_key_value_heads", int),
+            width,
+            get("rms_norm_eps", float),
+            get("rope_theta", float, rope.get("rope_theta")),
+            int(width * part),
+            get("tie_word_embeddings", bool, False),
+            get("max_position_embeddings", int),
+            (("attention", "mlp"),) * get("num_hidden_layers", int),
+        )
+        config.check(settings, rope)
+        return config
+
+    def check(self, settings: Settings, rope: dict[str, object]) -> None:
+        """Refuse what these models do not compute."""
+        get = settings.get
+        scaling = get("rope_scaling", dict, {})
+        kinds = {table.get("rope_type", table.get("type", "default")) for table in (rope, scaling)}
+        kind = get("model_type", str)
+        sizes = [value for value in vars(self).values() if type(value) is int]
+        wrong = {
+            "attention_bias true": get("attention_bias", bool, False),
+            "use_sliding_window true": get("use_sliding_window", bool, False),
+            "another hidden_act than silu": get("hidden_act", str, "silu") != "silu",
+            "scaled rotary positions": kinds != {"default"},
+            "sizes that are not positive": min(sizes) < 1 or not self.layers,
+        }
+        settings.refuse({f"{kind} with {cause} is not supported": holds for cause, holds in wrong.items()}, REMEDY)
+        heads, groups = self.num_attention_heads, self.num_key_value_heads
+        unfit = f"{kind} with {heads} heads of {self.head_dim} over {groups} key heads is not supported"
+        odd = f"{kind} with {self.rotary_dims} rotary elements of {self.head_dim} is not supported"
+        is_odd = self.rotary_dims % 2 or not 0 < self.rotary_dims <= self.head_dim
+        settings.refuse({unfit: bool(heads % groups or self.head_dim % 2), odd: bool(is_odd)}, REMEDY)

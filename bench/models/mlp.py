@@ -1,0 +1,48 @@
+"""Mlp: a layer's gated feed-forward part, with its norm and residual sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hiprt import Array
+from hiprt.bench.models.config import Config
+from hiprt.bench.models.linear import Linear
+from hiprt.bench.models.weights import Part, Weights
+
+__all__ = ["Mlp"]
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """``x + down(silu(gate(norm(x))) * up(norm(x)))``.
+
+    Attributes
+    ----------
+    config : Config
+    norm : Array, shape (hidden_size,)
+    gate_up : Linear
+        Rows: the gate's, then the up projection's.
+    down : Linear
+    """
+
+    config: Config
+    norm: Array
+    gate_up: Linear
+    down: Linear
+
+    @classmethod
+    def build(cls, config: Config, weights: Weights, at: str) -> Mlp:
+        """Take the weights of the layer with this name."""
+        hidden, inner = config.hidden_size, config.intermediate_size
+        gate_up = [Part(f"{at}.mlp.{name}_proj", inner) for name in ("gate", "up")]
+        return cls(
+            config,
+            weights.norm(f"{at}.post_attention_layernorm", hidden),
+            weights.matrix(gate_up, hidden),
+            weights.matrix([Part(f"{at}.mlp.down_proj", hidden)], inner),
+        )
+
+    def __call__(self, x: Array, fused: bool = False) -> Array:
+        """Take rows; few of them where `fused` asks for kernels that do several ops."""
+        inner = self.gate_up.project(x, norm=self.norm, eps=self.config.rms_norm_eps, is_gate=True, fused=fused)
+        return self.down.project(inner, residual=x, fused=fused)

@@ -1,0 +1,102 @@
+"""Model: what decoding and prefilling ask of any family, and the state that layers keep of a text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hiprt import Array
+from hiprt.bench.models.config import Config
+
+__all__ = ["KeyValue", "LayerState", "Model", "Recurrent"]
+
+
+@dataclass(frozen=True)
+class KeyValue:
+    """What a layer of attention keeps.
+
+    Attributes
+    ----------
+    keys, values : Array, shape (sequences, key heads, capacity, head_dim)
+        Only positions up to the current one are ever read.
+    """
+
+    keys: Array
+    values: Array
+
+    def reset(self, sequence: int | None = None) -> None:
+        """Begin a text, of one sequence or of all: nothing of the one before is read."""
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """What a gated-delta layer keeps.
+
+    Attributes
+    ----------
+    conv : Array, shape (sequences, taps - 1, channels)
+        The convolution's last inputs.
+    delta : Array of float32, shape (sequences, value heads, value width, key width)
+    """
+
+    conv: Array
+    delta: Array
+
+    def reset(self, sequence: int | None = None) -> None:
+        """Begin a text, of one sequence or of all."""
+        for part in (self.conv, self.delta):
+            (part if sequence is None else part[sequence]).fill_bytes(0)
+
+
+LayerState = KeyValue | Recurrent
+
+
+class Model(Protocol):
+    """A model on the device."""
+
+    @property
+    def config(self) -> Config:
+        """Sizes and constants."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of activations, caches and logits."""
+
+    @property
+    def fused(self) -> bool:
+        """Whether decoding uses kernels that do several ops at once; the results differ by rounding only."""
+
+    def state(self, batch: int, capacity: int) -> list[LayerState]:
+        """Allocate what the layers keep of so many sequences of up to so many positions, on the current stream."""
+
+    def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
+        """Take one token of each sequence.
+
+        Parameters
+        ----------
+        tokens, position : Array of int32, shape (sequences,)
+        state : list of LayerState
+            Moved on in place.
+
+        Returns
+        -------
+        Array, shape (sequences, vocab_size)
+        """
+
+    def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
+        """Take consecutive tokens of one sequence.
+
+        Parameters
+        ----------
+        tokens, position : Array of int32, shape (tokens,)
+        state : list of LayerState
+            Moved on in place, for this sequence only.
+        sequence : int
+
+        Returns
+        -------
+        Array, shape (1, vocab_size)
+            The logits after the last token.
+        """

@@ -1,0 +1,94 @@
+"""Moe: a layer's mixture of experts, with its norm and residual sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hiprt import Array, kernels
+from hiprt.bench.models.config import Config, Mixture
+from hiprt.bench.models.linear import Linear, gated
+from hiprt.bench.models.weights import ROUTER_BITS, Part, Weights
+
+__all__ = ["Moe"]
+
+
+@dataclass(frozen=True)
+class Moe:
+    """``x`` plus the weighted answers of the experts that its norm chooses, and of the shared one.
+
+    Attributes
+    ----------
+    config : Config
+    mixture : Mixture
+    norm : Array, shape (hidden_size,)
+    router : Linear
+        A row for each expert, then the shared expert's gate.
+    gate_up, down : Linear
+        Stacks. The shared expert is the last member where it is as wide as the others.
+    shared : tuple of 2 Linear, optional
+        The shared expert's gate_up and down.
+    """
+
+    config: Config
+    mixture: Mixture
+    norm: Array
+    router: Linear
+    gate_up: Linear
+    down: Linear
+    shared: tuple[Linear, Linear] | None
+
+    @classmethod
+    def build(cls, config: Config, weights: Weights, at: str) -> Moe:
+        """Take the weights of the layer with this name."""
+        mixture, hidden, own = config.mixture, config.hidden_size, f"{at}.mlp"
+        assert mixture is not None
+        routes = [Part(f"{own}.gate", mixture.experts)]
+        if mixture.shared:
+            routes.append(Part(f"{own}.shared_expert_gate", 1))
+        is_member = mixture.shared == mixture.inner
+        gate_up = weights.experts(own, ("gate_proj", "up_proj"), mixture.experts, mixture.inner, hidden, is_member)
+        down = weights.experts(own, ("down_proj",), mixture.experts, hidden, mixture.inner, is_member)
+        shared = None
+        if is_member:
+            shared = gate_up.member(mixture.experts), down.member(mixture.experts)
+        elif mixture.shared:
+            one = f"{own}.shared_expert"
+            halves = [Part(f"{one}.{name}_proj", mixture.shared) for name in ("gate", "up")]
+            last = weights.matrix([Part(f"{one}.down_proj", hidden)], mixture.shared)
+            shared = weights.matrix(halves, hidden), last
+        norm = weights.norm(f"{at}.post_attention_layernorm", hidden)
+        return cls(config, mixture, norm, weights.matrix(routes, hidden, ROUTER_BITS), gate_up, down, shared)
+
+    def __call__(self, x: Array, fused: bool = False) -> Array:
+        """Take rows; few of them where `fused` asks for kernels that do several ops."""
+        if fused and self.is_fusable:
+            return self.fused(x)
+        mixture, rows = self.mixture, len(x)
+        normed = kernels.rms_norm(x, self.norm, self.config.rms_norm_eps)
+        routes = self.router(normed)
+        logits = kernels.contiguous(routes[:, : mixture.experts])
+        chosen, shares = kernels.moe_route(logits, mixture.chosen, normalize=mixture.is_normalized)
+        inner = gated(self.gate_up.gather(normed.reshape(rows, 1, -1), chosen))
+        answers = self.down.gather(inner, chosen)
+        if self.shared is None:
+            return kernels.add(x, kernels.moe_combine(answers, shares))
+        gate_up, down = self.shared
+        shared = down(gate_up.project(normed, is_gate=True))
+        gate = kernels.contiguous(routes[:, mixture.experts :])
+        return kernels.add(x, kernels.moe_combine(answers, shares, shared, gate))
+
+    @property
+    def is_fusable(self) -> bool:
+        """Whether the stacks have kernels of their own, and the shared expert is in them or there is none."""
+        is_member = self.mixture.shared in (0, self.mixture.inner)
+        return is_member and self.gate_up.is_fusable and self.down.is_fusable
+
+    def fused(self, x: Array) -> Array:
+        """Take a few rows in four kernels."""
+        mixture, eps, up, down = self.mixture, self.config.rms_norm_eps, self.gate_up, self.down
+        routes = self.router.project(x, norm=self.norm, eps=eps, fused=True)
+        chosen, shares = kernels.moe_route(
+            routes, mixture.chosen, normalize=mixture.is_normalized, shared=mixture.shared > 0
+        )
+        inner = kernels.moe_gate_up(x, chosen, *up.codes, **up.form, norm=self.norm, eps=eps)
+        return kernels.moe_down(inner, chosen, shares, *down.codes, **down.form, residual=x)

@@ -1,0 +1,51 @@
+"""Qwen3-Next and Qwen3.5: gated-delta layers, some of gated attention, and mixtures with a shared expert.
+
+Sources: Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024; names are those of the published checkpoints, whose
+two generations differ in how they divide the projection of a gated-delta layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hiprt.bench.models.config import REMEDY, Config, Delta
+from hiprt.bench.models.qwen3_moe import sparse
+from hiprt.bench.settings import Settings
+
+__all__ = ["read"]
+
+MIXERS = {"linear_attention": "delta", "full_attention": "attention"}
+
+
+def read(settings: Settings) -> Config:
+    """Return the config of a hybrid; without experts its layers have gated MLPs.
+
+    Raises
+    ------
+    CheckpointError
+        A value is missing, of another type or not supported.
+    """
+    get = settings.get
+    config = Config.read(settings, rotary=0.25)
+    every = get("full_attention_interval", int, 4)
+    pattern = ["linear_attention" if (i + 1) % max(every, 1) else "full_attention" for i in range(len(config.layers))]
+    kinds = get("layer_types", list, pattern)
+    delta = Delta(
+        get("linear_num_key_heads", int),
+        get("linear_num_value_heads", int),
+        get("linear_key_head_dim", int),
+        get("linear_value_head_dim", int),
+        get("linear_conv_kernel_dim", int),
+    )
+    unknown = sorted(set(kinds) - set(MIXERS))
+    wrong = {
+        f"layers of the type {', '.join(map(str, unknown))} are not supported": bool(unknown),
+        f"layer_types has {len(kinds)} entries for {len(config.layers)} layers": len(kinds) != len(config.layers),
+        f"{delta} is not supported": min(vars(delta).values()) < 1
+        or bool(delta.value_heads % max(delta.key_heads, 1))
+        or not 2 <= delta.taps <= 8,
+    }
+    settings.refuse(wrong, REMEDY)
+    layers = tuple((MIXERS[kind], feed) for kind, (_, feed) in zip(kinds, config.layers))
+    config = replace(config, layers=layers, delta=delta, is_gated=True)
+    return sparse(config, settings, is_normalized=True) if get("num_experts", int, 0) else config

@@ -1,0 +1,99 @@
+"""RandomWeights: arrays drawn on the device, of a size that keeps activations near 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hiprt import Array, array, full, kernels
+from hiprt.bench.models.linear import Linear
+from hiprt.bench.models.weights import Part
+from hiprt.kernels.layout import broadcast_to
+from hiprt.metal_compat import metal_kernel
+
+__all__ = ["RandomWeights"]
+
+THREADS = 256
+# The integer finalizer of MurmurHash3 (public domain, A. Appleby): each bit of the index moves every bit of the word.
+DRAW = metal_kernel(
+    name="random_words",
+    input_names=["seed"],
+    output_names=["out"],
+    source="""
+        uint i = thread_position_in_grid.x;
+        uint h = i * 0x9e3779b9u + seed[0];
+        h = (h ^ (h >> 16)) * 0x85ebca6bu;
+        h = (h ^ (h >> 13)) * 0xc2b2ae35u;
+        out[i] = h ^ (h >> 16);
+    """,
+)
+
+
+class RandomWeights:
+    """Quantised matrices of random codes, and the vectors of a fresh model.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+    form : (int, int)
+        Group size and bits.
+    seed : int
+    """
+
+    def __init__(self, dtype: np.dtype[Any], form: tuple[int, int], seed: int) -> None:
+        self.dtype = dtype
+        self.group_size, self.bits = form
+        self.host = np.random.default_rng(seed)
+
+    def has(self, module: str) -> bool:
+        """Whether there is a module of this name: those of the newer of two layouts are."""
+        return not module.endswith("in_proj_qkvz")
+
+    def norm(self, name: str, size: int) -> Array:
+        """Return the weight of a root-mean-square norm."""
+        return self.vector(name, size)
+
+    def vector(self, name: str, size: int, dtype: np.dtype[Any] | None = None) -> Array:
+        """Return a vector near 1."""
+        return array(self.host.uniform(0.8, 1.2, size).astype(dtype or self.dtype))
+
+    def conv(self, name: str, channels: int, taps: int) -> Array:
+        """Return the weight of a depthwise convolution: shape (channels, taps)."""
+        return array(self.host.uniform(-1, 1, (channels, taps)).astype(self.dtype))
+
+    def matrix(self, parts: Sequence[Part], columns: int, bits: int | None = None) -> Linear:
+        """Return one matrix of several parts' rows."""
+        # Rows of the embedding have the size of what layers add to them.
+        spread = 1.0 if parts[0].module == "embed_tokens" else columns**-0.5
+        return self.draw((sum(part.taken for part in parts), columns), bits or self.bits, spread)
+
+    def experts(self, at: str, names: Sequence[str], count: int, rows: int, columns: int, is_shared: bool) -> Linear:
+        """Return a stack of the experts' matrices, with the shared one last."""
+        return self.draw((count + is_shared, len(names) * rows, columns), self.bits, columns**-0.5)
+
+    def draw(self, shape: tuple[int, ...], bits: int, spread: float) -> Linear:
+        """Return matrices whose elements are even over a range of this standard deviation, with mean 0."""
+        *rows, columns = shape
+        weight = self.words((*rows, columns * bits // 32))
+        scale = spread / np.sqrt((4.0**bits - 1) / 12)
+        groups = (*rows, columns // self.group_size)
+        scales, biases = (
+            kernels.contiguous(broadcast_to(full((1,), value, self.dtype), groups))
+            for value in (scale, -scale * (2**bits - 1) / 2)
+        )
+        return Linear(weight, scales, biases, self.group_size, bits)
+
+    def words(self, shape: tuple[int, ...]) -> Array:
+        """Return random bits."""
+        seed = array(self.host.integers(0, 2**32, 1, np.uint32))
+        size = int(np.prod(shape))
+        made: Array = DRAW(
+            inputs=[seed],
+            output_shapes=[shape],
+            output_dtypes=[np.uint32],
+            grid=(size, 1, 1),
+            threadgroup=(THREADS, 1, 1),
+        )[0]
+        return made

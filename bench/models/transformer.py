@@ -1,0 +1,121 @@
+"""Transformer: a model of any of the families, put together from its config."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hiprt import Array
+from hiprt.bench.models.attention import Attention
+from hiprt.bench.models.config import Config
+from hiprt.bench.models.gated_delta import GatedDelta
+from hiprt.bench.models.linear import Linear
+from hiprt.bench.models.mlp import Mlp
+from hiprt.bench.models.model import LayerState
+from hiprt.bench.models.moe import Moe
+from hiprt.bench.models.weights import Part, Weights
+
+__all__ = ["Layer", "Transformer"]
+
+
+class Mixer(Protocol):
+    """The part of a layer that mixes positions."""
+
+    def state(self, batch: int, capacity: int, dtype: np.dtype[Any]) -> LayerState:
+        """Allocate what it keeps."""
+
+    def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
+        """Take one row of each sequence."""
+
+    def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
+        """Take the rows of one sequence."""
+
+
+class Feed(Protocol):
+    """The part of a layer that takes each row by itself."""
+
+    def __call__(self, x: Array, fused: bool = False) -> Array:
+        """Take rows; few of them where `fused` asks for kernels that do several ops."""
+
+
+MIXERS: dict[str, type[Attention] | type[GatedDelta]] = {"attention": Attention, "delta": GatedDelta}
+FEEDS: dict[str, type[Mlp] | type[Moe]] = {"mlp": Mlp, "moe": Moe}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer; both parts take and return the residual stream."""
+
+    mixer: Mixer
+    feed: Feed
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """A model on the device, as `Model` describes it.
+
+    Attributes
+    ----------
+    config : Config
+    dtype : numpy.dtype
+        Of scales, norms, states and logits.
+    fused : bool
+    embedding : Linear
+    layers : tuple of Layer
+    norm : Array
+    head : Linear
+        The embedding again where the two are tied.
+    """
+
+    config: Config
+    dtype: np.dtype[Any]
+    fused: bool
+    embedding: Linear
+    layers: tuple[Layer, ...]
+    norm: Array
+    head: Linear
+
+    @classmethod
+    def build(cls, config: Config, weights: Weights, fused: bool) -> Transformer:
+        """Take a model's weights.
+
+        Raises
+        ------
+        CheckpointError
+            A tensor is missing, or has another shape or dtype than config.json says.
+        """
+        vocab, hidden = config.vocab_size, config.hidden_size
+        embedding = weights.matrix([Part("embed_tokens", vocab)], hidden)
+        layers = [
+            Layer(
+                MIXERS[mixer].build(config, weights, f"layers.{index}"),
+                FEEDS[feed].build(config, weights, f"layers.{index}"),
+            )
+            for index, (mixer, feed) in enumerate(config.layers)
+        ]
+        head = embedding if config.tie_word_embeddings else weights.matrix([Part("lm_head", vocab)], hidden)
+        return cls(config, weights.dtype, fused, embedding, tuple(layers), weights.norm("norm", hidden), head)
+
+    def state(self, batch: int, capacity: int) -> list[LayerState]:
+        """Allocate what the layers keep of so many sequences of up to so many positions, on the current stream."""
+        return [layer.mixer.state(batch, capacity, self.dtype) for layer in self.layers]
+
+    def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
+        """Take one token of each sequence, int32 [B] like their positions; returns logits [B, vocab_size]."""
+        x = self.embedding.rows(tokens)
+        for layer, kept in zip(self.layers, state):
+            x = layer.feed(layer.mixer.decode(x, position, kept, self.fused), self.fused)
+        return self.logits(x, self.fused)
+
+    def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
+        """Take consecutive tokens of one sequence, int32 [S] like their positions; returns logits [1, vocab_size]."""
+        x = self.embedding.rows(tokens)
+        for layer, kept in zip(self.layers, state):
+            x = layer.feed(layer.mixer.prefill(x, position, kept, sequence))
+        return self.logits(x[-1:], self.fused)
+
+    def logits(self, x: Array, fused: bool) -> Array:
+        """Return the logits of a few rows of the residual stream."""
+        return self.head.project(x, norm=self.norm, eps=self.config.rms_norm_eps, fused=fused)

@@ -1,0 +1,87 @@
+"""Settings of a model, as its config.json has them, and the error for whatever is wrong with a model directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+__all__ = ["DOWNLOAD", "CheckpointError", "Settings"]
+
+T = TypeVar("T")
+DOWNLOAD = "download the model again"
+
+
+class CheckpointError(ValueError):
+    """A model directory cannot be used.
+
+    Attributes
+    ----------
+    cause : str
+        What is wrong, and in which file.
+    remedy : str
+        What to do about it.
+    """
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy)
+        self.cause = cause
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.remedy}"
+
+
+class Settings:
+    """Values by name; those of the text part of a model of several parts win.
+
+    Parameters
+    ----------
+    values : mapping
+        What config.json says.
+    where : str
+        The file, for messages.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        inner = values.get("text_config")
+        self.values: dict[str, Any] = {**values, **(inner if isinstance(inner, dict) else {})}
+        self.where = where
+
+    def get(self, name: str, kind: type[T], default: T | None = None) -> T:
+        """Return a value.
+
+        Parameters
+        ----------
+        name : str
+        kind : type
+            int, float, bool, str, list or dict. An int serves as float.
+        default : optional
+            For a value that is missing or null; without one it is an error.
+
+        Raises
+        ------
+        CheckpointError
+            It is missing or of another type.
+        """
+        value = self.values.get(name)
+        if value is None:
+            if default is None:
+                raise CheckpointError(f"{self.where} has no {name}", DOWNLOAD)
+            return default
+        if kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind:
+            raise CheckpointError(f"{self.where}: {name} is {value!r}, expected {kind.__name__}", DOWNLOAD)
+        return value
+
+    def refuse(self, causes: Mapping[str, bool], remedy: str) -> None:
+        """Raise for the first cause that holds.
+
+        Raises
+        ------
+        CheckpointError
+            One does.
+        """
+        for cause, holds in causes.items():
+            if holds:
+                raise CheckpointError(f"{self.where}: {cause}", remedy)

@@ -1,0 +1,177 @@
+/* Launchers: a kernel of the core as a Python object that packs and launches in one call. */
+#include "objects.h" /* first: Python.h says so */
+
+#include <math.h>
+
+#include "kernel.h"
+#include "recorder.h"
+#include "stream.h"
+
+#define MOST 4096 /* bytes of a launch */
+
+/* Base of hiprt.module.Function. */
+typedef struct {
+  PyObject_HEAD
+  hiprt_kernel *kernel; /* borrowed: the subclass holds it */
+  char formats[HIPRT_MAX_ARGS + 1]; /* of each argument, as module struct names it; P: a buffer, s: bytes */
+} launcher;
+
+/* open(kernel, formats) */
+static PyObject *open_launcher(PyObject *object, PyObject *const *args, Py_ssize_t count) {
+  launcher *self = (launcher *)object;
+  if (count != 2) return PyErr_Format(PyExc_TypeError, "open: 2 arguments are needed, %zd given", count);
+  hiprt_kernel *kernel = PyLong_AsVoidPtr(args[0]);
+  const char *formats = PyUnicode_AsUTF8AndSize(args[1], 0);
+  if (!kernel || !formats) return 0;
+  if (strlen(formats) != kernel->n_args || kernel->launch_size > MOST)
+    return PyErr_Format(PyExc_ValueError, "%s: %u bytes of arguments, formats %s", kernel->name, kernel->launch_size,
+                        formats);
+  self->kernel = kernel;
+  memcpy(self->formats, formats, kernel->n_args + 1);
+  Py_RETURN_NONE;
+}
+
+static int three(PyObject *sizes, uint32_t least, uint32_t *out) {
+  if (!PyTuple_Check(sizes) || PyTuple_Size(sizes) != 3) return -1;
+  for (Py_ssize_t i = 0; i < 3; i++) {
+    Py_ssize_t n = PyNumber_AsSsize_t(PyTuple_GetItem(sizes, i), PyExc_OverflowError);
+    if (n < (Py_ssize_t)least || n > UINT32_MAX) return -1;
+    out[i] = (uint32_t)n;
+  }
+  return 0;
+}
+
+/* Anything that is not the common case: module struct converts it or says what is wrong. */
+static int pack_any(char format, PyObject *value, uint32_t size, char *cell) {
+  char text[16];
+  PyOS_snprintf(text, sizeof text, format == 's' ? "<%u%c" : "<%.0u%c", format == 's' ? size : 0, format);
+  PyErr_Clear();
+  PyObject *module = PyImport_ImportModule("struct");
+  PyObject *packed = module ? PyObject_CallMethod(module, "pack", "sO", text, value) : 0;
+  if (packed) memcpy(cell, PyBytes_AsString(packed), size);
+  Py_XDECREF(module);
+  Py_XDECREF(packed);
+  return packed ? 0 : -1;
+}
+
+/* One value, in `size` bytes. */
+static int pack(char format, PyObject *value, uint32_t size, char *cell) {
+  if (format == 'f') {
+    double number = PyFloat_AsDouble(value);
+    float narrow = (float)number;
+    memcpy(cell, &narrow, 4);
+    if ((number != -1 || !PyErr_Occurred()) && (isinf(number) || !isinf(narrow))) return 0;
+  } else if (format == 'i' || format == 'I' || format == 'q') {
+    long long number = PyLong_Check(value) ? PyLong_AsLongLong(value) : -1;
+    long long low = format == 'i' ? INT32_MIN : 0, high = format == 'i' ? INT32_MAX : UINT32_MAX;
+    memcpy(cell, &number, size);
+    if (PyLong_Check(value) && !PyErr_Occurred() && (format == 'q' || (low <= number && number <= high))) return 0;
+  } else if (format == 's' && PyBytes_Check(value) && PyBytes_Size(value) == (Py_ssize_t)size) {
+    memcpy(cell, PyBytes_AsString(value), size);
+    return 0;
+  }
+  return pack_any(format, value, size, cell);
+}
+
+static int pack_all(const launcher *self, PyObject *const *values, char *launch) {
+  const hiprt_kernel *kernel = self->kernel;
+  char *buffer = launch + sizeof(hiprt_dims), *cell = buffer + kernel->n_buffers * 24;
+  for (uint32_t i = 0; i < kernel->n_args; i++) {
+    if (kernel->args[i].access) {
+      const hiprt_py_array *array = (const hiprt_py_array *)values[i];
+      if (!PyObject_TypeCheck(values[i], hiprt_py_array_type) || !array->buffer) {
+        PyErr_Format(PyExc_TypeError, "%s: argument %u is %R; an array is needed", kernel->name, i, values[i]);
+        return -1;
+      }
+      const unsigned long long cells[] = {array->address, array->start, array->end};
+      memcpy(buffer, cells, sizeof cells);
+      buffer += sizeof cells;
+    } else {
+      if (pack(self->formats[i], values[i], kernel->args[i].size, cell)) return -1;
+      cell += (kernel->args[i].size + 7) / 8 * 8;
+    }
+  }
+  return 0;
+}
+
+/* Keep what the recorded launch uses; the step's own memory lives with it anyway. */
+static int keep(const launcher *self, const hiprt_py_stream *stream, uint64_t serial, PyObject *const *values) {
+  for (uint32_t i = 0; i < self->kernel->n_args; i++) {
+    if (!self->kernel->args[i].access) continue;
+    hiprt_py_buffer *buffer = (hiprt_py_buffer *)((const hiprt_py_array *)values[i])->buffer;
+    if (buffer->kept_by == serial || buffer->pool == stream->memory) continue;
+    if (PyList_Append(stream->keep, (PyObject *)buffer)) return -1;
+    buffer->kept_by = serial;
+  }
+  return 0;
+}
+
+static int submit(const launcher *self, hiprt_py_stream *stream, const char *launch) {
+  hiprt_stream *queue = (hiprt_stream *)(uintptr_t)stream->address;
+  uint32_t size = self->kernel->launch_size;
+  int status;
+  if (queue->recorder) {
+    status = hiprt_launch(queue, self->kernel, launch, size);
+  } else {
+    Py_BEGIN_ALLOW_THREADS;
+    status = hiprt_launch(queue, self->kernel, launch, size);
+    Py_END_ALLOW_THREADS;
+  }
+  if (!status) return 0;
+  PyObject *done = PyObject_CallMethod((PyObject *)self, "recover", "Oiy#", stream, status, launch, (Py_ssize_t)size);
+  Py_XDECREF(done);
+  return done ? 0 : -1;
+}
+
+/* launch(stream, grid, block, *values, shared=0) */
+static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+  const launcher *self = (const launcher *)object;
+  const hiprt_kernel *kernel = self->kernel;
+  hiprt_py_stream *stream = count ? (hiprt_py_stream *)args[0] : 0;
+  Py_ssize_t named = keywords ? PyTuple_Size(keywords) : 0;
+  if (count != (Py_ssize_t)kernel->n_args + 3 ||
+      (named && (named > 1 || PyUnicode_CompareWithASCIIString(PyTuple_GetItem(keywords, 0), "shared"))))
+    return PyErr_Format(PyExc_TypeError, "%s: stream, grid, block and %u arguments are needed, and shared may be",
+                        kernel->name, kernel->n_args);
+  if (!PyObject_TypeCheck(args[0], hiprt_py_stream_type) || !stream->address)
+    return PyErr_Format(PyExc_TypeError, "%s: %R is not a stream", kernel->name, args[0]);
+  _Alignas(8) char packed[MOST];
+  hiprt_dims dims = {.zero = 0};
+  Py_ssize_t shared = named ? PyNumber_AsSsize_t(args[count], PyExc_OverflowError) : 0;
+  if (three(args[1], 0, dims.grid) || three(args[2], 1, dims.block) || shared < 0 || shared > UINT32_MAX) {
+    if (PyErr_Occurred()) return 0;
+    return PyErr_Format(PyExc_ValueError, "%s: grid %R, block %R: three sizes each, blocks of at least one thread",
+                        kernel->name, args[1], args[2]);
+  }
+  if (!dims.grid[0] || !dims.grid[1] || !dims.grid[2]) Py_RETURN_NONE;
+  dims.shared = (uint32_t)shared;
+  memcpy(packed, &dims, sizeof dims);
+  memset(packed + sizeof dims, 0, kernel->launch_size - sizeof dims);
+  if (pack_all(self, args + 3, packed) || submit(self, stream, packed)) return 0;
+  const hiprt_recorder *recorder = ((const hiprt_stream *)(uintptr_t)stream->address)->recorder;
+  if (recorder && keep(self, stream, hiprt_recorder_serial(recorder), args + 3)) return 0;
+  Py_RETURN_NONE;
+}
+
+static void dealloc(PyObject *object) {
+  PyObject_GC_UnTrack(object);
+  hiprt_py_free(object);
+}
+
+static int traverse(PyObject *object, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(object));
+  return 0;
+}
+
+PyTypeObject *hiprt_py_make_launcher(void) {
+  static PyMethodDef methods[] = {
+      {"open", (PyCFunction)(void (*)(void))open_launcher, METH_FASTCALL, 0},
+      {"launch", (PyCFunction)(void (*)(void))launch, METH_FASTCALL | METH_KEYWORDS, 0},
+      {0},
+  };
+  static PyType_Slot slots[] = {
+      {Py_tp_dealloc, (void *)dealloc}, {Py_tp_traverse, (void *)traverse}, {Py_tp_methods, methods}, {0, 0}};
+  static PyType_Spec spec = {"hiprt.objects.Launcher", sizeof(launcher), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+  return (PyTypeObject *)PyType_FromSpec(&spec);
+}

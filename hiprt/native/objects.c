@@ -1,0 +1,24 @@
+#include "objects.h"
+
+void hiprt_py_free(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(self);
+  Py_DECREF(type);
+}
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "hiprt.native.objects", "Python types of the per-launch path.", -1, 0, 0, 0, 0, 0,
+};
+
+PyMODINIT_FUNC PyInit_objects(void) {
+  static PyTypeObject *(*const make[])(void) = {hiprt_py_make_buffer, hiprt_py_make_array, hiprt_py_make_stream,
+                                                hiprt_py_make_launcher, hiprt_py_make_planned};
+  static const char *const names[] = {"Buffer", "Array", "Stream", "Launcher", "Planned"};
+  PyObject *module = PyModule_Create(&definition);
+  for (size_t i = 0; module && i < sizeof make / sizeof *make; i++) {
+    PyTypeObject *type = make[i]();
+    if (!type || PyModule_AddObject(module, names[i], (PyObject *)type)) Py_CLEAR(module);
+  }
+  return module;
+}

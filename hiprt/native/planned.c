@@ -1,0 +1,94 @@
+/* Planned: a function of the forms of its arguments, remembered: the checks and the arithmetic before a launch. */
+#include "objects.h"
+
+#define MOST 4096 /* forms remembered */
+
+typedef struct {
+  PyObject_HEAD
+  PyObject *function, *plans;
+} planned;
+
+static PyObject *new_planned(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  PyObject *function;
+  if (!PyArg_ParseTuple(args, "O", &function)) return 0;
+  allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  planned *self = (planned *)allocate(type, 0);
+  if (!self) return 0;
+  Py_INCREF(function);
+  self->function = function;
+  self->plans = PyDict_New();
+  if (self->plans) return (PyObject *)self;
+  Py_DECREF(self);
+  return 0;
+}
+
+/* The arguments, with the form of each array in its place. */
+static PyObject *key_of(PyObject *args) {
+  Py_ssize_t count = PyTuple_Size(args);
+  PyObject *key = PyTuple_New(count);
+  for (Py_ssize_t i = 0; key && i < count; i++) {
+    PyObject *value = PyTuple_GetItem(args, i);
+    if (PyObject_TypeCheck(value, hiprt_py_array_type))
+      value = hiprt_py_form((hiprt_py_array *)value);
+    else
+      Py_INCREF(value);
+    if (value)
+      PyTuple_SetItem(key, i, value);
+    else
+      Py_CLEAR(key);
+  }
+  return key;
+}
+
+static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
+  planned *self = (planned *)object;
+  if (kwargs && PyDict_Size(kwargs)) return PyErr_Format(PyExc_TypeError, "a plan takes no keyword arguments");
+  PyObject *key = key_of(args);
+  if (!key) return 0;
+  PyObject *plan = PyDict_GetItemWithError(self->plans, key);
+  if (plan) {
+    Py_INCREF(plan);
+  } else {
+    /* What has no hash is no argument either: the function says so. */
+    int can_remember = !PyErr_Occurred();
+    PyErr_Clear();
+    plan = PyObject_CallObject(self->function, key);
+    if (plan && PyDict_Size(self->plans) >= MOST) PyDict_Clear(self->plans);
+    if (plan && can_remember && PyDict_SetItem(self->plans, key, plan)) Py_CLEAR(plan);
+  }
+  Py_DECREF(key);
+  return plan;
+}
+
+static int traverse(PyObject *object, visitproc visit, void *arg) {
+  planned *self = (planned *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->function);
+  Py_VISIT(self->plans);
+  return 0;
+}
+
+static int clear(PyObject *object) {
+  planned *self = (planned *)object;
+  Py_CLEAR(self->function);
+  Py_CLEAR(self->plans);
+  return 0;
+}
+
+static void dealloc(PyObject *object) {
+  PyObject_GC_UnTrack(object);
+  clear(object);
+  hiprt_py_free(object);
+}
+
+PyTypeObject *hiprt_py_make_planned(void) {
+  static PyMemberDef members[] = {{"function", T_OBJECT, offsetof(planned, function), READONLY, 0}, {0}};
+  static PyType_Slot slots[] = {
+      {Py_tp_new, (void *)new_planned}, {Py_tp_call, (void *)call},     {Py_tp_dealloc, (void *)dealloc},
+      {Py_tp_clear, (void *)clear},     {Py_tp_traverse, (void *)traverse}, {Py_tp_members, members},
+      {0, 0},
+  };
+  static PyType_Spec spec = {"hiprt.objects.Planned", sizeof(planned), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+                             slots};
+  return (PyTypeObject *)PyType_FromSpec(&spec);
+}

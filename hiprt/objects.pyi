@@ -1,0 +1,81 @@
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import numpy as np
+from typing_extensions import Self
+
+from hiprt.buffer import Buffer as AnyBuffer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+class Buffer:
+    address: int
+    nbytes: int
+    device: int
+    free: Callable[[], None] | None
+    owner: Any
+    pool: Any
+    views: list[Any] | None
+    def __init__(
+        self,
+        address: int,
+        nbytes: int,
+        device: int,
+        free: Callable[[], None] | None = None,
+        owner: Any = None,
+        pool: Any = None,
+    ) -> None: ...
+    @classmethod
+    def take(cls, books: int, lane: int, nbytes: int, device: int, pool: Any, /) -> Self | None: ...
+    @classmethod
+    def of_block(cls, books: int, block: int, nbytes: int, device: int, pool: Any, /) -> Self: ...
+
+class Array:
+    def __init__(
+        self,
+        buffer: AnyBuffer,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        address: int,
+        strides: tuple[int, ...] | None = None,
+    ) -> None: ...
+    @property
+    def buffer(self) -> AnyBuffer: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def form(self) -> Any: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def extent(self) -> tuple[int, int]: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def is_contiguous(self) -> bool: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def rebase(self, delta: int) -> None: ...
+
+class Stream:
+    address: int
+    memory: Any
+    keep: list[Any]
+
+class Launcher:
+    def open(self, kernel: int, formats: str, /) -> None: ...
+    def launch(
+        self, stream: Any, grid: tuple[int, ...], block: tuple[int, ...], /, *values: Any, shared: int = 0
+    ) -> None: ...
+
+class Planned(Generic[P, T]):
+    function: Callable[P, T]
+    def __init__(self, function: Callable[P, T]) -> None: ...
+    def __call__(self, *args: Any) -> T: ...

@@ -1,0 +1,169 @@
+// out[m][n] = sum over k of x[m][k] * (code[n][k] * scale + bias), for many rows: a threadgroup takes ROWS of them and
+// COLUMNS columns, and unpacks the weights of its columns once for all of its rows. Neighbouring rows that are
+// multiplied with the same matrix of the stack are one run, and each run reads its matrix once.
+constexpr uint COLUMNS = 64;
+constexpr uint PER_WORD = 32 / BITS;
+const uint words = width / PER_WORD;
+const uint groups = width / span;
+const uint first = threadgroup_position_in_grid.x * ROWS;
+const uint present = min(uint(ROWS), count - first);
+const uint first_column = threadgroup_position_in_grid.y * COLUMNS;
+#if HIPRT_CPU_LOOPS
+constexpr uint PART = 256;  // of the width, so that the rows of x stay close
+constexpr uint BESIDE = 4;  // columns unpacked together
+float staged[ROWS * PART];
+float values[BESIDE * PART];
+float sums[ROWS * COLUMNS];
+uint lefts[ROWS], rights[ROWS];
+#else
+constexpr uint THREADS = 128;
+constexpr uint DEPTH = 32;
+constexpr uint LINE = tile_line<T, DEPTH>::value;
+constexpr uint RUN = 16 / sizeof(T);
+constexpr uint WAVES = THREADS / TILE_LANES;
+constexpr uint DOWN = ROWS >= 64 && WAVES >= 4 ? 2 : 1;  // waves below each other
+constexpr uint LOADS = ROWS * DEPTH / RUN / THREADS;
+constexpr uint HALF = DEPTH / 2;  // codes of a column that one thread unpacks
+typedef tile<T, ROWS / DOWN, COLUMNS * DOWN / WAVES> Part;
+threadgroup pack<T, RUN> x_tiles[2 * ROWS * LINE / RUN];
+threadgroup pack<T, RUN> w_tiles[2 * COLUMNS * LINE / RUN];
+threadgroup uint lefts[ROWS];
+threadgroup uint rights[ROWS];
+threadgroup T* x_tile = (threadgroup T*)x_tiles;
+threadgroup T* w_tile = (threadgroup T*)w_tiles;
+const uint index = thread_index_in_threadgroup;
+const uint lane = index % TILE_LANES;
+const uint down = index / TILE_LANES % DOWN * (ROWS / DOWN);
+const uint beside = index / TILE_LANES / DOWN * (COLUMNS * DOWN / WAVES);
+#endif
+
+// Which row of x and which matrix each row of the result takes; a matrix of right_count does not exist.
+#if HIPRT_CPU_LOOPS
+for (uint i = 0; i < present; i++) {
+#else
+for (uint i = index; i < ROWS; i += THREADS) {
+#endif
+  uint item = first + min(i, present - 1);
+  uint left = matrix_of(item / lines, left_divisor, left_modulus, (given & 1u) != 0, left_indices);
+  uint right = matrix_of(item / lines, right_divisor, right_modulus, (given & 2u) != 0, right_indices);
+  lefts[i] = left < left_count ? left * lines + item % lines : 0;
+  rights[i] = left < left_count ? min(right, right_count) : right_count;
+}
+
+#if HIPRT_CPU_LOOPS
+const uint beyond = min(uint(COLUMNS), columns - first_column);
+for (uint from = 0, to; from < present; from = to) {
+  const uint right = rights[from];
+  for (to = from + 1; to < present && rights[to] == right;) to++;
+  for (uint i = from * COLUMNS; i < to * COLUMNS; i++) sums[i] = 0.0f;
+  for (uint start = 0; start < (right < right_count ? width : 0); start += PART) {
+    const uint part = min(uint(PART), width - start);
+    for (uint m = from; m < to; m++) {
+      const device T* vector = x + size_t(lefts[m]) * width + start;
+      for (uint k = 0; k < part; k += 8) store8(staged + m * PART + k, load8(vector + k));
+    }
+    for (uint n = 0; n < beyond; n += BESIDE) {
+      for (uint j = 0; j < BESIDE; j++) {
+        const size_t line = size_t(right) * columns + first_column + min(n + j, beyond - 1);
+        const device uint* packed = weight + line * words + start / PER_WORD;
+        for (uint k = 0; k < part; k += 8) {
+          const size_t group = line * groups + (start + k) / span;
+          const f32x8 codes = codes8<BITS>(packed + k / PER_WORD);
+          store8(values + j * PART + k, mad(codes, splat(float(scales[group])), splat(float(biases[group]))));
+        }
+      }
+      for (uint m = from; m < to; m += 2) {
+        const float* upper = staged + m * PART;
+        const float* lower = staged + min(m + 1, to - 1) * PART;
+        f32x8 dots[2 * BESIDE];
+        for (uint j = 0; j < 2 * BESIDE; j++) dots[j] = splat(0.0f);
+        for (uint k = 0; k < part; k += 8) {
+          const f32x8 a = load8(upper + k), b = load8(lower + k);
+#pragma unroll
+          for (uint j = 0; j < BESIDE; j++) {
+            const f32x8 w = load8(values + j * PART + k);
+            dots[j] = mad(a, w, dots[j]);
+            dots[BESIDE + j] = mad(b, w, dots[BESIDE + j]);
+          }
+        }
+        for (uint j = 0; j < BESIDE; j++) {
+          sums[m * COLUMNS + n + j] += sum8(dots[j]);
+          if (m + 1 < to) sums[(m + 1) * COLUMNS + n + j] += sum8(dots[BESIDE + j]);
+        }
+      }
+    }
+  }
+  for (uint m = from; m < to; m++) {
+    for (uint n = 0; n < beyond; n++) out[size_t(first + m) * columns + first_column + n] = T(sums[m * COLUMNS + n]);
+  }
+}
+#else
+threadgroup_barrier(mem_flags::mem_threadgroup);
+const device T* vectors[LOADS];
+#pragma unroll
+for (uint i = 0; i < LOADS; i++) {
+  const uint piece = index + i * THREADS;
+  vectors[i] = x + size_t(lefts[piece / (DEPTH / RUN)]) * width + piece % (DEPTH / RUN) * RUN;
+}
+// Two threads unpack a column.
+const uint column = index / 2;
+const uint half_start = index % 2 * HALF;
+const uint tiles = width / DEPTH;
+for (uint from = 0, to; from < present; from = to) {
+  const uint right = rights[from];
+  for (to = from + 1; to < present && rights[to] == right;) to++;
+  Part part;
+#pragma unroll
+  for (int i = 0; i < Part::COUNT; i++) part.sums[i] = 0.0f;
+  if (right < right_count) {
+    const size_t line = size_t(right) * columns + min(first_column + column, columns - 1);
+    const device uint* packed = weight + line * words + half_start / PER_WORD;
+    // What the next tile needs of the weights is loaded before this one's products.
+    pack<uint, HALF / PER_WORD> codes = *(const device pack<uint, HALF / PER_WORD>*)packed;
+    float scale = float(scales[line * groups]), bias = float(biases[line * groups]);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+#pragma unroll
+    for (uint i = 0; i < LOADS; i++) {
+      const uint piece = index + i * THREADS;
+      copy_to_tile(x_tile + piece / (DEPTH / RUN) * LINE + piece % (DEPTH / RUN) * RUN, vectors[i]);
+    }
+    for (uint t = 0; t < tiles; t++) {
+      const uint side = t & 1u;
+      threadgroup T* unpacked = w_tile + (side * COLUMNS + column) * LINE + half_start;
+#pragma unroll
+      for (uint e = 0; e < HALF; e += 8) {
+        float values[8];
+#pragma unroll
+        for (uint j = 0; j < 8; j++) {
+          // Codes of 4 bits are moved into bytes: the even ones, and the odd ones.
+          const uint word = codes.values[(e + j) / PER_WORD];
+          const float code = BITS == 8 ? byte_of(word, j % 4) : byte_of((word >> (j % 2 * 4)) & 0x0f0f0f0fu, j / 2);
+          values[j] = mad(code, scale, bias);
+        }
+        store_to_tile(unpacked + e, values);
+      }
+      wait_for_tiles();
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      if (t + 1 < tiles) {
+        codes = *(const device pack<uint, HALF / PER_WORD>*)(packed + (t + 1) * (DEPTH / PER_WORD));
+        scale = float(scales[line * groups + (t + 1) * DEPTH / span]);
+        bias = float(biases[line * groups + (t + 1) * DEPTH / span]);
+#pragma unroll
+        for (uint i = 0; i < LOADS; i++) {
+          const uint piece = index + i * THREADS;
+          threadgroup T* to_piece = x_tile + ((side ^ 1u) * ROWS + piece / (DEPTH / RUN)) * LINE;
+          copy_to_tile(to_piece + piece % (DEPTH / RUN) * RUN, vectors[i] + (t + 1) * DEPTH);
+        }
+      }
+      part.template add<false>(
+          x_tile + (side * ROWS + down) * LINE, LINE, w_tile + (side * COLUMNS + beside) * LINE, LINE, DEPTH, lane);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < Part::COUNT; i++) {
+    const uint m = down + Part::row(i, lane);
+    const uint n = first_column + beside + Part::column(i, lane);
+    if (m >= from && m < to && n < columns) out[size_t(first + m) * columns + n] = rounded<T>(part.sums[i]);
+  }
+}
+#endif

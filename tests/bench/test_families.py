@@ -1,0 +1,148 @@
+"""Three families on hiprt's ops: the logits of an independent float32 forward pass, and the same bits as a graph."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import transformers_logits
+from helpers.families import BITS, ROUTER_BITS, Family
+from helpers.reference_model import ReferenceModel
+
+import hiprt
+from hiprt.bench.checkpoint import Checkpoint
+from hiprt.bench.models import load
+from hiprt.bench.models.presets import MINIS
+from hiprt.kernels.quantize_reference import quantize
+
+TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2}
+PROMPT, STEPS = 9, 32
+TOKENS = np.random.default_rng(1).integers(0, 256, PROMPT + STEPS).astype(np.int32)
+# Where the reference library is installed, if not here.
+PYTHON = os.environ.get("TRANSFORMERS_PYTHON", sys.executable)
+
+
+def relative(found, expected):
+    """Length of the difference, relative to that of what was expected."""
+    found = found.astype(np.float64)
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def decode(model, state, tokens, position):
+    """Take a token of each sequence; returns logits on the host."""
+    return model.decode(*(hiprt.array(np.asarray(values, np.int32)) for values in (tokens, position)), state).numpy()
+
+
+def prefill(model, state, tokens, sequence):
+    """Take the first tokens of a sequence; returns logits on the host."""
+    position = hiprt.array(np.arange(len(tokens), dtype=np.int32))
+    return model.prefill(hiprt.array(np.asarray(tokens, np.int32)), position, state, sequence).numpy()[0]
+
+
+def text(model):
+    """Prefill a text and decode behind it; returns the logits after the prompt and after every step."""
+    state = model.state(1, 64)
+    logits = [prefill(model, state, TOKENS[:PROMPT], 0)]
+    return logits + [decode(model, state, [TOKENS[at]], [at])[0] for at in range(PROMPT, PROMPT + STEPS)]
+
+
+@pytest.fixture(params=[False, True], ids=["plain ops", "fused"])
+def fused(request):
+    return request.param
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", MINIS)
+def test_logits_are_those_of_numpy(tmp_path, stream, name, dtype, fused):
+    """After the prompt and after each of 32 decode steps."""
+    family = Family(name, dtype)
+    expected = ReferenceModel(family.config, family.weights).logits(TOKENS)[PROMPT - 1 :]
+    model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
+    for found, row in zip(text(model), expected, strict=True):
+        assert relative(found, row) < TOLERANCE[dtype]
+
+
+def has_transformers():
+    """Whether the interpreter has the library."""
+    code = "import importlib.util as u, sys; sys.exit(not (u.find_spec('transformers') and u.find_spec('torch')))"
+    return subprocess.run([PYTHON, "-I", "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(not has_transformers(), reason="a dev extra: pip install transformers torch")
+def test_the_reference_is_that_of_transformers(tmp_path):
+    """The numpy forward pass, against which every other test holds ours, gives what the published code gives."""
+    families = {name: Family(name, "float32", seed=3) for name in MINIS}
+    folders = [family.write_published(tmp_path / name) for name, family in families.items()]
+    np.save(tmp_path / "tokens.npy", TOKENS)
+    command = [PYTHON, "-I", transformers_logits.__file__, tmp_path / "tokens.npy", *folders]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    for folder, family in zip(folders, families.values()):
+        found = ReferenceModel(family.config, family.weights).logits(TOKENS)
+        assert relative(found, np.load(folder / "logits.npy")) < 1e-5
+
+
+@pytest.mark.parametrize("name", MINIS)
+def test_layouts_give_the_same_model(tmp_path, stream, name):
+    """Published and plain, MLX's, and MLX's inside a model of several parts: the same numbers."""
+    family = Family(name, "float32")
+    folders = [
+        family.write_published(tmp_path / "published"),
+        family.write_mlx(tmp_path / "mlx"),
+        family.write_mlx(tmp_path / "nested", is_nested=True),
+    ]
+    plain, codes, same = (
+        prefill(model, model.state(1, 32), TOKENS[:PROMPT], 0)
+        for model in (load(Checkpoint(folder), form=None) for folder in folders)
+    )
+    assert relative(plain, codes) < 1e-5
+    assert same.tobytes() == codes.tobytes()
+
+
+@pytest.mark.parametrize("name", ["qwen3-moe-mini", "qwen3.5-mini"])
+def test_experts_that_are_one_tensor(tmp_path, stream, name):
+    """Newer checkpoints stack the experts' matrices, gate and up in one."""
+    family = Family(name, "float32")
+    apart = load(Checkpoint(family.write_published(tmp_path / "apart")), form=None)
+    for layer in range(family.config["num_hidden_layers"]):
+        at = f"model.layers.{layer}.mlp.experts"
+        gate, up, down = (
+            np.stack([family.weights.pop(f"{at}.{i}.{part}_proj.weight") for i in range(family.config["num_experts"])])
+            for part in ("gate", "up", "down")
+        )
+        family.weights |= {f"{at}.gate_up_proj": np.concatenate([gate, up], axis=1), f"{at}.down_proj": down}
+    stacked = load(Checkpoint(family.write_published(tmp_path / "stacked")), form=None)
+    for one, other in zip(apart.layers, stacked.layers):
+        for part in ("gate_up", "down"):
+            a, b = (getattr(layer.feed, part).weight.numpy() for layer in (one, other))
+            assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_plain_weights_are_quantised_as_they_are_loaded(tmp_path, stream, dtype):
+    """Bit for bit as MLX's quantize, routers in 8 bits; the dtype is that of the file."""
+    family = Family("qwen3-moe-mini", dtype)
+    model = load(Checkpoint(family.write_published(tmp_path, dtype)), form=(32, 8))
+    stored = Checkpoint(tmp_path).tensor("model.layers.1.self_attn.o_proj.weight", (128, 256), model.dtype)
+    output = model.layers[1].mixer.output
+    found = (part.numpy().tobytes() for part in (output.weight, output.scales, output.biases))
+    assert tuple(found) == tuple(part.tobytes() for part in quantize(stored, 32, 8))
+    assert load(Checkpoint(tmp_path)).layers[0].feed.router.bits == ROUTER_BITS
+    assert load(Checkpoint(tmp_path)).layers[0].feed.down.bits == BITS
+
+
+def test_formats_that_differ_become_the_widest(tmp_path, stream):
+    """Queries of 4 bits, keys of 8 in smaller groups and plain values share a matrix without loss."""
+    family = Family("qwen3-mini", "float32")
+    expected = ReferenceModel(family.config, family.weights).logits(TOKENS[:PROMPT])[-1]
+    for layer, kind in ((0, "k_proj"), (1, "v_proj")):
+        module = f"model.layers.{layer}.self_attn.{kind}"
+        if kind == "k_proj":
+            wide = quantize(family.weights[f"{module}.weight"], 32, 8)
+            family.codes[module] = (*wide, 32, 8)
+        else:
+            family.codes.pop(module)
+    model = load(Checkpoint(family.write_mlx(tmp_path)))
+    assert (model.layers[0].mixer.projection.bits, model.layers[0].mixer.projection.group_size) == (8, 32)
+    assert model.layers[1].mixer.projection.scales is None
+    assert relative(prefill(model, model.state(1, 32), TOKENS[:PROMPT], 0), expected) < 1e-2

@@ -1,0 +1,135 @@
+"""Kernels that wait for earlier ones by themselves: which nodes may start early, and which edges that makes."""
+
+import numpy as np
+import pytest
+from helpers.recorder import Program
+
+import hiprt
+from hiprt import graphs
+from hiprt.compiler import compile_source
+from hiprt.graphs.exec import Exec
+from hiprt.graphs.recording import Recording
+from hiprt.module import READ, WRITE
+
+A, B, C, W = (0, 64), (64, 128), (128, 192), (1000, 1064)
+READS, WRITES = 1, 2
+
+
+def follow(program, source, target, weight=W, ahead=0b010):
+    program.kernel((*source, READS), (*weight, READS), (*target, WRITES), ahead=ahead)
+
+
+def test_only_what_waits_itself():
+    program = Program()
+    program.kernel((*A, WRITES))
+    follow(program, A, B)
+    program.kernel((*B, READS), (*C, WRITES))
+    assert program.overlapping() == [1]
+
+
+@pytest.mark.parametrize("written", [W, (900, 1001), (1063, 1064), (0, 5000)])
+def test_not_where_an_earlier_node_wrote_what_is_read_ahead(written):
+    program = Program()
+    program.kernel((*written, WRITES))
+    follow(program, A, B)
+    # The one before it wrote nothing of the kind, and may itself still be running.
+    follow(program, B, C)
+    assert program.overlapping() == []
+
+
+@pytest.mark.parametrize("written", [(900, 1000), (1064, 2000)])
+def test_neighbouring_memory_does_not_matter(written):
+    program = Program()
+    program.kernel((*written, WRITES))
+    follow(program, A, B)
+    assert program.overlapping() == [1]
+
+
+def test_not_behind_undeclared_work():
+    program = Program()
+    program.barrier()
+    follow(program, A, B)
+    assert program.overlapping() == []
+
+
+def test_the_key_tells_them_apart():
+    programs = [Program(), Program()]
+    for program, ahead in zip(programs, (0b010, None), strict=True):
+        program.kernel((*A, WRITES))
+        follow(program, A, B, ahead=ahead)
+    assert programs[0].dependencies() == programs[1].dependencies()
+    assert not programs[0].same_key(programs[1])
+
+
+SOURCE = """
+extern "C" __global__ void follow(const int* in, const int* weight, int* out) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  int factor = *weight;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  *out = *in * factor + 1;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def function():
+    code, _ = compile_source(SOURCE, "follow.hip")
+    arguments = [hiprt.Argument("in", READ), hiprt.Argument("weight", READ), hiprt.Argument("out", WRITE)]
+    return hiprt.Function(hiprt.Module(code), "follow", arguments, ahead=["weight"])
+
+
+def chain(function, cells, weight):
+    stream = hiprt.current_stream()
+    for i in range(len(cells) - 1):
+        function(stream, (1, 1, 1), (1, 1, 1), cells[i], weight, cells[i + 1])
+
+
+def record(work):
+    stream, recording = hiprt.current_stream(), Recording(edges="data")
+    with recording.record(stream):
+        work()
+    return recording
+
+
+@pytest.mark.parametrize(("overlap", "edges"), [(True, 5), (False, 0)])
+def test_edges_of_a_chain(function, overlap, edges):
+    memory, weight = hiprt.zeros(7, np.int32), hiprt.array(np.array([3], np.int32))
+    cells = [memory[i : i + 1] for i in range(7)]
+    stream = hiprt.current_stream()
+    exec_ = Exec(record(lambda: chain(function, cells, weight)), stream.device.index, overlap=overlap)
+    # One edge fewer than edges of the graph: the first node has none.
+    assert exec_.overlaps == edges
+    exec_.launch(stream)
+    assert memory.numpy().tolist() == [0, 1, 4, 13, 40, 121, 364]
+
+
+def test_no_early_start_where_a_node_has_two_followers(function):
+    memory, weight = hiprt.zeros(4, np.int32), hiprt.array(np.array([3], np.int32))
+    cells = [memory[i : i + 1] for i in range(4)]
+
+    def work():
+        chain(function, cells[:2], weight)
+        chain(function, [cells[1], cells[2]], weight)
+        chain(function, [cells[1], cells[3]], weight)
+
+    assert Exec(record(work), hiprt.current_stream().device.index, overlap=True).overlaps == 0
+
+
+def test_a_weight_written_in_the_step_is_read_after_the_wait(function):
+    memory, weight = hiprt.zeros(7, np.int32), hiprt.zeros(1, np.int32)
+    cells = [memory[i : i + 1] for i in range(7)]
+    three = hiprt.array(np.array([3], np.int32))
+
+    def work():
+        weight.copy_from(three)
+        chain(function, cells, weight)
+
+    step = graphs.Step(work)
+    for _ in range(3):
+        weight.fill_bytes(0)
+        step()
+        assert memory.numpy().tolist() == [0, 1, 4, 13, 40, 121, 364]

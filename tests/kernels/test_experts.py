@@ -1,0 +1,126 @@
+"""moe_gate_up and moe_down: formats, odd shapes, experts that do not exist, the unfused ops, mistakes."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hiprt
+from hiprt import kernels
+from hiprt.kernels import hybrid_reference as reference
+from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.reference import weights as values_of
+
+HALF = np.dtype(np.float16)
+FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
+
+
+def stack(shape, dtype, group, bits, seed=0):
+    """A random stack of matrices, its exact values, and the sizes of the terms they are made of."""
+    random = np.random.default_rng(seed)
+    flat = (random.normal(size=(shape[0] * shape[1], shape[2])) * shape[2] ** -0.5).astype(dtype)
+    packed, scales, biases = quantize(flat, group, bits)
+    exact, sizes = (values_of(packed, f(scales), f(biases), group, bits).reshape(shape) for f in (np.array, np.abs))
+    return [hiprt.array(part.reshape(*shape[:2], -1)) for part in (packed, scales, biases)], exact, sizes
+
+
+def indices_of(tokens, chosen, experts, seed=0):
+    """Experts of each token, one of which does not exist where there are fewer than chosen."""
+    random = np.random.default_rng(seed)
+    return np.array([random.permutation(max(experts, chosen))[:chosen] for _ in range(tokens)], np.int32).reshape(
+        tokens, chosen
+    )
+
+
+def check_gate_up(close, normal, tokens, chosen, experts, columns, width, dtype, group=64, bits=4, seed=0):
+    x, norm = normal((tokens, width), dtype, seed), normal(width, dtype, seed + 1)
+    parts, w, sizes = stack((experts, 2 * columns, width), dtype, group, bits, seed)
+    indices = indices_of(tokens, chosen, experts, seed)
+    options = {"group_size": group, "bits": bits}
+    got = kernels.moe_gate_up(hiprt.array(x), hiprt.array(indices), *parts, **options)
+    terms = np.abs(x.astype(np.float64)) @ sizes.transpose(0, 2, 1)
+    largest = terms.max(initial=0)
+    close(got, reference.moe_gate_up(x, indices, w), magnitude=largest * (largest + 1), steps=30)
+    # The norm is rounded to the dtype before the products, as it is without fusion.
+    vectors = kernels.rms_norm(hiprt.array(x), hiprt.array(norm), 1e-6)
+    apart = kernels.moe_gate_up(vectors, hiprt.array(indices), *parts, **options).numpy().astype(np.float64)
+    fused = kernels.moe_gate_up(hiprt.array(x), hiprt.array(indices), *parts, norm=hiprt.array(norm), **options)
+    exact = reference.moe_gate_up(x, indices, w, norm, 1e-6)
+    bound = np.abs(exact).max(initial=0) * {"float16": 2.0**-9, "bfloat16": 2.0**-6, "float32": 2.0**-18}[dtype.name]
+    np.testing.assert_allclose(fused.numpy().astype(np.float64), exact, rtol=0, atol=bound)
+    np.testing.assert_allclose(fused.numpy().astype(np.float64), apart, rtol=0, atol=bound)
+
+
+def check_down(close, normal, tokens, chosen, experts, columns, width, dtype, group=64, bits=4, seed=0):
+    y, shares = normal((tokens, chosen, width), dtype, seed), normal((tokens, chosen), dtype, seed + 1)
+    parts, w, sizes = stack((experts, columns, width), dtype, group, bits, seed)
+    indices = indices_of(tokens, chosen, experts, seed)
+    for residual in (None, normal((tokens, columns), dtype, seed + 2)):
+        given = (hiprt.array(v) for v in (y, indices, shares))
+        more = {} if residual is None else {"residual": hiprt.array(residual)}
+        got = kernels.moe_down(*given, *parts, group_size=group, bits=bits, **more)
+        exact = reference.moe_down(y, indices, shares, w, residual)
+        last = None if residual is None else np.abs(residual)
+        close(got, exact, magnitude=reference.moe_down(np.abs(y), indices, np.abs(shares), sizes, last), steps=30)
+
+
+@pytest.mark.parametrize(("group", "bits"), FORMATS)
+def test_every_format(branch, group, bits, close, normal):
+    check_gate_up(close, normal, 2, 3, 5, 7, 3 * group, HALF, group, bits, seed=bits)
+    check_down(close, normal, 2, 3, 2, 7, 3 * group, HALF, group, bits, seed=bits)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 16, 33, 2048), (2, 2, 3, 10, 5120)])
+def test_gate_up_of_models_shapes(branch, dtype, shape, close, normal):
+    check_gate_up(close, normal, *shape, dtype)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 16, 33, 768), (2, 9, 17, 20, 512)])
+def test_down_of_models_shapes(branch, dtype, shape, close, normal):
+    check_down(close, normal, *shape, dtype)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tokens=st.integers(1, 8), experts=st.integers(1, 9), columns=st.integers(1, 40), seed=st.integers(0, 2**31))
+def test_any_shape(branch, close, normal, tokens, experts, columns, seed):
+    shape = tokens, 4, experts, columns, 96
+    check_gate_up(close, normal, *shape, HALF, 32, 4, seed)
+    check_down(close, normal, *shape, HALF, 32, 4, seed)
+
+
+def test_one_of_each_and_nothing(branch, dtype, close, normal):
+    for tokens in (3, 0):
+        check_gate_up(close, normal, tokens, 1, 1, 1, 64, dtype)
+        check_down(close, normal, tokens, 1, 1, 1, 64, dtype)
+    (w, scales, biases), _, _ = stack((3, 4, 64), dtype, 64, 4)
+    x, none = hiprt.zeros((2, 64), dtype), hiprt.zeros((2, 0), np.int32)
+    assert kernels.moe_gate_up(x, none, w, scales, biases).shape == (2, 0, 2)
+    two = hiprt.zeros((2, 2), np.int32)
+    assert kernels.moe_gate_up(x, two, w[:, :0], scales[:, :0], biases[:, :0]).shape == (2, 2, 0)
+
+
+def test_mistakes_are_named(dtype):
+    parts, _, _ = stack((3, 4, 64), dtype, 64, 4)
+    w, scales, biases = parts
+    x, y = hiprt.zeros((2, 64), dtype), hiprt.zeros((2, 2, 64), dtype)
+    two, shares = hiprt.zeros((2, 2), np.int32), hiprt.zeros((2, 2), dtype)
+    row, shifted = hiprt.zeros((2, 4), dtype), hiprt.zeros(129, dtype)[1:].reshape(2, 64)
+    odd, _, _ = stack((3, 3, 64), dtype, 64, 4)
+    for error, message, wrong in [
+        (TypeError, "indices is float32", lambda: kernels.moe_gate_up(x, hiprt.zeros((2, 2)), *parts)),
+        (ValueError, "indices has shape", lambda: kernels.moe_gate_up(x, two.reshape(4), *parts)),
+        (ValueError, "do not fit", lambda: kernels.moe_gate_up(y.reshape(2, 128), two, *parts)),
+        (ValueError, "do not fit", lambda: kernels.moe_gate_up(x, two, *odd)),
+        (ValueError, "3 axes", lambda: kernels.moe_gate_up(x, two, w[0], scales[0], biases[0])),
+        (ValueError, "6 bits", lambda: kernels.moe_gate_up(x, two, *parts, bits=6)),
+        (ValueError, "incompatible", lambda: kernels.moe_gate_up(x, two, *parts, bits=8)),
+        (ValueError, "norm has shape", lambda: kernels.moe_gate_up(x, two, *parts, norm=x)),
+        (ValueError, "does not start", lambda: kernels.moe_gate_up(shifted, two, *parts)),
+        (ValueError, "out overlaps", lambda: kernels.moe_down(y, two, shares, *parts, residual=row, out=row)),
+        (ValueError, "indices has shape", lambda: kernels.moe_down(y, two[:1], shares, *parts)),
+        (ValueError, "weights has shape", lambda: kernels.moe_down(y, two, row, *parts)),
+        (ValueError, "residual has shape", lambda: kernels.moe_down(y, two, shares, *parts, residual=x)),
+        (ValueError, "do not fit", lambda: kernels.moe_down(y.reshape(2, 1, 128), two, shares, *parts)),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=message):
+            wrong()

@@ -1,0 +1,127 @@
+"""quantized_matmul and gather_qmm of many rows: tiles of weights that are unpacked once."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import hiprt
+from hiprt import graphs, kernels
+from hiprt.kernels import reference
+from hiprt.kernels.gather_qmm import TILE_ROWS, tile_rows
+from hiprt.kernels.quantize_reference import quantize
+
+HALF = np.dtype(np.float16)
+
+
+def stored(n, k, dtype, group, bits, seed=0):
+    return quantize(np.random.default_rng(seed).normal(size=(n, k)).astype(dtype), group, bits)
+
+
+def weights_of(matrix, dtype, group, bits, branch):
+    """What the branch multiplies with: a GPU's tiles hold the weights in the dtype."""
+    exact = reference.weights(*matrix, group, bits)
+    return reference.double(exact.astype(dtype)) if branch == "generic" else exact
+
+
+def check(close, branch, m, n, k, dtype, group, bits, seed=0):
+    matrix, x = (
+        stored(n, k, dtype, group, bits, seed),
+        np.random.default_rng(seed + 1).normal(size=(m, k)).astype(dtype),
+    )
+    got = kernels.quantized_matmul(*map(hiprt.array, (x, *matrix)), group_size=group, bits=bits)
+    packed, scales, biases = matrix
+    parts = reference.weights(packed, np.abs(scales), np.abs(biases), group, bits)
+    exact = reference.double(x) @ weights_of(matrix, dtype, group, bits, branch).T
+    close(got, exact, magnitude=np.abs(reference.double(x)) @ parts.T, steps=16 + k / 16)
+    return got
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("m", "n", "k", "group"), [(9, 70, 256, 128), (33, 3, 96, 32), (66, 65, 320, 64)])
+def test_matches_the_reference(branch, dtype, bits, m, n, k, group, close):
+    check(close, branch, m, n, k, dtype, group, bits)
+
+
+@pytest.mark.parametrize("rows", [256, 515])
+def test_larger_tiles(branch, rows, close):
+    check(close, branch, rows, 65, 96, HALF, 32, 4)
+
+
+def test_tiles_leave_several_of_them():
+    assert [tile_rows(HALF, rows, False) for rows in (9, 255, 256, 511, 512, 10**6)] == [32, 32, 64, 64, 128, 128]
+    assert tile_rows(np.dtype(np.float32), 10**6, False) == tile_rows(HALF, 10**6, True) == TILE_ROWS[-1]
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(m=st.integers(9, 70), n=st.integers(1, 90), groups=st.integers(1, 9), seed=st.integers(0, 2**31))
+def test_any_shape(branch, close, m, n, groups, seed):
+    check(close, branch, m, n, 32 * groups, HALF, 32, 4, seed)
+
+
+def test_a_row_has_the_same_bits_in_any_tile(branch, dtype, close):
+    matrix = list(map(hiprt.array, stored(70, 128, dtype, 64, 4)))
+    x = np.random.default_rng(3).normal(size=(600, 128)).astype(dtype)
+    whole = kernels.quantized_matmul(hiprt.array(x), *matrix).numpy()
+    for start, end in ((0, 9), (100, 140), (300, 600)):
+        part = kernels.quantized_matmul(hiprt.array(x[start:end]), *matrix).numpy()
+        np.testing.assert_array_equal(part, whole[start:end])
+
+
+def test_every_code_counts(branch, dtype):
+    codes = np.tile(np.arange(16), 4)
+    packed = (codes.reshape(-1, 8) << (4 * np.arange(8))).sum(1).astype(np.uint32)[None].repeat(3, 0)
+    ones = np.ones((3, 1), dtype)
+    got = kernels.quantized_matmul(*map(hiprt.array, (np.eye(64, dtype=dtype), packed, ones, 0 * ones)))
+    np.testing.assert_array_equal(got.numpy().astype(int), np.repeat(codes[:, None], 3, 1))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_sorted_by_matrix(branch, dtype, bits, normal, close):
+    """Runs of one row, of many, across tiles; matrices nobody takes; an index that names none."""
+    matrices = stored(5 * 70, 64, dtype, 32, bits)
+    chosen = np.array([0] * 3 + [1] + [3] * 40 + [4] * 7 + [9], np.int32)
+    x = normal((len(chosen), 1, 64), dtype, 2)
+    stack = [hiprt.array(part.reshape(5, 70, -1)) for part in matrices]
+    options = {"rhs_indices": hiprt.array(chosen), "group_size": 32, "bits": bits}
+    got = kernels.gather_qmm(hiprt.array(x), *stack, **options, sorted_indices=True)
+    w = weights_of(matrices, dtype, 32, bits, branch).reshape(5, 70, 64)
+    close(got, reference.gather_qmm(x, w, None, chosen), magnitude=np.full(got.shape, 400.0), steps=4)
+    assert not got.numpy()[-1].astype(np.float32).any()
+
+
+def test_rows_that_indices_choose(branch, normal, close):
+    matrices = stored(3 * 8, 64, HALF, 64, 4)
+    x = normal((6, 2, 64), HALF, 2)
+    left = np.array([5, 0, 0, 2, 7, 1], np.uint32)
+    right = np.array([0, 0, 1, 1, 1, 2], np.uint32)
+    stack = [hiprt.array(part.reshape(3, 8, -1)) for part in matrices]
+    got = kernels.gather_qmm(
+        hiprt.array(x), *stack, lhs_indices=hiprt.array(left), rhs_indices=hiprt.array(right), sorted_indices=True
+    )
+    w = weights_of(matrices, HALF, 64, 4, branch).reshape(3, 8, 64)
+    close(got, reference.gather_qmm(x, w, left, right), magnitude=np.full(got.shape, 400.0), steps=4)
+
+
+def test_batches_of_matrices(branch, normal, close):
+    matrices = stored(2 * 10, 64, HALF, 64, 4)
+    x = normal((3, 2, 9, 64), HALF, 2)
+    stack = [hiprt.array(part.reshape(2, 10, -1)) for part in matrices]
+    got = kernels.quantized_matmul(hiprt.array(x), *stack)
+    w = weights_of(matrices, HALF, 64, 4, branch).reshape(2, 10, 64)
+    close(got, reference.double(x) @ w.swapaxes(1, 2), magnitude=np.full(got.shape, 400.0), steps=4)
+
+
+def test_a_graph_gives_the_bits_of_eager(branch, stream, normal):
+    matrix = list(map(hiprt.array, stored(20, 64, HALF, 64, 4)))
+    x = hiprt.array(normal((40, 64), HALF))
+    step = graphs.Step(lambda: kernels.quantized_matmul(x, *matrix), stream=stream)
+    exact = kernels.quantized_matmul(x, *matrix).numpy()
+    for _ in range(2):
+        np.testing.assert_array_equal(step().numpy(), exact)
+    assert step.rungs["replay"] == 1
+
+
+def test_no_columns(branch):
+    x, matrix = hiprt.zeros((20, 64), HALF), list(map(hiprt.array, stored(4, 64, HALF, 64, 4)))
+    assert kernels.quantized_matmul(x, *(part[:0] for part in matrix)).shape == (20, 0)
