@@ -40,7 +40,7 @@ SIMDGROUPS = 8
 WIDTHS = (32, 256)
 TOGETHER = (4, 2, 1)  # query heads of a threadgroup
 GROUPS = 128  # threadgroups that keep a large GPU busy
-SHORTEST = 128  # positions of the capacity for which a split is worth its second kernel
+SHORTEST = 64  # positions of the capacity for each split: what a threadgroup reads at once
 
 
 def attention(
