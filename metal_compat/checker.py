@@ -28,7 +28,9 @@ NAMESPACE = "hiprt_user"
 TREE = ["-Xclang", "-ast-dump=json", "-Xclang", f"-ast-dump-filter={NAMESPACE}"]
 ERROR = re.compile(r"^(.*?):(\d+):\d+: (?:fatal )?error: (.*)$", re.MULTILINE)
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:metal_\w+|simd/\w+\.h)>", re.MULTILINE)
-WORDS = re.compile(r"\b(double|goto|virtual|dynamic_cast|typeid|thread_local|asm|new|delete)\b")
+MISSING = "double goto virtual dynamic_cast typeid thread_local asm new delete"
+WORDS = re.compile(rf"\b({'|'.join(MISSING.split())})\b")
+POISONED = "attempt to use a poisoned identifier"
 SHARED = re.compile(r"\bthreadgroup\s+(?:([^;(){}*&=\[]+?[\w>])\s*;|([^;(){}*&=\[]*\[[^;={}]*);)")
 DECLARATOR = re.compile(r"(.*?)(\w+)\s*((?:\[.*)?)$", re.DOTALL)
 
@@ -42,6 +44,7 @@ NAMES = {
     "__constant ": "constant ",
     "__local ": "threadgroup ",
     "__generic ": "",
+    POISONED: "Metal does not have this word",
 }
 
 
@@ -79,13 +82,14 @@ def check_metal(text: str, name: str = "kernel.metal") -> list[Problem]:
     """
     plain = without_comments(text)
     problems = {Problem(name, line, what) for line, what in check_signatures(plain)}
-    for match in WORDS.finditer(plain):
-        line = plain.count("\n", 0, match.start()) + 1
-        problems.add(Problem(name, line, f"Metal does not have {match[1]!r}"))
     program = translated(plain, name)
     done = run(program, [])
     found = ERROR.findall(done.stderr)
-    problems.update(Problem(file, int(line), in_metal(what)) for file, line, what in found)
+    for file, line, what in found:
+        # The compiler says where such a word is, not which.
+        words = WORDS.findall(plain.split("\n")[int(line) - 1]) if what == POISONED and file == name else []
+        told = [f"Metal does not have {word!r}" for word in words] or [in_metal(what)]
+        problems.update(Problem(file, int(line), each) for each in told)
     if not found:
         tree = run(program, TREE).stdout
         problems.update(Problem(file or name, line, what) for file, line, what in forbidden(tree))
@@ -107,6 +111,7 @@ def translated(plain: str, name: str) -> str:
             swizzles(plain) + prelude(CHECK),
             # A program may open namespace metal itself, to add to it.
             f"namespace {NAMESPACE} {{ namespace metal {{ using namespace ::metal; }} using namespace metal;",
+            f"#pragma GCC poison {MISSING}",
             f'#line 1 "{name}"\n{body}\n}}\n',
         ]
     )

@@ -50,7 +50,9 @@ class Visit:
             self.note(KINDS[kind])
         if kind == "IfStmt" and node.get("isConstexpr"):
             self.note("'if constexpr' is C++17")
-        if kind == "VarDecl" and node.get("inline"):
+        # A class's own constants are inline without the word.
+        is_member = node.get("storageClass") == "static" and node.get("constexpr")
+        if kind == "VarDecl" and node.get("inline") and not is_member:
             self.note("inline variables are C++17")
         written = node.get("type", {})
         if kind in DECLARATIONS and "__generic" in written.get("desugaredQualType", written.get("qualType", "")):

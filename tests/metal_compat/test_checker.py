@@ -56,6 +56,7 @@ WRONG = {
     "pointer parameter without a space": ("float f(float* p) { return p[0]; }\n" + FRAME + "}", 1, "address space"),
     "lambda": (BODY + "auto f = [](float v) { return v; };\nout[0] = f(1);\n}", 9, "lambda"),
     "new": (BODY + "thread float* p = new float;\n}", 9, "new"),
+    "a word of a macro": ("#define WIDE double\n" + FRAME + "WIDE d = 1;\n}", 1, "double"),
     "threadgroup with a value": (BODY + "threadgroup float t = 3;\n}", 9, ""),
     "half from bfloat": (BODY + "bfloat b = bfloat(1.0);\nhalf h = b;\n}", 10, ""),
     "bfloat from float": (BODY + "bfloat b = x[0];\n}", 9, ""),
@@ -70,6 +71,10 @@ def test_wrong_programs_are_refused_on_their_line(case):
 
 
 RIGHT = {
+    "what other targets have": BODY + '#if HIPRT_TARGET_NVIDIA\nasm volatile("nop;");\n#endif\nout[0] = 1;\n}',
+    "a constant of a class": "template <int N>\nstruct twice { static constexpr int value = 2 * N; };\n"
+    + FRAME
+    + "out[0] = twice<3>::value;\n}",
     "comments are not read": BODY + "// double* p = new float; [[nothing]]\n/* try\n*/ out[0] = 1;\n}",
     "words of other languages are names": BODY
     + "int local = 1, global = 2, pipe = 3;\nout[0] = local + global + pipe;\n}",
