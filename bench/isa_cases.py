@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 import hiprt
 from hiprt import kernels
-from hiprt.array import Array, bfloat16
+from hiprt.array import Array, bfloat16, empty
 from hiprt.kernels import hybrid_reference, reference
 from hiprt.kernels.attention import TOGETHER, combine
+from hiprt.kernels.filter_logits import Search, tops_of
 from hiprt.kernels.gather_qmm import TILE_ROWS
 from hiprt.kernels.offline.catalogue import CHOSEN, EXPERT_WIDTHS, HEAD_WIDTHS
 from hiprt.kernels.quantize_reference import dequantize, quantize
 from hiprt.kernels.quantized import BITS, GROUP_SIZES
+from hiprt.stream import current_stream
 
 __all__ = ["Case", "cases"]
 
@@ -227,12 +229,24 @@ def tokens(dtype: np.dtype[Any]) -> Iterator[Case]:
             exact = int32(reference.sample(logits[0], heat, 77, 5))
             yield Case(f"{width} logits, temperature {heat}", kernels.sample, given, exact)
     alike = np.full(1500, 0.5, dtype)
-    chosen = lambda logits, k: kernels.filter_logits(logits, top_k=k)  # noqa: E731
-    yield Case("1500 equal logits, 9 wanted", chosen, (alike, int32(9)), alike)
+    # 1500 equal logits are in the twelfth of the 16 parts that the first launch of a search sees.
+    tops, p = np.array([[0.5, 1500]], np.float32), np.array([0.9], np.float32)
+    parts = np.zeros((1, 32))
+    parts[0, [11, 27]] = 1500
+    yield Case("1500 equal logits", lambda logits: tops_of(logits, current_stream()), (alike,), tops)
+    given = alike, tops, int32(9), p
+    yield Case("1500 equal logits", lambda *given: search(*given).narrow(), given, parts)
+    finish = lambda *given: search(*given).finish(given[3], empty(1500, dtype))  # noqa: E731
+    yield Case("1500 equal logits, 9 wanted", finish, given, alike)
     seen = int32(5, 700, 5, 9000)
     factor = np.array([1.3], np.float32)
     exact = reference.repetition_penalty(logits[0], seen, 2, 1.3)
     yield Case("3 tokens before", kernels.repetition_penalty, (logits[0], seen, int32(2), factor), exact)
+
+
+def search(logits: Array, tops: Array, top_k: Array, top_p: Array) -> Search:
+    """Return a search that has not begun."""
+    return Search(current_stream(), logits, tops, top_k, top_p, 3)
 
 
 def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:

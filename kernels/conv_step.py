@@ -26,6 +26,7 @@ KERNEL = Kernel(
     threads=64,
 )
 THREADS = 64
+LARGEST_GRID_Y = 65535
 RUN = 16  # steps of a thread: at least the largest state
 TAPS = (2, 8)
 
@@ -45,7 +46,7 @@ def conv_step(
     Parameters
     ----------
     x : Array, [B, S, C]
-        float16, bfloat16 or float32: S new steps, one in decoding.
+        float16, bfloat16 or float32: S new steps, one in decoding; at most 1,048,560.
     state : Array, [B, K - 1, C]
         Of the dtype of `x`: the inputs of the last steps, oldest first; zeros at the start of a text. Becomes the last
         K - 1 of the old state and `x`.
@@ -78,6 +79,8 @@ def conv_step(
         if value is not None:
             same(op, name, value, "x", x)
     batch, steps, channels = x.shape
+    if steps > RUN * LARGEST_GRID_Y:
+        raise ValueError(f"{op}: x has shape {x.shape}; at most {RUN * LARGEST_GRID_Y} steps are needed")
     taps = weight.shape[1] if weight.ndim in (2, 3) else 0
     if weight.shape not in ((channels, taps), (channels, taps, 1)) or not TAPS[0] <= taps <= TAPS[1]:
         raise ValueError(f"{op}: weight has shape {weight.shape}; [{channels}, {TAPS[0]} to {TAPS[1]}] is needed")

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
+from hiprt.array import Array, empty
 from hiprt.kernels.checks import FLOAT32, INT32, buffer, floating, made
 from hiprt.kernels.kernel import Kernel, uses_loops
+from hiprt.kernels.rows import grid_of
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["filter_logits", "repetition_penalty"]
+__all__ = ["Search", "filter_logits", "repetition_penalty", "tops_of"]
 
+FOUND = {"top_k": "int", "top_p": "float", "tops": "float", "before": "float", "low": "int", "above": "float"}
+SIZES = {"width": "uint", "share": "uint", "groups": "uint", "given": "uint", "level": "uint"}
+HEADERS = ("largest.h", "rows.h", "filter.h")
+TOPS = Kernel(
+    "filter_tops",
+    inputs={"logits": "T"},
+    outputs={"tops": "float"},
+    scalars={"width": "uint", "share": "uint"},
+    template={"T": "dtype"},
+    headers=("rows.h",),
+)
+SEARCH = Kernel(
+    "filter_search",
+    inputs={"logits": "T", **FOUND},
+    outputs={"after": "float", "new_low": "int", "new_above": "float"},
+    scalars=SIZES,
+    template={"T": "dtype"},
+    headers=HEADERS,
+)
 KERNEL = Kernel(
     "filter_logits",
-    inputs={"logits": "T", "top_k": "int", "top_p": "float", "min_p": "float"},
+    inputs={"logits": "T", **FOUND, "min_p": "float"},
     outputs={"out": "T"},
-    scalars={"width": "uint", "given": "uint"},
+    scalars=SIZES,
     template={"T": "dtype"},
-    headers=("largest.h", "rows.h"),
-    threads=1024,
+    headers=HEADERS,
     aliasing={"out": ("logits",)},
 )
 PENALTY = Kernel(
@@ -28,6 +47,9 @@ PENALTY = Kernel(
     threads=1024,
 )
 THREADS = 1024
+SHARE = 2048  # logits of a threadgroup that filters
+PARTS = 16  # of the range, in each launch of the search
+LEVELS = {"bfloat16": 4, "float16": 5, "float32": 8}  # launches: four bits each of those in which keys differ
 
 
 def threads_of(stream: Stream, width: int) -> tuple[int, int, int]:
@@ -95,9 +117,68 @@ def filter_logits(
     out = made(op, out, logits.shape, logits.dtype, stream, others)
     out = made(op, out, logits.shape, logits.dtype, stream, (logits,), aliasing=True)
     given = sum((value is not None) << i for i, (_, value, _) in enumerate(rules))
-    threads = threads_of(stream, logits.size)
-    KERNEL(stream, (1, 1, 1), threads, (logits.dtype,), logits, *values, out, logits.size, given)
-    return out
+    search = Search(stream, logits, tops_of(logits, stream), values[0], values[1], given)
+    for _ in range(LEVELS[logits.dtype.name] if given & 3 else 0):
+        search.narrow()
+    return search.finish(values[2], out)
+
+
+def tops_of(logits: Array, stream: Stream) -> Array:
+    """Return of each threadgroup's logits the largest, and the sum of exponentials of what they are below it."""
+    groups = -(-logits.size // SHARE)
+    tops = empty((groups, 2), FLOAT32, stream)
+    TOPS(stream, *grid_of(stream, groups, SHARE), (logits.dtype,), logits, tops, logits.size, SHARE)
+    return tops
+
+
+class Search:
+    """The search for what is likely enough, in launches that each find the part of a range that the next one takes.
+
+    Parameters
+    ----------
+    stream : Stream
+    logits : Array
+    tops : Array
+        Of `tops_of`.
+    top_k, top_p : Array
+        As of `filter_logits`.
+    given : int
+        Which of top_k, top_p and min_p there are: a bit each.
+
+    Attributes
+    ----------
+    found : tuple of 4 Array
+        What the last launches found: the largest logit and the sum of each threadgroup; by parts, how many logits and
+        how much of their exponentials; the range's lowest key; what is above it.
+    """
+
+    def __init__(self, stream: Stream, logits: Array, tops: Array, top_k: Array, top_p: Array, given: int) -> None:
+        self.stream, self.logits, self.rules, self.given = stream, logits, (top_k, top_p), given
+        self.level = 0
+        self.groups = len(tops)
+        self.grid, self.threads = grid_of(stream, self.groups, SHARE)
+        self.found = tops, tops, empty(1, INT32, stream), tops
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The scalars of a launch."""
+        return self.logits.size, SHARE, self.groups, self.given, self.level
+
+    def narrow(self) -> Array:
+        """Find what the parts of the range hold, and return it."""
+        after = empty((self.groups, 2 * PARTS), FLOAT32, self.stream)
+        low, above = empty(1, INT32, self.stream), empty(2, FLOAT32, self.stream)
+        template, inputs = (self.logits.dtype,), (self.logits, *self.rules, *self.found)
+        SEARCH(self.stream, self.grid, self.threads, template, *inputs, after, low, above, *self.sizes)
+        self.level += 1
+        self.found = self.found[0], after, low, above
+        return after
+
+    def finish(self, min_p: Array, out: Array) -> Array:
+        """Write the result."""
+        inputs = self.logits, *self.rules, *self.found, min_p
+        KERNEL(self.stream, self.grid, self.threads, (self.logits.dtype,), *inputs, out, *self.sizes)
+        return out
 
 
 def repetition_penalty(

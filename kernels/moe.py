@@ -17,7 +17,7 @@ ROUTE = Kernel(
     outputs={"indices": "int", "weights": "T"},
     scalars={"experts": "uint", "chosen": "uint", "is_normalised": "uint", "is_shared": "uint"},
     template={"T": "dtype"},
-    headers=("largest.h", "rows.h", "loads.h"),
+    headers=("largest.h", "rows.h"),
     threads=1024,
     ahead=(),
 )

@@ -24,6 +24,8 @@ from hiprt.kernels.experts import PAIRS, ROWS
 from hiprt.kernels.experts import SIMDGROUPS as EXPERT_SIMDGROUPS
 from hiprt.kernels.filter_logits import KERNEL as FILTER_LOGITS
 from hiprt.kernels.filter_logits import PENALTY as REPETITION_PENALTY
+from hiprt.kernels.filter_logits import SEARCH as FILTER_SEARCH
+from hiprt.kernels.filter_logits import TOPS as FILTER_TOPS
 from hiprt.kernels.gated_delta import GATES as GATED_DELTA_GATES
 from hiprt.kernels.gated_delta import KERNEL as GATED_DELTA
 from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
@@ -108,6 +110,8 @@ KERNELS = (
     CONV_STEP,
     DEQUANTIZE,
     FILTER_LOGITS,
+    FILTER_SEARCH,
+    FILTER_TOPS,
     GATED_DELTA,
     GATED_DELTA_GATES,
     GATED_RMS_NORM,

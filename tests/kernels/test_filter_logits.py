@@ -61,6 +61,15 @@ def test_equal_logits_stay_together(branch, dtype):
     assert check(logits, top_k=3).tolist() == [False, True, True, True, False, False, False, False]
 
 
+def test_a_vocabulary(branch, normal):
+    logits = normal(151936, np.dtype(np.float32), 4, 3.0)
+    for rules in ({"top_k": 50}, {"top_p": 0.9}, {"top_k": 40, "top_p": 0.8, "min_p": 0.01}):
+        exact = int(reference.filter_logits(logits, **rules).sum())
+        kept = np.isfinite(filtered(hiprt.array(logits), **rules).numpy())
+        assert abs(int(kept.sum()) - exact) <= 2  # a sum's rounding at the limit
+        assert logits[kept].min() > logits[~kept].max()
+
+
 def test_in_place_and_draws_are_of_what_is_kept(branch, dtype, normal, int32):
     logits = normal(1000, dtype, 3)
     target = hiprt.array(logits)

@@ -187,7 +187,7 @@ def test_mistakes_are_named(dtype, normal):
     logits, y = hiprt.zeros((2, 8), dtype), hiprt.zeros((2, 3, 8), dtype)
     x, state, weight = hiprt.zeros((2, 1, 8), dtype), hiprt.zeros((2, 3, 8), dtype), hiprt.zeros((8, 4), dtype)
     q, k, v, g, beta, kept = (hiprt.array(value) for value in delta(normal, 1, 1, 2, 4, 8, 8, dtype))
-    wide = hiprt.zeros((1, 1, 2, 300), dtype)
+    wide, long = hiprt.zeros((1, 1, 2, 300), dtype), hiprt.zeros((1, 1048561, 1), dtype)
     for error, message, wrong in [
         (ValueError, "k=9", lambda: kernels.moe_route(logits, 9)),
         (ValueError, "k=0", lambda: kernels.moe_route(logits, 0)),
@@ -202,6 +202,7 @@ def test_mistakes_are_named(dtype, normal):
         (ValueError, "bias has shape", lambda: kernels.conv_step(x, state, weight, weight)),
         (ValueError, "out overlaps", lambda: kernels.conv_step(x, state, weight, out=x)),
         (ValueError, "3 axes", lambda: kernels.conv_step(logits, state, weight)),
+        (ValueError, "at most 1048560 steps", lambda: kernels.conv_step(long, state, weight)),
         (ValueError, "do not fit", lambda: kernels.gated_delta(q, v, v, g, beta, kept)),
         (ValueError, "multiple of 4", lambda: kernels.gated_delta(v, v, q, g, beta, kept)),
         (ValueError, "at most 256", lambda: kernels.gated_delta(wide, wide, v, g, beta, kept)),

@@ -56,6 +56,24 @@ def delta(normal, _):
     return step, [convolution, state]
 
 
+def fused(normal, _):
+    """A decode step of a gated-delta layer and of its experts, for two tokens, by the fused kernels."""
+    x, norm = hiprt.array(normal((2, 200), HALF, 1)), hiprt.array(normal(64, HALF, 2))
+    conv, state = hiprt.zeros((2, 3, 128), HALF), hiprt.zeros((2, 4, 16, 16))
+    weight, gates = hiprt.array(normal((128, 4), HALF, 3)), hiprt.array(normal(4, HALF, 4))
+    a_log, router = hiprt.array(normal(4, np.float32, 5)), hiprt.array(normal((17, 64), HALF, 6))
+    up, down = stored(normal, 17, 64, 64, seed=7), stored(normal, 17, 64, 32, seed=8)
+    sizes = {"key_heads": 2, "value_heads": 4, "key_width": 16, "value_width": 16}
+
+    def step():
+        answers = kernels.gdn_step(x, weight, conv, a_log, gates, state, **sizes, norm=norm[:16])
+        chosen, shares = kernels.moe_route(kernels.matmul(answers, router.T), 3, shared=True)
+        hidden = kernels.moe_gate_up(answers, chosen, *up, norm=norm, group_size=32)
+        return kernels.moe_down(hidden, chosen, shares, *down, residual=answers, group_size=32)
+
+    return step, [conv, state]
+
+
 def draw(normal, _):
     """The choice of a token."""
     logits, tokens = hiprt.array(normal((1, 300), HALF, 1)), hiprt.zeros(8, np.int32)
@@ -82,7 +100,7 @@ def flat(results):
     return [value.numpy() for value in (results if isinstance(results, tuple) else (results,))]
 
 
-@pytest.mark.parametrize("make", [mixture, delta, draw])
+@pytest.mark.parametrize("make", [mixture, delta, fused, draw])
 @pytest.mark.parametrize("bits", [4, 3])
 def test_a_graph_gives_the_bits_of_eager(branch, stream, normal, make, bits):
     function, states = make(normal, bits)
