@@ -109,7 +109,8 @@ threadgroup float* my_scores = scores + row * SCORE_LINE + lane % 2 * MINE;
 threadgroup T* my_shares = shares + row * SHARE_LINE + lane % 2 * MINE;
 float top = -INFINITY;
 float norm = 0.0f;
-tile<T, OWN, DEPTH> sums;
+// AMD's matrix instructions want the keys of a value side by side in a lane, which the cache has below each other.
+tile<T, OWN, DEPTH, sizeof(T) == 2 && HIPRT_TARGET_NVIDIA> sums;
 #pragma unroll
 for (int i = 0; i < sums.COUNT; i++) sums.sums[i] = 0.0f;
 for (int start = 0; start <= last; start += KEYS) {

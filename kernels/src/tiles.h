@@ -168,6 +168,69 @@ struct tile<T, M, N, true> {
     }
   }
 };
+#elif HIPRT_TARGET_AMD && (defined(__GFX11__) || defined(__GFX12__))
+// A lane's part of 16 by 16 factors: on gfx11 a whole row, in both halves of the wave; on gfx12 half a row.
+#if defined(__GFX12__)
+constexpr int TILE_RUN = 8;
+#define HIPRT_WMMA(type) __builtin_amdgcn_wmma_f32_16x16x16_##type##_w32_gfx12
+#else
+constexpr int TILE_RUN = 16;
+#define HIPRT_WMMA(type) __builtin_amdgcn_wmma_f32_16x16x16_##type##_w32
+#endif
+typedef float TileSums __attribute__((ext_vector_type(8)));
+template <typename T>
+struct tile_factor {
+  typedef _Float16 type __attribute__((ext_vector_type(TILE_RUN)));
+  static HIPRT_INLINE TileSums product(type a, type b, TileSums c) { return HIPRT_WMMA(f16)(a, b, c); }
+};
+template <>
+struct tile_factor<bfloat16_t> {
+  typedef short type __attribute__((ext_vector_type(TILE_RUN)));
+  static HIPRT_INLINE TileSums product(type a, type b, TileSums c) { return HIPRT_WMMA(bf16)(a, b, c); }
+};
+#undef HIPRT_WMMA
+
+// Blocks of 16 by 16: a lane has eight rows of column lane % 16.
+template <typename T, int M, int N>
+struct tile<T, M, N, true> {
+  typedef typename tile_factor<T>::type Factor;
+  static constexpr int COUNT = M * N / 32;
+  float sums[COUNT];
+
+  static uint row(int i, uint lane) {
+    return uint(i / 8 / (N / 16)) * 16 + (TILE_RUN == 8 ? uint(i % 8) + lane / 16 * 8 : uint(i % 8) * 2 + lane / 16);
+  }
+  static uint column(int i, uint lane) { return uint(i / 8 % (N / 16)) * 16 + lane % 16; }
+
+  template <bool TURNED>
+  void add(const T* a, int a_line, const T* b, int b_line, int depth, uint lane) {
+    static_assert(!TURNED, "b is [N][depth]");
+    const int own = int(lane % 16), start = TILE_RUN == 8 ? int(lane / 16) * 8 : 0;
+    for (int k = start; k < depth; k += 16) {
+      Factor left[M / 16], right[N / 16];
+#pragma unroll
+      for (int i = 0; i < M / 16; i++) left[i] = factor(a + (i * 16 + own) * a_line + k);
+#pragma unroll
+      for (int i = 0; i < N / 16; i++) right[i] = factor(b + (i * 16 + own) * b_line + k);
+#pragma unroll
+      for (int i = 0; i < COUNT / 8; i++) {
+        TileSums part;
+#pragma unroll
+        for (int e = 0; e < 8; e++) part[e] = sums[i * 8 + e];
+        part = tile_factor<T>::product(left[i / (N / 16)], right[i % (N / 16)], part);
+#pragma unroll
+        for (int e = 0; e < 8; e++) sums[i * 8 + e] = part[e];
+      }
+    }
+  }
+
+  static Factor factor(const T* from) {
+    pack<pack<T, 8>, TILE_RUN / 8> run;
+#pragma unroll
+    for (int i = 0; i < TILE_RUN / 8; i++) run.values[i] = ((const pack<T, 8>*)from)[i];
+    return as_type<Factor>(run);
+  }
+};
 #endif
 
 }  // namespace metal
