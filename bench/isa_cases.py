@@ -218,9 +218,14 @@ def parts_of_attention(dtype: np.dtype[Any], width: int) -> Case:
 
 def tokens(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield the choice of tokens: the first of the largest, and draws."""
-    logits = normal(dtype, 2, 1500, seed=10)
-    logits[:, 700] = logits[:, 1303] = 9
-    yield Case("2 rows of 1500 with equals", kernels.argmax, (logits,), reference.argmax(logits))
+    for width in (1501, 1504):
+        logits = normal(dtype, 2, width, seed=10)
+        logits[:, 700] = logits[:, 1303] = 9
+        yield Case(f"2 rows of {width} with equals", kernels.argmax, (logits,), reference.argmax(logits))
+        for heat in (0.0, 0.8):
+            given = logits[:1], np.array([heat], np.float32), np.array([77], np.uint32), int32(5)
+            exact = int32(reference.sample(logits[0], heat, 77, 5))
+            yield Case(f"{width} logits, temperature {heat}", kernels.sample, given, exact)
     alike = np.full(1500, 0.5, dtype)
     chosen = lambda logits, k: kernels.filter_logits(logits, top_k=k)  # noqa: E731
     yield Case("1500 equal logits, 9 wanted", chosen, (alike, int32(9)), alike)
@@ -228,10 +233,6 @@ def tokens(dtype: np.dtype[Any]) -> Iterator[Case]:
     factor = np.array([1.3], np.float32)
     exact = reference.repetition_penalty(logits[0], seen, 2, 1.3)
     yield Case("3 tokens before", kernels.repetition_penalty, (logits[0], seen, int32(2), factor), exact)
-    for heat in (0.0, 0.8):
-        given = logits[:1], np.array([heat], np.float32), np.array([77], np.uint32), int32(5)
-        exact = int32(reference.sample(logits[0], heat, 77, 5))
-        yield Case(f"1500 logits, temperature {heat}", kernels.sample, given, exact)
 
 
 def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:

@@ -12,14 +12,14 @@ from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.rows import grid_of
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["argmax", "argmin"]
+__all__ = ["argmax", "argmin", "threads_of"]
 
 KERNEL = Kernel(
     "argmax",
     inputs={"x": "T"},
     outputs={"out": "int"},
     scalars={"width": "uint"},
-    template={"T": "dtype"},
+    template={"T": "dtype", "RUN": "int"},
     headers=("largest.h",),
     threads=1024,
 )
@@ -129,9 +129,19 @@ def place_of(op: str, x: Array, axis: int | None, keepdims: bool, stream: Stream
     x = contiguous(x, stream=stream)
     out = made(op, out, shape, INT32, stream, (x,))
     if op == "argmax" and x.dtype in FLOATS:
-        threads = 1 if uses_loops(stream) else min(THREADS, -(-width // 32) * 32)
-        KERNEL(stream, (x.size // width, 1, 1), (threads, 1, 1), (x.dtype,), x, out, width)
+        threads, run = threads_of(stream, x, width)
+        KERNEL(stream, (x.size // width, 1, 1), (threads, 1, 1), (x.dtype, run), x, out, width)
         return out
     key = "sort_key" if op == "argmax" else "falling_key"
     kernel_of(op, key, WORDS[x.dtype])(stream, *grid_of(stream, out.size, width), (), x, out, width)
     return out
+
+
+def threads_of(stream: Stream, x: Array, width: int) -> tuple[int, int]:
+    """Return how many threads share a row of floats, and how many neighbours one reads at once."""
+    if uses_loops(stream):
+        return 1, 1
+    run = 16 // x.dtype.itemsize
+    if width % run or x.address % 16:
+        run = 1
+    return min(THREADS, -(-width // (32 * run)) * 32), run

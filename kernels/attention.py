@@ -26,6 +26,7 @@ KERNEL = Kernel(
     },
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
     headers=("lane_part.h",),
+    ahead=(),
 )
 COMBINE = Kernel(
     "attention_combine",
@@ -33,12 +34,13 @@ COMBINE = Kernel(
     outputs={"out": "T"},
     scalars={"width": "uint", "heads": "uint", "splits": "uint", "stride": "uint", "is_gated": "uint"},
     template={"T": "dtype"},
+    ahead=(),
 )
 SIMDGROUPS = 8
 WIDTHS = (32, 256)
 TOGETHER = (4, 2, 1)  # query heads of a threadgroup
 GROUPS = 128  # threadgroups that keep a large GPU busy
-SHORTEST = 128  # positions of the capacity for which a split is worth its second kernel
+SHORTEST = 64  # positions of the capacity for each split: what a threadgroup reads at once
 
 
 def attention(

@@ -30,6 +30,7 @@ GATE_UP = Kernel(
     },
     headers=("codes.h", "loads.h", "pieces.h", "rows.h"),
     threads=256,
+    ahead=(),
 )
 DOWN = Kernel(
     "moe_down",
@@ -55,6 +56,7 @@ DOWN = Kernel(
     },
     headers=("codes.h", "loads.h", "pieces.h"),
     threads=256,
+    ahead=(),
 )
 PAIRS = 2  # columns of a simdgroup of the first launch
 ROWS = 1  # rows of a simdgroup of the second

@@ -28,6 +28,7 @@ KERNEL = Kernel(
     },
     headers=("pointwise.h", "loads.h", "delta.h"),
     threads=512,
+    ahead=("state",),
 )
 SIMDGROUPS = 16
 STAGED_BYTES = 28672  # of a head's channels and answers, in a threadgroup's memory

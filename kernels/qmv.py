@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hiprt.array import Array, dtype_of
+from hiprt.array import Array, Form, dtype_of
 from hiprt.kernels.checks import FLOATS, aligned, buffer, contiguous, floating, made, same
 from hiprt.kernels.dialect import SOURCES
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.quantized import BITS, GROUP_SIZES, check_matrix, format_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Shape", "Tiling", "qmv", "tiling_of"]
@@ -62,6 +62,7 @@ TENSOR_ROWS = 8  # of a simdgroup with matrix instructions
 STAGED_STEPS = 64  # of one vector in 32 KiB of shared memory
 PROCESSORS = 132
 SIMDGROUPS_EACH = 16
+LARGE = 12  # simdgroups of a threadgroup for a large matrix
 DEPTH = 5
 SIZES = (1, 2, 4, 8)
 
@@ -118,20 +119,31 @@ class Tiling(NamedTuple):
 
 
 def tiling_of(shape: Shape) -> Tiling:
-    """Choose: one threadgroup on each of the H200's 132 processors, and simdgroups that all have as much to do."""
-    batch = padded(shape.batch)
-    is_whole = shape.steps * batch <= STAGED_STEPS
-    rounds = -(-shape.tiles // (PROCESSORS * SIMDGROUPS_EACH)) if is_whole else 1
-    tiles = min(SIMDGROUPS_EACH, max(1, -(-shape.tiles // (PROCESSORS * rounds))))
-    split = 1
-    while rounds == 1 and 2 * split * tiles <= SIMDGROUPS_EACH and shape.steps >= 4 * split:
-        split *= 2
-    tiles = min(SIMDGROUPS_EACH // split, -(-tiles * split // batch) * batch // split or 1)
-    while tiles * split % batch:
-        tiles += 1
-    own = -(-shape.steps // split)
-    # Loops without guards: the most in flight that divides the steps.
-    most = min(own, DEPTH, max(1, STAGED_STEPS // batch // split))
+    """Choose for an H200, by what was measured there.
+
+    Small matrices: a threadgroup a processor, its rows' widths split among simdgroups. Larger ones: two a processor, in
+    rounds where that leaves a simdgroup few steps; the largest: many small ones beside each other.
+    """
+    batch, steps = padded(shape.batch), shape.steps
+    staged = STAGED_STEPS // batch
+    is_whole = steps <= staged
+    each = -(-shape.tiles // (2 * PROCESSORS))
+    tiles, split, rounds, deepest = -(-shape.tiles // PROCESSORS), 1, 1, DEPTH
+    if not is_whole:
+        tiles, split, deepest = min(3, tiles), 4, 1
+    elif each > LARGE and shape.tiles > 48 * 2 * PROCESSORS and steps > DEPTH:
+        tiles, deepest = LARGE, 1
+    elif each >= SIMDGROUPS_EACH // 2:
+        rounds = -(-shape.tiles // (2 * PROCESSORS * LARGE))
+        tiles, deepest = -(-shape.tiles // (2 * PROCESSORS * rounds)), 4
+    else:
+        while 2 * split * tiles <= SIMDGROUPS_EACH and steps >= (2 if 2 * split * tiles <= 8 else 4) * split:
+            split *= 2
+    split = min(split, staged)
+    while tiles * split % batch or tiles * split > SIMDGROUPS_EACH:
+        tiles += 1 if tiles * split % batch and tiles * split < SIMDGROUPS_EACH else -1
+    own = -(-steps // split)
+    most = min(own, deepest, max(1, staged // split))
     depth = max(depth for depth in range(1, most + 1) if own % depth == 0)
     return Tiling(tiles, split, depth if depth > 2 or rounds > 1 else most, rounds)
 
@@ -203,40 +215,75 @@ def qmv(
     ValueError
         A shape does not fit, an array is not contiguous or not aligned to 16 bytes, or `out` overlaps an input.
     """
-    columns = check("qmv", x, w, scales, biases, group_size, bits, norm, residual, swiglu)
     stream = stream or current_stream()
+    options = group_size, bits, swiglu, out_dtype, tiling
+    plan = plan_of(x, w, scales, biases, norm, residual, *options, stream.device.provider, uses_loops(stream))
+    operands = x, w, scales, biases, x if norm is None else norm, x if residual is None else residual
+    out = made("qmv", out, plan.shape, plan.dtype, stream, operands)
+    if plan.sizes:
+        plan.kernel(stream, plan.grid, plan.threads, plan.template, *operands, out, *plan.sizes, eps)
+    return out
+
+
+class Plan(NamedTuple):
+    """A launch; without sizes there is nothing to do."""
+
+    kernel: Kernel
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    grid: tuple[int, int, int] = (0, 0, 0)
+    threads: tuple[int, int, int] = (1, 1, 1)
+    template: tuple[Any, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+
+@Planned
+def plan_of(
+    x: Form,
+    w: Form,
+    scales: Form,
+    biases: Form,
+    norm: Form | None,
+    residual: Form | None,
+    group_size: int,
+    bits: int,
+    is_gated: bool,
+    out_dtype: DTypeLike | None,
+    tiling: Tiling | None,
+    provider: str,
+    loops: bool,
+) -> Plan:
+    """Check the operands and return the launch."""
+    columns = check("qmv", x, w, scales, biases, group_size, bits, norm, residual, is_gated)
     dtype = x.dtype if out_dtype is None else dtype_of(out_dtype)
     if dtype not in FLOATS:
         raise TypeError(f"qmv: out_dtype is {dtype}; float16, bfloat16 or float32 is needed")
-    operands = x, w, scales, biases, x if norm is None else norm, x if residual is None else residual
-    out = made("qmv", out, (x.shape[0], columns), dtype, stream, operands)
     batch, width = x.shape
-    if not out.size:
-        return out
-    shape = Shape(w.shape[0], width, batch, group_size, bits, swiglu)
-    parts = norm is not None, residual is not None, swiglu
-    if has_matrix_instructions(stream, x.dtype, shape) or tiling is not None:
-        plan = tensor_plan(shape, tiling or tiling_of(shape))
-        template = (x.dtype, dtype, group_size, bits, width, *plan.template, *parts)
-        TENSOR(stream, plan.grid, plan.threads, template, *operands, out, columns, batch, eps)
-        return out
-    plan = plain_plan(shape, columns, uses_loops(stream))
-    template = (x.dtype, dtype, group_size, bits, *plan.template)
+    if not batch * columns:
+        return Plan(KERNEL, (batch, columns), dtype)
+    shape = Shape(w.shape[0], width, batch, group_size, bits, is_gated)
+    head, kinds = (batch, columns), (x.dtype, dtype, group_size, bits)
+    parts = norm is not None, residual is not None, is_gated
+    if has_matrix_instructions(provider, x.dtype, shape) or tiling is not None:
+        tiled = tensor_plan(shape, tiling or tiling_of(shape))
+        template = (*kinds, width, *tiled.template, *parts)
+        return Plan(TENSOR, head, dtype, tiled.grid, tiled.threads, template, (columns, batch))
+    plain = plain_plan(shape, columns, loops)
     flags = sum(1 << i for i, part in enumerate(parts) if part)
-    KERNEL(stream, plan.grid, plan.threads, template, *operands, out, columns, width, batch, flags, plan.stretch, eps)
-    return out
+    sizes = columns, width, batch, flags, plain.stretch
+    return Plan(KERNEL, head, dtype, plain.grid, plain.threads, (*kinds, *plain.template), sizes)
 
 
 def check(
     op: str,
-    x: Array,
-    w: Array,
-    scales: Array,
-    biases: Array,
+    x: Form,
+    w: Form,
+    scales: Form,
+    biases: Form,
     group: int,
     bits: int,
-    norm: Array | None,
-    residual: Array | None,
+    norm: Form | None,
+    residual: Form | None,
     is_gated: bool,
 ) -> int:
     """Return the result's columns."""
@@ -265,13 +312,13 @@ def check(
     return columns
 
 
-def has_matrix_instructions(stream: Stream, dtype: np.dtype[Any], shape: Shape) -> bool:
+def has_matrix_instructions(provider: str, dtype: np.dtype[Any], shape: Shape) -> bool:
     """Whether the kernel of matrix instructions takes this: whole steps of 16-bit numbers, on NVIDIA."""
-    return stream.device.provider == "nvidia" and dtype.itemsize == 2 and shape.width * shape.bits % 1024 == 0
+    return provider == "nvidia" and dtype.itemsize == 2 and shape.width * shape.bits % 1024 == 0
 
 
-class Plan(NamedTuple):
-    """A launch: its grid and threads, and what the template does not get from the operands."""
+class Tiles(NamedTuple):
+    """A launch's grid and threads, and what the template does not get from the operands."""
 
     grid: tuple[int, int, int]
     threads: tuple[int, int, int]
@@ -279,31 +326,29 @@ class Plan(NamedTuple):
     stretch: int = 0
 
 
-@lru_cache(4096)
-def tensor_plan(shape: Shape, tiling: Tiling) -> Plan:
+def tensor_plan(shape: Shape, tiling: Tiling) -> Tiles:
     """Return the launch of the kernel of matrix instructions."""
     batch = padded(shape.batch)
     tiles, split, depth, rounds = tiling
     if tiles * split % batch or tiles * split > SIMDGROUPS_EACH:
         raise ValueError(f"qmv: {tiles} x {split} simdgroups do not fit {shape.batch} vectors")
     staged = STAGED_STEPS // batch
-    phase = split * depth
-    while phase < shape.steps and 2 * phase <= staged:
-        phase *= 2
+    unit = split * depth
+    phases = -(-shape.steps // max(staged // unit * unit, 1))
+    phase = -(-shape.steps // (phases * unit)) * unit
     own = -(-shape.steps // split)
     if phase > staged or (rounds > 1 and (split > 1 or own % depth or phase < shape.steps)):
         raise ValueError(f"qmv: {tiling} does not fit {shape.steps} steps of {shape.batch} vectors")
     grid = (-(-shape.tiles // (tiles * rounds)), 1, 1)
-    return Plan(grid, (tiles * split * 32, 1, 1), (batch, tiles, split, depth, phase, rounds > 1))
+    return Tiles(grid, (tiles * split * 32, 1, 1), (batch, tiles, split, depth, phase, rounds > 1))
 
 
-@lru_cache(4096)
-def plain_plan(shape: Shape, columns: int, loops: bool) -> Plan:
+def plain_plan(shape: Shape, columns: int, loops: bool) -> Tiles:
     """Return the launch of the kernel that every target has."""
     if loops:
         rows = min(MOST_ROWS, max(2, STRETCH_BYTES * 8 // (shape.width * shape.bits)))
         stretch = rows // 2 if shape.is_gated else rows
-        return Plan((-(-columns // stretch), shape.batch, 1), (1, 1, 1), (1,), stretch)
+        return Tiles((-(-columns // stretch), shape.batch, 1), (1, 1, 1), (1,), stretch)
     batch = min(shape.batch, 2)
     groups = -(-columns // (SIMDGROUPS * (ROWS // 2 if shape.is_gated else ROWS)))
-    return Plan((groups, -(-shape.batch // batch), 1), (SIMDGROUPS * 32, 1, 1), (batch,))
+    return Tiles((groups, -(-shape.batch // batch), 1), (SIMDGROUPS * 32, 1, 1), (batch,))

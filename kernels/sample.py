@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hiprt.array import Array
+from hiprt.kernels.argmax import threads_of
 from hiprt.kernels.checks import FLOAT32, INT32, UINT32, buffer, floating, made
-from hiprt.kernels.kernel import Kernel, uses_loops
+from hiprt.kernels.kernel import Kernel
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["sample"]
@@ -14,11 +15,10 @@ KERNEL = Kernel(
     inputs={"logits": "T", "temperature": "float", "seed": "uint", "position": "int"},
     outputs={"out": "int"},
     scalars={"width": "uint"},
-    template={"T": "dtype"},
+    template={"T": "dtype", "RUN": "int"},
     headers=("largest.h", "noise.h"),
     threads=1024,
 )
-THREADS = 1024
 
 
 def sample(
@@ -74,6 +74,6 @@ def sample(
     stream = stream or current_stream()
     inputs = (logits, temperature, seed, position)
     out = made("sample", out, (rows,), INT32, stream, inputs)
-    threads = 1 if uses_loops(stream) else min(THREADS, -(-width // 32) * 32)
-    KERNEL(stream, (rows, 1, 1), (threads, 1, 1), (logits.dtype,), *inputs, out, width)
+    threads, run = threads_of(stream, logits, width)
+    KERNEL(stream, (rows, 1, 1), (threads, 1, 1), (logits.dtype, run), *inputs, out, width)
     return out

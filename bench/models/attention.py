@@ -79,29 +79,9 @@ class Attention:
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
         assert isinstance(state, KeyValue)
-        keys, values, config = state.keys, state.values, self.config
-        if fused:
-            made = self.projection.project(x, norm=self.norm, eps=config.rms_norm_eps, fused=True)
-            query = kernels.norm_rope_write(
-                made,
-                self.query_norm,
-                self.key_norm,
-                position,
-                keys,
-                values,
-                heads=config.num_attention_heads,
-                base=config.rope_theta,
-                eps=config.rms_norm_eps,
-                dims=config.rotary_dims,
-            )
-            gate = made[:, sum(self.sizes) :] if config.is_gated else None
-            mixed = kernels.attention(query, keys, values, position, scale=self.scale, gate=gate)
-            return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=True)
-        query, gate = self.write(x, position, keys, values)
-        mixed = kernels.attention(query, keys, values, position, scale=self.scale).reshape(len(x), -1)
-        if gate is not None:
-            mixed = kernels.multiply(mixed, kernels.sigmoid(gate))
-        return self.output.project(mixed, residual=x)
+        query, gate = self.write(x, position, state.keys, state.values, fused)
+        mixed = kernels.attention(query, state.keys, state.values, position, scale=self.scale, gate=gate)
+        return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=fused)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
@@ -111,14 +91,22 @@ class Attention:
         mixed = kernels.prefill_attention(query, keys, values, position, scale=self.scale, gate=gate)
         return self.output.project(mixed.reshape(len(x), -1), residual=x)
 
-    def write(self, x: Array, position: Array, keys: Array, values: Array) -> tuple[Array, Array | None]:
+    def write(
+        self, x: Array, position: Array, keys: Array, values: Array, fused: bool = False
+    ) -> tuple[Array, Array | None]:
         """Cache keys and values of rows, each in a cache of its own or all in one; return queries, and their gates."""
         config, width, eps = self.config, self.config.head_dim, self.config.rms_norm_eps
-        base, dims = config.rope_theta, config.rotary_dims
-        made = self.projection.project(x, norm=self.norm, eps=eps)
+        base, dims, heads = config.rope_theta, config.rotary_dims, config.num_attention_heads
+        made = self.projection.project(x, norm=self.norm, eps=eps, fused=fused)
+        gate = made[:, sum(self.sizes) :] if config.is_gated else None
+        if fused:
+            norms = self.query_norm, self.key_norm
+            query = kernels.norm_rope_write(
+                made, *norms, position, keys, values, heads=heads, base=base, eps=eps, dims=dims
+            )
+            return query, gate
         q, k, v = (part.reshape(len(x), -1, width) for part in split(made, *self.sizes))
         q, k = kernels.rms_norm(q, self.query_norm, eps), kernels.rms_norm(k, self.key_norm, eps)
         kernels.kv_write(keys, kernels.rope(k, position, base=base, dims=dims), position)
         kernels.kv_write(values, v, position)
-        query = kernels.rope(q, position, base=base, dims=dims)
-        return query, made[:, sum(self.sizes) :] if config.is_gated else None
+        return kernels.rope(q, position, base=base, dims=dims), gate

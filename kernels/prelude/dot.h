@@ -108,6 +108,12 @@ HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
   return *(const pack<uint, 4>*)from;
 #endif
 }
+// Bring memory into the last cache before it is asked for: a multiple of 16 bytes, at a multiple of 16.
+HIPRT_INLINE void prefetch(const void* from, uint nbytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(nbytes) : "memory");
+#endif
+}
 // In its place in the program: the compiler may not put it off to where the word is used.
 HIPRT_INLINE uint load_now(const uint* from) {
 #if HIPRT_TARGET_NVIDIA

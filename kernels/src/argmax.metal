@@ -1,4 +1,4 @@
-// out[row] = place of the largest of `width` values.
+// out[row] = place of the largest of `width` values. A thread takes RUN neighbours at a time.
 uint row = threadgroup_position_in_grid.x;
 const device T* from = x + size_t(row) * width;
 #if HIPRT_CPU_LOOPS
@@ -12,9 +12,13 @@ out[row] = int(best.place);
 threadgroup int keys[32];
 threadgroup uint places[32];
 Largest mine{LOWEST_KEY, 0xffffffffu};
-for (uint i = thread_index_in_threadgroup; i < width; i += threads_per_threadgroup.x) {
-  int key = order_key(float(from[i]));
-  if (key > mine.key) mine = Largest{key, i};
+#pragma unroll 4
+for (uint i = thread_index_in_threadgroup * RUN; i < width; i += threads_per_threadgroup.x * RUN) {
+  const pack<T, RUN> part = *(const device pack<T, RUN>*)(from + i);
+  for (uint j = 0; j < RUN; j++) {
+    int key = order_key(float(part.values[j]));
+    if (key > mine.key) mine = Largest{key, i + j};
+  }
 }
 Largest best = largest_of_threadgroup(mine, keys, places, thread_index_in_simdgroup, simdgroup_index_in_threadgroup,
                                       simdgroups_per_threadgroup);

@@ -20,6 +20,8 @@ constexpr uint STEP = 1;
 const uint index = 0;
 float mixed[CHANNELS], betas[RATIO], decays[RATIO];
 thread float* flat = mixed;
+wait_for_inputs();
+begin_next();
 #else
 // Eight lanes share a row of the state, four of its columns each at a time.
 constexpr uint STEP = SIMDGROUPS * 32;
@@ -42,6 +44,8 @@ for (uint h = 0; h < HELD; h++) {
     cells[h][j] = ((const device pack<float, 4>*)cells_of)[row * (KEY / 4) + min(j * 8 + part, uint(KEY / 4 - 1))];
   }
 }
+wait_for_inputs();
+begin_next();
 // What later parts take is read now, so that one wait is for all.
 constexpr uint SHARE = NORMED ? (ROWS + STEP - 1) / STEP : 1;
 T opens[SHARE], factors[SHARE];

@@ -3,6 +3,11 @@ namespace metal {
 
 typedef pack<uint, 4> piece;
 
+#ifdef HIPRT_TARGET_METAL
+inline void wait_for_inputs() {}
+inline void begin_next() {}
+#endif
+
 #if HIPRT_TARGET_NVIDIA
 inline piece load_piece(const uint* from) { return load_once(from); }
 template <typename T>

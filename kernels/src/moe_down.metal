@@ -1,6 +1,8 @@
 // out[t] = residual[t] + sum over c of weights[t][c] * (matrix of expert indices[t][c] times y[t][c]). Token t is the
 // grid's y; an expert that does not exist adds nothing.
 constexpr uint GROUPS = WIDTH / GROUP;
+wait_for_inputs();
+begin_next();
 const uint token = threadgroup_position_in_grid.y;
 const device T* from = y + size_t(token) * CHOSEN * WIDTH;
 const device int* places = indices + size_t(token) * CHOSEN;

@@ -1,6 +1,8 @@
 // out[t][c] = silu(gate) * up of the expert that indices[t][c] names: rows n and columns + n of its matrix times
 // rms_norm(x[t]). Item t * chosen + c of the grid's y; zeros where there is no such expert.
 constexpr uint GROUPS = WIDTH / GROUP;
+wait_for_inputs();
+begin_next();
 const uint item = threadgroup_position_in_grid.y;
 const uint expert = uint(indices[item]);
 const bool exists = expert < experts;

@@ -1,5 +1,5 @@
 // argmax(logits / temperature - log(-log(u))), u uniform in (0, 1): a draw from softmax(logits / temperature).
-// Temperature 0 draws the largest logit. A threadgroup draws for one row.
+// Temperature 0 draws the largest logit. A threadgroup draws for one row; a thread takes RUN neighbours at a time.
 const uint row = threadgroup_position_in_grid.x;
 const device T* values = logits + size_t(row) * width;
 float heat = temperature[row];
@@ -20,20 +20,26 @@ for (; i + 8 <= width; i += 8) {
   consider8(lanes, value, int(i));
 }
 Largest best = i > 0 ? merge8(lanes) : Largest{LOWEST_KEY, 0u};
+const uint step = 1;
 #else
 threadgroup int keys[32];
 threadgroup uint places[32];
 Largest best{LOWEST_KEY, 0xffffffffu};
-uint i = thread_index_in_threadgroup;
+const uint step = threads_per_threadgroup.x * RUN;
+uint i = thread_index_in_threadgroup * RUN;
 #endif
-for (; i < width; i += HIPRT_CPU_LOOPS ? 1 : threads_per_threadgroup.x) {
-  float value = float(values[i]);
-  if (!greedy) {
-    float u = mad(float(noise_bits(key, draw, i)), 1.1920929e-7f, 5.96046448e-8f);
-    value = value * inverse - log(-log(u));
+#pragma unroll 4
+for (; i < width; i += step) {
+  const pack<T, RUN> part = *(const device pack<T, RUN>*)(values + i);
+  for (uint j = 0; j < RUN; j++) {
+    float value = float(part.values[j]);
+    if (!greedy) {
+      float u = mad(float(noise_bits(key, draw, i + j)), 1.1920929e-7f, 5.96046448e-8f);
+      value = value * inverse - log(-log(u));
+    }
+    int order = order_key(value);
+    if (order > best.key) best = Largest{order, i + j};
   }
-  int order = order_key(value);
-  if (order > best.key) best = Largest{order, i};
 }
 #if !HIPRT_CPU_LOOPS
 best = largest_of_threadgroup(best, keys, places, thread_index_in_simdgroup, simdgroup_index_in_threadgroup,

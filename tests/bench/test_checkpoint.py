@@ -221,6 +221,7 @@ def test_unsupported_config(folder, changes, word):
         ("qwen3.5-mini", {"layer_types": ["full_attention"]}, "1 entries for 4 layers"),
         ("qwen3.5-mini", {"layer_types": ["sliding_attention"] * 4}, "sliding_attention"),
         ("qwen3.5-mini", {"partial_rotary_factor": 0.02}, "1 rotary elements of 64"),
+        ("qwen3.5-mini", {"attn_output_gate": False}, "output gate"),
         ("qwen3.5-mini", {"hidden_size": 64}, "config.json asks for"),
     ],
 )
