@@ -151,6 +151,7 @@ DIALECTS = {
             "threads.h",
             "simd.h",
             "dot.h",
+            "matrix.h",
             "atomics.h",
             "overlap.h",
             "words.h",

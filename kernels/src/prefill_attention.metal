@@ -86,8 +86,8 @@ constexpr int KEYS = 16;
 constexpr uint THREADS = ROWS / OWN * TILE_LANES;
 constexpr int RUN = 16 / sizeof(T);
 constexpr int DEPTH = (WIDTH + 15) / 16 * 16;
-constexpr int LINE = tile_line<T, WIDTH>::value;
-constexpr int SCORE_LINE = tile_line<float, KEYS>::value;
+constexpr int LINE = tile_line<T, WIDTH>();
+constexpr int SCORE_LINE = tile_line<float, KEYS>();
 constexpr int SHARE_LINE = SCORE_LINE * int(sizeof(float) / sizeof(T));
 threadgroup pack<T, RUN> q_tiles[ROWS * LINE / RUN];
 threadgroup pack<T, RUN> kv_tiles[KEYS * LINE / RUN];
@@ -109,7 +109,8 @@ threadgroup float* my_scores = scores + row * SCORE_LINE + lane % 2 * MINE;
 threadgroup T* my_shares = shares + row * SHARE_LINE + lane % 2 * MINE;
 float top = -INFINITY;
 float norm = 0.0f;
-tile<T, OWN, DEPTH> sums;
+// AMD's matrix instructions want the keys of a value side by side in a lane, which the cache has below each other.
+tile<T, OWN, DEPTH, sizeof(T) == 2 && HIPRT_TARGET_NVIDIA> sums;
 #pragma unroll
 for (int i = 0; i < sums.COUNT; i++) sums.sums[i] = 0.0f;
 for (int start = 0; start <= last; start += KEYS) {

@@ -19,7 +19,7 @@ uint lefts[ROWS], rights[ROWS], items[ROWS];
 #else
 constexpr uint THREADS = 128;
 constexpr uint DEPTH = 32;
-constexpr uint LINE = tile_line<T, DEPTH>::value;
+constexpr uint LINE = tile_line<T, DEPTH>();
 constexpr uint RUN = 16 / sizeof(T);
 constexpr uint WAVES = THREADS / TILE_LANES;
 constexpr uint DOWN = ROWS >= 64 && WAVES >= 4 ? 2 : 1;  // waves below each other

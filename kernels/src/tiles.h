@@ -1,32 +1,26 @@
 // Products of tiles that lie in threadgroup memory, shared by the lanes of a wave: with matrix instructions where the
 // target has them for T. A line of a tile is LINE elements, so long that the lanes' accesses fall into different banks.
-#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 800
-#define HIPRT_TILES_NVIDIA 1
-#else
-#define HIPRT_TILES_NVIDIA 0
-#endif
-
 namespace metal {
 
 constant constexpr uint TILE_LANES = 32;
 
 template <typename T, int WIDTH>
-struct tile_line {
-  static constexpr int value = (WIDTH + 15) / 16 * 16 + 16 / int(sizeof(T));
-};
+constexpr int tile_line() {
+  return (WIDTH + 15) / 16 * 16 + 16 / int(sizeof(T));
+}
 
 // 16 bytes from memory to a tile; they have arrived behind wait_for_tiles() and a barrier.
 template <typename T>
 inline void copy_to_tile(threadgroup T* to, const device T* from) {
-#if HIPRT_TILES_NVIDIA
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(uint(__cvta_generic_to_shared(to))), "l"(from) : "memory");
+#if HIPRT_HAS_MMA
+  hiprt::copy_async(to, from);
 #else
   *(threadgroup pack<T, 16 / sizeof(T)>*)to = *(const device pack<T, 16 / sizeof(T)>*)from;
 #endif
 }
 inline void wait_for_tiles() {
-#if HIPRT_TILES_NVIDIA
-  asm volatile("cp.async.wait_all;" : : : "memory");
+#if HIPRT_HAS_MMA
+  hiprt::wait_for_copies();
 #endif
 }
 
@@ -34,14 +28,17 @@ inline void wait_for_tiles() {
 template <typename T, int WIDTH, int ROWS, uint THREADS>
 inline void load_rows(threadgroup T* to, const device T* from, size_t apart, int last, uint index) {
   constexpr int RUN = 16 / sizeof(T);
-  constexpr int LINE = tile_line<T, WIDTH>::value;
+  constexpr int LINE = tile_line<T, WIDTH>();
   constexpr int FILLED = (WIDTH + 15) / 16 * 16;
   for (int i = int(index); i < ROWS * (FILLED / RUN); i += THREADS) {
     const int row = i / (FILLED / RUN), at = i % (FILLED / RUN) * RUN;
     if (WIDTH % RUN == 0 && row <= last && (WIDTH % 16 == 0 || at < WIDTH)) {
       copy_to_tile(to + row * LINE + at, from + row * apart + at);
     } else {
-      for (int j = at; j < at + RUN; j++) to[row * LINE + j] = row <= last && j < WIDTH ? from[row * apart + j] : T(0.0f);
+      for (int j = at; j < at + RUN; j++) {
+        to[row * LINE + j] = T(0.0f);
+        if (row <= last && j < WIDTH) to[row * LINE + j] = from[row * apart + j];
+      }
     }
   }
 }
@@ -58,7 +55,7 @@ inline void store_to_tile(threadgroup T* to, thread const float* values) {
 
 // Byte j of a word as a number.
 inline float byte_of(uint word, uint j) {
-#if HIPRT_TILES_NVIDIA
+#if HIPRT_HAS_MMA
   // The byte becomes the low bits of 2^23's mantissa: two instructions at full rate, where a conversion has a quarter.
   return as_type<float>(__byte_perm(word, 0x4b000000u, 0x7650u + j)) - 8388608.0f;
 #else
@@ -69,7 +66,7 @@ inline float byte_of(uint word, uint j) {
 // The wave's part of a product: M rows, N columns, both multiples of 16; element i of a lane is at row(i), column(i).
 template <typename T, int M, int N, bool NARROW = sizeof(T) == 2>
 struct tile {
-  static constexpr int COUNT = M * N / 32;
+  enum : int { COUNT = M * N / 32 };
   float sums[COUNT];
 
   static uint row(int i, uint lane) { return lane / 4 + uint(i / (N / 4)) * 8; }
@@ -93,17 +90,7 @@ struct tile {
   }
 };
 
-#if HIPRT_TILES_NVIDIA
-inline uint pair_of(float first, float second, bfloat16_t) {
-  uint pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  return pair;
-}
-inline uint pair_of(float first, float second, half) {
-  uint pair;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  return pair;
-}
+#if HIPRT_HAS_MMA
 template <>
 inline bfloat16_t rounded(float value) { return as_type<bfloat16_t>(ushort(pair_of(value, value, bfloat16_t()))); }
 template <typename T>
@@ -118,30 +105,10 @@ inline void store_to_tile(bfloat16_t* to, const float* values) { store_pairs(to,
 template <>
 inline void store_to_tile(half* to, const float* values) { store_pairs(to, values); }
 
-template <bool TURNED>
-inline void load_fragments(uint* to, const void* from) {
-  const uint at = uint(__cvta_generic_to_shared(from));
-  if (TURNED) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-  }
-}
-#define HIPRT_MMA(type)                                                                                             \
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "   \
-               "{%8, %9}, {%0, %1, %2, %3};"                                                                        \
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                     \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-inline void multiply_fragments(float* c, const uint* a, const uint* b, bfloat16_t) { HIPRT_MMA("bf16"); }
-inline void multiply_fragments(float* c, const uint* a, const uint* b, half) { HIPRT_MMA("f16"); }
-#undef HIPRT_MMA
-
 // Blocks of 16 by 8: a lane has two neighbours of row lane / 4 and two of the row 8 below.
 template <typename T, int M, int N>
 struct tile<T, M, N, true> {
-  static constexpr int COUNT = M * N / 32;
+  enum : int { COUNT = M * N / 32 };
   float sums[COUNT];
 
   static uint row(int i, uint lane) { return uint(i / (N / 2)) * 16 + lane / 4 + uint(i % 4 / 2) * 8; }
@@ -166,6 +133,69 @@ struct tile<T, M, N, true> {
         for (int j = 0; j < N / 8; j++) multiply_fragments(sums + (i * (N / 8) + j) * 4, left[i], right[j / 2] + j % 2 * 2, T());
       }
     }
+  }
+};
+#elif HIPRT_TARGET_AMD && (defined(__GFX11__) || defined(__GFX12__))
+// A lane's part of 16 by 16 factors: on gfx11 a whole row, in both halves of the wave; on gfx12 half a row.
+#if defined(__GFX12__)
+constexpr int TILE_RUN = 8;
+#define HIPRT_WMMA(type) __builtin_amdgcn_wmma_f32_16x16x16_##type##_w32_gfx12
+#else
+constexpr int TILE_RUN = 16;
+#define HIPRT_WMMA(type) __builtin_amdgcn_wmma_f32_16x16x16_##type##_w32
+#endif
+typedef float TileSums __attribute__((ext_vector_type(8)));
+template <typename T>
+struct tile_factor {
+  typedef _Float16 type __attribute__((ext_vector_type(TILE_RUN)));
+  static HIPRT_INLINE TileSums product(type a, type b, TileSums c) { return HIPRT_WMMA(f16)(a, b, c); }
+};
+template <>
+struct tile_factor<bfloat16_t> {
+  typedef short type __attribute__((ext_vector_type(TILE_RUN)));
+  static HIPRT_INLINE TileSums product(type a, type b, TileSums c) { return HIPRT_WMMA(bf16)(a, b, c); }
+};
+#undef HIPRT_WMMA
+
+// Blocks of 16 by 16: a lane has eight rows of column lane % 16.
+template <typename T, int M, int N>
+struct tile<T, M, N, true> {
+  typedef typename tile_factor<T>::type Factor;
+  enum : int { COUNT = M * N / 32 };
+  float sums[COUNT];
+
+  static uint row(int i, uint lane) {
+    return uint(i / 8 / (N / 16)) * 16 + (TILE_RUN == 8 ? uint(i % 8) + lane / 16 * 8 : uint(i % 8) * 2 + lane / 16);
+  }
+  static uint column(int i, uint lane) { return uint(i / 8 % (N / 16)) * 16 + lane % 16; }
+
+  template <bool TURNED>
+  void add(const T* a, int a_line, const T* b, int b_line, int depth, uint lane) {
+    static_assert(!TURNED, "b is [N][depth]");
+    const int own = int(lane % 16), start = TILE_RUN == 8 ? int(lane / 16) * 8 : 0;
+    for (int k = start; k < depth; k += 16) {
+      Factor left[M / 16], right[N / 16];
+#pragma unroll
+      for (int i = 0; i < M / 16; i++) left[i] = factor(a + (i * 16 + own) * a_line + k);
+#pragma unroll
+      for (int i = 0; i < N / 16; i++) right[i] = factor(b + (i * 16 + own) * b_line + k);
+#pragma unroll
+      for (int i = 0; i < COUNT / 8; i++) {
+        TileSums part;
+#pragma unroll
+        for (int e = 0; e < 8; e++) part[e] = sums[i * 8 + e];
+        part = tile_factor<T>::product(left[i / (N / 16)], right[i % (N / 16)], part);
+#pragma unroll
+        for (int e = 0; e < 8; e++) sums[i * 8 + e] = part[e];
+      }
+    }
+  }
+
+  static Factor factor(const T* from) {
+    pack<pack<T, 8>, TILE_RUN / 8> run;
+#pragma unroll
+    for (int i = 0; i < TILE_RUN / 8; i++) run.values[i] = ((const pack<T, 8>*)from)[i];
+    return as_type<Factor>(run);
   }
 };
 #endif

@@ -174,7 +174,9 @@ def test_every_body_has_a_kernel_and_every_prelude_file_is_used():
     import hiprt.kernels as package
 
     names = {path.stem for path in SOURCES.glob("*.metal")}
-    assert names <= set(package.__all__)
+    # Kernels that an op launches beside the one of its own name.
+    parts = {"attention_combine", "quantized_tiles"}
+    assert names - set(package.__all__) == parts
     folder = SOURCES.parent / "prelude"
     used = {"hip.h", *DIALECTS["hip"].files, *DIALECTS["metal"].files, *BODY, *CHECK, *METAL_BODY}
     assert used == {path.name for path in folder.iterdir()}

@@ -94,7 +94,7 @@ def test_one_row_is_attention(branch, dtype, normal, int32):
     q, keys, values = map(hiprt.array, operands(normal, dtype, 1, 4, 2, 90, 64))
     got = kernels.prefill_attention(q, keys, values, int32(77), scale=0.125).numpy().astype(np.float64)
     alone = kernels.attention(q.reshape(4, 64), keys, values, int32(77), scale=0.125).numpy().astype(np.float64)
-    np.testing.assert_allclose(got[0], alone, rtol=0, atol=2 * SPACING[dtype.name])
+    np.testing.assert_allclose(got[0], alone, rtol=0, atol=8 * SPACING[dtype.name])
 
 
 def test_tiles_fit_a_threadgroups_memory(dtype):

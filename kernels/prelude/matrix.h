@@ -1,0 +1,48 @@
+// Matrix instructions of NVIDIA GPUs from compute capability 8.0, and the copies that feed them, as PTX.
+#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 800
+#define HIPRT_HAS_MMA 1
+namespace metal {
+namespace hiprt {
+
+// 16 bytes from memory to shared memory, while the thread goes on.
+HIPRT_INLINE void copy_async(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(uint(__cvta_generic_to_shared(to))), "l"(from) : "memory");
+}
+HIPRT_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" : : : "memory"); }
+
+// Two numbers rounded into one word.
+HIPRT_INLINE uint pair_of(float first, float second, bfloat16_t) {
+  uint pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+HIPRT_INLINE uint pair_of(float first, float second, half) {
+  uint pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+template <bool TURNED>
+HIPRT_INLINE void load_fragments(uint* to, const void* from) {
+  const uint at = uint(__cvta_generic_to_shared(from));
+  if (TURNED) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  }
+}
+#define HIPRT_MMA(type)                                                                                             \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "   \
+               "{%8, %9}, {%0, %1, %2, %3};"                                                                        \
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                     \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+HIPRT_INLINE void multiply_fragments(float* c, const uint* a, const uint* b, bfloat16_t) { HIPRT_MMA("bf16"); }
+HIPRT_INLINE void multiply_fragments(float* c, const uint* a, const uint* b, half) { HIPRT_MMA("f16"); }
+#undef HIPRT_MMA
+
+}  // namespace hiprt
+}  // namespace metal
+#else
+#define HIPRT_HAS_MMA 0
+#endif
