@@ -13,7 +13,7 @@ Requests come from a recording in which no two intermediates share memory: `requ
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
@@ -70,8 +70,9 @@ class Plan:
     nbytes : int
         Size of the block.
     lower_bound : int
-        Most bytes that are live at once in program order, sizes rounded up to 256, where what is written in place needs
-        no more: no plan is smaller.
+        No plan is smaller: the most bytes that are live at once in program order, sizes rounded up to 256, where what
+        is written in place needs no more. Where branches that may run together need more than that, the size of the
+        requests found of which any two may be live at once.
     """
 
     offsets: tuple[int, ...]
@@ -165,28 +166,57 @@ def plan(
         last = max((request.users[-1] for request in requests if request.users), default=-1)
         dependencies = [[] if i == 0 else [i - 1] for i in range(last + 1)]
     ancestors = ancestors_of(dependencies)
-    first = continued(requests, ancestors, in_place)
-    requests = merged(requests, first)
     sizes = [-(-request.nbytes // ALIGNMENT) * ALIGNMENT for request in requests]
-    bound = lower_bound(requests, sizes)
     conflicts = conflicts_of(requests, sizes, ancestors)
-    degree = [sum(sizes[k] for k in others) for others in conflicts]
+    first, apart = continued(requests, ancestors, in_place), list(range(len(requests)))
+    bound = lower_bound(merged(requests, first), sizes)
+    best: Plan | None = None
+    # Long chains in place may leave gaps that separate ones fill.
+    for heads in [first] if first == apart else [first, apart]:
+        for offsets in arrangements(requests, sizes, heads, conflicts):
+            nbytes = max((offset + size for offset, size in zip(offsets, sizes)), default=0)
+            if best is None and nbytes > bound:
+                bound = max(bound, together(sizes, first, conflicts))
+            if best is None or nbytes < best.nbytes:
+                best = Plan(offsets, nbytes, bound)
+            if nbytes == bound:
+                return best
+    assert best is not None
+    return best
+
+
+def arrangements(
+    requests: Sequence[Request], sizes: Sequence[int], first: Sequence[int], conflicts: Sequence[Iterable[int]]
+) -> Iterator[tuple[int, ...]]:
+    """Yield offsets, by one order after the other, with chains in place."""
+    others: list[set[int]] = [set() for _ in requests]
+    for i, head in enumerate(first):
+        others[head].update(first[k] for k in conflicts[i] if first[k] != head)
+    heads = [i for i, head in enumerate(first) if i == head]
+    degree = [sum(sizes[k] for k in each) for each in others]
     orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
         lambda i: (-sizes[i], -degree[i], i),
         lambda i: (-sizes[i], i),
         lambda i: (-degree[i], -sizes[i], i),
         lambda i: (requests[i].users[:1] or (0,)) + (-sizes[i], i),
     )
-    best: Plan | None = None
     for order in orders:
-        offsets = place(sorted(range(len(requests)), key=order), sizes, conflicts)
-        nbytes = max((offset + size for offset, size in zip(offsets, sizes)), default=0)
-        if best is None or nbytes < best.nbytes:
-            best = Plan(tuple([offsets[i] for i in first]), nbytes, bound)
-        if best.nbytes == bound:
-            break
-    assert best is not None
-    return best
+        offsets = place(sorted(heads, key=order), sizes, others)
+        yield tuple([offsets[head] for head in first])
+
+
+def together(sizes: Sequence[int], first: Sequence[int], conflicts: Sequence[Iterable[int]]) -> int:
+    """Return the size of requests that none can share with another: the most found from each one on, largest first."""
+    others = [{k for k in each if first[k] != first[i]} for i, each in enumerate(conflicts)]
+    most = 0
+    for i, near in enumerate(others):
+        left, total = near, sizes[i]
+        if total + sum(sizes[k] for k in near) > most:
+            for k in sorted(near, key=lambda k: (-sizes[k], k)):
+                if k in left:
+                    left, total = left & others[k], total + sizes[k]
+        most = max(most, total)
+    return most
 
 
 def continued(requests: Sequence[Request], ancestors: Sequence[int], in_place: Iterable[InPlace]) -> list[int]:
@@ -260,7 +290,7 @@ def conflicts_of(requests: Sequence[Request], sizes: Sequence[int], ancestors: S
     return conflicts
 
 
-def place(order: Sequence[int], sizes: Sequence[int], conflicts: Sequence[Sequence[int]]) -> list[int]:
+def place(order: Sequence[int], sizes: Sequence[int], conflicts: Sequence[Iterable[int]]) -> list[int]:
     """Return offsets: each request in turn goes into the tightest gap between those it conflicts with."""
     offsets = [0] * len(sizes)
     placed = [False] * len(sizes)

@@ -56,7 +56,7 @@ class Slot:
     planned : int
         Bytes of the block they lie in.
     lower_bound : int
-        Most bytes of them that are live at once: no plan is smaller.
+        No plan is smaller: the most bytes of them that may be live at once.
     """
 
     planned: int
@@ -123,7 +123,7 @@ class MemoryReport:
             )
         for row in self.steps:
             lines += [
-                f"{row.name}: a graph in {slot.planned:,} bytes, of which {slot.lower_bound:,} are live at once"
+                f"{row.name}: a graph in {slot.planned:,} bytes, of which {slot.lower_bound:,} may be live at once"
                 for slot in row.slots
             ]
             if row.overflows:

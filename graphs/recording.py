@@ -182,6 +182,18 @@ class Recording:
                         if is_apart(pieces, extent, sources, target):
                             yield index, extent, pieces[target][:2]
 
+    def settle(self, stream: Stream) -> None:
+        """Give what was recorded in an arena the addresses that its plan says.
+
+        Raises
+        ------
+        OutOfMemoryError
+            There is no memory for it; nothing has moved.
+        """
+        if isinstance(self.memory, Arena):
+            touched = map(self.used, range(len(self)))
+            self.relocate(self.memory.settle(stream, touched, self.dependencies, self.in_place))
+
     def relocate(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Give all nodes the addresses they have when memory moves: (start, end, new start), ascending."""
         core.lib.hiprt_recorder_relocate(self.core, len(moves), moves)

@@ -110,10 +110,8 @@ class Session:
         """Launch the part that was recorded."""
         recording = self.recording
         self.abandon()
-        if recording is not None and isinstance(self.memory, Arena):
-            touched = map(recording.used, range(len(recording)))
-            moves = self.memory.settle(self.stream, touched, recording.dependencies, recording.in_place)
-            recording.relocate(moves)
+        if recording is not None:
+            recording.settle(self.stream)
         if recording is None or not len(recording):
             return
         for part, eager in self.divide(recording):

@@ -12,7 +12,7 @@ from hiprt import core, library, objects
 from hiprt.errors import check
 from hiprt.stream import Stream
 
-__all__ = ["READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module"]
+__all__ = ["READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module", "laid_over"]
 
 SCALAR, READ, WRITE, READ_WRITE = 0, 1, 2, 3
 FORMATS = {
@@ -117,7 +117,7 @@ class Argument:
         Of a structure, in bytes.
     over : sequence of str
         Of a buffer that is only written, those that are only read and may be the very same memory: each element is
-        read before it is written. Plans of kept steps make use of it.
+        read before it is written, whatever the views that are passed. Plans of kept steps make use of it.
     """
 
     __slots__ = ("access", "alignment", "dtype", "name", "over", "size")
@@ -143,7 +143,7 @@ class Argument:
         return "Q" if self.access else f"{self.size}s" if self.dtype == "bytes" else FORMATS[self.dtype]
 
 
-def in_place_of(kernel: str, arguments: Sequence[Argument]) -> list[tuple[int, tuple[int, ...]]]:
+def laid_over(kernel: str, arguments: Sequence[Argument]) -> list[tuple[int, tuple[int, ...]]]:
     """Return which buffers may be the same memory: one that is written, and those read; by place among the buffers.
 
     Raises
@@ -201,7 +201,7 @@ class Function(objects.Launcher):
         self.symbol = symbol
         self.name = name or symbol
         self.arguments = tuple(arguments)
-        self.in_place = in_place_of(self.name, self.arguments)
+        self.in_place = laid_over(self.name, self.arguments)
         table = [(argument.size, argument.alignment, argument.access) for argument in arguments]
         made = core.lib.hiprt_kernel_create(module.function(symbol), self.name.encode(), len(table), table)
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_kernel_release)

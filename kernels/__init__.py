@@ -5,6 +5,8 @@ writes, and computes floating dtypes in float32. ``out=`` gives it an array to w
 names, and promote dtypes and broadcast shapes as it does.
 """
 
+# Whose pool results come from.
+import hiprt.allocator  # noqa: F401
 from hiprt.kernels.add import add
 from hiprt.kernels.add_rms_norm import add_rms_norm
 from hiprt.kernels.advance import advance
@@ -37,6 +39,7 @@ from hiprt.kernels.binary import (
 )
 from hiprt.kernels.conv_step import conv_step
 from hiprt.kernels.copies import astype, concatenate, contiguous
+from hiprt.kernels.cumsum import cumsum
 from hiprt.kernels.experts import moe_down, moe_gate_up
 from hiprt.kernels.filter_logits import filter_logits, repetition_penalty
 from hiprt.kernels.gated_delta import gated_delta, gated_delta_gates
@@ -82,9 +85,13 @@ from hiprt.kernels.unary import (
     bitwise_invert,
     ceil,
     cos,
+    erf,
     exp,
     expm1,
     floor,
+    gelu,
+    gelu_approx,
+    gelu_fast_approx,
     isfinite,
     isinf,
     isnan,
@@ -133,9 +140,11 @@ __all__ = [
     "contiguous",
     "conv_step",
     "cos",
+    "cumsum",
     "dequantize",
     "divide",
     "equal",
+    "erf",
     "exp",
     "expm1",
     "filter_logits",
@@ -146,6 +155,9 @@ __all__ = [
     "gated_rms_norm",
     "gather_qmm",
     "gdn_step",
+    "gelu",
+    "gelu_approx",
+    "gelu_fast_approx",
     "greater",
     "greater_equal",
     "hip_kernel",

@@ -26,6 +26,7 @@ KERNEL = Kernel(
     },
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
     headers=("lane_part.h",),
+    ahead=(),
 )
 COMBINE = Kernel(
     "attention_combine",
@@ -33,6 +34,7 @@ COMBINE = Kernel(
     outputs={"out": "T"},
     scalars={"width": "uint", "heads": "uint", "splits": "uint", "stride": "uint", "is_gated": "uint"},
     template={"T": "dtype"},
+    ahead=(),
 )
 SIMDGROUPS = 8
 WIDTHS = (32, 256)

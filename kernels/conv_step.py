@@ -22,10 +22,11 @@ KERNEL = Kernel(
         "is_biased": "uint",
         "is_silu": "uint",
     },
-    template={"T": "dtype"},
+    template={"T": "dtype", "STEPS": "int"},
     threads=64,
 )
 THREADS = 64
+RUN = 16  # steps of a thread: at least the largest state
 TAPS = (2, 8)
 
 
@@ -89,7 +90,7 @@ def conv_step(
     made(op, state, state.shape, state.dtype, stream, inputs)
     out = made(op, out, x.shape, x.dtype, stream, (*inputs, state))
     size = batch * channels
-    grid = (-(-size // THREADS), 1, 1)
+    grid = (-(-size // THREADS), max(1, -(-steps // RUN)), 1)
     scalars = size, channels, steps, taps, bias is not None, bool(silu)
-    KERNEL(stream, grid, (THREADS, 1, 1), (x.dtype,), *inputs, state, out, *scalars)
+    KERNEL(stream, grid, (THREADS, 1, 1), (x.dtype, RUN), *inputs, state, out, *scalars)
     return out

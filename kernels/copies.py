@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from numpy.typing import DTypeLike
 
@@ -12,7 +12,7 @@ from hiprt.kernels.dtypes import WORDS, promote, strided
 from hiprt.kernels.pointwise import Expression, evaluate, target
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["astype", "axis_of", "concatenate", "contiguous", "copy_into"]
+__all__ = ["along", "astype", "axis_of", "concatenate", "contiguous", "copy_into"]
 
 COPY = Expression("copy", "a")
 
@@ -99,6 +99,23 @@ def axis_of(op: str, axis: int, ndim: int) -> int:
     if not -ndim <= axis < ndim:
         raise ValueError(f"[{op}] Invalid axis {axis} for array with {ndim} dimensions.")
     return axis % ndim
+
+
+def along(
+    op: str, a: Array, axis: int | None, work: Callable[[Array], Array], stream: Stream, out: Array | None
+) -> Array:
+    """Return what `work` makes of the contiguous rows along an axis, of any width, with the axis back in its place."""
+    strided(op, "a", a)
+    if axis is None:
+        a, axis = contiguous(a, stream=stream).reshape(a.size), 0
+    axis = axis_of(op, axis, a.ndim)
+    turn = [each for each in range(a.ndim) if each != axis] + [axis]
+    result = work(contiguous(a.transpose(*turn), stream=stream))
+    result = result.transpose(*(turn.index(each) for each in range(a.ndim)))
+    if out is None:
+        return contiguous(result, stream=stream)
+    made(op, out, result.shape, result.dtype, stream, (result,))
+    return astype(result, result.dtype, stream=stream, out=out)
 
 
 def concatenate(

@@ -73,11 +73,14 @@ class Declared:
         `hiprt.module.SCALAR`, `READ`, `WRITE` or `READ_WRITE`.
     dtype : numpy.dtype or None
         Of a buffer's elements (None: any), or of a value.
+    over : tuple of str
+        As of `hiprt.Argument`.
     """
 
     name: str
     access: int
     dtype: np.dtype[Any] | None
+    over: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, name: str, text: Any, types: Mapping[str, Any]) -> Declared:
@@ -88,7 +91,8 @@ class Declared:
         name : str
         text : str or dtype
             ``read``, ``write`` or ``update`` (reads and writes) and the elements' dtype, which may be left out; a
-            value's dtype alone, which may be structured; a dtype may be the name of a template parameter.
+            value's dtype alone, which may be structured; a dtype may be the name of a template parameter. Behind
+            ``write`` and the dtype, ``over`` and names, with commas between them.
         types : mapping
             Template parameters and their values.
 
@@ -99,6 +103,10 @@ class Declared:
         """
         word, _, rest = text.partition(" ") if isinstance(text, str) else ("", "", text)
         access = ACCESS.get(word, SCALAR)
+        over: tuple[str, ...] = ()
+        if access == WRITE and "over" in rest.split():
+            rest, _, names = f" {rest} ".partition(" over ")
+            over = tuple(each.strip() for each in names.split(","))
         kind = (rest.strip() or None) if access else text
         if isinstance(kind, str) and kind in types:
             kind = types[kind]
@@ -109,7 +117,7 @@ class Declared:
         try:
             if text is None or (isinstance(kind, str) and len(kind) == 1):
                 raise TypeError  # numpy would take it: None, and the letters of its types
-            return cls(name, access, None if kind is None else dtype_of(kind)).valid()
+            return cls(name, access, None if kind is None else dtype_of(kind), over).valid()
         except TypeError:
             raise ValueError(
                 f"{name}: {text!r} is no declaration; it is `read`, `write` or `update` and a dtype for a buffer, or "
@@ -143,7 +151,7 @@ class Declared:
     def argument(self) -> Argument:
         """The same for `hiprt.Function`."""
         if self.access or self.dtype is None:
-            return Argument(self.name, self.access)
+            return Argument(self.name, self.access, over=self.over)
         if self.is_structure:
             size, alignment = self.dtype.itemsize, self.dtype.alignment
             return Argument(self.name, SCALAR, "bytes", size=size, alignment=alignment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -65,14 +66,25 @@ def multiply(a: Host, b: Host) -> Host:
     return np.asarray(a * b)
 
 
+def gelu_approx(a: Host) -> Host:
+    """Return ``a * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 * a**3))) / 2``."""
+    return np.asarray(a * (1 + np.tanh(np.sqrt(2 / np.pi) * (a + 0.044715 * a**3))) / 2)
+
+
+erf = np.vectorize(math.erf, otypes=[np.float64])
+
 UNARY: dict[str, Callable[[Host], Host]] = {
     "abs": np.abs,
     "bitwise_invert": np.invert,
     "ceil": lambda a: a if a.dtype.kind in "biu" else np.ceil(a),
     "cos": np.cos,
+    "erf": erf,
     "exp": np.exp,
     "expm1": np.expm1,
     "floor": lambda a: a if a.dtype.kind in "biu" else np.floor(a),
+    "gelu": lambda a: np.asarray(a * (1 + erf(a / np.sqrt(2))) / 2),
+    "gelu_approx": gelu_approx,
+    "gelu_fast_approx": lambda a: np.asarray(a * sigmoid(1.702 * a)),
     "isfinite": np.isfinite,
     "isinf": np.isinf,
     "isnan": np.isnan,

@@ -28,8 +28,9 @@ GATE_UP = Kernel(
         "PAIRS": "int",
         "SIMDGROUPS": "int",
     },
-    headers=("codes.h", "pieces.h", "rows.h"),
+    headers=("codes.h", "loads.h", "pieces.h", "rows.h"),
     threads=256,
+    ahead=(),
 )
 DOWN = Kernel(
     "moe_down",
@@ -53,12 +54,13 @@ DOWN = Kernel(
         "ROWS": "int",
         "SIMDGROUPS": "int",
     },
-    headers=("codes.h", "pieces.h"),
+    headers=("codes.h", "loads.h", "pieces.h"),
     threads=256,
+    ahead=(),
 )
 PAIRS = 2  # columns of a simdgroup of the first launch
 ROWS = 1  # rows of a simdgroup of the second
-SIMDGROUPS = 4
+SIMDGROUPS = 8
 STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
 STAGED_BYTES = 28672  # of a token's vectors, in a threadgroup's memory
 MOST_ITEMS = 65535  # the grid's y

@@ -26,8 +26,9 @@ KERNEL = Kernel(
         "NORMED": "bool",
         "SIMDGROUPS": "int",
     },
-    headers=("pointwise.h", "delta.h"),
+    headers=("pointwise.h", "loads.h", "delta.h"),
     threads=512,
+    ahead=("state",),
 )
 SIMDGROUPS = 16
 STAGED_BYTES = 28672  # of a head's channels and answers, in a threadgroup's memory

@@ -12,7 +12,7 @@ import numpy as np
 from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
 from hiprt.kernels.declared import TRAITS, Declared, assertions
-from hiprt.module import Function
+from hiprt.module import Function, laid_over
 from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream, current_stream
 
@@ -59,7 +59,9 @@ def hip_kernel(
         Of the ``__global__`` function. A template's parameters follow in brackets, ``axpy<T, N>``: calls give values.
     args : mapping
         Name and declaration of each argument, in the kernel's order. A buffer: ``"read float32"``,
-        ``"write float32"`` or ``"update float32"`` (reads and writes); without a dtype any array is taken. A value:
+        ``"write float32"`` or ``"update float32"`` (reads and writes); without a dtype any array is taken.
+        ``"write float32 over x"``: it may be the memory of `x`, each element of which is read before that element is
+        written; in a kept step it will be, where nobody else still reads `x`. A value:
         its dtype, ``"int32"``; for a structure a structured numpy dtype made with ``align=True``, whose fields have the
         names of the members. A dtype may be a template parameter, ``"read T"``. From what is declared come the edges
         of graphs; the compiler checks that it fits the kernel's own parameters, sizes and offsets included.
@@ -175,7 +177,9 @@ class HipKernel:
         self.program, self.name, self.parameters, self.strided = program, name, parameters, strided
         self.args = dict(args)
         self.functions: FunctionTable[tuple[Function, tuple[Declared, ...]]] = FunctionTable()
-        self.declared(tuple(np.dtype(np.float32) for _ in parameters))
+        declared = self.declared(tuple(np.dtype(np.float32) for _ in parameters))
+        if laid_over(name, [each.argument for each in declared]) and strided:
+            raise ValueError(f"{name}: arrays of any strides do not lie over each other element by element")
 
     def declared(self, values: Values) -> tuple[Declared, ...]:
         """Return the arguments for a template's values."""

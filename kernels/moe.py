@@ -17,8 +17,9 @@ ROUTE = Kernel(
     outputs={"indices": "int", "weights": "T"},
     scalars={"experts": "uint", "chosen": "uint", "is_normalised": "uint", "is_shared": "uint"},
     template={"T": "dtype"},
-    headers=("largest.h", "rows.h"),
+    headers=("largest.h", "rows.h", "loads.h"),
     threads=1024,
+    ahead=(),
 )
 COMBINE = Kernel(
     "moe_combine",

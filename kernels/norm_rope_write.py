@@ -28,6 +28,7 @@ KERNEL = Kernel(
     template={"T": "dtype"},
     headers=("turn.h",),
     threads=128,
+    ahead=(),
 )
 SIMDGROUPS = 4
 WIDEST = 256

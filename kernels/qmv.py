@@ -62,6 +62,7 @@ TENSOR_ROWS = 8  # of a simdgroup with matrix instructions
 STAGED_STEPS = 64  # of one vector in 32 KiB of shared memory
 PROCESSORS = 132
 SIMDGROUPS_EACH = 16
+LARGE = 12  # simdgroups of a threadgroup for a large matrix
 DEPTH = 5
 SIZES = (1, 2, 4, 8)
 
@@ -118,20 +119,31 @@ class Tiling(NamedTuple):
 
 
 def tiling_of(shape: Shape) -> Tiling:
-    """Choose: one threadgroup on each of the H200's 132 processors, and simdgroups that all have as much to do."""
-    batch = padded(shape.batch)
-    is_whole = shape.steps * batch <= STAGED_STEPS
-    rounds = -(-shape.tiles // (PROCESSORS * SIMDGROUPS_EACH)) if is_whole else 1
-    tiles = min(SIMDGROUPS_EACH, max(1, -(-shape.tiles // (PROCESSORS * rounds))))
-    split = 1
-    while rounds == 1 and 2 * split * tiles <= SIMDGROUPS_EACH and shape.steps >= 4 * split:
-        split *= 2
-    tiles = min(SIMDGROUPS_EACH // split, -(-tiles * split // batch) * batch // split or 1)
-    while tiles * split % batch:
-        tiles += 1
-    own = -(-shape.steps // split)
-    # Loops without guards: the most in flight that divides the steps.
-    most = min(own, DEPTH, max(1, STAGED_STEPS // batch // split))
+    """Choose for an H200, by what was measured there.
+
+    Small matrices: a threadgroup a processor, its rows' widths split among simdgroups. Larger ones: two a processor, in
+    rounds where that leaves a simdgroup few steps; the largest: many small ones beside each other.
+    """
+    batch, steps = padded(shape.batch), shape.steps
+    staged = STAGED_STEPS // batch
+    is_whole = steps <= staged
+    each = -(-shape.tiles // (2 * PROCESSORS))
+    tiles, split, rounds, deepest = -(-shape.tiles // PROCESSORS), 1, 1, DEPTH
+    if not is_whole:
+        tiles, split, deepest = min(3, tiles), 4, 1
+    elif each > LARGE and shape.tiles > 48 * 2 * PROCESSORS and steps > DEPTH:
+        tiles, deepest = LARGE, 1
+    elif each >= SIMDGROUPS_EACH // 2:
+        rounds = -(-shape.tiles // (2 * PROCESSORS * LARGE))
+        tiles, deepest = -(-shape.tiles // (2 * PROCESSORS * rounds)), 4
+    else:
+        while 2 * split * tiles <= SIMDGROUPS_EACH and steps >= (2 if 2 * split * tiles <= 8 else 4) * split:
+            split *= 2
+    split = min(split, staged)
+    while tiles * split % batch or tiles * split > SIMDGROUPS_EACH:
+        tiles += 1 if tiles * split % batch and tiles * split < SIMDGROUPS_EACH else -1
+    own = -(-steps // split)
+    most = min(own, deepest, max(1, staged // split))
     depth = max(depth for depth in range(1, most + 1) if own % depth == 0)
     return Tiling(tiles, split, depth if depth > 2 or rounds > 1 else most, rounds)
 
@@ -321,9 +333,9 @@ def tensor_plan(shape: Shape, tiling: Tiling) -> Tiles:
     if tiles * split % batch or tiles * split > SIMDGROUPS_EACH:
         raise ValueError(f"qmv: {tiles} x {split} simdgroups do not fit {shape.batch} vectors")
     staged = STAGED_STEPS // batch
-    phase = split * depth
-    while phase < shape.steps and 2 * phase <= staged:
-        phase *= 2
+    unit = split * depth
+    phases = -(-shape.steps // max(staged // unit * unit, 1))
+    phase = -(-shape.steps // (phases * unit)) * unit
     own = -(-shape.steps // split)
     if phase > staged or (rounds > 1 and (split > 1 or own % depth or phase < shape.steps)):
         raise ValueError(f"qmv: {tiling} does not fit {shape.steps} steps of {shape.batch} vectors")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cache
 
 from hiprt.array import Array, empty
-from hiprt.kernels.checks import UINT32, made
-from hiprt.kernels.copies import astype, axis_of, contiguous
+from hiprt.kernels.checks import UINT32
+from hiprt.kernels.copies import along, axis_of
 from hiprt.kernels.dtypes import WORDS, strided
 from hiprt.kernels.indexing import take_along_axis
 from hiprt.kernels.kernel import Kernel, uses_loops
@@ -130,20 +130,9 @@ def ordered(
     stream: Stream | None,
     out: Array | None,
 ) -> Array:
-    """Return what `choose` makes of rows along an axis and their order, with the axis back in its place."""
-    strided(op, "a", a)
+    """Return what `choose` makes of rows along an axis and their order."""
     stream = stream or current_stream()
-    if axis is None:
-        a, axis = contiguous(a, stream=stream).reshape(a.size), 0
-    axis = axis_of(op, axis, a.ndim)
-    turn = [each for each in range(a.ndim) if each != axis] + [axis]
-    rows = contiguous(a.transpose(*turn), stream=stream)
-    result = choose(rows, order_of(rows, stream), stream)
-    result = result.transpose(*(turn.index(each) for each in range(a.ndim)))
-    if out is None:
-        return contiguous(result, stream=stream)
-    made(op, out, result.shape, result.dtype, stream, (result,))
-    return astype(result, result.dtype, stream=stream, out=out)
+    return along(op, a, axis, lambda rows: choose(rows, order_of(rows, stream), stream), stream, out)
 
 
 def places(_: Array, order: Array, __: Stream) -> Array:

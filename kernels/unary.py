@@ -14,9 +14,13 @@ __all__ = [
     "bitwise_invert",
     "ceil",
     "cos",
+    "erf",
     "exp",
     "expm1",
     "floor",
+    "gelu",
+    "gelu_approx",
+    "gelu_fast_approx",
     "isfinite",
     "isinf",
     "isnan",
@@ -85,9 +89,18 @@ abs = Unary("abs", number, "absolute(a)", "the absolute value")  # noqa: A001
 bitwise_invert = Unary("bitwise_invert", integer, "inverted(a)", "all bits turned over")
 ceil = Unary("ceil", number, "whole_up(a)", "the smallest integer not below")
 cos = Unary("cos", floating, "cos(a)", "the cosine")
+erf = Unary("erf", floating, "erf_of(a)", "the error function")
 exp = Unary("exp", floating, "exp(a)", "e to the power of a")
 expm1 = Unary("expm1", floating, "expm1_of(a)", "exp(a) - 1, exact near 0")
 floor = Unary("floor", number, "whole_down(a)", "the largest integer not above")
+gelu = Unary("gelu", floating, "0.5f * a * (1.0f + erf_of(a * 0.707106781f))", "a * (1 + erf(a / sqrt(2))) / 2")
+gelu_approx = Unary(
+    "gelu_approx",
+    floating,
+    "0.5f * a * (1.0f + tanh_of(0.797884561f * (a + 0.044715f * a * a * a)))",
+    "a * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 * a**3))) / 2",
+)
+gelu_fast_approx = Unary("gelu_fast_approx", floating, "a / (1.0f + exp(-1.702f * a))", "a * sigmoid(1.702 * a)")
 isfinite = Unary("isfinite", test, "isfinite(float(a))", "whether a is neither NaN nor infinite")
 isinf = Unary("isinf", test, "isinf(float(a))", "whether a is infinite")
 isnan = Unary("isnan", test, "isnan(float(a))", "whether a is NaN")

@@ -17,6 +17,7 @@ from hiprt.kernels.attention import COMBINE as ATTENTION_COMBINE
 from hiprt.kernels.attention import KERNEL as ATTENTION
 from hiprt.kernels.attention import TOGETHER
 from hiprt.kernels.conv_step import KERNEL as CONV_STEP
+from hiprt.kernels.conv_step import RUN as CONV_STEPS
 from hiprt.kernels.experts import DOWN as MOE_DOWN
 from hiprt.kernels.experts import GATE_UP as MOE_GATE_UP
 from hiprt.kernels.experts import PAIRS, ROWS
@@ -56,12 +57,13 @@ __all__ = ["CHOSEN", "EXPERT_WIDTHS", "HEAD_WIDTHS", "KERNELS", "Instance", "ins
 
 FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
 # Attention takes any width from 32 to 256; these are the ones of published models, and one that lanes share unevenly.
-HEAD_WIDTHS = (64, 80, 96, 128, 256)
+HEAD_WIDTHS = (64, 80, 128, 256)
 # Of experts' matrices, and how many experts a token takes: those of Qwen3-30B-A3B.
 EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 # Values of each template parameter but the dtypes, and RUN and ROWS, which depend on the dtype.
 VALUES: dict[str, dict[str, tuple[Any, ...]]] = {
     "attention": {"WIDTH": HEAD_WIDTHS, "HEADS": TOGETHER},
+    "conv_step": {"STEPS": (CONV_STEPS,)},
     "gather_qmm": {"TRANSPOSED": (False, True)},
     "gdn_step": {
         "KEY": (128,),

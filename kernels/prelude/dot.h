@@ -100,7 +100,7 @@ HIPRT_INLINE pack<uint, 16 / BITS> arranged(const half* x) {
 HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   pack<uint, 4> v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.values[0]), "=r"(v.values[1]), "=r"(v.values[2]), "=r"(v.values[3])
                : "l"(from));
   return v;
@@ -108,11 +108,17 @@ HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
   return *(const pack<uint, 4>*)from;
 #endif
 }
+// Bring memory into the last cache before it is asked for: a multiple of 16 bytes, at a multiple of 16.
+HIPRT_INLINE void prefetch(const void* from, uint nbytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(nbytes) : "memory");
+#endif
+}
 // In its place in the program: the compiler may not put it off to where the word is used.
 HIPRT_INLINE uint load_now(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   uint v;
-  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(from));
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
   return v;
 #else
   return *from;
@@ -121,7 +127,7 @@ HIPRT_INLINE uint load_now(const uint* from) {
 HIPRT_INLINE uint load_now(const ushort* from) {
 #if HIPRT_TARGET_NVIDIA
   ushort v;
-  asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(from));
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(from));
   return v;
 #else
   return *from;

@@ -149,23 +149,23 @@ HIPRT_EACH(mul24) HIPRT_EACH(mad24) HIPRT_EACH(madhi) HIPRT_EACH(madsat) HIPRT_E
 HIPRT_EACH(clamp) HIPRT_EACH(min3) HIPRT_EACH(max3) HIPRT_EACH(median3)
 #undef HIPRT_EACH
 #undef HIPRT_OF_INTEGERS
-#define HIPRT_OF_INTEGERS typename V = typename hiprt::of_integers<typename hiprt::first_vector<A>::type>::type
-template <typename A, HIPRT_OF_INTEGERS>
+#define HIPRT_OF_INTEGERS(...) typename V = typename hiprt::of_integers<typename hiprt::first_vector<__VA_ARGS__>::type>::type
+template <typename A, HIPRT_OF_INTEGERS(A)>
 HIPRT_INLINE V extract_bits(A from, uint offset, uint bits) {
   V result = V(from);
   for (int i = 0; i < V::WIDTH; i++) result.at[i] = extract_bits(result.at[i], offset, bits);
   return result;
 }
-template <typename A, HIPRT_OF_INTEGERS>
-HIPRT_INLINE V insert_bits(A base, V insert, uint offset, uint bits) {
-  V result = V(base);
-  for (int i = 0; i < V::WIDTH; i++) result.at[i] = insert_bits(result.at[i], insert.at[i], offset, bits);
+template <typename A, typename B, HIPRT_OF_INTEGERS(A, B)>
+HIPRT_INLINE V insert_bits(A base, B insert, uint offset, uint bits) {
+  V result = V(base), put = V(insert);
+  for (int i = 0; i < V::WIDTH; i++) result.at[i] = insert_bits(result.at[i], put.at[i], offset, bits);
   return result;
 }
-template <typename A, HIPRT_OF_INTEGERS>
-HIPRT_INLINE V select(A no, V yes, vec<bool, V::WIDTH> condition) {
-  V result = V(no);
-  for (int i = 0; i < V::WIDTH; i++) result.at[i] = condition.at[i] ? yes.at[i] : result.at[i];
+template <typename A, typename B, HIPRT_OF_INTEGERS(A, B)>
+HIPRT_INLINE V select(A no, B yes, vec<bool, V::WIDTH> condition) {
+  V result = V(no), other = V(yes);
+  for (int i = 0; i < V::WIDTH; i++) result.at[i] = condition.at[i] ? other.at[i] : result.at[i];
   return result;
 }
 #undef HIPRT_OF_INTEGERS

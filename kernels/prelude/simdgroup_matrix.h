@@ -6,9 +6,8 @@ template <typename T, int COLS, int ROWS>
 struct simdgroup_matrix {
   static_assert(COLS == 8 && ROWS == 8, "a simdgroup's matrices have 8 columns and 8 rows");
   simdgroup_matrix() = default;
-  explicit simdgroup_matrix(T diagonal) : hiprt_at{} {
-    uint row = hiprt_row(), column = hiprt_column();
-    if ((row & ~1u) == column) hiprt_at[row & 1u] = diagonal;
+  explicit simdgroup_matrix(T diagonal) {
+    for (uint i = 0; i < 2; i++) hiprt_at[i] = hiprt_row() == hiprt_column() + i ? diagonal : T(0);
   }
   T hiprt_at[2];
 

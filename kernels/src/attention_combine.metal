@@ -1,10 +1,8 @@
 // The parts of one head that several threadgroups left (attention.metal), put together.
 const uint head = threadgroup_position_in_grid.x;
 const uint i = thread_index_in_threadgroup;
-#if HIPRT_TARGET_NVIDIA
 wait_for_inputs();
-let_next_begin();
-#endif
+begin_next();
 const device float* part = parts + size_t(head) * splits * (width + 2);
 const device float* others = part + splits * width;
 float higher = others[0];

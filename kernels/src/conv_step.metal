@@ -1,20 +1,33 @@
 // A causal depthwise convolution over time: out[t] = silu(bias + sum over j of weight[j] * x[t - taps + 1 + j]), where
-// what came before x is the state. The state becomes the last taps - 1 of both. One channel a thread.
+// what came before x is the state. The state becomes the last taps - 1 of both. A thread takes a channel for STEPS steps; the
+// thread of the first steps alone reads and writes the state.
 constexpr uint MOST = 8;
 uint i = thread_position_in_grid.x;
 if (i >= size) return;
 uint channel = i % channels;
 uint batch = i / channels;
-device T* kept = state + size_t(batch) * (taps - 1) * channels + channel;
+const uint first = threadgroup_position_in_grid.y * STEPS;
+const uint end = min(steps, first + STEPS);
+const uint past = taps - 1;
+device T* kept = state + size_t(batch) * past * channels + channel;
 const device T* from = x + size_t(batch) * steps * channels + channel;
 device T* to = out + size_t(batch) * steps * channels + channel;
 float window[MOST], factors[MOST];
 for (uint j = 0; j < MOST; j++) {
-  window[j] = j + 1 < taps ? float(kept[size_t(j) * channels]) : 0.0f;
+  window[j] = j >= past ? 0.0f : float(first ? from[size_t(first - past + j) * channels] : kept[size_t(j) * channels]);
   factors[j] = j < taps ? float(weight[channel * taps + j]) : 0.0f;
 }
 float shift = is_biased ? float(bias[channel]) : 0.0f;
-for (uint t = 0; t < steps; t++) {
+if (first == 0) {
+  // The last of the old state and x, which has been read: step t of both together is x[t - past].
+  for (uint j = 0; j + 1 < MOST; j++) {
+    if (j >= past) continue;
+    float value = 0.0f;
+    for (uint o = 0; o + 1 < MOST; o++) value = o == j + steps ? window[o] : value;
+    kept[size_t(j) * channels] = T(j + steps < past ? value : float(from[size_t(j + steps - past) * channels]));
+  }
+}
+for (uint t = first; t < end; t++) {
   float newest = float(from[size_t(t) * channels]);
   float sum = shift;
   for (uint j = 0; j < MOST; j++) {
@@ -23,7 +36,4 @@ for (uint t = 0; t < steps; t++) {
   }
   for (uint j = 0; j + 1 < MOST; j++) window[j] = j + 2 < taps ? window[j + 1] : newest;
   to[size_t(t) * channels] = T(is_silu ? sum / (1.0f + exp(-sum)) : sum);
-}
-for (uint j = 0; j < MOST; j++) {
-  if (j + 1 < taps) kept[size_t(j) * channels] = T(window[j]);
 }

@@ -18,8 +18,10 @@ device T* to = out + size_t(batch) * all_rows + key_head * ROWS;
 #if HIPRT_CPU_LOOPS
 constexpr uint STEP = 1;
 const uint index = 0;
-float mixed[CHANNELS];
+float mixed[CHANNELS], betas[RATIO], decays[RATIO];
 thread float* flat = mixed;
+wait_for_inputs();
+begin_next();
 #else
 // Eight lanes share a row of the state, four of its columns each at a time.
 constexpr uint STEP = SIMDGROUPS * 32;
@@ -29,6 +31,7 @@ constexpr uint PASSES = (ROWS + PASS - 1) / PASS;
 constexpr uint HELD = PASSES * PACKS <= 16 ? PASSES : PACKS <= 8 ? 16 / PACKS : 1;
 threadgroup pack<float, 4> mixed[CHANNELS / 4];
 threadgroup float* flat = (threadgroup float*)mixed;
+threadgroup float betas[RATIO], decays[RATIO];
 const uint lane = thread_index_in_simdgroup;
 const uint index = simdgroup_index_in_threadgroup * 32 + lane;
 const uint part = lane % 8;
@@ -41,6 +44,21 @@ for (uint h = 0; h < HELD; h++) {
     cells[h][j] = ((const device pack<float, 4>*)cells_of)[row * (KEY / 4) + min(j * 8 + part, uint(KEY / 4 - 1))];
   }
 }
+wait_for_inputs();
+begin_next();
+// What later parts take is read now, so that one wait is for all.
+constexpr uint SHARE = NORMED ? (ROWS + STEP - 1) / STEP : 1;
+T opens[SHARE], factors[SHARE];
+#pragma unroll
+for (uint s = 0; s < SHARE; s++) {
+  const uint row = min(s * STEP + index, ROWS - 1);
+  opens[s] = load_value<T>(from + channels + key_head * ROWS + row);
+  factors[s] = load_value<T>(norm + (NORMED ? row % VALUE : 0u));
+}
+const uint head = key_head * RATIO + min(index, uint(RATIO - 1));
+const T gates[3] = {load_value<T>(from + gates_from + head), load_value<T>(from + gates_from + key_heads * RATIO + head),
+                    load_value<T>(dt_bias + head)};
+const float rate = load_value<float>(a_log + head);
 #endif
 for (uint c = index; c < CHANNELS; c += STEP) {
   const uint channel = c < KEY       ? key_head * KEY + c
@@ -55,6 +73,11 @@ for (uint c = index; c < CHANNELS; c += STEP) {
   flat[c] = sum * opening_of(sum);
 }
 #if HIPRT_CPU_LOOPS
+for (uint r = 0; r < RATIO; r++) {
+  const uint head = key_head * RATIO + r;
+  betas[r] = opening_of(float(from[gates_from + head]));
+  decays[r] = decay_of(float(from[gates_from + key_heads * RATIO + head]), float(dt_bias[head]), a_log[head]);
+}
 f32x8 query_squares = splat(0.0f), key_squares = splat(0.0f);
 for (uint c = 0; c < KEY; c += 8) {
   query_squares = mad(load8(mixed + c), load8(mixed + c), query_squares);
@@ -65,14 +88,13 @@ const float key_scale = rsqrt(sum8(key_squares) / float(KEY) + eps) * rsqrt(floa
 float answers[VALUE];
 for (uint r = 0; r < RATIO; r++) {
   const uint head = key_head * RATIO + r;
-  const float beta = opening_of(float(from[gates_from + head]));
-  const f32x8 decay = splat(decay_of(float(from[gates_from + key_heads * RATIO + head]), float(dt_bias[head]), a_log[head]));
+  const f32x8 decay = splat(decays[r]);
   float squares = 0.0f;
   for (uint row = 0; row < VALUE; row++) {
     device float* cells = cells_of + (r * VALUE + row) * KEY;
     f32x8 known = splat(0.0f), answer = splat(0.0f);
     for (uint c = 0; c < KEY; c += 8) known = mad(load8(cells + c) * decay, load8(mixed + KEY + c), known);
-    const float change = (mixed[2 * KEY + r * VALUE + row] - key_scale * sum8(known)) * beta * key_scale;
+    const float change = (mixed[2 * KEY + r * VALUE + row] - key_scale * sum8(known)) * betas[r] * key_scale;
     for (uint c = 0; c < KEY; c += 8) {
       const f32x8 cell = mad(load8(mixed + KEY + c), splat(change), load8(cells + c) * decay);
       store8(cells + c, cell);
@@ -89,6 +111,10 @@ for (uint r = 0; r < RATIO; r++) {
   }
 }
 #else
+if (index < RATIO) {
+  betas[index] = opening_of(float(gates[0]));
+  decays[index] = decay_of(float(gates[1]), float(gates[2]), rate);
+}
 threadgroup float answers[ROWS];
 threadgroup float parts[PASSES * PASS / 4];  // squares of four rows' answers
 threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -111,10 +137,8 @@ for (uint base = 0; base < PASSES; base += HELD) {
   for (uint h = 0; h < HELD; h++) {
     const uint given = (base + h) * PASS + index / 8;
     const uint row = min(given, ROWS - 1);
-    const uint head = key_head * RATIO + row / VALUE;
     device pack<float, 4>* mine = (device pack<float, 4>*)cells_of + row * (KEY / 4);
-    const float beta = opening_of(float(from[gates_from + head]));
-    const float decay = decay_of(float(from[gates_from + key_heads * RATIO + head]), float(dt_bias[head]), a_log[head]);
+    const float decay = decays[row / VALUE];
     float known = 0.0f, answer = 0.0f;
 #pragma unroll
     for (uint j = 0; j < PACKS; j++) {
@@ -127,7 +151,7 @@ for (uint base = 0; base < PASSES; base += HELD) {
       }
     }
     known = key_scale * sum_of_eight(known);
-    const float change = (flat[2 * KEY + row] - known) * beta * key_scale;
+    const float change = (flat[2 * KEY + row] - known) * betas[row / VALUE] * key_scale;
 #pragma unroll
     for (uint j = 0; j < PACKS; j++) {
       const uint at = j * 8 + part;
@@ -152,13 +176,13 @@ for (uint base = 0; base < PASSES; base += HELD) {
 }
 if (NORMED) {
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint row = index; row < ROWS; row += STEP) {
-    const uint head = row / VALUE;
+  for (uint s = 0; s < SHARE && s * STEP + index < ROWS; s++) {
+    const uint row = s * STEP + index, first = row / VALUE * (VALUE / 4);
     float squares = 0.0f;
-    for (uint i = 0; i < VALUE / 4; i++) squares += parts[head * (VALUE / 4) + i];
+    for (uint i = 0; i < VALUE / 4; i++) squares += parts[first + i];
     const float scale = rsqrt(squares / float(VALUE) + norm_eps);
-    const float open = float(from[channels + key_head * ROWS + row]);
-    to[row] = T(answers[row] * scale * float(norm[row % VALUE]) * (open * opening_of(open)));
+    const float open = float(opens[s]);
+    to[row] = T(answers[row] * scale * float(factors[s]) * (open * opening_of(open)));
   }
 }
 #endif

@@ -1,6 +1,8 @@
 // out[t] = residual[t] + sum over c of weights[t][c] * (matrix of expert indices[t][c] times y[t][c]). Token t is the
 // grid's y; an expert that does not exist adds nothing.
 constexpr uint GROUPS = WIDTH / GROUP;
+wait_for_inputs();
+begin_next();
 const uint token = threadgroup_position_in_grid.y;
 const device T* from = y + size_t(token) * CHOSEN * WIDTH;
 const device int* places = indices + size_t(token) * CHOSEN;
@@ -32,12 +34,21 @@ constexpr uint ROUNDS = (ALL + 31) / 32;
 constexpr uint HELD = ROUNDS * ROWS <= 12 ? ROUNDS : ROWS <= 4 ? 8 / ROWS : 1;
 constexpr uint UNITS = CHOSEN * WIDTH / 8;
 constexpr uint STEP = SIMDGROUPS * 32;
+constexpr uint STAGES = (UNITS + STEP - 1) / STEP;
 threadgroup pack<T, 8> staged[ROUNDS * 32 * PER / 8];
 threadgroup float totals[ROUNDS * 32];
 const uint lane = thread_index_in_simdgroup;
 const uint simdgroup = simdgroup_index_in_threadgroup;
+const uint index = simdgroup * 32 + lane;
 const uint first = (threadgroup_position_in_grid.x * SIMDGROUPS + simdgroup) * ROWS;
-float sums[ROWS] = {};
+pack<T, 8> mine[STAGES];
+#pragma unroll
+for (uint s = 0; s < STAGES; s++) mine[s] = load_eight<T>(from + min(s * STEP + index, UNITS - 1) * 8);
+float sums[ROWS] = {}, added[ROWS];
+#pragma unroll
+for (uint r = 0; r < ROWS; r++) {
+  added[r] = is_residual ? float(load_value<T>(residual + out_row + min(first + r, columns - 1))) : 0.0f;
+}
 #pragma unroll 1
 for (uint base = 0; base < ROUNDS; base += HELD) {
   Pieces<T, ROWS> held[HELD];
@@ -47,21 +58,19 @@ for (uint base = 0; base < ROUNDS; base += HELD) {
     const uint flat = min((base + h) * 32 + lane, ALL - 1);
     const uint expert = uint(places[flat / PIECES]);
     const uint at = flat % PIECES;
-    share[h] = expert < experts ? float(shares[flat / PIECES]) : 0.0f;
+    share[h] = expert < experts ? float(load_value<T>(shares + flat / PIECES)) : 0.0f;
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
       const size_t row = size_t(expert < experts ? expert : 0) * columns + min(first + r, columns - 1);
-      held[h].codes[r] = ((const device piece*)w)[row * PIECES + at];
-      held[h].scales[r] = scales[row * GROUPS + at * PER / GROUP];
-      held[h].biases[r] = biases[row * GROUPS + at * PER / GROUP];
+      held[h].codes[r] = load_piece(w + (row * PIECES + at) * 4);
+      held[h].scales[r] = load_value<T>(scales + row * GROUPS + at * PER / GROUP);
+      held[h].biases[r] = load_value<T>(biases + row * GROUPS + at * PER / GROUP);
     }
   }
+  simdgroup_barrier(mem_flags::mem_none);  // which no load is put off beyond
   if (base == 0) {
 #pragma unroll
-    for (uint unit = simdgroup * 32 + lane; unit - lane < UNITS; unit += STEP) {
-      const pack<T, 8> mine = ((const device pack<T, 8>*)from)[min(unit, UNITS - 1)];
-      stage<T, BITS>(mine, unit, UNITS, staged, totals);
-    }
+    for (uint s = 0; s < STAGES; s++) stage<T, BITS>(mine[s], s * STEP + index, UNITS, staged, totals);
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 #pragma unroll
@@ -73,8 +82,6 @@ for (uint base = 0; base < ROUNDS; base += HELD) {
 #pragma unroll
 for (uint r = 0; r < ROWS; r++) {
   const float sum = simd_sum(sums[r]);
-  if (lane == 0 && first + r < columns) {
-    out[out_row + first + r] = T(is_residual ? sum + float(residual[out_row + first + r]) : sum);
-  }
+  if (lane == 0 && first + r < columns) out[out_row + first + r] = T(sum + added[r]);
 }
 #endif

@@ -1,10 +1,15 @@
 // out[t][c] = silu(gate) * up of the expert that indices[t][c] names: rows n and columns + n of its matrix times
 // rms_norm(x[t]). Item t * chosen + c of the grid's y; zeros where there is no such expert.
 constexpr uint GROUPS = WIDTH / GROUP;
+wait_for_inputs();
+begin_next();
 const uint item = threadgroup_position_in_grid.y;
 const uint expert = uint(indices[item]);
 const bool exists = expert < experts;
-const size_t skipped = size_t(exists ? expert : 0) * columns * 2;
+const size_t skipped = size_t(exists ? expert : 0) * columns * 2;  // rows
+const device uint* codes = w + skipped * (WIDTH / 32 * BITS);
+const device T* scale_of = scales + skipped * GROUPS;
+const device T* bias_of = biases + skipped * GROUPS;
 const device T* from = x + size_t(item / chosen) * WIDTH;
 device T* to = out + size_t(item) * columns;
 #if HIPRT_CPU_LOOPS
@@ -22,9 +27,9 @@ const uint first = threadgroup_position_in_grid.x * stretch;
 for (uint n = first; n < min(columns, first + stretch); n++) {
   float sums[2];
   for (uint r = 0; r < 2; r++) {
-    const size_t row = skipped + n + r * columns;
-    sums[r] = row_sum<T, GROUP, BITS>(w + row * (WIDTH / 32 * BITS), scales + row * GROUPS, biases + row * GROUPS, values,
-                                      totals, GROUPS);
+    const uint row = n + r * columns;
+    sums[r] = row_sum<T, GROUP, BITS>(codes + row * (WIDTH / 32 * BITS), scale_of + row * GROUPS, bias_of + row * GROUPS,
+                                      values, totals, GROUPS);
   }
   to[n] = T(exists ? sums[0] / (1.0f + exp(-sums[0])) * sums[1] : 0.0f);
 }
@@ -34,7 +39,7 @@ constexpr uint ROWS = 2 * PAIRS;
 constexpr uint PER = 128 / BITS;
 constexpr uint PIECES = WIDTH / PER;
 constexpr uint ROUNDS = (PIECES + 31) / 32;
-constexpr uint HELD = ROUNDS * ROWS <= 8 ? ROUNDS : ROWS <= 4 ? 8 / ROWS : 1;
+constexpr uint HELD = ROUNDS * ROWS <= 12 ? ROUNDS : ROWS <= 4 ? 8 / ROWS : 1;
 constexpr uint UNITS = WIDTH / 8;
 constexpr uint STEP = SIMDGROUPS * 32;
 constexpr uint STAGES = (UNITS + STEP - 1) / STEP;
@@ -45,9 +50,16 @@ const uint lane = thread_index_in_simdgroup;
 const uint simdgroup = simdgroup_index_in_threadgroup;
 const uint index = simdgroup * 32 + lane;
 const uint first = (threadgroup_position_in_grid.x * SIMDGROUPS + simdgroup) * PAIRS;
-size_t rows[ROWS];
+uint rows[ROWS];
 #pragma unroll
-for (uint r = 0; r < ROWS; r++) rows[r] = skipped + min(first + r / 2, columns - 1) + r % 2 * columns;
+for (uint r = 0; r < ROWS; r++) rows[r] = min(first + r / 2, columns - 1) + r % 2 * columns;
+pack<T, 8> mine[STAGES], factors[STAGES];
+#pragma unroll
+for (uint s = 0; s < STAGES; s++) {
+  const uint at = min(s * STEP + index, UNITS - 1) * 8;
+  mine[s] = load_eight<T>(from + at);
+  if (NORMED) factors[s] = load_eight<T>(norm + at);
+}
 float sums[ROWS] = {};
 #pragma unroll 1
 for (uint base = 0; base < ROUNDS; base += HELD) {
@@ -57,36 +69,33 @@ for (uint base = 0; base < ROUNDS; base += HELD) {
     const uint at = min((base + h) * 32 + lane, PIECES - 1);
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
-      held[h].codes[r] = ((const device piece*)w)[rows[r] * PIECES + at];
-      held[h].scales[r] = scales[rows[r] * GROUPS + at * PER / GROUP];
-      held[h].biases[r] = biases[rows[r] * GROUPS + at * PER / GROUP];
+      held[h].codes[r] = load_piece(codes + (rows[r] * PIECES + at) * 4);
+      held[h].scales[r] = load_value<T>(scale_of + rows[r] * GROUPS + at * PER / GROUP);
+      held[h].biases[r] = load_value<T>(bias_of + rows[r] * GROUPS + at * PER / GROUP);
     }
   }
+  simdgroup_barrier(mem_flags::mem_none);  // which no load is put off beyond
   if (base == 0) {
-    pack<T, 8> mine[STAGES];
     float squares = 0.0f;
+    if (NORMED) {
 #pragma unroll
-    for (uint s = 0; s < STAGES; s++) {
-      const uint unit = s * STEP + index;
-      mine[s] = ((const device pack<T, 8>*)from)[min(unit, UNITS - 1)];
-      for (int i = 0; i < 8; i++) {
-        const float value = unit < UNITS ? float(mine[s].values[i]) : 0.0f;
-        squares = mad(value, value, squares);
-      }
-    }
-    if (NORMED) squares = sum_of_row(squares, parts, lane, simdgroup, SIMDGROUPS);
-    const float factor = rsqrt(squares / float(WIDTH) + eps);
-#pragma unroll
-    for (uint s = 0; s < STAGES; s++) {
-      const uint unit = s * STEP + index;
-      if (NORMED) {
-        const pack<T, 8> weight = ((const device pack<T, 8>*)norm)[min(unit, UNITS - 1)];
+      for (uint s = 0; s < STAGES; s++) {
         for (int i = 0; i < 8; i++) {
-          mine[s].values[i] = T(float(mine[s].values[i]) * factor * float(weight.values[i]));
+          const float value = s * STEP + index < UNITS ? float(mine[s].values[i]) : 0.0f;
+          squares = mad(value, value, squares);
         }
       }
-      stage<T, BITS>(mine[s], unit, UNITS, staged, totals);
+      squares = sum_of_row(squares, parts, lane, simdgroup, SIMDGROUPS);
+      const float factor = rsqrt(squares / float(WIDTH) + eps);
+#pragma unroll
+      for (uint s = 0; s < STAGES; s++) {
+        for (int i = 0; i < 8; i++) {
+          mine[s].values[i] = T(float(mine[s].values[i]) * factor * float(factors[s].values[i]));
+        }
+      }
     }
+#pragma unroll
+    for (uint s = 0; s < STAGES; s++) stage<T, BITS>(mine[s], s * STEP + index, UNITS, staged, totals);
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 #pragma unroll

@@ -1,5 +1,7 @@
 // The `chosen` largest of a token's logits, the largest first and of equal ones the lower expert, and their shares; one
 // token a threadgroup. With is_shared the last column is the gate of an expert that every token takes, as the last one.
+wait_for_inputs();
+begin_next();
 const uint columns = experts + is_shared;
 const device T* from = logits + size_t(threadgroup_position_in_grid.x) * columns;
 device int* places = indices + size_t(threadgroup_position_in_grid.x) * (chosen + is_shared);

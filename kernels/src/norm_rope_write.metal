@@ -39,10 +39,8 @@ constexpr uint ITEMS = WIDEST / 32;
 const uint lane = thread_index_in_simdgroup;
 const uint line = threadgroup_position_in_grid.y;
 const uint head = threadgroup_position_in_grid.x * simdgroups_per_threadgroup + simdgroup_index_in_threadgroup;
-#if HIPRT_TARGET_NVIDIA
 wait_for_inputs();
-let_next_begin();
-#endif
+begin_next();
 if (head >= heads + 2 * pairs) return;
 const bool is_query = head < heads, is_value = head >= heads + pairs;
 const int place = position[line];

@@ -29,8 +29,6 @@ inline void sum_groups(const float* values, float* totals, uint groups) {
   }
 }
 #else
-typedef pack<uint, 4> piece;
-
 // Eight values of a piece's vector, from where they are staged.
 template <typename T>
 inline void unpack8(const threadgroup pack<T, 8>& from, thread float* values) {

@@ -108,6 +108,27 @@ inline float tanh_of(float a) {
   float size = -t / (t + 2.0f);
   return a < 0.0f ? -size : a == 0.0f ? a : size;
 }
+// By polynomials: of erf(a) / a in a^2 up to 1, of -log(1 - erf(a)) behind it; from 4 on the result is 1.
+inline float erf_of(float a) {
+  const float size = fabs(a) < 4.0f ? fabs(a) : 4.0f, z = a * a;
+  float p;
+  if (size <= 1.0f) {
+    p = mad(7.88911930e-5f, z, -8.02084105e-4f);
+    p = mad(p, z, 5.18953521e-3f);
+    p = mad(p, z, -2.68544443e-2f);
+    p = mad(p, z, 1.12836003e-1f);
+    p = mad(p, z, -3.76126260e-1f);
+    return mad(p, z, 1.12837911f) * a;
+  }
+  p = mad(2.16868501e-5f, size, -4.41336364e-4f);
+  p = mad(p, size, 4.20456193e-3f);
+  p = mad(p, size, -2.52082571e-2f);
+  p = mad(p, size, 1.08418576e-1f);
+  p = mad(p, size, 6.33219898e-1f);
+  p = mad(p, size, 1.12957847f);
+  p = 1.0f - exp(-mad(p, size, -1.88040227e-4f));
+  return isnan(a) ? a : a < 0.0f ? -p : p;
+}
 inline float logaddexp_of(float a, float b) {
   float high = larger(a, b), low = smaller(a, b);
   return high == low ? high + 0.693147181f : high == INFINITY ? high : high + log1p_of(exp(low - high));

@@ -56,6 +56,18 @@ Part ring[DEPTH];
     part.scale = load_now((const device uint*)(row.scales + (index) * (SPLIT * SCALES)));                     \
     part.bias = load_now((const device uint*)(row.biases + (index) * (SPLIT * SCALES)));                      \
   }
+// All that the threadgroup's first rows need, while the node before still runs.
+constexpr uint ROW_BYTES = WIDTH * BITS / 8, SCALE_BYTES = STEPS * SCALES * sizeof(T);
+if (thread_index_in_threadgroup < (GATED ? 2 : 1)) {
+  const uint first = threadgroup_position_in_grid.x * TILES * OUTPUTS;
+  const uint count = min(TILES * OUTPUTS, columns - first);
+  const size_t from = first + thread_index_in_threadgroup * columns;
+  prefetch((const device char*)weight + from * ROW_BYTES, count * ROW_BYTES);
+  if (SCALE_BYTES % 16 == 0) {
+    prefetch((const device char*)scales + from * SCALE_BYTES, count * SCALE_BYTES);
+    prefetch((const device char*)biases + from * SCALE_BYTES, count * SCALE_BYTES);
+  }
+}
 Row row;
 FIND(row, tile)
 #pragma unroll

@@ -1,15 +1,17 @@
 // argmax(logits / temperature - log(-log(u))), u uniform in (0, 1): a draw from softmax(logits / temperature).
-// Temperature 0 draws the largest logit.
-float heat = temperature[0];
+// Temperature 0 draws the largest logit. A threadgroup draws for one row.
+const uint row = threadgroup_position_in_grid.x;
+const device T* values = logits + size_t(row) * width;
+float heat = temperature[row];
 bool greedy = !(heat > 0.0f);
 float inverse = greedy ? 1.0f : 1.0f / heat;
-uint key = seed[0];
-uint draw = uint(position[0]);
+uint key = seed[row];
+uint draw = uint(position[row]);
 #if HIPRT_CPU_LOOPS
 Largest8 lanes = lowest8();
 uint i = 0;
 for (; i + 8 <= width; i += 8) {
-  f32x8 value = load8(logits + i);
+  f32x8 value = load8(values + i);
   if (!greedy) {
     const u32x8 place = u32x8{0, 1, 2, 3, 4, 5, 6, 7} + i;
     f32x8 u = mad(number_of((i32x8)noise_bits(key, draw, place)), splat(1.1920929e-7f), splat(5.96046448e-8f));
@@ -25,7 +27,7 @@ Largest best{LOWEST_KEY, 0xffffffffu};
 uint i = thread_index_in_threadgroup;
 #endif
 for (; i < width; i += HIPRT_CPU_LOOPS ? 1 : threads_per_threadgroup.x) {
-  float value = float(logits[i]);
+  float value = float(values[i]);
   if (!greedy) {
     float u = mad(float(noise_bits(key, draw, i)), 1.1920929e-7f, 5.96046448e-8f);
     value = value * inverse - log(-log(u));
@@ -38,4 +40,4 @@ best = largest_of_threadgroup(best, keys, places, thread_index_in_simdgroup, sim
                               simdgroups_per_threadgroup);
 if (thread_index_in_threadgroup == 0)
 #endif
-out[0] = int(best.place);
+out[row] = int(best.place);

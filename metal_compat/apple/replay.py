@@ -1,4 +1,10 @@
-"""Replays: a recorded step in an indirect command buffer, launched again and again. Never run on Apple hardware."""
+"""Replays: a recorded step in an indirect command buffer, launched again and again. Never run on Apple hardware.
+
+The first thing to look at there: PyObjC's metadata (10.3 to 12.2.2) calls the two arguments of
+``concurrentDispatchThreadgroups:threadsPerThreadgroup:`` and ``concurrentDispatchThreads:threadsPerThreadgroup:``
+integers. Metal takes two ``MTLSize``. By PyObjC's sources the runtime's types win where published ones do not fit
+them, so sizes are what is passed here.
+"""
 
 from __future__ import annotations
 

@@ -166,10 +166,9 @@ class MetalStream(Stream):
     def end_record(self) -> Recording:
         """Lay out what was recorded, and collect launches again."""
         assert self.recorded is not None
-        recording, arena = self.recorded, self.recorded.memory
-        assert isinstance(arena, Arena)
+        recording = self.recorded
         recording.stop(self)
-        recording.relocate(arena.settle(self, map(recording.used, range(len(recording))), recording.dependencies))
+        recording.settle(self)
         self.begin()
         return recording
 

@@ -201,6 +201,17 @@ def test_windows_share_nothing_with_each_other(monkeypatch, window):
     assert made.nbytes == {1: 12, 3: 11, 1000: 2}[window] * 256
 
 
+@pytest.mark.parametrize(("window", "places"), [(1, 12), (3, 7), (1000, 1)])
+def test_windows_write_in_place_within_each(monkeypatch, window, places):
+    """Of a chain in which each may lie over the one before: those that two windows use have places of their own."""
+    monkeypatch.setattr(module, "WINDOW", window)
+    extents = [(1000 * i, 1000 * i + 256) for i in range(12)]
+    touched = [[(1000 * k, 1000 * k + 256, 3) for k in (i - 1, i) if k >= 0] for i in range(12)]
+    written = [(i, extents[i - 1], extents[i]) for i in range(1, 12)]
+    made = module.layout(extents, touched, lambda: [[i - 1] if i else [] for i in range(12)], [11], lambda: written)
+    assert made.nbytes == places * 256
+
+
 def test_alone(stream):
     """Without a graph: buffers get memory, and stats name it."""
     made = Arena(default_pool.allocate, "alone")

@@ -105,10 +105,11 @@ def test_a_kept_step_shows_its_plans(stream):
     for size in (256, 512):
         step(hiprt.zeros(size))
     rows = [row for row in stats()["steps"] if row["name"] == "two sizes"]
-    assert [row["slots"] for row in rows] == [[{"planned": n, "lower_bound": n}] for n in (1024, 2048)]
+    slots = sorted((row["slots"] for row in rows), key=lambda each: each[0]["planned"])
+    assert slots == [[{"planned": n, "lower_bound": n}] for n in (1024, 2048)]
     assert [(plan.nbytes, plan.lower_bound) for plan in step.plans] == [(1024, 1024), (2048, 2048)]
     assert [row["overflows"] for row in rows] == [0, 0]
-    assert "two sizes: a graph in 2,048 bytes, of which 2,048 are live at once" in str(memory_report())
+    assert "two sizes: a graph in 2,048 bytes, of which 2,048 may be live at once" in str(memory_report())
     check_plans(step)
 
 

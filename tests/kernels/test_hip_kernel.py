@@ -316,6 +316,9 @@ def test_wrong_declarations_are_refused_at_once():
         ("axpy", {"s": packed}, "s: .* is packed; C's layout is"),
         ("axpy", {"s": np.dtype([("a b", "f8")], align=True)}, "'a b' is not the name of a member"),
         ("axpy", {"s": np.dtype([("a", "U2")], align=True)}, "is not a type of C"),
+        ("axpy", {"x": "read float32 over y"}, "is no declaration"),
+        ("axpy", {"x": "write float32 over x"}, "axpy: x is over x; write over read is needed"),
+        ("axpy", {"x": "read", "y": "write over x, "}, "axpy: y is over x, ; write over read is needed"),
         ("axpy<", {}, "'axpy<' is not the name of a kernel"),
         ("my axpy", {}, "is not the name of a kernel"),
     ]:
@@ -380,6 +383,31 @@ def test_calls_become_nodes_with_edges_from_the_declarations(x):
     for _ in range(3):
         np.testing.assert_array_equal(step().numpy(), eager)
     assert step.rungs["replay"] == 2
+
+
+@pytest.mark.parametrize(
+    ("declared", "places"), [("write float32", 2), ("write float32 over x", 1), ("write over x", 1)]
+)
+def test_results_lie_over_what_they_are_declared_over(x, declared, places):
+    kernel = hip_kernel(SCALED, "scaled", {**SCALED_ARGS, "y": declared})
+
+    def function():
+        y = x
+        for i in range(5):
+            y, before = hiprt.empty(100), y
+            kernel(before, y, 100, RECORD, i, threads=100)
+        return y
+
+    eager = function().numpy()
+    step = graphs.Step(function)
+    for _ in range(3):
+        np.testing.assert_array_equal(step().numpy(), eager)
+    assert [plan.nbytes for plan in step.plans] == [512 * places]
+
+
+def test_arrays_with_gaps_lie_over_nothing():
+    with pytest.raises(ValueError, match="do not lie over each other"):
+        hip_kernel(SCALED, "scaled", {**SCALED_ARGS, "y": "write float32 over x"}, strided=True)
 
 
 def test_two_readers_are_not_ordered_and_a_writer_is(stream, x):

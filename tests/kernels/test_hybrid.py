@@ -44,7 +44,7 @@ def test_experts_are_combined(branch, dtype, shape, is_shared, normal, close):
 
 
 @pytest.mark.parametrize(("batch", "channels", "taps"), [(1, 256, 4), (2, 33, 2), (3, 5, 8), (1, 1, 3)])
-@pytest.mark.parametrize("steps", [1, 2, 9])
+@pytest.mark.parametrize("steps", [1, 2, 9, 35])
 def test_convolution_of_the_reference(branch, dtype, batch, channels, taps, steps, normal, close):
     x, state = normal((batch, steps, channels), dtype, 1), normal((batch, taps - 1, channels), dtype, 2)
     weight, bias = normal((channels, taps), dtype, 3), normal(channels, dtype, 4)

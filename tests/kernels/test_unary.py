@@ -14,7 +14,10 @@ from hiprt.kernels.elementwise_reference import UNARY, values
 OPS = [name for name in unary.__all__ if name != "Unary"]
 REFUSED = {("negative", "bool")} | {("bitwise_invert", name) for name in ("float16", "bfloat16", "float32")}
 # Float32 roundings of the result that a function may be off; where a result passes through zero, of 1.
-STEPS = {"sin": 8, "cos": 8, "log": 8, "log2": 8, "log10": 8, "log1p": 24, "expm1": 24, "tanh": 48}
+STEPS = {"sin": 8, "cos": 8, "log": 8, "log2": 8, "log10": 8, "log1p": 24, "expm1": 24, "tanh": 48, "erf": 8}
+STEPS |= {"gelu": 8, "gelu_approx": 16, "gelu_fast_approx": 32}
+# Results that pass through zero, beside what they come from.
+BESIDE = {"gelu", "gelu_approx"}
 POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "reciprocal"}
 
 
@@ -45,6 +48,8 @@ def check(close, name, got, x):
         exact = np.where(np.abs(exact) > float(ml_dtypes.finfo(dtype).max), np.copysign(np.inf, exact), exact)
         finite = np.where(np.isfinite(exact), exact, 0)
         size = np.maximum(np.abs(finite), 1) if name in ("sin", "cos", "log", "log2", "log10") else np.abs(finite)
+        if name in BESIDE:
+            size = np.abs(np.where(np.isfinite(exact), values(x, np.dtype(np.float32)), 0))
         mask = np.isfinite(exact)
         host = got.numpy()
         np.testing.assert_array_equal(np.isnan(host), np.isnan(exact))

@@ -22,6 +22,8 @@ from hiprt.metal_compat.apple import heap as heap_module
 from hiprt.metal_compat.apple.dispatches import barriers
 from hiprt.stream import new_stream
 
+pytestmark = pytest.mark.only("cpu", reason="what the fake records is run by the CPU device")
+
 ORDERS = [None, 1, 2]
 COUNT = 1000
 

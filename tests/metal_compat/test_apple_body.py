@@ -9,6 +9,8 @@ from hiprt.errors import CompileError
 from hiprt.metal_compat import metal_kernel
 from hiprt.metal_compat.apple import MetalStream, Replay, open_device
 
+pytestmark = pytest.mark.only("cpu", reason="what the fake records is run by the CPU device")
+
 RANDOM = np.random.default_rng(1)
 # Edge threadgroups that are smaller, strides, shapes, templates, few elements, simdgroups, several outputs.
 CASES = {

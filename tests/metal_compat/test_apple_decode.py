@@ -11,6 +11,8 @@ from hiprt.bench.models import Decoder, load
 from hiprt.kernels.kernel import force_generic
 from hiprt.metal_compat.apple import MetalStream, open_device
 
+pytestmark = pytest.mark.only("cpu", reason="what the fake records is run by the CPU device")
+
 TOKENS = 4
 
 

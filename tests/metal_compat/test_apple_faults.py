@@ -14,6 +14,8 @@ from hiprt.metal_compat.apple import MetalStream, Replay, dispatches, open_devic
 from hiprt.metal_compat.apple import stream as stream_module
 from hiprt.metal_compat.apple.command import Command
 
+pytestmark = pytest.mark.only("cpu", reason="what the fake records is run by the CPU device")
+
 COUNT = 512
 SHIFT = Kernel(
     "shift_by",

@@ -99,6 +99,9 @@ INTEGERS = {
     "select(1, 2, true)": 2,
     "select(int2(1), int2(2), bool2(true, false)).y": 1,
     "popcount(uint4(1, 3, 7, 15).wz).y": 3,
+    "insert_bits(int2(0), int2(5, 6).yx, 4, 3).y": 80,
+    "select(int2(1).yx, int2(2).xy, int2(3, 0) > 0).x": 2,
+    "max(int3(1, 5, 2).zy, 3).y": 5,
 }
 
 FLOATS = {

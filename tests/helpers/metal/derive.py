@@ -32,7 +32,9 @@ MTLMathModeRelaxed MTLMathModeFast MTLResourceUsageRead MTLResourceUsageWrite MT
 MTLCommandBufferStatusNotEnqueued MTLCommandBufferStatusCommitted MTLCommandBufferStatusCompleted
 MTLCommandBufferStatusError
 """.split()
-# PyObjC asks the Objective-C runtime for what its metadata leaves out, or gives as text where bytes are meant.
+# PyObjC asks the Objective-C runtime for what its metadata leaves out. Some it gives as text: in versions
+# 10.3 to 12.2.2 the integers "q" where concurrentDispatchThread(group)s takes two MTLSize.
+# By its sources the runtime's type is kept where the published one does not fit; this has not been seen on a Mac.
 # From Apple's MTLHeap.h, MTLLibrary.h, MTLComputePipeline.h, MTLIndirectCommandBuffer.h, MTLIndirectCommandEncoder.h.
 HEADERS = {
     "setSize:": ["v", ["Q"]],

@@ -3,9 +3,11 @@
 import re
 import struct
 from functools import cache
-from types import SimpleNamespace
 
-from hiprt.array import pack_cell
+import numpy as np
+
+from hiprt.array import Array
+from hiprt.buffer import Buffer
 from hiprt.compiler import compile_source
 from hiprt.kernels.attributes import ATTRIBUTES
 from hiprt.kernels.dialect import BODY as BODY_FILES
@@ -21,6 +23,7 @@ BUFFER = re.compile(r"(const )?(device|constant) (\w+)([*&]) (\w+) \[\[buffer\((
 ATTRIBUTE = re.compile(r"(\w+) (\w+) \[\[(\w+)\]\]")
 
 
+BYTE = np.dtype(np.uint8)
 # Of types in memory; 4 of the others.
 ALIGNMENTS = dict.fromkeys(("int64_t", "uint64_t", "ulong", "complex64_t"), 8)
 ALIGNMENTS |= dict.fromkeys(("half", "float16_t", "bfloat16_t", "int16_t", "uint16_t"), 2)
@@ -85,8 +88,8 @@ class Program:
             code, _ = compile_source(self.text, f"{self.name}.hip", options=self.options)
             arguments = [Argument(f"buffer{i}", READ_WRITE) for i in sorted(self.written)]
             self.function = Function(Module(code), self.name, [*arguments, *self.extent])
-        cells = [SimpleNamespace(cell=pack_cell(at, at, at + 1)) for at in addresses]
-        self.function(stream, grid, block, *cells, *values)
+        arrays = [Array(Buffer(at, 1, 0), (1,), BYTE, at) for at in addresses]
+        self.function(stream, grid, block, *arrays, *values)
         stream.synchronize()
 
 
