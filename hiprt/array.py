@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -60,12 +59,6 @@ class Form:
         return len(self.shape)
 
 
-@lru_cache(4096)
-def form_of(shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: np.dtype[Any], is_aligned: bool) -> Form:
-    """Return the form of an array. One that is forgotten and made again is another one, which costs a plan."""
-    return Form(shape, strides, dtype, is_aligned, math.prod(shape))
-
-
 class Array(objects.Array):
     """An n-dimensional array in device memory; slices and reshapes are views of it.
 
@@ -92,9 +85,12 @@ class Array(objects.Array):
 
     __slots__ = ("__weakref__",)
 
-    def make_form(self) -> Form:
-        """Return the form; called once."""
-        return form_of(self.shape, None if self.is_contiguous else self.strides, self.dtype, self.address % 16 == 0)
+    @staticmethod
+    def make_form(
+        shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: np.dtype[Any], is_aligned: bool
+    ) -> Form:
+        """Return a new form; the C core keeps one for all equal arrays."""
+        return Form(shape, strides, dtype, is_aligned, math.prod(shape))
 
     def __len__(self) -> int:
         if not self.shape:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.kernels.checks import INT32, aligned, buffer, floating, made, same
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.quantized import BITS, check_matrix, format_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["moe_down", "moe_gate_up"]
@@ -67,7 +68,7 @@ MOST_ITEMS = 65535  # the grid's y
 
 
 def check_stack(
-    op: str, w: Array, scales: Array, biases: Array, x: Array, group_size: int, bits: int
+    op: str, w: Form, scales: Form, biases: Form, x: Form, group_size: int, bits: int
 ) -> tuple[int, int, int]:
     """Return experts, rows and columns of a stack of matrices.
 
@@ -98,14 +99,21 @@ def stretch_of(rows: int, width: int, bits: int) -> int:
     return max(1, STRETCH_BYTES * 8 // max(rows * width * bits, 1))
 
 
-def launch_of(stream: Stream, columns: int, stretch: int, share: int, items: int) -> tuple[Any, Any]:
+def launch_of(loops: bool, columns: int, stretch: int, share: int, items: int) -> tuple[Any, Any]:
     """Return threadgroups and threads; a simdgroup takes `share` columns, a plain loop `stretch`."""
-    loops = uses_loops(stream)
-    return (-(-columns // (stretch if loops else SIMDGROUPS * share)), items, 1), (
-        1 if loops else SIMDGROUPS * 32,
-        1,
-        1,
-    )
+    groups = -(-columns // (stretch if loops else SIMDGROUPS * share))
+    return (groups, items, 1), (1 if loops else SIMDGROUPS * 32, 1, 1)
+
+
+class Plan(NamedTuple):
+    """A launch, and the shape of what it returns."""
+
+    shape: tuple[int, ...]
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    template: tuple[Any, ...]
+    sizes: tuple[int, ...]
+    stretch: int
 
 
 def moe_gate_up(
@@ -159,6 +167,27 @@ def moe_gate_up(
     ValueError
         A shape does not fit, an array is not contiguous or not aligned, or `out` overlaps an input.
     """
+    stream = stream or current_stream()
+    plan = plan_gate_up(x, indices, w, scales, biases, norm, group_size, bits, uses_loops(stream))
+    inputs = x, indices, w, scales, biases, x if norm is None else norm
+    out = made("moe_gate_up", out, plan.shape, x.dtype, stream, inputs)
+    GATE_UP(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, eps, plan.stretch)
+    return out
+
+
+@Planned
+def plan_gate_up(
+    x: Form,
+    indices: Form,
+    w: Form,
+    scales: Form,
+    biases: Form,
+    norm: Form | None,
+    group_size: int,
+    bits: int,
+    loops: bool,
+) -> Plan:
+    """Check the operands and return the launch."""
     op = "moe_gate_up"
     floating(op, "x", x, 2)
     experts, rows, width = check_stack(op, w, scales, biases, x, group_size, bits)
@@ -173,15 +202,11 @@ def moe_gate_up(
         aligned(op, "norm", norm)
         if norm.shape != (width,):
             raise ValueError(f"{op}: norm has shape {norm.shape}; {(width,)} is needed")
-    stream = stream or current_stream()
-    inputs = x, indices, w, scales, biases, x if norm is None else norm
     columns, chosen = rows // 2, indices.shape[1]
-    out = made(op, out, (tokens, chosen, columns), x.dtype, stream, inputs)
     stretch = stretch_of(2, width, bits)
-    grid, threads = launch_of(stream, columns, stretch, PAIRS, indices.size)
+    grid, threads = launch_of(loops, columns, stretch, PAIRS, indices.size)
     template = x.dtype, group_size, bits, width, norm is not None, PAIRS, SIMDGROUPS
-    GATE_UP(stream, grid, threads, template, *inputs, out, columns, experts, chosen, eps, stretch)
-    return out
+    return Plan((tokens, chosen, columns), grid, threads, template, (columns, experts, chosen), stretch)
 
 
 def moe_down(
@@ -235,6 +260,28 @@ def moe_down(
     ValueError
         A shape does not fit, an array is not contiguous or not aligned, or `out` overlaps an input.
     """
+    stream = stream or current_stream()
+    plan = plan_down(y, indices, weights, w, scales, biases, residual, group_size, bits, uses_loops(stream))
+    inputs = y, indices, weights, w, scales, biases, y if residual is None else residual
+    out = made("moe_down", out, plan.shape, y.dtype, stream, inputs)
+    DOWN(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, plan.stretch)
+    return out
+
+
+@Planned
+def plan_down(
+    y: Form,
+    indices: Form,
+    weights: Form,
+    w: Form,
+    scales: Form,
+    biases: Form,
+    residual: Form | None,
+    group_size: int,
+    bits: int,
+    loops: bool,
+) -> Plan:
+    """Check the operands and return the launch."""
     op = "moe_down"
     floating(op, "y", y, 3)
     experts, columns, width = check_stack(op, w, scales, biases, y, group_size, bits)
@@ -249,11 +296,7 @@ def moe_down(
         same(op, "residual", residual, "y", y)
         if residual.shape != (tokens, columns):
             raise ValueError(f"{op}: residual has shape {residual.shape}; {(tokens, columns)} is needed")
-    stream = stream or current_stream()
-    inputs = y, indices, weights, w, scales, biases, y if residual is None else residual
-    out = made(op, out, (tokens, columns), y.dtype, stream, inputs)
     stretch = stretch_of(chosen, width, bits)
-    grid, threads = launch_of(stream, columns, stretch, ROWS, tokens)
+    grid, threads = launch_of(loops, columns, stretch, ROWS, tokens)
     template = y.dtype, group_size, bits, width, chosen, ROWS, SIMDGROUPS
-    DOWN(stream, grid, threads, template, *inputs, out, columns, experts, residual is not None, stretch)
-    return out
+    return Plan((tokens, columns), grid, threads, template, (columns, experts, residual is not None), stretch)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
+from typing import NamedTuple
+
+from hiprt.array import Array, Form
 from hiprt.kernels.checks import INT32, buffer, floating, made, same
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.rope import upload
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["norm_rope_write"]
@@ -87,6 +90,40 @@ def norm_rope_write(
     ValueError
         A shape does not fit, an array is not contiguous, or `out` overlaps another array.
     """
+    stream = stream or current_stream()
+    plan = plan_of(qkv, q_norm, k_norm, position, keys, values, heads, base, dims, uses_loops(stream))
+    norms = [qkv if norm is None else norm for norm in (q_norm, k_norm)]
+    out = made("norm_rope_write", out, plan.shape, qkv.dtype, stream, (qkv, *norms, position, keys, values))
+    table = upload(stream.device, base, plan.dims)
+    operands = qkv, *norms, position, table, keys, values, out
+    KERNEL(stream, plan.grid, plan.threads, (qkv.dtype,), *operands, *plan.sizes, eps)
+    return out
+
+
+class Plan(NamedTuple):
+    """A launch, and the shape of what it returns."""
+
+    shape: tuple[int, int, int]
+    dims: int
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    sizes: tuple[int, ...]
+
+
+@Planned
+def plan_of(
+    qkv: Form,
+    q_norm: Form | None,
+    k_norm: Form | None,
+    position: Form,
+    keys: Form,
+    values: Form,
+    heads: int,
+    base: float,
+    dims: int | None,
+    loops: bool,
+) -> Plan:
+    """Check the operands and return the launch."""
     op = "norm_rope_write"
     floating(op, "qkv", qkv, 2)
     same(op, "keys", keys, "qkv", qkv)
@@ -106,14 +143,7 @@ def norm_rope_write(
         if norm is not None:
             buffer(op, name, norm, qkv.dtype, (width,))
     buffer(op, "position", position, INT32, (batch,))
-    stream = stream or current_stream()
-    norms = [qkv if norm is None else norm for norm in (q_norm, k_norm)]
-    out = made(op, out, (batch, heads, width), qkv.dtype, stream, (qkv, *norms, position, keys, values))
-    table = upload(stream.device, base, dims)
     flags = (q_norm is not None) | (k_norm is not None) << 1
-    loops = uses_loops(stream)
     grid = (batch, 1, 1) if loops else (-(-(heads + 2 * pairs) // SIMDGROUPS), batch, 1)
-    scalars = heads, pairs, stride, width, capacity, dims, flags, eps
-    threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
-    KERNEL(stream, grid, threads, (qkv.dtype,), qkv, *norms, position, table, keys, values, out, *scalars)
-    return out
+    sizes = heads, pairs, stride, width, capacity, dims, flags
+    return Plan((batch, heads, width), dims, grid, (1 if loops else SIMDGROUPS * 32, 1, 1), sizes)

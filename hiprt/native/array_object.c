@@ -1,6 +1,8 @@
 /* Arrays as Python objects: an address in a buffer, with a shape, strides and a dtype. */
 #include "objects.h"
 
+#define MOST 4096 /* forms remembered */
+
 PyTypeObject *hiprt_py_array_type;
 
 static Py_ssize_t number(PyObject *tuple, Py_ssize_t i) {
@@ -96,8 +98,26 @@ static PyObject *get_strides(PyObject *object, void *closure) {
   return self->strides;
 }
 
+/* Equal arrays have one form; of too many, all are forgotten, which costs plans. */
+static PyObject *find_form(hiprt_py_array *self) {
+  static PyObject *forms;
+  if (!forms && !(forms = PyDict_New())) return 0;
+  PyObject *strides = self->is_contiguous ? Py_None : self->strides;
+  PyObject *is_aligned = self->address % 16 ? Py_False : Py_True;
+  PyObject *key = PyTuple_Pack(4, self->shape, strides, self->dtype, is_aligned);
+  PyObject *form = key ? PyDict_GetItemWithError(forms, key) : 0;
+  Py_XINCREF(form);
+  if (!form && !PyErr_Occurred()) {
+    form = PyObject_CallMethod((PyObject *)self, "make_form", "OOOO", self->shape, strides, self->dtype, is_aligned);
+    if (form && PyDict_Size(forms) >= MOST) PyDict_Clear(forms);
+    if (form && PyDict_SetItem(forms, key, form)) Py_CLEAR(form);
+  }
+  Py_XDECREF(key);
+  return form;
+}
+
 PyObject *hiprt_py_form(hiprt_py_array *self) {
-  if (!self->form) self->form = PyObject_CallMethod((PyObject *)self, "make_form", 0);
+  if (!self->form) self->form = find_form(self);
   Py_XINCREF(self->form);
   return self->form;
 }
