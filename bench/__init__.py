@@ -8,5 +8,6 @@ BENCHES = {
     "alloc": "what allocations from a warm pool cost the host",
     "decode": "tokens a second of a preset, and where a token's time goes",
     "kernels": "the hot kernels at the shapes of models: time, GB/s, share of the device's bandwidth",
+    "peers": "the same workloads through torch, CuPy, MLX and llama.cpp, where they are installed",
     "plot": "pictures of results",
 }

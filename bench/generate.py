@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.models import Decoder, Model, bucket, load
+from hiprt.bench.models import FORM, Decoder, Model, bucket, load
+from hiprt.bench.text import Text, Writer
 
 __all__ = ["CHECKPOINT", "PROMPT", "Report", "Request", "Text", "difference", "generate"]
 
 CHECKPOINT = Path(__file__).parent / "story" / "checkpoint"
 PROMPT = "Once upon a time there was a clever fox named Mia."
 WARM_UP = 4  # tokens
-CONTEXT = 8  # prompt tokens that decide how the first generated one is spelled
-BROKEN = "\N{REPLACEMENT CHARACTER}"
+MOST_TEXTS = 8
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Request:
     ----------
     model : Path or str
         A model directory.
-    prompt : str
+    prompt : str or tuple of str
+        Of each text where there are several.
     tokens : int
         Stop after so many.
     temperature : float
@@ -47,16 +49,28 @@ class Request:
         Run every step eagerly as well, and compare the logits bit by bit.
     rerecord : bool
         Record every step again, as an engine does that issues each launch for each token.
+    batch : int
+        Texts that are written side by side: one for each prompt, or several of one prompt, with seeds of their own.
+    plain : bool
+        Leave weights that are not quantised as they are.
     """
 
     model: Path | str = CHECKPOINT
-    prompt: str = PROMPT
+    prompt: str | tuple[str, ...] = PROMPT
     tokens: int = 200
     temperature: float = 0.0
     seed: int = 0
     eager: bool = False
     verify: bool = False
     rerecord: bool = False
+    batch: int = 0
+    plain: bool = False
+
+    @property
+    def prompts(self) -> list[str]:
+        """The prompt of each text."""
+        given = [self.prompt] if isinstance(self.prompt, str) else list(self.prompt)
+        return given * (self.batch or 1) if len(given) == 1 else given
 
     def __post_init__(self) -> None:
         if self.tokens < 1:
@@ -65,6 +79,10 @@ class Request:
             raise ValueError(f"temperature={self.temperature}: must be 0 or more")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed={self.seed}: must be from 0 to 2**32 - 1")
+        if not 1 <= len(self.prompts) <= MOST_TEXTS:
+            raise ValueError(f"{len(self.prompts)} texts: from 1 to {MOST_TEXTS} are written side by side")
+        if self.batch and self.batch != len(self.prompts):
+            raise ValueError(f"batch={self.batch} with {len(self.prompts)} prompts: give one, or one for each text")
         if self.eager and self.verify:
             raise ValueError("verify compares graph steps with eager ones: do not ask for eager as well")
         if self.eager and self.rerecord:
@@ -78,17 +96,23 @@ class Report:
     Attributes
     ----------
     text : str
-        Without the prompt.
+        Without the prompt; the first one of several.
+    texts : list of str
+        All of them.
     tokens : int
-        Generated, the one that ended the text included.
+        Generated, the ones that ended a text included, in all texts.
+    token_ids : list of int
+        Of the first text.
     tok_s : float
         Generated tokens a second, from the first to the last; verification is not counted.
+    prefill_tok_s : float
+        Tokens of the prompts a second, up to the first generated one.
     first_token_ms : float
         From the start of the prompt to the first generated token.
     nodes_per_token, edges : int
         Of the graph; 0 without one.
     launches_per_token : float
-        Kernels and graphs handed to HIP for each token, those of the prompt included.
+        Kernels and graphs handed to HIP for each step behind the prompt.
     rungs : dict
         How often each rung of the ladder was taken, prompt included.
     only_replay_after : int
@@ -103,7 +127,7 @@ class Report:
     peak_bytes : int
         Most device memory that was in use, by everything.
     graph_peak_bytes : int
-        The same for the model, its state and the graphs' intermediates.
+        The same for the model, its state and the intermediates of the decode step's graph.
     eager_peak_bytes : int or None
         For the model, its state and the intermediates of a step run eagerly; None if that was not verified.
     verified : bool or None
@@ -123,8 +147,10 @@ class Report:
     seed: int
     text: str = ""
     tokens: int = 0
+    texts: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     tok_s: float = 0.0
+    prefill_tok_s: float = 0.0
     first_token_ms: float = 0.0
     nodes_per_token: int = 0
     edges: int = 0
@@ -149,57 +175,23 @@ class Report:
         return {**values, "launches_per_token": whole if whole == self.launches_per_token else self.launches_per_token}
 
 
-class Text:
-    """Tokens to text, piece by piece, where no piece ends inside a character.
-
-    Parameters
-    ----------
-    tokenizer : Tokenizer
-    prompt : sequence of int
-        The tokens before; a tokenizer may spell the first token of a text differently.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int]) -> None:
-        self.tokenizer = tokenizer
-        self.ids = list(prompt[-CONTEXT:])
-        self.start, self.shown = 0, len(self.ids)
-
-    def pending(self) -> str:
-        """Return the text of the tokens that have not been shown."""
-        before = self.tokenizer.decode(self.ids[self.start : self.shown])
-        return str(self.tokenizer.decode(self.ids[self.start :])[len(before) :])
-
-    def push(self, token: int) -> str:
-        """Add a token; return the text that is complete."""
-        self.ids.append(token)
-        piece = self.pending()
-        # A character's first bytes decode to a replacement character until its last byte has come.
-        if piece.endswith(BROKEN):
-            return ""
-        self.start, self.shown = self.shown, len(self.ids)
-        return piece
-
-    def flush(self) -> str:
-        """Return what is left at the end, without an unfinished character."""
-        piece = self.pending().rstrip(BROKEN)
-        self.start = self.shown = len(self.ids)
-        return piece
-
-
 def generate(
     request: Request,
     write: Callable[[str], object] = lambda piece: None,
     stopped: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], object] = lambda taken, length: None,
 ) -> Report:
-    """Write text after a prompt.
+    """Write text after a prompt, or several texts side by side.
 
     Parameters
     ----------
     request : Request
     write : callable, optional
-        Gets each piece of text as it comes.
+        Gets each piece of the first text as it comes.
     stopped : callable, optional
-        Asked before each step; true ends the text.
+        Asked before each chunk of a prompt and each step; true ends the text.
+    progress : callable, optional
+        Gets how many tokens of the prompts are taken, of how many.
 
     Raises
     ------
@@ -215,32 +207,36 @@ def generate(
     checkpoint = Checkpoint(request.model)
     stream = Stream()
     with use_stream(stream):
-        model = load(checkpoint)
-    prompt = checkpoint.encode(request.prompt)
-    length = len(prompt) + request.tokens
+        model = load(checkpoint, form=None if request.plain else FORM)
+    prompts = [checkpoint.encode(prompt) for prompt in request.prompts]
+    longest = max(map(len, prompts))
     limit = model.config.max_position_embeddings
-    if length > limit:
-        sizes = f"{len(prompt)} prompt tokens and {request.tokens} new ones"
+    if longest + request.tokens > limit:
+        sizes = f"{longest} prompt tokens and {request.tokens} new ones"
         raise ValueError(f"{sizes} exceed the {limit} positions of the model: ask for fewer tokens")
-    return Generation(request, model, prompt, stream).run(checkpoint, write, stopped)
+    return Generation(request, model, checkpoint, prompts, stream).run(write, stopped, progress)
 
 
 class Generation:
-    """One run of a model over a prompt: its decoder, the eager one beside it, and clocks."""
+    """One run of a model over prompts: its decoder, the eager one beside it, and clocks."""
 
-    def __init__(self, request: Request, model: Model, prompt: list[int], stream: Stream) -> None:
-        self.request = request
-        self.prompt = prompt
-        self.stream = stream
-        capacity = bucket(len(prompt) + request.tokens)
-        self.decoder = Decoder(model, stream, capacity, keep=not request.rerecord)
+    def __init__(
+        self, request: Request, model: Model, checkpoint: Checkpoint, prompts: list[list[int]], stream: Stream
+    ) -> None:
+        self.request, self.checkpoint, self.prompts, self.stream = request, checkpoint, prompts, stream
+        longest = max(map(len, prompts))
+        limit = bucket(longest + request.tokens)
+        made = partial(Decoder, model, capacity=bucket(longest + 1), limit=limit, batch=len(prompts))
+        self.decoder = made(stream=stream, keep=not request.rerecord)
         self.own_bytes = allocator.default_pool.stats().allocated
-        self.changed = 0
-        # Its own stream, so that its launches are not counted.
-        self.shadow = Decoder(model, Stream(stream.device), capacity) if request.verify else None
+        self.changed = self.launches = self.steps = 0
+        # Streams of their own: launches that are not counted, and reads that wait for no later step.
+        self.shadow = made(stream=Stream(stream.device)) if request.verify else None
+        self.reader = Stream(stream.device)
+        self.unseen = 0.0  # seconds of verification
         self.report = Report(
-            request.prompt,
-            len(prompt),
+            request.prompts[0],
+            sum(map(len, prompts)),
             str(request.model),
             library.current().provider,
             stream.device.name,
@@ -249,88 +245,110 @@ class Generation:
             verified=True if request.verify else None,
         )
 
-    def run(self, checkpoint: Checkpoint, write: Callable[[str], object], stopped: Callable[[], bool]) -> Report:
-        """Generate until the text or its budget ends."""
-        report, text = self.report, Text(checkpoint.tokenizer, self.prompt)
+    def run(
+        self, write: Callable[[str], object], stopped: Callable[[], bool], progress: Callable[[int, int], object]
+    ) -> Report:
+        """Generate until the texts or their budget end."""
+        report, tokenizer = self.report, self.checkpoint.tokenizer
+        writers = [Writer(tokenizer, p, (lambda piece: None) if i else write) for i, p in enumerate(self.prompts)]
         for decoder in filter(None, (self.decoder, self.shadow)):
-            decoder.start(self.prompt, self.request.temperature, self.request.seed)
-        launches = self.stream.launches
+            decoder.start(self.prompts, self.request.temperature, self.request.seed)
         begin = time.perf_counter()
-        unseen = 0.0  # seconds of verification
         times: list[float] = []
-
-        def show(piece: str) -> None:
-            report.text += piece
-            if piece:
-                write(piece)
-
-        while report.tokens < self.request.tokens:
-            if stopped():
-                report.stop = "interrupted"
-                break
-            is_prompt = self.decoder.is_in_prompt
-            self.step()
-            token = None if is_prompt else self.decoder.token()
-            reached = time.perf_counter()
-            elapsed = reached - begin - unseen
-            if not self.verify():
-                report.stop = "mismatch"
-                break
-            unseen += time.perf_counter() - reached
-            if token is None:
-                continue
-            times.append(elapsed)
-            report.token_ids.append(token)
-            report.tokens += 1
-            if token in checkpoint.stops:
-                report.stop = "eos"
-                break
-            show(text.push(token))
-        show(text.flush())
-        self.account(times, self.stream.launches - launches)
+        if self.prefill(stopped, progress):
+            for tokens in self.steps_of(stopped):
+                times.append(time.perf_counter() - begin - self.unseen)
+                for writer, token in zip(writers, tokens):
+                    writer.push(token, self.checkpoint.stops)
+                if all(writer.is_ended for writer in writers):
+                    report.stop = "eos"
+                    break
+        for writer in writers:
+            writer.show(writer.pieces.flush())
+        report.texts, report.token_ids = [writer.text for writer in writers], writers[0].ids
+        report.text, report.tokens = writers[0].text, sum(len(writer.ids) for writer in writers)
+        self.account(times)
         return report
 
+    def prefill(self, stopped: Callable[[], bool], progress: Callable[[int, int], object]) -> bool:
+        """Take the prompts; whether that came to its end."""
+        beside = None if self.shadow is None else self.shadow.prefill(eager=True)
+        chunks = self.decoder.prefill(eager=self.request.eager)
+        while not stopped():
+            taken = next(chunks, None)
+            if taken is None:
+                return True
+            if beside is not None and not self.verify(partial(next, beside)):
+                return False
+            progress(taken, self.report.prompt_tokens)
+        self.report.stop = "interrupted"
+        return False
+
+    def steps_of(self, stopped: Callable[[], bool]) -> Iterator[list[int]]:
+        """Yield what each step drew, read while the next one runs."""
+        pending = self.decoder.mark()
+        for left in reversed(range(self.request.tokens)):
+            following = None
+            if left and stopped():
+                self.report.stop = "interrupted"
+            elif left:
+                self.step()
+                if self.shadow is not None and not self.verify(self.shadow.step_eager):
+                    return
+                following = self.decoder.mark()
+            yield self.decoder.read(pending, self.reader)
+            if following is None:
+                return
+            pending = following
+
     def step(self) -> None:
-        """Take one token."""
-        replays = self.decoder.graph.rungs["replay"]
+        """Take one token of each text."""
+        replays, launches = self.decoder.graph.rungs["replay"], self.stream.launches
         if self.request.eager:
             self.decoder.step_eager()
         else:
             self.decoder.step()
+        self.steps += 1
+        self.launches += self.stream.launches - launches
         if self.decoder.graph.rungs["replay"] == replays:
-            self.report.only_replay_after = self.decoder.position
-        if self.decoder.position == WARM_UP:
+            self.report.only_replay_after = self.steps
+        if self.steps == WARM_UP:
             self.changed = self.decoder.graph.ladder.stats.changed
 
-    def verify(self) -> bool:
-        """Take the same token eagerly beside; whether the logits have the same bits."""
-        if self.shadow is None:
-            return True
+    def verify(self, beside: Callable[[], object]) -> bool:
+        """Take the same tokens eagerly; whether the logits have the same bits."""
+        assert self.shadow is not None
+        self.stream.synchronize()
+        reached = time.perf_counter()
         with measured(self.shadow.stream) as memory:
-            self.shadow.step_eager()
-        if self.report.eager_peak_bytes is None:
+            beside()
+        if self.steps == 1:
             self.report.eager_peak_bytes = self.own_bytes + memory.stats().peak
         found = difference(self.decoder.logits.numpy(self.stream), self.shadow.logits.numpy(self.shadow.stream))
+        self.unseen += time.perf_counter() - reached
         if found is not None:
             index, graph, eager = found
             at = self.decoder.position - 1
             self.report.mismatch = f"token {at}: logit {index} is {graph!r} in the graph and {eager!r} run eagerly"
-            self.report.verified = False
+            self.report.verified, self.report.stop = False, "mismatch"
         return found is None
 
-    def account(self, times: list[float], launches: int) -> None:
+    def account(self, times: list[float]) -> None:
         """Put times and counts into the report."""
-        report, graph = self.report, self.decoder.graph
+        report, decoder, graph = self.report, self.decoder, self.decoder.graph
+        steps = [decoder.filling, decoder.drawing, graph]
         if times:
             report.first_token_ms = round(times[0] * 1e3, 3)
+            report.prefill_tok_s = round(report.prompt_tokens / times[0], 1)
             span = times[-1] - times[0] if len(times) > 1 else times[0]
-            report.tok_s = round(max(len(times) - 1, 1) / span, 2)
+            report.tok_s = round(max(len(times) - 1, 1) * report.tokens / len(times) / span, 2)
         report.nodes_per_token, report.edges = graph.nodes, graph.edges
-        report.launches_per_token = round(launches / max(self.decoder.position, 1), 3)
-        report.rungs = {**graph.rungs, "eager": graph.rungs["eager"] + self.decoder.eager_steps}
-        report.reasons = dict(graph.reasons)
+        report.launches_per_token = round(self.launches / max(self.steps, 1), 3)
+        report.rungs = {name: sum(step.rungs[name] for step in steps) for name in graph.rungs}
+        report.rungs["eager"] += decoder.eager_steps
+        report.reasons = dict(sum((step.reasons for step in steps), Counter()))
         changed = graph.ladder.stats.changed - self.changed
-        report.changed_nodes_per_token = round(changed / max(self.decoder.position - WARM_UP, 1), 3)
+        report.changed_nodes_per_token = round(changed / max(self.steps - WARM_UP, 1), 3)
         report.planned_bytes = sum(plan.nbytes for plan in graph.plans)
         report.lower_bound_bytes = sum(plan.lower_bound for plan in graph.plans)
         report.peak_bytes = allocator.default_pool.stats().peak

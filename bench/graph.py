@@ -30,6 +30,7 @@ import numpy as np
 
 import hiprt
 from hiprt import core, graphs, library
+from hiprt.bench.raw import chain
 from hiprt.bench.topology import SETS, TOPOLOGIES, Work
 from hiprt.graphs import RUNGS, Exec, Recording
 
@@ -271,6 +272,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", metavar="N", type=positive, default=1000, help="nodes of the step (default: 1000)")
     parser.add_argument("--mode", choices=MODES, default="replay", help="what is done each step (default: replay)")
     parser.add_argument("--changed", metavar="K", type=positive, default=10, help="nodes that a patch changes")
+    parser.add_argument("--raw", action="store_true", help="measure the driver's calls from C beside it (a chain)")
     parser.add_argument("--provider", choices=PROVIDERS, help="HIP library; null measures hiprt's own cost")
 
 
@@ -286,8 +288,19 @@ def run(options: argparse.Namespace) -> int:
         choose(options.provider)
     is_shown = sys.stderr.isatty() and not options.json
     report = measure(options.topology, options.nodes, options.mode, options.changed, progress=is_shown)
-    print(json.dumps(asdict(report)) if options.json else table(report))
+    # Behind it: the program opens the library in a process of its own.
+    floor = chain(options.nodes, min(options.changed, options.nodes)) if options.raw else None
+    if options.json:
+        print(json.dumps({**asdict(report), **({"raw": floor} if floor else {})}))
+    else:
+        print(table(report) + ("\n" + raw_table(floor, options.nodes) if floor else ""))
     return 0
+
+
+def raw_table(floor: dict[str, float], nodes: int) -> str:
+    """Return what the driver's own calls take, as text."""
+    rows = [f"the driver's calls from C, chain of {nodes}{'us':>8}{'per node':>12}"]
+    return "\n".join(rows + [f"{name[:-3]:<30}{us:>12.2f}{us / nodes:>12.4f}" for name, us in floor.items()])
 
 
 def choose(provider: str) -> None:

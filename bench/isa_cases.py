@@ -176,6 +176,12 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
             name = f"4 heads of {width} over 18 positions of {pairs}"
             yield Case(name, kernels.attention, (q, keys, values, int32(17)), exact, {"scale": width**-0.5})
         yield parts_of_attention(dtype, width)
+        q, positions = normal(dtype, 3, 4, width, seed=6), int32(17, 3, 16)
+        keys, values = normal(dtype, 2, 2, 20, width, seed=5)
+        exact = reference.prefill_attention(q, keys, values, positions, width**-0.5)
+        name = f"3 rows of 4 heads of {width}"
+        rows = q, keys, values, positions
+        yield Case(name, kernels.prefill_attention, rows, exact, {"scale": width**-0.5}, slack=1)
         qkv, weight = normal(dtype, 1, 5 * width, seed=30), normal(dtype, width, seed=31)
         exact = reference.rms_norm(qkv.reshape(5, width)[:2], weight, 1e-6).astype(dtype)
         exact = reference.rope(exact, 3, 1e4)[None]
@@ -183,12 +189,6 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         caches = normal(dtype, 2, 1, 2, 9, width)[:, :, :1]
         given = qkv[:, : 4 * width], weight, weight, int32(3), caches[0], caches[1]
         yield Case(f"2 heads of {width} and one to keep", writes, given, exact)
-        q, (keys, values) = normal(dtype, 3, 4, width, seed=6), normal(dtype, 2, 2, 20, width, seed=5)
-        positions = int32(17, 3, 16)
-        exact = reference.prefill_attention(q, keys, values, positions, width**-0.5)
-        name = f"3 rows of 4 heads of {width}"
-        rows = q, keys, values, positions
-        yield Case(name, kernels.prefill_attention, rows, exact, {"scale": width**-0.5}, slack=1)
     cache, x = normal(dtype, 3, 9, 40, seed=7), normal(dtype, 3, 40, seed=8)
     exact = reference.kv_write(cache, x, 7)
     yield Case("3 heads of 40", kernels.kv_write, (cache, x, int32(7)), exact)

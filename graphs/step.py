@@ -169,6 +169,12 @@ class Step:
         with use_stream(self.stream):
             return self.function(*args)
 
+    def forget(self) -> None:
+        """Drop what earlier calls left: the next one records, and finds the executable graphs to change."""
+        for kept in self.kept.values():
+            kept.release()
+        self.kept.clear()
+
     def replay(self, signature: Hashable, kept: Kept, stream: Stream, rung: str = "replay") -> Any:
         """Launch what a signature left."""
         whole = True

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -54,15 +54,19 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     common.add_argument("--debug", action="store_true", help="show where an error came from")
 
-    write = commands.add_parser("generate", parents=[common], help="write text with a 4-bit model")
+    write = commands.add_parser("generate", parents=[common], help="write text with a model")
     write.set_defaults(run=run_generate, refuse=write.error)
-    write.add_argument("--model", metavar="DIR", help="Qwen3 directory in MLX's layout (default: the shipped one)")
-    write.add_argument("--prompt", metavar="TEXT", help="what the text begins with")
+    write.add_argument("--model", metavar="DIR", help="model directory (default: the shipped one)")
+    write.add_argument(
+        "--prompt", metavar="TEXT", action="append", help="what the text begins with; several are written side by side"
+    )
+    write.add_argument("--batch", metavar="N", type=int, help="texts of one prompt, at most 8 (default: 1)")
     write.add_argument("--tokens", metavar="N", type=int, help="stop after N tokens (default: 200)")
     write.add_argument("--temperature", metavar="T", type=float, help="0 (default) takes the likeliest token")
     write.add_argument("--seed", metavar="S", type=int, help="of the draws at a temperature above 0 (default: 0)")
     write.add_argument("--eager", action="store_true", help="launch every kernel by itself")
     write.add_argument("--verify", action="store_true", help="run eagerly beside and compare every logit bit by bit")
+    write.add_argument("--plain", action="store_true", help="leave weights that are not quantised as they are")
     write.add_argument("--rerecord", action="store_true", help="record every step again, as some engines must")
 
     if "bench" in sys.argv[1:2]:
@@ -93,15 +97,18 @@ def run_generate(options: argparse.Namespace) -> int:
     """Write text and what it cost."""
     from hiprt.bench.generate import Request, generate
 
-    names = ("model", "prompt", "tokens", "temperature", "seed", "eager", "verify", "rerecord")
+    names = ("model", "tokens", "temperature", "seed", "eager", "verify", "rerecord", "batch", "plain")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    if options.prompt:
+        given["prompt"] = options.prompt[0] if len(options.prompt) == 1 else tuple(options.prompt)
     try:
-        request = Request(**{name: getattr(options, name) for name in names if getattr(options, name) is not None})
+        request = Request(**given)
     except ValueError as error:
         options.refuse(str(error))
-    printer = Printer(request.prompt, is_silent=options.json)
+    printer = Printer(request.prompts[0], is_silent=options.json)
     with interruptible() as interrupt:
-        report = generate(request, printer.write, interrupt.poll)
-    printer.finish()
+        report = generate(request, printer.write, interrupt.poll, printer.progress)
+    printer.finish(p + text for p, text in zip(request.prompts[1:], report.texts[1:]))
     if options.json:
         print(json.dumps(report.as_dict()))
     else:
@@ -156,9 +163,16 @@ class Printer:
             piece, self.prompt = self.prompt + piece, None
         print(piece, end="", flush=True)
 
-    def finish(self) -> None:
-        """End the text."""
+    def progress(self, taken: int, length: int) -> None:
+        """Say on a terminal how far a long prompt is taken."""
+        if self.is_hinting:
+            print(f"\r\x1b[Kprompt: {taken} of {length} tokens ...", end="", file=sys.stderr, flush=True)
+
+    def finish(self, others: Iterable[str]) -> None:
+        """End the text, and print those that were written beside it."""
         self.write("\n\n")
+        for text in others:
+            self.write(f"{text}\n\n")
 
 
 class Interrupt:
@@ -200,6 +214,7 @@ def table(report: Report) -> list[tuple[str, str]]:
         ("provider", f"{report.provider}, {report.device}"),
         ("tokens", f"{report.prompt_tokens} of the prompt, {report.tokens} generated ({report.stop})"),
         ("tok/s", f"{report.tok_s:.1f}"),
+        ("prompt tok/s", f"{report.prefill_tok_s:.1f}"),
         ("first token", f"{report.first_token_ms:.1f} ms"),
         ("nodes per token", f"{report.nodes_per_token}, {report.edges} edges"),
         ("launches per token", f"{report.launches_per_token:g}"),

@@ -106,8 +106,8 @@ class Array(objects.Array):
 
     def __getitem__(self, index: Any) -> Array:
         """Return a view; integers, slices, None and ``...`` are understood."""
-        items = list(index) if isinstance(index, tuple) else [index]
-        items = expand_ellipsis(items, self.ndim)
+        items = expand_ellipsis(index if isinstance(index, tuple) else (index,), self.ndim)
+        mine, steps = self.shape, self.strides
         shape: list[int] = []
         strides: list[int] = []
         offset, axis = 0, 0
@@ -116,7 +116,7 @@ class Array(objects.Array):
                 shape.append(1)
                 strides.append(0)
                 continue
-            n, step = self.shape[axis], self.strides[axis]
+            n, step = mine[axis], steps[axis]
             if isinstance(item, slice):
                 start, stop, stride = item.indices(n)
                 count = len(range(start, stop, stride))
@@ -129,9 +129,8 @@ class Array(objects.Array):
                     raise IndexError(f"index {at} is out of bounds for axis {axis} with size {n}")
                 offset += (at % n) * step
             axis += 1
-        shape += self.shape[axis:]
-        strides += self.strides[axis:]
-        return Array(self.buffer, tuple(shape), self.dtype, self.address + offset * self.dtype.itemsize, tuple(strides))
+        whole = (*shape, *mine[axis:]), (*strides, *steps[axis:])
+        return Array(self.buffer, whole[0], self.dtype, self.address + offset * self.dtype.itemsize, whole[1])
 
     def reshape(self, *shape: int | Iterable[int]) -> Array:
         """Return a view of another shape; one axis may be -1.
@@ -299,15 +298,17 @@ def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def expand_ellipsis(items: list[Any], ndim: int) -> list[Any]:
+def expand_ellipsis(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     """Replace ``...`` by full slices and check the number of indices."""
-    used = sum(item is not None and item is not Ellipsis for item in items)
+    used, at = 0, -1
+    for i, item in enumerate(items):
+        if item is Ellipsis:
+            at = i if at < 0 else at
+        elif item is not None:
+            used += 1
     if used > ndim:
         raise IndexError(f"too many indices: {used} for {ndim} axes")
-    if Ellipsis in [item for item in items if item is None or item is Ellipsis]:
-        at = next(i for i, item in enumerate(items) if item is Ellipsis)
-        items[at : at + 1] = [slice(None)] * (ndim - used)
-    return items
+    return items if at < 0 else (*items[:at], *[slice(None)] * (ndim - used), *items[at + 1 :])
 
 
 def empty(shape: int | Iterable[int], dtype: DTypeLike = np.float32, stream: Stream | None = None) -> Array:

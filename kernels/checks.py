@@ -54,9 +54,9 @@ def same(op: str, name: str, value: Array | Form, other_name: str, other: Array 
         raise TypeError(f"{op}: {name} is {value.dtype} and {other_name} {other.dtype}; they must be the same")
 
 
-def aligned(op: str, name: str, value: Array) -> None:
+def aligned(op: str, name: str, value: Array | Form) -> None:
     """Require an address that 128-bit loads can use."""
-    if value.address % 16:
+    if not (value if isinstance(value, Form) else value.form).is_aligned:
         raise ValueError(f"{op}: {name} does not start at a multiple of 16 bytes: copy it")
 
 

@@ -15,14 +15,23 @@ from hiprt.kernels.dtypes import promote
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.layout import broadcast_shapes
 from hiprt.kernels.quantized import BITS, UINT8, Format, check_matrix, format_of, listed
+from hiprt.kernels.sort import argsort
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Operands", "gather_qmm", "multiply", "operands_of"]
 
+PACKED_INPUTS = {
+    "x": "T",
+    "weight": "uint",
+    "scales": "T",
+    "biases": "T",
+    "left_indices": "uint",
+    "right_indices": "uint",
+}
 PACKED = Kernel(
     "quantized_matmul",
-    inputs={"x": "T", "weight": "uint", "scales": "T", "biases": "T", "left_indices": "uint", "right_indices": "uint"},
+    inputs=PACKED_INPUTS,
     outputs={"out": "T"},
     scalars={"rows": "uint", "width": "uint", "stretch": "uint", **SCALARS},
     template={"T": "dtype", "GROUP": "int", "BITS": "int"},
@@ -55,7 +64,7 @@ KERNEL = Kernel(
 )
 TILES = Kernel(
     "quantized_tiles",
-    inputs={"x": "T", "weight": "uint", "scales": "T", "biases": "T", "left_indices": "uint", "right_indices": "uint"},
+    inputs={**PACKED_INPUTS, "order": "uint"},
     outputs={"out": "T"},
     scalars={
         "columns": "uint",
@@ -71,6 +80,7 @@ TILES = Kernel(
 TILE_COLUMNS = 64
 TILE_ROWS = (128, 64, 32)
 FEW_ROWS = 8  # up to here a row alone is faster
+SORTED_FROM = 64  # products
 SIMDGROUPS = 4
 ROWS = 2  # of a simdgroup, as in the packed kernel
 MOST_ROWS = 64  # of a plain loop on the CPU device, as in the packed kernel
@@ -196,8 +206,9 @@ def gather_qmm(
     group_size, bits, mode
         The format, as in `quantize`.
     sorted_indices : bool
-        A promise that the indices ascend: rows of one matrix lie together, and it is read once for many of them. The
-        result is the same without, but for what `quantized_matmul` rounds with many rows.
+        A promise that `rhs_indices` ascend: rows of one matrix lie together, and it is read once for many of them.
+        Without it, indices of many rows are sorted first; the result differs only in what `quantized_matmul` rounds
+        with many rows.
     stream : Stream, optional
         This thread's by default.
     out : Array, optional
@@ -227,8 +238,17 @@ def gather_qmm(
     sides = []
     for shape, count, indices in zip(shapes, counts, (lhs_indices, rhs_indices)):
         sides.append(side_of(shape, full, count, indices, stream))
-    in_runs = sorted_indices or x.shape[-2] > FEW_ROWS
-    return multiply(op, given, full, x.shape[-2], sides[0], sides[1], stream, out, in_runs=in_runs)
+    lines, right = x.shape[-2], sides[1]
+    in_runs, order = sorted_indices or lines > FEW_ROWS, None
+    is_sortable = given.is_packed and not in_runs and lines == 1
+    if is_sortable and right.indices is not None and is_worth_sorting(right, size_of(full)):
+        in_runs, order = True, argsort(right.indices.reshape(-1), stream=stream)
+    return multiply(op, given, full, lines, sides[0], right, stream, out, in_runs=in_runs, order=order)
+
+
+def is_worth_sorting(right: Side, count: int) -> bool:
+    """Whether products in the order of their matrices would share enough of them to pay for that order."""
+    return right.modulus == count >= max(SORTED_FROM, 2 * right.count)
 
 
 def multiply(
@@ -243,10 +263,11 @@ def multiply(
     shape: tuple[int, ...] | None = None,
     *,
     in_runs: bool = True,
+    order: Array | None = None,
 ) -> Array:
     """Launch the products of a batch of [lines, K] with matrices, and return the result.
 
-    With `in_runs`, neighbouring products are likely to be with the same matrix.
+    With `in_runs`, neighbouring products are likely to be with the same matrix; so are neighbours in `order`.
     """
     x, w, scales, form, columns = given.x, given.w, given.scales, given.form, given.columns
     biases = scales if given.biases is None else given.biases
@@ -261,6 +282,8 @@ def multiply(
         grid = (-(-count // rows), -(-columns // TILE_COLUMNS), 1)
         threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
         sizes = columns, x.shape[-1], form.group_size, count, lines, *left.scalars, *right.scalars, bits
+        sizes = *sizes[:-1], bits | (order is not None) << 2
+        inputs = *inputs[:-1], w if order is None else order, out
         TILES(stream, grid, threads, (x.dtype, form.bits, rows), *inputs, *sizes)
         return out
     plan = plan_of(form, x.dtype, columns, x.shape[-1], given.is_packed, given.is_transposed, loops)

@@ -30,17 +30,17 @@ def sample(
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Draw an index from ``softmax(logits / temperature)``.
+    """Draw an index from ``softmax(logits / temperature)``, for each row.
 
     Parameters
     ----------
-    logits : Array, [V] or [1, V]
+    logits : Array, [V] or [rows, V]
         float16, bfloat16 or float32; V at least 1.
-    temperature : Array, [1]
+    temperature : Array, [rows]
         float32, on the device. 0 or less (or NaN) takes the largest logit, by the rules of `argmax`.
-    seed : Array, [1]
+    seed : Array, [rows]
         uint32, on the device.
-    position : Array, [1]
+    position : Array, [rows]
         int32, on the device: the number of the draw.
     stream : Stream, optional
         This thread's by default.
@@ -49,7 +49,7 @@ def sample(
 
     Returns
     -------
-    Array, [1]
+    Array, [rows]
         int32. Equal logits, temperature, seed and position give the same index.
 
     Raises
@@ -65,14 +65,15 @@ def sample(
     index: an index of probability below 1e-7 relative to the most likely one is drawn less often than it should be.
     """
     floating("sample", "logits", logits)
-    if logits.shape not in ((logits.size,), (1, logits.size)) or not logits.size:
-        raise ValueError(f"sample: logits has shape {logits.shape}; [V] or [1, V] is needed")
-    buffer("sample", "temperature", temperature, FLOAT32, (1,))
-    buffer("sample", "seed", seed, UINT32, (1,))
-    buffer("sample", "position", position, INT32, (1,))
+    if logits.ndim not in (1, 2) or not logits.shape[-1]:
+        raise ValueError(f"sample: logits has shape {logits.shape}; [V] or [rows, V] is needed")
+    rows, width = (1, *logits.shape)[-2:]
+    buffer("sample", "temperature", temperature, FLOAT32, (rows,))
+    buffer("sample", "seed", seed, UINT32, (rows,))
+    buffer("sample", "position", position, INT32, (rows,))
     stream = stream or current_stream()
     inputs = (logits, temperature, seed, position)
-    out = made("sample", out, (1,), INT32, stream, inputs)
-    threads, run = threads_of(stream, logits, logits.size)
-    KERNEL(stream, (1, 1, 1), (threads, 1, 1), (logits.dtype, run), *inputs, out, logits.size)
+    out = made("sample", out, (rows,), INT32, stream, inputs)
+    threads, run = threads_of(stream, logits, width)
+    KERNEL(stream, (rows, 1, 1), (threads, 1, 1), (logits.dtype, run), *inputs, out, width)
     return out

@@ -12,6 +12,7 @@ from hiprt.bench.models.transformer import Transformer
 
 __all__ = [
     "FAMILIES",
+    "FORM",
     "PRESETS",
     "Decoder",
     "KeyValue",
@@ -25,7 +26,7 @@ __all__ = [
     "read",
 ]
 
-FORM = (64, 4)
+FORM = (64, 4)  # group size and bits that plain weights are quantised to
 
 
 def load(checkpoint: Checkpoint, *, fused: bool = True, form: tuple[int, int] | None = FORM) -> Transformer:

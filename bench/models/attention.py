@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hiprt import Array, empty, kernels, zeros
+from hiprt import Array, kernels, zeros
 from hiprt.bench.models.config import Config
 from hiprt.bench.models.linear import Linear, split
 from hiprt.bench.models.model import KeyValue, LayerState
@@ -42,6 +42,13 @@ class Attention:
         """Of the scores."""
         return float(self.config.head_dim**-0.5)
 
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows of the projection for queries, keys and values; those of the gate follow."""
+        config = self.config
+        keys = config.num_key_value_heads * config.head_dim
+        return config.num_attention_heads * config.head_dim, keys, keys
+
     @classmethod
     def build(cls, config: Config, weights: Weights, at: str) -> Attention:
         """Take the weights of the layer with this name."""
@@ -72,16 +79,9 @@ class Attention:
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
         assert isinstance(state, KeyValue)
-        query, gate = self.write(x, position, state.keys, state.values)
-        mixed = empty(query.shape, query.dtype)
-        for row in range(len(x)):
-            caches = state.keys[row], state.values[row]
-            at = position[row : row + 1]
-            kernels.attention(query[row], *caches, at, scale=self.scale, out=mixed[row])
-        answer = mixed.reshape(len(x), -1)
-        if gate is not None:
-            answer = kernels.multiply(answer, kernels.sigmoid(gate))
-        return self.output.project(answer, residual=x, fused=fused)
+        query, gate = self.write(x, position, state.keys, state.values, fused)
+        mixed = kernels.attention(query, state.keys, state.values, position, scale=self.scale, gate=gate)
+        return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=fused)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
@@ -91,15 +91,22 @@ class Attention:
         mixed = kernels.prefill_attention(query, keys, values, position, scale=self.scale, gate=gate)
         return self.output.project(mixed.reshape(len(x), -1), residual=x)
 
-    def write(self, x: Array, position: Array, keys: Array, values: Array) -> tuple[Array, Array | None]:
+    def write(
+        self, x: Array, position: Array, keys: Array, values: Array, fused: bool = False
+    ) -> tuple[Array, Array | None]:
         """Cache keys and values of rows, each in a cache of its own or all in one; return queries, and their gates."""
         config, width, eps = self.config, self.config.head_dim, self.config.rms_norm_eps
-        base, dims = config.rope_theta, config.rotary_dims
-        sizes = [config.num_attention_heads * width, *[config.num_key_value_heads * width] * 2]
-        made = self.projection.project(x, norm=self.norm, eps=eps)
-        q, k, v = (part.reshape(len(x), -1, width) for part in split(made, *sizes))
+        base, dims, heads = config.rope_theta, config.rotary_dims, config.num_attention_heads
+        made = self.projection.project(x, norm=self.norm, eps=eps, fused=fused)
+        gate = made[:, sum(self.sizes) :] if config.is_gated else None
+        if fused:
+            norms = self.query_norm, self.key_norm
+            query = kernels.norm_rope_write(
+                made, *norms, position, keys, values, heads=heads, base=base, eps=eps, dims=dims
+            )
+            return query, gate
+        q, k, v = (part.reshape(len(x), -1, width) for part in split(made, *self.sizes))
         q, k = kernels.rms_norm(q, self.query_norm, eps), kernels.rms_norm(k, self.key_norm, eps)
         kernels.kv_write(keys, kernels.rope(k, position, base=base, dims=dims), position)
         kernels.kv_write(values, v, position)
-        query = kernels.rope(q, position, base=base, dims=dims)
-        return query, made[:, sum(sizes) :] if config.is_gated else None
+        return kernels.rope(q, position, base=base, dims=dims), gate

@@ -12,7 +12,7 @@ from hiprt import Array, array
 from hiprt.bench.checkpoint import Checkpoint
 from hiprt.bench.matrix import Matrix, Quantized, join, lifted, reordered, stacked
 from hiprt.bench.models.linear import Linear
-from hiprt.bench.models.weights import Part
+from hiprt.bench.models.weights import Part, group_of
 
 __all__ = ["CheckpointWeights"]
 
@@ -116,7 +116,7 @@ class CheckpointWeights:
         made = Linear.upload(matrix)
         if isinstance(matrix, Quantized) or self.form is None:
             return made
-        group_size = next((size for size in (self.form[0], 64, 32) if matrix.shape[-1] % size == 0), 0)
+        group_size = group_of(matrix.shape[-1], self.form[0])
         return made.quantized(group_size, bits or self.form[1]) if group_size else made
 
     def finish(self) -> None:

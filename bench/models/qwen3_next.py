@@ -39,6 +39,7 @@ def read(settings: Settings) -> Config:
     )
     unknown = sorted(set(kinds) - set(MIXERS))
     wrong = {
+        "attention without its output gate is not supported": not get("attn_output_gate", bool, True),
         f"layers of the type {', '.join(map(str, unknown))} are not supported": bool(unknown),
         f"layer_types has {len(kinds)} entries for {len(config.layers)} layers": len(kinds) != len(config.layers),
         f"{delta} is not supported": min(vars(delta).values()) < 1

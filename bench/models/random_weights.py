@@ -9,7 +9,7 @@ import numpy as np
 
 from hiprt import Array, array, full, kernels
 from hiprt.bench.models.linear import Linear
-from hiprt.bench.models.weights import Part
+from hiprt.bench.models.weights import Part, group_of
 from hiprt.kernels.layout import broadcast_to
 from hiprt.metal_compat import metal_kernel
 
@@ -76,14 +76,15 @@ class RandomWeights:
     def draw(self, shape: tuple[int, ...], bits: int, spread: float) -> Linear:
         """Return matrices whose elements are even over a range of this standard deviation, with mean 0."""
         *rows, columns = shape
+        group_size = group_of(columns, self.group_size)
         weight = self.words((*rows, columns * bits // 32))
         scale = spread / np.sqrt((4.0**bits - 1) / 12)
-        groups = (*rows, columns // self.group_size)
+        groups = (*rows, columns // group_size)
         scales, biases = (
             kernels.contiguous(broadcast_to(full((1,), value, self.dtype), groups))
             for value in (scale, -scale * (2**bits - 1) / 2)
         )
-        return Linear(weight, scales, biases, self.group_size, bits)
+        return Linear(weight, scales, biases, group_size, bits)
 
     def words(self, shape: tuple[int, ...]) -> Array:
         """Return random bits."""

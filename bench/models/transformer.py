@@ -51,6 +51,14 @@ class Layer:
     mixer: Mixer
     feed: Feed
 
+    def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
+        """Take one row of each sequence."""
+        return self.feed(self.mixer.decode(x, position, state, fused), fused)
+
+    def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
+        """Take the rows of one sequence."""
+        return self.feed(self.mixer.prefill(x, position, state, sequence))
+
 
 @dataclass(frozen=True)
 class Transformer:
@@ -106,14 +114,14 @@ class Transformer:
         """Take one token of each sequence, int32 [B] like their positions; returns logits [B, vocab_size]."""
         x = self.embedding.rows(tokens)
         for layer, kept in zip(self.layers, state):
-            x = layer.feed(layer.mixer.decode(x, position, kept, self.fused), self.fused)
+            x = layer.decode(x, position, kept, self.fused)
         return self.logits(x, self.fused)
 
     def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
         """Take consecutive tokens of one sequence, int32 [S] like their positions; returns logits [1, vocab_size]."""
         x = self.embedding.rows(tokens)
         for layer, kept in zip(self.layers, state):
-            x = layer.feed(layer.mixer.prefill(x, position, kept, sequence))
+            x = layer.prefill(x, position, kept, sequence)
         return self.logits(x[-1:], self.fused)
 
     def logits(self, x: Array, fused: bool) -> Array:

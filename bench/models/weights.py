@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hiprt import Array
 from hiprt.bench.models.linear import Linear
 
-__all__ = ["ROUTER_BITS", "Part", "Weights"]
+__all__ = ["ROUTER_BITS", "Part", "Weights", "group_of"]
 
 ROUTER_BITS = 8  # a wrong choice of experts costs more than the bytes do
 
@@ -68,3 +68,8 @@ class Weights(Protocol):
 
     def experts(self, at: str, names: Sequence[str], count: int, rows: int, columns: int, is_shared: bool) -> Linear:
         """Return a stack of the experts' matrices, the rows of the named ones in turn, with the shared one last."""
+
+
+def group_of(columns: int, wanted: int) -> int:
+    """Return the group size for a row, the wanted one where it fits; 0: none does."""
+    return next((size for size in (wanted, 64, 32) if columns % size == 0), 0)

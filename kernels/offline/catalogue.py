@@ -57,7 +57,7 @@ __all__ = ["CHOSEN", "EXPERT_WIDTHS", "HEAD_WIDTHS", "KERNELS", "Instance", "ins
 
 FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
 # Attention takes any width from 32 to 256; these are the ones of published models, and one that lanes share unevenly.
-HEAD_WIDTHS = (64, 80, 96, 128, 256)
+HEAD_WIDTHS = (64, 80, 128, 256)
 # Of experts' matrices, and how many experts a token takes: those of Qwen3-30B-A3B.
 EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 # Values of each template parameter but the dtypes, and RUN and ROWS, which depend on the dtype.

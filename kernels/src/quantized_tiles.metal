@@ -1,6 +1,7 @@
 // out[m][n] = sum over k of x[m][k] * (code[n][k] * scale + bias), for many rows: a threadgroup takes ROWS of them and
 // COLUMNS columns, and unpacks the weights of its columns once for all of its rows. Neighbouring rows that are
-// multiplied with the same matrix of the stack are one run, and each run reads its matrix once.
+// multiplied with the same matrix of the stack are one run, and each run reads its matrix once; order, where it is given,
+// says which rows are neighbours.
 constexpr uint COLUMNS = 64;
 constexpr uint PER_WORD = 32 / BITS;
 const uint words = width / PER_WORD;
@@ -14,7 +15,7 @@ constexpr uint BESIDE = 4;  // columns unpacked together
 float staged[ROWS * PART];
 float values[BESIDE * PART];
 float sums[ROWS * COLUMNS];
-uint lefts[ROWS], rights[ROWS];
+uint lefts[ROWS], rights[ROWS], items[ROWS];
 #else
 constexpr uint THREADS = 128;
 constexpr uint DEPTH = 32;
@@ -29,6 +30,7 @@ threadgroup pack<T, RUN> x_tiles[2 * ROWS * LINE / RUN];
 threadgroup pack<T, RUN> w_tiles[2 * COLUMNS * LINE / RUN];
 threadgroup uint lefts[ROWS];
 threadgroup uint rights[ROWS];
+threadgroup uint items[ROWS];
 threadgroup T* x_tile = (threadgroup T*)x_tiles;
 threadgroup T* w_tile = (threadgroup T*)w_tiles;
 const uint index = thread_index_in_threadgroup;
@@ -43,7 +45,9 @@ for (uint i = 0; i < present; i++) {
 #else
 for (uint i = index; i < ROWS; i += THREADS) {
 #endif
-  uint item = first + min(i, present - 1);
+  const uint at = first + min(i, present - 1);
+  const uint item = (given & 4u) != 0 ? order[at] : at;
+  items[i] = item;
   uint left = matrix_of(item / lines, left_divisor, left_modulus, (given & 1u) != 0, left_indices);
   uint right = matrix_of(item / lines, right_divisor, right_modulus, (given & 2u) != 0, right_indices);
   lefts[i] = left < left_count ? left * lines + item % lines : 0;
@@ -94,7 +98,8 @@ for (uint from = 0, to; from < present; from = to) {
     }
   }
   for (uint m = from; m < to; m++) {
-    for (uint n = 0; n < beyond; n++) out[size_t(first + m) * columns + first_column + n] = T(sums[m * COLUMNS + n]);
+    device T* result = out + size_t(items[m]) * columns + first_column;
+    for (uint n = 0; n < beyond; n++) result[n] = T(sums[m * COLUMNS + n]);
   }
 }
 #else
@@ -163,7 +168,7 @@ for (uint from = 0, to; from < present; from = to) {
   for (int i = 0; i < Part::COUNT; i++) {
     const uint m = down + Part::row(i, lane);
     const uint n = first_column + beside + Part::column(i, lane);
-    if (m >= from && m < to && n < columns) out[size_t(first + m) * columns + n] = rounded<T>(part.sums[i]);
+    if (m >= from && m < to && n < columns) out[size_t(items[m]) * columns + n] = rounded<T>(part.sums[i]);
   }
 }
 #endif

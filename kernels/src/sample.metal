@@ -1,15 +1,17 @@
 // argmax(logits / temperature - log(-log(u))), u uniform in (0, 1): a draw from softmax(logits / temperature).
-// Temperature 0 draws the largest logit. A thread takes RUN neighbours at a time.
-float heat = temperature[0];
+// Temperature 0 draws the largest logit. A threadgroup draws for one row, RUN neighbours a thread at a time.
+const uint row = threadgroup_position_in_grid.x;
+const device T* values = logits + size_t(row) * width;
+float heat = temperature[row];
 bool greedy = !(heat > 0.0f);
 float inverse = greedy ? 1.0f : 1.0f / heat;
-uint key = seed[0];
-uint draw = uint(position[0]);
+uint key = seed[row];
+uint draw = uint(position[row]);
 #if HIPRT_CPU_LOOPS
 Largest8 lanes = lowest8();
 uint i = 0;
 for (; i + 8 <= width; i += 8) {
-  f32x8 value = load8(logits + i);
+  f32x8 value = load8(values + i);
   if (!greedy) {
     const u32x8 place = u32x8{0, 1, 2, 3, 4, 5, 6, 7} + i;
     f32x8 u = mad(number_of((i32x8)noise_bits(key, draw, place)), splat(1.1920929e-7f), splat(5.96046448e-8f));
@@ -28,7 +30,7 @@ uint i = thread_index_in_threadgroup * RUN;
 #endif
 #pragma unroll 4
 for (; i < width; i += step) {
-  const pack<T, RUN> part = *(const device pack<T, RUN>*)(logits + i);
+  const pack<T, RUN> part = *(const device pack<T, RUN>*)(values + i);
   for (uint j = 0; j < RUN; j++) {
     float value = float(part.values[j]);
     if (!greedy) {
@@ -44,4 +46,4 @@ best = largest_of_threadgroup(best, keys, places, thread_index_in_simdgroup, sim
                               simdgroups_per_threadgroup);
 if (thread_index_in_threadgroup == 0)
 #endif
-out[0] = int(best.place);
+out[row] = int(best.place);

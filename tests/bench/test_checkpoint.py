@@ -6,6 +6,7 @@ import struct
 import numpy as np
 import pytest
 from helpers import checkpoints
+from helpers.families import Family
 from safetensors.numpy import load_file
 
 from hiprt.array import dtype_of
@@ -204,6 +205,29 @@ def test_unsupported_quantization(folder, section, words):
 )
 def test_unsupported_config(folder, changes, word):
     """What the model would compute wrongly is refused by name."""
+    edit(folder, **changes)
+    refused(folder, word)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "word"),
+    [
+        ("qwen3-moe-mini", {"num_experts": None}, "has no num_experts"),
+        ("qwen3-moe-mini", {"num_experts_per_tok": 9}, "9 of 8 experts"),
+        ("qwen3-moe-mini", {"norm_topk_prob": 1}, "norm_topk_prob is 1"),
+        ("qwen3.5-mini", {"linear_num_value_heads": 3}, "value_heads=3"),
+        ("qwen3.5-mini", {"linear_conv_kernel_dim": 9}, "taps=9"),
+        ("qwen3.5-mini", {"linear_key_head_dim": None}, "has no linear_key_head_dim"),
+        ("qwen3.5-mini", {"layer_types": ["full_attention"]}, "1 entries for 4 layers"),
+        ("qwen3.5-mini", {"layer_types": ["sliding_attention"] * 4}, "sliding_attention"),
+        ("qwen3.5-mini", {"partial_rotary_factor": 0.02}, "1 rotary elements of 64"),
+        ("qwen3.5-mini", {"attn_output_gate": False}, "output gate"),
+        ("qwen3.5-mini", {"hidden_size": 64}, "config.json asks for"),
+    ],
+)
+def test_unsupported_config_of_other_families(tmp_path, name, changes, word):
+    """The same for mixtures and hybrids."""
+    folder = Family(name, "float32").write_mlx(tmp_path)
     edit(folder, **changes)
     refused(folder, word)
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from helpers.reference_model import ReferenceModel
 
 import hiprt
 from hiprt.bench.checkpoint import Checkpoint
+from hiprt.bench.generate import Request, generate
 from hiprt.bench.models import load
 from hiprt.bench.models.presets import MINIS
+from hiprt.graphs import Step
 from hiprt.kernels.quantize_reference import quantize
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2}
@@ -146,3 +149,90 @@ def test_formats_that_differ_become_the_widest(tmp_path, stream):
     assert (model.layers[0].mixer.projection.bits, model.layers[0].mixer.projection.group_size) == (8, 32)
     assert model.layers[1].mixer.projection.scales is None
     assert relative(prefill(model, model.state(1, 32), TOKENS[:PROMPT], 0), expected) < 1e-2
+
+
+@pytest.mark.parametrize("name", ["qwen3-mini", "qwen3-moe-mini", "qwen3.5-mini"])
+def test_sequences_do_not_see_each_other(tmp_path, stream, name, fused):
+    """Three texts of different lengths, one of them begun anew: each as if it were alone."""
+    model = load(Checkpoint(Family(name, "bfloat16").write_mlx(tmp_path)), fused=fused)
+    texts = [TOKENS[:7], TOKENS[3:6], TOKENS[10:22]]
+    together = model.state(3, 64)
+    prefill(model, together, TOKENS[20:40], 1)
+    for kept in together:
+        kept.reset(1)
+    for sequence, tokens in enumerate(texts):
+        prefill(model, together, tokens, sequence)
+    alone = [model.state(1, 64) for _ in texts]
+    for state, tokens in zip(alone, texts):
+        prefill(model, state, tokens, 0)
+    for step in range(4):
+        at = [len(tokens) + step for tokens in texts]
+        rows = decode(model, together, [50 + step, 60, 70 - step], at)
+        for row, state, token, position in zip(rows, alone, (50 + step, 60, 70 - step), at):
+            assert relative(row, decode(model, state, [token], [position])[0].astype(np.float64)) < 1e-2
+
+
+@pytest.mark.parametrize("name", MINIS)
+def test_a_graph_gives_the_bits_of_eager_steps(tmp_path, stream, name, fused):
+    """One launch a token from the second on: nothing in a step is read on the host (G4 of the design)."""
+    model = load(Checkpoint(Family(name, "bfloat16").write_mlx(tmp_path)), fused=fused)
+    tokens, position = hiprt.zeros(2, np.int32), hiprt.zeros(2, np.int32)
+    graph_state, eager_state = model.state(2, 64), model.state(2, 64)
+    step = Step(partial(model.decode, tokens, position, graph_state), stream=stream)
+    for at in range(20):
+        tokens.set([TOKENS[at], TOKENS[40 - at]])
+        position.set([at, at])
+        before = stream.launches
+        graph = step()
+        assert stream.launches - before <= 2  # the graph, and the copy of its result
+        assert graph.numpy().tobytes() == model.decode(tokens, position, eager_state).numpy().tobytes()
+    assert step.rungs == {"replay": 19, "patch": 0, "update": 0, "instantiate": 1, "eager": 0}
+
+
+def test_a_text_may_begin_by_decoding(tmp_path, stream, fused):
+    """Tokens taken one by one leave the state that a prefill leaves."""
+    model = load(Checkpoint(Family("qwen3.5-mini", "float32").write_mlx(tmp_path)), fused=fused)
+    whole, single = model.state(1, 64), model.state(1, 64)
+    logits = prefill(model, whole, TOKENS[:20], 0)
+    for at in range(20):
+        last = decode(model, single, TOKENS[at : at + 1], [at])[0]
+    assert relative(last, logits.astype(np.float64)) < 1e-5
+    after = [decode(model, state, [TOKENS[20]], [20])[0] for state in (whole, single)]
+    assert relative(after[0], after[1].astype(np.float64)) < 1e-5
+
+
+def test_a_shared_expert_may_have_its_own_width(tmp_path, stream, fused):
+    """Then it is no member of the stack."""
+    family = Family("qwen3.5-mini", "float32", shared_expert_intermediate_size=192)
+    model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
+    state = model.state(1, 64)
+    prefill(model, state, TOKENS[:8], 0)
+    expected = ReferenceModel(family.config, family.weights).logits(TOKENS[:9])[-1]
+    assert relative(decode(model, state, [TOKENS[8]], [8])[0], expected) < TOLERANCE["float32"]
+
+
+def test_some_layers_may_be_dense(tmp_path, stream, fused):
+    """``mlp_only_layers`` names them."""
+    family = Family("qwen3-moe-mini", "float32", mlp_only_layers=[1])
+    model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
+    assert [layer for _, layer in model.config.layers] == ["moe", "mlp"]
+    expected = ReferenceModel(family.config, family.weights).logits(TOKENS[:1])[-1]
+    assert relative(decode(model, model.state(1, 32), TOKENS[:1], [0])[0], expected) < TOLERANCE["float32"]
+
+
+def test_hybrids_without_experts(tmp_path, stream, fused):
+    """Qwen3.5's dense models."""
+    family = Family("qwen3.5-mini", "float32", num_experts=None, model_type="qwen3_5_text")
+    model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
+    expected = ReferenceModel(family.config, family.weights).logits(TOKENS[:1])[-1]
+    assert relative(decode(model, model.state(1, 32), TOKENS[:1], [0])[0], expected) < TOLERANCE["float32"]
+
+
+@pytest.mark.parametrize("name", MINIS)
+def test_every_family_writes_text(tmp_path, name):
+    """From a directory of plain weights, left so or quantised, with every logit compared to an eager run's."""
+    folder = Family(name, "bfloat16").write_published(tmp_path, "bfloat16")
+    for plain in (False, True):
+        report = generate(Request(model=folder, prompt="Once upon", tokens=6, verify=True, plain=plain))
+        assert report.verified
+        assert report.tokens == 6

@@ -89,7 +89,7 @@ def shapes_of(config):
         shapes |= {f"{at}.input_layernorm.weight": (hidden,), f"{at}.post_attention_layernorm.weight": (hidden,)}
         shapes |= (delta if is_delta(config, layer) else attention)(at, config)
         inner = config["intermediate_size"]
-        is_sparse = "num_experts" in config and layer not in config.get("mlp_only_layers", [])
+        is_sparse = config.get("num_experts") and layer not in config.get("mlp_only_layers", [])
         shapes |= mixture(f"{at}.mlp", config) if is_sparse else feed(f"{at}.mlp", config, inner)
     return shapes
 

@@ -90,6 +90,20 @@ def test_rows_sorted_by_matrix(branch, dtype, bits, normal, close):
     assert not got.numpy()[-1].astype(np.float32).any()
 
 
+@pytest.mark.parametrize("rows", [63, 64, 200])
+def test_rows_in_any_order_of_matrices(branch, dtype, rows, normal, close):
+    matrices = stored(5 * 20, 64, dtype, 32, 4)
+    random = np.random.default_rng(rows)
+    chosen, left = random.integers(-1, 6, (rows, 2)).astype(np.int32), random.integers(0, rows, (rows, 1))
+    x = normal((rows, 1, 64), dtype, 2)
+    stack = [hiprt.array(part.reshape(5, 20, -1)) for part in matrices]
+    indices = {"lhs_indices": hiprt.array(left), "rhs_indices": hiprt.array(chosen)}
+    got = kernels.gather_qmm(hiprt.array(x), *stack, **indices, group_size=32)
+    w = weights_of(matrices, dtype, 32, 4, branch).reshape(5, 20, 64)
+    exact = reference.gather_qmm(x, w, *np.broadcast_arrays(left, chosen))
+    close(got, exact, magnitude=np.full(got.shape, 400.0), steps=4)
+
+
 def test_rows_that_indices_choose(branch, normal, close):
     matrices = stored(3 * 8, 64, HALF, 64, 4)
     x = normal((6, 2, 64), HALF, 2)

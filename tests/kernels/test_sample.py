@@ -23,6 +23,16 @@ def test_draws_of_the_reference(branch, dtype, size, normal):
         assert draw(device, temperature, seed, position) == reference.sample(logits, temperature, seed, position)
 
 
+def test_rows_are_drawn_by_themselves(branch, dtype, normal):
+    logits = normal((4, 300), dtype, 9, 2.0)
+    heat, seed = np.array([0, 1, 0.5, 1], np.float32), np.array([3, 3, 4, 5], np.uint32)
+    position = np.array([7, 7, 8, 0], np.int32)
+    got = kernels.sample(*map(hiprt.array, (logits, heat, seed, position))).numpy()
+    assert got.tolist() == [reference.sample(*row) for row in zip(logits, heat, seed, position)]
+    none = [hiprt.empty(0, kind) for kind in (np.float32, np.uint32, np.int32)]
+    assert kernels.sample(hiprt.empty((0, 300), dtype), *none).shape == (0,)
+
+
 def test_temperature_zero_takes_the_largest(branch, dtype, normal):
     for seed in range(3):
         logits = normal((1, 700), dtype, seed)
@@ -66,7 +76,8 @@ def test_mistakes_are_named(dtype, int32):
     logits = hiprt.array(np.zeros(8, dtype))
     heat, seed = hiprt.zeros(1, np.float32), hiprt.zeros(1, np.uint32)
     for error, message, wrong in [
-        (ValueError, "logits has shape", lambda: kernels.sample(logits.reshape(2, 4), heat, seed, int32(0))),
+        (ValueError, "logits has shape", lambda: kernels.sample(logits.reshape(1, 2, 4), heat, seed, int32(0))),
+        (ValueError, "temperature has shape", lambda: kernels.sample(logits.reshape(2, 4), heat, seed, int32(0))),
         (ValueError, "logits has shape", lambda: kernels.sample(hiprt.empty(0, dtype), heat, seed, int32(0))),
         (TypeError, "seed is int32", lambda: kernels.sample(logits, heat, int32(0), int32(0))),
         (TypeError, "temperature is", lambda: kernels.sample(logits, seed, seed, int32(0))),

@@ -1,0 +1,91 @@
+"""State: what the texts of a decoder keep on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hiprt import Array, Stream, current_stream, empty, zeros
+from hiprt.bench.models.model import KeyValue, LayerState, Model
+from hiprt.kernels.copies import copy_into
+
+__all__ = ["State"]
+
+
+@dataclass
+class State:
+    """What the texts keep.
+
+    Attributes
+    ----------
+    layers : list of LayerState
+    block : Array of int32, shape (4, batch)
+        The step block: token, position, length of the prompt, capacity.
+    tokens : Array of int32, shape (batch, capacity)
+        The prompts, then what was drawn.
+    temperature : Array of float32, shape (batch,)
+    seed : Array of uint32, shape (batch,)
+    chunk : Array of int32, shape (2, tokens)
+        A chunk of a prompt and its positions.
+    logits : Array, shape (batch, vocab_size)
+        What the first token behind each prompt is drawn from.
+    """
+
+    layers: list[LayerState]
+    block: Array
+    tokens: Array
+    temperature: Array
+    seed: Array
+    chunk: Array
+    logits: Array
+
+    @classmethod
+    def empty(cls, model: Model, batch: int, capacity: int, chunk: int) -> State:
+        """Allocate on the current stream."""
+        return cls(
+            model.state(batch, capacity),
+            zeros((4, batch), np.int32),
+            zeros((batch, capacity), np.int32),
+            zeros(batch, np.float32),
+            zeros(batch, np.uint32),
+            zeros((2, chunk), np.int32),
+            empty((batch, model.config.vocab_size), model.dtype),
+        )
+
+    def start(self, prompts: Sequence[Sequence[int]], temperature: float, seed: int) -> None:
+        """Begin texts, on the current stream."""
+        texts = np.zeros(self.tokens.shape, np.int32)
+        for text, prompt in zip(texts, prompts):
+            text[: len(prompt)] = prompt
+        batch, capacity = texts.shape
+        lengths = [len(prompt) for prompt in prompts]
+        self.tokens.set(texts)
+        self.block.set(np.array([texts[:, 0].tolist(), [0] * batch, lengths, [capacity] * batch]))
+        self.temperature.set([temperature] * batch)
+        self.seed.set((np.arange(batch) + seed).astype(np.uint32))
+        for layer in self.layers:
+            layer.reset()
+
+    def give(self, tokens: Sequence[int], position: int, stream: Stream) -> None:
+        """Write the next chunk of a prompt, which begins at a position."""
+        size = len(tokens)
+        self.chunk[0, :size].set(tokens, stream)
+        self.chunk[1, :size].set(np.arange(position, position + size), stream)
+
+    def stand_at(self, positions: Sequence[int], stream: Stream) -> None:
+        """Set the position of each text."""
+        self.block[1].set(positions, stream)
+
+    def grow(self, model: Model, capacity: int) -> None:
+        """Move what depends on the capacity to more room, on the current stream."""
+        batch, old = self.tokens.shape
+        tokens = zeros((batch, capacity), np.int32)
+        copy_into(tokens[:, :old], self.tokens, current_stream())
+        self.tokens = tokens
+        for index, (layer, larger) in enumerate(zip(self.layers, model.state(batch, capacity))):
+            if isinstance(layer, KeyValue) and isinstance(larger, KeyValue):
+                for source, target in ((layer.keys, larger.keys), (layer.values, larger.values)):
+                    copy_into(target[:, :, :old], source, current_stream())
+                self.layers[index] = larger

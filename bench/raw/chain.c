@@ -1,0 +1,223 @@
+/* The floor under `hiprt bench graph`: a chain of kernel nodes built, updated, patched and launched with nothing around
+ * the driver's calls.
+ *
+ * chain LIBRARY API CODE NODES CHANGED: LIBRARY is opened; API is cuda (the driver's) or hip; CODE is a file with a module
+ * that has the kernel link(const int *x, int *y, int by, int n). Prints one JSON object of microseconds of the host, each
+ * the median of some rounds. */
+#define _POSIX_C_SOURCE 200809L
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ROUNDS = 31, WIDTH = 32 };
+
+typedef struct {
+  unsigned x, y, z;
+} dim;
+typedef struct {
+  void *function;
+  dim grid, block;
+  unsigned shared;
+  void **params, **extra;
+} cuda_params;
+typedef struct {
+  dim block;
+  void **extra, *function;
+  dim grid;
+  void **params;
+  unsigned shared;
+} hip_params;
+
+static void *library;
+static int is_cuda;
+
+static void *find(const char *hip, const char *cuda) {
+  void *symbol = dlsym(library, is_cuda ? cuda : hip);
+  if (!symbol) {
+    fprintf(stderr, "%s is not in the library\n", is_cuda ? cuda : hip);
+    exit(1);
+  }
+  return symbol;
+}
+
+#define CALL(type, hip, cuda, ...)                                                       \
+  do {                                                                                   \
+    static int(*call) type;                                                              \
+    if (!call) *(void **)&call = find(hip, cuda);                                        \
+    int status = call(__VA_ARGS__);                                                      \
+    if (status) {                                                                        \
+      fprintf(stderr, "%s failed with %d\n", is_cuda ? cuda : hip, status);              \
+      exit(1);                                                                           \
+    }                                                                                    \
+  } while (0)
+
+static void start(void) {
+  if (is_cuda) {
+    CALL((unsigned), "", "cuInit", 0);
+    void *context;
+    CALL((void **, int), "", "cuDevicePrimaryCtxRetain", &context, 0);
+    CALL((void *), "", "cuCtxSetCurrent", context);
+  } else {
+    CALL((int), "hipSetDevice", "", 0);
+  }
+}
+
+static void *kernel_of(const char *path) {
+  FILE *file = fopen(path, "rb");
+  static char code[1 << 20];
+  size_t size = file ? fread(code, 1, sizeof code - 1, file) : 0;
+  void *module, *function;
+  if (!file) exit(1);
+  fclose(file);
+  code[size] = 0;
+  CALL((void **, const void *), "hipModuleLoadData", "cuModuleLoadData", &module, code);
+  CALL((void **, void *, const char *), "hipModuleGetFunction", "cuModuleGetFunction", &function, module, "link");
+  return function;
+}
+
+static void *memory(void) {
+  void *made;
+  CALL((void **, size_t), "hipMalloc", "cuMemAlloc_v2", &made, WIDTH * sizeof(int));
+  return made;
+}
+
+static void *function, *stream, *x, *y;
+static int by = 1, n = WIDTH;
+static void *arguments[] = {&x, &y, &by, &n};
+
+/* Whichever the library takes; both are kept until it has read them. */
+static const void *params(void) {
+  static cuda_params cuda;
+  static hip_params hip;
+  cuda = (cuda_params){function, {1, 1, 1}, {WIDTH, 1, 1}, 0, arguments, 0};
+  hip = (hip_params){{WIDTH, 1, 1}, 0, function, {1, 1, 1}, arguments, 0};
+  return is_cuda ? (const void *)&cuda : &hip;
+}
+
+static void *build(int nodes, void **handles) {
+  void *graph;
+  CALL((void **, unsigned), "hipGraphCreate", "cuGraphCreate", &graph, 0);
+  for (int i = 0; i < nodes; i++)
+    CALL((void **, void *, void *const *, size_t, const void *), "hipGraphAddKernelNode", "cuGraphAddKernelNode",
+         handles + i, graph, i ? handles + i - 1 : 0, i > 0, params());
+  return graph;
+}
+
+static void *instantiate(void *graph) {
+  void *exec;
+  if (is_cuda)
+    CALL((void **, void *, unsigned long long), "", "cuGraphInstantiateWithFlags", &exec, graph, 0);
+  else
+    CALL((void **, void *, void *, void *, size_t), "hipGraphInstantiate", "", &exec, graph, 0, 0, 0);
+  return exec;
+}
+
+static void update(void *exec, void *graph) {
+  struct {
+    int result;
+    void *node, *from;
+  } info = {0, 0, 0};
+  if (is_cuda)
+    CALL((void *, void *, void *), "", "cuGraphExecUpdate_v2", exec, graph, &info);
+  else
+    CALL((void *, void *, void **, int *), "hipGraphExecUpdate", "", exec, graph, &info.node, &info.result);
+}
+
+static void patch(void *exec, void *node) {
+  CALL((void *, void *, const void *), "hipGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams", exec, node,
+       params());
+}
+
+static void launch(void) {
+  CALL((void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **),
+       "hipModuleLaunchKernel", "cuLaunchKernel", function, 1, 1, 1, WIDTH, 1, 1, 0, stream, arguments, 0);
+}
+
+static void relaunch(void *exec) { CALL((void *, void *), "hipGraphLaunch", "cuGraphLaunch", exec, stream); }
+static void wait_for(void) { CALL((void *), "hipStreamSynchronize", "cuStreamSynchronize", stream); }
+static void drop(void *graph) { CALL((void *), "hipGraphDestroy", "cuGraphDestroy", graph); }
+static void drop_exec(void *exec) { CALL((void *), "hipGraphExecDestroy", "cuGraphExecDestroy", exec); }
+
+static double now(void) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return at.tv_sec * 1e6 + at.tv_nsec / 1e3;
+}
+
+static int ascending(const void *a, const void *b) {
+  double difference = *(const double *)a - *(const double *)b;
+  return (difference > 0) - (difference < 0);
+}
+
+enum { EAGER, BUILD, INSTANTIATE, UPDATE, PATCH, RELAUNCH, WHOLE, PARTS };
+static const char *const names[PARTS] = {"eager", "build", "instantiate", "update", "patch", "relaunch", "whole"};
+static double taken[PARTS][ROUNDS];
+
+static void measure(int round, int nodes, int changed, void **handles, void **others) {
+  double at[PARTS + 1];
+  at[0] = now();
+  for (int i = 0; i < nodes; i++) launch();
+  at[1] = now();
+  wait_for();
+  taken[EAGER][round] = at[1] - at[0];
+  at[0] = now();
+  void *graph = build(nodes, handles);
+  at[1] = now();
+  void *exec = instantiate(graph);
+  at[2] = now();
+  relaunch(exec);
+  wait_for();
+  by = round + 2;
+  at[3] = now();
+  void *other = build(nodes, others);
+  at[4] = now();
+  update(exec, other);
+  at[5] = now();
+  drop(other);
+  at[6] = now();
+  for (int i = 0; i < changed; i++) patch(exec, handles[(long)i * nodes / changed]);
+  relaunch(exec);
+  at[7] = now();
+  wait_for();
+  taken[BUILD][round] = at[1] - at[0];
+  taken[INSTANTIATE][round] = at[2] - at[1];
+  taken[UPDATE][round] = at[5] - at[4];
+  taken[PATCH][round] = at[7] - at[6];
+  at[0] = now();
+  relaunch(exec);
+  at[1] = now();
+  wait_for();
+  at[2] = now();
+  taken[RELAUNCH][round] = at[1] - at[0];
+  taken[WHOLE][round] = at[2] - at[0];
+  drop_exec(exec);
+  drop(graph);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 6) return 2;
+  is_cuda = !strcmp(argv[2], "cuda");
+  library = dlopen(argv[1], RTLD_NOW);
+  int nodes = atoi(argv[4]), changed = atoi(argv[5]);
+  void **handles = calloc((size_t)nodes, sizeof *handles), **others = calloc((size_t)nodes, sizeof *others);
+  if (!library || nodes < 1 || changed < 1 || !handles || !others) {
+    fprintf(stderr, "%s\n", library ? "NODES and CHANGED are at least 1" : dlerror());
+    return 1;
+  }
+  start();
+  function = kernel_of(argv[3]);
+  x = memory();
+  y = memory();
+  CALL((void **, unsigned), "hipStreamCreateWithFlags", "cuStreamCreate", &stream, 1);
+  for (int round = 0; round < ROUNDS; round++) measure(round, nodes, changed, handles, others);
+  printf("{");
+  for (int part = 0; part < PARTS; part++) {
+    qsort(taken[part], ROUNDS, sizeof(double), ascending);
+    printf("%s\"%s_us\": %.3f", part ? ", " : "", names[part], taken[part][ROUNDS / 2]);
+  }
+  printf("}\n");
+  return 0;
+}

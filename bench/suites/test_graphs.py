@@ -1,0 +1,67 @@
+"""What recording, replaying, patching and updating a step costs the host, a launch, and an allocation.
+
+    pip install "hiprt[bench]"
+    pytest bench/suites
+
+runs on whatever device is there; plain ``pytest`` leaves this folder out. A step is a chain of 1,000 nodes.
+"""
+
+import pytest
+
+import hiprt
+from hiprt.allocator import Pool
+from hiprt.allocator.driver import device_memory
+from hiprt.bench.graph import ALLOWED, Bench
+from hiprt.bench.topology import BLOCK, GRID, WIDTH, Work
+from hiprt.graphs import RUNGS
+
+NODES, CHANGED, ROUNDS = 1000, 10, 50
+
+
+@pytest.fixture
+def stream():
+    """A stream that is this thread's."""
+    with hiprt.Stream() as made, hiprt.use_stream(made):
+        yield made
+        made.synchronize()
+
+
+@pytest.mark.parametrize("mode", ["eager", "record", "replay", "patch", "update", "instantiate"])
+def test_step(benchmark, stream, mode):
+    """One step of a mode; what is queued is waited for between rounds."""
+    limits = {"graph_update_budget": 2**62, "graph_update_budget_mb": 2**40, "graph_max_nodes": 0, "graph_max_bytes": 0}
+    with hiprt.flags.override(graph_rungs=ALLOWED.get(mode, RUNGS), **limits):
+        bench = Bench(mode, Work("chain", NODES, CHANGED if mode == "patch" else 0, stream))
+        bench.prepare()()
+
+        def set_up():
+            stream.synchronize()
+            return (bench.prepare(),), {}
+
+        benchmark.pedantic(lambda step: step(), setup=set_up, rounds=ROUNDS, warmup_rounds=5)
+    benchmark.extra_info["device"] = stream.device.name
+    benchmark.extra_info["nodes"] = NODES
+
+
+def test_launch(benchmark, stream):
+    """One kernel, eagerly."""
+    work = Work("chain", 1, 0, stream)
+    (x, y), launch = work.pairs[0], work.link.launch
+
+    def set_up():
+        stream.synchronize()
+        return (), {}
+
+    benchmark.pedantic(lambda: launch(stream, GRID, BLOCK, x, y, 1, WIDTH), setup=set_up, rounds=2000, warmup_rounds=50)
+
+
+@pytest.mark.parametrize("nbytes", [4096, 1 << 20])
+def test_allocate(benchmark, stream, nbytes):
+    """A buffer of a warm pool, taken and given back."""
+    pool = Pool(device_memory, "suite", is_guarded=False)
+    pool.allocate(nbytes, stream)
+
+    def take_and_give():
+        pool.allocate(nbytes, stream)
+
+    benchmark(take_and_give)

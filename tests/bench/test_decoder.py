@@ -1,0 +1,182 @@
+"""Decoder: prompts in chunks, texts side by side, caches that grow, tokens read while the next step runs."""
+
+import numpy as np
+import pytest
+from helpers.gate import Gate
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hiprt import Stream
+from hiprt.bench.models import Decoder, preset
+from hiprt.bench.models.decoder import chunks
+from hiprt.bench.models.presets import MINIS
+
+PROMPTS = [[3, 141, 59, 26, 53, 58, 97], list(range(20, 61)), [7], [9, 8, 7, 6, 5, 4, 3, 2]]
+
+
+@pytest.fixture(scope="module", params=list(MINIS))
+def family(request):
+    """A small model of each family, in float32 so that only the order of sums differs."""
+    return preset(request.param, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return preset("qwen3-mini")
+
+
+def relative(found, expected):
+    found, expected = (value.astype(np.float64) for value in (found, expected))
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+def fill(decoder, prompt, **options):
+    """Take a prompt in chunks; returns the tokens taken behind each."""
+    decoder.start(prompt, **options)
+    return list(decoder.prefill())
+
+
+def write(decoder, steps):
+    """Return the tokens of each text, and the bits of the last logits."""
+    tokens = [[decoder.token(i) for i in range(decoder.batch)]]
+    for _ in range(steps):
+        decoder.step()
+        tokens.append([decoder.token(i) for i in range(decoder.batch)])
+    return np.array(tokens).T.tolist(), decoder.logits.numpy()
+
+
+@given(length=st.integers(0, 5000), most=st.sampled_from([1, 2, 64, 512]))
+def test_chunks_are_powers_of_two(length, most):
+    sizes = chunks(length, most)
+    assert sum(sizes) == length
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(size & (size - 1) == 0 and 0 < size <= most for size in sizes)
+    assert sum(size < most for size in sizes) == (length % most).bit_count()
+
+
+@pytest.mark.parametrize("chunk", [1, 16, 512])
+def test_a_prompt_in_chunks_is_the_prompt_token_by_token(family, stream, chunk):
+    chunked, single = Decoder(family, stream, 64, chunk=chunk), Decoder(family, stream, 64)
+    for prompt in PROMPTS[:2]:
+        assert fill(chunked, prompt) == np.cumsum(chunks(len(prompt), chunk)).tolist()
+        single.start(prompt)
+        for _ in prompt:
+            single.step()
+        assert chunked.positions == single.positions == [len(prompt)]
+        assert relative(chunked.logits.numpy(), single.logits.numpy()) < 1e-5
+        for _ in range(4):
+            assert chunked.token() == single.token()
+            chunked.step()
+            single.step()
+            assert relative(chunked.logits.numpy(), single.logits.numpy()) < 1e-5
+
+
+def test_chunks_as_graphs_have_the_bits_of_eager(family, stream):
+    graph, eager = Decoder(family, stream, 64), Decoder(family, stream, 64)
+    for made in (graph, eager):
+        made.start(PROMPTS[1], temperature=1.0, seed=4)
+    for _ in zip(graph.prefill(), eager.prefill(eager=True), strict=True):
+        assert graph.logits.numpy().tobytes() == eager.logits.numpy().tobytes()
+    assert graph.token() == eager.token()
+    assert graph.eager_steps == 0
+    assert eager.eager_steps == 3
+
+
+def test_few_graphs_serve_every_prompt(model, stream):
+    made = Decoder(model, stream, 300, chunk=64)
+    fill(made, [5] * 255)
+    assert made.filling.rungs == {"replay": 2, "patch": 0, "update": 0, "instantiate": 7, "eager": 0}
+    fill(made, [6] * 200)
+    assert made.filling.rungs["replay"] == 2 + 4
+    assert made.drawing.rungs["replay"] == 1
+
+
+def test_texts_side_by_side_are_those_that_are_written_alone(family, stream):
+    together = Decoder(family, stream, 64, batch=len(PROMPTS))
+    fill(together, PROMPTS, temperature=0.7, seed=11)
+    tokens, logits = write(together, 12)
+    alone = Decoder(family, stream, 64)
+    for index, prompt in enumerate(PROMPTS):
+        fill(alone, prompt, temperature=0.7, seed=11 + index)
+        expected, last = write(alone, 12)
+        assert tokens[index] == expected[0]
+        assert relative(logits[index], last[0]) < 1e-5
+
+
+def test_prompts_of_several_lengths_token_by_token(model, stream):
+    """Without chunks: a text goes on writing while another is in its prompt."""
+    chunked, stepped = (Decoder(model, stream, 64, batch=2) for _ in range(2))
+    fill(chunked, PROMPTS[:2])
+    stepped.start(PROMPTS[:2])
+    while stepped.is_in_prompt:
+        stepped.step()
+    stepped.step()
+    expected = [write(chunked, 3)[0][1], stepped.state.tokens.numpy()[0, :7].tolist()]
+    assert expected == [write(stepped, 3)[0][1], PROMPTS[0]]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_growth_changes_no_bit_and_breaks_replay_once(family, stream, batch):
+    small, large = Decoder(family, stream, 16, batch=batch, limit=600), Decoder(family, stream, 600, batch=batch)
+    for made in (small, large):
+        fill(made, PROMPTS[0], temperature=1.0, seed=2)
+    for steps, capacity in ((8, 16), (8, 256), (250, 512)):
+        tokens, logits = write(small, steps)
+        expected, exact = write(large, steps)
+        assert small.capacity == capacity
+        assert tokens == expected
+        assert logits.tobytes() == exact.tobytes()
+    assert small.graph.rungs["replay"] == 8 + 8 + 250 - 3
+    assert small.graph.rungs["eager"] == 0
+    taken = slice(None), slice(small.position)
+    np.testing.assert_array_equal(small.state.tokens.numpy()[taken], large.state.tokens.numpy()[taken])
+
+
+def test_a_long_prompt_grows_the_caches(model, stream):
+    small, large = Decoder(model, stream, 16, limit=2000), Decoder(model, stream, 512)
+    prompt = [index % 259 for index in range(300)]
+    for made in (small, large):
+        fill(made, prompt)
+    assert small.capacity == 512
+    assert small.logits.numpy().tobytes() == large.logits.numpy().tobytes()
+    with pytest.raises(ValueError, match="2000 tokens is too long for a capacity of 2000"):
+        small.start([1] * 2000)
+
+
+def test_the_limit_ends_a_text(model, stream):
+    made = Decoder(model, stream, 8, limit=12)
+    fill(made, [1, 2, 3])
+    write(made, 8)
+    with pytest.raises(ValueError, match="capacity of 12"):
+        made.step()
+
+
+def test_tokens_are_read_while_the_next_step_runs(model, stream):
+    made, reader = Decoder(model, stream, 64, batch=2), Stream()
+    fill(made, PROMPTS[:2])
+    made.step()
+    stream.synchronize()
+    expected, mark = [made.token(0), made.token(1)], made.mark()
+    gate = Gate(stream)
+    gate.shut()
+    made.step()
+    later = made.mark()
+    assert made.read(mark, reader) == expected
+    assert gate.is_closed
+    gate.open()
+    assert made.read(later, reader) == [made.token(0), made.token(1)]
+    gate.close()
+
+
+def test_mistakes_are_named(model, stream):
+    made = Decoder(model, stream, 16, batch=2)
+    for message, wrong in [
+        ("power of two", lambda: Decoder(model, stream, 16, chunk=48)),
+        ("3 prompts for 2 texts", lambda: made.start([[1], [2], [3]])),
+        ("needs tokens from 0 to 258", lambda: made.start([[1], []])),
+        ("needs tokens from 0 to 258", lambda: made.start([[1], [259]])),
+        ("too long", lambda: made.start([[1], [2] * 16])),
+        ("no prompt", lambda: made.step()),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            wrong()
