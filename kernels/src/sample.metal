@@ -1,5 +1,5 @@
 // argmax(logits / temperature - log(-log(u))), u uniform in (0, 1): a draw from softmax(logits / temperature).
-// Temperature 0 draws the largest logit. A threadgroup draws for one row, RUN neighbours a thread at a time.
+// Temperature 0 draws the largest logit. A threadgroup draws for one row; a thread takes RUN neighbours at a time.
 const uint row = threadgroup_position_in_grid.x;
 const device T* values = logits + size_t(row) * width;
 float heat = temperature[row];
