@@ -26,7 +26,7 @@ KERNEL = Kernel(
     },
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
     headers=("lane_part.h",),
-    ahead=(),
+    ahead=("position",),
 )
 COMBINE = Kernel(
     "attention_combine",
@@ -40,6 +40,7 @@ SIMDGROUPS = 8
 WIDTHS = (32, 256)
 TOGETHER = (4, 2, 1)  # query heads of a threadgroup
 GROUPS = 128  # threadgroups that keep a large GPU busy
+WHOLE = 512  # positions of the capacity up to which a second kernel costs more than a split saves
 SHORTEST = 64  # positions of the capacity for each split: what a threadgroup reads at once
 
 
@@ -103,7 +104,7 @@ def attention(
     loops = uses_loops(stream)
     together = 1 if loops else next(size for size in TOGETHER if repeat % size == 0)
     groups = heads // together
-    splits = 1 if loops else max(1, min(GROUPS // (groups * batch), -(-capacity // SHORTEST)))
+    splits = 1 if loops or capacity <= WHOLE else max(1, min(GROUPS // (groups * batch), -(-capacity // SHORTEST)))
     tail = 0 if gate is None else gate.strides[0], gate is not None
     parts = out if splits == 1 else empty((batch, heads, splits, width + 2), np.float32, stream=stream)
     grid, threads = (groups, splits, batch), (1 if loops else SIMDGROUPS * 32, 1, 1)

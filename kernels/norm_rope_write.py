@@ -31,7 +31,7 @@ KERNEL = Kernel(
     template={"T": "dtype"},
     headers=("turn.h",),
     threads=128,
-    ahead=(),
+    ahead=("q_norm", "k_norm", "position", "frequencies"),
 )
 SIMDGROUPS = 4
 WIDEST = 256

@@ -130,14 +130,16 @@ def tiling_of(shape: Shape) -> Tiling:
     each = -(-shape.tiles // (2 * PROCESSORS))
     tiles, split, rounds, deepest = -(-shape.tiles // PROCESSORS), 1, 1, DEPTH
     if not is_whole:
-        tiles, split, deepest = min(3, tiles), 4, 1
+        tiles, split, deepest = (min(3, tiles), 4, 1) if batch == 1 else (min(8, tiles), 2, 4)
     elif each > LARGE and shape.tiles > 48 * 2 * PROCESSORS and steps > DEPTH:
         tiles, deepest = LARGE, 1
-    elif each >= SIMDGROUPS_EACH // 2:
-        rounds = -(-shape.tiles // (2 * PROCESSORS * LARGE))
-        tiles, deepest = -(-shape.tiles // (2 * PROCESSORS * rounds)), 4
+    elif each > LARGE:
+        rounds = -(-each // 8)
+        tiles, deepest = -(-each // rounds), 4
+    elif each >= 8:
+        tiles, deepest = 8, 2
     else:
-        while 2 * split * tiles <= SIMDGROUPS_EACH and steps >= (2 if 2 * split * tiles <= 8 else 4) * split:
+        while 2 * split * tiles <= SIMDGROUPS_EACH and steps >= 2 * split:
             split *= 2
     split = min(split, staged)
     while tiles * split % batch or tiles * split > SIMDGROUPS_EACH:

@@ -69,9 +69,9 @@ const uint lane = thread_index_in_simdgroup, member = simdgroup_index_in_threadg
 const uint first = threadgroup_position_in_grid.x * HEADS;
 const uint split = threadgroup_position_in_grid.y;
 const uint row = threadgroup_position_in_grid.z;
-wait_for_inputs();
 begin_next();
 const int last = min(position[row], int(capacity) - 1);
+wait_for_inputs();
 const size_t asking = size_t(row) * heads + first;
 const size_t cached = (size_t(row) * (heads / repeat) + first / repeat) * capacity * WIDTH;
 const uint base = lane % LANES * PER_LANE;

@@ -39,9 +39,7 @@ constexpr uint ITEMS = WIDEST / 32;
 const uint lane = thread_index_in_simdgroup;
 const uint line = threadgroup_position_in_grid.y;
 const uint head = threadgroup_position_in_grid.x * simdgroups_per_threadgroup + simdgroup_index_in_threadgroup;
-wait_for_inputs();
 begin_next();
-if (head >= heads + 2 * pairs) return;
 const bool is_query = head < heads, is_value = head >= heads + pairs;
 const int place = position[line];
 const bool is_kept = is_query || (place >= 0 && place < int(capacity));
@@ -51,7 +49,19 @@ const device T* weight = is_query ? q_norm : k_norm;
 const size_t cached = (size_t(line) * pairs + (is_query ? 0u : (head - heads) % pairs)) * capacity + (is_kept ? place : 0);
 device T* to = is_query ? out + (size_t(line) * heads + head) * width : (is_value ? values : keys) + cached * width;
 const uint items = width - half_dims;
-float left[ITEMS], right[ITEMS];
+// What does not depend on the node before: the angles, and the weights of the norm.
+float left[ITEMS], right[ITEMS], left_weight[ITEMS], right_weight[ITEMS];
+float2 turns[ITEMS];
+#pragma unroll
+for (uint j = 0; j < ITEMS; j++) {
+  const uint i = j * 32 + lane;
+  const bool is_pair = i < half_dims;
+  if (is_pair) turns[j] = turn_of(frequencies[i] * ulong(place));
+  left_weight[j] = is_normed && i < items ? float(weight[is_pair ? i : i + half_dims]) : 1.0f;
+  right_weight[j] = is_normed && is_pair ? float(weight[i + half_dims]) : 1.0f;
+}
+wait_for_inputs();
+if (head >= heads + 2 * pairs) return;
 float sum = 0.0f;
 #pragma unroll
 for (uint j = 0; j < ITEMS; j++) {
@@ -70,13 +80,12 @@ for (uint j = 0; j < ITEMS; j++) {
   const uint first = is_pair ? i : i + half_dims;
   float a = left[j], b = right[j];
   if (is_normed) {
-    a = float(T(a * scale * float(weight[first])));
-    if (is_pair) b = float(T(b * scale * float(weight[i + half_dims])));
+    a = float(T(a * scale * left_weight[j]));
+    if (is_pair) b = float(T(b * scale * right_weight[j]));
   }
   if (is_pair && !is_value) {
-    const float2 turn = turn_of(frequencies[i] * ulong(place));
-    to[i] = T(a * turn.x - b * turn.y);
-    to[i + half_dims] = T(b * turn.x + a * turn.y);
+    to[i] = T(a * turns[j].x - b * turns[j].y);
+    to[i + half_dims] = T(b * turns[j].x + a * turns[j].y);
   } else {
     to[first] = T(a);
     if (is_pair) to[i + half_dims] = T(b);
