@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers.hollow import Hollow
+from helpers.plans import check_plan
 
 import hiprt
 from hiprt import kernels
@@ -17,8 +18,8 @@ from hiprt.kernels.kernel import force_generic
 
 CAPACITY = 1024
 # Nodes of a layer of each kind: what mixes positions, and what follows.
-MOST_NODES = {("attention", "mlp"): 7, ("attention", "moe"): 12, ("delta", "moe"): 10}
-MOST_NODES_35B = 420
+MOST_NODES = {("attention", "mlp"): 7, ("attention", "moe"): 9, ("delta", "moe"): 7}
+MOST_NODES_35B = 303
 
 
 def hollow(name):
@@ -59,14 +60,14 @@ def test_decode_steps_of_the_presets(name, stream, as_on_gpus):
 
     temperature, seed = hiprt.zeros(1), hiprt.zeros(1, np.uint32)
     count, plan = recorded(step, stream)
-    assert plan.nbytes <= 1.05 * plan.lower_bound
+    check_plan(plan)
     x = hiprt.zeros((1, model.config.hidden_size), model.dtype)
     layers = 0
     for layer, kept, kinds in zip(model.layers, state, model.config.layers):
         nodes, _ = recorded(partial(layer.decode, x, position, kept, True), stream)
         assert nodes <= MOST_NODES[kinds]
         layers += nodes
-    assert count - layers <= 4  # embedding, head, and sampling
+    assert count - layers <= 3  # embedding, head, and sampling
     assert name != "qwen3.5-35b-a3b" or count <= MOST_NODES_35B
 
 

@@ -175,7 +175,7 @@ def test_every_body_has_a_kernel_and_every_prelude_file_is_used():
 
     names = {path.stem for path in SOURCES.glob("*.metal")}
     # Kernels that an op launches beside the one of its own name.
-    parts = {"attention_combine", "quantized_tiles"}
+    parts = {"attention_combine", "filter_search", "filter_tops", "quantized_tiles"}
     assert names - set(package.__all__) == parts
     folder = SOURCES.parent / "prelude"
     used = {"hip.h", *DIALECTS["hip"].files, *DIALECTS["metal"].files, *BODY, *CHECK, *METAL_BODY}

@@ -187,6 +187,8 @@ class CoreExec(ctypes.Structure):
     _fields_ = (
         ("device", ctypes.c_int),
         ("fanout", ctypes.c_uint32),
+        ("overlap", ctypes.c_int),
+        ("overlaps", ctypes.c_uint32),
         ("recorder", ctypes.c_void_p),
         ("graph", ctypes.c_void_p),
         ("nodes", ctypes.c_void_p),
