@@ -139,6 +139,8 @@ def tiling_of(shape: Shape) -> Tiling:
     elif each >= 8:
         tiles, deepest = each, 2
     else:
+        if tiles > 6:
+            tiles, deepest = each, 2
         while 2 * split * tiles <= SIMDGROUPS_EACH and steps >= 2 * split:
             split *= 2
     split = min(split, staged)
