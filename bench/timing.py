@@ -16,6 +16,7 @@ from hiprt.buffer import Buffer
 from hiprt.compiler import compile_source
 from hiprt.event import Event
 from hiprt.graphs import Exec, Recording
+from hiprt.graphs.ladder import Ladder
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 
 __all__ = ["Apart", "elapsed_us", "join", "microseconds", "read_bandwidth"]
@@ -75,8 +76,8 @@ def elapsed_us(launch: Callable[[], Any], stream: Stream, count: int) -> float:
 
 
 def microseconds(recording: Recording, stream: Stream) -> float:
-    """Return the device time of one launch of a recording as a graph: the median of some trials."""
-    made = Exec(recording, stream.device.index)
+    """Return the device time of one launch of a recording as a graph, made as steps are: the median of some trials."""
+    made = Exec(recording, stream.device.index, overlap=Ladder.overlap(stream))
 
     def launch() -> None:
         made.launch(stream)

@@ -40,7 +40,7 @@ SIMDGROUPS = 8
 WIDTHS = (32, 256)
 TOGETHER = (4, 2, 1)  # query heads of a threadgroup
 GROUPS = 128  # threadgroups that keep a large GPU busy
-WHOLE = 512  # positions of the capacity up to which a second kernel costs more than a split saves
+WHOLE = 256  # positions of the capacity up to which a second kernel costs more than a split saves
 SHORTEST = 64  # positions of the capacity for each split: what a threadgroup reads at once
 
 

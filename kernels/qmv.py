@@ -134,11 +134,13 @@ def tiling_of(shape: Shape) -> Tiling:
     elif each > LARGE and shape.tiles > 48 * 2 * PROCESSORS and steps > DEPTH:
         tiles, deepest = LARGE, 1
     elif each > LARGE:
-        rounds = -(-each // 8)
-        tiles, deepest = -(-each // rounds), 4
+        rounds = -(-each // 9)
+        tiles, deepest = -(-each // rounds), 2
     elif each >= 8:
-        tiles, deepest = 8, 2
+        tiles, deepest = each, 2
     else:
+        if tiles > 6:
+            tiles, deepest = each, 2
         while 2 * split * tiles <= SIMDGROUPS_EACH and steps >= 2 * split:
             split *= 2
     split = min(split, staged)

@@ -10,6 +10,7 @@ constexpr uint SPREAD = uint(GROUP) > CHUNK ? GROUP / CHUNK : 1;  // chunks with
 constexpr uint SCALES = SPREAD > 1 ? 2 / SPREAD : SLOTS;          // of a step
 constexpr uint TILED = (BATCH * SLOTS + 7) / 8;
 constexpr int REGISTERS = BITS == 4 ? 4 : 2;
+constexpr uint CHAINS = TILED == 1 && DEPTH > 1 ? 2 : 1;  // sums side by side: an instruction waits for the one before it
 constexpr uint STEPS = WIDTH / STEP;
 constexpr uint OWN = (STEPS + SPLIT - 1) / SPLIT;  // steps of a simdgroup
 constexpr bool IS_WHOLE = STEPS <= uint(PHASE);    // all of x is staged at once
@@ -163,7 +164,7 @@ for (uint now = tile; now == tile || (REPEATED && now < all_tiles); now += apart
       for (uint d = 0; d < uint(DEPTH); d++) {
         const uint step = (base + d) * SPLIT + split;
         if ((IS_EVEN && IS_WHOLE) || step < end) {
-          float c[TILED][4] = {};
+          float c[CHAINS][TILED][4] = {};
 #pragma unroll
           for (uint j = 0; j < 4; j++) {
             const pack<uint, REGISTERS> low = halves_of<BITS>(ring[d].low.values[j]);
@@ -173,7 +174,7 @@ for (uint now = tile; now == tile || (REPEATED && now < all_tiles); now += apart
               const pack<uint, REGISTERS> b = staged[places[n] + (step - begin) * strides[n] + j * 4];
 #pragma unroll
               for (int i = 0; i < REGISTERS; i += 2) {
-                mma<half>(c[n], low.values[i], high.values[i], low.values[i + 1], high.values[i + 1], b.values[i],
+                mma<half>(c[(j * REGISTERS + i) / 2 % CHAINS][n], low.values[i], high.values[i], low.values[i + 1], high.values[i + 1], b.values[i],
                           b.values[i + 1]);
               }
             }
@@ -193,7 +194,8 @@ for (uint now = tile; now == tile || (REPEATED && now < all_tiles); now += apart
 #pragma unroll
             for (uint e = 0; e < 2; e++) {
               const bool is_high = (column + e) / (SLOTS / 2) % 2;
-              const float dot = is_high ? c[n][2 + e] : c[n][e];
+              float dot = is_high ? c[0][n][2 + e] : c[0][n][e];
+              if (CHAINS > 1) dot += is_high ? c[CHAINS - 1][n][2 + e] : c[CHAINS - 1][n][e];
               totals[n] = mad(scale[e] * sum.values[2 + e], dot, totals[n]);
               totals[n] = mad(bias[e], sum.values[e], totals[n]);
             }
