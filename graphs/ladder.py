@@ -27,7 +27,7 @@ from hiprt.graphs import stats as statistics
 from hiprt.graphs.dump import dump, trace
 from hiprt.graphs.exec import Exec, locks
 from hiprt.graphs.kept import Kept
-from hiprt.graphs.probe import allowed, distrust
+from hiprt.graphs.probe import allowed, distrust, failed
 from hiprt.graphs.recording import Recording
 from hiprt.graphs.stats import RUNGS, Event, Stats
 from hiprt.graphs.successor import Successor
@@ -111,7 +111,9 @@ class Ladder:
         before = dict(self.stats.rungs)
         rungs = self.rungs(stream)
         if "instantiate" not in rungs:
-            self.run_eagerly(recording, stream, "HIPRT_GRAPH_RUNGS or a failed probe allows no graph")
+            named = "instantiate" in flags.graph_rungs
+            reason = failed(stream.device, "instantiate") if named else "HIPRT_GRAPH_RUNGS allows no graph"
+            self.run_eagerly(recording, stream, reason)
             return None
         try:
             found = self.find(recording, stream, rungs)

@@ -31,9 +31,10 @@ from hiprt.graphs.recording import Recording
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 from hiprt.stream import Stream
 
-__all__ = ["NEEDED", "allowed", "distrust", "probes"]
+__all__ = ["NEEDED", "allowed", "distrust", "failed", "probes"]
 
 OK = "ok"
+RAISED = "raised "  # before an error's text
 DELAY = 1_000_000  # rounds of a few dependent instructions: milliseconds
 SOURCE = """
 struct Values { int a; double b; int c[3]; };
@@ -262,7 +263,7 @@ def run(device: Device) -> dict[str, str]:
         try:
             results[name] = function(bench)
         except HipError as error:
-            results[name] = str(error)
+            results[name] = f"{RAISED}{error}"
     bench.stream.close()
     return results
 
@@ -284,6 +285,9 @@ def probes(device: Device) -> dict[str, str]:
         except (OSError, ValueError):
             pass
         results = run(device)
+        if any(result.startswith(RAISED) for result in results.values()):
+            # Perhaps memory was short: another process asks again.
+            return results
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             fresh = file.with_suffix(f".{os.getpid()}")
@@ -304,6 +308,12 @@ def cache_file(device: Device) -> Path:
     )  # fmt: skip
     folder = Path(flags.cache_dir) if flags.cache_dir else platformdirs.user_cache_path("hiprt")
     return folder / "probes" / f"{hashlib.sha256(repr(identity).encode()).hexdigest()[:32]}.json"
+
+
+def failed(device: Device, rung: str) -> str:
+    """Return which probes keep a rung from a device, and what they saw."""
+    seen = {need: probes(device)[need] for need in NEEDED[rung]}
+    return ", ".join(f"probe {name!r}: {result}" for name, result in seen.items() if result != OK)
 
 
 distrusted: defaultdict[Device, set[str]] = defaultdict(set)

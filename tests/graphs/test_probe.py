@@ -92,3 +92,18 @@ def test_flags_do_not_change_what_is_found(values):
     same = {name: result == "ok" for name, result in found.items()}
     seen = child(probes_found, values, quirks="multiroot_no_launch_wait,fanout_drop")
     assert {name: result == "ok" for name, result in seen.items()} == same
+
+
+def test_errors_are_not_remembered_on_disk(fresh, monkeypatch):
+    """Memory may have been short: the next process asks again. The reason for running eagerly names the probe."""
+
+    def short(bench):
+        raise hiprt.errors.HipError(2, "hipErrorOutOfMemory", "hipGraphInstantiate")
+
+    monkeypatch.setitem(probe.PROBES, "kernel nodes", short)
+    x = hiprt.array(np.ones(10, np.float32))
+    step = graphs.Step(lambda: scale(x, 2.0))
+    step()
+    assert step.rungs["eager"] == 1
+    assert any("probe 'kernel nodes': raised" in reason and "OutOfMemory" in reason for reason in step.reasons)
+    assert not (fresh / "probes").exists()
