@@ -133,9 +133,10 @@ def tiling_of(shape: Shape) -> Tiling:
         tiles, split, deepest = (min(3, tiles), 4, 1) if batch == 1 else (min(8, tiles), 2, 4)
     elif each > LARGE and shape.tiles > 48 * 2 * PROCESSORS and steps > DEPTH:
         tiles, deepest = LARGE, 1
-    elif each > LARGE:
+    elif each > LARGE + 2:
         rounds = -(-each // 9)
-        tiles, deepest = -(-each // rounds), 2
+        tiles = -(-each // rounds)
+        deepest = 2 if tiles == 9 else 4
     elif each >= 8:
         tiles, deepest = each, 2
     else:
