@@ -14,7 +14,6 @@ from hiprt.kernels.qmv import Shape, Tiling, tensor_plan, tiling_of
 from hiprt.kernels.quantize_reference import pack, quantize
 
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
-HALF = [np.dtype(np.float16), hiprt.bfloat16]
 ULP = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 
 
@@ -68,8 +67,9 @@ def test_what_is_fused(branch, dtype, batch, norm, residual, swiglu):
 
 
 @pytest.mark.parametrize(("group", "bits"), FORMATS)
-@pytest.mark.parametrize("half", HALF)
-@pytest.mark.parametrize(("batch", "tiling"), [(1, Tiling(1, 2, 1)), (3, Tiling(2, 2, 2))])
+@pytest.mark.parametrize(
+    ("half", "batch", "tiling"), [(np.dtype(np.float16), 1, Tiling(1, 2, 1)), (hiprt.bfloat16, 3, Tiling(2, 2, 2))]
+)
 def test_matrix_instructions(half, group, bits, batch, tiling):
     with force_generic():
         check(batch, 24, 6144 // bits, half, group, bits, tiling=tiling)
