@@ -24,6 +24,7 @@ from hiprt.bench.isa_cases import Case, cases
 from hiprt.bench.isa_emulator import Emulator
 from hiprt.kernels.kernel import SCALARS, Kernel, force_generic
 from hiprt.kernels.offline.amd import Compiler
+from hiprt.module import WRITE
 
 __all__ = ["Launch", "Measured", "execute", "launch_of", "main"]
 
@@ -119,7 +120,7 @@ def execute(emulator: Emulator, compiler: Compiler, case: Case, targets: Sequenc
     """Execute a case as machine code of each target."""
     launch, device_result = launch_of(case)
     expected = device_result.numpy()
-    at = launch.addresses.index(device_result.address)
+    at = written(launch, device_result)
     symbol = launch.kernel.symbol(launch.template)
     text = launch.kernel.text("hip", launch.template)
     for target in targets:
@@ -128,6 +129,12 @@ def execute(emulator: Emulator, compiler: Compiler, case: Case, targets: Sequenc
         values = [value.copy() for value in launch.values]
         emulator.run(code, symbol, launch.grid, launch.threads, values)
         yield measured(symbol, case, target, values[at].reshape(expected.shape), expected)
+
+
+def written(launch: Launch, result: Array) -> int:
+    """Return which argument a launch wrote its result to; an op may give the same array as one to read."""
+    arguments = zip(launch.addresses, launch.kernel.declaration)
+    return next(i for i, (at, (_, _, access)) in enumerate(arguments) if at == result.address and access & WRITE)
 
 
 def measured(symbol: str, case: Case, target: str, got: NDArray[Any], device: NDArray[Any]) -> Measured:
