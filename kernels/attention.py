@@ -37,6 +37,7 @@ COMBINE = Kernel(
     ahead=(),
 )
 SIMDGROUPS = 8
+LARGEST_GRID_Z = 65535
 WIDTHS = (32, 256)
 TOGETHER = (4, 2, 1)  # query heads of a threadgroup
 GROUPS = 128  # threadgroups that keep a large GPU busy
@@ -144,6 +145,8 @@ def check(
         raise ValueError(f"{op}: {heads} query heads are not a multiple of {pairs} heads of keys")
     if not WIDTHS[0] <= width <= WIDTHS[1]:
         raise ValueError(f"{op}: heads of {width} elements; {WIDTHS[0]} to {WIDTHS[1]} are supported")
+    if batch > LARGEST_GRID_Z:
+        raise ValueError(f"{op}: q has shape {q.shape}; at most {LARGEST_GRID_Z} rows fit a launch")
     aligned(op, "keys", keys)
     aligned(op, "values", values)
     buffer(op, "position", position, INT32, (batch,))
@@ -151,5 +154,6 @@ def check(
         if gate.dtype != q.dtype:
             raise TypeError(f"{op}: gate is {gate.dtype} and q {q.dtype}; they must be the same")
         if gate.shape != (batch, heads * width) or (gate.size and gate.strides[1] != 1):
-            raise ValueError(f"{op}: gate has shape {gate.shape}; rows of {heads * width} elements are needed")
+            has = f"shape {gate.shape} and strides {gate.strides}"
+            raise ValueError(f"{op}: gate has {has}; rows of {heads * width} elements are needed")
     return batch, heads, pairs, width

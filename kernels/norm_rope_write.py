@@ -35,6 +35,7 @@ KERNEL = Kernel(
 )
 SIMDGROUPS = 4
 WIDEST = 256
+LARGEST_GRID_Y = 65535
 
 
 def norm_rope_write(
@@ -134,6 +135,8 @@ def plan_of(
     _, pairs, capacity, width = keys.shape
     if (heads + 2 * pairs) * width > stride or not 2 <= width <= WIDEST or not pairs:
         raise ValueError(f"{op}: {heads} and twice {pairs} heads of {width} elements do not fit qkv {qkv.shape}")
+    if batch > LARGEST_GRID_Y:
+        raise ValueError(f"{op}: qkv has shape {qkv.shape}; at most {LARGEST_GRID_Y} rows fit a launch")
     dims = width if dims is None else dims
     if dims % 2 or not 0 <= dims <= width:
         raise ValueError(f"{op}: dims={dims} is not an even number of at most {width}")
