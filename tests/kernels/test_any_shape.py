@@ -211,12 +211,49 @@ def filter_logits(d):
     return [found], [np.where(reference.filter_logits(logits, k), logits, -np.inf)]
 
 
+def where(d):
+    shape = (*d.lead(), d.size(70))
+    condition = d.random.random(shape) < 0.5
+    return one("where", np.where, condition, d.normal(*shape), d.normal(shape[-1]))
+
+
+def clip(d):
+    shape = (*d.lead(), d.size(70))
+    low = d.normal(*shape)
+    return one("clip", np.clip, d.normal(*shape), low, low + low.dtype.type(1))
+
+
+def concatenate(d):
+    parts = [d.normal(3, d.size(70, 0), 2) for _ in range(d.size(4))]
+    return [kernels.concatenate([*map(hiprt.array, parts)], 1).numpy()], [np.concatenate(parts, 1)]
+
+
+def logsumexp(d):
+    shape = (*d.lead(), d.size(300))
+    return one("logsumexp", reference.logsumexp, d.normal(*shape), axis=-1)
+
+
+def arange(d):
+    start, stop, step = d.size(50, -50), d.size(5000, -50), d.size(9)
+    return [kernels.arange(start, stop, step).numpy()], [np.arange(start, stop, step, dtype=INT)]
+
+
+def advance(d):
+    rows, capacity = d.size(70), d.size(9)
+    step, tokens, sampled = d.whole(9, 4, rows), d.whole(99, rows, capacity), d.whole(99, rows)
+    _, after = op("advance", step, tokens, sampled)
+    for i in range(rows):
+        reference.advance(step[:, i], tokens[i], int(sampled[i]))
+    return after[:2], [step, tokens]
+
+
 OPS = {
     f.__name__: f
     for f in (
         silu_mul, rms_norm, layer_norm, gated_rms_norm, add_rms_norm, softmax, matmul, rope, kv_write, attention,
         prefill_attention, conv_step, gated_delta, gated_delta_gates, gdn_step, moe_route, moe_combine,
-        quantize_and_back, quantized_embedding, sample, repetition_penalty, filter_logits,
+        quantize_and_back, quantized_embedding, sample, repetition_penalty, filter_logits, where, clip, concatenate,
+        logsumexp, arange, advance,
     )
 }  # fmt: skip
 
