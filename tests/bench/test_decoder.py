@@ -91,12 +91,14 @@ def test_few_graphs_serve_every_prompt(model, stream):
     assert made.drawing.rungs["replay"] == 1
 
 
-def test_texts_side_by_side_are_those_that_are_written_alone(family, stream):
-    together = Decoder(family, stream, 64, batch=len(PROMPTS))
-    fill(together, PROMPTS, temperature=0.7, seed=11)
+@pytest.mark.parametrize("batch", [2, 8])
+def test_texts_side_by_side_are_those_that_are_written_alone(family, stream, batch):
+    prompts = (PROMPTS * batch)[:batch]
+    together = Decoder(family, stream, 64, batch=batch)
+    fill(together, prompts, temperature=0.7, seed=11)
     tokens, logits = write(together, 12)
     alone = Decoder(family, stream, 64)
-    for index, prompt in enumerate(PROMPTS):
+    for index, prompt in enumerate(prompts):
         fill(alone, prompt, temperature=0.7, seed=11 + index)
         expected, last = write(alone, 12)
         assert tokens[index] == expected[0]

@@ -53,12 +53,29 @@ def test_every_format(branch, mode, group, bits, transpose, normal, close):
 @pytest.mark.parametrize(("mode", "group", "bits"), FORMATS)
 @pytest.mark.parametrize("transpose", [True, False])
 def test_float32_is_within_2e6_of_the_largest_result(branch, mode, group, bits, transpose, normal):
+    """One vector, the most that are vectors, and so many that they are tiles."""
     parts, w = stored((12, 1024) if transpose else (1024, 128), np.float32, mode, group, bits)
-    x = normal((2, 1024), np.float32, 1)
     options = {"transpose": transpose, "group_size": group, "bits": bits, "mode": mode}
-    got = kernels.quantized_matmul(hiprt.array(x), *map(hiprt.array, parts), **options).numpy()
-    exact = reference.gather_qmm(x, w, None, None, transpose)
-    assert np.abs(got - exact).max() <= 2e-6 * np.abs(exact).max()
+    for rows in (1, 8, 20):
+        x = normal((rows, 1024), np.float32, rows)
+        got = kernels.quantized_matmul(hiprt.array(x), *map(hiprt.array, parts), **options).numpy()
+        exact = reference.gather_qmm(x, w, None, None, transpose)
+        assert np.abs(got - exact).max() <= 2e-6 * np.abs(exact).max(), rows
+
+
+@pytest.mark.parametrize(("mode", "group", "bits"), FORMATS)
+@pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16], ids=str)
+def test_16_bits_are_within_a_rounding_of_the_terms(branch, mode, group, bits, half, normal):
+    """Also where a tile holds the weights in the dtype: half a unit for the terms, and half a one for the result."""
+    parts, w = stored((12, 512), half, mode, group, bits)
+    unit = {"float16": 2.0**-10, "bfloat16": 2.0**-7}[half.name]
+    for rows in (1, 8, 20):
+        x = normal((rows, 512), half, rows)
+        options = {"group_size": group, "bits": bits, "mode": mode}
+        got = kernels.quantized_matmul(hiprt.array(x), *map(hiprt.array, parts), **options)
+        assert got.dtype == half
+        exact, terms = (reference.gather_qmm(f(reference.double(x)), f(w), None, None) for f in (np.array, np.abs))
+        assert (np.abs(reference.double(got.numpy()) - exact) <= unit * terms).all(), rows
 
 
 @pytest.mark.parametrize("bits", [4, 3])
