@@ -18,6 +18,7 @@ class MetalBackend:
 
     targets: tuple[str, ...] = ("metal",)
     offers = frozenset(("emit", "out"))
+    is_loops = False
 
     def serves(self, target: str) -> bool:
         """Take no versions: the text is for Metal 3 and later."""
@@ -30,10 +31,6 @@ class MetalBackend:
         except RuntimeError as error:
             raise ProviderError("no checker of Metal text", [("ziglang", str(error))]) from None
         return "metal, as checked text"
-
-    def wanted(self, _unit: Unit) -> bool:
-        """Take every instance."""
-        return True
 
     def build(self, unit: Unit, target: str, _options: Sequence[str]) -> Product:
         """Write the text and check it.

@@ -93,19 +93,19 @@ class Backend(Protocol):
         For messages.
     offers : frozenset of str
         Which of ``--report``, ``--compare``, ``--emit``, ``--out`` and ``--option`` it has something for.
+    is_loops : bool
+        Whether kernels take their branch of plain loops there; known once a target is open.
     """
 
     targets: tuple[str, ...]
     offers: frozenset[str]
+    is_loops: bool
 
     def serves(self, target: str) -> bool:
         """Whether this compiles for a target."""
 
     def open(self, target: str) -> str:
         """Make ready for a target, and say what compiles; raise where that is impossible."""
-
-    def wanted(self, unit: Unit) -> bool:
-        """Whether a unit of the catalogue is ever used there."""
 
     def build(self, unit: Unit, target: str, options: Sequence[str]) -> Product:
         """Compile; called in any thread."""
@@ -122,6 +122,7 @@ class AmdBackend:
 
     targets: tuple[str, ...] = tuple(MACHINES)
     offers = frozenset(("report", "compare", "out", "option"))
+    is_loops = False
     compiler: Compiler
 
     def serves(self, target: str) -> bool:
@@ -132,10 +133,6 @@ class AmdBackend:
         """Find the compiler."""
         self.compiler = Compiler()
         return self.compiler.version
-
-    def wanted(self, _unit: Unit) -> bool:
-        """Take every instance."""
-        return True
 
     def build(self, unit: Unit, target: str, options: Sequence[str]) -> Product:
         """Compile to a code object."""
@@ -153,6 +150,7 @@ class DeviceBackend:
 
     targets: tuple[str, ...] = (DEVICE, "cpu")
     offers: frozenset[str] = frozenset(("option",))
+    is_loops: bool = False
 
     def serves(self, target: str) -> bool:
         """Take no features."""
@@ -166,10 +164,6 @@ class DeviceBackend:
             raise ProviderError("the CPU device is not in use", [(provider, "is open in this process")])
         self.is_loops = provider == "cpu"
         return f"{provider}, {current_device().arch}"
-
-    def wanted(self, unit: Unit) -> bool:
-        """Leave out what only GPUs launch."""
-        return not self.is_loops or unit.instance in instances(is_loops=True)
 
     def build(self, unit: Unit, target: str, options: Sequence[str]) -> Product:
         """Compile with the library's own compiler."""
@@ -200,8 +194,14 @@ def backend_of(target: str) -> Backend:
     raise ValueError(f"{target!r} is not a target; known are {known}")
 
 
-def units(paths: Sequence[Path]) -> list[Unit]:
+def units(paths: Sequence[Path], *, is_loops: bool = False) -> list[Unit]:
     """Return the programs of files, or without files every instance of the project's kernels.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+    is_loops : bool
+        The instances of the CPU device's branch of plain loops.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def units(paths: Sequence[Path]) -> list[Unit]:
         A file cannot be read.
     """
     if not paths:
-        return [Unit(instance.symbol, instance) for instance in instances()]
+        return [Unit(instance.symbol, instance) for instance in instances(is_loops=is_loops)]
     found: dict[str, Unit] = {}
     for path in paths:
         if path.stem in found:

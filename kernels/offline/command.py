@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
 
 def chosen(files: list[Path], target: str) -> list[Unit]:
     """Return the programs to compile for a target."""
-    return [unit for unit in units(files) if unit.instance is None or backend_of(target).wanted(unit)]
+    return units(files, is_loops=backend_of(target).is_loops)
 
 
 def shown(products: Iterable[Product], count: int, *, is_silent: bool) -> Iterable[Product]:
