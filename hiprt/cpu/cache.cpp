@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -155,7 +156,13 @@ void cache_store(const std::string &key, const Built &built) {
   put(built.image, &body), put(built.log, &body), put(built.lowered, &body), put(built.files, &body);
   const std::string fresh = path + "." + std::to_string(getpid()) + "." + std::to_string(serial++);
   const bool written = write_file(fresh, kMagic + sha256_hex(body) + body);
-  if (!written || std::rename(fresh.c_str(), path.c_str()) != 0) std::filesystem::remove(fresh, error);
+  if (!written || std::rename(fresh.c_str(), path.c_str()) != 0) {
+    static std::atomic<bool> told{false};
+    if (!told.exchange(true))
+      std::fprintf(stderr, "hiprt cpu device: %s cannot be written, and every process compiles its kernels again\n",
+                   flags().cache_dir.c_str());
+    std::filesystem::remove(fresh, error);
+  }
   if (flags().cache_bytes) trim(flags().cache_dir, flags().cache_bytes);
 }
 

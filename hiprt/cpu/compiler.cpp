@@ -64,7 +64,7 @@ const std::string &library_dir() {
 
 struct Health {
   std::mutex lock;
-  std::map<std::string, std::string> faults;  // by identity; empty: it works
+  std::map<std::string, std::string> faults;  // by identity, each a sentence; empty: it works
 };
 
 Health &health() {
@@ -86,8 +86,9 @@ std::vector<std::string> base_flags(const Compiler &c) {
       "-fno-strict-aliasing", "-fno-stack-protector", "-fstack-clash-protection", "-fno-asynchronous-unwind-tables",
       "-fno-ident", "-Wno-unknown-pragmas", "-Wno-attributes"};
   const std::vector<std::string> gcc = {"-ffp-contract=fast", "-fno-extern-tls-init", "-Wno-psabi"};
-  const std::vector<std::string> clang = {"-ffp-contract=fast-honor-pragmas", "-femulated-tls", "-Wno-pass-failed",
-                                          "-Wno-unused-command-line-argument"};
+  // Drivers of clang 16 and older refuse this mode in C++; the compiler behind them knows it.
+  const std::vector<std::string> clang = {"-Xclang", "-ffp-contract=fast-honor-pragmas", "-femulated-tls",
+                                          "-Wno-pass-failed", "-Wno-unused-command-line-argument"};
   const std::vector<std::string> &own = c.kind == Compiler::Gcc ? gcc : clang;
   flags.insert(flags.end(), own.begin(), own.end());
   return flags;
@@ -126,7 +127,8 @@ std::vector<Compiler> find_compilers() {
     names = {chosen};
   } else {
     names = {flags().zig, library_dir() + "/../../ziglang/zig", "clang++"};
-    for (int version = 24; version >= 14; --version) names.push_back("clang++-" + std::to_string(version));
+    for (int version = 24; version >= 15; --version)  // 14 has no _Float16 on x86
+       names.push_back("clang++-" + std::to_string(version));
     names.push_back("g++");
   }
   std::vector<Compiler> out;
@@ -149,10 +151,20 @@ std::string first_error(const std::string &log) {
 }
 
 std::string no_compiler_message() {
+  std::string faults;
+  {
+    std::lock_guard<std::mutex> hold(health().lock);
+    for (const auto &[identity, fault] : health().faults)
+      if (!fault.empty()) faults += "; " + fault;
+  }
   const std::string &chosen = flags().compiler;
-  if (!chosen.empty()) return "hiprt: HIPRT_CPU_COMPILER names '" + chosen + "', which is not a working compiler.\n";
-  return "hiprt: the CPU device needs a C++ compiler to build kernels and found none: pip install \"hiprt[cpu]\" "
-         "(or install clang++ or g++).\n";
+  if (!chosen.empty()) {
+    const std::string what = faults.empty() ? std::string("there is no such program") : faults.substr(2);
+    return "hiprt: HIPRT_CPU_COMPILER names '" + chosen + "', which is not a working compiler: " + what + ".\n";
+  }
+  return "hiprt: the CPU device needs a C++ compiler to build kernels and found none" +
+         std::string(faults.empty() ? "" : " that works") +
+         ": pip install \"hiprt[cpu]\" (or install clang++ 15 or newer, or g++)" + faults + ".\n";
 }
 
 bool preprocess(const Compiler &compiler, const CompileJob &job, std::string *text, std::string *log) {
@@ -188,7 +200,8 @@ bool works(const Compiler &compiler, std::string *why) {
   const CompileJob job{dir.path() + "/empty.cpp", {}, dir.path() + "/empty.so"};
   std::string log;
   why->clear();
-  if (!write_file(job.source, "\n") || !compile(compiler, job, &log)) *why = first_error(log);
+  if (!write_file(job.source, "\n") || !compile(compiler, job, &log))
+    *why = compiler.path + " cannot compile an empty program: " + first_error(log);
   health().faults[compiler.identity] = *why;
   return why->empty();
 }

@@ -16,7 +16,7 @@ struct Compiler {
 // clang++, clang++-NN and g++ on PATH. Ones that proved unable to compile anything are left out.
 std::vector<Compiler> find_compilers();
 
-// One clear sentence for the log when find_compilers() is empty.
+// One clear sentence for the log when no compiler is left, with what is wrong with each that there is.
 std::string no_compiler_message();
 
 // The first line that speaks of an error, else the first one.
@@ -36,7 +36,7 @@ bool compile(const Compiler &compiler, const CompileJob &job, std::string *log);
 std::string common_flags(const Compiler &compiler);
 
 // Whether the compiler can make a module out of an empty program; asked only after a failure, answered once for each. If it
-// cannot: the first error it names.
+// cannot: a sentence with the first error it names.
 bool works(const Compiler &compiler, std::string *why);
 
 // The folder of the device-side headers, beside this library.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 namespace cpu {
@@ -14,12 +15,15 @@ std::string text(const char *name) {
   return value ? value : "";
 }
 
-// A whole number, or the fallback if the variable is unset or is not one.
+// A whole number, or the fallback if the variable is unset or, which is told, is not one.
 size_t number(const char *name, size_t fallback) {
   const std::string value = text(name);
   char *end = nullptr;
   const unsigned long long parsed = std::strtoull(value.c_str(), &end, 10);
-  return value.empty() || *end != '\0' || value[0] == '-' ? fallback : static_cast<size_t>(parsed);
+  if (!value.empty() && *end == '\0' && value[0] != '-') return static_cast<size_t>(parsed);
+  if (!value.empty())
+    std::fprintf(stderr, "hiprt cpu device: %s: '%s' is no whole number and ignored\n", name, value.c_str());
+  return fallback;
 }
 
 // The same, where 0 asks for the fallback.

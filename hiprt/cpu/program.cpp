@@ -260,9 +260,9 @@ bool build_program(const Program &program, Built *out) {
     }
     std::string why;
     if (works(compiler, &why)) return false;
-    passed_over += "hiprt: " + compiler.path + " cannot compile an empty program: " + why + "\n";
+    passed_over += "hiprt: " + why + "\n";
   }
-  out->log = no_compiler_message() + passed_over;
+  out->log = no_compiler_message();
   return false;
 }
 

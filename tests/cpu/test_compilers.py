@@ -56,7 +56,7 @@ print(hashlib.sha256(out.tobytes() + out2.tobytes() + dots.tobytes()).hexdigest(
 
 def found():
     """Paths of the compilers on this machine."""
-    names = ["clang++", *(f"clang++-{version}" for version in range(14, 25)), "g++"]
+    names = ["clang++", *(f"clang++-{version}" for version in range(15, 25)), "g++"]
     return [os.environ.get("HIPRT_CPU_ZIG", ""), *filter(None, map(shutil.which, names))]
 
 
@@ -101,6 +101,37 @@ def test_a_compiler_that_does_not_exist_is_named(python, bare):
     assert log.count("\n") == 1
     assert "/no/such/g++" in log
     assert "HIPRT_CPU_COMPILER" in log
+
+
+def test_why_the_only_compiler_does_not_work_is_in_the_sentence(python, bare, tmp_path):
+    """Found on PATH, or named: its own words, also at the second program of a process."""
+    broken = tmp_path / "clang++"
+    broken.write_text('#!/bin/sh\necho "error: no such luck"\nexit 1\n')
+    broken.chmod(0o755)
+    twice = FAILS + FAILS.replace("print(made.log", "print('second', made.log")
+    for name in ("", str(broken)):
+        lines = python(twice, **bare | {"HIPRT_CPU_COMPILER": name}).splitlines()
+        assert len(lines) == 2
+        for line in lines:
+            assert f"{broken} cannot compile an empty program: error: no such luck" in line
+        assert ('pip install "hiprt[cpu]"' in lines[0]) == (not name)
+
+
+def test_what_drivers_of_older_clang_refuse_goes_past_them(python, tmp_path):
+    """clang 15 and 16 know the mode in which products and sums are fused, but their drivers do not."""
+    zig = os.environ.get("HIPRT_CPU_ZIG")
+    if not zig:
+        pytest.skip("no clang here that is newer")
+    older = tmp_path / "clang++-15"
+    older.write_text(f"""#!/bin/sh
+for word; do
+  [ "$before $word" != "-Xclang $word" ] && [ "$word" = -ffp-contract=fast-honor-pragmas ] && echo refused && exit 1
+  before=$word
+done
+exec {zig} c++ "$@"
+""")
+    older.chmod(0o755)
+    python(FAILS.replace("== 6", "== 0"), HIPRT_CPU_COMPILER=str(older), HIPRT_CACHE_DIR=str(tmp_path / "cache"))
 
 
 def test_a_broken_compiler_is_passed_over(python, bare, tmp_path):
