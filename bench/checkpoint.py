@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -145,7 +146,10 @@ class Checkpoint:
         self.path = Path(path)
         if not self.path.is_dir():
             what = "is not a directory" if self.path.exists() else "does not exist"
-            raise CheckpointError(f"{self.path} {what}", "give the directory of a downloaded Hugging Face model")
+            hint = "give the directory of a downloaded Hugging Face model"
+            if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)):
+                hint += f": `hf download {path}` prints the directory to give"
+            raise CheckpointError(f"{self.path} {what}", hint)
         self.settings = Settings(self.json("config.json"), str(self.path / "config.json"))
         self.tokenizer = self.load_tokenizer()
         self.stops = self.find_stops()

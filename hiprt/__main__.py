@@ -56,7 +56,11 @@ def parser() -> argparse.ArgumentParser:
 
     write = commands.add_parser("generate", parents=[common], help="write text with a model")
     write.set_defaults(run=run_generate, refuse=write.error)
-    write.add_argument("--model", metavar="DIR", help="model directory (default: the shipped one)")
+    write.add_argument(
+        "--model",
+        metavar="DIR",
+        help="Hugging Face directory of a Qwen3, Qwen3 MoE, Qwen3-Next or Qwen3.5 model (default: a small one of ours)",
+    )
     write.add_argument(
         "--prompt", metavar="TEXT", action="append", help="what the text begins with; several are written side by side"
     )
@@ -69,11 +73,12 @@ def parser() -> argparse.ArgumentParser:
     write.add_argument("--plain", action="store_true", help="leave weights that are not quantised as they are")
     write.add_argument("--rerecord", action="store_true", help="record every step again, as some engines must")
 
+    measure = commands.add_parser("bench", help="measure graphs, allocation, decoding and kernels, beside others")
     if "bench" in sys.argv[1:2]:
         # Its arguments are the benchmark's own, so that the others start without it.
         from hiprt.bench import BENCHES
 
-        bench = commands.add_parser("bench", help="measure").add_subparsers(required=True, metavar="WHAT")
+        bench = measure.add_subparsers(required=True, metavar="WHAT")
         for name, text in BENCHES.items():
             measured = bench.add_parser(name, parents=[common], help=text)
             if name in sys.argv[2:3]:

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import IO
 
 import platformdirs
 
+from hiprt.errors import HipWarning
 from hiprt.flags import flags
 
 __all__ = ["CodeCache", "key_of"]
@@ -77,7 +79,7 @@ class CodeCache:
         return code, json.loads(names)
 
     def store(self, kind: str, key: str, code: bytes, names: dict[str, str]) -> None:
-        """Keep code; readers see all of it or nothing. A folder that cannot be written is no error.
+        """Keep code; readers see all of it or nothing. A folder that cannot be written is a warning.
 
         What is too much afterwards is removed (``HIPRT_CACHE_MAX_MB``).
         """
@@ -93,8 +95,9 @@ class CodeCache:
                 fresh.unlink(missing_ok=True)
             if flags.cache_max_mb:
                 self.trim(flags.cache_max_mb << 20)
-        except OSError:
-            return
+        except OSError as error:
+            text = f"{self.folder} cannot be written, and every process compiles its kernels again ({error.strerror})"
+            warnings.warn(text, HipWarning, stacklevel=2)
 
     def files(self) -> list[tuple[float, int, Path]]:
         """Return time of last use (as far as the file system keeps it), bytes and path; the longest unused first."""

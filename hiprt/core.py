@@ -5,11 +5,23 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
-from hiprt import _core
-from hiprt._core import ffi, lib
 from hiprt.errors import HipError, error_of
+
+try:
+    from hiprt import _core
+    from hiprt._core import ffi, lib
+except ImportError:
+    if importlib.util.find_spec("hiprt._core") is not None:
+        raise
+    # Python runs in a checkout, and finds its folder before the package that is installed.
+    raise ImportError(
+        f"hiprt was imported from {Path(__file__).parent}, which is a source folder that is not built: "
+        "run Python in another folder, or install with pip install -e ."
+    ) from None
 
 __all__ = ["FILE", "address", "call", "created", "ffi", "lib"]
 

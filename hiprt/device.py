@@ -62,7 +62,7 @@ def describe(index: int) -> Device:
     """Read a device's properties; they do not change while the process lives."""
     count = device_count()
     if not 0 <= index < count:
-        raise ValueError(f"device {index}: there are {count} devices")
+        raise ValueError(f"there is no device {index}: {count} found, numbered from 0")
     properties = check(library.hip().hipGetDeviceProperties(index), "hipGetDeviceProperties")
     return Device(
         index,

@@ -20,7 +20,7 @@ from hiprt.array import zeros
 from hiprt.compiler import compile_source
 from hiprt.device import current_device, describe, device_count
 from hiprt.errors import HipError, ProviderError
-from hiprt.flags import flags, names, warn_unknown
+from hiprt.flags import flags, names, spelled, warn_unknown
 from hiprt.module import WRITE, Argument, Function, Module
 from hiprt.stream import current_stream
 
@@ -158,7 +158,13 @@ def cache() -> dict[str, Any]:
 
     folder = Path(flags.cache_dir or platformdirs.user_cache_dir("hiprt"))
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
-    return {"dir": str(folder), "files": len(sizes), "bytes": sum(sizes)}
+    return {"dir": str(folder), "files": len(sizes), "bytes": sum(sizes), "writable": can_write(folder)}
+
+
+def can_write(folder: Path) -> bool:
+    """Whether files can be made in a folder, or the folder itself."""
+    place = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
 def find_compiler(provider: str) -> dict[str, Any]:
@@ -238,7 +244,9 @@ def render(report: dict[str, Any]) -> str:
         lines.append(f"compiler     {works if compiler['works'] else 'does not work: ' + str(compiler['error'])}")
     if report["cache"]:
         cached = report["cache"]
-        lines.append(f"cache        {cached['dir']}, {cached['files']} files, {cached['bytes'] / 2**20:.1f} MiB")
+        held = f"{cached['files']} files, {cached['bytes'] / 2**20:.1f} MiB"
+        state = held if cached["writable"] else "cannot be written: every process compiles its kernels again"
+        lines.append(f"cache        {cached['dir']}, {state}")
     lines += section("graph probes", [f"{name}: {result}" for name, result in report["probes"].items()])
     lines += section("refused", [f"{row['library']}: {row['reason']}" for row in report["refused"]])
     lines += section("flags", [flag_line(name, row) for name, row in report["flags"].items()])
@@ -257,8 +265,7 @@ def flag_line(name: str, row: dict[str, Any]) -> str:
     """Return a flag as text."""
     if "error" in row:
         return str(row["error"])
-    value = int(row["value"]) if isinstance(row["value"], bool) else row["value"]
-    return f"{name}={value}" + ("" if row["set"] else "  (not set)")
+    return f"{name}={spelled(row['value'])}" + ("" if row["set"] else "  (not set)")
 
 
 if __name__ == "__main__":

@@ -15,9 +15,10 @@ from typing import Any, Generic, TypeVar, overload
 
 from hiprt.errors import HipWarning
 
-__all__ = ["Flag", "Flags", "flags", "table", "warn_unknown"]
+__all__ = ["Flag", "Flags", "flags", "spelled", "table", "warn_unknown"]
 
 T = TypeVar("T")
+RUNGS = ("replay", "patch", "update", "instantiate", "eager")
 PREFIX = "HIPRT_"
 UNSET = object()
 
@@ -111,9 +112,24 @@ def either(value: int, least: int) -> Callable[[str], int]:
     return parse
 
 
-def words(text: str) -> tuple[str, ...]:
-    """Parse words separated by commas."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+def words(*allowed: str) -> Callable[[str], tuple[str, ...]]:
+    """Return a parser for words separated by commas; any word where none are named."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        found = tuple(word.strip() for word in text.split(",") if word.strip())
+        for word in found:
+            if allowed and word not in allowed:
+                raise ValueError(f"{word!r} is none of {', '.join(allowed)}")
+        return found
+
+    return parse
+
+
+def spelled(value: Any) -> str:
+    """Return a value as it would be set in the environment."""
+    if isinstance(value, (tuple, list)):
+        return ",".join(value)
+    return str(int(value) if isinstance(value, bool) else value)
 
 
 class Flags:
@@ -125,9 +141,7 @@ class Flags:
     hip_lib = Flag(str, "", "Path of the libamdhip64.so to use for the rocm provider; nothing else is searched.")
     device = Flag(integer(0), 0, "Index of the default device.")
     graph = Flag(boolean, True, "0 runs every step eagerly.")
-    graph_rungs: Flag[tuple[str, ...]] = Flag(
-        words, ("replay", "patch", "update", "instantiate", "eager"), "Rungs that may be taken, by comma."
-    )
+    graph_rungs: Flag[tuple[str, ...]] = Flag(words(*RUNGS), RUNGS, "Rungs that may be taken, by comma.")
     graph_edges = Flag(
         choice("data", "chain", "both"), "data", "Edges of a graph: data hazards, program order, or both."
     )
@@ -182,7 +196,7 @@ class Flags:
     cpu_memory_mb = Flag(integer(0), 0, "Memory of a CPU device in MiB; 0 means what the machine has.", native=True)
     cpu_profile = Flag(str, "", "Imitate the runtime of this ROCm release on the CPU device.")
     cpu_quirks: Flag[tuple[str, ...]] = Flag(
-        words, (), "Defects of ROCm's runtime to imitate on the CPU device, by comma."
+        words(), (), "Defects of ROCm's runtime to imitate on the CPU device, by comma."
     )
     build_sanitize = Flag(str, "", "Sanitizers to build the native code with, for example address,undefined.")
 
@@ -213,6 +227,17 @@ class Flags:
         """Forget what was read; the environment is read again."""
         self.__dict__.clear()
 
+    def check(self) -> None:
+        """Parse every variable that is set, without keeping it.
+
+        Raises
+        ------
+        ValueError
+            A value is none of those that the flag may have.
+        """
+        for flag in names().values():
+            flag.read()
+
     def in_force(self) -> dict[str, Any]:
         """Return every variable's name and value now."""
         return {flag.name: getattr(self, name) for name, flag in names().items()}
@@ -227,8 +252,8 @@ def table() -> str:
     """Return the README's table of flags (Markdown)."""
     rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
     for flag in names().values():
-        default = int(flag.default) if isinstance(flag.default, bool) else flag.default
-        rows.append(f"| `{flag.name}` | {f'`{default}`' if default != '' else 'unset'} | {flag.help} |")
+        default = spelled(flag.default)
+        rows.append(f"| `{flag.name}` | {f'`{default}`' if default else 'unset'} | {flag.help} |")
     return "\n".join(rows)
 
 
@@ -238,7 +263,7 @@ def warn_unknown(environment: Mapping[str, str]) -> list[str]:
     unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
     for name in unknown:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-        warnings.warn(f"{name} is not a flag of hiprt; did you mean {near[0]}?", HipWarning, stacklevel=2)
+        warnings.warn(f"{name} is not a flag of hiprt; did you mean {near[0]}?", HipWarning, stacklevel=3)
     return unknown
 
 

@@ -114,6 +114,7 @@ def error_name(status: int) -> str:
 
 def choose() -> Library:
     """Try the providers in order and open the first that works."""
+    flags.check()
     tried: list[tuple[str, str]] = []
     wanted = flags.provider
     finders = {"rocm": open_rocm, "nvidia": open_nvidia, "cpu": open_cpu}
@@ -219,17 +220,20 @@ def mapped_libraries() -> list[Path]:
 
 
 def installed_libraries() -> Iterator[Path]:
-    """Yield installed ROCm runtimes: the SDK wheels, ROCM_PATH and kin, /opt/rocm, the system loader's."""
+    """Yield installed ROCm runtimes: the SDK wheels, ROCM_PATH and kin, LD_LIBRARY_PATH, /opt/rocm, the system's."""
     folders: list[Path] = []
     spec = importlib.util.find_spec("_rocm_sdk_core")
     folders += [Path(place) / "lib" for place in (spec.submodule_search_locations or [])] if spec else []
     folders += [
         Path(os.environ[name]) / "lib" for name in ("ROCM_PATH", "ROCM_HOME", "HIP_PATH") if os.environ.get(name)
     ]
+    folders += [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
     folders += [place / "lib" for place in sorted(Path("/opt/rocm").glob("core-*"), reverse=True)]
     folders.append(Path("/opt/rocm/lib"))
+    ours = Path(__file__).resolve().parent
     for folder in folders:
-        yield from sorted(folder.glob("libamdhip64.so*"))[:1]
+        if ours not in folder.resolve().parents:
+            yield from sorted(folder.glob("libamdhip64.so*"))[:1]
     system = ctypes.util.find_library("amdhip64")
     if system:
         yield Path(system)

@@ -11,7 +11,7 @@ import pytest
 from hiprt import code_cache, compiler, library
 from hiprt.code_cache import CodeCache, key_of
 from hiprt.compiler import compile_source
-from hiprt.errors import CompileError
+from hiprt.errors import CompileError, HipWarning
 from hiprt.flags import flags
 
 KEY = "ab" + "0" * 62
@@ -63,10 +63,11 @@ def test_a_damaged_entry_is_not_loaded_and_is_replaced(cache, damage):
     assert cache.load("rocm", KEY) == (b"code", {})
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
+def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
     (tmp_path / "file").write_text("")
     cache = CodeCache(tmp_path / "file" / "cache")
-    cache.store("rocm", KEY, b"code", {})
+    with pytest.warns(HipWarning, match="cannot be written, and every process compiles its kernels again"):
+        cache.store("rocm", KEY, b"code", {})
     assert cache.load("rocm", KEY) is None
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import sys
 import pytest
 
 from hiprt import doctor, library
-from hiprt.flags import names
+from hiprt.flags import flags, names
 
 
 def run(*arguments, status=0, **environment):
@@ -65,6 +66,22 @@ def test_environment_is_reported():
     assert found["flags"]["HIPRT_GRAPH_SLOTS"] == {"set": True, "value": 7}
     assert found["environment"]["HIP_VISIBLE_DEVICES"] == "0"
     assert any("did you mean HIPRT_GRAPH_SLOTS?" in warning for warning in found["warnings"])
+
+
+def test_flags_are_shown_as_they_are_set(report):
+    """What the text says can be put into the environment."""
+    assert "  HIPRT_GRAPH_RUNGS=replay,patch,update,instantiate,eager  (not set)" in doctor.render(report).splitlines()
+
+
+def test_a_cache_that_cannot_be_written_is_shown(tmp_path):
+    """Else every process compiles every kernel again, and nobody knows why it is slow."""
+    (tmp_path / "file").write_text("")
+    for folder, is_writable in ((tmp_path / "file" / "cache", False), (tmp_path / "new" / "cache", True)):
+        with flags.override(cache_dir=str(folder)):
+            cache = doctor.cache()
+        assert cache["writable"] is is_writable
+    out, _ = run(HIPRT_CACHE_DIR=str(tmp_path / "file" / "cache"))
+    assert re.search(r"cache .*cannot be written: every process compiles its kernels again", out)
 
 
 def test_no_library_is_one_sentence():

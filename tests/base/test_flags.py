@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from hiprt.errors import HipWarning
-from hiprt.flags import Flags, names, table, warn_unknown
+from hiprt.flags import Flags, names, spelled, table, warn_unknown
 
 
 def test_boolean_accepts_only_0_and_1(monkeypatch):
@@ -33,6 +33,38 @@ def test_choice_names_what_is_allowed(monkeypatch):
     monkeypatch.setenv("HIPRT_PROVIDER", "cuda")
     with pytest.raises(ValueError, match="auto, rocm, nvidia, cpu, null"):
         _ = Flags().provider
+
+
+def test_words_are_those_of_a_list(monkeypatch):
+    """A rung that does not exist is refused with the list; without it, a typo would run every step eagerly."""
+    monkeypatch.setenv("HIPRT_GRAPH_RUNGS", "replay, eager")
+    assert Flags().graph_rungs == ("replay", "eager")
+    monkeypatch.setenv("HIPRT_GRAPH_RUNGS", "reply,eager")
+    with pytest.raises(ValueError, match="'reply' is none of replay, patch, update, instantiate, eager"):
+        _ = Flags().graph_rungs
+
+
+def test_every_value_is_checked_before_a_library_is_opened():
+    """Also of what only native code reads, and of what would be read much later."""
+    for name in ("HIPRT_CPU_THREADS", "HIPRT_GRAPH_SLOTS"):
+        child = subprocess.run(
+            [sys.executable, "-c", "import hiprt; hiprt.zeros(1)"],
+            env={**os.environ, name: "many"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert child.returncode == 1
+        assert f"{name}='many': expected an integer of at least" in child.stderr
+
+
+def test_values_are_shown_as_they_are_set():
+    """Tables show what can be put into the environment."""
+    assert spelled(True) == "1"
+    assert spelled(("replay", "eager")) == "replay,eager"
+    assert spelled(()) == ""
+    assert "| `HIPRT_GRAPH_RUNGS` | `replay,patch,update,instantiate,eager` |" in table()
+    assert "| `HIPRT_CPU_QUIRKS` | unset |" in table()
 
 
 def test_first_read_is_kept_until_reload(monkeypatch):

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 
@@ -52,6 +53,25 @@ def test_only_core_imports_the_extension(root):
     for _, file in sources(root):
         if file.name != "core.py":
             assert "hiprt._core" not in set(imported(ast.parse(file.read_text()), False)), file
+
+
+def test_a_source_folder_that_is_not_built_says_so(root, tmp_path):
+    """Python finds it before the installed package when it runs in a checkout."""
+    shutil.copytree(root / "hiprt", tmp_path / "hiprt", ignore=shutil.ignore_patterns("*.so", *PACKAGES), symlinks=True)
+    # Without the finder of an editable installation, which would find the core of that one.
+    code = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'frozen' in repr(f)]; import hiprt"
+    child = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=clean(), capture_output=True, text=True, check=False
+    )
+    assert child.returncode == 1
+    said = f"ImportError: hiprt was imported from {tmp_path / 'hiprt'}, which is a source folder that is not built"
+    assert child.stderr.splitlines()[-1].startswith(said)
+    assert "circular" not in child.stderr
+
+
+def clean():
+    """The environment without what leads Python to this tree."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def test_links_make_one_tree(root):

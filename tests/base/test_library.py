@@ -94,6 +94,16 @@ def test_unusable_library_ends_in_the_cpu_device(tmp_path):
     assert "no AMD GPU" in child.stdout or "sees no GPU" in child.stdout
 
 
+def test_libraries_on_the_loaders_path_are_found(tmp_path, monkeypatch):
+    """As `module load rocm` leaves them: without a link for developers; the CPU device is none of them."""
+    build(tmp_path / "rocm", "int x;", "libamdhip64.so.7")
+    ours = library.current().hip.parent
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{ours}:{tmp_path / 'empty'}::{tmp_path / 'rocm'}")
+    found = list(library.installed_libraries())
+    assert tmp_path / "rocm" / "libamdhip64.so.7" in found
+    assert ours not in [path.parent for path in found]
+
+
 def test_mapped_libraries_come_first_and_two_are_warned_about(tmp_path):
     """torch brings its own libamdhip64: use the mapped one; with two mapped, say so."""
     first = build(tmp_path / "a", COUNT.format(version=70000000, count=0, status=100))

@@ -368,7 +368,12 @@ def test_command_writes_at_once(request_for, monkeypatch):
         (["generate", "--tokens", "0"], 2, "tokens=0: must be at least 1"),
         (["generate", "--tokens", "many"], 2, "invalid int value"),
         (["generate", "--eager", "--verify"], 2, "do not ask for eager as well"),
-        (["write"], 2, "invalid choice"),
+        (
+            ["generate", "--model", "someone/Some-4bit"],
+            1,
+            "`hf download someone/Some-4bit` prints the directory to give",
+        ),
+        (["write"], 2, "invalid choice: 'write' (choose from"),
         ([], 2, "COMMAND"),
     ],
 )
@@ -378,6 +383,11 @@ def test_command_refuses(arguments, status, words):
     assert out == ""
     assert words in err
     assert "Traceback" not in err
+
+
+def test_help_names_every_command():
+    """Also those whose arguments are read only where they are asked for."""
+    assert re.findall(r"^    (\w+) ", run("--help")[0], re.MULTILINE) == ["generate", "bench", "compile", "doctor"]
 
 
 def test_command_says_its_version():

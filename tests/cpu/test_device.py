@@ -14,6 +14,12 @@ def test_version_is_that_of_the_interface():
     assert ok(hip.hipRuntimeGetVersion()) == ok(hip.hipDriverGetVersion()) == 71526333
 
 
+def test_numbers_that_are_none_are_told(python):
+    """Programs without Python have nobody else to say so."""
+    text = python("os.dup2(1, 2)\nassert ok(hip.hipGetDeviceCount()) == 1", HIPRT_CPU_DEVICES="two")
+    assert text == "hiprt cpu device: HIPRT_CPU_DEVICES: 'two' is no whole number and ignored\n"
+
+
 def test_properties():
     properties = ok(hip.hipGetDeviceProperties(0))
     assert properties.name

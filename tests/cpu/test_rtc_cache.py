@@ -147,6 +147,19 @@ def test_a_cache_that_cannot_be_written(compiles, cache):
     assert compiles() > 0
 
 
+def test_a_cache_that_cannot_be_written_is_told_once(python, cache):
+    cache.write_text("a file where the folder should be")
+    code = """
+from helpers.rtc import build
+os.dup2(1, 2)
+for n in (1, 2):
+    assert build(f'extern "C" __global__ void k(int* p) {{ p[0] = {n}; }}').status == 0
+"""
+    text = python(code, HIPRT_CACHE_DIR=str(cache))
+    assert text.count("\n") == 1
+    assert f"{cache} cannot be written, and every process compiles its kernels again" in text
+
+
 def test_failures_are_not_kept(compiles, cache, python, counted):
     script, _ = counted
     code = BUILD.replace("assert made.status == 0, made.log", "assert made.status == 6")
