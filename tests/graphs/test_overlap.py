@@ -8,6 +8,7 @@ import hiprt
 from hiprt import graphs
 from hiprt.compiler import compile_source
 from hiprt.graphs.exec import Exec
+from hiprt.graphs.probe import allowed
 from hiprt.graphs.recording import Recording
 from hiprt.module import READ, WRITE
 
@@ -104,6 +105,20 @@ def test_edges_of_a_chain(function, overlap, edges):
     # One edge fewer than edges of the graph: the first node has none.
     assert exec_.overlaps == edges
     exec_.launch(stream)
+    assert memory.numpy().tolist() == [0, 1, 4, 13, 40, 121, 364]
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_the_flag_decides_for_steps(function, is_wanted):
+    """HIPRT_GRAPH_OVERLAP, on a device that was found to keep the order."""
+    memory, weight = hiprt.zeros(7, np.int32), hiprt.array(np.array([3], np.int32))
+    cells = [memory[i : i + 1] for i in range(7)]
+    step = graphs.Step(lambda: chain(function, cells, weight))
+    with hiprt.flags.override(graph_overlap=is_wanted):
+        step()
+    ((exec_,),) = step.ladder.slots.values()
+    keeps = "overlap" in allowed(hiprt.current_device())
+    assert exec_.overlaps == (5 if is_wanted and keeps else 0)
     assert memory.numpy().tolist() == [0, 1, 4, 13, 40, 121, 364]
 
 

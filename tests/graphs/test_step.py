@@ -412,6 +412,23 @@ def test_spent_exec_is_replaced(stream, x):
     assert sum(map(len, step.ladder.slots.values())) == 1
 
 
+def test_an_exec_that_has_spent_its_bytes_is_replaced(stream, x):
+    """HIPRT_GRAPH_UPDATE_BUDGET_MB: argument bytes count as well as nodes."""
+    factor, used = 0.0, []
+    step = graphs.Step(lambda: [scale(x, factor + i) for i in range(1000)][-1], stream=stream, keep=False)
+    with hiprt.flags.override(
+        graph_update_budget_mb=1, graph_update_budget=10**9, graph_rungs=("patch", "instantiate")
+    ):
+        for i in range(100):
+            factor = float(i)
+            np.testing.assert_array_equal(step().numpy(), np.arange(100, dtype=np.float32) * (i + 999))
+            used += [slot.updated_bytes for slots in step.ladder.slots.values() for slot in slots]
+    assert 1 << 19 < max(used) <= 1 << 20
+    # All nodes are patched each time, and an exec takes as many such changes as the budget has room for.
+    each = min(filter(None, used))
+    assert step.reasons["replaced: update budget spent"] == 98 // ((1 << 20) // each)
+
+
 def test_buffers_that_take_turns_get_an_exec_each(stream, x):
     """Arguments that come back (double buffering) end in replays, without patches."""
     outs = [hiprt.empty(100), hiprt.empty(100)]
