@@ -85,13 +85,21 @@ std::vector<std::string> base_flags(const Compiler &c) {
       "-fno-rtti", "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math",
       "-fno-strict-aliasing", "-fno-stack-protector", "-fstack-clash-protection", "-fno-asynchronous-unwind-tables",
       "-fno-ident", "-Wno-unknown-pragmas", "-Wno-attributes"};
-  const std::vector<std::string> gcc = {"-ffp-contract=fast", "-fno-extern-tls-init", "-Wno-psabi"};
-  // Drivers of clang 16 and older refuse this mode in C++; the compiler behind them knows it.
-  const std::vector<std::string> clang = {"-Xclang", "-ffp-contract=fast-honor-pragmas", "-femulated-tls",
-                                          "-Wno-pass-failed", "-Wno-unused-command-line-argument"};
+  const std::vector<std::string> gcc = {"-fno-extern-tls-init", "-Wno-psabi"};
+  const std::vector<std::string> clang = {"-femulated-tls", "-Wno-pass-failed", "-Wno-unused-command-line-argument"};
   const std::vector<std::string> &own = c.kind == Compiler::Gcc ? gcc : clang;
   flags.insert(flags.end(), own.begin(), own.end());
   return flags;
+}
+
+// Sums of products are fused unless a pragma or the user's options say otherwise.
+std::vector<std::string> contraction(const Compiler &c, const std::vector<std::string> &options) {
+  const std::string name = "-ffp-contract=";
+  for (const std::string &option : options)
+    if (option.rfind(name, 0) == 0) return {};
+  if (c.kind == Compiler::Gcc) return {name + "fast"};
+  // Drivers of clang 16 and older refuse this mode in C++; the compiler behind them knows it.
+  return {"-Xclang", name + "fast-honor-pragmas"};
 }
 
 const std::vector<std::string> &macros() {
@@ -103,7 +111,7 @@ const std::vector<std::string> &macros() {
 std::vector<std::string> command(const Compiler &c, const CompileJob &job) {
   std::vector<std::string> out = {c.path};
   if (c.kind == Compiler::Zig) out.push_back("clang");
-  for (const auto &part : {base_flags(c), macros()}) out.insert(out.end(), part.begin(), part.end());
+  for (const auto &part : {base_flags(c), contraction(c, job.options), macros()}) out.insert(out.end(), part.begin(), part.end());
   out.insert(out.end(), {"-include", device_include_dir() + "/cpu_prelude.h"});
   out.insert(out.end(), job.options.begin(), job.options.end());
   out.push_back("-I" + device_include_dir());
