@@ -73,11 +73,11 @@ def draw_decode(axes: Any, reports: list[Report]) -> None:
 
 def draw_time(axes: Any, reports: list[Report]) -> None:
     """Where a token's time goes."""
-    from matplotlib import color_sequences
+    from matplotlib import colormaps
 
     names = list(dict.fromkeys(kernel["name"] for each in reports for kernel in each["kernels"]))
     left = [0.0] * len(reports)
-    axes.set_prop_cycle(color=color_sequences["tab20"])
+    axes.set_prop_cycle(color=colormaps["tab20"](range(20)))
     for name in names:
         widths = [sum(k["us"] for k in each["kernels"] if k["name"] == name) for each in reports]
         axes.barh([each["preset"] for each in reports], widths, left=left, label=name)

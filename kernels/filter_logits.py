@@ -47,7 +47,8 @@ PENALTY = Kernel(
     threads=1024,
 )
 THREADS = 1024
-SHARE = 2048  # logits of a threadgroup that filters
+SHARE = 2048  # logits of a threadgroup that filters, unless there are very many
+GROUPS = 1024  # the most threadgroups: each reads what all of them found
 PARTS = 16  # of the range, in each launch of the search
 LEVELS = {"bfloat16": 4, "float16": 5, "float32": 8}  # launches: four bits each of those in which keys differ
 
@@ -123,11 +124,17 @@ def filter_logits(
     return search.finish(values[2], out)
 
 
+def share_of(size: int) -> int:
+    """Return how many of so many logits a threadgroup takes."""
+    return SHARE * max(1, -(-size // (SHARE * GROUPS)))
+
+
 def tops_of(logits: Array, stream: Stream) -> Array:
     """Return of each threadgroup's logits the largest, and the sum of exponentials of what they are below it."""
-    groups = -(-logits.size // SHARE)
+    share = share_of(logits.size)
+    groups = -(-logits.size // share)
     tops = empty((groups, 2), FLOAT32, stream)
-    TOPS(stream, *grid_of(stream, groups, SHARE), (logits.dtype,), logits, tops, logits.size, SHARE)
+    TOPS(stream, *grid_of(stream, groups, SHARE), (logits.dtype,), logits, tops, logits.size, share)
     return tops
 
 
@@ -162,7 +169,7 @@ class Search:
     @property
     def sizes(self) -> tuple[int, ...]:
         """The scalars of a launch."""
-        return self.logits.size, SHARE, self.groups, self.given, self.level
+        return self.logits.size, share_of(self.logits.size), self.groups, self.given, self.level
 
     def narrow(self) -> Array:
         """Find what the parts of the range hold, and return it."""

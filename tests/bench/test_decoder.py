@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hiprt import Stream
+from hiprt.allocator import default_pool
 from hiprt.bench.models import Decoder, preset
 from hiprt.bench.models.decoder import chunks
 from hiprt.bench.models.presets import MINIS
@@ -89,6 +90,15 @@ def test_few_graphs_serve_every_prompt(model, stream):
     fill(made, [6] * 200)
     assert made.filling.rungs["replay"] == 2 + 4
     assert made.drawing.rungs["replay"] == 1
+
+
+def test_a_longer_prompt_takes_no_more_memory(family, stream):
+    """Beside the cache, which has its size before: the chunks' steps keep what they use."""
+    made = Decoder(family, stream, 1600)
+    fill(made, [5] * 512)
+    before = default_pool.stats().allocated
+    fill(made, [6] * 1536)
+    assert default_pool.stats().allocated <= before
 
 
 @pytest.mark.parametrize("batch", [2, 8])

@@ -8,7 +8,7 @@ import pytest
 
 from hiprt.bench.models import Decoder, preset
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
 STEPS = 8
 
 

@@ -34,13 +34,20 @@ class Draw:
     def normal(self, *shape, dtype=None):
         return self.random.normal(size=shape).astype(dtype or self.dtype)
 
+    def gaps(self, host):
+        """The same on the device, where it may lie turned, in steps or backwards."""
+        step = self.data.draw(st.sampled_from([1, 2, -1]))
+        wide = np.repeat(host, abs(step), -1)[..., :: -1 if step < 0 else 1]
+        is_turned = self.data.draw(st.booleans())
+        return (hiprt.array(wide.T).T if is_turned else hiprt.array(wide))[..., ::step]
+
     def whole(self, most, *shape):
         return self.random.integers(-1, most, shape).astype(INT)
 
 
 def op(name, *hosts, **options):
     """Call an op with arrays of the host; return its results and what became of its operands, on the host."""
-    given = [hiprt.array(v) for v in hosts]
+    given = [v if isinstance(v, hiprt.Array) else hiprt.array(v) for v in hosts]
     results = getattr(kernels, name)(*given, **options)
     results = results if isinstance(results, tuple) else (results,)
     return [x.numpy() for x in results], [x.numpy() for x in given]
@@ -225,12 +232,13 @@ def clip(d):
 
 def concatenate(d):
     parts = [d.normal(3, d.size(70, 0), 2) for _ in range(d.size(4))]
-    return [kernels.concatenate([*map(hiprt.array, parts)], 1).numpy()], [np.concatenate(parts, 1)]
+    return [kernels.concatenate([*map(d.gaps, parts)], 1).numpy()], [np.concatenate(parts, 1)]
 
 
 def logsumexp(d):
     shape = (*d.lead(), d.size(300))
-    return one("logsumexp", reference.logsumexp, d.normal(*shape), axis=-1)
+    x = d.normal(*shape)
+    return op("logsumexp", d.gaps(x), axis=-1)[0], [reference.logsumexp(x, axis=-1)]
 
 
 def arange(d):
@@ -247,13 +255,88 @@ def advance(d):
     return after[:2], [step, tokens]
 
 
+def astype(d):
+    x = np.abs(d.normal(*d.lead(), d.size(70))) * d.dtype.type(9)
+    to = np.dtype(d.data.draw(st.sampled_from([np.float16, hiprt.bfloat16, np.float32, np.int32, np.uint8])))
+    return op("astype", d.gaps(x), dtype=to)[0], [x.astype(to)]
+
+
+def contiguous(d):
+    x = d.normal(*d.lead(), d.size(70))
+    return op("contiguous", d.gaps(x))[0], [x]
+
+
+def take(d):
+    x, places = d.normal(d.size(4), d.size(9), d.size(5)), d.random.integers(0, 99, d.lead()).astype(INT)
+    places %= x.shape[1]
+    return op("take", d.gaps(x), d.gaps(places), axis=1)[0], [np.take(x, places, 1)]
+
+
+def take_along_axis(d):
+    x, places = d.normal(d.size(4), d.size(9), 3), d.random.integers(0, 99, (1, d.size(9), 3)).astype(INT)
+    places = places.repeat(len(x), 0) % x.shape[1]
+    return op("take_along_axis", d.gaps(x), d.gaps(places), axis=1)[0], [np.take_along_axis(x, places, 1)]
+
+
+def put_along_axis(d):
+    x = d.normal(d.size(4), d.size(9), 3)
+    places = np.argsort(d.random.random(x.shape), 1)[:, : d.size(x.shape[1])].astype(INT)
+    values, exact = d.normal(*places.shape), x.copy()
+    np.put_along_axis(exact, places, values, 1)
+    return op("put_along_axis", d.gaps(x), d.gaps(places), d.gaps(values), axis=1)[0], [exact]
+
+
+def scatters(d):
+    """Places that differ are written; where they are equal, values are added up."""
+    x = d.normal(d.size(4), d.size(9), 3)
+    places = d.random.permutation(x.shape[1])[: d.size(x.shape[1])].astype(INT)
+    values, exact = d.normal(len(x), len(places), 3), x.copy()
+    exact[:, places] = values
+    found = op("scatter", d.gaps(x), d.gaps(places), d.gaps(values), axis=1)[0]
+    again, total = places // 2, x.astype(np.float64)
+    np.add.at(total, (slice(None), again), values.astype(np.float64))
+    return found + op("scatter_add", d.gaps(x), d.gaps(again), d.gaps(values), axis=1)[0], [exact, total]
+
+
+def slices(d):
+    x, rows, width = d.normal(9, 9), d.size(9), d.size(9)
+    first = d.random.integers(0, (10 - rows, 10 - width)).astype(INT)
+    where_ = np.s_[first[0] : first[0] + rows, first[1] : first[1] + width]
+    update, exact = d.normal(rows, width), x.copy()
+    exact[where_] = update
+    found = op("slice", d.gaps(x), first, axes=[0, 1], slice_size=(rows, width))[0]
+    return found + op("slice_update", d.gaps(x), d.gaps(update), first, axes=[0, 1])[0], [x[where_], exact]
+
+
+def orders(d):
+    x, kth = d.normal(d.size(5), d.size(70)), 0
+    order = np.argsort(x.astype(FLOAT), axis=-1, kind="stable").astype(np.uint32)
+    ordered, k = np.take_along_axis(x, order, -1), d.size(x.shape[1])
+    found = [op(name, d.gaps(x))[0][0] for name in ("argsort", "sort")]
+    found += [op(name, d.gaps(x), kth=kth)[0][0] for name in ("argpartition", "partition")]
+    found += op("topk", d.gaps(x), k=k)[0]
+    return found, [order, ordered, order, ordered, ordered[:, x.shape[1] - k :]]
+
+
+def places_of_extremes(d):
+    x = d.normal(d.size(5), d.size(300))
+    exact = [getattr(np, name)(x.astype(FLOAT), axis=-1) for name in ("argmax", "argmin")]
+    return [op(name, d.gaps(x), axis=-1)[0][0] for name in ("argmax", "argmin")], exact
+
+
+def cumsum(d):
+    x = d.normal(d.size(5), d.size(70))
+    return op("cumsum", d.gaps(x), axis=-1)[0], [np.cumsum(x.astype(np.float64), -1)]
+
+
 OPS = {
     f.__name__: f
     for f in (
         silu_mul, rms_norm, layer_norm, gated_rms_norm, add_rms_norm, softmax, matmul, rope, kv_write, attention,
         prefill_attention, conv_step, gated_delta, gated_delta_gates, gdn_step, moe_route, moe_combine,
         quantize_and_back, quantized_embedding, sample, repetition_penalty, filter_logits, where, clip, concatenate,
-        logsumexp, arange, advance,
+        logsumexp, arange, advance, astype, contiguous, take, take_along_axis, put_along_axis, scatters, slices, orders,
+        places_of_extremes, cumsum,
     )
 }  # fmt: skip
 

@@ -123,6 +123,28 @@ def test_shapes_broadcast(shapes, turned):
     np.testing.assert_array_equal(kernels.subtract(x, y).numpy(), a - b)
 
 
+@pytest.mark.parametrize("name", OPS)
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), shape=st.tuples(st.integers(0, 40), st.integers(1, 40)))
+def test_every_op_on_any_dtypes_and_strides(close, name, data, shape):
+    """Two arrays of a shape, each turned, in steps, backwards or one row for all; or of two dtypes."""
+    kinds = ["int32", "uint8", "bool"] if name in BITS else ["float16", "bfloat16", "float32", "int32", "uint8", "bool"]
+    given, hosts = [], []
+    for seed in (1, 2):
+        x = numbers(dtype_of(data.draw(st.sampled_from(kinds))), shape, seed)
+        if "shift" in name or name == "power":
+            x = np.abs(x.astype(np.float32)).astype(x.dtype)
+        step = data.draw(st.sampled_from([1, 2, -1]))
+        wide = np.repeat(x, abs(step), axis=1)
+        form = data.draw(st.sampled_from(["whole", "turned", "row"]))
+        if form == "row":
+            x, wide = x[:1], wide[:1]
+        view = hiprt.array(wide.T).T if form == "turned" else hiprt.array(wide)
+        given.append(view[:, ::step])
+        hosts.append(wide[:, ::step])
+    check(close, name, getattr(kernels, name)(*given), *hosts)
+
+
 def test_python_numbers_take_the_dtype_of_the_array():
     half, whole, truth = hiprt.full(3, 2, np.float16), hiprt.full(3, 2, np.int32), hiprt.full(3, 1, np.bool_)
     for got, dtype, value in [

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.many_blocks import largest, launches
 
 import hiprt
 from hiprt import kernels
@@ -68,6 +69,14 @@ def test_a_vocabulary(branch, normal):
         kept = np.isfinite(filtered(hiprt.array(logits), **rules).numpy())
         assert abs(int(kept.sum()) - exact) <= 2  # a sum's rounding at the limit
         assert logits[kept].min() > logits[~kept].max()
+
+
+def test_very_many_logits_do_not_take_more_threadgroups():
+    """Each of them reads what all found."""
+    logits = np.random.default_rng(1).permutation(np.linspace(-9, 9, 1025 * 2048 + 3)).astype(np.float32)
+    with launches() as launched:
+        check(logits, top_k=7)
+    assert max(largest(launched).values()) <= 1024
 
 
 def test_in_place_and_draws_are_of_what_is_kept(branch, dtype, normal, int32):

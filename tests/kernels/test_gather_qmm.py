@@ -143,15 +143,15 @@ def test_any_integers_are_indices(kind, normal, close):
     check(close, got, x, w, None, rhs)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=9, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.data(), mode=st.sampled_from([("affine", 32, 6), ("mxfp4", 32, 4), ("affine", 32, 4)]), turned=st.booleans()
 )
-def test_any_shapes(branch, normal, close, data, mode, turned):
+def test_any_shapes(branch, dtype, normal, close, data, mode, turned):
     experts, lines, columns, groups = (data.draw(st.integers(1, top)) for top in (4, 3, 20, 4))
     shape = (experts, 32 * groups, 32) if turned else (experts, columns, 32 * groups)
-    parts, w = stored(shape, np.float32, *mode)
-    x = normal((data.draw(st.integers(1, 3)), lines, 32 * groups), np.float32, 5)
+    parts, w = stored(shape, dtype, *mode)
+    x = normal((data.draw(st.integers(1, 3)), lines, 32 * groups), dtype, 5)
     rhs = np.array(data.draw(st.lists(st.integers(-1, experts), min_size=1, max_size=4)), np.int32)[:, None]
     device = list(map(hiprt.array, parts))
     options = {"transpose": not turned, "group_size": 32, "bits": mode[2], "mode": mode[0]}

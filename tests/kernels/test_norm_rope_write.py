@@ -72,15 +72,15 @@ def test_positions_outside_write_nothing(branch, dtype):
     check(dtype, 2, operands(dtype, 2, 1, 32, [CAPACITY, 4, -1, 100000]))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.integers(1, 5),
-    st.integers(1, 3),
-    st.sampled_from([4, 40, 64]),
-    st.lists(st.integers(0, 19), min_size=1, max_size=8),
+    heads=st.integers(1, 5),
+    pairs=st.integers(1, 3),
+    half=st.sampled_from([4, 40, 64]),
+    positions=st.lists(st.integers(0, 19), min_size=1, max_size=8),
 )
-def test_any_shape(branch, heads, pairs, half, positions):
-    check(hiprt.bfloat16, heads, operands(hiprt.bfloat16, heads, pairs, 2 * half, positions, extra=half))
+def test_any_shape(branch, dtype, heads, pairs, half, positions):
+    check(dtype, heads, operands(dtype, heads, pairs, 2 * half, positions, extra=half))
 
 
 def test_equals_the_ops_it_stands_for(branch, dtype):

@@ -44,10 +44,10 @@ def test_more_than_one_chunk_stretch_and_threadgroup(branch, dtype, shape, close
     check(close, *shape, dtype, 64, 4, seed=5)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(m=st.integers(1, 4), n=st.integers(1, 90), groups=st.integers(1, 12), seed=st.integers(0, 2**32 - 1))
-def test_any_shape(branch, close, m, n, groups, seed):
-    check(close, m, n, 32 * groups, np.dtype(np.float16), 32, 4, seed)
+def test_any_shape(branch, dtype, close, m, n, groups, seed):
+    check(close, m, n, 32 * groups, dtype, 32, 4, seed)
 
 
 def test_every_code_counts(branch, dtype):

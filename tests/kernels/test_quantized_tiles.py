@@ -54,10 +54,10 @@ def test_tiles_leave_several_of_them():
     assert tile_rows(np.dtype(np.float32), 10**6, False) == tile_rows(HALF, 10**6, True) == TILE_ROWS[-1]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(m=st.integers(9, 70), n=st.integers(1, 90), groups=st.integers(1, 9), seed=st.integers(0, 2**31))
-def test_any_shape(branch, close, m, n, groups, seed):
-    check(close, branch, m, n, 32 * groups, HALF, 32, 4, seed)
+def test_any_shape(branch, dtype, close, m, n, groups, seed):
+    check(close, branch, m, n, 32 * groups, dtype, 32, 4, seed)
 
 
 def test_a_row_has_the_same_bits_in_any_tile(branch, dtype, close):

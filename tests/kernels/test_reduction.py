@@ -85,6 +85,15 @@ def test_any_axes_and_strides(close, data):
         check(close, name, getattr(kernels, name)(view, axes, keepdims), host, axes, keepdims)
 
 
+@pytest.mark.parametrize("name", OPS)
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), shape=st.tuples(st.integers(1, 9), st.integers(1, 40)))
+def test_every_op_on_any_dtype_and_strides(close, name, data, shape):
+    x = numbers(dtype_of(data.draw(st.sampled_from(KINDS))), shape[::-1] if name != "prod" else (6, 5))
+    step, axis = data.draw(st.sampled_from([1, 2, -1])), data.draw(st.sampled_from([None, 0, 1]))
+    check(close, name, getattr(kernels, name)(hiprt.array(x).T[:, ::step], axis), x.T[:, ::step], axis)
+
+
 def test_nan_wins_and_zero_size(branch):
     x = np.array([[1, np.nan, 3], [4, 5, 6]], np.float32)
     np.testing.assert_array_equal(kernels.max(hiprt.array(x), 1).numpy(), [np.nan, 6])

@@ -18,7 +18,12 @@ STEPS = {"sin": 8, "cos": 8, "log": 8, "log2": 8, "log10": 8, "log1p": 24, "expm
 STEPS |= {"gelu": 8, "gelu_approx": 16, "gelu_fast_approx": 32}
 # Results that pass through zero, beside what they come from.
 BESIDE = {"gelu", "gelu_approx"}
+KINDS = ["float16", "bfloat16", "float32", "int32", "uint8", "bool"]
 POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "reciprocal"}
+
+
+def dtype_of(kind):
+    return hiprt.bfloat16 if kind == "bfloat16" else np.dtype(kind)
 
 
 def numbers(name, dtype, shape, seed=0):
@@ -58,10 +63,10 @@ def check(close, name, got, x):
         close(hiprt.array(host), finite, magnitude=size, steps=STEPS.get(name, 6))
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", OPS)
 def test_matches_the_reference(name, kind, close):
-    dtype = hiprt.bfloat16 if kind == "bfloat16" else np.dtype(kind)
+    dtype = dtype_of(kind)
     x = numbers(name, dtype, (3, 67))
     if (name, kind) in REFUSED:
         with pytest.raises(TypeError, match=name):
@@ -88,7 +93,7 @@ def test_the_other_integers(name, kind, close):
 shapes = st.lists(st.integers(0, 5), min_size=0, max_size=5).map(tuple)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), shape=shapes)
 def test_any_strides(close, data, shape):
     x = numbers("square", np.dtype(np.float32), shape)
@@ -99,6 +104,19 @@ def test_any_strides(close, data, shape):
     if not shape:
         view, host = hiprt.array(x), x
     check(close, "square", kernels.square(view), host)
+
+
+@pytest.mark.parametrize("name", OPS)
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), shape=st.tuples(st.integers(0, 40), st.integers(1, 40)))
+def test_every_op_on_any_dtype_and_strides(close, name, data, shape):
+    kind = data.draw(st.sampled_from([kind for kind in KINDS if (name, kind) not in REFUSED]))
+    x = numbers(name, dtype_of(kind), shape)
+    view, host = hiprt.array(x), x
+    if data.draw(st.booleans()):
+        view, host = view.T, host.T
+    index = tuple(slice(None, None, data.draw(st.sampled_from([1, 2, -1]))) for _ in shape)
+    check(close, name, getattr(kernels, name)(view[index]), host[index])
 
 
 def test_more_axes_than_a_kernel_walks(close):
