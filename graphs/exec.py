@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Exec", "locks"]
 
-launches = itertools.count(1)
 # One build, patch or update at a time a device: HIP's graph objects are not thread safe, and CLR before 7.14 loses
 # nodes of graphs built in parallel. Launches of different execs need no lock.
 locks: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
@@ -45,8 +43,6 @@ class Exec:
         The arguments the exec carries.
     holders : int
         Call signatures that launch it again as it is. While there are any, it is not patched for others.
-    launched : int
-        Number of its last launch, counted over all execs; 0 before the first.
 
     Raises
     ------
@@ -62,18 +58,22 @@ class Exec:
         self.recording = recording
         self.fanout = fanout
         self.overlap = overlap
+        self.address = core.address(self.core)
         self.holders = 0
-        self.launched = 0
         self.stream = -1
         self.successor: Successor | None = None
 
     def launch(self, stream: Stream) -> None:
         """Launch on a stream of the exec's device."""
-        status = core.lib.hiprt_exec_launch(self.core, stream.core)
+        status = core.lib.hiprt_exec_launch(self.core, stream.core, True)
         if status:
             raise core.failure(status)
         self.stream = stream.number
-        self.launched = next(launches)
+
+    @property
+    def launched(self) -> int:
+        """Number of its last launch, counted over all execs; 0 before the first."""
+        return int(core.lib.hiprt_exec_launched(self.core))
 
     def may_launch(self, stream: Stream) -> bool:
         """Whether a launch on `stream` now is ordered behind the one before (G6: one stream at a time)."""

@@ -141,9 +141,7 @@ class Ladder:
         try:
             mismatch = self.start(kept, stream)
         except HipError as error:
-            self.drop(kept)
-            self.learn(error, stream)
-            self.run_eagerly(kept.recording, stream, str(error))
+            self.replace(kept, stream, error)
             return False
         if mismatch is not None:
             self.drop(kept)
@@ -153,6 +151,13 @@ class Ladder:
             self.stats.rungs["replay"] += 1
         trace(self.name, rung, start, len(kept.recording))
         return True
+
+    def replace(self, kept: Exec, stream: Stream, error: HipError) -> None:
+        """Discard an exec that could not be launched, and run its nodes (G8)."""
+        with self.lock:
+            self.drop(kept)
+            self.learn(error, stream)
+            self.run_eagerly(kept.recording, stream, str(error))
 
     def move(self, kept: Kept, arrays: Sequence[Array], stream: Stream) -> bool:
         """Patch arrays at other addresses into a kept exec; False where it has to be recorded again.
