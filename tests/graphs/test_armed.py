@@ -176,6 +176,16 @@ def test_moving_disarms(stream, calls):
     assert step.rungs["patch"] == 3
 
 
+def test_arrays_of_another_alignment_are_recorded_again(stream):
+    """Ops choose their kernels by it: what loads 128 bits at once cannot be given an array that starts anywhere."""
+    whole, sums = hiprt.array(np.ones(4 * N, np.float32)), hiprt.zeros(N)
+    step = graphs.Step(lambda a: launch("accumulate", a, sums, size=N), stream=stream, moves=True)
+    for start in (0, N, N + 1, 0, N + 1):
+        step(whole[start : start + N])
+    assert step.rungs == {"replay": 1, "patch": 2, "update": 0, "instantiate": 2, "eager": 0}
+    np.testing.assert_array_equal(sums.numpy(), np.full(N, 5, np.float32))
+
+
 def test_forgetting_disarms(stream, x, calls):
     """The next call records."""
     step = graphs.Step(in_place, stream=stream)
