@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hiprt import core
 from hiprt.flags import flags
@@ -114,17 +116,21 @@ class Exec:
         core.call(core.lib.hiprt_exec_update(self.core, recording.core))
         self.recording = recording
 
-    def move(self, nodes: Sequence[int], moves: Sequence[tuple[int, int, int]]) -> None:
+    def move(self, nodes: Any, count: int, moves: Sequence[tuple[int, int, int]]) -> None:
         """Give nodes the addresses they have when memory moves; the exec must not be `busy`.
 
         Parameters
         ----------
-        nodes : sequence of int
+        nodes : uint32_t *
             The nodes that use any of the memory.
+        count : int
+            Of nodes.
         moves : sequence of (int, int, int)
             First address, one past the last, and the new first address; ascending.
         """
-        core.call(core.lib.hiprt_exec_move(self.core, len(nodes), nodes, len(moves), moves))
+        numbers = array("Q", itertools.chain.from_iterable(moves))
+        ranges = core.ffi.from_buffer("hiprt_move[]", numbers)
+        core.call(core.lib.hiprt_exec_move(self.core, count, nodes, len(moves), ranges))
 
     @property
     def overlaps(self) -> int:
