@@ -118,7 +118,7 @@ class Bench:
             return lambda: lambda: recording.run(stream)
         exec_ = Exec(recording, stream.device.index)
         if self.mode == "replay":
-            return lambda: lambda: lib.hiprt_exec_launch(exec_.core, stream.core)
+            return lambda: lambda: lib.hiprt_exec_launch(exec_.core, stream.core, False)
         if self.mode == "patch":
             return self.direct_patch(exec_)
         first, nbytes = ffi.new("uint32_t *"), ffi.new("uint64_t *")
@@ -165,7 +165,7 @@ class Bench:
         def patch() -> None:
             lib.hiprt_exec_wait(exec_.core)
             lib.hiprt_exec_move(exec_.core, len(nodes), nodes, len(moves), moves)
-            lib.hiprt_exec_launch(exec_.core, work.stream.core)
+            lib.hiprt_exec_launch(exec_.core, work.stream.core, True)
 
         return prepare
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
+from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hiprt import core
 from hiprt.flags import flags
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Exec", "locks"]
 
-launches = itertools.count(1)
 # One build, patch or update at a time a device: HIP's graph objects are not thread safe, and CLR before 7.14 loses
 # nodes of graphs built in parallel. Launches of different execs need no lock.
 locks: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
@@ -45,8 +45,6 @@ class Exec:
         The arguments the exec carries.
     holders : int
         Call signatures that launch it again as it is. While there are any, it is not patched for others.
-    launched : int
-        Number of its last launch, counted over all execs; 0 before the first.
 
     Raises
     ------
@@ -62,18 +60,22 @@ class Exec:
         self.recording = recording
         self.fanout = fanout
         self.overlap = overlap
+        self.address = core.address(self.core)
         self.holders = 0
-        self.launched = 0
         self.stream = -1
         self.successor: Successor | None = None
 
     def launch(self, stream: Stream) -> None:
         """Launch on a stream of the exec's device."""
-        status = core.lib.hiprt_exec_launch(self.core, stream.core)
+        status = core.lib.hiprt_exec_launch(self.core, stream.core, True)
         if status:
             raise core.failure(status)
         self.stream = stream.number
-        self.launched = next(launches)
+
+    @property
+    def launched(self) -> int:
+        """Number of its last launch, counted over all execs; 0 before the first."""
+        return int(core.lib.hiprt_exec_launched(self.core))
 
     def may_launch(self, stream: Stream) -> bool:
         """Whether a launch on `stream` now is ordered behind the one before (G6: one stream at a time)."""
@@ -114,17 +116,21 @@ class Exec:
         core.call(core.lib.hiprt_exec_update(self.core, recording.core))
         self.recording = recording
 
-    def move(self, nodes: Sequence[int], moves: Sequence[tuple[int, int, int]]) -> None:
+    def move(self, nodes: Any, count: int, moves: Sequence[tuple[int, int, int]]) -> None:
         """Give nodes the addresses they have when memory moves; the exec must not be `busy`.
 
         Parameters
         ----------
-        nodes : sequence of int
+        nodes : uint32_t *
             The nodes that use any of the memory.
+        count : int
+            Of nodes.
         moves : sequence of (int, int, int)
             First address, one past the last, and the new first address; ascending.
         """
-        core.call(core.lib.hiprt_exec_move(self.core, len(nodes), nodes, len(moves), moves))
+        numbers = array("Q", itertools.chain.from_iterable(moves))
+        ranges = core.ffi.from_buffer("hiprt_move[]", numbers)
+        core.call(core.lib.hiprt_exec_move(self.core, count, nodes, len(moves), ranges))
 
     @property
     def overlaps(self) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import bisect
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from hiprt import core
 from hiprt.array import Array
 from hiprt.buffer import Buffer, allocate
 from hiprt.graphs.exec import Exec
-from hiprt.graphs.memory import coalesce
+from hiprt.graphs.memory import Extent, coalesce
 from hiprt.graphs.recording import Recording
 from hiprt.stream import Stream
 
@@ -20,6 +20,14 @@ __all__ = ["Kept", "Segment", "leaves"]
 DEVICE_TO_DEVICE = 3
 
 Segment = Exec | Recording  # a graph, or nodes that run eagerly
+
+
+class Nodes(NamedTuple):
+    """The nodes that use some arguments: as the C core takes them, how many, and the bytes of what they are given."""
+
+    indices: Any
+    size: int
+    nbytes: int
 
 
 class Kept:
@@ -46,8 +54,9 @@ class Kept:
         self.result = result
         self.own = own
         self.arrays = list(arrays)
-        self.others: list[tuple[int, int]] | None = None
-        self.plans: dict[tuple[int, ...], tuple[list[int], int]] = {}
+        self.extents = [array.extent for array in arrays]
+        self.others: list[Extent] | None = None
+        self.plans: dict[tuple[int, ...], Nodes] = {}
 
     @property
     def exec(self) -> Exec | None:
@@ -70,8 +79,8 @@ class Kept:
         """Whether the segments were made for arrays at these addresses."""
         return all(mine.address == its.address for mine, its in zip(self.arrays, arrays))
 
-    def can_move(self, arrays: Sequence[Array]) -> bool:
-        """Whether the exec can be given these arguments with the edges it has."""
+    def can_move(self, extents: Sequence[Extent]) -> bool:
+        """Whether the exec can be given arguments that lie here with the edges it has."""
         exec_ = self.exec
         if exec_ is None or exec_.holders != 1:
             return False
@@ -79,11 +88,9 @@ class Kept:
             self.is_movable, self.others = self.examine(exec_)
         if not self.is_movable:
             return False
-        extents = [array.extent for array in arrays]
-        extents.sort()
         at, others = 0, self.others
         end_before = 0
-        for start, end in extents:
+        for start, end in sorted(extents):
             # Disjoint from the argument below it, and from everything else that the step uses.
             at = bisect.bisect_left(others, (end, 0), at)
             if start < end_before or (at and others[at - 1][1] > start):
@@ -91,47 +98,46 @@ class Kept:
             end_before = end
         return True
 
-    def examine(self, exec_: Exec) -> tuple[bool, list[tuple[int, int]]]:
+    def examine(self, exec_: Exec) -> tuple[bool, list[Extent]]:
         """Find whether the recorded arguments lie alone in their memory, and what else the step uses."""
         buffers = [array.buffer for array in self.arrays]
         results = leaves(self.result)
         if results is None or any(array.buffer in buffers for array in results) or not are_disjoint(self.arrays):
             return False, []
-        own = {array.extent for array in self.arrays}
+        own = set(self.extents)
         others = coalesce(extent for extent in exec_.recording.extents() if extent not in own)
         self.others = others
-        return not any(map(self.is_in_use, self.arrays)), others
+        return not any(map(self.is_in_use, self.extents)), others
 
-    def is_in_use(self, array: Array) -> bool:
-        """Whether the step uses an array's memory for something else than an argument."""
+    def is_in_use(self, extent: Extent) -> bool:
+        """Whether the step uses an argument's memory for something else."""
         assert self.others is not None
-        start, end = array.extent
+        start, end = extent
         at = bisect.bisect_left(self.others, (end, 0))
         return at > 0 and self.others[at - 1][1] > start
 
-    def moved(self, arrays: Sequence[Array]) -> tuple[int, ...]:
-        """Return which arguments are at other addresses."""
-        return tuple([i for i, (mine, its) in enumerate(zip(self.arrays, arrays)) if mine.address != its.address])
+    def moved(self, extents: Sequence[Extent]) -> tuple[int, ...]:
+        """Return which arguments lie elsewhere."""
+        return tuple([i for i, (mine, its) in enumerate(zip(self.extents, extents)) if mine != its])
 
-    def plan(self, moved: tuple[int, ...]) -> tuple[list[int], int]:
-        """Return the nodes that use some of the arguments, and the size of their arguments in bytes."""
+    def plan(self, moved: tuple[int, ...]) -> Nodes:
+        """Return the nodes that use some of the arguments."""
         plan = self.plans.get(moved)
         if plan is None:
             exec_ = self.exec
             assert exec_ is not None
-            nodes = sorted({node for i in moved for node in exec_.recording.users(*self.arrays[i].extent)})
-            plan = self.plans[moved] = nodes, sum(map(exec_.recording.node_bytes, nodes))
+            nodes = sorted({node for i in moved for node in exec_.recording.users(*self.extents[i])})
+            nbytes = sum(map(exec_.recording.node_bytes, nodes))
+            plan = self.plans[moved] = Nodes(core.ffi.new("uint32_t[]", nodes), len(nodes), nbytes)
         return plan
 
-    def move(self, arrays: Sequence[Array], moved: tuple[int, ...]) -> None:
+    def move(self, arrays: Sequence[Array], extents: list[Extent], moved: tuple[int, ...]) -> None:
         """Give the exec these arguments."""
         exec_ = self.exec
         assert exec_ is not None
-        before = self.arrays
-        moves = [(*before[i].extent, arrays[i].extent[0]) for i in moved]
-        moves.sort()
-        exec_.move(self.plan(moved)[0], moves)
-        self.arrays = list(arrays)
+        before, nodes = self.extents, self.plan(moved)
+        exec_.move(nodes.indices, nodes.size, sorted([(*before[i], extents[i][0]) for i in moved]))
+        self.arrays, self.extents = list(arrays), extents
 
 
 def are_disjoint(arrays: Sequence[Array]) -> bool:

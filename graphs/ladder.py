@@ -141,9 +141,7 @@ class Ladder:
         try:
             mismatch = self.start(kept, stream)
         except HipError as error:
-            self.drop(kept)
-            self.learn(error, stream)
-            self.run_eagerly(kept.recording, stream, str(error))
+            self.replace(kept, stream, error)
             return False
         if mismatch is not None:
             self.drop(kept)
@@ -154,6 +152,13 @@ class Ladder:
         trace(self.name, rung, start, len(kept.recording))
         return True
 
+    def replace(self, kept: Exec, stream: Stream, error: HipError) -> None:
+        """Discard an exec that could not be launched, and run its nodes (G8)."""
+        with self.lock:
+            self.drop(kept)
+            self.learn(error, stream)
+            self.run_eagerly(kept.recording, stream, str(error))
+
     def move(self, kept: Kept, arrays: Sequence[Array], stream: Stream) -> bool:
         """Patch arrays at other addresses into a kept exec; False where it has to be recorded again.
 
@@ -162,25 +167,26 @@ class Ladder:
         HipError
             A node refused them; the exec must be discarded (G8).
         """
-        if "patch" not in flags.graph_rungs or "patch" not in allowed(stream.device) or not kept.can_move(arrays):
+        extents = [array.extent for array in arrays]
+        if "patch" not in flags.graph_rungs or "patch" not in allowed(stream.device) or not kept.can_move(extents):
             return False
         start = time.perf_counter()
-        moved = kept.moved(arrays)
-        nodes, nbytes = kept.plan(moved)
+        moved = kept.moved(extents)
+        nodes = kept.plan(moved)
         with self.lock:
             old = kept.exec
             assert old is not None
             old.wait()
-            exec_ = self.within_budget(old, stream, len(nodes), nbytes)
+            exec_ = self.within_budget(old, stream, nodes.size, nodes.nbytes)
             if exec_ is None:
                 return False
             with locks[stream.device.index]:
                 if exec_ is not old:
                     exec_.patch(old.recording)
                     kept.segments = [exec_]
-                kept.move(arrays, moved)
-        self.stats.patched += len(nodes)
-        reason, seconds = f"arrays moved, {len(nodes)} nodes", time.perf_counter() - start
+                kept.move(arrays, extents, moved)
+        self.stats.patched += nodes.size
+        reason, seconds = f"arrays moved, {nodes.size} nodes", time.perf_counter() - start
         self.stats.count(Event(self.name, "patch", reason, exec_.recording.key, "", seconds))
         return True
 

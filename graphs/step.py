@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hiprt import core, objects
 from hiprt.allocator import Arena, Plan, Pool
 from hiprt.array import Array
 from hiprt.errors import HipError
@@ -24,11 +25,12 @@ __all__ = ["RUNNERS", "Step", "identity", "step"]
 RUNNERS: dict[str, Callable[[Step, Any, tuple[Any, ...]], Any]] = {}
 
 
-class Step:
+class Step(objects.Step):
     """A function of device work, launched as one graph.
 
     The first call with a set of arguments records what the function launches; later calls with the same arguments
-    (addresses, shapes, dtypes and plain values) replay the executable graph without calling the function.
+    (addresses, shapes, dtypes and plain values) replay the executable graph without calling the function. The arguments
+    of the call before cost one call of the C core: the step is armed for them, and `call` does what remains.
 
     Parameters
     ----------
@@ -74,6 +76,7 @@ class Step:
     ) -> None:
         self.function = function
         self.ladder = Ladder(name or getattr(function, "__name__", "step"))
+        self.attach(self.rungs, vars(flags))
         self.stream = stream
         self.keep = keep
         self.moves = moves
@@ -124,8 +127,8 @@ class Step:
         """Edges of what was launched last."""
         return sum(recording.edges for recording in self.recordings)
 
-    def __call__(self, *args: Any, key: Hashable = None) -> Any:
-        """Run the step on its stream.
+    def call(self, *args: Any, key: Hashable = None) -> Any:
+        """Run the step on its stream: what calling it does, where it is not armed.
 
         Parameters
         ----------
@@ -150,18 +153,17 @@ class Step:
             return self.eager(*args)
         arrays = [arg for arg in args if isinstance(arg, Array)]
         signature = tuple([form(arg) for arg in args] if self.moves else [identity(arg) for arg in args])
-        kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
-        if kept is not None:
-            self.kept.move_to_end(signature)
-            if kept.carries(arrays):
-                return self.replay(signature, kept, stream)
-            try:
-                is_moved = self.ladder.move(kept, arrays, stream)
-            except HipError as error:
-                return self.give_up(signature, kept, args, error)
-            if is_moved:
-                return self.replay(signature, kept, stream, "patch")
-        return self.record(signature, args, arrays, stream, key)
+        with self.ladder.lock:
+            self.disarm()
+            kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
+            rung = self.relaunch(signature, kept, arrays, stream) if kept is not None else ""
+            if rung == "replay":
+                self.make_ready(signature, args)
+            elif not rung and signature in self.kept:
+                self.kept.pop(signature).release()
+        if kept is None or not rung:
+            return self.record(signature, args, arrays, stream, key)
+        return self.eager(*args) if rung == "eager" else kept.results(stream)
 
     def eager(self, *args: Any) -> Any:
         """Call the function on the step's stream without recording."""
@@ -171,12 +173,37 @@ class Step:
 
     def forget(self) -> None:
         """Drop what earlier calls left: the next one records, and finds the executable graphs to change."""
-        for kept in self.kept.values():
-            kept.release()
-        self.kept.clear()
+        with self.ladder.lock:
+            self.disarm()
+            for kept in self.kept.values():
+                kept.release()
+            self.kept.clear()
 
-    def replay(self, signature: Hashable, kept: Kept, stream: Stream, rung: str = "replay") -> Any:
-        """Launch what a signature left."""
+    def make_ready(self, signature: Hashable, args: tuple[Any, ...]) -> None:
+        """Arm the step for calls with these arguments, if one exec is all they launch and no flag wants more."""
+        kept = self.kept.get(signature)
+        exec_ = None if kept is None else kept.exec
+        if kept is not None and exec_ is not None and not (flags.graph_verify or flags.graph_trace):
+            self.arm(kept, exec_, exec_.address, args, bool(kept.own))
+
+    def relaunch(self, signature: Hashable, kept: Kept, arrays: list[Array], stream: Stream) -> str:
+        """Launch what a signature left.
+
+        Returns
+        -------
+        str
+            The rung: ``replay`` or ``patch``; ``eager`` where the function must be called so, nothing where it must be
+            recorded.
+        """
+        self.kept.move_to_end(signature)
+        rung = "replay"
+        if not kept.carries(arrays):
+            rung = "patch"
+            try:
+                if not self.ladder.move(kept, arrays, stream):
+                    return ""
+            except HipError as error:
+                return self.give_up(signature, kept, error)
         whole = True
         for segment in kept.segments:
             if isinstance(segment, Recording):
@@ -185,22 +212,31 @@ class Step:
                 whole = self.ladder.relaunch(segment, stream, rung) and whole
         if not whole:
             self.kept.pop(signature).release()
-        return kept.results(stream)
+        return rung
 
-    def give_up(self, signature: Hashable, kept: Kept, args: tuple[Any, ...], error: HipError) -> Any:
-        """Discard an exec in which some addresses may be changed and others not, and run eagerly (G8)."""
+    def give_up(self, signature: Hashable, kept: Kept, error: HipError) -> str:
+        """Discard an exec in which some addresses may be changed and others not (G8)."""
         assert kept.exec is not None
         self.ladder.drop(kept.exec)
         del self.kept[signature]
         self.ladder.stats.count(Event(self.name, "eager", str(error)))
-        return self.eager(*args)
+        return "eager"
+
+    def fail(self, kept: Kept, status: int) -> Any:
+        """Run eagerly what the C core could not launch again."""
+        error, stream = core.failure(status), self.stream
+        with self.ladder.lock:
+            self.disarm()
+            assert kept.exec is not None
+            self.ladder.replace(kept.exec, stream, error)
+            for signature in [signature for signature, each in self.kept.items() if each is kept]:
+                self.kept.pop(signature).release()
+        return kept.results(stream)
 
     def record(
         self, signature: Hashable, args: tuple[Any, ...], arrays: list[Array], stream: Stream, key: Hashable
     ) -> Any:
         """Call the function while the stream records, and launch what it launched."""
-        if signature in self.kept:
-            self.kept.pop(signature).release()
         session = Session(self.ladder, stream, reserve=self.keep, key=key)
         with session.record():
             result = self.function(*args)
@@ -214,12 +250,20 @@ class Step:
                 session.let_go()
                 return result
             own = {id(array.buffer) for array in found if session.owns(array.buffer)}
-            kept = self.kept[signature] = Kept(session.segments, result, arrays, own)
+            kept = Kept(session.segments, result, arrays, own)
+            with self.ladder.lock:
+                self.remember(signature, kept)
+                self.make_ready(signature, args)
             result = kept.results(stream)
-            while len(self.kept) > flags.graph_keys:
-                for exec_ in self.kept.popitem(last=False)[1].release():
-                    self.ladder.drop(exec_)
         return result
+
+    def remember(self, signature: Hashable, kept: Kept) -> None:
+        """Keep what a call left, and no more than ``HIPRT_GRAPH_KEYS``."""
+        self.disarm()
+        self.kept[signature] = kept
+        while len(self.kept) > flags.graph_keys:
+            for exec_ in self.kept.popitem(last=False)[1].release():
+                self.ladder.drop(exec_)
 
 
 def nested(step: Step, stream: Stream, args: tuple[Any, ...]) -> Any:
@@ -230,7 +274,8 @@ def nested(step: Step, stream: Stream, args: tuple[Any, ...]) -> Any:
 def form(value: Any) -> Hashable:
     """Return what two arguments must share for one recording to serve both."""
     if isinstance(value, Array):
-        return (value.shape, value.strides, value.dtype)
+        alike: Hashable = value.form
+        return alike
     hash(value)
     # 1, 1.0 and True are equal, 0.0 and -0.0 too, also inside tuples; they are not the same argument of a kernel.
     return (type(value), value, repr(value) if isinstance(value, (float, complex, tuple, frozenset)) else "")

@@ -58,6 +58,13 @@ class Form:
         """Number of axes."""
         return len(self.shape)
 
+    @property
+    def span(self) -> int:
+        """Number of places from the first element in memory to the last."""
+        if self.strides is None or not self.size:
+            return self.size
+        return 1 + sum((n - 1) * abs(step) for n, step in zip(self.shape, self.strides))
+
 
 class Array(objects.Array):
     """An n-dimensional array in device memory; slices and reshapes are views of it.

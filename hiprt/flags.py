@@ -133,7 +133,16 @@ def spelled(value: Any) -> str:
 
 
 class Flags:
-    """The registry: one attribute per variable."""
+    """The registry: one attribute per variable.
+
+    Attributes
+    ----------
+    version : int
+        Goes up when values may have changed; what was made ready by some values is good for one version.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
 
     provider = Flag(
         choice("auto", "rocm", "nvidia", "cpu", "null"), "auto", "HIP library; auto tries rocm, nvidia, cpu."
@@ -214,9 +223,11 @@ class Flags:
                 raise AttributeError(f"no flag {name!r}")
         before = {name: self.__dict__.get(name, UNSET) for name in values}
         self.__dict__.update(values)
+        self.version += 1
         try:
             yield
         finally:
+            self.version += 1
             for name, value in before.items():
                 if value is UNSET:
                     self.__dict__.pop(name, None)
@@ -225,7 +236,9 @@ class Flags:
 
     def reload(self) -> None:
         """Forget what was read; the environment is read again."""
+        version = self.version
         self.__dict__.clear()
+        self.version = version + 1
 
     def check(self) -> None:
         """Parse every variable that is set, without keeping it.

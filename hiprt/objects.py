@@ -8,13 +8,13 @@ from importlib.util import module_from_spec, spec_from_loader
 
 from hiprt import core
 
-__all__ = ["Array", "Buffer", "Launcher", "Planned", "Stream"]
+__all__ = ["Array", "Buffer", "Launcher", "Planned", "Step", "Stream"]
 
 loader = ExtensionFileLoader("hiprt.native.objects", core.FILE)
 spec = spec_from_loader(loader.name, loader)
 assert spec is not None
 module = module_from_spec(spec)
 loader.exec_module(module)
-Array, Buffer, Stream, Launcher, Planned = (
-    getattr(module, name) for name in ("Array", "Buffer", "Stream", "Launcher", "Planned")
+Array, Buffer, Stream, Launcher, Planned, Step = (
+    getattr(module, name) for name in ("Array", "Buffer", "Stream", "Launcher", "Planned", "Step")
 )

@@ -46,6 +46,7 @@ class Stream(objects.Stream):
         self.hip_stream: Any = check(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking), "hipStreamCreateWithFlags")
         self.owned = True
         self.attach()
+        core.lib.hiprt_stream_own(self.core)
 
     @classmethod
     def from_handle(cls, handle: int, device: Device | None = None, owner: Any = None) -> Stream:
@@ -140,6 +141,7 @@ class Stream(objects.Stream):
         self.leave(can_fence=self.hip_stream is not None)
         if self.owned and self.hip_stream is not None:
             self.owned = False
+            core.lib.hiprt_stream_close(self.core)
             check(library.hip().hipStreamDestroy(self.hip_stream), "hipStreamDestroy")
         self.hip_stream = None
 

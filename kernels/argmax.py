@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any, NamedTuple
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.kernels.checks import FLOATS, INT32, made
 from hiprt.kernels.copies import axis_of, contiguous
 from hiprt.kernels.dtypes import WORDS, strided
 from hiprt.kernels.kernel import Kernel, uses_loops
-from hiprt.kernels.rows import grid_of
+from hiprt.kernels.rows import shared
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["argmax", "argmin", "threads_of"]
@@ -112,36 +114,58 @@ def argmin(
 
 def place_of(op: str, x: Array, axis: int | None, keepdims: bool, stream: Stream | None, out: Array | None) -> Array:
     """Check, put the axis last, and launch."""
-    strided(op, "x", x)
-    whole = x.ndim
     stream = stream or current_stream()
-    if axis is None:
-        x, axis = contiguous(x, stream=stream).reshape(x.size), 0
-        shape = (1,) * whole if keepdims else ()
-    else:
-        axis = axis_of(op, axis, x.ndim)
-        shape = (*x.shape[:axis], *((1,) if keepdims else ()), *x.shape[axis + 1 :])
-    width = x.shape[axis]
-    if not width:
-        raise ValueError(f"{op}: x has shape {x.shape}; axis {axis} must not be empty")
-    if axis < x.ndim - 1:
-        x = x.transpose(*(each for each in range(x.ndim) if each != axis), axis)
-    x = contiguous(x, stream=stream)
+    order, shape, width = rows_of(op, x, axis, keepdims)
+    if order is not None or not x.is_contiguous:
+        x = contiguous(x if order is None else x.transpose(*order), stream=stream)
+    plan = plan_of(op, x, width, uses_loops(stream))
     out = made(op, out, shape, INT32, stream, (x,))
-    if op == "argmax" and x.dtype in FLOATS:
-        threads, run = threads_of(stream, x, width)
-        KERNEL(stream, (x.size // width, 1, 1), (threads, 1, 1), (x.dtype, run), x, out, width)
-        return out
-    key = "sort_key" if op == "argmax" else "falling_key"
-    kernel_of(op, key, WORDS[x.dtype])(stream, *grid_of(stream, out.size, width), (), x, out, width)
+    plan.kernel(stream, plan.grid, plan.threads, plan.template, x, out, width)
     return out
 
 
-def threads_of(stream: Stream, x: Array, width: int) -> tuple[int, int]:
+@Planned
+def rows_of(op: str, x: Form, axis: int | None, keepdims: bool) -> tuple[tuple[int, ...] | None, tuple[int, ...], int]:
+    """Check the operand and return the order of axes in which rows lie, the shape of the result and a row's width."""
+    strided(op, "x", x)
+    if axis is None:
+        order, shape, width = None, (1,) * x.ndim if keepdims else (), x.size
+    else:
+        axis = axis_of(op, axis, x.ndim)
+        shape = (*x.shape[:axis], *((1,) if keepdims else ()), *x.shape[axis + 1 :])
+        is_last = axis == x.ndim - 1
+        order = None if is_last else (*(each for each in range(x.ndim) if each != axis), axis)
+        width = x.shape[axis]
+    if not width:
+        raise ValueError(f"{op}: x has shape {x.shape}; axis {axis} must not be empty")
+    return order, shape, width
+
+
+class Plan(NamedTuple):
+    """A launch."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    template: tuple[Any, ...]
+
+
+@Planned
+def plan_of(op: str, x: Form, width: int, loops: bool) -> Plan:
+    """Return the launch over contiguous rows."""
+    rows = x.size // width
+    if op == "argmax" and x.dtype in FLOATS:
+        threads, run = threads_of(x, width, loops)
+        return Plan(KERNEL, (rows, 1, 1), (threads, 1, 1), (x.dtype, run))
+    key = "sort_key" if op == "argmax" else "falling_key"
+    return Plan(kernel_of(op, key, WORDS[x.dtype]), *shared(loops, rows, width), ())
+
+
+def threads_of(x: Form, width: int, loops: bool) -> tuple[int, int]:
     """Return how many threads share a row of floats, and how many neighbours one reads at once."""
-    if uses_loops(stream):
+    if loops:
         return 1, 1
     run = 16 // x.dtype.itemsize
-    if width % run or x.address % 16:
+    if width % run or not x.is_aligned:
         run = 1
     return min(THREADS, -(-width // (32 * run)) * 32), run

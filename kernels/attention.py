@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, NamedTuple
 
-from hiprt.array import Array, empty
-from hiprt.kernels.checks import INT32, aligned, buffer, floating, made, same
+from hiprt.array import Array, Form, make
+from hiprt.kernels.checks import FLOAT32, INT32, aligned, buffer, floating, made, same
 from hiprt.kernels.kernel import Kernel, uses_loops
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["attention"]
@@ -94,25 +95,48 @@ def attention(
     longer than a few hundred positions are shared out among threadgroups, whose parts a second kernel puts together:
     how many depends on the capacity, never on the position.
     """
-    batch, heads, pairs, width = check("attention", q, keys, values, position, gate)
-    capacity = keys.shape[-2]
     stream = stream or current_stream()
-    gating = q if gate is None else gate
-    out = made("attention", out, q.shape, q.dtype, stream, (q, keys, values, position, gating))
-    if not batch:
+    plan = plan_of(q, keys, values, position, gate, uses_loops(stream))
+    inputs = q, keys, values, position, q if gate is None else gate
+    out = made("attention", out, q.shape, q.dtype, stream, inputs)
+    if not plan.grid[2]:
         return out
-    repeat = heads // pairs
-    loops = uses_loops(stream)
+    if plan.parts is None:
+        KERNEL(stream, plan.grid, plan.threads, plan.template, *inputs, out, out, *plan.scalars, scale)
+        return out
+    parts = make(plan.parts, FLOAT32, stream)
+    KERNEL(stream, plan.grid, plan.threads, plan.template, *inputs, parts, parts, *plan.scalars, scale)
+    *_, stride, is_gated = plan.scalars
+    return combine(parts, inputs[-1], out, q.shape[-2], stride, bool(is_gated), stream=stream)
+
+
+class Plan(NamedTuple):
+    """A launch."""
+
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    template: tuple[Any, ...]
+    scalars: tuple[int, ...]
+    parts: tuple[int, ...] | None  # the shape of what is left to be put together
+
+
+@Planned
+def plan_of(q: Form, keys: Form, values: Form, position: Form, gate: Form | None, loops: bool) -> Plan:
+    """Check the operands and return the launch."""
+    batch, heads, pairs, width = check("attention", q, keys, values, position, gate)
+    capacity, repeat = keys.shape[-2], heads // pairs
     together = 1 if loops else next(size for size in TOGETHER if repeat % size == 0)
     groups = heads // together
-    splits = 1 if loops or capacity <= WHOLE else max(1, min(GROUPS // (groups * batch), -(-capacity // SHORTEST)))
-    tail = 0 if gate is None else gate.strides[0], gate is not None
-    parts = out if splits == 1 else empty((batch, heads, splits, width + 2), np.float32, stream=stream)
-    grid, threads = (groups, splits, batch), (1 if loops else SIMDGROUPS * 32, 1, 1)
-    scalars = capacity, heads, repeat, splits, *tail, scale
-    written = (out, parts) if splits == 1 else (parts, parts)
-    KERNEL(stream, grid, threads, (q.dtype, width, together), q, keys, values, position, gating, *written, *scalars)
-    return out if splits == 1 else combine(parts, gating, out, heads, *tail, stream=stream)
+    most = 1 if loops or capacity <= WHOLE or not batch else GROUPS // (groups * batch)
+    splits = max(1, min(most, -(-capacity // SHORTEST)))
+    stride = 0 if gate is None else (gate.strides or gate.shape[1:])[0]
+    return Plan(
+        (groups, splits, batch),
+        (1 if loops else SIMDGROUPS * 32, 1, 1),
+        (q.dtype, width, together),
+        (capacity, heads, repeat, splits, stride, gate is not None),
+        None if splits == 1 else (batch, heads, splits, width + 2),
+    )
 
 
 def combine(
@@ -126,9 +150,7 @@ def combine(
     return out
 
 
-def check(
-    op: str, q: Array, keys: Array, values: Array, position: Array, gate: Array | None
-) -> tuple[int, int, int, int]:
+def check(op: str, q: Form, keys: Form, values: Form, position: Form, gate: Form | None) -> tuple[int, int, int, int]:
     """Return the rows, query heads, key heads and their width."""
     floating(op, "q", q)
     same(op, "keys", keys, "q", q)
@@ -153,7 +175,7 @@ def check(
     if gate is not None:
         if gate.dtype != q.dtype:
             raise TypeError(f"{op}: gate is {gate.dtype} and q {q.dtype}; they must be the same")
-        if gate.shape != (batch, heads * width) or (gate.size and gate.strides[1] != 1):
+        if gate.shape != (batch, heads * width) or (gate.size and gate.strides and gate.strides[1] != 1):
             has = f"shape {gate.shape} and strides {gate.strides}"
             raise ValueError(f"{op}: gate has {has}; rows of {heads * width} elements are needed")
     return batch, heads, pairs, width

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hiprt.array import Array, bfloat16
+from hiprt.array import Array, Form, bfloat16
 from hiprt.kernels.checks import LARGEST
 
 __all__ = ["BOOL", "INT32", "WORDS", "at_least_float", "is_float", "is_integer", "promote", "strided", "weak"]
@@ -78,8 +78,8 @@ def weak(number: float, dtype: DType) -> DType:
     return INT32 if dtype == BOOL and not isinstance(number, bool) else dtype
 
 
-def strided(op: str, name: str, value: Any) -> Array:
-    """Return an array of any strides and any dtype that kernels have, of a size that they can index.
+def strided(op: str, name: str, value: Any) -> Any:
+    """Return an array, or the form of one, of any strides and any dtype that kernels have, of a size they can index.
 
     Raises
     ------
@@ -88,10 +88,11 @@ def strided(op: str, name: str, value: Any) -> Array:
     ValueError
         It is too large.
     """
-    if not isinstance(value, Array):
+    if not isinstance(value, (Array, Form)):
         raise TypeError(f"{op}: {name} is a {type(value).__name__}, not a hiprt.Array")
+    form = value if isinstance(value, Form) else value.form
     if value.dtype not in WORDS:
         raise TypeError(f"{op}: {name} is {value.dtype}, which no kernel supports")
-    if value.extent[1] - value.extent[0] > LARGEST * value.dtype.itemsize or value.size > LARGEST:
+    if form.span > LARGEST or form.size > LARGEST:
         raise ValueError(f"{op}: {name} reaches over more than {LARGEST} elements")
     return value

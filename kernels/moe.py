@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.kernels.checks import INT32, floating, made, same
 from hiprt.kernels.kernel import Kernel, uses_loops
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["moe_combine", "moe_route"]
@@ -75,24 +78,39 @@ def moe_route(
     ValueError
         `k` does not fit, an array is not contiguous, or a result overlaps another array.
     """
-    op = "moe_route"
-    floating(op, "logits", logits)
+    stream = stream or current_stream()
+    plan = route_of(logits, k, normalize, shared, uses_loops(stream))
+    first, second = out or (None, None)
+    indices = made("moe_route", first, plan.shape, INT32, stream, (logits,))
+    weights = made("moe_route", second, plan.shape, logits.dtype, stream, (logits, indices))
+    ROUTE(stream, plan.grid, plan.threads, plan.template, logits, indices, weights, *plan.scalars)
+    return indices, weights
+
+
+class Plan(NamedTuple):
+    """A launch."""
+
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    template: tuple[Any, ...]
+    scalars: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+@Planned
+def route_of(logits: Form, k: int, normalize: bool, shared: bool, loops: bool) -> Plan:
+    """Check the operand and return the launch."""
+    floating("moe_route", "logits", logits)
     experts = logits.shape[-1] - shared if logits.ndim else 0
     if not 1 <= k <= experts <= MOST_EXPERTS:
         raise ValueError(
-            f"{op}: k={k} for logits of shape {logits.shape}; 1 to the last axis's experts, at most {MOST_EXPERTS}, "
-            "are needed"
+            f"moe_route: k={k} for logits of shape {logits.shape}; 1 to the last axis's experts, at most "
+            f"{MOST_EXPERTS}, are needed"
         )
-    stream = stream or current_stream()
-    shape = (*logits.shape[:-1], k + shared)
-    first, second = out or (None, None)
-    indices = made(op, first, shape, INT32, stream, (logits,))
-    weights = made(op, second, shape, logits.dtype, stream, (logits, indices))
-    threads = 1 if uses_loops(stream) else min(1024, -(-experts // 32) * 32)
+    threads = 1 if loops else min(1024, -(-experts // 32) * 32)
     grid = (logits.size // logits.shape[-1], 1, 1)
     scalars = experts, k, bool(normalize), bool(shared)
-    ROUTE(stream, grid, (threads, 1, 1), (logits.dtype,), logits, indices, weights, *scalars)
-    return indices, weights
+    return Plan(grid, (threads, 1, 1), (logits.dtype,), scalars, (*logits.shape[:-1], k + shared))
 
 
 def moe_combine(

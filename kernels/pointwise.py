@@ -5,23 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hiprt.array import Array, empty
+from hiprt.array import Array, make, row_strides
+from hiprt.array import Form as ArrayForm
 from hiprt.kernels.checks import made
 from hiprt.kernels.dtypes import WORDS, is_float, promote, strided, weak
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.layout import broadcast_shapes, broadcast_to, layout_of, spread_strides
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Expression", "Operand", "apply", "evaluate"]
 
 DType = np.dtype[Any]
 Operand = Array | float
-Given = tuple[tuple[int, ...], tuple[int, ...], DType]  # shape, strides, dtype
+Given = ArrayForm | type[float]  # an array, or a Python number
 NAMES = "abc"
 THREADS = 256
 MOST_AXES = 6
@@ -154,45 +156,60 @@ def evaluate(
     """
     if not out.size:
         return
-    given = tuple((v.shape, v.strides, v.dtype) if isinstance(v, Array) else number_word(v) for v in operands)
-    plan = plan_of(expression, given, common, (out.shape, out.strides, out.dtype), is_whole)
-    if plan is None:
+    plan = plan_of(expression, common, out, is_whole, *map(given, operands))
+    if plan is not None:
+        launch(plan, operands, out, stream)
+    else:
         views = [broadcast_to(v, out.shape) if isinstance(v, Array) else v for v in operands]
         for at in range(out.shape[0]):
             parts = [v[at] if isinstance(v, Array) else v for v in views]
             evaluate(expression, parts, common, out[at], stream, is_whole=is_whole)
-        return
+
+
+def given(operand: Operand) -> Any:
+    """Return what a plan depends on: an array, of which the form counts, or the type of a number."""
+    return operand if isinstance(operand, Array) else type(operand)
+
+
+def launch(plan: Plan, operands: Sequence[Operand], out: Array, stream: Stream) -> None:
+    """Launch what was planned."""
     arrays = [v for v in operands if isinstance(v, Array)]
-    numbers = [v for v in operands if not isinstance(v, Array)]
+    numbers = [v for v in operands if not isinstance(v, Array)] if len(arrays) < len(operands) else ()
     plan.kernel(stream, plan.grid, (THREADS, 1, 1), (), *arrays, out, *numbers, *plan.scalars)
 
 
-@lru_cache(4096)
+@Planned
 def plan_of(
-    expression: Expression, given: tuple[Given | str, ...], common: tuple[DType, ...], out: Given, is_whole: bool
+    expression: Expression, common: tuple[DType, ...], out: ArrayForm, is_whole: bool, *operands: Given
 ) -> Plan | None:
-    """Return the launch for operands of these shapes, strides and dtypes; None where there are too many axes."""
-    shape, out_strides, out_dtype = out
-    strides = [spread_strides(v[0], v[1], shape) for v in given if not isinstance(v, str)]
-    layout = layout_of(shape, [*strides, out_strides])
+    """Return the launch; None where there are too many axes."""
+    shape = out.shape
+    arrays = [v for v in operands if isinstance(v, ArrayForm)]
+    strides = [spread_strides(v.shape, strides_of(v), shape) for v in arrays]
+    layout = layout_of(shape, [*strides, strides_of(out)])
     if len(layout.shape) > MOST_AXES:
         return None
-    numbers = tuple(isinstance(v, str) for v in given)
+    numbers = tuple(not isinstance(v, ArrayForm) for v in operands)
     flat = layout.is_flat and (not layout.shape or layout.strides[-1][0] == 1)
     axes = 0 if flat else len(layout.shape)
     steps = iter(layout.strides)
     still = tuple(not number and flat and not sum(next(steps)) for number in numbers)
-    words = tuple(v if isinstance(v, str) else WORDS[v[2]] for v in given)
-    form = Form(words, tuple(WORDS[d] for d in common), WORDS[out_dtype], numbers, axes, still, is_whole)
+    words = tuple(WORDS[v.dtype] if isinstance(v, ArrayForm) else number_word(v) for v in operands)
+    form = Form(words, tuple(WORDS[d] for d in common), WORDS[out.dtype], numbers, axes, still, is_whole)
     walk = (walked[axis] for axis in range(axes) for walked in layout.strides)
     size = math.prod(shape)
     grid = (-(-size // THREADS), 1, 1)
     return Plan(kernel_of(expression, form), grid, (size, *layout.shape[1:axes], *walk))
 
 
-def number_word(number: float) -> str:
-    """Return the word of a Python number."""
-    return "float" if isinstance(number, float) else "int"
+def strides_of(array: ArrayForm) -> tuple[int, ...]:
+    """Return the strides of an array."""
+    return row_strides(array.shape) if array.strides is None else array.strides
+
+
+def number_word(number: type[float]) -> str:
+    """Return the word of a Python number's type."""
+    return "float" if issubclass(number, float) else "int"
 
 
 def apply(
@@ -227,34 +244,35 @@ def apply(
         A Python integer does not fit the dtype.
     """
     op = expression.name
-    arrays = [strided(op, n, v) for n, v in zip(names, operands) if not isinstance(v, (bool, int, float))]
-    if not arrays:
-        raise TypeError(f"{op}: no operand is a hiprt.Array")
-    kinds = tuple(v.dtype if isinstance(v, Array) else type(v) for v in operands)
-    computed, result = dtypes_of(rule, kinds)
+    kinds = [
+        given(v) if isinstance(v, (Array, bool, int, float)) else strided(op, n, v) for n, v in zip(names, operands)
+    ]
+    common, result, shape = joint_of(op, tuple(names), rule, *kinds)
+    arrays = [v for v in operands if isinstance(v, Array)]
     if len(arrays) < len(operands):
         for value in operands:
             if not isinstance(value, Array):
-                fits(op, value, computed)
+                fits(op, value, common[0])
     stream = stream or current_stream()
-    shape = arrays[0].shape
-    if any(v.shape != shape for v in arrays):
-        shape = broadcast_shapes(op, *(v.shape for v in arrays))
     out = target(op, out, shape, result, stream, arrays)
-    evaluate(expression, operands, (computed,) * len(operands), out, stream)
+    evaluate(expression, operands, common, out, stream)
     return out
 
 
-@lru_cache(4096)
-def dtypes_of(
-    rule: Callable[[DType], tuple[DType, DType]], kinds: tuple[DType | type[float], ...]
-) -> tuple[DType, DType]:
-    """Return what operands of these dtypes, and Python numbers of these types, are computed in, and the result's."""
-    dtype = promote(*(kind for kind in kinds if isinstance(kind, np.dtype)))
-    for kind in kinds:
-        if not isinstance(kind, np.dtype):
-            dtype = weak(kind(), dtype)
-    return rule(dtype)
+@Planned
+def joint_of(
+    op: str, names: tuple[str, ...], rule: Callable[[DType], tuple[DType, DType]], *operands: Given
+) -> tuple[tuple[DType, ...], DType, tuple[int, ...]]:
+    """Check the operands and return what each is computed in, and the result's dtype and shape."""
+    numbers = [v for v in operands if isinstance(v, type)]
+    arrays = [strided(op, n, v) for n, v in zip(names, operands) if not isinstance(v, type)]
+    if not arrays:
+        raise TypeError(f"{op}: no operand is a hiprt.Array")
+    dtype = promote(*(v.dtype for v in arrays))
+    for number in numbers:
+        dtype = weak(number(), dtype)
+    computed, result = rule(dtype)
+    return (computed,) * len(operands), result, broadcast_shapes(op, *(v.shape for v in arrays))
 
 
 def target(
@@ -262,7 +280,7 @@ def target(
 ) -> Array:
     """Return `out` after checking it, or a new array; it may be an operand whose elements lie where its own do."""
     if out is None:
-        return empty(shape, dtype, stream)
+        return make(shape, dtype, stream)
     item = dtype.itemsize
     alike = [v for v in arrays if v.shape == shape and v.is_contiguous and v.dtype.itemsize == item]
     others = [v for v in arrays if all(v is not other for other in alike)]

@@ -7,14 +7,19 @@ from hiprt.kernels.checks import same
 from hiprt.kernels.kernel import uses_loops
 from hiprt.stream import Stream
 
-__all__ = ["grid_of", "vector"]
+__all__ = ["grid_of", "shared", "vector"]
 
 THREADS = 256
 
 
 def grid_of(stream: Stream, rows: int, width: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """Return threadgroups and threads of each."""
-    threads = 1 if uses_loops(stream) else min(THREADS, max(1, -(-width // 32)) * 32)
+    return shared(uses_loops(stream), rows, width)
+
+
+def shared(loops: bool, rows: int, width: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Return the same for plain loops, or for threads that share a row."""
+    threads = 1 if loops else min(THREADS, max(1, -(-width // 32)) * 32)
     return (rows, 1, 1), (threads, 1, 1)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
+from typing import Any, NamedTuple
+
+from hiprt.array import Array, Form
 from hiprt.kernels.argmax import threads_of
 from hiprt.kernels.checks import FLOAT32, INT32, UINT32, buffer, floating, made
-from hiprt.kernels.kernel import Kernel
+from hiprt.kernels.kernel import Kernel, uses_loops
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["sample"]
@@ -64,6 +67,26 @@ def sample(
     ``argmax(logits / temperature - log(-log(u)))`` (Gumbel, 1954) with 23 bits of u from a hash of seed, position and
     index: an index of probability below 1e-7 relative to the most likely one is drawn less often than it should be.
     """
+    stream = stream or current_stream()
+    inputs = logits, temperature, seed, position
+    plan = plan_of(*inputs, uses_loops(stream))
+    out = made("sample", out, (plan.grid[0],), INT32, stream, inputs)
+    KERNEL(stream, plan.grid, plan.threads, plan.template, *inputs, out, plan.width)
+    return out
+
+
+class Plan(NamedTuple):
+    """A launch."""
+
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    template: tuple[Any, ...]
+    width: int
+
+
+@Planned
+def plan_of(logits: Form, temperature: Form, seed: Form, position: Form, loops: bool) -> Plan:
+    """Check the operands and return the launch."""
     floating("sample", "logits", logits)
     if logits.ndim not in (1, 2) or not logits.shape[-1]:
         raise ValueError(f"sample: logits has shape {logits.shape}; [V] or [rows, V] is needed")
@@ -71,9 +94,5 @@ def sample(
     buffer("sample", "temperature", temperature, FLOAT32, (rows,))
     buffer("sample", "seed", seed, UINT32, (rows,))
     buffer("sample", "position", position, INT32, (rows,))
-    stream = stream or current_stream()
-    inputs = (logits, temperature, seed, position)
-    out = made("sample", out, (rows,), INT32, stream, inputs)
-    threads, run = threads_of(stream, logits, width)
-    KERNEL(stream, (rows, 1, 1), (threads, 1, 1), (logits.dtype, run), *inputs, out, width)
-    return out
+    threads, run = threads_of(logits, width, loops)
+    return Plan((rows, 1, 1), (threads, 1, 1), (logits.dtype, run), width)

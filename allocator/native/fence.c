@@ -3,6 +3,7 @@
 
 #include "bins.h"
 #include "status.h"
+#include "stream.h"
 
 int hiprt_capture_mode(int mode) {
   hipStreamCaptureMode swapped = (hipStreamCaptureMode)mode;
@@ -14,15 +15,8 @@ static int can_serve(const hiprt_lane *other, const hiprt_lane *lane) {
   return other != lane && (!lane || other->device == lane->device);
 }
 
-/* An event recorded on a capturing stream would become a part of the capture, and end it when it is asked. */
-static int is_capturing(hipStream_t stream) {
-  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
-  if (!hiprt_hip.hipStreamIsCapturing) return 0;
-  return hiprt_hip.hipStreamIsCapturing(stream, &status) != hipSuccess || status != hipStreamCaptureStatusNone;
-}
-
 void hiprt_fence_put(hiprt_lane *lane, uint64_t serial) {
-  if (!lane->can_fence || !hiprt_library_is_open() || is_capturing(lane->stream)) return;
+  if (!lane->can_fence || !hiprt_library_is_open() || hiprt_is_capturing(lane->stream)) return;
   int failed = hiprt_hip.hipSetDevice(lane->device) != hipSuccess;
   if (!failed && !lane->fence) failed = hiprt_hip.hipEventCreateWithFlags(&lane->fence, hipEventDisableTiming) != hipSuccess;
   if (failed || hiprt_hip.hipEventRecord(lane->fence, lane->stream) != hipSuccess) {

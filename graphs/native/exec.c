@@ -1,9 +1,11 @@
 /* Execs: an executable graph made from a recording, launched, patched node by node, or updated as a whole. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "build.h"
 #include "canary.h"
+#include "guards.h"
 #include "recorder.h"
 #include "status.h"
 #include "stream.h"
@@ -16,11 +18,22 @@ struct hiprt_exec {
   hipGraph_t graph;         /* kept: per-node setters name the nodes of the graph that was instantiated (G4) */
   hipGraphNode_t *nodes;
   hipGraphExec_t handle;
-  hipEvent_t done; /* recorded behind the last launch */
-  int launched;
+  hipEvent_t done;      /* recorded behind the last launch, or behind what followed it before somebody asked */
+  hiprt_stream *asked;  /* where the last launch is, while no event is behind it */
+  int is_in_flight;     /* as far as is known */
+  uint64_t launched;    /* number of the last launch, over all execs */
+  pthread_mutex_t lock; /* of what a launch sets, and of asking about it */
+  hiprt_exec *next;     /* of those that wait to be destroyed */
   hiprt_canary canary;
   uint64_t updated_nodes, updated_bytes; /* what patches and updates have written: CLR never reclaims it (rs#10713) */
 };
+
+static atomic_ullong launches;
+/* Execs that were released while the stream of their last launch was captured: they are destroyed with a later one. */
+static struct {
+  pthread_mutex_t lock;
+  hiprt_exec *first;
+} late = {PTHREAD_MUTEX_INITIALIZER, 0};
 
 static int build(hiprt_exec *e, hiprt_recorder *recorder, hipGraph_t *graph, hipGraphNode_t *nodes,
                  hipGraphNode_t *canary) {
@@ -46,6 +59,62 @@ static int make(hiprt_exec *e, hiprt_kernel *canary) {
   return 0;
 }
 
+static void ask_later(hiprt_exec *e, hiprt_stream *stream) {
+  if (e->asked == stream) return;
+  if (stream) hiprt_stream_retain(stream);
+  hiprt_stream_release(e->asked);
+  e->asked = stream;
+}
+
+static int put_fence(hiprt_exec *e, hipEvent_t *out_event) {
+  *out_event = e->is_in_flight ? e->done : 0;
+  if (!*out_event || !e->asked || hiprt_guards_off & HIPRT_GUARD_FENCE) return 0;
+  int status = hiprt_stream_fence(e->asked, out_event);
+  if (status) return status;
+  e->is_in_flight = *out_event != 0;
+  /* An event of the stream's own goes with the stream. */
+  if (!*out_event || *out_event == e->done) ask_later(e, 0);
+  return 0;
+}
+
+/* The event to ask whether the last launch is done; NULL: it is. */
+static int fence(hiprt_exec *e, hipEvent_t *out_event) {
+  HIPRT_TRY(hipSetDevice, e->device);
+  pthread_mutex_lock(&e->lock);
+  int status = put_fence(e, out_event);
+  pthread_mutex_unlock(&e->lock);
+  return status;
+}
+
+static int wait_for(hiprt_exec *e) {
+  hipEvent_t event;
+  int status = fence(e, &event);
+  if (status) return status;
+  if (event) HIPRT_TRY(hipEventSynchronize, event);
+  return 0;
+}
+
+static void destroy(hiprt_exec *e) {
+  /* CLR up to 6.1 frees a running exec's arguments at once: wait for its last launch first. */
+  if (e->is_in_flight && wait_for(e) == HIPRT_E_RECORDING) {
+    pthread_mutex_lock(&late.lock);
+    e->next = late.first;
+    late.first = e;
+    pthread_mutex_unlock(&late.lock);
+    return;
+  }
+  hiprt_hip.hipSetDevice(e->device);
+  ask_later(e, 0);
+  if (e->handle) hiprt_hip.hipGraphExecDestroy(e->handle);
+  if (e->graph) hiprt_hip.hipGraphDestroy(e->graph);
+  if (e->done) hiprt_hip.hipEventDestroy(e->done);
+  hiprt_canary_close(&e->canary);
+  hiprt_recorder_release(e->recorder);
+  pthread_mutex_destroy(&e->lock);
+  free(e->nodes);
+  free(e);
+}
+
 int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int overlap, hiprt_kernel *canary,
                       hiprt_exec **out_exec) {
   *out_exec = 0;
@@ -61,10 +130,11 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int
   e->device = device;
   e->options = (hiprt_build_options){fanout, overlap};
   e->recorder = recorder;
+  pthread_mutex_init(&e->lock, 0);
   hiprt_recorder_retain(recorder);
   int status = make(e, canary);
   if (status) {
-    hiprt_exec_release(e);
+    destroy(e);
     return status;
   }
   *out_exec = e;
@@ -73,44 +143,55 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int
 
 void hiprt_exec_release(hiprt_exec *e) {
   if (!e) return;
-  hiprt_hip.hipSetDevice(e->device);
-  /* CLR up to 6.1 frees a running exec's arguments at once: wait for its last launch first. */
-  if (e->done && e->launched) hiprt_hip.hipEventSynchronize(e->done);
-  if (e->handle) hiprt_hip.hipGraphExecDestroy(e->handle);
-  if (e->graph) hiprt_hip.hipGraphDestroy(e->graph);
-  if (e->done) hiprt_hip.hipEventDestroy(e->done);
-  hiprt_canary_close(&e->canary);
-  hiprt_recorder_release(e->recorder);
-  free(e->nodes);
-  free(e);
+  pthread_mutex_lock(&late.lock);
+  hiprt_exec *others = late.first;
+  late.first = 0;
+  pthread_mutex_unlock(&late.lock);
+  destroy(e);
+  while ((e = others)) {
+    others = e->next;
+    destroy(e);
+  }
 }
 
-int hiprt_exec_launch(hiprt_exec *e, hiprt_stream *stream) {
-  if (stream->recorder) return hiprt_fail(HIPRT_E_RECORDING, "hiprt_exec_launch", "the stream is recording");
+static int launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced) {
   HIPRT_TRY(hipSetDevice, e->device);
   HIPRT_TRY(hipGraphLaunch, e->handle, stream->handle);
-  e->launched = e->canary.is_due = 1;
+  e->is_in_flight = e->canary.is_due = 1;
+  e->launched = ++launches;
   stream->launches++;
+  if (!is_fenced && stream->is_own) {
+    ask_later(e, stream);
+    return 0;
+  }
+  ask_later(e, 0);
   if (!hiprt_hip.hipEventRecord(e->done, stream->handle)) return 0;
   /* It runs: reported as a failure it would be run again. */
   HIPRT_TRY(hipStreamSynchronize, stream->handle);
-  e->launched = 0;
+  e->is_in_flight = 0;
   return 0;
 }
 
+int hiprt_exec_launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced) {
+  if (stream->recorder) return hiprt_fail(HIPRT_E_RECORDING, "hiprt_exec_launch", "the stream is recording");
+  pthread_mutex_lock(&e->lock);
+  int status = launch(e, stream, is_fenced);
+  pthread_mutex_unlock(&e->lock);
+  return status;
+}
+
 int hiprt_exec_busy(hiprt_exec *e) {
-  if (!e->launched) return 0;
-  HIPRT_TRY(hipSetDevice, e->device);
-  hipError_t status = hiprt_hip.hipEventQuery(e->done);
+  hipEvent_t event;
+  int status = fence(e, &event);
+  if (status) return status == HIPRT_E_RECORDING ? 1 : status;
+  status = event ? (int)hiprt_hip.hipEventQuery(event) : 0;
   if (status == hipErrorNotReady) return 1;
-  return status ? hiprt_fail((int)status, "hipEventQuery", 0) : hiprt_canary_check(&e->canary);
+  return status ? hiprt_fail(status, "hipEventQuery", 0) : hiprt_canary_check(&e->canary);
 }
 
 int hiprt_exec_wait(hiprt_exec *e) {
-  if (!e->launched) return 0;
-  HIPRT_TRY(hipSetDevice, e->device);
-  HIPRT_TRY(hipEventSynchronize, e->done);
-  return hiprt_canary_check(&e->canary);
+  int status = wait_for(e);
+  return status ? status : hiprt_canary_check(&e->canary);
 }
 
 static void carry(hiprt_exec *e, hiprt_recorder *recorder) {
@@ -199,6 +280,7 @@ int hiprt_exec_update(hiprt_exec *e, hiprt_recorder *recorder) {
   return 0;
 }
 
+uint64_t hiprt_exec_launched(const hiprt_exec *e) { return e->launched; }
 uint32_t hiprt_exec_overlaps(const hiprt_exec *e) { return e->overlaps; }
 uint64_t hiprt_exec_updated_nodes(const hiprt_exec *e) { return e->updated_nodes; }
 uint64_t hiprt_exec_updated_bytes(const hiprt_exec *e) { return e->updated_bytes; }

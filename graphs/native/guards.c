@@ -19,6 +19,8 @@ static hipError_t claim_reached(hipEvent_t event) {
 __attribute__((visibility("default"))) int hiprt_test_disable(const char *guard) {
   if (!strcmp(guard, "key")) {
     hiprt_guards_off |= HIPRT_GUARD_KEY;
+  } else if (!strcmp(guard, "fence")) {
+    hiprt_guards_off |= HIPRT_GUARD_FENCE;
   } else if (!strcmp(guard, "device")) {
     hiprt_hip.hipSetDevice = keep_device;
   } else if (!strcmp(guard, "busy")) {

@@ -46,7 +46,10 @@ uint32_t hiprt_kernel_launch_size(const hiprt_kernel *kernel);
 
 /* Streams: a HIP stream and, while it records, its recorder. */
 hiprt_stream *hiprt_stream_create(uint64_t handle, int device);
-void hiprt_stream_release(hiprt_stream *stream);
+void hiprt_stream_release(hiprt_stream *stream); /* the wrapper, not the stream */
+/* The handle stays valid until hiprt_stream_close, which comes before the stream is destroyed. */
+void hiprt_stream_own(hiprt_stream *stream);
+void hiprt_stream_close(hiprt_stream *stream);
 int hiprt_stream_record(hiprt_stream *stream, hiprt_recorder *recorder); /* NULL ends the recording */
 int hiprt_stream_synchronize(hiprt_stream *stream);
 uint64_t hiprt_stream_launches(const hiprt_stream *stream); /* kernels and graphs handed to HIP so far */
@@ -115,7 +118,10 @@ int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
 int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int overlap, hiprt_kernel *canary,
                       hiprt_exec **out_exec);
 void hiprt_exec_release(hiprt_exec *exec);     /* waits for its last launch */
-int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream);
+/* is_fenced: an event follows, that says when this launch is done. Without, on an own stream, who asks later hears when
+ * all is done that is on the stream by then. */
+int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream, int is_fenced);
+uint64_t hiprt_exec_launched(const hiprt_exec *exec); /* number of its last launch, counted over all execs; 0: none */
 int hiprt_exec_busy(hiprt_exec *exec);         /* 1: a launch is in flight, 0: drained, < 0 or hipError_t: failure */
 int hiprt_exec_wait(hiprt_exec *exec);         /* until it is drained */
 /* Make the exec carry the arguments of `recorder` (same key): node by node where they differ, or all by

@@ -43,6 +43,7 @@ PyTypeObject *hiprt_py_make_array(void);
 PyTypeObject *hiprt_py_make_stream(void);
 PyTypeObject *hiprt_py_make_launcher(void);
 PyTypeObject *hiprt_py_make_planned(void);
+PyTypeObject *hiprt_py_make_step(void);
 
 /* A new reference to what `Array.form` gives. */
 PyObject *hiprt_py_form(hiprt_py_array *array);

@@ -14,10 +14,62 @@ hiprt_stream *hiprt_stream_create(uint64_t handle, int device) {
   }
   stream->handle = (hipStream_t)(uintptr_t)handle;
   stream->device = device;
+  stream->references = 1;
+  pthread_mutex_init(&stream->lock, 0);
   return stream;
 }
 
-void hiprt_stream_release(hiprt_stream *stream) { free(stream); }
+void hiprt_stream_retain(hiprt_stream *stream) { stream->references++; }
+
+void hiprt_stream_release(hiprt_stream *stream) {
+  if (!stream || --stream->references) return;
+  if (stream->last) hiprt_hip.hipEventDestroy(stream->last);
+  pthread_mutex_destroy(&stream->lock);
+  free(stream);
+}
+
+void hiprt_stream_own(hiprt_stream *stream) { stream->is_own = 1; }
+
+int hiprt_is_capturing(hipStream_t stream) {
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  if (!hiprt_hip.hipStreamIsCapturing) return 0;
+  return hiprt_hip.hipStreamIsCapturing(stream, &status) != hipSuccess || status != hipStreamCaptureStatusNone;
+}
+
+/* Where the event cannot be recorded, the work is waited for instead. */
+static int record_or_wait(hiprt_stream *stream, hipEvent_t *event) {
+  if (*event && !hiprt_hip.hipEventRecord(*event, stream->handle)) return 0;
+  *event = 0;
+  HIPRT_TRY(hipStreamSynchronize, stream->handle);
+  return 0;
+}
+
+int hiprt_stream_fence(hiprt_stream *stream, hipEvent_t *event) {
+  int status = 0;
+  pthread_mutex_lock(&stream->lock);
+  if (stream->is_closed)
+    *event = stream->last;
+  else if (hiprt_is_capturing(stream->handle))
+    status = hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_fence", "the stream is being captured");
+  else
+    status = record_or_wait(stream, event);
+  pthread_mutex_unlock(&stream->lock);
+  return status;
+}
+
+void hiprt_stream_close(hiprt_stream *stream) {
+  pthread_mutex_lock(&stream->lock);
+  /* Only execs hold one as well, those that have yet to hear when they are done. */
+  if (!stream->is_closed && stream->references > 1 && !hiprt_is_capturing(stream->handle)) {
+    hipEvent_t last = 0;
+    if (!hiprt_hip.hipSetDevice(stream->device)) hiprt_hip.hipEventCreateWithFlags(&last, hipEventDisableTiming);
+    stream->last = last;
+    record_or_wait(stream, &stream->last); /* work that failed is done as well */
+    if (last && !stream->last) hiprt_hip.hipEventDestroy(last);
+  }
+  stream->is_closed = 1;
+  pthread_mutex_unlock(&stream->lock);
+}
 
 uint64_t hiprt_stream_launches(const hiprt_stream *stream) { return stream->launches; }
 

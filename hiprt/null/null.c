@@ -73,6 +73,9 @@ hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned int flags) {
   return hipSuccess;
 }
 hipError_t hipStreamDestroy(hipStream_t stream) { return (void)stream, hipSuccess; }
+hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags) {
+  return (void)stream, (void)event, (void)flags, hipSuccess;
+}
 hipError_t hipStreamSynchronize(hipStream_t stream) { return (void)stream, hipSuccess; }
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags) {
   (void)flags;

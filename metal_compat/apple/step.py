@@ -21,7 +21,7 @@ replays: weakref.WeakKeyDictionary[Step, Kept] = weakref.WeakKeyDictionary()
 
 
 def run(step: Step, stream: MetalStream, args: tuple[Any, ...]) -> Any:
-    """Run a step: what `Step.__call__` does on Metal, whose streams record all the time.
+    """Run a step: what `Step.call` does on Metal, whose streams record all the time.
 
     Parameters
     ----------

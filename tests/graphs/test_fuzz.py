@@ -305,14 +305,15 @@ def test_kept_steps_take_only_the_rungs_that_are_named(stream, x):
 
 def test_recording_a_signature_again_frees_its_exec(stream):
     """A signature that must be recorded again, because its arguments overlap, holds one exec."""
-    memory = hiprt.zeros(200)
+    memory = hiprt.zeros(800)
 
     def function(x):
-        accumulate(x, memory[100:160])
+        accumulate(x, memory[400:640])
 
     step = graphs.Step(function, stream=stream, moves=True)
-    for i in range(30):
-        step(memory[45 + i : 105 + i])
+    for start in range(180, 300, 4):  # of one alignment: others are other signatures
+        step(memory[start : start + 240])
+    assert len(step.kept) == 1
     assert len(execs(step)) <= hiprt.flags.graph_slots
 
 

@@ -161,6 +161,8 @@ def test_python_numbers_take_the_dtype_of_the_array():
         assert got.numpy().tolist() == [value] * 3
     with pytest.raises(OverflowError, match="300 does not fit uint8"):
         kernels.add(hiprt.zeros(3, np.uint8), 300)
+    with pytest.raises(TypeError, match="multiply: b is a type, not a hiprt"):
+        kernels.multiply(hiprt.zeros(3), float)
     with pytest.raises(TypeError, match="no operand"):
         kernels.subtract(1, 2)
 

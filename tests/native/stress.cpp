@@ -99,6 +99,7 @@ void issue(const Lane &lane, int by) {
 void open_lane(Lane *lane) {
   check(hipStreamCreateWithFlags(&lane->handle, hipStreamNonBlocking) == hipSuccess, "hipStreamCreateWithFlags");
   lane->stream = hiprt_stream_create(reinterpret_cast<uint64_t>(lane->handle), 0);
+  hiprt_stream_own(lane->stream);
   check(hipMalloc(reinterpret_cast<void **>(&lane->x), kSize * sizeof(int)) == hipSuccess, "hipMalloc");
   check(hipMalloc(reinterpret_cast<void **>(&lane->y), kSize * sizeof(int)) == hipSuccess, "hipMalloc");
   check(hiprt_fill(lane->stream, reinterpret_cast<uint64_t>(lane->x), 1, 4, kSize) == 0, "fill x");
@@ -128,7 +129,7 @@ void step(Lane *lane, int round) {
           "patch or update");
   }
   hiprt_recorder_release(recorder);
-  check(hiprt_exec_launch(lane->exec, lane->stream) == 0, "hiprt_exec_launch");
+  check(hiprt_exec_launch(lane->exec, lane->stream, round % 3 == 0) == 0, "hiprt_exec_launch");
 }
 
 void close_lane(Lane *lane) {
@@ -137,10 +138,12 @@ void close_lane(Lane *lane) {
                    kSize * sizeof(int), 2) == 0, "copy");
   check(hiprt_stream_synchronize(lane->stream) == 0, "synchronize");
   for (int value : result) check(value == lane->expected, "result");
-  hiprt_exec_release(lane->exec);
-  hiprt_stream_release(lane->stream);
-  check(hipFree(lane->x) == hipSuccess && hipFree(lane->y) == hipSuccess, "hipFree");
+  check(hiprt_exec_launch(lane->exec, lane->stream, 0) == 0, "hiprt_exec_launch");
+  hiprt_stream_close(lane->stream);
   check(hipStreamDestroy(lane->handle) == hipSuccess, "hipStreamDestroy");
+  hiprt_stream_release(lane->stream);
+  hiprt_exec_release(lane->exec);
+  check(hipFree(lane->x) == hipSuccess && hipFree(lane->y) == hipSuccess, "hipFree");
 }
 
 void work(int streams, int rounds) {

@@ -5,6 +5,7 @@ G1 another stream waits for a free block            none                        
 G1 a recording keeps the buffers it names           none                          test_g1_buffers
 G2 an exec in flight is not changed                update_inflight_visible       test_g2_in_flight
 G2 arrays are moved in a drained exec              update_inflight_visible       test_g2_moved_in_flight
+G2 who asks about an armed step's launch waits     update_inflight_visible       test_g2_armed_in_flight
 G2 an exec is destroyed when it has finished       destroy_immediate             test_g2_destroyed_in_flight
 G3 keys are compared by content, edges included    update_bfs_count_only         test_g3_key
 G4 arguments are passed in fresh arrays            getparams_alias               test_g4_fresh_arrays
@@ -33,7 +34,7 @@ from helpers.child import child, crash
 from helpers.hip_calls import Gate, add_copy, add_fill, instantiate, new_graph, ok, raw
 from helpers.hip_calls import run as run_graph
 from helpers.hip_calls import update as update_graph
-from helpers.kernels import functions, launch, scale
+from helpers.kernels import accumulate, functions, launch, scale
 from quirks.capture_calls import RELAXED, begin, end, new_stream
 from quirks.test_getparams_alias import alias
 from quirks.workloads import CHANGES, START, N, differing, held
@@ -137,6 +138,33 @@ def test_g2_moved_in_flight():
     assert child(moved_in_flight, True, quirks="update_inflight_visible") == [[4, 4], 2]
 
 
+def armed_in_flight(removed):
+    """What the C core launched again by itself, and is in flight when a call with another array patches the exec."""
+    if removed:
+        disable("fence")
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        arrays, sums = [hiprt.array(np.full(N, i, np.float32)) for i in (1, 10)], hiprt.zeros(N)
+        step = graphs.Step(lambda a: accumulate(a, sums), moves=True)
+        step(arrays[0])
+        stream.synchronize()
+        gate = Gate()
+        gate.hold(stream.hip_stream)
+        step(arrays[0])
+        opening = threading.Thread(target=gate.open)
+        if not removed:
+            opening.start()
+        step(arrays[1])
+        if removed:
+            opening.start()
+        opening.join()
+        return float(sums.numpy()[0]), step.rungs["replay"], step.rungs["patch"]
+
+
+def test_g2_armed_in_flight():
+    assert child(armed_in_flight, False, quirks="update_inflight_visible") == [12, 1, 1]
+    assert child(armed_in_flight, True, quirks="update_inflight_visible") == [21, 1, 1]
+
+
 def destroyed_in_flight(removed):
     """The result of a step that is dropped while its launch is in flight."""
     if removed:
@@ -192,6 +220,7 @@ class CoreExec(ctypes.Structure):
         ("recorder", ctypes.c_void_p),
         ("graph", ctypes.c_void_p),
         ("nodes", ctypes.c_void_p),
+        ("handle", ctypes.c_void_p),
     )
 
     @classmethod

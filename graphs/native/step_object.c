@@ -1,0 +1,251 @@
+/* Steps as Python objects: the last call again, as one graph launch without Python code. */
+#include "objects.h" /* first: Python.h says so */
+
+#include "stream.h"
+
+/* What a call can launch again: all NULL, or a call's. */
+typedef struct {
+  PyObject *kept, *holder;           /* of the exec */
+  PyObject *args, *stream, *version; /* with these arguments, on this stream, by this version of the flags */
+  PyObject *result;                  /* NULL: `kept` makes one for each call */
+  hiprt_exec *exec;
+  unsigned long long *addresses; /* of the arguments that are arrays */
+} ready;
+
+/* Base of hiprt.graphs.Step. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *stream;
+  char keep;
+  PyObject *rungs, *flags;      /* counts by rung; the registry's values */
+  pthread_mutex_t is_launching; /* taken with the GIL, held without */
+  ready last;
+} step;
+
+static PyObject *interned(PyObject **name, const char *text) {
+  if (!*name) *name = PyUnicode_InternFromString(text);
+  return *name;
+}
+
+static PyObject *new_step(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  step *self = (step *)allocate(type, 0);
+  if (self) pthread_mutex_init(&self->is_launching, 0);
+  return (PyObject *)self;
+}
+
+/* attach(rungs, flags) */
+static PyObject *attach(PyObject *object, PyObject *args) {
+  step *self = (step *)object;
+  PyObject *rungs, *flags;
+  if (!PyArg_ParseTuple(args, "O!O!", &PyDict_Type, &rungs, &PyDict_Type, &flags)) return 0;
+  Py_INCREF(rungs);
+  Py_INCREF(flags);
+  Py_XDECREF(self->rungs);
+  Py_XDECREF(self->flags);
+  self->rungs = rungs;
+  self->flags = flags;
+  Py_RETURN_NONE;
+}
+
+static PyObject *version_of(const step *self) {
+  static PyObject *name;
+  return self->flags && interned(&name, "version") ? PyDict_GetItemWithError(self->flags, name) : 0;
+}
+
+/* All at once: what goes with the last reference may run other threads. */
+static void set(step *self, ready next) {
+  ready before = self->last;
+  self->last = next;
+  Py_XDECREF(before.kept);
+  Py_XDECREF(before.holder);
+  Py_XDECREF(before.args);
+  Py_XDECREF(before.stream);
+  Py_XDECREF(before.version);
+  Py_XDECREF(before.result);
+  PyMem_Free(before.addresses);
+}
+
+/* disarm(): no call launches the exec any more, nor is about to. */
+static PyObject *disarm(PyObject *object, PyObject *unused) {
+  step *self = (step *)object;
+  set(self, (ready){0});
+  if (pthread_mutex_trylock(&self->is_launching)) {
+    Py_BEGIN_ALLOW_THREADS;
+    pthread_mutex_lock(&self->is_launching);
+    Py_END_ALLOW_THREADS;
+  }
+  pthread_mutex_unlock(&self->is_launching);
+  Py_RETURN_NONE;
+}
+
+static unsigned long long *addresses_of(PyObject *args) {
+  Py_ssize_t n = PyTuple_Size(args);
+  unsigned long long *addresses = PyMem_Calloc((size_t)n + 1, sizeof *addresses);
+  for (Py_ssize_t i = 0; addresses && i < n; i++) {
+    PyObject *value = PyTuple_GetItem(args, i);
+    if (PyObject_TypeCheck(value, hiprt_py_array_type)) addresses[i] = ((hiprt_py_array *)value)->address;
+  }
+  if (!addresses) PyErr_NoMemory();
+  return addresses;
+}
+
+static PyObject *shared(PyObject *value) {
+  Py_XINCREF(value);
+  return value;
+}
+
+/* arm(kept, holder, exec, args, is_copied): until disarm() or a change of flags, a call with these arguments launches the
+ * exec, which the holder keeps alive, on the stream of now. It returns kept.result or, where that is copied each time,
+ * kept.results(stream). */
+static PyObject *arm(PyObject *object, PyObject *given) {
+  step *self = (step *)object;
+  PyObject *kept, *holder, *args, *result = 0, *version = version_of(self);
+  unsigned long long exec;
+  int is_copied;
+  if (!PyArg_ParseTuple(given, "OOKO!p", &kept, &holder, &exec, &PyTuple_Type, &args, &is_copied)) return 0;
+  if (!version || !self->stream || !PyObject_TypeCheck(self->stream, hiprt_py_stream_type))
+    return PyErr_Format(PyExc_TypeError, "arm: the step has no stream or no flags");
+  if (!is_copied && !(result = PyObject_GetAttrString(kept, "result"))) return 0;
+  unsigned long long *addresses = addresses_of(args);
+  if (addresses)
+    set(self, (ready){shared(kept), shared(holder), shared(args), shared(self->stream), shared(version), shared(result),
+                      (hiprt_exec *)(uintptr_t)exec, addresses});
+  Py_XDECREF(result);
+  return addresses ? shared(Py_None) : 0;
+}
+
+static int are_equal(PyObject *mine, PyObject *its) {
+  if (mine == its) return 1;
+  int answer = mine && its ? PyObject_RichCompareBool(mine, its, Py_EQ) : 0;
+  if (answer < 0) PyErr_Clear();
+  return answer > 0;
+}
+
+/* Whether an argument is the one of then. What is equal and not the same is left to Python, but for numbers and names. */
+static int is_same(PyObject *mine, PyObject *its, unsigned long long address) {
+  if (!PyObject_TypeCheck(its, hiprt_py_array_type)) {
+    int is_plain = Py_TYPE(mine) == Py_TYPE(its) && (PyLong_CheckExact(its) || PyUnicode_CheckExact(its));
+    return mine == its || (is_plain && are_equal(mine, its));
+  }
+  const hiprt_py_array *a = (hiprt_py_array *)mine, *b = (hiprt_py_array *)its;
+  if (!PyObject_TypeCheck(mine, hiprt_py_array_type) || b->address != address) return 0;
+  return a == b || (are_equal(a->shape, b->shape) && are_equal(a->dtype, b->dtype) && are_equal(a->strides, b->strides));
+}
+
+static hiprt_stream *core_of(PyObject *stream) {
+  return (hiprt_stream *)(uintptr_t)((hiprt_py_stream *)stream)->address;
+}
+
+static int is_ready_for(const step *self, PyObject *args) {
+  const ready *last = &self->last;
+  if (!last->kept || !self->keep || last->stream != self->stream || version_of(self) != last->version) return 0;
+  Py_ssize_t n = PyTuple_Size(args);
+  if (core_of(last->stream)->recorder || n != PyTuple_Size(last->args)) return 0;
+  for (Py_ssize_t i = 0; i < n; i++)
+    if (!is_same(PyTuple_GetItem(last->args, i), PyTuple_GetItem(args, i), last->addresses[i])) return 0;
+  return 1;
+}
+
+static int count(step *self) {
+  static PyObject *name, *one;
+  if (!one) one = PyLong_FromLong(1);
+  PyObject *before = one && interned(&name, "replay") ? PyDict_GetItemWithError(self->rungs, name) : 0;
+  PyObject *after = before ? PyNumber_Add(before, one) : 0;
+  int status = after ? PyDict_SetItem(self->rungs, name, after) : -1;
+  Py_XDECREF(after);
+  return status;
+}
+
+/* Launch what the step is ready for, which holds the mutex, and return what the call returns. */
+static PyObject *launch(step *self) {
+  static PyObject *fail, *results;
+  /* Another thread may disarm the step meanwhile. */
+  PyObject *kept = shared(self->last.kept), *holder = shared(self->last.holder), *stream = shared(self->last.stream);
+  PyObject *result = shared(self->last.result);
+  hiprt_exec *exec = self->last.exec;
+  int status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = hiprt_exec_launch(exec, core_of(stream), 0);
+  pthread_mutex_unlock(&self->is_launching);
+  Py_END_ALLOW_THREADS;
+  if (status) {
+    PyObject *number = interned(&fail, "fail") ? PyLong_FromLong(status) : 0;
+    Py_XDECREF(result);
+    result = number ? PyObject_CallMethodObjArgs((PyObject *)self, fail, kept, number, 0) : 0;
+    Py_XDECREF(number);
+  } else if (count(self)) {
+    Py_CLEAR(result);
+  } else if (!result) {
+    result = interned(&results, "results") ? PyObject_CallMethodObjArgs(kept, results, stream, 0) : 0;
+  }
+  Py_DECREF(kept);
+  Py_DECREF(holder);
+  Py_DECREF(stream);
+  return result;
+}
+
+static int names_only_key(PyObject *kwargs) {
+  static PyObject *name;
+  return !kwargs || !PyDict_Size(kwargs) ||
+         (PyDict_Size(kwargs) == 1 && interned(&name, "key") && PyDict_GetItemWithError(kwargs, name));
+}
+
+static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
+  static PyObject *name;
+  step *self = (step *)object;
+  if (is_ready_for(self, args) && names_only_key(kwargs) && !pthread_mutex_trylock(&self->is_launching))
+    return launch(self);
+  PyObject *method = interned(&name, "call") ? PyObject_GetAttr(object, name) : 0;
+  PyObject *result = method ? PyObject_Call(method, args, kwargs) : 0;
+  Py_XDECREF(method);
+  return result;
+}
+
+static int traverse(PyObject *object, visitproc visit, void *arg) {
+  step *self = (step *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->stream);
+  Py_VISIT(self->rungs);
+  Py_VISIT(self->flags);
+  Py_VISIT(self->last.kept);
+  Py_VISIT(self->last.holder);
+  Py_VISIT(self->last.args);
+  Py_VISIT(self->last.stream);
+  Py_VISIT(self->last.version);
+  Py_VISIT(self->last.result);
+  return 0;
+}
+
+static int clear(PyObject *object) {
+  step *self = (step *)object;
+  set(self, (ready){0});
+  Py_CLEAR(self->stream);
+  Py_CLEAR(self->rungs);
+  Py_CLEAR(self->flags);
+  return 0;
+}
+
+static void dealloc(PyObject *object) {
+  PyObject_GC_UnTrack(object);
+  clear(object);
+  pthread_mutex_destroy(&((step *)object)->is_launching);
+  hiprt_py_free(object);
+}
+
+PyTypeObject *hiprt_py_make_step(void) {
+  static PyMemberDef members[] = {
+      {"stream", T_OBJECT, offsetof(step, stream), 0, 0}, {"keep", T_BOOL, offsetof(step, keep), 0, 0}, {0}};
+  static PyMethodDef methods[] = {{"attach", attach, METH_VARARGS, 0},
+                                  {"arm", arm, METH_VARARGS, 0},
+                                  {"disarm", disarm, METH_NOARGS, 0},
+                                  {0}};
+  static PyType_Slot slots[] = {
+      {Py_tp_new, (void *)new_step}, {Py_tp_call, (void *)call},         {Py_tp_dealloc, (void *)dealloc},
+      {Py_tp_clear, (void *)clear},  {Py_tp_traverse, (void *)traverse}, {Py_tp_members, members},
+      {Py_tp_methods, methods},      {0, 0},
+  };
+  static PyType_Spec spec = {"hiprt.objects.Step", sizeof(step), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+  return (PyTypeObject *)PyType_FromSpec(&spec);
+}
