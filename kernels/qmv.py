@@ -94,7 +94,11 @@ LARGE = 12  # simdgroups of a threadgroup for a large matrix
 DEPTH = 5
 MOST_STAGED = 9  # tiles of a threadgroup
 LEAST_STREAMED = 64
-RING_BYTES = 92 << 10  # of a threadgroup's stages, so that two threadgroups are on a processor
+STAGE_BYTES = 46 << 10  # of one tile
+RING_BYTES = 148 << 10  # of a threadgroup's stages
+# Of a kernel that asks for more than LITTLE, no processor gets two threadgroups: those of the kernel before end at
+# different times, and the next one's would gather where it ended first. Of small ones there are few, soon done.
+LITTLE, ALONE = 40 << 10, 116 << 10
 SIZES = (1, 2, 4, 8)
 
 
@@ -222,14 +226,14 @@ def staging_of(shape: Shape) -> Staging | None:
     """
     groups = min(PROCESSORS, shape.tiles)
     each = -(-shape.tiles // groups)
-    if shape.batch != 1 or not is_staged(shape):
+    if shape.batch != 1 or not is_staged(shape) or stage_bytes(shape, 1) > STAGE_BYTES:
         return None
     split = split_of(shape.steps)
     for abreast in (2, 1) if each > 1 else (1,):
         teams = max(1, min(12 // split, -(-each // abreast)))
         turns = -(-each // (teams * abreast))
         depth = min(turns, RING_BYTES // (teams * stage_bytes(shape, abreast)))
-        is_there = each <= MOST_STAGED and turns <= 3 * depth
+        is_there = each <= MOST_STAGED and 3 * teams * depth * abreast > 2 * each
         if depth >= min(2, turns) and (is_there or (each >= LEAST_STREAMED and shape.width >= 4096)):
             per = max(1, min(turns, 64 // (split * teams * abreast)))
             return Staging(teams, split, depth, per, abreast, groups)
@@ -261,7 +265,8 @@ def shared_bytes(template: tuple[int, ...]) -> int:
     group, bits, width, teams, split, depth, _, abreast = template
     shape = Shape(0, width, 1, group, bits, False)
     held = -(-shape.steps // split) * (512 if bits == 4 else 256)
-    return teams * (depth * stage_bytes(shape, abreast) + split * held)
+    needed = teams * (depth * stage_bytes(shape, abreast) + split * held)
+    return max(needed, ALONE) if needed > LITTLE else needed
 
 
 def padded(batch: int) -> int:
