@@ -132,6 +132,27 @@ def qmv(
     return Case("qmv", f"{rows}x{columns}{f' batch {batch}' if batch > 1 else ''} {' '.join(words)}".strip(), make)
 
 
+def layer(hidden: int, inner: int, heads: int, groups: int, width: int = 128) -> Case:
+    """The products of one dense layer in turn: each is its next one's neighbour, as in a step."""
+    qkv = (heads + 2 * groups) * width
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        first, second = maker.matrix(qkv, hidden), maker.matrix(hidden, heads * width)
+        third, fourth = maker.matrix(2 * inner, hidden), maker.matrix(hidden, inner)
+        x, inside, norm = maker.rows(1, hidden), maker.rows(1, heads * width), maker.weights.norm("", hidden)
+
+        def launch() -> list[Any]:
+            held = [kernels.qmv(x, *operands(first), norm=norm)]
+            held.append(kernels.qmv(inside, *operands(second), residual=x))
+            held.append(kernels.qmv(held[-1], *operands(third), norm=norm, swiglu=True))
+            held.append(kernels.qmv(held[-1], *operands(fourth), residual=held[1]))
+            return held
+
+        return size_of(first, second, third, fourth), launch
+
+    return Case("qmv", f"layer {hidden}, {inner}, {heads} over {groups}", make)
+
+
 def attention(context: int, heads: int = 32, groups: int = 8, width: int = 128) -> Case:
     """One token over a cache."""
 
@@ -240,6 +261,7 @@ def cases(hidden: int, inner: int, heads: int, groups: int, vocabulary: int, wid
 # Those of the 4B preset, the mixture of 30B-A3B, and large ones.
 CASES = [
     *cases(2560, 9728, 32, 8, 151936),
+    layer(2560, 9728, 32, 8),
     qmv(8192, 8192),
     qmv(8192, 8192, 4),
     qmv(25600, 5120),
@@ -247,7 +269,12 @@ CASES = [
     experts("moe_gate_up"),
     experts("moe_down"),
 ]
-SMALL = [*cases(128, 192, 4, 2, 512, 32), attention(64, 4, 2, 32), experts("moe_gate_up", 8, 2, 64, 128)]
+SMALL = [
+    *cases(128, 192, 4, 2, 512, 32),
+    layer(128, 192, 4, 2, 32),
+    attention(64, 4, 2, 32),
+    experts("moe_gate_up", 8, 2, 64, 128),
+]
 
 
 def measure(case: Case, stream: Stream, bandwidth: float, cache: int) -> Row:

@@ -77,7 +77,7 @@ def draw_time(axes: Any, reports: list[Report]) -> None:
 
     names = list(dict.fromkeys(kernel["name"] for each in reports for kernel in each["kernels"]))
     left = [0.0] * len(reports)
-    axes.set_prop_cycle(color=colormaps["tab20"](range(20)))
+    axes.set_prop_cycle(color=[colormaps["tab20"](i) for i in range(20)])
     for name in names:
         widths = [sum(k["us"] for k in each["kernels"] if k["name"] == name) for each in reports]
         axes.barh([each["preset"] for each in reports], widths, left=left, label=name)

@@ -176,16 +176,17 @@ class Function(objects.Launcher):
     ahead : sequence of str, optional
         Given, the kernel waits for earlier ones by itself, in every thread, and before that reads only the buffers of
         these names (``wait_for_inputs``, ``begin_next``).
+    shared : int
+        Bytes of dynamic shared memory of a launch that does not say.
 
     Attributes
     ----------
     in_place : list of (int, tuple of int)
         What may be the same memory, by the arguments' ``over``: a buffer that is written, and those that are read.
     launch : callable
-        ``launch(stream, grid, block, *values, shared=0)``: launch on a stream, which executes it or records it as a
+        ``launch(stream, grid, block, *values, shared=…)``: launch on a stream, which executes it or records it as a
         node. ``grid`` counts blocks and ``block`` threads a block, three sizes each; a grid with a zero launches
-        nothing. One value per argument: an `Array` for a buffer, a number for a scalar. ``shared`` is bytes of dynamic
-        shared memory. One call into C, which packs the arguments.
+        nothing. One value per argument: an `Array` for a buffer, a number for a scalar. One call into C.
     """
 
     def __init__(
@@ -196,6 +197,7 @@ class Function(objects.Launcher):
         name: str = "",
         *,
         ahead: Sequence[str] | None = None,
+        shared: int = 0,
     ) -> None:
         self.module = module
         self.symbol = symbol
@@ -211,14 +213,14 @@ class Function(objects.Launcher):
         module.keep(self.core)
         functions[core.address(self.core)] = self
         formats = ("P" if a.access else "s" if a.dtype == "bytes" else FORMATS[a.dtype] for a in arguments)
-        self.open(core.address(self.core), "".join(formats))
+        self.open(core.address(self.core), "".join(formats), shared)
 
     def recover(self, stream: Stream, status: int, launch: bytes) -> None:
         """Go on after a launch that failed, or raise."""
         stream.recover(status, core.lib.hiprt_launch, self.core, launch, len(launch))
 
     def __call__(
-        self, stream: Stream, grid: tuple[int, int, int], block: tuple[int, int, int], *values: Any, shared: int = 0
+        self, stream: Stream, grid: tuple[int, int, int], block: tuple[int, int, int], *values: Any, **named: int
     ) -> None:
         """Launch; see the attribute ``launch``, which is the same without the extra call."""
-        self.launch(stream, grid, block, *values, shared=shared)
+        self.launch(stream, grid, block, *values, **named)

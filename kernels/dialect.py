@@ -85,6 +85,7 @@ class Dialect:
         file: str,
         threads: int,
         restrict: bool,
+        resident: int = 1,
     ) -> str:
         """Return a whole kernel: signature, definitions, the attributes that the body names, the body."""
         signature = [self.parameter(p, i, restrict) for i, p in enumerate(parameters)]
@@ -95,8 +96,9 @@ class Dialect:
         ]
         if self.is_metal:
             signature, attributes = signature + attributes, []
+        bounds = threads if self.is_metal or resident == 1 else f"{threads}, {resident}"
         text = body if self.is_metal else declare_shared(body)
-        opening = self.opening.format(name=name, threads=threads, parameters=", ".join(signature))
+        opening = self.opening.format(name=name, threads=bounds, parameters=", ".join(signature))
         generated = f'#line 1 "signature of {file}"'
         return "\n".join([generated, opening, *definitions, *attributes, f'#line 1 "{file}"', text, self.closing, ""])
 
@@ -154,6 +156,7 @@ DIALECTS = {
             "matrix.h",
             "atomics.h",
             "overlap.h",
+            "stages.h",
             "words.h",
         ),
         opening='namespace metal {{\nextern "C" __global__ void __launch_bounds__({threads}) {name}({parameters}) {{',

@@ -81,6 +81,10 @@ class Kernel:
     ahead : sequence of str, optional
         Given, the body calls ``begin_next()`` and ``wait_for_inputs()`` in every thread, and before the latter reads
         only these inputs: its node may start while the one before it still runs.
+    resident : int, optional
+        Threadgroups of which a processor is to hold that many at a time, where a compiler takes that wish.
+    shared : callable, optional
+        From the template's values to the bytes of what the body declares ``extern __shared__``.
     source : str, optional
         The body, for a kernel without a file.
 
@@ -102,6 +106,8 @@ class Kernel:
         threads: int | Callable[[tuple[Any, ...]], int] = 256,
         aliasing: Mapping[str, Sequence[str]] | None = None,
         ahead: Sequence[str] | None = None,
+        resident: int = 1,
+        shared: Callable[[tuple[Any, ...]], int] | None = None,
         source: str | None = None,
     ) -> None:
         self.name = name
@@ -110,6 +116,8 @@ class Kernel:
         self.headers = tuple(headers)
         self.threads = threads
         self.aliasing = dict(aliasing or {})
+        self.resident = resident
+        self.shared = shared
         self.ahead = None if ahead is None else tuple(ahead)
         groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
@@ -157,6 +165,7 @@ class Kernel:
             self.body,
             file=f"{self.name}.metal",
             threads=self.threads(template) if callable(self.threads) else self.threads,
+            resident=self.resident,
             restrict=not self.aliasing,
         )
         return "".join([dialect.prelude, *headers, kernel])
@@ -212,7 +221,8 @@ class Kernel:
         ]
         load: Callable[..., Module] = LOADERS.get(device.provider, Kernel.load)
         module = load(self, template, device)
-        return Function(module, self.symbol(template), arguments, self.name, ahead=self.ahead)
+        shared = self.shared(template) if self.shared else 0
+        return Function(module, self.symbol(template), arguments, self.name, ahead=self.ahead, shared=shared)
 
     def load(self, template: tuple[Any, ...], device: Device) -> Module:
         """Compile with hiprtc."""

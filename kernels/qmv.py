@@ -15,7 +15,7 @@ from hiprt.kernels.quantized import BITS, GROUP_SIZES, check_matrix, format_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["Shape", "Tiling", "qmv", "tiling_of"]
+__all__ = ["Shape", "Staging", "Tiling", "qmv", "staging_of", "tiling_of"]
 
 OPERANDS = {"x": "T", "weight": "uint", "scales": "T", "biases": "T", "norm": "T", "residual": "T"}
 KERNEL = Kernel(
@@ -53,6 +53,34 @@ TENSOR = Kernel(
     ahead=("weight", "scales", "biases"),
     source=(SOURCES / "qmv_mma.hip").read_text(),
 )
+# One vector, by integer matrix instructions: where codes come by bulk copies.
+INTEGER = Kernel(
+    "qmv_integer",
+    inputs=OPERANDS,
+    outputs={"out": "S"},
+    scalars={"columns": "uint", "eps": "float"},
+    template={
+        "T": "dtype",
+        "S": "dtype",
+        "GROUP": "int",
+        "BITS": "int",
+        "WIDTH": "int",
+        "TEAMS": "int",
+        "SPLIT": "int",
+        "DEPTH": "int",
+        "PER": "int",
+        "ABREAST": "int",
+        "EARLY": "bool",
+        "NORMED": "bool",
+        "ADDED": "bool",
+        "GATED": "bool",
+    },
+    threads=lambda template: 32 * template[5] * template[6],
+    ahead=("weight", "scales", "biases"),
+    resident=2,
+    shared=lambda template: shared_bytes(template[2:10]),
+    source=(SOURCES / "qmv_integer.hip").read_text(),
+)
 MOST = 8  # vectors
 SIMDGROUPS = 4
 ROWS = 4  # of a simdgroup
@@ -64,6 +92,13 @@ PROCESSORS = 132
 SIMDGROUPS_EACH = 16
 LARGE = 12  # simdgroups of a threadgroup for a large matrix
 DEPTH = 5
+MOST_STAGED = 9  # tiles of a threadgroup
+LEAST_STREAMED = 64
+STAGE_BYTES = 46 << 10  # of one tile
+RING_BYTES = 148 << 10  # of a threadgroup's stages
+# Of a kernel that asks for more than LITTLE, no processor gets two threadgroups: those of the kernel before end at
+# different times, and the next one's would gather where it ended first. Of small ones there are few, soon done.
+LITTLE, ALONE = 40 << 10, 116 << 10
 SIZES = (1, 2, 4, 8)
 
 
@@ -153,6 +188,87 @@ def tiling_of(shape: Shape) -> Tiling:
     return Tiling(tiles, split, depth if depth > 2 or rounds > 1 else most, rounds)
 
 
+class Staging(NamedTuple):
+    """How the kernel of integer matrix instructions shares out its work.
+
+    Attributes
+    ----------
+    teams : int
+        Of simdgroups, which take stages in turn.
+    split : int
+        Simdgroups of a team, among which the steps of a row are divided.
+    depth : int
+        Stages of a team that are on their way, or there.
+    per : int
+        How many stages a team goes through before sums are put together.
+    abreast : int
+        Tiles of 8 rows of a stage: 1 or 2.
+    groups : int
+        Threadgroups, among which the rows are divided evenly.
+    early : bool
+        Whether the next kernel may begin before x is there.
+    """
+
+    teams: int
+    split: int
+    depth: int
+    per: int
+    abreast: int
+    groups: int = PROCESSORS
+    early: bool = True
+
+
+def staging_of(shape: Shape) -> Staging | None:
+    """Choose for an H200, by what was measured there; None where the other kernel was faster.
+
+    This one wins where a good part of a threadgroup's few tiles is there before x is, and for very large matrices of
+    long rows; between them, where all threadgroups stream, the other.
+    """
+    groups = min(PROCESSORS, shape.tiles)
+    each = -(-shape.tiles // groups)
+    if shape.batch != 1 or not is_staged(shape) or stage_bytes(shape, 1) > STAGE_BYTES:
+        return None
+    split = split_of(shape.steps)
+    for abreast in (2, 1) if each > 1 else (1,):
+        teams = max(1, min(12 // split, -(-each // abreast)))
+        turns = -(-each // (teams * abreast))
+        depth = min(turns, RING_BYTES // (teams * stage_bytes(shape, abreast)))
+        is_there = each <= MOST_STAGED and 3 * teams * depth * abreast > 2 * each
+        if depth >= min(2, turns) and (is_there or (each >= LEAST_STREAMED and shape.width >= 4096)):
+            per = max(1, min(turns, 64 // (split * teams * abreast)))
+            return Staging(teams, split, depth, per, abreast, groups)
+    return None
+
+
+def split_of(steps: int) -> int:
+    """Return among how many simdgroups a row's steps are divided: evenly, if that leaves enough of them."""
+    if steps <= SIMDGROUPS_EACH:
+        return steps
+    even = [split for split in range(8, 14) if steps % split == 0]
+    return max(even) if even else -(-steps // -(-steps // 13))
+
+
+def is_staged(shape: Shape) -> bool:
+    """Whether tiles are whole, scales few enough for the columns, and rows what bulk copies take: 16 bytes each."""
+    slots = max(2, 1024 // (shape.bits * shape.group))
+    scales = shape.width // shape.group
+    return shape.rows % TENSOR_ROWS == 0 and slots <= 4 and scales * 2 * (4 if shape.is_gated else 8) % 16 == 0
+
+
+def stage_bytes(shape: Shape, abreast: int) -> int:
+    """Return the bytes of a stage: codes, 64 bytes between rows, scales and biases."""
+    return abreast * 8 * (shape.width * shape.bits // 8 + 64 + 4 * (shape.width // shape.group))
+
+
+def shared_bytes(template: tuple[int, ...]) -> int:
+    """Return the dynamic shared memory of the kernel of integer matrix instructions: stages, and parts of x."""
+    group, bits, width, teams, split, depth, _, abreast = template
+    shape = Shape(0, width, 1, group, bits, False)
+    held = -(-shape.steps // split) * (512 if bits == 4 else 256)
+    needed = teams * (depth * stage_bytes(shape, abreast) + split * held)
+    return max(needed, ALONE) if needed > LITTLE else needed
+
+
 def padded(batch: int) -> int:
     """Return the number of vectors that a kernel is made for."""
     return next(size for size in SIZES if size >= batch)
@@ -171,7 +287,7 @@ def qmv(
     residual: Array | None = None,
     swiglu: bool = False,
     out_dtype: DTypeLike | None = None,
-    tiling: Tiling | None = None,
+    tiling: Tiling | Staging | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -200,8 +316,8 @@ def qmv(
         ``silu(gate) * up``, [B, N / 2].
     out_dtype : dtype, optional
         Of the result: that of `x` by default.
-    tiling : Tiling, optional
-        Chosen by `tiling_of` by default; only the kernel of matrix instructions has one.
+    tiling : Staging or Tiling, optional
+        Chosen by `staging_of` or `tiling_of` by default, for the kernels of matrix instructions.
     stream : Stream, optional
         This thread's by default.
     out : Array, optional
@@ -211,7 +327,8 @@ def qmv(
     -------
     Array, [B, N] or [B, N / 2]
         Summed in float32 and rounded once; on GPUs ``x * norm`` is rounded to the dtype of `x` before, and must be in
-        its range. The norm's common factor is applied to the sums.
+        its range. The norm's common factor is applied to the sums. On NVIDIA a single vector is rounded, for each scale
+        of the codes, to multiples of 2^-14 of the power of two below its largest number there.
 
     Raises
     ------
@@ -254,7 +371,7 @@ def plan_of(
     bits: int,
     is_gated: bool,
     out_dtype: DTypeLike | None,
-    tiling: Tiling | None,
+    tiling: Tiling | Staging | None,
     provider: str,
     loops: bool,
 ) -> Plan:
@@ -269,8 +386,15 @@ def plan_of(
     shape = Shape(w.shape[0], width, batch, group_size, bits, is_gated)
     head, kinds = (batch, columns), (x.dtype, dtype, group_size, bits)
     parts = norm is not None, residual is not None, is_gated
-    if has_matrix_instructions(provider, x.dtype, shape) or tiling is not None:
-        tiled = tensor_plan(shape, tiling or tiling_of(shape))
+    if tiling is None and has_matrix_instructions(provider, x.dtype, shape):
+        tiling = staging_of(shape) or tiling_of(shape)
+    if isinstance(tiling, Staging):
+        staged = staging_plan(shape, tiling)
+        return Plan(
+            INTEGER, head, dtype, staged.grid, staged.threads, (*kinds, width, *staged.template, *parts), (columns,)
+        )
+    if tiling is not None:
+        tiled = tensor_plan(shape, tiling)
         template = (*kinds, width, *tiled.template, *parts)
         return Plan(TENSOR, head, dtype, tiled.grid, tiled.threads, template, (columns, batch))
     plain = plain_plan(shape, columns, loops)
@@ -346,6 +470,14 @@ def tensor_plan(shape: Shape, tiling: Tiling) -> Tiles:
         raise ValueError(f"qmv: {tiling} does not fit {shape.steps} steps of {shape.batch} vectors")
     grid = (-(-shape.tiles // (tiles * rounds)), 1, 1)
     return Tiles(grid, (tiles * split * 32, 1, 1), (batch, tiles, split, depth, phase, rounds > 1))
+
+
+def staging_plan(shape: Shape, staging: Staging) -> Tiles:
+    """Return the launch of the kernel of integer matrix instructions."""
+    teams, split, depth, per, abreast, groups, early = staging
+    if shape.batch != 1 or not is_staged(shape) or teams * split > SIMDGROUPS_EACH or not 0 < abreast < 3 or depth < 1:
+        raise ValueError(f"qmv: {staging} does not fit {shape}")
+    return Tiles((groups, 1, 1), (teams * split * 32, 1, 1), (teams, split, depth, per, abreast, early))
 
 
 def plain_plan(shape: Shape, columns: int, loops: bool) -> Tiles:

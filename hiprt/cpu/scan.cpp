@@ -14,6 +14,7 @@ namespace {
 struct Scope {
   enum Kind { Namespace, Linkage, Class, Block } kind;
   std::string name;
+  bool is_c = false;  // declared with extern "C": so is what is declared inside
 };
 
 std::string join(const std::vector<Token> &t, size_t begin, size_t end) {
@@ -112,7 +113,7 @@ class Scanner {
 
   // What the brace at `i` opens, judged by the tokens of its declaration.
   void open(size_t i) {
-    Scope scope{Scope::Block, ""};
+    Scope scope{Scope::Block, "", false};
     for (size_t k = start_; k < i; ++k) {
       const std::string &word = t_[k].text;
       if (word == "(" || word == "=") break;
@@ -123,7 +124,10 @@ class Scanner {
           else if (t_[n].text != "inline") scope.name += t_[n].text;
         break;
       }
-      if (word == "extern" && k + 1 < i && t_[k + 1].kind == Token::String && k + 2 == i) scope.kind = Scope::Linkage;
+      if (word == "extern" && k + 1 < i && t_[k + 1].kind == Token::String) {
+        scope.is_c = true;
+        if (k + 2 == i) scope.kind = Scope::Linkage;
+      }
       if (word == "struct" || word == "class" || word == "union" || word == "enum") scope.kind = Scope::Class;
       if (word == "<") k = std::min(close_of(t_, k), i);
     }
@@ -169,7 +173,7 @@ class Scanner {
   void add_shared(const std::string &name, bool plain, Scan *out) const {
     std::string symbol;
     for (const Scope &s : scopes_) {
-      plain |= s.kind == Scope::Linkage;
+      plain |= s.is_c;
       for (size_t at = 0; s.kind == Scope::Namespace && at < s.name.size();) {
         const size_t end = std::min(s.name.find("::", at), s.name.size());
         symbol += std::to_string(end - at) + s.name.substr(at, end - at);

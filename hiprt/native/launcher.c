@@ -13,20 +13,24 @@
 typedef struct {
   PyObject_HEAD
   hiprt_kernel *kernel; /* borrowed: the subclass holds it */
+  uint32_t shared;      /* bytes of dynamic shared memory of a launch that says none */
   char formats[HIPRT_MAX_ARGS + 1]; /* of each argument, as module struct names it; P: a buffer, s: bytes */
 } launcher;
 
-/* open(kernel, formats) */
+/* open(kernel, formats, shared) */
 static PyObject *open_launcher(PyObject *object, PyObject *const *args, Py_ssize_t count) {
   launcher *self = (launcher *)object;
-  if (count != 2) return PyErr_Format(PyExc_TypeError, "open: 2 arguments are needed, %zd given", count);
+  if (count != 3) return PyErr_Format(PyExc_TypeError, "open: 3 arguments are needed, %zd given", count);
   hiprt_kernel *kernel = PyLong_AsVoidPtr(args[0]);
   const char *formats = PyUnicode_AsUTF8AndSize(args[1], 0);
   if (!kernel || !formats) return 0;
+  const unsigned long shared = PyLong_AsUnsignedLong(args[2]);
+  if (PyErr_Occurred()) return 0;
   if (strlen(formats) != kernel->n_args || kernel->launch_size > MOST)
     return PyErr_Format(PyExc_ValueError, "%s: %u bytes of arguments, formats %s", kernel->name, kernel->launch_size,
                         formats);
   self->kernel = kernel;
+  self->shared = (uint32_t)shared;
   memcpy(self->formats, formats, kernel->n_args + 1);
   Py_RETURN_NONE;
 }
@@ -123,7 +127,7 @@ static int submit(const launcher *self, hiprt_py_stream *stream, const char *lau
   return done ? 0 : -1;
 }
 
-/* launch(stream, grid, block, *values, shared=0) */
+/* launch(stream, grid, block, *values, shared) */
 static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
   const launcher *self = (const launcher *)object;
   const hiprt_kernel *kernel = self->kernel;
@@ -137,7 +141,7 @@ static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t coun
     return PyErr_Format(PyExc_TypeError, "%s: %R is not a stream", kernel->name, args[0]);
   _Alignas(8) char packed[MOST];
   hiprt_dims dims = {.zero = 0};
-  Py_ssize_t shared = named ? PyNumber_AsSsize_t(args[count], PyExc_OverflowError) : 0;
+  Py_ssize_t shared = named ? PyNumber_AsSsize_t(args[count], PyExc_OverflowError) : self->shared;
   if (three(args[1], 0, dims.grid) || three(args[2], 1, dims.block) || shared < 0 || shared > UINT32_MAX) {
     if (PyErr_Occurred()) return 0;
     return PyErr_Format(PyExc_ValueError, "%s: grid %R, block %R: three sizes each, blocks of at least one thread",

@@ -107,6 +107,7 @@ typedef struct {
   X(ModuleUnload, "cuModuleUnload", (void *))                                                                          \
   X(ModuleGetFunction, "cuModuleGetFunction", (void **, void *, const char *))                                         \
   X(ModuleGetGlobal, "cuModuleGetGlobal_v2", (CUdeviceptr *, size_t *, void *, const char *))                          \
+  X(FuncGetAttribute, "cuFuncGetAttribute", (int *, int, void *))                                                      \
   X(FuncSetAttribute, "cuFuncSetAttribute", (void *, int, int))                                                        \
   X(LaunchKernel, "cuLaunchKernel", (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,     \
                                      void *, void **, void **))                                                        \
@@ -147,6 +148,8 @@ typedef struct {
 extern nv_functions nv; /* filled by nv_open() */
 /* Open the driver once; hipErrorNoDevice when this machine has none. */
 hipError_t nv_open(void);
+/* Allow a function what a launch asks for, where the driver wants that said; HIP does not. */
+hipError_t nv_allow_shared(hipFunction_t function, unsigned bytes);
 /* Make the thread's device current for the driver; every call that needs a context starts with it. */
 hipError_t nv_enter(void);
 /* The thread's device, and the primary context of it (after nv_enter). */

@@ -34,6 +34,8 @@ hipError_t hipGraphDestroy(hipGraph_t graph) {
 hipError_t hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n,
                                  const hipKernelNodeParams *params) {
   NV_ENTER();
+  hipError_t status = nv_allow_shared(params->func, params->sharedMemBytes);
+  if (status) return status;
   CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params);
   return (hipError_t)nv.GraphAddKernelNode((void **)node, graph, (void *const *)deps, n, &p);
 }
@@ -101,6 +103,8 @@ hipError_t hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, hipGraphNod
 
 hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node, const hipKernelNodeParams *params) {
   NV_ENTER();
+  hipError_t status = nv_allow_shared(params->func, params->sharedMemBytes);
+  if (status) return status;
   CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params);
   return (hipError_t)nv.GraphExecKernelNodeSetParams(exec, node, &p);
 }

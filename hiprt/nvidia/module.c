@@ -1,8 +1,15 @@
 /* Modules and launches. */
 #include "driver.h"
 
-#define MAX_DYNAMIC_SHARED_SIZE_BYTES 8  /* CU_FUNC_ATTRIBUTE_… */
-#define SHARED_WITHOUT_ASKING (48u << 10) /* more needs the attribute */
+#define MAX_DYNAMIC_SHARED_SIZE_BYTES 8 /* CU_FUNC_ATTRIBUTE_… */
+
+hipError_t nv_allow_shared(hipFunction_t function, unsigned bytes) {
+  int allowed = 0;
+  if (!bytes) return hipSuccess;
+  hipError_t status = (hipError_t)nv.FuncGetAttribute(&allowed, MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
+  if (status || allowed >= (int)bytes) return status;
+  return (hipError_t)nv.FuncSetAttribute(function, MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+}
 
 hipError_t hipModuleLoadData(hipModule_t *module, const void *image) {
   NV_ENTER();
@@ -30,9 +37,7 @@ hipError_t hipModuleGetGlobal(hipDeviceptr_t *pointer, size_t *size, hipModule_t
 hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                  unsigned bz, unsigned shared, hipStream_t stream, void **params, void **extra) {
   NV_ENTER();
-  if (shared > SHARED_WITHOUT_ASKING) {
-    hipError_t status = (hipError_t)nv.FuncSetAttribute(function, MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
-    if (status) return status;
-  }
+  hipError_t status = nv_allow_shared(function, shared);
+  if (status) return status;
   return (hipError_t)nv.LaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }

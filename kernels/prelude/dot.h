@@ -166,5 +166,32 @@ HIPRT_INLINE void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0
 }
 #endif
 
+// c[16][8] += a[16][32] * b[32][8] of a simdgroup: codes of 8 bits without a sign times numbers with one, as mma.m16n8k32
+// lays them out, four to a register. a0, a1: rows g, g + 8, columns 4t to 4t + 3; a2, a3: the same, columns 16 further; b0,
+// b1: rows 4t to 4t + 3 and 16 further, of column g; c as above.
+#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 800
+HIPRT_INLINE void mma_codes(int (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+#else
+HIPRT_INLINE void mma_codes(int (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  const uint lane = lane_index(), row = lane & ~3u, column = (lane & 3u) * 8u;
+  for (uint t = 0; t < 4; t++) {
+    const uint a[4] = {simd_shuffle(a0, row + t), simd_shuffle(a2, row + t), simd_shuffle(a1, row + t),
+                       simd_shuffle(a3, row + t)};
+    const uint b[4] = {simd_shuffle(b0, column + t), simd_shuffle(b1, column + t), simd_shuffle(b0, column + 4u + t),
+                       simd_shuffle(b1, column + 4u + t)};
+    for (int i = 0; i < 4; i++) {
+      for (int k = 0; k < 8; k++) {
+        const uint left = a[i / 2 * 2 + k / 4] >> (k % 4 * 8) & 255u, right = b[i % 2 * 2 + k / 4] >> (k % 4 * 8) & 255u;
+        c[i] += int(left) * (int(right ^ 128u) - 128);
+      }
+    }
+  }
+}
+#endif
+
 }  // namespace hiprt
 }  // namespace metal

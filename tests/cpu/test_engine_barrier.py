@@ -79,6 +79,12 @@ extern "C" __global__ void d(int* p) {
   __syncthreads();
   p[threadIdx.x] = macro[blockDim.x - 1 - threadIdx.x];
 }
+namespace n { extern "C" __global__ void f(int* p) {
+  extern __shared__ int unmangled[];
+  unmangled[threadIdx.x] = p[threadIdx.x];
+  __syncthreads();
+  p[threadIdx.x] = unmangled[blockDim.x - 1 - threadIdx.x];
+} }
 template <class T> __global__ void e(T* p) {
   extern __shared__ T generic[];
   generic[threadIdx.x] = p[threadIdx.x];
@@ -87,7 +93,7 @@ template <class T> __global__ void e(T* p) {
 }
 """
     program = Program(source, expressions=["e<int>"])
-    for name in ("a", "b", "c", "d", "e<int>"):
+    for name in ("a", "b", "c", "d", "e<int>", "f"):
         values = np.arange(100, dtype=np.int32)
         program.run(name, 1, 100, values, shared=400)
         np.testing.assert_array_equal(values, np.arange(100)[::-1], name)

@@ -10,7 +10,7 @@ from hiprt import kernels
 from hiprt.graphs import Step
 from hiprt.kernels import reference
 from hiprt.kernels.kernel import force_generic
-from hiprt.kernels.qmv import Shape, Tiling, tensor_plan, tiling_of
+from hiprt.kernels.qmv import Shape, Staging, Tiling, staging_of, staging_plan, tensor_plan, tiling_of
 from hiprt.kernels.quantize_reference import pack, quantize
 
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
@@ -76,6 +76,18 @@ def test_matrix_instructions(half, group, bits, batch, tiling):
         check(batch, 24, 2048 // bits, half, group, bits, tiling=tiling, norm=True, residual=True, swiglu=True)
 
 
+@pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8), (128, 8)])
+@pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16])
+@pytest.mark.parametrize(
+    "staging", [Staging(1, 3, 2, 2, 2, 2), Staging(2, 2, 1, 1, 1, 1, False), Staging(3, 1, 1, 1, 1, 3)]
+)
+def test_integer_instructions(half, group, bits, staging):
+    with force_generic():
+        for rows in (8, 40, 136):
+            check(1, rows, 4096 // bits, half, group, bits, tiling=staging)
+            check(1, rows, 8192 // bits, half, group, bits, tiling=staging, norm=True, residual=True, swiglu=True)
+
+
 @pytest.mark.parametrize("tiling", [Tiling(2, 1, 2, 2), Tiling(1, 1, 1, 3), Tiling(3, 1, 4, 2)])
 @pytest.mark.parametrize("swiglu", [False, True])
 def test_simdgroups_that_take_several_rounds(tiling, swiglu):
@@ -85,15 +97,16 @@ def test_simdgroups_that_take_several_rounds(tiling, swiglu):
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-3, 1e4, 1e30])
-def test_matrix_instructions_of_any_magnitude(scale):
+@pytest.mark.parametrize(("tiling", "bound"), [(Tiling(2, 1, 2), 2e-6), (Staging(2, 1, 1, 1, 1), 4e-5)])
+def test_matrix_instructions_of_any_magnitude(scale, tiling, bound):
     x, stored, _ = operands(1, 16, 512, hiprt.bfloat16, 64, 4)
     x = (x.astype(np.float64) * scale).astype(x.dtype)
     x[0, 64:128] = (x[0, 64:128].astype(np.float64) * 1e-6).astype(x.dtype)
     x[0, 128:192] = 0
     with force_generic():
-        got = call(x, stored, {}, 64, 4, tiling=Tiling(2, 1, 2), out_dtype=np.float32).numpy()
+        got = call(x, stored, {}, 64, 4, tiling=tiling, out_dtype=np.float32).numpy()
     exact = reference.qmv(x, stored, 64, 4)
-    assert np.abs(got - exact).max() <= 2e-6 * np.abs(exact).max()
+    assert np.abs(got - exact).max() <= bound * np.abs(exact).max()
 
 
 def test_matrix_instructions_in_more_than_one_phase():
@@ -110,9 +123,10 @@ def test_every_code_counts_in_matrix_instructions():
             x = np.zeros((1, width), np.float16)
             x[0, place] = 1
             ones, zeros = np.ones((2**bits, width // 64), np.float16), np.zeros((2**bits, width // 64), np.float16)
-            with force_generic():
-                got = call(x, (pack(codes, bits), ones, zeros), {}, 64, bits, tiling=Tiling(2, 1, 1))
-            assert got.numpy().astype(int).tolist() == [list(range(2**bits))]
+            for tiling in (Tiling(2, 1, 1), Staging(2, 1, 1, 1, 1)):
+                with force_generic():
+                    got = call(x, (pack(codes, bits), ones, zeros), {}, 64, bits, tiling=tiling)
+                assert got.numpy().astype(int).tolist() == [list(range(2**bits))]
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -156,6 +170,9 @@ def test_tilings_fit(batch, rows, width):
     plan = tensor_plan(shape, tiling_of(shape))
     tiles, split, *_ = tiling_of(shape)
     assert plan.threads == (32 * tiles * split, 1, 1)
+    staging = staging_of(shape)
+    assert (staging is None) == (batch > 1 or (rows, width) in {(19456, 2560), (151936, 1024), (8192, 8192)})
+    assert staging is None or staging_plan(shape, staging).threads == (32 * staging.teams * staging.split, 1, 1)
 
 
 def test_mistakes_are_named():
