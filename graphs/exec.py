@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from array import array
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hiprt import core
@@ -116,7 +113,7 @@ class Exec:
         core.call(core.lib.hiprt_exec_update(self.core, recording.core))
         self.recording = recording
 
-    def move(self, nodes: Any, count: int, moves: Sequence[tuple[int, int, int]]) -> None:
+    def move(self, nodes: Any, count: int, ranges: Any, moves: int) -> None:
         """Give nodes the addresses they have when memory moves; the exec must not be `busy`.
 
         Parameters
@@ -125,12 +122,12 @@ class Exec:
             The nodes that use any of the memory.
         count : int
             Of nodes.
-        moves : sequence of (int, int, int)
+        ranges : hiprt_move *
             First address, one past the last, and the new first address; ascending.
+        moves : int
+            Of ranges.
         """
-        numbers = array("Q", itertools.chain.from_iterable(moves))
-        ranges = core.ffi.from_buffer("hiprt_move[]", numbers)
-        core.call(core.lib.hiprt_exec_move(self.core, count, nodes, len(moves), ranges))
+        core.call(core.lib.hiprt_exec_move(self.core, count, nodes, moves, ranges))
 
     @property
     def overlaps(self) -> int:

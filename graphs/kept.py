@@ -18,16 +18,40 @@ from hiprt.stream import Stream
 __all__ = ["Kept", "Segment", "leaves"]
 
 DEVICE_TO_DEVICE = 3
+MOST_PLACEMENTS = 32  # remembered: engines let a few sets of buffers take turns
 
 Segment = Exec | Recording  # a graph, or nodes that run eagerly
 
 
-class Nodes(NamedTuple):
-    """The nodes that use some arguments: as the C core takes them, how many, and the bytes of what they are given."""
+class Move(NamedTuple):
+    """How an exec is given arrays that lie elsewhere: the nodes and ranges as the C core takes them."""
 
-    indices: Any
+    nodes: Any
     size: int
     nbytes: int
+    ranges: Any
+    moves: int
+    reason: str
+
+
+class Placement:
+    """Where the arrays of a call lie.
+
+    Attributes
+    ----------
+    extents : list of Extent
+    is_free : bool or None
+        Whether the exec can be given them with the edges it has; None: not looked at yet.
+    moves : dict
+        How, by the placement that the exec carries.
+    """
+
+    __slots__ = ("extents", "is_free", "moves")
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self.extents = [array.extent for array in arrays]
+        self.is_free: bool | None = None
+        self.moves: dict[Placement, Move] = {}
 
 
 class Kept:
@@ -54,9 +78,9 @@ class Kept:
         self.result = result
         self.own = own
         self.arrays = list(arrays)
-        self.extents = [array.extent for array in arrays]
         self.others: list[Extent] | None = None
-        self.plans: dict[tuple[int, ...], Nodes] = {}
+        self.placements: dict[tuple[int, ...], Placement] = {}
+        self.here = self.placement(arrays)
 
     @property
     def exec(self) -> Exec | None:
@@ -75,19 +99,31 @@ class Kept:
             exec_.holders -= 1
         return [exec_ for exec_ in execs if not exec_.holders]
 
-    def carries(self, arrays: Sequence[Array]) -> bool:
-        """Whether the segments were made for arrays at these addresses."""
-        return all(mine.address == its.address for mine, its in zip(self.arrays, arrays))
+    def placement(self, arrays: Sequence[Array]) -> Placement:
+        """Return where the arrays of a call of this signature lie: `here`, if the segments were made for them."""
+        addresses = tuple([array.address for array in arrays])
+        found = self.placements.get(addresses)
+        if found is None:
+            if len(self.placements) >= MOST_PLACEMENTS:
+                self.placements = {key: each for key, each in self.placements.items() if each is self.here}
+                self.here.moves.clear()
+            found = self.placements[addresses] = Placement(arrays)
+        return found
 
-    def can_move(self, extents: Sequence[Extent]) -> bool:
-        """Whether the exec can be given arguments that lie here with the edges it has."""
+    def can_move(self, target: Placement) -> bool:
+        """Whether the exec can be given arguments that lie there with the edges it has."""
         exec_ = self.exec
         if exec_ is None or exec_.holders != 1:
             return False
         if self.others is None:
             self.is_movable, self.others = self.examine(exec_)
-        if not self.is_movable:
-            return False
+        if target.is_free is None:
+            target.is_free = self.is_movable and self.are_free(target.extents)
+        return target.is_free
+
+    def are_free(self, extents: Sequence[Extent]) -> bool:
+        """Whether arguments here would lie alone in their memory."""
+        assert self.others is not None
         at, others = 0, self.others
         end_before = 0
         for start, end in sorted(extents):
@@ -104,10 +140,10 @@ class Kept:
         results = leaves(self.result)
         if results is None or any(array.buffer in buffers for array in results) or not are_disjoint(self.arrays):
             return False, []
-        own = set(self.extents)
+        own = set(self.here.extents)
         others = coalesce(extent for extent in exec_.recording.extents() if extent not in own)
         self.others = others
-        return not any(map(self.is_in_use, self.extents)), others
+        return not any(map(self.is_in_use, self.here.extents)), others
 
     def is_in_use(self, extent: Extent) -> bool:
         """Whether the step uses an argument's memory for something else."""
@@ -116,28 +152,27 @@ class Kept:
         at = bisect.bisect_left(self.others, (end, 0))
         return at > 0 and self.others[at - 1][1] > start
 
-    def moved(self, extents: Sequence[Extent]) -> tuple[int, ...]:
-        """Return which arguments lie elsewhere."""
-        return tuple([i for i, (mine, its) in enumerate(zip(self.extents, extents)) if mine != its])
-
-    def plan(self, moved: tuple[int, ...]) -> Nodes:
-        """Return the nodes that use some of the arguments."""
-        plan = self.plans.get(moved)
-        if plan is None:
-            exec_ = self.exec
+    def move_to(self, target: Placement) -> Move:
+        """Return how the exec is given arguments that lie there."""
+        move = target.moves.get(self.here)
+        if move is None:
+            exec_, before, after = self.exec, self.here.extents, target.extents
             assert exec_ is not None
-            nodes = sorted({node for i in moved for node in exec_.recording.users(*self.extents[i])})
+            moved = [i for i, (mine, its) in enumerate(zip(before, after)) if mine != its]
+            nodes = sorted({node for i in moved for node in exec_.recording.users(*before[i])})
             nbytes = sum(map(exec_.recording.node_bytes, nodes))
-            plan = self.plans[moved] = Nodes(core.ffi.new("uint32_t[]", nodes), len(nodes), nbytes)
-        return plan
+            ranges = core.ffi.new("hiprt_move[]", sorted([(*before[i], after[i][0]) for i in moved]))
+            reason = f"arrays moved, {len(nodes)} nodes"
+            move = Move(core.ffi.new("uint32_t[]", nodes), len(nodes), nbytes, ranges, len(moved), reason)
+            target.moves[self.here] = move
+        return move
 
-    def move(self, arrays: Sequence[Array], extents: list[Extent], moved: tuple[int, ...]) -> None:
+    def move(self, arrays: Sequence[Array], target: Placement, move: Move) -> None:
         """Give the exec these arguments."""
         exec_ = self.exec
         assert exec_ is not None
-        before, nodes = self.extents, self.plan(moved)
-        exec_.move(nodes.indices, nodes.size, sorted([(*before[i], extents[i][0]) for i in moved]))
-        self.arrays, self.extents = list(arrays), extents
+        exec_.move(move.nodes, move.size, move.ranges, move.moves)
+        self.arrays, self.here = list(arrays), target
 
 
 def are_disjoint(arrays: Sequence[Array]) -> bool:

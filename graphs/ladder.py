@@ -26,7 +26,7 @@ from hiprt.flags import flags
 from hiprt.graphs import stats as statistics
 from hiprt.graphs.dump import dump, trace
 from hiprt.graphs.exec import Exec, locks
-from hiprt.graphs.kept import Kept
+from hiprt.graphs.kept import Kept, Placement
 from hiprt.graphs.probe import allowed, distrust, failed
 from hiprt.graphs.recording import Recording
 from hiprt.graphs.stats import RUNGS, Event, Stats
@@ -159,7 +159,7 @@ class Ladder:
             self.learn(error, stream)
             self.run_eagerly(kept.recording, stream, str(error))
 
-    def move(self, kept: Kept, arrays: Sequence[Array], stream: Stream) -> bool:
+    def move(self, kept: Kept, arrays: Sequence[Array], target: Placement, stream: Stream) -> bool:
         """Patch arrays at other addresses into a kept exec; False where it has to be recorded again.
 
         Raises
@@ -167,27 +167,25 @@ class Ladder:
         HipError
             A node refused them; the exec must be discarded (G8).
         """
-        extents = [array.extent for array in arrays]
-        if "patch" not in flags.graph_rungs or "patch" not in allowed(stream.device) or not kept.can_move(extents):
+        if "patch" not in flags.graph_rungs or "patch" not in allowed(stream.device) or not kept.can_move(target):
             return False
         start = time.perf_counter()
-        moved = kept.moved(extents)
-        nodes = kept.plan(moved)
+        move = kept.move_to(target)
         with self.lock:
             old = kept.exec
             assert old is not None
             old.wait()
-            exec_ = self.within_budget(old, stream, nodes.size, nodes.nbytes)
+            exec_ = self.within_budget(old, stream, move.size, move.nbytes)
             if exec_ is None:
                 return False
             with locks[stream.device.index]:
                 if exec_ is not old:
                     exec_.patch(old.recording)
                     kept.segments = [exec_]
-                kept.move(arrays, extents, moved)
-        self.stats.patched += nodes.size
-        reason, seconds = f"arrays moved, {nodes.size} nodes", time.perf_counter() - start
-        self.stats.count(Event(self.name, "patch", reason, exec_.recording.key, "", seconds))
+                kept.move(arrays, target, move)
+        self.stats.patched += move.size
+        seconds = time.perf_counter() - start
+        self.stats.count(Event(self.name, "patch", move.reason, exec_.recording.key, "", seconds))
         return True
 
     @staticmethod

@@ -152,7 +152,8 @@ class Step(objects.Step):
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args)
         arrays = [arg for arg in args if isinstance(arg, Array)]
-        signature = tuple([form(arg) for arg in args] if self.moves else [identity(arg) for arg in args])
+        like = form if self.moves else identity
+        signature = tuple([arg.form if self.moves and isinstance(arg, Array) else like(arg) for arg in args])
         with self.ladder.lock:
             self.disarm()
             kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
@@ -197,10 +198,11 @@ class Step(objects.Step):
         """
         self.kept.move_to_end(signature)
         rung = "replay"
-        if not kept.carries(arrays):
+        target = kept.placement(arrays) if self.moves else kept.here
+        if target is not kept.here:
             rung = "patch"
             try:
-                if not self.ladder.move(kept, arrays, stream):
+                if not self.ladder.move(kept, arrays, target, stream):
                     return ""
             except HipError as error:
                 return self.give_up(signature, kept, error)
