@@ -111,3 +111,8 @@ hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStr
   NV_ENTER();
   return count ? (hipError_t)nv.MemsetD32Async(nv_address(dst), (unsigned)value, count, stream) : hipSuccess;
 }
+
+hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count) {
+  hipError_t status = hipMemsetD32Async(dst, value, count, 0);
+  return status ? status : hipStreamSynchronize(0);
+}
