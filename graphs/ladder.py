@@ -315,10 +315,7 @@ class Ladder:
         most, most_bytes = flags.graph_update_budget, flags.graph_update_budget_mb << 20
         if nodes > most or nbytes > most_bytes:
             return None
-        all_nodes, all_bytes = slot.updated_nodes + nodes, slot.updated_bytes + nbytes
-        if 2 * all_nodes <= most and 2 * all_bytes <= most_bytes:
-            return slot
-        used = max(all_nodes / most, all_bytes / most_bytes)
+        used = max((slot.updated_nodes + nodes) / most, (slot.updated_bytes + nbytes) / most_bytes)
         if used > 0.5 and slot.successor is None and slot.updated_nodes:
             # Of a copy: a move changes the recording where it is.
             slot.successor = Successor(slot.recording.copy(), stream.device.index, slot)
