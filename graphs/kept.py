@@ -83,10 +83,15 @@ class Kept:
         self.here = self.placement(arrays)
 
     @property
-    def exec(self) -> Exec | None:
-        """The exec, when it is the only segment."""
-        only = self.segments[0] if len(self.segments) == 1 else None
-        return only if isinstance(only, Exec) else None
+    def segments(self) -> list[Segment]:
+        """What a call launches, in order."""
+        return self._segments
+
+    @segments.setter
+    def segments(self, segments: list[Segment]) -> None:
+        only = segments[0] if len(segments) == 1 else None
+        self._segments = segments
+        self.exec = only if isinstance(only, Exec) else None
 
     def results(self, stream: Stream) -> Any:
         """Return what the function returned, with what the next launch overwrites copied to memory of its own."""

@@ -152,8 +152,10 @@ class Step(objects.Step):
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args)
         arrays = [arg for arg in args if isinstance(arg, Array)]
-        like = form if self.moves else identity
-        signature = tuple([arg.form if self.moves and isinstance(arg, Array) else like(arg) for arg in args])
+        if self.moves:
+            signature = tuple([arg.form if isinstance(arg, Array) else form(arg) for arg in args])
+        else:
+            signature = tuple([identity(arg) for arg in args])
         with self.ladder.lock:
             self.disarm()
             kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
