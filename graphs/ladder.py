@@ -130,13 +130,8 @@ class Ladder:
         trace(self.name, next(rung for rung in RUNGS if self.stats.rungs[rung] > before[rung]), start, len(recording))
         return found
 
-    def relaunch(self, kept: Exec, stream: Stream, rung: str = "replay") -> bool:
-        """Launch an exec again as it is; False when that failed and its nodes ran eagerly."""
-        with self.lock:
-            return self.repeat(kept, stream, rung)
-
     def repeat(self, kept: Exec, stream: Stream, rung: str) -> bool:
-        """Launch, or run eagerly what cannot be launched."""
+        """Launch an exec again as it is, or run its nodes eagerly: then False. Behind `lock`."""
         start = time.perf_counter()
         try:
             mismatch = self.start(kept, stream)

@@ -213,7 +213,7 @@ class Step(objects.Step):
             if isinstance(segment, Recording):
                 self.ladder.run_eagerly(segment, stream, "HIPRT_GRAPH_FORCE_EAGER_FROM")
             else:
-                whole = self.ladder.relaunch(segment, stream, rung) and whole
+                whole = self.ladder.repeat(segment, stream, rung) and whole
         if not whole:
             self.kept.pop(signature).release()
         return rung
