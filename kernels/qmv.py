@@ -160,7 +160,7 @@ def qmv(
     """
     stream = stream or current_stream()
     options = group_size, bits, swiglu, out_dtype, tiling
-    plan = plan_of(x, w, scales, biases, norm, residual, *options, stream.device.provider, uses_loops(stream))
+    plan = plan_of(x, w, scales, biases, norm, residual, *options, stream.device.arch, uses_loops(stream))
     operands = x, w, scales, biases, x if norm is None else norm, x if residual is None else residual
     out = made("qmv", out, plan.shape, plan.dtype, stream, operands)
     if plan.sizes:
@@ -193,7 +193,7 @@ def plan_of(
     is_gated: bool,
     out_dtype: DTypeLike | None,
     tiling: Tiling | Staging | None,
-    provider: str,
+    arch: str,
     loops: bool,
 ) -> Plan:
     """Check the operands and return the launch."""
@@ -207,8 +207,7 @@ def plan_of(
     shape = Shape(w.shape[0], width, batch, group_size, bits, is_gated)
     head, kinds = (batch, columns), (x.dtype, dtype, group_size, bits)
     parts = norm is not None, residual is not None, is_gated
-    if tiling is None and has_matrix_instructions(provider, x.dtype, shape):
-        tiling = staging_of(shape) or tiling_of(shape)
+    tiling = tiling or chosen(arch, x.dtype, shape)
     if isinstance(tiling, Staging):
         staged = staging_plan(shape, tiling)
         return Plan(
@@ -262,6 +261,11 @@ def check(
     return columns
 
 
-def has_matrix_instructions(provider: str, dtype: np.dtype[Any], shape: Shape) -> bool:
-    """Whether the kernel of matrix instructions takes this: whole steps of 16-bit numbers, on NVIDIA."""
-    return provider == "nvidia" and dtype.itemsize == 2 and shape.width * shape.bits % 1024 == 0
+def chosen(arch: str, dtype: np.dtype[Any], shape: Shape) -> Tiling | Staging | None:
+    """Return how a kernel of matrix instructions takes this: whole steps of 16-bit numbers, on NVIDIA; else None.
+
+    Bulk copies, and so much shared memory, are there from compute capability 9.0 on; that is where they were measured.
+    """
+    if not arch.startswith("sm_") or dtype.itemsize != 2 or shape.width * shape.bits % 1024:
+        return None
+    return (staging_of(shape) if arch == "sm_90" else None) or tiling_of(shape)

@@ -1,5 +1,7 @@
 """qmv: the kernel of each target, and matrix instructions imitated lane by lane, against float64."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,6 +15,7 @@ from hiprt.kernels.kernel import force_generic
 from hiprt.kernels.quantize_reference import pack, quantize
 from hiprt.kernels.tiling import Shape, Staging, Tiling, staging_of, staging_plan, tensor_plan, tiling_of
 
+qmv_module = import_module("hiprt.kernels.qmv")  # the package has a function of this name
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
 ULP = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 
@@ -173,6 +176,15 @@ def test_tilings_fit(batch, rows, width):
     staging = staging_of(shape)
     assert (staging is None) == (batch > 1 or (rows, width) in {(19456, 2560), (151936, 1024), (8192, 8192)})
     assert staging is None or staging_plan(shape, staging).threads == (32 * staging.teams * staging.split, 1, 1)
+
+
+def test_bulk_copies_are_for_devices_that_have_them():
+    half, shape = np.dtype(np.float16), Shape(4096, 2560, 1, 64, 4, False)
+    assert isinstance(qmv_module.chosen("sm_90", half, shape), Staging)
+    assert isinstance(qmv_module.chosen("sm_80", half, shape), Tiling)
+    assert isinstance(qmv_module.chosen("sm_90", half, shape._replace(batch=2)), Tiling)
+    for arch, dtype in (("gfx1201", half), ("hiprt-cpu", half), ("sm_90", np.dtype(np.float32))):
+        assert qmv_module.chosen(arch, dtype, shape) is None
 
 
 def test_mistakes_are_named():
