@@ -81,7 +81,6 @@ INTEGER = Kernel(
         "DEPTH": "int",
         "PER": "int",
         "ABREAST": "int",
-        "EARLY": "bool",
         "NORMED": "bool",
         "ADDED": "bool",
         "GATED": "bool",

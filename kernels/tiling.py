@@ -139,8 +139,6 @@ class Staging(NamedTuple):
         Tiles of 8 rows of a stage: 1 or 2.
     groups : int
         Threadgroups, among which the rows are divided evenly.
-    early : bool
-        Whether the next kernel may begin before x is there.
     """
 
     teams: int
@@ -149,7 +147,6 @@ class Staging(NamedTuple):
     per: int
     abreast: int
     groups: int = PROCESSORS
-    early: bool = True
 
 
 def staging_of(shape: Shape) -> Staging | None:
@@ -236,10 +233,10 @@ def tensor_plan(shape: Shape, tiling: Tiling) -> Tiles:
 
 def staging_plan(shape: Shape, staging: Staging) -> Tiles:
     """Return the launch of the kernel of integer matrix instructions."""
-    teams, split, depth, per, abreast, groups, early = staging
+    teams, split, depth, per, abreast, groups = staging
     if shape.batch != 1 or not is_staged(shape) or teams * split > SIMDGROUPS_EACH or not 0 < abreast < 3 or depth < 1:
         raise ValueError(f"qmv: {staging} does not fit {shape}")
-    return Tiles((groups, 1, 1), (teams * split * 32, 1, 1), (teams, split, depth, per, abreast, early))
+    return Tiles((groups, 1, 1), (teams * split * 32, 1, 1), (teams, split, depth, per, abreast))
 
 
 def plain_plan(shape: Shape, columns: int, loops: bool) -> Tiles:

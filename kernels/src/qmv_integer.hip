@@ -67,7 +67,7 @@ if (split == 0) {
   for (uint stage = 0; stage < min(stages, uint(DEPTH)); stage++) fetch(stage, stage);
 }
 #endif
-if (EARLY) begin_next();
+begin_next();
 wait_for_inputs();
 
 // Bring this simdgroup's parts of x to where its lanes find them.
@@ -129,7 +129,6 @@ float square = 0.0f;
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
-if (!EARLY) begin_next();
 
 // The other operand's column of this lane, which is a part of x for one scale: zeros where codes have another one.
 uint b[2][4][FIELDS];

@@ -81,9 +81,7 @@ def test_matrix_instructions(half, group, bits, batch, tiling):
 
 @pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8), (128, 8)])
 @pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16])
-@pytest.mark.parametrize(
-    "staging", [Staging(1, 3, 2, 2, 2, 2), Staging(2, 2, 1, 1, 1, 1, False), Staging(2, 1, 1, 1, 1, 3)]
-)
+@pytest.mark.parametrize("staging", [Staging(1, 3, 2, 2, 2, 2), Staging(2, 2, 1, 1, 1, 1), Staging(2, 1, 1, 1, 1, 3)])
 def test_integer_instructions(half, group, bits, staging):
     with force_generic():
         for rows in (8, 40, 136):
