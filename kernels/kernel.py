@@ -81,10 +81,11 @@ class Kernel:
     ahead : sequence of str, optional
         Given, the body calls ``begin_next()`` and ``wait_for_inputs()`` in every thread, and before the latter reads
         only these inputs: its node may start while the one before it still runs.
-    resident : int, optional
-        Threadgroups of which a processor is to hold that many at a time, where a compiler takes that wish.
+    resident : int or callable, optional
+        Threadgroups of which a processor is to hold that many at a time, where a compiler takes that wish; or a
+        function of the template's values to that.
     shared : callable, optional
-        From the template's values to the bytes of what the body declares ``extern __shared__``.
+        From the template's values and the device to the bytes of what the body declares ``extern __shared__``.
     source : str, optional
         The body, for a kernel without a file.
 
@@ -106,8 +107,8 @@ class Kernel:
         threads: int | Callable[[tuple[Any, ...]], int] = 256,
         aliasing: Mapping[str, Sequence[str]] | None = None,
         ahead: Sequence[str] | None = None,
-        resident: int = 1,
-        shared: Callable[[tuple[Any, ...]], int] | None = None,
+        resident: int | Callable[[tuple[Any, ...]], int] = 1,
+        shared: Callable[[tuple[Any, ...], Device], int] | None = None,
         source: str | None = None,
     ) -> None:
         self.name = name
@@ -165,7 +166,7 @@ class Kernel:
             self.body,
             file=f"{self.name}.metal",
             threads=self.threads(template) if callable(self.threads) else self.threads,
-            resident=self.resident,
+            resident=self.resident(template) if callable(self.resident) else self.resident,
             restrict=not self.aliasing,
         )
         return "".join([dialect.prelude, *headers, kernel])
@@ -221,7 +222,7 @@ class Kernel:
         ]
         load: Callable[..., Module] = LOADERS.get(device.provider, Kernel.load)
         module = load(self, template, device)
-        shared = self.shared(template) if self.shared else 0
+        shared = self.shared(template, device) if self.shared else 0
         return Function(module, self.symbol(template), arguments, self.name, ahead=self.ahead, shared=shared)
 
     def load(self, template: tuple[Any, ...], device: Device) -> Module:

@@ -12,14 +12,11 @@ from hiprt.kernels.checks import FLOATS, aligned, buffer, contiguous, floating, 
 from hiprt.kernels.dialect import SOURCES
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.quantized import BITS, GROUP_SIZES, check_matrix, format_of
+from hiprt.kernels.rings import Ring, ring_of, ring_plan, shared_bytes
 from hiprt.kernels.tiling import (
     Shape,
-    Staging,
     Tiling,
     plain_plan,
-    shared_bytes,
-    staging_of,
-    staging_plan,
     tensor_plan,
     tiling_of,
 )
@@ -64,7 +61,7 @@ TENSOR = Kernel(
     ahead=("weight", "scales", "biases"),
     source=(SOURCES / "qmv_mma.hip").read_text(),
 )
-# One vector, by integer matrix instructions: where codes come by bulk copies.
+# One vector, by integer matrix instructions.
 INTEGER = Kernel(
     "qmv_integer",
     inputs=OPERANDS,
@@ -80,15 +77,16 @@ INTEGER = Kernel(
         "SPLIT": "int",
         "DEPTH": "int",
         "PER": "int",
-        "ABREAST": "int",
+        "EARLY": "int",
+        "RESIDENT": "int",
         "NORMED": "bool",
         "ADDED": "bool",
         "GATED": "bool",
     },
     threads=lambda template: 32 * template[5] * template[6],
     ahead=("weight", "scales", "biases"),
-    resident=2,
-    shared=lambda template: shared_bytes(template[2:10]),
+    resident=lambda template: int(template[10]),
+    shared=lambda template, device: shared_bytes(template[2:11], device.provider == "nvidia"),
     source=(SOURCES / "qmv_integer.hip").read_text(),
 )
 MOST = 8  # vectors
@@ -107,7 +105,7 @@ def qmv(
     residual: Array | None = None,
     swiglu: bool = False,
     out_dtype: DTypeLike | None = None,
-    tiling: Tiling | Staging | None = None,
+    tiling: Tiling | Ring | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -136,8 +134,8 @@ def qmv(
         ``silu(gate) * up``, [B, N / 2].
     out_dtype : dtype, optional
         Of the result: that of `x` by default.
-    tiling : Staging or Tiling, optional
-        Chosen by `staging_of` or `tiling_of` by default, for the kernels of matrix instructions.
+    tiling : Ring or Tiling, optional
+        Chosen by `ring_of` or `tiling_of` by default, for the kernels of matrix instructions.
     stream : Stream, optional
         This thread's by default.
     out : Array, optional
@@ -191,7 +189,7 @@ def plan_of(
     bits: int,
     is_gated: bool,
     out_dtype: DTypeLike | None,
-    tiling: Tiling | Staging | None,
+    tiling: Tiling | Ring | None,
     arch: str,
     loops: bool,
 ) -> Plan:
@@ -207,10 +205,10 @@ def plan_of(
     head, kinds = (batch, columns), (x.dtype, dtype, group_size, bits)
     parts = norm is not None, residual is not None, is_gated
     tiling = tiling or chosen(arch, x.dtype, shape)
-    if isinstance(tiling, Staging):
-        staged = staging_plan(shape, tiling)
+    if isinstance(tiling, Ring):
+        ringed = ring_plan(shape, tiling)
         return Plan(
-            INTEGER, head, dtype, staged.grid, staged.threads, (*kinds, width, *staged.template, *parts), (columns,)
+            INTEGER, head, dtype, ringed.grid, ringed.threads, (*kinds, width, *ringed.template, *parts), (columns,)
         )
     if tiling is not None:
         tiled = tensor_plan(shape, tiling)
@@ -260,11 +258,11 @@ def check(
     return columns
 
 
-def chosen(arch: str, dtype: np.dtype[Any], shape: Shape) -> Tiling | Staging | None:
+def chosen(arch: str, dtype: np.dtype[Any], shape: Shape) -> Tiling | Ring | None:
     """Return how a kernel of matrix instructions takes this: whole steps of 16-bit numbers, on NVIDIA; else None.
 
     Bulk copies, and so much shared memory, are there from compute capability 9.0 on; that is where they were measured.
     """
     if not arch.startswith("sm_") or dtype.itemsize != 2 or shape.width * shape.bits % 1024:
         return None
-    return (staging_of(shape) if arch == "sm_90" else None) or tiling_of(shape)
+    return (ring_of(shape) if arch == "sm_90" else None) or tiling_of(shape)

@@ -6,12 +6,9 @@ from typing import NamedTuple
 
 __all__ = [
     "Shape",
-    "Staging",
+    "Tiles",
     "Tiling",
     "plain_plan",
-    "shared_bytes",
-    "staging_of",
-    "staging_plan",
     "tensor_plan",
     "tiling_of",
 ]
@@ -26,13 +23,6 @@ PROCESSORS = 132
 SIMDGROUPS_EACH = 16
 LARGE = 12  # simdgroups of a threadgroup for a large matrix
 DEPTH = 5
-MOST_STAGED = 9  # tiles of a threadgroup
-LEAST_STREAMED = 64
-STAGE_BYTES = 46 << 10  # of one tile
-RING_BYTES = 148 << 10  # of a threadgroup's stages
-# Of a kernel that asks for more than LITTLE, no processor gets two threadgroups: those of the kernel before end at
-# different times, and the next one's would gather where it ended first. Of small ones there are few, soon done.
-LITTLE, ALONE = 40 << 10, 116 << 10
 SIZES = (1, 2, 4, 8)
 
 
@@ -122,84 +112,6 @@ def tiling_of(shape: Shape) -> Tiling:
     return Tiling(tiles, split, depth if depth > 2 or rounds > 1 else most, rounds)
 
 
-class Staging(NamedTuple):
-    """How the kernel of integer matrix instructions shares out its work.
-
-    Attributes
-    ----------
-    teams : int
-        Of simdgroups, which take stages in turn.
-    split : int
-        Simdgroups of a team, among which the steps of a row are divided.
-    depth : int
-        Stages of a team that are on their way, or there.
-    per : int
-        How many stages a team goes through before sums are put together.
-    abreast : int
-        Tiles of 8 rows of a stage: 1 or 2.
-    groups : int
-        Threadgroups, among which the rows are divided evenly.
-    """
-
-    teams: int
-    split: int
-    depth: int
-    per: int
-    abreast: int
-    groups: int = PROCESSORS
-
-
-def staging_of(shape: Shape) -> Staging | None:
-    """Choose for an H200, by what was measured there; None where the other kernel was faster.
-
-    This one wins where a good part of a threadgroup's few tiles is there before x is, and for very large matrices of
-    long rows; between them, where all threadgroups stream, the other.
-    """
-    groups = min(PROCESSORS, shape.tiles)
-    each = -(-shape.tiles // groups)
-    if shape.batch != 1 or not is_staged(shape) or stage_bytes(shape, 1) > STAGE_BYTES:
-        return None
-    split = split_of(shape.steps)
-    for abreast in (2, 1) if each > 1 else (1,):
-        teams = max(1, min(12 // split, -(-each // abreast)))
-        turns = -(-each // (teams * abreast))
-        depth = min(turns, RING_BYTES // (teams * stage_bytes(shape, abreast)))
-        is_there = each <= MOST_STAGED and 3 * teams * depth * abreast > 2 * each
-        if depth >= min(2, turns) and (is_there or (each >= LEAST_STREAMED and shape.width >= 4096)):
-            per = max(1, min(turns, 64 // (split * teams * abreast)))
-            return Staging(teams, split, depth, per, abreast, groups)
-    return None
-
-
-def split_of(steps: int) -> int:
-    """Return among how many simdgroups a row's steps are divided: evenly, if that leaves enough of them."""
-    if steps <= SIMDGROUPS_EACH:
-        return steps
-    even = [split for split in range(8, 14) if steps % split == 0]
-    return max(even) if even else -(-steps // -(-steps // 13))
-
-
-def is_staged(shape: Shape) -> bool:
-    """Whether tiles are whole, scales few enough for the columns, and rows what bulk copies take: 16 bytes each."""
-    slots = max(2, 1024 // (shape.bits * shape.group))
-    scales = shape.width // shape.group
-    return shape.rows % TENSOR_ROWS == 0 and slots <= 4 and scales * 2 * (4 if shape.is_gated else 8) % 16 == 0
-
-
-def stage_bytes(shape: Shape, abreast: int) -> int:
-    """Return the bytes of a stage: codes, 64 bytes between rows, scales and biases."""
-    return abreast * 8 * (shape.width * shape.bits // 8 + 64 + 4 * (shape.width // shape.group))
-
-
-def shared_bytes(template: tuple[int, ...]) -> int:
-    """Return the dynamic shared memory of the kernel of integer matrix instructions: stages, and parts of x."""
-    group, bits, width, teams, split, depth, _, abreast = template
-    shape = Shape(0, width, 1, group, bits, False)
-    held = -(-shape.steps // split) * (512 if bits == 4 else 256)
-    needed = teams * (depth * stage_bytes(shape, abreast) + split * held)
-    return max(needed, ALONE) if needed > LITTLE else needed
-
-
 def padded(batch: int) -> int:
     """Return the number of vectors that a kernel is made for."""
     return next(size for size in SIZES if size >= batch)
@@ -229,14 +141,6 @@ def tensor_plan(shape: Shape, tiling: Tiling) -> Tiles:
         raise ValueError(f"qmv: {tiling} does not fit {shape.steps} steps of {shape.batch} vectors")
     grid = (-(-shape.tiles // (tiles * rounds)), 1, 1)
     return Tiles(grid, (tiles * split * 32, 1, 1), (batch, tiles, split, depth, phase, rounds > 1))
-
-
-def staging_plan(shape: Shape, staging: Staging) -> Tiles:
-    """Return the launch of the kernel of integer matrix instructions."""
-    teams, split, depth, per, abreast, groups = staging
-    if shape.batch != 1 or not is_staged(shape) or teams * split > SIMDGROUPS_EACH or not 0 < abreast < 3 or depth < 1:
-        raise ValueError(f"qmv: {staging} does not fit {shape}")
-    return Tiles((groups, 1, 1), (teams * split * 32, 1, 1), (teams, split, depth, per, abreast))
 
 
 def plain_plan(shape: Shape, columns: int, loops: bool) -> Tiles:

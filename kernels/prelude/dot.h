@@ -128,6 +128,18 @@ HIPRT_INLINE uint load_now(const ushort* from) {
 #endif
 }
 
+HIPRT_INLINE pack<uint, 4> load_now(const pack<uint, 4>* from) {
+#if HIPRT_TARGET_NVIDIA
+  pack<uint, 4> v;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.values[0]), "=r"(v.values[1]), "=r"(v.values[2]), "=r"(v.values[3])
+               : "l"(from));
+  return v;
+#else
+  return *from;
+#endif
+}
+
 // c[16][8] += a[16][16] * b[16][8] of a simdgroup, as mma.m16n8k16 lays them out. With g = lane / 4, t = lane % 4:
 // a0, a1: rows g, g + 8, columns 2t, 2t + 1; a2, a3: the same, columns 2t + 8, 2t + 9; b0, b1: rows 2t, 2t + 1 and 2t + 8,
 // 2t + 9 of column g; c: row g, columns 2t, 2t + 1, then row g + 8.

@@ -1,5 +1,5 @@
 // Stages: threadgroup memory that one thread has filled by bulk copies while others work, as compute capability 9.0 has
-// them. A stage is full when the bytes expected have come, and empty when all that read it have left.
+// them. A stage is full when the bytes expected have come.
 // docs.nvidia.com/cuda/parallel-thread-execution, mbarrier and cp.async.bulk.
 #if HIPRT_TARGET_NVIDIA
 namespace metal {
@@ -11,12 +11,8 @@ HIPRT_INLINE uint in_shared(const void* from) {
   asm volatile("" : "+r"(place));
   return place;
 }
-template <typename T>
-HIPRT_INLINE T* in_generic(uint place) {
-  return (T*)__cvta_shared_to_generic(place);
-}
 
-// Begin a barrier of a stage, for as many as arrive at it: the one that fills, or all that leave.
+// Begin a barrier of a stage, for as many as arrive at it.
 HIPRT_INLINE void begin_stage(uint barrier, uint count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
@@ -30,9 +26,6 @@ HIPRT_INLINE void copy_bulk(uint to, const void* from, uint bytes, uint barrier)
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)
                : "memory");
-}
-HIPRT_INLINE void leave_stage(uint barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 // `turn`: 0 for the first use of the stage, 1 for the second, 0 for the third.
 HIPRT_INLINE void wait_for_stage(uint barrier, uint turn) {

@@ -2,251 +2,255 @@
 // 32 by 8 numbers. x is brought to 16 bits for each scale of the codes: two columns of the other operand, of which the
 // first counts 256 times. Columns are zero where the codes have another scale, so that sums come out by scale.
 //
-// What counts is the time from when x is there to when the result is. Codes come by bulk copies to threadgroup memory,
-// DEPTH stages of ABREAST tiles of 8 rows, while the kernel before still runs. TEAMS of SPLIT simdgroups take stages in
-// turn; in a team each takes its own steps of the row, of two chunks of 64 bytes, and brings that part of x into registers.
+// A threadgroup has a stretch of tiles of 8 rows; TEAMS of SPLIT simdgroups take tiles in turn, and in a team each has its
+// own steps of the rows, of two chunks of 64 bytes. A simdgroup has DEPTH steps on their way in registers, EARLY of them
+// asked for before x is there: more would keep x waiting. Two loads are one step, whole lines of four rows each; so lanes
+// of even g have the first chunk of row g / 2 and the second of row 4 + g / 2, those of odd g the other chunks. Scales and
+// biases come by bulk copies, a round ahead: there are many rows of few bytes.
 constexpr uint CHUNK = 512 / BITS;
 constexpr uint STEP = 2 * CHUNK;
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK;
-constexpr uint SLOTS = STEP / SLOT;                               // at most 4: two columns each
+constexpr uint SLOTS = STEP / SLOT, HALF = SLOTS / 2;             // at most 4: two columns each
 constexpr uint SPREAD = uint(GROUP) > CHUNK ? GROUP / CHUNK : 1;  // chunks with one scale
 constexpr uint SCALES = SPREAD > 1 ? 2 / SPREAD : SLOTS;          // of a step
 constexpr uint FIELDS = BITS == 4 ? 2 : 1;                        // registers of a word's codes, the second 16 times as much
-constexpr uint STEPS = WIDTH / STEP, OWN = (STEPS + SPLIT - 1) / SPLIT;
-constexpr uint OUTPUTS = GATED ? 4 : 8;  // of a tile; gated: 4 rows of each half
-constexpr uint ROUND = TEAMS * ABREAST * PER;
+constexpr uint STEPS = WIDTH / STEP, OWN = (STEPS + SPLIT - 1) / SPLIT, SCALED = STEPS * SCALES;
+constexpr uint PARTS = GATED ? 2 : 1, OUTPUTS = 8 / PARTS;  // of a tile; gated: 4 rows of each half
+constexpr uint ROUND = TEAMS * PER;                         // tiles whose sums are put together at once
 constexpr uint MEMBERS = TEAMS * SPLIT, PACKS = STEP / 8;
-constexpr uint ROW = STEPS * 32 + 16, SCALED = STEPS * SCALES;  // words and scales of a row; neighbours in other banks
-constexpr uint STAGE = ABREAST * 8 * (ROW + SCALED);
+constexpr uint LENGTH = OWN < uint(DEPTH) ? OWN : uint(DEPTH);     // steps of a tile that are on their way
+constexpr uint TURNS = OWN < uint(DEPTH) ? uint(DEPTH) / OWN : 1;  // tiles that are
+constexpr uint HELD = 16 * FIELDS;                                 // pieces of x of a step
 typedef pack<uint, 4> piece;
 extern __shared__ piece copied[];
-threadgroup pack<float, 2> sums[MEMBERS * OWN * 4];  // by scale: the sum of x, and the unit of what it was brought to
-threadgroup float squares[SPLIT];
-threadgroup piece partial[2 * ROUND * SPLIT * 8];  // by scale
+threadgroup piece zeros[1];
+threadgroup pack<float, 2> sums[SPLIT * OWN * 4];  // by scale: the sum of x, and the unit of what it was brought to
+threadgroup float squares[MEMBERS];
+threadgroup float partial[2 * ROUND * SPLIT * 8];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team = member / SPLIT;
 const uint all_tiles = columns / OUTPUTS, groups = threadgroups_per_grid.x, group = threadgroup_position_in_grid.x;
 const uint each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
-const uint own_tile = first_tile + team * ABREAST;
-const uint stages = own_tile < end_tile ? (end_tile - own_tile + TEAMS * ABREAST - 1) / (TEAMS * ABREAST) : 0u;
 const auto row_of = [&](uint tile, uint local) {
   return GATED ? tile * 4 + local % 4 + (local >= 4 ? columns : 0u) : tile * 8 + local;
 };
+// Of this lane's column, which is of scale t, only one of its two rows of the result counts: that with codes of this scale.
+const bool is_second = t / HALF % 2 != g % 2;
+const uint local = is_second ? 4 + g / 2 : g / 2, scale_at = split * SCALES + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
+begin_next();
 
 #if HIPRT_TARGET_NVIDIA
-threadgroup ulong full[TEAMS * DEPTH], empty[TEAMS * DEPTH];
-const uint ring = in_shared(copied) + team * (DEPTH * STAGE * 4);
-const uint filled = in_shared(full + team * DEPTH), emptied = in_shared(empty + team * DEPTH);
-if (thread_index_in_threadgroup < TEAMS * DEPTH) {
-  begin_stage(in_shared(full + thread_index_in_threadgroup), 1);
-  begin_stage(in_shared(empty + thread_index_in_threadgroup), SPLIT);
-}
-stages_begun();
-threadgroup_barrier(mem_flags::mem_threadgroup);
-// Bring a stage: codes by row, scales and biases by as many rows as lie together.
-const auto fetch = [&](uint stage, uint slot) {
-  constexpr uint BLOCKS = GATED ? ABREAST * 2 : 1;
-  const uint tile = own_tile + stage * (TEAMS * ABREAST), tiles = min(uint(ABREAST), end_tile - tile);
-  const uint bar = filled + slot * 8, to = ring + slot * (STAGE * 4);
-  if (lane == 0) expect_bytes(bar, tiles * 8 * (STEPS * 128 + SCALED * 4));
-  simdgroup_barrier(mem_flags::mem_none);
-  if (lane < tiles * 8) {
-    copy_bulk(to + lane * (ROW * 4), weight + size_t(row_of(tile + lane / 8, lane % 8)) * (STEPS * 32), STEPS * 128, bar);
-  } else if (lane >= 16 && lane < 16 + 2 * BLOCKS) {
-    const uint block = (lane - 16) / 2, local = GATED ? block * 4 : 0, rows = GATED ? 4 : tiles * 8;
-    if (local < tiles * 8) {
-      const size_t at = size_t(row_of(tile + local / 8, local % 8)) * SCALED;
-      copy_bulk(to + ABREAST * 8 * (ROW * 4 + lane % 2 * SCALED * 2) + local * (SCALED * 2),
-                lane % 2 ? biases + at : scales + at, rows * (SCALED * 2), bar);
+threadgroup ulong full[2];
+constexpr uint SCALE_BYTES = ROUND * 8 * SCALED * 2;  // of a round, and as many of biases
+const uint arrived = in_shared(full), buffers = in_shared(copied);
+const auto bring = [&](uint round) {
+  const uint from = first_tile + round * ROUND;
+  if (from < end_tile) {
+    const uint bytes = min(ROUND, end_tile - from) * (OUTPUTS * SCALED * 2), bar = arrived + round % 2 * 8;
+    expect_bytes(bar, 2 * PARTS * bytes);
+    for (uint part = 0; part < PARTS; part++) {
+      const size_t at = size_t(from * OUTPUTS + part * columns) * SCALED;
+      const uint to = buffers + round % 2 * (2 * SCALE_BYTES) + part * (SCALE_BYTES / 2);
+      copy_bulk(to, scales + at, bytes, bar);
+      copy_bulk(to + SCALE_BYTES, biases + at, bytes, bar);
     }
   }
 };
-if (split == 0) {
-#pragma unroll 1
-  for (uint stage = 0; stage < min(stages, uint(DEPTH)); stage++) fetch(stage, stage);
+if (thread_index_in_threadgroup == 0) {
+  begin_stage(arrived, 1);
+  begin_stage(arrived + 8, 1);
+  stages_begun();
+  bring(0);
+  bring(1);
 }
+constexpr uint COPIED = 4 * SCALE_BYTES / 16;
+#else
+constexpr uint COPIED = 0;
 #endif
-begin_next();
+
+piece low[DEPTH], high[DEPTH];
+const auto fetch = [&](uint at, uint tile, uint own) {
+  const device uint* const codes = weight + split * 32 + own * (SPLIT * 32);
+  low[at] = load_once(codes + size_t(row_of(tile, g / 2)) * (STEPS * 32) + lane % 8 * 4);
+  high[at] = load_once(codes + size_t(row_of(tile, 4 + g / 2)) * (STEPS * 32) + (lane % 8 ^ 4) * 4);
+};
+const auto fetch_first = [&](uint at) {
+  const uint tile = first_tile + team + at / LENGTH * TEAMS, own = at % LENGTH;
+  if (tile < end_tile && own * SPLIT + split < STEPS) fetch(at, tile, own);
+};
+#pragma unroll
+for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
+if (thread_index_in_threadgroup == 0) zeros[0] = {{0, 0, 0, 0}};
+threadgroup_barrier(mem_flags::mem_threadgroup);
 wait_for_inputs();
 
-// Bring this simdgroup's parts of x to where its lanes find them.
-threadgroup uint* const held = (threadgroup uint*)copied + TEAMS * DEPTH * STAGE + member * (OWN * 64 * FIELDS);
-threadgroup pack<float, 2>* const own_sums = sums + member * (OWN * 4);
+// Bring this simdgroup's parts of x to where its team's lanes find them.
+threadgroup piece* const held = copied + COPIED + split * (OWN * HELD);
+threadgroup pack<float, 2>* const own_sums = sums + split * (OWN * 4);
+constexpr uint SHARE = (OWN + TEAMS - 1) / TEAMS, RUNS = SHARE < 4 ? SHARE : 4;
 float square = 0.0f;
-{
-  constexpr uint RUNS = OWN < 4 ? OWN : 4;
+piece values[RUNS], weights[RUNS];
 #pragma unroll 1
-  for (uint base = 0; base < OWN; base += RUNS) {
-    pack<T, 8> values[RUNS], weights[RUNS];
+for (uint base = 0; base < SHARE; base += RUNS) {
 #pragma unroll
-    for (uint r = 0; r < RUNS; r++) {
-      const uint step = (base + r) * SPLIT + split;
-      if (lane < PACKS && step < STEPS) {
-        values[r] = *(const device pack<T, 8>*)(x + step * STEP + lane * 8);
-        if (NORMED) weights[r] = *(const device pack<T, 8>*)(norm + step * STEP + lane * 8);
-      }
+  for (uint r = 0; r < RUNS; r++) {
+    const uint own = (base + r) * TEAMS + team, step = own * SPLIT + split;
+    if (lane < PACKS && own < OWN && step < STEPS) {
+      values[r] = load_now((const device piece*)(x + step * STEP + lane * 8));
+      if (NORMED) weights[r] = load_now((const device piece*)(norm + step * STEP + lane * 8));
     }
+  }
+  if (base == 0) {
 #pragma unroll
-    for (uint r = 0; r < RUNS; r++) {
-      const bool is_there = lane < PACKS && (base + r) * SPLIT + split < STEPS;
-      float v[8], largest = 0.0f, sum = 0.0f;
-      for (int i = 0; i < 8; i++) {
-        v[i] = is_there ? float(values[r].values[i]) : 0.0f;
-        if (NORMED) {
-          square = mad(v[i], v[i], square);
-          v[i] = is_there ? v[i] * float(weights[r].values[i]) : 0.0f;
-        }
-        largest = max(largest, abs(v[i]));
-        sum += v[i];
+    for (uint d = EARLY; d < uint(DEPTH); d++) fetch_first(d);
+  }
+#pragma unroll
+  for (uint r = 0; r < RUNS; r++) {
+    const uint own = (base + r) * TEAMS + team;
+    const bool is_there = lane < PACKS && own < OWN && own * SPLIT + split < STEPS;
+    float v[8], largest = 0.0f, sum = 0.0f;
+    for (int i = 0; i < 8; i++) {
+      const uint both = values[r].values[i / 2], weigh = NORMED ? weights[r].values[i / 2] : 0u;
+      v[i] = !is_there ? 0.0f : i % 2 ? high_of<T>(both) : low_of<T>(both);
+      if (NORMED) {
+        square = mad(v[i], v[i], square);
+        v[i] = !is_there ? 0.0f : v[i] * (i % 2 ? high_of<T>(weigh) : low_of<T>(weigh));
       }
-      for (uint other = 1; other < SLOT / 8; other *= 2) {
-        largest = max(largest, simd_shuffle_xor(largest, other));
-        sum += simd_shuffle_xor(sum, other);
+      largest = max(largest, abs(v[i]));
+      sum += v[i];
+    }
+    for (uint other = 1; other < SLOT / 8; other *= 2) {
+      largest = max(largest, simd_shuffle_xor(largest, other));
+      sum += simd_shuffle_xor(sum, other);
+    }
+    // The largest becomes at most 32,512: 127 times 256, so that its first part has 8 bits when rounded.
+    const uint exponent = min(max(as_type<uint>(largest * 1.008f) >> 23, 20u), 240u);
+    const float up = as_type<float>((268u - exponent) << 23);
+    uint parts[2][2] = {};
+    for (int i = 0; i < 8; i++) {
+      const int whole = int(rint(v[i] * up)), first = (whole + 128) >> 8;
+      const uint field = FIELDS == 2 ? i % 2 : i / 4, place = (FIELDS == 2 ? i / 2 : i % 4) * 8;
+      parts[0][field] |= uint(first & 255) << place;
+      parts[1][field] |= uint(whole & 255) << place;
+    }
+    if (is_there) {
+      if (lane % (SLOT / 8) == 0) {
+        own_sums[own * 4 + lane / (SLOT / 8)] = {{sum, as_type<float>((exponent - 14u - (FIELDS == 2 ? 4u : 0u)) << 23)}};
       }
-      // The largest becomes at most 32,512: 127 times 256, so that its first part has 8 bits when rounded.
-      const uint exponent = min(max(as_type<uint>(largest * 1.008f) >> 23, 20u), 240u);
-      const float up = as_type<float>((268u - exponent) << 23);
-      uint parts[2][2] = {};
-      for (int i = 0; i < 8; i++) {
-        const int whole = int(rint(v[i] * up)), first = (whole + 128) >> 8;
-        const uint field = FIELDS == 2 ? i % 2 : i / 4, place = (FIELDS == 2 ? i / 2 : i % 4) * 8;
-        parts[0][field] |= uint(first & 255) << place;
-        parts[1][field] |= uint(whole & 255) << place;
-      }
-      if (is_there && base + r < OWN) {
-        if (lane % (SLOT / 8) == 0) {
-          own_sums[(base + r) * 4 + lane / (SLOT / 8)] = {{sum, as_type<float>((exponent - 14u - (FIELDS == 2 ? 4u : 0u)) << 23)}};
-        }
-        threadgroup uint* const to = held + (base + r) * (64 * FIELDS) + lane * 4;
-        if (FIELDS == 2) {
-          *(threadgroup piece*)to = {{parts[0][0], parts[0][1], parts[1][0], parts[1][1]}};
-        } else {
-          *(threadgroup piece*)to = {{parts[0][0], parts[1][0], parts[0][1], parts[1][1]}};
-        }
+      // Two words of a piece: of one word of codes both fields, or of two words the only one.
+      const uint word = lane * (BITS / 4), pair = word % 4 * FIELDS / 2;
+      threadgroup piece* const to = held + own * HELD + pair / 2 * 16 + word / 16 * 8 + word / 4 % 4 * 2;
+      for (uint p = 0; p < 2; p++) {
+        *(threadgroup pack<uint, 2>*)((threadgroup uint*)(to + p) + pair % 2 * 2) = {{parts[p][0], parts[p][1]}};
       }
     }
   }
+}
+if (TEAMS > 1) {
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+} else {
   simdgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-// The other operand's column of this lane, which is a part of x for one scale: zeros where codes have another one.
-uint b[2][4][FIELDS];
-float sum = 0.0f, unit = 0.0f;
-const auto load = [&](uint own) {
-  const uint slot = g / 2, in_chunk = slot % (SLOTS / 2);
-#pragma unroll
-  for (uint chunk = 0; chunk < 2; chunk++) {
-    const bool is_mine = slot < SLOTS && slot / (SLOTS / 2) == chunk && t * (SLOTS / 2) / 4 == in_chunk;
-    const threadgroup uint* const from = held + own * (64 * FIELDS) + (chunk * 16 + t * 4) * (2 * FIELDS) + g % 2 * FIELDS;
-#pragma unroll
-    for (uint j = 0; j < 4; j++) {
-      for (uint f = 0; f < FIELDS; f++) b[chunk][j][f] = is_mine ? from[j * (2 * FIELDS) + f] : 0u;
-    }
+// Where this lane's column finds x: zeros where the lane's codes have another scale than the column.
+const bool is_mine = g / 2 < SLOTS && g / 2 % HALF == t * HALF / 4;
+const threadgroup piece* const column_from = is_mine ? held + g / 2 / HALF * 8 + t * 2 + g % 2 : zeros;
+const uint column_stride = is_mine ? 16 : 0;
+uint round = 0;
+for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
+  const uint stop = min(base + ROUND, end_tile), turn = round % 2;  // sums lie in turn, so that one barrier is enough
+  constexpr bool IS_AHEAD = ADDED && ROUND * OUTPUTS <= MEMBERS * 32;
+  uint addend = 0;
+  if (IS_AHEAD && thread_index_in_threadgroup < (stop - base) * OUTPUTS) {
+    addend = load_now((const device ushort*)residual + base * OUTPUTS + thread_index_in_threadgroup);
   }
-  const pack<float, 2> both = own_sums[own * 4 + min(t, SLOTS - 1)];
-  sum = t < SLOTS ? both.values[0] : 0.0f;
-  unit = t < SLOTS ? both.values[1] : 0.0f;
-};
-if (OWN == 1) load(0);
-
-const uint scale_at = split * SCALES + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
-uint stage = 0, slot = 0, phase = 0, turn = 0;  // sums of rounds lie in turn, so that one barrier is enough
-for (uint base = first_tile; base < end_tile; base += ROUND) {
-  const uint stop = min(base + ROUND, end_tile);
-  threadgroup float* cell = (threadgroup float*)(partial + (turn * ROUND + team * ABREAST) * (SPLIT * 8)) + split * 32 + lane;
-  for (uint tile = base + team * ABREAST; tile < stop; tile += TEAMS * ABREAST, stage++) {
-    float totals[ABREAST] = {};
 #if HIPRT_TARGET_NVIDIA
-    // The stage before this is left by all, or soon: then it takes a new one.
-    if (stage && stage - 1 + DEPTH < stages && stage % SPLIT == split) {
-      const uint last = slot ? slot - 1 : DEPTH - 1;
-      wait_for_stage(emptied + last * 8, slot ? phase : phase ^ 1);
-      fetch(stage - 1 + DEPTH, last);
-    }
-    wait_for_stage(filled + slot * 8, phase);
-    const threadgroup uint* const codes = in_generic<uint>(ring + slot * (STAGE * 4)) + g * ROW + split * 32 + t * 4;
-    const threadgroup T* const scale = in_generic<T>(ring + slot * (STAGE * 4) + ABREAST * 8 * ROW * 4) + g * SCALED + scale_at;
-    const threadgroup T* const bias = scale + ABREAST * 8 * SCALED;
+  const threadgroup T* const scale_from = (const threadgroup T*)copied + turn * (2 * ROUND * 8 * SCALED) + scale_at +
+                                          (GATED ? local % 4 + local / 4 * (ROUND * 4) : local) * SCALED;
+  wait_for_stage(arrived + turn * 8, round / 2 % 2);
 #endif
+#pragma unroll 1
+  for (uint start = base + team; start < stop; start += TURNS * TEAMS) {
 #pragma unroll
-    for (uint own = 0; own < OWN; own++) {
-      const uint step = own * SPLIT + split;
-      if (STEPS % SPLIT == 0 || step < STEPS) {
-        if (OWN > 1) load(own);
-        int c[FIELDS][4] = {};
+    for (uint u = 0; u < TURNS; u++) {
+      const uint tile = start + u * TEAMS, after = tile + TURNS * TEAMS;
+      if (tile < stop) {
+        float total = 0.0f;
+#pragma unroll 1
+        for (uint first = 0; first < OWN; first += LENGTH) {
 #pragma unroll
-        for (uint chunk = 0; chunk < 2; chunk++) {
-          piece words[2] = {};
+          for (uint d = 0; d < LENGTH; d++) {
+            const uint own = first + d, at = u * LENGTH + d;
+            const bool is_there = OWN * SPLIT == STEPS || own * SPLIT + split < STEPS;
+            int c[FIELDS][4] = {};
+            if (is_there) {
 #pragma unroll
-          for (uint a = 0; a < ABREAST; a++) {
+              for (uint h = 0; h < FIELDS; h++) {
+                const piece b = column_from[(own * FIELDS + h) * column_stride];
+                const uint* const l = low[at].values + (FIELDS == 2 ? 2 * h : 0u);
+                const uint* const m = high[at].values + (FIELDS == 2 ? 2 * h : 0u);
+                if (FIELDS == 2) {
+                  mma_codes(c[0], l[0] & 0x0f0f0f0fu, m[0] & 0x0f0f0f0fu, l[1] & 0x0f0f0f0fu, m[1] & 0x0f0f0f0fu, b.values[0], b.values[2]);
+                  mma_codes(c[FIELDS - 1], l[0] & 0xf0f0f0f0u, m[0] & 0xf0f0f0f0u, l[1] & 0xf0f0f0f0u, m[1] & 0xf0f0f0f0u, b.values[1], b.values[3]);
+                } else {
+                  mma_codes(c[0], l[0], m[0], l[1], m[1], b.values[0], b.values[1]);
+                  mma_codes(c[0], l[2], m[2], l[3], m[3], b.values[2], b.values[3]);
+                }
+              }
+            }
+            if (own + LENGTH < OWN) {
+              if (OWN * SPLIT == STEPS || (own + LENGTH) * SPLIT + split < STEPS) fetch(at, tile, own + LENGTH);
+            } else if (after < end_tile && (OWN * SPLIT == STEPS || d * SPLIT + split < STEPS)) {
+              fetch(at, after, d);
+            }
+            if (is_there && t < SLOTS) {
+              int dot = (is_second ? c[0][2] : c[0][0]) * 256 + (is_second ? c[0][3] : c[0][1]);
+              if (FIELDS == 2) {
+                const int* const d16 = c[FIELDS - 1];
+                dot = dot * 16 + (is_second ? d16[2] : d16[0]) * 256 + (is_second ? d16[3] : d16[1]);
+              }
 #if HIPRT_TARGET_NVIDIA
-            words[a] = *(const threadgroup piece*)(codes + a * (8 * ROW) + own * (SPLIT * 32) + chunk * 16);
+              const threadgroup T* const from = scale_from + (tile - base) * (OUTPUTS * SCALED) + own * (SPLIT * SCALES);
+              const float by = float(from[0]), plus = float(from[ROUND * 8 * SCALED]);
 #else
-            const size_t row = row_of(min(tile + a, end_tile - 1), g);
-            words[a] = *(const device piece*)(weight + row * (STEPS * 32) + step * 32 + chunk * 16 + t * 4);
+              const size_t from = size_t(row_of(tile, local)) * SCALED + scale_at + own * (SPLIT * SCALES);
+              const float by = float(scales[from]), plus = float(biases[from]);
 #endif
-          }
-#pragma unroll
-          for (uint j = 0; j < 4; j += 2) {
-#pragma unroll
-            for (uint f = 0; f < FIELDS; f++) {
-              const uint mask = FIELDS == 1 ? 0xffffffffu : f ? 0xf0f0f0f0u : 0x0f0f0f0fu;
-              mma_codes(c[f], words[0].values[j] & mask, words[1].values[j] & mask, words[0].values[j + 1] & mask,
-                        words[1].values[j + 1] & mask, b[chunk][j][f], b[chunk][j + 1][f]);
+              const pack<float, 2> both = own_sums[own * 4 + t];
+              total = mad(by * both.values[1], float(dot), total);
+              total = mad(plus, both.values[0], total);
             }
           }
         }
-#pragma unroll
-        for (uint a = 0; a < ABREAST; a++) {
-          int dot = c[0][2 * a] * 256 + c[0][2 * a + 1];
-          if (FIELDS == 2) dot = dot * 16 + c[FIELDS - 1][2 * a] * 256 + c[FIELDS - 1][2 * a + 1];
-#if HIPRT_TARGET_NVIDIA
-          const float by = float(scale[a * (8 * SCALED) + own * (SPLIT * SCALES)]);
-          const float plus = float(bias[a * (8 * SCALED) + own * (SPLIT * SCALES)]);
-#else
-          const size_t at = size_t(row_of(min(tile + a, end_tile - 1), g)) * SCALED + own * (SPLIT * SCALES) + scale_at;
-          const float by = float(scales[at]), plus = float(biases[at]);
-#endif
-          totals[a] = mad(by * unit, float(dot), totals[a]);
-          totals[a] = mad(plus, sum, totals[a]);
-        }
+        for (uint other = 1; other < HALF; other *= 2) total += simd_shuffle_xor(total, other);
+        total += simd_shuffle_xor(total, 4 | HALF);
+        if (t == 0) partial[((turn * ROUND + tile - base) * SPLIT + split) * 8 + local] = total;
       }
     }
-#if HIPRT_TARGET_NVIDIA
-    simdgroup_barrier(mem_flags::mem_none);
-    if (lane == 0) leave_stage(emptied + slot * 8);
-    slot += 1;
-    if (slot == uint(DEPTH)) {
-      slot = 0;
-      phase ^= 1;
-    }
-#endif
-#pragma unroll
-    for (uint a = 0; a < ABREAST; a++) cell[a * (SPLIT * 32)] = totals[a];
-    cell += TEAMS * ABREAST * SPLIT * 32;
   }
-  if (NORMED && base == first_tile && team == 0) {
+  if (NORMED && base == first_tile) {
     square = simd_sum(square);
-    if (lane == 0) squares[split] = square;
+    if (lane == 0) squares[member] = square;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
+#if HIPRT_TARGET_NVIDIA
+  if (thread_index_in_threadgroup == 0) bring(round + 2);
+#endif
   for (uint i = thread_index_in_threadgroup; i < (stop - base) * OUTPUTS; i += MEMBERS * 32) {
-    const uint output = i % OUTPUTS, tile = i / OUTPUTS;
-    const threadgroup pack<float, 4>* const from =
-        (const threadgroup pack<float, 4>*)partial + (turn * ROUND + tile) * (SPLIT * 8) + output;
+    const uint output = i % OUTPUTS;
+    const threadgroup float* const from = partial + (turn * ROUND + i / OUTPUTS) * (SPLIT * 8) + output;
     float value = 0.0f, other = 0.0f, squared = 0.0f;
 #pragma unroll
     for (uint s = 0; s < SPLIT && s < STEPS; s++) {
-      for (uint k = 0; k < SLOTS; k++) value += from[s * 8].values[k];
-      for (uint k = 0; GATED && k < SLOTS; k++) other += from[s * 8 + 4].values[k];
-      if (NORMED) squared += squares[s];
+      value += from[s * 8];
+      if (GATED) other += from[s * 8 + 4];
     }
+    for (uint m = 0; NORMED && m < MEMBERS; m++) squared += squares[m];
     const float factor = NORMED ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
     value *= factor;
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
-    const uint column = (base + tile) * OUTPUTS + output;
-    out[column] = S(ADDED ? value + float(residual[column]) : value);
+    const uint column = base * OUTPUTS + i;
+    out[column] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addend) : float(residual[column])) : value);
   }
-  turn ^= 1;
 }

@@ -13,7 +13,8 @@ from hiprt.graphs import Step
 from hiprt.kernels import reference
 from hiprt.kernels.kernel import force_generic
 from hiprt.kernels.quantize_reference import pack, quantize
-from hiprt.kernels.tiling import Shape, Staging, Tiling, staging_of, staging_plan, tensor_plan, tiling_of
+from hiprt.kernels.rings import Ring, ring_of, ring_plan, rings, shared_bytes
+from hiprt.kernels.tiling import Shape, Tiling, tensor_plan, tiling_of
 
 qmv_module = import_module("hiprt.kernels.qmv")  # the package has a function of this name
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
@@ -81,12 +82,20 @@ def test_matrix_instructions(half, group, bits, batch, tiling):
 
 @pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8), (128, 8)])
 @pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16])
-@pytest.mark.parametrize("staging", [Staging(1, 3, 2, 2, 2, 2), Staging(2, 2, 1, 1, 1, 1), Staging(2, 1, 1, 1, 1, 3)])
-def test_integer_instructions(half, group, bits, staging):
+@pytest.mark.parametrize(
+    ("ring", "steps"),
+    [
+        (Ring(1, 3, 2, 2, 1, 4), 4),  # steps that are not there
+        (Ring(2, 2, 4, 4, 1, 2), 4),  # two tiles on their way
+        (Ring(3, 1, 3, 1, 0, 4), 6),  # twice round, several rounds of sums
+        (Ring(2, 1, 1, 2, 1, 9), 2),
+    ],
+)
+def test_integer_instructions(half, group, bits, ring, steps):
     with force_generic():
         for rows in (8, 40, 136):
-            check(1, rows, 4096 // bits, half, group, bits, tiling=staging)
-            check(1, rows, 6144 // bits, half, group, bits, tiling=staging, norm=True, residual=True, swiglu=True)
+            check(1, rows, steps * 1024 // bits, half, group, bits, tiling=ring)
+            check(1, rows, steps * 1024 // bits, half, group, bits, tiling=ring, norm=True, residual=True, swiglu=True)
 
 
 @pytest.mark.parametrize("tiling", [Tiling(2, 1, 2, 2), Tiling(1, 1, 1, 3), Tiling(3, 1, 4, 2)])
@@ -98,7 +107,7 @@ def test_simdgroups_that_take_several_rounds(tiling, swiglu):
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-3, 1e4, 1e30])
-@pytest.mark.parametrize(("tiling", "bound"), [(Tiling(2, 1, 2), 2e-6), (Staging(2, 1, 1, 1, 1), 4e-5)])
+@pytest.mark.parametrize(("tiling", "bound"), [(Tiling(2, 1, 2), 2e-6), (Ring(2, 1, 1, 1, 1, 4), 4e-5)])
 def test_matrix_instructions_of_any_magnitude(scale, tiling, bound):
     x, stored, _ = operands(1, 16, 512, hiprt.bfloat16, 64, 4)
     x = (x.astype(np.float64) * scale).astype(x.dtype)
@@ -124,7 +133,7 @@ def test_every_code_counts_in_matrix_instructions():
             x = np.zeros((1, width), np.float16)
             x[0, place] = 1
             ones, zeros = np.ones((2**bits, width // 64), np.float16), np.zeros((2**bits, width // 64), np.float16)
-            for tiling in (Tiling(2, 1, 1), Staging(2, 1, 1, 1, 1)):
+            for tiling in (Tiling(2, 1, 1), Ring(2, 1, 1, 1, 1, 4)):
                 with force_generic():
                     got = call(x, (pack(codes, bits), ones, zeros), {}, 64, bits, tiling=tiling)
                 assert got.numpy().astype(int).tolist() == [list(range(2**bits))]
@@ -171,14 +180,40 @@ def test_tilings_fit(batch, rows, width):
     plan = tensor_plan(shape, tiling_of(shape))
     tiles, split, *_ = tiling_of(shape)
     assert plan.threads == (32 * tiles * split, 1, 1)
-    staging = staging_of(shape)
-    assert (staging is None) == (batch > 1 or (rows, width) in {(19456, 2560), (151936, 1024), (8192, 8192)})
-    assert staging is None or staging_plan(shape, staging).threads == (32 * staging.teams * staging.split, 1, 1)
+    ring = ring_of(shape)
+    assert (ring is None) == (batch > 1)
+    assert ring is None or ring_plan(shape, ring).threads == (32 * ring.teams * ring.split, 1, 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    tiles=st.integers(1, 20000),
+    steps=st.integers(1, 120),
+    group=st.sampled_from((32, 64, 128)),
+    bits=st.sampled_from((4, 8)),
+)
+def test_rings_fit(tiles, steps, group, bits):
+    shape = Shape(8 * tiles, steps * 1024 // bits, 1, group, bits, False)
+    ring = ring_of(shape)
+    if ring is None:
+        assert (group, bits) == (32, 4) or (shape.width // group) % 1
+        return
+    plan = ring_plan(shape, ring)
+    assert ring.teams * ring.split * 32 * (48 + 8 * ring.depth) <= 65536
+    assert shared_bytes((group, bits, shape.width, *plan.template), True) <= 227 << 10
+
+
+def test_one_threadgroup_a_processor_takes_over_half_of_its_memory():
+    shape, half = Shape(1024, 2560, 1, 64, 4, False), (228 << 10) // 2
+    ring = next(rings(shape))
+    one, three = (ring_plan(shape, ring._replace(groups=132 * k)).template for k in (1, 3))
+    assert shared_bytes((64, 4, 2560, *one), True) > half > shared_bytes((64, 4, 2560, *one), False)
+    assert shared_bytes((64, 4, 2560, *three), True) < half
 
 
 def test_bulk_copies_are_for_devices_that_have_them():
     half, shape = np.dtype(np.float16), Shape(4096, 2560, 1, 64, 4, False)
-    assert isinstance(qmv_module.chosen("sm_90", half, shape), Staging)
+    assert isinstance(qmv_module.chosen("sm_90", half, shape), Ring)
     assert isinstance(qmv_module.chosen("sm_80", half, shape), Tiling)
     assert isinstance(qmv_module.chosen("sm_90", half, shape._replace(batch=2)), Tiling)
     for arch, dtype in (("gfx1201", half), ("hiprt-cpu", half), ("sm_90", np.dtype(np.float32))):
