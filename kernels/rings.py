@@ -93,7 +93,7 @@ def rings(shape: Shape) -> Iterator[Ring]:
 
 
 def cost(shape: Shape, ring: Ring) -> float:
-    """Return what a ring loses, relative to others: fitted to 2,100 measurements of 29 matrices, of which it loses 3 %.
+    """Return what a ring loses, relative to others: fitted to 2,000 measurements of 29 matrices, of which it loses 3 %.
 
     What counts: steps that are not there, simdgroups without a tile, sums put together often, and how far simdgroups,
     steps on their way, and those before x, are from 16, 75 and 24 a processor.

@@ -1,8 +1,12 @@
-"""Fixtures only."""
+"""Fixtures, and what the driver must know before it starts."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+# On NVIDIA a stream that waits for a value holds up all streams of its connection, of which there are eight by default.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 
 @pytest.fixture(scope="session")

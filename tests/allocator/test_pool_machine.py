@@ -322,6 +322,7 @@ class Machine(RuleBasedStateMachine):
             self.override.__exit__(None, None, None)
 
 
+@pytest.mark.only("cpu", reason="holds streams back, which on NVIDIA holds up others of their connection as well")
 @pytest.mark.soak
 def test_pool_agrees_with_the_oracle(part):
     """No overlap in stream order, nothing lost, limits kept."""

@@ -5,7 +5,8 @@ import threading
 
 import numpy as np
 import pytest
-from helpers.hip_calls import Gate, raw
+from helpers.gate import Gate
+from helpers.hip_calls import raw
 from helpers.kernels import accumulate, launch, scale
 from quirks.capture_calls import LOCAL, begin, end
 from quirks.test_guards import CoreExec
@@ -245,32 +246,34 @@ def test_a_failed_launch_runs_eagerly_and_says_why(stream, x):
 
 def test_an_exec_is_in_flight_until_its_stream_has_come_so_far(stream, x):
     """G2: without an event behind the launch, the answer comes later, and is right."""
-    step, gate = graphs.Step(in_place, stream=stream), Gate()
+    step, gate = graphs.Step(in_place, stream=stream), Gate(stream)
     step(x)
     stream.synchronize()
     (kept,) = step.kept.values()
     assert not kept.exec.busy
-    gate.hold(stream.hip_stream)
+    gate.shut()
     step(x)
     assert kept.exec.busy
     assert kept.exec.launched > 0
-    gate.open()
+    gate.release()
     kept.exec.wait()
     assert not kept.exec.busy
+    gate.close()
 
 
 def test_execs_outlive_the_stream_of_their_launch(x):
     """What was launched on a stream that is closed before it has run is known to be done when it is."""
-    gate, own = Gate(), hiprt.Stream()
+    own = hiprt.Stream()
+    gate = Gate(own)
     step = graphs.Step(in_place, stream=own)
     step(x)
     (kept,) = step.kept.values()
-    gate.hold(own.hip_stream)
+    gate.shut()
     step(x)
     closing = threading.Thread(target=own.close)
     closing.start()
     assert kept.exec.busy
-    gate.open()
+    gate.release()
     closing.join()
     kept.exec.wait()
     assert not kept.exec.busy
@@ -279,6 +282,7 @@ def test_execs_outlive_the_stream_of_their_launch(x):
     del step, kept
     gc.collect()
     assert not exec_.busy
+    gate.close()
 
 
 def test_streams_of_others_may_go_at_any_time(stream, x):

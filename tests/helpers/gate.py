@@ -31,8 +31,12 @@ class Gate:
 
     def open(self):
         """Let it run, and wait until it has."""
-        self.word.value = self.target
+        self.release()
         self.stream.synchronize()
+
+    def release(self):
+        """Let it run."""
+        self.word.value = self.target
 
     def close(self):
         """Give the memory back, which waits for the device: every gate must be open."""
