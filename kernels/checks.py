@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from hiprt.array import Array, Form, bfloat16, make
 from hiprt.stream import Stream
 
-__all__ = ["FLOATS", "aligned", "buffer", "floating", "made", "same"]
+__all__ = ["FLOATS", "aligned", "apart", "buffer", "floating", "made", "same"]
 
 FLOATS = frozenset((np.dtype(np.float16), bfloat16, np.dtype(np.float32)))
 INT32 = np.dtype(np.int32)
@@ -58,6 +58,16 @@ def aligned(op: str, name: str, value: Array | Form) -> None:
     """Require an address that 128-bit loads can use."""
     if not (value if isinstance(value, Form) else value.form).is_aligned:
         raise ValueError(f"{op}: {name} does not start at a multiple of 16 bytes: copy it")
+
+
+def apart(op: str, written: Mapping[str, Array], inputs: Sequence[Array]) -> None:
+    """Refuse arrays that a kernel writes where they overlap an input, or each other."""
+    taken = [value.extent for value in inputs]
+    for name, value in written.items():
+        start, end = value.extent
+        if any(start < last and first < end for first, last in taken):
+            raise ValueError(f"{op}: {name} overlaps another array")
+        taken.append((start, end))
 
 
 def made(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hiprt.array import Array
-from hiprt.kernels.checks import floating, made, same
+from hiprt.kernels.checks import apart, floating, made, same
 from hiprt.kernels.kernel import Kernel
 from hiprt.stream import Stream, current_stream
 
@@ -90,7 +90,7 @@ def conv_step(
         raise ValueError(f"{op}: bias has shape {bias.shape}; {(channels,)} is needed")
     stream = stream or current_stream()
     inputs = x, weight, x if bias is None else bias
-    made(op, state, state.shape, state.dtype, stream, inputs)
+    apart(op, {"state": state}, inputs)
     out = made(op, out, x.shape, x.dtype, stream, (*inputs, state))
     size = batch * channels
     grid = (-(-size // THREADS), max(1, -(-steps // RUN)), 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hiprt.array import Array
-from hiprt.kernels.checks import FLOAT32, buffer, floating, made, same
+from hiprt.kernels.checks import FLOAT32, apart, buffer, floating, made, same
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.stream import Stream, current_stream
 
@@ -100,7 +100,7 @@ def gated_delta(
     buffer(op, "state", state, FLOAT32, (batch, value_heads, value_width, key_width))
     stream = stream or current_stream()
     inputs = q, k, v, g, beta
-    made(op, state, state.shape, FLOAT32, stream, inputs)
+    apart(op, {"state": state}, inputs)
     out = made(op, out, v.shape, q.dtype, stream, (*inputs, state))
     loops = uses_loops(stream)
     grid = (value_width if loops else -(-value_width // SIMDGROUPS), batch * value_heads, 1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
-from hiprt.kernels.checks import FLOAT32, aligned, buffer, floating, made, same
+from typing import Any, NamedTuple
+
+from hiprt.array import Array, Form
+from hiprt.kernels.checks import FLOAT32, aligned, apart, buffer, floating, made, same
 from hiprt.kernels.conv_step import TAPS
 from hiprt.kernels.gated_delta import LARGEST_GRID_Y, WIDEST
 from hiprt.kernels.kernel import Kernel, uses_loops
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["gdn_step"]
@@ -101,6 +104,41 @@ def gdn_step(
     The same as `conv_step` with silu, ``rms_norm(q) / Dk`` and ``rms_norm(k) / sqrt(Dk)`` without weights,
     `gated_delta_gates`, `gated_delta` and `gated_rms_norm`, without the roundings between them.
     """
+    stream = stream or current_stream()
+    sizes = key_heads, value_heads, key_width, value_width
+    plan = plan_of(proj, conv_weight, conv, a_log, dt_bias, state, norm, *sizes, uses_loops(stream))
+    inputs = proj, conv_weight, a_log, dt_bias, dt_bias if norm is None else norm
+    apart("gdn_step", {"conv": conv, "state": state}, inputs)
+    out = made("gdn_step", out, plan.shape, proj.dtype, stream, (*inputs, conv, state))
+    KERNEL(stream, plan.grid, plan.threads, plan.template, *inputs, conv, state, out, key_heads, qk_eps, eps)
+    return out
+
+
+class Plan(NamedTuple):
+    """A launch, and the shape of what it returns."""
+
+    shape: tuple[int, int]
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    template: tuple[Any, ...]
+
+
+@Planned
+def plan_of(
+    proj: Form,
+    conv_weight: Form,
+    conv: Form,
+    a_log: Form,
+    dt_bias: Form,
+    state: Form,
+    norm: Form | None,
+    key_heads: int,
+    value_heads: int,
+    key_width: int,
+    value_width: int,
+    loops: bool,
+) -> Plan:
+    """Check the operands and return the launch."""
     op = "gdn_step"
     floating(op, "proj", proj, 2)
     for name, value in (("conv_weight", conv_weight), ("conv", conv), ("dt_bias", dt_bias), ("norm", norm)):
@@ -117,7 +155,7 @@ def gdn_step(
         raise ValueError(
             f"{op}: conv_weight has shape {conv_weight.shape}; [{channels}, {TAPS[0]} to {TAPS[1]}] is needed"
         )
-    shapes: tuple[tuple[str, Array | None, tuple[int, ...]], ...] = (
+    shapes: tuple[tuple[str, Form | None, tuple[int, ...]], ...] = (
         ("proj", proj, (min(batch, LARGEST_GRID_Y), columns)),
         ("conv", conv, (batch, taps - 1, channels)),
         ("dt_bias", dt_bias, (value_heads,)),
@@ -129,16 +167,9 @@ def gdn_step(
     buffer(op, "a_log", a_log, FLOAT32, (value_heads,))
     buffer(op, "state", state, FLOAT32, (batch, value_heads, value_width, key_width))
     aligned(op, "state", state)
-    stream = stream or current_stream()
-    inputs = proj, conv_weight, a_log, dt_bias, dt_bias if norm is None else norm
-    made(op, conv, conv.shape, conv.dtype, stream, inputs)
-    made(op, state, state.shape, FLOAT32, stream, (*inputs, conv))
-    out = made(op, out, (batch, value_heads * value_width), proj.dtype, stream, (*inputs, conv, state))
-    threads = 1 if uses_loops(stream) else SIMDGROUPS * 32
     template = proj.dtype, key_width, value_width, ratio, taps, norm is not None, SIMDGROUPS
-    grid = (key_heads, batch, 1)
-    KERNEL(stream, grid, (threads, 1, 1), template, *inputs, conv, state, out, key_heads, qk_eps, eps)
-    return out
+    threads = 1 if loops else SIMDGROUPS * 32
+    return Plan((batch, value_heads * value_width), (key_heads, batch, 1), (threads, 1, 1), template)
 
 
 def check_widths(op: str, key_width: int, value_width: int, ratio: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numpy.typing import DTypeLike
 
-from hiprt.array import Array, bfloat16, dtype_of
+from hiprt.array import Array, Form, bfloat16, dtype_of
 from hiprt.kernels.checks import FLOATS, UINT32, contiguous, made
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.quantized import Format, check_matrix, format_of, listed
@@ -165,7 +165,7 @@ def dequantize(
     return out
 
 
-def check_floating(op: str, form: Format, scales: Array, biases: Array | None) -> None:
+def check_floating(op: str, form: Format, scales: Array | Form, biases: Array | Form | None) -> None:
     """Refuse scales and biases of an affine matrix that are not floating, or of two dtypes."""
     if not form.is_affine or biases is None:
         return

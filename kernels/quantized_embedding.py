@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import numpy as np
 from numpy.typing import DTypeLike
 
-from hiprt.array import Array, bfloat16, dtype_of
+from hiprt.array import Array, Form, bfloat16, dtype_of
 from hiprt.kernels.checks import FLOATS, INT32, buffer, contiguous, made
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.quantize import check_floating
 from hiprt.kernels.quantized import check_matrix, format_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["quantized_embedding"]
@@ -71,6 +75,35 @@ def quantized_embedding(
     ValueError
         The format does not exist, another dtype is wrong, a shape does not fit, or `out` overlaps an input.
     """
+    stream = stream or current_stream()
+    plan = plan_of(ids, weight, scales, biases, group_size, bits, mode, dtype)
+    inputs = ids, weight, scales, scales if biases is None else biases
+    out = made("quantized_embedding", out, plan.shape, plan.dtype, stream, inputs)
+    KERNEL(stream, plan.grid, (THREADS, 1, 1), (plan.dtype,), *inputs, out, *plan.scalars)
+    return out
+
+
+class Plan(NamedTuple):
+    """A launch, and what it returns."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    grid: tuple[int, int, int]
+    scalars: tuple[int, ...]
+
+
+@Planned
+def plan_of(
+    ids: Form,
+    weight: Form,
+    scales: Form,
+    biases: Form | None,
+    group_size: int | None,
+    bits: int | None,
+    mode: str,
+    dtype: DTypeLike | None,
+) -> Plan:
+    """Check the operands and return the launch."""
     op = "quantized_embedding"
     form = format_of(op, group_size, bits, mode)
     shape = check_matrix(op, weight, scales, biases, form)
@@ -86,12 +119,7 @@ def quantized_embedding(
     buffer(op, "ids", ids, INT32)
     if ids.ndim != 1 or ids.size > LARGEST_GRID_Y:
         raise ValueError(f"{op}: ids has shape {ids.shape}; one axis of at most {LARGEST_GRID_Y} is needed")
-    stream = stream or current_stream()
-    inputs = ids, weight, scales, scales if biases is None else biases
     rows, width = shape
-    out = made(op, out, (ids.size, width), result, stream, inputs)
     runs = width // 8
-    grid = (-(-runs // THREADS), ids.size, 1)
     scalars = rows, runs, form.group_size, form.bits, form.number
-    KERNEL(stream, grid, (THREADS, 1, 1), (result,), *inputs, out, *scalars)
-    return out
+    return Plan((ids.size, width), result, (-(-runs // THREADS), ids.size, 1), scalars)

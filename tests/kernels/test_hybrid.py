@@ -184,6 +184,7 @@ def test_layer_mistakes_are_named(dtype, normal):
 
 
 def test_mistakes_are_named(dtype, normal):
+    line = hiprt.zeros(25, dtype)
     logits, y = hiprt.zeros((2, 8), dtype), hiprt.zeros((2, 3, 8), dtype)
     x, state, weight = hiprt.zeros((2, 1, 8), dtype), hiprt.zeros((2, 3, 8), dtype), hiprt.zeros((8, 4), dtype)
     q, k, v, g, beta, kept = (hiprt.array(value) for value in delta(normal, 1, 1, 2, 4, 8, 8, dtype))
@@ -201,6 +202,11 @@ def test_mistakes_are_named(dtype, normal):
         (ValueError, "weight has shape", lambda: kernels.conv_step(x, state, weight.reshape(4, 8))),
         (ValueError, "bias has shape", lambda: kernels.conv_step(x, state, weight, weight)),
         (ValueError, "out overlaps", lambda: kernels.conv_step(x, state, weight, out=x)),
+        (
+            ValueError,
+            "state overlaps",
+            lambda: kernels.conv_step(line[:24].reshape(1, 3, 8), line[1:].reshape(1, 3, 8), weight),
+        ),
         (ValueError, "3 axes", lambda: kernels.conv_step(logits, state, weight)),
         (ValueError, "at most 1048560 steps", lambda: kernels.conv_step(long, state, weight)),
         (ValueError, "do not fit", lambda: kernels.gated_delta(q, v, v, g, beta, kept)),
