@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hiprt.array import Array, Form
+from hiprt.kernels import expert_rings
 from hiprt.kernels.checks import INT32, aligned, buffer, floating, made, same
+from hiprt.kernels.expert_rings import down_plan, gate_up_plan
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.quantized import BITS, check_matrix, format_of
 from hiprt.objects import Planned
@@ -113,7 +115,7 @@ class Plan(NamedTuple):
     threads: tuple[int, int, int]
     template: tuple[Any, ...]
     sizes: tuple[int, ...]
-    stretch: int
+    stretch: int | None  # None: by integer matrix instructions
 
 
 def moe_gate_up(
@@ -168,10 +170,13 @@ def moe_gate_up(
         A shape does not fit, an array is not contiguous or not aligned, or `out` overlaps an input.
     """
     stream = stream or current_stream()
-    plan = plan_gate_up(x, indices, w, scales, biases, norm, group_size, bits, uses_loops(stream))
+    plan = plan_gate_up(x, indices, w, scales, biases, norm, group_size, bits, stream.device.arch, uses_loops(stream))
     inputs = x, indices, w, scales, biases, x if norm is None else norm
     out = made("moe_gate_up", out, plan.shape, x.dtype, stream, inputs)
-    GATE_UP(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, eps, plan.stretch)
+    if plan.stretch is None:
+        expert_rings.GATE_UP(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, eps)
+    else:
+        GATE_UP(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, eps, plan.stretch)
     return out
 
 
@@ -185,6 +190,7 @@ def plan_gate_up(
     norm: Form | None,
     group_size: int,
     bits: int,
+    arch: str,
     loops: bool,
 ) -> Plan:
     """Check the operands and return the launch."""
@@ -203,9 +209,15 @@ def plan_gate_up(
         if norm.shape != (width,):
             raise ValueError(f"{op}: norm has shape {norm.shape}; {(width,)} is needed")
     columns, chosen = rows // 2, indices.shape[1]
+    form = x.dtype, group_size, bits, width
+    is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
+    ringed = gate_up_plan(arch, x.dtype, chosen, columns, width, group_size, bits) if is_one else None
+    if ringed:
+        template = *form, *ringed.template, norm is not None, chosen, columns
+        return Plan((1, chosen, columns), ringed.grid, ringed.threads, template, (columns, experts), None)
     stretch = stretch_of(2, width, bits)
     grid, threads = launch_of(loops, columns, stretch, PAIRS, indices.size)
-    template = x.dtype, group_size, bits, width, norm is not None, PAIRS, SIMDGROUPS
+    template = *form, norm is not None, PAIRS, SIMDGROUPS
     return Plan((tokens, chosen, columns), grid, threads, template, (columns, experts, chosen), stretch)
 
 
@@ -261,10 +273,14 @@ def moe_down(
         A shape does not fit, an array is not contiguous or not aligned, or `out` overlaps an input.
     """
     stream = stream or current_stream()
-    plan = plan_down(y, indices, weights, w, scales, biases, residual, group_size, bits, uses_loops(stream))
+    forms = y, indices, weights, w, scales, biases, residual
+    plan = plan_down(*forms, group_size, bits, stream.device.arch, uses_loops(stream))
     inputs = y, indices, weights, w, scales, biases, y if residual is None else residual
     out = made("moe_down", out, plan.shape, y.dtype, stream, inputs)
-    DOWN(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, plan.stretch)
+    if plan.stretch is None:
+        expert_rings.DOWN(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes)
+    else:
+        DOWN(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, plan.stretch)
     return out
 
 
@@ -279,6 +295,7 @@ def plan_down(
     residual: Form | None,
     group_size: int,
     bits: int,
+    arch: str,
     loops: bool,
 ) -> Plan:
     """Check the operands and return the launch."""
@@ -296,7 +313,13 @@ def plan_down(
         same(op, "residual", residual, "y", y)
         if residual.shape != (tokens, columns):
             raise ValueError(f"{op}: residual has shape {residual.shape}; {(tokens, columns)} is needed")
+    form = y.dtype, group_size, bits, width
+    is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
+    ringed = down_plan(arch, y.dtype, chosen, columns, width, group_size, bits) if is_one else None
+    if ringed:
+        template = *form, *ringed.template, residual is not None, chosen
+        return Plan((1, columns), ringed.grid, ringed.threads, template, (columns, experts), None)
     stretch = stretch_of(chosen, width, bits)
     grid, threads = launch_of(loops, columns, stretch, ROWS, tokens)
-    template = y.dtype, group_size, bits, width, chosen, ROWS, SIMDGROUPS
+    template = *form, chosen, ROWS, SIMDGROUPS
     return Plan((tokens, columns), grid, threads, template, (columns, experts, residual is not None), stretch)

@@ -61,6 +61,14 @@ TENSOR = Kernel(
     ahead=("weight", "scales", "biases"),
     source=(SOURCES / "qmv_mma.hip").read_text(),
 )
+# What the body of integer matrix instructions knows of matrices that indices choose: here there is one.
+PLAIN = """
+constexpr int CHOICE = 0, CHOSEN = 1, COLUMNS = 8;
+constexpr uint matrices = 1;
+const device int* const indices = 0;
+const device T* const shares = x;
+#line 1 "qmv_integer.hip"
+"""
 # One vector, by integer matrix instructions.
 INTEGER = Kernel(
     "qmv_integer",
@@ -87,7 +95,7 @@ INTEGER = Kernel(
     ahead=("weight", "scales", "biases"),
     resident=lambda template: int(template[10]),
     shared=lambda template, device: shared_bytes(template[2:11], device.provider == "nvidia"),
-    source=(SOURCES / "qmv_integer.hip").read_text(),
+    source=PLAIN + (SOURCES / "qmv_integer.hip").read_text(),
 )
 MOST = 8  # vectors
 

@@ -7,6 +7,9 @@
 // asked for before x is there: more would keep x waiting. Two loads are one step, whole lines of four rows each; so lanes
 // of even g have the first chunk of row g / 2 and the second of row 4 + g / 2, those of odd g the other chunks. Scales and
 // biases come by bulk copies, a round ahead: there are many rows of few bytes.
+//
+// Of a stack of matrices, CHOSEN by indices: their rows behind each other for one x (CHOICE 1), or their widths beside each
+// other, for as many stretches of x with a share each (CHOICE 2). Then nothing is asked for before the indices are there.
 constexpr uint CHUNK = 512 / BITS;
 constexpr uint STEP = 2 * CHUNK;
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK;
@@ -14,7 +17,8 @@ constexpr uint SLOTS = STEP / SLOT, HALF = SLOTS / 2;             // at most 4: 
 constexpr uint SPREAD = uint(GROUP) > CHUNK ? GROUP / CHUNK : 1;  // chunks with one scale
 constexpr uint SCALES = SPREAD > 1 ? 2 / SPREAD : SLOTS;          // of a step
 constexpr uint FIELDS = BITS == 4 ? 2 : 1;                        // registers of a word's codes, the second 16 times as much
-constexpr uint STEPS = WIDTH / STEP, OWN = (STEPS + SPLIT - 1) / SPLIT, SCALED = STEPS * SCALES;
+constexpr uint BESIDE = CHOICE == 2 ? CHOSEN : 1, STEPS_EACH = WIDTH / STEP;  // of one matrix
+constexpr uint STEPS = BESIDE * STEPS_EACH, OWN = (STEPS + SPLIT - 1) / SPLIT, SCALED = STEPS_EACH * SCALES;
 constexpr uint PARTS = GATED ? 2 : 1, OUTPUTS = 8 / PARTS;  // of a tile; gated: 4 rows of each half
 constexpr uint ROUND = TEAMS * PER;                         // tiles whose sums are put together at once
 constexpr uint MEMBERS = TEAMS * SPLIT, PACKS = STEP / 8;
@@ -29,31 +33,46 @@ threadgroup float squares[MEMBERS];
 threadgroup float partial[2 * ROUND * SPLIT * 8];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team = member / SPLIT;
-const uint all_tiles = columns / OUTPUTS, groups = threadgroups_per_grid.x, group = threadgroup_position_in_grid.x;
+constexpr uint TILES_EACH = CHOICE == 1 ? COLUMNS / OUTPUTS : 1;
+threadgroup uint first_rows[CHOICE ? CHOSEN : 1];  // of the chosen matrices
+threadgroup float factors[CHOICE ? CHOSEN : 1];    // shares, or 0 for one that does not exist
+const uint all_tiles = CHOICE == 1 ? CHOSEN * TILES_EACH : columns / OUTPUTS, groups = threadgroups_per_grid.x, group = threadgroup_position_in_grid.x;
 const uint each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
 const auto row_of = [&](uint tile, uint local) {
-  return GATED ? tile * 4 + local % 4 + (local >= 4 ? columns : 0u) : tile * 8 + local;
+  const uint within = CHOICE == 1 ? tile % TILES_EACH : tile, before = CHOICE == 1 ? first_rows[tile / TILES_EACH] : 0u;
+  return before + (GATED ? within * 4 + local % 4 + (local >= 4 ? columns : 0u) : within * 8 + local);
 };
 // Of this lane's column, which is of scale t, only one of its two rows of the result counts: that with codes of this scale.
 const bool is_second = t / HALF % 2 != g % 2;
-const uint local = is_second ? 4 + g / 2 : g / 2, scale_at = split * SCALES + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
+const uint local = is_second ? 4 + g / 2 : g / 2, scale_at = (CHOICE == 2 ? 0u : split * SCALES) + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
 begin_next();
+if (CHOICE) {
+  wait_for_inputs();
+  for (uint e = thread_index_in_threadgroup; e < uint(CHOSEN); e += MEMBERS * 32) {
+    const uint matrix = uint(indices[e]);
+    first_rows[e] = matrix < matrices ? matrix * (PARTS * columns) : 0u;
+    factors[e] = matrix >= matrices ? 0.0f : CHOICE == 2 ? float(shares[e]) : 1.0f;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
 
 #if HIPRT_TARGET_NVIDIA
 threadgroup ulong full[2];
-constexpr uint SCALE_BYTES = ROUND * 8 * SCALED * 2;  // of a round, and as many of biases
+constexpr uint SCALE_BYTES = BESIDE * ROUND * 8 * SCALED * 2;  // of a round, and as many of biases
 const uint arrived = in_shared(full), buffers = in_shared(copied);
 const auto bring = [&](uint round) {
-  const uint from = first_tile + round * ROUND;
-  if (from < end_tile) {
-    const uint bytes = min(ROUND, end_tile - from) * (OUTPUTS * SCALED * 2), bar = arrived + round % 2 * 8;
-    expect_bytes(bar, 2 * PARTS * bytes);
-    for (uint part = 0; part < PARTS; part++) {
-      const size_t at = size_t(from * OUTPUTS + part * columns) * SCALED;
-      const uint to = buffers + round % 2 * (2 * SCALE_BYTES) + part * (SCALE_BYTES / 2);
-      copy_bulk(to, scales + at, bytes, bar);
-      copy_bulk(to + SCALE_BYTES, biases + at, bytes, bar);
+  const uint begin = first_tile + round * ROUND, end = min(begin + ROUND, end_tile), bar = arrived + round % 2 * 8;
+  if (begin >= end) return;
+  expect_bytes(bar, 2 * BESIDE * PARTS * (end - begin) * (OUTPUTS * SCALED * 2));
+  for (uint from = begin, next; from < end; from = next) {
+    next = CHOICE == 1 ? min(end, (from / TILES_EACH + 1) * TILES_EACH) : end;  // rows that lie together
+    for (uint part = 0; part < BESIDE * PARTS; part++) {
+      const uint row = CHOICE == 2 ? first_rows[part] + from * 8 : row_of(from, part * 4);
+      const uint to = buffers + round % 2 * (2 * SCALE_BYTES) + part * (SCALE_BYTES / (BESIDE * PARTS)) +
+                      (from - begin) * (OUTPUTS * SCALED * 2);
+      copy_bulk(to, scales + size_t(row) * SCALED, (next - from) * (OUTPUTS * SCALED * 2), bar);
+      copy_bulk(to + SCALE_BYTES, biases + size_t(row) * SCALED, (next - from) * (OUTPUTS * SCALED * 2), bar);
     }
   }
 };
@@ -71,9 +90,10 @@ constexpr uint COPIED = 0;
 
 piece low[DEPTH], high[DEPTH];
 const auto fetch = [&](uint at, uint tile, uint own) {
-  const device uint* const codes = weight + split * 32 + own * (SPLIT * 32);
-  low[at] = load_once(codes + size_t(row_of(tile, g / 2)) * (STEPS * 32) + lane % 8 * 4);
-  high[at] = load_once(codes + size_t(row_of(tile, 4 + g / 2)) * (STEPS * 32) + (lane % 8 ^ 4) * 4);
+  const uint step = own * SPLIT + split, before = CHOICE == 2 ? first_rows[step / STEPS_EACH] : 0u;
+  const device uint* const codes = weight + (CHOICE == 2 ? step % STEPS_EACH * 32 : split * 32 + own * (SPLIT * 32));
+  low[at] = load_once(codes + size_t(before + row_of(tile, g / 2)) * (STEPS_EACH * 32) + lane % 8 * 4);
+  high[at] = load_once(codes + size_t(before + row_of(tile, 4 + g / 2)) * (STEPS_EACH * 32) + (lane % 8 ^ 4) * 4);
 };
 const auto fetch_first = [&](uint at) {
   const uint tile = first_tile + team + at / LENGTH * TEAMS, own = at % LENGTH;
@@ -83,7 +103,7 @@ const auto fetch_first = [&](uint at) {
 for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
 if (thread_index_in_threadgroup == 0) zeros[0] = {{0, 0, 0, 0}};
 threadgroup_barrier(mem_flags::mem_threadgroup);
-wait_for_inputs();
+if (!CHOICE) wait_for_inputs();
 
 // Bring this simdgroup's parts of x to where its team's lanes find them.
 threadgroup piece* const held = copied + COPIED + split * (OWN * HELD);
@@ -113,6 +133,7 @@ for (uint base = 0; base < SHARE; base += RUNS) {
     for (int i = 0; i < 8; i++) {
       const uint both = values[r].values[i / 2], weigh = NORMED ? weights[r].values[i / 2] : 0u;
       v[i] = !is_there ? 0.0f : i % 2 ? high_of<T>(both) : low_of<T>(both);
+      if (CHOICE == 2) v[i] *= is_there ? factors[(own * SPLIT + split) / STEPS_EACH] : 0.0f;
       if (NORMED) {
         square = mad(v[i], v[i], square);
         v[i] = !is_there ? 0.0f : v[i] * (i % 2 ? high_of<T>(weigh) : low_of<T>(weigh));
@@ -166,7 +187,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     addend = load_now((const device ushort*)residual + base * OUTPUTS + thread_index_in_threadgroup);
   }
 #if HIPRT_TARGET_NVIDIA
-  const threadgroup T* const scale_from = (const threadgroup T*)copied + turn * (2 * ROUND * 8 * SCALED) + scale_at +
+  const threadgroup T* const scale_from = (const threadgroup T*)copied + turn * SCALE_BYTES + scale_at +
                                           (GATED ? local % 4 + local / 4 * (ROUND * 4) : local) * SCALED;
   wait_for_stage(arrived + turn * 8, round / 2 % 2);
 #endif
@@ -181,8 +202,8 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
         for (uint first = 0; first < OWN; first += LENGTH) {
 #pragma unroll
           for (uint d = 0; d < LENGTH; d++) {
-            const uint own = first + d, at = u * LENGTH + d;
-            const bool is_there = OWN * SPLIT == STEPS || own * SPLIT + split < STEPS;
+            const uint own = first + d, at = u * LENGTH + d, step = own * SPLIT + split;
+            const bool is_there = OWN * SPLIT == STEPS || step < STEPS;
             int c[FIELDS][4] = {};
             if (is_there) {
 #pragma unroll
@@ -211,10 +232,12 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
                 dot = dot * 16 + (is_second ? d16[2] : d16[0]) * 256 + (is_second ? d16[3] : d16[1]);
               }
 #if HIPRT_TARGET_NVIDIA
-              const threadgroup T* const from = scale_from + (tile - base) * (OUTPUTS * SCALED) + own * (SPLIT * SCALES);
-              const float by = float(from[0]), plus = float(from[ROUND * 8 * SCALED]);
+              const threadgroup T* const from = scale_from + (tile - base) * (OUTPUTS * SCALED) +
+                                                (CHOICE == 2 ? step / STEPS_EACH * (ROUND * 8 * SCALED) + step % STEPS_EACH * SCALES : own * (SPLIT * SCALES));
+              const float by = float(from[0]), plus = float(from[SCALE_BYTES / 2]);
 #else
-              const size_t from = size_t(row_of(tile, local)) * SCALED + scale_at + own * (SPLIT * SCALES);
+              const uint before = CHOICE == 2 ? first_rows[step / STEPS_EACH] : 0u;
+              const size_t from = size_t(before + row_of(tile, local)) * SCALED + scale_at + (CHOICE == 2 ? step % STEPS_EACH * SCALES : own * (SPLIT * SCALES));
               const float by = float(scales[from]), plus = float(biases[from]);
 #endif
               const pack<float, 2> both = own_sums[own * 4 + t];
@@ -250,6 +273,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     const float factor = NORMED ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
     value *= factor;
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
+    if (CHOICE == 1) value *= factors[(base + i / OUTPUTS) / TILES_EACH];
     const uint column = base * OUTPUTS + i;
     out[column] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addend) : float(residual[column])) : value);
   }

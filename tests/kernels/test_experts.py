@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 
 import hiprt
 from hiprt import kernels
+from hiprt.kernels import expert_rings
 from hiprt.kernels import hybrid_reference as reference
+from hiprt.kernels.kernel import force_generic
 from hiprt.kernels.quantize_reference import quantize
 from hiprt.kernels.reference import weights as values_of
+from hiprt.kernels.rings import Ring
 
 HALF = np.dtype(np.float16)
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
@@ -32,7 +35,7 @@ def indices_of(tokens, chosen, experts, seed=0):
     )
 
 
-def check_gate_up(close, normal, tokens, chosen, experts, columns, width, dtype, group=64, bits=4, seed=0):
+def check_gate_up(close, normal, tokens, chosen, experts, columns, width, dtype, group=64, bits=4, seed=0, steps=30):
     x, norm = normal((tokens, width), dtype, seed), normal(width, dtype, seed + 1)
     parts, w, sizes = stack((experts, 2 * columns, width), dtype, group, bits, seed)
     indices = indices_of(tokens, chosen, experts, seed)
@@ -40,7 +43,7 @@ def check_gate_up(close, normal, tokens, chosen, experts, columns, width, dtype,
     got = kernels.moe_gate_up(hiprt.array(x), hiprt.array(indices), *parts, **options)
     terms = np.abs(x.astype(np.float64)) @ sizes.transpose(0, 2, 1)
     largest = terms.max(initial=0)
-    close(got, reference.moe_gate_up(x, indices, w), magnitude=largest * (largest + 1), steps=30)
+    close(got, reference.moe_gate_up(x, indices, w), magnitude=largest * (largest + 1), steps=steps)
     # The norm is rounded to the dtype before the products, as it is without fusion.
     vectors = kernels.rms_norm(hiprt.array(x), hiprt.array(norm), 1e-6)
     apart = kernels.moe_gate_up(vectors, hiprt.array(indices), *parts, **options).numpy().astype(np.float64)
@@ -51,7 +54,7 @@ def check_gate_up(close, normal, tokens, chosen, experts, columns, width, dtype,
     np.testing.assert_allclose(fused.numpy().astype(np.float64), apart, rtol=0, atol=bound)
 
 
-def check_down(close, normal, tokens, chosen, experts, columns, width, dtype, group=64, bits=4, seed=0):
+def check_down(close, normal, tokens, chosen, experts, columns, width, dtype, group=64, bits=4, seed=0, steps=30):
     y, shares = normal((tokens, chosen, width), dtype, seed), normal((tokens, chosen), dtype, seed + 1)
     parts, w, sizes = stack((experts, columns, width), dtype, group, bits, seed)
     indices = indices_of(tokens, chosen, experts, seed)
@@ -61,7 +64,7 @@ def check_down(close, normal, tokens, chosen, experts, columns, width, dtype, gr
         got = kernels.moe_down(*given, *parts, group_size=group, bits=bits, **more)
         exact = reference.moe_down(y, indices, shares, w, residual)
         last = None if residual is None else np.abs(residual)
-        close(got, exact, magnitude=reference.moe_down(np.abs(y), indices, np.abs(shares), sizes, last), steps=30)
+        close(got, exact, magnitude=reference.moe_down(np.abs(y), indices, np.abs(shares), sizes, last), steps=steps)
 
 
 @pytest.mark.parametrize(("group", "bits"), FORMATS)
@@ -124,3 +127,22 @@ def test_mistakes_are_named(dtype):
     ]:  # fmt: skip
         with pytest.raises(error, match=message):
             wrong()
+
+
+@pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8)])
+@pytest.mark.parametrize("half", [HALF, hiprt.bfloat16])
+@pytest.mark.parametrize(
+    "ring", [Ring(2, 2, 1, 2, 1, 3), Ring(1, 1, 2, 2, 1, 2)], ids=["teams of two", "several rounds"]
+)
+def test_integer_instructions(close, normal, monkeypatch, half, group, bits, ring):
+    """Tiles of a ring go over from one expert's matrix to the next; x is rounded to 16 bits for each scale."""
+    monkeypatch.setattr(expert_rings, "ring_for", lambda arch, shape: ring)
+    made = len(expert_rings.GATE_UP.functions), len(expert_rings.DOWN.functions)
+    with force_generic():
+        # Shapes that no other test has: plans are remembered.
+        for experts in (5, 2):
+            columns, width = 20 + 8 * ring.split, 2048 // bits
+            check_gate_up(close, normal, 1, 3, experts, columns, 2 * width, half, group, bits, steps=4096)
+            check_down(close, normal, 1, 4, experts, 24 + 8 * ring.split, width, half, group, bits, steps=4096)
+    assert len(expert_rings.GATE_UP.functions) > made[0]
+    assert len(expert_rings.DOWN.functions) > made[1]
