@@ -36,7 +36,8 @@ const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team
 constexpr uint TILES_EACH = CHOICE == 1 ? COLUMNS / OUTPUTS : 1;
 threadgroup uint first_rows[CHOICE ? CHOSEN : 1];  // of the chosen matrices
 threadgroup float factors[CHOICE ? CHOSEN : 1];    // shares, or 0 for one that does not exist
-const uint all_tiles = CHOICE == 1 ? CHOSEN * TILES_EACH : columns / OUTPUTS, groups = threadgroups_per_grid.x, group = threadgroup_position_in_grid.x;
+const uint groups = threadgroups_per_grid.x, group = threadgroup_position_in_grid.x;
+const uint all_tiles = CHOICE == 1 ? CHOSEN * TILES_EACH : columns / OUTPUTS;
 const uint each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
 const auto row_of = [&](uint tile, uint local) {
@@ -45,7 +46,8 @@ const auto row_of = [&](uint tile, uint local) {
 };
 // Of this lane's column, which is of scale t, only one of its two rows of the result counts: that with codes of this scale.
 const bool is_second = t / HALF % 2 != g % 2;
-const uint local = is_second ? 4 + g / 2 : g / 2, scale_at = (CHOICE == 2 ? 0u : split * SCALES) + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
+const uint local = is_second ? 4 + g / 2 : g / 2;
+const uint scale_at = (CHOICE == 2 ? 0u : split * SCALES) + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
 begin_next();
 if (CHOICE) {
   wait_for_inputs();
@@ -212,8 +214,9 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
                 const uint* const l = low[at].values + (FIELDS == 2 ? 2 * h : 0u);
                 const uint* const m = high[at].values + (FIELDS == 2 ? 2 * h : 0u);
                 if (FIELDS == 2) {
-                  mma_codes(c[0], l[0] & 0x0f0f0f0fu, m[0] & 0x0f0f0f0fu, l[1] & 0x0f0f0f0fu, m[1] & 0x0f0f0f0fu, b.values[0], b.values[2]);
-                  mma_codes(c[FIELDS - 1], l[0] & 0xf0f0f0f0u, m[0] & 0xf0f0f0f0u, l[1] & 0xf0f0f0f0u, m[1] & 0xf0f0f0f0u, b.values[1], b.values[3]);
+                  constexpr uint LOW = 0x0f0f0f0fu, HIGH = 0xf0f0f0f0u;
+                  mma_codes(c[0], l[0] & LOW, m[0] & LOW, l[1] & LOW, m[1] & LOW, b.values[0], b.values[2]);
+                  mma_codes(c[FIELDS - 1], l[0] & HIGH, m[0] & HIGH, l[1] & HIGH, m[1] & HIGH, b.values[1], b.values[3]);
                 } else {
                   mma_codes(c[0], l[0], m[0], l[1], m[1], b.values[0], b.values[1]);
                   mma_codes(c[0], l[2], m[2], l[3], m[3], b.values[2], b.values[3]);
@@ -231,13 +234,14 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
                 const int* const d16 = c[FIELDS - 1];
                 dot = dot * 16 + (is_second ? d16[2] : d16[0]) * 256 + (is_second ? d16[3] : d16[1]);
               }
+              const uint in_row = CHOICE == 2 ? step % STEPS_EACH * SCALES : own * (SPLIT * SCALES);
 #if HIPRT_TARGET_NVIDIA
-              const threadgroup T* const from = scale_from + (tile - base) * (OUTPUTS * SCALED) +
-                                                (CHOICE == 2 ? step / STEPS_EACH * (ROUND * 8 * SCALED) + step % STEPS_EACH * SCALES : own * (SPLIT * SCALES));
+              const threadgroup T* const from = scale_from + (tile - base) * (OUTPUTS * SCALED) + in_row +
+                                                (CHOICE == 2 ? step / STEPS_EACH * (ROUND * 8 * SCALED) : 0u);
               const float by = float(from[0]), plus = float(from[SCALE_BYTES / 2]);
 #else
               const uint before = CHOICE == 2 ? first_rows[step / STEPS_EACH] : 0u;
-              const size_t from = size_t(before + row_of(tile, local)) * SCALED + scale_at + (CHOICE == 2 ? step % STEPS_EACH * SCALES : own * (SPLIT * SCALES));
+              const size_t from = size_t(before + row_of(tile, local)) * SCALED + scale_at + in_row;
               const float by = float(scales[from]), plus = float(biases[from]);
 #endif
               const pack<float, 2> both = own_sums[own * 4 + t];
