@@ -8,13 +8,12 @@ import numpy as np
 
 from hiprt.kernels.dialect import SOURCES
 from hiprt.kernels.kernel import Kernel
-from hiprt.kernels.rings import Ring, ring_of, ring_plan, shared_bytes
+from hiprt.kernels.rings import TEMPLATE, Ring, ring_of, ring_plan, shared_bytes
 from hiprt.kernels.tiling import Shape, Tiles
 
 __all__ = ["DOWN", "GATE_UP", "down_plan", "gate_up_plan"]
 
 BODY = (SOURCES / "qmv_integer.hip").read_text()
-RING = ("TEAMS", "SPLIT", "DEPTH", "PER", "EARLY", "RESIDENT")
 GATE_UP = Kernel(
     "moe_gate_up_integer",
     inputs={"x": "T", "indices": "int", "weight": "uint", "scales": "T", "biases": "T", "norm": "T"},
@@ -25,7 +24,7 @@ GATE_UP = Kernel(
         "GROUP": "int",
         "BITS": "int",
         "WIDTH": "int",
-        **dict.fromkeys(RING, "int"),
+        **dict.fromkeys(TEMPLATE, "int"),
         "NORMED": "bool",
         "CHOSEN": "int",
         "COLUMNS": "int",
@@ -61,7 +60,7 @@ DOWN = Kernel(
         "GROUP": "int",
         "BITS": "int",
         "WIDTH": "int",
-        **dict.fromkeys(RING, "int"),
+        **dict.fromkeys(TEMPLATE, "int"),
         "ADDED": "bool",
         "CHOSEN": "int",
     },

@@ -12,7 +12,7 @@ from hiprt.kernels.checks import FLOATS, aligned, buffer, contiguous, floating, 
 from hiprt.kernels.dialect import SOURCES
 from hiprt.kernels.kernel import Kernel, uses_loops
 from hiprt.kernels.quantized import BITS, GROUP_SIZES, check_matrix, format_of
-from hiprt.kernels.rings import Ring, ring_of, ring_plan, shared_bytes
+from hiprt.kernels.rings import TEMPLATE, Ring, ring_of, ring_plan, shared_bytes
 from hiprt.kernels.tiling import (
     Shape,
     Tiling,
@@ -81,12 +81,7 @@ INTEGER = Kernel(
         "GROUP": "int",
         "BITS": "int",
         "WIDTH": "int",
-        "TEAMS": "int",
-        "SPLIT": "int",
-        "DEPTH": "int",
-        "PER": "int",
-        "EARLY": "int",
-        "RESIDENT": "int",
+        **dict.fromkeys(TEMPLATE, "int"),
         "NORMED": "bool",
         "ADDED": "bool",
         "GATED": "bool",

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from hiprt.kernels.tiling import PROCESSORS, TENSOR_ROWS, Shape, Tiles
 
-__all__ = ["Ring", "ring_of", "ring_plan", "shared_bytes"]
+__all__ = ["TEMPLATE", "Ring", "ring_of", "ring_plan", "shared_bytes"]
 
+# What a kernel of rings has in its template, in the order of `ring_plan`.
+TEMPLATE = ("TEAMS", "SPLIT", "DEPTH", "PER", "EARLY", "RESIDENT")
 REGISTERS = 65536  # of a processor
 MOST_SIMDGROUPS = 20  # of a threadgroup
 DEEPEST = 6

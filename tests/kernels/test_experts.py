@@ -129,6 +129,16 @@ def test_mistakes_are_named(dtype):
             wrong()
 
 
+def test_rings_are_for_devices_that_have_bulk_copies():
+    half, single = HALF, np.dtype(np.float32)
+    for plan, sizes in ((expert_rings.gate_up_plan, (8, 768, 2048)), (expert_rings.down_plan, (8, 2048, 768))):
+        assert plan("sm_90", half, *sizes, 64, 4) is not None
+        for arch, dtype in (("sm_80", half), ("gfx1201", half), ("hiprt-cpu", half), ("sm_90", single)):
+            assert plan(arch, dtype, *sizes, 64, 4) is None
+    assert expert_rings.gate_up_plan("sm_90", half, 8, 766, 2048, 64, 4) is None
+    assert expert_rings.down_plan("sm_90", half, 8, 2048, 704, 64, 4) is None
+
+
 @pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8)])
 @pytest.mark.parametrize("half", [HALF, hiprt.bfloat16])
 @pytest.mark.parametrize(
