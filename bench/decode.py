@@ -30,7 +30,7 @@ from hiprt.bench.models.linear import Linear
 from hiprt.bench.timing import Apart, join, microseconds, read_bandwidth
 from hiprt.event import Event
 from hiprt.graphs import Recording, Step
-from hiprt.graphs.recording import Node
+from hiprt.graphs.record.recording import Node
 
 __all__ = ["MODES", "Report", "add_arguments", "measure", "run", "weight_bytes"]
 

@@ -16,7 +16,7 @@ from hiprt.buffer import Buffer
 from hiprt.compiler import compile_source
 from hiprt.event import Event
 from hiprt.graphs import Exec, Recording
-from hiprt.graphs.ladder import Ladder
+from hiprt.graphs.launch.ladder import Ladder
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 
 __all__ = ["Apart", "elapsed_us", "join", "microseconds", "read_bandwidth"]

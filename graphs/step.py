@@ -12,10 +12,10 @@ from hiprt.allocator import Arena, Plan, Pool
 from hiprt.array import Array
 from hiprt.errors import HipError
 from hiprt.flags import flags
-from hiprt.graphs.kept import Kept, leaves
-from hiprt.graphs.ladder import Ladder
-from hiprt.graphs.recording import Recording
-from hiprt.graphs.session import Session
+from hiprt.graphs.launch.kept import Kept, leaves
+from hiprt.graphs.launch.ladder import Ladder
+from hiprt.graphs.record.recording import Recording
+from hiprt.graphs.record.session import Session
 from hiprt.graphs.stats import Event
 from hiprt.stream import Stream, current_stream, use_stream
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hiprt.graphs.recording import Node, Recording
+from hiprt.graphs.record.recording import Node, Recording
 from hiprt.metal_compat.apple.device import MetalDevice
 from hiprt.metal_compat.apple.library import Bindings, MetalModule, Sizes
 from hiprt.metal_compat.apple.movement import COPY, FILL, RUN, THREADS

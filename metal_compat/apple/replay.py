@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.record.recording import Recording
 from hiprt.metal_compat.apple.command import Command
 from hiprt.metal_compat.apple.dispatches import SLOTS, Arguments, dispatches
 from hiprt.metal_compat.apple.heap import out_of_memory

@@ -14,7 +14,7 @@ from typing import Any
 from hiprt import core
 from hiprt.allocator import Arena
 from hiprt.flags import flags
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.record.recording import Recording
 from hiprt.metal_compat.apple.command import Command
 from hiprt.metal_compat.apple.device import MetalDevice
 from hiprt.metal_compat.apple.dispatches import Arguments, dispatches

@@ -107,7 +107,7 @@ def test_stream_that_is_closed_or_records(poison, stream):
     other.close()
     with pytest.raises(RedZoneError):
         release(buffer)
-    from hiprt.graphs.recording import Recording
+    from hiprt.graphs.record.recording import Recording
 
     buffer, recording = poison.allocate(64, stream), Recording()
     with recording.record(stream):

@@ -104,7 +104,7 @@ def test_modules_go_when_another_is_loaded_and_they_are_many(cache, unloads, mon
 
 
 def test_a_recording_that_was_never_launched_keeps_its_module(cache, unloads, stream):
-    from hiprt.graphs.recording import Recording
+    from hiprt.graphs.record.recording import Recording
 
     x = hiprt.zeros(1, np.int32)
     recording = Recording()

@@ -13,7 +13,7 @@ from hiprt import kernels
 from hiprt.allocator import Arena, default_pool
 from hiprt.bench.models import PRESETS, Transformer, preset, read
 from hiprt.bench.models.presets import MINIS, settings_of
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.record.recording import Recording
 from hiprt.kernels.kernel import force_generic
 
 CAPACITY = 1024

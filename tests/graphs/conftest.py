@@ -4,7 +4,7 @@ import pytest
 
 import hiprt
 from hiprt import graphs
-from hiprt.graphs import ladder
+from hiprt.graphs.launch import ladder
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,9 +7,9 @@ from helpers.recorder import Program
 import hiprt
 from hiprt import graphs
 from hiprt.compiler import compile_source
-from hiprt.graphs.exec import Exec
-from hiprt.graphs.probe import allowed
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.launch.exec import Exec
+from hiprt.graphs.launch.probes import allowed
+from hiprt.graphs.record.recording import Recording
 from hiprt.module import READ, WRITE
 
 A, B, C, W = (0, 64), (64, 128), (128, 192), (1000, 1064)

@@ -8,7 +8,7 @@ from helpers.kernels import accumulate, functions, mix, scale
 
 import hiprt
 from hiprt import graphs
-from hiprt.graphs.memory import coalesce, subtract
+from hiprt.graphs.record.extents import coalesce, subtract
 from hiprt.module import SCALAR, WRITE
 
 

@@ -10,7 +10,7 @@ import pytest
 import hiprt
 from hiprt import graphs
 from hiprt.errors import CompileError
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.record.recording import Recording
 from hiprt.kernels import hip_kernel, hip_kernels
 from hiprt.kernels.offline.amd import Compiler, hip_program
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE

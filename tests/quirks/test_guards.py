@@ -42,7 +42,7 @@ from rocm.bindings import hip
 
 import hiprt
 from hiprt import _core, allocator, errors, graphs, library
-from hiprt.graphs import ladder
+from hiprt.graphs.launch import ladder
 
 ROUNDS = 30
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hiprt.flags import flags
-from hiprt.graphs.recording import Node, Recording
+from hiprt.graphs.record.recording import Node, Recording
 
 __all__ = ["as_dict", "dot", "dump", "trace"]
 

@@ -14,10 +14,10 @@ from hiprt import core
 from hiprt.allocator import Arena, Pool, default_pool
 from hiprt.buffer import Buffer
 from hiprt.flags import flags
-from hiprt.graphs.exec import Exec
-from hiprt.graphs.kept import Segment
-from hiprt.graphs.ladder import Ladder
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.launch.exec import Exec
+from hiprt.graphs.launch.kept import Segment
+from hiprt.graphs.launch.ladder import Ladder
+from hiprt.graphs.record.recording import Recording
 from hiprt.stream import Stream, use_stream
 
 __all__ = ["Session"]

@@ -24,14 +24,14 @@ from hiprt.array import Array
 from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs import stats as statistics
-from hiprt.graphs.dump import dump, trace
-from hiprt.graphs.exec import Exec, locks
-from hiprt.graphs.kept import Kept, Placement
-from hiprt.graphs.probe import allowed, distrust, failed
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.launch.exec import Exec, locks
+from hiprt.graphs.launch.kept import Kept, Placement
+from hiprt.graphs.launch.probes import allowed, distrust, failed
+from hiprt.graphs.launch.successor import Successor
+from hiprt.graphs.launch.verify import Mismatch, launch_verified
+from hiprt.graphs.record.dump import dump, trace
+from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.stats import RUNGS, Event, Stats
-from hiprt.graphs.successor import Successor
-from hiprt.graphs.verify import Mismatch, launch_verified
 from hiprt.stream import Stream
 
 __all__ = ["Ladder"]

@@ -10,9 +10,9 @@ import zlib
 from dataclasses import dataclass
 
 from hiprt.errors import HipError
-from hiprt.graphs.exec import Exec
-from hiprt.graphs.memory import Extent, Snapshot, coalesce, subtract
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.launch.exec import Exec
+from hiprt.graphs.record.extents import Extent, Snapshot, coalesce, subtract
+from hiprt.graphs.record.recording import Recording
 from hiprt.stream import Stream
 
 __all__ = ["Mismatch", "launch_verified"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from hiprt.errors import HipError
-from hiprt.graphs.exec import Exec, locks
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.launch.exec import Exec, locks
+from hiprt.graphs.record.recording import Recording
 
 __all__ = ["Successor"]
 

@@ -11,7 +11,7 @@ from typing import Any
 from hiprt import core, module
 from hiprt.allocator import Arena, Pool
 from hiprt.flags import flags
-from hiprt.graphs.memory import Extent
+from hiprt.graphs.record.extents import Extent
 from hiprt.stream import Stream
 
 __all__ = ["Node", "Recording"]

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from hiprt import core
 from hiprt.array import Array
 from hiprt.buffer import Buffer, allocate
-from hiprt.graphs.exec import Exec
-from hiprt.graphs.memory import Extent, coalesce
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.launch.exec import Exec
+from hiprt.graphs.record.extents import Extent, coalesce
+from hiprt.graphs.record.recording import Recording
 from hiprt.stream import Stream
 
 __all__ = ["Kept", "Segment", "leaves"]

@@ -9,18 +9,18 @@ from helpers.kernels import scale
 
 import hiprt
 from hiprt import graphs
-from hiprt.graphs import ladder, probe
+from hiprt.graphs.launch import ladder, probes
 
 
 @pytest.fixture
 def fresh(tmp_path):
     """An empty cache, and nothing remembered in the process."""
-    probe.probes.cache_clear()
-    probe.allowed.cache_clear()
+    probes.probes.cache_clear()
+    probes.allowed.cache_clear()
     with hiprt.flags.override(cache_dir=str(tmp_path)):
         yield tmp_path
-    probe.probes.cache_clear()
-    probe.allowed.cache_clear()
+    probes.probes.cache_clear()
+    probes.allowed.cache_clear()
 
 
 def test_cpu_device_passes_every_probe(fresh):
@@ -35,16 +35,16 @@ def test_results_are_remembered_on_disk(fresh):
     (file,) = (fresh / "probes").iterdir()
     wrong = dict.fromkeys(json.loads(file.read_text()), "made up")
     file.write_text(json.dumps(wrong))
-    probe.probes.cache_clear()
+    probes.probes.cache_clear()
     assert graphs.probes(device) == wrong
     with hiprt.flags.override(cpu_quirks=("another",)):
-        assert probe.cache_file(device) != file
+        assert probes.cache_file(device) != file
 
 
 def test_corrupt_cache_is_rebuilt(fresh):
     """A file that does not parse is as good as none."""
     device = hiprt.current_device()
-    file = probe.cache_file(device)
+    file = probes.cache_file(device)
     file.parent.mkdir()
     file.write_text("{")
     assert set(graphs.probes(device).values()) == {"ok"}
@@ -62,8 +62,8 @@ def test_corrupt_cache_is_rebuilt(fresh):
 )
 def test_rung_that_fails_its_probe_is_not_used(stream, monkeypatch, failed, used):
     """Another rung serves, with the same bits."""
-    results = {**dict.fromkeys(probe.PROBES, "ok"), failed: "seen to fail"}
-    rungs = frozenset(rung for rung, needs in probe.NEEDED.items() if all(results[n] == "ok" for n in needs))
+    results = {**dict.fromkeys(probes.PROBES, "ok"), failed: "seen to fail"}
+    rungs = frozenset(rung for rung, needs in probes.NEEDED.items() if all(results[n] == "ok" for n in needs))
     monkeypatch.setattr(ladder, "allowed", lambda device: rungs)
     x, out, factor = hiprt.array(np.arange(10, dtype=np.float32)), hiprt.empty(10), 0.0
 
@@ -80,7 +80,7 @@ def test_rung_that_fails_its_probe_is_not_used(stream, monkeypatch, failed, used
 def probes_found(values):
     """What the probes say when the first graph of a process comes under other flags."""
     with hiprt.flags.override(**values):
-        return probe.run(hiprt.current_device())
+        return probes.run(hiprt.current_device())
 
 
 @pytest.mark.parametrize("values", [{"graph_edges": "chain"}, {"graph_max_nodes": 1}, {"graph_rungs": ["eager"]}])
@@ -100,7 +100,7 @@ def test_errors_are_not_remembered_on_disk(fresh, monkeypatch):
     def short(bench):
         raise hiprt.errors.HipError(2, "hipErrorOutOfMemory", "hipGraphInstantiate")
 
-    monkeypatch.setitem(probe.PROBES, "kernel nodes", short)
+    monkeypatch.setitem(probes.PROBES, "kernel nodes", short)
     x = hiprt.array(np.ones(10, np.float32))
     step = graphs.Step(lambda: scale(x, 2.0))
     step()

@@ -26,8 +26,8 @@ from hiprt.compiler import compile_source
 from hiprt.device import Device
 from hiprt.errors import HipError, check
 from hiprt.flags import flags
-from hiprt.graphs.exec import Exec
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.launch.exec import Exec
+from hiprt.graphs.record.recording import Recording
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 from hiprt.stream import Stream
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from hiprt import core
 from hiprt.flags import flags
-from hiprt.graphs.canary import canary
-from hiprt.graphs.recording import Recording
+from hiprt.graphs.launch.canary import canary
+from hiprt.graphs.record.recording import Recording
 from hiprt.stream import Stream
 
 if TYPE_CHECKING:
-    from hiprt.graphs.successor import Successor
+    from hiprt.graphs.launch.successor import Successor
 
 __all__ = ["Exec", "locks"]
 
