@@ -24,9 +24,9 @@ import numpy as np
 
 import hiprt
 from hiprt import Stream, allocator, kernels, library, use_stream
+from hiprt.bench.engine.models import PRESETS, Model, bucket, preset
+from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.graph import positive
-from hiprt.bench.models import PRESETS, Model, bucket, preset
-from hiprt.bench.models.linear import Linear
 from hiprt.bench.timing import Apart, join, microseconds, read_bandwidth
 from hiprt.event import Event
 from hiprt.graphs import Recording, Step
@@ -295,7 +295,7 @@ def measure(
     modes : tuple of str
         Of `MODES`.
     **options
-        For `hiprt.bench.models.preset`.
+        For `hiprt.bench.engine.models.preset`.
     """
     stream = Stream()
     with use_stream(stream):

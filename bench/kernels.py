@@ -17,8 +17,8 @@ import numpy as np
 import hiprt
 from hiprt import Array, Stream, kernels, library, use_stream
 from hiprt.array import bfloat16
-from hiprt.bench.models.linear import Linear
-from hiprt.bench.models.random_weights import RandomWeights
+from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.random_weights import RandomWeights
 from hiprt.bench.timing import microseconds, read_bandwidth
 from hiprt.graphs import Recording
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hiprt import CompileError, HipError, ProviderError, __version__
 
 if TYPE_CHECKING:
-    from hiprt.bench.generate import Report
+    from hiprt.bench.engine.generate import Report
 
 __all__ = ["main"]
 
@@ -100,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run_generate(options: argparse.Namespace) -> int:
     """Write text and what it cost."""
-    from hiprt.bench.generate import Request, generate
+    from hiprt.bench.engine.generate import Request, generate
 
     names = ("model", "tokens", "temperature", "seed", "eager", "verify", "rerecord", "batch", "plain")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}

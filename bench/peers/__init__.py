@@ -18,7 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from hiprt.bench.models import PRESETS
+from hiprt.bench.engine.models import PRESETS
 
 __all__ = ["PEERS", "add_arguments", "ask", "run"]
 

@@ -9,9 +9,9 @@ import hiprt
 from hiprt import core, graphs, kernels
 from hiprt.allocator import Arena, Pool, default_pool
 from hiprt.allocator import arena as module
-from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.generate import CHECKPOINT
-from hiprt.bench.models import Decoder, load
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.generate import CHECKPOINT
+from hiprt.bench.engine.models import Decoder, load
 from hiprt.compiler import compile_source
 from hiprt.errors import OutOfMemoryError
 from hiprt.module import SCALAR, WRITE, Argument, Function, Module

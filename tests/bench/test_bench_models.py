@@ -9,7 +9,7 @@ import pytest
 
 from hiprt import library
 from hiprt.bench import BENCHES, decode, kernels, peers, plot
-from hiprt.bench.models import preset
+from hiprt.bench.engine.models import preset
 from hiprt.bench.raw import chain
 from hiprt.bench.timing import read_bandwidth
 

@@ -10,8 +10,8 @@ from helpers.families import Family
 from safetensors.numpy import load_file
 
 from hiprt.array import dtype_of
-from hiprt.bench.checkpoint import Checkpoint, CheckpointError, CheckpointWarning
-from hiprt.bench.models import load, read
+from hiprt.bench.engine.checkpoint import Checkpoint, CheckpointError, CheckpointWarning
+from hiprt.bench.engine.models import load, read
 
 MODULE = "model.layers.1.mlp.up_proj"
 HALF = dtype_of("float16")

@@ -12,10 +12,10 @@ from helpers.families import BITS, ROUTER_BITS, Family
 from helpers.reference_model import ReferenceModel
 
 import hiprt
-from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.generate import Request, generate
-from hiprt.bench.models import load
-from hiprt.bench.models.presets import MINIS
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.generate import Request, generate
+from hiprt.bench.engine.models import load
+from hiprt.bench.engine.models.presets import MINIS
 from hiprt.graphs import Step
 from hiprt.kernels.quantize_reference import quantize
 

@@ -12,10 +12,10 @@ import pytest
 from helpers import checkpoints
 
 from hiprt import CompileError, HipError, ProviderError, __main__, bfloat16, flags
-from hiprt.bench import generate as generation
-from hiprt.bench.checkpoint import CheckpointError
-from hiprt.bench.generate import Request, Text, difference, generate
-from hiprt.bench.models import Decoder
+from hiprt.bench.engine import generate as generation
+from hiprt.bench.engine.checkpoint import CheckpointError
+from hiprt.bench.engine.generate import Request, Text, difference, generate
+from hiprt.bench.engine.models import Decoder
 
 KEYS = {
     "text", "tokens", "tok_s", "first_token_ms", "provider", "device", "nodes_per_token", "launches_per_token", "rungs",

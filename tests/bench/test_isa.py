@@ -6,8 +6,8 @@ import struct
 import numpy as np
 import pytest
 
-from hiprt.bench.isa import TARGETS, table
-from hiprt.bench.isa_emulator import load, pack
+from hiprt.bench.isa.emulator import load, pack
+from hiprt.bench.isa.kernels import TARGETS, table
 from hiprt.kernels.offline.amd import Compiler, hip_program
 from hiprt.kernels.offline.catalogue import instances
 from hiprt.kernels.offline.code_object import CodeObject
@@ -29,7 +29,7 @@ def code(request):
 
 
 def test_the_table_has_every_kernel_on_every_target(root):
-    """A kernel is executed as machine code before it lands: ``python -m hiprt.bench.isa`` writes the table."""
+    """A kernel is executed as machine code before it lands: ``python -m hiprt.bench.isa.kernels`` writes the table."""
     found = json.loads((root / "bench" / "results" / "2026-11-21-amd-isa-emulator.json").read_text())
     assert "not on AMD hardware" in found["where"]
     executed = {(row["kernel"], row["target"]) for row in found["results"]}

@@ -6,7 +6,7 @@ A short form runs by default; 32,768 tokens: ``pytest -m soak tests/bench/test_l
 import numpy as np
 import pytest
 
-from hiprt.bench.models import Decoder, preset
+from hiprt.bench.engine.models import Decoder, preset
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
 STEPS = 8

@@ -11,8 +11,8 @@ from helpers.plans import check_plan
 import hiprt
 from hiprt import kernels
 from hiprt.allocator import Arena, default_pool
-from hiprt.bench.models import PRESETS, Transformer, preset, read
-from hiprt.bench.models.presets import MINIS, settings_of
+from hiprt.bench.engine.models import PRESETS, Transformer, preset, read
+from hiprt.bench.engine.models.presets import MINIS, settings_of
 from hiprt.graphs.record.recording import Recording
 from hiprt.kernels.kernel import force_generic
 

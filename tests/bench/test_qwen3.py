@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from helpers import checkpoints
 
-from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.models import Decoder, bucket, load
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.models import Decoder, bucket, load
 from hiprt.bench.story.reference import Model
 
 PROMPT = [3, 141, 59, 26, 53, 58, 97]

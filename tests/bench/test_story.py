@@ -1,9 +1,9 @@
 """The shipped model writes sentences of its grammar, through hiprt."""
 
 from hiprt import Stream, use_stream
-from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.generate import CHECKPOINT, Text
-from hiprt.bench.models import Decoder, bucket, load
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.generate import CHECKPOINT, Text
+from hiprt.bench.engine.models import Decoder, bucket, load
 from hiprt.bench.story.prompts import PROMPTS, score
 
 TOKENS = 60

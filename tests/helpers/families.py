@@ -7,7 +7,7 @@ from safetensors.numpy import save_file
 
 from helpers.checkpoints import tokenizer
 from hiprt.array import dtype_of
-from hiprt.bench.models.presets import MINIS
+from hiprt.bench.engine.models.presets import MINIS
 from hiprt.kernels.quantize_reference import dequantize, quantize
 
 GROUP, BITS, ROUTER_BITS = 64, 4, 8

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from hiprt import empty
-from hiprt.bench.models.linear import Linear
+from hiprt.bench.engine.models.linear import Linear
 
 
 class Hollow:

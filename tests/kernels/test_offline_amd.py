@@ -6,8 +6,8 @@ import pytest
 
 import hiprt
 from hiprt import core
-from hiprt.bench.isa import launch_of, measured
-from hiprt.bench.isa_cases import cases
+from hiprt.bench.isa.cases import cases
+from hiprt.bench.isa.kernels import launch_of, measured
 from hiprt.kernels.dialect import SOURCES
 from hiprt.kernels.offline.amd import Compiler, hip_program
 from hiprt.kernels.offline.builder import backend_of, build, units

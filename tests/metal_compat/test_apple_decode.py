@@ -5,9 +5,9 @@ import pytest
 from helpers.metal.framework import Metal
 
 import hiprt
-from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.generate import CHECKPOINT
-from hiprt.bench.models import Decoder, load
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.generate import CHECKPOINT
+from hiprt.bench.engine.models import Decoder, load
 from hiprt.kernels.kernel import force_generic
 from hiprt.metal_compat.apple import MetalStream, open_device
 

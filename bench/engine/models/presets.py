@@ -8,10 +8,10 @@ from numpy.typing import DTypeLike
 
 from hiprt import bfloat16
 from hiprt.array import dtype_of
-from hiprt.bench.models.families import read
-from hiprt.bench.models.random_weights import RandomWeights
-from hiprt.bench.models.transformer import Transformer
-from hiprt.bench.settings import Settings
+from hiprt.bench.engine.models.families import read
+from hiprt.bench.engine.models.random_weights import RandomWeights
+from hiprt.bench.engine.models.transformer import Transformer
+from hiprt.bench.engine.settings import Settings
 
 __all__ = ["MINIS", "PRESETS", "preset", "settings_of"]
 

@@ -8,14 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from hiprt import Array
-from hiprt.bench.models.attention import Attention
-from hiprt.bench.models.config import Config
-from hiprt.bench.models.gated_delta import GatedDelta
-from hiprt.bench.models.linear import Linear
-from hiprt.bench.models.mlp import Mlp
-from hiprt.bench.models.model import LayerState
-from hiprt.bench.models.moe import Moe
-from hiprt.bench.models.weights import Part, Weights
+from hiprt.bench.engine.models.attention import Attention
+from hiprt.bench.engine.models.config import Config
+from hiprt.bench.engine.models.gated_delta import GatedDelta
+from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.mlp import Mlp
+from hiprt.bench.engine.models.model import LayerState
+from hiprt.bench.engine.models.moe import Moe
+from hiprt.bench.engine.models.weights import Part, Weights
 
 __all__ = ["Layer", "Transformer"]
 

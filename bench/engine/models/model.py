@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hiprt import Array
-from hiprt.bench.models.config import Config
+from hiprt.bench.engine.models.config import Config
 
 __all__ = ["KeyValue", "LayerState", "Model", "Recurrent"]
 

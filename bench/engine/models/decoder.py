@@ -12,8 +12,8 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from hiprt import Array, Event, Stream, kernels, use_stream
-from hiprt.bench.models.model import Model
-from hiprt.bench.models.state import State
+from hiprt.bench.engine.models.model import Model
+from hiprt.bench.engine.models.state import State
 from hiprt.graphs import Step
 
 __all__ = ["CHUNK", "Decoder", "Mark", "bucket", "chunks"]

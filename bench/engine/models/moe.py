@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hiprt import Array, kernels
-from hiprt.bench.models.config import Config, Mixture
-from hiprt.bench.models.linear import Linear, gated
-from hiprt.bench.models.weights import ROUTER_BITS, Part, Weights
+from hiprt.bench.engine.models.config import Config, Mixture
+from hiprt.bench.engine.models.linear import Linear, gated
+from hiprt.bench.engine.models.weights import ROUTER_BITS, Part, Weights
 
 __all__ = ["Moe"]
 

@@ -5,8 +5,8 @@ Source: the Qwen3 technical report (arXiv:2505.09388); tensor names are those of
 
 from __future__ import annotations
 
-from hiprt.bench.models.config import Config
-from hiprt.bench.settings import Settings
+from hiprt.bench.engine.models.config import Config
+from hiprt.bench.engine.settings import Settings
 
 __all__ = ["read"]
 

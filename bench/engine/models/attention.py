@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from hiprt import Array, kernels, zeros
-from hiprt.bench.models.config import Config
-from hiprt.bench.models.linear import Linear, split
-from hiprt.bench.models.model import KeyValue, LayerState
-from hiprt.bench.models.weights import Part, Weights
+from hiprt.bench.engine.models.config import Config
+from hiprt.bench.engine.models.linear import Linear, split
+from hiprt.bench.engine.models.model import KeyValue, LayerState
+from hiprt.bench.engine.models.weights import Part, Weights
 
 __all__ = ["Attention"]
 

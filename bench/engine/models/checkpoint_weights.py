@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hiprt import Array, array
-from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.matrix import Matrix, Quantized, join, lifted, reordered, stacked
-from hiprt.bench.models.linear import Linear
-from hiprt.bench.models.weights import Part, group_of
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.matrix import Matrix, Quantized, join, lifted, reordered, stacked
+from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.weights import Part, group_of
 
 __all__ = ["CheckpointWeights"]
 

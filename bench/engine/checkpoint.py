@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hiprt import bfloat16
-from hiprt.bench.matrix import Matrix, Quantized
-from hiprt.bench.settings import DOWNLOAD, CheckpointError, Settings
+from hiprt.bench.engine.matrix import Matrix, Quantized
+from hiprt.bench.engine.settings import DOWNLOAD, CheckpointError, Settings
 from hiprt.kernels.quantized import AFFINE_BITS, GROUP_SIZES
 
 __all__ = ["Checkpoint", "CheckpointError", "CheckpointWarning", "SafetensorsFile"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hiprt.bench.settings import Settings
+from hiprt.bench.engine.settings import Settings
 
 __all__ = ["Config", "Delta", "Mixture"]
 

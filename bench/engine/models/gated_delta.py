@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from hiprt import Array, array, kernels, zeros
-from hiprt.bench.models.config import Config, Delta
-from hiprt.bench.models.linear import Linear, split
-from hiprt.bench.models.model import LayerState, Recurrent
-from hiprt.bench.models.weights import Part, Weights
+from hiprt.bench.engine.models.config import Config, Delta
+from hiprt.bench.engine.models.linear import Linear, split
+from hiprt.bench.engine.models.model import LayerState, Recurrent
+from hiprt.bench.engine.models.weights import Part, Weights
 
 __all__ = ["GatedDelta"]
 

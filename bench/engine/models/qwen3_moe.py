@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hiprt.bench.models.config import REMEDY, Config, Mixture
-from hiprt.bench.settings import Settings
+from hiprt.bench.engine.models.config import REMEDY, Config, Mixture
+from hiprt.bench.engine.settings import Settings
 
 __all__ = ["read", "sparse"]
 

@@ -1,6 +1,6 @@
 """Every kernel of the project executed as AMD machine code, compared with its reference in numpy.
 
-    python -m hiprt.bench.isa --tinygrad DIR [--targets gfx1151,gfx1201,gfx942] [--date DATE]
+    python -m hiprt.bench.isa.kernels --tinygrad DIR [--targets gfx1151,gfx1201,gfx942] [--date DATE]
 
 prints the table as JSON. The launches are those of the ops: each op runs on the CPU device with its GPU branch, and
 what it launched is executed again, from the same memory, in the ISA emulator.
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hiprt.array import Array
-from hiprt.bench.isa_cases import Case, cases
-from hiprt.bench.isa_emulator import Emulator
+from hiprt.bench.isa.cases import Case, cases
+from hiprt.bench.isa.emulator import Emulator
 from hiprt.kernels.kernel import SCALARS, Kernel, force_generic
 from hiprt.kernels.offline.amd import Compiler
 from hiprt.module import WRITE
@@ -172,8 +172,8 @@ def table(rows: Sequence[Measured], date: str, compiler: str) -> str:
 
 
 def main() -> int:
-    """Run as ``python -m hiprt.bench.isa``; fails where a result is wrong."""
-    parser = argparse.ArgumentParser("hiprt.bench.isa", description=WHAT)
+    """Run as ``python -m hiprt.bench.isa.kernels``; fails where a result is wrong."""
+    parser = argparse.ArgumentParser("hiprt.bench.isa.kernels", description=WHAT)
     parser.add_argument("--tinygrad", metavar="DIR", required=True, help="a checkout of github.com/tinygrad/tinygrad")
     parser.add_argument("--targets", metavar="LIST", default=",".join(TARGETS), help="by comma")
     parser.add_argument("--date", metavar="DATE", default="", help="for the table")

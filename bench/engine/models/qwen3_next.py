@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hiprt.bench.models.config import REMEDY, Config, Delta
-from hiprt.bench.models.qwen3_moe import sparse
-from hiprt.bench.settings import Settings
+from hiprt.bench.engine.models.config import REMEDY, Config, Delta
+from hiprt.bench.engine.models.qwen3_moe import sparse
+from hiprt.bench.engine.settings import Settings
 
 __all__ = ["read"]
 

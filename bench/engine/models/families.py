@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hiprt.bench.models import qwen3, qwen3_moe, qwen3_next
-from hiprt.bench.models.config import Config
-from hiprt.bench.settings import Settings
+from hiprt.bench.engine.models import qwen3, qwen3_moe, qwen3_next
+from hiprt.bench.engine.models.config import Config
+from hiprt.bench.engine.settings import Settings
 
 __all__ = ["FAMILIES", "read"]
 

@@ -1,6 +1,6 @@
 """Users' Metal bodies executed as AMD machine code: operations among lanes, matrices, functions of integers.
 
-    python -m hiprt.bench.isa_bodies --tinygrad DIR [--targets gfx1151,gfx1201,gfx942]
+    python -m hiprt.bench.isa.bodies --tinygrad DIR [--targets gfx1151,gfx1201,gfx942]
 
 prints a line for each body and target. The CPU device gives the numbers that they are compared with, bit for bit. Lanes
 stay together: the emulator lets switched-off lanes of the upper half of 64 take part in a permute.
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hiprt.array import empty
-from hiprt.bench.isa import TARGETS
-from hiprt.bench.isa_emulator import Emulator
+from hiprt.bench.isa.emulator import Emulator
+from hiprt.bench.isa.kernels import TARGETS
 from hiprt.kernels.body import Body, Form, Operand
 from hiprt.kernels.offline.amd import Compiler
 from hiprt.metal_compat.programs import Programs
@@ -115,8 +115,8 @@ def on_amd(name: str, case: Case, target: str, emulator: Emulator, compiler: Com
 
 
 def main() -> int:
-    """Run as ``python -m hiprt.bench.isa_bodies``; fails where a number differs."""
-    parser = argparse.ArgumentParser("hiprt.bench.isa_bodies", description="Metal bodies executed as AMD machine code")
+    """Run as ``python -m hiprt.bench.isa.bodies``; fails where a number differs."""
+    parser = argparse.ArgumentParser("hiprt.bench.isa.bodies", description="Metal bodies executed as AMD machine code")
     parser.add_argument("--tinygrad", metavar="DIR", required=True, help="a checkout of github.com/tinygrad/tinygrad")
     parser.add_argument("--targets", metavar="LIST", default=",".join(TARGETS), help="by comma")
     options = parser.parse_args()

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from typing import TypedDict
 
 from hiprt import Array, array, kernels
-from hiprt.bench.matrix import Matrix, Quantized
+from hiprt.bench.engine.matrix import Matrix, Quantized
 
 __all__ = ["Linear", "gated", "split"]
 

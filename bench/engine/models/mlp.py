@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hiprt import Array
-from hiprt.bench.models.config import Config
-from hiprt.bench.models.linear import Linear
-from hiprt.bench.models.weights import Part, Weights
+from hiprt.bench.engine.models.config import Config
+from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.weights import Part, Weights
 
 __all__ = ["Mlp"]
 

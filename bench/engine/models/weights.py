@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hiprt import Array
-from hiprt.bench.models.linear import Linear
+from hiprt.bench.engine.models.linear import Linear
 
 __all__ = ["ROUTER_BITS", "Part", "Weights", "group_of"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hiprt import Array, Stream, current_stream, empty, zeros
-from hiprt.bench.models.model import KeyValue, LayerState, Model
+from hiprt.bench.engine.models.model import KeyValue, LayerState, Model
 from hiprt.kernels.copies import copy_into
 
 __all__ = ["State"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.models.checkpoint_weights import CheckpointWeights
-from hiprt.bench.models.decoder import Decoder, bucket
-from hiprt.bench.models.families import FAMILIES, read
-from hiprt.bench.models.model import KeyValue, LayerState, Model, Recurrent
-from hiprt.bench.models.presets import PRESETS, preset
-from hiprt.bench.models.transformer import Transformer
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.models.checkpoint_weights import CheckpointWeights
+from hiprt.bench.engine.models.decoder import Decoder, bucket
+from hiprt.bench.engine.models.families import FAMILIES, read
+from hiprt.bench.engine.models.model import KeyValue, LayerState, Model, Recurrent
+from hiprt.bench.engine.models.presets import PRESETS, preset
+from hiprt.bench.engine.models.transformer import Transformer
 
 __all__ = [
     "FAMILIES",

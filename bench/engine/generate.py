@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hiprt import Stream, allocator, flags, library, use_stream
-from hiprt.bench.checkpoint import Checkpoint
-from hiprt.bench.models import FORM, Decoder, Model, bucket, load
-from hiprt.bench.text import Text, Writer
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.models import FORM, Decoder, Model, bucket, load
+from hiprt.bench.engine.text import Text, Writer
 
 __all__ = ["CHECKPOINT", "PROMPT", "Report", "Request", "Text", "difference", "generate"]
 
-CHECKPOINT = Path(__file__).parent / "story" / "checkpoint"
+CHECKPOINT = Path(__file__).parents[1] / "story" / "checkpoint"
 PROMPT = "Once upon a time there was a clever fox named Mia."
 WARM_UP = 4  # tokens
 MOST_TEXTS = 8

@@ -1,0 +1,1 @@
+"""Kernels executed as AMD machine code in an emulator of the instruction set."""
