@@ -1,7 +1,8 @@
 """Compiled code on disk, shared by all processes of a user: entries by key, how much there is, and how it becomes less.
 
 Files may go at any time: what is loaded is in memory, and what is missing is compiled again. The CPU device keeps its
-entries in the same folder, in the folder ``cpu`` of it (`hiprt/cpu/cache.cpp`), and bounds it by the same rules.
+entries in the same folder, in the folder ``cpu`` of it (`hiprt/cpu/compile/cache.cpp`), and bounds it by the same
+rules.
 """
 
 from __future__ import annotations

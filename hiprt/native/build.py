@@ -23,8 +23,16 @@ INCLUDE = NATIVE / "include"
 CPU = NATIVE.parent / "cpu"
 CORE_FOLDERS = [NATIVE, ROOT / "graphs" / "native", ROOT / "allocator" / "native"]
 C_LIBRARIES = ("null", "nvidia")
-# What decides how the CPU device turns a program into a module; part of the key of every module that is cached.
-CODE_GENERATION = ("compiler", "object", "options", "program", "scan")
+# Sources under hiprt/cpu that decide how a program becomes a module: their hash is part of every cached module's key.
+CODE_GENERATION = (
+    "compile/compiler",
+    "compile/options",
+    "compile/program",
+    "compile/reconvergence",
+    "compile/scanner",
+    "compile/tokens",
+    "engine/code_object",
+)
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
 
@@ -96,7 +104,7 @@ def up_to_date(target: Path, depfile: Path) -> bool:
 
 
 def build_cpu_device(target: Path, objects: Path) -> None:
-    """Compile ``hiprt/cpu/*.cpp`` and link them into ``target``; only what changed is compiled again."""
+    """Compile the C++ files under ``hiprt/cpu`` and link them into ``target``; only what changed is compiled again."""
     cxx = shlex.split(os.environ.get("CXX", "g++"))
     objects = objects / re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
     objects.mkdir(parents=True, exist_ok=True)
@@ -105,13 +113,14 @@ def build_cpu_device(target: Path, objects: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
 
     def compile_one(source: Path) -> Path:
-        out = objects / (source.stem + ".o")
+        out = objects / source.relative_to(CPU).with_suffix(".o")
+        out.parent.mkdir(parents=True, exist_ok=True)
         if not up_to_date(out, out.with_suffix(".d")):
             subprocess.run([*cxx, *flags, "-MMD", "-c", str(source), "-o", str(out)], check=True)
         return out
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        outs = list(pool.map(compile_one, sorted(CPU.glob("*.cpp"))))
+        outs = list(pool.map(compile_one, sorted(CPU.rglob("*.cpp"))))
     # Linked beside and renamed: a process that has the old file mapped keeps it.
     fresh = target.with_suffix(".so.new")
     subprocess.run(
@@ -134,10 +143,18 @@ def build_cpu_device(target: Path, objects: Path) -> None:
 
 
 def write_code_generation(header: Path) -> None:
-    """Define the hash of `CODE_GENERATION`'s sources; left alone when it is the same."""
-    sources = [CPU / f"{name}.{end}" for name in CODE_GENERATION for end in ("cpp", "h")]
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-    text = f'#define HIPRT_CODE_GENERATION "{digest}"\n'
+    """Define the hash of the code in `CODE_GENERATION`'s sources; a header that says the same already is left alone.
+
+    Comments, blank lines and includes do not count, so that rewording a comment or moving a file makes nobody compile
+    their kernels again.
+    """
+    digest = hashlib.sha256()
+    for name in CODE_GENERATION:
+        for end in ("cpp", "h"):
+            source = (CPU / f"{name}.{end}").read_text()
+            code = re.sub(r"(?m)(^|\s+)//(\s.*)?$|^#include .*$", "", source)
+            digest.update("\n".join(line for line in code.splitlines() if line.strip()).encode())
+    text = f'#define HIPRT_CODE_GENERATION "{digest.hexdigest()}"\n'
     if not header.exists() or header.read_text() != text:
         header.write_text(text)
 

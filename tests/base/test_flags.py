@@ -124,7 +124,7 @@ def test_native_code_reads_no_other_variable(root):
     for file in [
         *(root / "hiprt").glob("native/*.c"),
         *(root / "graphs").glob("native/*.c"),
-        *(root / "hiprt" / "cpu").glob("*.cpp"),
+        *(root / "hiprt" / "cpu").rglob("*.cpp"),
     ]:
         text = file.read_text()
         if re.search(r"getenv\(.HIPRT", text):

@@ -23,7 +23,7 @@ inline __attribute__((always_inline)) __hiprt_thread *__hiprt_thread_at(unsigned
 }
 
 // Where a thread is in its program, as far as lanes must know to meet: in a call, in a turn of a loop, each within another.
-// They are marked in the program's text (steps.cpp), and their numbers grow with it.
+// They are marked in the program's text (compile/reconvergence.cpp), and their numbers grow with it.
 struct __hiprt_step {
   const __hiprt_step *outer;
   unsigned place, turn, depth;

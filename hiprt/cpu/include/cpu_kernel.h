@@ -1,4 +1,4 @@
-// The kernels of a module and how each is entered; used by the text that hiprtc appends to a program (program.cpp).
+// The kernels of a module and how each is entered; used by the text that hiprtc appends to a program (compile/program.cpp).
 #pragma once
 #pragma GCC system_header
 

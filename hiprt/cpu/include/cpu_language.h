@@ -34,7 +34,7 @@ typedef unsigned long ulong;
 #define __hiprt_constinit __constinit
 #endif
 
-// The scan for kernels (scan.cpp) reads the preprocessed text and needs these words left as they are.
+// The scan for kernels (compile/scanner.cpp) reads the preprocessed text and needs these words left as they are.
 #ifndef __HIPRT_SCAN__
 #define __global__ __attribute__((used))
 #define __shared__ __hiprt_constinit thread_local

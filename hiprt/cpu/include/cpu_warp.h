@@ -3,7 +3,7 @@
 #pragma once
 #pragma GCC system_header
 
-// A step for as long as it lives; declared where steps.cpp puts it.
+// A step for as long as it lives; declared where compile/reconvergence.cpp puts it.
 struct __hiprt_way : __hiprt_step {
   __hiprt_inline explicit __hiprt_way(unsigned at) {
     const unsigned long self = reinterpret_cast<unsigned long>(this), base = self & ~(HIPRT_CPU_STACK_SIZE - 1);

@@ -1,0 +1,66 @@
+// Entry points by name: hipGetProcAddress and hipGetDriverEntryPoint look them up in this library itself.
+#include <dlfcn.h>
+
+#include <cstring>
+
+#include "runtime/status.h"
+
+namespace cpu {
+namespace {
+
+// This library, and not another libamdhip64 that the process may have mapped.
+void *self() {
+  static void *const handle = [] {
+    Dl_info info{};
+    if (!dladdr(reinterpret_cast<void *>(&hipInit), &info)) return static_cast<void *>(nullptr);
+    return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  }();
+  return handle;
+}
+
+// Functions whose parameter block changed in HIP 6 have its version in their name.
+const char *versioned(const char *name) {
+  if (std::strcmp(name, "hipGetDeviceProperties") == 0) return "hipGetDevicePropertiesR0600";
+  if (std::strcmp(name, "hipChooseDevice") == 0) return "hipChooseDeviceR0600";
+  return name;
+}
+
+void *find(const char *name) {
+  void *found = self() ? dlsym(self(), versioned(name)) : nullptr;
+  // dlsym also searches what this library depends on.
+  Dl_info own{};
+  Dl_info other{};
+  const bool mine = found && dladdr(found, &other) && dladdr(reinterpret_cast<void *>(&hipInit), &own) &&
+                    own.dli_fbase == other.dli_fbase;
+  return mine ? found : nullptr;
+}
+
+}  // namespace
+}  // namespace cpu
+
+using namespace cpu;
+
+hipError_t hipGetProcAddress(const char *symbol, void **function, int version, uint64_t,
+                             hipDriverProcAddressQueryResult *result) {
+  return api([&] {
+    if (!symbol || !*symbol || !function) return hipErrorInvalidValue;
+    const bool too_new = version > HIP_VERSION;
+    *function = too_new ? nullptr : find(symbol);
+    if (result) {
+      *result = *function ? HIP_GET_PROC_ADDRESS_SUCCESS
+                : too_new ? HIP_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                          : HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    }
+    return *function ? hipSuccess : too_new ? hipErrorInvalidValue : hipErrorNotFound;
+  });
+}
+
+hipError_t hipGetDriverEntryPoint(const char *symbol, void **function, unsigned long long,
+                                  hipDriverEntryPointQueryResult *result) {
+  return api([&] {
+    if (!symbol || !*symbol || !function) return hipErrorInvalidValue;
+    *function = find(symbol);
+    if (result) *result = *function ? hipDriverEntryPointSuccess : hipDriverEntryPointSymbolNotFound;
+    return *function ? hipSuccess : hipErrorNotFound;
+  });
+}

@@ -1,0 +1,316 @@
+// What is known about an address: pointer attributes, address ranges, advice on managed memory.
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "graph/capture.h"
+#include "runtime/device.h"
+#include "runtime/memory.h"
+#include "runtime/status.h"
+#include "runtime/stream.h"
+
+namespace cpu {
+namespace {
+
+hipMemoryType type_of(const Allocation &a) {
+  switch (a.kind) {
+    case MemoryKind::Host:
+    case MemoryKind::Registered:
+      return hipMemoryTypeHost;
+    case MemoryKind::Managed:
+      return hipMemoryTypeManaged;
+    default:
+      return hipMemoryTypeDevice;
+  }
+}
+
+bool is_host(const Allocation &a) { return type_of(a) == hipMemoryTypeHost; }
+
+hipError_t attributes(hipPointerAttribute_t *out, const void *address) {
+  if (!out) return hipErrorInvalidValue;
+  void *same = const_cast<void *>(address);
+  *out = {hipMemoryTypeUnregistered, hipInvalidDeviceId, nullptr, same, 0, 0};
+  const std::optional<Allocation> found = find_allocation(address);
+  if (!found) return hipSuccess;
+  const bool managed = found->kind == MemoryKind::Managed;
+  *out = {type_of(*found), found->device, same, is_host(*found) || managed ? same : nullptr, managed, found->flags};
+  return hipSuccess;
+}
+
+template <class T>
+hipError_t give(void *out, const T &value) {
+  std::memcpy(out, &value, sizeof(value));
+  return hipSuccess;
+}
+
+hipError_t attribute(void *out, hipPointer_attribute which, void *address, const Allocation &a) {
+  const bool managed = a.kind == MemoryKind::Managed;
+  switch (which) {
+    case HIP_POINTER_ATTRIBUTE_CONTEXT:
+      return give(out, primary_context(a.device));
+    case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return give(out, type_of(a));
+    case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return give(out, address);
+    case HIP_POINTER_ATTRIBUTE_HOST_POINTER:
+      return is_host(a) || managed ? give(out, address) : hipErrorInvalidValue;
+    case HIP_POINTER_ATTRIBUTE_BUFFER_ID:
+      return give(out, a.id);
+    case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
+      return give(out, managed);
+    case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return give(out, a.device);
+    case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return give(out, a.base);
+    case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return give(out, a.size);
+    case HIP_POINTER_ATTRIBUTE_MAPPED:
+      return give(out, true);
+    case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE:
+    case HIP_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return give(out, false);
+    case HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return give(out, hipMemHandleTypeNone);
+    case HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return give(out, hipMemAccessFlagsProtReadWrite);
+    case HIP_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return give(out, a.pool);
+    default:
+      return hipErrorNotSupported;
+  }
+}
+
+// Bytes of an attribute's value.
+size_t value_size(hipPointer_attribute which) {
+  switch (which) {
+    case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
+    case HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE:
+    case HIP_POINTER_ATTRIBUTE_MAPPED:
+    case HIP_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return sizeof(bool);
+    case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+    case HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return sizeof(int);
+    default:
+      return sizeof(void *);
+  }
+}
+
+hipError_t attribute(void *out, hipPointer_attribute which, void *address) {
+  if (!out || !address) return hipErrorInvalidValue;
+  const std::optional<Allocation> found = find_allocation(address);
+  return found ? attribute(out, which, address, *found) : hipErrorInvalidValue;
+}
+
+// Advice is kept to be read back; memory that is everywhere needs none.
+struct Advice {
+  int read_mostly = 0;
+  int preferred = hipInvalidDeviceId;
+  std::set<int> accessed_by;
+  int prefetched = hipInvalidDeviceId;
+  bool coarse = false;
+};
+
+struct AdviceTable {
+  std::mutex lock;
+  std::map<unsigned long long, Advice> by_id;  // of the allocation
+};
+
+AdviceTable &advice_table() {
+  static auto &table = *new AdviceTable;
+  return table;
+}
+
+bool is_place(int device) { return device == hipCpuDeviceId || is_device(device); }
+
+// The managed allocation that contains the whole range.
+std::optional<Allocation> managed_range(const void *address, size_t size) {
+  const std::optional<Allocation> found = find_allocation(address);
+  const bool inside = found && size > 0 && in_bounds(address, size);
+  return inside && found->kind == MemoryKind::Managed ? found : std::nullopt;
+}
+
+hipError_t advise(const void *address, size_t size, hipMemoryAdvise what, int device) {
+  if (const hipError_t error = capture_forbids_since_7()) return error;
+  if (!is_place(device)) return hipErrorInvalidDevice;
+  const std::optional<Allocation> found = managed_range(address, size);
+  if (!found) return hipErrorInvalidValue;
+  AdviceTable &table = advice_table();
+  const std::lock_guard lock(table.lock);
+  Advice &advice = table.by_id[found->id];
+  switch (what) {
+    case hipMemAdviseSetReadMostly:
+    case hipMemAdviseUnsetReadMostly:
+      advice.read_mostly = what == hipMemAdviseSetReadMostly;
+      return hipSuccess;
+    case hipMemAdviseSetPreferredLocation:
+      advice.preferred = device;
+      return hipSuccess;
+    case hipMemAdviseUnsetPreferredLocation:
+      advice.preferred = hipInvalidDeviceId;
+      return hipSuccess;
+    case hipMemAdviseSetAccessedBy:
+      advice.accessed_by.insert(device);
+      return hipSuccess;
+    case hipMemAdviseUnsetAccessedBy:
+      advice.accessed_by.erase(device);
+      return hipSuccess;
+    case hipMemAdviseSetCoarseGrain:
+    case hipMemAdviseUnsetCoarseGrain:
+      advice.coarse = what == hipMemAdviseSetCoarseGrain;
+      return hipSuccess;
+  }
+  return hipErrorInvalidValue;
+}
+
+hipError_t prefetch(const void *address, size_t size, int device, hipStream_t stream) {
+  if (!is_place(device)) return hipErrorInvalidDevice;
+  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  const std::optional<Allocation> found = managed_range(address, size);
+  if (!found) return hipErrorInvalidValue;
+  AdviceTable &table = advice_table();
+  const std::lock_guard lock(table.lock);
+  table.by_id[found->id].prefetched = device;
+  return hipSuccess;
+}
+
+void give_devices(const std::set<int> &devices, int *out, size_t count) {
+  auto next = devices.begin();
+  for (size_t i = 0; i < count; ++i) out[i] = next == devices.end() ? hipInvalidDeviceId : *next++;
+}
+
+hipError_t range_attribute(void *out, size_t size, hipMemRangeAttribute which, const void *address, size_t count) {
+  if (!out || size == 0 || size % sizeof(int) != 0) return hipErrorInvalidValue;
+  if (which != hipMemRangeAttributeAccessedBy && size != sizeof(int)) return hipErrorInvalidValue;
+  const std::optional<Allocation> found = managed_range(address, count);
+  if (!found) return hipErrorInvalidValue;
+  AdviceTable &table = advice_table();
+  const std::lock_guard lock(table.lock);
+  const auto known = table.by_id.find(found->id);
+  const Advice advice = known == table.by_id.end() ? Advice{} : known->second;
+  switch (which) {
+    case hipMemRangeAttributeReadMostly:
+      return give(out, advice.read_mostly);
+    case hipMemRangeAttributePreferredLocation:
+      return give(out, advice.preferred);
+    case hipMemRangeAttributeLastPrefetchLocation:
+      return give(out, advice.prefetched);
+    case hipMemRangeAttributeCoherencyMode:
+      return give(out, advice.coarse ? hipMemRangeCoherencyModeCoarseGrain : hipMemRangeCoherencyModeFineGrain);
+    case hipMemRangeAttributeAccessedBy:
+      give_devices(advice.accessed_by, static_cast<int *>(out), size / sizeof(int));
+      return hipSuccess;
+  }
+  return hipErrorInvalidValue;
+}
+
+}  // namespace
+}  // namespace cpu
+
+using namespace cpu;
+
+hipError_t hipPointerGetAttributes(hipPointerAttribute_t *out, const void *ptr) {
+  return api([&] { return attributes(out, ptr); });
+}
+
+hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute which, hipDeviceptr_t ptr) {
+  return api([&] { return attribute(data, which, ptr); });
+}
+
+hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute *which, void **data,
+                                      hipDeviceptr_t ptr) {
+  return api([&] {
+    if (!which || !data) return hipErrorInvalidValue;
+    for (unsigned i = 0; i < count; ++i) {
+      if (!data[i]) return hipErrorInvalidValue;
+      // Unlike the single form, an unknown pointer or attribute leaves its value at zero.
+      if (attribute(data[i], which[i], ptr)) std::memset(data[i], 0, value_size(which[i]));
+    }
+    return hipSuccess;
+  });
+}
+
+hipError_t hipPointerSetAttribute(const void *value, hipPointer_attribute which, hipDeviceptr_t ptr) {
+  return api([&] {
+    // Every memory operation here is synchronous already in the sense this attribute asks for.
+    if (!value || which != HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS || is_pageable(ptr)) return hipErrorInvalidValue;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPtrGetInfo(void *ptr, size_t *size) {
+  return api([&] {
+    const std::optional<Allocation> found = find_allocation(ptr);
+    if (!size || !found) return hipErrorInvalidValue;
+    *size = found->size;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemGetAddressRange(hipDeviceptr_t *base, size_t *size, hipDeviceptr_t ptr) {
+  return api([&] {
+    const std::optional<Allocation> found = find_allocation(ptr);
+    if (!found) return hipErrorNotFound;
+    if (base) *base = found->base;
+    if (size) *size = found->size;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipHostGetDevicePointer(void **out, void *ptr, unsigned int flags) {
+  return api([&] {
+    const std::optional<Allocation> found = find_allocation(ptr);
+    if (!out || flags != 0 || !found || !is_host(*found)) return hipErrorInvalidValue;
+    *out = ptr;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipHostGetFlags(unsigned int *flags, void *ptr) {
+  return api([&] {
+    const std::optional<Allocation> found = find_allocation(ptr);
+    if (!flags || !found || !is_host(*found)) return hipErrorInvalidValue;
+    *flags = found->flags;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemAdvise(const void *ptr, size_t count, hipMemoryAdvise advice, int device) {
+  return api([&] { return advise(ptr, count, advice, device); });
+}
+
+hipError_t hipMemPrefetchAsync(const void *ptr, size_t count, int device, hipStream_t stream) {
+  return api([&] { return prefetch(ptr, count, device, stream); });
+}
+
+hipError_t hipMemRangeGetAttribute(void *data, size_t size, hipMemRangeAttribute which, const void *ptr,
+                                   size_t count) {
+  return api([&] { return range_attribute(data, size, which, ptr, count); });
+}
+
+hipError_t hipMemRangeGetAttributes(void **data, size_t *sizes, hipMemRangeAttribute *which, size_t number,
+                                    const void *ptr, size_t count) {
+  return api([&] {
+    if (!data || !sizes || !which || number == 0) return hipErrorInvalidValue;
+    for (size_t i = 0; i < number; ++i) {
+      if (const hipError_t error = range_attribute(data[i], sizes[i], which[i], ptr, count)) return error;
+    }
+    return hipSuccess;
+  });
+}
+
+hipError_t hipStreamAttachMemAsync(hipStream_t stream, void *ptr, size_t length, unsigned int flags) {
+  return api([&] {
+    const bool known = flags == hipMemAttachGlobal || flags == hipMemAttachHost || flags == hipMemAttachSingle;
+    if (!is_valid(stream)) return hipErrorInvalidHandle;
+    const std::optional<Allocation> found = managed_range(ptr, length ? length : 1);
+    // Managed memory is visible to all streams at all times, which every attachment allows.
+    return known && found ? hipSuccess : hipErrorInvalidValue;
+  });
+}

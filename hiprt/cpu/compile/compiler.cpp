@@ -1,0 +1,234 @@
+#include "compile/compiler.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+#include "compile/process.h"
+#include "flags.h"
+
+namespace cpu {
+namespace {
+
+std::string environment(const char *name) {
+  const char *value = std::getenv(name);
+  return value ? value : "";
+}
+
+bool is_program(const std::string &path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// An absolute path for a program name, or empty.
+std::string find_program(const std::string &name) {
+  if (name.find('/') != std::string::npos) return is_program(name) ? name : "";
+  std::stringstream dirs(environment("PATH"));
+  for (std::string dir; std::getline(dirs, dir, ':');)
+    if (is_program((dir.empty() ? "." : dir) + "/" + name)) return (dir.empty() ? "." : dir) + "/" + name;
+  return "";
+}
+
+Compiler::Kind kind_of(const std::string &path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  if (name.rfind("zig", 0) == 0) return Compiler::Zig;
+  return name.find("clang") != std::string::npos ? Compiler::Clang : Compiler::Gcc;
+}
+
+std::string identity_of(const std::string &path) {
+  char real[4096];
+  struct stat info;
+  if (!realpath(path.c_str(), real) || stat(real, &info) != 0) return path;
+  std::ostringstream out;
+  out << real << ' ' << info.st_size << ' ' << info.st_mtim.tv_sec << '.' << info.st_mtim.tv_nsec << ' ' << info.st_ino;
+  return out.str();
+}
+
+const std::string &library_dir() {
+  static const std::string dir = [] {
+    Dl_info info;
+    if (!dladdr(reinterpret_cast<const void *>(&find_compilers), &info)) return std::string(".");
+    char real[4096];
+    const std::string path = realpath(info.dli_fname, real) ? real : info.dli_fname;
+    return path.substr(0, path.rfind('/'));
+  }();
+  return dir;
+}
+
+struct Health {
+  std::mutex lock;
+  std::map<std::string, std::string> faults;  // by identity, each a sentence; empty: it works
+};
+
+Health &health() {
+  static Health h;
+  return h;
+}
+
+bool known_broken(const Compiler &c) {
+  std::lock_guard<std::mutex> hold(health().lock);
+  const auto found = health().faults.find(c.identity);
+  return found != health().faults.end() && !found->second.empty();
+}
+
+// IEEE arithmetic but for contraction, as in HIP; no C library; nothing exported.
+std::vector<std::string> base_flags(const Compiler &c) {
+  std::vector<std::string> flags = {
+      "-x", "c++", "-std=gnu++17", "-O2", "-march=native", "-fPIC", "-nostdinc", "-fvisibility=hidden", "-fno-exceptions",
+      "-fno-rtti", "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math",
+      "-fno-strict-aliasing", "-fno-stack-protector", "-fstack-clash-protection", "-fno-asynchronous-unwind-tables",
+      "-fno-ident", "-Wno-unknown-pragmas", "-Wno-attributes"};
+  const std::vector<std::string> gcc = {"-fno-extern-tls-init", "-Wno-psabi"};
+  const std::vector<std::string> clang = {"-femulated-tls", "-Wno-pass-failed", "-Wno-unused-command-line-argument"};
+  const std::vector<std::string> &own = c.kind == Compiler::Gcc ? gcc : clang;
+  flags.insert(flags.end(), own.begin(), own.end());
+  return flags;
+}
+
+// Sums of products are fused unless a pragma or the user's options say otherwise.
+std::vector<std::string> contraction(const Compiler &c, const std::vector<std::string> &options) {
+  const std::string name = "-ffp-contract=";
+  for (const std::string &option : options)
+    if (option.rfind(name, 0) == 0) return {};
+  if (c.kind == Compiler::Gcc) return {name + "fast"};
+  // Drivers of clang 16 and older refuse this mode in C++; the compiler behind them knows it.
+  return {"-Xclang", name + "fast-honor-pragmas"};
+}
+
+const std::vector<std::string> &macros() {
+  static const std::vector<std::string> all = {"-D__HIPCC_RTC__=1", "-D__HIPCC__=1", "-D__HIP__=1",
+                                               "-D__HIP_PLATFORM_AMD__=1", "-D__HIPRT_CPU__=1"};
+  return all;
+}
+
+std::vector<std::string> command(const Compiler &c, const CompileJob &job) {
+  std::vector<std::string> out = {c.path};
+  if (c.kind == Compiler::Zig) out.push_back("clang");
+  for (const auto &part : {base_flags(c), contraction(c, job.options), macros()}) out.insert(out.end(), part.begin(), part.end());
+  out.insert(out.end(), {"-include", device_include_dir() + "/cpu_prelude.h"});
+  out.insert(out.end(), job.options.begin(), job.options.end());
+  out.push_back("-I" + device_include_dir());
+  return out;
+}
+
+bool run(const std::vector<std::string> &words, std::string *log) {
+  const Outcome result = run_process(words);
+  *log += result.started ? result.output : "cannot execute " + words[0] + "\n";
+  return result.started && result.status == 0;
+}
+
+}  // namespace
+
+std::vector<Compiler> find_compilers() {
+  std::vector<std::string> names;
+  const std::string &chosen = flags().compiler;
+  if (chosen == "zig" && !flags().zig.empty()) {
+    names = {flags().zig};
+  } else if (!chosen.empty()) {
+    names = {chosen};
+  } else {
+    names = {flags().zig, library_dir() + "/../../ziglang/zig", "clang++"};
+    for (int version = 24; version >= 15; --version)  // 14 has no _Float16 on x86
+       names.push_back("clang++-" + std::to_string(version));
+    names.push_back("g++");
+  }
+  std::vector<Compiler> out;
+  for (const std::string &name : names) {
+    const std::string path = name.empty() ? "" : find_program(name);
+    if (path.empty()) continue;
+    const Compiler c{kind_of(path), path, identity_of(path)};
+    const bool seen = std::any_of(out.begin(), out.end(), [&](const Compiler &o) { return o.identity == c.identity; });
+    if (!seen && !known_broken(c)) out.push_back(c);
+  }
+  return out;
+}
+
+std::string first_error(const std::string &log) {
+  const size_t word = log.find("error");
+  const size_t before = word == std::string::npos ? std::string::npos : log.rfind('\n', word);
+  const size_t begin = before == std::string::npos ? 0 : before + 1;
+  const std::string line = log.substr(begin, log.find('\n', begin) - begin);
+  return line.empty() ? "it says nothing" : line;
+}
+
+std::string no_compiler_message() {
+  std::string faults;
+  {
+    std::lock_guard<std::mutex> hold(health().lock);
+    for (const auto &[identity, fault] : health().faults)
+      if (!fault.empty()) faults += "; " + fault;
+  }
+  const std::string &chosen = flags().compiler;
+  if (!chosen.empty()) {
+    const std::string what = faults.empty() ? std::string("there is no such program") : faults.substr(2);
+    return "hiprt: HIPRT_CPU_COMPILER names '" + chosen + "', which is not a working compiler: " + what + ".\n";
+  }
+  return "hiprt: the CPU device needs a C++ compiler to build kernels and found none" +
+         std::string(faults.empty() ? "" : " that works") +
+         ": pip install \"hiprt[cpu]\" (or install clang++ 15 or newer, or g++)" + faults + ".\n";
+}
+
+bool preprocess(const Compiler &compiler, const CompileJob &job, std::string *text, std::string *log) {
+  std::vector<std::string> words = command(compiler, job);
+  const std::string out = job.output + ".ii";
+  words.insert(words.end(), {"-D__HIPRT_SCAN__", "-w", "-E", job.source, "-o", out});
+  return run(words, log) && read_file(out, text);
+}
+
+bool compile(const Compiler &compiler, const CompileJob &job, std::string *log) {
+  std::vector<std::string> words = command(compiler, job);
+  if (compiler.kind != Compiler::Zig) {
+    words.insert(words.end(), {"-shared", "-nostdlib", "-Wl,-z,now,--build-id=none", job.source, "-o", job.output});
+    return run(words, log);
+  }
+  // zig's clang would look for a linker of its own: zig carries one, under another subcommand.
+  const std::string object = job.output + ".o";
+  words.insert(words.end(), {"-c", job.source, "-o", object});
+  return run(words, log) && run({compiler.path, "ld.lld", "-shared", "-z", "now", object, "-o", job.output}, log);
+}
+
+std::string common_flags(const Compiler &compiler) {
+  std::string out;
+  for (const std::string &word : command(compiler, {})) out += word + "\n";
+  return out;
+}
+
+bool works(const Compiler &compiler, std::string *why) {
+  std::lock_guard<std::mutex> hold(health().lock);
+  const auto found = health().faults.find(compiler.identity);
+  if (found != health().faults.end()) return (*why = found->second).empty();
+  ScratchDir dir;
+  const CompileJob job{dir.path() + "/empty.cpp", {}, dir.path() + "/empty.so"};
+  std::string log;
+  why->clear();
+  if (!write_file(job.source, "\n") || !compile(compiler, job, &log))
+    *why = compiler.path + " cannot compile an empty program: " + first_error(log);
+  health().faults[compiler.identity] = *why;
+  return why->empty();
+}
+
+const std::string &device_include_dir() {
+  static const std::string dir = library_dir() + "/include";
+  return dir;
+}
+
+const std::string &host_cpu() {
+  static const std::string features = [] {
+    std::string out;
+    std::ifstream lines("/proc/cpuinfo");  // read as far as the first core only: the file is long and slow on big machines
+    for (std::string line; std::getline(lines, line) && !line.empty();)
+      for (const char *key : {"model name", "cpu family", "model\t", "flags", "Features", "CPU implementer", "CPU part"})
+        if (line.rfind(key, 0) == 0) out += line + "\n";
+    return out;
+  }();
+  return features;
+}
+
+}  // namespace cpu

@@ -1,0 +1,73 @@
+#include "compile/options.h"
+
+#include <algorithm>
+
+namespace cpu {
+namespace {
+
+bool begins(const std::string &text, const char *prefix) { return text.rfind(prefix, 0) == 0; }
+
+bool is_one_of(const std::string &text, std::initializer_list<const char *> all) {
+  return std::any_of(all.begin(), all.end(), [&](const char *one) { return text == one; });
+}
+
+// Flags that the compilers take as they are.
+bool is_plain(const std::string &o) {
+  if (is_one_of(o, {"-w", "-g", "-ffast-math", "-fno-fast-math"})) return true;
+  if (begins(o, "-Wl,") || begins(o, "-Wa,") || begins(o, "-Wp,")) return false;
+  return begins(o, "-W") || begins(o, "-O") || begins(o, "-ffp-contract=");
+}
+
+// Our prelude needs C++14, which takes the programs of older standards.
+std::string standard(const std::string &name) {
+  const bool old = is_one_of(name, {"c++98", "c++03", "c++0x", "c++11", "gnu++98", "gnu++03", "gnu++0x", "gnu++11"});
+  return "-std=" + (old ? "gnu++14" : name);
+}
+
+// NAME or NAME=VALUE, as -D takes it.
+std::string definition(const std::string &text) {
+  const size_t equals = text.find('=');
+  const std::string value = equals == std::string::npos ? "1" : text.substr(equals + 1);
+  return "#define " + text.substr(0, equals) + " " + value.substr(0, value.find('\n')) + "\n";
+}
+
+// The value of an option that is written in one word or in two; null if this is another option.
+const std::string *value_of(const std::vector<std::string> &given, size_t *i, std::initializer_list<const char *> names,
+                            std::string *storage) {
+  for (const char *name : names) {
+    const std::string &o = given[*i];
+    const size_t length = std::char_traits<char>::length(name);
+    if (o == name && name[length - 1] != '=' && *i + 1 < given.size()) return &given[++*i];
+    if (o.size() > length && begins(o, name)) return &(*storage = o.substr(length));
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool read_options(const std::vector<std::string> &given, Options *out, std::string *message) {
+  for (size_t i = 0; i < given.size(); ++i) {
+    const std::string &o = given[i];
+    std::string storage;
+    const auto value = [&](std::initializer_list<const char *> names) { return value_of(given, &i, names, &storage); };
+    if (const std::string *file = o == "-include" ? value({"-include"}) : nullptr) {
+      out->flags.insert(out->flags.end(), {"-include", *file});
+    } else if (const std::string *text = value({"-D", "--define-macro="})) {
+      out->definitions += definition(*text);
+    } else if (const std::string *name = value({"-U", "--undefine-macro="})) {
+      out->definitions += "#undef " + *name + "\n";
+    } else if (const std::string *dir = value({"-I", "--include-path="})) {
+      out->flags.push_back("-I" + *dir);
+    } else if (const std::string *year = value({"--std=", "-std="})) {
+      out->flags.push_back(standard(*year));
+    } else if (is_plain(o)) {
+      out->flags.push_back(o);
+    } else if (!value({"--gpu-architecture=", "--gpu-architecture", "--offload-arch=", "--offload-arch", "-arch=", "-arch"})) {
+      *message = "hiprtc: error: unknown option '" + o + "'\n";
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace cpu

@@ -1,0 +1,270 @@
+#include "compile/program.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "code_generation.h"
+#include "compile/compiler.h"
+#include "compile/process.h"
+#include "compile/reconvergence.h"
+#include "compile/scanner.h"
+#include "compile/sha256.h"
+#include "engine/code_object.h"
+#include "include/cpu_abi.h"
+
+namespace cpu {
+namespace {
+
+// The hash of our device headers, which are part of every program.
+const std::string &prelude_hash() {
+  static const std::string hash = [] {
+    std::vector<std::string> paths;
+    std::error_code error;
+    for (const auto &file : std::filesystem::recursive_directory_iterator(device_include_dir(), error))
+      if (file.is_regular_file(error)) paths.push_back(file.path());
+    std::sort(paths.begin(), paths.end());
+    Sha256 sum;
+    for (const std::string &path : paths) {
+      std::string text;
+      read_file(path, &text);
+      sum.field(path.substr(device_include_dir().size())).field(text);
+    }
+    return sum.hex();
+  }();
+  return hash;
+}
+
+std::string key_of(const Program &p, const Compiler &compiler) {
+  Sha256 sum;
+  sum.field(HIPRT_CODE_GENERATION).field(prelude_hash()).field(host_cpu());
+  sum.field(compiler.identity).field(common_flags(compiler)).field(p.name).field(p.source);
+  for (const auto &[name, text] : p.headers) sum.field("header").field(name).field(text);
+  for (const std::string &e : p.expressions) sum.field("expression").field(e);
+  for (const std::string &f : p.options.flags) sum.field("flag").field(f);
+  sum.field(p.options.definitions);
+  return sum.hex();
+}
+
+std::string quoted(const std::string &text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+bool is_number(const std::string &text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Definitions that give a constant for each launch bound that is an expression of its namespace.
+std::string bound_constants(const std::vector<ScannedKernel> &kernels) {
+  std::string out;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const ScannedKernel &k = kernels[i];
+    if (k.bounds.empty() || is_number(k.bounds)) continue;
+    size_t depth = 0;
+    for (size_t at = 0; at < k.scope.size(); ++depth) {
+      const size_t end = std::min(k.scope.find("::", at), k.scope.size());
+      out += "namespace " + k.scope.substr(at, end - at) + " { ";
+      at = end + 2;
+    }
+    out += "constexpr unsigned __hiprt_bound_" + std::to_string(i) + " = (" + k.bounds + ");" + std::string(depth, '}') + "\n";
+  }
+  return out;
+}
+
+std::string bound_of(const ScannedKernel &k, size_t i) {
+  if (k.bounds.empty()) return "1024";
+  if (is_number(k.bounds)) return k.bounds;
+  return (k.scope.empty() ? "" : "::" + k.scope) + "::__hiprt_bound_" + std::to_string(i);
+}
+
+std::string entry(const std::string &type, const std::string &address, const std::string &expression, const std::string &bound) {
+  return "__hiprt_symbol<" + type + ", " + address + ">::entry(" + expression + ", " + bound + "),\n";
+}
+
+// All kernels in a table. An overloaded one is told apart by its parameters.
+std::string kernel_entries(const std::vector<ScannedKernel> &kernels) {
+  std::string out;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const ScannedKernel &k = kernels[i];
+    const auto overload = [&](const ScannedKernel &o) { return o.name == k.name && o.parameters != k.parameters; };
+    const bool overloaded = std::any_of(kernels.begin(), kernels.end(), overload);
+    const std::string type = overloaded ? "void (*)(" + k.parameters + ")" : "decltype(&" + k.name + ")";
+    out += entry(type, "&" + k.name, "nullptr", bound_of(k, i));
+  }
+  return out;
+}
+
+std::string expression_entries(const std::vector<std::string> &expressions) {
+  std::string out;
+  for (const std::string &e : expressions) {
+    const size_t name = std::min(e.find_first_not_of(" \t&"), e.size());
+    const std::string address = "&" + e.substr(name);
+    out += "#line 1 " + quoted("name expression '" + e + "'") + "\n" + entry("decltype(" + address + ")", address, quoted(e), "1024");
+  }
+  return out;
+}
+
+// Definitions for the `extern __shared__` arrays, all at one place: for clang, descriptions of size 0; for g++, labels of
+// one thread-local buffer (cpu_abi.h).
+std::string dynamic_shared(const std::vector<std::string> &symbols, bool emulated) {
+  std::string out;
+  for (const std::string &s : symbols) {
+    const std::string label = emulated ? "__emutls_v." + s : s, type = emulated ? "@object" : "@tls_object";
+    out += ".globl " + label + "\\n.hidden " + label + "\\n.type " + label + "," + type + "\\n" + label + ":\\n";
+    if (emulated) out += ".size " + label + ",32\\n.quad 0,256,0,0\\n";
+  }
+  if (out.empty()) return "";
+  if (emulated) return "__asm__(\".pushsection .data\\n.balign 8\\n" + out + ".popsection\");\n";
+  const std::string zero = ".zero " + std::to_string(HIPRT_CPU_SHARED);
+  return "__asm__(\".pushsection .tbss,\\\"awT\\\",@nobits\\n.balign 256\\n" + out + zero + "\\n.popsection\");\n";
+}
+
+// What follows the user's text, in a file of its own: no warnings about it.
+std::string tail(const Scan &scan, const std::vector<std::string> &expressions, bool emulated_tls) {
+  return "#pragma GCC system_header\n" + bound_constants(scan.kernels) + dynamic_shared(scan.dynamic_shared, emulated_tls) +
+         "static constexpr __hiprt_entry __hiprt_entries[] = {\n" + kernel_entries(scan.kernels) +
+         expression_entries(expressions) + "{}};\n" +
+         "extern \"C\" __attribute__((visibility(\"default\"), used)) const __hiprt_module_info __hiprt_module = {\n"
+         "HIPRT_CPU_ABI, sizeof(__hiprt_entries) / sizeof(__hiprt_entry) - 1, __hiprt_entries, &__hiprt_host_table};\n";
+}
+
+// The names of files in the log as the user knows them.
+std::string without_paths(std::string log, const std::vector<std::string> &prefixes) {
+  for (const std::string &prefix : prefixes)
+    for (size_t at = log.find(prefix); at != std::string::npos; at = log.find(prefix, at)) log.erase(at, prefix.size());
+  return log;
+}
+
+// One attempt with one compiler.
+class Build {
+ public:
+  Build(const Program &program, const Compiler &compiler) : p_(program), compiler_(compiler) {
+    job_.source = dir_.path() + "/unit.cpp";
+    job_.output = dir_.path() + "/unit.so";
+    set_flags({});
+  }
+
+  bool run(Built *out) {
+    std::string text;
+    Scan scan;
+    bool good = !dir_.path().empty() && write_unit("", {}) && preprocess(compiler_, job_, &text, &out->log);
+    if (good) {
+      scan = scan_preprocessed(text);
+      set_flags(scan.files);
+      const std::string end = tail(scan, p_.expressions, compiler_.kind != Compiler::Gcc);
+      good = attempt_all(end, out);
+    } else if (out->log.empty()) {
+      out->log = "hiprt: cannot write temporary files in " + std::string(dir_.path().empty() ? "TMPDIR" : dir_.path()) + "\n";
+    }
+    if (good) note_files(scan.files, out);
+    out->log = without_paths(out->log, {headers_dir() + "/", dir_.path() + "/"});
+    return good;
+  }
+
+ private:
+  // What is put into the program's text: copies of the indices in every kernel, and the steps of lanes.
+  struct Inserts {
+    bool indices = false, steps = false;
+  };
+
+  // Our headers that the program includes are read before its macros are defined.
+  void set_flags(const std::vector<std::string> &files) {
+    job_.options = {"-I" + headers_dir()};
+    for (const std::string &file : files)
+      if (file.rfind(device_include_dir() + "/hip/", 0) == 0) job_.options.insert(job_.options.end(), {"-include", file});
+    job_.options.insert(job_.options.end(), {"-include", dir_.path() + "/definitions.h"});
+    job_.options.insert(job_.options.end(), p_.options.flags.begin(), p_.options.flags.end());
+  }
+
+  std::string headers_dir() const { return dir_.path() + "/headers"; }
+
+  bool write_unit(const std::string &end, Inserts inserts) const {
+    const auto text = [&](const std::string &t) {
+      const std::string marked = inserts.steps ? insert_steps(t, meetings_) : t;
+      return inserts.indices ? insert_local_indices(marked) : marked;
+    };
+    std::error_code error;
+    for (const auto &[name, body] : p_.headers) {
+      const std::string path = headers_dir() + "/" + name;
+      std::filesystem::create_directories(path.substr(0, path.rfind('/')), error);
+      if (!write_file(path, text(body))) return false;
+    }
+    if (!write_file(dir_.path() + "/definitions.h", "#line 1 \"<command line>\"\n" + p_.options.definitions)) return false;
+    const std::string tail = dir_.path() + "/hiprtc", include = end.empty() ? "" : "\n#include " + quoted(tail) + "\n";
+    if (!write_file(tail, end)) return false;
+    return write_file(job_.source, "#line 1 " + quoted(p_.name) + "\n" + text(p_.source) + include);
+  }
+
+  // With all inserts first. A body that the indices do not suit (a lambda without captures that uses threadIdx) compiles
+  // without them; one that the steps do not suit (a kernel's own function of a name of ours) as well, but says so.
+  bool attempt_all(const std::string &end, Built *out) {
+    read_meetings();
+    const bool steps = !meetings_.functions.empty();
+    if (attempt(end, {true, steps}, out) || attempt(end, {false, steps}, out)) return true;
+    const std::string why = out->log;
+    if (!steps || !attempt(end, {}, out)) return false;
+    out->log += "hiprt: lanes are told apart by the operation they are at only, not by the way they came: " + first_error(why) + "\n";
+    return true;
+  }
+
+  // Programs that have all lanes of a warp do the same say so.
+  void read_meetings() {
+    if (p_.source.find("#define __HIPRT_WHOLE_WARPS__") != std::string::npos) return;
+    std::vector<std::string> texts = {p_.source};
+    for (const auto &header : p_.headers) texts.push_back(header.second);
+    meetings_ = find_meetings(texts);
+  }
+
+  bool attempt(const std::string &end, Inserts inserts, Built *out) {
+    out->log.clear();
+    if (!write_unit(end, inserts) || !compile(compiler_, job_, &out->log)) return false;
+    if (!read_file(job_.output, &out->image)) return false;
+    std::unique_ptr<Module> module;
+    std::string why;
+    if (load_object(out->image.data(), &module, &out->lowered, &why) == hipSuccess) return true;
+    out->log += "hiprt: the compiled program cannot be loaded: " + why + "\n";
+    return false;
+  }
+
+  void note_files(const std::vector<std::string> &files, Built *out) const {
+    for (const std::string &path : files) {
+      std::string text;
+      const bool ours = path.rfind(dir_.path(), 0) == 0 || path.rfind(device_include_dir(), 0) == 0;
+      if (ours || path == p_.name || !read_file(path, &text)) continue;
+      out->files[std::filesystem::absolute(path)] = sha256_hex(text);
+    }
+  }
+
+  const Program &p_;
+  const Compiler &compiler_;
+  Meetings meetings_;
+  ScratchDir dir_;
+  CompileJob job_;
+};
+
+}  // namespace
+
+bool build_program(const Program &program, Built *out) {
+  std::string passed_over;
+  for (const Compiler &compiler : find_compilers()) {
+    const std::string key = key_of(program, compiler);
+    if (cache_load(key, out)) return true;
+    *out = Built();
+    if (Build(program, compiler).run(out)) {
+      out->log.insert(0, passed_over);
+      cache_store(key, *out);
+      return true;
+    }
+    std::string why;
+    if (works(compiler, &why)) return false;
+    passed_over += "hiprt: " + why + "\n";
+  }
+  out->log = no_compiler_message();
+  return false;
+}
+
+}  // namespace cpu

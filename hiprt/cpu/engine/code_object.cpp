@@ -1,0 +1,245 @@
+#include "engine/code_object.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "engine/callbacks.h"
+#include "engine/elf_image.h"
+#include "include/cpu_abi.h"
+
+namespace cpu {
+namespace {
+
+constexpr const char *kInfoSymbol = "__hiprt_module";
+constexpr const char *kEmulated = "__emutls_v.";
+
+// Around dlopen and dlclose: their own lock is unknown to ThreadSanitizer, which would take a module's memory for shared
+// with one that lay there before.
+std::mutex &loader_lock() {
+  static std::mutex &lock = *new std::mutex;
+  return lock;
+}
+
+struct Object : Module {
+  ~Object() override {
+    const std::lock_guard<std::mutex> hold(loader_lock());
+    if (handle) dlclose(handle);
+  }
+  void *handle = nullptr;
+  std::vector<std::unique_ptr<KernelCode>> codes;
+};
+
+// Images that are right, but for another machine.
+bool is_foreign(const char *p) {
+  for (const char *magic : {"__CLANG_OFFLOAD_BUNDLE__", "CCOB", "//", ".version", "BC\xC0\xDE"})
+    if (strncmp(p, magic, std::strlen(magic)) == 0) return true;
+  return false;
+}
+
+// The loader takes an open library for the one it is asked for if the paths are equal, and descriptor numbers come back. So
+// each path says the same in other words: a step to where one is already, or none, for each bit of a count.
+std::string path_of(int fd) {
+  static std::atomic<uint64_t> generation{0};
+  std::string path = "/proc/self/fd";
+  for (uint64_t bits = generation++; bits; bits >>= 1) path += bits & 1 ? "/." : "/";
+  return path + "/" + std::to_string(fd);
+}
+
+void *open_image(const void *image, size_t size, std::string *why) {
+  const int fd = memfd_create("hiprt-module", MFD_CLOEXEC);
+  const char *p = static_cast<const char *>(image);
+  size_t done = 0;
+  while (fd >= 0 && done < size) {
+    const ssize_t n = write(fd, p + done, size - done);
+    if (n <= 0) break;
+    done += size_t(n);
+  }
+  void *handle = nullptr;
+  if (done == size) {
+    const std::string path = path_of(fd);
+    const std::lock_guard<std::mutex> hold(loader_lock());
+    handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle) *why = dlerror();
+  }
+  if (fd >= 0) close(fd);
+  return handle;
+}
+
+// Name and extent of functions and variables by address.
+class Symbols {
+ public:
+  Symbols(const ElfImage &elf, uintptr_t base) : base_(base) {
+    for (const Symbol &s : elf.symbols)
+      if (s.is_defined && (s.type == STT_FUNC || s.type == STT_OBJECT)) all_.push_back(&s);
+    std::sort(all_.begin(), all_.end(), [](const Symbol *a, const Symbol *b) { return a->value < b->value; });
+  }
+  const Symbol *at(const void *address) const {
+    const uint64_t value = reinterpret_cast<uintptr_t>(address) - base_;
+    const auto after = std::upper_bound(all_.begin(), all_.end(), value,
+                                        [](uint64_t v, const Symbol *s) { return v < s->value; });
+    if (after == all_.begin()) return nullptr;
+    const Symbol *s = *(after - 1);
+    return value < s->value + std::max<uint64_t>(s->size, 1) ? s : nullptr;
+  }
+
+ private:
+  std::vector<const Symbol *> all_;
+  uintptr_t base_;
+};
+
+// The functions that contain synchronising operations, by the marks these leave (cpu_language.h). A null stands for code
+// outside any known function.
+std::vector<const Symbol *> synchronising(const ElfImage &elf, const Symbols &symbols, uintptr_t base) {
+  std::vector<const Symbol *> out;
+  for (const Section &s : elf.sections) {
+    if (s.name != ".hiprt_sync") continue;
+    for (uint64_t at = 0; at + 4 <= s.size; at += 4) {
+      const char *mark = reinterpret_cast<const char *>(base + s.address + at);
+      int32_t distance;
+      std::memcpy(&distance, mark, 4);
+      const Symbol *function = symbols.at(mark + distance);
+      if (std::find(out.begin(), out.end(), function) == out.end()) out.push_back(function);
+    }
+  }
+  return out;
+}
+
+// The encoding of a function's name that local names in it begin with.
+std::string local_prefix(const std::string &function) {
+  if (function.rfind("_Z", 0) == 0) return "_ZZ" + function.substr(2) + "E";
+  return "_ZZ" + std::to_string(function.size()) + function + "E";
+}
+
+// A __shared__ variable of a module.
+struct Shared {
+  std::string name;
+  uint64_t size, align;
+  __hiprt_shared_variable *place;  // null for one in real thread-local storage
+};
+
+// All of them, but for the dynamic arrays, which get their place here.
+std::vector<Shared> shared_variables(const ElfImage &elf, uintptr_t base) {
+  std::vector<Shared> out;
+  const size_t prefix = std::strlen(kEmulated);
+  for (const Symbol &s : elf.symbols) {
+    if (s.is_defined && s.type == STT_TLS && s.size) out.push_back({s.name, s.size, 1, nullptr});
+    if (!s.is_defined || s.name.compare(0, prefix, kEmulated) != 0) continue;
+    auto *place = reinterpret_cast<__hiprt_shared_variable *>(base + s.value);
+    if (place->size) out.push_back({s.name.substr(prefix), place->size, place->align, place});
+    else place->offset = HIPRT_CPU_SHARED;
+  }
+  return out;
+}
+
+uint64_t take_place(const Shared &v, uint64_t at) {
+  at = (at + v.align - 1) / v.align * v.align;
+  if (v.place) v.place->offset = at;
+  return at + v.size;
+}
+
+// Give the variables their places and the kernels their sizes. Those in a kernel are its own, and lie where other kernels
+// have theirs; those elsewhere may be used by any.
+void place_shared(const std::vector<Shared> &all, const Module &module) {
+  const auto owner_of = [&](const Shared &v) -> Kernel * {
+    for (const auto &k : module.kernels)
+      if (v.name.rfind(local_prefix(k->name), 0) == 0) return k.get();
+    return nullptr;
+  };
+  uint64_t common = 0;
+  for (const Shared &v : all)
+    if (!owner_of(v)) common = take_place(v, common);
+  for (const auto &kernel : module.kernels) {
+    uint64_t end = common;
+    for (const Shared &v : all)
+      if (owner_of(v) == kernel.get()) end = take_place(v, end);
+    kernel->static_shared = uint32_t(std::min<uint64_t>(end, UINT32_MAX));
+  }
+}
+
+void add_kernel(const __hiprt_entry &e, const std::string &name, bool synchronises, Object *object) {
+  object->codes.push_back(std::unique_ptr<KernelCode>(new KernelCode{e.run, synchronises}));
+  auto kernel = std::make_unique<Kernel>();
+  kernel->name = name;
+  for (unsigned i = 0; i < e.param_count; ++i) kernel->params.push_back({e.params[i].offset, e.params[i].size});
+  kernel->kernarg_size = e.kernarg_size;
+  kernel->max_threads = e.max_threads;
+  kernel->module = object;
+  kernel->code = object->codes.back().get();
+  object->kernels.push_back(std::move(kernel));
+}
+
+void add_globals(const ElfImage &elf, uintptr_t base, Object *object) {
+  for (const Symbol &s : elf.symbols)
+    if (s.type == STT_OBJECT && s.is_defined && s.size && s.name.find("__hiprt") == std::string::npos &&
+        s.name.find("__emutls") == std::string::npos)
+      object->globals.push_back({s.name, reinterpret_cast<void *>(base + s.value), s.size});
+}
+
+void add_entries(const ElfImage &elf, const __hiprt_module_info &info, uintptr_t base, Object *object,
+                 std::map<std::string, std::string> *lowered) {
+  const Symbols symbols(elf, base);
+  const std::vector<const Symbol *> sync = synchronising(elf, symbols, base);
+  std::vector<const Symbol *> own;  // the functions a kernel's code is in: itself and its loop
+  for (unsigned i = 0; i < info.count; ++i) {
+    own.push_back(symbols.at(info.entries[i].address()));
+    own.push_back(symbols.at(reinterpret_cast<const void *>(info.entries[i].run)));
+  }
+  const auto contains = [](const std::vector<const Symbol *> &all, const Symbol *s) {
+    return std::find(all.begin(), all.end(), s) != all.end();
+  };
+  const bool shared_code = std::any_of(sync.begin(), sync.end(), [&](const Symbol *s) { return !s || !contains(own, s); });
+  std::vector<std::string> names;
+  for (unsigned i = 0; i < info.count; ++i) {
+    const __hiprt_entry &e = info.entries[i];
+    const Symbol *symbol = own[2 * i];
+    if (!symbol) continue;
+    if (e.expression) (*lowered)[e.expression] = symbol->name;
+    if (!e.run || std::find(names.begin(), names.end(), symbol->name) != names.end()) continue;
+    names.push_back(symbol->name);
+    add_kernel(e, symbol->name, shared_code || contains(sync, symbol) || contains(sync, own[2 * i + 1]), object);
+  }
+  place_shared(shared_variables(elf, base), *object);
+}
+
+}  // namespace
+
+hipError_t load_object(const void *image, std::unique_ptr<Module> *out, std::map<std::string, std::string> *lowered,
+                       std::string *why) {
+  ElfImage elf;
+  if (!read_elf(image, &elf)) return is_foreign(static_cast<const char *>(image)) ? hipErrorNoBinaryForGpu : hipErrorInvalidImage;
+  if (elf.machine != host_machine()) return hipErrorNoBinaryForGpu;
+  const Symbol *symbol = elf.find(kInfoSymbol);
+  if (elf.type != ET_DYN || !symbol) return hipErrorInvalidImage;
+  auto object = std::make_unique<Object>();
+  object->handle = open_image(image, elf.size, why);
+  const auto *info = object->handle ? static_cast<const __hiprt_module_info *>(dlsym(object->handle, kInfoSymbol)) : nullptr;
+  if (!info) return hipErrorInvalidImage;
+  if (info->abi != HIPRT_CPU_ABI) return hipErrorNoBinaryForGpu;
+  *info->host = &host_callbacks();
+  const uintptr_t base = reinterpret_cast<uintptr_t>(info) - symbol->value;
+  add_entries(elf, *info, base, object.get(), lowered);
+  add_globals(elf, base, object.get());
+  for (const auto &kernel : object->kernels) {
+    if (kernel->static_shared <= HIPRT_CPU_SHARED) continue;
+    *why = kernel->name + " has " + std::to_string(kernel->static_shared) + " bytes of shared memory, the limit is " +
+           std::to_string(HIPRT_CPU_SHARED);
+    return hipErrorInvalidImage;
+  }
+  *out = std::move(object);
+  return hipSuccess;
+}
+
+hipError_t load_module(const void *image, std::unique_ptr<Module> *out) {
+  std::map<std::string, std::string> lowered;
+  std::string why;
+  return load_object(image, out, &lowered, &why);
+}
+
+}  // namespace cpu

@@ -1,0 +1,54 @@
+#include "engine/dispatch.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/callbacks.h"
+#include "engine/faults.h"
+#include "engine/workers.h"
+
+namespace cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kInlineNs = 6000;   // less work than this is not worth sharing
+constexpr double kWakeNs = 40000;    // less than this not worth waking a sleeping thread for
+constexpr double kChunkNs = 1500;    // a portion is at least this long
+
+// A first guess at the time of one block, until one was measured.
+double guess_ns(const KernelCode &code, unsigned threads) { return threads * (code.synchronises ? 60.0 : 2.0) + 20; }
+
+uint64_t chunk_of(uint64_t blocks, double block_ns, unsigned cores) {
+  const double smallest = kChunkNs / block_ns;
+  const uint64_t portion = std::max<uint64_t>(1, blocks / (uint64_t{cores} * 8));
+  return smallest > double(blocks) ? blocks : std::max(portion, uint64_t(smallest));
+}
+
+void note_time(const KernelCode &code, double block_ns) {
+  const float old = code.block_ns.load(std::memory_order_relaxed);
+  code.block_ns.store(old ? old * 0.75f + float(block_ns) * 0.25f : float(block_ns), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+hipError_t run_kernel(const Kernel &kernel, dim3 grid, dim3 block, uint32_t dynamic_shared, const void *kernarg) {
+  const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z, threads = uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > kernel.max_threads || uint64_t{dynamic_shared} > HIPRT_CPU_SHARED)
+    return hipErrorInvalidValue;
+  guard_thread();
+  const KernelCode &code = *kernel.code;
+  Launch launch{&kernel, &code, static_cast<const unsigned char *>(kernarg), grid, block, blocks};
+  Workers &workers = Workers::get();
+  const float measured = code.block_ns.load(std::memory_order_relaxed);
+  const double block_ns = measured ? measured : guess_ns(code, unsigned(threads)), total = block_ns * double(blocks);
+  const unsigned cores = total < kInlineNs ? 1 : unsigned(std::min<uint64_t>(blocks, workers.cores()));
+  const auto begin = Clock::now();
+  workers.run(&launch, cores == 1 ? blocks : chunk_of(blocks, block_ns, cores), total > kWakeNs);
+  const double spent = double((Clock::now() - begin) / std::chrono::nanoseconds(1));
+  if (blocks) note_time(code, spent * cores / double(blocks));
+  flush_prints();
+  return launch.error;
+}
+
+}  // namespace cpu

@@ -1,0 +1,49 @@
+// A loaded code object and its kernels, as the loader describes them to launches.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cpu {
+
+struct Param {
+  uint32_t offset;  // in the kernel-argument block, bytes
+  uint32_t size;    // bytes
+};
+
+// The machine code of one kernel.
+struct KernelCode {
+  void (*run)(const unsigned char *arguments, unsigned count);
+  bool synchronises;  // false: its threads can be run one after the other, in one loop
+  mutable std::atomic<float> block_ns{0};  // time of one block on one core as dispatch.cpp last measured it, 0: never
+};
+
+struct Module;
+
+struct Kernel {
+  std::string name;
+  std::vector<Param> params;
+  uint32_t kernarg_size;
+  uint32_t static_shared;  // bytes of __shared__ arrays
+  uint32_t max_threads;    // from __launch_bounds__, else 1024
+  const Module *module;
+  const KernelCode *code;
+};
+
+struct Global {
+  std::string name;
+  void *address;
+  size_t size;
+};
+
+// What hipModule_t points to.
+struct Module {
+  virtual ~Module() = default;
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<Global> globals;  // __device__ and __constant__ variables with C linkage names
+};
+
+}  // namespace cpu

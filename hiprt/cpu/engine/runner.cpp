@@ -1,0 +1,311 @@
+#include "engine/runner.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+namespace cpu {
+namespace {
+
+thread_local Runner *active_runner = nullptr;
+
+unsigned lowest(uint32_t set) { return unsigned(__builtin_ctz(set)); }
+
+// Which of two places comes first. The outermost step in which their ways differ decides: in program text a loop's turn
+// comes before its next and before what follows the loop, so lanes that went on wait for those that have not.
+bool is_before(const __hiprt_step *a, const __hiprt_step *b) {
+  bool before = a->depth < b->depth;
+  while (a->depth > b->depth) a = a->outer;
+  while (b->depth > a->depth) b = b->outer;
+  for (; a; a = a->outer, b = b->outer) {
+    if (a->place != b->place) before = a->place < b->place;
+    else if (a->turn != b->turn) before = a->turn < b->turn;
+  }
+  return before;
+}
+
+// Of `lanes` those at the operation that comes first. by_any_way: lanes at one place of the text, however they got there.
+uint32_t first_members(const Warp &w, uint32_t lanes, bool by_any_way) {
+  const __hiprt_step *first = &w.at[lowest(lanes)];
+  uint32_t members = 0;
+  for (uint32_t set = lanes; set; set &= set - 1) {
+    const __hiprt_step *at = &w.at[lowest(set)];
+    if (by_any_way ? at->place == first->place : at->trace == first->trace) members |= set & -set;
+    else if (is_before(at, first)) first = at, members = set & -set;
+  }
+  return members;
+}
+
+void perform(Warp *w, uint32_t members) {
+  uint64_t before[HIPRT_CPU_WARP];
+  std::copy(w->value, w->value + HIPRT_CPU_WARP, before);
+  uint64_t ballot = 0;
+  for (uint32_t set = members; set; set &= set - 1)
+    ballot |= uint64_t(before[lowest(set)] != 0) << lowest(set);
+  for (uint32_t set = members; set; set &= set - 1) {
+    const unsigned lane = lowest(set), source = w->source[lane];
+    if (w->op[lane] == __hiprt_warp_gather) w->value[lane] = members >> source & 1 ? before[source] : 0;
+    else w->value[lane] = w->op[lane] == __hiprt_warp_ballot ? ballot : members;
+  }
+}
+
+}  // namespace
+
+void Launch::fail(hipError_t status, const std::string &text) {
+  if (failed.exchange(true)) return;
+  error = status;
+  std::fprintf(stderr, "hiprt: kernel '%s': %s\n", kernel->name.c_str(), text.c_str());
+}
+
+Runner::Runner() : shared_(new SharedMemory), warps_(32) {}
+
+Runner *Runner::active() { return active_runner; }
+
+void Runner::run(Launch *launch, uint64_t begin, uint64_t end) {
+  launch_ = launch;
+  active_runner = this;
+  fiber_home(&home_);
+  if (!launch->code->synchronises) {
+    begin_ = begin, end_ = end;
+    Strand *strand = take_strand();
+    running_ = strand;
+    fiber_switch(&home_, strand);
+  } else {
+    for (uint64_t i = begin; i < end && !launch->failed.load(std::memory_order_relaxed); ++i) {
+      begin_block(i);
+      running_ = next(nullptr);
+      fiber_switch(&home_, running_);
+    }
+  }
+  active_runner = nullptr;
+}
+
+// A strand executes threads for ever: it is switched to when it has one (or, for plain kernels, a range of blocks).
+void Runner::strand_main(void *p) {
+  Strand *self = static_cast<Strand *>(p);
+  Runner *runner = self->runner;
+  fiber_started();
+  for (;;) {
+    if (runner->launch_->code->synchronises) {
+      runner->launch_->code->run(runner->launch_->arguments, 1);
+      runner->finish(self);
+    } else {
+      runner->plain_blocks(self->record());
+      runner->idle_.push_back(self);
+      runner->go(self, &runner->home_);
+    }
+  }
+}
+
+void Runner::set_block(uint64_t index) {
+  block_[0] = unsigned(index % launch_->grid.x);
+  block_[1] = unsigned(index / launch_->grid.x % launch_->grid.y);
+  block_[2] = unsigned(index / launch_->grid.x / launch_->grid.y);
+}
+
+void Runner::fill(__hiprt_thread *r) const {
+  const dim3 &block = launch_->block, &grid = launch_->grid;
+  r->block[0] = block_[0], r->block[1] = block_[1], r->block[2] = block_[2];
+  r->block_dim[0] = block.x, r->block_dim[1] = block.y, r->block_dim[2] = block.z;
+  r->grid_dim[0] = grid.x, r->grid_dim[1] = grid.y, r->grid_dim[2] = grid.z;
+}
+
+void Runner::plain_blocks(__hiprt_thread *record) {
+  const Launch &launch = *launch_;
+  for (uint64_t i = begin_; i < end_ && !launch.failed.load(std::memory_order_relaxed); ++i) {
+    set_block(i);
+    fill(record);
+    for (unsigned z = 0; z < launch.block.z; ++z) {
+      for (unsigned y = 0; y < launch.block.y; ++y) {
+        record->thread[0] = 0, record->thread[1] = y, record->thread[2] = z;
+        launch.code->run(launch.arguments, launch.block.x);
+      }
+    }
+  }
+}
+
+void Runner::begin_block(uint64_t index) {
+  set_block(index);
+  alive_ = launch_->block.x * launch_->block.y * launch_->block.z;
+  parked_ = votes_ = current_ = 0;
+  warp_count_ = (alive_ + HIPRT_CPU_WARP - 1) / HIPRT_CPU_WARP;
+  for (unsigned i = 0; i < warp_count_; ++i) {
+    const unsigned lanes = std::min(alive_ - i * HIPRT_CPU_WARP, HIPRT_CPU_WARP);
+    warps_[i].fresh = uint32_t((uint64_t{1} << lanes) - 1);
+    warps_[i].ready = warps_[i].waiting = warps_[i].parked = 0;
+    warps_[i].first = i * HIPRT_CPU_WARP;
+  }
+}
+
+Strand *Runner::take_strand() {
+  if (idle_.empty()) {
+    slabs_.push_back(std::make_unique<StackSlab>());
+    for (size_t i = StackSlab::kCount; i-- > 0;) {
+      char *base = slabs_.back()->stack(i);
+      if (!base) std::abort();  // no address space left for stacks
+      Strand *s = new (Strand::on_stack(base)) Strand;
+      s->runner = this;
+      s->usable = false;
+      s->record()->shared = shared_->bytes;
+      strands_.push_back(s);
+      idle_.push_back(s);
+    }
+  }
+  Strand *s = idle_.back();
+  idle_.pop_back();
+  if (!s->usable) {
+    const char *stack = reinterpret_cast<const char *>(s->base()) + StackSlab::guard_size();
+    fiber_prepare(s, stack, reinterpret_cast<char *>(s), strand_main, s);
+    s->usable = true;
+  }
+  return s;
+}
+
+// Give a thread that has not begun to a strand.
+Strand *Runner::start(Strand *idle, Warp *warp, unsigned lane) {
+  Strand *s = idle ? idle : take_strand();
+  __hiprt_thread *record = s->record();
+  s->warp = warp, s->lane = record->lane = lane;
+  record->step = 0;
+  warp->strand[lane] = s;
+  fill(record);
+  const unsigned linear = warp->first + lane, x = launch_->block.x, y = launch_->block.y;
+  record->thread[0] = linear % x, record->thread[1] = linear / x % y, record->thread[2] = linear / x / y;
+  return s;
+}
+
+// The first lane that can go on; the second's stack is fetched meanwhile, as a block's stacks do not fit the nearest cache.
+Strand *Runner::go_on(Warp *w) {
+  const unsigned lane = lowest(w->ready);
+  w->ready &= w->ready - 1;
+  if (w->ready) {
+    const char *top = reinterpret_cast<const char *>(w->strand[lowest(w->ready)]->record());
+    for (int line = 0; line < 5; ++line) __builtin_prefetch(top - 64 * line, 1);
+  }
+  return w->strand[lane];
+}
+
+// The strand to go on with. A warp runs until all its lanes wait; a new thread is put on `idle`, if there is such a strand.
+Strand *Runner::next(Strand *idle) {
+  Warp &w = warps_[current_];
+  for (;;) {
+    if (w.ready) return go_on(&w);
+    if (w.fresh) {
+      const unsigned lane = lowest(w.fresh);
+      w.fresh &= w.fresh - 1;
+      return start(idle, &w, lane);
+    }
+    if (!w.waiting || !resolve(&w)) return next_warp(idle);
+  }
+}
+
+// Null if the block has ended, or cannot go on.
+Strand *Runner::next_warp(Strand *idle) {
+  for (unsigned k = 1; k <= warp_count_; ++k) {
+    const unsigned i = (current_ + k) % warp_count_;
+    Warp &w = warps_[i];
+    if (w.ready | w.fresh || (w.waiting && resolve(&w))) {
+      current_ = i;
+      return next(idle);
+    }
+  }
+  if (alive_ == 0 || parked_ != alive_) return nullptr;
+  release();
+  return next(idle);
+}
+
+// Let the lanes at one warp operation go on, if those it awaits are there or gone. A mask may name lanes that come to the
+// same place of the text by another way, as it may on NVIDIA's hardware: they are tried last.
+bool Runner::resolve(Warp *w) { return resolve(w, false) || resolve(w, true); }
+
+bool Runner::resolve(Warp *w, bool by_any_way) {
+  const uint32_t present = w->waiting | w->parked;
+  uint32_t members = 0;
+  for (uint32_t rest = w->waiting; rest; rest &= ~members) {
+    members = first_members(*w, rest, by_any_way);
+    uint32_t awaited = 0;
+    for (uint32_t set = members; set; set &= set - 1) awaited |= w->mask[lowest(set)];
+    if (awaited & present & ~members) continue;
+    perform(w, members);
+    w->waiting &= ~members;
+    w->ready |= members;
+    return true;
+  }
+  return false;
+}
+
+void Runner::release() {
+  for (unsigned i = 0; i < warp_count_; ++i) {
+    warps_[i].ready = warps_[i].parked;
+    warps_[i].parked = 0;
+  }
+  result_votes_ = votes_, result_threads_ = alive_;
+  parked_ = votes_ = current_ = 0;
+  while (!warps_[current_].ready) ++current_;
+}
+
+void Runner::go(Strand *from, Fiber *to, bool keep) {
+  if (to == from) return;
+  running_ = to == &home_ ? nullptr : static_cast<Strand *>(to);
+  fiber_switch(from, to, keep);
+}
+
+void Runner::finish(Strand *self) {
+  --alive_;
+  Strand *to = next(self);
+  if (to == self) return;
+  if (!to && alive_) fail(hipErrorLaunchFailure, deadlock_text());
+  idle_.push_back(self);
+  go(self, to ? static_cast<Fiber *>(to) : &home_);
+}
+
+unsigned Runner::barrier(Strand *self, __hiprt_barrier kind, unsigned predicate) {
+  self->warp->parked |= 1u << self->lane;
+  ++parked_;
+  votes_ += predicate;
+  Strand *to = next(nullptr);
+  if (!to) fail(hipErrorLaunchFailure, deadlock_text());
+  go(self, to);
+  if (kind == __hiprt_barrier_and) return result_votes_ == result_threads_;
+  return kind == __hiprt_barrier_or ? result_votes_ != 0 : result_votes_;
+}
+
+uint64_t Runner::warp_op(Strand *self, unsigned key, __hiprt_warp_op op, uint64_t value, unsigned source, unsigned mask) {
+  Warp &w = *self->warp;
+  const unsigned lane = self->lane;
+  const __hiprt_step *outer = self->step();
+  w.at[lane] = {outer, key, 0, outer ? outer->depth + 1 : 1, __hiprt_trace(outer, key, 0)};
+  w.op[lane] = op, w.value[lane] = value, w.source[lane] = source, w.mask[lane] = mask;
+  w.waiting |= 1u << lane;
+  Strand *to = next(nullptr);
+  if (!to) fail(hipErrorLaunchFailure, deadlock_text());
+  go(self, to);
+  return w.value[lane];
+}
+
+std::string Runner::deadlock_text() const {
+  unsigned waiting = 0;
+  for (unsigned i = 0; i < warp_count_; ++i) waiting += unsigned(__builtin_popcount(warps_[i].waiting));
+  const unsigned threads = launch_->block.x * launch_->block.y * launch_->block.z;
+  return "block (" + std::to_string(block_[0]) + "," + std::to_string(block_[1]) + "," + std::to_string(block_[2]) +
+         ") cannot go on: " + std::to_string(parked_) + " of its " + std::to_string(threads) +
+         " threads wait at a block barrier, " + std::to_string(waiting) +
+         " at a warp operation whose mask names lanes that wait elsewhere, " + std::to_string(threads - alive_) +
+         " have exited";
+}
+
+// Leave the block and everything in it: all strands of this core start anew.
+void Runner::fail(hipError_t status, const std::string &text) {
+  launch_->fail(status, text);
+  idle_.clear();
+  for (Strand *s : strands_) {
+    s->usable = false;
+    idle_.push_back(s);
+  }
+  Strand *self = running_;
+  go(self, &home_, false);
+  std::abort();  // an abandoned strand is never switched to
+}
+
+}  // namespace cpu

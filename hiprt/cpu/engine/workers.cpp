@@ -1,0 +1,102 @@
+#include "engine/workers.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/faults.h"
+#include "flags.h"
+
+namespace cpu {
+namespace {
+
+// How long a worker looks for the next launch before it sleeps: longer than the gap between two nodes of a graph.
+constexpr std::chrono::microseconds kSpin{60};
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  __asm__ volatile("yield");
+#endif
+}
+
+long futex(std::atomic<uint32_t> *word, int operation, uint32_t value) {
+  return syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), operation | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+Workers &Workers::get() {
+  static Workers &workers = *new Workers;  // never destroyed: its threads outlive main
+  return workers;
+}
+
+Workers::Workers() {
+  for (unsigned i = 0; i < flags().threads; ++i) runners_.push_back(std::make_unique<Runner>());
+  // Signals are for the application's own threads; faults of kernels are let through by guard_thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (unsigned i = 1; i < runners_.size(); ++i) threads_.emplace_back([this, i] { worker_main(runners_[i].get()); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  for (std::thread &t : threads_) t.detach();
+}
+
+void Workers::run(Launch *launch, uint64_t chunk, bool wake) {
+  const std::lock_guard<std::mutex> hold(lock_);
+  if (launch->blocks <= chunk || runners_.size() == 1) return runners_[0]->run(launch, 0, launch->blocks);
+  launch_ = launch;
+  chunk_ = chunk;
+  next_.store(0, std::memory_order_relaxed);
+  open_.store(true, std::memory_order_seq_cst);
+  epoch_.fetch_add(1, std::memory_order_seq_cst);
+  if (wake && sleepers_.load(std::memory_order_seq_cst)) futex(&epoch_, FUTEX_WAKE, uint32_t(threads_.size()));
+  take_blocks(runners_[0].get());
+  open_.store(false, std::memory_order_seq_cst);
+  for (unsigned turn = 1; inside_.load(std::memory_order_seq_cst); ++turn) turn % 256 ? relax() : (void)sched_yield();
+}
+
+void Workers::take_blocks(Runner *runner) {
+  const uint64_t blocks = launch_->blocks, chunk = chunk_;
+  for (;;) {
+    const uint64_t begin = next_.fetch_add(chunk, std::memory_order_relaxed);
+    if (begin >= blocks) return;
+    runner->run(launch_, begin, std::min(begin + chunk, blocks));
+  }
+}
+
+void Workers::worker_main(Runner *runner) {
+  guard_thread();
+  for (uint32_t seen = 0;;) {
+    seen = wait_for_work(seen);
+    inside_.fetch_add(1, std::memory_order_seq_cst);
+    if (open_.load(std::memory_order_seq_cst)) take_blocks(runner);
+    inside_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+// The epoch after `seen`. Spins at first; a wake-up would cost more than most kernels.
+uint32_t Workers::wait_for_work(uint32_t seen) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (unsigned turn = 1;; ++turn) {
+    const uint32_t now = epoch_.load(std::memory_order_acquire);
+    if (now != seen) return now;
+    relax();
+    if (turn % 64 != 0) continue;
+    if (std::chrono::steady_clock::now() - begin < kSpin) {
+      sched_yield();  // the cores may be wanted by the threads that will submit the work
+      continue;
+    }
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    while (epoch_.load(std::memory_order_seq_cst) == seen) futex(&epoch_, FUTEX_WAIT, seen);
+    sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+}  // namespace cpu

@@ -1,0 +1,600 @@
+#include "graph/capture.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "enumerator.h"
+#include "graph/graph.h"
+#include "graph/graph_memory.h"
+#include "graph/node.h"
+#include "quirks/quirks.h"
+#include "runtime/device.h"
+#include "runtime/event.h"
+#include "runtime/scheduler.h"
+#include "runtime/status.h"
+#include "runtime/stream.h"
+
+namespace cpu {
+
+struct Capture {
+  using Tails = std::vector<hipGraphNode_t>;
+  // A stream that takes part, and the nodes that its next operation depends on.
+  struct Member {
+    Tails tails;
+    Tails waited;  // those of the tails that came by event waits since the last operation
+    bool blocking;
+    int device;
+  };
+
+  // Whether the stream's work still becomes nodes.
+  bool accepts(hipStream_t stream) const { return graph && (valid || (forks_go_on && stream != origin)); }
+
+  unsigned long long id = 0;
+  hipGraph_t graph = nullptr;
+  bool made_graph = true;  // false: hipStreamBeginCaptureToGraph
+  hipStream_t origin = nullptr;
+  hipStreamCaptureMode mode = hipStreamCaptureModeGlobal;
+  std::thread::id thread = std::this_thread::get_id();
+  bool valid = true;
+  bool forks_go_on = false;  // invalidated in CLR's way, which marks the origin stream only
+  bool listed = true;        // false: EndCapture failed in CLR's way, and no rule counts this capture any more
+  std::map<hipStream_t, Member> members;
+};
+
+namespace {
+
+using Lock = std::lock_guard<std::mutex>;
+using Tails = Capture::Tails;
+
+// What an event recorded in a capture stands for. It outlasts the capture: the event is no good until recorded again.
+struct Mark {
+  unsigned long long capture;
+  Tails tails;
+};
+
+// Guarded by graph_mutex(); the counts let calls pass that no capture concerns.
+struct State {
+  std::vector<std::unique_ptr<Capture>> captures;
+  std::unordered_map<hipEvent_t, Mark> marks;
+  std::atomic<size_t> capture_count{0};
+  std::atomic<size_t> mark_count{0};
+  unsigned long long last_id = 0;
+};
+
+State &state() {
+  static State *instance = new State;
+  return *instance;
+}
+
+thread_local hipStreamCaptureMode thread_mode = hipStreamCaptureModeGlobal;
+
+bool idle() { return state().capture_count.load(std::memory_order_acquire) == 0; }
+
+Capture *find_capture(const std::function<bool(const Capture &)> &wanted) {
+  for (const auto &capture : state().captures) {
+    if (wanted(*capture)) return capture.get();
+  }
+  return nullptr;
+}
+
+Capture *capture_with(hipStream_t stream) {
+  return find_capture([&](const Capture &capture) { return capture.members.count(stream) > 0; });
+}
+
+// Invalidate every valid capture that the predicate names; whether there was one.
+bool invalidate_if(const std::function<bool(const Capture &)> &wanted) {
+  bool any = false;
+  for (const auto &capture : state().captures) {
+    if (!capture->listed || !capture->valid || !wanted(*capture)) continue;
+    capture->valid = false;
+    any = true;
+  }
+  return any;
+}
+
+// The same by CLR's macros (hip_internal.hpp:201-243): a capture counts until EndCapture, invalid or not, and of its
+// streams only the origin is marked.
+bool invalidate_origin_if(const std::function<bool(const Capture &)> &wanted) {
+  bool any = false;
+  for (const auto &capture : state().captures) {
+    if (!capture->listed || !wanted(*capture)) continue;
+    capture->forks_go_on |= capture->valid;
+    capture->valid = false;
+    any = true;
+  }
+  return any;
+}
+
+bool any_capture(const Capture &) { return true; }
+
+// The rule of hipThreadExchangeStreamCaptureMode for calls that are unsafe beside a capture.
+bool forbids_unsafe(const Capture &capture) {
+  if (thread_mode == hipStreamCaptureModeRelaxed) return false;
+  if (capture.thread == std::this_thread::get_id()) return capture.mode != hipStreamCaptureModeRelaxed;
+  return thread_mode == hipStreamCaptureModeGlobal && capture.mode == hipStreamCaptureModeGlobal;
+}
+
+// That rule in CLR (hip_internal.hpp:201): other threads' captures count only if this thread has none.
+bool invalidate_unsafe_as_clr() {
+  if (thread_mode == hipStreamCaptureModeRelaxed) return false;
+  const auto own = [](const Capture &capture) {
+    return capture.mode != hipStreamCaptureModeRelaxed && capture.thread == std::this_thread::get_id();
+  };
+  const auto global = [](const Capture &capture) { return capture.mode == hipStreamCaptureModeGlobal; };
+  if (invalidate_origin_if(own)) return true;
+  return thread_mode == hipStreamCaptureModeGlobal && invalidate_origin_if(global);
+}
+
+// The legacy stream would make a capturing stream of its device depend on it.
+bool forbids_legacy(const Capture &capture) {
+  return std::any_of(capture.members.begin(), capture.members.end(), [](const auto &entry) {
+    return entry.second.blocking && entry.second.device == current_device();
+  });
+}
+
+bool is_here(const Capture &capture) {
+  return std::any_of(capture.members.begin(), capture.members.end(),
+                     [](const auto &entry) { return entry.second.device == current_device(); });
+}
+
+NodeList resolve(Tails *tails) {
+  NodeList nodes;
+  for (hipGraphNode_t handle : *tails) {
+    if (Node *node = find_node(handle)) nodes.push_back(node);
+  }
+  tails->clear();
+  for (const Node *node : nodes) tails->push_back(node->handle);
+  return nodes;
+}
+
+bool contains(const Tails &tails, hipGraphNode_t node) {
+  return std::find(tails.begin(), tails.end(), node) != tails.end();
+}
+
+void merge(Tails *into, const Tails &more) {
+  for (hipGraphNode_t handle : more) {
+    if (!contains(*into, handle)) into->push_back(handle);
+  }
+}
+
+void merge_waited(Capture::Member *member, const Tails &more) {
+  for (hipGraphNode_t handle : more) {
+    if (!contains(member->tails, handle)) member->waited.push_back(handle);
+  }
+  merge(&member->tails, more);
+}
+
+void join(Capture *capture, hipStream_t stream, Tails tails) {
+  const std::shared_ptr<Stream> target = find_stream(stream);
+  capture->members[stream] = {std::move(tails), {}, target->blocking(), target->device};
+  set_capture(stream, capture);
+}
+
+hipError_t add(Capture *capture, hipStream_t stream, Action action) {
+  Graph *graph = find_graph(capture->graph);
+  if (frees_same(*graph, action)) return hipErrorInvalidValue;
+  Capture::Member &member = capture->members[stream];
+  const NodeList dependencies = resolve(&member.tails);
+  member.tails.assign(1, graph->add(std::move(action), dependencies)->handle);
+  member.waited.clear();
+  return hipSuccess;
+}
+
+// The live capture that the stream is in, checked; a racing thread may have ended the one the caller saw.
+hipError_t check(const Capture *seen, hipStream_t stream) {
+  const Capture *capture = capture_with(stream);
+  if (!capture || capture != seen) return hipErrorIllegalState;
+  return capture->accepts(stream) ? hipSuccess : hipErrorStreamCaptureInvalidated;
+}
+
+// What the origin's next operation would come after, as EndCapture sees it. In CLR 7 a wait counts from the next
+// captured operation on (reference 5: a join without one ends in 904).
+NodeList joined_by(const Capture::Member &origin) {
+  Tails tails = origin.tails;
+  const auto is_waited = [&](hipGraphNode_t node) { return contains(origin.waited, node); };
+  if (quirk(Quirk::CaptureLazyJoin)) tails.erase(std::remove_if(tails.begin(), tails.end(), is_waited), tails.end());
+  return resolve(&tails);
+}
+
+// Whether every forked stream's work comes before what the origin would do next.
+bool all_joined(Capture *capture) {
+  NodeList open = joined_by(capture->members[capture->origin]);
+  std::unordered_set<const Node *> before(open.begin(), open.end());
+  while (!open.empty()) {
+    const Node *node = open.back();
+    open.pop_back();
+    for (Node *from : node->dependencies) {
+      if (before.insert(from).second) open.push_back(from);
+    }
+  }
+  for (auto &[stream, member] : capture->members) {
+    for (const Node *tail : resolve(&member.tails)) {
+      if (!before.count(tail)) return false;
+    }
+  }
+  return true;
+}
+
+// Part with the graph. Returns it if it is to be thrown away; the caller drops it outside the lock.
+std::unique_ptr<Graph> let_go(Capture *capture, bool keep_graph) {
+  Graph *graph = find_graph(capture->graph);
+  capture->graph = nullptr;
+  if (!graph) return nullptr;
+  graph->capture = nullptr;
+  if (keep_graph || !capture->made_graph) return nullptr;
+  retract(*graph);
+  return std::unique_ptr<Graph>(graph);
+}
+
+void forget(Capture *capture) {
+  auto &captures = state().captures;
+  captures.erase(std::find_if(captures.begin(), captures.end(), [&](const auto &c) { return c.get() == capture; }));
+  state().capture_count.store(captures.size(), std::memory_order_release);
+}
+
+// Let all streams go; as let_go.
+std::unique_ptr<Graph> end(Capture *capture, bool keep_graph) {
+  for (const auto &[stream, member] : capture->members) set_capture(stream, nullptr);
+  std::unique_ptr<Graph> dropped = let_go(capture, keep_graph);
+  forget(capture);
+  return dropped;
+}
+
+// What a failed EndCapture leaves in CLR (hip_graph.cpp:1012-1066): streams that go on capturing, until they are
+// destroyed or, if the capture was invalid and has lost its graph, captured anew.
+std::unique_ptr<Graph> strand(Capture *capture) {
+  capture->listed = false;
+  return capture->valid ? nullptr : let_go(capture, false);
+}
+
+void leave(Capture *capture, hipStream_t stream) {
+  set_capture(stream, nullptr);
+  capture->members.erase(stream);
+  if (capture->members.empty()) forget(capture);
+}
+
+
+// The wait joins the stream to the event's capture, or is an error.
+hipError_t wait_for_mark(Capture *own, hipStream_t stream, const Mark &mark) {
+  Capture *other = find_capture([&](const Capture &c) { return c.id == mark.capture; });
+  if (!other && own) {
+    own->valid = false;
+    return hipErrorStreamCaptureIsolation;
+  }
+  if (!other) return hipErrorCapturedEvent;
+  if (own == other) {
+    merge_waited(&own->members[stream], mark.tails);
+    return hipSuccess;
+  }
+  if (!other->valid) return hipErrorStreamCaptureInvalidated;
+  if (own || is_legacy(stream)) {
+    other->valid = false;
+    if (own) own->valid = false;
+    return own ? hipErrorStreamCaptureMerge : hipErrorStreamCaptureImplicit;
+  }
+  join(other, stream, mark.tails);
+  return hipSuccess;
+}
+
+hipError_t wait_while_capturing(Capture *own, hipStream_t stream, hipEvent_t event, bool external) {
+  if (external) {
+    // CLR 7 takes the array of nodes it is given for one node (Graph::AddExternalEventWaitNode).
+    if (quirk(Quirk::CaptureExternalWaitCrash)) {
+      crash(Quirk::CaptureExternalWaitCrash, "hipStreamWaitEvent with hipEventWaitExternal in a capture");
+    }
+    Action action;
+    const hipError_t error = make_event_action(hipGraphNodeTypeWaitEvent, event, &action);
+    return error ? error : add(own, stream, std::move(action));
+  }
+  // CLR before 7 waits outside the graph, where nothing of the capture runs (hip_stream.cpp:475-488).
+  const std::shared_ptr<Event> outside = find_event(event);
+  if (outside && quirk(Quirk::CaptureHolesLt7)) return enqueue(stream, std::make_shared<EventWaitWork>(outside));
+  own->valid = false;
+  return hipErrorStreamCaptureIsolation;
+}
+
+}  // namespace
+
+hipError_t capture_add(Capture *capture, hipStream_t stream, std::shared_ptr<Work> work) {
+  return capture_add(capture, stream, captured_action(std::move(work)));
+}
+
+hipError_t capture_add(Capture *capture, hipStream_t stream, Action action) {
+  Lock lock(graph_mutex());
+  if (const hipError_t error = check(capture, stream)) return error;
+  return add(capture, stream, std::move(action));
+}
+
+hipError_t capture_forbids_alloc() {
+  if (idle()) return hipSuccess;
+  Lock lock(graph_mutex());
+  const bool forbidden =
+      quirk(Quirk::CaptureMalloc900) ? invalidate_unsafe_as_clr() : invalidate_if(forbids_unsafe);
+  return forbidden ? hipErrorStreamCaptureUnsupported : hipSuccess;
+}
+
+hipError_t capture_forbids_since_7() {
+  return quirk(Quirk::CaptureHolesLt7) ? hipSuccess : capture_forbids_alloc();
+}
+
+hipError_t capture_forbids_callback(hipStream_t stream) {
+  return quirk(Quirk::CaptureHolesLt7) ? hipSuccess : capture_forbids_sync(stream);
+}
+
+hipError_t capture_forbids_sync(hipStream_t stream) {
+  if (idle()) return hipSuccess;
+  if (const hipError_t error = capture_forbids_on(stream)) return error;
+  Lock lock(graph_mutex());
+  if (is_legacy(stream) && invalidate_if(forbids_legacy)) return hipErrorStreamCaptureImplicit;
+  return invalidate_if(forbids_unsafe) ? hipErrorStreamCaptureUnsupported : hipSuccess;
+}
+
+hipError_t capture_forbids_device_sync() {
+  if (idle()) return hipSuccess;
+  Lock lock(graph_mutex());
+  const bool forbidden = quirk(Quirk::CaptureDevsync900) ? invalidate_origin_if(any_capture) : invalidate_if(is_here);
+  return forbidden ? hipErrorStreamCaptureUnsupported : hipSuccess;
+}
+
+hipError_t capture_forbids_implicit() {
+  if (idle()) return hipSuccess;
+  Lock lock(graph_mutex());
+  const auto forbids = [](const Capture &capture) { return forbids_legacy(capture) || forbids_unsafe(capture); };
+  const bool forbidden =
+      quirk(Quirk::CaptureSyncInvalidatesAll) ? invalidate_origin_if(any_capture) : invalidate_if(forbids);
+  return forbidden ? hipErrorStreamCaptureImplicit : hipSuccess;
+}
+
+hipError_t capture_forbids_legacy() {
+  if (idle()) return hipSuccess;
+  Lock lock(graph_mutex());
+  return invalidate_if(forbids_legacy) ? hipErrorStreamCaptureImplicit : hipSuccess;
+}
+
+hipError_t capture_forbids_on(hipStream_t stream) {
+  if (idle()) return hipSuccess;
+  Lock lock(graph_mutex());
+  Capture *capture = capture_with(stream);
+  if (!capture) return hipSuccess;
+  if (!capture->accepts(stream)) return hipErrorStreamCaptureInvalidated;
+  capture->valid = capture->forks_go_on = false;
+  return hipErrorStreamCaptureUnsupported;
+}
+
+hipError_t capture_forbids_event(hipEvent_t event, bool query) {
+  if (idle() && state().mark_count.load(std::memory_order_acquire) == 0) return hipSuccess;
+  Lock lock(graph_mutex());
+  const auto mark = state().marks.find(event);
+  if (mark != state().marks.end()) {
+    invalidate_if([&](const Capture &capture) { return capture.id == mark->second.capture; });
+    return hipErrorCapturedEvent;
+  }
+  if (query && quirk(Quirk::CaptureHolesLt7)) return hipSuccess;
+  return invalidate_if(forbids_unsafe) ? hipErrorStreamCaptureUnsupported : hipSuccess;
+}
+
+hipError_t capture_event_record(Capture *capture, hipStream_t stream, hipEvent_t event, bool external) {
+  Lock lock(graph_mutex());
+  if (const hipError_t error = check(capture, stream)) return error;
+  if (external) {
+    Action action;
+    const hipError_t error = make_event_action(hipGraphNodeTypeEventRecord, event, &action);
+    return error ? error : add(capture, stream, std::move(action));
+  }
+  state().marks[event] = {capture->id, capture->members[stream].tails};
+  state().mark_count.store(state().marks.size(), std::memory_order_release);
+  return hipSuccess;
+}
+
+bool capture_event_wait(hipStream_t stream, hipEvent_t event, bool external, hipError_t *error) {
+  if (idle() && state().mark_count.load(std::memory_order_acquire) == 0) return false;
+  Lock lock(graph_mutex());
+  Capture *own = capture_with(stream);
+  const auto mark = state().marks.find(event);
+  const bool marked = mark != state().marks.end() && !(own && external);
+  if (!own && !marked) return false;
+  if (own && !own->accepts(stream)) {
+    *error = hipErrorStreamCaptureInvalidated;
+    return true;
+  }
+  *error = marked ? wait_for_mark(own, stream, mark->second) : wait_while_capturing(own, stream, event, external);
+  return true;
+}
+
+void capture_event_forget(hipEvent_t event) {
+  if (state().mark_count.load(std::memory_order_acquire) == 0) return;
+  Lock lock(graph_mutex());
+  state().marks.erase(event);
+  state().mark_count.store(state().marks.size(), std::memory_order_release);
+}
+
+void capture_stream_destroyed(hipStream_t stream) {
+  if (idle()) return;
+  std::unique_ptr<Graph> dropped;
+  Lock lock(graph_mutex());
+  Capture *capture = capture_with(stream);
+  if (!capture) return;
+  capture->valid = false;
+  if (capture->origin == stream) dropped = end(capture, false);
+  else leave(capture, stream);
+}
+
+namespace {
+
+bool is_mode(int mode) { return mode >= hipStreamCaptureModeGlobal && mode <= hipStreamCaptureModeRelaxed; }
+
+hipError_t begin(hipStream_t stream, int mode, hipGraph_t into, const hipGraphNode_t *dependencies,
+                 size_t count) {
+  if (!is_mode(mode)) return hipErrorInvalidValue;
+  if (is_legacy(stream)) return hipErrorStreamCaptureUnsupported;
+  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  stream = canonical(stream);
+  Lock lock(graph_mutex());
+  if (Capture *old = capture_with(stream)) {
+    if (old->listed || old->valid || old->origin != stream) return hipErrorIllegalState;
+    leave(old, stream);
+  }
+  auto made = into ? nullptr : std::make_unique<Graph>();
+  Graph *graph = made ? made.get() : find_graph(into);
+  if (!graph || graph->capture || graph->parent) return hipErrorInvalidValue;
+  NodeList roots;
+  if (const hipError_t error = find_dependencies(*graph, dependencies, count, &roots)) return error;
+  auto capture = std::make_unique<Capture>();
+  if (made) publish(*made);
+  capture->id = ++state().last_id;
+  capture->graph = graph->handle;
+  capture->made_graph = made != nullptr;
+  capture->origin = stream;
+  capture->mode = static_cast<hipStreamCaptureMode>(mode);
+  join(capture.get(), stream, Tails(dependencies, dependencies + count));
+  graph->capture = capture.get();
+  state().captures.push_back(std::move(capture));
+  state().capture_count.store(state().captures.size(), std::memory_order_release);
+  made.release();
+  return hipSuccess;
+}
+
+hipError_t finish(hipStream_t stream, hipGraph_t *out, std::unique_ptr<Graph> *dropped) {
+  if (is_legacy(stream)) return hipErrorIllegalState;
+  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  Capture *capture = capture_with(canonical(stream));
+  if (!capture) return hipErrorIllegalState;
+  if (capture->origin != canonical(stream)) return hipErrorStreamCaptureUnmatched;
+  const bool here = capture->thread == std::this_thread::get_id() && capture->listed;
+  if (capture->mode != hipStreamCaptureModeRelaxed && !here) return hipErrorStreamCaptureWrongThread;
+  hipError_t error = hipSuccess;
+  if (!capture->valid) error = hipErrorStreamCaptureInvalidated;
+  else if (!all_joined(capture)) error = hipErrorStreamCaptureUnjoined;
+  if (!error) *out = capture->graph;
+  *dropped = error && quirk(Quirk::EndcaptureGarbageHandle) ? strand(capture) : end(capture, !error);
+  return error;
+}
+
+hipError_t finish(hipStream_t stream, hipGraph_t *out) {
+  if (!out) return hipErrorInvalidValue;
+  std::unique_ptr<Graph> dropped;
+  Lock lock(graph_mutex());
+  *out = nullptr;
+  const hipError_t error = finish(stream, out, &dropped);
+  // CLR stores an uninitialised pointer on every error but one (hip_graph.cpp:1069). This one is never a live handle.
+  if (error && error != hipErrorStreamCaptureInvalidated && quirk(Quirk::EndcaptureGarbageHandle)) {
+    *out = reinterpret_cast<hipGraph_t>(uintptr_t{0xFBFBFBFBFBFBFBF0});
+  }
+  return error;
+}
+
+struct Info {
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  hipGraph_t graph = nullptr;
+  const Tails *tails = nullptr;
+};
+
+hipError_t inform(hipStream_t stream, Info *info) {
+  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (is_legacy(stream)) {
+    return find_capture(forbids_legacy) ? hipErrorStreamCaptureImplicit : hipSuccess;
+  }
+  stream = canonical(stream);
+  Capture *capture = capture_with(stream);
+  if (!capture) return hipSuccess;
+  const bool active = capture->accepts(stream);
+  info->status = active ? hipStreamCaptureStatusActive : hipStreamCaptureStatusInvalidated;
+  if (!active) return hipSuccess;
+  info->id = capture->id;
+  info->graph = capture->graph;
+  resolve(&capture->members[stream].tails);
+  info->tails = &capture->members[stream].tails;
+  return hipSuccess;
+}
+
+hipError_t update(hipStream_t stream, const hipGraphNode_t *dependencies, size_t count, unsigned flags) {
+  if (flags != hipStreamAddCaptureDependencies && flags != hipStreamSetCaptureDependencies) return hipErrorInvalidValue;
+  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  Lock lock(graph_mutex());
+  Capture *capture = capture_with(canonical(stream));
+  if (!capture) return hipErrorIllegalState;
+  if (!capture->accepts(canonical(stream))) return hipErrorStreamCaptureInvalidated;
+  NodeList nodes;
+  const hipError_t error = find_dependencies(*find_graph(capture->graph), dependencies, count, &nodes);
+  if (error) return error;
+  Tails &tails = capture->members[canonical(stream)].tails;
+  if (flags == hipStreamSetCaptureDependencies) tails.clear();
+  merge(&tails, Tails(dependencies, dependencies + count));
+  return hipSuccess;
+}
+
+}  // namespace
+}  // namespace cpu
+
+using namespace cpu;
+
+hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
+  return api([&] { return begin(stream, number_of(mode), nullptr, nullptr, 0); });
+}
+
+hipError_t hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph, const hipGraphNode_t *dependencies,
+                                        const hipGraphEdgeData *dependencyData, size_t numDependencies,
+                                        hipStreamCaptureMode mode) {
+  return api([&]() -> hipError_t {
+    if (!graph || (dependencies && numDependencies == 0)) return hipErrorInvalidValue;
+    if (dependencyData) return hipErrorNotSupported;
+    return begin(stream, number_of(mode), graph, dependencies, numDependencies);
+  });
+}
+
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *pGraph) {
+  return api([&] { return finish(stream, pGraph); });
+}
+
+hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *pCaptureStatus) {
+  return api([&]() -> hipError_t {
+    if (!pCaptureStatus) return hipErrorInvalidValue;
+    Lock lock(graph_mutex());
+    Info info;
+    if (const hipError_t error = inform(stream, &info)) return error;
+    *pCaptureStatus = info.status;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *pCaptureStatus,
+                                   unsigned long long *pId) {
+  return hipStreamGetCaptureInfo_v2(stream, pCaptureStatus, pId, nullptr, nullptr, nullptr);
+}
+
+hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus *captureStatus_out,
+                                      unsigned long long *id_out, hipGraph_t *graph_out,
+                                      const hipGraphNode_t **dependencies_out, size_t *numDependencies_out) {
+  return api([&]() -> hipError_t {
+    if (!captureStatus_out) return hipErrorInvalidValue;
+    Lock lock(graph_mutex());
+    Info info;
+    if (const hipError_t error = inform(stream, &info)) return error;
+    *captureStatus_out = info.status;
+    if (info.status != hipStreamCaptureStatusActive) return hipSuccess;
+    if (id_out) *id_out = info.id;
+    if (graph_out) *graph_out = info.graph;
+    if (dependencies_out) *dependencies_out = info.tails->data();
+    if (numDependencies_out) *numDependencies_out = info.tails->size();
+    return hipSuccess;
+  });
+}
+
+hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t *dependencies, size_t numDependencies,
+                                              unsigned int flags) {
+  return api([&] { return update(stream, dependencies, numDependencies, flags); });
+}
+
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
+  return api([&]() -> hipError_t {
+    if (!mode || !is_mode(number_of(*mode))) return hipErrorInvalidValue;
+    std::swap(*mode, thread_mode);
+    return hipSuccess;
+  });
+}

@@ -1,0 +1,63 @@
+// Executable graphs: a private copy of a graph definition, and the plan that its launches execute.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/graph_memory.h"
+#include "graph/kernel_arguments.h"
+#include "graph/plan.h"
+#include "hip/hip_runtime_api.h"
+
+namespace cpu {
+
+struct Exec {
+  hipGraphExec_t handle = nullptr;
+  unsigned long long flags = 0;
+  hipGraph_t source = nullptr;
+  std::unique_ptr<Graph> graph;
+  std::unordered_map<hipGraphNode_t, Node *> nodes;  // by the node of the source graph, nested ones included
+  std::shared_ptr<const Order> order;
+  std::shared_ptr<Plan> plan;
+  std::shared_ptr<Series> series = std::make_shared<Series>();
+  MemoryEffects memory;
+  Kernargs kernargs;
+
+  // The node that was made from a node of the source graph; null if that node is gone or foreign.
+  Node *find(hipGraphNode_t source_node) const;
+  // Changes that later launches see; those already queued keep what they were queued with. refresh: whether the packet
+  // is built again (CLR forgets to here and there); without it the node is changed, and what it does is not.
+  hipError_t replace(Node *node, Action action, bool refresh = true);
+  void enable(Node *node, bool enabled);
+  void use(const UserRefs &users);
+  // What a launch that is queued now executes.
+  std::shared_ptr<Plan> launch_plan();
+
+ private:
+  template <class Change>
+  void change_plan(Change change);
+
+  // For defects: what the next launch may still see of steps that were changed, and packet lists by the number of
+  // disabled nodes.
+  std::vector<std::pair<uint32_t, std::shared_ptr<Work>>> unflushed_;
+  std::map<size_t, std::shared_ptr<Plan>> filtered_;
+};
+
+// The live object, or null. The caller holds graph_mutex().
+Exec *find_exec(hipGraphExec_t handle);
+
+// Match the nodes of an executable graph with those of a newer definition, by structure, and check that each may be
+// updated. On success every pair is in *pairs; otherwise *culprit is the newer graph's offending node, or null.
+using NodePairs = std::vector<std::pair<Node *, const Node *>>;
+hipGraphExecUpdateResult match(const Graph &now, const Graph &next, unsigned long long flags, NodePairs *pairs,
+                               const Node **culprit);
+// Give the nodes of the executable graph the actions of their partners: all of them, or, when memory runs out, none.
+hipError_t apply_updates(Exec &exec, const NodePairs &pairs);
+// One of them as hipGraphExecUpdate does it, with its defects.
+hipError_t update_node(Exec &exec, Node *now, Action action);
+
+}  // namespace cpu

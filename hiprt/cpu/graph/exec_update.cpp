@@ -1,0 +1,189 @@
+// hipGraphExecUpdate: pair the nodes of two graphs by structure, check all pairs, then change all of them or none.
+#include <algorithm>
+
+#include "check/poison.h"
+#include "graph/clr_update.h"
+#include "graph/exec.h"
+#include "graph/node.h"
+#include "quirks/quirks.h"
+#include "runtime/status.h"
+
+namespace cpu {
+namespace {
+
+using Result = hipGraphExecUpdateResult;
+
+NodeList exits(const Graph &graph) {
+  NodeList list;
+  for (const auto &node : graph.nodes) {
+    if (node->dependents.empty()) list.push_back(node.get());
+  }
+  return list;
+}
+
+// Pairs exit nodes in the order of creation, then dependencies in the order of their edges, as CUDA documents it.
+class Pairing {
+ public:
+  Pairing(const Graph &now, const Graph &next) : now_(now), next_(next), partner_(next.nodes.size()) {
+    taken_.resize(now.nodes.size());
+  }
+  Result run(const Node **culprit);
+  // By the position of the newer node.
+  const NodeList &partners() const { return partner_; }
+
+ private:
+  bool pair(Node *now, Node *next);
+  bool pair_dependencies(const Node *now, const Node *next);
+
+  const Graph &now_;
+  const Graph &next_;
+  NodeList partner_;
+  std::vector<bool> taken_;
+  NodeList open_;  // newer nodes whose dependencies are still to be paired
+};
+
+Result Pairing::run(const Node **culprit) {
+  if (now_.nodes.size() != next_.nodes.size()) return hipGraphExecUpdateErrorTopologyChanged;
+  const NodeList now_exits = exits(now_);
+  const NodeList next_exits = exits(next_);
+  if (next_exits.size() > now_exits.size()) {
+    *culprit = next_exits[now_exits.size()];
+    return hipGraphExecUpdateErrorTopologyChanged;
+  }
+  for (size_t i = 0; i < next_exits.size(); ++i) pair(now_exits[i], next_exits[i]);
+  while (!open_.empty()) {
+    const Node *next = open_.back();
+    open_.pop_back();
+    if (pair_dependencies(partner_[next->index], next)) continue;
+    *culprit = next;
+    return hipGraphExecUpdateErrorTopologyChanged;
+  }
+  return hipGraphExecUpdateSuccess;
+}
+
+bool Pairing::pair(Node *now, Node *next) {
+  if (partner_[next->index]) return partner_[next->index] == now;
+  if (taken_[now->index]) return false;
+  partner_[next->index] = now;
+  taken_[now->index] = true;
+  open_.push_back(next);
+  return true;
+}
+
+bool Pairing::pair_dependencies(const Node *now, const Node *next) {
+  if (now->dependencies.size() != next->dependencies.size()) return false;
+  for (size_t i = 0; i < next->dependencies.size(); ++i) {
+    if (!pair(now->dependencies[i], next->dependencies[i])) return false;
+  }
+  return true;
+}
+
+int attribute(const Node &node, hipLaunchAttributeID id) {
+  const auto it = node.attributes.find(id);
+  if (it == node.attributes.end()) return 0;
+  return id == hipLaunchAttributePriority ? it->second.priority : it->second.cooperative;
+}
+
+// HIP has no result for attributes that may not change; they are parameters then.
+Result compare_attributes(const Node &now, const Node &next, unsigned long long flags) {
+  const auto differs = [&](hipLaunchAttributeID id) { return attribute(now, id) != attribute(next, id); };
+  const bool priority = flags & hipGraphInstantiateFlagUseNodePriority;
+  if (differs(hipLaunchAttributeCooperative)) return hipGraphExecUpdateErrorParametersChanged;
+  if (priority && differs(hipLaunchAttributePriority)) return hipGraphExecUpdateErrorParametersChanged;
+  return hipGraphExecUpdateSuccess;
+}
+
+Result compare_nodes(const Node &now, const Node &next, unsigned long long flags) {
+  const Result result = compare_actions(now.action, next.action);
+  return result ? result : compare_attributes(now, next, flags);
+}
+
+using Changes = std::vector<std::pair<Node *, Action>>;
+
+// All copies are made before the first change, so that running out of memory changes nothing.
+Changes copies(const NodePairs &pairs) {
+  Changes changes;
+  for (const auto &[now, next] : pairs) {
+    if (next->action.work) changes.emplace_back(now, copy_action(next->action));
+  }
+  return changes;
+}
+
+void copy_attributes(const NodePairs &pairs) {
+  for (const auto &[now, next] : pairs) now->attributes = next->attributes;
+}
+
+hipError_t update(Exec &exec, const Graph &graph, const Node **culprit, Result *result) {
+  NodePairs pairs;
+  *result = match(*exec.graph, graph, exec.flags, &pairs, culprit);
+  const bool matches = *result == hipGraphExecUpdateSuccess;
+  // CLR updates while it compares, and leaves what it has done: hip_graph.cpp:2451-2534.
+  if (!matches && !quirk(Quirk::UpdatePartial)) return hipErrorGraphExecUpdateFailure;
+  for (auto &[now, action] : copies(pairs)) {
+    if (update_node(exec, now, std::move(action)) == hipSuccess) continue;
+    *result = hipGraphExecUpdateErrorNotSupported;
+    return hipErrorGraphExecUpdateFailure;
+  }
+  copy_attributes(pairs);
+  if (matches) exec.use(graph.users);
+  return matches ? hipSuccess : hipErrorGraphExecUpdateFailure;
+}
+
+}  // namespace
+
+Result match(const Graph &now, const Graph &next, unsigned long long flags, NodePairs *pairs, const Node **culprit) {
+  Pairing pairing(now, next);
+  if (const Result result = pairing.run(culprit)) return result;
+  for (const auto &node : next.nodes) {
+    Node *partner = pairing.partners()[node->index];
+    *culprit = node.get();
+    if (const Result result = compare_nodes(*partner, *node, flags)) return result;
+    pairs->emplace_back(partner, node.get());
+    if (!node->action.child || quirk(Quirk::ChildUpdateSelfcopy)) continue;
+    if (const Result result = match(*partner->action.child, *node->action.child, flags, pairs, culprit)) return result;
+  }
+  *culprit = nullptr;
+  return hipGraphExecUpdateSuccess;
+}
+
+hipError_t apply_updates(Exec &exec, const NodePairs &pairs) {
+  for (auto &[node, action] : copies(pairs)) {
+    if (const hipError_t error = exec.replace(node, std::move(action))) return error;
+  }
+  copy_attributes(pairs);
+  return hipSuccess;
+}
+
+hipError_t update_node(Exec &exec, Node *now, Action action) {
+  const bool nested = now->graph->parent != nullptr;
+  // 7.2 to 7.13: ChildGraphNode::SetParams copies the child's parameters onto themselves (section 2.4).
+  if (nested && quirk(Quirk::ChildUpdateSelfcopy)) return hipSuccess;
+  // The node is cast to the class of its partner: hip_graph.cpp:2484-2490.
+  const bool miscast = action.type == hipGraphNodeTypeMemcpy && action.flavour != now->action.flavour;
+  if (miscast && quirk(Quirk::MemcpyFlavourUb)) action.work = poisoned(std::move(action.work));
+  // hip_graph.cpp:2519-2524: packets are built again for the nodes of the graph itself.
+  return exec.replace(now, std::move(action), !(nested && quirk(Quirk::ChildUpdateStalePackets)));
+}
+
+}  // namespace cpu
+
+using namespace cpu;
+
+hipError_t hipGraphExecUpdate(hipGraphExec_t hGraphExec, hipGraph_t hGraph, hipGraphNode_t *hErrorNode_out,
+                              hipGraphExecUpdateResult *updateResult_out) {
+  return api([&]() -> hipError_t {
+    if (!hErrorNode_out || !updateResult_out) return hipErrorInvalidValue;
+    *hErrorNode_out = nullptr;
+    *updateResult_out = hipGraphExecUpdateError;
+    std::lock_guard<std::mutex> lock(graph_mutex());
+    Exec *exec = find_exec(hGraphExec);
+    const Graph *graph = find_graph(hGraph);
+    if (!exec || !graph) return hipErrorInvalidValue;
+    const Node *culprit = nullptr;
+    const bool by_position = quirk(Quirk::UpdateBfsCountOnly) || quirk(Quirk::UpdateNoDepCheck);
+    const auto method = by_position ? update_by_position : update;
+    const hipError_t error = method(*exec, *graph, &culprit, updateResult_out);
+    if (culprit) *hErrorNode_out = culprit->handle;
+    return error;
+  });
+}

@@ -1,0 +1,92 @@
+// Graph definitions: nodes, the edges between them, and what each node does.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "graph/user_object.h"
+#include "hip/hip_runtime_api.h"
+#include "runtime/device.h"
+#include "runtime/work.h"
+
+namespace cpu {
+
+struct Capture;
+struct Graph;
+struct Node;
+using NodeList = std::vector<Node *>;
+using KernelAttributes = std::map<hipLaunchAttributeID, hipLaunchAttributeValue>;
+
+// By which call a copy was made: classes of their own in CLR.
+enum class Flavour { Box, Flat, Driver };
+
+// What a node does. Empty nodes have neither work nor child.
+struct Action {
+  hipGraphNodeType type = hipGraphNodeTypeEmpty;
+  std::shared_ptr<Work> work;
+  std::unique_ptr<Graph> child;
+  hipEvent_t event = nullptr;  // of event nodes: the handle the application used
+  hipMemcpy3DParms copy{};     // of copies: the parameters as given
+  Flavour flavour = Flavour::Box;  // of copies
+  int source = 0;              // of copies and fills: where the memory is, see place_of()
+  int target = 0;
+};
+
+struct Node {
+  Graph *graph = nullptr;
+  hipGraphNode_t handle = nullptr;  // null in the private copy that an executable graph keeps
+  hipGraphNode_t origin = nullptr;  // the node this one was copied from
+  uint32_t index = 0;               // position in graph->nodes
+  Action action;
+  NodeList dependencies;  // in the order in which the edges were made, which ExecUpdate pairs by
+  NodeList dependents;
+  KernelAttributes attributes;
+  std::vector<void *> arguments;  // the array that hipGraphKernelNodeGetParams gives out
+  // In the private copy of an executable graph:
+  uint32_t step = 0;    // what runs this node
+  bool enabled = true;  // hipGraphNodeSetEnabled
+};
+
+struct Graph {
+  hipGraph_t handle = nullptr;
+  hipGraph_t origin = nullptr;
+  Node *parent = nullptr;      // the child graph node that owns this graph
+  int device = current_device();  // what hipGraphCreate bound it to
+  Capture *capture = nullptr;  // the capture that is adding nodes
+  bool instantiated = false;   // an executable graph exists; of interest with memory nodes only
+  std::vector<std::unique_ptr<Node>> nodes;  // in the order of creation
+  UserRefs users;
+
+  Node *add(Action action, const NodeList &dependencies);
+  bool has_memory_nodes() const;
+};
+
+inline bool is_memory(hipGraphNodeType type) {
+  return type == hipGraphNodeTypeMemAlloc || type == hipGraphNodeTypeMemFree;
+}
+
+// Guards graphs, executable graphs and captures. Taken before the locks of streams and pools, never inside them.
+std::mutex &graph_mutex();
+
+// The live object, or null. The caller holds graph_mutex().
+Graph *find_graph(hipGraph_t handle);
+Node *find_node(hipGraphNode_t handle);
+
+// Give the graph, its nodes and its child graphs handles; take them away again.
+void publish(Graph &graph);
+void retract(Graph &graph);
+
+// Copies with works of their own. A copied graph has no handles; its nodes keep their positions and know their origins.
+Action copy_action(const Action &action);
+std::unique_ptr<Graph> copy_graph(const Graph &graph);
+
+// Look up what a call names as the dependencies of a new node of the graph.
+hipError_t find_dependencies(const Graph &graph, const hipGraphNode_t *handles, size_t count, NodeList *out);
+void add_edge(Node *from, Node *to);
+
+// All nodes, each after those it depends on; shorter than graph.nodes if there is a cycle.
+NodeList topological_order(const Graph &graph);
+
+}  // namespace cpu

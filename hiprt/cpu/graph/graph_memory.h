@@ -1,0 +1,59 @@
+// Memory that graphs allocate and free. The address is fixed when the node is made.
+//
+// Two clocks: who may use or free the memory is decided when launches and frees are queued (live); whether its bytes
+// count as used is decided when they run (used).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "graph/graph.h"
+#include "hip/hip_runtime_api.h"
+#include "runtime/work.h"
+
+namespace cpu {
+
+struct GraphBuffer;
+
+struct AllocWork : Work {
+  explicit AllocWork(std::shared_ptr<GraphBuffer> b) : Work(hipGraphNodeTypeMemAlloc), buffer(std::move(b)) {}
+  hipError_t run() override;
+  std::shared_ptr<Work> clone() const override { return std::make_shared<AllocWork>(buffer); }
+
+  const std::shared_ptr<GraphBuffer> buffer;
+};
+
+struct GraphFreeWork : Work {
+  explicit GraphFreeWork(std::shared_ptr<GraphBuffer> b) : Work(hipGraphNodeTypeMemFree), buffer(std::move(b)) {}
+  hipError_t run() override;
+  void drop() override { run(); }
+  std::shared_ptr<Work> clone() const override { return std::make_shared<GraphFreeWork>(buffer); }
+
+  const std::shared_ptr<GraphBuffer> buffer;
+};
+
+// Reserve an address and write it into the parameters.
+hipError_t make_alloc_action(hipMemAllocNodeParams *params, Action *out);
+hipError_t make_free_action(void *address, Action *out);
+// Whether the graph has a node that frees the same allocation.
+bool frees_same(const Graph &graph, const Action &action);
+const hipMemAllocNodeParams &alloc_params(const Node &node);
+void *freed_address(const Node &node);
+
+// What a launch leaves behind: allocations that it does not free, and frees of what others allocated.
+struct MemoryEffects {
+  std::vector<std::shared_ptr<GraphBuffer>> allocates;
+  std::vector<std::shared_ptr<GraphBuffer>> frees;
+};
+MemoryEffects memory_effects(const Graph &graph);
+// Account for a launch that is being queued. hipErrorInvalidValue, and nothing done, while an earlier allocation lives
+// (unless auto_free) or if a free has nothing to free.
+hipError_t queue_effects(const MemoryEffects &effects, bool auto_free);
+// Quirk autofree_device_wide: a launch with AutoFreeOnLaunch first frees the memory of every graph of the device (CLR
+// hip_graph_internal.cpp:832).
+hipError_t free_all_graph_memory(hipStream_t stream);
+
+// hipFreeAsync and hipFree of graph memory: the work to queue, or null if no live graph allocation has this address.
+std::shared_ptr<Work> make_graph_free(void *address);
+
+}  // namespace cpu

@@ -1,0 +1,69 @@
+// Events: points in a stream's work, with the time at which the device reached them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "runtime/work.h"
+
+namespace cpu {
+
+// One recording of an event. An event that is recorded again gets a new one; waiters keep theirs.
+struct Recording {
+  std::atomic<bool> reached{false};
+  uint64_t time_ns = 0;  // on the device thread's clock; written before reached
+};
+
+// What hipEvent_t points to.
+struct Event {
+  explicit Event(unsigned f, int d) : flags(f), device(d) {}
+  // A new recording, which later waits and queries mean.
+  std::shared_ptr<Recording> renew();
+  std::shared_ptr<Recording> latest() const;
+
+  const unsigned flags;
+  const int device;
+
+ private:
+  mutable std::mutex lock_;
+  std::shared_ptr<Recording> latest_;  // null until recorded
+};
+
+// The live event behind a handle, or null.
+std::shared_ptr<Event> find_event(hipEvent_t event);
+
+// From queued() on, the event means this recording. Works can be queued again before they ran (graph launches).
+struct EventRecordWork : Work {
+  explicit EventRecordWork(std::shared_ptr<Event> e) : Work(hipGraphNodeTypeEventRecord), event(std::move(e)) {}
+  void queued() override;
+  hipError_t run() override;
+  void drop() override { run(); }
+  std::shared_ptr<Work> clone() const override { return std::make_shared<EventRecordWork>(event); }
+
+  const std::shared_ptr<Event> event;
+
+ private:
+  std::mutex lock_;
+  std::deque<std::shared_ptr<Recording>> pending_;
+};
+
+// Waits for the recording that is the event's latest at queued(); for nothing if there is none.
+struct EventWaitWork : Work {
+  explicit EventWaitWork(std::shared_ptr<Event> e) : Work(hipGraphNodeTypeWaitEvent), event(std::move(e)) {}
+  void queued() override;
+  bool ready() const override;
+  hipError_t run() override;
+  void drop() override { run(); }
+  std::shared_ptr<Work> clone() const override { return std::make_shared<EventWaitWork>(event); }
+
+  const std::shared_ptr<Event> event;
+
+ private:
+  mutable std::mutex lock_;
+  std::deque<std::shared_ptr<Recording>> pending_;
+};
+
+}  // namespace cpu
