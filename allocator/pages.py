@@ -100,7 +100,7 @@ class Pages:
 
     def explain(self, call: str) -> UseAfterFreeError | None:
         """Return the error for the device's last fault, if that was a use of freed memory."""
-        if library.current().provider != "cpu":
+        if not library.current().provider.is_host:
             return None
         address = int(fault_address()())
         freed = self.find(address)

@@ -235,7 +235,7 @@ class Poison:
     @staticmethod
     def give_back(chunk: Buffer) -> None:
         """Make memory accessible before it goes back to where it came from."""
-        if chunk.free is not None and library.current().provider == "cpu":
+        if chunk.free is not None and library.current().provider.is_host:
             free, start = chunk.free, chunk.address
             chunk.free = partial(reopen, start, start + chunk.nbytes, free)
 
@@ -268,7 +268,7 @@ def reopen(start: int, end: int, free: Any) -> None:
 
 def closes(pool: Pool) -> bool:
     """Whether a pool's free memory can be made inaccessible: not a step's."""
-    return pool.parent is None and library.current().provider == "cpu"
+    return pool.parent is None and library.current().provider.is_host
 
 
 def is_there(pool: Pool, address: int) -> bool:

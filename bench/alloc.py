@@ -26,7 +26,7 @@ import hiprt
 from hiprt import core, library
 from hiprt.allocator import Pool
 from hiprt.allocator.driver import device_memory
-from hiprt.bench.graph import PROVIDERS, choose, positive
+from hiprt.bench.graph import CHOICES, choose, positive
 from hiprt.buffer import Buffer
 
 __all__ = ["Report", "add_arguments", "main", "measure", "run"]
@@ -81,7 +81,7 @@ def measure(nbytes: int = 4096) -> Report:
         pool.trim()
     return Report(
         nbytes,
-        library.current().provider,
+        library.current().provider.name,
         hiprt.current_device().name,
         summary(allocate_us),
         summary(free_us),
@@ -132,7 +132,7 @@ def summary(batches: list[float]) -> dict[str, float]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run`, other than ``--json``, which all commands share."""
     parser.add_argument("--bytes", metavar="N", type=positive, default=4096, help="size of each buffer (default: 4096)")
-    parser.add_argument("--provider", choices=PROVIDERS, help="HIP library; null: none is involved")
+    parser.add_argument("--provider", choices=CHOICES, help="HIP library; null: none is involved")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -301,7 +301,7 @@ def measure(
     with use_stream(stream):
         model = preset(name, **options)
         stream.synchronize()
-    report = Report(name, context, tokens, batch, library.current().provider, stream.device.name)
+    report = Report(name, context, tokens, batch, library.current().provider.name, stream.device.name)
     report.weight_bytes = weight_bytes(model, batch)
     report.read_gb_s = round(read_bandwidth(stream), 1)
     work = Run(model, stream, context, tokens, batch)

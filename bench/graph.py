@@ -33,11 +33,12 @@ from hiprt import core, graphs, library
 from hiprt.bench.raw import chain
 from hiprt.bench.topology import SETS, TOPOLOGIES, Work
 from hiprt.graphs import RUNGS, Exec, Recording
+from hiprt.provider import PROVIDERS
 
 __all__ = ["MODES", "TOPOLOGIES", "Report", "add_arguments", "main", "measure", "run"]
 
 MODES = ("eager", "record", "replay", "patch", "update", "instantiate")
-PROVIDERS = ("auto", "rocm", "nvidia", "cpu", "null")
+CHOICES = ("auto", *(provider.name for provider in PROVIDERS))
 ALLOWED: dict[str, tuple[str, ...]] = {"update": ("update", "instantiate"), "instantiate": ("instantiate",)}
 SECONDS, REPETITIONS, WARM_UP = 1.0, 30, 5
 MOST_SECONDS, MOST_REPETITIONS = 30.0, 200_000
@@ -250,7 +251,7 @@ def measure(
         nodes,
         mode,
         {"patch": count, "update": nodes, "instantiate": nodes}.get(mode, 0),
-        library.current().provider,
+        library.current().provider.name,
         hiprt.current_device().name,
         {"median": round(median / nodes, 4), "p99": round(p99 / nodes, 4)},
         {"median": round(median, 3), "p99": round(p99, 3)},
@@ -273,7 +274,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=MODES, default="replay", help="what is done each step (default: replay)")
     parser.add_argument("--changed", metavar="K", type=positive, default=10, help="nodes that a patch changes")
     parser.add_argument("--raw", action="store_true", help="measure the driver's calls from C beside it (a chain)")
-    parser.add_argument("--provider", choices=PROVIDERS, help="HIP library; null measures hiprt's own cost")
+    parser.add_argument("--provider", choices=CHOICES, help="HIP library; null measures hiprt's own cost")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -305,7 +306,7 @@ def raw_table(floor: dict[str, float], nodes: int) -> str:
 
 def choose(provider: str) -> None:
     """Make a provider the one of this process."""
-    if library.is_open() and provider not in ("auto", library.current().provider):
+    if library.is_open() and provider not in ("auto", library.current().provider.name):
         raise ValueError(f"--provider {provider}: this process uses {library.current().provider} already")
     os.environ["HIPRT_PROVIDER"] = provider
     hiprt.flags.__dict__.pop("provider", None)

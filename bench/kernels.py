@@ -322,7 +322,7 @@ def run(options: argparse.Namespace) -> int:
     stream = Stream()
     bandwidth = read_bandwidth(stream)
     provider = library.current().provider
-    cache = 1 << 20 if options.small else 1 << 26 if provider == "cpu" else 1 << 28
+    cache = 1 << 20 if options.small else 1 << 26 if provider.is_host else 1 << 28
     rows, absent = [], {}
     for case in SMALL if options.small else CASES:
         if not case.name.startswith(options.only):
@@ -332,7 +332,7 @@ def run(options: argparse.Namespace) -> int:
         except (KeyError, TypeError, ValueError) as error:
             absent[f"{case.name} {case.shape}"] = str(error)
     report = {
-        "provider": provider,
+        "provider": provider.name,
         "device": stream.device.name,
         "read_gb_s": round(bandwidth, 1),
         "kernels": [asdict(row) for row in rows],

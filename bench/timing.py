@@ -96,7 +96,7 @@ def read_bandwidth(stream: Stream, nbytes: int = 0) -> float:
     nbytes : int, optional
         2 GiB by default; 64 MiB on the CPU device.
     """
-    nbytes = nbytes or (1 << 26 if library.current().provider == "cpu" else 1 << 31)
+    nbytes = nbytes or (1 << 26 if library.current().provider.is_host else 1 << 31)
     code, _ = compile_source(SOURCE, "bench_read.hip")
     table = [Argument("x", READ), Argument("out", WRITE), Argument("n", SCALAR, "uint64")]
     read = Function(Module(code), "read_all", table)

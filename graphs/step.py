@@ -19,10 +19,7 @@ from hiprt.graphs.record.session import Session
 from hiprt.graphs.stats import Event
 from hiprt.stream import Stream, current_stream, use_stream
 
-__all__ = ["RUNNERS", "Step", "identity", "step"]
-
-# How steps run on devices whose streams record all the time, by provider: a function of step, stream and arguments.
-RUNNERS: dict[str, Callable[[Step, Any, tuple[Any, ...]], Any]] = {}
+__all__ = ["Step", "identity", "step"]
 
 
 class Step(objects.Step):
@@ -146,7 +143,7 @@ class Step(objects.Step):
         """
         stream = self.stream = self.stream or current_stream()
         if stream.recording:
-            run: Callable[..., Any] = RUNNERS.get(stream.device.provider, nested)
+            run: Callable[..., Any] = stream.device.provider.run_step or nested
             return run(self, stream, args)
         if not flags.graph:
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))

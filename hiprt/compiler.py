@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
 from hiprt import library
 from hiprt.code_cache import CodeCache, key_of
 from hiprt.device import current_device
 from hiprt.errors import CompileError, check
-from hiprt.flags import flags
 
 __all__ = ["compile_source", "reads_files"]
 
-CACHED = frozenset(("rocm", "nvidia"))  # the CPU device has a cache itself, also for programs without Python
 OWN_INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:include(?:_next)?[ \t]*[^<\s]|embed|import)|\?\?=", re.MULTILINE)
 # Options that name files or folders, by how they begin.
 FILE_OPTIONS = ("-I", "-i", "-B", "-Wp,", "@", "--include", "--pre-include", "-pre-include", "--options-file")
@@ -51,14 +48,14 @@ def compile_source(
         The source does not compile; ``log`` is the compiler's output.
     """
     provider, target = library.current().provider, f"--offload-arch={current_device().arch}"
-    if provider not in CACHED or reads_files(source, options):
+    if not provider.caches_code or reads_files(source, options):
         return build(source, name, (target, *options), expressions)
     key = key_of([identity(), name, source, "options", target, *options, "expressions", *expressions])
     cache = CodeCache()
-    found = cache.load(provider, key)
+    found = cache.load(provider.name, key)
     if found is None:
         found = build(source, name, (target, *options), expressions)
-        cache.store(provider, key, *found)
+        cache.store(provider.name, key, *found)
     return found
 
 
@@ -72,11 +69,10 @@ def identity() -> str:
     """Return which compiler this is: the library's version, and size and time of the files that it consists of."""
     chosen = library.current()
     version = check(library.hiprtc().hiprtcVersion(), "hiprtcVersion")
-    is_nvrtc = chosen.provider == "nvidia" and flags.nvrtc_lib
-    folder = Path(flags.nvrtc_lib).parent if is_nvrtc else chosen.hiprtc.parent
+    folder = chosen.compiler.parent
     files = {file.resolve() for pattern in COMPILER_FILES for file in folder.glob(pattern)}
     status = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
-    return repr((chosen.provider, chosen.version, version, status))
+    return repr((chosen.provider.name, chosen.version, version, status))
 
 
 def build(source: str, name: str, options: Sequence[str], expressions: Sequence[str]) -> tuple[bytes, dict[str, str]]:

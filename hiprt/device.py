@@ -9,6 +9,7 @@ from functools import cache
 from hiprt import library
 from hiprt.errors import check
 from hiprt.flags import flags
+from hiprt.provider import Provider
 
 __all__ = ["Device", "current_device", "device_count", "set_device"]
 
@@ -33,8 +34,8 @@ class Device:
         Device memory in bytes.
     compute_units : int
         Multiprocessors.
-    provider : str
-        ``rocm``, ``nvidia`` or ``cpu``.
+    provider : Provider
+        What serves the device; its text is its name, for example ``rocm``.
     """
 
     index: int
@@ -43,7 +44,7 @@ class Device:
     warp_size: int
     memory: int
     compute_units: int
-    provider: str
+    provider: Provider
 
     def synchronize(self) -> None:
         """Wait for everything queued on this device."""

@@ -11,17 +11,17 @@ import sys
 import tempfile
 import time
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from hiprt import __version__, library
 from hiprt.array import zeros
 from hiprt.compiler import compile_source
-from hiprt.device import current_device, describe, device_count
+from hiprt.device import Device, current_device, describe, device_count
 from hiprt.errors import HipError, ProviderError
 from hiprt.flags import flags, names, spelled, warn_unknown
 from hiprt.module import WRITE, Argument, Function, Module
+from hiprt.provider import Provider
 from hiprt.stream import current_stream
 
 __all__ = ["cause", "diagnose", "render", "try_compiler"]
@@ -104,10 +104,10 @@ def examine(report: dict[str, Any]) -> None:
     """Open the library and try its compiler; raises what stands in the way."""
     report["cache"] = cache()
     current = library.current()
-    report["provider"] = current.provider
+    report["provider"] = current.provider.name
     report["library"] = {"hip": str(current.hip), "hiprtc": str(current.hiprtc), "version": dotted(current.version)}
     report["refused"] = listed(current.tried)
-    report["devices"] = [asdict(describe(index)) for index in range(device_count())]
+    report["devices"] = [as_values(describe(index)) for index in range(device_count())]
     report["compiler"] = find_compiler(current.provider)
     report["usable"] = report["compiler"]["works"]
     if not report["usable"]:
@@ -116,6 +116,11 @@ def examine(report: dict[str, Any]) -> None:
     from hiprt.graphs import probes
 
     report["probes"] = probes(current_device())
+
+
+def as_values(device: Device) -> dict[str, Any]:
+    """Return a device as plain values."""
+    return {**vars(device), "provider": device.provider.name}
 
 
 def versions() -> dict[str, str]:
@@ -167,10 +172,10 @@ def can_write(folder: Path) -> bool:
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
-def find_compiler(provider: str) -> dict[str, Any]:
+def find_compiler(provider: Provider) -> dict[str, Any]:
     """Try the compilers in the order of the library in use; the first that works, else the last failure."""
     paths = [""]
-    if provider == "cpu":
+    if provider.is_host:
         paths = [flags.cpu_compiler] if flags.cpu_compiler else [path for path in (flags.cpu_zig,) if path] + [""]
     for path in paths:
         found = try_in_child(path)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hiprt import library
+from hiprt import library, provider
 from hiprt.array import Array, bfloat16, dtype_of, row_strides
 from hiprt.array import array as array_of
 from hiprt.buffer import adopt
@@ -25,10 +25,7 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["from_dlpack", "wrap"]
 
-CPU, CUDA, ROCM = 1, 2, 10
-# Ours by provider, and the other kinds of memory that its kernels can use.
-DEVICES = {"cpu": CPU, "null": CPU, "nvidia": CUDA, "rocm": ROCM}
-USABLE = {"cpu": (CPU,), "null": (CPU,), "nvidia": (CUDA, 3, 13), "rocm": (ROCM, 11)}
+CPU, CUDA = provider.DLPACK_CPU, provider.DLPACK_CUDA
 CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 BFLOAT = 4
 NO_WAIT, LEGACY = -1, 1
@@ -111,7 +108,7 @@ class Imported:
 
 def dlpack_device(array: Array) -> tuple[int, int]:
     """Return DLPack's type and number of an array's device."""
-    return DEVICES[library.current().provider], array.buffer.device
+    return library.current().provider.dlpack_device, array.buffer.device
 
 
 def to_dlpack(array: Array, stream: int | None, device: tuple[int, int] | None, copy: bool | None) -> Any:
@@ -205,9 +202,9 @@ def from_dlpack(source: Any, stream: Stream | None = None) -> Array:
     BufferError
         The memory lies where kernels cannot use it, or the elements are of a type that hiprt lacks.
     """
-    stream, provider = stream or current_stream(), library.current().provider
+    stream, ours = stream or current_stream(), library.current().provider
     device, index = (int(n) for n in source.__dlpack_device__())
-    if device not in USABLE[provider] or (device == DEVICES[provider] != CPU and index != stream.device.index):
+    if device not in ours.dlpack_usable or (device == ours.dlpack_device != CPU and index != stream.device.index):
         raise BufferError(f"memory on DLPack device ({device}, {index}) cannot be used on {stream.device.name}")
     with ExitStack() as outside:
         if device == CPU:

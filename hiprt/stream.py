@@ -176,13 +176,10 @@ class Stream(objects.Stream):
         return f"Stream({self.handle:#x}, device {self.device.index})"
 
 
-# Streams of devices that HIP does not serve, by provider.
-STREAMS: dict[str, Callable[[Any], Stream]] = {}
-
-
 def new_stream(device: Device) -> Stream:
     """Return a stream of a device, whatever serves it."""
-    return STREAMS.get(device.provider, Stream)(device)
+    made: Stream = (device.provider.stream or Stream)(device)
+    return made
 
 
 def current_stream() -> Stream:

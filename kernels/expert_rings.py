@@ -10,6 +10,7 @@ from hiprt.kernels.dialect import SOURCES
 from hiprt.kernels.kernel import Kernel
 from hiprt.kernels.rings import TEMPLATE, Ring, ring_of, ring_plan, shared_bytes
 from hiprt.kernels.tiling import Shape, Tiles
+from hiprt.provider import NVIDIA
 
 __all__ = ["DOWN", "GATE_UP", "down_plan", "gate_up_plan"]
 
@@ -32,7 +33,7 @@ GATE_UP = Kernel(
     threads=lambda template: 32 * template[4] * template[5],
     ahead=(),
     resident=lambda template: int(template[9]),
-    shared=lambda template, device: shared_bytes(template[1:10], device.provider == "nvidia"),
+    shared=lambda template, device: shared_bytes(template[1:10], device.provider is NVIDIA),
     source="""
 typedef T S;
 constexpr int CHOICE = 1;
@@ -68,7 +69,7 @@ DOWN = Kernel(
     ahead=(),
     resident=lambda template: int(template[9]),
     shared=lambda template, device: shared_bytes(
-        (*template[1:3], template[3] * template[11], *template[4:10]), device.provider == "nvidia"
+        (*template[1:3], template[3] * template[11], *template[4:10]), device.provider is NVIDIA
     ),
     source="""
 typedef T S;

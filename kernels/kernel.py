@@ -28,22 +28,14 @@ WORDS = {
     np.dtype(np.uint64): "ulong",
 }
 SCALARS = {"int": "int32", "uint": "uint32", "float": "float32"}
-# Sums of products are fused only where a body says so (mad): the same bits on every target and compiler.
-OPTIONS = {
-    "rocm": ("-ffp-contract=off",),
-    "cpu": ("-ffp-contract=off",),
-    "nvidia": ("--fmad=false", "--device-as-default-execution-space"),
-}
 GENERIC_OPTION = "-DHIPRT_CPU_GENERIC=1"
-# How kernels are compiled for devices that HIP does not serve: by provider, a function of kernel, template and device.
-LOADERS: dict[str, Callable[[Kernel, tuple[Any, ...], Any], Module]] = {}
 
 generic = False
 
 
 def uses_loops(stream: Stream) -> bool:
     """Whether kernels on this stream take their branch of plain loops: on the CPU device, unless `force_generic`."""
-    return stream.device.provider == "cpu" and not generic
+    return stream.device.provider.takes_loops and not generic
 
 
 @contextmanager
@@ -220,14 +212,16 @@ class Kernel:
             Argument(name, access, SCALARS.get(word, ""), over=self.aliasing.get(name, ()))
             for name, word, access in self.declaration
         ]
-        load: Callable[..., Module] = LOADERS.get(device.provider, Kernel.load)
+        load: Callable[..., Module] = device.provider.load_kernel or Kernel.load
         module = load(self, template, device)
         shared = self.shared(template, device) if self.shared else 0
         return Function(module, self.symbol(template), arguments, self.name, ahead=self.ahead, shared=shared)
 
     def load(self, template: tuple[Any, ...], device: Device) -> Module:
         """Compile with hiprtc."""
-        options = OPTIONS.get(device.provider, ()) + ((GENERIC_OPTION,) if generic and device.provider == "cpu" else ())
+        options = device.provider.math_modes["safe"]
+        if generic and device.provider.takes_loops:
+            options = (*options, GENERIC_OPTION)
         return modules.load(self.text("hip", template), f"{self.name}.hip", options=options, device=device)
 
     def __call__(

@@ -21,6 +21,7 @@ from hiprt.kernels.tiling import (
     tiling_of,
 )
 from hiprt.objects import Planned
+from hiprt.provider import NVIDIA
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["qmv"]
@@ -89,7 +90,7 @@ INTEGER = Kernel(
     threads=lambda template: 32 * template[5] * template[6],
     ahead=("weight", "scales", "biases"),
     resident=lambda template: int(template[10]),
-    shared=lambda template, device: shared_bytes(template[2:11], device.provider == "nvidia"),
+    shared=lambda template, device: shared_bytes(template[2:11], device.provider is NVIDIA),
     source=PLAIN + (SOURCES / "qmv_integer.hip").read_text(),
 )
 MOST = 8  # vectors

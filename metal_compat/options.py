@@ -1,28 +1,14 @@
-"""Compile options of `metal_kernel`: Metal's math modes, and the compiler flags they stand for."""
+"""Compile options of `metal_kernel`: Metal's math modes. A provider has the compiler's options for each."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["DEFAULT_MODE", "FLAGS", "MODES", "math_mode"]
+__all__ = ["DEFAULT_MODE", "MODES", "math_mode"]
 
 DEFAULT_MODE = "safe"
 # In Metal's order: the number is part of an exported kernel.
 MODES = {"safe": 0, "relaxed": 1, "fast": 2}
-# Relaxed keeps NaN and infinity; only fast defines __FAST_MATH__, which the compilers do themselves but for NVRTC.
-FLAGS = {
-    "rocm": {
-        "safe": ("-ffp-contract=off",),
-        "relaxed": ("-ffp-contract=fast", "-DHIPRT_RELAXED_MATH=1"),
-        "fast": ("-ffp-contract=fast", "-ffast-math"),
-    },
-    "nvidia": {
-        "safe": ("--fmad=false", "--device-as-default-execution-space"),
-        "relaxed": ("--fmad=true", "--device-as-default-execution-space"),
-        "fast": ("--use_fast_math", "--device-as-default-execution-space", "-D__FAST_MATH__=1"),
-    },
-}
-FLAGS["cpu"] = FLAGS["rocm"]
 
 
 def math_mode(options: Any) -> str:

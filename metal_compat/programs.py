@@ -12,13 +12,12 @@ from hiprt.array import Array
 from hiprt.device import Device
 from hiprt.errors import CompileError, HipWarning
 from hiprt.kernels.body import Body, Form
-from hiprt.metal_compat.options import FLAGS
 from hiprt.metal_compat.signatures import SLOTS
 from hiprt.module import Function, Module
 from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream
 
-__all__ = ["LOADERS", "MOST_THREADS", "BuildError", "Programs"]
+__all__ = ["MOST_THREADS", "BuildError", "Programs"]
 
 # A kernel compiled for at most this many threads may use more registers than one for the largest threadgroups.
 FEW_THREADS = 256
@@ -28,10 +27,6 @@ PACKED = {
     "shape": lambda x: struct.pack(f"<{x.ndim}i", *x.shape),
     "strides": lambda x: struct.pack(f"<{x.ndim}q", *x.strides),
 }
-
-
-# How bodies are compiled for devices that HIP does not serve: by provider, a function of programs, form and device.
-LOADERS: dict[str, Callable[[Programs, Form, Any], Module]] = {}
 
 
 class BuildError(CompileError):
@@ -79,7 +74,7 @@ class Programs:
                 if found is None:
                     self.check(form)
                     arguments = self.body.arguments(form, reads_outputs=reads_outputs)
-                    load = LOADERS.get(device.provider)
+                    load: Callable[..., Module] | None = device.provider.load_body
                     module = (
                         load(self, form, device)
                         if load
@@ -147,8 +142,7 @@ class Programs:
 
     def compiled(self, device: Device, text: str) -> Module:
         """Compile and load for a device."""
-        flags = FLAGS.get(device.provider, ())
-        options = flags[self.mode] if flags else ()
+        options = device.provider.math_modes[self.mode]
         try:
             return modules.load(text, f"{self.body.name}.hip", options=options, device=device)
         except CompileError as error:

@@ -22,7 +22,7 @@ def only(request):
     if marker is not None:
         from hiprt import library
 
-        if library.current().provider != marker.args[0]:
+        if library.current().provider.name != marker.args[0]:
             pytest.skip(f"only on {marker.args[0]}: {marker.kwargs['reason']}")
 
 

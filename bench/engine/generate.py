@@ -238,7 +238,7 @@ class Generation:
             request.prompts[0],
             sum(map(len, prompts)),
             str(request.model),
-            library.current().provider,
+            library.current().provider.name,
             stream.device.name,
             request.temperature,
             request.seed,

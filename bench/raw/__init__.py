@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from hiprt import library
 from hiprt.bench.topology import SOURCE
 from hiprt.compiler import compile_source
+from hiprt.provider import NVIDIA
 
 __all__ = ["chain"]
 
@@ -42,7 +43,7 @@ def chain(nodes: int = 1000, changed: int = 10) -> dict[str, float]:
         image.write_bytes(code)
         compiler = shlex.split(os.environ.get("CC", "cc"))
         subprocess.run([*compiler, *FLAGS, str(PROGRAM), "-o", str(program), "-ldl"], check=True)
-        interface = ("libcuda.so.1", "cuda") if found.provider == "nvidia" else (str(found.hip), "hip")
+        interface = ("libcuda.so.1", "cuda") if found.provider is NVIDIA else (str(found.hip), "hip")
         command = [str(program), *interface, str(image), str(nodes), str(changed)]
         done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:

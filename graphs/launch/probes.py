@@ -304,7 +304,7 @@ def cache_file(device: Device) -> Path:
     chosen = library.current()
     stat = chosen.hip.stat() if chosen.hip.exists() else None
     identity = (
-        chosen.provider, str(chosen.hip), chosen.version, stat and (stat.st_size, stat.st_mtime_ns),
+        chosen.provider.name, str(chosen.hip), chosen.version, stat and (stat.st_size, stat.st_mtime_ns),
         device.name, device.arch, flags.cpu_profile, flags.cpu_quirks, SOURCE,
     )  # fmt: skip
     folder = Path(flags.cache_dir) if flags.cache_dir else platformdirs.user_cache_path("hiprt")
@@ -329,7 +329,7 @@ def distrust(device: Device, rungs: Iterable[str]) -> None:
 @cache
 def allowed(device: Device) -> frozenset[str]:
     """Return the rungs that probes permit, and whether fan-outs need no bound; replay and eager need none."""
-    if device.provider == "null":
+    if not device.provider.runs_kernels:
         return ALL
     results = probes(device)
     right = {rung for rung, needs in NEEDED.items() if all(results[need] == OK for need in needs)}

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from hiprt import library
 from hiprt.errors import CompileError, ProviderError
 from hiprt.flags import flags
 from hiprt.kernels.dialect import DIALECTS, FOLDER
+from hiprt.provider import zig_binary
 
 __all__ = ["Compiler", "hip_program"]
 
@@ -61,7 +61,7 @@ class Compiler:
     """
 
     def __init__(self, zig: str | Path | None = None) -> None:
-        found = zig or flags.cpu_zig or library.zig_binary()
+        found = zig or flags.cpu_zig or zig_binary()
         if not found or not Path(found).is_file():
             raise ProviderError(
                 "no compiler for AMD targets",

@@ -15,12 +15,12 @@ from hiprt.compiler import compile_source
 from hiprt.device import current_device
 from hiprt.errors import ProviderError
 from hiprt.flags import flags
-from hiprt.kernels.kernel import OPTIONS
 from hiprt.kernels.offline.amd import Compiler, hip_program
 from hiprt.kernels.offline.body_file import BodyFile
 from hiprt.kernels.offline.catalogue import Instance, instances
 from hiprt.kernels.offline.machine import MACHINES
 from hiprt.kernels.offline.resources import Resources, resources_of
+from hiprt.provider import CPU
 
 __all__ = ["BACKENDS", "Backend", "Product", "Unit", "backend_of", "build", "units"]
 
@@ -148,7 +148,7 @@ class AmdBackend:
 class DeviceBackend:
     """The device in use: compiling fills the cache of compiled kernels, where its library has one."""
 
-    targets: tuple[str, ...] = (DEVICE, "cpu")
+    targets: tuple[str, ...] = (DEVICE, CPU.name)
     offers: frozenset[str] = frozenset(("option",))
     is_loops: bool = False
 
@@ -158,11 +158,12 @@ class DeviceBackend:
 
     def open(self, target: str) -> str:
         """Open the library; ``cpu`` opens the CPU device."""
-        with flags.override(provider="cpu") if target == "cpu" and not library.is_open() else nullcontext():
+        is_cpu = target == CPU.name
+        with flags.override(provider=CPU.name) if is_cpu and not library.is_open() else nullcontext():
             provider = library.current().provider
-        if target == "cpu" and provider != "cpu":
-            raise ProviderError("the CPU device is not in use", [(provider, "is open in this process")])
-        self.is_loops = provider == "cpu"
+        if is_cpu and provider is not CPU:
+            raise ProviderError("the CPU device is not in use", [(provider.name, "is open in this process")])
+        self.is_loops = provider.takes_loops
         return f"{provider}, {current_device().arch}"
 
     def build(self, unit: Unit, target: str, options: Sequence[str]) -> Product:
@@ -170,7 +171,7 @@ class DeviceBackend:
         if unit.instance is not None:
             unit.instance.kernel.bind(unit.instance.template)
         else:
-            mode = OPTIONS.get(library.current().provider, ()) if unit.body else ()
+            mode = library.current().provider.math_modes["safe"] if unit.body else ()
             compile_source(unit.text("hip"), f"{unit.name}.hip", options=(*mode, *options))
         return Product(unit, target)
 

@@ -5,9 +5,10 @@ barriers and fences leave open, residency and lifetimes, with the same kernel te
 The package Metal (``pip install pyobjc-framework-Metal``) is imported at the first `open_device`, on macOS only.
 """
 
-from hiprt.metal_compat.apple.device import MetalDevice, open_device
+from hiprt.metal_compat.apple.device import MetalDevice
+from hiprt.metal_compat.apple.provider import METAL, open_device
 from hiprt.metal_compat.apple.replay import Replay
 from hiprt.metal_compat.apple.step import run
 from hiprt.metal_compat.apple.stream import MetalStream
 
-__all__ = ["MetalDevice", "MetalStream", "Replay", "open_device", "run"]
+__all__ = ["METAL", "MetalDevice", "MetalStream", "Replay", "open_device", "run"]

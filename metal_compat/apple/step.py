@@ -9,7 +9,7 @@ from typing import Any
 
 from hiprt.flags import flags
 from hiprt.graphs.stats import Event
-from hiprt.graphs.step import RUNNERS, Step, identity, nested
+from hiprt.graphs.step import Step, identity, nested
 from hiprt.metal_compat.apple.replay import Replay
 from hiprt.metal_compat.apple.stream import MetalStream
 
@@ -63,6 +63,3 @@ def record(step: Step, stream: MetalStream, args: tuple[Any, ...], signature: Ha
     replay.launch()
     step.ladder.stats.count(Event(step.name, "instantiate", "first use of this signature", recording.key))
     return result
-
-
-RUNNERS["metal"] = run

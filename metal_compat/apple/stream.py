@@ -19,7 +19,7 @@ from hiprt.metal_compat.apple.command import Command
 from hiprt.metal_compat.apple.device import MetalDevice
 from hiprt.metal_compat.apple.dispatches import Arguments, dispatches
 from hiprt.metal_compat.apple.encoder import encode
-from hiprt.stream import STREAMS, Stream, use_stream
+from hiprt.stream import Stream, use_stream
 
 __all__ = ["MetalStream"]
 
@@ -224,6 +224,3 @@ class MetalStream(Stream):
 
     def __repr__(self) -> str:
         return f"MetalStream({self.device.name})"
-
-
-STREAMS["metal"] = MetalStream

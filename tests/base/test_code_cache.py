@@ -13,6 +13,7 @@ from hiprt.code_cache import CodeCache, key_of
 from hiprt.compiler import compile_source
 from hiprt.errors import CompileError, HipWarning
 from hiprt.flags import flags
+from hiprt.provider import NVIDIA, ROCM
 
 KEY = "ab" + "0" * 62
 SOURCE = 'extern "C" __global__ void k(int* p) { p[0] = N; }\n'
@@ -34,7 +35,9 @@ def builds(cache, monkeypatch):
         built.append(source)
         return build(source, *rest)
 
-    monkeypatch.setattr(compiler, "CACHED", {library.current().provider})
+    chosen = library.current()
+    caching = dataclasses.replace(chosen.provider, caches_code=True)
+    monkeypatch.setattr(library, "chosen", dataclasses.replace(chosen, provider=caching))
     monkeypatch.setattr(compiler, "build", counted)
     return built
 
@@ -131,7 +134,7 @@ def test_compiled_code_is_kept_for_the_next_process(builds, cache):
     assert compile_source(SOURCE, "k.hip", options=["-DN=1"], expressions=["k"]) == first
     assert len(builds) == 1
     ((_, _, entry),) = cache.files()
-    assert entry.parts[-3] == library.current().provider
+    assert entry.parts[-3] == library.current().provider.name
     assert entry.read_bytes().endswith(first[0])
 
 
@@ -163,11 +166,11 @@ def test_another_compiler_makes_a_new_entry(builds, monkeypatch):
     assert len(builds) == 2
 
 
-@pytest.mark.parametrize(("provider", "name"), [("rocm", "libamd_comgr.so.3"), ("nvidia", "libnvrtc.so.13")])
+@pytest.mark.parametrize(("provider", "name"), [(ROCM, "libamd_comgr.so.3"), (NVIDIA, "libnvrtc.so.13")])
 def test_the_compiler_s_files_are_its_identity(tmp_path, monkeypatch, provider, name):
-    chosen = dataclasses.replace(library.current(), provider=provider, hiprtc=tmp_path / "libhiprtc.so")
+    chosen = dataclasses.replace(library.current(), provider=provider, compiler=tmp_path / name)
     found = []
-    with monkeypatch.context() as patch, flags.override(nvrtc_lib=str(tmp_path / name)):
+    with monkeypatch.context() as patch:
         patch.setattr(library, "current", lambda: chosen)
         for text in ("1", "22"):
             (tmp_path / name).write_text(text)

@@ -32,7 +32,7 @@ def test_report_of_a_machine_that_works(report):
     """Library, device and a compiler that was really run."""
     assert report["usable"] is True
     assert report["problem"] == ""
-    assert report["provider"] == library.current().provider
+    assert report["provider"] == library.current().provider.name
     assert os.path.samefile(report["library"]["hip"], library.current().hip)
     assert report["devices"][0]["name"]
     assert report["compiler"]["works"] is True

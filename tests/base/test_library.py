@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import hiprt
-from hiprt import library
+from hiprt import library, provider
 from hiprt.errors import HipWarning, ProviderError
 
 
@@ -38,29 +38,29 @@ int hipGetDeviceCount(int *n) {{ *n = {count}; return {status}; }}
 def test_probe_says_why(tmp_path, version, count, status, reason):
     """A library without a GPU, or too old, is refused with the reason."""
     path = build(tmp_path, COUNT.format(version=version, count=count, status=status))
-    found = library.probe(path)
+    found = provider.probe(path)
     assert found is None if reason is None else found.startswith(reason)
 
 
 def test_library_that_aborts_costs_only_a_child_process(tmp_path):
     """Initialising ROCm without a GPU may abort; the process goes on with the reason."""
     body = "#include <stdlib.h>\nint hipRuntimeGetVersion(int *v) { abort(); }"
-    assert "crashed a test process" in library.probe(build(tmp_path, body))
+    assert "crashed a test process" in provider.probe(build(tmp_path, body))
 
 
 def test_missing_symbols_and_wrong_files_are_refused(tmp_path):
     """Not a HIP library at all."""
-    assert "crashed a test process" in library.probe(build(tmp_path, "int x;"))
+    assert "crashed a test process" in provider.probe(build(tmp_path, "int x;"))
     text = tmp_path / "text.so"
     text.write_text("not ELF")
-    assert "invalid ELF header" in library.probe(text) or "file too short" in library.probe(text)
-    assert library.refusal(tmp_path / "absent.so") == "no such file"
+    assert "invalid ELF header" in provider.probe(text) or "file too short" in provider.probe(text)
+    assert provider.refusal(tmp_path / "absent.so") == "no such file"
 
 
 def test_this_process_uses_the_cpu_device_and_says_why():
     """Without a GPU: cpu, with rocm's and nvidia's reasons."""
     chosen = library.current()
-    assert chosen.provider == "cpu"
+    assert chosen.provider is provider.CPU
     assert chosen.hip.name == "libamdhip64.so"
     reasons = {name.split()[0]: reason for name, reason in chosen.tried}
     assert reasons["rocm"]
@@ -99,7 +99,7 @@ def test_libraries_on_the_loaders_path_are_found(tmp_path, monkeypatch):
     build(tmp_path / "rocm", "int x;", "libamdhip64.so.7")
     ours = library.current().hip.parent
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{ours}:{tmp_path / 'empty'}::{tmp_path / 'rocm'}")
-    found = list(library.installed_libraries())
+    found = list(provider.installed_libraries())
     assert tmp_path / "rocm" / "libamdhip64.so.7" in found
     assert ours not in [path.parent for path in found]
 
@@ -108,12 +108,12 @@ def test_mapped_libraries_come_first_and_two_are_warned_about(tmp_path):
     """torch brings its own libamdhip64: use the mapped one; with two mapped, say so."""
     first = build(tmp_path / "a", COUNT.format(version=70000000, count=0, status=100))
     second = build(tmp_path / "b", COUNT.format(version=70000000, count=0, status=100))
-    assert not library.mapped_libraries()
+    assert not provider.mapped_libraries()
     code = f"""
 import ctypes, warnings
-from hiprt import library
+from hiprt import library, provider
 ctypes.CDLL({str(first)!r})
-assert library.mapped_libraries() == [library.Path({str(first)!r})]
+assert provider.mapped_libraries() == [provider.Path({str(first)!r})]
 ctypes.CDLL({str(second)!r})
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -134,9 +134,10 @@ def test_library_without_needed_functions_is_refused(tmp_path):
     tried = []
     code = f"""
 from pathlib import Path
-from hiprt import library
+from hiprt import library, provider
 tried = []
-assert library.open_library("rocm", Path({str(path)!r}), Path({str(path)!r}), tried) is None
+path = Path({str(path)!r})
+assert library.open_library(provider.ROCM, provider.Files(path, path, path), tried) is None
 print(tried)
 """
     child = run(code)

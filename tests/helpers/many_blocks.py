@@ -351,7 +351,7 @@ def main():
             "date": time.strftime("%Y-%m-%d"),
             "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
             "versions": {"python": platform.python_version(), "numpy": np.__version__, "hiprt": hiprt.__version__},
-            "provider": stream.device.provider,
+            "provider": stream.device.provider.name,
             "command": "python -m helpers.many_blocks --json FILE",
             "refused on the CPU device's loops, where a block is a row": REFUSED,
             "failed": failed,

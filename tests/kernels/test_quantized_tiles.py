@@ -21,7 +21,7 @@ def stored(n, k, dtype, group, bits, seed=0):
 def weights_of(matrix, dtype, group, bits, branch):
     """What the branch multiplies with: a GPU's tiles hold the weights in the dtype."""
     exact = reference.weights(*matrix, group, bits)
-    is_loop = branch == "loops" and library.current().provider == "cpu"
+    is_loop = branch == "loops" and library.current().provider.takes_loops
     return exact if is_loop else reference.double(exact.astype(dtype))
 
 

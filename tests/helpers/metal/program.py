@@ -12,11 +12,11 @@ from hiprt.compiler import compile_source
 from hiprt.kernels.attributes import ATTRIBUTES
 from hiprt.kernels.dialect import BODY as BODY_FILES
 from hiprt.kernels.dialect import DIALECTS, METAL_BODY, prelude
-from hiprt.kernels.kernel import GENERIC_OPTION, OPTIONS
+from hiprt.kernels.kernel import GENERIC_OPTION
 from hiprt.kernels.words import declare_shared, swizzles, translate_body, translate_header
 from hiprt.metal_compat import check_metal
-from hiprt.metal_compat.options import FLAGS
 from hiprt.module import READ_WRITE, SCALAR, Argument, Function, Module
+from hiprt.provider import CPU
 
 KERNEL = re.compile(r"\[\[kernel, max_total_threads_per_threadgroup\((\d+)\)\]\] void (\w+)\((.*)\) \{\n")
 BUFFER = re.compile(r"(const )?(device|constant) (\w+)([*&]) (\w+) \[\[buffer\((\d+)\)\]\]")
@@ -47,7 +47,7 @@ class Program:
     """
 
     counts_threads = False
-    options = (*OPTIONS["cpu"], GENERIC_OPTION)
+    options = (*CPU.math_modes["safe"], GENERIC_OPTION)
     extent = ()
 
     def __init__(self, text):
@@ -110,7 +110,7 @@ class BodyProgram(Program):
         refuse(text)
         for name in re.findall(r"\b(?:complex64_t|Limits)\b", text):
             raise SyntaxError(f"unknown type {name}: metal_body.h does not have it")
-        self.options, self.threads, self.function = FLAGS["cpu"][mode], 1024, None
+        self.options, self.threads, self.function = CPU.math_modes[mode], 1024, None
         header, template, self.name, signature, body, values = BODY.fullmatch(text).groups()
         self.written, self.alignments, parameters, kernel, call = {}, {}, [], [], []
         for line in signature.split(",\n"):

@@ -1,0 +1,317 @@
+"""Providers: the kinds of HIP library, how each is found, and what differs between them above the library.
+
+This is the only file that knows providers by name. Everything else asks the `Provider` object that a device and the
+library in use carry. A device that HIP does not serve brings a provider of its own (`hiprt.metal_compat.apple`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.util
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hiprt.errors import HipWarning
+from hiprt.flags import flags
+
+__all__ = ["CPU", "NULL", "NVIDIA", "PROVIDERS", "ROCM", "Files", "Provider", "Refused", "wanted", "zig_binary"]
+
+MINIMUM_HIP = 60000000  # the C core reads hipDeviceProp_tR0600, which HIP 6.0 introduced
+PROBE_TIMEOUT = 60.0  # seconds
+PROBE = """
+import ctypes, sys
+hip = ctypes.CDLL(sys.argv[1])
+version, count = ctypes.c_int(), ctypes.c_int()
+status = hip.hipRuntimeGetVersion(ctypes.byref(version)) or hip.hipGetDeviceCount(ctypes.byref(count))
+print(status, version.value, count.value)
+"""
+PACKAGE = Path(__file__).resolve().parent
+
+# DLPack's types of devices.
+DLPACK_CPU, DLPACK_CUDA, DLPACK_CUDA_HOST, DLPACK_CUDA_MANAGED = 1, 2, 3, 13
+DLPACK_METAL, DLPACK_ROCM, DLPACK_ROCM_HOST = 8, 10, 11
+
+# Options of a compiler by math mode. In the safe mode, which hiprt's own kernels use too, products are fused with sums
+# only where a body says so (mad), so that every target gives the same bits. The relaxed mode keeps NaN and infinity.
+# The compilers define __FAST_MATH__ themselves in the fast mode; NVRTC does not.
+CLANG_MODES = {
+    "safe": ("-ffp-contract=off",),
+    "relaxed": ("-ffp-contract=fast", "-DHIPRT_RELAXED_MATH=1"),
+    "fast": ("-ffp-contract=fast", "-ffast-math"),
+}
+NVRTC_MODES = {
+    "safe": ("--fmad=false", "--device-as-default-execution-space"),
+    "relaxed": ("--fmad=true", "--device-as-default-execution-space"),
+    "fast": ("--use_fast_math", "--device-as-default-execution-space", "-D__FAST_MATH__=1"),
+}
+
+
+class Files(NamedTuple):
+    """The files of a HIP library.
+
+    Attributes
+    ----------
+    hip, hiprtc : Path
+        The files with the functions of the runtime and of the compiler.
+    compiler : Path
+        The file of the compiler that works behind hiprtc.
+    """
+
+    hip: Path
+    hiprtc: Path
+    compiler: Path
+
+
+Refused = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, eq=False)
+class Provider:
+    """One kind of HIP library, or another way to reach a GPU.
+
+    Attributes
+    ----------
+    name : str
+        The name in ``HIPRT_PROVIDER``, in messages and in reports.
+    find : callable
+        Yields the `Files` of each library of the kind that may work, the preferred one first. It appends to the list
+        that it is given what was refused, and why.
+    dlpack_device : int
+        DLPack's type of the memory of its arrays.
+    dlpack_usable : tuple of int
+        The types of memory that its kernels can use.
+    math_modes : mapping of str to tuple of str
+        The compiler's options for each math mode of `metal_kernel`; hiprt's own kernels use those of ``"safe"``.
+    caches_code : bool
+        Whether `hiprt.compiler` keeps what its compiler made. The CPU device keeps it itself, also for programs
+        without Python.
+    is_host : bool
+        Whether kernels run in this process, on its processor and in its memory. Pages can then be closed to them, and
+        the library tells the address of a kernel's last fault.
+    takes_loops : bool
+        Whether kernels take their branch of plain loops, which a compiler turns into vector instructions, instead of
+        the branch of cooperating lanes.
+    runs_kernels : bool
+        False where launches do nothing, so that no probe can read back what a kernel wrote.
+    stream : type, optional
+        The class of its streams; `hiprt.Stream` where it is None.
+    load_kernel : callable, optional
+        Compiles and loads a kernel of the project, ``load_kernel(kernel, template, device)``; through hiprtc where it
+        is None.
+    load_body : callable, optional
+        Compiles and loads a user's body, ``load_body(programs, form, device)``; through hiprtc where it is None.
+    run_step : callable, optional
+        Runs a step on a stream that records all the time, ``run_step(step, stream, args)``; where it is None, a step
+        on a stream that records becomes a part of the recording.
+    """
+
+    name: str
+    find: Callable[[Refused], Iterator[Files]]
+    dlpack_device: int
+    dlpack_usable: tuple[int, ...]
+    math_modes: Mapping[str, tuple[str, ...]]
+    caches_code: bool = False
+    is_host: bool = False
+    takes_loops: bool = False
+    runs_kernels: bool = True
+    stream: Callable[[Any], Any] | None = None
+    load_kernel: Callable[[Any, tuple[Any, ...], Any], Any] | None = None
+    load_body: Callable[[Any, Any, Any], Any] | None = None
+    run_step: Callable[[Any, Any, tuple[Any, ...]], Any] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<provider {self.name}>"
+
+
+def find_rocm(refused: Refused) -> Iterator[Files]:
+    """Yield AMD's runtimes: the one that is mapped already, else the installed ones that see a GPU."""
+    mapped = mapped_libraries()
+    if len(mapped) > 1:
+        names = ", ".join(map(str, mapped))
+        warnings.warn(
+            f"two HIP libraries are mapped in this process: {names}; using the first", HipWarning, stacklevel=5
+        )
+    if flags.hip_lib:
+        candidates = [Path(flags.hip_lib)]
+    else:
+        candidates = mapped[:1] or list(dict.fromkeys(installed_libraries()))
+    if not candidates:
+        refused.append((ROCM.name, "no libamdhip64.so is installed"))
+    for path in candidates:
+        reason = refusal(path)
+        if reason is None:
+            hiprtc = next(iter(sorted(path.parent.glob("libhiprtc.so*"))), path)
+            yield Files(path, hiprtc, hiprtc)
+        else:
+            refused.append((f"{ROCM.name} {path}", reason))
+
+
+def mapped_libraries() -> list[Path]:
+    """List the libamdhip64 files that this process has mapped already (torch brings its own), other than ours."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return []
+    paths = dict.fromkeys(Path(line.split(maxsplit=5)[5]) for line in lines if "libamdhip64" in line)
+    return [path for path in paths if PACKAGE not in path.resolve().parents]
+
+
+def installed_libraries() -> Iterator[Path]:
+    """Yield installed ROCm runtimes: the SDK wheels, ROCM_PATH and kin, LD_LIBRARY_PATH, /opt/rocm, the system's."""
+    folders = [place / "lib" for place in package_folders("_rocm_sdk_core")]
+    folders += [
+        Path(os.environ[name]) / "lib" for name in ("ROCM_PATH", "ROCM_HOME", "HIP_PATH") if os.environ.get(name)
+    ]
+    folders += [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
+    folders += [place / "lib" for place in sorted(Path("/opt/rocm").glob("core-*"), reverse=True)]
+    folders.append(Path("/opt/rocm/lib"))
+    for folder in folders:
+        if PACKAGE not in folder.resolve().parents:
+            yield from sorted(folder.glob("libamdhip64.so*"))[:1]
+    system = ctypes.util.find_library("amdhip64")
+    if system:
+        yield Path(system)
+
+
+def refusal(path: Path) -> str | None:
+    """Say why a ROCm library cannot be used here, or return None when it can."""
+    if path.is_absolute() and not path.exists():
+        return "no such file"
+    if not any(os.path.exists(node) for node in ("/dev/kfd", "/dev/dxg")):
+        return "this machine has no AMD GPU: neither /dev/kfd nor /dev/dxg exists (in a container, pass the device in)"
+    return probe(path)
+
+
+def probe(path: Path) -> str | None:
+    """Ask a library for its version and devices; return the reason to refuse it, or None.
+
+    A child process asks, because initialising ROCm on a machine without a GPU may abort the process.
+    """
+    command = [sys.executable, "-I", "-c", PROBE, str(path)]
+    try:
+        child = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT, check=False)
+    except subprocess.TimeoutExpired:
+        return f"initialising it took more than {PROBE_TIMEOUT:.0f} s"
+    if child.returncode != 0:
+        lines = child.stderr.strip().splitlines()
+        cause = lines[-1] if lines else f"exit status {child.returncode}"
+        return f"initialising it crashed a test process: {cause}"
+    status, version, count = map(int, child.stdout.split()[-3:])
+    if status or not count:
+        return f"it sees no GPU (hipGetDeviceCount: status {status}, {count} devices)"
+    if version < MINIMUM_HIP:
+        return f"HIP {version // 10**7}.{version // 10**5 % 100} is too old; 6.0 or newer is needed"
+    return None
+
+
+def find_nvidia(refused: Refused) -> Iterator[Files]:
+    """Yield our HIP library over NVIDIA's driver, where there are a driver and a GPU."""
+    path = PACKAGE / "nvidia" / "libamdhip64.so"
+    if not path.exists():
+        refused.append((NVIDIA.name, f"{path} is missing: build the package with a C compiler"))
+        return
+    count = ctypes.c_int()
+    status = ctypes.CDLL(str(path)).hipGetDeviceCount(ctypes.byref(count))
+    if status or not count.value:
+        reason = f"no NVIDIA driver (libcuda.so.1) or no GPU: status {status}, {count.value} devices"
+        refused.append((NVIDIA.name, reason))
+        return
+    found = None if flags.nvrtc_lib else nvrtc_library()
+    if found is not None:
+        hand_over("nvrtc_lib", found)
+    yield Files(path, path, Path(flags.nvrtc_lib or path))
+
+
+def nvrtc_library() -> Path | None:
+    """Find the NVRTC that NVIDIA's wheels or a CUDA installation carry; None leaves it to the system's loader."""
+    folders = [Path("/usr/local/cuda/lib64")]
+    for place in package_folders("nvidia"):
+        folders = [*place.glob("cu*/lib"), *folders]
+    return next((file for folder in folders for file in sorted(folder.glob("libnvrtc.so.1[23]"))), None)
+
+
+def find_cpu(refused: Refused) -> Iterator[Files]:
+    """Yield the CPU device. Its compiler is the one in the PyPI package ziglang, where that is installed."""
+    path = PACKAGE / "cpu" / "libamdhip64.so"
+    if not path.exists():
+        refused.append((CPU.name, f"{path} is missing: build the package with a C++ compiler"))
+        return
+    zig = zig_binary()
+    if zig is not None and not flags.cpu_zig:
+        hand_over("cpu_zig", zig)
+    yield Files(path, path, path)
+
+
+def zig_binary() -> Path | None:
+    """Find the compiler that the PyPI package ziglang carries."""
+    return next((folder / "zig" for folder in package_folders("ziglang") if (folder / "zig").exists()), None)
+
+
+def find_null(_refused: Refused) -> Iterator[Files]:
+    """Yield the library whose calls do nothing."""
+    path = PACKAGE / "null" / "libamdhip64.so"
+    yield Files(path, path, path)
+
+
+def package_folders(name: str) -> list[Path]:
+    """Return the folders of an installed Python package, which is not imported for it."""
+    spec = importlib.util.find_spec(name)
+    return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+
+
+def hand_over(flag: str, path: Path) -> None:
+    """Set a flag for a library of ours, which reads the environment itself: it also serves programs without Python."""
+    os.environ[f"HIPRT_{flag.upper()}"] = str(path)
+    flags.__dict__.pop(flag, None)
+
+
+ROCM = Provider(
+    name="rocm",
+    find=find_rocm,
+    dlpack_device=DLPACK_ROCM,
+    dlpack_usable=(DLPACK_ROCM, DLPACK_ROCM_HOST),
+    math_modes=CLANG_MODES,
+    caches_code=True,
+)
+NVIDIA = Provider(
+    name="nvidia",
+    find=find_nvidia,
+    dlpack_device=DLPACK_CUDA,
+    dlpack_usable=(DLPACK_CUDA, DLPACK_CUDA_HOST, DLPACK_CUDA_MANAGED),
+    math_modes=NVRTC_MODES,
+    caches_code=True,
+)
+CPU = Provider(
+    name="cpu",
+    find=find_cpu,
+    dlpack_device=DLPACK_CPU,
+    dlpack_usable=(DLPACK_CPU,),
+    math_modes=CLANG_MODES,
+    is_host=True,
+    takes_loops=True,
+)
+NULL = Provider(
+    name="null",
+    find=find_null,
+    dlpack_device=DLPACK_CPU,
+    dlpack_usable=(DLPACK_CPU,),
+    math_modes=CLANG_MODES,
+    runs_kernels=False,
+)
+# HIP's providers, in the order in which they are tried.
+PROVIDERS = (ROCM, NVIDIA, CPU, NULL)
+
+
+def wanted(name: str) -> tuple[Provider, ...]:
+    """Return the providers that ``HIPRT_PROVIDER`` allows: all that run kernels for ``auto``, else the named one."""
+    return tuple(each for each in PROVIDERS if each.name == name or (name == "auto" and each.runs_kernels))
