@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hiprt import library, provider
-from hiprt.array import Array, bfloat16, dtype_of, row_strides
-from hiprt.array import array as array_of
+from hiprt.array import Array, array as array_of, bfloat16, dtype_of, row_strides
 from hiprt.buffer import adopt
 from hiprt.event import Event
 from hiprt.stream import Stream, current_stream

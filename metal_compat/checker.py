@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from hiprt.kernels.dialect import CHECK, prelude
-from hiprt.kernels.words import swizzles
+from hiprt.kernels.lang.dialect import CHECK, prelude
+from hiprt.kernels.lang.metal_to_hip import swizzles
 from hiprt.metal_compat.signatures import check_signatures, hide_attributes, without_comments
 from hiprt.metal_compat.tree import forbidden
 

@@ -9,7 +9,7 @@ import numpy as np
 from hiprt import core
 from hiprt.array import Array, array, empty
 from hiprt.kernels import Kernel
-from hiprt.kernels.body import Body, Form, Operand
+from hiprt.kernels.lang.metal_body import Body, Form, Operand
 from hiprt.metal_compat.options import DEFAULT_MODE
 from hiprt.metal_compat.programs import Programs
 from hiprt.stream import Stream

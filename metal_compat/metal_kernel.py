@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hiprt.array import Array, empty
-from hiprt.kernels.body import Body
+from hiprt.kernels.lang.metal_body import Body
 from hiprt.metal_compat.call import MISSING, Call, Names
 from hiprt.metal_compat.copies import from_host, initialise, row_contiguous
 from hiprt.metal_compat.options import math_mode

@@ -11,7 +11,7 @@ from typing import Any
 from hiprt.array import Array
 from hiprt.device import Device
 from hiprt.errors import CompileError, HipWarning
-from hiprt.kernels.body import Body, Form
+from hiprt.kernels.lang.metal_body import Body, Form
 from hiprt.metal_compat.signatures import SLOTS
 from hiprt.module import Function, Module
 from hiprt.module_cache import FunctionTable, modules

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hiprt.kernels.attributes import ATTRIBUTES
+from hiprt.kernels.lang.attributes import ATTRIBUTES
 
 __all__ = ["SLOTS", "check_signatures", "hide_attributes", "without_comments"]
 

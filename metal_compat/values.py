@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hiprt.array import Array
-from hiprt.kernels.body import WORDS
+from hiprt.kernels.lang.metal_body import WORDS
 
 __all__ = ["call_error", "dtype_of", "input_value", "is_list", "shape_of", "template_value", "three_sizes"]
 

@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 from hiprt import bfloat16
 from hiprt.bench.engine.matrix import Matrix, Quantized
 from hiprt.bench.engine.settings import DOWNLOAD, CheckpointError, Settings
-from hiprt.kernels.quantized import AFFINE_BITS, GROUP_SIZES
+from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, GROUP_SIZES
 
 __all__ = ["Checkpoint", "CheckpointError", "CheckpointWarning", "SafetensorsFile"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hiprt.kernels.quantize_reference import dequantize, pack, unpack
+from hiprt.kernels.reference.quantize import dequantize, pack, unpack
 
 __all__ = ["Matrix", "Quantized", "join", "lifted", "reordered", "stacked"]
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hiprt.array import empty
 from hiprt.bench.isa.emulator import Emulator
 from hiprt.bench.isa.kernels import TARGETS
-from hiprt.kernels.body import Body, Form, Operand
+from hiprt.kernels.lang.metal_body import Body, Form, Operand
 from hiprt.kernels.offline.amd import Compiler
 from hiprt.metal_compat.programs import Programs
 from hiprt.stream import Stream, use_stream

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16, empty
-from hiprt.kernels import hybrid_reference, reference
-from hiprt.kernels.attention import TOGETHER, combine
-from hiprt.kernels.filter_logits import Search, tops_of
-from hiprt.kernels.gather_qmm import TILE_ROWS
 from hiprt.kernels.offline.catalogue import CHOSEN, EXPERT_WIDTHS, HEAD_WIDTHS
-from hiprt.kernels.quantize_reference import dequantize, quantize
-from hiprt.kernels.quantized import BITS, GROUP_SIZES
+from hiprt.kernels.ops.attention.attention import TOGETHER, combine
+from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
+from hiprt.kernels.ops.quantized.gather_qmm import TILE_ROWS
+from hiprt.kernels.ops.sampling.filter_logits import Search, tops_of
+from hiprt.kernels.reference import hybrid as hybrid_reference, ops as reference
+from hiprt.kernels.reference.quantize import dequantize, quantize
 from hiprt.stream import current_stream
 
 __all__ = ["Case", "cases"]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hiprt.array import Array
 from hiprt.bench.isa.cases import Case, cases
 from hiprt.bench.isa.emulator import Emulator
-from hiprt.kernels.kernel import SCALARS, Kernel, force_generic
+from hiprt.kernels.lang.kernel import SCALARS, Kernel, force_generic
 from hiprt.kernels.offline.amd import Compiler
 from hiprt.module import WRITE
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from hiprt.bench.story.prompts import score
-from hiprt.kernels.quantize_reference import dequantize
+from hiprt.kernels.reference.quantize import dequantize
 
 Floats = NDArray[np.float32]
 

@@ -75,7 +75,7 @@ def rounded(weights: Weights, group_size: int, bits: int) -> Weights:
 
 
 def _quantised(w: torch.Tensor, group_size: int, bits: int) -> torch.Tensor:
-    """What `quantize` of the bfloat16 weights keeps; `hiprt.kernels.quantize_reference` says the same in numpy."""
+    """What `quantize` of the bfloat16 weights keeps; `hiprt.kernels.reference.quantize` says the same in numpy."""
     groups = w.bfloat16().float().view(-1, group_size)
     low, high = groups.aminmax(dim=-1, keepdim=True)
     low_is_edge = low.abs() > high.abs()

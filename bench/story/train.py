@@ -23,7 +23,7 @@ from safetensors.numpy import save
 from hiprt.bench.story import corpus, grammar
 from hiprt.bench.story.prompts import score
 from hiprt.bench.story.reference import CHECKPOINT, Model
-from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.reference.quantize import quantize
 
 try:
     import torch

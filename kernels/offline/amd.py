@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hiprt.errors import CompileError, ProviderError
 from hiprt.flags import flags
-from hiprt.kernels.dialect import DIALECTS, FOLDER
+from hiprt.kernels.lang.dialect import DIALECTS, PRELUDE
 from hiprt.provider import zig_binary
 
 __all__ = ["Compiler", "hip_program"]
@@ -40,7 +40,7 @@ def hip_program(text: str, file: str) -> str:
     if text.startswith(DIALECTS["hip"].prelude):
         return text
     prelude = "".join(
-        f'#line 1 "hiprt/{name}"\n{(FOLDER / "prelude" / name).read_text()}' for name in ("target.h", "hip.h")
+        f'#line 1 "hiprt/{name}"\n{(PRELUDE / name).read_text()}' for name in ("target.h", "hip.h")
     )
     quoted = file.replace("\\", "\\\\").replace('"', '\\"')
     return f'{prelude}#line 1 "{quoted}"\n{text}'

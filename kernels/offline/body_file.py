@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hiprt.kernels.body import WORDS, Body, Form, Operand
+from hiprt.kernels.lang.metal_body import WORDS, Body, Form, Operand
 
 __all__ = ["BodyFile"]
 

@@ -8,52 +8,47 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hiprt.array import bfloat16
-from hiprt.kernels.add import KERNEL as ADD
-from hiprt.kernels.add_rms_norm import KERNEL as ADD_RMS_NORM
-from hiprt.kernels.advance import KERNEL as ADVANCE
-from hiprt.kernels.arange import KERNEL as ARANGE
-from hiprt.kernels.argmax import KERNEL as ARGMAX
-from hiprt.kernels.attention import COMBINE as ATTENTION_COMBINE
-from hiprt.kernels.attention import KERNEL as ATTENTION
-from hiprt.kernels.attention import TOGETHER
-from hiprt.kernels.conv_step import KERNEL as CONV_STEP
-from hiprt.kernels.conv_step import RUN as CONV_STEPS
-from hiprt.kernels.experts import DOWN as MOE_DOWN
-from hiprt.kernels.experts import GATE_UP as MOE_GATE_UP
-from hiprt.kernels.experts import PAIRS, ROWS
-from hiprt.kernels.experts import SIMDGROUPS as EXPERT_SIMDGROUPS
-from hiprt.kernels.filter_logits import KERNEL as FILTER_LOGITS
-from hiprt.kernels.filter_logits import PENALTY as REPETITION_PENALTY
-from hiprt.kernels.filter_logits import SEARCH as FILTER_SEARCH
-from hiprt.kernels.filter_logits import TOPS as FILTER_TOPS
-from hiprt.kernels.gated_delta import GATES as GATED_DELTA_GATES
-from hiprt.kernels.gated_delta import KERNEL as GATED_DELTA
-from hiprt.kernels.gated_rms_norm import KERNEL as GATED_RMS_NORM
-from hiprt.kernels.gather_qmm import KERNEL as GATHER_QMM
-from hiprt.kernels.gather_qmm import TILE_ROWS
-from hiprt.kernels.gather_qmm import TILES as QUANTIZED_TILES
-from hiprt.kernels.gdn_step import KERNEL as GDN_STEP
-from hiprt.kernels.gdn_step import SIMDGROUPS as GDN_SIMDGROUPS
-from hiprt.kernels.kernel import Kernel
-from hiprt.kernels.kv_write import KERNEL as KV_WRITE
-from hiprt.kernels.layer_norm import KERNEL as LAYER_NORM
-from hiprt.kernels.matmul import KERNEL as MATMUL
-from hiprt.kernels.moe import COMBINE as MOE_COMBINE
-from hiprt.kernels.moe import ROUTE as MOE_ROUTE
-from hiprt.kernels.norm_rope_write import KERNEL as NORM_ROPE_WRITE
-from hiprt.kernels.prefill_attention import KERNEL as PREFILL_ATTENTION
-from hiprt.kernels.prefill_attention import tile_rows
-from hiprt.kernels.qmv import KERNEL as QMV
-from hiprt.kernels.quantize import DEQUANTIZE, QUANTIZE
-from hiprt.kernels.quantized import BITS, GROUP_SIZES
-from hiprt.kernels.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
-from hiprt.kernels.quantized_matmul import KERNEL as QUANTIZED_MATMUL
-from hiprt.kernels.rms_norm import KERNEL as RMS_NORM
-from hiprt.kernels.rms_norm import SIMDGROUPS as NORM_SIMDGROUPS
-from hiprt.kernels.rope import KERNEL as ROPE
-from hiprt.kernels.sample import KERNEL as SAMPLE
-from hiprt.kernels.silu_mul import KERNEL as SILU_MUL
-from hiprt.kernels.softmax import KERNEL as SOFTMAX
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.ops.attention.attention import COMBINE as ATTENTION_COMBINE, KERNEL as ATTENTION, TOGETHER
+from hiprt.kernels.ops.attention.kv_write import KERNEL as KV_WRITE
+from hiprt.kernels.ops.attention.norm_rope_write import KERNEL as NORM_ROPE_WRITE
+from hiprt.kernels.ops.attention.prefill_attention import KERNEL as PREFILL_ATTENTION, tile_rows
+from hiprt.kernels.ops.attention.rope import KERNEL as ROPE
+from hiprt.kernels.ops.elementwise.add import KERNEL as ADD
+from hiprt.kernels.ops.elementwise.arange import KERNEL as ARANGE
+from hiprt.kernels.ops.elementwise.silu_mul import KERNEL as SILU_MUL
+from hiprt.kernels.ops.experts.experts import (
+    DOWN as MOE_DOWN,
+    GATE_UP as MOE_GATE_UP,
+    PAIRS,
+    ROWS,
+    SIMDGROUPS as EXPERT_SIMDGROUPS,
+)
+from hiprt.kernels.ops.experts.routing import COMBINE as MOE_COMBINE, ROUTE as MOE_ROUTE
+from hiprt.kernels.ops.matmul.matmul import KERNEL as MATMUL
+from hiprt.kernels.ops.norm.add_rms_norm import KERNEL as ADD_RMS_NORM
+from hiprt.kernels.ops.norm.gated_rms_norm import KERNEL as GATED_RMS_NORM
+from hiprt.kernels.ops.norm.layer_norm import KERNEL as LAYER_NORM
+from hiprt.kernels.ops.norm.rms_norm import KERNEL as RMS_NORM, SIMDGROUPS as NORM_SIMDGROUPS
+from hiprt.kernels.ops.norm.softmax import KERNEL as SOFTMAX
+from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
+from hiprt.kernels.ops.quantized.gather_qmm import KERNEL as GATHER_QMM, TILE_ROWS, TILES as QUANTIZED_TILES
+from hiprt.kernels.ops.quantized.qmv import KERNEL as QMV
+from hiprt.kernels.ops.quantized.quantize import DEQUANTIZE, QUANTIZE
+from hiprt.kernels.ops.quantized.quantized_embedding import KERNEL as QUANTIZED_EMBEDDING
+from hiprt.kernels.ops.quantized.quantized_matmul import KERNEL as QUANTIZED_MATMUL
+from hiprt.kernels.ops.recurrent.conv_step import KERNEL as CONV_STEP, RUN as CONV_STEPS
+from hiprt.kernels.ops.recurrent.gated_delta import GATES as GATED_DELTA_GATES, KERNEL as GATED_DELTA
+from hiprt.kernels.ops.recurrent.gdn_step import KERNEL as GDN_STEP, SIMDGROUPS as GDN_SIMDGROUPS
+from hiprt.kernels.ops.reduction.argmax import KERNEL as ARGMAX
+from hiprt.kernels.ops.sampling.advance import KERNEL as ADVANCE
+from hiprt.kernels.ops.sampling.filter_logits import (
+    KERNEL as FILTER_LOGITS,
+    PENALTY as REPETITION_PENALTY,
+    SEARCH as FILTER_SEARCH,
+    TOPS as FILTER_TOPS,
+)
+from hiprt.kernels.ops.sampling.sample import KERNEL as SAMPLE
 
 __all__ = ["CHOSEN", "EXPERT_WIDTHS", "HEAD_WIDTHS", "KERNELS", "Instance", "instances"]
 

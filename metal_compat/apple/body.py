@@ -6,8 +6,8 @@ import struct
 from typing import Any
 
 from hiprt.errors import CompileError
-from hiprt.kernels.body import Form
-from hiprt.kernels.dialect import METAL_BODY, prelude
+from hiprt.kernels.lang.dialect import METAL_BODY, prelude
+from hiprt.kernels.lang.metal_body import Form
 from hiprt.metal_compat.apple.library import Bindings, MetalModule, Sizes
 from hiprt.metal_compat.options import DEFAULT_MODE
 from hiprt.metal_compat.programs import BuildError, Programs

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hiprt.errors import ProviderError
-from hiprt.kernels.kernel import Kernel
+from hiprt.kernels.lang.kernel import Kernel
 from hiprt.metal_compat.apple.body import load_body
 from hiprt.metal_compat.apple.device import MetalDevice
 from hiprt.metal_compat.apple.framework import framework

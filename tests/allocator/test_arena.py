@@ -7,8 +7,7 @@ from helpers.plans import check_plans
 
 import hiprt
 from hiprt import core, graphs, kernels
-from hiprt.allocator import Arena, Pool, default_pool
-from hiprt.allocator import arena as module
+from hiprt.allocator import Arena, Pool, arena as module, default_pool
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.generate import CHECKPOINT
 from hiprt.bench.engine.models import Decoder, load

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from helpers.kernels import scale
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import graphs, kernels

@@ -3,8 +3,7 @@
 from itertools import permutations, starmap
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hiprt.allocator.planner import InPlace, Request, ancestors_of, conflicts_of, continued, merged, plan, requests_of
 

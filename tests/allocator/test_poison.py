@@ -11,8 +11,7 @@ from helpers.gate import Gate
 import hiprt
 from hiprt import core
 from hiprt.allocator import Pool
-from hiprt.allocator.poison import FREED, FRESH, ZONE, RedZoneError, pages
-from hiprt.allocator.poison import release as let_go
+from hiprt.allocator.poison import FREED, FRESH, ZONE, RedZoneError, pages, release as let_go
 from hiprt.buffer import hip_malloc
 
 

@@ -8,8 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from helpers.gate import Gate
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from helpers.gate import Gate
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from hiprt import Stream
 from hiprt.allocator import default_pool

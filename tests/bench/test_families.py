@@ -17,7 +17,7 @@ from hiprt.bench.engine.generate import Request, generate
 from hiprt.bench.engine.models import load
 from hiprt.bench.engine.models.presets import MINIS
 from hiprt.graphs import Step
-from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.reference.quantize import quantize
 
 # In bfloat16 a token may take another expert where two are within a rounding of each other, and be off by up to 0.06:
 # with one of five random models, not with these.

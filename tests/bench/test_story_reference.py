@@ -7,7 +7,7 @@ from safetensors.numpy import load_file
 from hiprt.bench.story import grammar
 from hiprt.bench.story.prompts import PROMPTS, score
 from hiprt.bench.story.reference import CHECKPOINT, Model, load_weights
-from hiprt.kernels.quantize_reference import dequantize
+from hiprt.kernels.reference.quantize import dequantize
 
 
 @pytest.fixture(scope="module")

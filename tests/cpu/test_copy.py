@@ -5,8 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 from helpers.hip_calls import KIND, E, Gate, error, ok, raw
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rocm.bindings import hip
 
 TYPE = hip.hipMemoryType

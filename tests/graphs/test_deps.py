@@ -2,8 +2,7 @@
 
 import pytest
 from helpers.recorder import Program
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from hiprt import core, graphs
 

@@ -7,7 +7,7 @@ from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from hiprt.array import dtype_of
-from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.reference.quantize import quantize
 
 CONFIG = {
     "model_type": "qwen3",

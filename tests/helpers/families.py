@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 from helpers.checkpoints import tokenizer
 from hiprt.array import dtype_of
 from hiprt.bench.engine.models.presets import MINIS
-from hiprt.kernels.quantize_reference import dequantize, quantize
+from hiprt.kernels.reference.quantize import dequantize, quantize
 
 GROUP, BITS, ROUTER_BITS = 64, 4, 8
 CENTRED = ("input_layernorm.weight", "post_attention_layernorm.weight", "q_norm.weight", "k_norm.weight")

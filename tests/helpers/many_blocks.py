@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import hiprt
-from helpers.op_cases import CASES as FEW_ROWS
 from helpers.op_cases import (
+    CASES as FEW_ROWS,
     FLOAT,
     INT,
     ONE_BRANCH,
@@ -31,8 +31,8 @@ from helpers.op_cases import (
     whole,
 )
 from hiprt.allocator import default_pool
-from hiprt.kernels import reference
-from hiprt.kernels.kernel import Kernel, force_generic
+from hiprt.kernels.lang.kernel import Kernel, force_generic
+from hiprt.kernels.reference import ops as reference
 
 MOST = 65_535  # blocks along y and z of a grid, and along x where a block's number has 16 bits
 BLOCKS = 65_600

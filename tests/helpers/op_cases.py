@@ -6,7 +6,7 @@ import numpy as np
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.reference.quantize import quantize
 
 FLOAT, INT, UINT = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.uint32)
 

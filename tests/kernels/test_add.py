@@ -5,7 +5,7 @@ import pytest
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
+from hiprt.kernels.reference import ops as reference
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (1, 257), (2, 3, 1024), (16385,), (40000,)])

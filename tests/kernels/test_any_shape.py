@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import hybrid_reference as hybrid
-from hiprt.kernels import reference
-from hiprt.kernels.quantize_reference import dequantize, quantize
+from hiprt.kernels.reference import hybrid, ops as reference
+from hiprt.kernels.reference.quantize import dequantize, quantize
 
 DTYPES = {np.dtype(np.float16): 2.0**-10, hiprt.bfloat16: 2.0**-7, np.dtype(np.float32): 2.0**-19}
 FLOAT, INT = np.float32, np.int32

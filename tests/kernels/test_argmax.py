@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
+from hiprt.kernels.reference import ops as reference
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (8,), (3, 33), (2, 3, 1000), (1, 4099), (2, 31)])

@@ -6,7 +6,7 @@ import pytest
 import hiprt
 from hiprt import kernels
 from hiprt.graphs import Step
-from hiprt.kernels import reference
+from hiprt.kernels.reference import ops as reference
 
 
 def check(close, int32, q, keys, values, position, scale):

@@ -2,17 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import expert_rings
-from hiprt.kernels import hybrid_reference as reference
-from hiprt.kernels.kernel import force_generic
-from hiprt.kernels.quantize_reference import quantize
-from hiprt.kernels.reference import weights as values_of
-from hiprt.kernels.rings import Ring
+from hiprt.kernels.lang.kernel import force_generic
+from hiprt.kernels.ops.experts import expert_rings
+from hiprt.kernels.reference import hybrid as reference
+from hiprt.kernels.reference.ops import weights as values_of
+from hiprt.kernels.reference.quantize import quantize
+from hiprt.kernels.tuning.rings import Ring
 
 HALF = np.dtype(np.float16)
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]

@@ -6,7 +6,7 @@ from helpers.many_blocks import largest, launches
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
+from hiprt.kernels.reference import ops as reference
 
 
 def one(value, dtype):

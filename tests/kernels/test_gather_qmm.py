@@ -4,13 +4,12 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
-from hiprt.kernels.quantize_reference import dequantize_floating, quantize
+from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.reference.quantize import dequantize_floating, quantize
 
 FORMATS = [("affine", group, bits) for group, bits in product((32, 64, 128), (2, 3, 4, 5, 6, 8))]
 FORMATS += [("mxfp4", 32, 4), ("mxfp8", 32, 8), ("nvfp4", 16, 4)]

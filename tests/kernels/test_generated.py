@@ -2,11 +2,13 @@
 
 import pytest
 
-from hiprt.kernels import binary, indexing, reduction, slices, ternary, unary
-from hiprt.kernels.argmax import kernel_of as place
 from hiprt.kernels.offline.amd import Compiler
-from hiprt.kernels.pointwise import Form, kernel_of
-from hiprt.kernels.sort import merger, sorter
+from hiprt.kernels.ops.elementwise import binary, ternary, unary
+from hiprt.kernels.ops.elementwise.expression import Form, kernel_of
+from hiprt.kernels.ops.indexing import indexing, slices
+from hiprt.kernels.ops.reduction import reduction
+from hiprt.kernels.ops.reduction.argmax import kernel_of as place
+from hiprt.kernels.ops.reduction.sort import merger, sorter
 from hiprt.metal_compat import check_metal
 
 TARGETS = ("gfx942", "gfx1201")

@@ -9,8 +9,8 @@ import pytest
 import hiprt
 from hiprt.errors import CompileError
 from hiprt.kernels import Kernel
-from hiprt.kernels.dialect import BODY, CHECK, DIALECTS, METAL_BODY, SOURCES
-from hiprt.kernels.kernel import force_generic, uses_loops
+from hiprt.kernels.lang.dialect import BODY, CHECK, DIALECTS, METAL_BODY, OPS, PRELUDE
+from hiprt.kernels.lang.kernel import force_generic, uses_loops
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
 
 FLOAT32 = np.dtype(np.float32)
@@ -173,10 +173,10 @@ def test_force_generic_ends_with_its_block():
 def test_every_body_has_a_kernel_and_every_prelude_file_is_used():
     import hiprt.kernels as package
 
-    names = {path.stem for path in SOURCES.glob("*.metal")}
+    names = {path.stem for path in OPS.rglob("*.metal")}
     # Kernels that an op launches beside the one of its own name.
     parts = {"attention_combine", "filter_search", "filter_tops", "quantized_tiles"}
     assert names - set(package.__all__) == parts
-    folder = SOURCES.parent / "prelude"
+    folder = PRELUDE
     used = {"hip.h", *DIALECTS["hip"].files, *DIALECTS["metal"].files, *BODY, *CHECK, *METAL_BODY}
     assert used == {path.name for path in folder.iterdir()}

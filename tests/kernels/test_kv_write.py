@@ -5,7 +5,7 @@ import pytest
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
+from hiprt.kernels.reference import ops as reference
 
 
 @pytest.mark.parametrize(("heads", "capacity", "width"), [(1, 1, 1), (3, 5, 7), (8, 17, 128), (2, 4, 300)])

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
 from hiprt.graphs import Step
-from hiprt.kernels import reference
+from hiprt.kernels.reference import ops as reference
 
 CAPACITY, BASE, EPS = 20, 1e4, 1e-6
 ULP = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-21}

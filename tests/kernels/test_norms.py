@@ -5,7 +5,7 @@ import pytest
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
+from hiprt.kernels.reference import ops as reference
 
 SHAPES = [(1, 1), (3, 7), (2, 3, 128), (4, 1000), (1, 5000)]
 

@@ -8,7 +8,7 @@ import hiprt
 from hiprt import core
 from hiprt.bench.isa.cases import cases
 from hiprt.bench.isa.kernels import launch_of, measured
-from hiprt.kernels.dialect import SOURCES
+from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.offline.amd import Compiler, hip_program
 from hiprt.kernels.offline.builder import backend_of, build, units
 from hiprt.kernels.offline.catalogue import KERNELS, instances
@@ -40,7 +40,7 @@ def report(products):
 
 
 def test_the_catalogue_has_every_kernel():
-    assert {kernel.name for kernel in KERNELS} == {path.stem for path in SOURCES.glob("*.metal")}
+    assert {kernel.name for kernel in KERNELS} == {path.stem for path in OPS.rglob("*.metal")}
     symbols = [instance.symbol for instance in instances()]
     assert len(set(symbols)) == len(symbols)
 

@@ -5,7 +5,7 @@ import pytest
 
 import hiprt
 from hiprt import graphs, kernels
-from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.reference.quantize import quantize
 
 HALF = np.dtype(np.float16)
 

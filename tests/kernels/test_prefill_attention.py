@@ -5,8 +5,8 @@ import pytest
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
-from hiprt.kernels.prefill_attention import KEYS, tile_rows
+from hiprt.kernels.ops.attention.prefill_attention import KEYS, tile_rows
+from hiprt.kernels.reference import ops as reference
 
 SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
 

@@ -4,19 +4,18 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
 from hiprt.graphs import Step
-from hiprt.kernels import reference
-from hiprt.kernels.kernel import force_generic
-from hiprt.kernels.quantize_reference import pack, quantize
-from hiprt.kernels.rings import Ring, ring_of, ring_plan, rings, shared_bytes
-from hiprt.kernels.tiling import Shape, Tiling, tensor_plan, tiling_of
+from hiprt.kernels.lang.kernel import force_generic
+from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.reference.quantize import pack, quantize
+from hiprt.kernels.tuning.rings import Ring, ring_of, ring_plan, rings, shared_bytes
+from hiprt.kernels.tuning.tiling import Shape, Tiling, tensor_plan, tiling_of
 
-qmv_module = import_module("hiprt.kernels.qmv")  # the package has a function of this name
+qmv_module = import_module("hiprt.kernels.ops.quantized.qmv")  # the package has a function of this name
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
 ULP = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 

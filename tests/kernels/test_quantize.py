@@ -9,7 +9,7 @@ from helpers import quantized_data as data_of
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import quantize_reference as reference
+from hiprt.kernels.reference import quantize as reference
 
 FORMATS = list(product(data_of.BITS, data_of.GROUPS, data_of.DTYPES))
 MODES = {"mxfp4": (32, 4), "mxfp8": (32, 8), "nvfp4": (16, 4)}

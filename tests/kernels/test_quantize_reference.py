@@ -2,7 +2,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hiprt.kernels.quantize_reference import BITS, GROUP_SIZES, dequantize, pack, quantize, unpack
+from hiprt.kernels.reference.quantize import BITS, GROUP_SIZES, dequantize, pack, quantize, unpack
 
 BF16 = ml_dtypes.bfloat16
 DTYPES = [np.float32, np.float16, BF16]

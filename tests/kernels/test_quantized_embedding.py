@@ -5,8 +5,8 @@ import pytest
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
-from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.reference.quantize import quantize
 
 
 def table(vocabulary, width, dtype, group, bits, seed=0):

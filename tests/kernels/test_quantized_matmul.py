@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
-from hiprt.kernels.quantize_reference import pack, quantize
+from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.reference.quantize import pack, quantize
 
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
 

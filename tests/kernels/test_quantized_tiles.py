@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import graphs, kernels, library
-from hiprt.kernels import reference
-from hiprt.kernels.gather_qmm import TILE_ROWS, tile_rows
-from hiprt.kernels.quantize_reference import quantize
+from hiprt.kernels.ops.quantized.gather_qmm import TILE_ROWS, tile_rows
+from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.reference.quantize import quantize
 
 HALF = np.dtype(np.float16)
 

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
+from hiprt.kernels.reference import ops as reference
 
 FLOAT = ["float16", "bfloat16", "float32"]
 KINDS = [*FLOAT, "bool", "uint8", "int8", "int16", "uint32", "int32", "int64"]

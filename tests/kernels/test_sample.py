@@ -5,7 +5,7 @@ import pytest
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
+from hiprt.kernels.reference import ops as reference
 
 
 def draw(logits, temperature, seed, position):

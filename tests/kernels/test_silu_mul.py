@@ -5,7 +5,7 @@ import pytest
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import reference
+from hiprt.kernels.reference import ops as reference
 
 
 @pytest.mark.parametrize("shape", [(1,), (9,), (3, 70), (1, 3072), (5, 4099)])

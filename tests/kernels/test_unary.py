@@ -3,13 +3,12 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels import unary
-from hiprt.kernels.elementwise_reference import UNARY, values
+from hiprt.kernels.ops.elementwise import unary
+from hiprt.kernels.reference.elementwise import UNARY, values
 
 OPS = [name for name in unary.__all__ if name != "Unary"]
 REFUSED = {("negative", "bool")} | {("bitwise_invert", name) for name in ("float16", "bfloat16", "float32")}

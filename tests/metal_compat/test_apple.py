@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from helpers.metal.framework import Metal
 from helpers.metal.message import FACTS
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import core, library
@@ -17,8 +16,7 @@ from hiprt.flags import flags
 from hiprt.graphs import Step
 from hiprt.kernels import Kernel, add
 from hiprt.metal_compat import metal_kernel
-from hiprt.metal_compat.apple import MetalStream, Replay, open_device
-from hiprt.metal_compat.apple import heap as heap_module
+from hiprt.metal_compat.apple import MetalStream, Replay, heap as heap_module, open_device
 from hiprt.metal_compat.apple.dispatches import barriers
 from hiprt.stream import new_stream
 

@@ -10,8 +10,7 @@ from helpers.metal.resources import Buffer
 
 import hiprt
 from hiprt.kernels import Kernel, add
-from hiprt.metal_compat.apple import MetalStream, Replay, dispatches, open_device
-from hiprt.metal_compat.apple import stream as stream_module
+from hiprt.metal_compat.apple import MetalStream, Replay, dispatches, open_device, stream as stream_module
 from hiprt.metal_compat.apple.command import Command
 
 pytestmark = pytest.mark.only("cpu", reason="what the fake records is run by the CPU device")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hiprt
-from hiprt.kernels.attributes import ATTRIBUTES
+from hiprt.kernels.lang.attributes import ATTRIBUTES
 from hiprt.kernels.offline.catalogue import KERNELS, instances
 from hiprt.metal_compat import check_metal, emit_metal, metal_kernel
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from hiprt.kernels.attributes import ATTRIBUTES
+from hiprt.kernels.lang.attributes import ATTRIBUTES
 from hiprt.metal_compat import metal_kernel
 
 GRIDS = [

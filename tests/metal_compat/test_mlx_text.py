@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import hiprt
-from hiprt.kernels.attributes import ATTRIBUTES
-from hiprt.kernels.body import FEW, Body, Form, Operand
+from hiprt.kernels.lang.attributes import ATTRIBUTES
+from hiprt.kernels.lang.metal_body import FEW, Body, Form, Operand
 
 mx = pytest.importorskip("mlx.core")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import hiprt
-from hiprt.kernels.body import Body, Form, Operand
+from hiprt.kernels.lang.metal_body import Body, Form, Operand
 from hiprt.kernels.offline.amd import Compiler
 from hiprt.metal_compat import check_metal, metal_kernel
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hiprt.kernels.body import Body, Form, Operand
+from hiprt.kernels.lang.metal_body import Body, Form, Operand
 from hiprt.metal_compat import metal_kernel
 
 # By section of the conformance notes: a statement, and the test that holds it: file, function, case.

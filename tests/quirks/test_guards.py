@@ -31,9 +31,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from helpers.child import child, crash
-from helpers.hip_calls import Gate, add_copy, add_fill, instantiate, new_graph, ok, raw
-from helpers.hip_calls import run as run_graph
-from helpers.hip_calls import update as update_graph
+from helpers.hip_calls import (
+    Gate,
+    add_copy,
+    add_fill,
+    instantiate,
+    new_graph,
+    ok,
+    raw,
+    run as run_graph,
+    update as update_graph,
+)
 from helpers.kernels import accumulate, functions, launch, scale
 from quirks.capture_calls import RELAXED, begin, end, new_stream
 from quirks.test_getparams_alias import alias

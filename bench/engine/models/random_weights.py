@@ -10,7 +10,7 @@ import numpy as np
 from hiprt import Array, array, full, kernels
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.weights import Part, group_of
-from hiprt.kernels.layout import broadcast_to
+from hiprt.kernels.ops.broadcasting import broadcast_to
 from hiprt.metal_compat import metal_kernel
 
 __all__ = ["RandomWeights"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from hiprt import Array, Stream, current_stream, empty, zeros
 from hiprt.bench.engine.models.model import KeyValue, LayerState, Model
-from hiprt.kernels.copies import copy_into
+from hiprt.kernels.ops.elementwise.copies import copy_into
 
 __all__ = ["State"]
 

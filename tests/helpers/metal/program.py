@@ -9,11 +9,10 @@ import numpy as np
 from hiprt.array import Array
 from hiprt.buffer import Buffer
 from hiprt.compiler import compile_source
-from hiprt.kernels.attributes import ATTRIBUTES
-from hiprt.kernels.dialect import BODY as BODY_FILES
-from hiprt.kernels.dialect import DIALECTS, METAL_BODY, prelude
-from hiprt.kernels.kernel import GENERIC_OPTION
-from hiprt.kernels.words import declare_shared, swizzles, translate_body, translate_header
+from hiprt.kernels.lang.attributes import ATTRIBUTES
+from hiprt.kernels.lang.dialect import BODY as BODY_FILES, DIALECTS, METAL_BODY, prelude
+from hiprt.kernels.lang.kernel import GENERIC_OPTION
+from hiprt.kernels.lang.metal_to_hip import declare_shared, swizzles, translate_body, translate_header
 from hiprt.metal_compat import check_metal
 from hiprt.module import READ_WRITE, SCALAR, Argument, Function, Module
 from hiprt.provider import CPU

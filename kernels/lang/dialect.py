@@ -1,0 +1,177 @@
+"""Dialects: how a kernel's signature is written for a target, and the prelude that makes its body legal there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from hiprt.kernels.lang.attributes import ATTRIBUTES
+from hiprt.kernels.lang.metal_to_hip import declare_shared
+
+__all__ = ["BODY", "CHECK", "DIALECTS", "METAL_BODY", "OPS", "PRELUDE", "Dialect", "Parameter", "prelude"]
+
+PRELUDE = Path(__file__).parent / "prelude"
+OPS = Path(__file__).parents[1] / "ops"
+
+
+@cache
+def prelude(files: tuple[str, ...]) -> str:
+    """Return files of the folder ``prelude`` as one text; messages name them as ``hiprt/<file>``."""
+    return "".join(f'#line 1 "hiprt/{name}"\n{(PRELUDE / name).read_text()}' for name in files)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel, with its type as the dialect's word."""
+
+    name: str
+    word: str
+    is_buffer: bool
+    is_const: bool
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one target writes a kernel.
+
+    Attributes
+    ----------
+    files : tuple of str
+        The prelude, in order, in the folder ``prelude``.
+    opening, closing : str
+        Around parameters and body; fields ``name``, ``threads``, ``parameters``.
+    buffer, scalar : str
+        One parameter; fields ``const``, ``word``, ``restrict``, ``name``, ``index``.
+    attribute : str
+        A kernel attribute; fields ``word``, ``name``, ``value``.
+    is_metal : bool
+        Whether attributes are parameters, and the body stays as it is; else they are locals.
+    """
+
+    files: tuple[str, ...]
+    opening: str
+    closing: str
+    buffer: str
+    scalar: str
+    attribute: str
+    is_metal: bool = False
+
+    @cached_property
+    def prelude(self) -> str:
+        """The prelude's text."""
+        return prelude(self.files)
+
+    def parameter(self, parameter: Parameter, index: int, restrict: bool) -> str:
+        """Return one parameter of the signature."""
+        form = self.buffer if parameter.is_buffer else self.scalar
+        return form.format(
+            const="const " if parameter.is_const else "",
+            word=parameter.word,
+            restrict="__restrict__ " if restrict else "",
+            name=parameter.name,
+            index=index,
+        )
+
+    def kernel(
+        self,
+        name: str,
+        parameters: Sequence[Parameter],
+        definitions: Sequence[str],
+        body: str,
+        *,
+        file: str,
+        threads: int,
+        restrict: bool,
+        resident: int = 1,
+    ) -> str:
+        """Return a whole kernel: signature, definitions, the attributes that the body names, the body."""
+        signature = [self.parameter(p, i, restrict) for i, p in enumerate(parameters)]
+        attributes = [
+            self.attribute.format(word=attribute.word, name=name, value=attribute.whole)
+            for name, attribute in ATTRIBUTES.items()
+            if re.search(rf"\b{name}\b", body)
+        ]
+        if self.is_metal:
+            signature, attributes = signature + attributes, []
+        bounds = threads if self.is_metal or resident == 1 else f"{threads}, {resident}"
+        text = body if self.is_metal else declare_shared(body)
+        opening = self.opening.format(name=name, threads=bounds, parameters=", ".join(signature))
+        generated = f'#line 1 "signature of {file}"'
+        return "\n".join([generated, opening, *definitions, *attributes, f'#line 1 "{file}"', text, self.closing, ""])
+
+
+# What a user's body finds before it.
+BODY = (
+    "target.h",
+    "types.h",
+    "vectors.h",
+    "math.h",
+    "cpu.h",
+    "threads.h",
+    "integers.h",
+    "functions.h",
+    "complex.h",
+    "limits.h",
+    "lanes.h",
+    "atomics.h",
+    "grid.h",
+    "words.h",
+    "utils.h",
+    "simdgroup_matrix.h",
+)
+# The same in Metal.
+METAL_BODY = ("metal_body.h", "utils.h")
+# What the strict checker of Metal's language knows of Metal.
+CHECK = (
+    "metal_check.h",
+    "types.h",
+    "vectors.h",
+    "math.h",
+    "threads.h",
+    "integers.h",
+    "functions.h",
+    "complex.h",
+    "limits.h",
+    "lanes.h",
+    "atomics.h",
+    "metal_words.h",
+    "utils.h",
+    "simdgroup_matrix.h",
+)
+
+DIALECTS = {
+    "hip": Dialect(
+        files=(
+            "target.h",
+            "types.h",
+            "vectors.h",
+            "math.h",
+            "cpu.h",
+            "threads.h",
+            "simd.h",
+            "dot.h",
+            "matrix.h",
+            "atomics.h",
+            "overlap.h",
+            "stages.h",
+            "words.h",
+        ),
+        opening='namespace metal {{\nextern "C" __global__ void __launch_bounds__({threads}) {name}({parameters}) {{',
+        closing="}\n}  // namespace metal",
+        buffer="{const}{word}* {restrict}{name}",
+        scalar="{word} {name}",
+        attribute="const {word} {name} = {value};",
+    ),
+    "metal": Dialect(
+        files=("metal.h",),
+        opening="[[kernel, max_total_threads_per_threadgroup({threads})]] void {name}({parameters}) {{",
+        closing="}",
+        buffer="{const}device {word}* {name} [[buffer({index})]]",
+        scalar="const constant {word}& {name} [[buffer({index})]]",
+        attribute="{word} {name} [[{name}]]",
+        is_metal=True,
+    ),
+}

@@ -1,0 +1,262 @@
+"""Bodies: a user's Metal text without a signature, and the programs generated around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hiprt.array import bfloat16
+from hiprt.kernels.lang.attributes import ATTRIBUTES
+from hiprt.kernels.lang.dialect import BODY, prelude
+from hiprt.kernels.lang.metal_to_hip import swizzles, translate_body, translate_header
+from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument
+
+__all__ = ["FEW", "WORDS", "Body", "Form", "Operand"]
+
+# Types as MLX writes them; double only inside a template, since no device array has it.
+WORDS = {
+    np.dtype(np.bool_): "bool",
+    np.dtype(np.uint8): "uint8_t",
+    np.dtype(np.uint16): "uint16_t",
+    np.dtype(np.uint32): "uint32_t",
+    np.dtype(np.uint64): "uint64_t",
+    np.dtype(np.int8): "int8_t",
+    np.dtype(np.int16): "int16_t",
+    np.dtype(np.int32): "int32_t",
+    np.dtype(np.int64): "int64_t",
+    np.dtype(np.float16): "float16_t",
+    bfloat16: "bfloat16_t",
+    np.dtype(np.float32): "float",
+    np.dtype(np.complex64): "complex64_t",
+    np.dtype(np.float64): "double",
+}
+FEW = 8  # inputs with fewer elements are in Metal's constant address space
+SYMBOL = re.compile(r"[A-Za-z_]\w*")
+EXTENT = "extent of the grid"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What a program's text depends on of one input array."""
+
+    dtype: np.dtype[Any]
+    ndim: int
+    few: bool
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a program's text depends on of one call.
+
+    Attributes
+    ----------
+    inputs : tuple of Operand
+    outputs : tuple of dtype
+    template : tuple of (str, dtype or int or bool)
+    """
+
+    inputs: tuple[Operand, ...]
+    outputs: tuple[np.dtype[Any], ...]
+    template: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a generated signature; `kind` is a key of `KINDS`."""
+
+    kind: str
+    name: str
+    word: str
+    ndim: int
+    space: str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a kind of parameter is written: in Metal; in HIP by the body, by the kernel, and in the call between them."""
+
+    metal: str
+    body: str
+    kernel: str
+    call: str
+
+
+KINDS = {
+    "array": Kind(
+        "const {space} {word}* {name}", "const {word}* {name}", "const {word}* __restrict__ {name}", "{name}"
+    ),
+    "value": Kind(
+        "const constant {word}& {name}", "const {word}& {name}", "const {word}* __restrict__ {name}", "*{name}"
+    ),
+    "shape": Kind(
+        "const constant int* {name}_shape", "const int* {name}_shape", "hiprt::values<int, {ndim}> {name}_shape",
+        "{name}_shape.at",
+    ),
+    "strides": Kind(
+        "const constant int64_t* {name}_strides", "const int64_t* {name}_strides",
+        "hiprt::values<int64_t, {ndim}> {name}_strides", "{name}_strides.at",
+    ),
+    "ndim": Kind("const constant int& {name}_ndim", "const int& {name}_ndim", "", "{ndim}"),
+    "output": Kind("device {word}* {name}", "{word}* {name}", "{word}* __restrict__ {name}", "{name}"),
+}  # fmt: skip
+DETAILS = ("shape", "strides", "ndim")
+
+
+class Body:
+    """A kernel's body with the names it uses.
+
+    Parameters
+    ----------
+    name : str
+    inputs, outputs : sequence of str
+    source : str
+        The body.
+    header : str
+        Text before the kernel.
+    atomic : bool
+        Whether outputs are arrays of atomics.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        source: str,
+        header: str = "",
+        atomic: bool = False,
+    ) -> None:
+        self.name, self.inputs, self.outputs = name, inputs, outputs
+        self.source, self.header, self.atomic = source, header, atomic
+        # By plain search, comments included, as MLX decides it.
+        self.attributes = [name for name in sorted(ATTRIBUTES) if name in source]
+        self.details = {name: [d for d in DETAILS if f"{name}_{d}" in source] for name in inputs}
+
+    def symbol(self, form: Form) -> str:
+        """Return the kernel's name: the user's name, the template's values, the operands' types."""
+        name = f"custom_kernel_{self.name}"
+        if form.template:
+            text = self.template_values(form)
+            name += "_" + text.replace("<", "_").replace(">", "_").replace(", ", "_").replace("-", "_")[:-1]
+        for operand in form.inputs:
+            suffix = "s" if operand.ndim == 0 else "c" if operand.few else ""
+            name += f"_{WORDS[operand.dtype]}{suffix}"
+        return name + "".join(f"_{WORDS[dtype]}" for dtype in form.outputs)
+
+    def parameters(self, form: Form) -> Iterator[Parameter]:
+        """Yield the parameters in order, attributes left out."""
+        for name, operand in zip(self.inputs, form.inputs):
+            space = "constant" if operand.few else "device"
+            kind = "array" if operand.ndim else "value"
+            yield Parameter(kind, name, WORDS[operand.dtype], operand.ndim, space)
+            for detail in self.details[name] if operand.ndim else ():
+                yield Parameter(detail, name, "", operand.ndim, "constant")
+        for name, dtype in zip(self.outputs, form.outputs):
+            word = WORDS[dtype]
+            yield Parameter("output", name, f"atomic<{word}>" if self.atomic else word, 0, "device")
+
+    def template_values(self, form: Form) -> str:
+        """Return the template's arguments, ``<float, 3, 1>``."""
+        values = (str(int(v)) if isinstance(v, int) else WORDS[v] for _, v in form.template)
+        return f"<{', '.join(values)}>"
+
+    def template_line(self, form: Form) -> str:
+        """Return the line that opens a template; nothing without parameters."""
+        words = (
+            f"{'bool' if isinstance(value, bool) else 'int' if isinstance(value, int) else 'typename'} {name}"
+            for name, value in form.template
+        )
+        return f"template <{', '.join(words)}>\n" if form.template else ""
+
+    def metal(self, form: Form) -> str:
+        """Return the program in Metal: header, signature, body, and the template's instantiation.
+
+        MLX's text, byte for byte, but for one defect of MLX (0.32.4): with several outputs, a shape, strides or ndim,
+        and no attribute it closes the signature behind the first output.
+        """
+        name = self.symbol(form)
+        lines = [
+            KINDS[p.kind].metal.format_map(vars(p)) + f" [[buffer({i})]]" for i, p in enumerate(self.parameters(form))
+        ]
+        lines += [f"{ATTRIBUTES[a].word} {a} [[{a}]]" for a in self.attributes]
+        text = f"{self.header}{self.template_line(form)}[[kernel]] void {name}(\n  "
+        text += ",\n  ".join(lines) + ") {\n" + self.source + "\n}\n"
+        if form.template:
+            whole = name + self.template_values(form)
+            text += f'\ntemplate [[host_name("{name}")]] [[kernel]] decltype({whole}) {whole};\n'
+        return text
+
+    def hip(self, form: Form, *, line: bool, threads: int) -> str:
+        """Return the program in HIP C++.
+
+        Parameters
+        ----------
+        form : Form
+        line : bool
+            Whether threadgroups have threads along x only.
+        threads : int
+            Most threads of a threadgroup.
+        """
+        parameters = list(self.parameters(form))
+        body = [KINDS[p.kind].body.format_map(vars(p)) for p in parameters]
+        body += [f"{ATTRIBUTES[a].word} {a}" for a in self.attributes]
+        kernel = [KINDS[p.kind].kernel.format_map(vars(p)) for p in parameters if KINDS[p.kind].kernel]
+        call = [KINDS[p.kind].call.format_map(vars(p)) for p in parameters]
+        call += [ATTRIBUTES[a].exact for a in self.attributes]
+        values = self.template_values(form) if form.template else ""
+        return "\n".join(
+            [
+                f"#define HIPRT_LINE {int(line)}\n{swizzles(self.header + self.source)}{prelude(BODY)}",
+                "namespace metal {",
+                f'#line 1 "header of {self.name}"\n{translate_header(self.header)}',
+                f'#line 1 "signature of {self.name}"\n{self.template_line(form)}',
+                f"HIPRT_BODY void hiprt_body({', '.join(body)}) {{\nHIPRT_MATH_MODE",
+                f'#line 1 "{self.name}.metal"\n{translate_body(self.source)}\n}}',
+                f'#line 1 "kernel of {self.name}"',
+                f'extern "C" __global__ void __launch_bounds__({threads})',
+                f"{self.symbol(form)}({', '.join([*kernel, 'hiprt::extent hiprt_extent'])}) {{",
+                "const hiprt::place here(hiprt_extent);",
+                f"if (here.index < here.threads) hiprt_body{values}({', '.join(call)});\n}}",
+                "}  // namespace metal\n",
+            ]
+        )
+
+    def arguments(self, form: Form, *, reads_outputs: bool) -> list[Argument]:
+        """Return the HIP kernel's arguments: arrays, shapes and strides where the body asks, the grid's extent.
+
+        Parameters
+        ----------
+        form : Form
+        reads_outputs : bool
+            Whether outputs hold something that the body may read.
+        """
+        arguments = []
+        for p in self.parameters(form):
+            if p.kind in ("array", "value"):
+                arguments.append(Argument(p.name, READ))
+            elif p.kind == "output":
+                arguments.append(Argument(p.name, READ_WRITE if reads_outputs else WRITE))
+            elif p.kind != "ndim":
+                width = 4 if p.kind == "shape" else 8
+                arguments.append(Argument(f"{p.name}_{p.kind}", SCALAR, "bytes", size=width * p.ndim, alignment=width))
+        return [*arguments, Argument(EXTENT, SCALAR, "bytes", size=24, alignment=4)]
+
+    def check_names(self, form: Form) -> None:
+        """Refuse names that no compiler takes, with a clearer message than its own.
+
+        Raises
+        ------
+        ValueError
+            A name is not an identifier, or is given twice.
+        """
+        names = [*self.inputs, *self.outputs, *(name for name, _ in form.template)]
+        for name in [self.symbol(form), *names]:
+            if not SYMBOL.fullmatch(name):
+                raise ValueError(f"[metal_kernel] `{name}` is not a name that a kernel can have: not an identifier.")
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"[metal_kernel] `{name}` names several inputs, outputs or template parameters.")

@@ -1,0 +1,56 @@
+"""Numbers in a row."""
+
+from __future__ import annotations
+
+from hiprt.array import Array
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.ops.operands import INT32, LARGEST, made
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["arange"]
+
+KERNEL = Kernel("elementwise/arange", outputs={"out": "int"}, scalars={"size": "uint", "start": "int", "step": "int"})
+THREADS = 256
+
+
+def arange(
+    start: int,
+    stop: int | None = None,
+    step: int = 1,
+    *,
+    stream: Stream | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Return integers from `start` up to, but without, `stop`.
+
+    Parameters
+    ----------
+    start : int
+        With one argument, `stop`, and the start is 0.
+    stop : int, optional
+    step : int
+        Not 0.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array, [n]
+        int32.
+
+    Raises
+    ------
+    ValueError
+        The step is 0, or a number is not an int32.
+    """
+    start, stop = (0, start) if stop is None else (start, stop)
+    if not step:
+        raise ValueError("[arange] The step must not be 0.")
+    if any(not -LARGEST <= n <= LARGEST for n in (start, stop, step)):
+        raise ValueError(f"[arange] {start}, {stop} and {step} must be int32.")
+    stream = stream or current_stream()
+    out = made("arange", out, (len(range(start, stop, step)),), INT32, stream, ())
+    KERNEL(stream, (-(-out.size // THREADS), 1, 1), (THREADS, 1, 1), (), out, out.size, start, step)
+    return out

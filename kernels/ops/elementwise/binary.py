@@ -1,0 +1,102 @@
+"""Elementwise ops of two arrays, or of an array and a Python number, as a table of expressions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hiprt.array import Array
+from hiprt.kernels.ops.elementwise.expression import Expression, Operand, apply
+from hiprt.kernels.ops.elementwise.result_dtypes import DType, Rule, floating, number, test, truth
+from hiprt.kernels.ops.promotion import BOOL, is_float
+from hiprt.stream import Stream
+
+__all__ = [
+    "Binary",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "divide",
+    "equal",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "left_shift",
+    "less",
+    "less_equal",
+    "logaddexp",
+    "logical_and",
+    "logical_or",
+    "maximum",
+    "minimum",
+    "multiply",
+    "not_equal",
+    "power",
+    "remainder",
+    "right_shift",
+    "subtract",
+]
+
+
+def bits(dtype: DType) -> tuple[DType, DType]:
+    """The result has the promoted dtype, which must be an integer or bool."""
+    if is_float(dtype):
+        raise TypeError(f"bits: {dtype} has no bits to work on; integers are needed")
+    return dtype, dtype
+
+
+def shift(dtype: DType) -> tuple[DType, DType]:
+    """The result has the promoted dtype, which must be an integer; bool becomes uint8."""
+    return bits(np.dtype(np.uint8) if dtype == BOOL else dtype)
+
+
+class Binary:
+    """An elementwise op of two arrays; called as ``op(a, b, stream=None, out=None)``.
+
+    The shapes broadcast, strides are any, the dtypes are promoted as in MLX, and one operand may be a Python number,
+    which takes the array's dtype where it can. 16-bit floating dtypes are computed in float32 and rounded once.
+
+    Parameters
+    ----------
+    name : str
+    rule : callable
+        From the promoted dtype to the one that is computed in and the result's.
+    text : str
+        C++ of ``a`` and ``b``.
+    meaning : str
+        What it returns, for its documentation.
+    """
+
+    def __init__(self, name: str, rule: Rule, text: str, meaning: str) -> None:
+        self.rule = rule
+        self.expression = Expression(name, text)
+        self.__name__ = name
+        self.__doc__ = f"Return {meaning}, element by element. {rule.__doc__}"
+
+    def __call__(self, a: Operand, b: Operand, *, stream: Stream | None = None, out: Array | None = None) -> Array:
+        """Launch on `stream`, this thread's by default; `out` may be an operand of its shape and dtype."""
+        return apply(self.expression, ("a", "b"), (a, b), self.rule, stream, out)
+
+
+add = Binary("add", number, "a + b", "a + b")
+bitwise_and = Binary("bitwise_and", bits, "a & b", "the bits that both have")
+bitwise_or = Binary("bitwise_or", bits, "a | b", "the bits that either has")
+bitwise_xor = Binary("bitwise_xor", bits, "a ^ b", "the bits that one has")
+divide = Binary("divide", floating, "a / b", "a / b")
+equal = Binary("equal", test, "a == b", "whether both are equal")
+floor_divide = Binary("floor_divide", number, "quotient(a, b)", "a / b rounded down; an integer by zero gives 0")
+greater = Binary("greater", test, "a > b", "whether a > b")
+greater_equal = Binary("greater_equal", test, "a >= b", "whether a >= b")
+left_shift = Binary("left_shift", shift, "a << b", "a * 2**b")
+less = Binary("less", test, "a < b", "whether a < b")
+less_equal = Binary("less_equal", test, "a <= b", "whether a <= b")
+logaddexp = Binary("logaddexp", floating, "logaddexp_of(a, b)", "log(exp(a) + exp(b))")
+logical_and = Binary("logical_and", truth, "a && b", "whether both are not zero")
+logical_or = Binary("logical_or", truth, "a || b", "whether one is not zero")
+maximum = Binary("maximum", number, "larger(a, b)", "the larger, or NaN where one is")
+minimum = Binary("minimum", number, "smaller(a, b)", "the smaller, or NaN where one is")
+multiply = Binary("multiply", number, "a * b", "a * b")
+not_equal = Binary("not_equal", test, "a != b", "whether they differ")
+power = Binary("power", number, "power_of(a, b)", "a to the power of b; integers to a negative one give 0")
+remainder = Binary("remainder", number, "modulo(a, b)", "what floor_divide leaves; an integer by zero leaves 0")
+right_shift = Binary("right_shift", shift, "a >> b", "a / 2**b rounded down")
+subtract = Binary("subtract", number, "a - b", "a - b")

@@ -1,0 +1,172 @@
+"""Copies: other dtypes, contiguous arrays, and parts of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from numpy.typing import DTypeLike
+
+from hiprt.array import Array, dtype_of, empty
+from hiprt.kernels.ops.elementwise.expression import Expression, evaluate, target
+from hiprt.kernels.ops.operands import made
+from hiprt.kernels.ops.promotion import WORDS, promote, strided
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["along", "astype", "axis_of", "concatenate", "contiguous", "copy_into"]
+
+COPY = Expression("copy", "a")
+
+
+def copy_into(to: Array, x: Array, stream: Stream, *, is_whole: bool = False) -> None:
+    """Write `x`, broadcast to the shape of `to` and converted to its dtype, into a view."""
+    evaluate(COPY, (x,), (x.dtype,), to, stream, is_whole=is_whole)
+
+
+def astype(x: Array, dtype: DTypeLike, *, stream: Stream | None = None, out: Array | None = None) -> Array:
+    """Return the values of an array in another dtype.
+
+    Parameters
+    ----------
+    x : Array
+        Of any strides.
+    dtype : dtype
+        ``"bfloat16"`` names the type numpy lacks. Floating dtypes round to nearest even; integers drop the fraction,
+        and what they do not hold is undefined; bool is whether a number is not zero.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array
+        Contiguous; `x` itself if it is contiguous and of `dtype`, and `out` is not given.
+
+    Raises
+    ------
+    TypeError
+        A dtype has no kernels.
+    ValueError
+        `out` overlaps `x`.
+    """
+    new = dtype_of(dtype)
+    strided("astype", "x", x)
+    if new not in WORDS:
+        raise TypeError(f"astype: {new}: no kernel supports it")
+    if out is None and new == x.dtype and x.is_contiguous:
+        return x
+    stream = stream or current_stream()
+    out = target("astype", out, x.shape, new, stream, [x])
+    copy_into(out, x, stream, is_whole=True)
+    return out
+
+
+def contiguous(x: Array, *, stream: Stream | None = None, out: Array | None = None) -> Array:
+    """Return the elements in row order without gaps: `x` itself where they lie so and `out` is not given.
+
+    Parameters
+    ----------
+    x : Array
+        Of any strides.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the elements.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    TypeError
+        The dtype has no kernels.
+    ValueError
+        `out` overlaps `x`.
+    """
+    strided("contiguous", "x", x)
+    return astype(x, x.dtype, stream=stream, out=out)
+
+
+def axis_of(op: str, axis: int, ndim: int) -> int:
+    """Return an axis counted from the front.
+
+    Raises
+    ------
+    ValueError
+        There is no such axis.
+    """
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"[{op}] Invalid axis {axis} for array with {ndim} dimensions.")
+    return axis % ndim
+
+
+def along(
+    op: str, a: Array, axis: int | None, work: Callable[[Array], Array], stream: Stream, out: Array | None
+) -> Array:
+    """Return what `work` makes of the contiguous rows along an axis, of any width, with the axis back in its place."""
+    strided(op, "a", a)
+    if axis is None:
+        a, axis = contiguous(a, stream=stream).reshape(a.size), 0
+    axis = axis_of(op, axis, a.ndim)
+    turn = [each for each in range(a.ndim) if each != axis] + [axis]
+    result = work(contiguous(a.transpose(*turn), stream=stream))
+    result = result.transpose(*(turn.index(each) for each in range(a.ndim)))
+    if out is None:
+        return contiguous(result, stream=stream)
+    made(op, out, result.shape, result.dtype, stream, (result,))
+    return astype(result, result.dtype, stream=stream, out=out)
+
+
+def concatenate(
+    arrays: Sequence[Array], axis: int = 0, *, stream: Stream | None = None, out: Array | None = None
+) -> Array:
+    """Return arrays one behind the other.
+
+    Parameters
+    ----------
+    arrays : sequence of Array
+        At least one; of any strides; their shapes agree but along `axis`, and their dtypes are promoted.
+    axis : int
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    TypeError
+        A dtype has no kernels.
+    ValueError
+        There are no arrays, the shapes do not fit, or `out` overlaps one of them.
+    """
+    if not arrays:
+        raise ValueError("[concatenate] No arrays provided for concatenation")
+    for i, x in enumerate(arrays):
+        strided("concatenate", f"arrays[{i}]", x)
+    axis = axis_of("concatenate", axis, arrays[0].ndim)
+    others = {(x.shape[:axis], x.shape[axis + 1 :], x.ndim) for x in arrays}
+    if len(others) > 1:
+        listed = ", ".join(str(x.shape) for x in arrays)
+        raise ValueError(f"[concatenate] All the input array dimensions must match but along axis {axis}: {listed}.")
+    stream = stream or current_stream()
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(x.shape[axis] for x in arrays)
+    out = made("concatenate", out, tuple(shape), promote(*(x.dtype for x in arrays)), stream, arrays)
+    start = 0
+    for x in arrays:
+        end = start + x.shape[axis]
+        copy_into(out[(slice(None),) * axis + (slice(start, end),)], x, stream)
+        start = end
+    return out
+
+
+def fresh(x: Array, stream: Stream) -> Array:
+    """Return a contiguous copy, always a new one."""
+    out = empty(x.shape, x.dtype, stream)
+    copy_into(out, x, stream, is_whole=True)
+    return out

@@ -1,0 +1,296 @@
+"""Elementwise ops: a kernel generated from an expression, for operands of any dtypes, shapes and strides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hiprt.array import Array, Form as ArrayForm, make, row_strides
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, layout_of, spread_strides
+from hiprt.kernels.ops.operands import made
+from hiprt.kernels.ops.promotion import WORDS, is_float, promote, strided, weak
+from hiprt.objects import Planned
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["Expression", "Operand", "apply", "evaluate"]
+
+DType = np.dtype[Any]
+Operand = Array | float
+Given = ArrayForm | type[float]  # an array, or a Python number
+NAMES = "abc"
+THREADS = 256
+MOST_AXES = 6
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What an op computes for one element.
+
+    Attributes
+    ----------
+    name : str
+        Of the op.
+    text : str
+        C++ of the operands ``a``, ``b`` and ``c``.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a kernel's text depends on.
+
+    Attributes
+    ----------
+    words : tuple of str
+        How each operand lies in memory.
+    common : tuple of str
+        The dtype each operand is converted to before it is used.
+    out : str
+        The result's dtype.
+    numbers : tuple of bool
+        Which operands are Python numbers.
+    axes : int
+        Axes that are walked; 0 where operands are walked element by element.
+    still : tuple of bool
+        Which operands stay in place, where `axes` is 0.
+    is_whole : bool
+        Whether the result is all of what lies between its first and its last element.
+    """
+
+    words: tuple[str, ...]
+    common: tuple[str, ...]
+    out: str
+    numbers: tuple[bool, ...]
+    axes: int
+    still: tuple[bool, ...]
+    is_whole: bool
+
+
+@cache
+def kernel_of(expression: Expression, form: Form) -> Kernel:
+    """Return the kernel of an expression."""
+    names = NAMES[: len(form.words)]
+    arrays = {f"{name}_in": word for name, word, number in zip(names, form.words, form.numbers) if not number}
+    scalars = {f"{name}_in": word for name, word, number in zip(names, form.words, form.numbers) if number}
+    scalars["size"] = "uint"
+    scalars |= {f"n{axis}": "uint" for axis in range(1, form.axes)}
+    walked = [name for name in names if f"{name}_in" in arrays] + ["out"]
+    scalars |= {f"{name}_{axis}": "int" for axis in range(form.axes) for name in walked}
+    lines = ["uint i = thread_position_in_grid.x;", "if (i >= size) return;", *places(form, walked)]
+    for name, common, number, still in zip(names, form.common, form.numbers, form.still):
+        value = f"{name}_in" if number else f"{name}_in[{'0' if still else f'{name}_at' if form.axes else 'i'}]"
+        wide = "float" if common in ("half", "bfloat16_t") else common
+        lines.append(f"{wide} {name} = {wide}({common}({value}));")
+    lines.append(f"out[{'out_at' if form.axes else 'i'}] = {form.out}({expression.text});")
+    words = [*form.words, *form.common, form.out]
+    shape = f"{form.axes}" + "".join("s" if still else "" for still in form.still)
+    written = {"out": form.out}
+    # Operands that are walked by axes may be the result for some strides only, which the op checks.
+    moving = [f"{name}_in" for name, number, still in zip(names, form.numbers, form.still) if not (number or still)]
+    return Kernel(
+        "_".join([expression.name, *words, shape, *("n" for number in form.numbers if number)]),
+        inputs=arrays,
+        updates=None if form.is_whole else written,
+        outputs=written if form.is_whole else None,
+        scalars=scalars,
+        headers=("elementwise/expression.h",),
+        aliasing={"out": moving if form.is_whole and not form.axes else ()},
+        source="\n".join(lines),
+    )
+
+
+def places(form: Form, walked: Sequence[str]) -> list[str]:
+    """Return the lines that find the place of element i in each array."""
+    if not form.axes:
+        return []
+    lines = ["uint rest = i;"]
+    for axis in range(form.axes - 1, 0, -1):
+        lines += [f"int c{axis} = int(rest % n{axis});", f"rest /= n{axis};"]
+    lines.append("int c0 = int(rest);")
+    for name in walked:
+        terms = " + ".join(f"c{axis} * {name}_{axis}" for axis in range(form.axes))
+        lines.append(f"int {name}_at = {terms};")
+    return lines
+
+
+class Plan(NamedTuple):
+    """A launch, but for its arrays and numbers."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    scalars: tuple[int, ...]
+
+
+def evaluate(
+    expression: Expression,
+    operands: Sequence[Operand],
+    common: tuple[DType, ...],
+    out: Array,
+    stream: Stream,
+    *,
+    is_whole: bool = True,
+) -> None:
+    """Compute an expression of operands that broadcast to the shape of `out`, into it.
+
+    Parameters
+    ----------
+    expression : Expression
+    operands : sequence of Array or number
+    common : tuple of dtype
+        What each operand is converted to before it is used.
+    out : Array
+        Of any strides.
+    stream : Stream
+    is_whole : bool
+        Whether all that lies within the extent of `out` is written; else the rest of it stays.
+    """
+    if not out.size:
+        return
+    plan = plan_of(expression, common, out, is_whole, *map(given, operands))
+    if plan is not None:
+        launch(plan, operands, out, stream)
+    else:
+        views = [broadcast_to(v, out.shape) if isinstance(v, Array) else v for v in operands]
+        for at in range(out.shape[0]):
+            parts = [v[at] if isinstance(v, Array) else v for v in views]
+            evaluate(expression, parts, common, out[at], stream, is_whole=is_whole)
+
+
+def given(operand: Operand) -> Any:
+    """Return what a plan depends on: an array, of which the form counts, or the type of a number."""
+    return operand if isinstance(operand, Array) else type(operand)
+
+
+def launch(plan: Plan, operands: Sequence[Operand], out: Array, stream: Stream) -> None:
+    """Launch what was planned."""
+    arrays = [v for v in operands if isinstance(v, Array)]
+    numbers = [v for v in operands if not isinstance(v, Array)] if len(arrays) < len(operands) else ()
+    plan.kernel(stream, plan.grid, (THREADS, 1, 1), (), *arrays, out, *numbers, *plan.scalars)
+
+
+@Planned
+def plan_of(
+    expression: Expression, common: tuple[DType, ...], out: ArrayForm, is_whole: bool, *operands: Given
+) -> Plan | None:
+    """Return the launch; None where there are too many axes."""
+    shape = out.shape
+    arrays = [v for v in operands if isinstance(v, ArrayForm)]
+    strides = [spread_strides(v.shape, strides_of(v), shape) for v in arrays]
+    layout = layout_of(shape, [*strides, strides_of(out)])
+    if len(layout.shape) > MOST_AXES:
+        return None
+    numbers = tuple(not isinstance(v, ArrayForm) for v in operands)
+    flat = layout.is_flat and (not layout.shape or layout.strides[-1][0] == 1)
+    axes = 0 if flat else len(layout.shape)
+    steps = iter(layout.strides)
+    still = tuple(not number and flat and not sum(next(steps)) for number in numbers)
+    words = tuple(WORDS[v.dtype] if isinstance(v, ArrayForm) else number_word(v) for v in operands)
+    form = Form(words, tuple(WORDS[d] for d in common), WORDS[out.dtype], numbers, axes, still, is_whole)
+    walk = (walked[axis] for axis in range(axes) for walked in layout.strides)
+    size = math.prod(shape)
+    grid = (-(-size // THREADS), 1, 1)
+    return Plan(kernel_of(expression, form), grid, (size, *layout.shape[1:axes], *walk))
+
+
+def strides_of(array: ArrayForm) -> tuple[int, ...]:
+    """Return the strides of an array."""
+    return row_strides(array.shape) if array.strides is None else array.strides
+
+
+def number_word(number: type[float]) -> str:
+    """Return the word of a Python number's type."""
+    return "float" if issubclass(number, float) else "int"
+
+
+def apply(
+    expression: Expression,
+    names: Sequence[str],
+    operands: Sequence[Operand],
+    rule: Callable[[DType], tuple[DType, DType]],
+    stream: Stream | None,
+    out: Array | None,
+) -> Array:
+    """Return an expression of operands that are promoted together.
+
+    Parameters
+    ----------
+    expression : Expression
+    names : sequence of str
+        The op's names of the operands.
+    operands : sequence of Array or number
+        At least one array.
+    rule : callable
+        From the promoted dtype to the one that is computed in and the result's; raises TypeError where it refuses.
+    stream : Stream or None
+    out : Array or None
+
+    Raises
+    ------
+    TypeError
+        No operand is an array, or a dtype is wrong.
+    ValueError
+        The shapes do not fit, or `out` overlaps an operand that it is not.
+    OverflowError
+        A Python integer does not fit the dtype.
+    """
+    op = expression.name
+    kinds = [
+        given(v) if isinstance(v, (Array, bool, int, float)) else strided(op, n, v) for n, v in zip(names, operands)
+    ]
+    common, result, shape = joint_of(op, tuple(names), rule, *kinds)
+    arrays = [v for v in operands if isinstance(v, Array)]
+    if len(arrays) < len(operands):
+        for value in operands:
+            if not isinstance(value, Array):
+                fits(op, value, common[0])
+    stream = stream or current_stream()
+    out = target(op, out, shape, result, stream, arrays)
+    evaluate(expression, operands, common, out, stream)
+    return out
+
+
+@Planned
+def joint_of(
+    op: str, names: tuple[str, ...], rule: Callable[[DType], tuple[DType, DType]], *operands: Given
+) -> tuple[tuple[DType, ...], DType, tuple[int, ...]]:
+    """Check the operands and return what each is computed in, and the result's dtype and shape."""
+    numbers = [v for v in operands if isinstance(v, type)]
+    arrays = [strided(op, n, v) for n, v in zip(names, operands) if not isinstance(v, type)]
+    if not arrays:
+        raise TypeError(f"{op}: no operand is a hiprt.Array")
+    dtype = promote(*(v.dtype for v in arrays))
+    for number in numbers:
+        dtype = weak(number(), dtype)
+    computed, result = rule(dtype)
+    return (computed,) * len(operands), result, broadcast_shapes(op, *(v.shape for v in arrays))
+
+
+def target(
+    op: str, out: Array | None, shape: tuple[int, ...], dtype: DType, stream: Stream, arrays: Sequence[Array]
+) -> Array:
+    """Return `out` after checking it, or a new array; it may be an operand whose elements lie where its own do."""
+    if out is None:
+        return make(shape, dtype, stream)
+    item = dtype.itemsize
+    alike = [v for v in arrays if v.shape == shape and v.is_contiguous and v.dtype.itemsize == item]
+    others = [v for v in arrays if all(v is not other for other in alike)]
+    out = made(op, out, shape, dtype, stream, others)
+    return made(op, out, shape, dtype, stream, alike, aliasing=True)
+
+
+def fits(op: str, number: float, dtype: DType) -> None:
+    """Refuse an integer that the dtype, or an argument of a kernel, does not hold."""
+    if isinstance(number, float) or is_float(dtype) or isinstance(number, bool):
+        return
+    limits = np.iinfo(dtype)
+    if not max(limits.min, -(2**31)) <= number <= min(limits.max, 2**31 - 1):
+        raise OverflowError(f"{op}: {number} does not fit {dtype}")

@@ -1,0 +1,123 @@
+"""Elementwise ops of one array, as a table of expressions."""
+
+from __future__ import annotations
+
+from hiprt.array import Array
+from hiprt.kernels.ops.elementwise.expression import Expression, apply
+from hiprt.kernels.ops.elementwise.result_dtypes import DType, Rule, floating, number, test, truth
+from hiprt.kernels.ops.promotion import BOOL, is_integer
+from hiprt.stream import Stream
+
+__all__ = [
+    "Unary",
+    "abs",
+    "bitwise_invert",
+    "ceil",
+    "cos",
+    "erf",
+    "exp",
+    "expm1",
+    "floor",
+    "gelu",
+    "gelu_approx",
+    "gelu_fast_approx",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logical_not",
+    "negative",
+    "reciprocal",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "silu",
+    "sin",
+    "softplus",
+    "sqrt",
+    "square",
+    "tanh",
+]
+
+
+def signed(dtype: DType) -> tuple[DType, DType]:
+    """Any dtype but bool gives itself."""
+    if dtype == BOOL:
+        raise TypeError("negative: bool has no negative; use logical_not")
+    return dtype, dtype
+
+
+def integer(dtype: DType) -> tuple[DType, DType]:
+    """Integers and bool give themselves."""
+    if dtype != BOOL and not is_integer(dtype):
+        raise TypeError(f"bitwise_invert: {dtype} is not an integer")
+    return dtype, dtype
+
+
+class Unary:
+    """An elementwise op of one array of any strides; called as ``op(a, stream=None, out=None)``.
+
+    16-bit floating dtypes are computed in float32 and rounded once.
+
+    Parameters
+    ----------
+    name : str
+    rule : callable
+        From the dtype of `a` to the one that is computed in and the result's.
+    text : str
+        C++ of ``a``.
+    meaning : str
+        What it returns, for its documentation.
+    """
+
+    def __init__(self, name: str, rule: Rule, text: str, meaning: str) -> None:
+        self.rule = rule
+        self.expression = Expression(name, text)
+        self.__name__ = name
+        self.__doc__ = f"Return {meaning}, element by element; {rule.__doc__}"
+
+    def __call__(self, a: Array, *, stream: Stream | None = None, out: Array | None = None) -> Array:
+        """Launch on `stream`, this thread's by default; `out` receives the result, and may be `a` if contiguous."""
+        return apply(self.expression, ("a",), (a,), self.rule, stream, out)
+
+
+abs = Unary("abs", number, "absolute(a)", "the absolute value")  # noqa: A001
+bitwise_invert = Unary("bitwise_invert", integer, "inverted(a)", "all bits turned over")
+ceil = Unary("ceil", number, "whole_up(a)", "the smallest integer not below")
+cos = Unary("cos", floating, "cos(a)", "the cosine")
+erf = Unary("erf", floating, "erf_of(a)", "the error function")
+exp = Unary("exp", floating, "exp(a)", "e to the power of a")
+expm1 = Unary("expm1", floating, "expm1_of(a)", "exp(a) - 1, exact near 0")
+floor = Unary("floor", number, "whole_down(a)", "the largest integer not above")
+gelu = Unary("gelu", floating, "0.5f * a * (1.0f + erf_of(a * 0.707106781f))", "a * (1 + erf(a / sqrt(2))) / 2")
+gelu_approx = Unary(
+    "gelu_approx",
+    floating,
+    "0.5f * a * (1.0f + tanh_of(0.797884561f * (a + 0.044715f * a * a * a)))",
+    "a * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 * a**3))) / 2",
+)
+gelu_fast_approx = Unary("gelu_fast_approx", floating, "a / (1.0f + exp(-1.702f * a))", "a * sigmoid(1.702 * a)")
+isfinite = Unary("isfinite", test, "isfinite(float(a))", "whether a is neither NaN nor infinite")
+isinf = Unary("isinf", test, "isinf(float(a))", "whether a is infinite")
+isnan = Unary("isnan", test, "isnan(float(a))", "whether a is NaN")
+log = Unary("log", floating, "log(a)", "the natural logarithm")
+log1p = Unary("log1p", floating, "log1p_of(a)", "log(1 + a), exact near 0")
+log2 = Unary("log2", floating, "log2(a)", "the logarithm to base 2")
+log10 = Unary("log10", floating, "log10(a)", "the logarithm to base 10")
+logical_not = Unary("logical_not", truth, "!a", "whether a is zero")
+negative = Unary("negative", signed, "-a", "-a")
+reciprocal = Unary("reciprocal", floating, "1.0f / a", "1 / a")
+round = Unary("round", number, "whole_near(a)", "the nearest integer, the even one of two")  # noqa: A001
+rsqrt = Unary("rsqrt", floating, "1.0f / sqrt(a)", "1 / sqrt(a)")
+sigmoid = Unary("sigmoid", floating, "1.0f / (1.0f + exp(-a))", "1 / (1 + exp(-a))")
+sign = Unary("sign", number, "sign_of(a)", "-1, 0 or 1")
+silu = Unary("silu", floating, "a / (1.0f + exp(-a))", "a * sigmoid(a)")
+sin = Unary("sin", floating, "sin(a)", "the sine")
+softplus = Unary("softplus", floating, "logaddexp_of(a, 0.0f)", "log(1 + exp(a))")
+sqrt = Unary("sqrt", floating, "sqrt(a)", "the square root")
+square = Unary("square", number, "a * a", "a * a")
+tanh = Unary("tanh", floating, "tanh_of(a)", "the hyperbolic tangent")

@@ -1,0 +1,11 @@
+"""Mixtures of experts: routing, the experts' products, their weighted sum."""
+
+from hiprt.kernels.ops.experts.experts import moe_down, moe_gate_up
+from hiprt.kernels.ops.experts.routing import moe_combine, moe_route
+
+__all__ = [
+    "moe_combine",
+    "moe_down",
+    "moe_gate_up",
+    "moe_route",
+]

@@ -1,0 +1,17 @@
+"""Elements and parts of an array that indices on the device name."""
+
+from hiprt.kernels.ops.indexing.indexing import put_along_axis, scatter, scatter_add, take, take_along_axis
+from hiprt.kernels.ops.indexing.slices import (
+    slice,  # noqa: A004
+    slice_update,
+)
+
+__all__ = [
+    "put_along_axis",
+    "scatter",
+    "scatter_add",
+    "slice",
+    "slice_update",
+    "take",
+    "take_along_axis",
+]

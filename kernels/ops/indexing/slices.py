@@ -1,0 +1,180 @@
+"""Parts of an array that begin where a number on the device says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from hiprt.array import Array
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.ops.elementwise.copies import astype, axis_of, copy_into
+from hiprt.kernels.ops.indexing.indexing import MOVED
+from hiprt.kernels.ops.operands import INT32, buffer, made
+from hiprt.kernels.ops.promotion import WORDS, strided
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["slice", "slice_update"]
+
+THREADS = 256
+
+
+@cache
+def kernel_of(word: str, places: tuple[int, ...], is_update: bool) -> Kernel:
+    """Return the kernel for elements of a width.
+
+    Parameters
+    ----------
+    word : str
+    places : tuple of int
+        For each axis, which of the starts is its own; -1 for none.
+    is_update : bool
+        Whether the part is written, not read.
+    """
+    lines = ["uint i = thread_position_in_grid.x;", "if (i >= size) return;", "uint rest = i;"]
+    lines.append("long whole_at = 0, part_at = 0;")
+    for axis in reversed(range(len(places))):
+        lines.append(f"long c{axis} = long(rest % part_n{axis});")
+        lines.append(f"rest /= part_n{axis};")
+        lines.append(f"part_at += c{axis} * part_step{axis};")
+        if places[axis] >= 0:
+            last = f"int(whole_n{axis} - part_n{axis})"
+            lines.append(f"c{axis} += clamp(starts[{places[axis]}], 0, {last});")
+        lines.append(f"whole_at += c{axis} * whole_step{axis};")
+    lines.append("whole[whole_at] = part[part_at];" if is_update else "part[part_at] = whole[whole_at];")
+    scalars = {"size": "uint"}
+    for axis in range(len(places)):
+        scalars |= {f"part_n{axis}": "uint", f"whole_n{axis}": "uint"}
+        scalars |= {f"part_step{axis}": "int", f"whole_step{axis}": "int"}
+    name = "_".join(["slice_update" if is_update else "slice", word, *(str(p).replace("-1", "x") for p in places)])
+    given, written = ("part", "whole") if is_update else ("whole", "part")
+    changed = {written: word}
+    return Kernel(
+        name,
+        inputs={given: word, "starts": "int"},
+        updates=changed if is_update else None,
+        outputs=None if is_update else changed,
+        scalars=scalars,
+        source="\n".join(lines),
+    )
+
+
+def launch(whole: Array, part: Array, starts: Array, axes: Sequence[int], stream: Stream, is_update: bool) -> None:
+    """Move a part from or to where it begins."""
+    if not part.size:
+        return
+    moved = MOVED[whole.dtype.itemsize]
+    places = tuple(axes.index(axis) if axis in axes else -1 for axis in range(whole.ndim))
+    scalars = [part.size]
+    for axis in range(whole.ndim):
+        scalars += [part.shape[axis], whole.shape[axis], part.strides[axis], whole.strides[axis]]
+    first, second = (part, whole) if is_update else (whole, part)
+    grid = (-(-part.size // THREADS), 1, 1)
+    kernel = kernel_of(WORDS[moved], places, is_update)
+    kernel(stream, grid, (THREADS, 1, 1), (), first.view(moved), starts, second.view(moved), *scalars)
+
+
+def checked_axes(op: str, a: Array, starts: Array, axes: Sequence[int], part: tuple[int, ...]) -> list[int]:
+    """Return the axes from the front, after comparing everything with the array."""
+    strided(op, "a", a)
+    found = [axis_of(op, axis, a.ndim) for axis in axes]
+    if len(set(found)) < len(found):
+        raise ValueError(f"[{op}] An axis of {tuple(axes)} is named twice.")
+    buffer(op, "start_indices", starts, INT32, (len(found),))
+    if len(part) != a.ndim or any(n > m for n, m in zip(part, a.shape)):
+        raise ValueError(f"[{op}] A slice of shape {part} does not fit an array of shape {a.shape}.")
+    return found
+
+
+def slice(  # noqa: A001
+    a: Array,
+    start_indices: Array,
+    axes: Sequence[int],
+    slice_size: Sequence[int],
+    *,
+    stream: Stream | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Return a part of an array that begins where numbers on the device say.
+
+    Parameters
+    ----------
+    a : Array
+        Of any strides and dtype.
+    start_indices : Array, [n]
+        int32, on the device: one for each of `axes`. They are held to where the whole part lies in the array.
+    axes : sequence of int
+        The others begin at 0.
+    slice_size : sequence of int
+        The part's shape.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the part.
+
+    Returns
+    -------
+    Array, slice_size
+
+    Raises
+    ------
+    TypeError
+        A dtype is wrong.
+    ValueError
+        An axis or a shape does not fit, or `out` overlaps an input.
+    """
+    shape = tuple(int(n) for n in slice_size)
+    found = checked_axes("slice", a, start_indices, axes, shape)
+    stream = stream or current_stream()
+    out = made("slice", out, shape, a.dtype, stream, (a, start_indices))
+    launch(a, out, start_indices, found, stream, False)
+    return out
+
+
+def slice_update(
+    a: Array,
+    update: Array,
+    start_indices: Array,
+    axes: Sequence[int],
+    *,
+    stream: Stream | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Return an array with a part replaced that begins where numbers on the device say.
+
+    Parameters
+    ----------
+    a : Array
+        Of any dtype; of any strides unless it is `out`.
+    update : Array
+        The part, of as many axes; converted to the dtype of `a`.
+    start_indices : Array, [n]
+        int32, on the device: one for each of `axes`. They are held to where the whole part lies in the array.
+    axes : sequence of int
+        The others begin at 0.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result; may be `a`, of which only the part is then written.
+
+    Returns
+    -------
+    Array
+        The shape and dtype of `a`.
+
+    Raises
+    ------
+    TypeError
+        A dtype is wrong.
+    ValueError
+        An axis or a shape does not fit, or `out` overlaps an input that it is not.
+    """
+    op = "slice_update"
+    found = checked_axes(op, a, start_indices, axes, strided(op, "update", update).shape)
+    stream = stream or current_stream()
+    part = update if update.dtype == a.dtype else astype(update, a.dtype, stream=stream)
+    result = made(op, out, a.shape, a.dtype, stream, (part, start_indices))
+    if out is not a:
+        made(op, result, a.shape, a.dtype, stream, (a,))
+        copy_into(result, a, stream, is_whole=True)
+    launch(result, part, start_indices, found, stream, True)
+    return result

@@ -1,0 +1,132 @@
+"""Products of matrices that are not quantised."""
+
+from __future__ import annotations
+
+import math
+
+from hiprt.array import Array
+from hiprt.kernels.lang.kernel import Kernel, uses_loops
+from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, period
+from hiprt.kernels.ops.elementwise.copies import astype, contiguous
+from hiprt.kernels.ops.matmul.stacks import ITEMS, items
+from hiprt.kernels.ops.operands import made
+from hiprt.kernels.ops.promotion import is_float, promote, strided
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["matmul"]
+
+KERNEL = Kernel(
+    "matmul/matmul",
+    inputs={"a": "T", "b": "T"},
+    outputs={"out": "T"},
+    scalars={
+        "columns": "uint",
+        "depth": "uint",
+        "a_line": "uint",
+        "a_step": "uint",
+        "stretch": "uint",
+        "lines": "uint",
+        "left_divisor": "uint",
+        "left_modulus": "uint",
+        "right_divisor": "uint",
+        "right_modulus": "uint",
+        "start": "uint",
+    },
+    template={"T": "dtype", "DOTS": "bool"},
+    threads=128,
+)
+SIMDGROUPS = 4
+STRETCH = 64  # columns of one plain loop on the CPU device
+
+
+def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | None = None) -> Array:
+    """Return ``a @ b``.
+
+    Parameters
+    ----------
+    a : Array, [..., M, K] or [K]
+        Of any strides; transposed matrices are not copied.
+    b : Array, [..., K, N] or [K]
+        The leading axes broadcast with those of `a`.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array, [..., M, N]
+        Without the axis of an operand that has one alone; of the promoted dtype, summed in float32 and rounded once.
+
+    Raises
+    ------
+    TypeError
+        An argument is not an array.
+    ValueError
+        A dtype is not floating, the shapes do not fit, or `out` overlaps an input.
+
+    Notes
+    -----
+    Meant for few rows, as in decoding: no tiles are shared between rows.
+    """
+    op = "matmul"
+    strided(op, "a", a)
+    strided(op, "b", b)
+    dtype = promote(a.dtype, b.dtype)
+    if not is_float(dtype):
+        raise ValueError(f"[{op}] Only real floating point types are supported but {a.dtype} and {b.dtype} were given.")
+    if not a.ndim or not b.ndim:
+        raise ValueError(f"[{op}] Got 0 dimension input. Inputs must have at least one dimension.")
+    stream = stream or current_stream()
+    left = a[None] if a.ndim == 1 else a
+    right = b[:, None] if b.ndim == 1 else b
+    if left.shape[-1] != right.shape[-2]:
+        raise ValueError(
+            f"[{op}] Last dimension of first input with shape {left.shape} must match second to last dimension of "
+            f"second input with shape {right.shape}."
+        )
+    full = broadcast_shapes(op, left.shape[:-2], right.shape[:-2])
+    lines, depth, columns = left.shape[-2], left.shape[-1], right.shape[-1]
+    shape = (*full, *((lines,) if a.ndim > 1 else ()), *((columns,) if b.ndim > 1 else ()))
+    left, right = (plain(v if v.dtype == dtype else astype(v, dtype, stream=stream), stream) for v in (left, right))
+    out = made(op, out, shape, dtype, stream, (left, right))
+    left, left_scalars = placed(left, full, stream)
+    right, right_scalars = placed(right, full, stream)
+    is_dots = not right.is_contiguous
+    a_line, a_step = (depth, 1) if left.is_contiguous else (1, lines)
+    loops = uses_loops(stream)
+    groups = -(-columns // (STRETCH if loops else SIMDGROUPS if is_dots else SIMDGROUPS * 32))
+    threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
+    sizes = columns, depth, a_line, a_step, STRETCH, lines, *left_scalars, *right_scalars
+    count = math.prod(full) * lines
+    left, right = in_rows(left), in_rows(right)
+    for start in items(count):
+        grid = (groups, min(ITEMS, count - start), 1)
+        KERNEL(stream, grid, threads, (dtype, is_dots), left, right, out, *sizes, start)
+    return out
+
+
+def plain(x: Array, stream: Stream) -> Array:
+    """Return a stack of matrices that lie without gaps, by rows or by columns: a copy where they do not."""
+    return x if in_rows(x).is_contiguous else contiguous(x, stream=stream)
+
+
+def in_rows(x: Array) -> Array:
+    """Return a stack as it lies in memory: matrices that lie by columns are transposed."""
+    return x if x.is_contiguous else x.transpose(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+
+
+def placed(x: Array, full: tuple[int, ...], stream: Stream) -> tuple[Array, tuple[int, int]]:
+    """Return a stack and which of its matrices each product takes: a copy of each where broadcasting is not simple."""
+    batch = x.shape[:-2]
+    found = period_of(batch, full)
+    if found is not None:
+        return x, found
+    spread = contiguous(broadcast_to(x, (*full, *x.shape[-2:])), stream=stream)
+    return spread, (1, max(1, math.prod(full)))
+
+
+def period_of(batch: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, int] | None:
+    """Return divisor and modulus of a stack's matrices in a batch, at least 1."""
+    found = period(batch, full)
+    return None if found is None else (max(1, found[0]), max(1, found[1]))

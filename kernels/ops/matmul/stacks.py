@@ -1,0 +1,93 @@
+"""Stacks of matrices: which one of each operand every product of a batch takes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hiprt.array import Array
+from hiprt.kernels.ops.broadcasting import broadcast_to, period
+from hiprt.kernels.ops.elementwise.arange import arange
+from hiprt.kernels.ops.elementwise.copies import astype
+from hiprt.kernels.ops.operands import UINT32
+from hiprt.kernels.ops.promotion import is_integer
+from hiprt.stream import Stream
+
+__all__ = ["ITEMS", "SCALARS", "Side", "index_array", "items", "side_of"]
+
+SCALARS = {
+    "lines": "uint",
+    "left_divisor": "uint",
+    "left_modulus": "uint",
+    "left_count": "uint",
+    "right_divisor": "uint",
+    "right_modulus": "uint",
+    "right_count": "uint",
+    "given": "uint",
+    "start": "uint",
+}
+ITEMS = 65535  # rows of results of one launch: the largest y of a grid
+
+
+@dataclass(frozen=True)
+class Side:
+    """One operand of a batch.
+
+    Attributes
+    ----------
+    divisor, modulus : int
+        Product i takes index ``i // divisor % modulus``.
+    count : int
+        Matrices there are.
+    indices : Array or None
+        uint32: what the index stands for; None means itself.
+    """
+
+    divisor: int
+    modulus: int
+    count: int
+    indices: Array | None = None
+
+    @property
+    def scalars(self) -> tuple[int, int, int]:
+        """In a kernel's order."""
+        return self.divisor, self.modulus, self.count
+
+
+def side_of(shape: tuple[int, ...], full: tuple[int, ...], count: int, indices: Array | None, stream: Stream) -> Side:
+    """Return the side of an operand whose indices, given or counted, have a shape that broadcasts to `full`."""
+    found = period(shape, full)
+    if found is not None:
+        return Side(max(1, found[0]), max(1, found[1]), count, None if indices is None else words_of(indices, stream))
+    each = arange(size_of(shape), stream=stream).reshape(shape) if indices is None else indices
+    return Side(1, max(1, size_of(full)), count, words_of(broadcast_to(each, full), stream))
+
+
+def words_of(indices: Array, stream: Stream) -> Array:
+    """Return indices as uint32; a negative one becomes larger than any that names a matrix."""
+    if indices.dtype.itemsize == 4 and indices.is_contiguous:
+        return indices.view(UINT32)
+    return astype(indices, UINT32, stream=stream)
+
+
+def size_of(shape: tuple[int, ...]) -> int:
+    """Return the number of elements of a shape."""
+    return math.prod(shape)
+
+
+def index_array(op: str, indices: Array) -> Array:
+    """Return indices that are integers.
+
+    Raises
+    ------
+    ValueError
+        They are not.
+    """
+    if not isinstance(indices, Array) or not is_integer(indices.dtype):
+        raise ValueError(f"[{op}] Got indices with invalid dtype. Indices must be integral.")
+    return indices
+
+
+def items(count: int) -> range:
+    """Return the first rows of results of each launch."""
+    return range(0, count, ITEMS)

@@ -1,0 +1,66 @@
+"""Shares that add up to one."""
+
+from __future__ import annotations
+
+from hiprt.array import Array
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous
+from hiprt.kernels.ops.norm.row_launch import grid_of
+from hiprt.kernels.ops.operands import made
+from hiprt.kernels.ops.promotion import at_least_float, strided
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["softmax"]
+
+KERNEL = Kernel(
+    "norm/softmax",
+    inputs={"x": "T"},
+    outputs={"out": "T"},
+    scalars={"width": "uint"},
+    template={"T": "dtype", "LOGARITHM": "bool"},
+    headers=("norm/row_sums.h",),
+    aliasing={"out": ("x",)},
+)
+
+
+def softmax(x: Array, axis: int = -1, *, stream: Stream | None = None, out: Array | None = None) -> Array:
+    """Return ``exp(x) / sum(exp(x))`` along an axis, without overflow.
+
+    Parameters
+    ----------
+    x : Array
+        Of any strides; integers become float32.
+    axis : int
+        The last by default. Along another one the result is a view of an array that has it last.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result, along the last axis only; may be `x`.
+
+    Returns
+    -------
+    Array
+        Of the dtype of `x`, or float32; computed in float32 and rounded once.
+
+    Raises
+    ------
+    TypeError
+        A dtype is wrong.
+    ValueError
+        There is no such axis, or `out` overlaps `x` in part or is given with another axis than the last.
+    """
+    op = "softmax"
+    strided(op, "x", x)
+    axis = axis_of(op, axis, x.ndim)
+    stream = stream or current_stream()
+    if axis != x.ndim - 1:
+        if out is not None:
+            raise ValueError(f"[{op}] out is for the last axis only; axis {axis} of {x.ndim} is given.")
+        order = [each for each in range(x.ndim) if each != axis] + [axis]
+        turned = softmax(x.transpose(*order), -1, stream=stream)
+        return turned.transpose(*(order.index(each) for each in range(x.ndim)))
+    rows = astype(contiguous(x, stream=stream), at_least_float(x.dtype), stream=stream)
+    out = made(op, out, x.shape, rows.dtype, stream, (rows,), aliasing=True)
+    width = x.shape[-1]
+    KERNEL(stream, *grid_of(stream, x.size // max(width, 1), width), (rows.dtype, False), rows, out, width)
+    return out

@@ -1,0 +1,175 @@
+"""Affine group quantisation on the device, and the way back from every format."""
+
+from __future__ import annotations
+
+from numpy.typing import DTypeLike
+
+from hiprt.array import Array, Form, bfloat16, dtype_of
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.ops.operands import FLOATS, UINT32, contiguous, made
+from hiprt.kernels.ops.quantized.formats import Format, check_matrix, format_of, listed
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["dequantize", "quantize"]
+
+QUANTIZE = Kernel(
+    "quantized/quantize",
+    inputs={"w": "T"},
+    outputs={"packed": "uint", "scales": "T", "biases": "T"},
+    scalars={"groups": "uint", "span": "uint", "bits": "uint"},
+    template={"T": "dtype"},
+    threads=64,
+)
+DEQUANTIZE = Kernel(
+    "quantized/dequantize",
+    inputs={"packed": "uint", "scales": "uchar", "biases": "uchar"},
+    outputs={"out": "T"},
+    scalars={"runs": "uint", "span": "uint", "bits": "uint", "mode": "int"},
+    template={"T": "dtype", "S": "dtype"},
+    headers=("quantized/formats.h",),
+)
+KERNEL = QUANTIZE
+THREADS = 64
+
+
+def quantize(
+    w: Array,
+    group_size: int | None = None,
+    bits: int | None = None,
+    mode: str = "affine",
+    *,
+    stream: Stream | None = None,
+) -> tuple[Array, Array, Array]:
+    """Quantise the last axis, bit for bit as MLX does on the CPU.
+
+    Parameters
+    ----------
+    w : Array, [..., N, K]
+        float16, bfloat16 or float32.
+    group_size : int, optional
+        Values that share a scale and a bias: 32, 64 (default) or 128; K is a multiple of it.
+    bits : int, optional
+        Of a code: 2, 3, 4 (default), 5, 6 or 8.
+    mode : str
+        ``affine``; the other formats are read (`dequantize`, `quantized_matmul`), not written.
+    stream : Stream, optional
+        This thread's by default.
+
+    Returns
+    -------
+    packed : Array, [..., N, K * bits / 32]
+        uint32.
+    scales, biases : Array, [..., N, K / group_size]
+        Of the dtype of `w`.
+
+    Raises
+    ------
+    ValueError
+        The format does not exist, the dtype is not floating, or the shape does not fit.
+
+    Notes
+    -----
+    MLX's GPU backends take the range of a group that is all negative up to 0 and round ties away from zero; its CPU
+    backend, and this, do not. A group with NaN has unspecified codes; other groups are not affected.
+    """
+    form = format_of("quantize", group_size, bits, mode)
+    if not form.is_affine:
+        raise ValueError(f"[quantize] Writing mode '{mode}' is not supported; the mode 'affine' is.")
+    if w.dtype not in FLOATS:
+        raise ValueError(f"[quantize] Only real floating types can be quantized but w has type {w.dtype}.")
+    if w.ndim < 2:
+        raise ValueError(
+            f"[quantize] The matrix to be quantized must have at least 2 dimension but it has only {w.ndim}."
+        )
+    if w.shape[-1] % form.group_size:
+        raise ValueError(
+            "[quantize] The last dimension of the matrix needs to be divisible by the quantization group size "
+            f"{form.group_size}. However the provided  matrix has shape {listed(w.shape)}"
+        )
+    contiguous("quantize", "w", w)
+    stream = stream or current_stream()
+    *rows, width = w.shape
+    shape = (*rows, width // form.group_size)
+    packed = made("quantize", None, (*rows, width * form.bits // 32), UINT32, stream, ())
+    scales, biases = (made("quantize", None, shape, w.dtype, stream, ()) for _ in range(2))
+    grid = (-(-scales.size // THREADS), 1, 1)
+    scalars = scales.size, form.group_size, form.bits
+    QUANTIZE(stream, grid, (THREADS, 1, 1), (w.dtype,), w, packed, scales, biases, *scalars)
+    return packed, scales, biases
+
+
+def dequantize(
+    w: Array,
+    scales: Array,
+    biases: Array | None = None,
+    group_size: int | None = None,
+    bits: int | None = None,
+    mode: str = "affine",
+    dtype: DTypeLike | None = None,
+    *,
+    stream: Stream | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Return the values that codes, scales and biases stand for, bit for bit as MLX does on the CPU.
+
+    Parameters
+    ----------
+    w : Array, [..., N, K * bits / 32]
+        uint32.
+    scales : Array, [..., N, K / group_size]
+        float16, bfloat16 or float32; uint8 for the modes of floating codes.
+    biases : Array, optional
+        As `scales`; for ``affine`` only.
+    group_size, bits : int, optional
+        The mode's by default: 64 and 4 for ``affine``.
+    mode : str
+        ``affine``, ``mxfp4``, ``mxfp8`` (scales E8M0) or ``nvfp4`` (scales E4M3).
+    dtype : dtype, optional
+        Of the result: by default that of `scales` for ``affine``, else bfloat16.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array, [..., N, K]
+        For ``affine`` the product of code and scale is rounded to the dtype of `scales`, and the sum with the bias
+        again.
+
+    Raises
+    ------
+    ValueError
+        The format does not exist, a dtype is wrong, or a shape does not fit.
+    """
+    op = "dequantize"
+    if w.dtype != UINT32:
+        raise ValueError(f"[{op}] The matrix should be given as a uint32")
+    form = format_of(op, group_size, bits, mode)
+    shape = check_matrix(op, w, scales, biases, form)
+    check_floating(op, form, scales, biases)
+    made_of = scales.dtype if form.is_affine else bfloat16
+    result = made_of if dtype is None else dtype_of(dtype)
+    if result not in FLOATS:
+        raise ValueError(f"[{op}] The result cannot have type {result}; float16, bfloat16 or float32 is needed.")
+    for name, value in (("w", w), ("scales", scales), ("biases", biases)):
+        if value is not None:
+            contiguous(op, name, value)
+    stream = stream or current_stream()
+    given = scales if biases is None else biases
+    out = made(op, out, shape, result, stream, (w, scales, given))
+    runs = out.size // 8
+    scalars = runs, form.group_size, form.bits, form.number
+    template = (result, made_of if form.is_affine else result)
+    DEQUANTIZE(stream, (-(-runs // THREADS), 1, 1), (THREADS, 1, 1), template, w, scales, given, out, *scalars)
+    return out
+
+
+def check_floating(op: str, form: Format, scales: Array | Form, biases: Array | Form | None) -> None:
+    """Refuse scales and biases of an affine matrix that are not floating, or of two dtypes."""
+    if not form.is_affine or biases is None:
+        return
+    if scales.dtype not in FLOATS or biases.dtype not in FLOATS:
+        raise ValueError(f"[{op}] Scales and biases must be floating but are {scales.dtype} and {biases.dtype}.")
+    if scales.dtype != biases.dtype and op == "dequantize":
+        raise ValueError(f"[{op}] Scales and biases differ in type: {scales.dtype} and {biases.dtype}.")

@@ -1,0 +1,125 @@
+"""Rows of a quantised embedding table."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from hiprt.array import Array, Form, bfloat16, dtype_of
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.ops.operands import FLOATS, INT32, buffer, contiguous, made
+from hiprt.kernels.ops.quantized.formats import check_matrix, format_of
+from hiprt.kernels.ops.quantized.quantize import check_floating
+from hiprt.objects import Planned
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["quantized_embedding"]
+
+KERNEL = Kernel(
+    "quantized/quantized_embedding",
+    inputs={"ids": "int", "weight": "uint", "scales": "uchar", "biases": "uchar"},
+    outputs={"out": "T"},
+    scalars={"vocabulary": "int", "runs": "uint", "span": "uint", "bits": "uint", "mode": "int"},
+    template={"T": "dtype"},
+    headers=("quantized/formats.h",),
+)
+THREADS = 64
+LARGEST_GRID_Y = 65535
+
+
+def quantized_embedding(
+    ids: Array,
+    weight: Array,
+    scales: Array,
+    biases: Array | None = None,
+    *,
+    group_size: int | None = None,
+    bits: int | None = None,
+    mode: str = "affine",
+    dtype: DTypeLike | None = None,
+    stream: Stream | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Return the dequantised rows that `ids` names.
+
+    Parameters
+    ----------
+    ids : Array, [n]
+        int32, on the device. An id outside 0..V-1 gives a row of zeros. At most 65535 of them.
+    weight : Array, [V, K * bits / 32]
+        uint32.
+    scales, biases : Array, [V, K / group_size]
+        As `quantize` returns them; no biases for modes of floating codes.
+    group_size, bits : int, optional
+        The mode's by default: 64 and 4 for ``affine``.
+    mode : str
+        ``affine``, ``mxfp4``, ``mxfp8`` or ``nvfp4``.
+    dtype : dtype, optional
+        Of the result for modes of floating codes: bfloat16 by default.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array, [n, K]
+        The rows that `dequantize` returns; for ``affine`` in the dtype of `scales`.
+
+    Raises
+    ------
+    TypeError
+        The dtype of `ids` or of `out` is wrong.
+    ValueError
+        The format does not exist, another dtype is wrong, a shape does not fit, or `out` overlaps an input.
+    """
+    stream = stream or current_stream()
+    plan = plan_of(ids, weight, scales, biases, group_size, bits, mode, dtype)
+    inputs = ids, weight, scales, scales if biases is None else biases
+    out = made("quantized_embedding", out, plan.shape, plan.dtype, stream, inputs)
+    KERNEL(stream, plan.grid, (THREADS, 1, 1), (plan.dtype,), *inputs, out, *plan.scalars)
+    return out
+
+
+class Plan(NamedTuple):
+    """A launch, and what it returns."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    grid: tuple[int, int, int]
+    scalars: tuple[int, ...]
+
+
+@Planned
+def plan_of(
+    ids: Form,
+    weight: Form,
+    scales: Form,
+    biases: Form | None,
+    group_size: int | None,
+    bits: int | None,
+    mode: str,
+    dtype: DTypeLike | None,
+) -> Plan:
+    """Check the operands and return the launch."""
+    op = "quantized_embedding"
+    form = format_of(op, group_size, bits, mode)
+    shape = check_matrix(op, weight, scales, biases, form)
+    check_floating(op, form, scales, biases)
+    if biases is not None and biases.dtype != scales.dtype:
+        raise ValueError(f"[{op}] Scales and biases differ in type: {scales.dtype} and {biases.dtype}.")
+    result = scales.dtype if form.is_affine else bfloat16 if dtype is None else dtype_of(dtype)
+    if result not in FLOATS or len(shape) != 2:
+        raise ValueError(f"[{op}] A matrix for rows of a floating type is needed, not {weight.shape} and {result}.")
+    for name, value in (("weight", weight), ("scales", scales), ("biases", biases)):
+        if value is not None:
+            contiguous(op, name, value)
+    buffer(op, "ids", ids, INT32)
+    if ids.ndim != 1 or ids.size > LARGEST_GRID_Y:
+        raise ValueError(f"{op}: ids has shape {ids.shape}; one axis of at most {LARGEST_GRID_Y} is needed")
+    rows, width = shape
+    runs = width // 8
+    scalars = rows, runs, form.group_size, form.bits, form.number
+    return Plan((ids.size, width), result, (-(-runs // THREADS), ids.size, 1), scalars)

@@ -1,0 +1,79 @@
+"""Product with a quantised matrix."""
+
+from __future__ import annotations
+
+from hiprt.array import Array
+from hiprt.kernels.ops.broadcasting import broadcast_shapes
+from hiprt.kernels.ops.matmul.stacks import Side, side_of, size_of
+from hiprt.kernels.ops.quantized.formats import format_of
+from hiprt.kernels.ops.quantized.gather_qmm import PACKED, multiply, operands_of
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["quantized_matmul"]
+
+KERNEL = PACKED
+ONE = Side(1, 1, 1)
+
+
+def quantized_matmul(
+    x: Array,
+    w: Array,
+    scales: Array,
+    biases: Array | None = None,
+    transpose: bool = True,
+    group_size: int | None = None,
+    bits: int | None = None,
+    mode: str = "affine",
+    *,
+    stream: Stream | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Return ``x @ dequantize(w, scales, biases).T``, summed in float32 and rounded once.
+
+    Parameters
+    ----------
+    x : Array, [..., M, K] or [K]
+        float16, bfloat16 or float32.
+    w : Array, [..., N, K * bits / 32], or [..., K, N * bits / 32] without `transpose`
+        uint32; leading axes broadcast with those of `x`.
+    scales, biases : Array
+        As `quantize` returns them; no biases for modes of floating codes.
+    transpose : bool
+        Whether rows of `w` are multiplied with, instead of columns.
+    group_size, bits : int, optional
+        The mode's by default: 64 and 4 for ``affine``.
+    mode : str
+        ``affine``, ``mxfp4``, ``mxfp8`` or ``nvfp4``.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array, [..., M, N] or [..., N]
+        Of the promoted dtype of `x`, `scales` and `biases`.
+
+    Raises
+    ------
+    ValueError
+        The format does not exist, a dtype is wrong, or the shapes do not fit.
+
+    Notes
+    -----
+    By groups: ``scale * sum(code * x) + bias * sum(x)`` for codes of 4 and 8 bits with `transpose`, where `x` and `w`
+    start at a multiple of 16 bytes; other formats have a slower kernel. With more than 8 rows tiles of the weights are
+    unpacked once for many rows, by matrix instructions where the device has them; on a GPU each weight
+    ``code * scale + bias`` is then rounded to the dtype first.
+    """
+    op = "quantized_matmul"
+    stream = stream or current_stream()
+    given = operands_of(op, x, w, scales, biases, transpose, format_of(op, group_size, bits, mode), stream)
+    if w.ndim == 2:
+        lines = size_of(x.shape[:-1])
+        return multiply(op, given, (), lines, ONE, ONE, stream, out, (*x.shape[:-1], given.columns))
+    lines = x.shape[-2] if x.ndim > 1 else 1
+    full = broadcast_shapes("broadcast_shapes", x.shape[:-2], w.shape[:-2])
+    sides = [side_of(v.shape[:-2], full, size_of(v.shape[:-2]), None, stream) for v in (x, w)]
+    shape = (*full, lines, given.columns) if x.ndim > 1 else (*full, given.columns)
+    return multiply(op, given, full, lines, sides[0], sides[1], stream, out, shape)

@@ -1,0 +1,171 @@
+"""The place of the largest value, and of the smallest."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from hiprt.array import Array, Form
+from hiprt.kernels.lang.kernel import Kernel, uses_loops
+from hiprt.kernels.ops.elementwise.copies import axis_of, contiguous
+from hiprt.kernels.ops.norm.row_launch import shared
+from hiprt.kernels.ops.operands import FLOATS, INT32, made
+from hiprt.kernels.ops.promotion import WORDS, strided
+from hiprt.objects import Planned
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["argmax", "argmin", "threads_of"]
+
+KERNEL = Kernel(
+    "reduction/argmax",
+    inputs={"x": "T"},
+    outputs={"out": "int"},
+    scalars={"width": "uint"},
+    template={"T": "dtype", "RUN": "int"},
+    headers=("reduction/largest.h",),
+    threads=1024,
+)
+THREADS = 1024
+
+
+# Any dtype: keys as for sorting, the largest and of equal ones the first.
+BODY = """
+threadgroup long keys[256];
+threadgroup uint places[256];
+const uint index = thread_index_in_threadgroup;
+const size_t base = size_t(threadgroup_position_in_grid.x) * width;
+long best = 0;
+uint place = 0xffffffffu;
+for (uint i = index; i < width; i += threads_per_threadgroup.x) {{
+  long key = {key}(x[base + i]);
+  if (place == 0xffffffffu || key > best) {{
+    best = key;
+    place = i;
+  }}
+}}
+keys[index] = best;
+places[index] = place;
+threadgroup_barrier(mem_flags::mem_threadgroup);
+if (index != 0) return;
+for (uint i = 1; i < threads_per_threadgroup.x && i < width; i++) {{
+  if (keys[i] > best || (keys[i] == best && places[i] < place)) {{
+    best = keys[i];
+    place = places[i];
+  }}
+}}
+out[threadgroup_position_in_grid.x] = int(place);
+"""
+
+
+@cache
+def kernel_of(name: str, key: str, word: str) -> Kernel:
+    """Return the kernel for a dtype."""
+    return Kernel(
+        f"{name}_{word}",
+        inputs={"x": word},
+        outputs={"out": "int"},
+        scalars={"width": "uint"},
+        headers=("reduction/largest.h", "reduction/order.h"),
+        source=BODY.format(key=key),
+    )
+
+
+def argmax(
+    x: Array, axis: int | None = -1, keepdims: bool = False, *, stream: Stream | None = None, out: Array | None = None
+) -> Array:
+    """Return the index of the largest value along an axis.
+
+    Of equal values (0 and -0 are equal) the lowest index wins; the first NaN wins over every number, as in numpy.
+
+    Parameters
+    ----------
+    x : Array
+        Of any strides and dtype; not empty along the axis.
+    axis : int, optional
+        The last by default; None takes `x` as one row.
+    keepdims : bool
+        Whether the axis stays, with size 1.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array
+        int32, which is what a step block holds (MLX returns uint32).
+
+    Raises
+    ------
+    TypeError
+        A dtype is wrong.
+    ValueError
+        There is no such axis, it is empty, or `out` overlaps `x`.
+    """
+    return place_of("argmax", x, axis, keepdims, stream, out)
+
+
+def argmin(
+    x: Array, axis: int | None = -1, keepdims: bool = False, *, stream: Stream | None = None, out: Array | None = None
+) -> Array:
+    """Return the index of the smallest value along an axis; arguments and rules are those of `argmax`."""
+    return place_of("argmin", x, axis, keepdims, stream, out)
+
+
+def place_of(op: str, x: Array, axis: int | None, keepdims: bool, stream: Stream | None, out: Array | None) -> Array:
+    """Check, put the axis last, and launch."""
+    stream = stream or current_stream()
+    order, shape, width = rows_of(op, x, axis, keepdims)
+    if order is not None or not x.is_contiguous:
+        x = contiguous(x if order is None else x.transpose(*order), stream=stream)
+    plan = plan_of(op, x, width, uses_loops(stream))
+    out = made(op, out, shape, INT32, stream, (x,))
+    plan.kernel(stream, plan.grid, plan.threads, plan.template, x, out, width)
+    return out
+
+
+@Planned
+def rows_of(op: str, x: Form, axis: int | None, keepdims: bool) -> tuple[tuple[int, ...] | None, tuple[int, ...], int]:
+    """Check the operand and return the order of axes in which rows lie, the shape of the result and a row's width."""
+    strided(op, "x", x)
+    if axis is None:
+        order, shape, width = None, (1,) * x.ndim if keepdims else (), x.size
+    else:
+        axis = axis_of(op, axis, x.ndim)
+        shape = (*x.shape[:axis], *((1,) if keepdims else ()), *x.shape[axis + 1 :])
+        is_last = axis == x.ndim - 1
+        order = None if is_last else (*(each for each in range(x.ndim) if each != axis), axis)
+        width = x.shape[axis]
+    if not width:
+        raise ValueError(f"{op}: x has shape {x.shape}; axis {axis} must not be empty")
+    return order, shape, width
+
+
+class Plan(NamedTuple):
+    """A launch."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    template: tuple[Any, ...]
+
+
+@Planned
+def plan_of(op: str, x: Form, width: int, loops: bool) -> Plan:
+    """Return the launch over contiguous rows."""
+    rows = x.size // width
+    if op == "argmax" and x.dtype in FLOATS:
+        threads, run = threads_of(x, width, loops)
+        return Plan(KERNEL, (rows, 1, 1), (threads, 1, 1), (x.dtype, run))
+    key = "sort_key" if op == "argmax" else "falling_key"
+    return Plan(kernel_of(op, key, WORDS[x.dtype]), *shared(loops, rows, width), ())
+
+
+def threads_of(x: Form, width: int, loops: bool) -> tuple[int, int]:
+    """Return how many threads share a row of floats, and how many neighbours one reads at once."""
+    if loops:
+        return 1, 1
+    run = 16 // x.dtype.itemsize
+    if width % run or not x.is_aligned:
+        run = 1
+    return min(THREADS, -(-width // (32 * run)) * 32), run

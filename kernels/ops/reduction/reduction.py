@@ -1,0 +1,221 @@
+"""Reductions over axes: a kernel generated from what joins two values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hiprt.array import Array
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous
+from hiprt.kernels.ops.norm.row_launch import grid_of
+from hiprt.kernels.ops.norm.softmax import KERNEL as SOFTMAX
+from hiprt.kernels.ops.operands import made
+from hiprt.kernels.ops.promotion import BOOL, INT32, WORDS, at_least_float, is_float, strided
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["Reduction", "all", "any", "logsumexp", "max", "mean", "min", "prod", "rows_of", "sum"]
+
+DType = np.dtype[Any]
+Axis = int | Sequence[int] | None
+BODY = """
+const device {given}* from = x + size_t(threadgroup_position_in_grid.x) * width;
+const uint index = thread_index_in_threadgroup;
+#if HIPRT_CPU_LOOPS
+{wide} lanes[8];
+for (uint j = 0; j < 8; j++) lanes[j] = {identity};
+uint whole = width / 8 * 8;
+for (uint i = 0; i < whole; i += 8) {{
+  for (uint j = 0; j < 8; j++) {{
+    {wide} a = lanes[j], b = {wide}(from[i + j]);
+    lanes[j] = {text};
+  }}
+}}
+{wide} total = {identity};
+for (uint i = whole; i < width; i++) {{
+  {wide} a = total, b = {wide}(from[i]);
+  total = {text};
+}}
+for (uint j = 0; j < 8; j++) {{
+  {wide} a = total, b = lanes[j];
+  total = {text};
+}}
+#else
+threadgroup {wide} parts[256];
+{wide} total = {identity};
+for (uint i = index; i < width; i += threads_per_threadgroup.x) {{
+  {wide} a = total, b = {wide}(from[i]);
+  total = {text};
+}}
+parts[index] = total;
+threadgroup_barrier(mem_flags::mem_threadgroup);
+for (uint half_way = 128; half_way > 0; half_way /= 2) {{
+  if (index < half_way && index + half_way < threads_per_threadgroup.x) {{
+    {wide} a = parts[index], b = parts[index + half_way];
+    parts[index] = {text};
+  }}
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}}
+total = parts[0];
+#endif
+if (index == 0) out[threadgroup_position_in_grid.x] = {out}({final});
+"""
+
+
+@cache
+def kernel_of(name: str, text: str, identity: str, final: str, given: str, out: str) -> Kernel:
+    """Return the kernel that joins a row."""
+    wide = "float" if out in ("half", "bfloat16_t") else out
+    source = BODY.format(given=given, wide=wide, identity=identity, text=text, out=out, final=final)
+    return Kernel(
+        f"{name}_{given}_{out}",
+        inputs={"x": given},
+        outputs={"out": out},
+        scalars={"width": "uint"},
+        headers=("elementwise/expression.h",),
+        source=source,
+    )
+
+
+def rows_of(op: str, x: Array, axis: Axis, keepdims: bool, stream: Stream) -> tuple[Array, int, tuple[int, ...]]:
+    """Return an array with the reduced axes last and contiguous, their size, and the result's shape.
+
+    Raises
+    ------
+    TypeError
+        It is not an array, or its dtype has no kernels.
+    ValueError
+        There is no such axis, or one is named twice.
+    """
+    strided(op, "x", x)
+    given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = [axis_of(op, each, x.ndim) for each in given]
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"[{op}] An axis of {tuple(given)} is named twice.")
+    kept = [each for each in range(x.ndim) if each not in axes]
+    width = int(np.prod([x.shape[each] for each in axes], dtype=np.int64))
+    shape = tuple(1 if each in axes else n for each, n in enumerate(x.shape) if keepdims or each not in axes)
+    turned = x.transpose(*kept, *sorted(axes)) if x.ndim else x
+    return contiguous(turned, stream=stream), width, shape
+
+
+class Reduction:
+    """A reduction; called as ``op(x, axis=None, keepdims=False, stream=None, out=None)``.
+
+    `axis` is an axis, several, or None for all; strides and dtypes are any. Floating dtypes are joined in float32.
+
+    Parameters
+    ----------
+    name : str
+    rule : callable
+        From the dtype of `x` to the result's.
+    text : str
+        C++ that joins ``a`` and ``b``.
+    identity : str
+        What changes nothing; ``from[0]`` where only the values themselves do, and there must be some.
+    meaning : str
+        What it returns, for its documentation.
+    final : str
+        C++ of the result from ``total``.
+    """
+
+    def __init__(
+        self, name: str, rule: Callable[[DType], DType], text: str, identity: str, meaning: str, final: str = "total"
+    ) -> None:
+        self.name = name
+        self.rule = rule
+        self.text, self.identity, self.final = text, identity, final
+        self.__name__ = name
+        self.__doc__ = f"Return {meaning} over axes."
+
+    def __call__(
+        self,
+        x: Array,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        stream: Stream | None = None,
+        out: Array | None = None,
+    ) -> Array:
+        """Launch on `stream`, this thread's by default; `out` receives the result."""
+        stream = stream or current_stream()
+        rows, width, shape = rows_of(self.name, x, axis, keepdims, stream)
+        result = self.rule(x.dtype)
+        out = made(self.name, out, shape, result, stream, (rows,))
+        if not width and self.identity == "from[0]" and out.size:
+            raise ValueError(f"[{self.name}] Cannot {self.name} reduce zero size array.")
+        wide = WORDS[at_least_float(result)] if is_float(result) else WORDS[result]
+        identity = "{}({})".format("float" if is_float(result) else wide, self.identity)
+        kernel = kernel_of(self.name, self.text, identity, self.final, WORDS[x.dtype], WORDS[result])
+        grid, threads = grid_of(stream, out.size, width)
+        kernel(stream, grid, threads, (), rows, out, width)
+        return out
+
+
+def same(dtype: DType) -> DType:
+    """Return the dtype."""
+    return dtype
+
+
+def summed(dtype: DType) -> DType:
+    """Return the dtype of sums: small integers become those of 32 bits, bool becomes int32."""
+    if dtype == BOOL:
+        return INT32
+    if is_float(dtype) or dtype.itemsize >= 4:
+        return dtype
+    return np.dtype(np.uint32) if dtype.kind == "u" else INT32
+
+
+def truth(_: DType) -> DType:
+    """Return bool."""
+    return BOOL
+
+
+all = Reduction("all", truth, "a && b", "true", "whether none is zero")  # noqa: A001
+any = Reduction("any", truth, "a || b", "false", "whether one is not zero")  # noqa: A001
+max = Reduction("max", same, "larger(a, b)", "from[0]", "the largest, or NaN where one is")  # noqa: A001
+mean = Reduction("mean", at_least_float, "a + b", "0", "the mean", "total / float(width)")
+min = Reduction("min", same, "smaller(a, b)", "from[0]", "the smallest, or NaN where one is")  # noqa: A001
+prod = Reduction("prod", summed, "a * b", "1", "the product")
+sum = Reduction("sum", summed, "a + b", "0", "the sum")  # noqa: A001
+
+
+def logsumexp(
+    x: Array, axis: Axis = None, keepdims: bool = False, *, stream: Stream | None = None, out: Array | None = None
+) -> Array:
+    """Return ``log(sum(exp(x)))`` over axes, without overflow.
+
+    Parameters
+    ----------
+    x : Array
+        Of any strides; integers become float32.
+    axis : int or sequence of int, optional
+        All axes by default.
+    keepdims : bool
+        Whether reduced axes stay, with size 1.
+    stream : Stream, optional
+        This thread's by default.
+    out : Array, optional
+        Receives the result.
+
+    Returns
+    -------
+    Array
+        Of the dtype of `x`, or float32; computed in float32. Nothing gives -inf.
+
+    Raises
+    ------
+    TypeError
+        A dtype is wrong.
+    ValueError
+        There is no such axis.
+    """
+    stream = stream or current_stream()
+    rows, width, shape = rows_of("logsumexp", x, axis, keepdims, stream)
+    rows = astype(rows, at_least_float(x.dtype), stream=stream)
+    out = made("logsumexp", out, shape, rows.dtype, stream, (rows,))
+    SOFTMAX(stream, *grid_of(stream, out.size, width), (rows.dtype, True), rows, out, width)
+    return out

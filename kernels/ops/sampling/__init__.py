@@ -1,0 +1,12 @@
+"""From logits to the next token: filters, draws, and the step's state on the device."""
+
+from hiprt.kernels.ops.sampling.advance import advance
+from hiprt.kernels.ops.sampling.filter_logits import filter_logits, repetition_penalty
+from hiprt.kernels.ops.sampling.sample import sample
+
+__all__ = [
+    "advance",
+    "filter_logits",
+    "repetition_penalty",
+    "sample",
+]
