@@ -1,8 +1,13 @@
-"""Benchmarks, decode models and text generation on top of hiprt."""
+"""Benchmarks, and the reference engine in `hiprt.bench.engine`."""
 
-__all__ = ["BENCHES"]
+from __future__ import annotations
 
-# `hiprt bench NAME`: each is a module here with `add_arguments` and `run`.
+import argparse
+
+from hiprt.command import add_commands
+
+__all__ = ["BENCHES", "add_arguments"]
+
 BENCHES = {
     "graph": "what recording, replaying and changing graphs costs the host",
     "alloc": "what allocations from a warm pool cost the host",
@@ -11,3 +16,8 @@ BENCHES = {
     "peers": "the same workloads through torch, CuPy, MLX and llama.cpp, where they are installed",
     "plot": "pictures of results",
 }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the benchmarks, each a module here, as subcommands of ``hiprt bench``."""
+    add_commands(parser, {name: (f"{__name__}.{name}", text) for name, text in BENCHES.items()}, "WHAT")

@@ -15,7 +15,6 @@ import gc
 import json
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -28,8 +27,9 @@ from hiprt.allocator import Pool
 from hiprt.allocator.driver import device_memory
 from hiprt.bench.graph import CHOICES, choose, positive
 from hiprt.buffer import Buffer
+from hiprt.command import set_run
 
-__all__ = ["Report", "add_arguments", "main", "measure", "run"]
+__all__ = ["Report", "add_arguments", "measure", "run"]
 
 BATCH, BATCHES, WARM_UP = 256, 400, 8
 OTHERS = 200  # buffers of other sizes
@@ -130,9 +130,10 @@ def summary(batches: list[float]) -> dict[str, float]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `run`, other than ``--json``, which all commands share."""
+    """Add the options of ``hiprt bench alloc``."""
     parser.add_argument("--bytes", metavar="N", type=positive, default=4096, help="size of each buffer (default: 4096)")
     parser.add_argument("--provider", choices=CHOICES, help="HIP library; null: none is involved")
+    set_run(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -153,15 +154,3 @@ def table(report: Report) -> str:
         *(f"{name:<16}{us['median']:>12.3f}{us['p99']:>12.3f}" for name, us in rows),
     ]
     return "\n".join(lines if report.is_flat else [*lines, "the pool grew while measuring"])
-
-
-def main() -> int:
-    """Run as ``python -m hiprt.bench.alloc``."""
-    parser = argparse.ArgumentParser("hiprt bench alloc", description="What an allocation costs on the host.")
-    add_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    return run(parser.parse_args())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

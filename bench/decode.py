@@ -28,6 +28,7 @@ from hiprt.bench.engine.models import PRESETS, Model, bucket, preset
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.graph import positive
 from hiprt.bench.timing import Apart, join, microseconds, read_bandwidth
+from hiprt.command import set_run
 from hiprt.event import Event
 from hiprt.graphs import Recording, Step
 from hiprt.graphs.record.recording import Node
@@ -316,13 +317,14 @@ def measure(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `run`, other than ``--json``, which all commands share."""
+    """Add the options of ``hiprt bench decode``."""
     parser.add_argument("--model", metavar="PRESET", choices=PRESETS, default="qwen3-mini", help=", ".join(PRESETS))
     parser.add_argument("--context", metavar="N", type=positive, default=16, help="tokens of the prompt (default: 16)")
     parser.add_argument("--tokens", metavar="N", type=positive, default=64, help="tokens to decode (default: 64)")
     parser.add_argument("--batch", metavar="B", type=positive, choices=range(1, 9), default=1, help="sequences, 1 to 8")
     parser.add_argument("--mode", choices=(*MODES, "all"), default="all", help="how steps are launched (default: all)")
     parser.add_argument("--plain", action="store_true", help="one kernel an op, nothing fused")
+    set_run(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:

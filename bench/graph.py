@@ -32,10 +32,11 @@ import hiprt
 from hiprt import core, graphs, library
 from hiprt.bench.raw import chain
 from hiprt.bench.topology import SETS, TOPOLOGIES, Work
+from hiprt.command import set_run
 from hiprt.graphs import RUNGS, Exec, Recording
 from hiprt.provider import PROVIDERS
 
-__all__ = ["MODES", "TOPOLOGIES", "Report", "add_arguments", "main", "measure", "run"]
+__all__ = ["MODES", "TOPOLOGIES", "Report", "add_arguments", "measure", "run"]
 
 MODES = ("eager", "record", "replay", "patch", "update", "instantiate")
 CHOICES = ("auto", *(provider.name for provider in PROVIDERS))
@@ -268,13 +269,14 @@ def positive(text: str) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `run`, other than ``--json``, which all commands share."""
+    """Add the options of ``hiprt bench graph``."""
     parser.add_argument("--topology", choices=TOPOLOGIES, default="chain", help="how the nodes depend on each other")
     parser.add_argument("--nodes", metavar="N", type=positive, default=1000, help="nodes of the step (default: 1000)")
     parser.add_argument("--mode", choices=MODES, default="replay", help="what is done each step (default: replay)")
     parser.add_argument("--changed", metavar="K", type=positive, default=10, help="nodes that a patch changes")
     parser.add_argument("--raw", action="store_true", help="measure the driver's calls from C beside it (a chain)")
     parser.add_argument("--provider", choices=CHOICES, help="HIP library; null measures hiprt's own cost")
+    set_run(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -325,19 +327,3 @@ def table(report: Report) -> str:
         f"{'rungs':<16}{taken:>12}",
     ]
     return "\n".join(rows)
-
-
-def main() -> int:
-    """Run as ``python -m hiprt.bench.graph``."""
-    parser = argparse.ArgumentParser("hiprt bench graph", description="What a step costs on the host.")
-    add_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    try:
-        return run(parser.parse_args())
-    except KeyboardInterrupt:
-        print("\nhiprt: interrupted", file=sys.stderr)
-        return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main())

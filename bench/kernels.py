@@ -20,6 +20,7 @@ from hiprt.array import bfloat16
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.random_weights import RandomWeights
 from hiprt.bench.timing import microseconds, read_bandwidth
+from hiprt.command import set_run
 from hiprt.graphs import Recording
 
 __all__ = ["CASES", "Case", "Row", "add_arguments", "measure", "run"]
@@ -312,9 +313,10 @@ def measure(case: Case, stream: Stream, bandwidth: float, cache: int) -> Row:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `run`, other than ``--json``, which all commands share."""
+    """Add the options of ``hiprt bench kernels``."""
     parser.add_argument("--only", metavar="NAME", default="", help="ops whose name begins like this")
     parser.add_argument("--small", action="store_true", help="small shapes, to see that it works")
+    set_run(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hiprt.command import set_run
+
 __all__ = ["add_arguments", "draw", "read", "run"]
 
 RESULTS = Path(__file__).parent / "results"
@@ -164,9 +166,10 @@ def device_of(report: Report) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `run`, other than ``--json``, which all commands share."""
+    """Add the options of ``hiprt bench plot``."""
     parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="results (default: bench/results/*.json)")
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("plots"), help="for pictures (default: plots)")
+    set_run(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:

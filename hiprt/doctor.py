@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import json
 import os
@@ -16,6 +17,7 @@ from typing import Any
 
 from hiprt import __version__, library
 from hiprt.array import zeros
+from hiprt.command import set_run
 from hiprt.compiler import compile_source
 from hiprt.device import Device, current_device, describe, device_count
 from hiprt.errors import HipError, ProviderError
@@ -24,7 +26,7 @@ from hiprt.module import WRITE, Argument, Function, Module
 from hiprt.provider import Provider
 from hiprt.stream import current_stream
 
-__all__ = ["cause", "diagnose", "render", "try_compiler"]
+__all__ = ["add_arguments", "cause", "diagnose", "render", "try_compiler"]
 
 TIMEOUT = 120.0  # seconds for the first kernel; a compiler may build its own support library first
 NAME_LENGTH = 96
@@ -58,6 +60,20 @@ FOREIGN = (
     "HIP_LAUNCH_BLOCKING",
     "DEBUG_CLR_GRAPH_PACKET_CAPTURE",
 )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``hiprt doctor``."""
+    set_run(parser, run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Say what hiprt runs on; return the exit status, 1 where nothing is usable."""
+    report = diagnose()
+    print(json.dumps(report, indent=2) if options.json else render(report))
+    if report["problem"]:
+        print(f"hiprt: {report['problem']}", file=sys.stderr)
+    return 0 if report["usable"] else 1
 
 
 def diagnose() -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hiprt.bench.engine.models import PRESETS
+from hiprt.command import set_run
 
 __all__ = ["PEERS", "add_arguments", "ask", "run"]
 
@@ -57,7 +58,7 @@ def ask(peer: str, workload: dict[str, Any], python: str = sys.executable) -> di
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `run`, other than ``--json``, which all commands share."""
+    """Add the options of ``hiprt bench peers``."""
     dense = [name for name, settings in PRESETS.items() if settings["model_type"] == "qwen3"]
     parser.add_argument("--model", metavar="PRESET", choices=dense, default="qwen3-mini", help=", ".join(dense))
     parser.add_argument("--nodes", metavar="N", type=int, default=1000, help="of the chain (default: 1000)")
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gguf", metavar="FILE", default="", help="model for llama.cpp, whose llama-bench is on PATH")
     parser.add_argument("--python", metavar="NAME=PATH", action="append", default=[], help="another Python for a peer")
     parser.add_argument("--only", metavar="NAME", default="", help="peers whose name begins like this")
+    set_run(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:

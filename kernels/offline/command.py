@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from hiprt.code_cache import CodeCache
+from hiprt.command import set_run
 from hiprt.kernels.offline.builder import DEVICE, Product, Unit, backend_of, build, units
 from hiprt.kernels.offline.report import Report
 
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--option", metavar="O", action="append", default=[], help="for the compiler: --option=-DN=4")
     parser.add_argument("--cache-info", action="store_true", help="say what the cache of compiled kernels holds")
     parser.add_argument("--cache-limit", metavar="MB", type=megabytes, help="remove the longest unused of it; 0: all")
+    set_run(parser, run)
 
 
 def names(text: str) -> list[str]:

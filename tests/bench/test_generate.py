@@ -12,7 +12,7 @@ import pytest
 from helpers import checkpoints
 
 from hiprt import CompileError, HipError, ProviderError, __main__, bfloat16, flags
-from hiprt.bench.engine import generate as generation
+from hiprt.bench.engine import command, generate as generation
 from hiprt.bench.engine.checkpoint import CheckpointError
 from hiprt.bench.engine.generate import Request, Text, difference, generate
 from hiprt.bench.engine.models import Decoder
@@ -245,7 +245,7 @@ def test_verification_finds_one_bit(request_for, monkeypatch, capsys):
 def test_ctrl_c_prints_the_table(request_for, monkeypatch, capsys):
     """The first Ctrl-C ends the text; the table follows; the handler of before is back."""
     before = signal.getsignal(signal.SIGINT)
-    honest = __main__.Printer.write
+    honest = command.Printer.write
 
     def interrupted(self, piece):
         is_first = self.prompt is not None
@@ -253,7 +253,7 @@ def test_ctrl_c_prints_the_table(request_for, monkeypatch, capsys):
         if is_first:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(__main__.Printer, "write", interrupted)
+    monkeypatch.setattr(command.Printer, "write", interrupted)
     request = request_for()
     assert __main__.main(["generate", "--model", str(request.model), "--prompt", request.prompt]) == 130
     out, _ = capsys.readouterr()
@@ -264,7 +264,7 @@ def test_ctrl_c_prints_the_table(request_for, monkeypatch, capsys):
 
 def test_ctrl_c_before_the_first_step_ends_at_once():
     """While the first step compiles there is nothing to wait for."""
-    interrupt = __main__.Interrupt()
+    interrupt = command.Interrupt()
     interrupt.poll()
     with pytest.raises(KeyboardInterrupt):
         interrupt()
@@ -388,6 +388,36 @@ def test_command_refuses(arguments, status, words):
 def test_help_names_every_command():
     """Also those whose arguments are read only where they are asked for."""
     assert re.findall(r"^    (\w+) ", run("--help")[0], re.MULTILINE) == ["generate", "bench", "compile", "doctor"]
+
+
+LOADED = """
+import contextlib, sys
+from hiprt.__main__ import main
+with contextlib.suppress(SystemExit):
+    main(sys.argv[1:])
+print("loaded", *(name for name in sys.modules if name.startswith(("hiprt.", "tokenizers", "safetensors", "rich"))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "loaded", "absent"),
+    [
+        (["--help"], "hiprt.command", "hiprt.bench hiprt.kernels hiprt.doctor hiprt.metal_compat"),
+        (["doctor", "--help"], "hiprt.doctor", "hiprt.bench hiprt.kernels hiprt.metal_compat"),
+        (["bench", "--help"], "hiprt.bench", "hiprt.bench.graph hiprt.bench.engine hiprt.kernels hiprt.doctor"),
+        (["bench", "graph", "--help"], "hiprt.bench.graph", "hiprt.bench.decode hiprt.bench.engine hiprt.doctor"),
+        (["generate", "--help"], "hiprt.bench.engine.generate", "hiprt.bench.graph hiprt.kernels.offline hiprt.doctor"),
+    ],
+)
+def test_a_command_is_imported_when_it_is_named(arguments, loaded, absent):
+    """The other commands, and the libraries that they need, are not."""
+    child = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True)
+    found = set(child.stdout.rpartition("loaded ")[2].split())
+    assert loaded in found
+    assert not found & set(absent.split())
+    assert "rich" not in found
+    if "generate" not in arguments:
+        assert not found & {"tokenizers", "safetensors"}
 
 
 def test_command_says_its_version():
