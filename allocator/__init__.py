@@ -3,7 +3,7 @@
 Importing the package makes `default_pool` the source of every buffer that hiprt allocates.
 """
 
-from hiprt.allocator.arena import Arena
+from hiprt.allocator.arena import Arena, Move
 from hiprt.allocator.external import adopt, external
 from hiprt.allocator.pages import UseAfterFreeError
 from hiprt.allocator.planner import InPlace, Plan, Request, in_place_of, plan, requests_of
@@ -16,6 +16,7 @@ __all__ = [
     "Arena",
     "InPlace",
     "MemoryReport",
+    "Move",
     "Plan",
     "Pool",
     "PoolStats",

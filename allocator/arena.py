@@ -7,15 +7,12 @@ are still alive, the step's results. Sharing memory this way adds no edge to the
 
 from __future__ import annotations
 
-import bisect
 import itertools
-import struct
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from hiprt.allocator.planner import ALIGNMENT, InPlace, Plan, in_place_of, plan, requests_of
 from hiprt.allocator.pool import PoolStats, pools
@@ -53,6 +50,8 @@ class Arena:
         Number to memory, one block per part of the step that was recorded.
     plans : list of Plan
         How each is shared.
+    moves : list of Move
+        What `settle` returned last.
     """
 
     def __init__(self, source: Allocate, name: str = "") -> None:
@@ -124,17 +123,6 @@ class Arena:
             assert settled is not None
             settled.rebase(moves[i][2], block)
         return moves
-
-    def moved(self, value: Any) -> Any:
-        """Return an address, or the words of a packed launch, as they are since the last `settle`."""
-        if isinstance(value, bytes):
-            words = struct.unpack(f"<{len(value) // 8}Q", value)
-            return struct.pack(f"<{len(words)}Q", *map(self.moved, words))
-        if isinstance(value, int) and value >= PROVISIONAL:
-            at = bisect.bisect_right(self.moves, (value, PROVISIONAL * 2, 0)) - 1
-            start, end, to = self.moves[at] if at >= 0 else (0, 0, 0)
-            return value + to - start if start <= value < end else value
-        return value
 
     def abandon(self, stream: Stream) -> None:
         """Give the arrays that are alive memory of their own; what they were to hold was never computed."""

@@ -8,13 +8,17 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from hiprt import core, library, objects
 from hiprt.errors import check
 from hiprt.stream import Stream
 
-__all__ = ["READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module", "laid_over"]
+__all__ = ["ADDRESS", "READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module", "laid_over"]
 
 SCALAR, READ, WRITE, READ_WRITE = 0, 1, 2, 3
+# The dtype of a structure's member that is an address: a uint64 that moves with the memory it points to.
+ADDRESS = np.dtype(np.uint64, metadata={"hiprt": "address"})
 FORMATS = {
     "bool": "?",
     "int8": "b",
@@ -28,9 +32,8 @@ FORMATS = {
     "float16": "e",
     "float32": "f",
     "float64": "d",
+    "address": "Q",
 }
-DIMENSIONS = struct.Struct("<8I")
-
 
 lock = threading.Lock()
 # By the core's handle, so that recorded nodes can be shown with their arguments' names.
@@ -112,15 +115,24 @@ class Argument:
     access : int
         `SCALAR`, `READ`, `WRITE` or `READ_WRITE`: what the kernel does with the buffer.
     dtype : str
-        Of a scalar: a key of `FORMATS`; or ``bytes`` for a structure by value.
+        Of a scalar: a key of `FORMATS`; or ``bytes`` for a structure by value. ``address`` is a number that points to
+        memory: it says nothing of what the kernel does there.
     size, alignment : int
         Of a structure, in bytes.
+    addresses : sequence of int
+        Of a structure, where in it there are addresses, in bytes from its start. When memory moves, as that of a kept
+        step does when its recording ends, these move with it, and nothing else in a value is touched.
     over : sequence of str
         Of a buffer that is only written, those that are only read and may be the very same memory: each element is
         read before it is written, whatever the views that are passed. Plans of kept steps make use of it.
+
+    Raises
+    ------
+    ValueError
+        An address does not lie inside the value.
     """
 
-    __slots__ = ("access", "alignment", "dtype", "name", "over", "size")
+    __slots__ = ("access", "addresses", "alignment", "dtype", "name", "over", "size")
 
     def __init__(
         self,
@@ -130,12 +142,17 @@ class Argument:
         *,
         size: int = 0,
         alignment: int = 0,
+        addresses: Sequence[int] = (),
         over: Sequence[str] = (),
     ) -> None:
         self.name, self.access, self.dtype = name, access, dtype
         self.over = tuple(over)
         self.size = size if dtype == "bytes" else 8 if access else struct.calcsize(FORMATS[dtype])
         self.alignment = alignment or self.size
+        self.addresses = (0,) if dtype == "address" else tuple(addresses)
+        for at in self.addresses:
+            if not 0 <= at <= self.size - ADDRESS.itemsize:
+                raise ValueError(f"{name}: {ADDRESS.itemsize} bytes at {at} are not inside a value of {self.size}")
 
     @property
     def format(self) -> str:
@@ -210,14 +227,20 @@ class Function(objects.Launcher):
         if ahead is not None:
             buffers = [argument.name for argument in arguments if argument.access]
             core.lib.hiprt_kernel_wait_itself(self.core, sum(1 << buffers.index(name) for name in ahead))
+        for i, argument in enumerate(arguments):
+            for offset in argument.addresses:
+                core.call(core.lib.hiprt_kernel_hold_address(self.core, i, offset))
         module.keep(self.core)
         functions[core.address(self.core)] = self
         formats = ("P" if a.access else "s" if a.dtype == "bytes" else FORMATS[a.dtype] for a in arguments)
         self.open(core.address(self.core), "".join(formats), shared)
 
-    def recover(self, stream: Stream, status: int, launch: bytes) -> None:
-        """Go on after a launch that failed, or raise."""
-        stream.recover(status, core.lib.hiprt_launch, self.core, launch, len(launch))
+    def recover(self, stream: Stream, status: int, payload: bytes) -> None:
+        """Launch again after a launch that failed because the recording is full; raise what else the status means."""
+        moves = stream.make_room(status)
+        moved = core.ffi.from_buffer(bytearray(payload))
+        core.lib.hiprt_kernel_move(self.core, moved, len(moves), moves)
+        core.call(core.lib.hiprt_launch(stream.core, self.core, moved, len(payload)))
 
     def __call__(
         self, stream: Stream, grid: tuple[int, int, int], block: tuple[int, int, int], *values: Any, **named: int

@@ -7,7 +7,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any
@@ -20,6 +20,8 @@ __all__ = ["Stream", "current_stream", "new_stream", "use_stream"]
 
 thread = threading.local()
 numbers = itertools.count()
+# What `Stream.submit` takes, and how many of the first arguments are addresses.
+ADDRESSES = {core.lib.hiprt_copy: 2, core.lib.hiprt_fill: 1, core.lib.hiprt_barrier: 0}
 
 
 class Stream(objects.Stream):
@@ -102,14 +104,28 @@ class Stream(objects.Stream):
         """
         status = function(self.core, *args)
         if status:
-            self.recover(status, function, *args)
+            moves, n = self.make_room(status), ADDRESSES[function]
+            moved = [core.lib.hiprt_moved(address, len(moves), moves) for address in args[:n]]
+            core.call(function(self.core, *moved, *args[n:]))
 
-    def recover(self, status: int, function: Callable[..., int], *args: Any) -> None:
-        """Go on after a call that failed: launch a recording that is full and call again, else raise."""
-        if status == core.lib.HIPRT_E_FULL:
-            self.session.split("the graph has reached HIPRT_GRAPH_MAX_NODES or HIPRT_GRAPH_MAX_BYTES")
-            status = function(self.core, *map(self.session.moved, args))
-        core.call(status)
+    def make_room(self, status: int) -> Sequence[tuple[int, int, int]]:
+        """Launch what is recorded if a call failed because the recording is full; raise what else the status means.
+
+        Returns
+        -------
+        sequence of (int, int, int)
+            The memory that has moved since the call was prepared: first address, one past the last, new first address.
+
+        Raises
+        ------
+        HipError
+            The call failed for another reason.
+        """
+        if status != core.lib.HIPRT_E_FULL:
+            raise core.failure(status)
+        self.session.split("the graph has reached HIPRT_GRAPH_MAX_NODES or HIPRT_GRAPH_MAX_BYTES")
+        moves: Sequence[tuple[int, int, int]] = self.session.moves
+        return moves
 
     def outside(self, reason: str) -> AbstractContextManager[None]:
         """Do the block's work outside the step being recorded, which is split around it; nothing while none records."""

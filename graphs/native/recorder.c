@@ -192,33 +192,27 @@ static int commit(hiprt_recorder *r, node *n) {
   return append(r, n, deps, count);
 }
 
-static int full(void) { return hiprt_fail(HIPRT_E_FULL, "hiprt_recorder", "the recording has reached its bound"); }
-
-int hiprt_recorder_kernel(hiprt_recorder *r, hiprt_kernel *kernel, const char *launch) {
-  if (is_full(r)) return full();
-  node *n = add(r, HIPRT_NODE_KERNEL, kernel, 0, hiprt_kernel_payload_size(kernel));
-  if (!n) return HIPRT_E_MEMORY;
-  hiprt_kernel_payload(kernel, launch, r->bytes + n->payload);
-  return commit(r, n);
+static int add_new(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload, uint32_t size) {
+  if (is_full(r)) return hiprt_fail(HIPRT_E_FULL, "hiprt_recorder", "the recording has reached its bound");
+  node *n = add(r, kind, kernel, payload, size);
+  return n ? commit(r, n) : HIPRT_E_MEMORY;
 }
 
-static int add_plain(hiprt_recorder *r, uint32_t kind, const void *payload, uint32_t size) {
-  if (is_full(r)) return full();
-  node *n = add(r, kind, 0, payload, size);
-  return n ? commit(r, n) : HIPRT_E_MEMORY;
+int hiprt_recorder_kernel(hiprt_recorder *r, hiprt_kernel *kernel, const char *payload) {
+  return add_new(r, HIPRT_NODE_KERNEL, kernel, payload, kernel->payload_size);
 }
 
 int hiprt_recorder_copy(hiprt_recorder *r, uint64_t dst, uint64_t src, uint64_t nbytes) {
   hiprt_copy_args args = {dst, src, nbytes};
-  return nbytes ? add_plain(r, HIPRT_NODE_COPY, &args, sizeof args) : 0;
+  return nbytes ? add_new(r, HIPRT_NODE_COPY, 0, &args, sizeof args) : 0;
 }
 
 int hiprt_recorder_fill(hiprt_recorder *r, uint64_t dst, uint32_t value, uint32_t width, uint64_t count) {
   hiprt_fill_args args = {dst, count, value, width};
-  return count ? add_plain(r, HIPRT_NODE_FILL, &args, sizeof args) : 0;
+  return count ? add_new(r, HIPRT_NODE_FILL, 0, &args, sizeof args) : 0;
 }
 
-int hiprt_recorder_barrier(hiprt_recorder *r) { return add_plain(r, HIPRT_NODE_EMPTY, 0, 0); }
+int hiprt_recorder_barrier(hiprt_recorder *r) { return add_new(r, HIPRT_NODE_EMPTY, 0, 0, 0); }
 
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into) {
   if (begin > end || end > from->n_nodes)
@@ -243,71 +237,19 @@ uint32_t hiprt_recorder_users(const hiprt_recorder *r, uint64_t start, uint64_t 
   return count;
 }
 
-/* Moves are ascending. */
-static int move_address(uint64_t *address, uint32_t n_moves, const hiprt_move *moves) {
-  uint32_t low = 0, high = n_moves;
-  while (low < high) {
-    uint32_t middle = (low + high) / 2;
-    if (moves[middle].end > *address)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  if (low == n_moves || *address < moves[low].start) return 0;
-  *address += moves[low].to - moves[low].start;
-  return 1;
-}
-
 /* The number of addresses of one node that lie in moved memory; out_payload, unless NULL, receives the new ones. */
 uint32_t hiprt_recorder_move(const hiprt_recorder *r, uint32_t index, uint32_t n_moves, const hiprt_move *moves,
                              char *out_payload) {
   const node *n = r->nodes + index;
   const char *payload = r->bytes + n->payload;
-  uint32_t moved = 0;
-  if (n->kind == HIPRT_NODE_KERNEL) {
-    const hiprt_range *ranges = hiprt_kernel_ranges(n->kernel, payload);
-    uint32_t buffer = 0;
-    for (uint32_t i = 0; i < n->kernel->n_args; i++) {
-      if (!n->kernel->args[i].access) continue;
-      hiprt_range range = ranges[buffer];
-      uint64_t delta = range.start;
-      if (move_address(&range.start, n_moves, moves)) {
-        delta = range.start - delta;
-        moved++;
-        if (out_payload) {
-          size_t cell = sizeof(hiprt_dims) + n->kernel->offsets[i];
-          uint64_t address;
-          memcpy(&address, payload + cell, 8);
-          address += delta;
-          range.end += delta;
-          memcpy(out_payload + cell, &address, 8);
-          memcpy(out_payload + ((const char *)(ranges + buffer) - payload), &range, sizeof range);
-        }
-      }
-      buffer++;
-    }
-    return moved;
-  }
+  if (n->kind == HIPRT_NODE_KERNEL) return hiprt_kernel_moved(n->kernel, payload, n_moves, moves, out_payload);
   hiprt_copy_args args = {0};
   uint32_t addresses = n->kind == HIPRT_NODE_COPY ? 2 : n->kind == HIPRT_NODE_FILL ? 1 : 0;
   if (addresses) memcpy(&args, payload, n->payload_size);
-  moved += addresses > 0 && move_address(&args.dst, n_moves, moves);
-  moved += addresses > 1 && move_address(&args.src, n_moves, moves);
+  uint32_t moved = addresses > 0 && hiprt_move_address(&args.dst, n_moves, moves);
+  moved += addresses > 1 && hiprt_move_address(&args.src, n_moves, moves);
   if (out_payload && addresses) memcpy(out_payload, &args, n->payload_size);
   return moved;
-}
-
-/* Addresses that a kernel takes as numbers, or inside structures. */
-static void move_numbers(hiprt_recorder *r, const node *n, uint32_t n_moves, const hiprt_move *moves) {
-  for (uint32_t i = 0; i < n->kernel->n_args; i++) {
-    const hiprt_argument *a = n->kernel->args + i;
-    char *cell = r->bytes + n->payload + sizeof(hiprt_dims) + n->kernel->offsets[i];
-    for (uint32_t at = 0; !a->access && at + 8 <= a->size; at += 8) {
-      uint64_t value;
-      memcpy(&value, cell + at, 8);
-      if (move_address(&value, n_moves, moves)) memcpy(cell + at, &value, 8);
-    }
-  }
 }
 
 void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_move *moves) {
@@ -315,7 +257,6 @@ void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_mo
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const node *n = r->nodes + i;
     hiprt_recorder_move(r, i, n_moves, moves, r->bytes + n->payload);
-    if (n->kind == HIPRT_NODE_KERNEL) move_numbers(r, n, n_moves, moves);
     hash_arguments(r, n);
   }
 }
@@ -336,6 +277,8 @@ static void list_ranges(const node *n, hiprt_node *out) {
     out->ranges = (const uint64_t *)hiprt_kernel_ranges(n->kernel, out->payload);
     out->access = n->kernel->access;
     out->n_ranges = n->kernel->n_buffers;
+    out->addresses = n->kernel->addresses;
+    out->n_addresses = n->kernel->n_addresses;
   } else if (n->kind == HIPRT_NODE_COPY) {
     const hiprt_copy_args *c = (const hiprt_copy_args *)out->payload;
     out->own[0] = c->src;

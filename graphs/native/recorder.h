@@ -12,7 +12,7 @@ typedef struct {
   uint32_t value, width;
 } hiprt_fill_args;
 
-int hiprt_recorder_kernel(hiprt_recorder *recorder, hiprt_kernel *kernel, const char *launch);
+int hiprt_recorder_kernel(hiprt_recorder *recorder, hiprt_kernel *kernel, const char *payload);
 int hiprt_recorder_copy(hiprt_recorder *recorder, uint64_t dst, uint64_t src, uint64_t nbytes);
 int hiprt_recorder_fill(hiprt_recorder *recorder, uint64_t dst, uint32_t value, uint32_t width, uint64_t count);
 int hiprt_recorder_barrier(hiprt_recorder *recorder);

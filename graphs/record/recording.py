@@ -18,6 +18,7 @@ __all__ = ["Node", "Recording"]
 
 EDGES = {"data": 1, "chain": 2, "both": 3}
 DIMENSIONS = struct.Struct("<8I")
+ADDRESS = struct.Struct("<Q")
 FIELDS = {"copy": ("dst", "src", "nbytes"), "fill": ("dst", "count", "value", "width")}
 PLAIN = {"copy": struct.Struct("<3Q"), "fill": struct.Struct("<2Q2I")}
 KINDS = ("kernel", "copy", "fill", "empty")
@@ -153,13 +154,14 @@ class Recording:
         return [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
 
     def used(self, index: int) -> list[tuple[int, int, int]]:
-        """Return the memory that a node declares, and the bytes that its arguments may point to as numbers."""
+        """Return the memory that a node declares, and the bytes that other addresses among its arguments point to."""
         raw = core.ffi.new("hiprt_node *")
         core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
         pieces = [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
-        known = {start for start, _, _ in pieces}
-        words = struct.unpack(f"<{raw.payload_size // 8}Q", core.ffi.buffer(raw.payload, raw.payload_size // 8 * 8))
-        return pieces + [(word, word + 1, 3) for word in words if word not in known]
+        for k in range(raw.n_addresses):
+            (address,) = ADDRESS.unpack_from(core.ffi.buffer(raw.payload, raw.payload_size), raw.addresses[k])
+            pieces.append((address, address + 1, 3))
+        return pieces
 
     def dependencies(self) -> list[list[int]]:
         """Return, per node, the earlier nodes that it waits for."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from hiprt import core
-from hiprt.allocator import Arena, Pool, default_pool
+from hiprt.allocator import Arena, Move, Pool, default_pool
 from hiprt.buffer import Buffer
 from hiprt.flags import flags
 from hiprt.graphs.launch.exec import Exec
@@ -144,9 +143,10 @@ class Session:
             return any(buffer.owner is block for block in self.memory.chunks.values())
         return buffer.pool is self.memory
 
-    def moved(self, argument: Any) -> Any:
-        """Return an argument of a call as it is since the last part ended: addresses may have moved."""
-        return self.memory.moved(argument) if isinstance(self.memory, Arena) else argument
+    @property
+    def moves(self) -> list[Move]:
+        """The memory that moved when the last part ended."""
+        return self.memory.moves if isinstance(self.memory, Arena) else []
 
     def split(self, reason: str) -> None:
         """Launch what was recorded so far and go on recording."""

@@ -37,12 +37,24 @@ hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t 
 /* The kernel waits for earlier nodes by itself, in every thread, and before that reads only the buffers (counted without
  * values) whose bits are set: its node may start while the one before it still runs. Before the first launch. */
 void hiprt_kernel_wait_itself(hiprt_kernel *kernel, uint64_t ahead);
+/* A value holds an address, `offset` bytes from its start, which moves with the memory it points to. Nothing else in a
+ * value is ever changed. Before the first launch. */
+int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t offset);
 void hiprt_kernel_retain(hiprt_kernel *kernel);
 void hiprt_kernel_release(hiprt_kernel *kernel);
 uint32_t hiprt_kernel_references(const hiprt_kernel *kernel); /* at this moment: recordings and execs hold some */
-/* Bytes of a launch: uint32 grid[3] block[3] shared zero | uint64 {address, start, end} per buffer, in argument order |
- * each value in argument order, padded to 8. start and end bound what the kernel may touch through the buffer. */
-uint32_t hiprt_kernel_launch_size(const hiprt_kernel *kernel);
+/* A launch is a payload, which is also what a node keeps: uint32 grid[3] block[3] shared zero | the arguments as the
+ * kernel reads them, each at its alignment, with zeros between them and up to a multiple of 8 | uint64 {start, end} for
+ * each buffer, in argument order: the bytes that the kernel may touch through it. A payload is aligned to 16. */
+
+/* Memory [start, end) moves to `to`. Several moves are ascending and disjoint. */
+typedef struct {
+  uint64_t start, end, to;
+} hiprt_move;
+/* Where an address is after the moves. */
+uint64_t hiprt_moved(uint64_t address, uint32_t n_moves, const hiprt_move *moves);
+/* Give a payload the addresses it has after the moves. */
+void hiprt_kernel_move(const hiprt_kernel *kernel, char *payload, uint32_t n_moves, const hiprt_move *moves);
 
 /* Streams: a HIP stream and, while it records, its recorder. */
 hiprt_stream *hiprt_stream_create(uint64_t handle, int device);
@@ -53,7 +65,7 @@ void hiprt_stream_close(hiprt_stream *stream);
 int hiprt_stream_record(hiprt_stream *stream, hiprt_recorder *recorder); /* NULL ends the recording */
 int hiprt_stream_synchronize(hiprt_stream *stream);
 uint64_t hiprt_stream_launches(const hiprt_stream *stream); /* kernels and graphs handed to HIP so far */
-int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *launch, uint32_t nbytes);
+int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *payload, uint32_t nbytes);
 /* kind: 1 host to device, 2 device to host, 3 device to device. Only 3 can be recorded. */
 int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes, int kind);
 /* Fill count elements of width 1, 2 or 4 bytes. */
@@ -76,6 +88,8 @@ typedef struct {
   uint32_t n_deps;
   const uint64_t *ranges; /* borrowed, or own: {start, end} of each piece of memory the node declares */
   const uint8_t *access;  /* of each piece: 1 read, 2 write, 3 both */
+  const uint32_t *addresses; /* borrowed: where the payload of a kernel holds addresses that are no buffers */
+  uint32_t n_addresses;
   uint32_t may_overlap;   /* it waits itself, and nothing before it wrote what it reads ahead of that */
   uint32_t n_ranges;
   uint64_t own[4];
@@ -88,7 +102,7 @@ void hiprt_recorder_reset(hiprt_recorder *recorder);
 void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t bytes);
 /* Append nodes [begin, end) of a recording to another, with edges among themselves; all of them: with the same edges. */
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into);
-/* Nodes that touch memory in [start, end) through a buffer that begins there; out_nodes has room for all. */
+/* Nodes with a buffer that begins in [start, end), or another address in it; out_nodes has room for all nodes. */
 uint32_t hiprt_recorder_users(const hiprt_recorder *recorder, uint64_t start, uint64_t end, uint32_t *out_nodes);
 uint32_t hiprt_recorder_size(const hiprt_recorder *recorder);
 uint64_t hiprt_recorder_edges(const hiprt_recorder *recorder);
@@ -101,11 +115,7 @@ int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b);
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *recorder); /* of all payloads */
 /* Number of nodes whose arguments differ between two recordings of one key, the first of them, and the bytes of all. */
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
-/* Memory [start, end) moves to `to`. Several are ascending and disjoint. */
-typedef struct {
-  uint64_t start, end, to;
-} hiprt_move;
-/* Give all nodes the addresses they have when memory moves, those that are passed as numbers included. */
+/* Give all nodes the addresses they have after the moves. */
 void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const hiprt_move *moves);
 /* Launch every node in program order on a stream that does not record. */
 int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
@@ -128,7 +138,7 @@ int hiprt_exec_wait(hiprt_exec *exec);         /* until it is drained */
  * hipGraphExecUpdate. The exec must be drained, and discarded when this fails: some nodes may be changed already. */
 int hiprt_exec_patch(hiprt_exec *exec, hiprt_recorder *recorder, uint32_t *out_patched);
 int hiprt_exec_update(hiprt_exec *exec, hiprt_recorder *recorder);
-/* Give the listed nodes the addresses they have when memory moves; the edges stay. */
+/* Give the listed nodes the addresses they have after the moves; the edges stay. */
 int hiprt_exec_move(hiprt_exec *exec, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves);
 uint64_t hiprt_exec_updated_bytes(const hiprt_exec *exec); /* argument bytes written by patches and updates so far */
 uint64_t hiprt_exec_updated_nodes(const hiprt_exec *exec);

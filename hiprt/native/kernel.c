@@ -11,9 +11,9 @@ static int is_valid(const hiprt_argument *a) {
   return a->size && power_of_two && a->access <= 3 && (!a->access || a->size == 8);
 }
 
-/* Offsets in the argument block follow the C ABI; cells of a launch are 24 bytes a buffer and multiples of 8 a value. */
+/* Offsets in the argument block follow the C ABI. */
 static int lay_out(hiprt_kernel *kernel) {
-  uint32_t at = 0, values = 0;
+  uint32_t at = 0;
   for (uint32_t i = 0; i < kernel->n_args; i++) {
     const hiprt_argument *a = kernel->args + i;
     if (!is_valid(a)) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_kernel_create", "size, alignment or access");
@@ -21,13 +21,10 @@ static int lay_out(hiprt_kernel *kernel) {
     kernel->offsets[i] = at;
     at += a->size;
     kernel->n_written += a->access > 1;
-    if (a->access)
-      kernel->access[kernel->n_buffers++] = (uint8_t)a->access;
-    else
-      values += (a->size + 7) / 8 * 8;
+    if (a->access) kernel->access[kernel->n_buffers++] = (uint8_t)a->access;
   }
   kernel->args_size = (at + 7) / 8 * 8;
-  kernel->launch_size = (uint32_t)sizeof(hiprt_dims) + kernel->n_buffers * 24 + values;
+  kernel->payload_size = (uint32_t)(sizeof(hiprt_dims) + kernel->args_size + kernel->n_buffers * sizeof(hiprt_range));
   return 0;
 }
 
@@ -58,26 +55,16 @@ void hiprt_kernel_wait_itself(hiprt_kernel *kernel, uint64_t ahead) {
   kernel->ahead = ahead;
 }
 
-uint32_t hiprt_kernel_launch_size(const hiprt_kernel *kernel) { return kernel->launch_size; }
-
-void hiprt_kernel_payload(const hiprt_kernel *kernel, const char *launch, char *payload) {
-  const char *buffer = launch + sizeof(hiprt_dims), *value = buffer + kernel->n_buffers * 24;
-  char *args = payload + sizeof(hiprt_dims), *range = args + kernel->args_size;
-  memcpy(payload, launch, sizeof(hiprt_dims));
-  /* Padding takes part in comparisons. */
-  memset(args, 0, kernel->args_size);
-  for (uint32_t i = 0; i < kernel->n_args; i++) {
-    const hiprt_argument *a = kernel->args + i;
-    if (a->access) {
-      memcpy(args + kernel->offsets[i], buffer, 8);
-      memcpy(range, buffer + 8, sizeof(hiprt_range));
-      buffer += 24;
-      range += sizeof(hiprt_range);
-    } else {
-      memcpy(args + kernel->offsets[i], value, a->size);
-      value += (a->size + 7) / 8 * 8;
-    }
-  }
+int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t offset) {
+  const char *call = "hiprt_kernel_hold_address";
+  const hiprt_argument *a = kernel->args + argument;
+  if (argument >= kernel->n_args || a->access || offset > a->size || a->size - offset < 8)
+    return hiprt_fail(HIPRT_E_ARGUMENT, call, "there are no 8 bytes of a value");
+  uint32_t *grown = realloc(kernel->addresses, (kernel->n_addresses + 1) * sizeof *grown);
+  if (!grown) return hiprt_fail(HIPRT_E_MEMORY, call, 0);
+  kernel->addresses = grown;
+  grown[kernel->n_addresses++] = (uint32_t)sizeof(hiprt_dims) + kernel->offsets[argument] + offset;
+  return 0;
 }
 
 void hiprt_kernel_retain(hiprt_kernel *kernel) {
@@ -85,15 +72,13 @@ void hiprt_kernel_retain(hiprt_kernel *kernel) {
 }
 
 void hiprt_kernel_release(hiprt_kernel *kernel) {
-  if (kernel && atomic_fetch_sub_explicit(&kernel->references, 1, memory_order_acq_rel) == 1) free(kernel);
+  if (!kernel || atomic_fetch_sub_explicit(&kernel->references, 1, memory_order_acq_rel) != 1) return;
+  free(kernel->addresses);
+  free(kernel);
 }
 
 uint32_t hiprt_kernel_references(const hiprt_kernel *kernel) {
   return atomic_load_explicit(&kernel->references, memory_order_acquire);
-}
-
-uint32_t hiprt_kernel_payload_size(const hiprt_kernel *kernel) {
-  return (uint32_t)(sizeof(hiprt_dims) + kernel->args_size + kernel->n_buffers * sizeof(hiprt_range));
 }
 
 hipKernelNodeParams hiprt_kernel_params(const hiprt_kernel *kernel, const char *payload, void **cells) {
@@ -112,4 +97,67 @@ hipKernelNodeParams hiprt_kernel_params(const hiprt_kernel *kernel, const char *
 
 const hiprt_range *hiprt_kernel_ranges(const hiprt_kernel *kernel, const char *payload) {
   return (const hiprt_range *)(payload + sizeof(hiprt_dims) + kernel->args_size);
+}
+
+int hiprt_move_address(uint64_t *address, uint32_t n_moves, const hiprt_move *moves) {
+  uint32_t low = 0, high = n_moves;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (moves[middle].end > *address)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  if (low == n_moves || *address < moves[low].start) return 0;
+  *address += moves[low].to - moves[low].start;
+  return 1;
+}
+
+uint64_t hiprt_moved(uint64_t address, uint32_t n_moves, const hiprt_move *moves) {
+  hiprt_move_address(&address, n_moves, moves);
+  return address;
+}
+
+/* Where the range of a buffer begins decides: the address itself may be that of any element. */
+static uint32_t move_buffers(const hiprt_kernel *kernel, const char *payload, uint32_t n_moves, const hiprt_move *moves,
+                             char *out) {
+  const hiprt_range *ranges = hiprt_kernel_ranges(kernel, payload);
+  uint32_t moved = 0, buffer = 0;
+  for (uint32_t i = 0; i < kernel->n_args; i++) {
+    if (!kernel->args[i].access) continue;
+    hiprt_range range = ranges[buffer];
+    const uint64_t before = range.start;
+    if (hiprt_move_address(&range.start, n_moves, moves)) {
+      moved++;
+      if (out) {
+        const uint64_t delta = range.start - before;
+        const size_t cell = sizeof(hiprt_dims) + kernel->offsets[i];
+        uint64_t address;
+        memcpy(&address, payload + cell, sizeof address);
+        address += delta;
+        range.end += delta;
+        memcpy(out + cell, &address, sizeof address);
+        memcpy(out + ((const char *)(ranges + buffer) - payload), &range, sizeof range);
+      }
+    }
+    buffer++;
+  }
+  return moved;
+}
+
+uint32_t hiprt_kernel_moved(const hiprt_kernel *kernel, const char *payload, uint32_t n_moves, const hiprt_move *moves,
+                            char *out_payload) {
+  uint32_t moved = move_buffers(kernel, payload, n_moves, moves, out_payload);
+  for (uint32_t i = 0; i < kernel->n_addresses; i++) {
+    uint64_t address;
+    memcpy(&address, payload + kernel->addresses[i], sizeof address);
+    if (!hiprt_move_address(&address, n_moves, moves)) continue;
+    moved++;
+    if (out_payload) memcpy(out_payload + kernel->addresses[i], &address, sizeof address);
+  }
+  return moved;
+}
+
+void hiprt_kernel_move(const hiprt_kernel *kernel, char *payload, uint32_t n_moves, const hiprt_move *moves) {
+  hiprt_kernel_moved(kernel, payload, n_moves, moves, payload);
 }

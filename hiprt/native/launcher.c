@@ -7,7 +7,7 @@
 #include "recorder.h"
 #include "stream.h"
 
-#define MOST 4096 /* bytes of a launch */
+#define MOST 4096 /* bytes of a payload */
 
 /* Base of hiprt.module.Function. */
 typedef struct {
@@ -26,8 +26,8 @@ static PyObject *open_launcher(PyObject *object, PyObject *const *args, Py_ssize
   if (!kernel || !formats) return 0;
   const unsigned long shared = PyLong_AsUnsignedLong(args[2]);
   if (PyErr_Occurred()) return 0;
-  if (strlen(formats) != kernel->n_args || kernel->launch_size > MOST)
-    return PyErr_Format(PyExc_ValueError, "%s: %u bytes of arguments, formats %s", kernel->name, kernel->launch_size,
+  if (strlen(formats) != kernel->n_args || kernel->payload_size > MOST)
+    return PyErr_Format(PyExc_ValueError, "%s: %u bytes of arguments, formats %s", kernel->name, kernel->payload_size,
                         formats);
   self->kernel = kernel;
   self->shared = (uint32_t)shared;
@@ -77,22 +77,25 @@ static int pack(char format, PyObject *value, uint32_t size, char *cell) {
   return pack_any(format, value, size, cell);
 }
 
-static int pack_all(const launcher *self, PyObject *const *values, char *launch) {
+/* The arguments and ranges of a payload. Zeros between arguments take part when nodes are compared. */
+static int pack_all(const launcher *self, PyObject *const *values, char *payload) {
   const hiprt_kernel *kernel = self->kernel;
-  char *buffer = launch + sizeof(hiprt_dims), *cell = buffer + kernel->n_buffers * 24;
+  char *args = payload + sizeof(hiprt_dims), *range = args + kernel->args_size;
+  memset(args, 0, kernel->args_size);
   for (uint32_t i = 0; i < kernel->n_args; i++) {
+    char *cell = args + kernel->offsets[i];
     if (kernel->args[i].access) {
       const hiprt_py_array *array = (const hiprt_py_array *)values[i];
       if (!PyObject_TypeCheck(values[i], hiprt_py_array_type) || !array->buffer) {
         PyErr_Format(PyExc_TypeError, "%s: argument %u is %R; an array is needed", kernel->name, i, values[i]);
         return -1;
       }
-      const unsigned long long cells[] = {array->address, array->start, array->end};
-      memcpy(buffer, cells, sizeof cells);
-      buffer += sizeof cells;
-    } else {
-      if (pack(self->formats[i], values[i], kernel->args[i].size, cell)) return -1;
-      cell += (kernel->args[i].size + 7) / 8 * 8;
+      const hiprt_range touched = {array->start, array->end};
+      memcpy(cell, &array->address, sizeof array->address);
+      memcpy(range, &touched, sizeof touched);
+      range += sizeof touched;
+    } else if (pack(self->formats[i], values[i], kernel->args[i].size, cell)) {
+      return -1;
     }
   }
   return 0;
@@ -110,19 +113,19 @@ static int keep(const launcher *self, const hiprt_py_stream *stream, uint64_t se
   return 0;
 }
 
-static int submit(const launcher *self, hiprt_py_stream *stream, const char *launch) {
+static int submit(const launcher *self, hiprt_py_stream *stream, const char *payload) {
   hiprt_stream *queue = (hiprt_stream *)(uintptr_t)stream->address;
-  uint32_t size = self->kernel->launch_size;
+  uint32_t size = self->kernel->payload_size;
   int status;
   if (queue->recorder) {
-    status = hiprt_launch(queue, self->kernel, launch, size);
+    status = hiprt_launch(queue, self->kernel, payload, size);
   } else {
     Py_BEGIN_ALLOW_THREADS;
-    status = hiprt_launch(queue, self->kernel, launch, size);
+    status = hiprt_launch(queue, self->kernel, payload, size);
     Py_END_ALLOW_THREADS;
   }
   if (!status) return 0;
-  PyObject *done = PyObject_CallMethod((PyObject *)self, "recover", "Oiy#", stream, status, launch, (Py_ssize_t)size);
+  PyObject *done = PyObject_CallMethod((PyObject *)self, "recover", "Oiy#", stream, status, payload, (Py_ssize_t)size);
   Py_XDECREF(done);
   return done ? 0 : -1;
 }
@@ -139,7 +142,7 @@ static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t coun
                         kernel->name, kernel->n_args);
   if (!PyObject_TypeCheck(args[0], hiprt_py_stream_type) || !stream->address)
     return PyErr_Format(PyExc_TypeError, "%s: %R is not a stream", kernel->name, args[0]);
-  _Alignas(8) char packed[MOST];
+  _Alignas(16) char payload[MOST];
   hiprt_dims dims = {.zero = 0};
   Py_ssize_t shared = named ? PyNumber_AsSsize_t(args[count], PyExc_OverflowError) : self->shared;
   if (three(args[1], 0, dims.grid) || three(args[2], 1, dims.block) || shared < 0 || shared > UINT32_MAX) {
@@ -149,9 +152,8 @@ static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t coun
   }
   if (!dims.grid[0] || !dims.grid[1] || !dims.grid[2]) Py_RETURN_NONE;
   dims.shared = (uint32_t)shared;
-  memcpy(packed, &dims, sizeof dims);
-  memset(packed + sizeof dims, 0, kernel->launch_size - sizeof dims);
-  if (pack_all(self, args + 3, packed) || submit(self, stream, packed)) return 0;
+  memcpy(payload, &dims, sizeof dims);
+  if (pack_all(self, args + 3, payload) || submit(self, stream, payload)) return 0;
   const hiprt_recorder *recorder = ((const hiprt_stream *)(uintptr_t)stream->address)->recorder;
   if (recorder && keep(self, stream, hiprt_recorder_serial(recorder), args + 3)) return 0;
   Py_RETURN_NONE;

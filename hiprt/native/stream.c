@@ -106,14 +106,10 @@ int hiprt_launch_payload(hiprt_stream *stream, const hiprt_kernel *kernel, const
   return 0;
 }
 
-int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *launch, uint32_t nbytes) {
-  if (nbytes != kernel->launch_size)
-    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch", "the launch does not have the kernel's size");
-  if (stream->recorder) return hiprt_recorder_kernel(stream->recorder, kernel, launch);
-  _Alignas(16) char payload[4096];
-  if (hiprt_kernel_payload_size(kernel) > sizeof payload)
-    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch", "more than 4 KiB of arguments");
-  hiprt_kernel_payload(kernel, launch, payload);
+int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *payload, uint32_t nbytes) {
+  if (nbytes != kernel->payload_size)
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch", "the payload does not have the kernel's size");
+  if (stream->recorder) return hiprt_recorder_kernel(stream->recorder, kernel, payload);
   return hiprt_launch_payload(stream, kernel, payload);
 }
 

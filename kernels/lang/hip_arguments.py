@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hiprt.array import Array, bfloat16, dtype_of
-from hiprt.module import FORMATS, READ, READ_WRITE, SCALAR, WRITE, Argument
+from hiprt.module import ADDRESS, FORMATS, READ, READ_WRITE, SCALAR, WRITE, Argument
 
 __all__ = ["TRAITS", "Declared", "assertions"]
 
@@ -91,8 +91,8 @@ class Declared:
         name : str
         text : str or dtype
             ``read``, ``write`` or ``update`` (reads and writes) and the elements' dtype, which may be left out; a
-            value's dtype alone, which may be structured; a dtype may be the name of a template parameter. Behind
-            ``write`` and the dtype, ``over`` and names, with commas between them.
+            value's dtype alone, which may be structured, or ``address``; a dtype may be the name of a template
+            parameter. Behind ``write`` and the dtype, ``over`` and names, with commas between them.
         types : mapping
             Template parameters and their values.
 
@@ -117,7 +117,7 @@ class Declared:
         try:
             if text is None or (isinstance(kind, str) and len(kind) == 1):
                 raise TypeError  # numpy would take it: None, and the letters of its types
-            return cls(name, access, None if kind is None else dtype_of(kind), over).valid()
+            return cls(name, access, None if kind is None else value_dtype(kind), over).valid()
         except TypeError:
             raise ValueError(
                 f"{name}: {text!r} is no declaration; it is `read`, `write` or `update` and a dtype for a buffer, or "
@@ -154,8 +154,9 @@ class Declared:
             return Argument(self.name, self.access, over=self.over)
         if self.is_structure:
             size, alignment = self.dtype.itemsize, self.dtype.alignment
-            return Argument(self.name, SCALAR, "bytes", size=size, alignment=alignment)
-        return Argument(self.name, SCALAR, self.dtype.name)
+            places = tuple(addresses_in(self.dtype))
+            return Argument(self.name, SCALAR, "bytes", size=size, alignment=alignment, addresses=places)
+        return Argument(self.name, SCALAR, "address" if is_address(self.dtype) else self.dtype.name)
 
     def value(self, given: Any, *, strided: bool) -> Any:
         """Return what is launched for the value of a call.
@@ -192,6 +193,26 @@ class Declared:
         if not given.is_contiguous and not strided:
             raise ValueError(f"{self.name} is not contiguous: copy it, or make the kernel with strided=True")
         return given
+
+
+def value_dtype(text: Any) -> np.dtype[Any]:
+    """Return the dtype that a declaration names; ``address`` is `ADDRESS`."""
+    return ADDRESS if isinstance(text, str) and text == "address" else dtype_of(text)
+
+
+def is_address(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is `ADDRESS`; numpy's comparison leaves out what tells it from uint64."""
+    return dtype == ADDRESS and dtype.metadata == ADDRESS.metadata
+
+
+def addresses_in(dtype: np.dtype[Any], start: int = 0) -> Iterator[int]:
+    """Yield where a structure has addresses, in bytes from its start."""
+    if is_address(dtype.base):
+        yield from range(start, start + dtype.itemsize, ADDRESS.itemsize)
+    elif dtype.base.fields:
+        for each in range(start, start + dtype.itemsize, dtype.base.itemsize):
+            for kind, offset, *_ in dtype.base.fields.values():
+                yield from addresses_in(kind, each + offset)
 
 
 def check_layout(name: str, dtype: np.dtype[Any]) -> None:

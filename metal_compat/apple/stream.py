@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -190,12 +190,12 @@ class MetalStream(Stream):
         else:
             view[:] = host
 
-    def recover(self, status: int, function: Callable[..., int], *args: Any) -> None:
-        """Commit launches that have reached ``HIPRT_GRAPH_MAX_NODES`` or ``_BYTES`` and go on, else raise."""
-        if status == core.lib.HIPRT_E_FULL and self.pending is not None:
-            self.flush()
-            status = function(self.core, *args)
-        core.call(status)
+    def make_room(self, status: int) -> Sequence[tuple[int, int, int]]:
+        """Commit launches that have reached ``HIPRT_GRAPH_MAX_NODES`` or ``_BYTES``; else raise. Nothing moves."""
+        if status != core.lib.HIPRT_E_FULL or self.pending is None:
+            raise core.failure(status)
+        self.flush()
+        return ()
 
     def outside(self, reason: str) -> AbstractContextManager[None]:
         """Do the block's work between launches; a recorded step is left first, if it may be.

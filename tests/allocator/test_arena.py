@@ -113,29 +113,101 @@ extern "C" __global__ void by_number(float* out, unsigned long long address) {
   out[0] = ((float*)address)[0];
 }
 extern "C" __global__ void by_struct(float* out, struct Where where) { out[0] = where.to[where.tag]; }
+struct Pair { long long first, second; };
+extern "C" __global__ void store(long long* out, long long number, struct Pair pair) {
+  out[0] = number; out[1] = pair.first; out[2] = pair.second;
+}
 """
+ONE = (1, 1, 1)
 
 
-def test_addresses_passed_as_numbers_move_too(stream, x):
+@pytest.fixture(scope="module")
+def pointed():
+    """The module of `POINTED`."""
+    return Module(compile_source(POINTED, "pointed.hip")[0])
+
+
+@pytest.fixture
+def by_number(pointed):
+    """A kernel that takes an address as a number."""
+    return Function(pointed, "by_number", [Argument("out", WRITE), Argument("address", SCALAR, "address")])
+
+
+@pytest.fixture
+def by_struct(pointed):
+    """A kernel that takes an address inside a structure."""
+    where = Argument("where", SCALAR, "bytes", size=16, alignment=8, addresses=[8])
+    return Function(pointed, "by_struct", [Argument("out", WRITE), where])
+
+
+def test_addresses_passed_as_numbers_move_too(stream, x, by_number, by_struct):
     """In a number, and inside a structure; what they point to is in use as long as the node may read it."""
-    made = Module(compile_source(POINTED, "pointed.hip")[0])
-    by_number = Function(made, "by_number", [Argument("out", WRITE), Argument("address", SCALAR, "uint64")])
-    structure = Argument("where", SCALAR, "bytes", size=16, alignment=8)
-    by_struct = Function(made, "by_struct", [Argument("out", WRITE), structure])
-    one = (1, 1, 1)
 
     def function():
         y = scale(x, 5.0)
         stream.submit(core.lib.hiprt_barrier)
         a, b = hiprt.empty(1), hiprt.empty(1)
-        by_number(stream, one, one, a, y.address + 4)
-        by_struct(stream, one, one, b, np.array([7, y.address], np.uint64).tobytes())
+        by_number(stream, ONE, ONE, a, y.address + 4)
+        by_struct(stream, ONE, ONE, b, np.array([7, y.address], np.uint64).tobytes())
         return a, b
 
     step = graphs.Step(function, stream=stream)
     for _ in range(2):
         a, b = step()
         assert (a.item(), b.item()) == (5, 35)
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_numbers_that_look_like_addresses_stay(stream, x, pointed, most):
+    """A value is moved only where the declaration names an address, even one that equals an array's address.
+
+    With a bound of one node the launch that no longer fits is packed before memory moves, and launched after it.
+    """
+    pair = Argument("pair", SCALAR, "bytes", size=16, alignment=8)
+    store = Function(pointed, "store", [Argument("out", WRITE), Argument("number", SCALAR, "int64"), pair])
+    passed = []
+
+    def function():
+        y, out = scale(x, 5.0), hiprt.empty(3, np.int64)
+        passed[:] = [y.address, y.address + 8, module.PROVISIONAL]
+        store(stream, ONE, ONE, out, passed[0], np.array(passed[1:], np.int64).tobytes())
+        return out
+
+    with hiprt.flags.override(graph_max_nodes=most):
+        step = graphs.Step(function, stream=stream)
+        for _ in range(2):
+            assert step().numpy().tolist() == passed
+    assert passed[0] >= module.PROVISIONAL
+
+
+def test_an_address_follows_an_argument_that_moved(stream, by_number):
+    """A kept step that is called with another array: its address goes to whoever takes it as a number."""
+
+    def function(x):
+        out = hiprt.empty(1)
+        by_number(stream, ONE, ONE, out, x.address)
+        return scale(out, 1.0), scale(x, 2.0)
+
+    arrays = [hiprt.array(np.full(N, i, np.float32)) for i in range(3)]
+    step = graphs.Step(function, stream=stream, moves=True)
+    for _ in range(2):
+        for i, array in enumerate(arrays):
+            assert step(array)[0].item() == i
+    assert step.rungs["patch"] > 0
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        {"dtype": "bytes", "size": 16, "alignment": 8, "addresses": [9]},
+        {"dtype": "bytes", "size": 16, "alignment": 8, "addresses": [-8]},
+        {"dtype": "int32", "addresses": [0]},
+    ],
+)
+def test_addresses_lie_inside_their_argument(pointed, argument):
+    """A declaration that names bytes behind the value, or before it, is refused."""
+    with pytest.raises(ValueError, match="pair: 8 bytes at"):
+        Argument("pair", SCALAR, **argument)
 
 
 def test_another_stream_cannot_read_what_is_being_recorded(stream, x):

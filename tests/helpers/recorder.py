@@ -19,8 +19,9 @@ class Program:
         kernel = core.lib.hiprt_kernel_create(function, b"k", len(args), args)
         if ahead is not None:
             core.lib.hiprt_kernel_wait_itself(kernel, ahead)
-        cells = b"".join(struct.pack("<3Q", start, start, end) for start, end, _ in ranges)
-        payload = struct.pack("<8I", *grid, *block, shared, 0) + cells + struct.pack("<Ixxxx", scalar)
+        arguments = b"".join(struct.pack("<Q", start) for start, _, _ in ranges) + struct.pack("<Ixxxx", scalar)
+        touched = b"".join(struct.pack("<2Q", start, end) for start, end, _ in ranges)
+        payload = struct.pack("<8I", *grid, *block, shared, 0) + arguments + touched
         core.call(core.lib.hiprt_launch(self.stream, kernel, payload, len(payload)))
         core.lib.hiprt_kernel_release(kernel)
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import hiprt
-from hiprt import graphs
+from hiprt import core, graphs, kernels
 from hiprt.errors import CompileError
 from hiprt.graphs.record.recording import Recording
 from hiprt.kernels import hip_kernel, hip_kernels
 from hiprt.kernels.offline.amd import Compiler, hip_program
-from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
+from hiprt.module import ADDRESS, READ, READ_WRITE, SCALAR, WRITE
 
 AXPY = """
 #include <hip/hip_runtime.h>
@@ -95,6 +95,36 @@ def test_a_structure_by_value(x, y, record):
     scaled = hip_kernel(SCALED, "scaled", SCALED_ARGS)
     scaled(x, y, 100, record, 200, threads=100)
     np.testing.assert_array_equal(y.numpy(), np.arange(100) * 2.0 + 234)
+
+
+LOOK_UP = """
+struct Table { int at; struct { const float* rows[2]; } inner[2]; };
+__global__ void look_up(float* out, Table table, unsigned long long tail, unsigned long long same) {
+  out[0] = table.inner[1].rows[1][table.at];
+  out[1] = *(const float*)tail;
+  out[2] = same == (unsigned long long)table.inner[0].rows[0];
+}
+"""
+
+
+def test_declared_addresses_move_with_their_memory(x):
+    """In members of structures in a structure, and as a value of its own; a number that equals one stays."""
+    table = np.dtype([("at", "i4"), ("inner", [("rows", ADDRESS, (2,))], (2,))], align=True)
+    args = {"out": "write float32", "table": table, "tail": "address", "same": "uint64"}
+    look_up = hip_kernel(LOOK_UP, "look_up", args)
+    assert [a.addresses for a in look_up.bind().arguments] == [(), (8, 16, 24, 32), (0,), ()]
+
+    def function():
+        y = kernels.multiply(x, 2.0)
+        hiprt.current_stream().submit(core.lib.hiprt_barrier)
+        out, at = hiprt.empty(3), y.address
+        look_up(out, (3, [([at, at],), ([at, at],)]), at + 20, at, grid=1, block=1)
+        return out
+
+    assert function().numpy().tolist() == [6, 10, 1]
+    step = graphs.Step(function)
+    for _ in range(2):
+        assert step().numpy().tolist() == [6, 10, 0]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 // result is checked. Usage: stress LIBRARY [THREADS STREAMS ROUNDS]; prints "ok" and exits with 0.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -62,21 +63,27 @@ hipModule_t compile() {
   return module;
 }
 
-// One launch as hiprt_launch takes it: dimensions, {address, start, end} per buffer, values padded to 8 bytes.
+// One launch as hiprt_launch takes it: dimensions, arguments (buffers, then ints), {start, end} of each buffer.
 struct Launch {
-  std::vector<uint64_t> words{4 | uint64_t{1} << 32, 1 | uint64_t{256} << 32, 1 | uint64_t{1} << 32, 0};
+  std::vector<uint64_t> head{4 | uint64_t{1} << 32, 1 | uint64_t{256} << 32, 1 | uint64_t{1} << 32, 0}, ranges;
+  std::vector<int> values;
   Launch &buffer(const int *address) {
     const auto at = reinterpret_cast<uint64_t>(address);
-    words.insert(words.end(), {at, at, at + kSize * sizeof(int)});
+    head.push_back(at);
+    ranges.insert(ranges.end(), {at, at + kSize * sizeof(int)});
     return *this;
   }
   Launch &value(int v) {
-    words.push_back(static_cast<uint32_t>(v));
+    values.push_back(v);
     return *this;
   }
   void on(hiprt_stream *stream, hiprt_kernel *kernel) const {
-    const auto *bytes = reinterpret_cast<const char *>(words.data());
-    check(hiprt_launch(stream, kernel, bytes, static_cast<uint32_t>(words.size() * 8)) == 0, "hiprt_launch");
+    std::vector<uint64_t> payload(head.size() + (values.size() + 1) / 2 + ranges.size());
+    std::copy(head.begin(), head.end(), payload.begin());
+    std::memcpy(payload.data() + head.size(), values.data(), values.size() * sizeof(int));
+    std::copy(ranges.begin(), ranges.end(), payload.end() - static_cast<std::ptrdiff_t>(ranges.size()));
+    const auto *bytes = reinterpret_cast<const char *>(payload.data());
+    check(hiprt_launch(stream, kernel, bytes, static_cast<uint32_t>(payload.size() * 8)) == 0, "hiprt_launch");
   }
 };
 
