@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from hiprt import core, library
+from hiprt import core
 from hiprt.buffer import Buffer, hip_malloc, relaxed
 from hiprt.device import Device
-from hiprt.errors import HipError, OutOfMemoryError, check
+from hiprt.errors import HipError, OutOfMemoryError
 from hiprt.flags import flags
+from hiprt.hip import call, handle, lib, result
 from hiprt.stream import Stream
 
 __all__ = ["Memory", "async_malloc", "device_memory", "probe"]
 
 OK = "ok"
 PROBE_BYTES, FILLS = 4 << 20, 12  # large enough that some are still to be done when the memory is freed
-DEVICE_TO_HOST = 2
 
 
 class Memory:
@@ -32,56 +32,59 @@ class Memory:
 
     Attributes
     ----------
+    address : int
     device : int
     is_idle : bool
         No work uses it any more; otherwise freeing it waits for the device.
     """
 
-    def __init__(self, pointer: Any, device: int) -> None:
-        self.pointer = pointer
+    def __init__(self, address: int, device: int) -> None:
+        self.address = address
         self.device = device
         self.is_idle = False
 
     def free(self) -> None:
         """Give it back to the device."""
-        hip, line = library.hip(), line_of(self.device)
+        line = line_of(self.device)
         with relaxed():
-            check(hip.hipSetDevice(self.device), "hipSetDevice")
+            call(lib.hipSetDevice(self.device))
             if not self.is_idle:
-                check(hip.hipDeviceSynchronize(), "hipDeviceSynchronize")
-            check(hip.hipFreeAsync(self.pointer, line.stream), "hipFreeAsync")
-            check(hip.hipStreamSynchronize(line.stream), "hipStreamSynchronize")
-            if line.pool is not None:
-                check(hip.hipMemPoolTrimTo(line.pool, 0), "hipMemPoolTrimTo")
+                call(lib.hipDeviceSynchronize())
+            call(lib.hipFreeAsync(self.address, line.stream))
+            call(lib.hipStreamSynchronize(line.stream))
+            if line.pool:
+                call(lib.hipMemPoolTrimTo(line.pool, 0))
 
 
 class Line:
-    """A device's stream for memory alone, and the driver's pool behind it; None: the device's default pool.
+    """A device's stream for memory alone, and the driver's pool behind it.
 
     Parameters
     ----------
     device : int
+
+    Attributes
+    ----------
+    stream, pool : int
+        Their handles; a pool of 0 stands for the device's default pool.
     """
 
     def __init__(self, device: int) -> None:
-        hip = library.hip()
         with relaxed():
-            check(hip.hipSetDevice(device), "hipSetDevice")
-            self.stream = check(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking), "hipStreamCreateWithFlags")
-            self.pool: Any = None
+            call(lib.hipSetDevice(device))
+            self.stream = handle(lib.hipStreamCreateWithFlags, lib.hipStreamNonBlocking)
             try:
-                self.pool = check(hip.hipMemPoolCreate(properties(device)), "hipMemPoolCreate")
-            except RuntimeError:
-                pass  # a library or a driver without pools to create has the device's own
+                self.pool = handle(lib.hipMemPoolCreate, properties(device))
+            except HipError:
+                self.pool = 0  # a library or a driver without pools to create has the device's own
 
-    def allocate(self, nbytes: int) -> Any:
-        """Return a pointer that every stream may use."""
-        hip = library.hip()
-        if self.pool is not None:
-            made = check(hip.hipMallocFromPoolAsync(nbytes, self.pool, self.stream), f"hipMallocAsync({nbytes} bytes)")
+    def allocate(self, nbytes: int) -> int:
+        """Return the address of memory that every stream may use."""
+        if self.pool:
+            made = handle(lib.hipMallocFromPoolAsync, nbytes, self.pool, self.stream, detail=f"{nbytes} bytes")
         else:
-            made = check(hip.hipMallocAsync(nbytes, self.stream), f"hipMallocAsync({nbytes} bytes)")
-        check(hip.hipStreamSynchronize(self.stream), "hipStreamSynchronize")
+            made = handle(lib.hipMallocAsync, nbytes, self.stream, detail=f"{nbytes} bytes")
+        call(lib.hipStreamSynchronize(self.stream))
         return made
 
 
@@ -93,24 +96,30 @@ def line_of(device: int) -> Line:
 
 def properties(device: int) -> Any:
     """Return what the driver's pool is created with."""
-    hip = library.hip()
-    made = hip.hipMemPoolProps()
-    made.allocType = hip.hipMemAllocationType.hipMemAllocationTypePinned
-    made.location.type = hip.hipMemLocationType.hipMemLocationTypeDevice
+    made = core.ffi.new("hipMemPoolProps *")
+    made.allocType = lib.hipMemAllocationTypePinned
+    made.location.type = lib.hipMemLocationTypeDevice
     made.location.id = device
     return made
 
 
 def async_malloc(nbytes: int, stream: Stream) -> Buffer:
     """Allocate with hipMallocAsync."""
-    hip, index = library.hip(), stream.device.index
+    index = stream.device.index
     with relaxed():
-        check(hip.hipSetDevice(index), "hipSetDevice")
+        call(lib.hipSetDevice(index))
         # Some drivers fault where they should say that there is no memory left.
-        if check(hip.hipMemGetInfo(), "hipMemGetInfo")[0] < nbytes:
-            raise OutOfMemoryError(2, "hipErrorOutOfMemory", f"hipMallocAsync({nbytes} bytes)")
+        if available() < nbytes:
+            raise OutOfMemoryError(2, "hipErrorOutOfMemory", "hipMallocAsync", f"{nbytes} bytes")
         memory = Memory(line_of(index).allocate(max(nbytes, 1)), index)
-    return Buffer(int(memory.pointer), nbytes, index, memory.free, owner=memory)
+    return Buffer(memory.address, nbytes, index, memory.free, owner=memory)
+
+
+def available() -> int:
+    """Return the bytes that this thread's device has free."""
+    free, total = core.ffi.new("size_t *"), core.ffi.new("size_t *")
+    call(lib.hipMemGetInfo(free, total))
+    return int(free[0])
 
 
 def device_memory(nbytes: int, stream: Stream) -> Buffer:
@@ -128,37 +137,33 @@ def probe(device: Device) -> str:
     ----------
     device : Device
     """
-    hip = library.hip()
     try:
-        supported = hip.hipDeviceAttribute_t.hipDeviceAttributeMemoryPoolsSupported
-        if not check(hip.hipDeviceGetAttribute(supported, device.index), "hipDeviceGetAttribute"):
+        if not result("int", lib.hipDeviceGetAttribute, lib.hipDeviceAttributeMemoryPoolsSupported, device.index):
             return "the device says that it has no pools"
     except HipError as error:
-        return str(error)
-    except RuntimeError:
-        pass  # the library does not have the question
+        if error.code != lib.HIPRT_E_LIBRARY:  # that is a library without the question
+            return str(error)
     try:
         with relaxed(), Stream(device) as one, Stream(device) as two:
             return hand_over(one, two)
-    except RuntimeError as error:
+    except HipError as error:
         return str(error)
 
 
 def hand_over(one: Stream, two: Stream) -> str:
     """Free memory that one stream still writes, and see whether another stream's new memory suffers."""
-    hip = library.hip()
     for value in (1, 2, 3):
-        first = check(hip.hipMallocAsync(PROBE_BYTES, one.hip_stream), "hipMallocAsync")
+        first = handle(lib.hipMallocAsync, PROBE_BYTES, one.handle)
         for _ in range(FILLS):
-            one.submit(core.lib.hiprt_fill, int(first), 0, 1, PROBE_BYTES)
-        check(hip.hipFreeAsync(first, one.hip_stream), "hipFreeAsync")
-        second = check(hip.hipMallocAsync(PROBE_BYTES, two.hip_stream), "hipMallocAsync")
-        two.submit(core.lib.hiprt_fill, int(second), value, 1, PROBE_BYTES)
+            one.submit(core.lib.hiprt_fill, first, 0, 1, PROBE_BYTES)
+        call(lib.hipFreeAsync(first, one.handle))
+        second = handle(lib.hipMallocAsync, PROBE_BYTES, two.handle)
+        two.submit(core.lib.hiprt_fill, second, value, 1, PROBE_BYTES)
         one.synchronize()
         seen = np.empty(PROBE_BYTES, np.uint8)
-        two.submit(core.lib.hiprt_copy, int(seen.ctypes.data), int(second), PROBE_BYTES, DEVICE_TO_HOST)
+        two.submit(core.lib.hiprt_copy, int(seen.ctypes.data), second, PROBE_BYTES, lib.hipMemcpyDeviceToHost)
         two.synchronize()
-        check(hip.hipFreeAsync(second, two.hip_stream), "hipFreeAsync")
+        call(lib.hipFreeAsync(second, two.handle))
         if not (seen == value).all():
             return "memory that one stream had freed was given to another too early"
     return OK

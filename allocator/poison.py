@@ -29,7 +29,8 @@ from hiprt.allocator.pages import PAGE, Freed, Pages
 from hiprt.array import Array
 from hiprt.buffer import Buffer, relaxed
 from hiprt.compiler import compile_source
-from hiprt.errors import HipWarning, check
+from hiprt.errors import HipWarning
+from hiprt.hip import call, handle, lib
 from hiprt.module import READ, READ_WRITE, SCALAR, Argument, Function, Module
 from hiprt.stream import Stream
 
@@ -99,11 +100,11 @@ class Queue:
 
     def __init__(self, stream: Stream) -> None:
         handle = 0
-        if stream.hip_stream is not None:
+        if stream.is_open:
             handle = stream.handle
         else:
-            check(library.hip().hipSetDevice(stream.device.index), "hipSetDevice")
-            check(library.hip().hipDeviceSynchronize(), "hipDeviceSynchronize")
+            call(lib.hipSetDevice(stream.device.index))
+            call(lib.hipDeviceSynchronize())
         made = core.lib.hiprt_stream_create(handle, stream.device.index)
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_stream_release)
 
@@ -130,10 +131,10 @@ class Log:
 
     def __init__(self, stream: Stream) -> None:
         with relaxed():
-            self.memory = check(library.hip().hipHostMalloc(16, 0), "hipHostMalloc")
-        self.words = np.ctypeslib.as_array((core_uint64 * 2).from_address(int(self.memory)))
+            self.memory = handle(lib.hipHostMalloc, 16, lib.hipHostMallocDefault)
+        self.words = np.ctypeslib.as_array((core_uint64 * 2).from_address(self.memory))
         self.words[:] = 0
-        self.array = view(int(self.memory), 16, stream)
+        self.array = view(self.memory, 16, stream)
         code, _ = compile_source(SOURCE, "hiprt_zones.hip")
         arguments = [Argument("block", READ), Argument("log", READ_WRITE), Argument("nbytes", SCALAR, "uint64")]
         self.check = Function(Module(code), "check_zones", arguments)
@@ -219,7 +220,7 @@ class Poison:
         if pool.parent is not None and np.count_nonzero(found) == 2 * ZONE:
             found[:] = False  # of a step that was recorded and not launched
         queue.fill(start, FREED, 1, size)
-        if closes(pool) or stream.hip_stream is None:
+        if closes(pool) or not stream.is_open:
             # Without a stream the fill has no order with those that come to use the memory.
             queue.wait()
         if closes(pool):

@@ -23,12 +23,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hiprt import core, library
+from hiprt import core
 from hiprt.allocator.driver import Memory, device_memory
 from hiprt.allocator.poison import poison, release
 from hiprt.buffer import Allocate, Buffer
-from hiprt.errors import OutOfMemoryError, check
+from hiprt.errors import OutOfMemoryError
 from hiprt.flags import flags
+from hiprt.hip import call, lib
 from hiprt.stream import Stream
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Pool:
         """Return what the core knows a stream by."""
         lane = self.lanes.get(stream.number)
         if lane is None:
-            can_fence = self.parent is None and stream.hip_stream is not None
+            can_fence = self.parent is None and stream.is_open
             made = core.lib.hiprt_pool_lane(self.core, stream.number, stream.handle, stream.device.index, can_fence)
             lane = self.lanes.setdefault(stream.number, core.created(made))
             self.addresses[stream.number] = core.address(lane)
@@ -298,8 +299,8 @@ class Pool:
             self.settle()
             if core.lib.hiprt_pool_retiring(self.core, core.ffi.NULL):
                 for index in {chunk.device for chunk in list(self.chunks.values())}:
-                    check(library.hip().hipSetDevice(index), "hipSetDevice")
-                    check(library.hip().hipDeviceSynchronize(), "hipDeviceSynchronize")
+                    call(lib.hipSetDevice(index))
+                    call(lib.hipDeviceSynchronize())
                 return self.give_back(force=True)
         return self.give_back()
 

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hiprt import core, library, objects
-from hiprt.errors import HipWarning, check
+from hiprt import core, objects
+from hiprt.errors import HipWarning
+from hiprt.hip import call, handle, lib
 from hiprt.stream import Stream
 
 __all__ = ["Adopt", "Allocate", "Buffer", "adopt", "allocate", "hip_malloc", "relaxed", "set_adopter", "set_allocator"]
-
-RELAXED = 2
 
 
 class Buffer(objects.Buffer):
@@ -70,7 +69,7 @@ Adopt = Callable[[int, int, Any, Stream], Buffer]
 @contextmanager
 def relaxed() -> Iterator[None]:
     """Leave captures that are open elsewhere in the process alone, whatever the block asks of HIP."""
-    before = core.lib.hiprt_capture_mode(RELAXED)
+    before = core.lib.hiprt_capture_mode(lib.hipStreamCaptureModeRelaxed)
     try:
         yield
     finally:
@@ -79,18 +78,17 @@ def relaxed() -> Iterator[None]:
 
 def hip_malloc(nbytes: int, stream: Stream) -> Buffer:
     """Allocate with hipMalloc; hipFree waits for the device, so this is for long-lived memory."""
-    hip = library.hip()
-    check(hip.hipSetDevice(stream.device.index), "hipSetDevice")
-    with relaxed():
-        pointer = check(hip.hipMalloc(max(nbytes, 1)), f"hipMalloc({nbytes} bytes)")
     index = stream.device.index
+    call(lib.hipSetDevice(index))
+    with relaxed():
+        address = handle(lib.hipMalloc, max(nbytes, 1), detail=f"{nbytes} bytes")
 
     def free() -> None:
-        check(hip.hipSetDevice(index), "hipSetDevice")
+        call(lib.hipSetDevice(index))
         with relaxed():
-            check(hip.hipFree(pointer), "hipFree")
+            call(lib.hipFree(address))
 
-    return Buffer(int(pointer), nbytes, index, free)
+    return Buffer(address, nbytes, index, free)
 
 
 def wait_then_drop(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:

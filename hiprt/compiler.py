@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from functools import cache
 
 from hiprt import library
 from hiprt.code_cache import CodeCache, key_of
+from hiprt.core import ffi, status_name
 from hiprt.device import current_device
-from hiprt.errors import CompileError, check
+from hiprt.errors import CompileError
+from hiprt.hip import call, handle, lib
 
 __all__ = ["compile_source", "reads_files"]
 
@@ -68,46 +71,58 @@ def reads_files(source: str, options: Sequence[str]) -> bool:
 def identity() -> str:
     """Return which compiler this is: the library's version, and size and time of the files that it consists of."""
     chosen = library.current()
-    version = check(library.hiprtc().hiprtcVersion(), "hiprtcVersion")
+    version = ffi.new("int[2]")
+    open_compiler()
+    call(lib.hiprtcVersion(version, version + 1))
     folder = chosen.compiler.parent
     files = {file.resolve() for pattern in COMPILER_FILES for file in folder.glob(pattern)}
     status = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
-    return repr((chosen.provider.name, chosen.version, version, status))
+    return repr((chosen.provider.name, chosen.version, tuple(version), status))
+
+
+@cache
+def open_compiler() -> None:
+    """Give the C core hiprtc's functions."""
+    call(lib.hiprt_compiler_open(os.fsencode(library.current().hiprtc)))
 
 
 def build(source: str, name: str, options: Sequence[str], expressions: Sequence[str]) -> tuple[bytes, dict[str, str]]:
     """Compile, whatever was compiled before; returns what `compile_source` does."""
-    hiprtc = library.hiprtc()
-    program = check(hiprtc.hiprtcCreateProgram(source.encode(), name.encode(), 0, None, None), "hiprtcCreateProgram")
+    open_compiler()
+    text, none = source.encode(), ffi.NULL
+    program = handle(lib.hiprtcCreateProgram, text, name.encode(), 0, none, none)
     try:
         for expression in expressions:
-            check(hiprtc.hiprtcAddNameExpression(program, expression.encode()), "hiprtcAddNameExpression")
-        texts = [option.encode() for option in options]
-        (status,) = hiprtc.hiprtcCompileProgram(program, len(texts), texts)
-        if int(status) != 0:
-            raise CompileError(int(status), status.name, "hiprtcCompileProgram", name, log_of(program))
-        code = bytearray(check(hiprtc.hiprtcGetCodeSize(program), "hiprtcGetCodeSize"))
-        check(hiprtc.hiprtcGetCode(program, code), "hiprtcGetCode")
-        lowered = {
-            expression: lowered_name(
-                check(hiprtc.hiprtcGetLoweredName(program, expression.encode()), "hiprtcGetLoweredName")
+            call(lib.hiprtcAddNameExpression(program, expression.encode()))
+        texts = [ffi.new("char[]", option.encode()) for option in options]
+        status = lib.hiprtcCompileProgram(program, len(texts), ffi.new("char *[]", texts))
+        if status:
+            raise CompileError(
+                status, status_name("hiprtcResult", status), "hiprtcCompileProgram", name, log_of(program)
             )
-            for expression in expressions
-        }
+        size = ffi.new("size_t *")
+        call(lib.hiprtcGetCodeSize(program, size))
+        code = ffi.new("char[]", size[0])
+        call(lib.hiprtcGetCode(program, code))
+        lowered = {expression: lowered_name(program, expression) for expression in expressions}
     finally:
-        check(hiprtc.hiprtcDestroyProgram(program.createRef()), "hiprtcDestroyProgram")
-    return bytes(code), lowered
+        call(lib.hiprtcDestroyProgram(ffi.new("uint64_t *", program)))
+    return bytes(ffi.buffer(code)), lowered
 
 
-def lowered_name(value: object) -> str:
-    """Copy a name that hiprtc gave: it belongs to the program and goes with it."""
-    return value.decode() if isinstance(value, bytes) else str(value)
+def lowered_name(program: int, expression: str) -> str:
+    """Copy the name that hiprtc gave an expression: it belongs to the program and goes with it."""
+    out = ffi.new("char **")
+    call(lib.hiprtcGetLoweredName(program, expression.encode(), out))
+    return str(ffi.string(out[0]).decode())
 
 
-def log_of(program: object) -> str:
+def log_of(program: int) -> str:
     """Return the compiler's log."""
-    hiprtc = library.hiprtc()
-    log = bytearray(check(hiprtc.hiprtcGetProgramLogSize(program), "hiprtcGetProgramLogSize"))
-    if log:
-        check(hiprtc.hiprtcGetProgramLog(program, log), "hiprtcGetProgramLog")
-    return bytes(log).rstrip(b"\0").decode(errors="replace").strip()
+    size = ffi.new("size_t *")
+    call(lib.hiprtcGetProgramLogSize(program, size))
+    if not size[0]:
+        return ""
+    log = ffi.new("char[]", size[0])
+    call(lib.hiprtcGetProgramLog(program, log))
+    return bytes(ffi.string(log)).decode(errors="replace").strip()

@@ -23,20 +23,25 @@ except ImportError:
         "run Python in another folder, or install with pip install -e ."
     ) from None
 
-__all__ = ["FILE", "address", "call", "created", "ffi", "lib"]
+__all__ = ["FILE", "address", "call", "created", "failure", "ffi", "lib", "status_name"]
 
 FILE: str = _core.__file__
 
 
-def failure(status: int) -> HipError:
-    """Return the exception for the thread's last failure of the core."""
+def failure(status: int, detail: str = "") -> HipError:
+    """Return the exception for the thread's last failure of the core; `detail` where the core gives none."""
     function = ffi.string(lib.hiprt_failure_call()).decode()
-    detail = ffi.string(lib.hiprt_failure_detail()).decode()
+    detail = ffi.string(lib.hiprt_failure_detail()).decode() or detail
     if status < 0:
         return HipError(status, ffi.string(lib.hiprt_status_name(status)).decode(), function, detail)
-    from hiprt.library import error_name
+    if function.startswith("hiprtc"):
+        return HipError(status, status_name("hiprtcResult", status), function, detail)
+    return error_of(status, status_name("hipError_t", status), function, detail)
 
-    return error_of(status, error_name(status), function, detail)
+
+def status_name(kind: str, status: int) -> str:
+    """Return the name of a ``hipError_t`` or a ``hiprtcResult``."""
+    return str(ffi.typeof(kind).elements.get(status, f"{kind} {status}"))
 
 
 def call(status: int) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from hiprt import library
-from hiprt.errors import check
+from hiprt.core import ffi
 from hiprt.flags import flags
+from hiprt.hip import call, lib, result
 from hiprt.provider import Provider
 
 __all__ = ["Device", "current_device", "device_count", "set_device"]
@@ -48,14 +50,14 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait for everything queued on this device."""
-        hip = library.hip()
-        check(hip.hipSetDevice(self.index), "hipSetDevice")
-        check(hip.hipDeviceSynchronize(), "hipDeviceSynchronize")
+        call(lib.hipSetDevice(self.index))
+        call(lib.hipDeviceSynchronize())
 
 
 def device_count() -> int:
     """Return the number of devices of the library in use."""
-    return int(check(library.hip().hipGetDeviceCount(), "hipGetDeviceCount"))
+    library.current()
+    return int(result("int", lib.hipGetDeviceCount))
 
 
 @cache
@@ -64,7 +66,8 @@ def describe(index: int) -> Device:
     count = device_count()
     if not 0 <= index < count:
         raise ValueError(f"there is no device {index}: {count} found, numbered from 0")
-    properties = check(library.hip().hipGetDeviceProperties(index), "hipGetDeviceProperties")
+    properties = ffi.new("hipDeviceProp_tR0600 *")
+    call(lib.hipGetDevicePropertiesR0600(properties, index))
     return Device(
         index,
         text(properties.name),
@@ -76,9 +79,9 @@ def describe(index: int) -> Device:
     )
 
 
-def text(value: bytes | str) -> str:
+def text(value: Any) -> str:
     """Return a C string as str."""
-    return value.decode(errors="replace").rstrip("\0") if isinstance(value, bytes) else value
+    return bytes(ffi.string(value)).decode(errors="replace")
 
 
 def current_device() -> Device:
@@ -95,6 +98,6 @@ def set_device(index: int) -> Device:
         There is no such device.
     """
     device = describe(index)
-    check(library.hip().hipSetDevice(index), "hipSetDevice")
+    call(lib.hipSetDevice(index))
     thread.index = index
     return device

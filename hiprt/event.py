@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hiprt import library
-from hiprt.errors import check
+from hiprt.hip import call, handle, lib, result
 from hiprt.stream import Stream
 
 __all__ = ["Event"]
@@ -16,36 +18,40 @@ class Event:
     ----------
     timing : bool
         Whether `elapsed_ms` will be asked for.
+
+    Attributes
+    ----------
+    handle : int
+        The ``hipEvent_t``; 0 once the event is closed.
     """
 
     def __init__(self, *, timing: bool = True) -> None:
-        hip = library.hip()
-        flag = hip.hipEventDefault if timing else hip.hipEventDisableTiming
-        self.hip_event = check(hip.hipEventCreateWithFlags(flag), "hipEventCreateWithFlags")
+        library.current()
+        self.handle = handle(lib.hipEventCreateWithFlags, lib.hipEventDefault if timing else lib.hipEventDisableTiming)
 
     @property
-    def handle(self) -> int:
-        """The ``hipEvent_t``."""
-        return int(self.hip_event)
+    def hip_event(self) -> Any:
+        """The event as hip-python has it."""
+        return library.hip().ihipEvent_t.fromObj(self.handle)
 
     def record(self, stream: Stream) -> None:
         """Mark the point behind everything launched on the stream so far."""
-        check(library.hip().hipEventRecord(self.hip_event, stream.hip_stream), "hipEventRecord")
+        call(lib.hipEventRecord(self.handle, stream.handle))
 
     def wait(self, stream: Stream) -> None:
         """Hold back later work of the stream until the event has happened."""
-        check(library.hip().hipStreamWaitEvent(stream.hip_stream, self.hip_event, 0), "hipStreamWaitEvent")
+        call(lib.hipStreamWaitEvent(stream.handle, self.handle, 0))
 
     def synchronize(self) -> None:
         """Wait on the host until the event has happened."""
-        check(library.hip().hipEventSynchronize(self.hip_event), "hipEventSynchronize")
+        call(lib.hipEventSynchronize(self.handle))
 
     def elapsed_ms(self, start: Event) -> float:
         """Return the time since `start` happened, in milliseconds."""
-        return float(check(library.hip().hipEventElapsedTime(start.hip_event, self.hip_event), "hipEventElapsedTime"))
+        return float(result("float", lib.hipEventElapsedTime, start.handle, self.handle))
 
     def close(self) -> None:
         """Destroy the event."""
-        if self.hip_event is not None:
-            check(library.hip().hipEventDestroy(self.hip_event), "hipEventDestroy")
-            self.hip_event = None
+        if self.handle:
+            call(lib.hipEventDestroy(self.handle))
+            self.handle = 0

@@ -6,19 +6,18 @@ called, and the choice is final for the process: the C core and hip-python use t
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hiprt import core
-from hiprt.errors import HipError, ProviderError, check
+from hiprt.errors import HipError, ProviderError
 from hiprt.flags import flags
+from hiprt.hip import call, lib, result
 from hiprt.provider import Files, Provider, Refused, wanted
 
-__all__ = ["Library", "current", "error_name", "hip", "hiprtc", "is_open"]
+__all__ = ["Library", "current", "hip", "is_open"]
 
 
 @dataclass(frozen=True)
@@ -71,33 +70,6 @@ def current() -> Library:
     return chosen
 
 
-def hip() -> Any:
-    """Return ``rocm.bindings.hip`` bound to the chosen library."""
-    current()
-    from rocm.bindings import hip as module
-
-    return module
-
-
-def hiprtc() -> Any:
-    """Return ``rocm.bindings.hiprtc`` bound to the chosen library."""
-    current()
-    from rocm.bindings import hiprtc as module
-
-    return module
-
-
-def error_name(status: int) -> str:
-    """Return the name of a ``hipError_t`` value."""
-    if chosen is None:
-        return f"hipError_t {status}"
-    module = hip()
-    try:
-        return str(module.hipError_t(status).name)
-    except ValueError:
-        return f"hipError_t {status}"
-
-
 def choose() -> Library:
     """Try the providers in order and open the first library that works."""
     flags.check()
@@ -111,27 +83,39 @@ def choose() -> Library:
 
 
 def open_library(provider: Provider, files: Files, refused: Refused) -> Library | None:
-    """Bind the C core and hip-python to a library."""
-    if importlib.util.find_spec("rocm") is None or importlib.util.find_spec("rocm.bindings") is None:
-        refused.append((provider.name, "hip-python is not installed: pip install hip-python"))
-        return None
+    """Make a library the one of the C core and of hip-python; None if it cannot be used."""
     try:
-        core.call(core.lib.hiprt_library_open(os.fsencode(files.hip)))
+        call(lib.hiprt_library_open(os.fsencode(files.hip)))
     except HipError as error:
         refused.append((f"{provider} {files.hip}", str(error)))
         return None
-    bind_hip_python({"amdhip64": files.hip, "hiprtc": files.hiprtc})
-    import rocm.bindings.hip
-
-    module: Any = rocm.bindings.hip
-    version = int(check(module.hipRuntimeGetVersion(), "hipRuntimeGetVersion"))
-    return Library(provider, *files, version, refused)
+    bind_hip_python(files)
+    return Library(provider, *files, int(result("int", lib.hipRuntimeGetVersion)), refused)
 
 
-def bind_hip_python(libraries: dict[str, Path]) -> None:
-    """Make hip-python load these files; it asks for a path at the first call of each library."""
-    from rocm.bindings.util import paths
+def hip() -> Any:
+    """Return hip-python's ``rocm.bindings.hip``, which calls the library in use.
 
+    hiprt itself does not need it: it is for programs that hold hip-python's handles.
+
+    Raises
+    ------
+    ImportError
+        hip-python is not installed.
+    """
+    current()
+    from rocm.bindings import hip as module
+
+    return module
+
+
+def bind_hip_python(files: Files) -> None:
+    """Make hip-python, where it is installed, load the same files; it asks for a path at the first call of each."""
+    try:
+        from rocm.bindings.util import paths
+    except ImportError:
+        return
+    libraries = {"amdhip64": files.hip, "hiprtc": files.hiprtc}
     search = paths.get_library_path
 
     def get_library_path(shortname: str, bundled_location: Path | None = None) -> bytes:

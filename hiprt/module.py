@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hiprt import core, library, objects
-from hiprt.errors import check
+from hiprt.hip import call, handle, lib
 from hiprt.stream import Stream
 
 __all__ = ["ADDRESS", "READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module", "laid_over"]
@@ -76,6 +76,8 @@ class Module:
 
     Attributes
     ----------
+    handle : int
+        The ``hipModule_t``; 0 once the module is closed.
     kernels : list
         The core's kernels of it. Graphs hold references to those, not to functions.
     """
@@ -84,13 +86,17 @@ class Module:
         self.code = code
         self.lowered = dict(lowered or {})
         self.kernels: list[Any] = []
-        self.hip_module = check(library.hip().hipModuleLoadData(code), "hipModuleLoadData")
+        library.current()
+        self.handle = handle(lib.hipModuleLoadData, code)
+
+    @property
+    def hip_module(self) -> Any:
+        """The module as hip-python has it."""
+        return library.hip().ihipModule_t.fromObj(self.handle)
 
     def function(self, name: str) -> int:
         """Return the ``hipFunction_t`` of a kernel."""
-        return int(
-            check(library.hip().hipModuleGetFunction(self.hip_module, name.encode()), f"hipModuleGetFunction({name})")
-        )
+        return handle(lib.hipModuleGetFunction, self.handle, name.encode(), detail=name)
 
     def keep(self, kernel: Any) -> None:
         """Take a reference to a kernel of the core, to see whether anything else has one."""
@@ -101,9 +107,9 @@ class Module:
 
     def close(self) -> None:
         """Unload; no kernel of it may be in use."""
-        if self.hip_module is not None:
-            check(library.hip().hipModuleUnload(self.hip_module), "hipModuleUnload")
-            self.hip_module = None
+        if self.handle:
+            call(lib.hipModuleUnload(self.handle))
+            self.handle = 0
 
 
 class Argument:

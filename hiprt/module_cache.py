@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from hiprt import library
 from hiprt.code_cache import key_of
 from hiprt.compiler import compile_source, reads_files
 from hiprt.device import Device, current_device, set_device
-from hiprt.errors import HipError, check
+from hiprt.errors import HipError
 from hiprt.flags import flags
+from hiprt.hip import call, lib
 from hiprt.module import Module, is_used
 
 __all__ = ["FunctionTable", "ModuleCache", "modules", "on_device"]
@@ -51,7 +51,7 @@ class Retired(NamedTuple):
     """What is left of a module that no function belongs to; graphs may still hold its kernels."""
 
     device: Device
-    hip_module: Any
+    handle: int
     kernels: list[Any]
 
 
@@ -105,7 +105,7 @@ class ModuleCache:
                 self.sweep()
             with self.lock:
                 found = self.alive.setdefault(key, made)
-            retired = Retired(device, made.hip_module, made.kernels)
+            retired = Retired(device, made.handle, made.kernels)
             weakref.finalize(made, self.retired.append, retired).atexit = False
         self.use(key, found)
         return found
@@ -136,7 +136,7 @@ class ModuleCache:
                 self.retired += mine
                 return 0
             for old in mine:
-                check(library.hip().hipModuleUnload(old.hip_module), "hipModuleUnload")
+                call(lib.hipModuleUnload(old.handle))
         return len(mine)
 
 

@@ -10,11 +10,12 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
-from typing import Any
+from typing import Any, SupportsInt
 
 from hiprt import core, library, objects
 from hiprt.device import Device, current_device
-from hiprt.errors import HipWarning, check
+from hiprt.errors import HipWarning
+from hiprt.hip import call, handle, lib
 
 __all__ = ["Stream", "current_stream", "new_stream", "use_stream"]
 
@@ -39,24 +40,24 @@ class Stream(objects.Stream):
     handle : int
         The ``hipStream_t``.
     device : Device
+    is_open : bool
+        Whether work can still be launched on it: until `close`.
     """
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or current_device()
-        hip = library.hip()
-        check(hip.hipSetDevice(self.device.index), "hipSetDevice")
-        self.hip_stream: Any = check(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking), "hipStreamCreateWithFlags")
+        call(lib.hipSetDevice(self.device.index))
         self.owned = True
-        self.attach()
+        self.attach(handle(lib.hipStreamCreateWithFlags, lib.hipStreamNonBlocking))
         core.lib.hiprt_stream_own(self.core)
 
     @classmethod
-    def from_handle(cls, handle: int, device: Device | None = None, owner: Any = None) -> Stream:
+    def from_handle(cls, handle: SupportsInt, device: Device | None = None, owner: Any = None) -> Stream:
         """Wrap a stream that somebody else made (torch, hip-python).
 
         Parameters
         ----------
-        handle : int
+        handle : int, or an object of hip-python
             The ``hipStream_t``; 0 is the null stream. Valid until `close`, or as long as `owner` lives.
         device : Device, optional
             This thread's device by default.
@@ -65,17 +66,16 @@ class Stream(objects.Stream):
         """
         stream = cls.__new__(cls)
         stream.device = device or current_device()
-        stream.hip_stream = library.hip().ihipStream_t.fromObj(handle)
         stream.owned = False
-        stream.attach()
+        stream.attach(int(handle))
         stream.owner = owner
         return stream
 
-    def attach(self) -> None:
+    def attach(self, handle: int) -> None:
         """Make the C core's wrapper."""
         # That hold memory for it, and are told before it goes.
         self.pools: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.handle = int(self.hip_stream)
+        self.handle, self.is_open = handle, True
         # Unlike handles, numbers are never used again: memory freed on a closed stream cannot reach another one.
         self.number = next(numbers)
         self.owner: Any = None
@@ -137,6 +137,11 @@ class Stream(objects.Stream):
         return (0, self.handle)
 
     @property
+    def hip_stream(self) -> Any:
+        """The stream as hip-python has it."""
+        return library.hip().ihipStream_t.fromObj(self.handle)
+
+    @property
     def launches(self) -> int:
         """Kernels and graphs launched on the stream so far; copies and fills are not counted."""
         return int(core.lib.hiprt_stream_launches(self.core))
@@ -154,12 +159,12 @@ class Stream(objects.Stream):
 
     def close(self) -> None:
         """Destroy the stream once its work is done; of a stream that somebody else made, let go."""
-        self.leave(can_fence=self.hip_stream is not None)
-        if self.owned and self.hip_stream is not None:
+        self.leave(can_fence=self.is_open)
+        if self.owned and self.is_open:
             self.owned = False
             core.lib.hiprt_stream_close(self.core)
-            check(library.hip().hipStreamDestroy(self.hip_stream), "hipStreamDestroy")
-        self.hip_stream = None
+            call(lib.hipStreamDestroy(self.handle))
+        self.is_open = False
 
     def leave(self, *, can_fence: bool) -> None:
         """Tell the pools that nothing more comes; `can_fence`: the handle is still valid."""
@@ -177,7 +182,7 @@ class Stream(objects.Stream):
 
     def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # At interpreter shutdown the process takes its streams with it; modules may be gone by then.
-        if getattr(self, "hip_stream", None) is None or finalizing():
+        if not getattr(self, "is_open", False) or finalizing():
             return
         try:
             if self.owned or self.owner is not None:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from hiprt import library
 from hiprt.compiler import compile_source
-from hiprt.errors import check
+from hiprt.hip import call, lib
 from hiprt.module import READ_WRITE, SCALAR, Argument, Function, Module
 
 __all__ = ["canary"]
@@ -23,6 +22,6 @@ SOURCE = 'extern "C" __global__ void hiprt_canary(unsigned* word, unsigned value
 @cache
 def canary(device: int) -> Function:
     """Return the canary's kernel on a device."""
-    check(library.hip().hipSetDevice(device), "hipSetDevice")
+    call(lib.hipSetDevice(device))
     code, _ = compile_source(SOURCE, "hiprt_canary.hip")
     return Function(Module(code), "hiprt_canary", [Argument("word", READ_WRITE), Argument("value", SCALAR, "uint32")])

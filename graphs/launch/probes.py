@@ -24,10 +24,11 @@ from hiprt.array import Array, zeros
 from hiprt.buffer import Buffer
 from hiprt.compiler import compile_source
 from hiprt.device import Device
-from hiprt.errors import HipError, check
+from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.record.recording import Recording
+from hiprt.hip import call, handle, lib
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 from hiprt.stream import Stream
 
@@ -223,17 +224,17 @@ def overlaps_ordered(bench: Bench) -> str:
 
 def pool_ordered(bench: Bench) -> str:
     """Memory freed with hipFreeAsync on one stream is not given to another before the work that used it has run."""
-    hip, store, seen = library.hip(), bench.functions["store"], []
+    store, seen = bench.functions["store"], []
     with Stream(bench.stream.device) as other:
         for value in range(61, 64):
-            first = check(hip.hipMallocAsync(4096, bench.stream.hip_stream), "hipMallocAsync")
-            bench.functions["late"](bench.stream, ONE, ONE, integer_at(int(first)), 0, DELAY)
-            check(hip.hipFreeAsync(first, bench.stream.hip_stream), "hipFreeAsync")
-            second = check(hip.hipMallocAsync(4096, other.hip_stream), "hipMallocAsync")
-            store(other, ONE, ONE, integer_at(int(second)), value)
+            first = handle(lib.hipMallocAsync, 4096, bench.stream.handle)
+            bench.functions["late"](bench.stream, ONE, ONE, integer_at(first), 0, DELAY)
+            call(lib.hipFreeAsync(first, bench.stream.handle))
+            second = handle(lib.hipMallocAsync, 4096, other.handle)
+            store(other, ONE, ONE, integer_at(second), value)
             bench.stream.synchronize()
-            seen += integer_at(int(second)).numpy(other).tolist()
-            check(hip.hipFreeAsync(second, other.hip_stream), "hipFreeAsync")
+            seen += integer_at(second).numpy(other).tolist()
+            call(lib.hipFreeAsync(second, other.handle))
     return expect(seen, [61, 62, 63])
 
 

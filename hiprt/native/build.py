@@ -57,6 +57,76 @@ def interface() -> str:
     return found.group(1)
 
 
+# What Python sees of HIP's structures; cffi takes sizes and offsets from the headers.
+STRUCTURES = """
+typedef struct {
+  char name[256];
+  char gcnArchName[256];
+  size_t totalGlobalMem;
+  int warpSize;
+  int multiProcessorCount;
+  ...;
+} hipDeviceProp_tR0600;
+typedef struct {
+  int type;
+  int id;
+} hipMemLocation;
+typedef struct {
+  int allocType;
+  hipMemLocation location;
+  ...;
+} hipMemPoolProps;
+"""
+
+
+def hip_list(name: str) -> list[str]:
+    """Return the entries of a list in hip_functions.h, each without its ``X(…)``."""
+    text = (NATIVE / "hip_functions.h").read_text().replace("\\\n", "")
+    found = re.search(rf"^#define {name}\(X\)(.*)$", text, re.MULTILINE)
+    assert found, f"hip_functions.h: {name} is missing"
+    return [" ".join(entry.split()) for entry in re.findall(r"X\((\w+(?:, \([^)]*\))?)\)", found.group(1))]
+
+
+def hip_enumeration(header: str, name: str) -> str:
+    """Return the text of an enumeration in one of HIP's headers."""
+    found = re.search(rf"typedef enum {name} {{.*?}} {name};", (INCLUDE / "hip" / header).read_text(), re.DOTALL)
+    assert found, f"{header}: {name} is missing"
+    return found.group(0) + "\n"
+
+
+def hip_interface() -> tuple[str, str]:
+    """Return HIP's functions for Python under their own names: what cffi reads, and the C text behind it.
+
+    Each calls the function in the C core's table and remembers a failure as the core's own functions do. Handles,
+    addresses of device memory (``void *``) and numbers are numbers in Python; other pointers are cffi's pointers, or
+    bytes.
+    """
+    declared = [hip_enumeration("hip_errors.h", "hipError_t"), hip_enumeration("hiprtc.h", "hiprtcResult"), STRUCTURES]
+    declared += [f"#define {name} ...\n" for name in hip_list("HIPRT_HIP_CONSTANTS")]
+    defined = ['#include "library.h"\n#include "status.h"\n']
+    tables = {"HIPRT_HIP_FUNCTIONS": "hip", "HIPRT_HIP_OPTIONAL": "hip", "HIPRT_HIPRTC_FUNCTIONS": "hiprtc"}
+    for entries, table in tables.items():
+        for entry in hip_list(entries):
+            name, types = entry.removesuffix(")").split(", (")
+            parameters = [] if types == "void" else types.split(", ")
+            is_pointer = [each.endswith("*") and each != "void *" for each in parameters]
+            taken = ["void *" if each else "uint64_t" for each in is_pointer]
+            listed = ", ".join(f"{kind} a{i}" for i, kind in enumerate(taken)) or "void"
+            passed = ", ".join(
+                f"({kind})a{i}" if pointer else f"({kind})(uintptr_t)a{i}"
+                for i, (kind, pointer) in enumerate(zip(parameters, is_pointer))
+            )
+            declared.append(f"int {name}({', '.join(taken) or 'void'});\n")
+            defined.append(
+                f"static int hiprt_call_{name}({listed}) {{\n"
+                f'  if (!hiprt_{table}.{name}) return hiprt_fail(HIPRT_E_LIBRARY, "{name}", "the library lacks it");\n'
+                f"  const int status = (int)hiprt_{table}.{name}({passed});\n"
+                f'  return status ? hiprt_fail(status, "{name}", 0) : 0;\n'
+                f"}}\n#define {name} hiprt_call_{name}\n"
+            )
+    return "".join(declared), "".join(defined)
+
+
 class Build(build_ext):
     """build_ext for ``hiprt._core`` and ``hiprt/cpu/libamdhip64.so``."""
 
@@ -65,8 +135,9 @@ class Build(build_ext):
         generated = ROOT / "build" / "_core.c"
         generated.parent.mkdir(exist_ok=True)
         ffi = FFI()
-        ffi.cdef(interface())
-        ffi.set_source("hiprt._core", '#include "hiprt_core.h"', py_limited_api=True)
+        hip_declarations, hip_definitions = hip_interface()
+        ffi.cdef(interface() + hip_declarations)
+        ffi.set_source("hiprt._core", '#include "hiprt_core.h"\n' + hip_definitions, py_limited_api=True)
         ffi.emit_c_code(str(generated))
         sources = [generated, *(f for folder in CORE_FOLDERS for f in sorted(folder.glob("*.c")))]
         core: Extension = self.distribution.ext_modules[0]

@@ -27,6 +27,8 @@ const char *hiprt_status_name(int status);
 
 /* Library: dlopen `path` and fill the function table. Final for the process. */
 int hiprt_library_open(const char *path);
+/* The same with the functions of hiprtc; once, before the first of them is called. */
+int hiprt_compiler_open(const char *path);
 
 /* Kernels. access[i]: 0 by value, 1 read, 2 write, 3 read and write. Buffers are 8-byte addresses. */
 typedef struct {

@@ -7,6 +7,7 @@
 #include "status.h"
 
 hiprt_functions hiprt_hip;
+hiprt_compiler_functions hiprt_hiprtc;
 static struct {
   pthread_mutex_t lock;
   void *handle;
@@ -14,17 +15,18 @@ static struct {
 
 int hiprt_library_is_open(void) { return library.handle != 0; }
 
-static int fill(void *handle, hiprt_functions *table) {
-#define HIPRT_LOOK_UP(name, parameters)                                                                                \
-  *(void **)&table->name = dlsym(handle, #name);                                                                       \
-  if (!table->name) return hiprt_fail(HIPRT_E_LIBRARY, "dlsym", #name " is missing");
-  HIPRT_HIP_FUNCTIONS(HIPRT_LOOK_UP)
-#undef HIPRT_LOOK_UP
 #define HIPRT_LOOK_UP(name, parameters) *(void **)&table->name = dlsym(handle, #name);
+#define HIPRT_REQUIRE(name, parameters)                                                                                \
+  HIPRT_LOOK_UP(name, parameters)                                                                                      \
+  if (!table->name) return hiprt_fail(HIPRT_E_LIBRARY, "dlsym", #name " is missing");
+
+static int fill(void *handle, hiprt_functions *table) {
+  HIPRT_HIP_FUNCTIONS(HIPRT_REQUIRE)
   HIPRT_HIP_OPTIONAL(HIPRT_LOOK_UP)
-#undef HIPRT_LOOK_UP
   return 0;
 }
+
+static void fill_compiler(void *handle, hiprt_compiler_functions *table) { HIPRT_HIPRTC_FUNCTIONS(HIPRT_LOOK_UP) }
 
 int hiprt_library_open(const char *path) {
   pthread_mutex_lock(&library.lock);
@@ -44,4 +46,13 @@ int hiprt_library_open(const char *path) {
   }
   pthread_mutex_unlock(&library.lock);
   return status;
+}
+
+int hiprt_compiler_open(const char *path) {
+  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return hiprt_fail(HIPRT_E_LIBRARY, "dlopen", dlerror());
+  hiprt_compiler_functions table;
+  fill_compiler(handle, &table);
+  hiprt_hiprtc = table;
+  return 0;
 }

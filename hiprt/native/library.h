@@ -1,6 +1,7 @@
-/* The function table of the HIP library in use. */
+/* The functions of the HIP library in use, and those of its compiler. */
 #pragma once
 #include "hip/hip_runtime_api.h"
+#include "hip/hiprtc.h"
 #include "hip_functions.h"
 
 typedef struct {
@@ -10,5 +11,12 @@ typedef struct {
 #undef HIPRT_FIELD
 } hiprt_functions;
 
-extern hiprt_functions hiprt_hip; /* all NULL until a library is open */
+typedef struct {
+#define HIPRT_FIELD(name, parameters) hiprtcResult(*name) parameters;
+  HIPRT_HIPRTC_FUNCTIONS(HIPRT_FIELD)
+#undef HIPRT_FIELD
+} hiprt_compiler_functions;
+
+extern hiprt_functions hiprt_hip;             /* all NULL until a library is open */
+extern hiprt_compiler_functions hiprt_hiprtc; /* all NULL until a compiler is open */
 int hiprt_library_is_open(void);

@@ -40,9 +40,8 @@ class MetalStream(Stream):
 
     def __init__(self, device: MetalDevice) -> None:
         self.device = device
-        self.hip_stream = 0
         self.owned = True
-        self.attach()
+        self.attach(0)
         self.queue = device.handle.newCommandQueue()
         self.fence = device.handle.newFence()
         self.in_flight: deque[Command] = deque()

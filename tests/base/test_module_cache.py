@@ -2,15 +2,17 @@
 
 import gc
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers.gate import Gate
 
 import hiprt
-from hiprt import graphs, library, module_cache
+from hiprt import graphs, module_cache
 from hiprt.errors import CompileError, HipError
 from hiprt.flags import flags
+from hiprt.hip import lib
 from hiprt.module import READ_WRITE, Argument, Function
 from hiprt.module_cache import FORMS, FunctionTable, ModuleCache
 
@@ -28,9 +30,9 @@ def cache(stream):
 @pytest.fixture
 def unloads(monkeypatch):
     """The modules that were unloaded."""
-    hip, done = library.hip(), []
-    unload = hip.hipModuleUnload
-    monkeypatch.setattr(hip, "hipModuleUnload", lambda module: done.append(int(module)) or unload(module))
+    done, unload = [], lib.hipModuleUnload
+    counted = SimpleNamespace(hipModuleUnload=lambda module: done.append(module) or unload(module))
+    monkeypatch.setattr(module_cache, "lib", counted)
     return done
 
 
@@ -84,7 +86,7 @@ def test_a_function_keeps_its_module(cache, unloads):
     function(hiprt.current_stream(), ONE, ONE, x)
     assert x.item() == 1
     assert unloads == []
-    handle = int(function.module.hip_module)
+    handle = function.module.handle
     del function
     gc.collect()
     assert unloads == []  # at a collection nothing is called that may be illegal there
@@ -147,9 +149,9 @@ def test_a_graph_keeps_its_modules(cache, unloads):
 
 def test_an_eager_kernel_has_finished_before_its_module_goes(cache, monkeypatch, stream):
     """Held back by a gate that opens when the device is waited for."""
-    hip, finished, gate, x = library.hip(), [], Gate(stream), hiprt.zeros(1, np.int32)
-    unload = hip.hipModuleUnload
-    monkeypatch.setattr(hip, "hipModuleUnload", lambda module: finished.append(not gate.is_closed) or unload(module))
+    finished, gate, x, unload = [], Gate(stream), hiprt.zeros(1, np.int32), lib.hipModuleUnload
+    watched = SimpleNamespace(hipModuleUnload=lambda module: finished.append(not gate.is_closed) or unload(module))
+    monkeypatch.setattr(module_cache, "lib", watched)
     monkeypatch.setattr(hiprt.Device, "synchronize", lambda device: gate.open())
     kernel = bump(cache, 5)
     # A kernel's first launch may load it, which may wait for the device.
