@@ -33,7 +33,7 @@ from hiprt import core, graphs, library
 from hiprt.bench.raw import chain
 from hiprt.bench.topology import SETS, TOPOLOGIES, Work
 from hiprt.command import set_run
-from hiprt.graphs import RUNGS, Exec, Recording
+from hiprt.graphs import RUNG_NAMES, Exec, Recording
 from hiprt.provider import PROVIDERS
 
 __all__ = ["MODES", "TOPOLOGIES", "Report", "add_arguments", "measure", "run"]
@@ -102,7 +102,7 @@ class Bench:
         self.work.by = self.count if self.mode in ("update", "instantiate") else 1
         if self.mode == "instantiate":
             # Made and destroyed: what earlier steps left is given back outside of what is timed.
-            self.step.ladder.slots.clear()
+            self.step.ladder.execs.clear()
         if self.mode == "patch":
             arrays = self.work.sets[self.count % SETS]
             return lambda: self.step(*arrays)
@@ -232,7 +232,7 @@ def measure(
     count = min(changed, nodes) if mode == "patch" else 0
     # Every update is within the budget: what replaces a spent exec is not measured here.
     limits = {"graph_update_budget": 2**62, "graph_update_budget_mb": 2**40, "graph_max_nodes": 0, "graph_max_bytes": 0}
-    rungs = ALLOWED.get(mode, RUNGS)
+    rungs = ALLOWED.get(mode, RUNG_NAMES)
     with hiprt.Stream() as stream, hiprt.use_stream(stream), hiprt.flags.override(graph_rungs=rungs, **limits):
         with line(f"building {nodes} nodes", progress):
             work = Work(topology, nodes, count, stream)
@@ -257,7 +257,7 @@ def measure(
         {"median": round(median / nodes, 4), "p99": round(p99 / nodes, 4)},
         {"median": round(median, 3), "p99": round(p99, 3)},
         round(min(1.0, max(0.0, 1 - statistics.median(alone) / median)), 3),
-        {rung: after[rung] - before[rung] for rung in RUNGS},
+        {rung: after[rung] - before[rung] for rung in RUNG_NAMES},
     )
 
 

@@ -16,7 +16,7 @@ from hiprt.buffer import Buffer
 from hiprt.compiler import compile_source
 from hiprt.event import Event
 from hiprt.graphs import Exec, Recording
-from hiprt.graphs.launch.ladder import Ladder
+from hiprt.graphs.launch import policy
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 
 __all__ = ["Apart", "elapsed_us", "join", "microseconds", "read_bandwidth"]
@@ -77,7 +77,7 @@ def elapsed_us(launch: Callable[[], Any], stream: Stream, count: int) -> float:
 
 def microseconds(recording: Recording, stream: Stream) -> float:
     """Return the device time of one launch of a recording as a graph, made as steps are: the median of some trials."""
-    made = Exec(recording, stream.device.index, overlap=Ladder.overlap(stream))
+    made = Exec(recording, stream.device.index, overlap=policy.may_overlap(stream.device))
 
     def launch() -> None:
         made.launch(stream)

@@ -1,19 +1,19 @@
 """Per-token graphs: record a step's launches, derive its edges, launch it as one executable graph, reuse it."""
 
 from hiprt.graphs.launch.exec import Exec
-from hiprt.graphs.launch.kept import Kept
+from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.probes import probes
 from hiprt.graphs.record.dump import as_dict, dot
 from hiprt.graphs.record.recording import Node, Recording
-from hiprt.graphs.stats import RUNGS, Event, Stats, explain, stats
+from hiprt.graphs.stats import RUNG_NAMES, Event, Stats, explain, stats
 from hiprt.graphs.step import Step, step
 
 __all__ = [
-    "RUNGS",
+    "RUNG_NAMES",
     "Event",
     "Exec",
-    "Kept",
+    "KeptCall",
     "Ladder",
     "Node",
     "Recording",

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hiprt.flags import flags
+from hiprt.flags import RUNG_NAMES, flags
 
-__all__ = ["RUNGS", "Event", "Stats", "explain", "stats"]
+__all__ = ["RUNG_NAMES", "Event", "Stats", "explain", "stats"]
 
-RUNGS = ("replay", "patch", "update", "instantiate", "eager")
+
 KEPT_EVENTS = 256
 
 
@@ -67,7 +67,7 @@ class Stats:
     """
 
     name: str
-    rungs: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RUNGS, 0))
+    rungs: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RUNG_NAMES, 0))
     reasons: Counter[str] = field(default_factory=Counter)
     patched: int = 0
     changed: int = 0
@@ -144,9 +144,9 @@ def report() -> None:
         Path(wanted).write_text(json.dumps({"seconds": time.time() - started, "steps": counts}, indent=2))
         return
     width = max((len(name) for name in counts), default=4)
-    lines = ["hiprt: " + "step".ljust(width) + "".join(rung.rjust(13) for rung in RUNGS)]
+    lines = ["hiprt: " + "step".ljust(width) + "".join(rung.rjust(13) for rung in RUNG_NAMES)]
     for name, row in counts.items():
-        lines.append("hiprt: " + name.ljust(width) + "".join(str(row["rungs"][rung]).rjust(13) for rung in RUNGS))
+        lines.append("hiprt: " + name.ljust(width) + "".join(str(row["rungs"][rung]).rjust(13) for rung in RUNG_NAMES))
         lines += [f"hiprt:   {count} x {reason}" for reason, count in row["reasons"].items()]
     print("\n".join(lines), file=sys.stderr)
 

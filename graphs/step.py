@@ -12,8 +12,9 @@ from hiprt.allocator import Arena, Plan, Pool
 from hiprt.array import Array
 from hiprt.errors import HipError
 from hiprt.flags import flags
-from hiprt.graphs.launch.kept import Kept, leaves
+from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.ladder import Ladder
+from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.record.session import Session
 from hiprt.graphs.stats import Event
@@ -78,7 +79,7 @@ class Step(objects.Step):
         self.keep = keep
         self.moves = moves
         self.overwrite = overwrite
-        self.kept: OrderedDict[Hashable, Kept] = OrderedDict()
+        self.kept: OrderedDict[Hashable, KeptCall] = OrderedDict()
         self.recordings: list[Recording] = []
 
     @property
@@ -186,7 +187,7 @@ class Step(objects.Step):
         if kept is not None and exec_ is not None and not (flags.graph_verify or flags.graph_trace):
             self.arm(kept, exec_, exec_.address, args, bool(kept.own))
 
-    def relaunch(self, signature: Hashable, kept: Kept, arrays: list[Array], stream: Stream) -> str:
+    def relaunch(self, signature: Hashable, kept: KeptCall, arrays: list[Array], stream: Stream) -> str:
         """Launch what a signature left.
 
         Returns
@@ -197,8 +198,8 @@ class Step(objects.Step):
         """
         self.kept.move_to_end(signature)
         rung = "replay"
-        target = kept.placement(arrays) if self.moves else kept.here
-        if target is not kept.here:
+        target = kept.placements.of(arrays) if self.moves else kept.placements.here
+        if target is not kept.placements.here:
             rung = "patch"
             try:
                 if not self.ladder.move(kept, arrays, target, stream):
@@ -215,15 +216,15 @@ class Step(objects.Step):
             self.kept.pop(signature).release()
         return rung
 
-    def give_up(self, signature: Hashable, kept: Kept, error: HipError) -> str:
+    def give_up(self, signature: Hashable, kept: KeptCall, error: HipError) -> str:
         """Discard an exec in which some addresses may be changed and others not (G8)."""
         assert kept.exec is not None
-        self.ladder.drop(kept.exec)
+        self.ladder.execs.drop(kept.exec)
         del self.kept[signature]
         self.ladder.stats.count(Event(self.name, "eager", str(error)))
         return "eager"
 
-    def fail(self, kept: Kept, status: int) -> Any:
+    def fail(self, kept: KeptCall, status: int) -> Any:
         """Run eagerly what the C core could not launch again."""
         error, stream = core.failure(status), self.stream
         with self.ladder.lock:
@@ -245,26 +246,26 @@ class Step(objects.Step):
         if not session.segments:
             self.ladder.stats.count(Event(self.name, "eager", "the step launched nothing"))
         elif self.keep and session.is_whole:
-            found = [] if self.overwrite else leaves(result)
+            found = [] if self.overwrite else arrays_in(result)
             if found is None:
                 self.reasons["not kept: its results are inside an object of an unknown type"] += 1
                 session.let_go()
                 return result
             own = {id(array.buffer) for array in found if session.owns(array.buffer)}
-            kept = Kept(session.segments, result, arrays, own)
+            kept = KeptCall(session.segments, result, arrays, own)
             with self.ladder.lock:
                 self.remember(signature, kept)
                 self.make_ready(signature, args)
             result = kept.results(stream)
         return result
 
-    def remember(self, signature: Hashable, kept: Kept) -> None:
+    def remember(self, signature: Hashable, kept: KeptCall) -> None:
         """Keep what a call left, and no more than ``HIPRT_GRAPH_KEYS``."""
         self.disarm()
         self.kept[signature] = kept
         while len(self.kept) > flags.graph_keys:
             for exec_ in self.kept.popitem(last=False)[1].release():
-                self.ladder.drop(exec_)
+                self.ladder.execs.drop(exec_)
 
 
 def nested(step: Step, stream: Stream, args: tuple[Any, ...]) -> Any:

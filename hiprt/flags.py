@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, overload
 
 from hiprt.errors import HipWarning
+from hiprt.runtimes import FANOUT
 
 __all__ = ["Flag", "Flags", "flags", "spelled", "table", "warn_unknown"]
 
 T = TypeVar("T")
-RUNGS = ("replay", "patch", "update", "instantiate", "eager")
+RUNG_NAMES = ("replay", "patch", "update", "instantiate", "eager")
 PREFIX = "HIPRT_"
 UNSET = object()
 
@@ -150,12 +151,12 @@ class Flags:
     hip_lib = Flag(str, "", "Path of the libamdhip64.so to use for the rocm provider; nothing else is searched.")
     device = Flag(integer(0), 0, "Index of the default device.")
     graph = Flag(boolean, True, "0 runs every step eagerly.")
-    graph_rungs: Flag[tuple[str, ...]] = Flag(words(*RUNGS), RUNGS, "Rungs that may be taken, by comma.")
+    graph_rungs: Flag[tuple[str, ...]] = Flag(words(*RUNG_NAMES), RUNG_NAMES, "Rungs that may be taken, by comma.")
     graph_edges = Flag(
         choice("data", "chain", "both"), "data", "Edges of a graph: data hazards, program order, or both."
     )
     graph_fanout = Flag(
-        either(0, 2), 4, "Most edges that leave a node, before join nodes; 2 or more. 0: no bound, several roots."
+        either(0, 2), FANOUT, "Most edges that leave a node, before join nodes; 2 or more. 0: no bound, several roots."
     )
     graph_overlap = Flag(
         boolean, True, "0: no kernel starts before the one it depends on has finished, on devices that could do that."

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
+from hiprt.runtimes import dotted, runtime
 
 __all__ = ["CPU", "NULL", "NVIDIA", "PROVIDERS", "ROCM", "Files", "Provider", "Refused", "wanted", "zig_binary"]
 
-MINIMUM_HIP = 60000000  # the C core reads hipDeviceProp_tR0600, which HIP 6.0 introduced
 PROBE_TIMEOUT = 60.0  # seconds
 PROBE = """
 import ctypes, sys
@@ -209,8 +209,9 @@ def probe(path: Path) -> str | None:
     status, version, count = map(int, child.stdout.split()[-3:])
     if status or not count:
         return f"it sees no GPU (hipGetDeviceCount: status {status}, {count} devices)"
-    if version < MINIMUM_HIP:
-        return f"HIP {version // 10**7}.{version // 10**5 % 100} is too old; 6.0 or newer is needed"
+    least = runtime(ROCM.name).least_hip
+    if version < least:
+        return f"HIP {dotted(version)} is too old; {dotted(least)} or newer is needed"
     return None
 
 

@@ -13,7 +13,7 @@ from hiprt.allocator import Pool
 from hiprt.allocator.driver import device_memory
 from hiprt.bench.graph import ALLOWED, Bench
 from hiprt.bench.topology import BLOCK, GRID, WIDTH, Work
-from hiprt.graphs import RUNGS
+from hiprt.graphs import RUNG_NAMES
 
 NODES, CHANGED, ROUNDS = 1000, 10, 50
 
@@ -30,7 +30,7 @@ def stream():
 def test_step(benchmark, stream, mode):
     """One step of a mode; what is queued is waited for between rounds."""
     limits = {"graph_update_budget": 2**62, "graph_update_budget_mb": 2**40, "graph_max_nodes": 0, "graph_max_bytes": 0}
-    with hiprt.flags.override(graph_rungs=ALLOWED.get(mode, RUNGS), **limits):
+    with hiprt.flags.override(graph_rungs=ALLOWED.get(mode, RUNG_NAMES), **limits):
         bench = Bench(mode, Work("chain", NODES, CHANGED if mode == "patch" else 0, stream))
         bench.prepare()()
 

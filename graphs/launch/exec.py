@@ -10,6 +10,7 @@ from hiprt import core
 from hiprt.flags import flags
 from hiprt.graphs.launch.canary import canary
 from hiprt.graphs.record.recording import Recording
+from hiprt.runtimes import FANOUT
 from hiprt.stream import Stream
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Exec:
         A node was refused, or the graph could not be instantiated; nothing is left behind.
     """
 
-    def __init__(self, recording: Recording, device: int, fanout: int = 4, *, overlap: bool = False) -> None:
+    def __init__(self, recording: Recording, device: int, fanout: int = FANOUT, *, overlap: bool = False) -> None:
         out = core.ffi.new("hiprt_exec **")
         guard = canary(device).core if flags.graph_canary else core.ffi.NULL
         core.call(core.lib.hiprt_exec_create(recording.core, device, fanout, overlap, guard, out))

@@ -10,8 +10,7 @@ import hashlib
 import json
 import os
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +31,7 @@ from hiprt.hip import call, handle, lib
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 from hiprt.stream import Stream
 
-__all__ = ["NEEDED", "allowed", "distrust", "failed", "probes"]
+__all__ = ["OK", "PROBES", "probes"]
 
 OK = "ok"
 RAISED = "raised "  # before an error's text
@@ -71,14 +70,6 @@ STRUCT = np.dtype({"names": ["a", "b", "c"], "formats": ["i4", "f8", "3i4"], "of
 ONE = (1, 1, 1)
 # Stale arguments need not show every time: CLR flushes them at instantiate only.
 REPEATS = 64
-NEEDED = {
-    "instantiate": ("kernel nodes", "arguments copied"),
-    "patch": ("kernel nodes", "arguments copied", "patch takes effect", "structures by value"),
-    "update": ("kernel nodes", "arguments copied", "update takes effect"),
-    "overlap": ("kernel nodes", "overlaps ordered"),
-    "unbounded fan-out": ("roots ordered", "fan-out kept"),
-}
-ALL = frozenset(NEEDED)
 lock = threading.Lock()
 
 
@@ -310,28 +301,3 @@ def cache_file(device: Device) -> Path:
     )  # fmt: skip
     folder = Path(flags.cache_dir) if flags.cache_dir else platformdirs.user_cache_path("hiprt")
     return folder / "probes" / f"{hashlib.sha256(repr(identity).encode()).hexdigest()[:32]}.json"
-
-
-def failed(device: Device, rung: str) -> str:
-    """Return which probes keep a rung from a device, and what they saw."""
-    seen = {need: probes(device)[need] for need in NEEDED[rung]}
-    return ", ".join(f"probe {name!r}: {result}" for name, result in seen.items() if result != OK)
-
-
-distrusted: defaultdict[Device, set[str]] = defaultdict(set)
-
-
-def distrust(device: Device, rungs: Iterable[str]) -> None:
-    """Take rungs from a device for the rest of the process: they were seen to fail."""
-    distrusted[device].update(rungs)
-    allowed.cache_clear()
-
-
-@cache
-def allowed(device: Device) -> frozenset[str]:
-    """Return the rungs that probes permit, and whether fan-outs need no bound; replay and eager need none."""
-    if not device.provider.runs_kernels:
-        return ALL
-    results = probes(device)
-    right = {rung for rung, needs in NEEDED.items() if all(results[need] == OK for need in needs)}
-    return frozenset(right - distrusted[device])

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from hiprt.errors import HipError
 from hiprt.graphs.launch.exec import Exec
-from hiprt.graphs.record.extents import Extent, Snapshot, coalesce, subtract
+from hiprt.graphs.launch.snapshot import Snapshot
+from hiprt.graphs.record.extents import Extent, coalesce, subtract
 from hiprt.graphs.record.recording import Recording
 from hiprt.stream import Stream
 

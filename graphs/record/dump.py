@@ -1,28 +1,22 @@
-"""Drawings of recordings: DOT for people, JSON for scripts, and the Chrome trace of what was launched when.
+"""Drawings of recordings (``HIPRT_GRAPH_DUMP``): DOT for people, JSON for scripts.
 
-The JSON uses the field names of torch's ``get_graph_data`` (torch/cuda/graphs.py), so that scripts for it work here.
+The JSON has the field names of torch's ``get_graph_data``, so that scripts for it work here.
 """
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import json
 import os
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from hiprt.flags import flags
 from hiprt.graphs.record.recording import Node, Recording
 
-__all__ = ["as_dict", "dot", "dump", "trace"]
+__all__ = ["as_dict", "dot", "dump"]
 
 numbers = itertools.count()
-started = time.perf_counter()
-trace_events: list[dict[str, Any]] = []
-MAX_TRACE_EVENTS = 1_000_000
 
 
 def as_dict(recording: Recording, name: str = "") -> dict[str, Any]:
@@ -86,30 +80,3 @@ def dump(recording: Recording, name: str) -> None:
     stem = f"{safe}-{os.getpid()}-{next(numbers):04d}"
     (folder / f"{stem}.dot").write_text(dot(recording, name))
     (folder / f"{stem}.json").write_text(json.dumps(as_dict(recording, name), indent=1))
-
-
-def trace(name: str, rung: str, start: float, nodes: int) -> None:
-    """Note what the host did since `start` (perf_counter seconds) for ``HIPRT_GRAPH_TRACE``, if that is set."""
-    if not flags.graph_trace or len(trace_events) >= MAX_TRACE_EVENTS:
-        return
-    now = time.perf_counter()
-    trace_events.append(
-        {
-            "name": f"{name}: {rung}",
-            "ph": "X",
-            "ts": (start - started) * 1e6,
-            "dur": (now - start) * 1e6,
-            "pid": os.getpid(),
-            "tid": threading.get_ident(),
-            "args": {"rung": rung, "nodes": nodes},
-        }
-    )
-
-
-def write_trace() -> None:
-    """Write the trace at exit."""
-    if flags.graph_trace and trace_events:
-        Path(flags.graph_trace).write_text(json.dumps({"traceEvents": trace_events}))
-
-
-atexit.register(write_trace)

@@ -4,7 +4,7 @@ import pytest
 
 import hiprt
 from hiprt import graphs
-from hiprt.graphs.launch import ladder
+from hiprt.graphs.launch import policy
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -16,4 +16,4 @@ def _probed():
 @pytest.fixture(autouse=True)
 def _untried_rungs(monkeypatch):
     """Begin as a fresh process does: what patches and updates cost in other tests does not choose between them."""
-    monkeypatch.setattr(ladder, "costs", {name: ladder.Cost() for name in ladder.costs})
+    monkeypatch.setattr(policy, "costs", {name: policy.Cost() for name in policy.costs})

@@ -8,7 +8,7 @@ import hiprt
 from hiprt import graphs
 from hiprt.compiler import compile_source
 from hiprt.graphs.launch.exec import Exec
-from hiprt.graphs.launch.probes import allowed
+from hiprt.graphs.launch.trust import trusted
 from hiprt.graphs.record.recording import Recording
 from hiprt.module import READ, WRITE
 
@@ -116,8 +116,8 @@ def test_the_flag_decides_for_steps(function, is_wanted):
     step = graphs.Step(lambda: chain(function, cells, weight))
     with hiprt.flags.override(graph_overlap=is_wanted):
         step()
-    ((exec_,),) = step.ladder.slots.values()
-    keeps = "overlap" in allowed(hiprt.current_device())
+    (exec_,) = step.ladder.execs
+    keeps = "overlap" in trusted(hiprt.current_device())
     assert exec_.overlaps == (5 if is_wanted and keeps else 0)
     assert memory.numpy().tolist() == [0, 1, 4, 13, 40, 121, 364]
 

@@ -124,7 +124,7 @@ def test_bug_07_exec_in_flight_is_not_changed(stream):
             launch("scale", y, out, factor, size=1 << 16)
     for i, out in enumerate(outs):
         np.testing.assert_array_equal(out.numpy(), np.full(1 << 16, i, np.float32))
-    assert max(map(len, ladder.slots.values())) <= hiprt.flags.graph_slots
+    assert max(map(len, ladder.execs.by_key.values())) <= hiprt.flags.graph_slots
 
 
 def test_bug_08_no_splits_in_a_step_of_kernels(stream, x):

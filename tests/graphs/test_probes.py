@@ -9,18 +9,18 @@ from helpers.kernels import scale
 
 import hiprt
 from hiprt import graphs
-from hiprt.graphs.launch import ladder, probes
+from hiprt.graphs.launch import policy, probes, trust
 
 
 @pytest.fixture
 def fresh(tmp_path):
     """An empty cache, and nothing remembered in the process."""
     probes.probes.cache_clear()
-    probes.allowed.cache_clear()
+    trust.trusted.cache_clear()
     with hiprt.flags.override(cache_dir=str(tmp_path)):
         yield tmp_path
     probes.probes.cache_clear()
-    probes.allowed.cache_clear()
+    trust.trusted.cache_clear()
 
 
 def test_cpu_device_passes_every_probe(fresh):
@@ -63,8 +63,8 @@ def test_corrupt_cache_is_rebuilt(fresh):
 def test_rung_that_fails_its_probe_is_not_used(stream, monkeypatch, failed, used):
     """Another rung serves, with the same bits."""
     results = {**dict.fromkeys(probes.PROBES, "ok"), failed: "seen to fail"}
-    rungs = frozenset(rung for rung, needs in probes.NEEDED.items() if all(results[n] == "ok" for n in needs))
-    monkeypatch.setattr(ladder, "allowed", lambda device: rungs)
+    rungs = frozenset(rung for rung, needs in trust.NEEDED.items() if all(results[n] == "ok" for n in needs))
+    monkeypatch.setattr(policy, "trusted", lambda device: rungs)
     x, out, factor = hiprt.array(np.arange(10, dtype=np.float32)), hiprt.empty(10), 0.0
 
     def function():

@@ -52,7 +52,7 @@ class Usage:
         self.rungs = dict(self.step.rungs)
         self.device = allocator.default_pool.stats().allocated, allocator.default_pool.stats().reserved
         self.memory = self.step.ladder.memory.stats().reserved
-        self.slots = {key: len(slots) for key, slots in self.step.ladder.slots.items()}
+        self.slots = {key: len(slots) for key, slots in self.step.ladder.execs.by_key.items()}
         self.kept = len(self.step.kept)
         self.objects = len(gc.get_objects())
         self.files = len(os.listdir("/proc/self/fd"))
@@ -62,7 +62,9 @@ class Usage:
     def check_flat(self, **rungs):
         """Compare with now: nothing has grown, and these rungs were taken, so often, and no others."""
         now = Usage(self.step)
-        assert {r: now.rungs[r] - self.rungs[r] for r in graphs.RUNGS} == dict.fromkeys(graphs.RUNGS, 0) | rungs
+        assert {r: now.rungs[r] - self.rungs[r] for r in graphs.RUNG_NAMES} == dict.fromkeys(
+            graphs.RUNG_NAMES, 0
+        ) | rungs
         assert (now.device, now.memory, now.slots) == (self.device, self.memory, self.slots)
         assert (now.kept, now.files) == (self.kept, self.files)
         assert now.objects - self.objects < 300
@@ -71,7 +73,7 @@ class Usage:
 
 def execs(step):
     """Every executable graph a step holds."""
-    return [slot for slots in step.ladder.slots.values() for slot in slots]
+    return list(step.ladder.execs)
 
 
 @pytest.mark.timeout(7200)

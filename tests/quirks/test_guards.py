@@ -50,7 +50,7 @@ from rocm.bindings import hip
 
 import hiprt
 from hiprt import _core, allocator, errors, graphs, library
-from hiprt.graphs.launch import ladder
+from hiprt.graphs.launch import execs, policy
 
 ROUNDS = 30
 
@@ -305,8 +305,7 @@ def nested(removed):
     for value in range(1, 40):
         outer()
         seen.append(int(y.numpy()[0]) == value * 0x01010101)
-    (execs,) = outer.ladder.slots.values()
-    kinds = set().union(*map(node_types, execs))
+    kinds = set().union(*map(node_types, outer.ladder.execs))
     return all(seen) and hip.hipGraphNodeType.hipGraphNodeTypeGraph not in kinds
 
 
@@ -324,7 +323,7 @@ def unbounded(name, removed):
     """A workload that goes wrong in graphs of any width and any number of roots, which the user asked for."""
     if removed:
         # The probes would not let the flag through.
-        ladder.Ladder.fanout = lambda self, stream: 0
+        policy.fanout = lambda device: (0, "")
     return differing([name])
 
 
@@ -382,7 +381,7 @@ def test_g7_budget():
 def failing_change(removed):
     """Workloads that go wrong when an exec is used on after some of its nodes were patched."""
     if removed:
-        ladder.Ladder.fail = ladder.Ladder.drop = lambda self, key: None
+        execs.Execs.discard = execs.Execs.drop = lambda self, dropped: None
     return differing(["wide"])
 
 

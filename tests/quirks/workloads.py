@@ -268,7 +268,7 @@ def report(names=tuple(WORKLOADS)):
     """Return what differs, and the rungs and reasons of all steps together."""
     wrong = differing(names)
     counts = graphs.stats()
-    rungs = {rung: sum(step["rungs"][rung] for step in counts.values()) for rung in graphs.RUNGS}
+    rungs = {rung: sum(step["rungs"][rung] for step in counts.values()) for rung in graphs.RUNG_NAMES}
     # Eager runs that were asked for are not counted as such.
     reasons = {reason: n for step in counts.values() for reason, n in step["reasons"].items()}
     rungs["eager"] -= sum(step["reasons"].get("eager: HIPRT_GRAPH=0", 0) for step in counts.values())

@@ -1,0 +1,75 @@
+"""Kept calls: what a step keeps of one call signature, to launch it again without calling the function."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from hiprt.array import Array
+from hiprt.graphs.launch.exec import Exec
+from hiprt.graphs.launch.placement import Placement, Placements
+from hiprt.graphs.launch.results import copied
+from hiprt.graphs.record.recording import Recording
+from hiprt.stream import Stream
+
+__all__ = ["KeptCall", "Segment"]
+
+Segment = Exec | Recording  # a graph, or nodes that run eagerly
+
+
+class KeptCall:
+    """The segments of one call, the arrays it was recorded with, and what the function returned.
+
+    Parameters
+    ----------
+    segments : list of Segment
+        What the call launched, in order.
+    result : object
+        What the function returned.
+    arrays : sequence of Array
+        The call's array arguments.
+    own : collection of int
+        The ids of the buffers, among those of the results, that every launch writes anew.
+
+    Attributes
+    ----------
+    exec : Exec or None
+        The only segment, where that is a graph.
+    placements : Placements
+        Where the arrays lie that the exec carries, and where others may.
+    """
+
+    def __init__(
+        self, segments: list[Segment], result: Any, arrays: Sequence[Array], own: Collection[int] = ()
+    ) -> None:
+        self.segments = segments
+        self.result = result
+        self.own = own
+        self.placements = Placements(arrays, result)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """What a call launches, in order."""
+        return self._segments
+
+    @segments.setter
+    def segments(self, segments: list[Segment]) -> None:
+        only = segments[0] if len(segments) == 1 else None
+        self._segments = segments
+        self.exec = only if isinstance(only, Exec) else None
+
+    def results(self, stream: Stream) -> Any:
+        """Return what the function returned, with what the next launch overwrites copied to memory of its own."""
+        return copied(self.result, self.own, stream) if self.own else self.result
+
+    def release(self) -> list[Exec]:
+        """Let other recordings have the execs, and return those that no kept call holds any more."""
+        execs = [segment for segment in self.segments if isinstance(segment, Exec)]
+        for exec_ in execs:
+            exec_.holders -= 1
+        return [exec_ for exec_ in execs if not exec_.holders]
+
+    def can_move(self, target: Placement) -> bool:
+        """Whether the exec can be given arguments that lie there with the edges that it has."""
+        exec_ = self.exec
+        return exec_ is not None and exec_.holders == 1 and self.placements.can_move(exec_.recording, target)

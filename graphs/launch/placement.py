@@ -1,0 +1,160 @@
+"""Placements: where the arrays of a call lie, and whether a kept exec can be given arrays that lie elsewhere.
+
+Other addresses are patched into the exec without recording again, as long as that cannot change an edge: every array
+argument, old or new, lies alone in its memory.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from hiprt import core
+from hiprt.array import Array
+from hiprt.graphs.launch.results import arrays_in
+from hiprt.graphs.record.extents import Extent, coalesce
+from hiprt.graphs.record.recording import Recording
+
+__all__ = ["Move", "Placement", "Placements"]
+
+MOST_PLACEMENTS = 32  # engines let a few sets of buffers take turns
+
+
+class Move(NamedTuple):
+    """How an exec is given arrays that lie elsewhere.
+
+    Attributes
+    ----------
+    nodes : uint32_t *
+        The nodes that use the arrays.
+    size : int
+        Number of those nodes.
+    nbytes : int
+        Size of their arguments.
+    ranges : hiprt_move *
+        What moves: first address, one past the last, and the new first address; ascending.
+    moves : int
+        Number of ranges.
+    reason : str
+        The reason that statistics give.
+    """
+
+    nodes: Any
+    size: int
+    nbytes: int
+    ranges: Any
+    moves: int
+    reason: str
+
+
+class Placement:
+    """Where the arrays of a call lie.
+
+    Parameters
+    ----------
+    arrays : sequence of Array
+
+    Attributes
+    ----------
+    extents : list of Extent
+    is_free : bool or None
+        Whether the exec can be given the arrays with the edges that it has; None until that was asked.
+    moves : dict
+        The move that leads here, by the placement that the exec carries before it.
+    """
+
+    __slots__ = ("extents", "is_free", "moves")
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self.extents = [array.extent for array in arrays]
+        self.is_free: bool | None = None
+        self.moves: dict[Placement, Move] = {}
+
+
+class Placements:
+    """The placements that the calls of one signature have had.
+
+    Parameters
+    ----------
+    arrays : sequence of Array
+        The array arguments of the call that was recorded.
+    result : object
+        What the function returned.
+
+    Attributes
+    ----------
+    here : Placement
+        The placement that the exec carries.
+    """
+
+    def __init__(self, arrays: Sequence[Array], result: Any) -> None:
+        self.arrays = list(arrays)
+        self.result = result
+        self.others: list[Extent] | None = None  # what the step uses besides its arguments
+        self.is_movable = False
+        self.seen: dict[tuple[int, ...], Placement] = {}
+        self.here = self.of(arrays)
+
+    def of(self, arrays: Sequence[Array]) -> Placement:
+        """Return where the arrays of a call lie: `here`, if the exec carries them."""
+        addresses = tuple([array.address for array in arrays])
+        found = self.seen.get(addresses)
+        if found is None:
+            if len(self.seen) >= MOST_PLACEMENTS:
+                self.seen = {key: each for key, each in self.seen.items() if each is self.here}
+                self.here.moves.clear()
+            found = self.seen[addresses] = Placement(arrays)
+        return found
+
+    def can_move(self, recording: Recording, target: Placement) -> bool:
+        """Whether the exec of a recording can be given arguments that lie there with the edges that it has."""
+        if self.others is None:
+            own = set(self.here.extents)
+            self.others = coalesce(extent for extent in recording.extents() if extent not in own)
+            self.is_movable = self.are_alone()
+        if target.is_free is None:
+            target.is_free = self.is_movable and are_apart(target.extents) and not self.is_in_use(target.extents)
+        return target.is_free
+
+    def are_alone(self) -> bool:
+        """Whether the recorded arguments share memory with nothing: no result, no other argument, nothing else."""
+        buffers = [array.buffer for array in self.arrays]
+        results = arrays_in(self.result)
+        if results is None or any(array.buffer in buffers for array in results):
+            return False
+        return are_apart(self.here.extents) and not self.is_in_use(self.here.extents)
+
+    def is_in_use(self, extents: Sequence[Extent]) -> bool:
+        """Whether the step uses any of this memory for something other than its arguments."""
+        others = self.others
+        assert others is not None
+        for start, end in extents:
+            at = bisect.bisect_left(others, (end, 0))
+            if at and others[at - 1][1] > start:
+                return True
+        return False
+
+    def move_to(self, recording: Recording, target: Placement) -> Move:
+        """Return how the exec of a recording is given arguments that lie there."""
+        move = target.moves.get(self.here)
+        if move is None:
+            before, after = self.here.extents, target.extents
+            moved = [i for i, (mine, its) in enumerate(zip(before, after)) if mine != its]
+            nodes = sorted({node for i in moved for node in recording.users(*before[i])})
+            nbytes = sum(map(recording.node_bytes, nodes))
+            ranges = core.ffi.new("hiprt_move[]", sorted([(*before[i], after[i][0]) for i in moved]))
+            reason = f"arrays moved, {len(nodes)} nodes"
+            move = Move(core.ffi.new("uint32_t[]", nodes), len(nodes), nbytes, ranges, len(moved), reason)
+            target.moves[self.here] = move
+        return move
+
+    def carry(self, arrays: Sequence[Array], target: Placement) -> None:
+        """Note that the exec carries these arrays now."""
+        self.arrays, self.here = list(arrays), target
+
+
+def are_apart(extents: Sequence[Extent]) -> bool:
+    """Whether no two extents share a byte."""
+    return all(first[1] <= second[0] for first, second in pairwise(sorted(extents)))
