@@ -1,0 +1,84 @@
+"""Which rung is taken and why: the choice between changing an exec and making another, and what runtimes forbid."""
+
+import numpy as np
+import pytest
+from helpers.kernels import scale
+
+import hiprt
+from hiprt import graphs, runtimes
+from hiprt.graphs.launch import policy, trust
+from hiprt.runtimes import FANOUT, RUNTIMES, Runtime, runtime
+
+
+@pytest.mark.parametrize(
+    ("same", "free", "is_drained", "comes_back", "reason"),
+    [
+        (0, 0, False, True, "first of this topology"),
+        (2, 0, False, True, "no exec may be changed"),
+        (2, 2, False, True, "2 of this topology, all in flight"),
+        (2, 1, True, True, "these arguments come back: they get an exec of their own"),
+        (2, 1, True, False, ""),
+        (4, 4, False, False, ""),
+        (4, 4, True, True, ""),
+    ],
+)
+def test_when_another_exec_is_made(same, free, is_drained, comes_back, reason):
+    """Not where all slots are taken (HIPRT_GRAPH_SLOTS is 4), whatever comes back."""
+    assert policy.why_another(same, free, is_drained=is_drained, comes_back=comes_back) == reason
+
+
+@pytest.mark.parametrize(
+    ("patch", "update", "changed", "rung"),
+    [
+        (None, None, 10, "patch"),
+        (1.0, None, 6, "patch"),
+        (1.0, None, 7, "update"),
+        (1.0, 0.5, 5, "patch"),
+        (1.0, 0.5, 6, "update"),
+    ],
+)
+def test_the_cheaper_of_patch_and_update(patch, update, changed, rung):
+    """Of ten nodes; an untried rung is tried where it has less to do."""
+    policy.costs["patch"].per_node, policy.costs["update"].per_node = patch, update
+    assert policy.cheaper(changed, 10, frozenset(("patch", "update"))) == rung
+    assert policy.cheaper(changed, 10, frozenset(("replay", "update"))) == "update"
+    assert policy.cheaper(changed, 10, frozenset(("replay",))) == ""
+
+
+def test_the_row_of_an_architecture_stands_before_its_providers(monkeypatch):
+    """The first row that fits holds; a provider that is not named has the last."""
+    monkeypatch.setattr(runtimes, "RUNTIMES", (Runtime("rocm", "gfx12", 70000000, 2), *RUNTIMES))
+    assert runtime("rocm", "gfx1201").fanout == 2
+    assert runtime("rocm", "gfx1100") == runtime("rocm") == RUNTIMES[0]
+    assert runtime("cpu", "gfx1201") == RUNTIMES[-1]
+    assert runtime("rocm").least_hip == 60000000
+
+
+def test_graphs_are_not_used_with_a_runtime_too_old_for_the_architecture(stream, monkeypatch):
+    """The step runs eagerly, with the same bits, and the reason names both versions."""
+    device = hiprt.current_device()
+    newer = Runtime(device.provider.name, device.arch, 990000000, FANOUT)
+    monkeypatch.setattr(runtimes, "RUNTIMES", (newer, *RUNTIMES))
+    trust.trusted.cache_clear()
+    try:
+        x = hiprt.array(np.ones(10, np.float32))
+        step = graphs.Step(lambda: scale(x, 3.0), stream=stream)
+        np.testing.assert_array_equal(step().numpy(), np.full(10, 3, np.float32))
+    finally:
+        trust.trusted.cache_clear()
+    assert step.rungs["eager"] == 1
+    (reason,) = step.reasons
+    assert reason.startswith("eager: HIP ")
+    assert reason.endswith(f"is too old for graphs on {device.arch}: 99.0 is needed")
+
+
+def test_fan_out_without_a_bound_needs_a_device_that_keeps_the_order(monkeypatch):
+    """G6: where the probes failed, HIPRT_GRAPH_FANOUT=0 gives the runtime's bound, and says so."""
+    device = hiprt.current_device()
+    assert policy.fanout(device) == (FANOUT, "")
+    with hiprt.flags.override(graph_fanout=0):
+        assert policy.fanout(device) == (0, "")
+        monkeypatch.setattr(policy, "trusted", lambda device: frozenset(("instantiate",)))
+        bound, reason = policy.fanout(device)
+    assert bound == FANOUT
+    assert "loses the order of wide graphs" in reason
