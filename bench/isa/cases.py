@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16, empty
-from hiprt.kernels.offline.catalogue import CHOSEN, EXPERT_WIDTHS, HEAD_WIDTHS
-from hiprt.kernels.ops.attention.attention import TOGETHER, combine
+from hiprt.kernels.ops.attention.attention import HEAD_WIDTHS, TOGETHER, combine
+from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.gather_qmm import TILE_ROWS
 from hiprt.kernels.ops.sampling.filter_logits import Search, tops_of

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from hiprt.array import Array
 from hiprt.bench.isa.cases import Case, cases
 from hiprt.bench.isa.emulator import Emulator
-from hiprt.kernels.lang.kernel import SCALARS, Kernel, force_generic
+from hiprt.kernels.lang.kernel import SCALARS, Kernel
 from hiprt.kernels.offline.amd import Compiler
+from hiprt.kernels.tuning.target import force_generic
 from hiprt.module import WRITE
 
 __all__ = ["Launch", "Measured", "execute", "launch_of", "main"]
@@ -102,7 +103,7 @@ def recorded() -> Iterator[list[Launch]]:
         found.append(Launch(self, grid, threads, template, values, addresses))
         launch(self, stream, grid, threads, template, *given)
 
-    Kernel.__call__ = note  # type: ignore[method-assign,assignment]
+    Kernel.__call__ = note  # type: ignore[method-assign]
     try:
         yield found
     finally:

@@ -1,10 +1,10 @@
-"""Kernels written once: a body in the Metal dialect, a declaration here, and a generated signature for each target."""
+"""Kernels written once: a body in the Metal dialect, its declaration, and a signature generated for each target."""
 
 from __future__ import annotations
 
+import importlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +13,13 @@ import numpy as np
 from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
 from hiprt.kernels.lang.dialect import DIALECTS, OPS, Parameter
+from hiprt.kernels.lang.launch import Three
+from hiprt.kernels.tuning.target import Target, describe, target_of
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function, Module
 from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream
 
-__all__ = ["Kernel", "force_generic", "uses_loops"]
+__all__ = ["KERNELS", "Kernel", "uses_loops"]
 
 WORDS = {
     np.dtype(np.float16): "half",
@@ -27,64 +29,64 @@ WORDS = {
     np.dtype(np.uint32): "uint",
     np.dtype(np.uint64): "ulong",
 }
+# A template's values by name, or all of them in order.
+Template = Mapping[str, Any] | Sequence[Any]
 SCALARS = {"int": "int32", "uint": "uint32", "float": "float32"}
 GENERIC_OPTION = "-DHIPRT_CPU_GENERIC=1"
 
-generic = False
+# The project's kernels by name: those that register what the offline compilers build of them.
+KERNELS: dict[str, Kernel] = {}
 
 
 def uses_loops(stream: Stream) -> bool:
-    """Whether kernels on this stream take their branch of plain loops: on the CPU device, unless `force_generic`."""
-    return stream.device.provider.takes_loops and not generic
-
-
-@contextmanager
-def force_generic() -> Iterator[None]:
-    """Run the GPU branches on the CPU device too, in the whole process, within the block: for tests."""
-    global generic
-    before, generic = generic, True
-    try:
-        yield
-    finally:
-        generic = before
+    """Whether kernels on this stream take their branch of plain loops."""
+    return target_of(stream).takes_loops
 
 
 class Kernel:
-    """One kernel: its body, in ``ops/<path>.metal``, and the declaration of what it takes.
+    """A kernel: its body, in ``ops/<path>.metal``, and the declaration of what it takes.
 
     Parameters
     ----------
     path : str
-        The body's file below ``ops``, without its ending: ``norm/rms_norm``. Its last part, with the template's values,
-        is the function's name.
+        The body's file below ``ops``, without its ending: ``norm/rms_norm``. The last part is the kernel's name; with
+        the template's values it names the function.
     inputs, updates, outputs : mapping of str to str
-        Buffers that the kernel reads, reads and writes, and writes: name and element type, which is the name of a
+        The buffers that the kernel reads, reads and writes, and writes: name and element type, which is the name of a
         dtype parameter of the template or one of int, uint, ulong, half, bfloat16_t, float.
     scalars : mapping of str to str
-        Values: name, and int, uint or float.
+        The values that it takes: name, and int, uint or float.
     template : mapping of str to str
-        Parameters fixed when compiling: name, and dtype, int or bool.
+        The parameters that are fixed when it is compiled: name, and dtype, int or bool.
     headers : sequence of str
         Files below ``ops`` with functions that the body calls.
     threads : int or callable
-        Most threads of a threadgroup; or a function of the template's values to that.
+        The most threads of a threadgroup; or a function of the template, by name, to that.
     aliasing : mapping of str to sequence of str
-        Outputs that a call may let be inputs, and those inputs of which any call may: each of their elements is read
-        before it is written.
+        The outputs that a call may let be inputs, and those inputs: each of their elements is read before it is
+        written.
     ahead : sequence of str, optional
         Given, the body calls ``begin_next()`` and ``wait_for_inputs()`` in every thread, and before the latter reads
         only these inputs: its node may start while the one before it still runs.
     resident : int or callable, optional
-        Threadgroups of which a processor is to hold that many at a time, where a compiler takes that wish; or a
-        function of the template's values to that.
+        The threadgroups that a processor is to hold at a time, where a compiler takes that wish; or a function of the
+        template, by name, to that.
     shared : callable, optional
-        From the template's values and the device to the bytes of what the body declares ``extern __shared__``.
+        A function of the template, by name, and the target to the bytes of what the body declares
+        ``extern __shared__``.
     source : str, optional
         The body, for a kernel without a file.
+    instances : callable, optional
+        A function of `takes_loops` (whether the branch of plain loops is asked for) to the templates that the op
+        launches the kernel with. A kernel that has it is registered in `KERNELS`, from where the offline compilers and
+        their tests take it.
+    part_of : str, optional
+        The op that launches the kernel, where that does not have the kernel's name.
 
-    Notes
-    -----
-    Arguments are ordered inputs, updates, outputs, scalars.
+    Attributes
+    ----------
+    names : tuple of str
+        All arguments, in the order of the function's: inputs, updates, outputs, scalars.
     """
 
     def __init__(
@@ -97,15 +99,17 @@ class Kernel:
         scalars: Mapping[str, str] | None = None,
         template: Mapping[str, str] | None = None,
         headers: Sequence[str] = (),
-        threads: int | Callable[[tuple[Any, ...]], int] = 256,
+        threads: int | Callable[[Mapping[str, Any]], int] = 256,
         aliasing: Mapping[str, Sequence[str]] | None = None,
         ahead: Sequence[str] | None = None,
-        resident: int | Callable[[tuple[Any, ...]], int] = 1,
-        shared: Callable[[tuple[Any, ...], Device], int] | None = None,
+        resident: int | Callable[[Mapping[str, Any]], int] = 1,
+        shared: Callable[[Mapping[str, Any], Target], int] | None = None,
         source: str | None = None,
+        instances: Callable[[bool], Iterable[Mapping[str, Any]]] | None = None,
+        part_of: str | None = None,
     ) -> None:
         self.path = path
-        self.name = path.rpartition("/")[2]
+        self.family, _, self.name = path.rpartition("/")
         self.source = source
         self.template = dict(template or {})
         self.headers = tuple(headers)
@@ -114,30 +118,68 @@ class Kernel:
         self.resident = resident
         self.shared = shared
         self.ahead = None if ahead is None else tuple(ahead)
+        self.instances = instances
+        self.part_of = part_of
         groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
+        self.names = tuple(name for name, _, _ in self.declaration)
         self.functions: FunctionTable[Function] = FunctionTable()
         self.lock = threading.Lock()
+        if instances is not None:
+            KERNELS[self.name] = self
 
     @cached_property
     def body(self) -> str:
         """The body's text."""
         return (OPS / f"{self.path}.metal").read_text() if self.source is None else self.source
 
-    def symbol(self, template: tuple[Any, ...]) -> str:
-        """Return the function's name: the kernel's and the template's values."""
-        values = [str(v) if kind == "dtype" else str(int(v)) for v, kind in zip(template, self.template.values())]
-        return "_".join([self.name, *(value.replace("-", "m") for value in values)])
+    @cached_property
+    def reference(self) -> Callable[..., Any] | None:
+        """The op in numpy: the function of its name in the family's ``reference.py``; None for a part of an op."""
+        if not self.family or self.part_of:
+            return None
+        module = importlib.import_module(f"hiprt.kernels.ops.{self.family}.reference")
+        found: Callable[..., Any] = getattr(module, self.name)
+        return found
 
-    def text(self, target: str, template: tuple[Any, ...]) -> str:
+    def values_of(self, template: Template) -> tuple[Any, ...]:
+        """Return a template's values in the order of the declaration.
+
+        Parameters
+        ----------
+        template : mapping of str to value, or sequence
+            The values by name, or all of them in order.
+
+        Raises
+        ------
+        ValueError
+            A value is missing, or one is not declared.
+        """
+        if not isinstance(template, Mapping):
+            values = tuple(template)
+        elif template.keys() == self.template.keys():
+            values = tuple(template[name] for name in self.template)
+        else:
+            raise ValueError(f"{self.name}: template values {list(template)} for {list(self.template)}")
+        if len(values) != len(self.template):
+            raise ValueError(f"{self.name}: {len(values)} template values for {list(self.template)}")
+        return values
+
+    def symbol(self, template: Template) -> str:
+        """Return the function's name: the kernel's and the template's values."""
+        values = zip(self.values_of(template), self.template.values())
+        words = [str(value) if kind == "dtype" else str(int(value)) for value, kind in values]
+        return "_".join([self.name, *(word.replace("-", "m") for word in words)])
+
+    def text(self, target: str, template: Template) -> str:
         """Return the program for one target.
 
         Parameters
         ----------
         target : str
             A key of `hiprt.kernels.lang.dialect.DIALECTS`: ``hip`` or ``metal``.
-        template : tuple
-            One value per template parameter.
+        template : mapping of str to value, or sequence
+            The template's values.
 
         Raises
         ------
@@ -152,6 +194,7 @@ class Kernel:
             Parameter(name, words.get(word, word), access != SCALAR, access == READ)
             for name, word, access in self.declaration
         ]
+        named = self.by_name(template)
         headers = [f'#line 1 "{name}"\n{(OPS / name).read_text()}' for name in self.headers]
         kernel = dialect.kernel(
             self.symbol(template),
@@ -159,19 +202,21 @@ class Kernel:
             definitions,
             self.body,
             file=f"{self.name}.metal",
-            threads=self.threads(template) if callable(self.threads) else self.threads,
-            resident=self.resident(template) if callable(self.resident) else self.resident,
+            threads=self.threads(named) if callable(self.threads) else self.threads,
+            resident=self.resident(named) if callable(self.resident) else self.resident,
             restrict=not self.aliasing,
         )
         return "".join([dialect.prelude, *headers, kernel])
 
-    def instantiate(self, template: tuple[Any, ...]) -> tuple[dict[str, str], list[str]]:
+    def by_name(self, template: Template) -> dict[str, Any]:
+        """Return a template's values by name."""
+        return dict(zip(self.template, self.values_of(template)))
+
+    def instantiate(self, template: Template) -> tuple[dict[str, str], list[str]]:
         """Return the words of the dtype parameters, and every parameter's definition inside the body."""
-        if len(template) != len(self.template):
-            raise ValueError(f"{self.name}: {len(template)} template values for {list(self.template)}")
         words: dict[str, str] = {}
         definitions: list[str] = []
-        for (name, kind), value in zip(self.template.items(), template):
+        for (name, kind), value in zip(self.template.items(), self.values_of(template)):
             if kind == "dtype":
                 if value not in WORDS:
                     raise ValueError(f"{self.name}: {name}={value!r} is not a dtype of the dialect")
@@ -183,15 +228,15 @@ class Kernel:
                 definitions.append(f"constexpr int {name} = {int(value)};")
         return words, definitions
 
-    def bind(self, template: tuple[Any, ...], device: Device | None = None) -> Function:
+    def bind(self, template: Template = (), device: Device | None = None) -> Function:
         """Compile for a device, once, and return the function.
 
         Parameters
         ----------
-        template : tuple
-            One value per template parameter.
+        template : mapping of str to value, or sequence
+            The template's values.
         device : Device, optional
-            This thread's by default.
+            The thread's device by default.
 
         Raises
         ------
@@ -199,56 +244,50 @@ class Kernel:
             The body does not compile.
         """
         device = device or current_device()
-        key = (device.index, generic, template)
-        function = self.functions.get(key)
-        if function is None:
-            with self.lock:
-                function = self.functions.get(key)
-                if function is None:
-                    function = self.functions[key] = self.compile(template, device)
-        return function
+        return self.find(self.values_of(template), device, describe(device))
 
-    def compile(self, template: tuple[Any, ...], device: Device) -> Function:
+    def function(self, values: tuple[Any, ...], stream: Stream) -> Function:
+        """Return the function for a template's values, in order, and the device of a stream."""
+        target = target_of(stream)
+        return self.functions.get((target, values)) or self.find(values, stream.device, target)
+
+    def find(self, values: tuple[Any, ...], device: Device, target: Target) -> Function:
+        """Return the function for a template's values and a device, compiled where that has not been done."""
+        with self.lock:
+            key = (target, values)
+            if key not in self.functions:
+                self.functions[key] = self.compile(values, device, target)
+            return self.functions[key]
+
+    def compile(self, values: tuple[Any, ...], device: Device, target: Target) -> Function:
         """Compile and load on `device`."""
         arguments = [
             Argument(name, access, SCALARS.get(word, ""), over=self.aliasing.get(name, ()))
             for name, word, access in self.declaration
         ]
-        load: Callable[..., Module] = device.provider.load_kernel or Kernel.load
-        module = load(self, template, device)
-        shared = self.shared(template, device) if self.shared else 0
-        return Function(module, self.symbol(template), arguments, self.name, ahead=self.ahead, shared=shared)
+        load = device.provider.load_kernel
+        module = load(self, values, device) if load else self.load(values, device, target)
+        shared = self.shared(self.by_name(values), target) if self.shared else 0
+        return Function(module, self.symbol(values), arguments, self.name, ahead=self.ahead, shared=shared)
 
-    def load(self, template: tuple[Any, ...], device: Device) -> Module:
+    def load(self, values: tuple[Any, ...], device: Device, target: Target) -> Module:
         """Compile with hiprtc."""
-        options = device.provider.math_modes["safe"]
-        if generic and device.provider.takes_loops:
-            options = (*options, GENERIC_OPTION)
-        return modules.load(self.text("hip", template), f"{self.name}.hip", options=options, device=device)
+        options = device.provider.math_modes["safe"] + ((GENERIC_OPTION,) if target.is_generic else ())
+        return modules.load(self.text("hip", values), f"{self.name}.hip", options=options, device=device)
 
-    def __call__(
-        self,
-        stream: Stream,
-        grid: tuple[int, int, int],
-        threadgroup: tuple[int, int, int],
-        template: tuple[Any, ...],
-        *values: Any,
-    ) -> None:
+    def __call__(self, stream: Stream, grid: Three, threads: Three, template: Template, *values: Any) -> None:
         """Launch on a stream.
 
         Parameters
         ----------
         stream : Stream
         grid : tuple of 3 int
-            Threadgroups; a zero launches nothing.
-        threadgroup : tuple of 3 int
-            Threads of each.
-        template : tuple
-            One value per template parameter.
+            Threadgroups along x, y and z; a zero launches nothing.
+        threads : tuple of 3 int
+            Threads of a threadgroup.
+        template : mapping of str to value, or sequence
+            The template's values.
         *values
             `hiprt.Array` for buffers, numbers for scalars, in declaration order.
         """
-        function = self.functions.get((stream.device.index, generic, template))
-        if function is None:
-            function = self.bind(template, stream.device)
-        function.launch(stream, grid, threadgroup, *values)
+        self.function(self.values_of(template), stream).launch(stream, grid, threads, *values)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hiprt.array import Array, Form, bfloat16
-from hiprt.kernels.ops.operands import LARGEST
+from hiprt.kernels.lang.operands import LARGEST
 
 __all__ = ["BOOL", "INT32", "WORDS", "at_least_float", "is_float", "is_integer", "promote", "strided", "weak"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from hiprt.kernels.tuning.tiling import PROCESSORS, TENSOR_ROWS, Shape, Tiles
 
@@ -130,14 +130,14 @@ def needed_bytes(group: int, bits: int, width: int, teams: int, split: int, per:
     return 4 * teams * per * 8 * (width // group) * 2 + -(-steps // split) * split * (512 if bits == 4 else 256)
 
 
-def shared_bytes(template: tuple[int, ...], is_spread: bool) -> int:
-    """Return the kernel's dynamic shared memory, of a template from GROUP to RESIDENT.
+def shared_bytes(template: Mapping[str, Any], is_spread: bool) -> int:
+    """Return the bytes of dynamic shared memory of a kernel of rings.
 
     Spread: where a kernel has one threadgroup a processor, none gets two. Those of the kernel before end at different
     times, and the next one's would gather where it ended first.
     """
-    group, bits, width, teams, split, _, per, _, resident = template
-    return max(needed_bytes(group, bits, width, teams, split, per), ALONE if is_spread and resident == 1 else 0)
+    needed = needed_bytes(*(template[name] for name in ("GROUP", "BITS", "WIDTH", "TEAMS", "SPLIT", "PER")))
+    return max(needed, ALONE if is_spread and template["RESIDENT"] == 1 else 0)
 
 
 def ring_plan(shape: Shape, ring: Ring) -> Tiles:

@@ -14,7 +14,7 @@ from hiprt.allocator import Arena, default_pool
 from hiprt.bench.engine.models import PRESETS, Transformer, preset, read
 from hiprt.bench.engine.models.presets import MINIS, settings_of
 from hiprt.graphs.record.recording import Recording
-from hiprt.kernels.lang.kernel import force_generic
+from hiprt.kernels.tuning.target import force_generic
 
 CAPACITY = 1024
 # Nodes of a layer of each kind: what mixes positions, and what follows.

@@ -31,8 +31,9 @@ from helpers.op_cases import (
     whole,
 )
 from hiprt.allocator import default_pool
-from hiprt.kernels.lang.kernel import Kernel, force_generic
+from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.tuning.target import force_generic
 
 MOST = 65_535  # blocks along y and z of a grid, and along x where a block's number has 16 bits
 BLOCKS = 65_600

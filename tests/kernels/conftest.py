@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hiprt
-from hiprt.kernels.lang.kernel import force_generic
+from hiprt.kernels.tuning.target import force_generic
 
 FLOATS = {"float16": np.dtype(np.float16), "bfloat16": hiprt.bfloat16, "float32": np.dtype(np.float32)}
 ULP = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}  # of numbers in [1, 2)

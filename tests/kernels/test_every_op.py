@@ -9,7 +9,7 @@ from helpers.op_cases import CASES, ONE_BRANCH, call, call_on_device, numbers, o
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels.lang.kernel import force_generic
+from hiprt.kernels.tuning.target import force_generic
 
 MANY = 65_600  # more than 65,535: the largest y and z of a grid
 # How to write a kernel; tested in test_kernel.py and test_hip_kernel.py.

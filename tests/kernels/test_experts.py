@@ -6,12 +6,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels.lang.kernel import force_generic
 from hiprt.kernels.ops.experts import expert_rings
 from hiprt.kernels.reference import hybrid as reference
 from hiprt.kernels.reference.ops import weights as values_of
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.rings import Ring
+from hiprt.kernels.tuning.target import force_generic
 
 HALF = np.dtype(np.float16)
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]

@@ -10,7 +10,8 @@ import hiprt
 from hiprt.errors import CompileError
 from hiprt.kernels import Kernel
 from hiprt.kernels.lang.dialect import BODY, CHECK, DIALECTS, METAL_BODY, OPS, PRELUDE
-from hiprt.kernels.lang.kernel import force_generic, uses_loops
+from hiprt.kernels.lang.kernel import KERNELS, uses_loops
+from hiprt.kernels.tuning.target import force_generic
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
 
 FLOAT32 = np.dtype(np.float32)
@@ -174,9 +175,10 @@ def test_every_body_has_a_kernel_and_every_prelude_file_is_used():
     import hiprt.kernels as package
 
     names = {path.stem for path in OPS.rglob("*.metal")}
+    assert names == KERNELS.keys()
     # Kernels that an op launches beside the one of its own name.
-    parts = {"attention_combine", "filter_search", "filter_tops", "quantized_tiles"}
-    assert names - set(package.__all__) == parts
-    folder = PRELUDE
+    parts = {name: kernel.part_of for name, kernel in KERNELS.items() if kernel.part_of}
+    assert names - set(package.__all__) == parts.keys()
+    assert set(parts.values()) <= set(package.__all__)
     used = {"hip.h", *DIALECTS["hip"].files, *DIALECTS["metal"].files, *BODY, *CHECK, *METAL_BODY}
-    assert used == {path.name for path in folder.iterdir()}
+    assert used == {path.name for path in PRELUDE.iterdir()}

@@ -9,7 +9,7 @@ import pytest
 from helpers.many_blocks import MOST, QUICK, REFUSED, RUNS, largest, launches, run
 from helpers.op_cases import CASES, call, operands_of
 
-from hiprt.kernels.lang.kernel import force_generic
+from hiprt.kernels.tuning.target import force_generic
 
 
 def pytest_generate_tests(metafunc):

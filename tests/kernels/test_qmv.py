@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import hiprt
 from hiprt import kernels
 from hiprt.graphs import Step
-from hiprt.kernels.lang.kernel import force_generic
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import pack, quantize
-from hiprt.kernels.tuning.rings import Ring, ring_of, ring_plan, rings, shared_bytes
+from hiprt.kernels.tuning.rings import TEMPLATE, Ring, ring_of, ring_plan, rings, shared_bytes
+from hiprt.kernels.tuning.target import force_generic
 from hiprt.kernels.tuning.tiling import Shape, Tiling, tensor_plan, tiling_of
 
 qmv_module = import_module("hiprt.kernels.ops.quantized.qmv")  # the package has a function of this name
@@ -199,15 +199,21 @@ def test_rings_fit(tiles, steps, group, bits):
         return
     plan = ring_plan(shape, ring)
     assert ring.teams * ring.split * 32 * (48 + 8 * ring.depth) <= 65536
-    assert shared_bytes((group, bits, shape.width, *plan.template), True) <= 227 << 10
+    assert shared_bytes(named(group, bits, shape.width, plan.template), True) <= 227 << 10
+
+
+def named(group, bits, width, ring):
+    """The template of a kernel of rings, by name."""
+    return {"GROUP": group, "BITS": bits, "WIDTH": width, **dict(zip(TEMPLATE, ring))}
 
 
 def test_one_threadgroup_a_processor_takes_over_half_of_its_memory():
     shape, half = Shape(1024, 2560, 1, 64, 4, False), (228 << 10) // 2
     ring = next(rings(shape))
     one, three = (ring_plan(shape, ring._replace(groups=132 * k)).template for k in (1, 3))
-    assert shared_bytes((64, 4, 2560, *one), True) > half > shared_bytes((64, 4, 2560, *one), False)
-    assert shared_bytes((64, 4, 2560, *three), True) < half
+    one, three = (named(64, 4, 2560, template) for template in (one, three))
+    assert shared_bytes(one, True) > half > shared_bytes(one, False)
+    assert shared_bytes(three, True) < half
 
 
 def test_bulk_copies_are_for_devices_that_have_them():

@@ -5,9 +5,9 @@ import pytest
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels.lang.kernel import force_generic
 from hiprt.kernels.ops.attention.rope import frequencies_of
 from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.tuning.target import force_generic
 
 POSITIONS = [0, 1, 17, 4095, 131071, 999_983]
 

@@ -8,7 +8,7 @@ import hiprt
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.generate import CHECKPOINT
 from hiprt.bench.engine.models import Decoder, load
-from hiprt.kernels.lang.kernel import force_generic
+from hiprt.kernels.tuning.target import force_generic
 from hiprt.metal_compat.apple import MetalStream, open_device
 
 pytestmark = pytest.mark.only("cpu", reason="what the fake records is run by the CPU device")

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import hiprt
+from hiprt.kernels.lang.kernel import KERNELS
 from hiprt.kernels.lang.metal_body import Body, Form, Operand
-from hiprt.kernels.offline.catalogue import KERNELS, instances
+from hiprt.kernels.offline.catalogue import instances
 from hiprt.metal_compat import check_metal
 
 HEAD = """#include <metal_stdlib>
@@ -109,11 +110,11 @@ def test_right_programs_pass(case):
 
 
 # Of each kernel the first and the last of its instances: other dtypes, sizes and switches.
-ENDS = {id(kernel): [i for i in instances() if i.kernel is kernel] for kernel in KERNELS}
+ENDS = {id(kernel): [i for i in instances() if i.kernel is kernel] for kernel in KERNELS.values()}
 
 
 @pytest.mark.parametrize("end", [0, -1], ids=["first", "last"])
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)
 def test_every_kernel_of_the_project_is_metal(kernel, end):
     instance = ENDS[id(kernel)][end]
     assert check_metal(kernel.text("metal", instance.template)) == []

@@ -7,7 +7,8 @@ import pytest
 
 import hiprt
 from hiprt.kernels.lang.attributes import ATTRIBUTES
-from hiprt.kernels.offline.catalogue import KERNELS, instances
+from hiprt.kernels.lang.kernel import KERNELS
+from hiprt.kernels.offline.catalogue import instances
 from hiprt.metal_compat import check_metal, emit_metal, metal_kernel
 
 
@@ -24,7 +25,7 @@ def test_a_kernel_of_the_project():
     assert "[[kernel, max_total_threads_per_threadgroup(256)]]" in text
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)
 def test_attributes_of_a_signature_are_those_of_the_body(kernel):
     text = emit_metal(kernel, next(i.template for i in instances() if i.kernel is kernel))
     assert set(re.findall(r"\[\[(thread\w+|simd\w+)\]\]", text)) == {

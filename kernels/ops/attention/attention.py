@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hiprt.array import Array, Form, make
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import FLOAT32, INT32, aligned, buffer, floating, made, same
+from hiprt.kernels.lang.operands import FLOAT32, INT32, aligned, buffer, floating, made, same
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["attention"]
+__all__ = ["HEAD_WIDTHS", "TOGETHER", "attention", "combine"]
 
+SIMDGROUPS = 8
+LARGEST_GRID_Z = 65535
+WIDTHS = (32, 256)
+HEAD_WIDTHS = (64, 80, 128, 256)  # those of published models, and one that lanes share unevenly
+TOGETHER = (4, 2, 1)  # query heads of a threadgroup
+GROUPS = 128  # threadgroups that keep a large GPU busy
+WHOLE = 256  # positions of the capacity up to which a second kernel costs more than a split saves
+SHORTEST = 64  # positions of the capacity for each split: what a threadgroup reads at once
 KERNEL = Kernel(
     "attention/attention",
     inputs={"q": "T", "keys": "T", "values": "T", "position": "int", "gate": "T"},
@@ -28,6 +37,7 @@ KERNEL = Kernel(
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
     headers=("attention/lane_part.h",),
     ahead=("position",),
+    instances=each(WIDTH=HEAD_WIDTHS, HEADS=lambda _, loops: (1,) if loops else TOGETHER),
 )
 COMBINE = Kernel(
     "attention/attention_combine",
@@ -36,14 +46,9 @@ COMBINE = Kernel(
     scalars={"width": "uint", "heads": "uint", "splits": "uint", "stride": "uint", "is_gated": "uint"},
     template={"T": "dtype"},
     ahead=(),
+    instances=each(),
+    part_of="attention",
 )
-SIMDGROUPS = 8
-LARGEST_GRID_Z = 65535
-WIDTHS = (32, 256)
-TOGETHER = (4, 2, 1)  # query heads of a threadgroup
-GROUPS = 128  # threadgroups that keep a large GPU busy
-WHOLE = 256  # positions of the capacity up to which a second kernel costs more than a split saves
-SHORTEST = 64  # positions of the capacity for each split: what a threadgroup reads at once
 
 
 def attention(

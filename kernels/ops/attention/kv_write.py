@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from hiprt.array import Array
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import INT32, buffer, floating, same
+from hiprt.kernels.lang.operands import INT32, buffer, floating, same
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["kv_write"]
 
+THREADS = 64
+LARGEST_GRID = 65535  # in y and z
 KERNEL = Kernel(
     "attention/kv_write",
     inputs={"x": "T", "position": "int"},
     updates={"cache": "T"},
     scalars={"heads": "uint", "capacity": "uint", "width": "uint", "apart": "uint"},
     template={"T": "dtype"},
+    instances=each(),
 )
-THREADS = 64
-LARGEST_GRID = 65535  # in y and z
 
 
 def kv_write(cache: Array, x: Array, position: Array, *, stream: Stream | None = None) -> Array:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
+from hiprt.kernels.lang.operands import INT32, buffer, floating, made, same
 from hiprt.kernels.ops.attention.rope import upload
-from hiprt.kernels.ops.operands import INT32, buffer, floating, made, same
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["norm_rope_write"]
 
+SIMDGROUPS = 4
+WIDEST = 256
+LARGEST_GRID_Y = 65535
 KERNEL = Kernel(
     "attention/norm_rope_write",
     inputs={"x": "T", "q_norm": "T", "k_norm": "T", "position": "int", "frequencies": "ulong"},
@@ -32,10 +36,8 @@ KERNEL = Kernel(
     headers=("attention/rotation.h",),
     threads=128,
     ahead=("q_norm", "k_norm", "position", "frequencies"),
+    instances=each(),
 )
-SIMDGROUPS = 4
-WIDEST = 256
-LARGEST_GRID_Y = 65535
 
 
 def norm_rope_write(

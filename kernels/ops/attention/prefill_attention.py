@@ -7,12 +7,21 @@ from typing import Any
 import numpy as np
 
 from hiprt.array import Array
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import INT32, aligned, buffer, floating, made, same
+from hiprt.kernels.lang.operands import INT32, aligned, buffer, floating, made, same
+from hiprt.kernels.ops.attention.attention import HEAD_WIDTHS
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["prefill_attention", "tile_rows"]
 
+WIDTHS = (32, 256)
+LARGEST_GRID_Y = 65535
+ROWS = (64, 32, 16)  # of a threadgroup
+LOOP_ROWS = 8  # of a plain loop on the CPU device
+KEYS = 16  # of a tile, as in the kernel
+OWN_ROWS = 16  # of a wave
+SHARED_BYTES = 32768  # of a threadgroup, on the least of the targets
 KERNEL = Kernel(
     "attention/prefill_attention",
     inputs={"q": "T", "keys": "T", "values": "T", "position": "int", "gate": "T"},
@@ -29,14 +38,8 @@ KERNEL = Kernel(
     template={"T": "dtype", "WIDTH": "int", "ROWS": "int"},
     headers=("matmul/tiles.h",),
     threads=128,
+    instances=each(WIDTH=HEAD_WIDTHS, ROWS=lambda dtype, loops: ROWS),
 )
-WIDTHS = (32, 256)
-LARGEST_GRID_Y = 65535
-ROWS = (64, 32, 16)  # of a threadgroup
-LOOP_ROWS = 8  # of a plain loop on the CPU device
-KEYS = 16  # of a tile, as in the kernel
-OWN_ROWS = 16  # of a wave
-SHARED_BYTES = 32768  # of a threadgroup, on the least of the targets
 
 
 def tile_rows(dtype: np.dtype[Any], width: int, *, loops: bool = False) -> int:

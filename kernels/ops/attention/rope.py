@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 
 from hiprt.array import Array, array
 from hiprt.device import Device
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import INT32, buffer, floating, made
+from hiprt.kernels.lang.operands import INT32, buffer, floating, made
 from hiprt.stream import Stream, current_stream, new_stream
 
 __all__ = ["frequencies_of", "rope"]
 
+THREADS = 64
+LARGEST_GRID = 65535  # in y and z
 KERNEL = Kernel(
     "attention/rope",
     inputs={"x": "T", "position": "int", "frequencies": "ulong"},
@@ -23,9 +26,8 @@ KERNEL = Kernel(
     template={"T": "dtype", "TRADITIONAL": "bool"},
     headers=("attention/rotation.h",),
     aliasing={"out": ("x",)},
+    instances=each(TRADITIONAL=(False, True)),
 )
-THREADS = 64
-LARGEST_GRID = 65535  # in y and z
 
 tables: dict[tuple[int, float, int], Array] = {}
 lock = threading.Lock()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from hiprt.array import Array
+from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.operands import FLOATS
 from hiprt.kernels.ops.elementwise import binary
 from hiprt.kernels.ops.elementwise.expression import Operand
 from hiprt.kernels.ops.elementwise.same_shape import launch
-from hiprt.kernels.ops.operands import FLOATS
 from hiprt.stream import Stream
 
 __all__ = ["add"]
@@ -19,6 +20,7 @@ KERNEL = Kernel(
     scalars={"size": "uint", "stretch": "uint"},
     template={"T": "dtype", "RUN": "int"},
     aliasing={"out": ("a", "b")},
+    instances=each(RUN=runs),
 )
 
 

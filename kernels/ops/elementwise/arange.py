@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from hiprt.array import Array
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.operands import INT32, LARGEST, made
+from hiprt.kernels.lang.operands import INT32, LARGEST, made
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["arange"]
 
-KERNEL = Kernel("elementwise/arange", outputs={"out": "int"}, scalars={"size": "uint", "start": "int", "step": "int"})
+KERNEL = Kernel(
+    "elementwise/arange",
+    outputs={"out": "int"},
+    scalars={"size": "uint", "start": "int", "step": "int"},
+    instances=each(()),
+)
 THREADS = 256
 
 

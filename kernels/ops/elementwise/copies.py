@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from numpy.typing import DTypeLike
 
 from hiprt.array import Array, dtype_of, empty
+from hiprt.kernels.lang.operands import made
 from hiprt.kernels.ops.elementwise.expression import Expression, evaluate, target
-from hiprt.kernels.ops.operands import made
 from hiprt.kernels.ops.promotion import WORDS, promote, strided
 from hiprt.stream import Stream, current_stream
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from hiprt.array import Array, Form as ArrayForm, make, row_strides
 from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.operands import made
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, layout_of, spread_strides
-from hiprt.kernels.ops.operands import made
 from hiprt.kernels.ops.promotion import WORDS, is_float, promote, strided, weak
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream

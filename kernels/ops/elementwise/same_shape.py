@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import floating, made, same
+from hiprt.kernels.lang.operands import floating, made, same
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hiprt.array import Array
+from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.ops.elementwise.same_shape import launch
 from hiprt.stream import Stream
@@ -16,6 +17,7 @@ KERNEL = Kernel(
     scalars={"size": "uint", "stretch": "uint"},
     template={"T": "dtype", "RUN": "int"},
     aliasing={"out": ("gate", "up")},
+    instances=each(RUN=runs),
 )
 
 

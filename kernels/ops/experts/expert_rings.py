@@ -10,7 +10,6 @@ from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.tuning.rings import TEMPLATE, Ring, ring_of, ring_plan, shared_bytes
 from hiprt.kernels.tuning.tiling import Shape, Tiles
-from hiprt.provider import NVIDIA
 
 __all__ = ["DOWN", "GATE_UP", "down_plan", "gate_up_plan"]
 
@@ -30,10 +29,10 @@ GATE_UP = Kernel(
         "CHOSEN": "int",
         "COLUMNS": "int",
     },
-    threads=lambda template: 32 * template[4] * template[5],
+    threads=lambda template: 32 * template["TEAMS"] * template["SPLIT"],
     ahead=(),
-    resident=lambda template: int(template[9]),
-    shared=lambda template, device: shared_bytes(template[1:10], device.provider is NVIDIA),
+    resident=lambda template: int(template["RESIDENT"]),
+    shared=lambda template, target: shared_bytes(template, "matrix" in target.features),
     source="""
 typedef T S;
 constexpr int CHOICE = 1;
@@ -65,11 +64,11 @@ DOWN = Kernel(
         "ADDED": "bool",
         "CHOSEN": "int",
     },
-    threads=lambda template: 32 * template[4] * template[5],
+    threads=lambda template: 32 * template["TEAMS"] * template["SPLIT"],
     ahead=(),
-    resident=lambda template: int(template[9]),
-    shared=lambda template, device: shared_bytes(
-        (*template[1:3], template[3] * template[11], *template[4:10]), device.provider is NVIDIA
+    resident=lambda template: int(template["RESIDENT"]),
+    shared=lambda template, target: shared_bytes(
+        {**template, "WIDTH": template["WIDTH"] * template["CHOSEN"]}, "matrix" in target.features
     ),
     source="""
 typedef T S;

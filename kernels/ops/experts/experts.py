@@ -7,16 +7,25 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
+from hiprt.kernels.lang.operands import INT32, aligned, buffer, floating, made, same
 from hiprt.kernels.ops.experts import expert_rings
 from hiprt.kernels.ops.experts.expert_rings import down_plan, gate_up_plan
-from hiprt.kernels.ops.operands import INT32, aligned, buffer, floating, made, same
 from hiprt.kernels.ops.quantized.formats import BITS, check_matrix, format_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["moe_down", "moe_gate_up"]
 
+# The widths of the experts' matrices of Qwen3-30B-A3B, and the experts of a token.
+EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
+PAIRS = 2  # columns of a simdgroup of the first launch
+ROWS = 1  # rows of a simdgroup of the second
+SIMDGROUPS = 8
+STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
+STAGED_BYTES = 28672  # of a token's vectors, in a threadgroup's memory
+MOST_ITEMS = 65535  # the grid's y
 GATE_UP = Kernel(
     "experts/moe_gate_up",
     inputs={"x": "T", "indices": "int", "w": "uint", "scales": "T", "biases": "T", "norm": "T"},
@@ -34,6 +43,9 @@ GATE_UP = Kernel(
     headers=("quantized/codes.h", "quantized/ordered_loads.h", "quantized/packed_rows.h", "norm/row_sums.h"),
     threads=256,
     ahead=(),
+    instances=each(
+        GROUP=(64,), BITS=BITS, WIDTH=EXPERT_WIDTHS[:1], NORMED=(True,), PAIRS=(PAIRS,), SIMDGROUPS=(SIMDGROUPS,)
+    ),
 )
 DOWN = Kernel(
     "experts/moe_down",
@@ -60,13 +72,10 @@ DOWN = Kernel(
     headers=("quantized/codes.h", "quantized/ordered_loads.h", "quantized/packed_rows.h"),
     threads=256,
     ahead=(),
+    instances=each(
+        GROUP=(64,), BITS=BITS, WIDTH=EXPERT_WIDTHS[1:], CHOSEN=(CHOSEN,), ROWS=(ROWS,), SIMDGROUPS=(SIMDGROUPS,)
+    ),
 )
-PAIRS = 2  # columns of a simdgroup of the first launch
-ROWS = 1  # rows of a simdgroup of the second
-SIMDGROUPS = 8
-STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
-STAGED_BYTES = 28672  # of a token's vectors, in a threadgroup's memory
-MOST_ITEMS = 65535  # the grid's y
 
 
 def check_stack(

@@ -7,13 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import INT32, floating, made, same
+from hiprt.kernels.lang.operands import INT32, floating, made, same
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["moe_combine", "moe_route"]
 
+THREADS = 256
+MOST_EXPERTS = 2048
 ROUTE = Kernel(
     "experts/moe_route",
     inputs={"logits": "T"},
@@ -23,6 +26,7 @@ ROUTE = Kernel(
     headers=("reduction/largest.h", "norm/row_sums.h"),
     threads=1024,
     ahead=(),
+    instances=each(),
 )
 COMBINE = Kernel(
     "experts/moe_combine",
@@ -30,9 +34,8 @@ COMBINE = Kernel(
     outputs={"out": "T"},
     scalars={"size": "uint", "width": "uint", "chosen": "uint", "is_shared": "uint"},
     template={"T": "dtype"},
+    instances=each(),
 )
-THREADS = 256
-MOST_EXPERTS = 2048
 
 
 def moe_route(

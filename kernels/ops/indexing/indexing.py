@@ -9,9 +9,9 @@ import numpy as np
 
 from hiprt.array import Array
 from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.operands import made
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous, copy_into
-from hiprt.kernels.ops.operands import made
 from hiprt.kernels.ops.promotion import WORDS, is_integer, strided
 from hiprt.stream import Stream, current_stream
 

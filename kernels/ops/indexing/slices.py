@@ -7,9 +7,9 @@ from functools import cache
 
 from hiprt.array import Array
 from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.operands import INT32, buffer, made
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, copy_into
 from hiprt.kernels.ops.indexing.indexing import MOVED
-from hiprt.kernels.ops.operands import INT32, buffer, made
 from hiprt.kernels.ops.promotion import WORDS, strided
 from hiprt.stream import Stream, current_stream
 

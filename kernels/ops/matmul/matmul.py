@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 
 from hiprt.array import Array
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
+from hiprt.kernels.lang.operands import made
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, period
 from hiprt.kernels.ops.elementwise.copies import astype, contiguous
 from hiprt.kernels.ops.matmul.stacks import ITEMS, items
-from hiprt.kernels.ops.operands import made
 from hiprt.kernels.ops.promotion import is_float, promote, strided
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["matmul"]
 
+SIMDGROUPS = 4
+STRETCH = 64  # columns of one plain loop on the CPU device
 KERNEL = Kernel(
     "matmul/matmul",
     inputs={"a": "T", "b": "T"},
@@ -34,9 +37,8 @@ KERNEL = Kernel(
     },
     template={"T": "dtype", "DOTS": "bool"},
     threads=128,
+    instances=each(DOTS=(False, True)),
 )
-SIMDGROUPS = 4
-STRETCH = 64  # columns of one plain loop on the CPU device
 
 
 def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | None = None) -> Array:

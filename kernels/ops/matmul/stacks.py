@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 from hiprt.array import Array
+from hiprt.kernels.lang.operands import UINT32
 from hiprt.kernels.ops.broadcasting import broadcast_to, period
 from hiprt.kernels.ops.elementwise.arange import arange
 from hiprt.kernels.ops.elementwise.copies import astype
-from hiprt.kernels.ops.operands import UINT32
 from hiprt.kernels.ops.promotion import is_integer
 from hiprt.stream import Stream
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.norm.row_launch import grid_of, vector
-from hiprt.kernels.ops.operands import floating, made, same
+from hiprt.kernels.lang.launch import Launch
+from hiprt.kernels.lang.operands import result, same
+from hiprt.kernels.ops.row_launch import row_launch, rows_of, vector
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["add_rms_norm"]
 
+OP = "add_rms_norm"
 KERNEL = Kernel(
     "norm/add_rms_norm",
     inputs={"x": "T", "residual": "T", "weight": "T"},
@@ -18,6 +23,7 @@ KERNEL = Kernel(
     template={"T": "dtype"},
     headers=("norm/row_sums.h",),
     aliasing={"sum": ("x", "residual"), "out": ("x", "residual", "weight")},
+    instances=each(),
 )
 
 
@@ -39,10 +45,8 @@ def add_rms_norm(
     weight : Array, [D]
         Of the dtype of `x`.
     eps : float
-    stream : Stream, optional
-        This thread's by default.
     out : tuple of 2 Array, optional
-        Receive the results; the first may be `x` or `residual`.
+        They receive the results; the first may be `x` or `residual`.
 
     Returns
     -------
@@ -57,20 +61,22 @@ def add_rms_norm(
     ValueError
         A shape does not fit, an array is not contiguous, or a result overlaps another array.
     """
-    op = "add_rms_norm"
-    floating(op, "x", x)
-    same(op, "residual", residual, "x", x)
-    if not x.ndim or residual.shape != x.shape:
-        raise ValueError(
-            f"{op}: x has shape {x.shape} and residual {residual.shape}; they must be the same, of an axis"
-        )
-    vector(op, "weight", weight, x)
     stream = stream or current_stream()
+    launch = launch_of(x, residual, weight, eps, target_of(stream))
+    given = {"x": x, "residual": residual, "weight": weight}
     first, second = out or (None, None)
-    total = made(op, first, x.shape, x.dtype, stream, (x, residual), aliasing=True)
-    total = made(op, total, x.shape, x.dtype, stream, (weight,))
-    normed = made(op, second, x.shape, x.dtype, stream, (x, residual, weight, total))
-    width = x.shape[-1]
-    grid, threads = grid_of(stream, x.size // max(width, 1), width)
-    KERNEL(stream, grid, threads, (x.dtype,), x, residual, weight, total, normed, width, eps)
+    total = result(OP, first, x.shape, x.dtype, stream, given, ("x", "residual"))
+    normed = result(OP, second, x.shape, x.dtype, stream, {**given, "sum": total})
+    launch(stream, sum=total, out=normed, **given)
     return total, normed
+
+
+@Planned
+def launch_of(x: Form, residual: Form, weight: Form, eps: float, target: Target) -> Launch:
+    """Check the operands and return the launch."""
+    rows, width = rows_of(OP, x)
+    same(OP, "residual", residual, "x", x)
+    if residual.shape != x.shape:
+        raise ValueError(f"{OP}: x has shape {x.shape} and residual {residual.shape}; they must be the same")
+    vector(OP, "weight", weight, x)
+    return Launch(KERNEL, *row_launch(target, rows, width), {"T": x.dtype}, width=width, eps=eps)

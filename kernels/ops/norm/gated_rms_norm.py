@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.norm.row_launch import grid_of, vector
-from hiprt.kernels.ops.operands import floating, made, same
+from hiprt.kernels.lang.launch import Launch, Plan
+from hiprt.kernels.lang.operands import same
+from hiprt.kernels.ops.row_launch import row_launch, rows_of, vector
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["gated_rms_norm"]
@@ -18,6 +22,7 @@ KERNEL = Kernel(
     template={"T": "dtype"},
     headers=("norm/row_sums.h",),
     aliasing={"out": ("x", "gate", "weight")},
+    instances=each(),
 )
 
 
@@ -33,10 +38,6 @@ def gated_rms_norm(
     weight : Array, [D]
         Of the dtype of `x`.
     eps : float
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result; may be `x` or `gate`.
 
     Returns
     -------
@@ -54,17 +55,18 @@ def gated_rms_norm(
     -----
     The output norm of a gated-delta layer, whose heads are the rows.
     """
-    op = "gated_rms_norm"
-    floating(op, "x", x)
-    same(op, "gate", gate, "x", x)
-    if not x.ndim or gate.shape != x.shape:
-        raise ValueError(
-            f"{op}: x has shape {x.shape} and gate {gate.shape}; they must be the same, of an axis or more"
-        )
-    vector(op, "weight", weight, x)
     stream = stream or current_stream()
-    out = made(op, out, x.shape, x.dtype, stream, (x, gate, weight), aliasing=True)
-    width = x.shape[-1]
-    grid, threads = grid_of(stream, x.size // max(width, 1), width)
-    KERNEL(stream, grid, threads, (x.dtype,), x, gate, weight, out, width, eps)
-    return out
+    return plan_of(x, gate, weight, eps, target_of(stream)).run(stream, out, x=x, gate=gate, weight=weight)
+
+
+@Planned
+def plan_of(x: Form, gate: Form, weight: Form, eps: float, target: Target) -> Plan:
+    """Check the operands and return the plan."""
+    op = "gated_rms_norm"
+    rows, width = rows_of(op, x)
+    same(op, "gate", gate, "x", x)
+    if gate.shape != x.shape:
+        raise ValueError(f"{op}: x has shape {x.shape} and gate {gate.shape}; they must be the same")
+    vector(op, "weight", weight, x)
+    launch = Launch(KERNEL, *row_launch(target, rows, width), {"T": x.dtype}, width=width, eps=eps)
+    return Plan(op, x.shape, x.dtype, launch)

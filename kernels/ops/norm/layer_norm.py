@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.norm.row_launch import grid_of, vector
-from hiprt.kernels.ops.operands import floating, made
+from hiprt.kernels.lang.launch import Launch, Plan
+from hiprt.kernels.ops.row_launch import row_launch, rows_of, vector
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["layer_norm"]
@@ -18,6 +21,7 @@ KERNEL = Kernel(
     template={"T": "dtype"},
     headers=("norm/row_sums.h",),
     aliasing={"out": ("x", "weight", "bias")},
+    instances=each(),
 )
 
 
@@ -39,10 +43,6 @@ def layer_norm(
     weight, bias : Array, [D], or None
         Of the dtype of `x`; None means ones, and zeros.
     eps : float
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result; may be `x`.
 
     Returns
     -------
@@ -56,17 +56,18 @@ def layer_norm(
     ValueError
         `x` has no axis, `weight` or `bias` is not [D], an array is not contiguous, or `out` overlaps an input in part.
     """
+    stream = stream or current_stream()
+    return plan_of(x, weight, bias, eps, target_of(stream)).run(stream, out, x=x, weight=weight, bias=bias)
+
+
+@Planned
+def plan_of(x: Form, weight: Form | None, bias: Form | None, eps: float, target: Target) -> Plan:
+    """Check the operands and return the plan."""
     op = "layer_norm"
-    floating(op, "x", x)
-    if not x.ndim:
-        raise ValueError(f"{op}: x has no axis")
+    rows, width = rows_of(op, x)
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None:
             vector(op, name, value, x)
-    stream = stream or current_stream()
-    inputs = x, x if weight is None else weight, x if bias is None else bias
-    out = made(op, out, x.shape, x.dtype, stream, inputs, aliasing=True)
-    width = x.shape[-1]
     given = (weight is not None) | (bias is not None) << 1
-    KERNEL(stream, *grid_of(stream, x.size // max(width, 1), width), (x.dtype,), *inputs, out, width, given, eps)
-    return out
+    launch = Launch(KERNEL, *row_launch(target, rows, width), {"T": x.dtype}, width=width, given=given, eps=eps)
+    return Plan(op, x.shape, x.dtype, launch)

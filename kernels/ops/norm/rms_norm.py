@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from hiprt.array import Array, Form
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import floating, made, same
+from hiprt.kernels.lang.instances import each, runs
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch, Plan
+from hiprt.kernels.ops.row_launch import rows_of, vector
+from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["rms_norm"]
 
+STRETCH = 16384  # elements of one plain loop on the CPU device
+LONG_ROW = 1024  # from here on several simdgroups share a row
+SIMDGROUPS = 8
 KERNEL = Kernel(
     "norm/rms_norm",
     inputs={"x": "T", "weight": "T"},
@@ -19,10 +23,8 @@ KERNEL = Kernel(
     scalars={"rows": "uint", "width": "uint", "stretch": "uint", "eps": "float"},
     template={"T": "dtype", "WEIGHTED": "bool", "SIMDGROUPS": "int", "RUN": "int"},
     aliasing={"out": ("x", "weight")},
+    instances=each(WEIGHTED=(False, True), SIMDGROUPS=(1, SIMDGROUPS), RUN=runs),
 )
-STRETCH = 16384  # elements of one plain loop on the CPU device
-LONG_ROW = 1024  # from here on several simdgroups share a row
-SIMDGROUPS = 8
 
 
 def rms_norm(
@@ -37,10 +39,6 @@ def rms_norm(
     weight : Array, [D], or None
         Of the dtype of `x`; None means ones.
     eps : float
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result; may be `x`.
 
     Returns
     -------
@@ -59,41 +57,25 @@ def rms_norm(
     Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
     """
     stream = stream or current_stream()
-    plan = plan_of(x, weight, out, uses_loops(stream))
-    inputs = (x, x if weight is None else weight)
-    out = made("rms_norm", out, x.shape, x.dtype, stream, inputs, aliasing=True)
-    KERNEL(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, eps)
-    return out
-
-
-class Plan(NamedTuple):
-    """A launch."""
-
-    grid: tuple[int, int, int]
-    threads: tuple[int, int, int]
-    template: tuple[Any, ...]
-    sizes: tuple[int, int, int]
+    return plan_of(x, weight, out, eps, target_of(stream)).run(stream, out, x=x, weight=weight)
 
 
 @Planned
-def plan_of(x: Form, weight: Form | None, out: Form | None, loops: bool) -> Plan:
-    """Check the operands and return the launch."""
-    floating("rms_norm", "x", x)
-    if not x.ndim:
-        raise ValueError("rms_norm: x has no axis")
-    width = x.shape[-1]
+def plan_of(x: Form, weight: Form | None, out: Form | None, eps: float, target: Target) -> Plan:
+    """Check the operands and return the plan."""
+    op = "rms_norm"
+    rows, width = rows_of(op, x)
     if weight is not None:
-        same("rms_norm", "weight", weight, "x", x)
-        if weight.shape != (width,):
-            raise ValueError(f"rms_norm: weight has shape {weight.shape}; {(width,)} is needed")
-    rows = x.size // max(width, 1)
+        vector(op, "weight", weight, x)
     stretch = max(1, STRETCH // max(width, 1))
     simdgroups = SIMDGROUPS if width >= LONG_ROW else 1
-    sizes = rows, width, stretch
-    if loops:
-        return Plan((-(-rows // stretch), 1, 1), (1, 1, 1), (x.dtype, weight is not None, simdgroups, 1), sizes)
-    groups = rows if simdgroups > 1 else -(-rows // SIMDGROUPS)
     run = 16 // x.dtype.itemsize
-    if width % run or not all(each is None or each.is_aligned for each in (x, weight, out)):
-        run = 1
-    return Plan((groups, 1, 1), (SIMDGROUPS * 32, 1, 1), (x.dtype, weight is not None, simdgroups, run), sizes)
+    if target.takes_loops:
+        grid, threads, run = (-(-rows // stretch), 1, 1), (1, 1, 1), 1
+    else:
+        grid, threads = (rows if simdgroups > 1 else -(-rows // SIMDGROUPS), 1, 1), (SIMDGROUPS * 32, 1, 1)
+        if width % run or not all(each is None or each.is_aligned for each in (x, weight, out)):
+            run = 1
+    template = {"T": x.dtype, "WEIGHTED": weight is not None, "SIMDGROUPS": simdgroups, "RUN": run}
+    launch = Launch(KERNEL, grid, threads, template, rows=rows, width=width, stretch=stretch, eps=eps)
+    return Plan(op, x.shape, x.dtype, launch)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous
-from hiprt.kernels.ops.norm.row_launch import grid_of
-from hiprt.kernels.ops.operands import made
 from hiprt.kernels.ops.promotion import at_least_float, strided
+from hiprt.kernels.ops.row_launch import row_launch
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["softmax"]
@@ -20,6 +23,7 @@ KERNEL = Kernel(
     template={"T": "dtype", "LOGARITHM": "bool"},
     headers=("norm/row_sums.h",),
     aliasing={"out": ("x",)},
+    instances=each(LOGARITHM=(False, True)),
 )
 
 
@@ -32,8 +36,6 @@ def softmax(x: Array, axis: int = -1, *, stream: Stream | None = None, out: Arra
         Of any strides; integers become float32.
     axis : int
         The last by default. Along another one the result is a view of an array that has it last.
-    stream : Stream, optional
-        This thread's by default.
     out : Array, optional
         Receives the result, along the last axis only; may be `x`.
 
@@ -60,7 +62,13 @@ def softmax(x: Array, axis: int = -1, *, stream: Stream | None = None, out: Arra
         turned = softmax(x.transpose(*order), -1, stream=stream)
         return turned.transpose(*(order.index(each) for each in range(x.ndim)))
     rows = astype(contiguous(x, stream=stream), at_least_float(x.dtype), stream=stream)
-    out = made(op, out, x.shape, rows.dtype, stream, (rows,), aliasing=True)
+    return plan_of(rows, target_of(stream)).run(stream, out, x=rows)
+
+
+@Planned
+def plan_of(x: Form, target: Target) -> Plan:
+    """Return the plan for rows of a floating dtype."""
     width = x.shape[-1]
-    KERNEL(stream, *grid_of(stream, x.size // max(width, 1), width), (rows.dtype, False), rows, out, width)
-    return out
+    grid, threads = row_launch(target, x.size // max(width, 1), width)
+    launch = Launch(KERNEL, grid, threads, {"T": x.dtype, "LOGARITHM": False}, width=width)
+    return Plan("softmax", x.shape, x.dtype, launch)

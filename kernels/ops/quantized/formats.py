@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hiprt.array import Array, Form
-from hiprt.kernels.ops.operands import UINT32
+from hiprt.kernels.lang.operands import UINT32
 
 __all__ = [
     "AFFINE_BITS",

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
+from hiprt.kernels.lang.operands import FLOATS, made
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.kernels.ops.elementwise.copies import astype, contiguous
 from hiprt.kernels.ops.matmul.stacks import ITEMS, SCALARS, Side, index_array, items, side_of, size_of
-from hiprt.kernels.ops.operands import FLOATS, made
 from hiprt.kernels.ops.promotion import promote
-from hiprt.kernels.ops.quantized.formats import BITS, UINT8, Format, check_matrix, format_of, listed
+from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, UINT8, Format, check_matrix, format_of, listed
 from hiprt.kernels.ops.reduction.sort import argsort
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
@@ -29,6 +30,14 @@ PACKED_INPUTS = {
     "left_indices": "uint",
     "right_indices": "uint",
 }
+TILE_COLUMNS = 64
+TILE_ROWS = (128, 64, 32)
+FEW_ROWS = 8  # up to here a row alone is faster
+SORTED_FROM = 64  # products
+SIMDGROUPS = 4
+ROWS = 2  # of a simdgroup, as in the packed kernel
+MOST_ROWS = 64  # of a plain loop on the CPU device, as in the packed kernel
+STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
 PACKED = Kernel(
     "quantized/quantized_matmul",
     inputs=PACKED_INPUTS,
@@ -37,6 +46,7 @@ PACKED = Kernel(
     template={"T": "dtype", "GROUP": "int", "BITS": "int"},
     headers=("quantized/codes.h", "matmul/stack.h"),
     threads=128,
+    instances=each(GROUP=GROUP_SIZES, BITS=BITS),
 )
 KERNEL = Kernel(
     "quantized/gather_qmm",
@@ -61,6 +71,7 @@ KERNEL = Kernel(
     template={"T": "dtype", "TRANSPOSED": "bool"},
     headers=("quantized/formats.h", "matmul/stack.h"),
     threads=128,
+    instances=each(TRANSPOSED=(False, True)),
 )
 TILES = Kernel(
     "quantized/quantized_tiles",
@@ -76,15 +87,9 @@ TILES = Kernel(
     template={"T": "dtype", "BITS": "int", "ROWS": "int"},
     headers=("quantized/codes.h", "matmul/stack.h", "matmul/tiles.h"),
     threads=128,
+    instances=each(BITS=BITS, ROWS=lambda dtype, loops: TILE_ROWS[-1:] if loops or dtype.itemsize != 2 else TILE_ROWS),
+    part_of="quantized_matmul",
 )
-TILE_COLUMNS = 64
-TILE_ROWS = (128, 64, 32)
-FEW_ROWS = 8  # up to here a row alone is faster
-SORTED_FROM = 64  # products
-SIMDGROUPS = 4
-ROWS = 2  # of a simdgroup, as in the packed kernel
-MOST_ROWS = 64  # of a plain loop on the CPU device, as in the packed kernel
-STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
 
 
 class Operands(NamedTuple):

@@ -9,8 +9,9 @@ from numpy.typing import DTypeLike
 
 from hiprt.array import Array, Form, dtype_of
 from hiprt.kernels.lang.dialect import OPS
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import FLOATS, aligned, buffer, contiguous, floating, made, same
+from hiprt.kernels.lang.operands import FLOATS, aligned, buffer, contiguous, floating, made, same
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, check_matrix, format_of
 from hiprt.kernels.tuning.rings import TEMPLATE, Ring, ring_of, ring_plan, shared_bytes
 from hiprt.kernels.tuning.tiling import (
@@ -21,7 +22,6 @@ from hiprt.kernels.tuning.tiling import (
     tiling_of,
 )
 from hiprt.objects import Planned
-from hiprt.provider import NVIDIA
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["qmv"]
@@ -35,6 +35,7 @@ KERNEL = Kernel(
     template={"T": "dtype", "S": "dtype", "GROUP": "int", "BITS": "int", "BATCH": "int"},
     headers=("quantized/codes.h", "quantized/lane_values.h"),
     threads=128,
+    instances=each(("T", "S"), GROUP=GROUP_SIZES, BITS=BITS, BATCH=lambda _, loops: (1,) if loops else (1, 2)),
 )
 # For NVIDIA's matrix instructions alone, so not a body of the dialect.
 TENSOR = Kernel(
@@ -58,7 +59,7 @@ TENSOR = Kernel(
         "ADDED": "bool",
         "GATED": "bool",
     },
-    threads=lambda template: 32 * template[6] * template[7],
+    threads=lambda template: 32 * template["TILES"] * template["SPLIT"],
     ahead=("weight", "scales", "biases"),
     source=(OPS / "quantized/qmv_mma.hip").read_text(),
 )
@@ -87,10 +88,10 @@ INTEGER = Kernel(
         "ADDED": "bool",
         "GATED": "bool",
     },
-    threads=lambda template: 32 * template[5] * template[6],
+    threads=lambda template: 32 * template["TEAMS"] * template["SPLIT"],
     ahead=("weight", "scales", "biases"),
-    resident=lambda template: int(template[10]),
-    shared=lambda template, device: shared_bytes(template[2:11], device.provider is NVIDIA),
+    resident=lambda template: int(template["RESIDENT"]),
+    shared=lambda template, target: shared_bytes(template, "matrix" in target.features),
     source=PLAIN + (OPS / "quantized/integer_rings.hip").read_text(),
 )
 MOST = 8  # vectors

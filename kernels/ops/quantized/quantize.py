@@ -5,8 +5,9 @@ from __future__ import annotations
 from numpy.typing import DTypeLike
 
 from hiprt.array import Array, Form, bfloat16, dtype_of
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.operands import FLOATS, UINT32, contiguous, made
+from hiprt.kernels.lang.operands import FLOATS, UINT32, contiguous, made
 from hiprt.kernels.ops.quantized.formats import Format, check_matrix, format_of, listed
 from hiprt.stream import Stream, current_stream
 
@@ -19,6 +20,7 @@ QUANTIZE = Kernel(
     scalars={"groups": "uint", "span": "uint", "bits": "uint"},
     template={"T": "dtype"},
     threads=64,
+    instances=each(),
 )
 DEQUANTIZE = Kernel(
     "quantized/dequantize",
@@ -27,6 +29,7 @@ DEQUANTIZE = Kernel(
     scalars={"runs": "uint", "span": "uint", "bits": "uint", "mode": "int"},
     template={"T": "dtype", "S": "dtype"},
     headers=("quantized/formats.h",),
+    instances=each(("T", "S")),
 )
 KERNEL = QUANTIZE
 THREADS = 64

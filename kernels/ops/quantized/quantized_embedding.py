@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from hiprt.array import Array, Form, bfloat16, dtype_of
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.operands import FLOATS, INT32, buffer, contiguous, made
+from hiprt.kernels.lang.operands import FLOATS, INT32, buffer, contiguous, made
 from hiprt.kernels.ops.quantized.formats import check_matrix, format_of
 from hiprt.kernels.ops.quantized.quantize import check_floating
 from hiprt.objects import Planned
@@ -17,6 +18,8 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["quantized_embedding"]
 
+THREADS = 64
+LARGEST_GRID_Y = 65535
 KERNEL = Kernel(
     "quantized/quantized_embedding",
     inputs={"ids": "int", "weight": "uint", "scales": "uchar", "biases": "uchar"},
@@ -24,9 +27,8 @@ KERNEL = Kernel(
     scalars={"vocabulary": "int", "runs": "uint", "span": "uint", "bits": "uint", "mode": "int"},
     template={"T": "dtype"},
     headers=("quantized/formats.h",),
+    instances=each(),
 )
-THREADS = 64
-LARGEST_GRID_Y = 65535
 
 
 def quantized_embedding(

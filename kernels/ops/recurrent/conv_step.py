@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from hiprt.array import Array
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.operands import apart, floating, made, same
+from hiprt.kernels.lang.operands import apart, floating, made, same
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["conv_step"]
 
+THREADS = 64
+LARGEST_GRID_Y = 65535
+RUN = 16  # steps of a thread: at least the largest state
+TAPS = (2, 8)
 KERNEL = Kernel(
     "recurrent/conv_step",
     inputs={"x": "T", "weight": "T", "bias": "T"},
@@ -24,11 +29,8 @@ KERNEL = Kernel(
     },
     template={"T": "dtype", "STEPS": "int"},
     threads=64,
+    instances=each(STEPS=(RUN,)),
 )
-THREADS = 64
-LARGEST_GRID_Y = 65535
-RUN = 16  # steps of a thread: at least the largest state
-TAPS = (2, 8)
 
 
 def conv_step(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from hiprt.array import Array
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import FLOAT32, apart, buffer, floating, made, same
+from hiprt.kernels.lang.operands import FLOAT32, apart, buffer, floating, made, same
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["gated_delta", "gated_delta_gates"]
 
+SIMDGROUPS = 4
+WIDEST = 256
+LARGEST_GRID_Y = 65535
+THREADS = 64
 KERNEL = Kernel(
     "recurrent/gated_delta",
     inputs={"q": "T", "k": "T", "v": "T", "g": "float", "beta": "float"},
@@ -23,6 +28,7 @@ KERNEL = Kernel(
     },
     template={"T": "dtype"},
     threads=128,
+    instances=each(),
 )
 GATES = Kernel(
     "recurrent/gated_delta_gates",
@@ -31,11 +37,8 @@ GATES = Kernel(
     scalars={"size": "uint", "heads": "uint"},
     template={"T": "dtype"},
     headers=("elementwise/expression.h", "recurrent/delta.h"),
+    instances=each(),
 )
-SIMDGROUPS = 4
-WIDEST = 256
-LARGEST_GRID_Y = 65535
-THREADS = 64
 
 
 def gated_delta(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import FLOAT32, aligned, apart, buffer, floating, made, same
+from hiprt.kernels.lang.operands import FLOAT32, aligned, apart, buffer, floating, made, same
 from hiprt.kernels.ops.recurrent.conv_step import TAPS
 from hiprt.kernels.ops.recurrent.gated_delta import LARGEST_GRID_Y, WIDEST
 from hiprt.objects import Planned
@@ -14,6 +15,8 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["gdn_step"]
 
+SIMDGROUPS = 16
+STAGED_BYTES = 28672  # of a head's channels and answers, in a threadgroup's memory
 KERNEL = Kernel(
     "recurrent/gdn_step",
     inputs={"proj": "T", "weight": "T", "a_log": "float", "dt_bias": "T", "norm": "T"},
@@ -32,9 +35,8 @@ KERNEL = Kernel(
     headers=("elementwise/expression.h", "quantized/ordered_loads.h", "recurrent/delta.h"),
     threads=512,
     ahead=("state",),
+    instances=each(KEY=(128,), VALUE=(128,), RATIO=(2,), TAPS=(4,), NORMED=(False, True), SIMDGROUPS=(SIMDGROUPS,)),
 )
-SIMDGROUPS = 16
-STAGED_BYTES = 28672  # of a head's channels and answers, in a threadgroup's memory
 
 
 def gdn_step(

@@ -6,11 +6,13 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from hiprt.array import Array, Form
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
+from hiprt.kernels.lang.instances import each, runs
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.operands import FLOATS, INT32, made
 from hiprt.kernels.ops.elementwise.copies import axis_of, contiguous
-from hiprt.kernels.ops.norm.row_launch import shared
-from hiprt.kernels.ops.operands import FLOATS, INT32, made
 from hiprt.kernels.ops.promotion import WORDS, strided
+from hiprt.kernels.ops.row_launch import row_launch
+from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
@@ -24,6 +26,7 @@ KERNEL = Kernel(
     template={"T": "dtype", "RUN": "int"},
     headers=("reduction/largest.h",),
     threads=1024,
+    instances=each(RUN=runs),
 )
 THREADS = 1024
 
@@ -118,7 +121,7 @@ def place_of(op: str, x: Array, axis: int | None, keepdims: bool, stream: Stream
     order, shape, width = rows_of(op, x, axis, keepdims)
     if order is not None or not x.is_contiguous:
         x = contiguous(x if order is None else x.transpose(*order), stream=stream)
-    plan = plan_of(op, x, width, uses_loops(stream))
+    plan = plan_of(op, x, width, target_of(stream))
     out = made(op, out, shape, INT32, stream, (x,))
     plan.kernel(stream, plan.grid, plan.threads, plan.template, x, out, width)
     return out
@@ -151,14 +154,14 @@ class Plan(NamedTuple):
 
 
 @Planned
-def plan_of(op: str, x: Form, width: int, loops: bool) -> Plan:
+def plan_of(op: str, x: Form, width: int, target: Target) -> Plan:
     """Return the launch over contiguous rows."""
     rows = x.size // width
     if op == "argmax" and x.dtype in FLOATS:
-        threads, run = threads_of(x, width, loops)
+        threads, run = threads_of(x, width, target.takes_loops)
         return Plan(KERNEL, (rows, 1, 1), (threads, 1, 1), (x.dtype, run))
     key = "sort_key" if op == "argmax" else "falling_key"
-    return Plan(kernel_of(op, key, WORDS[x.dtype]), *shared(loops, rows, width), ())
+    return Plan(kernel_of(op, key, WORDS[x.dtype]), *row_launch(target, rows, width), ())
 
 
 def threads_of(x: Form, width: int, loops: bool) -> tuple[int, int]:

@@ -7,8 +7,9 @@ from functools import cache
 from hiprt.array import Array, empty
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.ops.elementwise.copies import along
-from hiprt.kernels.ops.norm.row_launch import grid_of
 from hiprt.kernels.ops.promotion import BOOL, INT32, WORDS
+from hiprt.kernels.ops.row_launch import row_launch
+from hiprt.kernels.tuning.target import target_of
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["cumsum"]
@@ -100,7 +101,7 @@ def cumsum(
         width = rows.shape[-1]
         if rows.size:
             kernel = kernel_of(WORDS[rows.dtype], WORDS[dtype])
-            grid, threads = grid_of(stream, rows.size // width, width)
+            grid, threads = row_launch(target_of(stream), rows.size // width, width)
             kernel(stream, grid, threads, (), rows, result, width, bool(reverse), bool(inclusive))
         return result
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from hiprt.array import Array
 from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.operands import made
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous
-from hiprt.kernels.ops.norm.row_launch import grid_of
 from hiprt.kernels.ops.norm.softmax import KERNEL as SOFTMAX
-from hiprt.kernels.ops.operands import made
 from hiprt.kernels.ops.promotion import BOOL, INT32, WORDS, at_least_float, is_float, strided
+from hiprt.kernels.ops.row_launch import row_launch
+from hiprt.kernels.tuning.target import target_of
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Reduction", "all", "any", "logsumexp", "max", "mean", "min", "prod", "rows_of", "sum"]
@@ -150,7 +151,7 @@ class Reduction:
         wide = WORDS[at_least_float(result)] if is_float(result) else WORDS[result]
         identity = "{}({})".format("float" if is_float(result) else wide, self.identity)
         kernel = kernel_of(self.name, self.text, identity, self.final, WORDS[x.dtype], WORDS[result])
-        grid, threads = grid_of(stream, out.size, width)
+        grid, threads = row_launch(target_of(stream), out.size, width)
         kernel(stream, grid, threads, (), rows, out, width)
         return out
 
@@ -217,5 +218,5 @@ def logsumexp(
     rows, width, shape = rows_of("logsumexp", x, axis, keepdims, stream)
     rows = astype(rows, at_least_float(x.dtype), stream=stream)
     out = made("logsumexp", out, shape, rows.dtype, stream, (rows,))
-    SOFTMAX(stream, *grid_of(stream, out.size, width), (rows.dtype, True), rows, out, width)
+    SOFTMAX(stream, *row_launch(target_of(stream), out.size, width), (rows.dtype, True), rows, out, width)
     return out

@@ -7,9 +7,9 @@ from functools import cache
 
 from hiprt.array import Array, empty
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
+from hiprt.kernels.lang.operands import UINT32
 from hiprt.kernels.ops.elementwise.copies import along, axis_of
 from hiprt.kernels.ops.indexing.indexing import take_along_axis
-from hiprt.kernels.ops.operands import UINT32
 from hiprt.kernels.ops.promotion import WORDS, strided
 from hiprt.stream import Stream, current_stream
 

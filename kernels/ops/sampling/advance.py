@@ -5,19 +5,21 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hiprt.array import Array
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.operands import INT32, buffer
+from hiprt.kernels.lang.operands import INT32, buffer
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["advance"]
 
+THREADS = 32
 KERNEL = Kernel(
     "sampling/advance",
     inputs={"sampled": "int"},
     updates={"step": "int", "tokens": "int"},
     scalars={"capacity": "int", "rows": "uint"},
+    instances=each(()),
 )
-THREADS = 32
 
 
 def advance(step: Array, tokens: Array, sampled: Array, *, stream: Stream | None = None) -> Array:

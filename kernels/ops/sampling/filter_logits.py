@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from hiprt.array import Array, empty
+from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.norm.row_launch import grid_of
-from hiprt.kernels.ops.operands import FLOAT32, INT32, buffer, floating, made
+from hiprt.kernels.lang.operands import FLOAT32, INT32, buffer, floating, made
+from hiprt.kernels.ops.row_launch import row_launch
+from hiprt.kernels.tuning.target import target_of
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Search", "filter_logits", "repetition_penalty", "tops_of"]
@@ -13,6 +15,11 @@ __all__ = ["Search", "filter_logits", "repetition_penalty", "tops_of"]
 FOUND = {"top_k": "int", "top_p": "float", "tops": "float", "before": "float", "low": "int", "above": "float"}
 SIZES = {"width": "uint", "share": "uint", "groups": "uint", "given": "uint", "level": "uint"}
 HEADERS = ("reduction/largest.h", "norm/row_sums.h", "sampling/filter.h")
+THREADS = 1024
+SHARE = 2048  # logits of a threadgroup that filters, unless there are very many
+GROUPS = 1024  # the most threadgroups: each reads what all of them found
+PARTS = 16  # of the range, in each launch of the search
+LEVELS = {"bfloat16": 4, "float16": 5, "float32": 8}  # launches: four bits each of those in which keys differ
 TOPS = Kernel(
     "sampling/filter_tops",
     inputs={"logits": "T"},
@@ -20,6 +27,8 @@ TOPS = Kernel(
     scalars={"width": "uint", "share": "uint"},
     template={"T": "dtype"},
     headers=("norm/row_sums.h",),
+    instances=each(),
+    part_of="filter_logits",
 )
 SEARCH = Kernel(
     "sampling/filter_search",
@@ -28,6 +37,8 @@ SEARCH = Kernel(
     scalars=SIZES,
     template={"T": "dtype"},
     headers=HEADERS,
+    instances=each(),
+    part_of="filter_logits",
 )
 KERNEL = Kernel(
     "sampling/filter_logits",
@@ -37,6 +48,7 @@ KERNEL = Kernel(
     template={"T": "dtype"},
     headers=HEADERS,
     aliasing={"out": ("logits",)},
+    instances=each(),
 )
 PENALTY = Kernel(
     "sampling/repetition_penalty",
@@ -45,12 +57,8 @@ PENALTY = Kernel(
     scalars={"width": "uint", "capacity": "uint", "window": "uint"},
     template={"T": "dtype"},
     threads=1024,
+    instances=each(),
 )
-THREADS = 1024
-SHARE = 2048  # logits of a threadgroup that filters, unless there are very many
-GROUPS = 1024  # the most threadgroups: each reads what all of them found
-PARTS = 16  # of the range, in each launch of the search
-LEVELS = {"bfloat16": 4, "float16": 5, "float32": 8}  # launches: four bits each of those in which keys differ
 
 
 def threads_of(stream: Stream, width: int) -> tuple[int, int, int]:
@@ -134,7 +142,7 @@ def tops_of(logits: Array, stream: Stream) -> Array:
     share = share_of(logits.size)
     groups = -(-logits.size // share)
     tops = empty((groups, 2), FLOAT32, stream)
-    TOPS(stream, *grid_of(stream, groups, SHARE), (logits.dtype,), logits, tops, logits.size, share)
+    TOPS(stream, *row_launch(target_of(stream), groups, SHARE), (logits.dtype,), logits, tops, logits.size, share)
     return tops
 
 
@@ -163,7 +171,7 @@ class Search:
         self.stream, self.logits, self.rules, self.given = stream, logits, (top_k, top_p), given
         self.level = 0
         self.groups = len(tops)
-        self.grid, self.threads = grid_of(stream, self.groups, SHARE)
+        self.grid, self.threads = row_launch(target_of(stream), self.groups, SHARE)
         self.found = tops, tops, empty(1, INT32, stream), tops
 
     @property

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.ops.operands import FLOAT32, INT32, UINT32, buffer, floating, made
+from hiprt.kernels.lang.operands import FLOAT32, INT32, UINT32, buffer, floating, made
 from hiprt.kernels.ops.reduction.argmax import threads_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
@@ -21,6 +22,7 @@ KERNEL = Kernel(
     template={"T": "dtype", "RUN": "int"},
     headers=("reduction/largest.h", "sampling/noise.h"),
     threads=1024,
+    instances=each(RUN=runs),
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from hiprt.array import Array, Form, bfloat16, make
 from hiprt.stream import Stream
 
-__all__ = ["FLOATS", "aligned", "apart", "buffer", "floating", "made", "same"]
+__all__ = ["FLOATS", "aligned", "apart", "buffer", "floating", "made", "result", "same"]
 
 FLOATS = frozenset((np.dtype(np.float16), bfloat16, np.dtype(np.float32)))
 INT32 = np.dtype(np.int32)
@@ -68,6 +68,48 @@ def apart(op: str, written: Mapping[str, Array], inputs: Sequence[Array]) -> Non
         if any(start < last and first < end for first, last in taken):
             raise ValueError(f"{op}: {name} overlaps another array")
         taken.append((start, end))
+
+
+def result(
+    op: str,
+    out: Array | None,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    stream: Stream,
+    inputs: Mapping[str, Any],
+    over: Sequence[str] = (),
+) -> Array:
+    """Return the array that an op writes: a new one, or `out` after it was checked.
+
+    Parameters
+    ----------
+    op : str
+    out : Array or None
+    shape, dtype
+        What the result must have.
+    stream : Stream
+        Where a new array is used first.
+    inputs : mapping of str to object
+        The op's operands by name; those that are no arrays do not count.
+    over : sequence of str
+        The operands that `out` may be. It must not be a shifted view of those, nor overlap any other.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `out` has another dtype or shape, is not contiguous, or overlaps an operand.
+    """
+    if out is None:
+        return make(shape, dtype, stream)
+    buffer(op, "out", out, dtype, shape)
+    start, end = out.extent
+    for name, value in inputs.items():
+        if not isinstance(value, Array):
+            continue
+        first, last = value.extent
+        if start < last and first < end and not (name in over and (start, end) == (first, last)):
+            raise ValueError(f"{op}: out overlaps an input")
+    return out
 
 
 def made(

@@ -1,0 +1,22 @@
+"""AMD GPUs as targets: features by architecture, and launch shapes. Nothing has been measured on AMD hardware yet."""
+
+from __future__ import annotations
+
+from hiprt.kernels.tuning.table import Table
+
+__all__ = ["features", "serves", "table"]
+
+
+def serves(arch: str) -> bool:
+    """Whether an architecture is one of AMD's: ``gfx`` and its number."""
+    return arch.startswith("gfx")
+
+
+def features(_arch: str) -> frozenset[str]:
+    """Return what kernels may use: plans have no choice to make on AMD yet, kernels ask their compiler."""
+    return frozenset()
+
+
+def table(_arch: str) -> Table:
+    """Return the launch shapes for an architecture: the defaults."""
+    return Table()

@@ -1,0 +1,90 @@
+"""Targets: what a plan may know of the device that it plans for.
+
+Plans ask the `Target` of their stream and nothing else: no file above this folder compares the name of a provider or of
+an architecture. Each family of GPUs has a file beside this one with its features and its table of launch shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from hiprt.device import Device
+from hiprt.kernels.tuning import amd, cpu, nvidia
+from hiprt.kernels.tuning.table import Table
+from hiprt.provider import Provider
+from hiprt.stream import Stream
+
+__all__ = ["Target", "describe", "force_generic", "make_target", "target_of"]
+
+FAMILIES = (nvidia, amd, cpu)  # the last one takes every architecture
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A device as plans see it. There is one object a device, which is equal to itself only.
+
+    Attributes
+    ----------
+    arch : str
+        The compiler's name of the architecture, for example ``gfx1201`` or ``sm_90``.
+    compute_units : int
+        How many processors run threadgroups.
+    wave : int
+        Lanes of a hardware wave, 32 or 64. Kernels see simdgroups of 32 lanes everywhere.
+    features : frozenset of str
+        What plans choose by: ``matrix`` (the kernels of matrix instructions run here), ``bulk_copies`` (so do
+        those that copy from global to threadgroup memory in bulk).
+    takes_loops : bool
+        Whether kernels take their branch of plain loops, for a processor without lanes.
+    is_generic : bool
+        Whether the branch of cooperating lanes was asked for on a device that would take plain loops
+        (`force_generic`).
+    table : Table
+        The shapes of launches that were measured, or chosen, for the family.
+    """
+
+    arch: str
+    compute_units: int
+    wave: int
+    features: frozenset[str] = field(repr=False)
+    takes_loops: bool
+    is_generic: bool
+    table: Table = field(repr=False)
+
+
+def make_target(arch: str, compute_units: int, wave: int, provider: Provider, *, is_generic: bool = False) -> Target:
+    """Return the target of a device with these properties."""
+    family = next(family for family in FAMILIES if family.serves(arch))
+    takes_loops, is_generic = provider.takes_loops and not is_generic, provider.takes_loops and is_generic
+    return Target(arch, compute_units, wave, family.features(arch), takes_loops, is_generic, family.table(arch))
+
+
+plain: dict[int, Target] = {}
+generic: dict[int, Target] = {}
+targets = plain  # of the devices by index, as the process runs kernels now
+
+
+def target_of(stream: Stream) -> Target:
+    """Return the target of a stream's device."""
+    return targets.get(stream.device.index) or describe(stream.device)
+
+
+def describe(device: Device) -> Target:
+    """Return the target of a device, made once."""
+    made = targets.get(device.index) or make_target(
+        device.arch, device.compute_units, device.warp_size, device.provider, is_generic=targets is generic
+    )
+    return targets.setdefault(device.index, made)
+
+
+@contextmanager
+def force_generic() -> Iterator[None]:
+    """Run the GPU branches of kernels on the CPU device too, in the whole process, within the block: for tests."""
+    global targets
+    before, targets = targets, generic
+    try:
+        yield
+    finally:
+        targets = before
