@@ -1,18 +1,92 @@
-"""Fixtures, and what the driver must know before it starts."""
+"""How tests are spread over processes, which of them run, and the fixtures of all folders.
+
+``pytest`` and ``pytest tests/graphs`` run in a process per core; with files or tests named, or ``-n 0``, in this one.
+``pytest --all`` runs every parametrisation and the soaks' usual forms; ``pytest -m soak`` the soaks' long forms.
+"""
 
 import os
 from pathlib import Path
 
 import pytest
+from helpers.selection import left_out
 
 # On NVIDIA a stream that waits for a value holds up all streams of its connection, of which there are eight by default.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+MOST_WORKERS = 16
+CORES = len(os.sched_getaffinity(0))
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if IS_WORKER:
+    # The workers share the cores. Two threads at least, so that blocks of a kernel run at once in every worker.
+    threads = str(max(2, CORES // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])))
+    for name in ("HIPRT_CPU_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, threads)
+
+LEFT_OUT = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser):
+    """Take ``--all``."""
+    parser.addoption("--all", action="store_true", help="run every parametrisation, and the soaks' usual forms")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Use every core for folders on the CPU device, unless ``-n`` says otherwise.
+
+    Workers, which come here too, start no others. A GPU has one process at a time.
+    """
+    option = config.option
+    if IS_WORKER or not config.pluginmanager.hasplugin("xdist"):
+        return
+    if option.numprocesses is None and not option.usepdb and all(Path(arg).is_dir() for arg in config.args):
+        from hiprt import library
+
+        if library.current().provider == "cpu":
+            option.numprocesses = min(CORES, MOST_WORKERS)
+    if option.numprocesses and option.dist == "no":
+        # Each worker begins with a stretch of its own, so that of tests that compile one kernel only the first does.
+        option.dist = "worksteal"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what only ``--all`` and soaks run."""
+    if not config.getoption("--all") and config.getoption("-m") != "soak":
+        out = set(left_out(items))
+        config.stash[LEFT_OUT] = len(out)
+        items[:] = [item for item in items if item not in out]
+        config.hook.pytest_deselected(items=list(out))
+
+
+def pytest_sessionfinish(session):
+    """Tell the process that reports how many were left out here."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Take what a worker says; all collect the same."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say what was left out."""
+    if count := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(
+            f"{count} parametrisations, whose values have met in others by twos, run with --all only; soaks are short"
+        )
 
 
 @pytest.fixture(scope="session")
 def root():
     """The checkout."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def is_all(request):
+    """Whether everything runs."""
+    return request.config.getoption("--all")
 
 
 @pytest.fixture(autouse=True)

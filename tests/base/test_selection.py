@@ -1,0 +1,40 @@
+"""Which parametrisations run without ``--all``."""
+
+from itertools import product
+
+from helpers.selection import FEW, chosen, left_out, pairs
+
+
+def test_every_two_values_meet():
+    cases = [dict(zip("abcd", values)) for values in product(range(5), ("x", "y"), (None, 1.5, 2.5), (True, False))]
+    taken = chosen(cases, "seed")
+    assert 15 <= len(taken) < 30  # of 60; five times three are the pairs of the longest two
+    assert set.union(*(pairs(cases[i]) for i in taken)) == set.union(*map(pairs, cases))
+
+
+def test_the_choice_is_that_of_the_seed():
+    cases = [dict(zip("abc", values)) for values in product(range(9), range(3), range(3))]
+    assert chosen(cases, "one") == chosen(cases, "one")
+    assert chosen(cases, "one") != chosen(cases, "two")
+
+
+def test_what_has_one_or_two_parameters_runs_whole():
+    assert chosen([{"a": i} for i in range(20)], "") == set(range(20))
+    assert len(chosen([{"a": i, "b": j} for i in range(5) for j in range(5)], "")) == 25
+
+
+class Item:
+    """What `left_out` reads of a test."""
+
+    def __init__(self, nodeid, params):
+        self.nodeid = nodeid
+        self.callspec = type("Callspec", (), {"params": params})
+
+
+def test_few_parametrisations_run_whole():
+    few = [Item(f"f.py::few[{i}]", dict(zip("abc", v))) for i, v in enumerate(product((0, 1, 2), (0, 1), (0, 1)))]
+    many = [Item(f"f.py::many[{i}]", dict(zip("abc", v))) for i, v in enumerate(product((0, 1, 2), (0, 1, 2), (0, 1)))]
+    assert len(few) == FEW < len(many)
+    out = left_out(few + many)
+    assert out
+    assert {item.nodeid.split("[")[0] for item in out} == {"f.py::many"}
