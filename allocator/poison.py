@@ -44,7 +44,6 @@ FREED = 0xFB  # a byte, as is the next
 RED = 0xFD
 ZONE = 256  # bytes before and behind a buffer; also the alignment that is left
 MOST_HELD = 16 << 20
-DEVICE_TO_HOST = 2
 FRAMES = 12
 ONE = (1, 1, 1)
 SOURCE = f"""
@@ -116,7 +115,7 @@ class Queue:
     def read(self, address: int, nbytes: int) -> NDArray[Any]:
         """Return bytes, once the stream has come here."""
         out = np.empty(nbytes, np.uint8)
-        core.call(core.lib.hiprt_copy(self.core, int(out.ctypes.data), address, nbytes, DEVICE_TO_HOST))
+        core.call(core.lib.hiprt_copy(self.core, int(out.ctypes.data), address, nbytes, lib.hipMemcpyDeviceToHost))
         self.wait()
         return out
 

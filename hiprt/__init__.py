@@ -10,7 +10,7 @@ import os
 
 from hiprt.array import Array, array, bfloat16, empty, full, zeros
 from hiprt.device import Device, current_device, device_count, set_device
-from hiprt.errors import CompileError, GraphUpdateError, HipError, HipWarning, OutOfMemoryError, ProviderError
+from hiprt.errors import CompileError, HipError, HipWarning, OutOfMemoryError, ProviderError
 from hiprt.event import Event
 from hiprt.flags import flags, warn_unknown
 from hiprt.interop import from_dlpack, wrap
@@ -24,7 +24,6 @@ __all__ = [
     "Device",
     "Event",
     "Function",
-    "GraphUpdateError",
     "HipError",
     "HipWarning",
     "Module",

@@ -7,23 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from hiprt import core, objects
+from hiprt import core, dlpack, library, objects
 from hiprt.buffer import allocate
+from hiprt.dtype import bfloat16, dtype_of
+from hiprt.event import Event
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Array", "Form", "array", "bfloat16", "dtype_of", "empty", "full", "zeros"]
-
-bfloat16 = np.dtype(ml_dtypes.bfloat16)
-HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
-
-
-def dtype_of(value: DTypeLike) -> np.dtype[Any]:
-    """Return a numpy dtype; ``"bfloat16"`` names the type numpy itself lacks."""
-    return bfloat16 if isinstance(value, str) and value == "bfloat16" else np.dtype(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +183,7 @@ class Array(objects.Array):
             first, last = self.settled_extent()
             raw = np.empty(last - first, np.uint8)
             target = int(raw.ctypes.data)
-            stream.submit(core.lib.hiprt_copy, target, first, raw.nbytes, DEVICE_TO_HOST)
+            stream.submit(core.lib.hiprt_copy, target, first, raw.nbytes, core.lib.hipMemcpyDeviceToHost)
             stream.synchronize()
         item = self.dtype.itemsize
         strides = tuple(step * item for step in self.strides)
@@ -228,7 +221,7 @@ class Array(objects.Array):
         if host.size:
             with stream.outside("host write of an array"):
                 source, (target, _) = int(host.ctypes.data), self.settled_extent()
-                stream.submit(core.lib.hiprt_copy, target, source, host.nbytes, HOST_TO_DEVICE)
+                stream.submit(core.lib.hiprt_copy, target, source, host.nbytes, core.lib.hipMemcpyHostToDevice)
                 # HIP may read pageable host memory after an asynchronous copy has returned.
                 stream.synchronize()
 
@@ -240,7 +233,9 @@ class Array(objects.Array):
         if not (self.is_contiguous and source.is_contiguous):
             raise ValueError("copy_from: both arrays must be contiguous")
         if self.size:
-            stream.submit(core.lib.hiprt_copy, self.address, source.address, self.nbytes, DEVICE_TO_DEVICE)
+            stream.submit(
+                core.lib.hiprt_copy, self.address, source.address, self.nbytes, core.lib.hipMemcpyDeviceToDevice
+            )
             if stream.recording:
                 stream.retain((self, source))
 
@@ -256,9 +251,7 @@ class Array(objects.Array):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's type and number of the device."""
-        from hiprt import interop
-
-        return interop.dlpack_device(self)
+        return library.current().provider.dlpack_device, self.buffer.device
 
     def __dlpack__(
         self,
@@ -273,22 +266,53 @@ class Array(objects.Array):
         Parameters
         ----------
         stream : int, optional
-            The consumer's stream, which is made to wait; -1: it does not care.
+            The consumer's stream, which is made to wait; -1 means that it need not wait.
         max_version : tuple of 2 int, optional
             The consumer's version of DLPack.
         dl_device : tuple of 2 int, optional
-            Where the consumer wants it: this device, or the host, which gets a copy.
+            Where the consumer wants the memory: on this device, or on the host, which gets a copy.
         copy : bool, optional
-            Whether it must, or must not, be a copy.
+            Whether it must be a copy (True) or must not be one (False).
+
+        Returns
+        -------
+        PyCapsule
 
         Raises
         ------
         BufferError
-            It cannot be had like that.
+            The memory cannot be shared like that.
         """
-        from hiprt import interop
+        here = self.__dlpack_device__()
+        if dl_device is not None and tuple(dl_device) != here:
+            if tuple(dl_device) != (dlpack.CPU, 0) or copy is False:
+                raise BufferError(f"an array on DLPack device {here} cannot be shared with device {tuple(dl_device)}")
+            return self.numpy().__dlpack__()
+        shared = array(self.numpy()) if copy else self
+        put_behind_current_stream(here[0], stream)
+        shared.settled_extent()
+        return dlpack.export(shared.address, here, shared.shape, shared.strides, shared.dtype, shared)
 
-        return interop.to_dlpack(self, stream, dl_device, copy)
+
+def put_behind_current_stream(device_type: int, consumer: int | None) -> None:
+    """Make a consumer's later work wait for this thread's stream.
+
+    Parameters
+    ----------
+    device_type : int
+        DLPack's type of the device; the host, as a consumer, waits here and now.
+    consumer : int or None
+        The consumer's stream as DLPack passes it: None and 1 are the null stream, -1 asks for no wait.
+    """
+    ours = current_stream()
+    if device_type == dlpack.CPU:
+        ours.synchronize()
+    elif consumer != -1:
+        event = Event(timing=False)
+        with ours.outside("DLPack export"):
+            event.record(ours)
+            event.wait(Stream.from_handle(0 if consumer in (None, 1) else int(consumer or 0), ours.device))
+        event.close()
 
 
 def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

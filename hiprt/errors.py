@@ -11,7 +11,6 @@ from typing import Any
 
 __all__ = [
     "CompileError",
-    "GraphUpdateError",
     "HipError",
     "HipWarning",
     "OutOfMemoryError",
@@ -49,10 +48,6 @@ class HipError(RuntimeError):
 
 class OutOfMemoryError(HipError, MemoryError):
     """The device has no memory left; nothing was allocated."""
-
-
-class GraphUpdateError(HipError):
-    """An executable graph refused an update; it must be instantiated again."""
 
 
 class CompileError(HipError):

@@ -252,10 +252,6 @@ class Flags:
         for flag in names().values():
             flag.read()
 
-    def in_force(self) -> dict[str, Any]:
-        """Return every variable's name and value now."""
-        return {flag.name: getattr(self, name) for name, flag in names().items()}
-
 
 def names() -> Mapping[str, Flag[Any]]:
     """Return attribute name and flag of the whole registry, in order."""

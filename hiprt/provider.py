@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hiprt import dlpack
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
 from hiprt.runtimes import dotted, runtime
@@ -33,10 +34,6 @@ status = hip.hipRuntimeGetVersion(ctypes.byref(version)) or hip.hipGetDeviceCoun
 print(status, version.value, count.value)
 """
 PACKAGE = Path(__file__).resolve().parent
-
-# DLPack's types of devices.
-DLPACK_CPU, DLPACK_CUDA, DLPACK_CUDA_HOST, DLPACK_CUDA_MANAGED = 1, 2, 3, 13
-DLPACK_METAL, DLPACK_ROCM, DLPACK_ROCM_HOST = 8, 10, 11
 
 # Options of a compiler by math mode. In the safe mode, which hiprt's own kernels use too, products are fused with sums
 # only where a body says so (mad), so that every target gives the same bits. The relaxed mode keeps NaN and infinity.
@@ -279,24 +276,24 @@ def hand_over(flag: str, path: Path) -> None:
 ROCM = Provider(
     name="rocm",
     find=find_rocm,
-    dlpack_device=DLPACK_ROCM,
-    dlpack_usable=(DLPACK_ROCM, DLPACK_ROCM_HOST),
+    dlpack_device=dlpack.ROCM,
+    dlpack_usable=(dlpack.ROCM, dlpack.ROCM_HOST),
     math_modes=CLANG_MODES,
     caches_code=True,
 )
 NVIDIA = Provider(
     name="nvidia",
     find=find_nvidia,
-    dlpack_device=DLPACK_CUDA,
-    dlpack_usable=(DLPACK_CUDA, DLPACK_CUDA_HOST, DLPACK_CUDA_MANAGED),
+    dlpack_device=dlpack.CUDA,
+    dlpack_usable=(dlpack.CUDA, dlpack.CUDA_HOST, dlpack.CUDA_MANAGED),
     math_modes=NVRTC_MODES,
     caches_code=True,
 )
 CPU = Provider(
     name="cpu",
     find=find_cpu,
-    dlpack_device=DLPACK_CPU,
-    dlpack_usable=(DLPACK_CPU,),
+    dlpack_device=dlpack.CPU,
+    dlpack_usable=(dlpack.CPU,),
     math_modes=CLANG_MODES,
     is_host=True,
     takes_loops=True,
@@ -304,8 +301,8 @@ CPU = Provider(
 NULL = Provider(
     name="null",
     find=find_null,
-    dlpack_device=DLPACK_CPU,
-    dlpack_usable=(DLPACK_CPU,),
+    dlpack_device=dlpack.CPU,
+    dlpack_usable=(dlpack.CPU,),
     math_modes=CLANG_MODES,
     runs_kernels=False,
 )

@@ -12,7 +12,7 @@ from hiprt.stream import Stream
 
 __all__ = ["arrays_in", "copied"]
 
-DEVICE_TO_DEVICE = 3
+DEVICE_TO_DEVICE = core.lib.hipMemcpyDeviceToDevice
 
 
 def arrays_in(result: Any) -> list[Array] | None:

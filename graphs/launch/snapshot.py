@@ -11,7 +11,7 @@ from hiprt.stream import Stream
 
 __all__ = ["Snapshot"]
 
-HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+HOST_TO_DEVICE, DEVICE_TO_HOST = core.lib.hipMemcpyHostToDevice, core.lib.hipMemcpyDeviceToHost
 
 
 class Snapshot:

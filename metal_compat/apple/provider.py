@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from hiprt import dlpack
 from hiprt.errors import ProviderError
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.metal_compat.apple.body import load_body
@@ -15,7 +16,7 @@ from hiprt.metal_compat.apple.heap import Heap
 from hiprt.metal_compat.apple.library import MetalModule
 from hiprt.metal_compat.apple.step import run
 from hiprt.metal_compat.apple.stream import MetalStream
-from hiprt.provider import DLPACK_METAL, Files, Provider, Refused
+from hiprt.provider import Files, Provider, Refused
 
 __all__ = ["METAL", "open_device"]
 
@@ -37,7 +38,7 @@ def load_kernel(kernel: Kernel, template: tuple[Any, ...], device: MetalDevice) 
 METAL = Provider(
     name="metal",
     find=find,
-    dlpack_device=DLPACK_METAL,
+    dlpack_device=dlpack.METAL,
     dlpack_usable=(),
     math_modes={},
     stream=MetalStream,

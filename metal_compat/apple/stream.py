@@ -23,7 +23,7 @@ from hiprt.stream import Stream, use_stream
 
 __all__ = ["MetalStream"]
 
-HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+HOST_TO_DEVICE, DEVICE_TO_HOST = core.lib.hipMemcpyHostToDevice, core.lib.hipMemcpyDeviceToHost
 
 
 class MetalStream(Stream):

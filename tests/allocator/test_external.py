@@ -11,7 +11,7 @@ from helpers.gate import Gate
 from helpers.kernels import accumulate, mix, scale
 
 import hiprt
-from hiprt import graphs, interop
+from hiprt import dlpack, graphs
 from hiprt.allocator import external
 from hiprt.buffer import hip_malloc, set_adopter
 
@@ -188,7 +188,7 @@ def test_exports_wait_for_the_stream(stream):
 def test_exports_keep_the_memory(stream):
     """Until the consumer lets go; an unused capsule lets go by itself."""
     external.trim()
-    before, x = len(interop.exports), hiprt.full(100, 7.0)
+    before, x = len(dlpack.exports), hiprt.full(100, 7.0)
     buffer = weakref.ref(x.buffer)
     got, view = np.from_dlpack(x), np.from_dlpack(x[::2])
     capsule = x.__dlpack__()
@@ -199,7 +199,7 @@ def test_exports_keep_the_memory(stream):
     assert buffer() is not None
     del capsule
     assert buffer() is None
-    assert len(interop.exports) == before
+    assert len(dlpack.exports) == before
 
 
 @host
@@ -254,9 +254,9 @@ def test_refused_imports(stream):
     fixed.flags.writeable = False
     with pytest.raises(BufferError):
         hiprt.from_dlpack(fixed)
-    tensor = interop.Tensor(0, 1, 0, 1, 9, 8, 1)
+    tensor = dlpack.Tensor(0, 1, 0, 1, 9, 8, 1)
     with pytest.raises(BufferError, match="no dtype for DLPack's code 9, 8 bits"):
-        interop.type_of(tensor)
+        dlpack.dtype_of_tensor(tensor)
 
 
 def test_empty_and_scalar(stream):

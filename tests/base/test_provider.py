@@ -5,7 +5,7 @@ import ast
 import pytest
 
 import hiprt
-from hiprt import provider
+from hiprt import dlpack
 from hiprt.provider import CPU, NULL, NVIDIA, PROVIDERS, ROCM, wanted
 
 # provider.py knows providers by name; the command line and the flags offer the names as choices.
@@ -30,7 +30,7 @@ def test_every_provider_has_options_for_every_math_mode():
 
 @pytest.mark.parametrize("each", [CPU, NULL])
 def test_memory_of_the_host_is_the_host_s_for_dlpack(each):
-    assert each.dlpack_device in each.dlpack_usable == (provider.DLPACK_CPU,)
+    assert each.dlpack_device in each.dlpack_usable == (dlpack.CPU,)
 
 
 def names_compared(tree):
