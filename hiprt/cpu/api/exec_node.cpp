@@ -1,6 +1,7 @@
 // The API calls that change single nodes of an executable graph, named by the nodes it was made from.
 #include "enumerator.h"
 #include "graph/exec.h"
+#include "graph/exec_update.h"
 #include "graph/node.h"
 #include "quirks/quirks.h"
 #include "runtime/status.h"

@@ -1,6 +1,6 @@
 // Attributes of kernels.
 #include "runtime/device.h"
-#include "runtime/launch.h"
+#include "runtime/module.h"
 #include "runtime/status.h"
 
 namespace cpu {

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "graph/capture.h"
+#include "graph/capture_rules.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
 #include "runtime/status.h"

@@ -1,8 +1,8 @@
 // Values that a stream writes to memory, or waits for in memory: hipStreamWriteValue, hipStreamWaitValue, batches.
 #include <cstdint>
 
+#include "api/submit.h"
 #include "runtime/status.h"
-#include "runtime/stream.h"
 #include "runtime/work.h"
 
 namespace cpu {

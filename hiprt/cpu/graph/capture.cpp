@@ -2,50 +2,20 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <functional>
-#include <map>
-#include <thread>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
-#include "enumerator.h"
-#include "graph/graph.h"
 #include "graph/graph_memory.h"
 #include "graph/node.h"
 #include "quirks/quirks.h"
-#include "runtime/device.h"
 #include "runtime/event.h"
 #include "runtime/scheduler.h"
-#include "runtime/status.h"
 #include "runtime/stream.h"
 
 namespace cpu {
-
-struct Capture {
-  using Tails = std::vector<hipGraphNode_t>;
-  // A stream that takes part, and the nodes that its next operation depends on.
-  struct Member {
-    Tails tails;
-    Tails waited;  // those of the tails that came by event waits since the last operation
-    bool blocking;
-    int device;
-  };
-
-  // Whether the stream's work still becomes nodes.
-  bool accepts(hipStream_t stream) const { return graph && (valid || (forks_go_on && stream != origin)); }
-
-  unsigned long long id = 0;
-  hipGraph_t graph = nullptr;
-  bool made_graph = true;  // false: hipStreamBeginCaptureToGraph
-  hipStream_t origin = nullptr;
-  hipStreamCaptureMode mode = hipStreamCaptureModeGlobal;
-  std::thread::id thread = std::this_thread::get_id();
-  bool valid = true;
-  bool forks_go_on = false;  // invalidated in CLR's way, which marks the origin stream only
-  bool listed = true;        // false: EndCapture failed in CLR's way, and no rule counts this capture any more
-  std::map<hipStream_t, Member> members;
-};
-
 namespace {
 
 using Lock = std::lock_guard<std::mutex>;
@@ -71,75 +41,11 @@ State &state() {
   return *instance;
 }
 
-thread_local hipStreamCaptureMode thread_mode = hipStreamCaptureModeGlobal;
-
-bool idle() { return state().capture_count.load(std::memory_order_acquire) == 0; }
-
 Capture *find_capture(const std::function<bool(const Capture &)> &wanted) {
   for (const auto &capture : state().captures) {
     if (wanted(*capture)) return capture.get();
   }
   return nullptr;
-}
-
-Capture *capture_with(hipStream_t stream) {
-  return find_capture([&](const Capture &capture) { return capture.members.count(stream) > 0; });
-}
-
-// Invalidate every valid capture that the predicate names; whether there was one.
-bool invalidate_if(const std::function<bool(const Capture &)> &wanted) {
-  bool any = false;
-  for (const auto &capture : state().captures) {
-    if (!capture->listed || !capture->valid || !wanted(*capture)) continue;
-    capture->valid = false;
-    any = true;
-  }
-  return any;
-}
-
-// The same by CLR's macros (hip_internal.hpp:201-243): a capture counts until EndCapture, invalid or not, and of its
-// streams only the origin is marked.
-bool invalidate_origin_if(const std::function<bool(const Capture &)> &wanted) {
-  bool any = false;
-  for (const auto &capture : state().captures) {
-    if (!capture->listed || !wanted(*capture)) continue;
-    capture->forks_go_on |= capture->valid;
-    capture->valid = false;
-    any = true;
-  }
-  return any;
-}
-
-bool any_capture(const Capture &) { return true; }
-
-// The rule of hipThreadExchangeStreamCaptureMode for calls that are unsafe beside a capture.
-bool forbids_unsafe(const Capture &capture) {
-  if (thread_mode == hipStreamCaptureModeRelaxed) return false;
-  if (capture.thread == std::this_thread::get_id()) return capture.mode != hipStreamCaptureModeRelaxed;
-  return thread_mode == hipStreamCaptureModeGlobal && capture.mode == hipStreamCaptureModeGlobal;
-}
-
-// That rule in CLR (hip_internal.hpp:201): other threads' captures count only if this thread has none.
-bool invalidate_unsafe_as_clr() {
-  if (thread_mode == hipStreamCaptureModeRelaxed) return false;
-  const auto own = [](const Capture &capture) {
-    return capture.mode != hipStreamCaptureModeRelaxed && capture.thread == std::this_thread::get_id();
-  };
-  const auto global = [](const Capture &capture) { return capture.mode == hipStreamCaptureModeGlobal; };
-  if (invalidate_origin_if(own)) return true;
-  return thread_mode == hipStreamCaptureModeGlobal && invalidate_origin_if(global);
-}
-
-// The legacy stream would make a capturing stream of its device depend on it.
-bool forbids_legacy(const Capture &capture) {
-  return std::any_of(capture.members.begin(), capture.members.end(), [](const auto &entry) {
-    return entry.second.blocking && entry.second.device == current_device();
-  });
-}
-
-bool is_here(const Capture &capture) {
-  return std::any_of(capture.members.begin(), capture.members.end(),
-                     [](const auto &entry) { return entry.second.device == current_device(); });
 }
 
 NodeList resolve(Tails *tails) {
@@ -258,7 +164,6 @@ void leave(Capture *capture, hipStream_t stream) {
   if (capture->members.empty()) forget(capture);
 }
 
-
 // The wait joins the stream to the event's capture, or is an error.
 hipError_t wait_for_mark(Capture *own, hipStream_t stream, const Mark &mark) {
   Capture *other = find_capture([&](const Capture &c) { return c.id == mark.capture; });
@@ -298,7 +203,40 @@ hipError_t wait_while_capturing(Capture *own, hipStream_t stream, hipEvent_t eve
   return hipErrorStreamCaptureIsolation;
 }
 
+hipError_t finish(hipStream_t stream, hipGraph_t *out, std::unique_ptr<Graph> *dropped) {
+  if (is_legacy(stream)) return hipErrorIllegalState;
+  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  Capture *capture = capture_with(canonical(stream));
+  if (!capture) return hipErrorIllegalState;
+  if (capture->origin != canonical(stream)) return hipErrorStreamCaptureUnmatched;
+  const bool here = capture->thread == std::this_thread::get_id() && capture->listed;
+  if (capture->mode != hipStreamCaptureModeRelaxed && !here) return hipErrorStreamCaptureWrongThread;
+  hipError_t error = hipSuccess;
+  if (!capture->valid) error = hipErrorStreamCaptureInvalidated;
+  else if (!all_joined(capture)) error = hipErrorStreamCaptureUnjoined;
+  if (!error) *out = capture->graph;
+  *dropped = error && quirk(Quirk::EndcaptureGarbageHandle) ? strand(capture) : end(capture, !error);
+  return error;
+}
+
 }  // namespace
+
+bool any_capture() { return state().capture_count.load(std::memory_order_acquire) > 0; }
+
+bool any_mark() { return state().mark_count.load(std::memory_order_acquire) > 0; }
+
+const std::vector<std::unique_ptr<Capture>> &captures() { return state().captures; }
+
+Capture *capture_with(hipStream_t stream) {
+  return find_capture([&](const Capture &capture) { return capture.members.count(stream) > 0; });
+}
+
+unsigned long long marked_by(hipEvent_t event) {
+  const auto mark = state().marks.find(event);
+  return mark == state().marks.end() ? 0 : mark->second.capture;
+}
+
+bool is_capture_mode(int mode) { return mode >= hipStreamCaptureModeGlobal && mode <= hipStreamCaptureModeRelaxed; }
 
 hipError_t capture_add(Capture *capture, hipStream_t stream, std::shared_ptr<Work> work) {
   return capture_add(capture, stream, captured_action(std::move(work)));
@@ -308,74 +246,6 @@ hipError_t capture_add(Capture *capture, hipStream_t stream, Action action) {
   Lock lock(graph_mutex());
   if (const hipError_t error = check(capture, stream)) return error;
   return add(capture, stream, std::move(action));
-}
-
-hipError_t capture_forbids_alloc() {
-  if (idle()) return hipSuccess;
-  Lock lock(graph_mutex());
-  const bool forbidden =
-      quirk(Quirk::CaptureMalloc900) ? invalidate_unsafe_as_clr() : invalidate_if(forbids_unsafe);
-  return forbidden ? hipErrorStreamCaptureUnsupported : hipSuccess;
-}
-
-hipError_t capture_forbids_since_7() {
-  return quirk(Quirk::CaptureHolesLt7) ? hipSuccess : capture_forbids_alloc();
-}
-
-hipError_t capture_forbids_callback(hipStream_t stream) {
-  return quirk(Quirk::CaptureHolesLt7) ? hipSuccess : capture_forbids_sync(stream);
-}
-
-hipError_t capture_forbids_sync(hipStream_t stream) {
-  if (idle()) return hipSuccess;
-  if (const hipError_t error = capture_forbids_on(stream)) return error;
-  Lock lock(graph_mutex());
-  if (is_legacy(stream) && invalidate_if(forbids_legacy)) return hipErrorStreamCaptureImplicit;
-  return invalidate_if(forbids_unsafe) ? hipErrorStreamCaptureUnsupported : hipSuccess;
-}
-
-hipError_t capture_forbids_device_sync() {
-  if (idle()) return hipSuccess;
-  Lock lock(graph_mutex());
-  const bool forbidden = quirk(Quirk::CaptureDevsync900) ? invalidate_origin_if(any_capture) : invalidate_if(is_here);
-  return forbidden ? hipErrorStreamCaptureUnsupported : hipSuccess;
-}
-
-hipError_t capture_forbids_implicit() {
-  if (idle()) return hipSuccess;
-  Lock lock(graph_mutex());
-  const auto forbids = [](const Capture &capture) { return forbids_legacy(capture) || forbids_unsafe(capture); };
-  const bool forbidden =
-      quirk(Quirk::CaptureSyncInvalidatesAll) ? invalidate_origin_if(any_capture) : invalidate_if(forbids);
-  return forbidden ? hipErrorStreamCaptureImplicit : hipSuccess;
-}
-
-hipError_t capture_forbids_legacy() {
-  if (idle()) return hipSuccess;
-  Lock lock(graph_mutex());
-  return invalidate_if(forbids_legacy) ? hipErrorStreamCaptureImplicit : hipSuccess;
-}
-
-hipError_t capture_forbids_on(hipStream_t stream) {
-  if (idle()) return hipSuccess;
-  Lock lock(graph_mutex());
-  Capture *capture = capture_with(stream);
-  if (!capture) return hipSuccess;
-  if (!capture->accepts(stream)) return hipErrorStreamCaptureInvalidated;
-  capture->valid = capture->forks_go_on = false;
-  return hipErrorStreamCaptureUnsupported;
-}
-
-hipError_t capture_forbids_event(hipEvent_t event, bool query) {
-  if (idle() && state().mark_count.load(std::memory_order_acquire) == 0) return hipSuccess;
-  Lock lock(graph_mutex());
-  const auto mark = state().marks.find(event);
-  if (mark != state().marks.end()) {
-    invalidate_if([&](const Capture &capture) { return capture.id == mark->second.capture; });
-    return hipErrorCapturedEvent;
-  }
-  if (query && quirk(Quirk::CaptureHolesLt7)) return hipSuccess;
-  return invalidate_if(forbids_unsafe) ? hipErrorStreamCaptureUnsupported : hipSuccess;
 }
 
 hipError_t capture_event_record(Capture *capture, hipStream_t stream, hipEvent_t event, bool external) {
@@ -392,7 +262,7 @@ hipError_t capture_event_record(Capture *capture, hipStream_t stream, hipEvent_t
 }
 
 bool capture_event_wait(hipStream_t stream, hipEvent_t event, bool external, hipError_t *error) {
-  if (idle() && state().mark_count.load(std::memory_order_acquire) == 0) return false;
+  if (!any_capture() && !any_mark()) return false;
   Lock lock(graph_mutex());
   Capture *own = capture_with(stream);
   const auto mark = state().marks.find(event);
@@ -407,14 +277,14 @@ bool capture_event_wait(hipStream_t stream, hipEvent_t event, bool external, hip
 }
 
 void capture_event_forget(hipEvent_t event) {
-  if (state().mark_count.load(std::memory_order_acquire) == 0) return;
+  if (!any_mark()) return;
   Lock lock(graph_mutex());
   state().marks.erase(event);
   state().mark_count.store(state().marks.size(), std::memory_order_release);
 }
 
 void capture_stream_destroyed(hipStream_t stream) {
-  if (idle()) return;
+  if (!any_capture()) return;
   std::unique_ptr<Graph> dropped;
   Lock lock(graph_mutex());
   Capture *capture = capture_with(stream);
@@ -424,13 +294,9 @@ void capture_stream_destroyed(hipStream_t stream) {
   else leave(capture, stream);
 }
 
-namespace {
-
-bool is_mode(int mode) { return mode >= hipStreamCaptureModeGlobal && mode <= hipStreamCaptureModeRelaxed; }
-
-hipError_t begin(hipStream_t stream, int mode, hipGraph_t into, const hipGraphNode_t *dependencies,
-                 size_t count) {
-  if (!is_mode(mode)) return hipErrorInvalidValue;
+hipError_t begin_capture(hipStream_t stream, int mode, hipGraph_t into, const hipGraphNode_t *dependencies,
+                         size_t count) {
+  if (!is_capture_mode(mode)) return hipErrorInvalidValue;
   if (is_legacy(stream)) return hipErrorStreamCaptureUnsupported;
   if (!is_valid(stream)) return hipErrorInvalidHandle;
   stream = canonical(stream);
@@ -459,23 +325,7 @@ hipError_t begin(hipStream_t stream, int mode, hipGraph_t into, const hipGraphNo
   return hipSuccess;
 }
 
-hipError_t finish(hipStream_t stream, hipGraph_t *out, std::unique_ptr<Graph> *dropped) {
-  if (is_legacy(stream)) return hipErrorIllegalState;
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
-  Capture *capture = capture_with(canonical(stream));
-  if (!capture) return hipErrorIllegalState;
-  if (capture->origin != canonical(stream)) return hipErrorStreamCaptureUnmatched;
-  const bool here = capture->thread == std::this_thread::get_id() && capture->listed;
-  if (capture->mode != hipStreamCaptureModeRelaxed && !here) return hipErrorStreamCaptureWrongThread;
-  hipError_t error = hipSuccess;
-  if (!capture->valid) error = hipErrorStreamCaptureInvalidated;
-  else if (!all_joined(capture)) error = hipErrorStreamCaptureUnjoined;
-  if (!error) *out = capture->graph;
-  *dropped = error && quirk(Quirk::EndcaptureGarbageHandle) ? strand(capture) : end(capture, !error);
-  return error;
-}
-
-hipError_t finish(hipStream_t stream, hipGraph_t *out) {
+hipError_t end_capture(hipStream_t stream, hipGraph_t *out) {
   if (!out) return hipErrorInvalidValue;
   std::unique_ptr<Graph> dropped;
   Lock lock(graph_mutex());
@@ -488,18 +338,8 @@ hipError_t finish(hipStream_t stream, hipGraph_t *out) {
   return error;
 }
 
-struct Info {
-  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
-  unsigned long long id = 0;
-  hipGraph_t graph = nullptr;
-  const Tails *tails = nullptr;
-};
-
-hipError_t inform(hipStream_t stream, Info *info) {
+hipError_t capture_info(hipStream_t stream, CaptureInfo *info) {
   if (!is_valid(stream)) return hipErrorInvalidHandle;
-  if (is_legacy(stream)) {
-    return find_capture(forbids_legacy) ? hipErrorStreamCaptureImplicit : hipSuccess;
-  }
   stream = canonical(stream);
   Capture *capture = capture_with(stream);
   if (!capture) return hipSuccess;
@@ -513,7 +353,7 @@ hipError_t inform(hipStream_t stream, Info *info) {
   return hipSuccess;
 }
 
-hipError_t update(hipStream_t stream, const hipGraphNode_t *dependencies, size_t count, unsigned flags) {
+hipError_t update_capture(hipStream_t stream, const hipGraphNode_t *dependencies, size_t count, unsigned flags) {
   if (flags != hipStreamAddCaptureDependencies && flags != hipStreamSetCaptureDependencies) return hipErrorInvalidValue;
   if (!is_valid(stream)) return hipErrorInvalidHandle;
   Lock lock(graph_mutex());
@@ -529,72 +369,4 @@ hipError_t update(hipStream_t stream, const hipGraphNode_t *dependencies, size_t
   return hipSuccess;
 }
 
-}  // namespace
 }  // namespace cpu
-
-using namespace cpu;
-
-hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
-  return api([&] { return begin(stream, number_of(mode), nullptr, nullptr, 0); });
-}
-
-hipError_t hipStreamBeginCaptureToGraph(hipStream_t stream, hipGraph_t graph, const hipGraphNode_t *dependencies,
-                                        const hipGraphEdgeData *dependencyData, size_t numDependencies,
-                                        hipStreamCaptureMode mode) {
-  return api([&]() -> hipError_t {
-    if (!graph || (dependencies && numDependencies == 0)) return hipErrorInvalidValue;
-    if (dependencyData) return hipErrorNotSupported;
-    return begin(stream, number_of(mode), graph, dependencies, numDependencies);
-  });
-}
-
-hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *pGraph) {
-  return api([&] { return finish(stream, pGraph); });
-}
-
-hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *pCaptureStatus) {
-  return api([&]() -> hipError_t {
-    if (!pCaptureStatus) return hipErrorInvalidValue;
-    Lock lock(graph_mutex());
-    Info info;
-    if (const hipError_t error = inform(stream, &info)) return error;
-    *pCaptureStatus = info.status;
-    return hipSuccess;
-  });
-}
-
-hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *pCaptureStatus,
-                                   unsigned long long *pId) {
-  return hipStreamGetCaptureInfo_v2(stream, pCaptureStatus, pId, nullptr, nullptr, nullptr);
-}
-
-hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus *captureStatus_out,
-                                      unsigned long long *id_out, hipGraph_t *graph_out,
-                                      const hipGraphNode_t **dependencies_out, size_t *numDependencies_out) {
-  return api([&]() -> hipError_t {
-    if (!captureStatus_out) return hipErrorInvalidValue;
-    Lock lock(graph_mutex());
-    Info info;
-    if (const hipError_t error = inform(stream, &info)) return error;
-    *captureStatus_out = info.status;
-    if (info.status != hipStreamCaptureStatusActive) return hipSuccess;
-    if (id_out) *id_out = info.id;
-    if (graph_out) *graph_out = info.graph;
-    if (dependencies_out) *dependencies_out = info.tails->data();
-    if (numDependencies_out) *numDependencies_out = info.tails->size();
-    return hipSuccess;
-  });
-}
-
-hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t *dependencies, size_t numDependencies,
-                                              unsigned int flags) {
-  return api([&] { return update(stream, dependencies, numDependencies, flags); });
-}
-
-hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
-  return api([&]() -> hipError_t {
-    if (!mode || !is_mode(number_of(*mode))) return hipErrorInvalidValue;
-    std::swap(*mode, thread_mode);
-    return hipSuccess;
-  });
-}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/exec_update.h"
 #include "graph/node.h"
 #include "quirks/quirks.h"
 

@@ -1,6 +1,6 @@
-// hipGraphDebugDotPrint: a graph as text for Graphviz.
+#include "graph/dot.h"
+
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 #include <string>
 
@@ -9,7 +9,6 @@
 #include "graph/node.h"
 #include "runtime/copy.h"
 #include "runtime/launch.h"
-#include "runtime/status.h"
 
 namespace cpu {
 namespace {
@@ -129,25 +128,12 @@ void print_graph(const Graph &graph, const std::string &prefix, unsigned flags, 
 }
 
 }  // namespace
-}  // namespace cpu
-
-using namespace cpu;
-
-hipError_t hipGraphDebugDotPrint(hipGraph_t graph, const char *path, unsigned int flags) {
-  return api([&]() -> hipError_t {
-    if (!path) return hipErrorInvalidValue;
-    std::ostringstream text;
-    {
-      std::lock_guard<std::mutex> lock(graph_mutex());
-      const Graph *g = find_graph(graph);
-      if (!g) return hipErrorInvalidValue;
-      text << "digraph graph_" << reinterpret_cast<uintptr_t>(g->handle) << " {\n  node [shape=box];\n";
-      print_graph(*g, "", flags, text);
-      text << "}\n";
-    }
-    std::ofstream file(path);
-    file << text.str();
-    file.close();
-    return file ? hipSuccess : hipErrorOperatingSystem;
-  });
+std::string dot_text(const Graph &graph, unsigned flags) {
+  std::ostringstream text;
+  text << "digraph graph_" << reinterpret_cast<uintptr_t>(graph.handle) << " {\n  node [shape=box];\n";
+  print_graph(graph, "", flags, text);
+  text << "}\n";
+  return text.str();
 }
+
+}  // namespace cpu

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/graph_launch.h"
 #include "graph/graph_memory.h"
 #include "graph/kernel_arguments.h"
 #include "graph/plan.h"
@@ -27,6 +28,8 @@ struct Exec {
   MemoryEffects memory;
   Kernargs kernargs;
 
+  // Makes the executable form of a graph, which has no handle yet.
+  static hipError_t create(Graph &graph, unsigned long long flags, std::unique_ptr<Exec> *out);
   // The node that was made from a node of the source graph; null if that node is gone or foreign.
   Node *find(hipGraphNode_t source_node) const;
   // Changes that later launches see; those already queued keep what they were queued with. refresh: whether the packet
@@ -47,17 +50,10 @@ struct Exec {
   std::map<size_t, std::shared_ptr<Plan>> filtered_;
 };
 
+// Gives it a handle, and takes that away again.
+void publish(Exec &exec);
+void retract(Exec &exec);
 // The live object, or null. The caller holds graph_mutex().
 Exec *find_exec(hipGraphExec_t handle);
-
-// Match the nodes of an executable graph with those of a newer definition, by structure, and check that each may be
-// updated. On success every pair is in *pairs; otherwise *culprit is the newer graph's offending node, or null.
-using NodePairs = std::vector<std::pair<Node *, const Node *>>;
-hipGraphExecUpdateResult match(const Graph &now, const Graph &next, unsigned long long flags, NodePairs *pairs,
-                               const Node **culprit);
-// Give the nodes of the executable graph the actions of their partners: all of them, or, when memory runs out, none.
-hipError_t apply_updates(Exec &exec, const NodePairs &pairs);
-// One of them as hipGraphExecUpdate does it, with its defects.
-hipError_t update_node(Exec &exec, Node *now, Action action);
 
 }  // namespace cpu

@@ -1,17 +1,26 @@
-// hipGraphExecUpdate: pair the nodes of two graphs by structure, check all pairs, then change all of them or none.
+#include "graph/exec_update.h"
+
 #include <algorithm>
 
-#include "check/poison.h"
-#include "graph/clr_update.h"
-#include "graph/exec.h"
 #include "graph/node.h"
 #include "quirks/quirks.h"
-#include "runtime/status.h"
 
 namespace cpu {
 namespace {
 
 using Result = hipGraphExecUpdateResult;
+
+// Poisons what its victim would have written.
+struct PoisonWork : Work {
+  explicit PoisonWork(std::shared_ptr<Work> v) : Work(v->type), victim(std::move(v)) {}
+  hipError_t run() override {
+    victim->poison();
+    return hipSuccess;
+  }
+  std::shared_ptr<Work> clone() const override { return std::make_shared<PoisonWork>(victim->clone()); }
+
+  const std::shared_ptr<Work> victim;
+};
 
 NodeList exits(const Graph &graph) {
   NodeList list;
@@ -113,22 +122,6 @@ void copy_attributes(const NodePairs &pairs) {
   for (const auto &[now, next] : pairs) now->attributes = next->attributes;
 }
 
-hipError_t update(Exec &exec, const Graph &graph, const Node **culprit, Result *result) {
-  NodePairs pairs;
-  *result = match(*exec.graph, graph, exec.flags, &pairs, culprit);
-  const bool matches = *result == hipGraphExecUpdateSuccess;
-  // CLR updates while it compares, and leaves what it has done: hip_graph.cpp:2451-2534.
-  if (!matches && !quirk(Quirk::UpdatePartial)) return hipErrorGraphExecUpdateFailure;
-  for (auto &[now, action] : copies(pairs)) {
-    if (update_node(exec, now, std::move(action)) == hipSuccess) continue;
-    *result = hipGraphExecUpdateErrorNotSupported;
-    return hipErrorGraphExecUpdateFailure;
-  }
-  copy_attributes(pairs);
-  if (matches) exec.use(graph.users);
-  return matches ? hipSuccess : hipErrorGraphExecUpdateFailure;
-}
-
 }  // namespace
 
 Result match(const Graph &now, const Graph &next, unsigned long long flags, NodePairs *pairs, const Node **culprit) {
@@ -160,30 +153,25 @@ hipError_t update_node(Exec &exec, Node *now, Action action) {
   if (nested && quirk(Quirk::ChildUpdateSelfcopy)) return hipSuccess;
   // The node is cast to the class of its partner: hip_graph.cpp:2484-2490.
   const bool miscast = action.type == hipGraphNodeTypeMemcpy && action.flavour != now->action.flavour;
-  if (miscast && quirk(Quirk::MemcpyFlavourUb)) action.work = poisoned(std::move(action.work));
+  if (miscast && quirk(Quirk::MemcpyFlavourUb)) action.work = std::make_shared<PoisonWork>(std::move(action.work));
   // hip_graph.cpp:2519-2524: packets are built again for the nodes of the graph itself.
   return exec.replace(now, std::move(action), !(nested && quirk(Quirk::ChildUpdateStalePackets)));
 }
 
-}  // namespace cpu
-
-using namespace cpu;
-
-hipError_t hipGraphExecUpdate(hipGraphExec_t hGraphExec, hipGraph_t hGraph, hipGraphNode_t *hErrorNode_out,
-                              hipGraphExecUpdateResult *updateResult_out) {
-  return api([&]() -> hipError_t {
-    if (!hErrorNode_out || !updateResult_out) return hipErrorInvalidValue;
-    *hErrorNode_out = nullptr;
-    *updateResult_out = hipGraphExecUpdateError;
-    std::lock_guard<std::mutex> lock(graph_mutex());
-    Exec *exec = find_exec(hGraphExec);
-    const Graph *graph = find_graph(hGraph);
-    if (!exec || !graph) return hipErrorInvalidValue;
-    const Node *culprit = nullptr;
-    const bool by_position = quirk(Quirk::UpdateBfsCountOnly) || quirk(Quirk::UpdateNoDepCheck);
-    const auto method = by_position ? update_by_position : update;
-    const hipError_t error = method(*exec, *graph, &culprit, updateResult_out);
-    if (culprit) *hErrorNode_out = culprit->handle;
-    return error;
-  });
+hipError_t update_by_structure(Exec &exec, const Graph &graph, const Node **culprit, Result *result) {
+  NodePairs pairs;
+  *result = match(*exec.graph, graph, exec.flags, &pairs, culprit);
+  const bool matches = *result == hipGraphExecUpdateSuccess;
+  // CLR updates while it compares, and leaves what it has done: hip_graph.cpp:2451-2534.
+  if (!matches && !quirk(Quirk::UpdatePartial)) return hipErrorGraphExecUpdateFailure;
+  for (auto &[now, action] : copies(pairs)) {
+    if (update_node(exec, now, std::move(action)) == hipSuccess) continue;
+    *result = hipGraphExecUpdateErrorNotSupported;
+    return hipErrorGraphExecUpdateFailure;
+  }
+  copy_attributes(pairs);
+  if (matches) exec.use(graph.users);
+  return matches ? hipSuccess : hipErrorGraphExecUpdateFailure;
 }
+
+}  // namespace cpu

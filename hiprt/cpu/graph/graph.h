@@ -85,6 +85,10 @@ std::unique_ptr<Graph> copy_graph(const Graph &graph);
 // Look up what a call names as the dependencies of a new node of the graph.
 hipError_t find_dependencies(const Graph &graph, const hipGraphNode_t *handles, size_t count, NodeList *out);
 void add_edge(Node *from, Node *to);
+void remove_edge(Node *from, Node *to);
+// Takes a node and its edges out of its graph. The caller drops it outside the lock: user objects of a child graph call the
+// application when they end.
+std::unique_ptr<Node> remove_node(Node *node);
 
 // All nodes, each after those it depends on; shorter than graph.nodes if there is a cycle.
 NodeList topological_order(const Graph &graph);

@@ -1,9 +1,9 @@
-// The launches of executable graphs as works of a stream.
+#include "graph/graph_launch.h"
+
 #include <utility>
 
-#include "check/poison.h"
-#include "graph/plan.h"
 #include "quirks/quirks.h"
+#include "random.h"
 #include "runtime/scheduler.h"
 #include "runtime/stream.h"
 
@@ -148,7 +148,7 @@ hipError_t GraphWork::run_ready() {
   auto &ready = progress_.ready;
   while (!ready.empty()) {
     const auto count = static_cast<uint32_t>(ready.size());
-    std::swap(ready[count == 1 ? 0 : shuffle_next(count)], ready.back());
+    std::swap(ready[count == 1 ? 0 : random_below(count)], ready.back());
     const uint32_t step = ready.back();
     ready.pop_back();
     Work *work = plan_->works[step].get();
@@ -162,7 +162,7 @@ hipError_t GraphWork::run_ready() {
       abandon();
       return error;
     }
-    if (left_ > 0 && is_sliced() && shuffle_next(2) == 0) return hipSuccess;
+    if (left_ > 0 && is_sliced() && random_below(2) == 0) return hipSuccess;
   }
   if (left_ == 0) {
     over_ = true;
@@ -174,7 +174,7 @@ hipError_t GraphWork::run_ready() {
 hipError_t GraphWork::run_step(uint32_t step, Work *work) {
   if (!early_.empty() && early_[step]) return hipSuccess;
   // Up to 6.1 the arguments go with the executable graph: hip_graph.cpp:1268 of CLR-6.1.
-  if (series_->destroyed.load(std::memory_order_acquire) && poison(*work)) return hipSuccess;
+  if (series_->destroyed.load(std::memory_order_acquire) && work->poison()) return hipSuccess;
   // A host node holds a pointer to the node's parameters: hip_graph_internal.hpp:2267.
   if (work->type == hipGraphNodeTypeHost && quirk(Quirk::HostParamsLive)) return series_->latest()->works[step]->run();
   return work->run();
@@ -231,6 +231,16 @@ hipError_t start_late_roots(int device, const std::shared_ptr<GraphWork> &launch
 }
 
 }  // namespace
+
+void Series::publish(const std::shared_ptr<const Plan> &plan) {
+  const std::lock_guard lock(lock_);
+  latest_ = plan;
+}
+
+std::shared_ptr<const Plan> Series::latest() const {
+  const std::lock_guard lock(lock_);
+  return latest_;
+}
 
 hipError_t queue_launch(hipStream_t stream, const std::shared_ptr<const Order> &order,
                         const std::shared_ptr<Plan> &plan, const std::shared_ptr<Series> &series) {

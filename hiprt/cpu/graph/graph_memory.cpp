@@ -7,11 +7,11 @@
 #include <map>
 #include <set>
 
+#include "check/poison.h"
 #include "enumerator.h"
 #include "quirks/quirks.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
-#include "runtime/status.h"
 #include "runtime/stream.h"
 
 namespace cpu {
@@ -30,21 +30,10 @@ struct GraphBuffer {
 
 namespace {
 
-struct Counter {
-  size_t now = 0;
-  size_t high = 0;
-  void add(size_t bytes) { high = std::max(high, now += bytes); }
-};
-
-struct Device {
-  Counter used;
-  Counter reserved;
-};
-
 struct State {
   std::mutex mutex;
   std::map<void *, std::weak_ptr<GraphBuffer>> buffers;
-  std::map<int, Device> devices;
+  std::map<int, GraphMemoryUse> devices;
   // What a defect freed behind its user's back: never given back, so that what still uses it harms nobody else.
   std::set<std::shared_ptr<GraphBuffer>> lost;
 };
@@ -95,7 +84,7 @@ GraphBuffer::~GraphBuffer() {
   {
     Lock lock(state().mutex);
     state().buffers.erase(params.dptr);
-    Device &counters = state().devices[device];
+    GraphMemoryUse &counters = state().devices[device];
     if (used) counters.used.now -= params.bytesize;
     if (backed) counters.reserved.now -= params.bytesize;
   }
@@ -105,7 +94,7 @@ GraphBuffer::~GraphBuffer() {
 
 hipError_t AllocWork::run() {
   Lock lock(state().mutex);
-  Device &counters = state().devices[buffer->device];
+  GraphMemoryUse &counters = state().devices[buffer->device];
   if (!buffer->used) counters.used.add(buffer->params.bytesize);
   if (!buffer->backed) counters.reserved.add(buffer->params.bytesize);
   buffer->used = buffer->backed = true;
@@ -113,7 +102,7 @@ hipError_t AllocWork::run() {
 }
 
 hipError_t GraphFreeWork::run() {
-  if (quirk(Quirk::PoisonOnFree)) poison(buffer->params.dptr, buffer->params.bytesize);
+  if (quirk(Quirk::PoisonOnFree)) cpu::poison(buffer->params.dptr, buffer->params.bytesize);
   Lock lock(state().mutex);
   if (buffer->used) state().devices[buffer->device].used.now -= buffer->params.bytesize;
   buffer->used = false;
@@ -232,53 +221,27 @@ std::shared_ptr<Work> make_graph_free(void *address) {
   return std::make_shared<GraphFreeWork>(buffer);
 }
 
+GraphMemoryUse graph_memory_use(int device) {
+  Lock lock(state().mutex);
+  return state().devices[device];
+}
+
+void reset_graph_memory_high(int device, Counter GraphMemoryUse::*counter) {
+  Lock lock(state().mutex);
+  Counter &kept = state().devices[device].*counter;
+  kept.high = kept.now;
+}
+
+void trim_graph_memory(int device) {
+  std::vector<std::shared_ptr<GraphBuffer>> seen;
+  Lock lock(state().mutex);
+  for (const auto &[address, weak] : state().buffers) {
+    const auto &buffer = seen.emplace_back(weak.lock());
+    if (!buffer || buffer->device != device || buffer->used || !buffer->backed) continue;
+    release_pages(*buffer);
+    buffer->backed = false;
+    state().devices[device].reserved.now -= buffer->params.bytesize;
+  }
+}
+
 }  // namespace cpu
-
-using namespace cpu;
-
-hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType attr, void *value) {
-  return api([&]() -> hipError_t {
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    if (!value) return hipErrorInvalidValue;
-    Lock lock(state().mutex);
-    const Device &counters = state().devices[device];
-    switch (number_of(attr)) {
-      case hipGraphMemAttrUsedMemCurrent: *static_cast<size_t *>(value) = counters.used.now; break;
-      case hipGraphMemAttrUsedMemHigh: *static_cast<size_t *>(value) = counters.used.high; break;
-      case hipGraphMemAttrReservedMemCurrent: *static_cast<size_t *>(value) = counters.reserved.now; break;
-      case hipGraphMemAttrReservedMemHigh: *static_cast<size_t *>(value) = counters.reserved.high; break;
-      default: return hipErrorInvalidValue;
-    }
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceSetGraphMemAttribute(int device, hipGraphMemAttributeType attr, void *value) {
-  return api([&]() -> hipError_t {
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    if (!value || *static_cast<size_t *>(value) != 0) return hipErrorInvalidValue;
-    Lock lock(state().mutex);
-    Device &counters = state().devices[device];
-    const int which = number_of(attr);
-    if (which == hipGraphMemAttrUsedMemHigh) counters.used.high = counters.used.now;
-    else if (which == hipGraphMemAttrReservedMemHigh) counters.reserved.high = counters.reserved.now;
-    else return hipErrorInvalidValue;
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceGraphMemTrim(int device) {
-  return api([&]() -> hipError_t {
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    std::vector<std::shared_ptr<GraphBuffer>> seen;
-    Lock lock(state().mutex);
-    for (const auto &[address, weak] : state().buffers) {
-      const auto &buffer = seen.emplace_back(weak.lock());
-      if (!buffer || buffer->device != device || buffer->used || !buffer->backed) continue;
-      release_pages(*buffer);
-      buffer->backed = false;
-      state().devices[device].reserved.now -= buffer->params.bytesize;
-    }
-    return hipSuccess;
-  });
-}

@@ -4,6 +4,8 @@
 // count as used is decided when they run (used).
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -52,6 +54,23 @@ hipError_t queue_effects(const MemoryEffects &effects, bool auto_free);
 // Quirk autofree_device_wide: a launch with AutoFreeOnLaunch first frees the memory of every graph of the device (CLR
 // hip_graph_internal.cpp:832).
 hipError_t free_all_graph_memory(hipStream_t stream);
+
+// What the graphs of a device hold.
+struct Counter {
+  size_t now = 0;
+  size_t high = 0;
+  void add(size_t bytes) { high = std::max(high, now += bytes); }
+};
+
+struct GraphMemoryUse {
+  Counter used;
+  Counter reserved;
+};
+GraphMemoryUse graph_memory_use(int device);
+// Sets the highest value of a counter to the present one.
+void reset_graph_memory_high(int device, Counter GraphMemoryUse::*counter);
+// Hands the pages of unused graph memory back to the host.
+void trim_graph_memory(int device);
 
 // hipFreeAsync and hipFree of graph memory: the work to queue, or null if no live graph allocation has this address.
 std::shared_ptr<Work> make_graph_free(void *address);

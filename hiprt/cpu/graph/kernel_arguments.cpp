@@ -1,6 +1,5 @@
 #include "graph/kernel_arguments.h"
 
-#include "graph/exec.h"
 #include "quirks/quirks.h"
 #include "runtime/launch.h"
 
@@ -47,14 +46,3 @@ hipError_t Kernargs::take(const Action &action, bool again) {
 }
 
 }  // namespace cpu
-
-using namespace cpu;
-
-// Not of HIP: what the updates of an executable graph have taken, for tests of update budgets. 0 for an unknown handle.
-extern "C" __attribute__((visibility("default"))) size_t hiprtCpuKernargBytes(hipGraphExec_t graphExec);
-
-size_t hiprtCpuKernargBytes(hipGraphExec_t graphExec) {
-  std::lock_guard<std::mutex> lock(graph_mutex());
-  const Exec *exec = find_exec(graphExec);
-  return exec ? exec->kernargs.bytes() : 0;
-}

@@ -8,6 +8,7 @@
 #include "quirks/quirks.h"
 #include "runtime/copy.h"
 #include "runtime/event.h"
+#include "runtime/fill.h"
 #include "runtime/host_function.h"
 #include "runtime/launch.h"
 #include "runtime/memory.h"

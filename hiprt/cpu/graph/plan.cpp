@@ -98,16 +98,6 @@ std::shared_ptr<const Order> make_order(Graph &graph) {
   return order;
 }
 
-void Series::publish(const std::shared_ptr<const Plan> &plan) {
-  const std::lock_guard lock(lock_);
-  latest_ = plan;
-}
-
-std::shared_ptr<const Plan> Series::latest() const {
-  const std::lock_guard lock(lock_);
-  return latest_;
-}
-
 std::shared_ptr<Plan> make_plan(const Graph &graph, const Order &order) {
   auto plan = std::make_shared<Plan>(order.indegree.size());
   plan->users = graph.users;

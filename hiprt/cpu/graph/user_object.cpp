@@ -3,9 +3,7 @@
 #include <memory>
 #include <mutex>
 
-#include "graph/graph.h"
 #include "handles.h"
-#include "runtime/status.h"
 
 namespace cpu {
 namespace {
@@ -26,6 +24,16 @@ Registry &registry() {
   return *instance;
 }
 
+}  // namespace
+
+hipUserObject_t create_user_object(void *resource, hipHostFn_t destroy, unsigned references) {
+  auto object = std::make_unique<UserObject>(UserObject{resource, destroy, references});
+  std::lock_guard<std::mutex> lock(registry().mutex);
+  const hipUserObject_t handle = registry().objects.add(object.get());
+  object.release();
+  return handle;
+}
+
 hipError_t add_references(hipUserObject_t handle, unsigned count) {
   std::lock_guard<std::mutex> lock(registry().mutex);
   UserObject *object = registry().objects.find(handle);
@@ -34,7 +42,6 @@ hipError_t add_references(hipUserObject_t handle, unsigned count) {
   return hipSuccess;
 }
 
-// The last reference calls the application's destroy function, outside our lock.
 hipError_t drop_references(hipUserObject_t handle, unsigned count) {
   std::unique_ptr<UserObject> ended;
   {
@@ -49,8 +56,6 @@ hipError_t drop_references(hipUserObject_t handle, unsigned count) {
   ended->destroy(ended->resource);
   return hipSuccess;
 }
-
-}  // namespace
 
 UserRefs::UserRefs(const UserRefs &other) : counts_(other.counts_) {
   for (const auto &[object, count] : counts_) add_references(object, count);
@@ -75,52 +80,3 @@ hipError_t UserRefs::forget(hipUserObject_t object, unsigned count) {
 }
 
 }  // namespace cpu
-
-using namespace cpu;
-
-hipError_t hipUserObjectCreate(hipUserObject_t *object_out, void *ptr, hipHostFn_t destroy,
-                               unsigned int initialRefcount, unsigned int flags) {
-  return api([&]() -> hipError_t {
-    if (!object_out || !destroy || initialRefcount == 0) return hipErrorInvalidValue;
-    if (flags != hipUserObjectNoDestructorSync) return hipErrorInvalidValue;
-    auto object = std::make_unique<UserObject>(UserObject{ptr, destroy, initialRefcount});
-    std::lock_guard<std::mutex> lock(registry().mutex);
-    *object_out = registry().objects.add(object.get());
-    object.release();
-    return hipSuccess;
-  });
-}
-
-hipError_t hipUserObjectRetain(hipUserObject_t object, unsigned int count) {
-  return api([&] { return count == 0 ? hipErrorInvalidValue : add_references(object, count); });
-}
-
-hipError_t hipUserObjectRelease(hipUserObject_t object, unsigned int count) {
-  return api([&] { return count == 0 ? hipErrorInvalidValue : drop_references(object, count); });
-}
-
-hipError_t hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count, unsigned int flags) {
-  return api([&]() -> hipError_t {
-    if (count == 0 || (flags & ~hipGraphUserObjectMove) != 0) return hipErrorInvalidValue;
-    {
-      std::lock_guard<std::mutex> lock(graph_mutex());
-      Graph *g = find_graph(graph);
-      if (!g) return hipErrorInvalidValue;
-      if (const hipError_t error = g->users.retain(object, count)) return error;
-    }
-    return flags & hipGraphUserObjectMove ? drop_references(object, count) : hipSuccess;
-  });
-}
-
-hipError_t hipGraphReleaseUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count) {
-  return api([&]() -> hipError_t {
-    if (count == 0) return hipErrorInvalidValue;
-    {
-      std::lock_guard<std::mutex> lock(graph_mutex());
-      Graph *g = find_graph(graph);
-      if (!g) return hipErrorInvalidValue;
-      if (const hipError_t error = g->users.forget(object, count)) return error;
-    }
-    return drop_references(object, count);
-  });
-}

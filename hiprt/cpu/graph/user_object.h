@@ -7,6 +7,11 @@
 
 namespace cpu {
 
+hipUserObject_t create_user_object(void *resource, hipHostFn_t destroy, unsigned references);
+hipError_t add_references(hipUserObject_t object, unsigned count);
+// The last reference calls the application's destroy function, so that no lock may be held.
+hipError_t drop_references(hipUserObject_t object, unsigned count);
+
 // References to user objects that end with this value. Safe to drop on any thread, with any of our locks held.
 class UserRefs {
  public:

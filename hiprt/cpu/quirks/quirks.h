@@ -87,6 +87,9 @@ struct QuirkNumbers {
 extern bool quirk_table[kQuirks];
 extern QuirkNumbers quirk_numbers;
 
+// By the number of the quirk.
+extern const char *const quirk_names[kQuirks];
+
 inline bool quirk(Quirk q) { return quirk_table[static_cast<size_t>(q)]; }
 
 // Whether a defect that does not show every time shows now.

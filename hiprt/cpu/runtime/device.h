@@ -1,7 +1,24 @@
 // Devices: the host's cores, shown once or (HIPRT_CPU_DEVICES) several times; the current one is per thread.
 #pragma once
 
+#include <array>
+#include <atomic>
+
+#include "flags.h"
 #include "hip/hip_runtime_api.h"
+
+// What a context handle points to: every device has its primary context and no other.
+struct ihipCtx_t {
+  int device;
+  std::atomic<unsigned> flags{hipDeviceScheduleAuto};
+  std::atomic<int> retained{0};
+  std::atomic<hipFuncCache_t> cache{hipFuncCachePreferNone};
+  std::atomic<hipSharedMemConfig> banks{hipSharedMemBankSizeDefault};
+  std::atomic<size_t> stack_bytes{32 * 1024};
+  std::atomic<size_t> print_bytes{1024 * 1024};
+  std::atomic<size_t> heap_bytes{8 * 1024 * 1024};
+  std::array<std::atomic<bool>, cpu::kMaxDevices> peers{};
+};
 
 namespace cpu {
 
@@ -18,10 +35,9 @@ bool is_device(int device);
 // The calling thread's device; 0 until it calls hipSetDevice.
 int current_device();
 void set_current_device(int device);
-// What the device says about itself.
-const hipDeviceProp_t &properties(int device);
 hipCtx_t primary_context(int device);
-// Free all that belongs to a device and make it usable again.
-hipError_t reset_device(int device);
+bool is_context(hipCtx_t context);
+// Whether hipSetDeviceFlags takes this value: the schedule is one of four values, the other flags are bits.
+bool are_device_flags(unsigned value);
 
 }  // namespace cpu

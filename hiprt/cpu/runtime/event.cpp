@@ -2,13 +2,10 @@
 
 #include <chrono>
 
-#include "graph/capture.h"
 #include "registry.h"
 #include "runtime/device.h"
-#include "runtime/pool.h"
 #include "runtime/scheduler.h"
-#include "runtime/status.h"
-#include "runtime/stream.h"
+#include "runtime/vector_clock.h"
 
 namespace cpu {
 namespace {
@@ -23,52 +20,6 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-hipError_t create(hipEvent_t *out, unsigned flags) {
-  constexpr unsigned kKnown = hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess |
-                              hipEventReleaseToDevice | hipEventReleaseToSystem;
-  if (!out || (flags & ~kKnown)) return hipErrorInvalidValue;
-  // An event that other processes see cannot be timed; and we have no such events.
-  if (flags & hipEventInterprocess) return flags & hipEventDisableTiming ? hipErrorNotSupported : hipErrorInvalidValue;
-  if ((flags & hipEventReleaseToDevice) && (flags & hipEventReleaseToSystem)) return hipErrorInvalidValue;
-  *out = registry().add(std::make_shared<Event>(flags, current_device()));
-  return hipSuccess;
-}
-
-hipError_t record(hipEvent_t handle, hipStream_t stream, unsigned flags) {
-  if (flags != hipEventRecordDefault && flags != hipEventRecordExternal) return hipErrorInvalidValue;
-  const std::shared_ptr<Event> event = find_event(handle);
-  const std::shared_ptr<Stream> target = find_stream(stream);
-  if (!event || !target) return hipErrorInvalidHandle;
-  if (event->device != target->device) return hipErrorInvalidHandle;
-  const hipStream_t own = canonical(stream);
-  if (Capture *capture = target->capture.load(std::memory_order_acquire)) {
-    return capture_event_record(capture, own, handle, flags == hipEventRecordExternal);
-  }
-  capture_event_forget(handle);
-  if (const hipError_t error = submit(stream, std::make_shared<EventRecordWork>(event))) return error;
-  pool_event_recorded(handle, own);
-  return hipSuccess;
-}
-
-hipError_t elapsed(float *ms, hipEvent_t start, hipEvent_t stop) {
-  const std::shared_ptr<Event> first = find_event(start);
-  const std::shared_ptr<Event> last = find_event(stop);
-  if (!ms) return hipErrorInvalidValue;
-  if (!first || !last || ((first->flags | last->flags) & hipEventDisableTiming)) return hipErrorInvalidHandle;
-  if (first->device != last->device) return hipErrorInvalidHandle;
-  for (hipEvent_t event : {start, stop}) {
-    if (const hipError_t error = capture_forbids_event(event)) return error;
-  }
-  const std::shared_ptr<Recording> from = first->latest();
-  const std::shared_ptr<Recording> to = last->latest();
-  if (!from || !to) return hipErrorInvalidHandle;
-  if (!from->reached.load(std::memory_order_acquire) || !to->reached.load(std::memory_order_acquire)) {
-    return hipErrorNotReady;
-  }
-  *ms = static_cast<float>(static_cast<double>(static_cast<int64_t>(to->time_ns - from->time_ns)) * 1e-6);
-  return hipSuccess;
-}
-
 std::shared_ptr<Recording> pop(std::deque<std::shared_ptr<Recording>> &pending) {
   if (pending.empty()) return nullptr;
   std::shared_ptr<Recording> first = std::move(pending.front());
@@ -77,6 +28,14 @@ std::shared_ptr<Recording> pop(std::deque<std::shared_ptr<Recording>> &pending) 
 }
 
 }  // namespace
+
+hipEvent_t add_event(unsigned flags) { return registry().add(std::make_shared<Event>(flags, current_device())); }
+
+bool remove_event(hipEvent_t event) {
+  if (!registry().remove(event)) return false;
+  clock_forget(event);
+  return true;
+}
 
 std::shared_ptr<Event> find_event(hipEvent_t event) { return registry().find(event); }
 
@@ -127,58 +86,3 @@ hipError_t EventWaitWork::run() {
 }
 
 }  // namespace cpu
-
-using namespace cpu;
-
-hipError_t hipEventCreate(hipEvent_t *event) {
-  return api([&] { return create(event, hipEventDefault); });
-}
-
-hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned int flags) {
-  return api([&] { return create(event, flags); });
-}
-
-hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
-  return api([&] { return record(event, stream, hipEventRecordDefault); });
-}
-
-hipError_t hipEventRecordWithFlags(hipEvent_t event, hipStream_t stream, unsigned int flags) {
-  return api([&] { return record(event, stream, flags); });
-}
-
-hipError_t hipEventSynchronize(hipEvent_t event) {
-  return api([&] {
-    const std::shared_ptr<Event> target = find_event(event);
-    if (!target) return hipErrorInvalidHandle;
-    if (const hipError_t error = capture_forbids_event(event)) return error;
-    const std::shared_ptr<Recording> recording = target->latest();
-    const auto reached = [&] { return !recording || recording->reached.load(std::memory_order_acquire); };
-    const hipError_t error = Scheduler::get().block_until(reached);
-    pool_release_unused();
-    return error ? error : Scheduler::get().lost(target->device);
-  });
-}
-
-hipError_t hipEventQuery(hipEvent_t event) {
-  return api([&] {
-    const std::shared_ptr<Event> target = find_event(event);
-    if (!target) return hipErrorInvalidHandle;
-    if (const hipError_t error = capture_forbids_event(event, true)) return error;
-    const std::shared_ptr<Recording> recording = target->latest();
-    if (recording && !recording->reached.load(std::memory_order_acquire)) return hipErrorNotReady;
-    return Scheduler::get().lost(target->device);
-  });
-}
-
-hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
-  return api([&] { return elapsed(ms, start, stop); });
-}
-
-hipError_t hipEventDestroy(hipEvent_t event) {
-  return api([&] {
-    if (!registry().remove(event)) return hipErrorInvalidHandle;
-    capture_event_forget(event);
-    pool_event_destroyed(event);
-    return hipSuccess;
-  });
-}

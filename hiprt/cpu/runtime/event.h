@@ -32,6 +32,10 @@ struct Event {
   std::shared_ptr<Recording> latest_;  // null until recorded
 };
 
+// Makes an event of the current device.
+hipEvent_t add_event(unsigned flags);
+// Ends the handle; waits that are queued keep the event. False if the handle is not live.
+bool remove_event(hipEvent_t event);
 // The live event behind a handle, or null.
 std::shared_ptr<Event> find_event(hipEvent_t event);
 

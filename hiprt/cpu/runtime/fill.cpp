@@ -1,12 +1,9 @@
-// Fills: hipMemset and its kin.
+#include "runtime/fill.h"
+
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/copy.h"
 #include "runtime/memory.h"
-#include "runtime/status.h"
-#include "runtime/stream.h"
-#include "runtime/transfer.h"
 
 namespace cpu {
 namespace {
@@ -22,6 +19,22 @@ void fill_row(std::byte *row, size_t count, uint32_t value, uint32_t element_siz
     default:
       std::fill_n(reinterpret_cast<uint32_t *>(row), count, value);
   }
+}
+
+}  // namespace
+
+hipError_t FillWork::run() {
+  for (size_t z = 0; z < depth; ++z) {
+    for (size_t y = 0; y < height; ++y) {
+      fill_row(dst.base + z * dst.slice + y * dst.pitch, width, value, element_size);
+    }
+  }
+  return hipSuccess;
+}
+
+bool FillWork::poison() const {
+  cpu::poison(dst, width * element_size, height, depth);
+  return true;
 }
 
 // A fill of depth planes. Rows and planes are element-aligned, because the parts of a device see whole elements only.
@@ -57,141 +70,9 @@ hipError_t make_box_fill(const Box &dst, hipExtent elements, uint32_t value, uin
   return hipSuccess;
 }
 
-hipError_t make_fill(void *dst, uint32_t value, size_t count, uint32_t element_size, std::shared_ptr<FillWork> *out) {
-  return make_box_fill({static_cast<std::byte *>(dst), 0, 0}, {count, 1, 1}, value, element_size, out);
-}
-
-hipError_t make_fill_2d(void *dst, size_t pitch, uint32_t value, size_t width, size_t height, uint32_t element_size,
-                        std::shared_ptr<FillWork> *out) {
-  return make_box_fill({static_cast<std::byte *>(dst), pitch, 0}, {width, height, 1}, value, element_size, out);
-}
-
-hipError_t make_fill_3d(const hipPitchedPtr &dst, int value, const hipExtent &extent, std::shared_ptr<FillWork> *out) {
-  const Box box{static_cast<std::byte *>(dst.ptr), dst.pitch, dst.pitch * dst.ysize};
-  return make_box_fill(box, extent, static_cast<uint32_t>(value), 1, out);
-}
-
-template <class Make>
-hipError_t asynchronous(hipStream_t stream, Make &&make) {
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
-  std::shared_ptr<FillWork> work;
-  const hipError_t error = make(&work);
-  if (error || (work->width == 0 && !capture_of(stream))) return error;
-  return submit(stream, std::move(work));
-}
-
-}  // namespace
-
-hipError_t FillWork::run() {
-  for (size_t z = 0; z < depth; ++z) {
-    for (size_t y = 0; y < height; ++y) {
-      fill_row(dst.base + z * dst.slice + y * dst.pitch, width, value, element_size);
-    }
-  }
-  return hipSuccess;
-}
-
 hipError_t make_fill(const hipMemsetParams &p, std::shared_ptr<FillWork> *out) {
-  return make_fill_2d(p.dst, p.pitch, p.value, p.width, p.height, p.elementSize, out);
+  const Box box{static_cast<std::byte *>(p.dst), p.pitch, 0};
+  return make_box_fill(box, {p.width, p.height, 1}, p.value, p.elementSize, out);
 }
 
 }  // namespace cpu
-
-using namespace cpu;
-
-using Out = std::shared_ptr<FillWork> *;
-
-hipError_t hipMemset(void *dst, int value, size_t size) {
-  return api([&] {
-    return synchronous<FillWork>([&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), size, 1, out); });
-  });
-}
-
-hipError_t hipMemsetAsync(void *dst, int value, size_t size, hipStream_t stream) {
-  return api([&] {
-    return asynchronous(stream, [&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), size, 1, out); });
-  });
-}
-
-hipError_t hipMemsetD8(hipDeviceptr_t dst, unsigned char value, size_t count) {
-  return api([&] { return synchronous<FillWork>([&](Out out) { return make_fill(dst, value, count, 1, out); }); });
-}
-
-hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t count, hipStream_t stream) {
-  return api([&] { return asynchronous(stream, [&](Out out) { return make_fill(dst, value, count, 1, out); }); });
-}
-
-hipError_t hipMemsetD16(hipDeviceptr_t dst, unsigned short value, size_t count) {
-  return api([&] { return synchronous<FillWork>([&](Out out) { return make_fill(dst, value, count, 2, out); }); });
-}
-
-hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t count, hipStream_t stream) {
-  return api([&] { return asynchronous(stream, [&](Out out) { return make_fill(dst, value, count, 2, out); }); });
-}
-
-hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count) {
-  return api([&] {
-    return synchronous<FillWork>([&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), count, 4, out); });
-  });
-}
-
-hipError_t hipMemsetD32Async(hipDeviceptr_t dst, int value, size_t count, hipStream_t stream) {
-  return api([&] {
-    return asynchronous(stream, [&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), count, 4, out); });
-  });
-}
-
-hipError_t hipMemset2D(void *dst, size_t pitch, int value, size_t width, size_t height) {
-  return hipMemsetD2D8(dst, pitch, static_cast<unsigned char>(value), width, height);
-}
-
-hipError_t hipMemset2DAsync(void *dst, size_t pitch, int value, size_t width, size_t height, hipStream_t stream) {
-  return hipMemsetD2D8Async(dst, pitch, static_cast<unsigned char>(value), width, height, stream);
-}
-
-hipError_t hipMemsetD2D8(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width, size_t height) {
-  return api([&] {
-    return synchronous<FillWork>([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 1, out); });
-  });
-}
-
-hipError_t hipMemsetD2D8Async(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width, size_t height,
-                              hipStream_t stream) {
-  return api([&] {
-    return asynchronous(stream, [&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 1, out); });
-  });
-}
-
-hipError_t hipMemsetD2D16(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width, size_t height) {
-  return api([&] {
-    return synchronous<FillWork>([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 2, out); });
-  });
-}
-
-hipError_t hipMemsetD2D16Async(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width, size_t height,
-                               hipStream_t stream) {
-  return api([&] {
-    return asynchronous(stream, [&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 2, out); });
-  });
-}
-
-hipError_t hipMemsetD2D32(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width, size_t height) {
-  return api([&] {
-    return synchronous<FillWork>([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 4, out); });
-  });
-}
-
-hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width, size_t height,
-                               hipStream_t stream) {
-  return api([&] {
-    return asynchronous(stream, [&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 4, out); });
-  });
-}
-
-hipError_t hipMemset3D(hipPitchedPtr dst, int value, hipExtent extent) {
-  return api([&] { return synchronous<FillWork>([&](Out out) { return make_fill_3d(dst, value, extent, out); }); });
-}
-
-hipError_t hipMemset3DAsync(hipPitchedPtr dst, int value, hipExtent extent, hipStream_t stream) {
-  return api([&] { return asynchronous(stream, [&](Out out) { return make_fill_3d(dst, value, extent, out); }); });
-}

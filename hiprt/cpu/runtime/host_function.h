@@ -1,11 +1,12 @@
 // Calls back into the application from a stream.
 #pragma once
 
+#include "hip/hip_runtime_api.h"
 #include "runtime/work.h"
 
 namespace cpu {
 
-// hipLaunchHostFunc and host nodes.
+// A call of hipLaunchHostFunc, or what a host node does.
 struct HostWork : Work {
   HostWork(hipHostFn_t f, void *d) : Work(hipGraphNodeTypeHost), fn(f), data(d) {}
   hipError_t run() override {

@@ -5,21 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "engine/kernel.h"
+#include "runtime/module.h"
 #include "runtime/work.h"
 
 namespace cpu {
-
-// What hipFunction_t (and hipKernel_t) points to. The module stays loaded while a launch or a node refers to it.
-struct Function {
-  const Kernel *kernel;
-  std::shared_ptr<Module> module;
-  int device;
-  const void *handle = nullptr;  // as the application names it; set by find_function
-};
-
-// The function behind a handle (hipFunction_t, or the func of hipKernelNodeParams); false for anything else.
-bool find_function(const void *handle, Function *out);
 
 struct Geometry {
   dim3 grid;
@@ -27,9 +16,14 @@ struct Geometry {
   uint32_t shared;  // dynamic, bytes
 };
 
+uint32_t threads_of(const dim3 &block);
+// Blocks of this many threads that one multiprocessor would hold at a time.
+uint32_t resident_blocks(const Kernel &kernel, uint32_t threads, size_t dynamic_shared);
+
 struct KernelWork : Work {
   KernelWork(Function f, Geometry g);
   hipError_t run() override;
+  bool poison() const override;
   std::shared_ptr<Work> clone() const override;
   // The kernel-argument block.
   std::byte *arguments() const;

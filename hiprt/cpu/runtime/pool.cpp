@@ -1,23 +1,20 @@
 #include "runtime/pool.h"
 
 #include <algorithm>
-#include <atomic>
-#include <map>
-#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
-#include "enumerator.h"
-#include "graph/capture.h"
-#include "graph/graph_memory.h"
+#include "check/poison.h"
+#include "flags.h"
 #include "handles.h"
 #include "quirks/quirks.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
 #include "runtime/scheduler.h"
-#include "runtime/status.h"
 #include "runtime/stream.h"
 #include "runtime/vector_clock.h"
+#include "runtime/work.h"
 
 namespace cpu {
 namespace {
@@ -25,32 +22,6 @@ namespace {
 using Lock = std::lock_guard<std::mutex>;
 
 constexpr size_t kGranule = 512;
-
-// Memory of a pool; whole blocks are handed out.
-struct Block {
-  void *base;
-  size_t size;
-  // While free:
-  hipStream_t stream = nullptr;  // where it was freed
-  uint64_t tick = 0;
-  Frees frees;  // the latest, and those that had not run when the block was handed out again
-};
-
-struct Pool {
-  hipMemPool_t handle = nullptr;
-  hipMemPoolProps props{};
-  bool destroyed = false;
-  int follow_events = 1;
-  int opportunistic = 1;
-  int internal_waits = 1;
-  uint64_t threshold = 0;
-  uint64_t used = 0, used_high = 0;
-  uint64_t reserved = 0, reserved_high = 0;
-  std::multimap<size_t, Block> free;
-  std::map<int, hipMemAccessFlags> access;
-
-  int device() const { return props.location.id; }
-};
 
 struct Live {
   std::shared_ptr<Pool> pool;
@@ -64,8 +35,7 @@ struct State {
   std::map<int, std::shared_ptr<Pool>> defaults;
   std::map<int, std::shared_ptr<Pool>> current;
   std::map<void *, Live> live;
-  Clocks clocks;
-  std::atomic<bool> any_free{false};  // false: no clock to keep, nothing to release
+  std::atomic<bool> any_free{false};  // false: there is nothing to release
 };
 
 State &state() {
@@ -78,7 +48,7 @@ struct FreeWork : Work {
   FreeWork(void *b, size_t s, Flag f) : Work(hipGraphNodeTypeMemFree), base(b), size(s), reached(std::move(f)) {}
   hipError_t run() override {
     // Under pool_retag_race another stream may have the block by now (MLX allocator.cpp:99-105).
-    if (quirk(Quirk::PoisonOnFree) || quirk(Quirk::PoolRetagRace)) poison(base, size);
+    if (quirk(Quirk::PoisonOnFree) || quirk(Quirk::PoolRetagRace)) cpu::poison(base, size);
     reached->store(true, std::memory_order_release);
     return hipSuccess;
   }
@@ -100,12 +70,6 @@ struct FreeWaitWork : Work {
   const Frees frees;
 };
 
-// A name of the stream by which all threads mean the same: null streams are told apart by their devices.
-hipStream_t key_of(hipStream_t stream) {
-  if (!is_legacy(stream)) return canonical(stream);
-  return reinterpret_cast<hipStream_t>(static_cast<uintptr_t>(current_device() + 1));
-}
-
 std::shared_ptr<Pool> add_pool(const hipMemPoolProps &props) {
   auto pool = std::make_shared<Pool>();
   pool->props = props;
@@ -114,7 +78,7 @@ std::shared_ptr<Pool> add_pool(const hipMemPoolProps &props) {
   return pool;
 }
 
-std::shared_ptr<Pool> default_pool(int device) {
+std::shared_ptr<Pool> own_pool(int device) {
   std::shared_ptr<Pool> &pool = state().defaults[device];
   if (!pool) {
     hipMemPoolProps props{};
@@ -125,9 +89,9 @@ std::shared_ptr<Pool> default_pool(int device) {
   return pool;
 }
 
-std::shared_ptr<Pool> current_pool(int device) {
+std::shared_ptr<Pool> chosen_pool(int device) {
   const std::shared_ptr<Pool> &pool = state().current[device];
-  return pool ? pool : default_pool(device);
+  return pool ? pool : own_pool(device);
 }
 
 std::shared_ptr<Pool> find_pool(hipMemPool_t handle) {
@@ -176,7 +140,7 @@ bool find_block(Pool &pool, size_t size, size_t largest, Usable usable, FreeBloc
 
 // Whether the block's free comes before the stream's next operation, by the order of both.
 bool is_ordered(const Pool &pool, const Block &block, hipStream_t key) {
-  return block.stream == key || (pool.follow_events && state().clocks.is_before(block.stream, block.tick, key));
+  return block.stream == key || (pool.follow_events && clock_is_before(block.stream, block.tick, key));
 }
 
 // The same, or it has run. Under pool_retag_race nobody asks (MLX allocator.cpp:99-105).
@@ -193,7 +157,7 @@ bool find_oversized(Pool &pool, size_t size, hipStream_t key, FreeBlock *out) {
 
 // A free block, if need be one that the stream is made to wait for.
 hipError_t reuse(Pool &pool, size_t size, hipStream_t stream, Block *out, bool *found) {
-  const hipStream_t key = key_of(stream);
+  const hipStream_t key = stream_key(stream);
   const size_t largest = largest_fit(size);
   FreeBlock at;
   *found = find_block(pool, size, largest, [&](const Block &block) { return usable_now(pool, block, key); }, &at) ||
@@ -244,39 +208,6 @@ hipError_t allocate(void **out, size_t size, const std::shared_ptr<Pool> &pool, 
   return hipSuccess;
 }
 
-hipError_t capture_allocation(void **out, size_t size, const hipMemPoolProps &props, Capture *capture,
-                              hipStream_t stream) {
-  hipMemAllocNodeParams params{};
-  params.poolProps = props;
-  params.bytesize = size;
-  Action action;
-  if (const hipError_t error = make_alloc_action(&params, &action)) return error;
-  if (const hipError_t error = capture_add(capture, canonical(stream), std::move(action))) return error;
-  *out = params.dptr;
-  return hipSuccess;
-}
-
-hipError_t malloc_async(void **out, size_t size, hipStream_t stream, const hipMemPool_t *handle) {
-  if (!out) return hipErrorInvalidValue;
-  const std::shared_ptr<Stream> target = find_stream(stream);
-  if (!target) return hipErrorInvalidHandle;
-  if (is_legacy(stream)) {
-    if (const hipError_t error = capture_forbids_legacy()) return error;
-  }
-  if (const hipError_t error = Scheduler::get().lost(target->device)) return error;
-  std::unique_lock<std::mutex> lock(state().mutex);
-  const std::shared_ptr<Pool> pool = handle ? find_pool(*handle) : current_pool(target->device);
-  if (!pool) return hipErrorInvalidValue;
-  *out = nullptr;
-  if (size == 0) return hipSuccess;
-  if (Capture *capture = target->capture.load(std::memory_order_acquire)) {
-    const hipMemPoolProps props = pool->props;
-    lock.unlock();
-    return capture_allocation(out, size, props, capture, stream);
-  }
-  return allocate(out, size, pool, stream);
-}
-
 // The allocation's block goes to the free list: at once for its own stream, for others when the free is known over.
 void take_back(std::map<void *, Live>::iterator at, hipStream_t key, uint64_t tick) {
   Live &live = at->second;
@@ -287,12 +218,6 @@ void take_back(std::map<void *, Live>::iterator at, hipStream_t key, uint64_t ti
   live.pool->free.emplace(live.block.size, std::move(live.block));
   state().live.erase(at);
   state().any_free.store(true, std::memory_order_release);
-}
-
-hipError_t capture_free(void *address, Capture *capture, hipStream_t stream) {
-  Action action;
-  if (const hipError_t error = make_free_action(address, &action)) return error;
-  return capture_add(capture, canonical(stream), std::move(action));
 }
 
 size_t free_bytes(const Pool &pool) { return pool.reserved - pool.used; }
@@ -329,52 +254,26 @@ void relieve(void *address) {
   }
 }
 
-hipError_t free_async(void *address, hipStream_t stream) {
-  // An error before HIP 7.0.
-  if (!address) return quirk(Quirk::FreeasyncNullError) ? hipErrorInvalidValue : hipSuccess;
-  const std::shared_ptr<Stream> target = find_stream(stream);
-  if (!target) return hipErrorInvalidHandle;
-  if (Capture *capture = target->capture.load(std::memory_order_acquire)) return capture_free(address, capture, stream);
-  if (is_legacy(stream)) {
-    if (const hipError_t error = capture_forbids_legacy()) return error;
-  }
-  if (std::shared_ptr<Work> work = make_graph_free(address)) return enqueue(stream, std::move(work));
-  if (quirk(Quirk::PoolThresholdIgnored) || quirk(Quirk::PoolLowMemBlock)) relieve(address);
+}  // namespace
+
+void Frees::add(hipStream_t stream, Flag free) {
+  for (auto it = last_.begin(); it != last_.end();) it = *it->second ? last_.erase(it) : std::next(it);
+  last_[stream] = std::move(free);
+}
+
+bool Frees::have_run() const {
+  return std::all_of(last_.begin(), last_.end(), [](const auto &entry) { return entry.second->load(); });
+}
+
+hipMemPool_t create_pool(const hipMemPoolProps &props) {
   Lock lock(state().mutex);
-  const auto at = state().live.find(address);
-  if (at == state().live.end()) return hipErrorInvalidValue;
-  auto reached = std::make_shared<std::atomic<bool>>(false);
-  Block &block = at->second.block;
-  auto work = std::make_shared<FreeWork>(block.base, block.size, reached);
-  if (const hipError_t error = enqueue(stream, std::move(work))) return error;
-  const hipStream_t key = key_of(stream);
-  block.frees.add(key, std::move(reached));
-  take_back(at, key, state().clocks.tick(key));
-  return hipSuccess;
+  return add_pool(props)->handle;
 }
 
-bool is_on_device(const hipMemLocation &location) {
-  return number_of(location.type) == hipMemLocationTypeDevice && is_device(location.id);
-}
-
-bool valid(const hipMemPoolProps &props) {
-  return props.allocType == hipMemAllocationTypePinned && is_on_device(props.location);
-}
-
-hipError_t create(hipMemPool_t *out, const hipMemPoolProps *props) {
-  if (!out || !props || !valid(*props)) return hipErrorInvalidValue;
-  if (number_of(props->handleTypes) != hipMemHandleTypeNone) return hipErrorNotSupported;
-  if (const hipError_t error = capture_forbids_since_7()) return error;
-  Lock lock(state().mutex);
-  *out = add_pool(*props)->handle;
-  return hipSuccess;
-}
-
-hipError_t destroy(hipMemPool_t handle) {
-  if (const hipError_t error = capture_forbids_since_7()) return error;
+hipError_t destroy_pool(hipMemPool_t handle) {
   Lock lock(state().mutex);
   const std::shared_ptr<Pool> pool = find_pool(handle);
-  if (!pool || pool == default_pool(pool->device())) return hipErrorInvalidValue;
+  if (!pool || pool == own_pool(pool->device())) return hipErrorInvalidValue;
   std::shared_ptr<Pool> &current = state().current[pool->device()];
   if (current == pool) current = nullptr;
   state().handles.remove(handle);
@@ -384,68 +283,54 @@ hipError_t destroy(hipMemPool_t handle) {
   return hipSuccess;
 }
 
-hipError_t set_attribute(Pool &pool, int attribute, const void *value) {
-  const int flag = *static_cast<const int *>(value);
-  switch (attribute) {
-    case hipMemPoolReuseFollowEventDependencies: pool.follow_events = flag; return hipSuccess;
-    case hipMemPoolReuseAllowOpportunistic: pool.opportunistic = flag; return hipSuccess;
-    case hipMemPoolReuseAllowInternalDependencies: pool.internal_waits = flag; return hipSuccess;
-    default: break;
-  }
-  const uint64_t bytes = *static_cast<const uint64_t *>(value);
-  switch (attribute) {
-    case hipMemPoolAttrReleaseThreshold: pool.threshold = bytes; return hipSuccess;
-    case hipMemPoolAttrReservedMemHigh:
-      if (bytes != 0) return hipErrorInvalidValue;
-      pool.reserved_high = pool.reserved;
-      return hipSuccess;
-    case hipMemPoolAttrUsedMemHigh:
-      if (bytes != 0) return hipErrorInvalidValue;
-      pool.used_high = pool.used;
-      return hipSuccess;
-    default: return hipErrorInvalidValue;
-  }
+hipMemPool_t default_pool(int device) {
+  Lock lock(state().mutex);
+  return own_pool(device)->handle;
 }
 
-hipError_t get_attribute(const Pool &pool, int attribute, void *value) {
-  auto *flag = static_cast<int *>(value);
-  auto *bytes = static_cast<uint64_t *>(value);
-  switch (attribute) {
-    case hipMemPoolReuseFollowEventDependencies: *flag = pool.follow_events; return hipSuccess;
-    case hipMemPoolReuseAllowOpportunistic: *flag = pool.opportunistic; return hipSuccess;
-    case hipMemPoolReuseAllowInternalDependencies: *flag = pool.internal_waits; return hipSuccess;
-    case hipMemPoolAttrReleaseThreshold: *bytes = pool.threshold; return hipSuccess;
-    case hipMemPoolAttrReservedMemCurrent: *bytes = pool.reserved; return hipSuccess;
-    case hipMemPoolAttrReservedMemHigh: *bytes = pool.reserved_high; return hipSuccess;
-    case hipMemPoolAttrUsedMemCurrent: *bytes = pool.used; return hipSuccess;
-    case hipMemPoolAttrUsedMemHigh: *bytes = pool.used_high; return hipSuccess;
-    default: return hipErrorInvalidValue;
-  }
+hipMemPool_t current_pool(int device) {
+  Lock lock(state().mutex);
+  return chosen_pool(device)->handle;
 }
 
-bool can_grant(const Pool &pool, const hipMemAccessDesc &desc) {
-  const int flags = number_of(desc.flags);
-  if (!is_on_device(desc.location)) return false;
-  // A device keeps its own memory.
-  if (desc.location.id == pool.device()) return flags == hipMemAccessFlagsProtReadWrite;
-  return flags == hipMemAccessFlagsProtNone || flags == hipMemAccessFlagsProtRead ||
-         flags == hipMemAccessFlagsProtReadWrite;
+hipError_t set_current_pool(int device, hipMemPool_t handle) {
+  Lock lock(state().mutex);
+  const std::shared_ptr<Pool> pool = find_pool(handle);
+  if (!pool || pool->device() != device) return hipErrorInvalidValue;
+  state().current[device] = pool;
+  return hipSuccess;
 }
 
-// Calls op(pool) for a live pool.
-template <class Op>
-hipError_t with_pool(hipMemPool_t handle, Op op) {
-  return api([&]() -> hipError_t {
-    Lock lock(state().mutex);
-    Pool *pool = state().handles.find(handle);
-    return pool ? op(*pool) : hipErrorInvalidValue;
-  });
+hipError_t with_pool(hipMemPool_t handle, const std::function<hipError_t(Pool &)> &call) {
+  Lock lock(state().mutex);
+  Pool *pool = state().handles.find(handle);
+  return pool ? call(*pool) : hipErrorInvalidValue;
 }
 
-}  // namespace
+void pool_trim(Pool *pool, uint64_t keep) { release(pool, keep); }
+
+hipError_t pool_allocate(void **out, size_t size, hipMemPool_t handle, hipStream_t stream) {
+  Lock lock(state().mutex);
+  const std::shared_ptr<Pool> pool = find_pool(handle);
+  return pool ? allocate(out, size, pool, stream) : hipErrorInvalidValue;
+}
+
+hipError_t pool_free(void *address, hipStream_t stream) {
+  if (quirk(Quirk::PoolThresholdIgnored) || quirk(Quirk::PoolLowMemBlock)) relieve(address);
+  Lock lock(state().mutex);
+  const auto at = state().live.find(address);
+  if (at == state().live.end()) return hipErrorInvalidValue;
+  auto reached = std::make_shared<std::atomic<bool>>(false);
+  Block &block = at->second.block;
+  auto work = std::make_shared<FreeWork>(block.base, block.size, reached);
+  if (const hipError_t error = enqueue(stream, std::move(work))) return error;
+  const hipStream_t key = stream_key(stream);
+  block.frees.add(key, std::move(reached));
+  take_back(at, key, clock_tick(key));
+  return hipSuccess;
+}
 
 bool pool_free_now(void *address) {
-  if (const std::shared_ptr<Work> work = make_graph_free(address)) return work->run() == hipSuccess;
   Lock lock(state().mutex);
   const auto at = state().live.find(address);
   if (at == state().live.end()) return false;
@@ -462,138 +347,4 @@ void pool_release_unused() {
   forget_empty_pools();
 }
 
-void pool_event_recorded(hipEvent_t event, hipStream_t stream) {
-  if (!state().any_free.load(std::memory_order_acquire)) return;
-  Lock lock(state().mutex);
-  state().clocks.recorded(event, key_of(stream));
-}
-
-void pool_event_waited(hipStream_t stream, hipEvent_t event) {
-  if (!state().any_free.load(std::memory_order_acquire)) return;
-  Lock lock(state().mutex);
-  state().clocks.waited(key_of(stream), event);
-}
-
-void pool_event_destroyed(hipEvent_t event) {
-  if (!state().any_free.load(std::memory_order_acquire)) return;
-  Lock lock(state().mutex);
-  state().clocks.forget(event);
-}
-
-void pool_stream_destroyed(hipStream_t stream) {
-  if (!state().any_free.load(std::memory_order_acquire)) return;
-  Lock lock(state().mutex);
-  state().clocks.forget(stream);
-}
-
 }  // namespace cpu
-
-using namespace cpu;
-
-hipError_t hipMallocAsync(void **dev_ptr, size_t size, hipStream_t stream) {
-  return api([&] { return malloc_async(dev_ptr, size, stream, nullptr); });
-}
-
-hipError_t hipMallocFromPoolAsync(void **dev_ptr, size_t size, hipMemPool_t mem_pool, hipStream_t stream) {
-  return api([&] { return malloc_async(dev_ptr, size, stream, &mem_pool); });
-}
-
-hipError_t hipFreeAsync(void *dev_ptr, hipStream_t stream) {
-  return api([&] { return free_async(dev_ptr, stream); });
-}
-
-hipError_t hipMemPoolCreate(hipMemPool_t *mem_pool, const hipMemPoolProps *pool_props) {
-  return api([&] { return create(mem_pool, pool_props); });
-}
-
-hipError_t hipMemPoolDestroy(hipMemPool_t mem_pool) {
-  return api([&] { return destroy(mem_pool); });
-}
-
-hipError_t hipMemPoolTrimTo(hipMemPool_t mem_pool, size_t min_bytes_to_hold) {
-  return with_pool(mem_pool, [&](Pool &pool) {
-    release(&pool, min_bytes_to_hold);
-    return hipSuccess;
-  });
-}
-
-hipError_t hipMemPoolSetAttribute(hipMemPool_t mem_pool, hipMemPoolAttr attr, void *value) {
-  return with_pool(mem_pool, [&](Pool &pool) {
-    return value ? set_attribute(pool, number_of(attr), value) : hipErrorInvalidValue;
-  });
-}
-
-hipError_t hipMemPoolGetAttribute(hipMemPool_t mem_pool, hipMemPoolAttr attr, void *value) {
-  return with_pool(mem_pool, [&](Pool &pool) {
-    return value ? get_attribute(pool, number_of(attr), value) : hipErrorInvalidValue;
-  });
-}
-
-hipError_t hipMemPoolSetAccess(hipMemPool_t mem_pool, const hipMemAccessDesc *desc_list, size_t count) {
-  return with_pool(mem_pool, [&](Pool &pool) {
-    if (!desc_list || count == 0) return hipErrorInvalidValue;
-    const auto refused = [&](const hipMemAccessDesc &desc) { return !can_grant(pool, desc); };
-    if (std::any_of(desc_list, desc_list + count, refused)) return hipErrorInvalidValue;
-    for (size_t i = 0; i < count; ++i) pool.access[desc_list[i].location.id] = desc_list[i].flags;
-    return hipSuccess;
-  });
-}
-
-hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t mem_pool, hipMemLocation *location) {
-  return with_pool(mem_pool, [&](Pool &pool) {
-    if (!flags || !location || !is_on_device(*location)) return hipErrorInvalidValue;
-    const auto granted = pool.access.find(location->id);
-    if (location->id == pool.device()) *flags = hipMemAccessFlagsProtReadWrite;
-    else *flags = granted == pool.access.end() ? hipMemAccessFlagsProtNone : granted->second;
-    return hipSuccess;
-  });
-}
-
-hipError_t hipMemPoolExportToShareableHandle(void *, hipMemPool_t mem_pool, hipMemAllocationHandleType, unsigned int) {
-  return with_pool(mem_pool, [](Pool &) { return hipErrorNotSupported; });
-}
-
-hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t *mem_pool, void *, hipMemAllocationHandleType,
-                                               unsigned int) {
-  return api([&] { return mem_pool ? hipErrorNotSupported : hipErrorInvalidValue; });
-}
-
-hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData *export_data, void *) {
-  return api([&] { return export_data ? hipErrorNotSupported : hipErrorInvalidValue; });
-}
-
-hipError_t hipMemPoolImportPointer(void **dev_ptr, hipMemPool_t mem_pool, hipMemPoolPtrExportData *) {
-  return with_pool(mem_pool, [&](Pool &) { return dev_ptr ? hipErrorNotSupported : hipErrorInvalidValue; });
-}
-
-hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *mem_pool, int device) {
-  return api([&]() -> hipError_t {
-    if (!mem_pool) return hipErrorInvalidValue;
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    Lock lock(state().mutex);
-    *mem_pool = default_pool(device)->handle;
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceSetMemPool(int device, hipMemPool_t mem_pool) {
-  return api([&]() -> hipError_t {
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    if (const hipError_t error = capture_forbids_since_7()) return error;
-    Lock lock(state().mutex);
-    const std::shared_ptr<Pool> pool = find_pool(mem_pool);
-    if (!pool || pool->device() != device) return hipErrorInvalidValue;
-    state().current[device] = pool;
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceGetMemPool(hipMemPool_t *mem_pool, int device) {
-  return api([&]() -> hipError_t {
-    if (!mem_pool) return hipErrorInvalidValue;
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    Lock lock(state().mutex);
-    *mem_pool = current_pool(device)->handle;
-    return hipSuccess;
-  });
-}

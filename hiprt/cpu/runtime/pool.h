@@ -1,25 +1,76 @@
-// Stream-ordered memory pools: hipMallocAsync, hipFreeAsync and the pool API.
+// Stream-ordered memory pools: what hipMallocAsync and hipFreeAsync do outside a capture.
 //
 // A freed block is handed out again at once on the stream that freed it. Another stream gets it when the free is known
 // to come before: it has run (opportunistic), or the stream waited for an event recorded after it, or is made to wait.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
 
 #include "hip/hip_runtime_api.h"
 
 namespace cpu {
 
+using Flag = std::shared_ptr<std::atomic<bool>>;  // set when a free has run
+
+// The frees of a block that its memory still waits for. Of several on one stream the last is enough.
+class Frees {
+ public:
+  void add(hipStream_t stream, Flag free);
+  bool have_run() const;
+
+ private:
+  std::map<hipStream_t, Flag> last_;
+};
+
+// Memory of a pool; whole blocks are handed out.
+struct Block {
+  void *base;
+  size_t size;
+  // While free:
+  hipStream_t stream = nullptr;  // where it was freed
+  uint64_t tick = 0;
+  Frees frees;  // the latest, and those that had not run when the block was handed out again
+};
+
+struct Pool {
+  hipMemPool_t handle = nullptr;
+  hipMemPoolProps props{};
+  bool destroyed = false;
+  int follow_events = 1;
+  int opportunistic = 1;
+  int internal_waits = 1;
+  uint64_t threshold = 0;
+  uint64_t used = 0, used_high = 0;
+  uint64_t reserved = 0, reserved_high = 0;
+  std::multimap<size_t, Block> free;
+  std::map<int, hipMemAccessFlags> access;
+
+  int device() const { return props.location.id; }
+};
+
+hipMemPool_t create_pool(const hipMemPoolProps &props);
+hipError_t destroy_pool(hipMemPool_t handle);
+// The pool that the device came with, and the one that hipMallocAsync takes memory from.
+hipMemPool_t default_pool(int device);
+hipMemPool_t current_pool(int device);
+hipError_t set_current_pool(int device, hipMemPool_t handle);
+// Calls with the live pool behind a handle, which nobody else uses meanwhile. hipErrorInvalidValue: there is none.
+hipError_t with_pool(hipMemPool_t handle, const std::function<hipError_t(Pool &)> &call);
+// Gives free memory back, within with_pool(), while at least `keep` bytes stay reserved.
+void pool_trim(Pool *pool, uint64_t keep);
+
+hipError_t pool_allocate(void **out, size_t size, hipMemPool_t handle, hipStream_t stream);
+// hipErrorInvalidValue: the address is not a live pool allocation.
+hipError_t pool_free(void *address, hipStream_t stream);
 // hipFree of pool memory: the caller vouches that nothing uses it any more. False: not a live pool allocation.
 bool pool_free_now(void *address);
 
 // After any stream, event or device synchronisation: give memory above the pools' release thresholds back.
 void pool_release_unused();
-
-// Ordering known from events: call after hipEventRecord / hipStreamWaitEvent outside capture, and on destruction.
-void pool_event_recorded(hipEvent_t event, hipStream_t stream);
-void pool_event_waited(hipStream_t stream, hipEvent_t event);
-void pool_event_destroyed(hipEvent_t event);
-void pool_stream_destroyed(hipStream_t stream);
 
 }  // namespace cpu

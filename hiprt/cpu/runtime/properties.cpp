@@ -1,4 +1,5 @@
-// Device properties and attributes: the host, described in a GPU's words.
+#include "runtime/properties.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,13 +8,11 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <optional>
 #include <string>
 
 #include "flags.h"
 #include "quirks/quirks.h"
 #include "runtime/device.h"
-#include "runtime/status.h"
 
 namespace cpu {
 namespace {
@@ -217,7 +216,20 @@ bool is_absent(hipDeviceAttribute_t which) {
   }
 }
 
-std::optional<int> attribute(hipDeviceAttribute_t which, const hipDeviceProp_t &p) {
+}  // namespace
+
+const hipDeviceProp_t &properties(int device) {
+  using All = std::array<hipDeviceProp_t, kMaxDevices>;
+  static const All &all = *[] {
+    auto *made = new All;
+    for (int i = 0; i < kMaxDevices; ++i) (*made)[i] = describe(i);
+    return made;
+  }();
+  return all[device];
+}
+
+std::optional<int> device_attribute(hipDeviceAttribute_t which, int device) {
+  const hipDeviceProp_t &p = properties(device);
   for (const IntAttribute &a : kInts) {
     if (a.which == which) return p.*a.member;
   }
@@ -244,111 +256,4 @@ std::optional<int> attribute(hipDeviceAttribute_t which, const hipDeviceProp_t &
   }
 }
 
-}  // namespace
-
-const hipDeviceProp_t &properties(int device) {
-  using All = std::array<hipDeviceProp_t, kMaxDevices>;
-  static const All &all = *[] {
-    auto *made = new All;
-    for (int i = 0; i < kMaxDevices; ++i) (*made)[i] = describe(i);
-    return made;
-  }();
-  return all[device];
-}
-
 }  // namespace cpu
-
-using namespace cpu;
-
-hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_t *out, int device) {
-  return api([&] {
-    if (!out) return hipErrorInvalidValue;
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    *out = properties(device);
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceGetAttribute(int *out, hipDeviceAttribute_t which, int device) {
-  return api([&] {
-    if (!out) return hipErrorInvalidValue;
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    const std::optional<int> value = attribute(which, properties(device));
-    if (!value) return hipErrorInvalidValue;
-    *out = *value;
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceGetName(char *name, int length, hipDevice_t device) {
-  return api([&] {
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    if (!name || length <= 0) return hipErrorInvalidValue;
-    std::snprintf(name, static_cast<size_t>(length), "%s", properties(device).name);
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceGetUuid(hipUUID *uuid, hipDevice_t device) {
-  return api([&] {
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    if (!uuid) return hipErrorInvalidValue;
-    *uuid = properties(device).uuid;
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceComputeCapability(int *major, int *minor, hipDevice_t device) {
-  return api([&] {
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    if (!major || !minor) return hipErrorInvalidValue;
-    *major = properties(device).major;
-    *minor = properties(device).minor;
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device) {
-  return api([&] {
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    if (!bytes) return hipErrorInvalidValue;
-    *bytes = properties(device).totalGlobalMem;
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceGetPCIBusId(char *text, int length, int device) {
-  return api([&] {
-    if (!is_device(device)) return hipErrorInvalidDevice;
-    char id[sizeof("0000:00:00.0") + 8];
-    const hipDeviceProp_t &p = properties(device);
-    const int size = std::snprintf(id, sizeof(id), "%04x:%02x:%02x.0", static_cast<unsigned>(p.pciDomainID & 0xFFFF),
-                                   static_cast<unsigned>(p.pciBusID & 0xFF),
-                                   static_cast<unsigned>(p.pciDeviceID & 0xFF));
-    if (!text || length <= size) return hipErrorInvalidValue;
-    std::memcpy(text, id, static_cast<size_t>(size) + 1);
-    return hipSuccess;
-  });
-}
-
-hipError_t hipDeviceGetByPCIBusId(int *device, const char *text) {
-  return api([&] {
-    unsigned domain = 0;
-    unsigned bus = 0;
-    unsigned slot = 0;
-    if (!device || !text || std::sscanf(text, "%4x:%2x:%2x", &domain, &bus, &slot) != 3) return hipErrorInvalidValue;
-    if (domain != 0 || slot != 0 || !is_device(static_cast<int>(bus))) return hipErrorInvalidDevice;
-    *device = static_cast<int>(bus);
-    return hipSuccess;
-  });
-}
-
-hipError_t hipChooseDeviceR0600(int *device, const hipDeviceProp_t *wanted) {
-  return api([&] {
-    if (!device || !wanted) return hipErrorInvalidValue;
-    if (!is_device(0)) return hipErrorNoDevice;
-    // All devices are the same host.
-    *device = 0;
-    return hipSuccess;
-  });
-}

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "quirks/quirks.h"
-#include "runtime/stream.h"
+#include "random.h"
 
 namespace cpu {
 namespace {
@@ -204,7 +204,7 @@ Scheduler::StreamPtr Scheduler::pick() {
     if (may_start(*stream) && (lost || stream->items_.front().work->ready())) ready_.push_back(stream);
   }
   if (ready_.empty()) return nullptr;
-  return ready_.size() == 1 ? ready_[0] : ready_[shuffle_next(static_cast<uint32_t>(ready_.size()))];
+  return ready_.size() == 1 ? ready_[0] : ready_[random_below(static_cast<uint32_t>(ready_.size()))];
 }
 
 void Scheduler::run_front(std::unique_lock<std::mutex> &lock, const StreamPtr &stream) {

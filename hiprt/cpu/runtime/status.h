@@ -11,6 +11,12 @@ namespace cpu {
 // Note the status of a finished API call for hipGetLastError of this thread, and hand it on.
 hipError_t done(hipError_t status) noexcept;
 
+// The last failure of this thread that nobody has read yet; take_last_error() forgets it.
+hipError_t peek_last_error() noexcept;
+hipError_t take_last_error() noexcept;
+// The status of this thread's last call, failed or not; it is forgotten.
+hipError_t take_last_status() noexcept;
+
 // Every API function returns through this: nothing is thrown across the C interface.
 template <class Call>
 hipError_t api(Call &&call) noexcept {

@@ -1,39 +1,74 @@
 #include "runtime/vector_clock.h"
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
 
 namespace cpu {
+namespace {
 
-void Frees::add(hipStream_t stream, Flag free) {
-  for (auto it = last_.begin(); it != last_.end();) it = *it->second ? last_.erase(it) : std::next(it);
-  last_[stream] = std::move(free);
+using Lock = std::lock_guard<std::mutex>;
+using Times = std::unordered_map<hipStream_t, uint64_t>;  // by stream: its frees up to this one have happened
+
+struct State {
+  std::mutex mutex;
+  std::unordered_map<hipStream_t, Times> streams;
+  std::unordered_map<hipEvent_t, Times> events;
+  std::atomic<bool> any_free{false};
+};
+
+State &state() {
+  static State *instance = new State;
+  return *instance;
 }
 
-bool Frees::have_run() const {
-  return std::all_of(last_.begin(), last_.end(), [](const auto &entry) { return entry.second->load(); });
+bool idle() { return !state().any_free.load(std::memory_order_acquire); }
+
+}  // namespace
+
+uint64_t clock_tick(hipStream_t key) {
+  Lock lock(state().mutex);
+  state().any_free.store(true, std::memory_order_release);
+  return ++state().streams[key][key];
 }
 
-uint64_t Clocks::tick(hipStream_t stream) { return ++streams_[stream][stream]; }
-
-void Clocks::recorded(hipEvent_t event, hipStream_t stream) {
-  const auto times = streams_.find(stream);
-  if (times == streams_.end()) events_.erase(event);
-  else events_[event] = times->second;
+void clock_recorded(hipEvent_t event, hipStream_t key) {
+  if (idle()) return;
+  Lock lock(state().mutex);
+  const auto times = state().streams.find(key);
+  if (times == state().streams.end()) state().events.erase(event);
+  else state().events[event] = times->second;
 }
 
-void Clocks::waited(hipStream_t stream, hipEvent_t event) {
-  const auto times = events_.find(event);
-  if (times == events_.end()) return;
+void clock_waited(hipStream_t key, hipEvent_t event) {
+  if (idle()) return;
+  Lock lock(state().mutex);
+  const auto times = state().events.find(event);
+  if (times == state().events.end()) return;
   for (const auto &[other, time] : times->second) {
-    uint64_t &known = streams_[stream][other];
+    uint64_t &known = state().streams[key][other];
     known = std::max(known, time);
   }
 }
 
-bool Clocks::is_before(hipStream_t freed_on, uint64_t tick, hipStream_t stream) const {
-  if (freed_on == stream) return true;
-  const auto times = streams_.find(stream);
-  if (times == streams_.end()) return false;
+void clock_forget(hipEvent_t event) {
+  if (idle()) return;
+  Lock lock(state().mutex);
+  state().events.erase(event);
+}
+
+void clock_forget(hipStream_t key) {
+  if (idle()) return;
+  Lock lock(state().mutex);
+  state().streams.erase(key);
+}
+
+bool clock_is_before(hipStream_t freed_on, uint64_t tick, hipStream_t key) {
+  if (freed_on == key) return true;
+  Lock lock(state().mutex);
+  const auto times = state().streams.find(key);
+  if (times == state().streams.end()) return false;
   const auto time = times->second.find(freed_on);
   return time != times->second.end() && time->second >= tick;
 }

@@ -1,44 +1,25 @@
-// Which frees have run, and which are known to come before what a stream does next: vector clocks that events carry
-// between streams.
+// Vector clocks: which frees of memory are known to come before what a stream does next. Events carry the knowledge from
+// stream to stream.
+//
+// Streams are named by stream_key(), which means the same stream in every thread. Until the first free is numbered there is
+// no order to keep, and the calls return at once.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <unordered_map>
 
 #include "hip/hip_runtime_api.h"
 
 namespace cpu {
 
-using Flag = std::shared_ptr<std::atomic<bool>>;  // set when a free has run
-
-// The frees of a block that its memory still waits for. Of several on one stream the last is enough.
-class Frees {
- public:
-  void add(hipStream_t stream, Flag free);
-  bool have_run() const;
-
- private:
-  std::map<hipStream_t, Flag> last_;
-};
-
-class Clocks {
- public:
-  // Number the next free of a stream.
-  uint64_t tick(hipStream_t stream);
-  void recorded(hipEvent_t event, hipStream_t stream);
-  void waited(hipStream_t stream, hipEvent_t event);
-  void forget(hipEvent_t event) { events_.erase(event); }
-  void forget(hipStream_t stream) { streams_.erase(stream); }
-  // Whether a free comes before the next operation of a stream.
-  bool is_before(hipStream_t freed_on, uint64_t tick, hipStream_t stream) const;
-
- private:
-  using Times = std::unordered_map<hipStream_t, uint64_t>;  // by stream: its frees up to this one have happened
-  std::unordered_map<hipStream_t, Times> streams_;
-  std::unordered_map<hipEvent_t, Times> events_;
-};
+// Numbers the next free of a stream.
+uint64_t clock_tick(hipStream_t key);
+// An event was recorded on a stream, outside a capture; a stream waits for an event from now on.
+void clock_recorded(hipEvent_t event, hipStream_t key);
+void clock_waited(hipStream_t key, hipEvent_t event);
+// The event or the stream was destroyed.
+void clock_forget(hipEvent_t event);
+void clock_forget(hipStream_t key);
+// Whether the free of that number comes before the next operation of a stream.
+bool clock_is_before(hipStream_t freed_on, uint64_t tick, hipStream_t key);
 
 }  // namespace cpu

@@ -20,6 +20,8 @@ struct Work {
   // False while the work cannot start (an event it waits for has not been reached). Called with the scheduler's lock
   // held.
   virtual bool ready() const { return true; }
+  // Writes poison where run() would write its result. False, and nothing is done, if the work has no such result.
+  virtual bool poison() const { return false; }
   // A copy with arguments of its own, for graph clones and instantiated graphs.
   virtual std::shared_ptr<Work> clone() const = 0;
 

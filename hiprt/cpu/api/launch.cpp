@@ -1,0 +1,157 @@
+// Kernel launches.
+#include <algorithm>
+
+#include "api/submit.h"
+#include "quirks/quirks.h"
+#include "runtime/device.h"
+#include "runtime/launch.h"
+#include "runtime/properties.h"
+#include "runtime/status.h"
+
+namespace cpu {
+namespace {
+
+hipError_t launch(const void *func, const Geometry &geometry, hipStream_t stream, void **params, void **extra) {
+  // Some eager paths let a grid of zero pass that AddKernelNode refuses: section 1.5.
+  const bool is_empty = !geometry.grid.x || !geometry.grid.y || !geometry.grid.z;
+  if (is_empty && quirk(Quirk::ZeroDimReject)) return hipSuccess;
+  std::shared_ptr<KernelWork> work;
+  const hipError_t error = make_launch(func, geometry, params, extra, &work);
+  return error ? error : submit(stream, std::move(work));
+}
+
+// All blocks of a cooperative launch have to be resident at once.
+hipError_t launch_cooperative(const void *func, const Geometry &geometry, hipStream_t stream, void **params) {
+  std::shared_ptr<KernelWork> work;
+  if (const hipError_t error = make_launch(func, geometry, params, nullptr, &work)) return error;
+  const auto cores = static_cast<uint64_t>(properties(work->function.device).multiProcessorCount);
+  const uint64_t room = cores * resident_blocks(*work->function.kernel, threads_of(geometry.block), geometry.shared);
+  const dim3 &grid = geometry.grid;
+  if (uint64_t{grid.x} * grid.y * grid.z > room) return hipErrorCooperativeLaunchTooLarge;
+  return submit(stream, std::move(work));
+}
+
+// The attributes of an extended launch: those that can change what a kernel computes are obeyed or refused.
+hipError_t read_attributes(const hipLaunchAttribute *attributes, unsigned count, bool *cooperative) {
+  *cooperative = false;
+  if (count && !attributes) return hipErrorInvalidValue;
+  for (unsigned i = 0; i < count; ++i) {
+    const hipLaunchAttributeValue &value = attributes[i].value;
+    switch (attributes[i].id) {
+      case hipLaunchAttributeCooperative:
+        *cooperative = value.cooperative != 0;
+        break;
+      case hipLaunchAttributeClusterDimension:
+        if (std::max({value.clusterDim.x, value.clusterDim.y, value.clusterDim.z}) > 1) return hipErrorInvalidClusterSize;
+        break;
+      case hipLaunchAttributeIgnore:
+      case hipLaunchAttributePriority:
+      case hipLaunchAttributeAccessPolicyWindow:
+      case hipLaunchAttributeSynchronizationPolicy:
+      case hipLaunchAttributeClusterSchedulingPolicyPreference:
+      case hipLaunchAttributeMemSyncDomainMap:
+      case hipLaunchAttributeMemSyncDomain:
+      case hipLaunchAttributeExtDynDataPrefetch:
+        break;
+      default:
+        return hipErrorInvalidValue;
+    }
+  }
+  return hipSuccess;
+}
+
+hipError_t launch_extended(const void *func, const Geometry &geometry, hipStream_t stream, void **params, void **extra,
+                           const hipLaunchAttribute *attributes, unsigned count) {
+  bool cooperative = false;
+  if (const hipError_t error = read_attributes(attributes, count, &cooperative)) return error;
+  if (cooperative && extra) return hipErrorInvalidValue;
+  return cooperative ? launch_cooperative(func, geometry, stream, params)
+                     : launch(func, geometry, stream, params, extra);
+}
+
+// A launch between two events, which time it.
+hipError_t launch_timed(const void *func, const Geometry &geometry, hipStream_t stream, void **params, void **extra,
+                        hipEvent_t start, hipEvent_t stop) {
+  std::shared_ptr<KernelWork> work;
+  if (const hipError_t error = make_launch(func, geometry, params, extra, &work)) return error;
+  if (start) {
+    if (const hipError_t error = hipEventRecord(start, stream)) return error;
+  }
+  if (const hipError_t error = submit(stream, std::move(work))) return error;
+  return stop ? hipEventRecord(stop, stream) : hipSuccess;
+}
+
+}  // namespace
+}  // namespace cpu
+
+using namespace cpu;
+
+hipError_t hipModuleLaunchKernel(hipFunction_t f, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                 unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                                 unsigned int shared, hipStream_t stream, void **params, void **extra) {
+  return api([&] {
+    return launch(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared}, stream, params, extra);
+  });
+}
+
+hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t f, unsigned int grid_x, unsigned int grid_y,
+                                            unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                            unsigned int block_z, unsigned int shared, hipStream_t stream,
+                                            void **params) {
+  return api([&] {
+    return launch_cooperative(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared}, stream, params);
+  });
+}
+
+hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t threads_x, uint32_t threads_y, uint32_t threads_z,
+                                    uint32_t block_x, uint32_t block_y, uint32_t block_z, size_t shared,
+                                    hipStream_t stream, void **params, void **extra, hipEvent_t start,
+                                    hipEvent_t stop, uint32_t) {
+  return api([&] {
+    if (!block_x || !block_y || !block_z || shared > kSharedMemory) return hipErrorInvalidConfiguration;
+    // Sizes are in threads. A block cut short at the edge is an AMD extension that the engine does not have.
+    if (threads_x % block_x || threads_y % block_y || threads_z % block_z) return hipErrorInvalidConfiguration;
+    const Geometry geometry{{threads_x / block_x, threads_y / block_y, threads_z / block_z},
+                            {block_x, block_y, block_z},
+                            static_cast<uint32_t>(shared)};
+    return launch_timed(f, geometry, stream, params, extra, start, stop);
+  });
+}
+
+hipError_t hipLaunchKernel(const void *func, dim3 grid, dim3 block, void **params, size_t shared, hipStream_t stream) {
+  return api([&] {
+    if (shared > kSharedMemory) return hipErrorInvalidValue;
+    return launch(func, {grid, block, static_cast<uint32_t>(shared)}, stream, params, nullptr);
+  });
+}
+
+hipError_t hipExtLaunchKernel(const void *func, dim3 grid, dim3 block, void **params, size_t shared,
+                              hipStream_t stream, hipEvent_t start, hipEvent_t stop, int) {
+  return api([&] {
+    if (shared > kSharedMemory) return hipErrorInvalidValue;
+    return launch_timed(func, {grid, block, static_cast<uint32_t>(shared)}, stream, params, nullptr, start, stop);
+  });
+}
+
+hipError_t hipLaunchCooperativeKernel(const void *func, dim3 grid, dim3 block, void **params, unsigned int shared,
+                                      hipStream_t stream) {
+  return api([&] { return launch_cooperative(func, {grid, block, shared}, stream, params); });
+}
+
+hipError_t hipLaunchKernelExC(const hipLaunchConfig_t *config, const void *func, void **params) {
+  return api([&] {
+    if (!config || config->dynamicSmemBytes > kSharedMemory) return hipErrorInvalidValue;
+    const Geometry geometry{config->gridDim, config->blockDim, static_cast<uint32_t>(config->dynamicSmemBytes)};
+    return launch_extended(func, geometry, config->stream, params, nullptr, config->attrs, config->numAttrs);
+  });
+}
+
+hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t f, void **params, void **extra) {
+  return api([&] {
+    if (!config) return hipErrorInvalidValue;
+    const Geometry geometry{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                            {config->blockDimX, config->blockDimY, config->blockDimZ},
+                            config->sharedMemBytes};
+    return launch_extended(f, geometry, config->hStream, params, extra, config->attrs, config->numAttrs);
+  });
+}

@@ -1,0 +1,252 @@
+// Stream-ordered memory: hipMallocAsync, hipFreeAsync and the pool API.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "enumerator.h"
+#include "graph/capture.h"
+#include "graph/capture_rules.h"
+#include "graph/graph_memory.h"
+#include "quirks/quirks.h"
+#include "runtime/device.h"
+#include "runtime/pool.h"
+#include "runtime/scheduler.h"
+#include "runtime/status.h"
+#include "runtime/stream.h"
+
+namespace cpu {
+namespace {
+
+hipError_t capture_allocation(void **out, size_t size, const hipMemPoolProps &props, Capture *capture,
+                              hipStream_t stream) {
+  hipMemAllocNodeParams params{};
+  params.poolProps = props;
+  params.bytesize = size;
+  Action action;
+  if (const hipError_t error = make_alloc_action(&params, &action)) return error;
+  if (const hipError_t error = capture_add(capture, canonical(stream), std::move(action))) return error;
+  *out = params.dptr;
+  return hipSuccess;
+}
+
+hipError_t malloc_async(void **out, size_t size, hipStream_t stream, const hipMemPool_t *handle) {
+  if (!out) return hipErrorInvalidValue;
+  const std::shared_ptr<Stream> target = find_stream(stream);
+  if (!target) return hipErrorInvalidHandle;
+  if (is_legacy(stream)) {
+    if (const hipError_t error = capture_forbids_legacy()) return error;
+  }
+  if (const hipError_t error = Scheduler::get().lost(target->device)) return error;
+  const hipMemPool_t pool = handle ? *handle : current_pool(target->device);
+  hipMemPoolProps props;
+  const auto read_props = [&](const Pool &found) {
+    props = found.props;
+    return hipSuccess;
+  };
+  if (const hipError_t error = with_pool(pool, read_props)) return error;
+  *out = nullptr;
+  if (size == 0) return hipSuccess;
+  Capture *capture = target->capture.load(std::memory_order_acquire);
+  return capture ? capture_allocation(out, size, props, capture, stream) : pool_allocate(out, size, pool, stream);
+}
+
+hipError_t capture_free(void *address, Capture *capture, hipStream_t stream) {
+  Action action;
+  if (const hipError_t error = make_free_action(address, &action)) return error;
+  return capture_add(capture, canonical(stream), std::move(action));
+}
+
+hipError_t free_async(void *address, hipStream_t stream) {
+  // An error before HIP 7.0.
+  if (!address) return quirk(Quirk::FreeasyncNullError) ? hipErrorInvalidValue : hipSuccess;
+  const std::shared_ptr<Stream> target = find_stream(stream);
+  if (!target) return hipErrorInvalidHandle;
+  if (Capture *capture = target->capture.load(std::memory_order_acquire)) return capture_free(address, capture, stream);
+  if (is_legacy(stream)) {
+    if (const hipError_t error = capture_forbids_legacy()) return error;
+  }
+  if (std::shared_ptr<Work> work = make_graph_free(address)) return enqueue(stream, std::move(work));
+  return pool_free(address, stream);
+}
+
+bool is_on_device(const hipMemLocation &location) {
+  return number_of(location.type) == hipMemLocationTypeDevice && is_device(location.id);
+}
+
+bool valid(const hipMemPoolProps &props) {
+  return props.allocType == hipMemAllocationTypePinned && is_on_device(props.location);
+}
+
+hipError_t create(hipMemPool_t *out, const hipMemPoolProps *props) {
+  if (!out || !props || !valid(*props)) return hipErrorInvalidValue;
+  if (number_of(props->handleTypes) != hipMemHandleTypeNone) return hipErrorNotSupported;
+  if (const hipError_t error = capture_forbids_since_7()) return error;
+  *out = create_pool(*props);
+  return hipSuccess;
+}
+
+hipError_t destroy(hipMemPool_t handle) {
+  if (const hipError_t error = capture_forbids_since_7()) return error;
+  return destroy_pool(handle);
+}
+
+hipError_t set_attribute(Pool &pool, int attribute, const void *value) {
+  const int flag = *static_cast<const int *>(value);
+  switch (attribute) {
+    case hipMemPoolReuseFollowEventDependencies: pool.follow_events = flag; return hipSuccess;
+    case hipMemPoolReuseAllowOpportunistic: pool.opportunistic = flag; return hipSuccess;
+    case hipMemPoolReuseAllowInternalDependencies: pool.internal_waits = flag; return hipSuccess;
+    default: break;
+  }
+  const uint64_t bytes = *static_cast<const uint64_t *>(value);
+  switch (attribute) {
+    case hipMemPoolAttrReleaseThreshold: pool.threshold = bytes; return hipSuccess;
+    case hipMemPoolAttrReservedMemHigh:
+      if (bytes != 0) return hipErrorInvalidValue;
+      pool.reserved_high = pool.reserved;
+      return hipSuccess;
+    case hipMemPoolAttrUsedMemHigh:
+      if (bytes != 0) return hipErrorInvalidValue;
+      pool.used_high = pool.used;
+      return hipSuccess;
+    default: return hipErrorInvalidValue;
+  }
+}
+
+hipError_t get_attribute(const Pool &pool, int attribute, void *value) {
+  auto *flag = static_cast<int *>(value);
+  auto *bytes = static_cast<uint64_t *>(value);
+  switch (attribute) {
+    case hipMemPoolReuseFollowEventDependencies: *flag = pool.follow_events; return hipSuccess;
+    case hipMemPoolReuseAllowOpportunistic: *flag = pool.opportunistic; return hipSuccess;
+    case hipMemPoolReuseAllowInternalDependencies: *flag = pool.internal_waits; return hipSuccess;
+    case hipMemPoolAttrReleaseThreshold: *bytes = pool.threshold; return hipSuccess;
+    case hipMemPoolAttrReservedMemCurrent: *bytes = pool.reserved; return hipSuccess;
+    case hipMemPoolAttrReservedMemHigh: *bytes = pool.reserved_high; return hipSuccess;
+    case hipMemPoolAttrUsedMemCurrent: *bytes = pool.used; return hipSuccess;
+    case hipMemPoolAttrUsedMemHigh: *bytes = pool.used_high; return hipSuccess;
+    default: return hipErrorInvalidValue;
+  }
+}
+
+bool can_grant(const Pool &pool, const hipMemAccessDesc &desc) {
+  const int flags = number_of(desc.flags);
+  if (!is_on_device(desc.location)) return false;
+  // A device keeps its own memory.
+  if (desc.location.id == pool.device()) return flags == hipMemAccessFlagsProtReadWrite;
+  return flags == hipMemAccessFlagsProtNone || flags == hipMemAccessFlagsProtRead ||
+         flags == hipMemAccessFlagsProtReadWrite;
+}
+
+// Every API function on a live pool returns through this.
+template <class Call>
+hipError_t pool_call(hipMemPool_t handle, Call call) {
+  return api([&] { return with_pool(handle, call); });
+}
+
+}  // namespace
+}  // namespace cpu
+
+using namespace cpu;
+
+hipError_t hipMallocAsync(void **dev_ptr, size_t size, hipStream_t stream) {
+  return api([&] { return malloc_async(dev_ptr, size, stream, nullptr); });
+}
+
+hipError_t hipMallocFromPoolAsync(void **dev_ptr, size_t size, hipMemPool_t mem_pool, hipStream_t stream) {
+  return api([&] { return malloc_async(dev_ptr, size, stream, &mem_pool); });
+}
+
+hipError_t hipFreeAsync(void *dev_ptr, hipStream_t stream) {
+  return api([&] { return free_async(dev_ptr, stream); });
+}
+
+hipError_t hipMemPoolCreate(hipMemPool_t *mem_pool, const hipMemPoolProps *pool_props) {
+  return api([&] { return create(mem_pool, pool_props); });
+}
+
+hipError_t hipMemPoolDestroy(hipMemPool_t mem_pool) {
+  return api([&] { return destroy(mem_pool); });
+}
+
+hipError_t hipMemPoolTrimTo(hipMemPool_t mem_pool, size_t min_bytes_to_hold) {
+  return pool_call(mem_pool, [&](Pool &pool) {
+    pool_trim(&pool, min_bytes_to_hold);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPoolSetAttribute(hipMemPool_t mem_pool, hipMemPoolAttr attr, void *value) {
+  return pool_call(mem_pool, [&](Pool &pool) {
+    return value ? set_attribute(pool, number_of(attr), value) : hipErrorInvalidValue;
+  });
+}
+
+hipError_t hipMemPoolGetAttribute(hipMemPool_t mem_pool, hipMemPoolAttr attr, void *value) {
+  return pool_call(mem_pool, [&](Pool &pool) {
+    return value ? get_attribute(pool, number_of(attr), value) : hipErrorInvalidValue;
+  });
+}
+
+hipError_t hipMemPoolSetAccess(hipMemPool_t mem_pool, const hipMemAccessDesc *desc_list, size_t count) {
+  return pool_call(mem_pool, [&](Pool &pool) {
+    if (!desc_list || count == 0) return hipErrorInvalidValue;
+    const auto refused = [&](const hipMemAccessDesc &desc) { return !can_grant(pool, desc); };
+    if (std::any_of(desc_list, desc_list + count, refused)) return hipErrorInvalidValue;
+    for (size_t i = 0; i < count; ++i) pool.access[desc_list[i].location.id] = desc_list[i].flags;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t mem_pool, hipMemLocation *location) {
+  return pool_call(mem_pool, [&](Pool &pool) {
+    if (!flags || !location || !is_on_device(*location)) return hipErrorInvalidValue;
+    const auto granted = pool.access.find(location->id);
+    if (location->id == pool.device()) *flags = hipMemAccessFlagsProtReadWrite;
+    else *flags = granted == pool.access.end() ? hipMemAccessFlagsProtNone : granted->second;
+    return hipSuccess;
+  });
+}
+
+hipError_t hipMemPoolExportToShareableHandle(void *, hipMemPool_t mem_pool, hipMemAllocationHandleType, unsigned int) {
+  return pool_call(mem_pool, [](Pool &) { return hipErrorNotSupported; });
+}
+
+hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t *mem_pool, void *, hipMemAllocationHandleType,
+                                               unsigned int) {
+  return api([&] { return mem_pool ? hipErrorNotSupported : hipErrorInvalidValue; });
+}
+
+hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData *export_data, void *) {
+  return api([&] { return export_data ? hipErrorNotSupported : hipErrorInvalidValue; });
+}
+
+hipError_t hipMemPoolImportPointer(void **dev_ptr, hipMemPool_t mem_pool, hipMemPoolPtrExportData *) {
+  return pool_call(mem_pool, [&](Pool &) { return dev_ptr ? hipErrorNotSupported : hipErrorInvalidValue; });
+}
+
+hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *mem_pool, int device) {
+  return api([&]() -> hipError_t {
+    if (!mem_pool) return hipErrorInvalidValue;
+    if (!is_device(device)) return hipErrorInvalidDevice;
+    *mem_pool = default_pool(device);
+    return hipSuccess;
+  });
+}
+
+hipError_t hipDeviceSetMemPool(int device, hipMemPool_t mem_pool) {
+  return api([&]() -> hipError_t {
+    if (!is_device(device)) return hipErrorInvalidDevice;
+    if (const hipError_t error = capture_forbids_since_7()) return error;
+    return set_current_pool(device, mem_pool);
+  });
+}
+
+hipError_t hipDeviceGetMemPool(hipMemPool_t *mem_pool, int device) {
+  return api([&]() -> hipError_t {
+    if (!mem_pool) return hipErrorInvalidValue;
+    if (!is_device(device)) return hipErrorInvalidDevice;
+    *mem_pool = current_pool(device);
+    return hipSuccess;
+  });
+}

@@ -1,0 +1,33 @@
+// Fills as work: hipMemset and its kin.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "hip/hip_runtime_api.h"
+#include "runtime/box.h"
+#include "runtime/work.h"
+
+namespace cpu {
+
+struct FillWork : Work {
+  FillWork() : Work(hipGraphNodeTypeMemset) {}
+  hipError_t run() override;
+  bool poison() const override;
+  std::shared_ptr<Work> clone() const override { return std::make_shared<FillWork>(*this); }
+
+  Box dst{};
+  size_t width = 0;  // elements of a row
+  size_t height = 1;
+  size_t depth = 1;
+  uint32_t value = 0;
+  uint32_t element_size = 1;  // 1, 2 or 4
+};
+
+// Check arguments as the API does, and make the work; no capture rule is applied.
+hipError_t make_box_fill(const Box &dst, hipExtent elements, uint32_t value, uint32_t element_size,
+                         std::shared_ptr<FillWork> *out);
+hipError_t make_fill(const hipMemsetParams &params, std::shared_ptr<FillWork> *out);
+
+}  // namespace cpu
