@@ -8,11 +8,8 @@ that says what, and what to do about it.
 from __future__ import annotations
 
 import json
-import math
 import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,102 +18,19 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hiprt import bfloat16
+from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError
 from hiprt.bench.engine.matrix import Matrix, Quantized
-from hiprt.bench.engine.settings import DOWNLOAD, CheckpointError, Settings
+from hiprt.bench.engine.safetensors_file import SafetensorsFile
+from hiprt.bench.engine.settings import Settings
 from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, GROUP_SIZES
 
-__all__ = ["Checkpoint", "CheckpointError", "CheckpointWarning", "SafetensorsFile"]
+__all__ = ["Checkpoint", "CheckpointWarning"]
 
-LARGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors library
-FLOATS = {np.dtype(np.float16): "F16", bfloat16: "BF16", np.dtype(np.float32): "F32"}
-DTYPES = {
-    "BOOL": np.dtype(np.bool_),
-    "U8": np.dtype(np.uint8),
-    "I8": np.dtype(np.int8),
-    "U16": np.dtype(np.uint16),
-    "I16": np.dtype(np.int16),
-    "U32": np.dtype(np.uint32),
-    "I32": np.dtype(np.int32),
-    "U64": np.dtype(np.uint64),
-    "I64": np.dtype(np.int64),
-    "F64": np.dtype(np.float64),
-    **{name: dtype for dtype, name in FLOATS.items()},
-}
-CONVERT = "convert the model with `mlx_lm.convert -q --q-bits 4`"
+FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
 
 
 class CheckpointWarning(UserWarning):
     """A model directory holds something that is not used."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One tensor in a safetensors file: its kind and where its bytes are."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    start: int
-    end: int
-
-
-class SafetensorsFile:
-    """A mapped safetensors file.
-
-    Parameters
-    ----------
-    path : Path
-
-    Attributes
-    ----------
-    entries : dict
-        Name to `Entry`, as the header lists them.
-
-    Raises
-    ------
-    CheckpointError
-        The file is missing, truncated or not in the format.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self.nbytes = path.stat().st_size
-            with path.open("rb") as file:
-                size = int.from_bytes(file.read(8), "little")
-                header = file.read(size) if size <= min(self.nbytes, LARGEST_HEADER) else b""
-        except OSError as error:
-            raise CheckpointError(f"{path} cannot be read ({error.strerror})", DOWNLOAD) from None
-        if self.nbytes < 8 + size or self.nbytes < 8:
-            raise CheckpointError(f"{path} is truncated or no safetensors file: it ends in its header", DOWNLOAD)
-        self.entries = self.parse(header, 8 + size)
-        end = max((entry.end for entry in self.entries.values()), default=8 + size)
-        if end != self.nbytes:
-            kind = "truncated" if self.nbytes < end else "corrupt"
-            cause = f"{path} is {kind}: it has {self.nbytes} bytes and its header describes {end}"
-            raise CheckpointError(cause, DOWNLOAD)
-        self.bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
-
-    def parse(self, header: bytes, base: int) -> dict[str, Entry]:
-        """Read the header: JSON with dtype, shape and place of every tensor."""
-        try:
-            table = json.loads(header)
-            return {name: self.entry(item, base) for name, item in table.items() if name != "__metadata__"}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise CheckpointError(f"the header of {self.path} is corrupt ({reason})", DOWNLOAD) from None
-
-    def entry(self, item: Mapping[str, Any], base: int) -> Entry:
-        """Read one tensor's description; raises ValueError or KeyError where it contradicts itself."""
-        dtype, shape = DTYPES[item["dtype"]], tuple(map(int, item["shape"]))
-        start, end = map(int, item["data_offsets"])
-        if min((*shape, start)) < 0 or end - start != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"{end - start} bytes for {item['dtype']}{list(shape)}")
-        return Entry(dtype, shape, base + start, base + end)
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return a read-only view of a tensor."""
-        entry = self.entries[name]
-        return np.ndarray(entry.shape, entry.dtype, self.bytes.data, entry.start)
 
 
 class Checkpoint:

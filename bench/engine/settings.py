@@ -1,34 +1,15 @@
-"""Settings of a model, as its config.json has them, and the error for whatever is wrong with a model directory."""
+"""Settings of a model, as its config.json has them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-__all__ = ["DOWNLOAD", "CheckpointError", "Settings"]
+from hiprt.bench.engine.errors import DOWNLOAD, CheckpointError
+
+__all__ = ["Settings"]
 
 T = TypeVar("T")
-DOWNLOAD = "download the model again"
-
-
-class CheckpointError(ValueError):
-    """A model directory cannot be used.
-
-    Attributes
-    ----------
-    cause : str
-        What is wrong, and in which file.
-    remedy : str
-        What to do about it.
-    """
-
-    def __init__(self, cause: str, remedy: str) -> None:
-        super().__init__(cause, remedy)
-        self.cause = cause
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.cause}: {self.remedy}"
 
 
 class Settings:

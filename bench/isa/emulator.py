@@ -13,10 +13,13 @@ import os
 import struct
 import sys
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from hiprt.kernels.offline.code_object import CodeObject, KernelMetadata
 
@@ -54,7 +57,6 @@ LDS_GRANULE = 512
 LARGEST_LDS = 64 * 1024
 LDS_WINDOW = (1 << 32) + (1 << 16)
 PADDING = 4096  # behind the code, for the emulator's look ahead
-PROGBITS, SYMTAB, DYNSYM = 1, 2, 11
 
 
 class Emulator:
@@ -154,20 +156,13 @@ def teach(emu: Any) -> None:
 
 def load(code: bytes) -> tuple[bytearray, dict[str, int]]:
     """Return a code object as it lies in memory, and the addresses of its symbols."""
-    (table,) = struct.unpack_from("<Q", code, 0x28)
-    entry, count = struct.unpack_from("<HH", code, 0x3A)
-    sections = [struct.unpack_from("<4xI8xQQQI", code, table + i * entry) for i in range(count)]
-    image = bytearray(max(address + size for _, address, _, size, _ in sections))
-    symbols: dict[str, int] = {}
-    for kind, address, offset, size, link in sections:
-        if kind == PROGBITS and address:
-            image[address : address + size] = code[offset : offset + size]
-        if kind in (SYMTAB, DYNSYM):
-            names = sections[link][2]
-            for at in range(offset, offset + size, 24):
-                name, value = struct.unpack_from("<I4xQ", code, at)
-                end = code.index(b"\0", names + name)
-                symbols[code[names + name : end].decode()] = value
+    elf = ELFFile(BytesIO(code))
+    image = bytearray(max(section["sh_addr"] + section["sh_size"] for section in elf.iter_sections()))
+    for section in elf.iter_sections("SHT_PROGBITS"):
+        if address := section["sh_addr"]:
+            image[address : address + section["sh_size"]] = section.data()
+    tables = [section for section in elf.iter_sections() if isinstance(section, SymbolTableSection)]
+    symbols = {symbol.name: symbol["st_value"] for table in tables for symbol in table.iter_symbols()}
     for word in map(bytes.fromhex, UNDECODED):
         for at in range(0, len(image), 4):
             if image.startswith(word, at):

@@ -10,7 +10,8 @@ from helpers.families import Family
 from safetensors.numpy import load_file
 
 from hiprt.array import dtype_of
-from hiprt.bench.engine.checkpoint import Checkpoint, CheckpointError, CheckpointWarning
+from hiprt.bench.engine.checkpoint import Checkpoint, CheckpointWarning
+from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models import load, read
 
 MODULE = "model.layers.1.mlp.up_proj"
@@ -271,6 +272,24 @@ def test_corrupt_header(folder, header):
     """A header that is not what the format says."""
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
     refused(folder, "header", "corrupt")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "words"),
+    [
+        ("F8_E4M3", [8, 8], "model.norm.weight has dtype float8_e4m3fn"),
+        ("F4", [8, 16], "model.norm.weight has dtype F4"),
+    ],
+)
+def test_dtypes_of_other_kinds_of_quantisation(folder, dtype, shape, words):
+    """A tensor in a dtype that the format has and no kernel reads is named."""
+    described = {"model.norm.weight": {"dtype": dtype, "shape": shape, "data_offsets": [0, 64]}}
+    header = json.dumps(described | {f"{MODULE}.weight": {"dtype": "F16", "shape": [2], "data_offsets": [64, 68]}})
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(68))
+    with pytest.raises(CheckpointError, match=words):
+        Checkpoint(folder).tensor("model.norm.weight", (8, 8), HALF)
+    if dtype != "F4":
+        assert Checkpoint(folder).files["model.safetensors"].entries[f"{MODULE}.weight"].start == 8 + len(header) + 64
 
 
 def test_weights_of_another_format(folder):

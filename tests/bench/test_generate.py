@@ -10,10 +10,11 @@ import sys
 import numpy as np
 import pytest
 from helpers import checkpoints
+from tokenizers import Tokenizer, decoders, models
 
 from hiprt import CompileError, HipError, ProviderError, __main__, bfloat16, flags
 from hiprt.bench.engine import command, generate as generation
-from hiprt.bench.engine.checkpoint import CheckpointError
+from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.generate import Request, Text, difference, generate
 from hiprt.bench.engine.models import Decoder
 
@@ -73,6 +74,18 @@ def test_an_unfinished_character_is_left_out():
     pieces = [text.push(token) for token in [*start, *tokenizer.encode("x").ids]]
     assert pieces[:2] == ["", ""]
     assert re.fullmatch("\ufffd+x", pieces[2])
+
+
+def test_bytes_that_are_no_character_do_not_end_the_text():
+    """In a tokenizer that spells unknown characters as bytes as well: they become marks, and the text goes on."""
+    words = {f"<0x{byte:02X}>": byte for byte in range(256)} | {"\u2581the": 256, "b": 257}
+    tokenizer = Tokenizer(models.BPE(vocab=words, merges=[], byte_fallback=True))
+    steps = decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)
+    tokenizer.decoder = decoders.Sequence(list(steps))
+    text = Text(tokenizer, [257])
+    pieces = [text.push(token) for token in (256, *"🦊".encode(), 257, 0x41, 0xF0, 257, 256)]
+    assert pieces[:6] == [" the", "", "", "", "🦊", "b"]
+    assert re.fullmatch("A\ufffd+b the", "".join(pieces[6:]))
 
 
 def test_special_tokens_are_not_shown():

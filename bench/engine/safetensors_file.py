@@ -1,0 +1,100 @@
+"""A safetensors file whose tensors are views of the mapped file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError
+
+__all__ = ["Entry", "SafetensorsFile"]
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype(np.bool_),
+    "U8": np.dtype(np.uint8),
+    "I8": np.dtype(np.int8),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "U16": np.dtype(np.uint16),
+    "I16": np.dtype(np.int16),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "U32": np.dtype(np.uint32),
+    "I32": np.dtype(np.int32),
+    "F32": np.dtype(np.float32),
+    "U64": np.dtype(np.uint64),
+    "I64": np.dtype(np.int64),
+    "F64": np.dtype(np.float64),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor of a safetensors file: its dtype, its shape, and the byte of the file at which it starts."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+
+
+class SafetensorsFile:
+    """A mapped safetensors file.
+
+    The safetensors library reads and checks the header. Its own tensors are copies, so the views are made here.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    entries : dict of str to Entry
+        The tensors by name.
+    bytes : ndarray of uint8
+        The mapped file.
+
+    Raises
+    ------
+    CheckpointError
+        The file is missing, truncated or not in the format, or it holds a dtype that numpy has no equal of.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                header_end = 8 + int.from_bytes(file.read(8), "little")
+                nbytes = path.stat().st_size
+            if nbytes < header_end:
+                raise CheckpointError(f"{path} is truncated or no safetensors file: it ends in its header", DOWNLOAD)
+            with safe_open(path, "numpy") as opened:
+                slices = {name: opened.get_slice(name) for name in opened.offset_keys()}
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read ({error.strerror or error})", DOWNLOAD) from None
+        except SafetensorError as error:
+            if "not fully covered" in str(error):
+                cause = f"{path} is truncated or corrupt: its header does not describe the {nbytes} bytes that it has"
+            else:
+                cause = f"the header of {path} is corrupt ({error})"
+            raise CheckpointError(cause, DOWNLOAD) from None
+        self.entries: dict[str, Entry] = {}
+        # The library has checked that the tensors lie one behind the other, from the header to the end of the file.
+        start = header_end
+        for name, part in slices.items():
+            if part.get_dtype() not in DTYPES:
+                raise CheckpointError(f"{path}: {name} has dtype {part.get_dtype()}, which is not supported", CONVERT)
+            entry = self.entries[name] = Entry(DTYPES[part.get_dtype()], tuple(part.get_shape()), start)
+            start += math.prod(entry.shape) * entry.dtype.itemsize
+        self.bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return a read-only view of a tensor."""
+        entry = self.entries[name]
+        return np.ndarray(entry.shape, entry.dtype, self.bytes.data, entry.start)
