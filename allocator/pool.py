@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hiprt import core
+from hiprt.allocator.blocks import of_block, take
 from hiprt.allocator.driver import Memory, device_memory
 from hiprt.allocator.poison import poison, release
 from hiprt.buffer import Allocate, Buffer
@@ -127,7 +128,7 @@ class Pool:
         self.needs_idle = False
         self.is_guarded = flags.alloc_poison if is_guarded is None else is_guarded
         self.core = core.ffi.gc(core.created(core.lib.hiprt_pool_create()), core.lib.hiprt_pool_release)
-        # The books' and each lane's, for Buffer.take.
+        # Where the books and each lane lie, for `blocks.take`.
         self.address, self.addresses = core.address(self.core), dict[int, int]()
         pools.add(self)
 
@@ -150,17 +151,17 @@ class Pool:
         if self.is_guarded:
             return poison.allocate(self, nbytes, stream)
         lane = self.addresses.get(stream.number)
-        taken = lane and Buffer.take(self.address, lane, nbytes, stream.device.index, self)
+        taken = lane and take(Buffer, self.address, lane, nbytes, stream.device.index, self)
         return taken or self.take(nbytes, stream)
 
     def take(self, nbytes: int, stream: Stream) -> Buffer:
         """Return memory without guards; see `allocate`."""
         device, lane = stream.device.index, self.addresses.get(stream.number) or core.address(self.lane(stream))
-        taken = Buffer.take(self.address, lane, nbytes, device, self)
+        taken = take(Buffer, self.address, lane, nbytes, device, self)
         if taken is not None:
             return taken
         block = self.grow(nbytes, stream, self.lane(stream))
-        return Buffer.of_block(self.address, core.address(block), nbytes, device, self)
+        return of_block(Buffer, self.address, core.address(block), nbytes, device, self)
 
     def lane(self, stream: Stream) -> Any:
         """Return what the core knows a stream by."""

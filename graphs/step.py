@@ -7,11 +7,12 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hiprt import core, objects
+from hiprt import core
 from hiprt.allocator import Arena, Plan, Pool
 from hiprt.array import Array
 from hiprt.errors import HipError
 from hiprt.flags import flags
+from hiprt.graphs.launch.armed import Armed
 from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.results import arrays_in
@@ -23,7 +24,7 @@ from hiprt.stream import Stream, current_stream, use_stream
 __all__ = ["Step", "identity", "step"]
 
 
-class Step(objects.Step):
+class Step(Armed):
     """A function of device work, launched as one graph.
 
     The first call with a set of arguments records what the function launches; later calls with the same arguments

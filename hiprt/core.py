@@ -1,6 +1,7 @@
 """The C core: the only module that imports the extension ``hiprt._core``.
 
-`call` raises what the status of a core function stands for; the core's own interface is `hiprt/native/hiprt_core.h`.
+`call` raises what the status of a core function stands for; the core's own interface is the
+public part of the headers in ``hiprt/native``, ``allocator/native`` and ``graphs/native``.
 """
 
 from __future__ import annotations

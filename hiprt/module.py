@@ -16,7 +16,11 @@ from hiprt.stream import Stream
 
 __all__ = ["ADDRESS", "READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module", "laid_over"]
 
-SCALAR, READ, WRITE, READ_WRITE = 0, 1, 2, 3
+# What a kernel does with an argument: takes it by value, or reads or writes the memory that it points to.
+SCALAR: int = core.lib.HIPRT_BY_VALUE
+READ: int = core.lib.HIPRT_READ
+WRITE: int = core.lib.HIPRT_WRITE
+READ_WRITE: int = core.lib.HIPRT_READ_WRITE
 # The dtype of a structure's member that is an address: a uint64 that moves with the memory it points to.
 ADDRESS = np.dtype(np.uint64, metadata={"hiprt": "address"})
 FORMATS = {

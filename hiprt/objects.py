@@ -1,20 +1,27 @@
 """Python types of the C core, for what every launch makes and reads: see ``hiprt/native/objects.h``.
 
-They are a second module inside the core's shared library, so that both share one state.
+They are extension modules inside the core's shared library, so that they share its state.
 """
 
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from types import ModuleType
 
 from hiprt import core
 
-__all__ = ["Array", "Buffer", "Launcher", "Planned", "Step", "Stream"]
+__all__ = ["Array", "Buffer", "Launcher", "Planned", "Stream", "load"]
 
-loader = ExtensionFileLoader("hiprt.native.objects", core.FILE)
-spec = spec_from_loader(loader.name, loader)
-assert spec is not None
-module = module_from_spec(spec)
-loader.exec_module(module)
-Array, Buffer, Stream, Launcher, Planned, Step = (
-    getattr(module, name) for name in ("Array", "Buffer", "Stream", "Launcher", "Planned", "Step")
-)
+
+def load(name: str) -> ModuleType:
+    """Return an extension module that lies in the core's shared library."""
+    loader = ExtensionFileLoader(name, core.FILE)
+    spec = spec_from_loader(name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+types = load("hiprt.native.objects")
+Array, Buffer, Stream = types.Array, types.Buffer, types.Stream
+Launcher, Planned = types.Launcher, types.Planned

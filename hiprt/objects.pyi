@@ -1,13 +1,15 @@
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
-from typing_extensions import Self
 
 from hiprt.buffer import Buffer as AnyBuffer
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+def load(name: str) -> ModuleType: ...
 
 class Buffer:
     address: int
@@ -26,10 +28,6 @@ class Buffer:
         owner: Any = None,
         pool: Any = None,
     ) -> None: ...
-    @classmethod
-    def take(cls, books: int, lane: int, nbytes: int, device: int, pool: Any, /) -> Self | None: ...
-    @classmethod
-    def of_block(cls, books: int, block: int, nbytes: int, device: int, pool: Any, /) -> Self: ...
 
 class Array:
     def __init__(
@@ -79,11 +77,3 @@ class Planned(Generic[P, T]):
     function: Callable[P, T]
     def __init__(self, function: Callable[P, T]) -> None: ...
     def __call__(self, *args: Any) -> T: ...
-
-class Step:
-    stream: Any
-    keep: bool
-    def attach(self, rungs: dict[str, int], flags: dict[str, Any], /) -> None: ...
-    def arm(self, kept: Any, holder: Any, address: int, args: tuple[Any, ...], is_copied: bool, /) -> None: ...
-    def disarm(self) -> None: ...
-    def __call__(self, *args: Any, key: Hashable = None) -> Any: ...

@@ -50,15 +50,15 @@ static void sink(bin *in, uint32_t place, block *b) {
   put(in, place, b);
 }
 
-static int has_room(hiprt_lane *lane, uint32_t index) {
-  if (index >= lane->n_bins) {
-    bin *grown = realloc(lane->bins, (index + STEPS) * sizeof *grown);
+static int has_room(hiprt_bins *all, uint32_t index) {
+  if (index >= all->count) {
+    bin *grown = realloc(all->bins, (index + STEPS) * sizeof *grown);
     if (!grown) return 0;
-    memset(grown + lane->n_bins, 0, (index + STEPS - lane->n_bins) * sizeof *grown);
-    lane->bins = grown;
-    lane->n_bins = index + STEPS;
+    memset(grown + all->count, 0, (index + STEPS - all->count) * sizeof *grown);
+    all->bins = grown;
+    all->count = index + STEPS;
   }
-  bin *in = lane->bins + index;
+  bin *in = all->bins + index;
   if (in->size < in->capacity) return 1;
   uint32_t capacity = in->capacity ? 2 * in->capacity : 4;
   block **grown = realloc(in->heap, capacity * sizeof *grown);
@@ -68,15 +68,15 @@ static int has_room(hiprt_lane *lane, uint32_t index) {
   return 1;
 }
 
-void hiprt_bins_add(hiprt_lane *lane, block *b) {
+void hiprt_bins_add(hiprt_bins *all, block *b) {
   uint32_t index = bin_of(b->shown.nbytes);
   b->place = HIPRT_NOWHERE;
-  if (has_room(lane, index)) rise(lane->bins + index, lane->bins[index].size++, b);
+  if (has_room(all, index)) rise(all->bins + index, all->bins[index].size++, b);
 }
 
-void hiprt_bins_remove(hiprt_lane *lane, block *b) {
+void hiprt_bins_remove(hiprt_bins *all, block *b) {
   if (b->place == HIPRT_NOWHERE) return;
-  bin *in = lane->bins + bin_of(b->shown.nbytes);
+  bin *in = all->bins + bin_of(b->shown.nbytes);
   block *last = in->heap[--in->size];
   if (last == b) return;
   if (hiprt_bins_precede(last, b))
@@ -85,13 +85,13 @@ void hiprt_bins_remove(hiprt_lane *lane, block *b) {
     sink(in, b->place, last);
 }
 
-block *hiprt_bins_find(const hiprt_lane *lane, uint64_t nbytes, uint64_t serial) {
+block *hiprt_bins_find(const hiprt_bins *all, uint64_t nbytes, uint64_t serial) {
   block *found = 0;
   uint32_t end = bin_of(2 * nbytes);
-  if (end > lane->n_bins) end = lane->n_bins;
+  if (end > all->count) end = all->count;
   for (uint32_t i = bin_of(nbytes); i < end; i++) {
-    bin *in = lane->bins + i;
-    /* Of its own a lane may have any block, so only the top matters. */
+    const bin *in = all->bins + i;
+    /* Where any block will do, the top is the one to have. */
     uint32_t size = serial == HIPRT_ANY && in->size ? 1 : in->size;
     for (uint32_t k = 0; k < size; k++)
       if (in->heap[k]->serial <= serial && (!found || hiprt_bins_precede(in->heap[k], found))) found = in->heap[k];
@@ -99,7 +99,7 @@ block *hiprt_bins_find(const hiprt_lane *lane, uint64_t nbytes, uint64_t serial)
   return found;
 }
 
-void hiprt_bins_free(hiprt_lane *lane) {
-  for (uint32_t i = 0; i < lane->n_bins; i++) free(lane->bins[i].heap);
-  free(lane->bins);
+void hiprt_bins_free(hiprt_bins *all) {
+  for (uint32_t i = 0; i < all->count; i++) free(all->bins[i].heap);
+  free(all->bins);
 }

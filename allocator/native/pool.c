@@ -1,9 +1,20 @@
 #include "pool.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
-#include "bins.h"
+#include "capture.h"
+#include "lane.h"
 #include "status.h"
+
+struct hiprt_pool {
+  pthread_mutex_t lock;
+  uint64_t references; /* the owner's, and one for each block in use: a collector finalises in any order */
+  uint64_t allocated, reserved, peak;
+  hiprt_lane *lanes;
+  hiprt_chunk *chunks, *last_chunk;
+  block *spare; /* structures for reuse, linked by next */
+};
 
 hiprt_pool *hiprt_pool_create(void) {
   hiprt_pool *pool = calloc(1, sizeof *pool);
@@ -16,16 +27,10 @@ hiprt_pool *hiprt_pool_create(void) {
   return pool;
 }
 
-static void free_lane(hiprt_lane *lane) {
-  if (lane->fence) hiprt_hip.hipEventDestroy(lane->fence);
-  hiprt_bins_free(lane);
-  free(lane);
-}
-
 static void destroy(hiprt_pool *pool) {
   for (hiprt_lane *lane = pool->lanes, *next; lane; lane = next) {
     next = lane->next;
-    free_lane(lane);
+    hiprt_lane_free(lane);
   }
   for (hiprt_chunk *chunk = pool->chunks, *next; chunk; chunk = next) {
     next = chunk->next;
@@ -72,22 +77,23 @@ hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, uint64_t stream, 
   return lane;
 }
 
-void hiprt_pool_leave(hiprt_pool *pool, hiprt_lane *lane) {
+/* Give up one of a lane's `blocks`. The caller holds the lock. */
+static void leave(hiprt_pool *pool, hiprt_lane *lane) {
   if (--lane->blocks || !lane->is_closed) return;
   hiprt_lane **at = &pool->lanes;
   while (*at != lane) at = &(*at)->next;
   *at = lane->next;
-  free_lane(lane);
+  hiprt_lane_free(lane);
 }
 
 void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int can_fence, int is_gone) {
   pthread_mutex_lock(&pool->lock);
   lane->blocks++; /* for the time being */
   lane->can_fence = lane->can_fence && can_fence;
-  if (lane->blocks > 1) hiprt_fence_put(lane, is_gone ? UINT64_MAX : lane->serial);
+  if (lane->blocks > 1) hiprt_lane_fence_behind(lane, is_gone ? UINT64_MAX : lane->serial);
   lane->can_fence = 0;
   lane->is_closed = 1;
-  hiprt_pool_leave(pool, lane);
+  leave(pool, lane);
   pthread_mutex_unlock(&pool->lock);
 }
 
@@ -118,7 +124,7 @@ static void split(hiprt_pool *pool, block *b, uint64_t nbytes) {
   b->next = rest;
   b->shown.nbytes = nbytes;
   rest->lane->blocks++;
-  hiprt_bins_add(rest->lane, rest);
+  hiprt_bins_add(&rest->lane->bins, rest);
 }
 
 static void count_use(hiprt_pool *pool, uint64_t nbytes) {
@@ -127,13 +133,14 @@ static void count_use(hiprt_pool *pool, uint64_t nbytes) {
   if (pool->allocated > pool->peak) pool->peak = pool->allocated;
 }
 
-hiprt_block *hiprt_pool_use(hiprt_pool *pool, hiprt_lane *lane, block *b, uint64_t nbytes) {
+/* Give a lane a free block, cut to size. The caller holds the lock. */
+static hiprt_block *use(hiprt_pool *pool, hiprt_lane *lane, block *b, uint64_t nbytes) {
   hiprt_lane *from = b->lane;
-  hiprt_bins_remove(from, b);
+  hiprt_bins_remove(&from->bins, b);
   split(pool, b, nbytes);
   lane->blocks++;
   b->lane = lane;
-  hiprt_pool_leave(pool, from);
+  leave(pool, from);
   b->is_used = 1;
   b->chunk->used += b->shown.nbytes;
   count_use(pool, b->shown.nbytes);
@@ -144,18 +151,89 @@ hiprt_block *hiprt_pool_take(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes
   if (nbytes > HIPRT_MOST) return 0;
   uint64_t size = hiprt_pool_class(nbytes);
   pthread_mutex_lock(&pool->lock);
-  block *b = hiprt_bins_find(lane, size, HIPRT_ANY);
-  hiprt_block *taken = b ? hiprt_pool_use(pool, lane, b, size) : 0;
+  block *b = hiprt_bins_find(&lane->bins, size, HIPRT_ANY);
+  hiprt_block *taken = b ? use(pool, lane, b, size) : 0;
   pthread_mutex_unlock(&pool->lock);
   return taken;
+}
+
+static int can_serve(const hiprt_lane *other, const hiprt_lane *lane) {
+  return other != lane && (!lane || other->device == lane->device);
+}
+
+/* Return the first block that another lane is known to be done with; NULL, and fences are put, if none is. */
+static block *find(hiprt_pool *pool, const hiprt_lane *lane, uint64_t size) {
+  block *found = 0;
+  for (hiprt_lane *other = pool->lanes; other; other = other->next) {
+    if (!can_serve(other, lane)) continue;
+    hiprt_lane_ask(other);
+    block *b = hiprt_bins_find(&other->bins, size, other->passed);
+    if (b && (!found || hiprt_bins_precede(b, found))) found = b;
+    if (!b && hiprt_bins_find(&other->bins, size, HIPRT_ANY)) hiprt_lane_fence(other);
+  }
+  return found;
+}
+
+/* Wait for a lane's fence without the lock, which the caller holds before and after. */
+static int wait_for_fence(hiprt_pool *pool, hiprt_lane *lane) {
+  uint64_t serial = lane->fenced;
+  pthread_mutex_unlock(&pool->lock);
+  int failed = (int)hiprt_hip.hipEventSynchronize(lane->fence);
+  pthread_mutex_lock(&pool->lock);
+  if (failed) return hiprt_fail(failed, "hipEventSynchronize", 0);
+  hiprt_lane_pass(lane, serial);
+  return 0;
+}
+
+/* Fence the other lanes that have a block of the size, or any block if size is 0, and wait for one after the other. */
+static int settle(hiprt_pool *pool, const hiprt_lane *lane, uint64_t size, int wait) {
+  int status = 0;
+  for (hiprt_lane *other = pool->lanes, *next; other && !status; other = next) {
+    other->blocks++; /* the lane stays while this waits */
+    if (can_serve(other, lane) && (!size || hiprt_bins_find(&other->bins, size, HIPRT_ANY))) {
+      hiprt_lane_fence(other);
+      /* A fence that was there already may lie before the last free. */
+      for (int round = 0; round < 2 && wait && other->is_pending && !status; round++) {
+        status = wait_for_fence(pool, other);
+        if (!status) hiprt_lane_fence(other);
+      }
+    }
+    next = other->next;
+    leave(pool, other);
+  }
+  return status;
+}
+
+int hiprt_pool_settle(hiprt_pool *pool, const hiprt_lane *lane, int wait) {
+  if (!hiprt_library_is_open()) return 0;
+  int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed);
+  pthread_mutex_lock(&pool->lock);
+  int status = settle(pool, lane, 0, wait);
+  pthread_mutex_unlock(&pool->lock);
+  hiprt_capture_mode(mode);
+  return status;
+}
+
+int hiprt_pool_take_over(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes, int wait, hiprt_block **out_block) {
+  *out_block = 0;
+  if (!hiprt_library_is_open() || nbytes > HIPRT_MOST) return 0;
+  uint64_t size = hiprt_pool_class(nbytes);
+  int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed);
+  pthread_mutex_lock(&pool->lock);
+  int status = wait ? settle(pool, lane, size, wait) : 0;
+  block *b = status ? 0 : find(pool, lane, size);
+  if (b) *out_block = use(pool, lane, b, size);
+  pthread_mutex_unlock(&pool->lock);
+  hiprt_capture_mode(mode);
+  return status;
 }
 
 /* Make a free block swallow the one behind it, if that is free on the same lane; neither is in a bin afterwards. */
 static void merge(hiprt_pool *pool, block *b) {
   block *behind = b ? b->next : 0;
   if (!behind || b->is_used || behind->is_used || behind->lane != b->lane) return;
-  hiprt_bins_remove(b->lane, b);
-  hiprt_bins_remove(b->lane, behind);
+  hiprt_bins_remove(&b->lane->bins, b);
+  hiprt_bins_remove(&b->lane->bins, behind);
   b->place = HIPRT_NOWHERE;
   b->shown.nbytes += behind->shown.nbytes;
   b->next = behind->next;
@@ -179,7 +257,7 @@ void hiprt_pool_give(hiprt_pool *pool, hiprt_block *shown) {
     merge(pool, before);
     b = before;
   }
-  hiprt_bins_add(b->lane, b);
+  hiprt_bins_add(&b->lane->bins, b);
   unlock_and_release(pool);
 }
 
@@ -230,33 +308,39 @@ static void remove_chunk(hiprt_pool *pool, hiprt_chunk *chunk) {
   *(chunk->next ? &chunk->next->before : &pool->last_chunk) = chunk->before;
   for (block *b = chunk->first, *next; b; b = next) {
     next = b->next;
-    hiprt_bins_remove(b->lane, b);
-    hiprt_pool_leave(pool, b->lane);
+    hiprt_bins_remove(&b->lane->bins, b);
+    leave(pool, b->lane);
     drop_block(pool, b);
   }
   pool->reserved -= chunk->nbytes;
   free(chunk);
 }
 
-static int is_retiring(const block *b) { return !b->is_used && b->serial > b->lane->passed; }
-
 static int is_idle(const hiprt_chunk *chunk) {
   for (const block *b = chunk->first; b; b = b->next)
-    if (is_retiring(b)) return 0;
+    if (hiprt_lane_is_retiring(b->lane, b)) return 0;
   return 1;
+}
+
+/* Ask the fences of all lanes but one. */
+static void ask_fences(hiprt_pool *pool, const hiprt_lane *lane) {
+  int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed);
+  for (hiprt_lane *other = pool->lanes; other; other = other->next)
+    if (other != lane) hiprt_lane_ask(other);
+  hiprt_capture_mode(mode);
 }
 
 static uint64_t retiring(const hiprt_pool *pool, const hiprt_lane *lane) {
   uint64_t sum = 0;
   for (const hiprt_chunk *chunk = pool->chunks; chunk; chunk = chunk->next)
     for (const block *b = chunk->first; b; b = b->next)
-      if (b->lane != lane && is_retiring(b)) sum += b->shown.nbytes;
+      if (b->lane != lane && hiprt_lane_is_retiring(b->lane, b)) sum += b->shown.nbytes;
   return sum;
 }
 
 uint64_t hiprt_pool_retiring(hiprt_pool *pool, const hiprt_lane *lane) {
   pthread_mutex_lock(&pool->lock);
-  hiprt_fences_ask(pool, lane);
+  ask_fences(pool, lane);
   uint64_t sum = retiring(pool, lane);
   pthread_mutex_unlock(&pool->lock);
   return sum;
@@ -265,7 +349,7 @@ uint64_t hiprt_pool_retiring(hiprt_pool *pool, const hiprt_lane *lane) {
 uint32_t hiprt_pool_trim(hiprt_pool *pool, int force, uint32_t capacity, uint64_t *out_numbers) {
   uint32_t count = 0;
   pthread_mutex_lock(&pool->lock);
-  hiprt_fences_ask(pool, 0);
+  ask_fences(pool, 0);
   for (hiprt_chunk *chunk = pool->chunks, *next; chunk && count < capacity; chunk = next) {
     next = chunk->next;
     if (chunk->used || (chunk->needs_idle && !force && !is_idle(chunk))) continue;

@@ -1,74 +1,60 @@
-/* Block pool: memory taken in chunks from a source, cut into blocks, given out again in stream order.
+/* Pools: memory taken in chunks from somewhere else, cut into blocks, given out again in stream order.
  *
- * The pool keeps books only; chunks are handed to it and taken back by its owner, which knows where they come from. So a
- * chunk goes back exactly where it came from.
- * Free blocks lie with the lane (stream) that used them last, in bins by size; of those that fit (less than twice the
- * request) the one of the earliest chunk goes first, lowest address first. That order, and not the tightest fit, gives a
- * sequence of requests that is repeated the addresses it had the first time: what was added later is never preferred.
- * Another lane may have a block once the lane's fence, an event recorded after the free, has happened.
- * One mutex; nothing waits for the device while holding it. Every HIP call is one that leaves captures alone: none on a
- * stream that captures, and the thread's mode is relaxed around it. */
+ * A pool keeps books only. Its owner hands it chunks and takes them back, and knows where they come from, so that a chunk
+ * goes back exactly where it came from.
+ * Free blocks lie with the lane that used them last, in bins by size. Of those that fit (less than twice the request) the
+ * one of the earliest chunk goes first, lowest address first. That order, and not the tightest fit, gives a sequence of
+ * requests that is repeated the addresses it had the first time: what was added later is never preferred.
+ * Another lane may have a block once a fence behind its free has happened.
+ * There is one mutex, and nothing waits for the device while holding it; nothing ever calls back. No HIP call disturbs a
+ * capture: none is made on a stream that captures, and the thread's capture mode is relaxed around them (G10). */
 #pragma once
-#include <pthread.h>
-#include <stddef.h>
+#include <stdint.h>
 
-#include "hiprt_core.h"
-#include "library.h"
+#include "block.h"
 
-typedef struct hiprt_chunk hiprt_chunk;
-typedef struct block block;
-
-struct block {
-  hiprt_block shown;    /* first: what the interface points to */
-  hiprt_chunk *chunk;
-  hiprt_lane *lane;     /* that uses it, or used it last */
-  block *before, *next; /* neighbours in the chunk, by address */
-  uint64_t serial;      /* of the free, counted by the lane */
-  uint32_t place;       /* in its bin's heap */
-  uint32_t is_used;
-};
-
-struct hiprt_chunk {
-  uint64_t number, address, nbytes, used;
-  int needs_idle; /* to be given back */
-  block *first;
-  hiprt_chunk *before, *next;
-};
-
+/* cffi begin */
+typedef struct hiprt_pool hiprt_pool;
 typedef struct {
-  block **heap;
-  uint32_t size, capacity;
-} bin;
+  uint64_t allocated, reserved, peak, largest_free, retiring; /* bytes */
+  uint32_t blocks, chunks;
+} hiprt_pool_sizes;
+typedef struct {
+  uint64_t address, nbytes;
+  uint64_t chunk, lane; /* their numbers */
+  uint32_t is_used;
+} hiprt_pool_entry;
 
-struct hiprt_lane {
-  uint64_t number;
-  hipStream_t stream;
-  int device;
-  int can_fence; /* the stream is known and open */
-  int is_closed;
-  uint64_t blocks; /* that name it, and waits for its fence: a closed lane goes with the last */
-  hipEvent_t fence;
-  int is_pending;
-  uint64_t serial, fenced, passed; /* of the last free, of the last free before the fence, of the last one behind it */
-  bin *bins;
-  uint32_t n_bins;
-  hiprt_lane *next;
-};
-
-struct hiprt_pool {
-  pthread_mutex_t lock;
-  uint64_t references; /* the owner's, and one for each block in use: a collector finalises in any order */
-  uint64_t allocated, reserved, peak;
-  hiprt_lane *lanes;
-  hiprt_chunk *chunks, *last_chunk;
-  block *spare; /* structures for reuse, linked by next */
-};
-
-/* Give a lane a free block, cut to size. The caller holds the lock. */
-hiprt_block *hiprt_pool_use(hiprt_pool *pool, hiprt_lane *lane, block *b, uint64_t nbytes);
-/* Give up one of a lane's `blocks`. The caller holds the lock. */
-void hiprt_pool_leave(hiprt_pool *pool, hiprt_lane *lane);
-/* Note behind which free of its lane's blocks the work of the stream so far is; `serial`: that free. */
-void hiprt_fence_put(hiprt_lane *lane, uint64_t serial);
-/* Ask the fences of all lanes but one. */
-void hiprt_fences_ask(hiprt_pool *pool, const hiprt_lane *lane);
+hiprt_pool *hiprt_pool_create(void);
+/* Let the pool go; its books go with the last block that is given back. */
+void hiprt_pool_release(hiprt_pool *pool);
+/* Return a new lane, which belongs to the pool. number: no other lane of the process has it. can_fence: the stream's
+ * handle is known, and stays valid until hiprt_pool_close. */
+hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, uint64_t stream, int device, int can_fence);
+/* Forget a lane's stream; the lane is invalid afterwards. can_fence: the stream is still open, and its work so far is
+ * fenced now; else its blocks wait for a forced trim. is_gone: nobody launches on it any more. */
+void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int can_fence, int is_gone);
+/* Return a block of the lane's own, for work behind all that is on the stream by now; NULL if none fits. */
+hiprt_block *hiprt_pool_take(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes);
+/* Take a block from another lane of the device, if what that lane did with it is known to be done; *out_block is NULL if
+ * none is. Without wait, fences are put behind such blocks, so that a later call knows; with wait, this call waits. */
+int hiprt_pool_take_over(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes, int wait, hiprt_block **out_block);
+/* Put fences behind all that is free, and with wait, wait for them; only of other lanes than `lane`, unless it is NULL. */
+int hiprt_pool_settle(hiprt_pool *pool, const hiprt_lane *lane, int wait);
+/* Return how many bytes are retiring: free, but as far as is known still in use on the lane that freed them. Those of
+ * `lane` are not counted. */
+uint64_t hiprt_pool_retiring(hiprt_pool *pool, const hiprt_lane *lane);
+void hiprt_pool_give(hiprt_pool *pool, hiprt_block *block);
+/* To grow, reserve bytes, get memory, then add it as one block in use, or cancel. limit: of all chunks, in bytes; 0: none.
+ * needs_idle: whoever gets the chunk back does not wait for the work that used it. */
+int hiprt_pool_reserve(hiprt_pool *pool, uint64_t nbytes, uint64_t limit);
+void hiprt_pool_cancel(hiprt_pool *pool, uint64_t nbytes);
+hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes,
+                            int needs_idle);
+/* Forget chunks that nobody uses, at most `capacity`, and return how many; their numbers tell the owner what to give
+ * back. Chunks that need it stay until they are known to be idle. force: the caller has waited for the device. */
+uint32_t hiprt_pool_trim(hiprt_pool *pool, int force, uint32_t capacity, uint64_t *out_numbers);
+void hiprt_pool_measure(hiprt_pool *pool, hiprt_pool_sizes *out_sizes);
+/* List at most `capacity` blocks, and return how many there are. */
+uint32_t hiprt_pool_list(hiprt_pool *pool, uint32_t capacity, hiprt_pool_entry *out_entries);
+/* cffi end */

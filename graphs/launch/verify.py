@@ -14,11 +14,10 @@ from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.snapshot import Snapshot
 from hiprt.graphs.record.extents import Extent, coalesce, subtract
 from hiprt.graphs.record.recording import Recording
+from hiprt.module import WRITE
 from hiprt.stream import Stream
 
 __all__ = ["Mismatch", "launch_verified"]
-
-WRITE = 2
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 /* Building a HIP graph from a recording: its nodes, its edges, one root, and join nodes where a node fans out wide. */
 #pragma once
-#include "hiprt_core.h"
 #include "library.h"
 #include "recorder.h"
 

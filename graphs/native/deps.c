@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hiprt_core.h"
 #include "status.h"
 
 #define NONE UINT32_MAX
@@ -309,7 +308,7 @@ static void join_chain(hiprt_deps *d, uint32_t node) {
 
 int hiprt_deps_end(hiprt_deps *d, const uint32_t **out_deps, uint32_t *out_count) {
   uint32_t node = d->orders.count - 1;
-  int reduce = d->edges != (HIPRT_EDGES_DATA | HIPRT_EDGES_CHAIN);
+  int reduce = d->edges != HIPRT_EDGES_BOTH;
   if (d->edges == HIPRT_EDGES_CHAIN) d->pending.count = 0;
   if (d->barrier != NONE && d->edges != HIPRT_EDGES_CHAIN && depend(d, d->barrier)) return HIPRT_E_MEMORY;
   if ((d->edges & HIPRT_EDGES_CHAIN) && node && depend(d, node - 1)) return HIPRT_E_MEMORY;

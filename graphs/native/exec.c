@@ -1,4 +1,5 @@
-/* Execs: an executable graph made from a recording, launched, patched node by node, or updated as a whole. */
+#include "exec.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,9 +7,7 @@
 #include "build.h"
 #include "canary.h"
 #include "guards.h"
-#include "recorder.h"
 #include "status.h"
-#include "stream.h"
 
 struct hiprt_exec {
   int device;
@@ -18,18 +17,18 @@ struct hiprt_exec {
   hipGraph_t graph;         /* kept: per-node setters name the nodes of the graph that was instantiated (G4) */
   hipGraphNode_t *nodes;
   hipGraphExec_t handle;
-  hipEvent_t done;      /* recorded behind the last launch, or behind what followed it before somebody asked */
-  hiprt_stream *asked;  /* where the last launch is, while no event is behind it */
+  hipEvent_t done;      /* behind the last launch, or behind what followed it on the stream before somebody asked */
+  hiprt_stream *asked;  /* the stream of the last launch, while no event is behind that */
   int is_in_flight;     /* as far as is known */
   uint64_t launched;    /* number of the last launch, over all execs */
-  pthread_mutex_t lock; /* of what a launch sets, and of asking about it */
-  hiprt_exec *next;     /* of those that wait to be destroyed */
+  pthread_mutex_t lock; /* guards what a launch sets, and what is asked about it */
+  hiprt_exec *next;     /* in the list of execs that wait to be destroyed */
   hiprt_canary canary;
-  uint64_t updated_nodes, updated_bytes; /* what patches and updates have written: CLR never reclaims it (rs#10713) */
+  uint64_t updated_nodes, updated_bytes; /* written by patches and updates: ROCm leaks memory by them (G7) */
 };
 
 static atomic_ullong launches;
-/* Execs that were released while the stream of their last launch was captured: they are destroyed with a later one. */
+/* Execs that were released while the stream of their last launch was being captured. The next release destroys them. */
 static struct {
   pthread_mutex_t lock;
   hiprt_exec *first;
@@ -77,7 +76,7 @@ static int put_fence(hiprt_exec *e, hipEvent_t *out_event) {
   return 0;
 }
 
-/* The event to ask whether the last launch is done; NULL: it is. */
+/* Give the event that says whether the last launch is done; NULL: it is done. */
 static int fence(hiprt_exec *e, hipEvent_t *out_event) {
   HIPRT_TRY(hipSetDevice, e->device);
   pthread_mutex_lock(&e->lock);
@@ -247,7 +246,7 @@ int hiprt_exec_move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint
     hiprt_node n;
     int status = hiprt_recorder_node(e->recorder, nodes[i], &n);
     if (status) return status;
-    hiprt_recorder_move(e->recorder, nodes[i], n_moves, moves, hiprt_recorder_payload(e->recorder, nodes[i]));
+    hiprt_recorder_moved(e->recorder, nodes[i], n_moves, moves, hiprt_recorder_payload(e->recorder, nodes[i]));
     status = patch_node(e, &n, nodes[i]);
     if (status) return status;
   }
@@ -284,4 +283,3 @@ uint64_t hiprt_exec_launched(const hiprt_exec *e) { return e->launched; }
 uint32_t hiprt_exec_overlaps(const hiprt_exec *e) { return e->overlaps; }
 uint64_t hiprt_exec_updated_nodes(const hiprt_exec *e) { return e->updated_nodes; }
 uint64_t hiprt_exec_updated_bytes(const hiprt_exec *e) { return e->updated_bytes; }
-hiprt_recorder *hiprt_exec_recorder(hiprt_exec *e) { return e->recorder; }

@@ -1,5 +1,5 @@
-/* Probes that need calls the rest of the core never makes. */
-#include "hiprt_core.h"
+#include "probe.h"
+
 #include "library.h"
 #include "status.h"
 

@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "deps.h"
 #include "guards.h"
 #include "status.h"
-#include "stream.h"
 
 #define HASH_START 14695981039346656037u
 
@@ -16,8 +14,8 @@ typedef struct {
   uint32_t payload_size;
   hiprt_kernel *kernel;
   uint32_t may_overlap;
-  size_t payload;  /* offset in bytes */
-  uint32_t deps, n_deps;
+  size_t payload; /* where it starts in `bytes` */
+  uint32_t deps, n_deps; /* where they start in `deps` */
 } node;
 
 struct hiprt_recorder {
@@ -25,7 +23,7 @@ struct hiprt_recorder {
   hiprt_deps *tracker;
   node *nodes;
   uint32_t n_nodes, nodes_capacity;
-  char *bytes; /* payloads, each 8-byte aligned */
+  char *bytes; /* payloads, each aligned to 8 */
   size_t n_bytes, bytes_capacity;
   uint32_t *deps;
   size_t n_deps, deps_capacity;
@@ -34,7 +32,7 @@ struct hiprt_recorder {
   uint64_t max_bytes;
 };
 
-/* Make room for `more` items behind `count` in a growing array. */
+/* Make room for `more` items behind `count` items in an array that grows. */
 static int reserve(void **data, size_t count, size_t more, size_t *capacity, size_t size) {
   if (count + more <= *capacity) return 0;
   size_t wanted = *capacity ? *capacity * 2 : 256;
@@ -98,7 +96,7 @@ static int is_full(const hiprt_recorder *r) {
   return (r->max_nodes && r->n_nodes >= r->max_nodes) || (r->max_bytes && hiprt_deps_bytes(r->tracker) >= r->max_bytes);
 }
 
-/* The bytes of a node's arguments, which a kernel's dimensions are not part of. */
+/* Return the size of a node's arguments, which a kernel's dimensions are not part of, and where they start. */
 static size_t arguments_of(const node *n, size_t *out_start) {
   *out_start = n->payload;
   if (n->kind != HIPRT_NODE_KERNEL) return n->payload_size;
@@ -150,7 +148,7 @@ static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t cou
   return 0;
 }
 
-/* Tell what a node's payload touches. Reads first: a node that reads and writes one range waits for its writer. */
+/* Declare what a node's payload touches. Reads come first: a node that reads and writes a range waits for its writer. */
 static int declare(hiprt_recorder *r, const node *n) {
   const char *payload = r->bytes + n->payload;
   if (n->kind == HIPRT_NODE_COPY) {
@@ -167,7 +165,7 @@ static int declare(hiprt_recorder *r, const node *n) {
   const hiprt_range *ranges = hiprt_kernel_ranges(n->kernel, payload);
   for (int write = 0; write < 2; write++)
     for (uint32_t i = 0; i < n->kernel->n_buffers; i++)
-      if ((n->kernel->access[i] != 1) == write &&
+      if ((n->kernel->access[i] != HIPRT_READ) == write &&
           hiprt_deps_access(r->tracker, ranges[i].start, ranges[i].end, write))
         return HIPRT_E_MEMORY;
   return 0;
@@ -198,21 +196,26 @@ static int add_new(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const
   return n ? commit(r, n) : HIPRT_E_MEMORY;
 }
 
-int hiprt_recorder_kernel(hiprt_recorder *r, hiprt_kernel *kernel, const char *payload) {
+static int take_launch(void *r, hiprt_kernel *kernel, const char *payload) {
   return add_new(r, HIPRT_NODE_KERNEL, kernel, payload, kernel->payload_size);
 }
 
-int hiprt_recorder_copy(hiprt_recorder *r, uint64_t dst, uint64_t src, uint64_t nbytes) {
+static int take_copy(void *r, uint64_t dst, uint64_t src, uint64_t nbytes) {
   hiprt_copy_args args = {dst, src, nbytes};
   return nbytes ? add_new(r, HIPRT_NODE_COPY, 0, &args, sizeof args) : 0;
 }
 
-int hiprt_recorder_fill(hiprt_recorder *r, uint64_t dst, uint32_t value, uint32_t width, uint64_t count) {
+static int take_fill(void *r, uint64_t dst, uint32_t value, uint32_t width, uint64_t count) {
   hiprt_fill_args args = {dst, count, value, width};
   return count ? add_new(r, HIPRT_NODE_FILL, 0, &args, sizeof args) : 0;
 }
 
-int hiprt_recorder_barrier(hiprt_recorder *r) { return add_new(r, HIPRT_NODE_EMPTY, 0, 0, 0); }
+static int take_barrier(void *r) { return add_new(r, HIPRT_NODE_EMPTY, 0, 0, 0); }
+
+int hiprt_recorder_start(hiprt_recorder *r, hiprt_stream *stream) {
+  static const hiprt_recorder_calls calls = {take_launch, take_copy, take_fill, take_barrier};
+  return hiprt_stream_start(stream, &calls, r, r->serial);
+}
 
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into) {
   if (begin > end || end > from->n_nodes)
@@ -233,13 +236,12 @@ int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t en
 uint32_t hiprt_recorder_users(const hiprt_recorder *r, uint64_t start, uint64_t end, uint32_t *out_nodes) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < r->n_nodes; i++)
-    if (hiprt_recorder_move(r, i, 1, &(hiprt_move){start, end, start}, 0)) out_nodes[count++] = i;
+    if (hiprt_recorder_moved(r, i, 1, &(hiprt_move){start, end, start}, 0)) out_nodes[count++] = i;
   return count;
 }
 
-/* The number of addresses of one node that lie in moved memory; out_payload, unless NULL, receives the new ones. */
-uint32_t hiprt_recorder_move(const hiprt_recorder *r, uint32_t index, uint32_t n_moves, const hiprt_move *moves,
-                             char *out_payload) {
+uint32_t hiprt_recorder_moved(const hiprt_recorder *r, uint32_t index, uint32_t n_moves, const hiprt_move *moves,
+                              char *out_payload) {
   const node *n = r->nodes + index;
   const char *payload = r->bytes + n->payload;
   if (n->kind == HIPRT_NODE_KERNEL) return hiprt_kernel_moved(n->kernel, payload, n_moves, moves, out_payload);
@@ -256,14 +258,13 @@ void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_mo
   r->arguments = HASH_START;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const node *n = r->nodes + i;
-    hiprt_recorder_move(r, i, n_moves, moves, r->bytes + n->payload);
+    hiprt_recorder_moved(r, i, n_moves, moves, r->bytes + n->payload);
     hash_arguments(r, n);
   }
 }
 
 char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->bytes + r->nodes[index].payload; }
 
-uint64_t hiprt_recorder_serial(const hiprt_recorder *r) { return r->serial; }
 uint32_t hiprt_recorder_size(const hiprt_recorder *r) { return r->n_nodes; }
 uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *r) { return r->n_bytes; }
@@ -271,26 +272,23 @@ uint64_t hiprt_recorder_key(const hiprt_recorder *r) { return r->key; }
 uint64_t hiprt_recorder_arguments(const hiprt_recorder *r) { return r->arguments; }
 
 static void list_ranges(const node *n, hiprt_node *out) {
-  static const uint8_t read_then_write[] = {1, 2}, write[] = {2};
+  static const uint8_t read_then_write[] = {HIPRT_READ, HIPRT_WRITE}, write[] = {HIPRT_WRITE};
   out->ranges = out->own;
   if (n->kind == HIPRT_NODE_KERNEL) {
-    out->ranges = (const uint64_t *)hiprt_kernel_ranges(n->kernel, out->payload);
+    out->ranges = hiprt_kernel_ranges(n->kernel, out->payload);
     out->access = n->kernel->access;
     out->n_ranges = n->kernel->n_buffers;
     out->addresses = n->kernel->addresses;
     out->n_addresses = n->kernel->n_addresses;
   } else if (n->kind == HIPRT_NODE_COPY) {
     const hiprt_copy_args *c = (const hiprt_copy_args *)out->payload;
-    out->own[0] = c->src;
-    out->own[1] = c->src + c->nbytes;
-    out->own[2] = c->dst;
-    out->own[3] = c->dst + c->nbytes;
+    out->own[0] = (hiprt_range){c->src, c->src + c->nbytes};
+    out->own[1] = (hiprt_range){c->dst, c->dst + c->nbytes};
     out->access = read_then_write;
     out->n_ranges = 2;
   } else if (n->kind == HIPRT_NODE_FILL) {
     const hiprt_fill_args *f = (const hiprt_fill_args *)out->payload;
-    out->own[0] = f->dst;
-    out->own[1] = f->dst + f->count * f->width;
+    out->own[0] = (hiprt_range){f->dst, f->dst + f->count * f->width};
     out->access = write;
     out->n_ranges = 1;
   }
@@ -298,12 +296,11 @@ static void list_ranges(const node *n, hiprt_node *out) {
 
 int hiprt_recorder_node(const hiprt_recorder *r, uint32_t index, hiprt_node *out) {
   if (index >= r->n_nodes) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_recorder_node", "no such node");
-  static const char *const names[] = {"kernel", "copy", "fill", "empty"};
   const node *n = r->nodes + index;
   memset(out, 0, sizeof *out);
   out->kind = n->kind;
   out->kernel = n->kernel;
-  out->name = n->kernel ? n->kernel->name : names[n->kind];
+  out->name = n->kernel ? n->kernel->name : 0;
   out->payload = r->bytes + n->payload;
   out->payload_size = n->payload_size;
   out->deps = r->deps + n->deps;
@@ -349,7 +346,7 @@ static int run_node(const hiprt_recorder *r, const node *n, hiprt_stream *stream
   if (n->kind == HIPRT_NODE_KERNEL) return hiprt_launch_payload(stream, n->kernel, payload);
   if (n->kind == HIPRT_NODE_COPY) {
     const hiprt_copy_args *c = (const hiprt_copy_args *)payload;
-    return hiprt_copy(stream, c->dst, c->src, c->nbytes, 3);
+    return hiprt_copy(stream, c->dst, c->src, c->nbytes, hipMemcpyDeviceToDevice);
   }
   if (n->kind == HIPRT_NODE_FILL) {
     const hiprt_fill_args *f = (const hiprt_fill_args *)payload;

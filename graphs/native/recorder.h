@@ -1,26 +1,82 @@
-/* Recorders: the nodes of one step in program order, with the argument bytes each owns. */
+/* Recorders: the nodes of one step in program order, each with a payload of its own, and the edges from their byte ranges.
+ *
+ * A recorder belongs to one thread at a time. It holds a reference to each of its kernels. */
 #pragma once
-#include "hiprt_core.h"
-#include "kernel.h"
+#include <stdint.h>
 
+#include "deps.h"
+#include "kernel.h"
+#include "move.h"
+#include "stream.h"
+
+/* cffi begin */
+typedef struct hiprt_recorder hiprt_recorder;
+
+enum hiprt_node_kind { HIPRT_NODE_KERNEL, HIPRT_NODE_COPY, HIPRT_NODE_FILL, HIPRT_NODE_EMPTY };
+
+/* The payload of a copy node, and of a fill node. */
 typedef struct {
   uint64_t dst, src, nbytes;
 } hiprt_copy_args;
-
 typedef struct {
   uint64_t dst, count;
   uint32_t value, width;
 } hiprt_fill_args;
 
-int hiprt_recorder_kernel(hiprt_recorder *recorder, hiprt_kernel *kernel, const char *payload);
-int hiprt_recorder_copy(hiprt_recorder *recorder, uint64_t dst, uint64_t src, uint64_t nbytes);
-int hiprt_recorder_fill(hiprt_recorder *recorder, uint64_t dst, uint32_t value, uint32_t width, uint64_t count);
-int hiprt_recorder_barrier(hiprt_recorder *recorder);
-/* Of this recording alone, in the life of the process. */
-uint64_t hiprt_recorder_serial(const hiprt_recorder *recorder);
-uint32_t hiprt_recorder_move(const hiprt_recorder *recorder, uint32_t index, uint32_t n_moves, const hiprt_move *moves,
-                             char *out_payload);
-char *hiprt_recorder_payload(hiprt_recorder *recorder, uint32_t index);
+/* A node as it is shown; pointers are borrowed from the recorder. */
+typedef struct {
+  uint32_t kind;        /* hiprt_node_kind */
+  hiprt_kernel *kernel; /* NULL unless a kernel, as the next */
+  const char *name;
+  const char *payload; /* of a kernel as in kernel.h; an empty node has none */
+  uint32_t payload_size;
+  const uint32_t *deps; /* earlier nodes this one waits for, ascending */
+  uint32_t n_deps;
+  const hiprt_range *ranges; /* the memory that the node declares; may point to `own` */
+  const uint8_t *access;     /* of each range: hiprt_access */
+  uint32_t n_ranges;
+  const uint32_t *addresses; /* where a kernel's payload holds addresses that are no buffers */
+  uint32_t n_addresses;
+  uint32_t may_overlap; /* it waits itself, and nothing before it wrote what it reads ahead of that */
+  hiprt_range own[2];
+} hiprt_node;
+
+hiprt_recorder *hiprt_recorder_create(uint32_t edges);
+void hiprt_recorder_release(hiprt_recorder *recorder);
+void hiprt_recorder_reset(hiprt_recorder *recorder);
+/* Set the bounds after which recording says HIPRT_E_FULL; 0: none. bytes: of distinct memory declared. */
+void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t bytes);
+/* Take a stream's work as nodes, until hiprt_stream_stop. */
+int hiprt_recorder_start(hiprt_recorder *recorder, hiprt_stream *stream);
+/* Append nodes [begin, end) to another recorder, with edges among themselves; all nodes keep the edges they have. */
+int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into);
+/* List the nodes with a buffer that begins in [start, end), or another address in it; out_nodes has room for all nodes. */
+uint32_t hiprt_recorder_users(const hiprt_recorder *recorder, uint64_t start, uint64_t end, uint32_t *out_nodes);
+uint32_t hiprt_recorder_size(const hiprt_recorder *recorder);
+uint64_t hiprt_recorder_edges(const hiprt_recorder *recorder);
+int hiprt_recorder_node(const hiprt_recorder *recorder, uint32_t index, hiprt_node *out_node);
+/* Return a hash of the topology key (functions, dimensions, shared memory, edges); equal keys need
+ * hiprt_recorder_same_key too (G3). */
+uint64_t hiprt_recorder_key(const hiprt_recorder *recorder);
+/* Return a hash of the argument bytes of all nodes, by which arguments that come back are recognised. */
+uint64_t hiprt_recorder_arguments(const hiprt_recorder *recorder);
+int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b);
+/* Return the size of all payloads. */
+uint64_t hiprt_recorder_bytes(const hiprt_recorder *recorder);
+/* Return the number of nodes whose arguments differ between two recordings of one key, the first of them, and the size of
+ * their payloads. */
+uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
+/* Give all nodes the addresses they have after the moves; the edges stay. */
+void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const hiprt_move *moves);
+/* Launch every node in program order on a stream that does not record. */
+int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
+/* cffi end */
+
 void hiprt_recorder_retain(hiprt_recorder *recorder);
-/* Whether node i carries other arguments in b than in a (recordings of one key). */
+char *hiprt_recorder_payload(hiprt_recorder *recorder, uint32_t index);
+/* Return the number of a node's addresses that lie in memory that moves. out_payload, unless NULL, receives them as they
+ * are after the moves; it may be the node's payload itself. */
+uint32_t hiprt_recorder_moved(const hiprt_recorder *recorder, uint32_t index, uint32_t n_moves, const hiprt_move *moves,
+                              char *out_payload);
+/* Whether node i carries other arguments in b than in a, two recordings of one key. */
 int hiprt_recorder_differs(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t i);

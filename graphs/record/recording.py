@@ -16,12 +16,20 @@ from hiprt.stream import Stream
 
 __all__ = ["Node", "Recording"]
 
-EDGES = {"data": 1, "chain": 2, "both": 3}
-DIMENSIONS = struct.Struct("<8I")
+EDGES = {
+    "data": core.lib.HIPRT_EDGES_DATA,
+    "chain": core.lib.HIPRT_EDGES_CHAIN,
+    "both": core.lib.HIPRT_EDGES_BOTH,
+}
 ADDRESS = struct.Struct("<Q")
-FIELDS = {"copy": ("dst", "src", "nbytes"), "fill": ("dst", "count", "value", "width")}
-PLAIN = {"copy": struct.Struct("<3Q"), "fill": struct.Struct("<2Q2I")}
-KINDS = ("kernel", "copy", "fill", "empty")
+KINDS = {
+    core.lib.HIPRT_NODE_KERNEL: "kernel",
+    core.lib.HIPRT_NODE_COPY: "copy",
+    core.lib.HIPRT_NODE_FILL: "fill",
+    core.lib.HIPRT_NODE_EMPTY: "empty",
+}
+# The types of the payloads that are plain structures.
+PLAIN = {"copy": "hiprt_copy_args", "fill": "hiprt_fill_args"}
 
 
 @dataclass(frozen=True)
@@ -82,12 +90,12 @@ class Recording:
         HipError
             The stream records already.
         """
-        core.call(core.lib.hiprt_stream_record(stream.core, self.core))
+        core.call(core.lib.hiprt_recorder_start(self.core, stream.core))
         stream.recording, stream.memory, stream.keep = True, self.memory, self.keep
 
     def stop(self, stream: Stream) -> None:
         """Let the stream run its work again."""
-        core.call(core.lib.hiprt_stream_record(stream.core, core.ffi.NULL))
+        core.lib.hiprt_stream_stop(stream.core)
         stream.recording, stream.memory, stream.keep = False, None, []
         self.keep[:] = {id(buffer): buffer for buffer in self.keep}.values()
 
@@ -151,13 +159,13 @@ class Recording:
         """Return the memory that a node declares: first address, one past the last, and 1 read, 2 write or 3 both."""
         raw = core.ffi.new("hiprt_node *")
         core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-        return [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
+        return [(raw.ranges[k].start, raw.ranges[k].end, raw.access[k]) for k in range(raw.n_ranges)]
 
     def used(self, index: int) -> list[tuple[int, int, int]]:
         """Return the memory that a node declares, and the bytes that other addresses among its arguments point to."""
         raw = core.ffi.new("hiprt_node *")
         core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-        pieces = [(raw.ranges[2 * k], raw.ranges[2 * k + 1], raw.access[k]) for k in range(raw.n_ranges)]
+        pieces = [(raw.ranges[k].start, raw.ranges[k].end, raw.access[k]) for k in range(raw.n_ranges)]
         for k in range(raw.n_addresses):
             (address,) = ADDRESS.unpack_from(core.ffi.buffer(raw.payload, raw.payload_size), raw.addresses[k])
             pieces.append((address, address + 1, 3))
@@ -243,19 +251,21 @@ class Recording:
         """Return one node."""
         raw = core.ffi.new("hiprt_node *")
         core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-        payload = bytes(core.ffi.buffer(raw.payload, raw.payload_size)) if raw.payload_size else b""
-        kind, dims = KINDS[raw.kind], [0] * 8
-        arguments: dict[str, Any] = {}
-        handle = int(core.ffi.cast("uintptr_t", raw.kernel))
-        if kind == "kernel":
-            dims = list(DIMENSIONS.unpack_from(payload))
-            arguments = module.argument_values(handle, payload[DIMENSIONS.size :])
-        elif kind != "empty":
-            arguments = dict(zip(FIELDS[kind], PLAIN[kind].unpack(payload)))
+        kind = KINDS[raw.kind]
         dependencies = tuple(raw.deps[k] for k in range(raw.n_deps))
-        name = core.ffi.string(raw.name).decode()
-        grid, block = (dims[0], dims[1], dims[2]), (dims[3], dims[4], dims[5])
-        return Node(kind, name, grid, block, dims[6], dependencies, arguments, module.functions.get(handle))
+        arguments: dict[str, Any] = {}
+        if kind == "kernel":
+            dims = core.ffi.cast("hiprt_dims *", raw.payload)
+            handle = core.address(raw.kernel)
+            grid, block = (dims.grid[0], dims.grid[1], dims.grid[2]), (dims.block[0], dims.block[1], dims.block[2])
+            payload = bytes(core.ffi.buffer(raw.payload, raw.payload_size))
+            arguments = module.argument_values(handle, payload[core.ffi.sizeof("hiprt_dims") :])
+            name, function = core.ffi.string(raw.name).decode(), module.functions.get(handle)
+            return Node(kind, name, grid, block, dims.shared, dependencies, arguments, function)
+        if kind in PLAIN:
+            fields = core.ffi.cast(f"{PLAIN[kind]} *", raw.payload)
+            arguments = {name: getattr(fields, name) for name, _ in core.ffi.typeof(PLAIN[kind]).fields}
+        return Node(kind, kind, (0, 0, 0), (0, 0, 0), 0, dependencies, arguments)
 
 
 def is_apart(pieces: Sequence[tuple[int, int, int]], extent: Extent, sources: Sequence[int], target: int) -> bool:

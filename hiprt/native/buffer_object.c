@@ -3,7 +3,7 @@
 
 PyTypeObject *hiprt_py_buffer_type;
 
-static hiprt_py_buffer *make(PyTypeObject *type) {
+hiprt_py_buffer *hiprt_py_new_buffer(PyTypeObject *type) {
   allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
   return (hiprt_py_buffer *)allocate(type, 0);
 }
@@ -16,7 +16,7 @@ static PyObject *new_buffer(PyTypeObject *type, PyObject *args, PyObject *kwargs
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KKi|OOO", names, &address, &nbytes, &device, given, given + 1,
                                    given + 2))
     return 0;
-  hiprt_py_buffer *self = make(type);
+  hiprt_py_buffer *self = hiprt_py_new_buffer(type);
   if (!self) return 0;
   self->address = address;
   self->nbytes = nbytes;
@@ -28,57 +28,13 @@ static PyObject *new_buffer(PyTypeObject *type, PyObject *args, PyObject *kwargs
   return (PyObject *)self;
 }
 
-/* take(books, lane, nbytes, device, pool): a block of the lane's own; None if none fits. */
-static PyObject *take(PyObject *type, PyObject *const *args, Py_ssize_t count) {
-  if (count != 5) return PyErr_Format(PyExc_TypeError, "take: 5 arguments are needed, %zd given", count);
-  hiprt_pool *books = PyLong_AsVoidPtr(args[0]);
-  hiprt_lane *lane = PyLong_AsVoidPtr(args[1]);
-  unsigned long long nbytes = PyLong_AsUnsignedLongLong(args[2]);
-  int device = (int)PyLong_AsLong(args[3]);
-  if (PyErr_Occurred()) return 0;
-  hiprt_block *block = hiprt_pool_take(books, lane, nbytes);
-  if (!block) Py_RETURN_NONE;
-  hiprt_py_buffer *self = make((PyTypeObject *)type);
-  if (!self) {
-    hiprt_pool_give(books, block);
-    return 0;
-  }
-  self->address = block->address;
-  self->nbytes = nbytes;
-  self->device = device;
-  self->books = books;
-  self->block = block;
-  Py_INCREF(args[4]);
-  self->pool = args[4];
-  return (PyObject *)self;
-}
-
-/* of_block(books, block, nbytes, device, pool): a block that was taken already. */
-static PyObject *of_block(PyObject *type, PyObject *const *args, Py_ssize_t count) {
-  if (count != 5) return PyErr_Format(PyExc_TypeError, "of_block: 5 arguments are needed, %zd given", count);
-  hiprt_py_buffer *self = make((PyTypeObject *)type);
-  if (!self) return 0;
-  hiprt_block *block = PyLong_AsVoidPtr(args[1]);
-  self->nbytes = PyLong_AsUnsignedLongLong(args[2]);
-  self->device = (int)PyLong_AsLong(args[3]);
-  if (!PyErr_Occurred() && block) {
-    self->address = block->address;
-    self->books = PyLong_AsVoidPtr(args[0]);
-    self->block = block;
-    Py_INCREF(args[4]);
-    self->pool = args[4];
-    return (PyObject *)self;
-  }
-  Py_DECREF(self);
-  return PyErr_Occurred() ? 0 : PyErr_Format(PyExc_ValueError, "of_block: no block");
-}
-
 static void give(hiprt_py_buffer *self) {
-  if (self->block) hiprt_pool_give(self->books, self->block);
-  self->block = 0;
+  void (*function)(void *, void *) = self->give;
+  self->give = 0;
+  if (function) function(self->books, self->block);
 }
 
-/* Only what Python code frees needs Python code. */
+/* Python code is called only for memory that Python code frees. */
 static void finalize(PyObject *object) {
   hiprt_py_buffer *self = (hiprt_py_buffer *)object;
   give(self);
@@ -128,15 +84,10 @@ PyTypeObject *hiprt_py_make_buffer(void) {
       {"views", T_OBJECT, offsetof(hiprt_py_buffer, views), 0, 0},
       {0},
   };
-  static PyMethodDef methods[] = {
-      {"take", (PyCFunction)(void (*)(void))take, METH_FASTCALL | METH_CLASS, 0},
-      {"of_block", (PyCFunction)(void (*)(void))of_block, METH_FASTCALL | METH_CLASS, 0},
-      {0},
-  };
   static PyType_Slot slots[] = {
-      {Py_tp_new, (void *)new_buffer},   {Py_tp_dealloc, (void *)dealloc}, {Py_tp_traverse, (void *)traverse},
-      {Py_tp_clear, (void *)clear},      {Py_tp_members, members},         {Py_tp_methods, methods},
-      {Py_tp_finalize, (void *)finalize}, {0, 0},
+      {Py_tp_new, (void *)new_buffer},    {Py_tp_dealloc, (void *)dealloc}, {Py_tp_traverse, (void *)traverse},
+      {Py_tp_clear, (void *)clear},       {Py_tp_members, members},         {Py_tp_finalize, (void *)finalize},
+      {0, 0},
   };
   static PyType_Spec spec = {"hiprt.objects.Buffer", sizeof(hiprt_py_buffer), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};

@@ -33,6 +33,8 @@ CODE_GENERATION = (
     "compile/tokens",
     "engine/code_object",
 )
+# The part of a header that Python sees too.
+PUBLIC = re.compile(r"/\* cffi begin \*/\n(.*?)/\* cffi end \*/", re.DOTALL)
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
 
@@ -49,12 +51,27 @@ def compile_flags(standard: str) -> list[str]:
     return [standard, "-O2", "-g1", "-fPIC", "-fvisibility=hidden", *WARNINGS, f"-I{INCLUDE}", *sanitize_flags()]
 
 
+def public_headers() -> list[Path]:
+    """Return the core's headers that have a public part, each behind those that it includes."""
+    known = {header.name: header for folder in CORE_FOLDERS for header in sorted(folder.glob("*.h"))}
+    ordered: dict[Path, None] = {}
+
+    def add(header: Path) -> None:
+        text = header.read_text()
+        for name in re.findall(r'#include "(.*)"', text):
+            if name in known:
+                add(known[name])
+        if PUBLIC.search(text):
+            ordered[header] = None
+
+    for header in known.values():
+        add(header)
+    return list(ordered)
+
+
 def interface() -> str:
-    """Return the part of hiprt_core.h that cffi reads: the only copy of the interface."""
-    text = (NATIVE / "hiprt_core.h").read_text()
-    found = re.search(r"/\* cffi begin \*/(.*)/\* cffi end \*/", text, re.DOTALL)
-    assert found, "hiprt_core.h: markers missing"
-    return found.group(1)
+    """Return what cffi reads: the public parts of the core's headers, of which there is no other copy."""
+    return "".join(part for header in public_headers() for part in PUBLIC.findall(header.read_text()))
 
 
 # What Python sees of HIP's structures; cffi takes sizes and offsets from the headers.
@@ -137,7 +154,8 @@ class Build(build_ext):
         ffi = FFI()
         hip_declarations, hip_definitions = hip_interface()
         ffi.cdef(interface() + hip_declarations)
-        ffi.set_source("hiprt._core", '#include "hiprt_core.h"\n' + hip_definitions, py_limited_api=True)
+        includes = "".join(f'#include "{header.name}"\n' for header in public_headers())
+        ffi.set_source("hiprt._core", includes + hip_definitions, py_limited_api=True)
         ffi.emit_c_code(str(generated))
         sources = [generated, *(f for folder in CORE_FOLDERS for f in sorted(folder.glob("*.c")))]
         core: Extension = self.distribution.ext_modules[0]

@@ -8,7 +8,7 @@
 
 static int is_valid(const hiprt_argument *a) {
   int power_of_two = a->alignment && !(a->alignment & (a->alignment - 1));
-  return a->size && power_of_two && a->access <= 3 && (!a->access || a->size == 8);
+  return a->size && power_of_two && a->access <= HIPRT_READ_WRITE && (!a->access || a->size == 8);
 }
 
 /* Offsets in the argument block follow the C ABI. */
@@ -20,7 +20,7 @@ static int lay_out(hiprt_kernel *kernel) {
     at = (at + a->alignment - 1) / a->alignment * a->alignment;
     kernel->offsets[i] = at;
     at += a->size;
-    kernel->n_written += a->access > 1;
+    kernel->n_written += (a->access & HIPRT_WRITE) != 0;
     if (a->access) kernel->access[kernel->n_buffers++] = (uint8_t)a->access;
   }
   kernel->args_size = (at + 7) / 8 * 8;
@@ -97,25 +97,6 @@ hipKernelNodeParams hiprt_kernel_params(const hiprt_kernel *kernel, const char *
 
 const hiprt_range *hiprt_kernel_ranges(const hiprt_kernel *kernel, const char *payload) {
   return (const hiprt_range *)(payload + sizeof(hiprt_dims) + kernel->args_size);
-}
-
-int hiprt_move_address(uint64_t *address, uint32_t n_moves, const hiprt_move *moves) {
-  uint32_t low = 0, high = n_moves;
-  while (low < high) {
-    uint32_t middle = (low + high) / 2;
-    if (moves[middle].end > *address)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  if (low == n_moves || *address < moves[low].start) return 0;
-  *address += moves[low].to - moves[low].start;
-  return 1;
-}
-
-uint64_t hiprt_moved(uint64_t address, uint32_t n_moves, const hiprt_move *moves) {
-  hiprt_move_address(&address, n_moves, moves);
-  return address;
 }
 
 /* Where the range of a buffer begins decides: the address itself may be that of any element. */

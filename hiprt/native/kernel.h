@@ -1,44 +1,77 @@
-/* A kernel function with its declared arguments, and the payload of one launch of it.
+/* Kernels: a function of a module with its declared arguments, and the payload of one launch of it.
  *
- * Payload: dimensions | argument block as the kernel reads it, padded to 8 | one range per buffer. Everything a node
- * needs; two nodes do the same work exactly when dimensions and argument block are the same bytes. */
+ * A payload holds the dimensions | the arguments as the kernel reads them, each at its alignment, with zeros between them
+ * and up to a multiple of 8 | one range for each buffer, in argument order. It is written once, by who launches, and it
+ * is what a node keeps: two nodes do the same work exactly when dimensions and arguments are the same bytes. */
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#include "hiprt_core.h"
 #include "library.h"
+#include "move.h"
 
-#define HIPRT_MAX_ARGS 64
+/* cffi begin */
+typedef struct hiprt_kernel hiprt_kernel;
+
+/* What a kernel does with an argument. A buffer is an address of 8 bytes. */
+enum hiprt_access { HIPRT_BY_VALUE = 0, HIPRT_READ = 1, HIPRT_WRITE = 2, HIPRT_READ_WRITE = 3 };
 
 typedef struct {
-  uint32_t grid[3], block[3], shared, zero;
+  uint32_t size, alignment; /* in bytes */
+  uint32_t access;          /* hiprt_access */
+} hiprt_argument;
+
+/* A payload begins with these. */
+typedef struct {
+  uint32_t grid[3], block[3];
+  uint32_t shared; /* bytes of dynamic shared memory */
+  uint32_t zero;
 } hiprt_dims;
 
+/* The bytes that a kernel may touch through a buffer: the first address and one past the last. */
 typedef struct {
   uint64_t start, end;
 } hiprt_range;
+
+/* Return one reference to a new kernel, or NULL with the failure noted. */
+hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args);
+/* Declare that the kernel waits for earlier nodes by itself, in every thread, and before that reads only the buffers
+ * (counted without values) whose bits are set: its node may start while the one before it still runs. Called before the
+ * first launch. */
+void hiprt_kernel_wait_itself(hiprt_kernel *kernel, uint64_t ahead);
+/* Declare that a value holds an address, `offset` bytes from its start, which moves with the memory it points to. Nothing
+ * else in a value is ever changed. Called before the first launch. */
+int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t offset);
+void hiprt_kernel_retain(hiprt_kernel *kernel);
+void hiprt_kernel_release(hiprt_kernel *kernel);
+/* Return how many references there are at this moment; recordings and execs hold some. */
+uint32_t hiprt_kernel_references(const hiprt_kernel *kernel);
+/* Give a payload the addresses it has after the moves. */
+void hiprt_kernel_move(const hiprt_kernel *kernel, char *payload, uint32_t n_moves, const hiprt_move *moves);
+/* cffi end */
+
+#define HIPRT_MAX_ARGS 64
 
 struct hiprt_kernel {
   atomic_uint references;
   hipFunction_t function;
   char name[128];
   uint32_t n_args, n_buffers, n_written;
-  uint32_t args_size;    /* bytes of the argument block, padded to 8 */
-  uint32_t payload_size; /* bytes of a launch */
+  uint32_t args_size;    /* bytes of the arguments in a payload, padded to 8 */
+  uint32_t payload_size; /* bytes of a payload */
   hiprt_argument args[HIPRT_MAX_ARGS];
-  uint32_t offsets[HIPRT_MAX_ARGS]; /* of each argument in the block */
-  uint8_t access[HIPRT_MAX_ARGS];   /* of each buffer, in order: 1 read, 2 write, 3 both */
+  uint32_t offsets[HIPRT_MAX_ARGS]; /* of each argument, from the first */
+  uint8_t access[HIPRT_MAX_ARGS];   /* of each buffer, in order */
   int waits_itself;                 /* hiprt_kernel_wait_itself was called */
-  uint64_t ahead;                   /* then: a bit for each buffer that is read before the wait */
-  uint32_t *addresses, n_addresses; /* where a payload holds addresses that are no buffers, in bytes from its start */
+  uint64_t ahead;                   /* with this */
+  uint32_t *addresses, n_addresses; /* of addresses that are no buffers, from the payload's start */
 };
 
-/* The number of addresses in a payload that the moves change; out_payload, unless NULL, receives the new ones. */
+/* Return the number of addresses in a payload that lie in memory that moves. out_payload, unless NULL, receives them as
+ * they are after the moves; it may be the payload itself. */
 uint32_t hiprt_kernel_moved(const hiprt_kernel *kernel, const char *payload, uint32_t n_moves, const hiprt_move *moves,
                             char *out_payload);
-/* Whether the moves change an address, which is then changed. */
-int hiprt_move_address(uint64_t *address, uint32_t n_moves, const hiprt_move *moves);
 /* Fill `cells` with the addresses of the arguments in a payload and return the HIP parameters (G4: fresh each time). */
 hipKernelNodeParams hiprt_kernel_params(const hiprt_kernel *kernel, const char *payload, void **cells);
 const hiprt_range *hiprt_kernel_ranges(const hiprt_kernel *kernel, const char *payload);

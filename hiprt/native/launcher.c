@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "kernel.h"
-#include "recorder.h"
 #include "stream.h"
 
 #define MOST 4096 /* bytes of a payload */
@@ -102,13 +101,13 @@ static int pack_all(const launcher *self, PyObject *const *values, char *payload
 }
 
 /* Keep what the recorded launch uses; the step's own memory lives with it anyway. */
-static int keep(const launcher *self, const hiprt_py_stream *stream, uint64_t serial, PyObject *const *values) {
+static int keep(const launcher *self, const hiprt_py_stream *stream, uint64_t recording, PyObject *const *values) {
   for (uint32_t i = 0; i < self->kernel->n_args; i++) {
     if (!self->kernel->args[i].access) continue;
     hiprt_py_buffer *buffer = (hiprt_py_buffer *)((const hiprt_py_array *)values[i])->buffer;
-    if (buffer->kept_by == serial || buffer->pool == stream->memory) continue;
+    if (buffer->kept_by == recording || buffer->pool == stream->memory) continue;
     if (PyList_Append(stream->keep, (PyObject *)buffer)) return -1;
-    buffer->kept_by = serial;
+    buffer->kept_by = recording;
   }
   return 0;
 }
@@ -154,8 +153,8 @@ static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t coun
   dims.shared = (uint32_t)shared;
   memcpy(payload, &dims, sizeof dims);
   if (pack_all(self, args + 3, payload) || submit(self, stream, payload)) return 0;
-  const hiprt_recorder *recorder = ((const hiprt_stream *)(uintptr_t)stream->address)->recorder;
-  if (recorder && keep(self, stream, hiprt_recorder_serial(recorder), args + 3)) return 0;
+  const hiprt_stream *queue = (const hiprt_stream *)(uintptr_t)stream->address;
+  if (queue->recorder && keep(self, stream, queue->recording, args + 3)) return 0;
   Py_RETURN_NONE;
 }
 

@@ -20,3 +20,10 @@ typedef struct {
 extern hiprt_functions hiprt_hip;             /* all NULL until a library is open */
 extern hiprt_compiler_functions hiprt_hiprtc; /* all NULL until a compiler is open */
 int hiprt_library_is_open(void);
+
+/* cffi begin */
+/* Open the library at `path` and fill the function table. The choice is final for the process. */
+int hiprt_library_open(const char *path);
+/* Open the library of hiprtc, once, before any of its functions is called. */
+int hiprt_compiler_open(const char *path);
+/* cffi end */

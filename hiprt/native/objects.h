@@ -1,23 +1,22 @@
-/* Python types of the per-launch path: what an op makes and reads for each launch costs no Python code.
+/* Objects: Python types of the per-launch path, so that what an op makes and reads for each launch costs no Python code.
  *
- * They live in the core's shared library as a module of their own, hiprt.objects: everything else goes through cffi.
- * The GIL is held but for launches that reach HIP. */
+ * They live in the core's shared library as extension modules of their own (see hiprt/objects.py); everything else goes
+ * through cffi. The GIL is held, except around calls that reach HIP. */
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdint.h>
 #include <structmember.h>
-
-#include "hiprt_core.h"
 
 /* Base of hiprt.buffer.Buffer. */
 typedef struct {
   PyObject_HEAD
   unsigned long long address, nbytes;
   int device;
-  PyObject *free, *owner, *pool, *views; /* NULL is None */
-  hiprt_pool *books; /* given the block back at the end; NULL: `free` is called */
-  hiprt_block *block;
-  uint64_t kept_by; /* serial of the last recording that was told to keep it */
+  PyObject *free, *owner, *pool, *views; /* NULL stands for None */
+  void (*give)(void *books, void *block); /* called once at the end; NULL: `free` is called */
+  void *books, *block;                    /* with these */
+  uint64_t kept_by;                       /* the last recording that was told to keep the buffer */
 } hiprt_py_buffer;
 
 /* Base of hiprt.array.Array. */
@@ -33,8 +32,8 @@ typedef struct {
 /* Base of hiprt.stream.Stream. */
 typedef struct {
   PyObject_HEAD
-  unsigned long long address; /* the hiprt_stream */
-  PyObject *memory, *keep;    /* of the step that is being recorded: its memory, and what it must keep alive */
+  unsigned long long address; /* of the hiprt_stream */
+  PyObject *memory, *keep;    /* while a step records: its memory, and the list of what it must keep alive */
 } hiprt_py_stream;
 
 extern PyTypeObject *hiprt_py_buffer_type, *hiprt_py_array_type, *hiprt_py_stream_type;
@@ -43,9 +42,10 @@ PyTypeObject *hiprt_py_make_array(void);
 PyTypeObject *hiprt_py_make_stream(void);
 PyTypeObject *hiprt_py_make_launcher(void);
 PyTypeObject *hiprt_py_make_planned(void);
-PyTypeObject *hiprt_py_make_step(void);
 
-/* A new reference to what `Array.form` gives. */
+/* Return a new object of a subclass of hiprt_py_buffer_type, all zeros. */
+hiprt_py_buffer *hiprt_py_new_buffer(PyTypeObject *type);
+/* Return a new reference to what `Array.form` gives. */
 PyObject *hiprt_py_form(hiprt_py_array *array);
-/* What tp_dealloc of a type made from a spec does in the end. */
+/* Do what tp_dealloc of a type made from a spec does in the end. */
 void hiprt_py_free(PyObject *self);

@@ -23,10 +23,10 @@ const char *hiprt_status_name(int status) {
     case HIPRT_E_CLOSED: return "HIPRT_E_CLOSED";
     case HIPRT_E_MEMORY: return "HIPRT_E_MEMORY";
     case HIPRT_E_ARGUMENT: return "HIPRT_E_ARGUMENT";
+    case HIPRT_E_RECORDING: return "HIPRT_E_RECORDING";
+    case HIPRT_E_FULL: return "HIPRT_E_FULL";
     case HIPRT_E_LIMIT: return "HIPRT_E_LIMIT";
     case HIPRT_E_STALE: return "HIPRT_E_STALE";
-    case HIPRT_E_FULL: return "HIPRT_E_FULL";
-    case HIPRT_E_RECORDING: return "HIPRT_E_RECORDING";
     default: return status > 0 ? "hipError_t" : "HIPRT_E_UNKNOWN";
   }
 }

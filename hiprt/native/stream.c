@@ -2,8 +2,7 @@
 
 #include <stdlib.h>
 
-#include "kernel.h"
-#include "recorder.h"
+#include "capture.h"
 #include "status.h"
 
 hiprt_stream *hiprt_stream_create(uint64_t handle, int device) {
@@ -30,13 +29,7 @@ void hiprt_stream_release(hiprt_stream *stream) {
 
 void hiprt_stream_own(hiprt_stream *stream) { stream->is_own = 1; }
 
-int hiprt_is_capturing(hipStream_t stream) {
-  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
-  if (!hiprt_hip.hipStreamIsCapturing) return 0;
-  return hiprt_hip.hipStreamIsCapturing(stream, &status) != hipSuccess || status != hipStreamCaptureStatusNone;
-}
-
-/* Where the event cannot be recorded, the work is waited for instead. */
+/* Where the event cannot be recorded, wait for the work instead. */
 static int record_or_wait(hiprt_stream *stream, hipEvent_t *event) {
   if (*event && !hiprt_hip.hipEventRecord(*event, stream->handle)) return 0;
   *event = 0;
@@ -59,7 +52,7 @@ int hiprt_stream_fence(hiprt_stream *stream, hipEvent_t *event) {
 
 void hiprt_stream_close(hiprt_stream *stream) {
   pthread_mutex_lock(&stream->lock);
-  /* Only execs hold one as well, those that have yet to hear when they are done. */
+  /* The other references are those of execs that do not know yet whether their last launch is done. */
   if (!stream->is_closed && stream->references > 1 && !hiprt_is_capturing(stream->handle)) {
     hipEvent_t last = 0;
     if (!hiprt_hip.hipSetDevice(stream->device)) hiprt_hip.hipEventCreateWithFlags(&last, hipEventDisableTiming);
@@ -73,12 +66,16 @@ void hiprt_stream_close(hiprt_stream *stream) {
 
 uint64_t hiprt_stream_launches(const hiprt_stream *stream) { return stream->launches; }
 
-int hiprt_stream_record(hiprt_stream *stream, hiprt_recorder *recorder) {
-  if (recorder && stream->recorder)
-    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_record", "the stream is already recording");
+int hiprt_stream_start(hiprt_stream *stream, const hiprt_recorder_calls *calls, void *recorder, uint64_t recording) {
+  if (stream->recorder)
+    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_start", "the stream is already recording");
+  stream->calls = calls;
   stream->recorder = recorder;
+  stream->recording = recording;
   return 0;
 }
+
+void hiprt_stream_stop(hiprt_stream *stream) { stream->recorder = 0; }
 
 static int ready(const hiprt_stream *stream, const char *call) {
   if (!hiprt_library_is_open()) return hiprt_fail(HIPRT_E_CLOSED, call, 0);
@@ -109,16 +106,16 @@ int hiprt_launch_payload(hiprt_stream *stream, const hiprt_kernel *kernel, const
 int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *payload, uint32_t nbytes) {
   if (nbytes != kernel->payload_size)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch", "the payload does not have the kernel's size");
-  if (stream->recorder) return hiprt_recorder_kernel(stream->recorder, kernel, payload);
+  if (stream->recorder) return stream->calls->launch(stream->recorder, kernel, payload);
   return hiprt_launch_payload(stream, kernel, payload);
 }
 
 int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes, int kind) {
   if (stream->recorder) {
     /* A host pointer in a node would be read again at every replay, long after its owner is gone. */
-    if (kind != 3)
+    if (kind != hipMemcpyDeviceToDevice)
       return hiprt_fail(HIPRT_E_RECORDING, "hiprt_copy", "a host copy cannot be part of a recorded step");
-    return hiprt_recorder_copy(stream->recorder, dst, src, nbytes);
+    return stream->calls->copy(stream->recorder, dst, src, nbytes);
   }
   int status = ready(stream, "hiprt_copy");
   if (status) return status;
@@ -130,7 +127,7 @@ int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes
 int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t width, uint64_t count) {
   if (width != 1 && width != 2 && width != 4)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_fill", "width must be 1, 2 or 4");
-  if (stream->recorder) return hiprt_recorder_fill(stream->recorder, dst, value, width, count);
+  if (stream->recorder) return stream->calls->fill(stream->recorder, dst, value, width, count);
   int status = ready(stream, "hiprt_fill");
   if (status) return status;
   hipDeviceptr_t at = (hipDeviceptr_t)(uintptr_t)dst;
@@ -143,6 +140,4 @@ int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t widt
   return 0;
 }
 
-int hiprt_barrier(hiprt_stream *stream) {
-  return stream->recorder ? hiprt_recorder_barrier(stream->recorder) : 0;
-}
+int hiprt_barrier(hiprt_stream *stream) { return stream->recorder ? stream->calls->barrier(stream->recorder) : 0; }

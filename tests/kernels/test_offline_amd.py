@@ -115,14 +115,14 @@ def test_argument_blocks_fit_the_machine_code(kernel, products, stream):
 def recorded_block(function, values, stream):
     """The argument block that the C core records for a launch."""
     recorder = core.ffi.gc(core.lib.hiprt_recorder_create(1), core.lib.hiprt_recorder_release)
-    core.call(core.lib.hiprt_stream_record(stream.core, recorder))
+    core.call(core.lib.hiprt_recorder_start(recorder, stream.core))
     try:
         function(stream, (1, 1, 1), (1, 1, 1), *values)
         node = core.ffi.new("hiprt_node *")
         core.call(core.lib.hiprt_recorder_node(recorder, 0, node))
         return bytes(core.ffi.buffer(node.payload, node.payload_size))[32:]  # behind grid, block and shared memory
     finally:
-        core.call(core.lib.hiprt_stream_record(stream.core, core.ffi.NULL))
+        core.lib.hiprt_stream_stop(stream.core)
 
 
 ACCESS = {READ: "read_only", WRITE: "write_only"}

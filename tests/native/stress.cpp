@@ -17,7 +17,7 @@
 #include "hip/hiprtc.h"
 
 extern "C" {
-#include "hiprt_core.h"
+#include "interface.h"
 }
 
 namespace {
@@ -119,9 +119,9 @@ void step(Lane *lane, int round) {
   lane->expected += by;
   if (round % 5 == 4) return issue(*lane, by);
   hiprt_recorder *recorder = hiprt_recorder_create(1);
-  check(hiprt_stream_record(lane->stream, recorder) == 0, "record");
+  check(hiprt_recorder_start(recorder, lane->stream) == 0, "record");
   issue(*lane, by);
-  check(hiprt_stream_record(lane->stream, nullptr) == 0, "end of recording");
+  hiprt_stream_stop(lane->stream);
   uint32_t patched = 0;
   if (lane->exec && round % 11 == 0) {
     hiprt_exec_release(lane->exec);

@@ -13,15 +13,18 @@ def make(folder, sanitizer, monkeypatch, root):
     monkeypatch.setenv("HIPRT_BUILD_SANITIZE", sanitizer)
     device = folder / "libamdhip64.so"
     build.build_cpu_device(device, root / "build" / "cpu")
-    flags = [*build.compile_flags("-std=c11"), f"-I{build.NATIVE}", f"-I{root / 'graphs' / 'native'}"]
-    sources = [*build.NATIVE.glob("*.c"), *(root / "graphs" / "native").glob("*.c")]
+    folders = [build.NATIVE, root / "graphs" / "native"]
+    flags = [*build.compile_flags("-std=c11"), *(f"-I{each}" for each in folders)]
+    sources = [source for each in folders for source in each.glob("*.c")]
     objects = []
     # Python's objects are not for a program without an interpreter.
     for source in (each for each in sources if "objects.h" not in each.read_text()):
         objects.append(folder / (source.stem + ".o"))
         subprocess.run(["gcc", *flags, "-c", source, "-o", objects[-1]], check=True)
     program = folder / "stress"
-    include = [*build.compile_flags("-std=c++17"), f"-I{build.NATIVE}"]
+    # As Python sees the core: its headers are C's own.
+    (folder / "interface.h").write_text(f"#include <stdint.h>\n{build.interface()}")
+    include = [*build.compile_flags("-std=c++17"), f"-I{folder}"]
     where = ["-L", folder, "-lamdhip64", f"-Wl,-rpath,{folder}", "-pthread", "-ldl"]
     source = root / "tests" / "native" / "stress.cpp"
     subprocess.run(["g++", *include, source, *objects, "-o", program, *where], check=True)

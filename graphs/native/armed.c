@@ -1,9 +1,14 @@
-/* Steps as Python objects: the last call again, as one graph launch without Python code. */
+/* Armed steps: a callable that does its last call again as one graph launch, without Python code.
+ *
+ * This is the extension module hiprt.graphs.native.armed. */
 #include "objects.h" /* first: Python.h says so */
 
+#include <pthread.h>
+
+#include "exec.h"
 #include "stream.h"
 
-/* What a call can launch again: all NULL, or a call's. */
+/* What a call launches again: all NULL, or all of one call. */
 typedef struct {
   PyObject *kept, *holder;           /* of the exec */
   PyObject *args, *stream, *version; /* with these arguments, on this stream, by this version of the flags */
@@ -233,7 +238,7 @@ static void dealloc(PyObject *object) {
   hiprt_py_free(object);
 }
 
-PyTypeObject *hiprt_py_make_step(void) {
+static PyTypeObject *make_type(void) {
   static PyMemberDef members[] = {
       {"stream", T_OBJECT, offsetof(step, stream), 0, 0}, {"keep", T_BOOL, offsetof(step, keep), 0, 0}, {0}};
   static PyMethodDef methods[] = {{"attach", attach, METH_VARARGS, 0},
@@ -245,7 +250,17 @@ PyTypeObject *hiprt_py_make_step(void) {
       {Py_tp_clear, (void *)clear},  {Py_tp_traverse, (void *)traverse}, {Py_tp_members, members},
       {Py_tp_methods, methods},      {0, 0},
   };
-  static PyType_Spec spec = {"hiprt.objects.Step", sizeof(step), 0,
+  static PyType_Spec spec = {"hiprt.graphs.native.armed.Armed", sizeof(step), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
   return (PyTypeObject *)PyType_FromSpec(&spec);
+}
+
+PyMODINIT_FUNC PyInit_armed(void) {
+  static struct PyModuleDef definition = {
+      PyModuleDef_HEAD_INIT, "hiprt.graphs.native.armed", "Steps that do their last call again.", -1, 0, 0, 0, 0, 0,
+  };
+  PyObject *module = PyModule_Create(&definition);
+  PyTypeObject *type = module ? make_type() : 0;
+  if (!type || PyModule_AddObject(module, "Armed", (PyObject *)type)) Py_CLEAR(module);
+  return module;
 }

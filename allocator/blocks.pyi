@@ -1,0 +1,6 @@
+from typing import Any
+
+from hiprt.buffer import Buffer
+
+def take(kind: type[Buffer], books: int, lane: int, nbytes: int, device: int, pool: Any, /) -> Buffer | None: ...
+def of_block(kind: type[Buffer], books: int, block: int, nbytes: int, device: int, pool: Any, /) -> Buffer: ...

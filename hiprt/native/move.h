@@ -1,0 +1,15 @@
+/* Moves: memory that gets another address, and the addresses that point into it. */
+#pragma once
+#include <stdint.h>
+
+/* cffi begin */
+/* Memory [start, end) moves to `to`. Several moves are ascending and disjoint. */
+typedef struct {
+  uint64_t start, end, to;
+} hiprt_move;
+/* Return where an address is after the moves. */
+uint64_t hiprt_moved(uint64_t address, uint32_t n_moves, const hiprt_move *moves);
+/* cffi end */
+
+/* Give an address its value after the moves; whether it lies in memory that moves. */
+int hiprt_move_address(uint64_t *address, uint32_t n_moves, const hiprt_move *moves);
