@@ -194,7 +194,7 @@ def test_sequences_do_not_see_each_other(tmp_path, stream, name, fused):
 
 @pytest.mark.parametrize("name", MINIS)
 def test_a_graph_gives_the_bits_of_eager_steps(tmp_path, stream, name, fused):
-    """One launch a token from the second on: nothing in a step is read on the host (G4 of the design)."""
+    """One launch a token from the second on: nothing in a step is read on the host."""
     model = load(Checkpoint(Family(name, "bfloat16").write_mlx(tmp_path)), fused=fused)
     tokens, position = hiprt.zeros(2, np.int32), hiprt.zeros(2, np.int32)
     graph_state, eager_state = model.state(2, 64), model.state(2, 64)

@@ -62,7 +62,7 @@ def test_other_layouts(tmp_path, stream, changes):
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_graph_and_eager_have_the_same_bits(decoder, temperature):
-    """Logits and tokens of a text are equal bit by bit, launched as a graph or kernel by kernel (G4 of the design)."""
+    """Logits and tokens of a text are equal bit by bit, launched as a graph or kernel by kernel."""
     graph, eager = decoder(), decoder()
     for made in (graph, eager):
         made.start(PROMPT, temperature, seed=5)
