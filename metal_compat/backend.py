@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hiprt.errors import CompileError, ProviderError
-from hiprt.kernels.offline.builder import BACKENDS, Product, Unit
+from hiprt.kernels.offline.builder import Product, Unit
 from hiprt.metal_compat.checker import Problem, check_metal, compiler
 
-__all__ = ["MetalBackend", "register"]
+__all__ = ["MetalBackend"]
 
 HIPRTC_ERROR_COMPILATION = 6
 
@@ -19,6 +19,7 @@ class MetalBackend:
     targets: tuple[str, ...] = ("metal",)
     offers = frozenset(("emit", "out"))
     is_loops = False
+    fills_cache = False
 
     def serves(self, target: str) -> bool:
         """Take no versions: the text is for Metal 3 and later."""
@@ -62,8 +63,3 @@ def in_body(problems: list[Problem], text: str, source: str, name: str) -> list[
         Problem(name, problem.line - before, problem.text) if 0 < problem.line - before <= lines else problem
         for problem in problems
     )
-
-
-def register() -> None:
-    """Make ``metal`` a target of ``hiprt compile``, which cannot import this layer itself."""
-    BACKENDS.setdefault("metal", MetalBackend())

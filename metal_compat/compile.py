@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 
 from hiprt.kernels.offline import command
-from hiprt.metal_compat import backend
+from hiprt.kernels.offline.builder import BACKENDS
+from hiprt.metal_compat.backend import MetalBackend
 
-__all__ = ["add_arguments"]
+__all__ = ["EVERY_BACKEND", "add_arguments"]
+
+EVERY_BACKEND = (*BACKENDS, MetalBackend())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``hiprt compile``, and Metal to its targets."""
-    backend.register()
-    command.add_arguments(parser)
+    """Add the arguments of ``hiprt compile`` with every target."""
+    command.add_arguments(parser, EVERY_BACKEND)

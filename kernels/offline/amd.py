@@ -39,9 +39,7 @@ def hip_program(text: str, file: str) -> str:
     """
     if text.startswith(DIALECTS["hip"].prelude):
         return text
-    prelude = "".join(
-        f'#line 1 "hiprt/{name}"\n{(PRELUDE / name).read_text()}' for name in ("target.h", "hip.h")
-    )
+    prelude = "".join(f'#line 1 "hiprt/{name}"\n{(PRELUDE / name).read_text()}' for name in ("target.h", "hip.h"))
     quoted = file.replace("\\", "\\\\").replace('"', '\\"')
     return f'{prelude}#line 1 "{quoted}"\n{text}'
 

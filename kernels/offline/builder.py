@@ -95,11 +95,14 @@ class Backend(Protocol):
         Which of ``--report``, ``--compare``, ``--emit``, ``--out`` and ``--option`` it has something for.
     is_loops : bool
         Whether kernels take their branch of plain loops there; known once a target is open.
+    fills_cache : bool
+        Whether what it compiles is kept in the cache of compiled code; known once a target is open.
     """
 
     targets: tuple[str, ...]
     offers: frozenset[str]
     is_loops: bool
+    fills_cache: bool
 
     def serves(self, target: str) -> bool:
         """Whether this compiles for a target."""
@@ -123,6 +126,7 @@ class AmdBackend:
     targets: tuple[str, ...] = tuple(MACHINES)
     offers = frozenset(("report", "compare", "out", "option"))
     is_loops = False
+    fills_cache = False
     compiler: Compiler
 
     def serves(self, target: str) -> bool:
@@ -151,6 +155,7 @@ class DeviceBackend:
     targets: tuple[str, ...] = (DEVICE, CPU.name)
     offers: frozenset[str] = frozenset(("option",))
     is_loops: bool = False
+    fills_cache: bool = False
 
     def serves(self, target: str) -> bool:
         """Take no features."""
@@ -163,7 +168,7 @@ class DeviceBackend:
             provider = library.current().provider
         if is_cpu and provider is not CPU:
             raise ProviderError("the CPU device is not in use", [(provider.name, "is open in this process")])
-        self.is_loops = provider.takes_loops
+        self.is_loops, self.fills_cache = provider.takes_loops, provider.runs_kernels
         return f"{provider}, {current_device().arch}"
 
     def build(self, unit: Unit, target: str, options: Sequence[str]) -> Product:
@@ -176,11 +181,10 @@ class DeviceBackend:
         return Product(unit, target)
 
 
-# By name; a further kind of target is one more entry.
-BACKENDS: dict[str, Backend] = {"device": DeviceBackend(), "amd": AmdBackend()}
+BACKENDS: tuple[Backend, ...] = (DeviceBackend(), AmdBackend())
 
 
-def backend_of(target: str) -> Backend:
+def backend_of(target: str, backends: Sequence[Backend] = BACKENDS) -> Backend:
     """Return what compiles for a target.
 
     Raises
@@ -188,10 +192,10 @@ def backend_of(target: str) -> Backend:
     ValueError
         Nothing does.
     """
-    for backend in BACKENDS.values():
+    for backend in backends:
         if backend.serves(target):
             return backend
-    known = ", ".join(name for backend in BACKENDS.values() for name in sorted(backend.targets) if name != DEVICE)
+    known = ", ".join(name for backend in backends for name in sorted(backend.targets) if name != DEVICE)
     raise ValueError(f"{target!r} is not a target; known are {known}")
 
 
@@ -223,7 +227,9 @@ def units(paths: Sequence[Path], *, is_loops: bool = False) -> list[Unit]:
     return list(found.values())
 
 
-def build(work: Sequence[tuple[Unit, str]], options: Sequence[str] = ()) -> Iterator[Product]:
+def build(
+    work: Sequence[tuple[Unit, str]], options: Sequence[str] = (), backends: Sequence[Backend] = BACKENDS
+) -> Iterator[Product]:
     """Compile programs, as many at a time as there are processors; yield each result as it comes.
 
     Parameters
@@ -232,6 +238,8 @@ def build(work: Sequence[tuple[Unit, str]], options: Sequence[str] = ()) -> Iter
         Programs and targets whose backends are open.
     options : sequence of str
         For the compiler.
+    backends : sequence of Backend
+        Those of the targets are among them.
 
     Raises
     ------
@@ -240,7 +248,7 @@ def build(work: Sequence[tuple[Unit, str]], options: Sequence[str] = ()) -> Iter
     """
     pool = ThreadPoolExecutor(os.cpu_count(), "hiprt-compile")
     try:
-        futures = [pool.submit(backend_of(target).build, unit, target, options) for unit, target in work]
+        futures = [pool.submit(backend_of(target, backends).build, unit, target, options) for unit, target in work]
         for future in as_completed(futures):
             yield future.result()
     finally:

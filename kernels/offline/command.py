@@ -7,13 +7,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from hiprt.code_cache import CodeCache
 from hiprt.command import set_run
-from hiprt.kernels.offline.builder import DEVICE, Product, Unit, backend_of, build, units
+from hiprt.kernels.offline.builder import BACKENDS, DEVICE, Backend, Product, Unit, backend_of, build, units
 from hiprt.kernels.offline.report import Report
 
 __all__ = ["add_arguments", "run"]
@@ -21,11 +21,11 @@ __all__ = ["add_arguments", "run"]
 FAILURE = 1
 METAL, AMD = "use --target metal", "use AMD targets, --target gfx1201,gfx942"
 WHERE = {"report": AMD, "compare": AMD, "out": AMD, "emit": METAL, "option": AMD}
-PROVIDERS = ("cpu", "nvidia", "rocm")  # whose code is cached
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
+def add_arguments(parser: argparse.ArgumentParser, backends: Sequence[Backend] = BACKENDS) -> None:
+    """Add the arguments of the command, which compiles for the targets of these backends."""
+    parser.set_defaults(backends=backends)
     parser.add_argument(
         "files",
         metavar="FILE",
@@ -81,17 +81,18 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.cache_info or options.cache_limit is not None:
         return run_cache(options)
+    backends: Sequence[Backend] = options.backends
     asked = {name for name in WHERE if getattr(options, name)}
     for target in options.target:
-        for name in sorted(asked - backend_of(target).offers):
+        for name in sorted(asked - backend_of(target, backends).offers):
             raise ValueError(f"--{name} has nothing for the target {target}: {WHERE[name]}")
     before = Report.parse(options.compare.read_text()) if options.compare else None
     begin = time.monotonic()
-    compilers = {target: backend_of(target).open(target) for target in options.target}
-    work = [(unit, target) for target in options.target for unit in chosen(options.files, target)]
+    compilers = {target: backend_of(target, backends).open(target) for target in options.target}
+    work = [(unit, target) for target in options.target for unit in chosen(options.files, backend_of(target, backends))]
     files: list[str] = []
     rows, texts = [], {}
-    for product in shown(build(work, options.option), len(work), is_silent=options.json):
+    for product in shown(build(work, options.option, backends), len(work), is_silent=options.json):
         rows += product.resources
         if options.emit:
             texts.update({product.unit.name + suffix: text.decode() for suffix, text in product.files.items()})
@@ -108,15 +109,16 @@ def run(options: argparse.Namespace) -> int:
     elif options.emit:
         print("\n".join(f"// {name}\n{text}" for name, text in sorted(texts.items())), end="")
     else:
-        print(sentence(compilers, len(work), seconds, report, options.out))
+        is_cached = any(backend_of(target, backends).fills_cache for target in options.target)
+        print(sentence(compilers, len(work), seconds, report, options.out, is_cached=is_cached))
     for line in worse:
         print(f"hiprt: {line}", file=sys.stderr)
     return FAILURE if worse else 0
 
 
-def chosen(files: list[Path], target: str) -> list[Unit]:
-    """Return the programs to compile for a target."""
-    return units(files, is_loops=backend_of(target).is_loops)
+def chosen(files: list[Path], backend: Backend) -> list[Unit]:
+    """Return the programs to compile by a backend."""
+    return units(files, is_loops=backend.is_loops)
 
 
 def shown(products: Iterable[Product], count: int, *, is_silent: bool) -> Iterable[Product]:
@@ -160,12 +162,13 @@ def summary(
     }
 
 
-def sentence(compilers: dict[str, str], count: int, seconds: float, report: Report, folder: Path | None) -> str:
+def sentence(
+    compilers: dict[str, str], count: int, seconds: float, report: Report, folder: Path | None, *, is_cached: bool
+) -> str:
     """Return one line for people."""
     programs = f"{count} program{'s' if count != 1 else ''}"
     where = f", in {folder}" if folder else ""
     if not report.rows:
-        is_cached = any(told.partition(",")[0] in PROVIDERS for told in compilers.values())
         cache = f", into {CodeCache().folder}" if is_cached else ""
         return f"{programs} for {'; '.join(compilers.values())} in {seconds:.1f} s{cache}{where}"
     spilled = sum(row.spills > 0 for row in report.rows)

@@ -18,7 +18,7 @@ from hiprt.kernels.offline.builder import Unit, backend_of, build, units
 from hiprt.kernels.offline.catalogue import Instance, instances
 from hiprt.kernels.offline.code_object import CodeObject
 from hiprt.kernels.offline.report import Report
-from hiprt.metal_compat.backend import register
+from hiprt.metal_compat.compile import EVERY_BACKEND
 
 SOURCE = """
 extern "C" __global__ void axpy(const float4* x, float4* y, float a, int n) {
@@ -236,7 +236,6 @@ def test_every_instance_of_the_device_is_compiled():
 
 def test_metal_text_of_a_body(tmp_path):
     """Checked, printed, written; problems have the lines of the user's file."""
-    register()
     path, folder = tmp_path / "halves.metal", tmp_path / "out"
     path.write_text(BODY)
     said, _ = run("--target", "metal", "--out", folder, path)
@@ -252,7 +251,7 @@ def test_metal_text_of_a_body(tmp_path):
     _, err = run("--target", "metal", path, status=1)
     assert err.endswith("halves.metal:9: error: Metal does not have 'double'\n")
     with pytest.raises(CompileError) as caught:
-        list(build([(units([path])[0], "metal")]))
+        list(build([(units([path])[0], "metal")], backends=EVERY_BACKEND))
     assert "\nhalves.metal:10: error: cannot initialize" in caught.value.log
 
 
@@ -263,11 +262,10 @@ def test_every_instance_is_metal_that_passes_the_checker():
 
 
 def test_a_kernel_that_is_no_metal_is_refused():
-    register()
-    backend_of("metal").open("metal")
+    backend_of("metal", EVERY_BACKEND).open("metal")
     kernel = Kernel("wrong", inputs={"x": "float"}, outputs={"y": "float"}, source="device float* p = x;\ny[0] = p[0];")
     with pytest.raises(CompileError, match=r"wrong\.metal:1: error: .*const device float"):
-        list(build([(Unit("wrong", Instance(kernel, ())), "metal")]))
+        list(build([(Unit("wrong", Instance(kernel, ())), "metal")], backends=EVERY_BACKEND))
 
 
 def test_cache_info_and_limit(tmp_path):
