@@ -26,6 +26,7 @@ from hiprt import core, library
 from hiprt.allocator import Pool
 from hiprt.allocator.driver import device_memory
 from hiprt.bench.graph import CHOICES, choose, positive
+from hiprt.bench.table import text_table
 from hiprt.buffer import Buffer
 from hiprt.command import set_run
 
@@ -147,10 +148,12 @@ def run(options: argparse.Namespace) -> int:
 
 def table(report: Report) -> str:
     """Return a report as text."""
-    rows = [("allocate", report.allocate_us), ("free", report.free_us), ("C, both", report.core_us)]
+    rows = {"allocate": report.allocate_us, "free": report.free_us, "C, both": report.core_us}
     lines = [
         f"{report.nbytes} bytes from a warm pool, on {report.provider} ({report.device})",
-        f"{'host us':<16}{'median':>12}{'p99':>12}",
-        *(f"{name:<16}{us['median']:>12.3f}{us['p99']:>12.3f}" for name, us in rows),
+        text_table(
+            ("host us", "median", "p99"),
+            [(name, f"{us['median']:.3f}", f"{us['p99']:.3f}") for name, us in rows.items()],
+        ),
     ]
     return "\n".join(lines if report.is_flat else [*lines, "the pool grew while measuring"])

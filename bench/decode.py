@@ -27,6 +27,7 @@ from hiprt import Stream, allocator, kernels, library, use_stream
 from hiprt.bench.engine.models import PRESETS, Model, bucket, preset
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.graph import positive
+from hiprt.bench.table import text_table
 from hiprt.bench.timing import Apart, join, microseconds, read_bandwidth
 from hiprt.command import set_run
 from hiprt.event import Event
@@ -336,25 +337,38 @@ def run(options: argparse.Namespace) -> int:
 
 
 def table(report: Report) -> str:
-    """Return a report as text."""
+    """Return a report as text: a line for each mode, then one for each kernel."""
     size = report.weight_bytes / 2**20
-    rows = [
+    modes = [
+        (
+            name,
+            f"{mode.tok_s:.1f}",
+            f"{mode.ms_per_token['median']:.3f}",
+            f"{mode.ms_per_token['p99']:.3f}",
+            f"{mode.host_us_per_token:.1f}",
+            f"{mode.weights_gb_s:.0f}",
+            f"{mode.share_of_bandwidth:.0%}",
+            f"{mode.launches_per_token:.1f}",
+        )
+        for name, mode in report.modes.items()
+    ]
+    kernels = [
+        (
+            each.name,
+            f"{each.nodes}",
+            f"{each.us:.2f}",
+            f"{each.share:.0%}",
+            "" if each.gb_s is None else f"{each.gb_s:.0f}",
+            f"{each.grid}, {each.block}",
+        )
+        for each in report.kernels
+    ]
+    total = ("sum", f"{sum(each.nodes for each in report.kernels)}", f"{report.kernels_us:.2f}")
+    lines = [
         f"{report.preset} on {report.provider} ({report.device}), context {report.context}, batch {report.batch}, "
         f"{size:.0f} MiB of weights a token, read bandwidth {report.read_gb_s:.0f} GB/s",
         f"first token {report.first_token_ms:.2f} ms, peak {report.peak_bytes / 2**20:.0f} MiB",
-        f"{'mode':<10}{'tok/s':>10}{'ms median':>11}{'ms p99':>9}{'host us':>9}{'GB/s':>8}{'share':>7}{'launches':>10}",
+        text_table(("mode", "tok/s", "ms median", "ms p99", "host us", "GB/s", "share", "launches"), modes),
+        text_table(("kernel", "nodes", "us", "share", "GB/s", "largest grid, block"), [*kernels, total]),
     ]
-    for name, mode in report.modes.items():
-        ms = mode.ms_per_token
-        rows.append(
-            f"{name:<10}{mode.tok_s:>10.1f}{ms['median']:>11.3f}{ms['p99']:>9.3f}{mode.host_us_per_token:>9.1f}"
-            f"{mode.weights_gb_s:>8.0f}{mode.share_of_bandwidth:>7.0%}{mode.launches_per_token:>10.1f}"
-        )
-    rows.append(f"{'kernel':<32}{'nodes':>6}{'us':>10}{'share':>7}{'GB/s':>8}   largest grid, block")
-    for each in report.kernels:
-        rate = "" if each.gb_s is None else f"{each.gb_s:.0f}"
-        rows.append(
-            f"{each.name:<32}{each.nodes:>6}{each.us:>10.2f}{each.share:>7.0%}{rate:>8}   {each.grid}, {each.block}"
-        )
-    rows.append(f"{'sum':<32}{sum(k.nodes for k in report.kernels):>6}{report.kernels_us:>10.2f}")
-    return "\n".join(rows)
+    return "\n".join(lines)

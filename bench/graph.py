@@ -31,6 +31,7 @@ import numpy as np
 import hiprt
 from hiprt import core, graphs, library
 from hiprt.bench.raw import chain
+from hiprt.bench.table import text_table
 from hiprt.bench.topology import SETS, TOPOLOGIES, Work
 from hiprt.command import set_run
 from hiprt.graphs import RUNG_NAMES, Exec, Recording
@@ -302,8 +303,8 @@ def run(options: argparse.Namespace) -> int:
 
 def raw_table(floor: dict[str, float], nodes: int) -> str:
     """Return what the driver's own calls take, as text."""
-    rows = [f"the driver's calls from C, chain of {nodes}{'us':>8}{'per node':>12}"]
-    return "\n".join(rows + [f"{name[:-3]:<30}{us:>12.2f}{us / nodes:>12.4f}" for name, us in floor.items()])
+    head = f"the driver's calls from C, chain of {nodes}", "us", "per node"
+    return text_table(head, [(name[:-3], f"{us:.2f}", f"{us / nodes:.4f}") for name, us in floor.items()])
 
 
 def choose(provider: str) -> None:
@@ -318,12 +319,12 @@ def table(report: Report) -> str:
     """Return a report as text."""
     changed = f", {report.changed} changed" if report.changed else ""
     taken = ", ".join(f"{rung} {count}" for rung, count in report.rungs.items() if count)
+    step, node = report.us_per_step, report.us_per_node
     rows = [
-        f"{report.mode} of {report.topology}, {report.nodes} nodes{changed}, on {report.provider} ({report.device})",
-        f"{'host us':<16}{'median':>12}{'p99':>12}",
-        f"{'per step':<16}{report.us_per_step['median']:>12.2f}{report.us_per_step['p99']:>12.2f}",
-        f"{'per node':<16}{report.us_per_node['median']:>12.4f}{report.us_per_node['p99']:>12.4f}",
-        f"{'Python':<16}{report.python_share:>12.0%}",
-        f"{'rungs':<16}{taken:>12}",
+        ("per step", f"{step['median']:.2f}", f"{step['p99']:.2f}"),
+        ("per node", f"{node['median']:.4f}", f"{node['p99']:.4f}"),
+        ("Python", f"{report.python_share:.0%}"),
+        ("rungs", taken),
     ]
-    return "\n".join(rows)
+    what = f"{report.mode} of {report.topology}, {report.nodes} nodes{changed}, on {report.provider} ({report.device})"
+    return f"{what}\n{text_table(('host us', 'median', 'p99'), rows)}"

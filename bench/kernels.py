@@ -19,6 +19,7 @@ from hiprt import Array, Stream, kernels, library, use_stream
 from hiprt.array import bfloat16
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.random_weights import RandomWeights
+from hiprt.bench.table import text_table
 from hiprt.bench.timing import microseconds, read_bandwidth
 from hiprt.command import set_run
 from hiprt.graphs import Recording
@@ -346,14 +347,21 @@ def run(options: argparse.Namespace) -> int:
 
 def table(report: dict[str, Any]) -> str:
     """Return a report as text."""
+    rows = [
+        (
+            row["name"],
+            row["shape"],
+            f"{row['us']:.2f}",
+            f"{row['nbytes'] / 1e6:.3f}",
+            f"{row['gb_s']:.1f}",
+            f"{row['share']:.0%}",
+            f"{row['tflops']:.1f}" if row["tflops"] else "",
+        )
+        for row in report["kernels"]
+    ]
     lines = [
         f"kernels on {report['provider']} ({report['device']}), read bandwidth {report['read_gb_s']:.0f} GB/s",
-        f"{'kernel':<18}{'shape':<36}{'us':>10}{'MB':>10}{'GB/s':>9}{'share':>7}{'TFLOP/s':>9}",
+        text_table(("kernel", "shape", "us", "MB", "GB/s", "share", "TFLOP/s"), rows, names=2),
+        *(f"absent: {name}: {why}" for name, why in report["absent"].items()),
     ]
-    for row in report["kernels"]:
-        flops = f"{row['tflops']:.1f}" if row["tflops"] else ""
-        lines.append(
-            f"{row['name']:<18}{row['shape']:<36}{row['us']:>10.2f}{row['nbytes'] / 1e6:>10.3f}{row['gb_s']:>9.1f}"
-            f"{row['share']:>7.0%}{flops:>9}"
-        )
-    return "\n".join([*lines, *(f"absent: {name}: {why}" for name, why in report["absent"].items())])
+    return "\n".join(lines)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hiprt.bench.engine.models import PRESETS
+from hiprt.bench.table import text_table
 from hiprt.command import set_run
 
 __all__ = ["PEERS", "add_arguments", "ask", "run"]
@@ -90,8 +91,10 @@ def run(options: argparse.Namespace) -> int:
 def table(report: dict[str, Any]) -> str:
     """Return a report as text: a line for each number."""
     work = report["workload"]
-    lines = [f"chain of {work['nodes']}; decode of {work['preset']}, context {work['context']}"]
-    for peer, answer in report["peers"].items():
-        for name, value in answer.items():
-            lines.append(f"{peer:<10}{name:<34}{value if isinstance(value, str) else format(value, '.2f'):>14}")
-    return "\n".join(lines)
+    rows = [
+        (peer, name, value if isinstance(value, str) else f"{value:.2f}")
+        for peer, answer in report["peers"].items()
+        for name, value in answer.items()
+    ]
+    what = f"chain of {work['nodes']}; decode of {work['preset']}, context {work['context']}"
+    return f"{what}\n{text_table(('peer', 'what', 'value'), rows, names=2)}"
