@@ -36,7 +36,7 @@ class Lane:
 
     device = SimpleNamespace(index=0)
     handle = 0
-    hip_stream = None
+    is_open = False
 
     def __init__(self, number):
         self.number = number
