@@ -3,12 +3,13 @@
 Importing the package makes `default_pool` the source of every buffer that hiprt allocates.
 """
 
-from hiprt.allocator.arena import Arena, Move
+from hiprt.allocator.arena import Arena
 from hiprt.allocator.external import adopt, external
+from hiprt.allocator.holder import PoolStats
 from hiprt.allocator.pages import UseAfterFreeError
 from hiprt.allocator.planner import InPlace, Plan, Request, in_place_of, plan, requests_of
 from hiprt.allocator.poison import RedZoneError, check_steps
-from hiprt.allocator.pool import Pool, PoolStats, default_pool
+from hiprt.allocator.pool import Pool, default_pool
 from hiprt.allocator.report import MemoryReport, Watch, memory_report, stats, watch
 from hiprt.buffer import set_adopter, set_allocator
 
@@ -16,7 +17,6 @@ __all__ = [
     "Arena",
     "InPlace",
     "MemoryReport",
-    "Move",
     "Plan",
     "Pool",
     "PoolStats",

@@ -1,37 +1,35 @@
 """Arenas: the intermediates of a kept step, recorded at provisional addresses and then laid out in one block.
 
-While a step records, each request gets an address range of its own that no memory lies behind. When the recording
-ends, the planner knows which nodes touch what: everything moves to an offset in one block, and so do the arrays that
-are still alive, the step's results. Sharing memory this way adds no edge to the graph.
+While a step records, each request gets a range of addresses of its own, behind which there is no memory. When the
+recording ends, it is known which nodes touch what, and the planner gives each request an offset in one block. The
+addresses in the recorded launches are moved there, those that the kernels' declarations name and no others, and so are
+the arrays that are still alive, the step's results. Sharing memory this way adds no edge to the graph.
 """
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from hiprt.allocator.holder import Holder, PoolStats
 from hiprt.allocator.planner import ALIGNMENT, InPlace, Plan, in_place_of, plan, requests_of
-from hiprt.allocator.pool import PoolStats, pools
 from hiprt.buffer import Allocate, Buffer
 from hiprt.errors import OutOfMemoryError
-from hiprt.stream import Stream
+from hiprt.stream import Move, Stream
 
-__all__ = ["Arena", "Move"]
+__all__ = ["Arena"]
 
-Move = tuple[int, int, int]
 Written = tuple[int, tuple[int, int], tuple[int, int]]
-# Above every address that 57 bits reach, so that a stray access faults.
+# Provisional addresses lie above every address of 57 bits, so that a stray access faults.
 PROVISIONAL = 1 << 58
 SPACING = 256
-WINDOW = 8192  # nodes; a plan keeps as many bits for each of them
-names = itertools.count()
+WINDOW = 8192  # nodes planned at a time; a plan keeps as many bits for each of them
 
 
-class Arena:
+class Arena(Holder):
     """Memory of one step's intermediates.
 
     It cannot overflow: when its block is asked for, every request is known. If there is no memory for the block, the
@@ -40,31 +38,27 @@ class Arena:
     Parameters
     ----------
     source : callable
-        Where the block comes from: a pool's `allocate`.
+        Where the blocks come from: a pool's `allocate`.
     name : str, optional
-        For reports.
+        Shown in reports.
 
     Attributes
     ----------
     chunks : dict
-        Number to memory, one block per part of the step that was recorded.
+        Number to block; there is one for each part of the step that was recorded.
     plans : list of Plan
-        How each is shared.
+        How each block is shared.
     moves : list of Move
         What `settle` returned last.
     """
 
     def __init__(self, source: Allocate, name: str = "") -> None:
-        self.source = source
-        self.name = name or f"arena {next(names)}"
-        self.parent = getattr(source, "__self__", None)
-        self.chunks: dict[int, Buffer] = {}
+        super().__init__(source, name)
         self.plans: list[Plan] = []
         self.next = PROVISIONAL
         self.moves: list[Move] = []
         self.extents: list[tuple[int, int]] = []
         self.buffers: list[weakref.ref[Buffer]] = []
-        pools.add(self)
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
         """Return a buffer at a provisional address."""
@@ -83,12 +77,12 @@ class Arena:
         dependencies: Callable[[], Sequence[Sequence[int]]],
         in_place: Callable[[], Iterable[Written]] = tuple,
     ) -> list[Move]:
-        """Lay out what was asked for since the last time, and move the arrays that are alive.
+        """Lay out the requests since the last time in one block, and move the arrays that are alive.
 
         Parameters
         ----------
         stream : Stream
-            That the step is launched on.
+            The stream that the step is launched on.
         touched : iterable
             Per node in program order, the memory it declares: (start, end, access).
         dependencies : callable
@@ -99,7 +93,7 @@ class Arena:
         Returns
         -------
         list of Move
-            First address, one past the last, and the new first address, ascending.
+            Where each request's addresses are now, ascending.
 
         Raises
         ------
@@ -125,11 +119,11 @@ class Arena:
         return moves
 
     def abandon(self, stream: Stream) -> None:
-        """Give the arrays that are alive memory of their own; what they were to hold was never computed."""
+        """Give the arrays that are alive memory of their own, though what they were to hold was never computed."""
         buffers = [buffer for known in self.buffers if (buffer := known()) is not None]
         self.extents, self.buffers = [], []
         for buffer in buffers:
-            # Without memory it stays where no memory is: whoever uses it is told so by a fault.
+            # Without memory the array keeps its provisional address, at which any access faults.
             with suppress(OutOfMemoryError):
                 block = self.source(max(buffer.nbytes, 1), stream)
                 buffer.rebase(block.address, block)
@@ -147,11 +141,14 @@ def layout(
     results: list[int],
     in_place: Callable[[], Iterable[Written]] = tuple,
 ) -> Plan:
-    """Plan the intermediates of so many nodes at a time; others, and those that more nodes use, share nothing."""
+    """Plan the intermediates of one window of nodes at a time.
+
+    Intermediates of different windows share nothing, and those that nodes of several windows use share with nobody.
+    """
     requests = requests_of(extents, touched, results)
     edges = dependencies() or [[]]
     for i in results:
-        # Somebody will use it later: as if the last node did.
+        # Whoever uses a result later comes behind the last node.
         requests[i] = replace(requests[i], users=requests[i].users or (len(edges) - 1,))
     written = in_place_of(extents, in_place())
     if len(edges) <= WINDOW:

@@ -155,13 +155,13 @@ def hand_over(one: Stream, two: Stream) -> str:
     for value in (1, 2, 3):
         first = handle(lib.hipMallocAsync, PROBE_BYTES, one.handle)
         for _ in range(FILLS):
-            one.submit(core.lib.hiprt_fill, first, 0, 1, PROBE_BYTES)
+            one.fill(first, 0, 1, PROBE_BYTES)
         call(lib.hipFreeAsync(first, one.handle))
         second = handle(lib.hipMallocAsync, PROBE_BYTES, two.handle)
-        two.submit(core.lib.hiprt_fill, second, value, 1, PROBE_BYTES)
+        two.fill(second, value, 1, PROBE_BYTES)
         one.synchronize()
         seen = np.empty(PROBE_BYTES, np.uint8)
-        two.submit(core.lib.hiprt_copy, int(seen.ctypes.data), second, PROBE_BYTES, lib.hipMemcpyDeviceToHost)
+        two.copy(int(seen.ctypes.data), second, PROBE_BYTES, lib.hipMemcpyDeviceToHost)
         two.synchronize()
         call(lib.hipFreeAsync(second, two.handle))
         if not (seen == value).all():

@@ -1,9 +1,9 @@
 """Poison: memory that shows who reads it too early, uses it too late or writes past its end.
 
 Under ``HIPRT_ALLOC_POISON=1`` every buffer lies between two red zones. Fresh memory is filled with `FRESH`, a NaN in
-float32; freed memory with the byte `FREED`, in stream order. At the free the red zones are read, which waits for the
-stream. On the CPU device freed memory is inaccessible as well: a kernel that uses it fails with `UseAfterFreeError`. So
-that it does not become another buffer's at once, up to `MOST_HELD` bytes of it are held back.
+float32, and freed memory with the byte `FREED`, in stream order. At the free the red zones are read, which waits for
+the stream. On the CPU device freed memory is inaccessible as well: a kernel that uses it fails with
+`UseAfterFreeError`. Up to `MOST_HELD` bytes of it are held back, so that it does not become another buffer's at once.
 
 While a step records, all this is recorded with it: an executable graph fills and checks the step's memory at each
 launch, and a kernel notes the first damage, which is reported at the next allocation or free. A step's memory stays
@@ -17,14 +17,16 @@ import threading
 import traceback
 import warnings
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hiprt import core, library
+from hiprt.allocator.holder import Holder
 from hiprt.allocator.pages import PAGE, Freed, Pages
 from hiprt.array import Array
 from hiprt.buffer import Buffer, relaxed
@@ -34,17 +36,25 @@ from hiprt.hip import call, handle, lib
 from hiprt.module import READ, READ_WRITE, SCALAR, Argument, Function, Module
 from hiprt.stream import Stream
 
-if TYPE_CHECKING:
-    from hiprt.allocator.pool import Pool
+__all__ = [
+    "FREED",
+    "FRESH",
+    "RED",
+    "ZONE",
+    "RedZoneError",
+    "allocate",
+    "check_steps",
+    "open_before_free",
+    "pages",
+    "release",
+]
 
-__all__ = ["FREED", "FRESH", "RED", "ZONE", "Log", "Poison", "RedZoneError", "poison"]
-
-FRESH = 0xFFC0DEAD  # a word
-FREED = 0xFB  # a byte, as is the next
-RED = 0xFD
-ZONE = 256  # bytes before and behind a buffer; also the alignment that is left
-MOST_HELD = 16 << 20
-FRAMES = 12
+FRESH = 0xFFC0DEAD  # the word that fresh memory is full of
+FREED = 0xFB  # the byte that freed memory is full of
+RED = 0xFD  # the byte that red zones are full of
+ZONE = 256  # bytes of a red zone, and so the alignment of buffers
+MOST_HELD = 16 << 20  # bytes of freed memory that are held back
+FRAMES = 12  # of a stack that is shown
 ONE = (1, 1, 1)
 SOURCE = f"""
 typedef unsigned long long word;
@@ -67,11 +77,11 @@ class RedZoneError(RuntimeError):
     Attributes
     ----------
     address, nbytes : int
-        Of the buffer.
+        Where the buffer lies.
     offset : int
-        Of the first damaged byte, from the buffer's start: negative before it, at least ``nbytes`` behind it.
+        The first damaged byte, from the buffer's start: negative before it, at least ``nbytes`` behind it.
     allocated_at, freed_at : str
-        Stacks.
+        The stacks of the two calls.
     """
 
     def __init__(self, address: int, nbytes: int, offset: int, allocated_at: str, freed_at: str) -> None:
@@ -95,7 +105,7 @@ def stack() -> str:
 
 
 class Queue:
-    """A stream's work put there directly, even while the stream records; with the stream gone, the device's."""
+    """A queue puts work on a stream even while that records. Where the stream is closed, the device is waited for."""
 
     def __init__(self, stream: Stream) -> None:
         handle = 0
@@ -108,25 +118,25 @@ class Queue:
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_stream_release)
 
     def fill(self, address: int, value: int, width: int, count: int) -> None:
-        """Set elements."""
+        """Set `count` elements of `width` bytes."""
         if count:
             core.call(core.lib.hiprt_fill(self.core, address, value, width, count))
 
     def read(self, address: int, nbytes: int) -> NDArray[Any]:
-        """Return bytes, once the stream has come here."""
+        """Return bytes, once everything before on the stream has run."""
         out = np.empty(nbytes, np.uint8)
         core.call(core.lib.hiprt_copy(self.core, int(out.ctypes.data), address, nbytes, lib.hipMemcpyDeviceToHost))
         self.wait()
         return out
 
     def wait(self) -> None:
-        """Wait until the stream has come here."""
+        """Wait until everything on the stream has run."""
         with relaxed():
             core.call(core.lib.hiprt_stream_synchronize(self.core))
 
 
 class Log:
-    """Where a device's graphs note the first red zone that was damaged: [block, offset in it], in host memory."""
+    """A device's log is where its graphs note the first damaged red zone: [block, offset in it], in host memory."""
 
     def __init__(self, stream: Stream) -> None:
         with relaxed():
@@ -149,8 +159,8 @@ def view(address: int, nbytes: int, stream: Stream, pool: Any = None) -> Array:
 
 held: deque[Buffer] = deque()
 warned: deque[RedZoneError] = deque()
-logs: dict[int, Log] = {}
-# Of buffers in steps, by their block's first byte: nbytes, allocated_at, freed_at.
+logs: dict[int, Log] = {}  # by device
+# What is known of buffers in steps, by the first byte of their block: nbytes, allocated_at, freed_at.
 stacks: dict[int, tuple[int, str, str]] = {}
 
 
@@ -160,94 +170,104 @@ def pages() -> Pages:
     return Pages()
 
 
-class Poison:
-    """Guards what pools give out."""
+Take = Callable[[int, Stream], Buffer]
 
-    def allocate(self, pool: Pool, nbytes: int, stream: Stream) -> Buffer:
-        """Return memory of a pool, full of `FRESH`, between red zones.
 
-        Raises
-        ------
-        OutOfMemoryError
-            As `Pool.allocate`.
-        """
-        report()
-        size, unit = nbytes + 2 * ZONE, PAGE if closes(pool) else ZONE
-        inner = take(pool, -(-size // unit) * unit + (unit if unit > ZONE else 0), stream)
-        start = -(-inner.address // unit) * unit
-        if closes(pool):
-            pages().open(inner.address, inner.address + inner.nbytes)
-        first, last = start + ZONE, start + ZONE + nbytes
-        parts = (start, RED, 1, ZONE), (first, FRESH, 4, -(-nbytes // 4)), (last, RED, 1, ZONE)
-        allocated_at = stack()
-        if records(pool, stream):
-            log_of(stream)
-            for part in parts:
-                if part[3]:
-                    stream.submit(core.lib.hiprt_fill, *part)
-        else:
-            queue = Queue(stream)
-            for part in parts:
-                queue.fill(*part)
-        free = partial(self.free, pool, [inner], start, nbytes, stream, threading.get_ident(), allocated_at)
-        return Buffer(first, nbytes, inner.device, free, pool=pool)
+def allocate(pool: Holder, take: Take, nbytes: int, stream: Stream) -> Buffer:
+    """Return memory of a pool, full of `FRESH`, between red zones.
 
-    @staticmethod
-    def free(
-        pool: Pool, inner: list[Buffer], start: int, nbytes: int, stream: Stream, thread: int, allocated_at: str
-    ) -> None:
-        """Check the red zones, fill with `FREED`, give the memory back; while recording, record that.
+    Parameters
+    ----------
+    pool : Holder
+    take : callable
+        Returns memory of the pool without red zones.
+    nbytes : int
+        Size in bytes.
+    stream : Stream
+        The stream that may use the memory.
 
-        Raises
-        ------
-        RedZoneError
-            A red zone was written to. The memory is given back all the same.
-        """
-        block, size = inner.pop(), nbytes + 2 * ZONE
-        if thread == threading.get_ident() and records(pool, stream):
-            stacks[start] = (nbytes, allocated_at, stack())
-            log = log_of(stream)
-            log.check(stream, ONE, ONE, view(start, size, stream, pool), log.array, nbytes)
-            stream.submit(core.lib.hiprt_fill, start, FREED, 1, size)
-            return
-        if not is_there(pool, start):
-            return
-        # What graphs have found is not told here: a finaliser's error is only a warning.
+    Raises
+    ------
+    OutOfMemoryError
+        The pool has no memory left, as `Pool.allocate` says it.
+    """
+    report()
+    size, unit = nbytes + 2 * ZONE, PAGE if closes(pool) else ZONE
+    inner = take_or_release(take, -(-size // unit) * unit + (unit if unit > ZONE else 0), stream)
+    start = -(-inner.address // unit) * unit
+    if closes(pool):
+        pages().open(inner.address, inner.address + inner.nbytes)
+    first, last = start + ZONE, start + ZONE + nbytes
+    parts = (start, RED, 1, ZONE), (first, FRESH, 4, -(-nbytes // 4)), (last, RED, 1, ZONE)
+    allocated_at = stack()
+    if records(pool, stream):
+        log_of(stream)
+        for part in parts:
+            if part[3]:
+                stream.fill(*part)
+    else:
         queue = Queue(stream)
-        found = queue.read(start, size) != RED
-        found[ZONE : ZONE + nbytes] = False
-        if pool.parent is not None and np.count_nonzero(found) == 2 * ZONE:
-            found[:] = False  # of a step that was recorded and not launched
-        queue.fill(start, FREED, 1, size)
-        if closes(pool) or not stream.is_open:
-            # Without a stream the fill has no order with those that come to use the memory.
-            queue.wait()
-        if closes(pool):
-            end = block.address + block.nbytes
-            pages().close(Freed(start, end // PAGE * PAGE, start + ZONE, nbytes, allocated_at, stack()))
-            held.append(block)
-            release(MOST_HELD)
-        # Before raising: the error's traceback would keep it.
-        del block
-        if found.any():
-            raise RedZoneError(start + ZONE, nbytes, int(found.argmax()) - ZONE, allocated_at, stack())
-
-    @staticmethod
-    def give_back(chunk: Buffer) -> None:
-        """Make memory accessible before it goes back to where it came from."""
-        if chunk.free is not None and library.current().provider.is_host:
-            free, start = chunk.free, chunk.address
-            chunk.free = partial(reopen, start, start + chunk.nbytes, free)
+        for part in parts:
+            queue.fill(*part)
+    free = partial(free_checked, pool, [inner], start, nbytes, stream, threading.get_ident(), allocated_at)
+    return Buffer(first, nbytes, inner.device, free, pool=pool)
 
 
-def take(pool: Pool, nbytes: int, stream: Stream) -> Buffer:
-    """Return memory of a pool, if need be of what is held back."""
+def free_checked(
+    pool: Holder, inner: list[Buffer], start: int, nbytes: int, stream: Stream, thread: int, allocated_at: str
+) -> None:
+    """Check the red zones, fill with `FREED`, give the memory back; while recording, record that.
+
+    Raises
+    ------
+    RedZoneError
+        A red zone was written to. The memory is given back all the same.
+    """
+    block, size = inner.pop(), nbytes + 2 * ZONE
+    if thread == threading.get_ident() and records(pool, stream):
+        stacks[start] = (nbytes, allocated_at, stack())
+        log = log_of(stream)
+        log.check(stream, ONE, ONE, view(start, size, stream, pool), log.array, nbytes)
+        stream.fill(start, FREED, 1, size)
+        return
+    if not is_there(pool, start):
+        return
+    # What graphs have found is not raised here, because an error in a finaliser is only a warning.
+    queue = Queue(stream)
+    found = queue.read(start, size) != RED
+    found[ZONE : ZONE + nbytes] = False
+    if pool.parent is not None and np.count_nonzero(found) == 2 * ZONE:
+        found[:] = False  # the step was recorded and never launched
+    queue.fill(start, FREED, 1, size)
+    if closes(pool) or not stream.is_open:
+        # Without a stream the fill has no order with those that come to use the memory.
+        queue.wait()
+    if closes(pool):
+        end = block.address + block.nbytes
+        pages().close(Freed(start, end // PAGE * PAGE, start + ZONE, nbytes, allocated_at, stack()))
+        held.append(block)
+        release(MOST_HELD)
+    # The error's traceback would keep the block.
+    del block
+    if found.any():
+        raise RedZoneError(start + ZONE, nbytes, int(found.argmax()) - ZONE, allocated_at, stack())
+
+
+def open_before_free(chunk: Buffer) -> None:
+    """Make memory accessible before it goes back to where it came from."""
+    if chunk.free is not None and library.current().provider.is_host:
+        free, start = chunk.free, chunk.address
+        chunk.free = partial(reopen, start, start + chunk.nbytes, free)
+
+
+def take_or_release(take: Take, nbytes: int, stream: Stream) -> Buffer:
+    """Return memory of a pool; where it has none left, what is held back is released first."""
     try:
-        return pool.take(nbytes, stream)
+        return take(nbytes, stream)
     except MemoryError:
         if not release():
             raise
-        return pool.take(nbytes, stream)
+        return take(nbytes, stream)
 
 
 def release(most: int = 0) -> bool:
@@ -266,18 +286,18 @@ def reopen(start: int, end: int, free: Any) -> None:
     free()
 
 
-def closes(pool: Pool) -> bool:
+def closes(pool: Holder) -> bool:
     """Whether a pool's free memory can be made inaccessible: not a step's."""
     return pool.parent is None and library.current().provider.is_host
 
 
-def is_there(pool: Pool, address: int) -> bool:
+def is_there(pool: Holder, address: int) -> bool:
     """Whether a pool still has the memory: the collector finalises a cycle in any order."""
     chunks = list(pool.chunks.values())
     return any(each.address <= address < each.address + each.nbytes and each.free is not None for each in chunks)
 
 
-def records(pool: Pool, stream: Stream) -> bool:
+def records(pool: Holder, stream: Stream) -> bool:
     """Whether a step with this memory is being recorded."""
     return stream.recording and stream.memory is pool
 
@@ -321,6 +341,3 @@ def report() -> None:
     except RedZoneError as error:
         warned.append(error.with_traceback(None))
         warnings.warn(str(error), HipWarning, stacklevel=3)
-
-
-poison = Poison()

@@ -16,58 +16,26 @@ from __future__ import annotations
 
 import itertools
 import sys
-import weakref
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hiprt import core
+from hiprt.allocator import poison
 from hiprt.allocator.blocks import of_block, take
 from hiprt.allocator.driver import Memory, device_memory
-from hiprt.allocator.poison import poison, release
+from hiprt.allocator.holder import Holder, PoolStats, holders
 from hiprt.buffer import Allocate, Buffer
 from hiprt.errors import OutOfMemoryError
 from hiprt.flags import flags
 from hiprt.hip import call, lib
 from hiprt.stream import Stream
 
-if TYPE_CHECKING:
-    from hiprt.allocator.arena import Arena
-
-__all__ = ["Block", "Pool", "PoolStats", "default_pool", "pools"]
+__all__ = ["Block", "Pool", "default_pool"]
 
 MOST = 1 << 60  # bytes; no request of more is served
-numbers = itertools.count()
-
-
-@dataclass(frozen=True)
-class PoolStats:
-    """Sizes in bytes.
-
-    Attributes
-    ----------
-    allocated : int
-        In the hands of users.
-    reserved : int
-        Taken from the source, used or free.
-    peak : int
-        High-water mark of ``allocated``.
-    fragmentation : float
-        Part of the free memory that is not in the largest free block: 0 when it is all in one.
-    retiring : int
-        Free, but as far as is known still in use on the stream that freed it, which alone may have it.
-    drains : int
-        How often that was too much (``HIPRT_ALLOC_DEFER_MAX_MB``), and a request waited.
-    """
-
-    allocated: int
-    reserved: int
-    peak: int
-    fragmentation: float = 0.0
-    retiring: int = 0
-    drains: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,9 +46,9 @@ class Block:
     ----------
     address, nbytes : int
     chunk : int
-        Number of the piece of the source's memory that it lies in.
+        The number of the piece of the source's memory that it lies in.
     stream : int
-        Number of the stream that uses it, or used it last.
+        The number of the stream that uses it, or used it last.
     is_used : bool
     """
 
@@ -96,7 +64,7 @@ def size_class(nbytes: int) -> int:
     return int(core.lib.hiprt_pool_class(nbytes))
 
 
-class Pool:
+class Pool(Holder):
     """Blocks by size and stream over a source of memory.
 
     Parameters
@@ -104,7 +72,7 @@ class Pool:
     source : callable
         Where new memory comes from: ``hip_malloc``, `device_memory`, or another pool's `allocate`.
     name : str, optional
-        For reports.
+        Shown in reports.
     is_guarded : bool, optional
         Whether buffers lie between red zones; ``HIPRT_ALLOC_POISON`` by default.
 
@@ -113,16 +81,12 @@ class Pool:
     extended : int
         How often it took memory from the source.
     overflows : int
-        Of a step that is recorded at each call: how often one call asked for more than all before had left it.
+        How often one call of a step that is recorded at each call asked for more than all calls before had left it.
     """
 
     def __init__(self, source: Allocate, name: str = "", *, is_guarded: bool | None = None) -> None:
-        self.source = source
-        self.name = name or f"pool {next(numbers)}"
-        parent = getattr(source, "__self__", None)
-        self.parent = parent if isinstance(parent, Pool) else None
+        super().__init__(source, name)
         self.lanes: dict[int, Any] = {}
-        self.chunks: dict[int, Buffer] = {}
         self.numbers = itertools.count()
         self.drains = self.extended = self.overflows = 0
         self.needs_idle = False
@@ -130,7 +94,6 @@ class Pool:
         self.core = core.ffi.gc(core.created(core.lib.hiprt_pool_create()), core.lib.hiprt_pool_release)
         # Where the books and each lane lie, for `blocks.take`.
         self.address, self.addresses = core.address(self.core), dict[int, int]()
-        pools.add(self)
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
         """Return memory that is ready for work on `stream`.
@@ -138,7 +101,7 @@ class Pool:
         Parameters
         ----------
         nbytes : int
-            Size in bytes. Rounded up to a size class of at most 9/8 of it, at least 512.
+            Size in bytes, which is rounded up to a size class of at most 9/8 of it, at least 512.
         stream : Stream
             The stream that may use the memory.
 
@@ -149,7 +112,7 @@ class Pool:
             other streams still use. Says who holds the most.
         """
         if self.is_guarded:
-            return poison.allocate(self, nbytes, stream)
+            return poison.allocate(self, self.take, nbytes, stream)
         lane = self.addresses.get(stream.number)
         taken = lane and take(Buffer, self.address, lane, nbytes, stream.device.index, self)
         return taken or self.take(nbytes, stream)
@@ -164,7 +127,7 @@ class Pool:
         return of_block(Buffer, self.address, core.address(block), nbytes, device, self)
 
     def lane(self, stream: Stream) -> Any:
-        """Return what the core knows a stream by."""
+        """Return the core's lane of a stream, which is made at the first request."""
         lane = self.lanes.get(stream.number)
         if lane is None:
             can_fence = self.parent is None and stream.is_open
@@ -182,7 +145,7 @@ class Pool:
         ----------
         stream : Stream
         can_fence : bool
-            It is still open. Without, its memory waits for a trim.
+            Whether the stream is still open. If not, its memory waits for a trim.
         """
         self.addresses.pop(stream.number, None)
         lane = self.lanes.pop(stream.number, None)
@@ -239,7 +202,7 @@ class Pool:
         return self.take_over(nbytes, lane, wait=False)
 
     def settle(self, lane: Any = core.ffi.NULL, *, wait: bool = True) -> None:
-        """Put events behind what is free, of all streams but one, and wait for them."""
+        """Put events behind what streams have freed, all but one lane's, and wait for them."""
         core.call(core.lib.hiprt_pool_settle(self.core, lane, wait))
 
     def extend(self, nbytes: int, stream: Stream, lane: Any) -> Any:
@@ -265,20 +228,31 @@ class Pool:
         chunk : Buffer
         nbytes : int
         lane : object
-            Of the stream that uses it.
+            The lane of the stream that uses it.
         needs_idle : bool
-            Whoever gets the chunk back does not wait for the work that used it.
+            Whether the chunk may go back only once its work is done, because the source does not wait for that.
         """
         number = next(self.numbers)
-        # Held here and not by its users: in a reference cycle the collector would finalise both at once.
+        # The pool holds the chunk, not its users: in a reference cycle the collector would finalise both at once.
         self.chunks[number] = chunk
         self.needs_idle = self.needs_idle or needs_idle
         if self.is_guarded and self.parent is None:
-            poison.give_back(chunk)
+            poison.open_before_free(chunk)
         return core.created(core.lib.hiprt_pool_add(self.core, lane, number, chunk.address, nbytes, needs_idle))
 
     def give_back(self, *, force: bool = False) -> int:
-        """Return to the source what nobody uses, and, where it matters, no work either; the number of bytes."""
+        """Return to the source the chunks that nobody uses, and whose work is done where that matters.
+
+        Parameters
+        ----------
+        force : bool
+            Whether the caller has waited for the device, so that all work is done.
+
+        Returns
+        -------
+        int
+            The number of bytes returned.
+        """
         out, returned = core.ffi.new("uint64_t[]", 256), 0
         while count := core.lib.hiprt_pool_trim(self.core, force, len(out), out):
             for number in core.ffi.unpack(out, count):
@@ -295,7 +269,7 @@ class Pool:
         wrapper went without being closed.
         """
         if self.is_guarded:
-            release()
+            poison.release()
         if self.needs_idle:
             self.settle()
             if core.lib.hiprt_pool_retiring(self.core, core.ffi.NULL):
@@ -330,7 +304,7 @@ class Pool:
         """Return the blocks in use, each with who holds it: a step by its pool's name, else a stream's arrays."""
         inner = sorted(
             (chunk.address, pool.name)
-            for pool in list(pools)
+            for pool in list(holders)
             if pool.parent is self
             for chunk in list(pool.chunks.values())
         )
@@ -357,5 +331,4 @@ class Pool:
         )
 
 
-pools: weakref.WeakSet[Pool | Arena] = weakref.WeakSet()
 default_pool = Pool(device_memory, "device")

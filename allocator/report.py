@@ -12,7 +12,8 @@ from typing import Any
 
 from hiprt.allocator.arena import Arena
 from hiprt.allocator.external import external
-from hiprt.allocator.pool import Pool, default_pool, pools
+from hiprt.allocator.holder import Holder, holders
+from hiprt.allocator.pool import Pool, default_pool
 from hiprt.buffer import Buffer, set_allocator
 from hiprt.stream import Stream
 
@@ -28,15 +29,15 @@ class Row:
     name : str
         ``device`` for all of it, a step's name, or a stream's.
     allocated : int
-        In use. For the device, a step's whole pool counts.
+        Memory in use. In the device's row, a step's whole memory counts.
     reserved : int
-        In use or free.
+        Memory in use or free.
     peak : int or None
         High-water mark of ``allocated``; streams have none of their own.
     fragmentation : float or None
         Part of the free memory that is not in the largest free block.
     retiring : int or None
-        Free, but only for the stream that freed it.
+        Free memory that only the stream that freed it may have.
     """
 
     name: str
@@ -54,9 +55,9 @@ class Slot:
     Attributes
     ----------
     planned : int
-        Bytes of the block they lie in.
+        Size of the block that they lie in, in bytes.
     lower_bound : int
-        No plan is smaller: the most bytes of them that may be live at once.
+        The most bytes of them that may be live at once; no plan is smaller.
     """
 
     planned: int
@@ -70,8 +71,8 @@ class StepRow(Row):
     Attributes
     ----------
     slots : list of Slot
-        One for each kept graph, the parts of a split step apart. Graphs of a step that is recorded at each call share
-        its pool and have none.
+        One slot for each kept graph, and for each part of a split step. Graphs of a step that is recorded at each call
+        share its pool and have none.
     overflows : int
         How often a step that is recorded at each call asked for more than all calls before had left it, and got it
         from the device's pool. Kept steps get their memory when all their requests are known, and cannot overflow.
@@ -83,21 +84,21 @@ class StepRow(Row):
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """What a pool holds: printed, a table; `json` for machines.
+    """What a pool holds. Printing gives a table, and `json` an object for machines.
 
     Attributes
     ----------
     device : Row
-        Everything.
+        Everything that the pool holds.
     steps : list of StepRow
-        Memory of steps that have held any, by name; the argument signatures that a step is kept for, and steps of one
-        name, are separate rows.
+        The memory of steps that have held any, by name. Each argument signature that a step is kept for has a row, and
+        so has each of several steps of one name.
     streams : list of Row
-        What each stream used last, pools of steps included.
+        The memory that each stream used last, pools of steps included.
     external : Row
-        What others own; not a part of the device's row.
+        Memory that others own, which is no part of the device's row.
     drains : int
-        How often too much was retiring, and a request waited (``HIPRT_ALLOC_DEFER_MAX_MB``).
+        How often a request waited because too much was retiring (``HIPRT_ALLOC_DEFER_MAX_MB``).
     """
 
     device: Row
@@ -146,7 +147,7 @@ def memory_report(pool: Pool | None = None) -> MemoryReport:
     MemoryReport
     """
     whole = pool or default_pool
-    inner = sorted((each for each in list(pools) if each.parent is whole and each.chunks), key=lambda each: each.name)
+    inner = sorted((each for each in list(holders) if each.parent is whole and each.chunks), key=lambda each: each.name)
     steps = [step_row(each) for each in inner]
     used: Counter[int] = Counter()
     reserved: Counter[int] = Counter()
@@ -157,14 +158,14 @@ def memory_report(pool: Pool | None = None) -> MemoryReport:
     return MemoryReport(row_of(whole), steps, streams, row_of(external), whole.drains + external.drains)
 
 
-def row_of(pool: Pool | Arena) -> Row:
-    """Return the row of a pool."""
-    sizes = pool.stats()
-    retiring = sizes.retiring if pool.parent is None else None
-    return Row(pool.name, sizes.allocated, sizes.reserved, sizes.peak, sizes.fragmentation, retiring)
+def row_of(holder: Holder) -> Row:
+    """Return the row of a pool or an arena."""
+    sizes = holder.stats()
+    retiring = sizes.retiring if holder.parent is None else None
+    return Row(holder.name, sizes.allocated, sizes.reserved, sizes.peak, sizes.fragmentation, retiring)
 
 
-def step_row(memory: Pool | Arena) -> StepRow:
+def step_row(memory: Holder) -> StepRow:
     """Return the row of a step's memory."""
     slots = [Slot(plan.nbytes, plan.lower_bound) for plan in memory.plans] if isinstance(memory, Arena) else []
     overflows = memory.overflows if isinstance(memory, Pool) else 0
@@ -195,14 +196,14 @@ def stats(pool: Pool | None = None) -> dict[str, Any]:
 
 
 class Watch:
-    """Finds what grows: sampled once a step, after the same work each time.
+    """A watch finds what grows, from samples taken once a step, after the same work each time.
 
     Parameters
     ----------
     pool : Pool
     sites : bool
-        Note where each buffer is made from now on, so that the line of the program is named as well. Costs some
-        microseconds a buffer, until `close`.
+        Whether to note where each buffer is made from now on, so that the line of the program is named as well. This
+        costs some microseconds a buffer, until `close`.
 
     Examples
     --------
@@ -222,7 +223,7 @@ class Watch:
         self.mark()
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
-        """Allocate as before, and note where."""
+        """Allocate as before, and note the line that asked."""
         assert self.before is not None
         buffer = self.before(nbytes, stream)
         self.sites[buffer] = site()
@@ -235,7 +236,7 @@ class Watch:
             self.before = None
 
     def mark(self) -> None:
-        """Take a sample: the end of a step."""
+        """Take a sample at the end of a step."""
         sample: Counter[str] = Counter()
         for name, block in self.pool.holders():
             sample[f"{name}, blocks of {block.nbytes} bytes"] += block.nbytes
@@ -254,7 +255,7 @@ class Watch:
         Returns
         -------
         dict
-            Holder and block size, or the line that made the buffers, to bytes a step, the most first.
+            What grows (holder and block size, or the line that made the buffers) to bytes a step, the most first.
         """
         samples = self.samples[warm_up:]
         steps = len(samples) - 1
@@ -287,6 +288,6 @@ def watch(pool: Pool | None = None, *, sites: bool = False) -> Watch:
     pool : Pool, optional
         `default_pool` by default.
     sites : bool
-        Name the lines that make the buffers as well.
+        Whether to name the lines that make the buffers as well.
     """
     return Watch(pool or default_pool, sites=sites)

@@ -183,7 +183,7 @@ class Array(objects.Array):
             first, last = self.settled_extent()
             raw = np.empty(last - first, np.uint8)
             target = int(raw.ctypes.data)
-            stream.submit(core.lib.hiprt_copy, target, first, raw.nbytes, core.lib.hipMemcpyDeviceToHost)
+            stream.copy(target, first, raw.nbytes, core.lib.hipMemcpyDeviceToHost)
             stream.synchronize()
         item = self.dtype.itemsize
         strides = tuple(step * item for step in self.strides)
@@ -221,7 +221,7 @@ class Array(objects.Array):
         if host.size:
             with stream.outside("host write of an array"):
                 source, (target, _) = int(host.ctypes.data), self.settled_extent()
-                stream.submit(core.lib.hiprt_copy, target, source, host.nbytes, core.lib.hipMemcpyHostToDevice)
+                stream.copy(target, source, host.nbytes, core.lib.hipMemcpyHostToDevice)
                 # HIP may read pageable host memory after an asynchronous copy has returned.
                 stream.synchronize()
 
@@ -233,9 +233,7 @@ class Array(objects.Array):
         if not (self.is_contiguous and source.is_contiguous):
             raise ValueError("copy_from: both arrays must be contiguous")
         if self.size:
-            stream.submit(
-                core.lib.hiprt_copy, self.address, source.address, self.nbytes, core.lib.hipMemcpyDeviceToDevice
-            )
+            stream.copy(self.address, source.address, self.nbytes, core.lib.hipMemcpyDeviceToDevice)
             if stream.recording:
                 stream.retain((self, source))
 
@@ -245,7 +243,7 @@ class Array(objects.Array):
         if not self.is_contiguous:
             raise ValueError("fill_bytes: the array must be contiguous")
         if self.size:
-            stream.submit(core.lib.hiprt_fill, self.address, value, 1, self.nbytes)
+            stream.fill(self.address, value, 1, self.nbytes)
             if stream.recording:
                 stream.retain((self,))
 

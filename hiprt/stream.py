@@ -17,12 +17,17 @@ from hiprt.device import Device, current_device
 from hiprt.errors import HipWarning
 from hiprt.hip import call, handle, lib
 
-__all__ = ["Stream", "current_stream", "new_stream", "use_stream"]
+__all__ = ["Move", "Stream", "current_stream", "new_stream", "use_stream"]
 
 thread = threading.local()
 numbers = itertools.count()
-# What `Stream.submit` takes, and how many of the first arguments are addresses.
-ADDRESSES = {core.lib.hiprt_copy: 2, core.lib.hiprt_fill: 1, core.lib.hiprt_barrier: 0}
+# Memory that moves: its first address, one past the last, and the new first address.
+Move = tuple[int, int, int]
+
+
+def moved(address: int, moves: Sequence[Move]) -> int:
+    """Return where an address is after the moves, which are ascending and disjoint."""
+    return int(lib.hiprt_moved(address, len(moves), moves))
 
 
 class Stream(objects.Stream):
@@ -49,7 +54,7 @@ class Stream(objects.Stream):
         call(lib.hipSetDevice(self.device.index))
         self.owned = True
         self.attach(handle(lib.hipStreamCreateWithFlags, lib.hipStreamNonBlocking))
-        core.lib.hiprt_stream_own(self.core)
+        lib.hiprt_stream_own(self.core)
 
     @classmethod
     def from_handle(cls, handle: SupportsInt, device: Device | None = None, owner: Any = None) -> Stream:
@@ -58,7 +63,7 @@ class Stream(objects.Stream):
         Parameters
         ----------
         handle : int, or an object of hip-python
-            The ``hipStream_t``; 0 is the null stream. Valid until `close`, or as long as `owner` lives.
+            The ``hipStream_t``, which stays valid until `close` or as long as `owner` lives; 0 is the null stream.
         device : Device, optional
             This thread's device by default.
         owner : object, optional
@@ -73,62 +78,104 @@ class Stream(objects.Stream):
 
     def attach(self, handle: int) -> None:
         """Make the C core's wrapper."""
-        # That hold memory for it, and are told before it goes.
+        # The pools that hold memory for the stream are told before it goes.
         self.pools: weakref.WeakSet[Any] = weakref.WeakSet()
         self.handle, self.is_open = handle, True
         # Unlike handles, numbers are never used again: memory freed on a closed stream cannot reach another one.
         self.number = next(numbers)
         self.owner: Any = None
-        # Set by hiprt.graphs while a step records: its memory, what it must keep alive, and who records.
+        # hiprt.graphs sets these while a step records: its memory, what it must keep alive, and the session.
         self.recording = False
         self.memory = None
         self.keep = []
         self.session: Any = None
         self.core = core.ffi.gc(
-            core.created(core.lib.hiprt_stream_create(self.handle, self.device.index)), core.lib.hiprt_stream_release
+            core.created(lib.hiprt_stream_create(self.handle, self.device.index)), lib.hiprt_stream_release
         )
         self.address = core.address(self.core)
 
     def retain(self, arrays: Iterable[Any]) -> None:
-        """Keep arrays' memory alive with the step being recorded; the step's own memory lives with it anyway."""
+        """Keep the memory of arrays alive with the step being recorded, but for the step's own, which lives with it."""
         memory = self.memory
         self.keep += [array.buffer for array in arrays if array.buffer.pool is not memory]
 
-    def submit(self, function: Callable[..., int], *args: Any) -> None:
-        """Call a function of the C core that queues or records work on this stream.
+    def copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
+        """Copy memory in stream order.
+
+        Parameters
+        ----------
+        target, source : int
+            Addresses.
+        nbytes : int
+        kind : int
+            A ``hipMemcpyKind``. Only copies within the device can be recorded.
 
         Raises
         ------
         HipError
-            It failed.
+            The copy failed, or cannot be part of a recorded step.
         """
-        status = function(self.core, *args)
+        status = lib.hiprt_copy(self.core, target, source, nbytes, kind)
         if status:
-            moves, n = self.make_room(status), ADDRESSES[function]
-            moved = [core.lib.hiprt_moved(address, len(moves), moves) for address in args[:n]]
-            core.call(function(self.core, *moved, *args[n:]))
+            moves = self.make_room(status)
+            call(lib.hiprt_copy(self.core, moved(target, moves), moved(source, moves), nbytes, kind))
 
-    def make_room(self, status: int) -> Sequence[tuple[int, int, int]]:
+    def fill(self, target: int, value: int, width: int, count: int) -> None:
+        """Set elements in stream order.
+
+        Parameters
+        ----------
+        target : int
+            Address of the first.
+        value : int
+        width : int
+            Size of an element in bytes: 1, 2 or 4.
+        count : int
+            Number of elements.
+
+        Raises
+        ------
+        HipError
+            The fill failed.
+        """
+        status = lib.hiprt_fill(self.core, target, value, width, count)
+        if status:
+            call(lib.hiprt_fill(self.core, moved(target, self.make_room(status)), value, width, count))
+
+    def barrier(self) -> None:
+        """Order everything after it behind everything before it, for work that declares nothing.
+
+        Raises
+        ------
+        HipError
+            It cannot be recorded.
+        """
+        status = lib.hiprt_barrier(self.core)
+        if status:
+            self.make_room(status)
+            call(lib.hiprt_barrier(self.core))
+
+    def make_room(self, status: int) -> Sequence[Move]:
         """Launch what is recorded if a call failed because the recording is full; raise what else the status means.
 
         Returns
         -------
-        sequence of (int, int, int)
-            The memory that has moved since the call was prepared: first address, one past the last, new first address.
+        sequence of Move
+            The memory that has moved since the call was prepared.
 
         Raises
         ------
         HipError
             The call failed for another reason.
         """
-        if status != core.lib.HIPRT_E_FULL:
+        if status != lib.HIPRT_E_FULL:
             raise core.failure(status)
         self.session.split("the graph has reached HIPRT_GRAPH_MAX_NODES or HIPRT_GRAPH_MAX_BYTES")
-        moves: Sequence[tuple[int, int, int]] = self.session.moves
+        moves: Sequence[Move] = self.session.moves
         return moves
 
     def outside(self, reason: str) -> AbstractContextManager[None]:
-        """Do the block's work outside the step being recorded, which is split around it; nothing while none records."""
+        """Do the block's work outside the step being recorded, which is split around it, if one is."""
         context: AbstractContextManager[None] = self.session.outside(reason) if self.recording else nullcontext()
         return context
 
@@ -144,7 +191,7 @@ class Stream(objects.Stream):
     @property
     def launches(self) -> int:
         """Kernels and graphs launched on the stream so far; copies and fills are not counted."""
-        return int(core.lib.hiprt_stream_launches(self.core))
+        return int(lib.hiprt_stream_launches(self.core))
 
     def synchronize(self) -> None:
         """Wait until everything launched on the stream has run.
@@ -155,19 +202,25 @@ class Stream(objects.Stream):
             Work failed on the device.
         """
         with self.outside("synchronize"):
-            core.call(core.lib.hiprt_stream_synchronize(self.core))
+            core.call(lib.hiprt_stream_synchronize(self.core))
 
     def close(self) -> None:
-        """Destroy the stream once its work is done; of a stream that somebody else made, let go."""
+        """Destroy the stream once its work is done, or let go of a stream that somebody else made."""
         self.leave(can_fence=self.is_open)
         if self.owned and self.is_open:
             self.owned = False
-            core.lib.hiprt_stream_close(self.core)
+            lib.hiprt_stream_close(self.core)
             call(lib.hipStreamDestroy(self.handle))
         self.is_open = False
 
     def leave(self, *, can_fence: bool) -> None:
-        """Tell the pools that nothing more comes; `can_fence`: the handle is still valid."""
+        """Tell the pools that nothing more comes.
+
+        Parameters
+        ----------
+        can_fence : bool
+            Whether the handle is still valid.
+        """
         for pool in list(self.pools):
             pool.close(self, can_fence=can_fence)
         self.pools.clear()
@@ -181,7 +234,7 @@ class Stream(objects.Stream):
         self.close()
 
     def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # At interpreter shutdown the process takes its streams with it; modules may be gone by then.
+        # At interpreter shutdown modules may be gone, and the process takes its streams with it.
         if not getattr(self, "is_open", False) or finalizing():
             return
         try:
@@ -198,13 +251,13 @@ class Stream(objects.Stream):
 
 
 def new_stream(device: Device) -> Stream:
-    """Return a stream of a device, whatever serves it."""
+    """Return a new stream of a device, of the type that its provider has."""
     made: Stream = (device.provider.stream or Stream)(device)
     return made
 
 
 def current_stream() -> Stream:
-    """Return the stream this thread launches on: the innermost `use_stream`, else one made for thread and device."""
+    """Return the stream this thread launches on: that of the innermost `use_stream`, else the thread's own."""
     stack: list[Stream] = getattr(thread, "stack", [])
     if stack:
         return stack[-1]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from hiprt import core
 from hiprt.array import Array, array, empty
 from hiprt.kernels import Kernel
 from hiprt.kernels.lang.metal_body import Body, Form, Operand
@@ -85,6 +84,6 @@ def fill(out: Array, element: np.ndarray[Any, Any], stream: Stream) -> None:
         groups = -(-out.size // THREADS[0])
         FILL(stream, (groups, 1, 1), THREADS, (), out.view(WORDS[8]), low, high, out.size)
         return
-    stream.submit(core.lib.hiprt_fill, out.address, low, width, out.nbytes // width)
+    stream.fill(out.address, low, width, out.nbytes // width)
     if stream.recording:
         stream.retain((out,))

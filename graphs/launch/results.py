@@ -54,7 +54,7 @@ def copied_once(value: Any, own: Collection[int], copies: dict[int, Buffer], str
         copy = copies.get(id(buffer))
         if copy is None:
             copy = copies[id(buffer)] = allocate(buffer.nbytes, stream)
-            stream.submit(core.lib.hiprt_copy, copy.address, buffer.address, buffer.nbytes, DEVICE_TO_DEVICE)
+            stream.copy(copy.address, buffer.address, buffer.nbytes, DEVICE_TO_DEVICE)
         return Array(copy, value.shape, value.dtype, value.address - buffer.address + copy.address, value.strides)
     if isinstance(value, dict):
         return {key: copied_once(item, own, copies, stream) for key, item in value.items()}

@@ -30,14 +30,14 @@ class Snapshot:
         self.values: list[NDArray[np.uint8]] = []
         for start, end in extents:
             value = np.empty(end - start, np.uint8)
-            stream.submit(core.lib.hiprt_copy, int(value.ctypes.data), start, value.nbytes, DEVICE_TO_HOST)
+            stream.copy(int(value.ctypes.data), start, value.nbytes, DEVICE_TO_HOST)
             self.values.append(value)
         stream.synchronize()
 
     def restore(self) -> None:
         """Write the copy back."""
         for (start, _), value in zip(self.extents, self.values):
-            self.stream.submit(core.lib.hiprt_copy, start, int(value.ctypes.data), value.nbytes, HOST_TO_DEVICE)
+            self.stream.copy(start, int(value.ctypes.data), value.nbytes, HOST_TO_DEVICE)
         self.stream.synchronize()
 
     def read(self, extent: Extent) -> NDArray[np.uint8]:

@@ -10,14 +10,14 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 from hiprt import core
-from hiprt.allocator import Arena, Move, Pool, default_pool
+from hiprt.allocator import Arena, Pool, default_pool
 from hiprt.buffer import Buffer
 from hiprt.flags import flags
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.kept_call import Segment
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.record.recording import Recording
-from hiprt.stream import Stream, use_stream
+from hiprt.stream import Move, Stream, use_stream
 
 __all__ = ["Session"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -19,7 +19,7 @@ from hiprt.metal_compat.apple.command import Command
 from hiprt.metal_compat.apple.device import MetalDevice
 from hiprt.metal_compat.apple.dispatches import Arguments, dispatches
 from hiprt.metal_compat.apple.encoder import encode
-from hiprt.stream import Stream, use_stream
+from hiprt.stream import Move, Stream, use_stream
 
 __all__ = ["MetalStream"]
 
@@ -171,12 +171,12 @@ class MetalStream(Stream):
         self.begin()
         return recording
 
-    def submit(self, function: Callable[..., int], *args: Any) -> None:
-        """Do what `Stream.submit` does; a copy from or to the host waits for the stream."""
-        if function is core.lib.hiprt_copy and args[3] in (HOST_TO_DEVICE, DEVICE_TO_HOST):
-            self.copy_host(*args)
+    def copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
+        """Copy memory in stream order; a copy from or to the host waits for the stream."""
+        if kind in (HOST_TO_DEVICE, DEVICE_TO_HOST):
+            self.copy_host(target, source, nbytes, kind)
         else:
-            super().submit(function, *args)
+            super().copy(target, source, nbytes, kind)
 
     def copy_host(self, target: int, source: int, nbytes: int, kind: int) -> None:
         """Copy between the host's memory and the heap, which the host sees as well."""
@@ -189,7 +189,7 @@ class MetalStream(Stream):
         else:
             view[:] = host
 
-    def make_room(self, status: int) -> Sequence[tuple[int, int, int]]:
+    def make_room(self, status: int) -> Sequence[Move]:
         """Commit launches that have reached ``HIPRT_GRAPH_MAX_NODES`` or ``_BYTES``; else raise. Nothing moves."""
         if status != core.lib.HIPRT_E_FULL or self.pending is None:
             raise core.failure(status)

@@ -6,7 +6,7 @@ from helpers.kernels import functions, scale
 from helpers.plans import check_plans
 
 import hiprt
-from hiprt import core, graphs, kernels
+from hiprt import graphs, kernels
 from hiprt.allocator import Arena, Pool, arena as module, default_pool
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.generate import CHECKPOINT
@@ -145,7 +145,7 @@ def test_addresses_passed_as_numbers_move_too(stream, x, by_number, by_struct):
 
     def function():
         y = scale(x, 5.0)
-        stream.submit(core.lib.hiprt_barrier)
+        stream.barrier()
         a, b = hiprt.empty(1), hiprt.empty(1)
         by_number(stream, ONE, ONE, a, y.address + 4)
         by_struct(stream, ONE, ONE, b, np.array([7, y.address], np.uint64).tobytes())

@@ -8,7 +8,6 @@ from helpers.gate import Gate
 from quirks.decode import decode, expected, free_bytes
 
 import hiprt
-from hiprt import core
 from hiprt.allocator import Pool, default_pool
 from hiprt.allocator.driver import async_malloc, probe
 
@@ -65,7 +64,7 @@ def trim_behind_work():
     pool, one, two = Pool(async_malloc), hiprt.Stream(), hiprt.Stream()
     gate, buffer = Gate(one), pool.allocate(MB, one)
     gate.shut()
-    one.submit(core.lib.hiprt_fill, buffer.address, 1, 1, MB)
+    one.fill(buffer.address, 1, 1, MB)
     del buffer
     held = [pool.give_back(), pool.stats().reserved]
     gate.open()
@@ -82,7 +81,7 @@ def pool_that_goes():
     pools, gate = [Pool(async_malloc)], Gate(one)
     buffer = pools[0].allocate(MB, one)
     gate.shut()
-    one.submit(core.lib.hiprt_fill, buffer.address, 1, 1, MB)
+    one.fill(buffer.address, 1, 1, MB)
     del buffer
     thread = threading.Thread(target=pools.clear)
     thread.start()

@@ -9,7 +9,6 @@ import pytest
 from helpers.gate import Gate
 
 import hiprt
-from hiprt import core
 from hiprt.allocator import Pool
 from hiprt.allocator.poison import FREED, FRESH, ZONE, RedZoneError, pages, release as let_go
 from hiprt.buffer import hip_malloc
@@ -25,7 +24,7 @@ def read(stream, address, nbytes):
     """Read device memory, whoever owns it; freed memory must be opened for that."""
     pages().open(address, address + nbytes)
     out = np.empty(nbytes, np.uint8)
-    stream.submit(core.lib.hiprt_copy, int(out.ctypes.data), address, nbytes, 2)
+    stream.copy(int(out.ctypes.data), address, nbytes, 2)
     stream.synchronize()
     return out
 
@@ -65,7 +64,7 @@ def test_fill_is_in_stream_order(poison, stream):
     gate.shut()
     second = poison.allocate(512, stream)
     assert second.address == address
-    stream.submit(core.lib.hiprt_fill, address, 7, 1, 512)
+    stream.fill(address, 7, 1, 512)
     gate.open()
     assert (read(stream, address, 512) == 7).all()
     release(second)
@@ -86,7 +85,7 @@ def test_write_outside_is_named_with_both_stacks(poison, stream, offset, words):
         release(buffer)
 
     buffer = allocate_here()
-    stream.submit(core.lib.hiprt_fill, buffer.address + offset, 1, 1, 1)
+    stream.fill(buffer.address + offset, 1, 1, 1)
     with pytest.raises(RedZoneError, match=words) as caught:
         free_here(buffer)
     error = caught.value
@@ -102,7 +101,7 @@ def test_stream_that_is_closed_or_records(poison, stream):
     """Freeing still checks: behind the device's work, and past the recorder."""
     other = hiprt.Stream()
     buffer = poison.allocate(64, other)
-    other.submit(core.lib.hiprt_fill, buffer.address + 64, 1, 1, 1)
+    other.fill(buffer.address + 64, 1, 1, 1)
     other.close()
     with pytest.raises(RedZoneError):
         release(buffer)
@@ -129,7 +128,7 @@ for _ in range(3):
 assert y.numpy()[5] == 10
 with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
-    stream.submit(core.lib.hiprt_fill, x.address, 0, 1, 257)
+    stream.fill(x.address, 0, 1, 257)
     del x, y, step
 print(*[w.message for w in seen])
 """

@@ -11,7 +11,7 @@ from helpers.child import child
 from helpers.kernels import accumulate, mix, scale
 
 import hiprt
-from hiprt import core, graphs, library
+from hiprt import graphs, library
 from hiprt.allocator import RedZoneError, UseAfterFreeError, check_steps, default_pool
 from hiprt.array import Array
 from hiprt.buffer import Buffer
@@ -29,7 +29,7 @@ def overrun(extra, mode):
 
     def function(damage):
         y = allocate_here()
-        hiprt.current_stream().submit(core.lib.hiprt_fill, y.buffer.address + 400 - 4, 0, 1, 4 + damage)
+        hiprt.current_stream().fill(y.buffer.address + 400 - 4, 0, 1, 4 + damage)
         return scale(y, 3.0)
 
     step = graphs.Step(function, **MODES[mode])

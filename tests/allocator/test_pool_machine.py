@@ -19,7 +19,6 @@ from hypothesis.stateful import (
 )
 
 import hiprt
-from hiprt import core
 from hiprt.allocator import Pool
 from hiprt.allocator.driver import Memory
 from hiprt.allocator.pool import size_class
@@ -95,23 +94,23 @@ class Step:
         recording = Recording(self.memory)
         with recording.record(stream):
             before = self.memory.allocate(sizes[0], stream)
-            stream.submit(core.lib.hiprt_fill, before.address, tag, 1, sizes[0])
+            stream.fill(before.address, tag, 1, sizes[0])
             for size in sizes[1:]:
                 after = self.memory.allocate(size, stream)
-                stream.submit(core.lib.hiprt_fill, after.address, 255, 1, size)
-                stream.submit(core.lib.hiprt_copy, after.address, before.address, min(size, before.nbytes), 3)
+                stream.fill(after.address, 255, 1, size)
+                stream.copy(after.address, before.address, min(size, before.nbytes), 3)
                 before = after
         self.result, self.sure = before, min(sizes)
         self.exec = Exec(recording, stream.device.index)
 
     def launch(self, stream):
-        stream.submit(core.lib.hiprt_fill, self.result.address, 254, 1, self.result.nbytes)
+        stream.fill(self.result.address, 254, 1, self.result.nbytes)
         self.exec.launch(stream)
 
 
 def read(stream, address, nbytes):
     out = np.empty(nbytes, np.uint8)
-    stream.submit(core.lib.hiprt_copy, int(out.ctypes.data), address, nbytes, 2)
+    stream.copy(int(out.ctypes.data), address, nbytes, 2)
     stream.synchronize()
     return out
 
@@ -183,7 +182,7 @@ class Machine(RuleBasedStateMachine):
         if held.buffer.nbytes:
             held.tag = self.tag()
             stream = self.streams[held.lane]
-            stream.submit(core.lib.hiprt_fill, held.start, held.tag, 1, held.buffer.nbytes)
+            stream.fill(held.start, held.tag, 1, held.buffer.nbytes)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())

@@ -179,7 +179,7 @@ def test_a_slice_may_begin_with_a_barrier(stream):
     """A node without a payload, first in a recording."""
     recording = graphs.Recording()
     with recording.record(stream):
-        stream.submit(core.lib.hiprt_barrier)
+        stream.barrier()
     assert len(recording.copy()) == 1
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 import hiprt
 from helpers.program import Illegal, Op, View
-from hiprt import core, graphs
+from hiprt import graphs
 from hiprt.compiler import compile_source
 from hiprt.graphs.step import ladders
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
@@ -496,7 +496,7 @@ class Device(Machine):
         size = shape[0] * shape[1]
         if op.kind == "secret":
             arrays = [targets[0].address]
-            self.stream.submit(core.lib.hiprt_barrier)
+            self.stream.barrier()
         launch, block = self.functions[op.kind].launch, (op.block, 1, 1)
         values = (*arrays, *strides, *numbers, shape[1], size)
         if op.kind == "total":
@@ -504,7 +504,7 @@ class Device(Machine):
         else:
             launch(self.stream, (-(-size // op.block), 1, 1), block, *values)
         if op.kind == "secret":
-            self.stream.submit(core.lib.hiprt_barrier)
+            self.stream.barrier()
 
     @staticmethod
     def broadcast(array, shape):

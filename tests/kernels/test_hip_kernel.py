@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hiprt
-from hiprt import core, graphs, kernels
+from hiprt import graphs, kernels
 from hiprt.errors import CompileError
 from hiprt.graphs.record.recording import Recording
 from hiprt.kernels import hip_kernel, hip_kernels
@@ -116,7 +116,7 @@ def test_declared_addresses_move_with_their_memory(x):
 
     def function():
         y = kernels.multiply(x, 2.0)
-        hiprt.current_stream().submit(core.lib.hiprt_barrier)
+        hiprt.current_stream().barrier()
         out, at = hiprt.empty(3), y.address
         look_up(out, (3, [([at, at],), ([at, at],)]), at + 20, at, grid=1, block=1)
         return out

@@ -10,7 +10,7 @@ from helpers.metal.message import FACTS
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
-from hiprt import core, library
+from hiprt import library
 from hiprt.errors import CompileError, HipError, OutOfMemoryError, ProviderError
 from hiprt.flags import flags
 from hiprt.graphs import Step
@@ -105,7 +105,7 @@ def test_copies_and_fills(apple, width, dtype):
     target = hiprt.zeros(COUNT, dtype)
     with apple.record() as recording:
         value = 0x89ABCDEF & ((1 << 8 * width) - 1)
-        apple.submit(core.lib.hiprt_fill, source.address, value, width, COUNT - 1)
+        apple.fill(source.address, value, width, COUNT - 1)
         target[1:].copy_from(source[:-1])
         target[:1].copy_from(target[5:6])
     Replay(recording, apple).launch()
@@ -116,7 +116,7 @@ def test_an_empty_node_passes_its_barrier_on(apple):
     a = numbers()
     with apple.record() as recording:
         b = add(a, a)
-        apple.submit(core.lib.hiprt_barrier)
+        apple.barrier()
         c = add(a, a)
     work = Replay(recording, apple).dispatches
     assert [each.behind for each in work] == [False, True]

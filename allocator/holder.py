@@ -1,0 +1,75 @@
+"""Holders: what takes memory from a source and hands it out as buffers, a pool or an arena; reports list them."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from dataclasses import dataclass
+
+from hiprt.buffer import Allocate, Buffer
+
+__all__ = ["Holder", "PoolStats", "holders"]
+
+numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class PoolStats:
+    """Sizes in bytes.
+
+    Attributes
+    ----------
+    allocated : int
+        Memory in the hands of users.
+    reserved : int
+        Memory taken from the source, used or free.
+    peak : int
+        High-water mark of ``allocated``.
+    fragmentation : float
+        Part of the free memory that is not in the largest free block: 0 when it is all in one.
+    retiring : int
+        Free memory that is, as far as is known, still in use on the stream that freed it, which alone may have it.
+    drains : int
+        How often a request waited because too much was retiring (``HIPRT_ALLOC_DEFER_MAX_MB``).
+    """
+
+    allocated: int
+    reserved: int
+    peak: int
+    fragmentation: float = 0.0
+    retiring: int = 0
+    drains: int = 0
+
+
+class Holder:
+    """What hands out buffers.
+
+    Parameters
+    ----------
+    source : callable
+        Where new memory comes from: ``hip_malloc``, `device_memory`, or another holder's ``allocate``.
+    name : str
+        Shown in reports; the kind and a number by default.
+
+    Attributes
+    ----------
+    parent : Holder or None
+        The holder that the source belongs to.
+    chunks : dict
+        Number to memory taken from the source.
+    """
+
+    def __init__(self, source: Allocate, name: str) -> None:
+        self.source = source
+        self.name = name or f"{type(self).__name__.lower()} {next(numbers)}"
+        parent = getattr(source, "__self__", None)
+        self.parent = parent if isinstance(parent, Holder) else None
+        self.chunks: dict[int, Buffer] = {}
+        holders.add(self)
+
+    def stats(self) -> PoolStats:
+        """Return the sizes."""
+        raise NotImplementedError
+
+
+holders: weakref.WeakSet[Holder] = weakref.WeakSet()
