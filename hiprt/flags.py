@@ -1,7 +1,7 @@
 """Every ``HIPRT_*`` environment variable: name, type, default, meaning. Nothing else in Python reads the environment.
 
-A flag is read when it is first used and kept; `Flags.override` sets it for a block of code. The README's table is
-`table()`; a test compares them.
+A flag is read when it is first used and kept; `Flags.override` sets it for a block of code. The documentation shows
+what `table` returns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Flag(Generic[T]):
     default : T
         Value when the variable is not set.
     help : str
-        One sentence for the README.
+        One sentence for the documentation.
     native : bool
         Read by the CPU device itself (it also serves programs without Python); listed here for its meaning.
     """
@@ -259,7 +259,7 @@ def names() -> Mapping[str, Flag[Any]]:
 
 
 def table() -> str:
-    """Return the README's table of flags (Markdown)."""
+    """Return the documentation's table of flags (Markdown)."""
     rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
     for flag in names().values():
         default = spelled(flag.default)

@@ -113,11 +113,6 @@ def test_import_warns_about_unknown_names():
     assert "did you mean HIPRT_GRAPH?" in child.stderr
 
 
-def test_readme_has_the_table(root):
-    """The README's table is the generated one."""
-    assert table() in (root / "README.md").read_text()
-
-
 def test_native_code_reads_no_other_variable(root):
     """Every variable the native code reads is registered, and it is read in one file."""
     known = {flag.name for flag in names().values() if flag.native}
