@@ -1,42 +1,46 @@
-"""Rings: how the kernel of integer matrix instructions shares out the rows and the width of a matrix."""
+"""Rings: how the kernels of integer matrix instructions share out the rows and the width of a matrix."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hiprt.kernels.tuning.tiling import PROCESSORS, TENSOR_ROWS, Shape, Tiles
+from hiprt.kernels.tuning.tiling import TENSOR_ROWS, Shape, Share
 
-__all__ = ["TEMPLATE", "Ring", "ring_of", "ring_plan", "shared_bytes"]
+if TYPE_CHECKING:
+    from hiprt.kernels.tuning.target import Target
 
-# What a kernel of rings has in its template, in the order of `ring_plan`.
-TEMPLATE = ("TEAMS", "SPLIT", "DEPTH", "PER", "EARLY", "RESIDENT")
+__all__ = ["TEMPLATE", "Ring", "RingCost", "ring_of", "ring_share", "rings", "shared_bytes"]
+
+# The template parameters that a ring gives to the kernels.
+TEMPLATE = {"TEAMS": "int", "SPLIT": "int", "DEPTH": "int", "PER": "int", "EARLY": "int", "RESIDENT": "int"}
 REGISTERS = 65536  # of a processor
-MOST_SIMDGROUPS = 20  # of a threadgroup
+MOST_SIMDGROUPS = 20  # in a threadgroup
 DEEPEST = 6
 MOST_TILES = 64  # whose sums are put together at once
 SHARED_BYTES = 200 << 10  # of a processor
-ALONE = 116 << 10  # bytes of which no processor has two
+ALONE = 116 << 10  # bytes that no processor has twice
 
 
 class Ring(NamedTuple):
-    """How the kernel of integer matrix instructions shares out its work.
+    """How a kernel of integer matrix instructions shares out its work.
 
     Attributes
     ----------
     teams : int
-        Of simdgroups, which take tiles of 8 rows in turn.
+        The teams of simdgroups in a threadgroup, which take tiles of 8 rows in turn.
     split : int
-        Simdgroups of a team, among which the steps of a row are divided.
+        The simdgroups of a team, among which the steps of a row are divided.
     depth : int
-        Steps that each simdgroup has on their way.
+        The steps that each simdgroup has on their way from memory.
     per : int
-        Tiles of a team before sums are put together.
+        The tiles of a team before sums are put together.
     early : int
-        Steps that are asked for before x is there.
+        The steps that are asked for before x is there.
     groups : int
-        Threadgroups, among which the tiles are divided evenly.
+        The threadgroups, among which the tiles are divided evenly.
     """
 
     teams: int
@@ -47,38 +51,69 @@ class Ring(NamedTuple):
     groups: int
 
 
-# Matrices of 4 bits whose whole decode step on an H200 was 0.5 to 8 % faster with another ring than `cost` chooses, by
-# rows and width; the last two, which no preset has, by themselves.
-MEASURED = {
-    (4096, 1024): Ring(2, 1, 4, 1, 4, 264),
-    (6144, 1024): Ring(3, 2, 2, 1, 2, 264),
-    (4096, 2048): Ring(2, 2, 4, 1, 4, 264),
-    (5120, 2048): Ring(5, 2, 2, 1, 2, 132),
-    (12288, 2048): Ring(4, 1, 4, 1, 2, 396),
-    (6144, 2560): Ring(3, 5, 2, 2, 2, 132),
-    (19456, 2560): Ring(5, 2, 5, 2, 2, 264),
-    (1024, 3072): Ring(1, 12, 1, 1, 1, 128),
-    (2560, 4096): Ring(1, 16, 3, 3, 1, 132),
-    (24576, 4096): Ring(5, 4, 4, 3, 2, 132),
-    (2560, 9728): Ring(2, 10, 4, 2, 2, 132),
-    (4096, 12288): Ring(1, 16, 3, 4, 3, 132),
-    (5120, 25600): Ring(1, 20, 5, 3, 5, 132),
-    (25600, 5120): Ring(2, 7, 3, 4, 1, 264),
-    (8192, 8192): Ring(1, 16, 2, 4, 1, 264),
-}
+@dataclass(frozen=True)
+class RingCost:
+    """What a ring loses, as a sum of weighted terms; the defaults are the fit for an H200.
+
+    They were fitted to 2,000 timings of 29 matrices on an H200 (2026-11-22), where the ring of the least cost loses 3 %
+    to the best one.
+
+    Attributes
+    ----------
+    missing_steps : float
+        Weight of the share of steps that the split adds beyond the matrix.
+    idle_teams : float
+        Weight of the share of turns in which a team has no tile.
+    sums : float
+        Weight of how often sums are put together.
+    in_flight, early, simdgroups : float
+        Weights of the distance, in powers of two, from the best number of steps in flight, of steps before x, and of
+        simdgroups of a processor.
+    best_in_flight, best_early, best_simdgroups : float
+        The logarithms to base 2 of these numbers: 75, 24 and 16.
+    """
+
+    missing_steps: float = 8.9
+    idle_teams: float = 0.28
+    sums: float = 0.24
+    in_flight: float = 0.036
+    early: float = 0.039
+    simdgroups: float = 0.075
+    best_in_flight: float = 6.24
+    best_early: float = 4.58
+    best_simdgroups: float = 3.98
+
+    def of(self, shape: Shape, ring: Ring) -> float:
+        """Return the cost of a ring for a matrix, to be compared with that of others."""
+        groups = min(ring.groups, shape.tiles)
+        own, turns = -(-shape.steps // ring.split), -(-shape.tiles // (groups * ring.teams))
+        all_steps = math.log2(shape.tiles * shape.steps / groups)
+        simdgroups = ring.teams * ring.split
+        in_flight = math.log2(simdgroups * min(ring.depth, turns * own))
+        early = math.log2(simdgroups * min(ring.early, turns * own))
+        return (
+            self.missing_steps * (own * ring.split / shape.steps - 1)
+            + self.idle_teams * (turns * ring.teams * groups / shape.tiles - 1)
+            + self.sums / own
+            + self.in_flight * abs(in_flight - min(all_steps, self.best_in_flight))
+            + self.early * abs(early - min(all_steps, self.best_early))
+            + self.simdgroups * abs(math.log2(simdgroups) - self.best_simdgroups)
+        )
 
 
-def ring_of(shape: Shape) -> Ring | None:
-    """Choose for an H200; None where integer matrix instructions do not serve."""
-    if not takes_integers(shape):
+def ring_of(shape: Shape, target: Target) -> Ring | None:
+    """Choose a ring for a matrix; None where integer matrix instructions do not serve it, or not on this target."""
+    if "bulk_copies" not in target.features or not takes_integers(shape):
         return None
-    measured = MEASURED.get((shape.rows, shape.width)) if shape.bits == 4 and shape.group == 64 else None
-    return measured or min(rings(shape), key=lambda ring: cost(shape, ring), default=None)
+    measured = target.table.rings.get((shape.rows, shape.width)) if shape.bits == 4 and shape.group == 64 else None
+    return measured or min(
+        rings(shape, target.compute_units), key=lambda ring: target.table.ring_cost.of(shape, ring), default=None
+    )
 
 
-def rings(shape: Shape) -> Iterator[Ring]:
-    """Go through rings of one threadgroup a processor that fit."""
-    groups = min(PROCESSORS, shape.tiles)
+def rings(shape: Shape, compute_units: int) -> Iterator[Ring]:
+    """Yield the rings of one threadgroup a processor that fit."""
+    groups = min(compute_units, shape.tiles)
     each = -(-shape.tiles // groups)
     for split in range(1, min(MOST_SIMDGROUPS, shape.steps) + 1):
         own = -(-shape.steps // split)
@@ -94,54 +129,40 @@ def rings(shape: Shape) -> Iterator[Ring]:
                         yield Ring(teams, split, depth, per, early, groups)
 
 
-def cost(shape: Shape, ring: Ring) -> float:
-    """Return what a ring loses, relative to others: fitted to 2,000 measurements of 29 matrices, of which it loses 3 %.
-
-    What counts: steps that are not there, simdgroups without a tile, sums put together often, and how far simdgroups,
-    steps on their way, and those before x, are from 16, 75 and 24 a processor.
-    """
-    groups = min(ring.groups, shape.tiles)
-    own, turns = -(-shape.steps // ring.split), -(-shape.tiles // (groups * ring.teams))
-    all_steps = math.log2(shape.tiles * shape.steps / groups)
-    simdgroups = ring.teams * ring.split
-    on_their_way = math.log2(simdgroups * min(ring.depth, turns * own))
-    early = math.log2(simdgroups * min(ring.early, turns * own))
-    return (
-        8.9 * (own * ring.split / shape.steps - 1)
-        + 0.28 * (turns * ring.teams * groups / shape.tiles - 1)
-        + 0.24 / own
-        + 0.036 * abs(on_their_way - min(all_steps, 6.24))
-        + 0.039 * abs(early - min(all_steps, 4.58))
-        + 0.075 * abs(math.log2(simdgroups) - 3.98)
-    )
-
-
 def takes_integers(shape: Shape) -> bool:
     """Whether tiles are whole, scales few enough for the columns, and those of a tile multiples of 16 bytes."""
     slots = max(2, 1024 // (shape.bits * shape.group))
     scales = shape.width // shape.group
     is_whole = scales * 2 * (4 if shape.is_gated else 8) % 16 == 0
-    return shape.batch == 1 and shape.rows % TENSOR_ROWS == 0 and slots <= 4 and is_whole
+    return shape.batch == 1 and shape.tiles > 0 and shape.rows % TENSOR_ROWS == 0 and slots <= 4 and is_whole
 
 
 def needed_bytes(group: int, bits: int, width: int, teams: int, split: int, per: int) -> int:
-    """Return the bytes of scales of two rounds, and of x."""
+    """Return the bytes of threadgroup memory for the scales of two rounds, and for x."""
     steps = width * bits // 1024
     return 4 * teams * per * 8 * (width // group) * 2 + -(-steps // split) * split * (512 if bits == 4 else 256)
 
 
-def shared_bytes(template: Mapping[str, Any], is_spread: bool) -> int:
-    """Return the bytes of dynamic shared memory of a kernel of rings.
+def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
+    """Return the bytes of dynamic threadgroup memory of a kernel of rings.
 
-    Spread: where a kernel has one threadgroup a processor, none gets two. Those of the kernel before end at different
-    times, and the next one's would gather where it ended first.
+    A GPU gives no processor two threadgroups where one a processor is meant: the kernel asks for over half of the
+    memory then. Threadgroups of the kernel before end at different times, and the next ones would gather where the
+    first ended.
     """
     needed = needed_bytes(*(template[name] for name in ("GROUP", "BITS", "WIDTH", "TEAMS", "SPLIT", "PER")))
-    return max(needed, ALONE if is_spread and template["RESIDENT"] == 1 else 0)
+    is_alone = "matrix" in target.features and template["RESIDENT"] == 1
+    return max(needed, ALONE if is_alone else 0)
 
 
-def ring_plan(shape: Shape, ring: Ring) -> Tiles:
-    """Return the launch of the kernel of integer matrix instructions."""
+def ring_share(shape: Shape, ring: Ring, target: Target) -> Share:
+    """Return the launch of a kernel of rings.
+
+    Raises
+    ------
+    ValueError
+        The ring does not fit the matrix.
+    """
     own = -(-shape.steps // ring.split)
     fits = own % ring.depth == 0 or ring.depth % own == 0
     if (
@@ -151,8 +172,9 @@ def ring_plan(shape: Shape, ring: Ring) -> Tiles:
         or not 0 <= ring.early <= ring.depth
     ):
         raise ValueError(f"qmv: {ring} does not fit {shape}")
-    return Tiles(
+    resident = -(-ring.groups // target.compute_units) if "matrix" in target.features else 1
+    return Share(
         (min(ring.groups, shape.tiles), 1, 1),
         (ring.teams * ring.split * 32, 1, 1),
-        (*ring[:-1], -(-ring.groups // PROCESSORS)),
+        dict(zip(TEMPLATE, (*ring[:-1], resident))),
     )

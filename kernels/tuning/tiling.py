@@ -1,29 +1,20 @@
-"""Tilings: how the kernels of a vector's product share out the rows and the width of a matrix."""
+"""Tilings: how the kernel of matrix instructions on 16-bit numbers shares out the rows and the width of a matrix."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = [
-    "Shape",
-    "Tiles",
-    "Tiling",
-    "plain_plan",
-    "tensor_plan",
-    "tiling_of",
-]
+if TYPE_CHECKING:
+    from hiprt.kernels.tuning.target import Target
 
-SIMDGROUPS = 4
-ROWS = 4  # of a simdgroup
-MOST_ROWS = 64  # of a plain loop on the CPU device
-STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
-TENSOR_ROWS = 8  # of a simdgroup with matrix instructions
-STAGED_STEPS = 64  # of one vector in 32 KiB of shared memory
-PROCESSORS = 132
-SIMDGROUPS_EACH = 16
+__all__ = ["TENSOR_ROWS", "Shape", "Share", "Tiling", "tensor_share", "tiling_of"]
+
+TENSOR_ROWS = 8  # rows of a simdgroup with matrix instructions
+STAGED_STEPS = 64  # steps of one vector in 32 KiB of threadgroup memory
+SIMDGROUPS_EACH = 16  # simdgroups that a processor runs well
 LARGE = 12  # simdgroups of a threadgroup for a large matrix
 DEPTH = 5
-SIZES = (1, 2, 4, 8)
+SIZES = (1, 2, 4, 8)  # vectors that the kernel is compiled for
 
 
 class Shape(NamedTuple):
@@ -32,10 +23,13 @@ class Shape(NamedTuple):
     Attributes
     ----------
     rows, width : int
-        Of the matrix.
+        The matrix's.
     batch : int
+        The vectors that are multiplied with it.
     group, bits : int
+        The codes that share a scale, and the bits of a code.
     is_gated : bool
+        Whether the first half of the rows is a gate of the second half.
     """
 
     rows: int
@@ -47,12 +41,12 @@ class Shape(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Stretches of a row that a simdgroup multiplies at a time with matrix instructions: 128 bytes each."""
+        """The parts of a row, 128 bytes each, that a simdgroup multiplies at a time with matrix instructions."""
         return self.width * self.bits // 1024
 
     @property
     def tiles(self) -> int:
-        """How many simdgroups the rows take with matrix instructions."""
+        """The tiles of 8 rows that the matrix has."""
         return -(-self.rows // TENSOR_ROWS)
 
 
@@ -62,11 +56,11 @@ class Tiling(NamedTuple):
     Attributes
     ----------
     tiles : int
-        Simdgroups of a threadgroup with rows of their own, 8 each.
+        The simdgroups of a threadgroup with rows of their own, 8 each.
     split : int
-        Simdgroups among which the width of one row is divided.
+        The simdgroups among which the width of one row is divided.
     depth : int
-        Stretches of 128 bytes of a row that each simdgroup has in flight.
+        The steps of 128 bytes of a row that each simdgroup has in flight.
     rounds : int
         How often a simdgroup takes other 8 rows.
     """
@@ -77,20 +71,21 @@ class Tiling(NamedTuple):
     rounds: int = 1
 
 
-def tiling_of(shape: Shape) -> Tiling:
-    """Choose for an H200, by what was measured there.
+def tiling_of(shape: Shape, target: Target) -> Tiling:
+    """Choose a tiling for a matrix, by rules that were found on an H200.
 
-    Small matrices: a threadgroup a processor, its rows' widths split among simdgroups. Larger ones: two a processor, in
-    rounds where that leaves a simdgroup few steps; the largest: many small ones beside each other.
+    Small matrices get a threadgroup a processor, with the width of its rows split among simdgroups. Larger ones get two
+    a processor, in rounds where that leaves a simdgroup few steps. The largest get many small threadgroups.
     """
+    processors = target.compute_units
     batch, steps = padded(shape.batch), shape.steps
     staged = STAGED_STEPS // batch
     is_whole = steps <= staged
-    each = -(-shape.tiles // (2 * PROCESSORS))
-    tiles, split, rounds, deepest = -(-shape.tiles // PROCESSORS), 1, 1, DEPTH
+    each = -(-shape.tiles // (2 * processors))
+    tiles, split, rounds, deepest = -(-shape.tiles // processors), 1, 1, DEPTH
     if not is_whole:
         tiles, split, deepest = (min(3, tiles), 4, 1) if batch == 1 else (min(8, tiles), 2, 4)
-    elif each > LARGE and shape.tiles > 48 * 2 * PROCESSORS and steps > DEPTH:
+    elif each > LARGE and shape.tiles > 48 * 2 * processors and steps > DEPTH:
         tiles, deepest = LARGE, 1
     elif each > LARGE + 2:
         rounds = -(-each // 9)
@@ -117,17 +112,30 @@ def padded(batch: int) -> int:
     return next(size for size in SIZES if size >= batch)
 
 
-class Tiles(NamedTuple):
-    """A launch's grid and threads, and what the template does not get from the operands."""
+class Share(NamedTuple):
+    """How a launch shares out its work.
+
+    Attributes
+    ----------
+    grid, threads : tuple of 3 int
+        The threadgroups, and the threads of each.
+    template : dict
+        The template parameters, by name, that the operands do not give.
+    """
 
     grid: tuple[int, int, int]
     threads: tuple[int, int, int]
-    template: tuple[int, ...]
-    stretch: int = 0
+    template: dict[str, int]
 
 
-def tensor_plan(shape: Shape, tiling: Tiling) -> Tiles:
-    """Return the launch of the kernel of matrix instructions."""
+def tensor_share(shape: Shape, tiling: Tiling) -> Share:
+    """Return the launch of the kernel of matrix instructions on 16-bit numbers.
+
+    Raises
+    ------
+    ValueError
+        The tiling does not fit the matrix.
+    """
     batch = padded(shape.batch)
     tiles, split, depth, rounds = tiling
     if tiles * split % batch or tiles * split > SIMDGROUPS_EACH:
@@ -140,15 +148,5 @@ def tensor_plan(shape: Shape, tiling: Tiling) -> Tiles:
     if phase > staged or (rounds > 1 and (split > 1 or own % depth or phase < shape.steps)):
         raise ValueError(f"qmv: {tiling} does not fit {shape.steps} steps of {shape.batch} vectors")
     grid = (-(-shape.tiles // (tiles * rounds)), 1, 1)
-    return Tiles(grid, (tiles * split * 32, 1, 1), (batch, tiles, split, depth, phase, rounds > 1))
-
-
-def plain_plan(shape: Shape, columns: int, loops: bool) -> Tiles:
-    """Return the launch of the kernel that every target has."""
-    if loops:
-        rows = min(MOST_ROWS, max(2, STRETCH_BYTES * 8 // (shape.width * shape.bits)))
-        stretch = rows // 2 if shape.is_gated else rows
-        return Tiles((-(-columns // stretch), shape.batch, 1), (1, 1, 1), (1,), stretch)
-    batch = min(shape.batch, 2)
-    groups = -(-columns // (SIMDGROUPS * (ROWS // 2 if shape.is_gated else ROWS)))
-    return Tiles((groups, -(-shape.batch // batch), 1), (SIMDGROUPS * 32, 1, 1), (batch,))
+    template = {"BATCH": batch, "TILES": tiles, "SPLIT": split, "DEPTH": depth, "PHASE": phase, "REPEATED": rounds > 1}
+    return Share(grid, (tiles * split * 32, 1, 1), template)

@@ -6,12 +6,13 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels.ops.experts import expert_rings
+from hiprt.kernels.ops.experts import experts as experts_module
 from hiprt.kernels.reference import hybrid as reference
 from hiprt.kernels.reference.ops import weights as values_of
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.rings import Ring
-from hiprt.kernels.tuning.target import force_generic
+from hiprt.kernels.tuning.target import force_generic, make_target
+from hiprt.provider import NVIDIA
 
 HALF = np.dtype(np.float16)
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
@@ -128,14 +129,19 @@ def test_mistakes_are_named(dtype):
             wrong()
 
 
+def target(arch):
+    """A target of 132 processors."""
+    return make_target(arch, 132, 32, NVIDIA)
+
+
 def test_rings_are_for_devices_that_have_bulk_copies():
     half, single = HALF, np.dtype(np.float32)
-    for plan, sizes in ((expert_rings.gate_up_plan, (8, 768, 2048)), (expert_rings.down_plan, (8, 2048, 768))):
-        assert plan("sm_90", half, *sizes, 64, 4) is not None
+    for plan, sizes in ((experts_module.gate_up_share, (8, 768, 2048)), (experts_module.down_share, (8, 2048, 768))):
+        assert plan(target("sm_90"), half, *sizes, 64, 4) is not None
         for arch, dtype in (("sm_80", half), ("gfx1201", half), ("hiprt-cpu", half), ("sm_90", single)):
-            assert plan(arch, dtype, *sizes, 64, 4) is None
-    assert expert_rings.gate_up_plan("sm_90", half, 8, 766, 2048, 64, 4) is None
-    assert expert_rings.down_plan("sm_90", half, 8, 2048, 704, 64, 4) is None
+            assert plan(target(arch), dtype, *sizes, 64, 4) is None
+    assert experts_module.gate_up_share(target("sm_90"), half, 8, 766, 2048, 64, 4) is None
+    assert experts_module.down_share(target("sm_90"), half, 8, 2048, 704, 64, 4) is None
 
 
 @pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8)])
@@ -145,13 +151,13 @@ def test_rings_are_for_devices_that_have_bulk_copies():
 )
 def test_integer_instructions(close, normal, monkeypatch, half, group, bits, ring):
     """Tiles of a ring go over from one expert's matrix to the next; x is rounded to 16 bits for each scale."""
-    monkeypatch.setattr(expert_rings, "ring_for", lambda arch, shape: ring)
-    made = len(expert_rings.GATE_UP.functions), len(expert_rings.DOWN.functions)
+    monkeypatch.setattr(experts_module, "ring_of", lambda shape, target: ring)
+    made = len(experts_module.GATE_UP_RINGS.functions), len(experts_module.DOWN_RINGS.functions)
     with force_generic():
         # Shapes that no other test has: plans are remembered.
         for experts in (5, 2):
             columns, width = 20 + 8 * ring.split, 2048 // bits
             check_gate_up(close, normal, 1, 3, experts, columns, 2 * width, half, group, bits, steps=4096)
             check_down(close, normal, 1, 4, experts, 24 + 8 * ring.split, width, half, group, bits, steps=4096)
-    assert len(expert_rings.GATE_UP.functions) > made[0]
-    assert len(expert_rings.DOWN.functions) > made[1]
+    assert len(experts_module.GATE_UP_RINGS.functions) > made[0]
+    assert len(experts_module.DOWN_RINGS.functions) > made[1]

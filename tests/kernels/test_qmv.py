@@ -11,10 +11,18 @@ from hiprt import kernels
 from hiprt.graphs import Step
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import pack, quantize
-from hiprt.kernels.tuning.rings import TEMPLATE, Ring, ring_of, ring_plan, rings, shared_bytes
-from hiprt.kernels.tuning.target import force_generic
-from hiprt.kernels.tuning.tiling import Shape, Tiling, tensor_plan, tiling_of
+from hiprt.kernels.tuning.rings import Ring, ring_of, ring_share, rings, shared_bytes
+from hiprt.kernels.tuning.target import force_generic, make_target
+from hiprt.kernels.tuning.tiling import Shape, Tiling, tensor_share, tiling_of
+from hiprt.provider import CPU, NVIDIA
 
+
+def target(arch, provider=NVIDIA):
+    """A target of 132 processors."""
+    return make_target(arch, 132, 32, provider)
+
+
+H200 = target("sm_90")
 qmv_module = import_module("hiprt.kernels.ops.quantized.qmv")  # the package has a function of this name
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
 ULP = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
@@ -176,12 +184,12 @@ def test_graph_equals_eager(branch, dtype):
 )
 def test_tilings_fit(batch, rows, width):
     shape = Shape(rows, width, batch, 64, 4, False)
-    plan = tensor_plan(shape, tiling_of(shape))
-    tiles, split, *_ = tiling_of(shape)
+    plan = tensor_share(shape, tiling_of(shape, H200))
+    tiles, split, *_ = tiling_of(shape, H200)
     assert plan.threads == (32 * tiles * split, 1, 1)
-    ring = ring_of(shape)
+    ring = ring_of(shape, H200)
     assert (ring is None) == (batch > 1)
-    assert ring is None or ring_plan(shape, ring).threads == (32 * ring.teams * ring.split, 1, 1)
+    assert ring is None or ring_share(shape, ring, H200).threads == (32 * ring.teams * ring.split, 1, 1)
 
 
 @settings(max_examples=200, deadline=None)
@@ -193,36 +201,36 @@ def test_tilings_fit(batch, rows, width):
 )
 def test_rings_fit(tiles, steps, group, bits):
     shape = Shape(8 * tiles, steps * 1024 // bits, 1, group, bits, False)
-    ring = ring_of(shape)
+    ring = ring_of(shape, H200)
     if ring is None:
         assert (group, bits) == (32, 4)
         return
-    plan = ring_plan(shape, ring)
+    plan = ring_share(shape, ring, H200)
     assert ring.teams * ring.split * 32 * (48 + 8 * ring.depth) <= 65536
-    assert shared_bytes(named(group, bits, shape.width, plan.template), True) <= 227 << 10
+    assert shared_bytes(named(group, bits, shape.width, plan.template), H200) <= 227 << 10
 
 
 def named(group, bits, width, ring):
     """The template of a kernel of rings, by name."""
-    return {"GROUP": group, "BITS": bits, "WIDTH": width, **dict(zip(TEMPLATE, ring))}
+    return {"GROUP": group, "BITS": bits, "WIDTH": width, **ring}
 
 
 def test_one_threadgroup_a_processor_takes_over_half_of_its_memory():
     shape, half = Shape(1024, 2560, 1, 64, 4, False), (228 << 10) // 2
-    ring = next(rings(shape))
-    one, three = (ring_plan(shape, ring._replace(groups=132 * k)).template for k in (1, 3))
+    ring = next(rings(shape, 132))
+    one, three = (ring_share(shape, ring._replace(groups=132 * k), H200).template for k in (1, 3))
     one, three = (named(64, 4, 2560, template) for template in (one, three))
-    assert shared_bytes(one, True) > half > shared_bytes(one, False)
-    assert shared_bytes(three, True) < half
+    assert shared_bytes(one, H200) > half > shared_bytes(one, target("hiprt-cpu", CPU))
+    assert shared_bytes(three, H200) < half
 
 
 def test_bulk_copies_are_for_devices_that_have_them():
     half, shape = np.dtype(np.float16), Shape(4096, 2560, 1, 64, 4, False)
-    assert isinstance(qmv_module.chosen("sm_90", half, shape), Ring)
-    assert isinstance(qmv_module.chosen("sm_80", half, shape), Tiling)
-    assert isinstance(qmv_module.chosen("sm_90", half, shape._replace(batch=2)), Tiling)
+    assert isinstance(qmv_module.chosen(H200, half, shape), Ring)
+    assert isinstance(qmv_module.chosen(target("sm_80"), half, shape), Tiling)
+    assert isinstance(qmv_module.chosen(H200, half, shape._replace(batch=2)), Tiling)
     for arch, dtype in (("gfx1201", half), ("hiprt-cpu", half), ("sm_90", np.dtype(np.float32))):
-        assert qmv_module.chosen(arch, dtype, shape) is None
+        assert qmv_module.chosen(target(arch), dtype, shape) is None
 
 
 def test_mistakes_are_named():

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import INT32, aligned, buffer, floating, made, same
-from hiprt.kernels.ops.experts import expert_rings
-from hiprt.kernels.ops.experts.expert_rings import down_plan, gate_up_plan
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch, Plan, Three
+from hiprt.kernels.lang.operands import INT32, aligned, buffer, floating, same
 from hiprt.kernels.ops.quantized.formats import BITS, check_matrix, format_of
+from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
+from hiprt.kernels.tuning.rings import ring_of, ring_share
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.kernels.tuning.tiling import Shape, Share
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["moe_down", "moe_gate_up"]
+__all__ = ["CHOSEN", "EXPERT_WIDTHS", "moe_down", "moe_gate_up"]
 
 # The widths of the experts' matrices of Qwen3-30B-A3B, and the experts of a token.
 EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 PAIRS = 2  # columns of a simdgroup of the first launch
 ROWS = 1  # rows of a simdgroup of the second
 SIMDGROUPS = 8
-STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
 STAGED_BYTES = 28672  # of a token's vectors, in a threadgroup's memory
 MOST_ITEMS = 65535  # the grid's y
 GATE_UP = Kernel(
     "experts/moe_gate_up",
-    inputs={"x": "T", "indices": "int", "w": "uint", "scales": "T", "biases": "T", "norm": "T"},
+    inputs={"x": "T", "indices": "int", "weight": "uint", "scales": "T", "biases": "T", "norm": "T"},
     outputs={"out": "T"},
-    scalars={"columns": "uint", "experts": "uint", "chosen": "uint", "eps": "float", "stretch": "uint"},
+    scalars={"columns": "uint", "matrices": "uint", "chosen": "uint", "eps": "float", "stretch": "uint"},
     template={
         "T": "dtype",
         "GROUP": "int",
@@ -50,16 +52,16 @@ GATE_UP = Kernel(
 DOWN = Kernel(
     "experts/moe_down",
     inputs={
-        "y": "T",
+        "x": "T",
         "indices": "int",
-        "weights": "T",
-        "w": "uint",
+        "shares": "T",
+        "weight": "uint",
         "scales": "T",
         "biases": "T",
         "residual": "T",
     },
     outputs={"out": "T"},
-    scalars={"columns": "uint", "experts": "uint", "is_residual": "uint", "stretch": "uint"},
+    scalars={"columns": "uint", "matrices": "uint", "is_residual": "uint", "stretch": "uint"},
     template={
         "T": "dtype",
         "GROUP": "int",
@@ -75,6 +77,37 @@ DOWN = Kernel(
     instances=each(
         GROUP=(64,), BITS=BITS, WIDTH=EXPERT_WIDTHS[1:], CHOSEN=(CHOSEN,), ROWS=(ROWS,), SIMDGROUPS=(SIMDGROUPS,)
     ),
+)
+
+
+# One token's experts by integer matrix instructions.
+GATE_UP_RINGS = ring_kernel(
+    "moe_gate_up_integer",
+    inputs={"x": "T", "indices": "int", "weight": "uint", "scales": "T", "biases": "T", "norm": "T"},
+    outputs={"out": "T"},
+    scalars={"columns": "uint", "matrices": "uint", "eps": "float"},
+    template={"NORMED": "bool", "CHOSEN": "int", "COLUMNS": "int"},
+    ahead=(),
+    matrices="GATHERED",
+    is_gated=True,
+)
+DOWN_RINGS = ring_kernel(
+    "moe_down_integer",
+    inputs={
+        "x": "T",
+        "indices": "int",
+        "shares": "T",
+        "weight": "uint",
+        "scales": "T",
+        "biases": "T",
+        "residual": "T",
+    },
+    outputs={"out": "T"},
+    scalars={"columns": "uint", "matrices": "uint"},
+    template={"ADDED": "bool", "CHOSEN": "int"},
+    ahead=(),
+    matrices="SUMMED",
+    width=lambda template: int(template["WIDTH"]) * int(template["CHOSEN"]),
 )
 
 
@@ -105,26 +138,48 @@ def check_stack(
     return experts, rows, width
 
 
-def stretch_of(rows: int, width: int, bits: int) -> int:
-    """Return how many columns one plain loop takes, of so many rows each."""
-    return max(1, STRETCH_BYTES * 8 // max(rows * width * bits, 1))
+def plain_share(
+    target: Target, columns: int, rows: int, width: int, bits: int, share: int, items: int
+) -> tuple[Three, Three, int]:
+    """Return the threadgroups and the threads of the kernels that every target has, and the columns of a plain loop.
+
+    Parameters
+    ----------
+    target : Target
+    columns : int
+        The result's.
+    rows, width, bits : int
+        The rows of the weights that one column takes, their elements, and the bits of a code.
+    share : int
+        The columns that a simdgroup takes.
+    items : int
+        The grid's y.
+    """
+    stretch = max(1, target.table.loop_bytes * 8 // max(rows * width * bits, 1))
+    groups = -(-columns // (stretch if target.takes_loops else SIMDGROUPS * share))
+    return (groups, items, 1), (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1), stretch
 
 
-def launch_of(loops: bool, columns: int, stretch: int, share: int, items: int) -> tuple[Any, Any]:
-    """Return threadgroups and threads; a simdgroup takes `share` columns, a plain loop `stretch`."""
-    groups = -(-columns // (stretch if loops else SIMDGROUPS * share))
-    return (groups, items, 1), (1 if loops else SIMDGROUPS * 32, 1, 1)
+def gate_up_share(
+    target: Target, dtype: np.dtype[Any], chosen: int, columns: int, width: int, group: int, bits: int
+) -> Share | None:
+    """Return how `GATE_UP_RINGS` shares out one token's experts; None where another kernel takes them."""
+    shape = Shape(chosen * 2 * columns, width, 1, group, bits, True)
+    return ring_share_of(target, dtype, shape) if columns % 4 == 0 else None
 
 
-class Plan(NamedTuple):
-    """A launch, and the shape of what it returns."""
+def down_share(
+    target: Target, dtype: np.dtype[Any], chosen: int, columns: int, width: int, group: int, bits: int
+) -> Share | None:
+    """Return how `DOWN_RINGS` shares out one token's experts; None where another kernel takes them."""
+    shape = Shape(columns, chosen * width, 1, group, bits, False)
+    return ring_share_of(target, dtype, shape) if width * bits % 1024 == 0 else None
 
-    shape: tuple[int, ...]
-    grid: tuple[int, int, int]
-    threads: tuple[int, int, int]
-    template: tuple[Any, ...]
-    sizes: tuple[int, ...]
-    stretch: int | None  # None: by integer matrix instructions
+
+def ring_share_of(target: Target, dtype: np.dtype[Any], shape: Shape) -> Share | None:
+    """Return the share of the ring that is chosen for a shape of 16-bit numbers."""
+    ring = ring_of(shape, target) if dtype.itemsize == 2 and shape.width * shape.bits % 1024 == 0 else None
+    return ring and ring_share(shape, ring, target)
 
 
 def moe_gate_up(
@@ -154,17 +209,13 @@ def moe_gate_up(
     scales, biases : Array, [E, 2 * N, K / group_size]
         Of the dtype of `x`.
     norm : Array, [K], optional
-        Of the dtype of `x`: the weight of an RMS norm of `x`, as `rms_norm` would compute it; none without.
+        The weight of an RMS norm of `x`, as `rms_norm` computes it; of the dtype of `x`.
     eps : float
-        Of the norm.
+        The norm's.
     group_size : int
         32, 64 or 128.
     bits : int
         4 or 8.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -179,14 +230,8 @@ def moe_gate_up(
         A shape does not fit, an array is not contiguous or not aligned, or `out` overlaps an input.
     """
     stream = stream or current_stream()
-    plan = plan_gate_up(x, indices, w, scales, biases, norm, group_size, bits, stream.device.arch, uses_loops(stream))
-    inputs = x, indices, w, scales, biases, x if norm is None else norm
-    out = made("moe_gate_up", out, plan.shape, x.dtype, stream, inputs)
-    if plan.stretch is None:
-        expert_rings.GATE_UP(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, eps)
-    else:
-        GATE_UP(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, eps, plan.stretch)
-    return out
+    plan = plan_gate_up(x, indices, w, scales, biases, norm, eps, group_size, bits, target_of(stream))
+    return plan.run(stream, out, x=x, indices=indices, weight=w, scales=scales, biases=biases, norm=norm)
 
 
 @Planned
@@ -197,12 +242,12 @@ def plan_gate_up(
     scales: Form,
     biases: Form,
     norm: Form | None,
+    eps: float,
     group_size: int,
     bits: int,
-    arch: str,
-    loops: bool,
+    target: Target,
 ) -> Plan:
-    """Check the operands and return the launch."""
+    """Check the operands and return the plan."""
     op = "moe_gate_up"
     floating(op, "x", x, 2)
     experts, rows, width = check_stack(op, w, scales, biases, x, group_size, bits)
@@ -218,16 +263,24 @@ def plan_gate_up(
         if norm.shape != (width,):
             raise ValueError(f"{op}: norm has shape {norm.shape}; {(width,)} is needed")
     columns, chosen = rows // 2, indices.shape[1]
-    form = x.dtype, group_size, bits, width
+    kinds: dict[str, Any] = {
+        "T": x.dtype,
+        "GROUP": group_size,
+        "BITS": bits,
+        "WIDTH": width,
+        "NORMED": norm is not None,
+    }
+    sizes: dict[str, Any] = {"columns": columns, "matrices": experts, "eps": eps}
     is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
-    ringed = gate_up_plan(arch, x.dtype, chosen, columns, width, group_size, bits) if is_one else None
-    if ringed:
-        template = *form, *ringed.template, norm is not None, chosen, columns
-        return Plan((1, chosen, columns), ringed.grid, ringed.threads, template, (columns, experts), None)
-    stretch = stretch_of(2, width, bits)
-    grid, threads = launch_of(loops, columns, stretch, PAIRS, indices.size)
-    template = *form, norm is not None, PAIRS, SIMDGROUPS
-    return Plan((tokens, chosen, columns), grid, threads, template, (columns, experts, chosen), stretch)
+    share = gate_up_share(target, x.dtype, chosen, columns, width, group_size, bits) if is_one else None
+    if share:
+        template = {**kinds, **share.template, "CHOSEN": chosen, "COLUMNS": columns}
+        launch = Launch(GATE_UP_RINGS, share.grid, share.threads, template, **sizes)
+    else:
+        grid, threads, stretch = plain_share(target, columns, 2, width, bits, PAIRS, indices.size)
+        template = {**kinds, "PAIRS": PAIRS, "SIMDGROUPS": SIMDGROUPS}
+        launch = Launch(GATE_UP, grid, threads, template, **sizes, chosen=chosen, stretch=stretch)
+    return Plan(op, (tokens, chosen, columns), x.dtype, launch)
 
 
 def moe_down(
@@ -264,10 +317,6 @@ def moe_down(
         32, 64 or 128.
     bits : int
         4 or 8.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -282,15 +331,9 @@ def moe_down(
         A shape does not fit, an array is not contiguous or not aligned, or `out` overlaps an input.
     """
     stream = stream or current_stream()
-    forms = y, indices, weights, w, scales, biases, residual
-    plan = plan_down(*forms, group_size, bits, stream.device.arch, uses_loops(stream))
-    inputs = y, indices, weights, w, scales, biases, y if residual is None else residual
-    out = made("moe_down", out, plan.shape, y.dtype, stream, inputs)
-    if plan.stretch is None:
-        expert_rings.DOWN(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes)
-    else:
-        DOWN(stream, plan.grid, plan.threads, plan.template, *inputs, out, *plan.sizes, plan.stretch)
-    return out
+    plan = plan_down(y, indices, weights, w, scales, biases, residual, group_size, bits, target_of(stream))
+    vectors = {"x": y, "indices": indices, "shares": weights}
+    return plan.run(stream, out, **vectors, weight=w, scales=scales, biases=biases, residual=residual)
 
 
 @Planned
@@ -304,10 +347,9 @@ def plan_down(
     residual: Form | None,
     group_size: int,
     bits: int,
-    arch: str,
-    loops: bool,
+    target: Target,
 ) -> Plan:
-    """Check the operands and return the launch."""
+    """Check the operands and return the plan."""
     op = "moe_down"
     floating(op, "y", y, 3)
     experts, columns, width = check_stack(op, w, scales, biases, y, group_size, bits)
@@ -322,13 +364,15 @@ def plan_down(
         same(op, "residual", residual, "y", y)
         if residual.shape != (tokens, columns):
             raise ValueError(f"{op}: residual has shape {residual.shape}; {(tokens, columns)} is needed")
-    form = y.dtype, group_size, bits, width
+    kinds: dict[str, Any] = {"T": y.dtype, "GROUP": group_size, "BITS": bits, "WIDTH": width, "CHOSEN": chosen}
+    sizes = {"columns": columns, "matrices": experts}
     is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
-    ringed = down_plan(arch, y.dtype, chosen, columns, width, group_size, bits) if is_one else None
-    if ringed:
-        template = *form, *ringed.template, residual is not None, chosen
-        return Plan((1, columns), ringed.grid, ringed.threads, template, (columns, experts), None)
-    stretch = stretch_of(chosen, width, bits)
-    grid, threads = launch_of(loops, columns, stretch, ROWS, tokens)
-    template = *form, chosen, ROWS, SIMDGROUPS
-    return Plan((tokens, columns), grid, threads, template, (columns, experts, residual is not None), stretch)
+    share = down_share(target, y.dtype, chosen, columns, width, group_size, bits) if is_one else None
+    if share:
+        template = {**kinds, **share.template, "ADDED": residual is not None}
+        launch = Launch(DOWN_RINGS, share.grid, share.threads, template, **sizes)
+    else:
+        grid, threads, stretch = plain_share(target, columns, chosen, width, bits, ROWS, tokens)
+        template = {**kinds, "ROWS": ROWS, "SIMDGROUPS": SIMDGROUPS}
+        launch = Launch(DOWN, grid, threads, template, **sizes, is_residual=residual is not None, stretch=stretch)
+    return Plan(op, (tokens, columns), y.dtype, launch)

@@ -1,12 +1,12 @@
-// out[t] = residual[t] + sum over c of weights[t][c] * (matrix of expert indices[t][c] times y[t][c]). Token t is the
+// out[t] = residual[t] + sum over c of shares[t][c] * (matrix of expert indices[t][c] times x[t][c]). Token t is the
 // grid's y; an expert that does not exist adds nothing.
 constexpr uint GROUPS = WIDTH / GROUP;
 wait_for_inputs();
 begin_next();
 const uint token = threadgroup_position_in_grid.y;
-const device T* from = y + size_t(token) * CHOSEN * WIDTH;
+const device T* from = x + size_t(token) * CHOSEN * WIDTH;
 const device int* places = indices + size_t(token) * CHOSEN;
-const device T* shares = weights + size_t(token) * CHOSEN;
+const device T* share_of = shares + size_t(token) * CHOSEN;
 const size_t out_row = size_t(token) * columns;
 #if HIPRT_CPU_LOOPS
 float values[CHOSEN * WIDTH], totals[CHOSEN * GROUPS];
@@ -16,10 +16,10 @@ const uint first = threadgroup_position_in_grid.x * stretch;
 for (uint n = first; n < min(columns, first + stretch); n++) {
   float sum = is_residual ? float(residual[out_row + n]) : 0.0f;
   for (uint c = 0; c < CHOSEN; c++) {
-    if (uint(places[c]) >= experts) continue;
+    if (uint(places[c]) >= matrices) continue;
     const size_t row = size_t(places[c]) * columns + n;
-    sum = mad(float(shares[c]),
-              row_sum<T, GROUP, BITS>(w + row * (WIDTH / 32 * BITS), scales + row * GROUPS, biases + row * GROUPS,
+    sum = mad(float(share_of[c]),
+              row_sum<T, GROUP, BITS>(weight + row * (WIDTH / 32 * BITS), scales + row * GROUPS, biases + row * GROUPS,
                                       values + c * WIDTH, totals + c * GROUPS, GROUPS),
               sum);
   }
@@ -58,11 +58,11 @@ for (uint base = 0; base < ROUNDS; base += HELD) {
     const uint flat = min((base + h) * 32 + lane, ALL - 1);
     const uint expert = uint(places[flat / PIECES]);
     const uint at = flat % PIECES;
-    share[h] = expert < experts ? float(load_value<T>(shares + flat / PIECES)) : 0.0f;
+    share[h] = expert < matrices ? float(load_value<T>(share_of + flat / PIECES)) : 0.0f;
 #pragma unroll
     for (uint r = 0; r < ROWS; r++) {
-      const size_t row = size_t(expert < experts ? expert : 0) * columns + min(first + r, columns - 1);
-      held[h].codes[r] = load_piece(w + (row * PIECES + at) * 4);
+      const size_t row = size_t(expert < matrices ? expert : 0) * columns + min(first + r, columns - 1);
+      held[h].codes[r] = load_piece(weight + (row * PIECES + at) * 4);
       held[h].scales[r] = load_value<T>(scales + row * GROUPS + at * PER / GROUP);
       held[h].biases[r] = load_value<T>(biases + row * GROUPS + at * PER / GROUP);
     }

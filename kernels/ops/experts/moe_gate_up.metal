@@ -5,9 +5,9 @@ wait_for_inputs();
 begin_next();
 const uint item = threadgroup_position_in_grid.y;
 const uint expert = uint(indices[item]);
-const bool exists = expert < experts;
+const bool exists = expert < matrices;
 const size_t skipped = size_t(exists ? expert : 0) * columns * 2;  // rows
-const device uint* codes = w + skipped * (WIDTH / 32 * BITS);
+const device uint* codes = weight + skipped * (WIDTH / 32 * BITS);
 const device T* scale_of = scales + skipped * GROUPS;
 const device T* bias_of = biases + skipped * GROUPS;
 const device T* from = x + size_t(item / chosen) * WIDTH;

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import numpy as np
+import math
+from typing import NamedTuple
 
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import INT32, floating, made, same
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch, Plan
+from hiprt.kernels.lang.operands import INT32, floating, result, same
+from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
@@ -61,10 +62,6 @@ def moe_route(
         Whether the shares of the chosen experts add up to 1 (``norm_topk_prob``).
     shared : bool
         Whether the last column is not a logit but the gate of the shared expert, which is expert E - 1.
-    stream : Stream, optional
-        This thread's by default.
-    out : tuple of 2 Array, optional
-        Receive the results.
 
     Returns
     -------
@@ -82,26 +79,24 @@ def moe_route(
         `k` does not fit, an array is not contiguous, or a result overlaps another array.
     """
     stream = stream or current_stream()
-    plan = route_of(logits, k, normalize, shared, uses_loops(stream))
+    route = route_of(logits, k, normalize, shared, target_of(stream))
     first, second = out or (None, None)
-    indices = made("moe_route", first, plan.shape, INT32, stream, (logits,))
-    weights = made("moe_route", second, plan.shape, logits.dtype, stream, (logits, indices))
-    ROUTE(stream, plan.grid, plan.threads, plan.template, logits, indices, weights, *plan.scalars)
+    given = {"logits": logits}
+    indices = result("moe_route", first, route.shape, INT32, stream, given)
+    weights = result("moe_route", second, route.shape, logits.dtype, stream, {**given, "indices": indices})
+    route.launch(stream, logits=logits, indices=indices, weights=weights)
     return indices, weights
 
 
-class Plan(NamedTuple):
-    """A launch."""
+class Route(NamedTuple):
+    """The launch of `moe_route`, and the shape of both results."""
 
-    grid: tuple[int, int, int]
-    threads: tuple[int, int, int]
-    template: tuple[Any, ...]
-    scalars: tuple[int, ...]
     shape: tuple[int, ...]
+    launch: Launch
 
 
 @Planned
-def route_of(logits: Form, k: int, normalize: bool, shared: bool, loops: bool) -> Plan:
+def route_of(logits: Form, k: int, normalize: bool, shared: bool, target: Target) -> Route:
     """Check the operand and return the launch."""
     floating("moe_route", "logits", logits)
     experts = logits.shape[-1] - shared if logits.ndim else 0
@@ -110,10 +105,11 @@ def route_of(logits: Form, k: int, normalize: bool, shared: bool, loops: bool) -
             f"moe_route: k={k} for logits of shape {logits.shape}; 1 to the last axis's experts, at most "
             f"{MOST_EXPERTS}, are needed"
         )
-    threads = 1 if loops else min(1024, -(-experts // 32) * 32)
+    threads = 1 if target.takes_loops else min(1024, -(-experts // 32) * 32)
     grid = (logits.size // logits.shape[-1], 1, 1)
-    scalars = experts, k, bool(normalize), bool(shared)
-    return Plan(grid, (threads, 1, 1), (logits.dtype,), scalars, (*logits.shape[:-1], k + shared))
+    scalars = {"experts": experts, "chosen": k, "is_normalised": bool(normalize), "is_shared": bool(shared)}
+    launch = Launch(ROUTE, grid, (threads, 1, 1), {"T": logits.dtype}, **scalars)
+    return Route((*logits.shape[:-1], k + shared), launch)
 
 
 def moe_combine(
@@ -137,10 +133,6 @@ def moe_combine(
         Of the dtype of `y`.
     gate : Array, [..., 1], optional
         Of the dtype of `y`; goes with `shared`.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -154,6 +146,13 @@ def moe_combine(
     ValueError
         A shape does not fit, one of `shared` and `gate` is missing, or `out` overlaps an input.
     """
+    stream = stream or current_stream()
+    return combine_of(y, weights, shared, gate).run(stream, out, y=y, weights=weights, shared=shared, gate=gate)
+
+
+@Planned
+def combine_of(y: Form, weights: Form, shared: Form | None, gate: Form | None) -> Plan:
+    """Check the operands and return the plan."""
     op = "moe_combine"
     floating(op, "y", y)
     same(op, "weights", weights, "y", y)
@@ -169,10 +168,7 @@ def moe_combine(
             same(op, name, value, "y", y)
             if value.shape != (*tokens, last):
                 raise ValueError(f"{op}: {name} has shape {value.shape}; {(*tokens, last)} is needed")
-    stream = stream or current_stream()
-    inputs = y, weights, y if shared is None else shared, y if gate is None else gate
-    out = made(op, out, (*tokens, width), y.dtype, stream, inputs)
-    grid = (int(np.ceil(out.size / THREADS)), 1, 1)
-    scalars = out.size, width, chosen, shared is not None
-    COMBINE(stream, grid, (THREADS, 1, 1), (y.dtype,), *inputs, out, *scalars)
-    return out
+    size = width * math.prod(tokens)
+    scalars = {"size": size, "width": width, "chosen": chosen, "is_shared": shared is not None}
+    launch = Launch(COMBINE, (-(-size // THREADS), 1, 1), (THREADS, 1, 1), {"T": y.dtype}, **scalars)
+    return Plan(op, (*tokens, width), y.dtype, launch)

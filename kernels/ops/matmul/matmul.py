@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 from hiprt.array import Array
 from hiprt.kernels.lang.instances import each
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import made
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch
+from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, period
 from hiprt.kernels.ops.elementwise.copies import astype, contiguous
 from hiprt.kernels.ops.matmul.stacks import ITEMS, items
 from hiprt.kernels.ops.promotion import is_float, promote, strided
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["matmul"]
@@ -50,10 +56,6 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
         Of any strides; transposed matrices are not copied.
     b : Array, [..., K, N] or [K]
         The leading axes broadcast with those of `a`.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -91,21 +93,49 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
     lines, depth, columns = left.shape[-2], left.shape[-1], right.shape[-1]
     shape = (*full, *((lines,) if a.ndim > 1 else ()), *((columns,) if b.ndim > 1 else ()))
     left, right = (plain(v if v.dtype == dtype else astype(v, dtype, stream=stream), stream) for v in (left, right))
-    out = made(op, out, shape, dtype, stream, (left, right))
-    left, left_scalars = placed(left, full, stream)
-    right, right_scalars = placed(right, full, stream)
+    out = result(op, out, shape, dtype, stream, {"a": left, "b": right})
+    left, left_period = placed(left, full, stream)
+    right, right_period = placed(right, full, stream)
     is_dots = not right.is_contiguous
-    a_line, a_step = (depth, 1) if left.is_contiguous else (1, lines)
-    loops = uses_loops(stream)
-    groups = -(-columns // (STRETCH if loops else SIMDGROUPS if is_dots else SIMDGROUPS * 32))
-    threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
-    sizes = columns, depth, a_line, a_step, STRETCH, lines, *left_scalars, *right_scalars
+    line = (depth, 1) if left.is_contiguous else (1, lines)
     count = math.prod(full) * lines
+    periods = left_period, right_period
+    launches = launches_of(dtype, is_dots, columns, depth, lines, count, line, *periods, target_of(stream))
     left, right = in_rows(left), in_rows(right)
-    for start in items(count):
-        grid = (groups, min(ITEMS, count - start), 1)
-        KERNEL(stream, grid, threads, (dtype, is_dots), left, right, out, *sizes, start)
+    for launch in launches:
+        launch(stream, a=left, b=right, out=out)
     return out
+
+
+@Planned
+def launches_of(
+    dtype: np.dtype[Any],
+    is_dots: bool,
+    columns: int,
+    depth: int,
+    lines: int,
+    count: int,
+    line: tuple[int, int],
+    left: tuple[int, int],
+    right: tuple[int, int],
+    target: Target,
+) -> tuple[Launch, ...]:
+    """Return the launches for `count` rows of results, each of as many as a grid has.
+
+    `line` is the distance of a's rows and of the elements of one; `left` and `right` say which matrix of a stack each
+    product takes, by divisor and modulus.
+    """
+    groups = -(-columns // (STRETCH if target.takes_loops else SIMDGROUPS if is_dots else SIMDGROUPS * 32))
+    threads = (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1)
+    sizes = {"columns": columns, "depth": depth, "stretch": STRETCH, "lines": lines}
+    sizes |= dict(zip(("a_line", "a_step"), line))
+    sizes |= dict(zip(("left_divisor", "left_modulus"), left)) | dict(zip(("right_divisor", "right_modulus"), right))
+    return tuple(
+        Launch(
+            KERNEL, (groups, min(ITEMS, count - start), 1), threads, {"T": dtype, "DOTS": is_dots}, start=start, **sizes
+        )
+        for start in items(count)
+    )
 
 
 def plain(x: Array, stream: Stream) -> Array:

@@ -13,7 +13,7 @@ from hiprt.kernels.ops.elementwise.copies import astype
 from hiprt.kernels.ops.promotion import is_integer
 from hiprt.stream import Stream
 
-__all__ = ["ITEMS", "SCALARS", "Side", "index_array", "items", "side_of"]
+__all__ = ["ITEMS", "SCALARS", "Numbers", "Side", "index_array", "items", "named", "side_of"]
 
 SCALARS = {
     "lines": "uint",
@@ -29,18 +29,21 @@ SCALARS = {
 ITEMS = 65535  # rows of results of one launch: the largest y of a grid
 
 
+Numbers = tuple[int, int, int]  # of a side: divisor, modulus, count
+
+
 @dataclass(frozen=True)
 class Side:
-    """One operand of a batch.
+    """One operand of a batch of products: a stack of matrices, and which of them each product takes.
 
     Attributes
     ----------
     divisor, modulus : int
         Product i takes index ``i // divisor % modulus``.
     count : int
-        Matrices there are.
+        The matrices of the stack.
     indices : Array or None
-        uint32: what the index stands for; None means itself.
+        uint32: the matrix that each index stands for; None where an index is the matrix's number.
     """
 
     divisor: int
@@ -49,8 +52,8 @@ class Side:
     indices: Array | None = None
 
     @property
-    def scalars(self) -> tuple[int, int, int]:
-        """In a kernel's order."""
+    def numbers(self) -> Numbers:
+        """The divisor, the modulus and the count."""
         return self.divisor, self.modulus, self.count
 
 
@@ -61,6 +64,13 @@ def side_of(shape: tuple[int, ...], full: tuple[int, ...], count: int, indices: 
         return Side(max(1, found[0]), max(1, found[1]), count, None if indices is None else words_of(indices, stream))
     each = arange(size_of(shape), stream=stream).reshape(shape) if indices is None else indices
     return Side(1, max(1, size_of(full)), count, words_of(broadcast_to(each, full), stream))
+
+
+def named(left: Numbers, right: Numbers) -> dict[str, int]:
+    """Return the numbers of both sides by the names of a kernel's scalars."""
+    names = ("divisor", "modulus", "count")
+    sides = (("left", left), ("right", right))
+    return {f"{side}_{name}": number for side, numbers in sides for name, number in zip(names, numbers)}
 
 
 def words_of(indices: Array, stream: Stream) -> Array:

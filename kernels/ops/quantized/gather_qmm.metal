@@ -9,7 +9,7 @@ const size_t row_bytes = size_t(stored) * bits / 8;
 const uint row_groups = stored / span;
 const size_t skipped = size_t(exists ? right : 0) * (TRANSPOSED ? columns : width);
 const device T* vector = x + (size_t(exists ? left : 0) * lines + item % lines) * width;
-const device uchar* codes = (const device uchar*)packed + skipped * row_bytes;
+const device uchar* codes = (const device uchar*)weight + skipped * row_bytes;
 const size_t groups = skipped * row_groups;
 device T* result = out + size_t(item) * columns;
 #if HIPRT_CPU_LOOPS

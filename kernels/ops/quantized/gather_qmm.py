@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import FLOATS, made
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch
+from hiprt.kernels.lang.operands import FLOATS, result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.kernels.ops.elementwise.copies import astype, contiguous
-from hiprt.kernels.ops.matmul.stacks import ITEMS, SCALARS, Side, index_array, items, side_of, size_of
+from hiprt.kernels.ops.matmul.stacks import ITEMS, SCALARS, Numbers, Side, index_array, items, named, side_of, size_of
 from hiprt.kernels.ops.promotion import promote
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, UINT8, Format, check_matrix, format_of, listed
 from hiprt.kernels.ops.reduction.sort import argsort
+from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
@@ -37,7 +38,6 @@ SORTED_FROM = 64  # products
 SIMDGROUPS = 4
 ROWS = 2  # of a simdgroup, as in the packed kernel
 MOST_ROWS = 64  # of a plain loop on the CPU device, as in the packed kernel
-STRETCH_BYTES = 16384  # weights of one plain loop: a few microseconds
 PACKED = Kernel(
     "quantized/quantized_matmul",
     inputs=PACKED_INPUTS,
@@ -52,7 +52,7 @@ KERNEL = Kernel(
     "quantized/gather_qmm",
     inputs={
         "x": "T",
-        "packed": "uint",
+        "weight": "uint",
         "scales": "uchar",
         "biases": "uchar",
         "left_indices": "uint",
@@ -214,10 +214,6 @@ def gather_qmm(
         A promise that `rhs_indices` ascend: rows of one matrix lie together, and it is read once for many of them.
         Without it, indices of many rows are sorted first; the result differs only in what `quantized_matmul` rounds
         with many rows.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -274,28 +270,26 @@ def multiply(
 
     With `in_runs`, neighbouring products are likely to be with the same matrix; so are neighbours in `order`.
     """
-    x, w, scales, form, columns = given.x, given.w, given.scales, given.form, given.columns
-    biases = scales if given.biases is None else given.biases
-    indices = [w if side.indices is None else side.indices for side in (left, right)]
-    out = made(op, out, shape or (*batch, lines, columns), x.dtype, stream, (x, w, scales, biases, *indices))
-    count = size_of(batch) * lines
-    bits = (left.indices is not None) | (right.indices is not None) << 1
-    inputs = x, w, scales, biases, *indices, out
-    loops = uses_loops(stream)
+    x, form = given.x, given.form
+    operands = {
+        "x": x,
+        "weight": given.w,
+        "scales": given.scales,
+        "biases": given.scales if given.biases is None else given.biases,
+        "left_indices": given.w if left.indices is None else left.indices,
+        "right_indices": given.w if right.indices is None else right.indices,
+    }
+    out = result(op, out, shape or (*batch, lines, given.columns), x.dtype, stream, operands)
+    flags = (left.indices is not None) | (right.indices is not None) << 1
+    count, target = size_of(batch) * lines, target_of(stream)
+    numbers = left.numbers, right.numbers
+    sizes = given.columns, x.shape[-1], count, lines
     if given.is_packed and in_runs and count > FEW_ROWS:
-        rows = tile_rows(x.dtype, count // max(right.count, 1), loops)
-        grid = (-(-count // rows), -(-columns // TILE_COLUMNS), 1)
-        threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
-        sizes = columns, x.shape[-1], form.group_size, count, lines, *left.scalars, *right.scalars, bits
-        sizes = *sizes[:-1], bits | (order is not None) << 2
-        inputs = *inputs[:-1], w if order is None else order, out
-        TILES(stream, grid, threads, (x.dtype, form.bits, rows), *inputs, *sizes)
+        launch = tiles_launch(form, x.dtype, *sizes, *numbers, flags | (order is not None) << 2, target)
+        launch(stream, out=out, order=given.w if order is None else order, **operands)
         return out
-    plan = plan_of(form, x.dtype, columns, x.shape[-1], given.is_packed, given.is_transposed, loops)
-    for start in items(count):
-        scalars = *plan.sizes, lines, *left.scalars, *right.scalars, bits, start
-        grid = (plan.groups, min(ITEMS, count - start), 1)
-        plan.kernel(stream, grid, plan.threads, plan.template, *inputs, *scalars)
+    for launch in launches_of(form, x.dtype, *sizes, *numbers, flags, given.is_packed, given.is_transposed, target):
+        launch(stream, out=out, **operands)
     return out
 
 
@@ -305,27 +299,67 @@ def tile_rows(dtype: np.dtype[Any], count: int, loops: bool) -> int:
     return next(fitting, TILE_ROWS[-1])
 
 
-class Plan(NamedTuple):
-    """A launch, but for the batch."""
+@Planned
+def tiles_launch(
+    form: Format,
+    dtype: np.dtype[Any],
+    columns: int,
+    depth: int,
+    count: int,
+    lines: int,
+    left: Numbers,
+    right: Numbers,
+    flags: int,
+    target: Target,
+) -> Launch:
+    """Return the launch of the kernel of tiles, for `count` rows of results."""
+    rows = tile_rows(dtype, count // max(right[-1], 1), target.takes_loops)
+    return Launch(
+        TILES,
+        (-(-count // rows), -(-columns // TILE_COLUMNS), 1),
+        (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
+        {"T": dtype, "BITS": form.bits, "ROWS": rows},
+        columns=columns,
+        width=depth,
+        span=form.group_size,
+        count=count,
+        lines=lines,
+        given=flags,
+        **named(left, right),
+    )
 
-    kernel: Kernel
-    template: tuple[Any, ...]
-    groups: int
-    threads: tuple[int, int, int]
-    sizes: tuple[int, ...]
 
-
-@lru_cache(4096)
-def plan_of(
-    form: Format, dtype: np.dtype[Any], columns: int, depth: int, is_packed: bool, is_transposed: bool, loops: bool
-) -> Plan:
-    """Return the launch for matrices of these sizes."""
-    stretch = min(MOST_ROWS, max(1, STRETCH_BYTES * 8 // max(depth * form.bits, 1)))
-    threads = (1 if loops else SIMDGROUPS * 32, 1, 1)
+@Planned
+def launches_of(
+    form: Format,
+    dtype: np.dtype[Any],
+    columns: int,
+    depth: int,
+    count: int,
+    lines: int,
+    left: Numbers,
+    right: Numbers,
+    flags: int,
+    is_packed: bool,
+    is_transposed: bool,
+    target: Target,
+) -> tuple[Launch, ...]:
+    """Return the launches of the kernels of single rows, each of as many rows of results as a grid has."""
+    stretch = min(MOST_ROWS, max(1, target.table.loop_bytes * 8 // max(depth * form.bits, 1)))
+    sizes = {"width": depth, "lines": lines, "given": flags, **named(left, right)}
     if is_packed:
-        groups = -(-columns // (stretch if loops else SIMDGROUPS * ROWS))
-        return Plan(PACKED, (dtype, form.group_size, form.bits), groups, threads, (columns, depth, stretch))
-    stretch = -(-stretch // 8) * 8
-    groups = -(-columns // (stretch if loops else SIMDGROUPS if is_transposed else SIMDGROUPS * 32))
-    sizes = columns, depth, form.group_size, form.bits, form.number, stretch
-    return Plan(KERNEL, (dtype, is_transposed), groups, threads, sizes)
+        kernel, each_group = PACKED, stretch if target.takes_loops else SIMDGROUPS * ROWS
+        template = {"T": dtype, "GROUP": form.group_size, "BITS": form.bits}
+        sizes |= {"rows": columns, "stretch": stretch}
+    else:
+        stretch = -(-stretch // 8) * 8
+        kernel, each_group = KERNEL, SIMDGROUPS if is_transposed else SIMDGROUPS * 32
+        each_group = stretch if target.takes_loops else each_group
+        template = {"T": dtype, "TRANSPOSED": is_transposed}
+        sizes |= {"columns": columns, "span": form.group_size, "bits": form.bits, "mode": form.number}
+        sizes["stretch"] = stretch
+    groups, threads = -(-columns // each_group), (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1)
+    return tuple(
+        Launch(kernel, (groups, min(ITEMS, count - start), 1), threads, template, start=start, **sizes)
+        for start in items(count)
+    )

@@ -8,8 +8,8 @@
 // of even g have the first chunk of row g / 2 and the second of row 4 + g / 2, those of odd g the other chunks. Scales and
 // biases come by bulk copies, a round ahead: there are many rows of few bytes.
 //
-// Of a stack of matrices, CHOSEN by indices: their rows behind each other for one x (CHOICE 1), or their widths beside each
-// other, for as many stretches of x with a share each (CHOICE 2). Then nothing is asked for before the indices are there.
+// Of a stack of matrices, CHOSEN by indices: their rows behind each other for one x (GATHERED), or their widths beside each
+// other, for as many stretches of x with a share each (SUMMED). Then nothing is asked for before the indices are there.
 constexpr uint CHUNK = 512 / BITS;
 constexpr uint STEP = 2 * CHUNK;
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK;
@@ -17,7 +17,7 @@ constexpr uint SLOTS = STEP / SLOT, HALF = SLOTS / 2;             // at most 4: 
 constexpr uint SPREAD = uint(GROUP) > CHUNK ? GROUP / CHUNK : 1;  // chunks with one scale
 constexpr uint SCALES = SPREAD > 1 ? 2 / SPREAD : SLOTS;          // of a step
 constexpr uint FIELDS = BITS == 4 ? 2 : 1;                        // registers of a word's codes, the second 16 times as much
-constexpr uint BESIDE = CHOICE == 2 ? CHOSEN : 1, STEPS_EACH = WIDTH / STEP;  // of one matrix
+constexpr uint BESIDE = CHOICE == SUMMED ? CHOSEN : 1, STEPS_EACH = WIDTH / STEP;  // of one matrix
 constexpr uint STEPS = BESIDE * STEPS_EACH, OWN = (STEPS + SPLIT - 1) / SPLIT, SCALED = STEPS_EACH * SCALES;
 constexpr uint PARTS = GATED ? 2 : 1, OUTPUTS = 8 / PARTS;  // of a tile; gated: 4 rows of each half
 constexpr uint ROUND = TEAMS * PER;                         // tiles whose sums are put together at once
@@ -33,28 +33,28 @@ threadgroup float squares[MEMBERS];
 threadgroup float partial[2 * ROUND * SPLIT * 8];
 const uint lane = thread_index_in_simdgroup, g = lane / 4, t = lane % 4;
 const uint member = simdgroup_index_in_threadgroup, split = member % SPLIT, team = member / SPLIT;
-constexpr uint TILES_EACH = CHOICE == 1 ? COLUMNS / OUTPUTS : 1;
-threadgroup uint first_rows[CHOICE ? CHOSEN : 1];  // of the chosen matrices
-threadgroup float factors[CHOICE ? CHOSEN : 1];    // shares, or 0 for one that does not exist
+constexpr uint TILES_EACH = CHOICE == GATHERED ? COLUMNS / OUTPUTS : 1;
+threadgroup uint first_rows[CHOICE != ONE ? CHOSEN : 1];  // of the chosen matrices
+threadgroup float factors[CHOICE != ONE ? CHOSEN : 1];    // shares, or 0 for one that does not exist
 const uint groups = threadgroups_per_grid.x, group = threadgroup_position_in_grid.x;
-const uint all_tiles = CHOICE == 1 ? CHOSEN * TILES_EACH : columns / OUTPUTS;
+const uint all_tiles = CHOICE == GATHERED ? CHOSEN * TILES_EACH : columns / OUTPUTS;
 const uint each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
 const auto row_of = [&](uint tile, uint local) {
-  const uint within = CHOICE == 1 ? tile % TILES_EACH : tile, before = CHOICE == 1 ? first_rows[tile / TILES_EACH] : 0u;
+  const uint within = CHOICE == GATHERED ? tile % TILES_EACH : tile, before = CHOICE == GATHERED ? first_rows[tile / TILES_EACH] : 0u;
   return before + (GATED ? within * 4 + local % 4 + (local >= 4 ? columns : 0u) : within * 8 + local);
 };
 // Of this lane's column, which is of scale t, only one of its two rows of the result counts: that with codes of this scale.
 const bool is_second = t / HALF % 2 != g % 2;
 const uint local = is_second ? 4 + g / 2 : g / 2;
-const uint scale_at = (CHOICE == 2 ? 0u : split * SCALES) + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
+const uint scale_at = (CHOICE == SUMMED ? 0u : split * SCALES) + (SPREAD > 1 ? 0u : min(t, SLOTS - 1));
 begin_next();
-if (CHOICE) {
+if (CHOICE != ONE) {
   wait_for_inputs();
   for (uint e = thread_index_in_threadgroup; e < uint(CHOSEN); e += MEMBERS * 32) {
     const uint matrix = uint(indices[e]);
     first_rows[e] = matrix < matrices ? matrix * (PARTS * columns) : 0u;
-    factors[e] = matrix >= matrices ? 0.0f : CHOICE == 2 ? float(shares[e]) : 1.0f;
+    factors[e] = matrix >= matrices ? 0.0f : CHOICE == SUMMED ? float(shares[e]) : 1.0f;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
 }
@@ -68,9 +68,9 @@ const auto bring = [&](uint round) {
   if (begin >= end) return;
   expect_bytes(bar, 2 * BESIDE * PARTS * (end - begin) * (OUTPUTS * SCALED * 2));
   for (uint from = begin, next; from < end; from = next) {
-    next = CHOICE == 1 ? min(end, (from / TILES_EACH + 1) * TILES_EACH) : end;  // rows that lie together
+    next = CHOICE == GATHERED ? min(end, (from / TILES_EACH + 1) * TILES_EACH) : end;  // rows that lie together
     for (uint part = 0; part < BESIDE * PARTS; part++) {
-      const uint row = CHOICE == 2 ? first_rows[part] + from * 8 : row_of(from, part * 4);
+      const uint row = CHOICE == SUMMED ? first_rows[part] + from * 8 : row_of(from, part * 4);
       const uint to = buffers + round % 2 * (2 * SCALE_BYTES) + part * (SCALE_BYTES / (BESIDE * PARTS)) +
                       (from - begin) * (OUTPUTS * SCALED * 2);
       copy_bulk(to, scales + size_t(row) * SCALED, (next - from) * (OUTPUTS * SCALED * 2), bar);
@@ -92,8 +92,8 @@ constexpr uint COPIED = 0;
 
 piece low[DEPTH], high[DEPTH];
 const auto fetch = [&](uint at, uint tile, uint own) {
-  const uint step = own * SPLIT + split, before = CHOICE == 2 ? first_rows[step / STEPS_EACH] : 0u;
-  const device uint* const codes = weight + (CHOICE == 2 ? step % STEPS_EACH * 32 : split * 32 + own * (SPLIT * 32));
+  const uint step = own * SPLIT + split, before = CHOICE == SUMMED ? first_rows[step / STEPS_EACH] : 0u;
+  const device uint* const codes = weight + (CHOICE == SUMMED ? step % STEPS_EACH * 32 : split * 32 + own * (SPLIT * 32));
   low[at] = load_once(codes + size_t(before + row_of(tile, g / 2)) * (STEPS_EACH * 32) + lane % 8 * 4);
   high[at] = load_once(codes + size_t(before + row_of(tile, 4 + g / 2)) * (STEPS_EACH * 32) + (lane % 8 ^ 4) * 4);
 };
@@ -105,7 +105,7 @@ const auto fetch_first = [&](uint at) {
 for (uint d = 0; d < uint(EARLY); d++) fetch_first(d);
 if (thread_index_in_threadgroup == 0) zeros[0] = {{0, 0, 0, 0}};
 threadgroup_barrier(mem_flags::mem_threadgroup);
-if (!CHOICE) wait_for_inputs();
+if (CHOICE == ONE) wait_for_inputs();
 
 // Bring this simdgroup's parts of x to where its team's lanes find them.
 threadgroup piece* const held = copied + COPIED + split * (OWN * HELD);
@@ -135,7 +135,7 @@ for (uint base = 0; base < SHARE; base += RUNS) {
     for (int i = 0; i < 8; i++) {
       const uint both = values[r].values[i / 2], weigh = NORMED ? weights[r].values[i / 2] : 0u;
       v[i] = !is_there ? 0.0f : i % 2 ? high_of<T>(both) : low_of<T>(both);
-      if (CHOICE == 2) v[i] *= is_there ? factors[(own * SPLIT + split) / STEPS_EACH] : 0.0f;
+      if (CHOICE == SUMMED) v[i] *= is_there ? factors[(own * SPLIT + split) / STEPS_EACH] : 0.0f;
       if (NORMED) {
         square = mad(v[i], v[i], square);
         v[i] = !is_there ? 0.0f : v[i] * (i % 2 ? high_of<T>(weigh) : low_of<T>(weigh));
@@ -234,13 +234,13 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
                 const int* const d16 = c[FIELDS - 1];
                 dot = dot * 16 + (is_second ? d16[2] : d16[0]) * 256 + (is_second ? d16[3] : d16[1]);
               }
-              const uint in_row = CHOICE == 2 ? step % STEPS_EACH * SCALES : own * (SPLIT * SCALES);
+              const uint in_row = CHOICE == SUMMED ? step % STEPS_EACH * SCALES : own * (SPLIT * SCALES);
 #if HIPRT_TARGET_NVIDIA
               const threadgroup T* const from = scale_from + (tile - base) * (OUTPUTS * SCALED) + in_row +
-                                                (CHOICE == 2 ? step / STEPS_EACH * (ROUND * 8 * SCALED) : 0u);
+                                                (CHOICE == SUMMED ? step / STEPS_EACH * (ROUND * 8 * SCALED) : 0u);
               const float by = float(from[0]), plus = float(from[SCALE_BYTES / 2]);
 #else
-              const uint before = CHOICE == 2 ? first_rows[step / STEPS_EACH] : 0u;
+              const uint before = CHOICE == SUMMED ? first_rows[step / STEPS_EACH] : 0u;
               const size_t from = size_t(before + row_of(tile, local)) * SCALED + scale_at + in_row;
               const float by = float(scales[from]), plus = float(biases[from]);
 #endif
@@ -277,7 +277,7 @@ for (uint base = first_tile; base < end_tile; base += ROUND, round++) {
     const float factor = NORMED ? rsqrt(squared / float(WIDTH) + eps) : 1.0f;
     value *= factor;
     if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
-    if (CHOICE == 1) value *= factors[(base + i / OUTPUTS) / TILES_EACH];
+    if (CHOICE == GATHERED) value *= factors[(base + i / OUTPUTS) / TILES_EACH];
     const uint column = base * OUTPUTS + i;
     out[column] = S(ADDED ? value + (IS_AHEAD ? low_of<T>(addend) : float(residual[column])) : value);
   }

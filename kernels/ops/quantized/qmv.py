@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -10,23 +10,25 @@ from numpy.typing import DTypeLike
 from hiprt.array import Array, Form, dtype_of
 from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.instances import each
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import FLOATS, aligned, buffer, contiguous, floating, made, same
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch, Plan, Three
+from hiprt.kernels.lang.operands import FLOATS, aligned, buffer, contiguous, floating, same
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, check_matrix, format_of
-from hiprt.kernels.tuning.rings import TEMPLATE, Ring, ring_of, ring_plan, shared_bytes
-from hiprt.kernels.tuning.tiling import (
-    Shape,
-    Tiling,
-    plain_plan,
-    tensor_plan,
-    tiling_of,
-)
+from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
+from hiprt.kernels.tuning.rings import Ring, ring_of, ring_share
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.kernels.tuning.tiling import Shape, Tiling, tensor_share, tiling_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["qmv"]
 
+MOST = 8  # vectors
+SIMDGROUPS = 4  # of a threadgroup of the kernel that every target has
+ROWS = 4  # of a simdgroup, as in the kernel
+MOST_ROWS = 64  # of a plain loop, as in the kernel
 OPERANDS = {"x": "T", "weight": "uint", "scales": "T", "biases": "T", "norm": "T", "residual": "T"}
+PARTS = {"NORMED": "bool", "ADDED": "bool", "GATED": "bool"}
 KERNEL = Kernel(
     "quantized/qmv",
     inputs=OPERANDS,
@@ -34,10 +36,10 @@ KERNEL = Kernel(
     scalars={"columns": "uint", "width": "uint", "batch": "uint", "flags": "uint", "stretch": "uint", "eps": "float"},
     template={"T": "dtype", "S": "dtype", "GROUP": "int", "BITS": "int", "BATCH": "int"},
     headers=("quantized/codes.h", "quantized/lane_values.h"),
-    threads=128,
+    threads=SIMDGROUPS * 32,
     instances=each(("T", "S"), GROUP=GROUP_SIZES, BITS=BITS, BATCH=lambda _, loops: (1,) if loops else (1, 2)),
 )
-# For NVIDIA's matrix instructions alone, so not a body of the dialect.
+# This body is for NVIDIA's matrix instructions alone, so it is not in the dialect.
 TENSOR = Kernel(
     "qmv_mma",
     inputs=OPERANDS,
@@ -55,46 +57,21 @@ TENSOR = Kernel(
         "DEPTH": "int",
         "PHASE": "int",
         "REPEATED": "bool",
-        "NORMED": "bool",
-        "ADDED": "bool",
-        "GATED": "bool",
+        **PARTS,
     },
     threads=lambda template: 32 * template["TILES"] * template["SPLIT"],
     ahead=("weight", "scales", "biases"),
     source=(OPS / "quantized/qmv_mma.hip").read_text(),
 )
-# What the body of integer matrix instructions knows of matrices that indices choose: here there is one.
-PLAIN = """
-constexpr int CHOICE = 0, CHOSEN = 1, COLUMNS = 8;
-constexpr uint matrices = 1;
-const device int* const indices = 0;
-const device T* const shares = x;
-#line 1 "integer_rings.hip"
-"""
-# One vector, by integer matrix instructions.
-INTEGER = Kernel(
+# One vector, whose matrix no index chooses.
+INTEGER = ring_kernel(
     "qmv_integer",
     inputs=OPERANDS,
     outputs={"out": "S"},
     scalars={"columns": "uint", "eps": "float"},
-    template={
-        "T": "dtype",
-        "S": "dtype",
-        "GROUP": "int",
-        "BITS": "int",
-        "WIDTH": "int",
-        **dict.fromkeys(TEMPLATE, "int"),
-        "NORMED": "bool",
-        "ADDED": "bool",
-        "GATED": "bool",
-    },
-    threads=lambda template: 32 * template["TEAMS"] * template["SPLIT"],
+    template={"S": "dtype", **PARTS},
     ahead=("weight", "scales", "biases"),
-    resident=lambda template: int(template["RESIDENT"]),
-    shared=lambda template, target: shared_bytes(template, "matrix" in target.features),
-    source=PLAIN + (OPS / "quantized/integer_rings.hip").read_text(),
 )
-MOST = 8  # vectors
 
 
 def qmv(
@@ -129,22 +106,18 @@ def qmv(
     bits : int
         4 or 8.
     norm : Array, [K], optional
-        Weights of an RMS norm of `x`, of its dtype.
+        The weights of an RMS norm of `x`, of its dtype.
     eps : float
-        Of the norm.
+        The norm's.
     residual : Array, [B, N], optional
         Added to the result, of the dtype of `x`.
     swiglu : bool
         Whether the first half of the rows of `w` is a gate and the second half what it gates: the result is
         ``silu(gate) * up``, [B, N / 2].
     out_dtype : dtype, optional
-        Of the result: that of `x` by default.
+        The result's dtype; that of `x` by default.
     tiling : Ring or Tiling, optional
-        Chosen by `ring_of` or `tiling_of` by default, for the kernels of matrix instructions.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
+        How a kernel of matrix instructions shares out the work; chosen by `ring_of` or `tiling_of` by default.
 
     Returns
     -------
@@ -161,25 +134,9 @@ def qmv(
         A shape does not fit, an array is not contiguous or not aligned to 16 bytes, or `out` overlaps an input.
     """
     stream = stream or current_stream()
-    options = group_size, bits, swiglu, out_dtype, tiling
-    plan = plan_of(x, w, scales, biases, norm, residual, *options, stream.device.arch, uses_loops(stream))
-    operands = x, w, scales, biases, x if norm is None else norm, x if residual is None else residual
-    out = made("qmv", out, plan.shape, plan.dtype, stream, operands)
-    if plan.sizes:
-        plan.kernel(stream, plan.grid, plan.threads, plan.template, *operands, out, *plan.sizes, eps)
-    return out
-
-
-class Plan(NamedTuple):
-    """A launch; without sizes there is nothing to do."""
-
-    kernel: Kernel
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    grid: tuple[int, int, int] = (0, 0, 0)
-    threads: tuple[int, int, int] = (1, 1, 1)
-    template: tuple[Any, ...] = ()
-    sizes: tuple[int, ...] = ()
+    options = group_size, bits, swiglu, out_dtype, tiling, eps
+    plan = plan_of(x, w, scales, biases, norm, residual, *options, target_of(stream))
+    return plan.run(stream, out, x=x, weight=w, scales=scales, biases=biases, norm=norm, residual=residual)
 
 
 @Planned
@@ -195,34 +152,52 @@ def plan_of(
     is_gated: bool,
     out_dtype: DTypeLike | None,
     tiling: Tiling | Ring | None,
-    arch: str,
-    loops: bool,
+    eps: float,
+    target: Target,
 ) -> Plan:
-    """Check the operands and return the launch."""
-    columns = check("qmv", x, w, scales, biases, group_size, bits, norm, residual, is_gated)
+    """Check the operands and return the plan."""
+    op = "qmv"
+    columns = check(op, x, w, scales, biases, group_size, bits, norm, residual, is_gated)
     dtype = x.dtype if out_dtype is None else dtype_of(out_dtype)
     if dtype not in FLOATS:
-        raise TypeError(f"qmv: out_dtype is {dtype}; float16, bfloat16 or float32 is needed")
+        raise TypeError(f"{op}: out_dtype is {dtype}; float16, bfloat16 or float32 is needed")
     batch, width = x.shape
-    if not batch * columns:
-        return Plan(KERNEL, (batch, columns), dtype)
-    shape = Shape(w.shape[0], width, batch, group_size, bits, is_gated)
-    head, kinds = (batch, columns), (x.dtype, dtype, group_size, bits)
-    parts = norm is not None, residual is not None, is_gated
-    tiling = tiling or chosen(arch, x.dtype, shape)
-    if isinstance(tiling, Ring):
-        ringed = ring_plan(shape, tiling)
-        return Plan(
-            INTEGER, head, dtype, ringed.grid, ringed.threads, (*kinds, width, *ringed.template, *parts), (columns,)
-        )
-    if tiling is not None:
-        tiled = tensor_plan(shape, tiling)
-        template = (*kinds, width, *tiled.template, *parts)
-        return Plan(TENSOR, head, dtype, tiled.grid, tiled.threads, template, (columns, batch))
-    plain = plain_plan(shape, columns, loops)
-    flags = sum(1 << i for i, part in enumerate(parts) if part)
-    sizes = columns, width, batch, flags, plain.stretch
-    return Plan(KERNEL, head, dtype, plain.grid, plain.threads, (*kinds, *plain.template), sizes)
+    launch = None
+    if batch * columns:
+        shape = Shape(w.shape[0], width, batch, group_size, bits, is_gated)
+        kinds = {"T": x.dtype, "S": dtype, "GROUP": group_size, "BITS": bits}
+        parts = {"NORMED": norm is not None, "ADDED": residual is not None, "GATED": is_gated}
+        tiling = tiling or chosen(target, x.dtype, shape)
+        if isinstance(tiling, Ring):
+            share = ring_share(shape, tiling, target)
+            template = {**kinds, "WIDTH": width, **share.template, **parts}
+            launch = Launch(INTEGER, share.grid, share.threads, template, columns=columns, eps=eps)
+        elif tiling is not None:
+            share = tensor_share(shape, tiling)
+            template = {**kinds, "WIDTH": width, **share.template, **parts}
+            launch = Launch(TENSOR, share.grid, share.threads, template, columns=columns, batch=batch, eps=eps)
+        else:
+            launch = plain_launch(shape, columns, kinds, parts, eps, target)
+    return Plan(op, (batch, columns), dtype, launch)
+
+
+def plain_launch(
+    shape: Shape, columns: int, kinds: dict[str, Any], parts: dict[str, bool], eps: float, target: Target
+) -> Launch:
+    """Return the launch of the kernel that every target has."""
+    vectors, stretch = 1, 0
+    if target.takes_loops:
+        rows = min(MOST_ROWS, max(2, target.table.loop_bytes * 8 // (shape.width * shape.bits)))
+        stretch = rows // 2 if shape.is_gated else rows
+        grid: Three = (-(-columns // stretch), shape.batch, 1)
+        threads: Three = (1, 1, 1)
+    else:
+        vectors = min(shape.batch, 2)
+        each_group = SIMDGROUPS * (ROWS // 2 if shape.is_gated else ROWS)
+        grid, threads = (-(-columns // each_group), -(-shape.batch // vectors), 1), (SIMDGROUPS * 32, 1, 1)
+    scalars = {"columns": columns, "width": shape.width, "batch": shape.batch, "stretch": stretch, "eps": eps}
+    flags = sum(1 << i for i, part in enumerate(parts.values()) if part)
+    return Launch(KERNEL, grid, threads, {**kinds, "BATCH": vectors}, flags=flags, **scalars)
 
 
 def check(
@@ -263,11 +238,8 @@ def check(
     return columns
 
 
-def chosen(arch: str, dtype: np.dtype[Any], shape: Shape) -> Tiling | Ring | None:
-    """Return how a kernel of matrix instructions takes this: whole steps of 16-bit numbers, on NVIDIA; else None.
-
-    Bulk copies, and so much shared memory, are there from compute capability 9.0 on; that is where they were measured.
-    """
-    if not arch.startswith("sm_") or dtype.itemsize != 2 or shape.width * shape.bits % 1024:
+def chosen(target: Target, dtype: np.dtype[Any], shape: Shape) -> Tiling | Ring | None:
+    """Return how a kernel of matrix instructions takes whole steps of 16-bit numbers; None where none does."""
+    if "matrix" not in target.features or dtype.itemsize != 2 or shape.width * shape.bits % 1024:
         return None
-    return (ring_of(shape) if arch == "sm_90" else None) or tiling_of(shape)
+    return ring_of(shape, target) or tiling_of(shape, target)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 from numpy.typing import DTypeLike
 
-from hiprt.array import Array, Form, bfloat16, dtype_of
+from hiprt.array import Array, Form, bfloat16, dtype_of, make
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import FLOATS, UINT32, contiguous, made
+from hiprt.kernels.lang.launch import Launch, Plan
+from hiprt.kernels.lang.operands import FLOATS, UINT32, contiguous
 from hiprt.kernels.ops.quantized.formats import Format, check_matrix, format_of, listed
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["dequantize", "quantize"]
 
+THREADS = 64
 QUANTIZE = Kernel(
     "quantized/quantize",
     inputs={"w": "T"},
@@ -31,8 +37,6 @@ DEQUANTIZE = Kernel(
     headers=("quantized/formats.h",),
     instances=each(("T", "S")),
 )
-KERNEL = QUANTIZE
-THREADS = 64
 
 
 def quantize(
@@ -50,13 +54,11 @@ def quantize(
     w : Array, [..., N, K]
         float16, bfloat16 or float32.
     group_size : int, optional
-        Values that share a scale and a bias: 32, 64 (default) or 128; K is a multiple of it.
+        The values that share a scale and a bias: 32, 64 (default) or 128; K is a multiple of it.
     bits : int, optional
-        Of a code: 2, 3, 4 (default), 5, 6 or 8.
+        The bits of a code: 2, 3, 4 (default), 5, 6 or 8.
     mode : str
         ``affine``; the other formats are read (`dequantize`, `quantized_matmul`), not written.
-    stream : Stream, optional
-        This thread's by default.
 
     Returns
     -------
@@ -75,6 +77,25 @@ def quantize(
     MLX's GPU backends take the range of a group that is all negative up to 0 and round ties away from zero; its CPU
     backend, and this, do not. A group with NaN has unspecified codes; other groups are not affected.
     """
+    stream = stream or current_stream()
+    plan = quantize_of(w, group_size, bits, mode)
+    packed = make(plan.packed, UINT32, stream)
+    scales, biases = (make(plan.scales, w.dtype, stream) for _ in range(2))
+    plan.launch(stream, w=w, packed=packed, scales=scales, biases=biases)
+    return packed, scales, biases
+
+
+class Quantize(NamedTuple):
+    """The launch of `quantize`, and the shapes of its results."""
+
+    packed: tuple[int, ...]
+    scales: tuple[int, ...]
+    launch: Launch
+
+
+@Planned
+def quantize_of(w: Form, group_size: int | None, bits: int | None, mode: str) -> Quantize:
+    """Check the operand and return the launch."""
     form = format_of("quantize", group_size, bits, mode)
     if not form.is_affine:
         raise ValueError(f"[quantize] Writing mode '{mode}' is not supported; the mode 'affine' is.")
@@ -90,15 +111,11 @@ def quantize(
             f"{form.group_size}. However the provided  matrix has shape {listed(w.shape)}"
         )
     contiguous("quantize", "w", w)
-    stream = stream or current_stream()
     *rows, width = w.shape
-    shape = (*rows, width // form.group_size)
-    packed = made("quantize", None, (*rows, width * form.bits // 32), UINT32, stream, ())
-    scales, biases = (made("quantize", None, shape, w.dtype, stream, ()) for _ in range(2))
-    grid = (-(-scales.size // THREADS), 1, 1)
-    scalars = scales.size, form.group_size, form.bits
-    QUANTIZE(stream, grid, (THREADS, 1, 1), (w.dtype,), w, packed, scales, biases, *scalars)
-    return packed, scales, biases
+    groups = w.size // form.group_size
+    scalars = {"groups": groups, "span": form.group_size, "bits": form.bits}
+    launch = Launch(QUANTIZE, (-(-groups // THREADS), 1, 1), (THREADS, 1, 1), {"T": w.dtype}, **scalars)
+    return Quantize((*rows, width * form.bits // 32), (*rows, width // form.group_size), launch)
 
 
 def dequantize(
@@ -128,11 +145,7 @@ def dequantize(
     mode : str
         ``affine``, ``mxfp4``, ``mxfp8`` (scales E8M0) or ``nvfp4`` (scales E4M3).
     dtype : dtype, optional
-        Of the result: by default that of `scales` for ``affine``, else bfloat16.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
+        The result's dtype; by default that of `scales` for ``affine``, else bfloat16.
 
     Returns
     -------
@@ -145,6 +158,22 @@ def dequantize(
     ValueError
         The format does not exist, a dtype is wrong, or a shape does not fit.
     """
+    stream = stream or current_stream()
+    plan = dequantize_of(w, scales, biases, group_size, bits, mode, dtype)
+    return plan.run(stream, out, packed=w, scales=scales, biases=biases)
+
+
+@Planned
+def dequantize_of(
+    w: Form,
+    scales: Form,
+    biases: Form | None,
+    group_size: int | None,
+    bits: int | None,
+    mode: str,
+    dtype: DTypeLike | None,
+) -> Plan:
+    """Check the operands and return the plan."""
     op = "dequantize"
     if w.dtype != UINT32:
         raise ValueError(f"[{op}] The matrix should be given as a uint32")
@@ -158,14 +187,11 @@ def dequantize(
     for name, value in (("w", w), ("scales", scales), ("biases", biases)):
         if value is not None:
             contiguous(op, name, value)
-    stream = stream or current_stream()
-    given = scales if biases is None else biases
-    out = made(op, out, shape, result, stream, (w, scales, given))
-    runs = out.size // 8
-    scalars = runs, form.group_size, form.bits, form.number
-    template = (result, made_of if form.is_affine else result)
-    DEQUANTIZE(stream, (-(-runs // THREADS), 1, 1), (THREADS, 1, 1), template, w, scales, given, out, *scalars)
-    return out
+    runs = math.prod(shape) // 8
+    scalars = {"runs": runs, "span": form.group_size, "bits": form.bits, "mode": form.number}
+    template = {"T": result, "S": made_of if form.is_affine else result}
+    launch = Launch(DEQUANTIZE, (-(-runs // THREADS), 1, 1), (THREADS, 1, 1), template, **scalars)
+    return Plan(op, shape, result, launch)
 
 
 def check_floating(op: str, form: Format, scales: Array | Form, biases: Array | Form | None) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import numpy as np
 from numpy.typing import DTypeLike
 
 from hiprt.array import Array, Form, bfloat16, dtype_of
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import FLOATS, INT32, buffer, contiguous, made
+from hiprt.kernels.lang.launch import Launch, Plan
+from hiprt.kernels.lang.operands import FLOATS, INT32, buffer, contiguous
 from hiprt.kernels.ops.quantized.formats import check_matrix, format_of
 from hiprt.kernels.ops.quantized.quantize import check_floating
 from hiprt.objects import Planned
@@ -59,11 +57,7 @@ def quantized_embedding(
     mode : str
         ``affine``, ``mxfp4``, ``mxfp8`` or ``nvfp4``.
     dtype : dtype, optional
-        Of the result for modes of floating codes: bfloat16 by default.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
+        The result's dtype for modes of floating codes; bfloat16 by default.
 
     Returns
     -------
@@ -79,19 +73,7 @@ def quantized_embedding(
     """
     stream = stream or current_stream()
     plan = plan_of(ids, weight, scales, biases, group_size, bits, mode, dtype)
-    inputs = ids, weight, scales, scales if biases is None else biases
-    out = made("quantized_embedding", out, plan.shape, plan.dtype, stream, inputs)
-    KERNEL(stream, plan.grid, (THREADS, 1, 1), (plan.dtype,), *inputs, out, *plan.scalars)
-    return out
-
-
-class Plan(NamedTuple):
-    """A launch, and what it returns."""
-
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    grid: tuple[int, int, int]
-    scalars: tuple[int, ...]
+    return plan.run(stream, out, ids=ids, weight=weight, scales=scales, biases=biases)
 
 
 @Planned
@@ -105,7 +87,7 @@ def plan_of(
     mode: str,
     dtype: DTypeLike | None,
 ) -> Plan:
-    """Check the operands and return the launch."""
+    """Check the operands and return the plan."""
     op = "quantized_embedding"
     form = format_of(op, group_size, bits, mode)
     shape = check_matrix(op, weight, scales, biases, form)
@@ -123,5 +105,6 @@ def plan_of(
         raise ValueError(f"{op}: ids has shape {ids.shape}; one axis of at most {LARGEST_GRID_Y} is needed")
     rows, width = shape
     runs = width // 8
-    scalars = rows, runs, form.group_size, form.bits, form.number
-    return Plan((ids.size, width), result, (-(-runs // THREADS), ids.size, 1), scalars)
+    scalars = {"vocabulary": rows, "runs": runs, "span": form.group_size, "bits": form.bits, "mode": form.number}
+    launch = Launch(KERNEL, (-(-runs // THREADS), ids.size, 1), (THREADS, 1, 1), {"T": result}, **scalars)
+    return Plan(op, (ids.size, width), result, launch)

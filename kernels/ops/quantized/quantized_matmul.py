@@ -6,12 +6,11 @@ from hiprt.array import Array
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.kernels.ops.matmul.stacks import Side, side_of, size_of
 from hiprt.kernels.ops.quantized.formats import format_of
-from hiprt.kernels.ops.quantized.gather_qmm import PACKED, multiply, operands_of
+from hiprt.kernels.ops.quantized.gather_qmm import multiply, operands_of
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["quantized_matmul"]
 
-KERNEL = PACKED
 ONE = Side(1, 1, 1)
 
 
@@ -44,10 +43,6 @@ def quantized_matmul(
         The mode's by default: 64 and 4 for ``affine``.
     mode : str
         ``affine``, ``mxfp4``, ``mxfp8`` or ``nvfp4``.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------

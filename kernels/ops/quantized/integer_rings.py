@@ -1,0 +1,85 @@
+"""The kernels of integer matrix instructions: one body for a plain matrix and for those that a token's experts are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hiprt.kernels.lang.dialect import OPS
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.tuning.rings import TEMPLATE, shared_bytes
+from hiprt.kernels.tuning.target import Target
+
+__all__ = ["ring_kernel"]
+
+BODY = "quantized/integer_rings.hip"
+# What the body calls the ways of taking matrices.
+MATRICES = ("ONE", "GATHERED", "SUMMED")
+# Names of the body that a kernel need not take as a parameter, and what they are then.
+ABSENT = {
+    "S": "typedef T S;",
+    "NORMED": "constexpr bool NORMED = false;",
+    "ADDED": "constexpr bool ADDED = false;",
+    "GATED": "constexpr bool GATED = false;",
+    "CHOSEN": "constexpr int CHOSEN = 1;",
+    "COLUMNS": "constexpr int COLUMNS = 8;",
+    "indices": "const device int* const indices = 0;",
+    "shares": "const device T* const shares = x;",
+    "norm": "const device T* const norm = x;",
+    "residual": "const device T* const residual = x;",
+    "matrices": "constexpr uint matrices = 1;",
+    "eps": "constexpr float eps = 0.0f;",
+}
+
+
+def ring_kernel(
+    name: str,
+    *,
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str],
+    scalars: Mapping[str, str],
+    template: Mapping[str, str],
+    ahead: Sequence[str],
+    matrices: str = "ONE",
+    is_gated: bool = False,
+    width: Callable[[Mapping[str, Any]], int] = lambda template: int(template["WIDTH"]),
+) -> Kernel:
+    """Return a kernel around the body ``integer_rings.hip``.
+
+    Parameters
+    ----------
+    name : str
+    inputs, outputs, scalars, ahead
+        The declaration, as for `Kernel`.
+    template : mapping of str to str
+        The parameters besides T, GROUP, BITS, WIDTH and those of a ring. What the body knows and the declaration does
+        not name is absent, as `ABSENT` defines it.
+    matrices : str
+        ``ONE`` matrix; ``GATHERED``, the rows of those that indices choose behind each other; or ``SUMMED``, their
+        products with a vector each, weighted and added.
+    is_gated : bool
+        Whether the kernel is gated without a template parameter that says so.
+    width : callable
+        From the template, by name, to the elements of x that a threadgroup keeps.
+    """
+
+    def shared(values: Mapping[str, Any], target: Target) -> int:
+        return shared_bytes({**values, "WIDTH": width(values)}, target)
+
+    dtypes = {parameter: kind for parameter, kind in template.items() if kind == "dtype"}
+    others = {parameter: kind for parameter, kind in template.items() if kind != "dtype"}
+    absent = {**ABSENT, **({"GATED": "constexpr bool GATED = true;"} if is_gated else {})}
+    lines = [line for key, line in absent.items() if not any(key in group for group in (template, inputs, scalars))]
+    lines.append(f"constexpr int {', '.join(f'{word} = {i}' for i, word in enumerate(MATRICES))}, CHOICE = {matrices};")
+    return Kernel(
+        name,
+        inputs=inputs,
+        outputs=outputs,
+        scalars=scalars,
+        template={"T": "dtype", **dtypes, "GROUP": "int", "BITS": "int", "WIDTH": "int", **TEMPLATE, **others},
+        threads=lambda values: 32 * int(values["TEAMS"]) * int(values["SPLIT"]),
+        ahead=ahead,
+        resident=lambda values: int(values["RESIDENT"]),
+        shared=shared,
+        source="\n".join([*lines, '#line 1 "integer_rings.hip"', (OPS / BODY).read_text()]),
+    )
