@@ -1,5 +1,9 @@
-"""Functions of a test file run in a process of its own on the CPU device, with quirks: the device reads them once."""
+"""Functions of a test file run in a process of its own on the CPU device, with quirks: the device reads them once.
 
+The processes are forked from one that has imported what is not ours (numpy, hip-python), which takes half of a start.
+"""
+
+import atexit
 import importlib.util
 import json
 import os
@@ -7,6 +11,9 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -14,15 +21,39 @@ UNSET = ("HIPRT_CPU_QUIRKS", "HIPRT_CPU_PROFILE")
 TIMEOUT = 240
 
 
-def run(function, args, quirks, profile, environment):
-    """Run a function of a test file in a child; the finished process."""
-    kept = {name: value for name, value in os.environ.items() if name not in UNSET}
+@dataclass(frozen=True)
+class Done:
+    """How a child ended: its exit status, or minus the signal that ended it, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@cache
+def parent():
+    """Start the process that forks the children; it ends with this one."""
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
-    chosen = {"HIPRT_CPU_QUIRKS": quirks, "HIPRT_CPU_PROFILE": profile, "HIPRT_PROVIDER": "cpu", "PYTHONPATH": path}
-    file, name = function.__code__.co_filename, function.__name__
-    command = [sys.executable, "-m", "helpers.child", file, name, json.dumps(args)]
+    command = [sys.executable, "-m", "helpers.child"]
+    environment = {**os.environ, "PYTHONPATH": path}
+    made = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(made.communicate)
+    return made
+
+
+def run(function, args, quirks, profile, environment):
+    """Run a function of a test file in a child; how it ended."""
+    kept = {name: value for name, value in os.environ.items() if name not in UNSET}
+    chosen = {"HIPRT_CPU_QUIRKS": quirks, "HIPRT_CPU_PROFILE": profile, "HIPRT_PROVIDER": "cpu"}
     environment = {**kept, **{name: value for name, value in chosen.items() if value}, **environment}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        request = [function.__code__.co_filename, function.__name__, args, environment, folder]
+        forker = parent()
+        forker.stdin.write(json.dumps(request) + "\n")
+        forker.stdin.flush()
+        status = int(forker.stdout.readline())
+        out, err = (Path(folder, name).read_text() for name in ("stdout", "stderr"))
+    return Done(status, out, err)
 
 
 def child(function, *args, quirks="", profile="", **environment):
@@ -49,9 +80,31 @@ def crash(function, *args, quirks="", profile="", **environment):
     return done.stderr
 
 
-def main():
+def fork_for_each_request():
+    """Be the process that forks: yield in a child what it is to run; answer with its exit status here.
+
+    Yields
+    ------
+    file, name, args : str, str, list
+        A function and its arguments, in a child whose environment and output are those of the request.
+    """
+    for line in sys.stdin:
+        file, name, args, environment, folder = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(TIMEOUT)
+            os.environ.clear()
+            os.environ.update(environment)
+            for stream, number in (("stdout", 1), ("stderr", 2)):
+                os.dup2(os.open(Path(folder, stream), os.O_WRONLY | os.O_CREAT), number)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            yield file, name, args
+            return
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def call(file, name, args):
     """Be the child: bind hip-python to the library that hiprt chooses, and call the function."""
-    file, name, args = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     from hiprt import library
 
@@ -60,8 +113,14 @@ def main():
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    print(json.dumps(getattr(module, name)(*json.loads(args))))
+    print(json.dumps(getattr(module, name)(*args)))
 
 
 if __name__ == "__main__":
-    main()
+    import ml_dtypes  # noqa: F401
+    import numpy as np  # noqa: F401
+    import pytest  # noqa: F401
+    from rocm.bindings import hip, hiprtc  # noqa: F401
+
+    for work in fork_for_each_request():
+        call(*work)
