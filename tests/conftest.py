@@ -4,11 +4,13 @@
 ``pytest --all`` runs every parametrisation and the soaks' usual forms; ``pytest -m soak`` the soaks' long forms.
 """
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
-from helpers.selection import left_out
+from helpers.selection import form as form_of, left_out
+from hypothesis import settings
 
 # On NVIDIA a stream that waits for a value holds up all streams of its connection, of which there are eight by default.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
@@ -27,6 +29,13 @@ LEFT_OUT = pytest.StashKey[int]()
 def pytest_addoption(parser):
     """Take ``--all``."""
     parser.addoption("--all", action="store_true", help="run every parametrisation, and the soaks' usual forms")
+
+
+def pytest_configure(config):
+    """Draw the same examples each time in the short form: what they compile is in the cache from the second run on."""
+    settings.register_profile("repeatable", derandomize=True)
+    if form_of(config) == "short":
+        settings.load_profile("repeatable")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,11 +59,16 @@ def pytest_cmdline_main(config):
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what only ``--all`` and soaks run."""
-    if not config.getoption("--all") and config.getoption("-m") != "soak":
+    if form_of(config) == "short":
         out = set(left_out(items))
         config.stash[LEFT_OUT] = len(out)
         items[:] = [item for item in items if item not in out]
         config.hook.pytest_deselected(items=list(out))
+
+
+def pytest_collection_finish():
+    """Take the thousands of tests from what the garbage collector walks through: tests ask it to collect."""
+    gc.freeze()
 
 
 def pytest_sessionfinish(session):
@@ -73,7 +87,7 @@ def pytest_terminal_summary(terminalreporter, config):
     """Say what was left out."""
     if count := config.stash.get(LEFT_OUT, 0):
         terminalreporter.write_line(
-            f"{count} parametrisations, whose values have met in others by twos, run with --all only; soaks are short"
+            f"left out, to be run with --all: {count} parametrisations, whose values are in others; long forms of soaks"
         )
 
 
@@ -84,9 +98,9 @@ def root():
 
 
 @pytest.fixture(scope="session")
-def is_all(request):
-    """Whether everything runs."""
-    return request.config.getoption("--all")
+def form(request):
+    """How long long tests are: short, usual or long."""
+    return form_of(request.config)
 
 
 @pytest.fixture(autouse=True)

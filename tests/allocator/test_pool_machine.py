@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from helpers.gate import Gate
+from helpers.selection import form
 from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -38,7 +39,7 @@ FOREIGN = 2  # the lane whose stream somebody else made
 def pytest_generate_tests(metafunc):
     """Fifty times as many operations with ``-m soak``."""
     if "part" in metafunc.fixturenames:
-        metafunc.parametrize("part", range(SOAK if metafunc.config.getoption("-m") == "soak" else 1))
+        metafunc.parametrize("part", range(SOAK if form(metafunc.config) == "long" else 1))
 
 
 class Idle(Memory):

@@ -2,33 +2,36 @@
 
 from itertools import product
 
-from helpers.selection import FEW, chosen, left_out, pairs
+from helpers.selection import FEW, chosen, left_out, pairs, values
 
 
 def test_every_two_values_meet():
     cases = [dict(zip("abcd", values)) for values in product(range(5), ("x", "y"), (None, 1.5, 2.5), (True, False))]
-    taken = chosen(cases, "seed")
+    taken = chosen([pairs(case) for case in cases], "seed")
     assert 15 <= len(taken) < 30  # of 60; five times three are the pairs of the longest two
     assert set.union(*(pairs(cases[i]) for i in taken)) == set.union(*map(pairs, cases))
 
 
 def test_the_choice_is_that_of_the_seed():
-    cases = [dict(zip("abc", values)) for values in product(range(9), range(3), range(3))]
+    cases = [pairs(dict(zip("abc", values))) for values in product(range(9), range(3), range(3))]
     assert chosen(cases, "one") == chosen(cases, "one")
     assert chosen(cases, "one") != chosen(cases, "two")
 
 
 def test_what_has_one_or_two_parameters_runs_whole():
-    assert chosen([{"a": i} for i in range(20)], "") == set(range(20))
-    assert len(chosen([{"a": i, "b": j} for i in range(5) for j in range(5)], "")) == 25
+    assert chosen([pairs({"a": i}) for i in range(20)], "") == set(range(20))
+    assert len(chosen([pairs({"a": i, "b": j}) for i in range(5) for j in range(5)], "")) == 25
 
 
 class Item:
     """What `left_out` reads of a test."""
 
-    def __init__(self, nodeid, params):
-        self.nodeid = nodeid
+    def __init__(self, nodeid, params, marker=None):
+        self.nodeid, self.marker = nodeid, marker
         self.callspec = type("Callspec", (), {"params": params})
+
+    def get_closest_marker(self, name):
+        return name if name == self.marker else None
 
 
 def test_few_parametrisations_run_whole():
@@ -38,3 +41,14 @@ def test_few_parametrisations_run_whole():
     out = left_out(few + many)
     assert out
     assert {item.nodeid.split("[")[0] for item in out} == {"f.py::many"}
+
+
+def test_markers_choose():
+    cases = [{"a": i, "b": j} for i in range(6) for j in range(6)]
+    singles = [Item(f"f.py::singles[{i}]", case, "singles") for i, case in enumerate(cases)]
+    wide = Item("f.py::wide[0]", {"a": 0}, "wide")
+    out = left_out([*singles, wide])
+    assert wide in out
+    kept = [item.callspec.params for item in singles if item not in out]
+    assert 6 <= len(kept) < 12
+    assert set.union(*map(values, kept)) == set.union(*map(values, cases))

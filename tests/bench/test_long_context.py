@@ -13,9 +13,9 @@ STEPS = 8
 
 
 @pytest.fixture
-def length(request):
+def length(form):
     """Tokens of the prompt."""
-    return 32768 if request.config.getoption("-m") == "soak" else 1500
+    return 32768 if form == "long" else 1500
 
 
 @pytest.mark.parametrize("name", ["qwen3-mini", "qwen3-moe-mini", "qwen3.5-mini"])

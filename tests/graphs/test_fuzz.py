@@ -1,7 +1,7 @@
 """Random programs give the same bits in numpy, eagerly, and as graphs; and what they have found, one test each.
 
-The default run checks 2,000 programs; ``pytest -m soak tests/graphs/test_fuzz.py`` checks 200,000. One program again,
-from tests/: ``python -m helpers.fuzz --seed N``.
+The default run checks 550 programs, ``--all`` 2,000, ``pytest -m soak tests/graphs/test_fuzz.py`` 200,000. One program
+again, from tests/: ``python -m helpers.fuzz --seed N``.
 """
 
 import os
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from helpers import fuzz, machine, program
 from helpers.kernels import accumulate, scale
+from helpers.selection import form as form_of
 
 import hiprt
 from hiprt import allocator, graphs
@@ -23,17 +24,18 @@ from hiprt.errors import HipError, OutOfMemoryError
 # Names of the CPU device's profiles; it reads them when it is loaded, so each is a process of its own.
 PROFILES = ("cuda", "clr-6.2", "clr-6.4", "clr-7.2", "clr-7.13", "clr-10", "paranoid")
 CHUNK, TOGETHER = 100, 3
-ALONE, AT_ONCE = 1700, 300
-SOAK = 100
+ALONE = {"short": 400, "usual": 1700, "long": 170_000}
+AT_ONCE = {"short": 150, "usual": 300, "long": 30_000}
+OF_A_PROFILE = {"short": 60, "usual": 200, "long": 200}
 
 
 def pytest_generate_tests(metafunc):
-    """Cut the programs into tests of `CHUNK`; a hundred times as many with ``-m soak``."""
-    factor = SOAK if metafunc.config.getoption("-m") == "soak" else 1
+    """Cut the programs into tests of `CHUNK`."""
+    form = form_of(metafunc.config)
     if "alone" in metafunc.fixturenames:
-        metafunc.parametrize("alone", range(0, ALONE * factor, CHUNK))
+        metafunc.parametrize("alone", range(0, ALONE[form], CHUNK))
     if "at_once" in metafunc.fixturenames:
-        metafunc.parametrize("at_once", range(0, AT_ONCE * factor // TOGETHER, CHUNK // 2))
+        metafunc.parametrize("at_once", range(0, AT_ONCE[form] // TOGETHER, CHUNK // 2))
 
 
 @pytest.mark.soak
@@ -51,10 +53,10 @@ def test_programs_at_once_do_not_disturb_each_other(at_once):
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda name: name or "none")
-def test_programs_give_the_same_bits_under_every_profile(root, profile):
-    """A few hundred programs in a process of each profile."""
+def test_programs_give_the_same_bits_under_every_profile(root, form, profile):
+    """A few programs in a process of each profile."""
     environment = os.environ | ({"HIPRT_CPU_PROFILE": profile} if profile else {})
-    for arguments in (["--count", "200"], ["--count", "20", "--together", "3"]):
+    for arguments in (["--count", str(OF_A_PROFILE[form])], ["--count", "20", "--together", "3"]):
         child = subprocess.run(
             [sys.executable, "-m", "helpers.fuzz", "--seed", "1000000", *arguments],
             cwd=root / "tests",

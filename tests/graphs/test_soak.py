@@ -1,6 +1,6 @@
 """Long runs: replays and updates without end leave handles, memory and rungs as they are after warm-up.
 
-A short form runs by default; a million replays and 100,000 updates: ``pytest -m soak tests/graphs/test_soak.py``. The
+Short forms run by default, and with ``--all``; a million replays and 100,000 updates: ``pytest -m soak``. The
 profile is the environment's: ``HIPRT_CPU_PROFILE=clr-10 pytest -m soak …``.
 """
 
@@ -23,21 +23,15 @@ MEMORY = (1 << 40) if "asan" in os.environ.get("LD_PRELOAD", "") else (16 << 20)
 
 
 @pytest.fixture
-def is_long(request):
-    """Whether the long form is asked for."""
-    return request.config.getoption("-m") == "soak"
-
-
-@pytest.fixture
-def replays(is_long):
+def replays(form):
     """How often to replay."""
-    return 1_000_000 if is_long else 5_000
+    return 1_000_000 if form == "long" else 5_000
 
 
 @pytest.fixture
-def updates(is_long):
+def updates(form):
     """How often to change an exec."""
-    return 100_000 if is_long else 3_000
+    return 100_000 if form == "long" else 3_000
 
 
 @dataclass
@@ -203,9 +197,9 @@ def test_execs_that_may_not_be_changed_do_not_pile_up(stream):
 
 
 @pytest.mark.timeout(7200)
-def test_tokens_that_allocate_and_free_are_flat(stream, is_long):
+def test_tokens_that_allocate_and_free_are_flat(stream, form):
     """Two million tokens, replayed and recorded again in turn, each with memory of its own: flat to the byte."""
-    tokens = 2_000_000 if is_long else 4_000
+    tokens = 2_000_000 if form == "long" else 4_000
     x, total = hiprt.full(64, 1.0), hiprt.zeros(64)
 
     def function():

@@ -1,4 +1,4 @@
-"""Which of a test's parametrisations run without ``--all``: so many that every two values have met."""
+"""How much runs with ``pytest``, ``pytest --all`` and ``pytest -m soak``; which parametrisations run in the first."""
 
 import random
 from itertools import combinations
@@ -6,26 +6,38 @@ from itertools import combinations
 FEW = 12  # parametrisations of a test that always run
 
 
+def form(config):
+    """Return how long long tests are: ``short``, ``usual`` with ``--all``, ``long`` with ``-m soak``."""
+    if config.getoption("-m") == "soak":
+        return "long"
+    return "usual" if config.getoption("--all") else "short"
+
+
+def values(case):
+    """Return each parameter with its value."""
+    return {(name, repr(value)) for name, value in case.items()}
+
+
 def pairs(case):
-    """Return each pair of two parameters' values; the value itself where there is one parameter.
+    """Return each pair of two parameters with their values; of one parameter its value.
 
     Parameters
     ----------
     case : dict
         A parametrisation: names of parameters, and values.
     """
-    values = sorted((name, repr(value)) for name, value in case.items())
-    return set(combinations(values, 2)) if len(values) > 1 else set(values)
+    return set(combinations(sorted(values(case)), 2)) if len(case) > 1 else values(case)
 
 
-def chosen(cases, seed):
-    """Choose cases such that every pair of values that is in some case is in a chosen one.
+def chosen(found, seed):
+    """Choose cases that together have everything that some case has.
 
-    Cases with many new pairs are taken first, so that few are needed; among equals, chance decides.
+    Those with much that is new are taken first, so that few are needed; among equals, chance decides.
 
     Parameters
     ----------
-    cases : list of dict
+    found : list of set
+        What each case has.
     seed : str
         The same seed and cases give the same choice in every process.
 
@@ -34,8 +46,7 @@ def chosen(cases, seed):
     set of int
         Indices of the chosen cases.
     """
-    found = [pairs(case) for case in cases]
-    left = list(range(len(cases)))
+    left = list(range(len(found)))
     random.Random(seed).shuffle(left)
     met, taken = set(), set()
     for new in range(max(map(len, found), default=0), 0, -1):
@@ -48,7 +59,9 @@ def chosen(cases, seed):
 
 
 def left_out(items):
-    """Return the tests that run with ``--all`` only.
+    """Return the tests that run with ``--all`` only: those marked ``wide``, and most of many parametrisations.
+
+    What is left has every value of each parameter, and, unless it is marked ``singles``, every two values together.
 
     Parameters
     ----------
@@ -56,12 +69,13 @@ def left_out(items):
         What was collected; its order is that of the files.
     """
     functions = {}
+    out = [item for item in items if item.get_closest_marker("wide")]
     for item in items:
-        if hasattr(item, "callspec"):
+        if hasattr(item, "callspec") and item not in out:
             functions.setdefault(item.nodeid.split("[")[0], []).append(item)
-    out = []
     for name, cases in functions.items():
         if len(cases) > FEW:
-            kept = chosen([case.callspec.params for case in cases], name)
+            parts = values if cases[0].get_closest_marker("singles") else pairs
+            kept = chosen([parts(case.callspec.params) for case in cases], name)
             out += [case for i, case in enumerate(cases) if i not in kept]
     return out

@@ -339,6 +339,7 @@ OPS = {
 }  # fmt: skip
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("name", OPS)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())

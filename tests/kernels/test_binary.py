@@ -68,6 +68,7 @@ def check(close, name, got, a, b):
     close(hiprt.array(host), kept, magnitude=magnitude, steps=STEPS.get(name, 2))
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "int32", "uint8", "bool"])
 @pytest.mark.parametrize("name", OPS)
 def test_matches_the_reference(name, kind, close):

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import pytest
 from helpers.many_blocks import MOST, QUICK, REFUSED, RUNS, largest, launches, run
 from helpers.op_cases import CASES, call, operands_of
+from helpers.selection import form
 
 from hiprt.kernels.tuning.target import force_generic
 
@@ -15,8 +16,7 @@ from hiprt.kernels.tuning.target import force_generic
 def pytest_generate_tests(metafunc):
     """Cut what takes long without ``-m soak``."""
     if "on" in metafunc.fixturenames:
-        is_soak = metafunc.config.getoption("-m") == "soak"
-        metafunc.parametrize("name, on", RUNS if is_soak else QUICK)
+        metafunc.parametrize("name, on", RUNS if form(metafunc.config) == "long" else QUICK)
 
 
 @pytest.mark.soak

@@ -62,6 +62,7 @@ def check(close, name, got, x, axis=None, keepdims=False):
     close(got, exact, magnitude=magnitude, steps=(count if name == "prod" else count / 8) + 8)
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", OPS)
 def test_matches_numpy(branch, name, kind, close):

@@ -62,6 +62,7 @@ def check(close, name, got, x):
         close(hiprt.array(host), finite, magnitude=size, steps=STEPS.get(name, 6))
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", OPS)
 def test_matches_the_reference(name, kind, close):
@@ -82,6 +83,7 @@ def test_special_values(name, close):
     check(close, name, getattr(kernels, name)(hiprt.array(x)), x)
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("kind", ["int8", "uint16", "int16", "uint32", "int64", "uint64"])
 @pytest.mark.parametrize("name", ["abs", "sign", "square", "bitwise_invert", "exp", "logical_not", "round"])
 def test_the_other_integers(name, kind, close):

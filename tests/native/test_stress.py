@@ -34,7 +34,7 @@ def make(folder, sanitizer, monkeypatch, root):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("sanitizer", ["", "thread"])
+@pytest.mark.parametrize("sanitizer", ["", pytest.param("thread", marks=pytest.mark.wide)])
 def test_eight_threads_with_four_streams_each(sanitizer, tmp_path, monkeypatch, root):
     """Record, patch, update, launch eagerly and destroy at once: every result right, no race (G12)."""
     program, device = make(tmp_path, sanitizer, monkeypatch, root)

@@ -19,6 +19,7 @@ def test_steps_give_the_same_bits(profile):
     assert min(result["rungs"][rung] for rung in ("replay", "patch", "instantiate")) > 0
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("rung", ["patch", "update", "instantiate"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_each_rung_alone_gives_the_same_bits(profile, rung):
