@@ -24,7 +24,8 @@ import numpy as np
 
 import hiprt
 from hiprt import Stream, allocator, kernels, library, use_stream
-from hiprt.bench.engine.models import PRESETS, Model, bucket, preset
+from hiprt.bench.engine.decoder import bucket
+from hiprt.bench.engine.models import PRESETS, Model, preset
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.graph import positive
 from hiprt.bench.table import text_table

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from hiprt.bench.engine import generate as generation
-from hiprt.bench.engine.generate import Report, Request
+from hiprt.bench.engine.report import Report
+from hiprt.bench.engine.request import Request
 from hiprt.command import set_run
 
 __all__ = ["Interrupt", "Printer", "add_arguments", "run"]

@@ -6,9 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,163 +14,15 @@ from numpy.typing import NDArray
 
 from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
-from hiprt.bench.engine.models import FORM, Decoder, Model, bucket, load
-from hiprt.bench.engine.text import Text, Writer
+from hiprt.bench.engine.decoder import Decoder, bucket
+from hiprt.bench.engine.models import FORM, Model, load
+from hiprt.bench.engine.report import Report
+from hiprt.bench.engine.request import Request
+from hiprt.bench.engine.text import Writer
 
-__all__ = ["CHECKPOINT", "PROMPT", "Report", "Request", "Text", "difference", "generate"]
+__all__ = ["difference", "generate"]
 
-CHECKPOINT = Path(__file__).parents[1] / "story" / "checkpoint"
-PROMPT = "Once upon a time there was a clever fox named Mia."
 WARM_UP = 4  # tokens
-MOST_TEXTS = 8
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to write.
-
-    Attributes
-    ----------
-    model : Path or str
-        A model directory.
-    prompt : str or tuple of str
-        Of each text where there are several.
-    tokens : int
-        Stop after so many.
-    temperature : float
-        0 takes the likeliest token.
-    seed : int
-        Of the draws.
-    eager : bool
-        Launch every kernel by itself.
-    verify : bool
-        Run every step eagerly as well, and compare the logits bit by bit.
-    rerecord : bool
-        Record every step again, as an engine does that issues each launch for each token.
-    batch : int
-        Texts that are written side by side: one for each prompt, or several of one prompt, with seeds of their own.
-    plain : bool
-        Leave weights that are not quantised as they are.
-    """
-
-    model: Path | str = CHECKPOINT
-    prompt: str | tuple[str, ...] = PROMPT
-    tokens: int = 200
-    temperature: float = 0.0
-    seed: int = 0
-    eager: bool = False
-    verify: bool = False
-    rerecord: bool = False
-    batch: int = 0
-    plain: bool = False
-
-    @property
-    def prompts(self) -> list[str]:
-        """The prompt of each text."""
-        given = [self.prompt] if isinstance(self.prompt, str) else list(self.prompt)
-        return given * (self.batch or 1) if len(given) == 1 else given
-
-    def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise ValueError(f"tokens={self.tokens}: must be at least 1")
-        if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature={self.temperature}: must be 0 or more")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed={self.seed}: must be from 0 to 2**32 - 1")
-        if not 1 <= len(self.prompts) <= MOST_TEXTS:
-            raise ValueError(f"{len(self.prompts)} texts: from 1 to {MOST_TEXTS} are written side by side")
-        if self.batch and self.batch != len(self.prompts):
-            raise ValueError(f"batch={self.batch} with {len(self.prompts)} prompts: give one, or one for each text")
-        if self.eager and self.verify:
-            raise ValueError("verify compares graph steps with eager ones: do not ask for eager as well")
-        if self.eager and self.rerecord:
-            raise ValueError("rerecord is a way to use graphs: do not ask for eager as well")
-
-
-@dataclass
-class Report:
-    """What was written, and what it cost.
-
-    Attributes
-    ----------
-    text : str
-        Without the prompt; the first one of several.
-    texts : list of str
-        All of them.
-    tokens : int
-        Generated, the ones that ended a text included, in all texts.
-    token_ids : list of int
-        Of the first text.
-    tok_s : float
-        Generated tokens a second, from the first to the last; verification is not counted.
-    prefill_tok_s : float
-        Tokens of the prompts a second, up to the first generated one.
-    first_token_ms : float
-        From the start of the prompt to the first generated token.
-    nodes_per_token, edges : int
-        Of the graph; 0 without one.
-    launches_per_token : float
-        Kernels and graphs handed to HIP for each step behind the prompt.
-    rungs : dict
-        How often each rung of the ladder was taken, prompt included.
-    only_replay_after : int
-        Steps until nothing but replay followed.
-    reasons : dict
-        Why other rungs than replay were taken, and how often.
-    changed_nodes_per_token : float
-        Nodes whose arguments differed from those in the nearest executable graph, a token, after the first 4.
-    planned_bytes, lower_bound_bytes : int
-        What the intermediates of the decode graph take, and the most of them that is live at once; 0 where no graph is
-        kept.
-    peak_bytes : int
-        Most device memory that was in use, by everything.
-    graph_peak_bytes : int
-        The same for the model, its state and the intermediates of the decode step's graph.
-    eager_peak_bytes : int or None
-        For the model, its state and the intermediates of a step run eagerly; None if that was not verified.
-    verified : bool or None
-        Whether graph and eager gave the same bits; None if that was not asked.
-    mismatch : str
-        The first difference, when they did not.
-    stop : str
-        ``eos``, ``length``, ``interrupted`` or ``mismatch``.
-    """
-
-    prompt: str
-    prompt_tokens: int
-    model: str
-    provider: str
-    device: str
-    temperature: float
-    seed: int
-    text: str = ""
-    tokens: int = 0
-    texts: list[str] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
-    tok_s: float = 0.0
-    prefill_tok_s: float = 0.0
-    first_token_ms: float = 0.0
-    nodes_per_token: int = 0
-    edges: int = 0
-    launches_per_token: float = 0.0
-    rungs: dict[str, int] = field(default_factory=dict)
-    only_replay_after: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
-    changed_nodes_per_token: float = 0.0
-    planned_bytes: int = 0
-    lower_bound_bytes: int = 0
-    peak_bytes: int = 0
-    graph_peak_bytes: int = 0
-    eager_peak_bytes: int | None = None
-    verified: bool | None = None
-    mismatch: str = ""
-    stop: str = "length"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain values, for JSON."""
-        values = asdict(self)
-        whole = int(self.launches_per_token)
-        return {**values, "launches_per_token": whole if whole == self.launches_per_token else self.launches_per_token}
 
 
 def generate(

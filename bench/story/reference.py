@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
+from hiprt.bench.story import CHECKPOINT
 from hiprt.bench.story.prompts import score
 from hiprt.kernels.reference.quantize import dequantize
 
 Floats = NDArray[np.float32]
 
-CHECKPOINT = Path(__file__).parent / "checkpoint"
 # Tokens that a score asks for after each prompt.
 SCORED_TOKENS = 60
 

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from hiprt.bench.story import corpus, grammar
+from hiprt.bench.story import CHECKPOINT, corpus, grammar
 from hiprt.bench.story.prompts import score
-from hiprt.bench.story.reference import CHECKPOINT, Model
+from hiprt.bench.story.reference import Model
 from hiprt.kernels.reference.quantize import quantize
 
 try:

@@ -9,8 +9,9 @@ import hiprt
 from hiprt import graphs, kernels
 from hiprt.allocator import Arena, Pool, arena as module, default_pool
 from hiprt.bench.engine.checkpoint import Checkpoint
-from hiprt.bench.engine.generate import CHECKPOINT
-from hiprt.bench.engine.models import Decoder, load
+from hiprt.bench.engine.decoder import Decoder
+from hiprt.bench.engine.models import load
+from hiprt.bench.story import CHECKPOINT
 from hiprt.compiler import compile_source
 from hiprt.errors import OutOfMemoryError
 from hiprt.module import SCALAR, WRITE, Argument, Function, Module

@@ -13,9 +13,10 @@ from helpers.reference_model import ReferenceModel
 
 import hiprt
 from hiprt.bench.engine.checkpoint import Checkpoint
-from hiprt.bench.engine.generate import Request, generate
+from hiprt.bench.engine.generate import generate
 from hiprt.bench.engine.models import load
 from hiprt.bench.engine.models.presets import MINIS
+from hiprt.bench.engine.request import Request
 from hiprt.graphs import Step
 from hiprt.kernels.reference.quantize import quantize
 

@@ -14,9 +14,11 @@ from tokenizers import Tokenizer, decoders, models
 
 from hiprt import CompileError, HipError, ProviderError, __main__, bfloat16, flags
 from hiprt.bench.engine import command, generate as generation
+from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.errors import CheckpointError
-from hiprt.bench.engine.generate import Request, Text, difference, generate
-from hiprt.bench.engine.models import Decoder
+from hiprt.bench.engine.generate import difference, generate
+from hiprt.bench.engine.request import Request
+from hiprt.bench.engine.text import Text
 
 KEYS = {
     "text", "tokens", "tok_s", "first_token_ms", "provider", "device", "nodes_per_token", "launches_per_token", "rungs",

@@ -6,7 +6,8 @@ A short form runs by default; 32,768 tokens: ``pytest -m soak tests/bench/test_l
 import numpy as np
 import pytest
 
-from hiprt.bench.engine.models import Decoder, preset
+from hiprt.bench.engine.decoder import Decoder
+from hiprt.bench.engine.models import preset
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
 STEPS = 8

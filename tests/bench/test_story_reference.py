@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from hiprt.bench.story import grammar
+from hiprt.bench.story import CHECKPOINT, grammar
 from hiprt.bench.story.prompts import PROMPTS, score
-from hiprt.bench.story.reference import CHECKPOINT, Model, load_weights
+from hiprt.bench.story.reference import Model, load_weights
 from hiprt.kernels.reference.quantize import dequantize
 
 

@@ -6,8 +6,9 @@ from helpers.metal.framework import Metal
 
 import hiprt
 from hiprt.bench.engine.checkpoint import Checkpoint
-from hiprt.bench.engine.generate import CHECKPOINT
-from hiprt.bench.engine.models import Decoder, load
+from hiprt.bench.engine.decoder import Decoder
+from hiprt.bench.engine.models import load
+from hiprt.bench.story import CHECKPOINT
 from hiprt.kernels.tuning.target import force_generic
 from hiprt.metal_compat.apple import MetalStream, open_device
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.models.checkpoint_weights import CheckpointWeights
-from hiprt.bench.engine.models.decoder import Decoder, bucket
 from hiprt.bench.engine.models.families import FAMILIES, read
 from hiprt.bench.engine.models.model import KeyValue, LayerState, Model, Recurrent
 from hiprt.bench.engine.models.presets import PRESETS, preset
@@ -14,13 +13,11 @@ __all__ = [
     "FAMILIES",
     "FORM",
     "PRESETS",
-    "Decoder",
     "KeyValue",
     "LayerState",
     "Model",
     "Recurrent",
     "Transformer",
-    "bucket",
     "load",
     "preset",
     "read",

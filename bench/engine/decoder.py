@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 from hiprt import Array, Event, Stream, kernels, use_stream
 from hiprt.bench.engine.models.model import Model
-from hiprt.bench.engine.models.state import State
+from hiprt.bench.engine.state import State
 from hiprt.graphs import Step
 
 __all__ = ["CHUNK", "Decoder", "Mark", "bucket", "chunks"]

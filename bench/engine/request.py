@@ -1,0 +1,75 @@
+"""What ``hiprt generate`` is asked to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hiprt.bench.story import CHECKPOINT
+
+__all__ = ["PROMPT", "Request"]
+
+PROMPT = "Once upon a time there was a clever fox named Mia."
+MOST_TEXTS = 8
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to write.
+
+    Attributes
+    ----------
+    model : Path or str
+        A model directory.
+    prompt : str or tuple of str
+        Of each text where there are several.
+    tokens : int
+        Stop after so many.
+    temperature : float
+        0 takes the likeliest token.
+    seed : int
+        Of the draws.
+    eager : bool
+        Launch every kernel by itself.
+    verify : bool
+        Run every step eagerly as well, and compare the logits bit by bit.
+    rerecord : bool
+        Record every step again, as an engine does that issues each launch for each token.
+    batch : int
+        Texts that are written side by side: one for each prompt, or several of one prompt, with seeds of their own.
+    plain : bool
+        Leave weights that are not quantised as they are.
+    """
+
+    model: Path | str = CHECKPOINT
+    prompt: str | tuple[str, ...] = PROMPT
+    tokens: int = 200
+    temperature: float = 0.0
+    seed: int = 0
+    eager: bool = False
+    verify: bool = False
+    rerecord: bool = False
+    batch: int = 0
+    plain: bool = False
+
+    @property
+    def prompts(self) -> list[str]:
+        """The prompt of each text."""
+        given = [self.prompt] if isinstance(self.prompt, str) else list(self.prompt)
+        return given * (self.batch or 1) if len(given) == 1 else given
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            raise ValueError(f"tokens={self.tokens}: must be at least 1")
+        if not 0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature={self.temperature}: must be 0 or more")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed={self.seed}: must be from 0 to 2**32 - 1")
+        if not 1 <= len(self.prompts) <= MOST_TEXTS:
+            raise ValueError(f"{len(self.prompts)} texts: from 1 to {MOST_TEXTS} are written side by side")
+        if self.batch and self.batch != len(self.prompts):
+            raise ValueError(f"batch={self.batch} with {len(self.prompts)} prompts: give one, or one for each text")
+        if self.eager and self.verify:
+            raise ValueError("verify compares graph steps with eager ones: do not ask for eager as well")
+        if self.eager and self.rerecord:
+            raise ValueError("rerecord is a way to use graphs: do not ask for eager as well")
