@@ -33,6 +33,7 @@ from hiprt.bench.timing import Apart, join, microseconds, read_bandwidth
 from hiprt.command import set_run
 from hiprt.event import Event
 from hiprt.graphs import Recording, Step
+from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.recording import Node
 
 __all__ = ["MODES", "Report", "add_arguments", "measure", "run", "weight_bytes"]
@@ -248,7 +249,7 @@ class Run:
     def entry(recording: Recording, nodes: list[Node], group: list[int], us: float, total: float) -> Kernel:
         """Return a row of the table."""
         largest = max((nodes[i] for i in group), key=lambda node: int(np.prod(node.grid)))
-        declared = sum(end - start for i in group for start, end, _ in recording.touched(i))
+        declared = sum(end - start for i in group for start, end, _ in declared(recording, i))
         rate = None if largest.name.startswith(PARTIAL) else round(declared / us / 1e3, 1)
         return Kernel(largest.name, largest.grid, largest.block, len(group), round(us, 3), round(us / total, 4), rate)
 

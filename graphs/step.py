@@ -18,10 +18,11 @@ from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.record.session import Session
+from hiprt.graphs.signature import signature_of
 from hiprt.graphs.stats import Event
 from hiprt.stream import Stream, current_stream, use_stream
 
-__all__ = ["Step", "identity", "step"]
+__all__ = ["Step", "step"]
 
 
 class Step(Armed):
@@ -37,18 +38,19 @@ class Step(Armed):
         Launches ops on the current stream and returns arrays (any structure). Where it reads an array on the host, the
         graph is split, and the function is called every time.
     name : str, optional
-        For messages and statistics; the function's name by default.
+        The step's name in messages and statistics; the function's name by default.
     stream : Stream, optional
-        Where it runs; this thread's stream at the first call by default.
+        The stream it runs on; by default the one that is current at the first call.
     keep : bool
-        False records at every call, as an engine does that issues each launch again; an exec is reused all the same.
+        False calls the function and records at every call, for an engine that issues each launch again. Execs are
+        reused all the same.
     moves : bool
-        True: arrays of the same shapes at other addresses are patched into the kept graph, without the function, where
-        that cannot change an edge. The function must use such arrays through its arguments only.
+        True patches arrays of the same shapes at other addresses into the kept graph, without the function, where that
+        cannot change an edge. The function must use such arrays through its arguments only.
     overwrite : bool
-        True: a call returns the very arrays that the function returned, and the next call of the same signature
-        overwrites them. False: of those that lie in the step's own memory, each call returns copies, made in stream
-        order; a step that returns an object in which arrays cannot be found is recorded at each call.
+        True returns the very arrays that the function returned, and the next call of the same signature overwrites
+        them. False returns copies, made in stream order, of those that lie in the step's own memory. A step that
+        returns an object in which arrays cannot be found is then recorded at each call.
 
     Attributes
     ----------
@@ -85,7 +87,7 @@ class Step(Armed):
 
     @property
     def name(self) -> str:
-        """For messages and statistics."""
+        """The step's name in messages and statistics."""
         return self.ladder.name
 
     @property
@@ -100,17 +102,17 @@ class Step(Armed):
 
     @property
     def nodes(self) -> int:
-        """Nodes launched last."""
+        """Number of nodes launched last."""
         return sum(map(len, self.recordings))
 
     @property
     def nbytes(self) -> int:
-        """Device memory that the intermediates and results of its graphs take."""
+        """Bytes of device memory that the intermediates and results of its graphs take."""
         return sum(memory.stats().reserved for memory in self.memories)
 
     @property
     def memories(self) -> list[Pool | Arena]:
-        """Where the intermediates of its graphs lie."""
+        """The pools and arenas in which the intermediates of its graphs lie."""
         kept = [segment for kept in self.kept.values() for segment in kept.segments]
         recordings = [segment if isinstance(segment, Recording) else segment.recording for segment in kept]
         memories = {id(memory): memory for memory in (self.ladder.memory, *(each.memory for each in recordings))}
@@ -118,16 +120,16 @@ class Step(Armed):
 
     @property
     def plans(self) -> list[Plan]:
-        """How the memory of its kept graphs is laid out, one plan for each."""
+        """How the memory of its kept graphs is laid out: one plan for each graph."""
         return [plan for memory in self.memories if isinstance(memory, Arena) for plan in memory.plans]
 
     @property
     def edges(self) -> int:
-        """Edges of what was launched last."""
+        """Number of edges of what was launched last."""
         return sum(recording.edges for recording in self.recordings)
 
     def call(self, *args: Any, key: Hashable = None) -> Any:
-        """Run the step on its stream: what calling it does, where it is not armed.
+        """Run the step on its stream. Calling the step does this, unless it is armed for the arguments.
 
         Parameters
         ----------
@@ -151,10 +153,7 @@ class Step(Armed):
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args)
         arrays = [arg for arg in args if isinstance(arg, Array)]
-        if self.moves:
-            signature = tuple([arg.form if isinstance(arg, Array) else form(arg) for arg in args])
-        else:
-            signature = tuple([identity(arg) for arg in args])
+        signature = signature_of(args, moves=self.moves)
         with self.ladder.lock:
             self.disarm()
             kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
@@ -174,7 +173,7 @@ class Step(Armed):
             return self.function(*args)
 
     def forget(self) -> None:
-        """Drop what earlier calls left: the next one records, and finds the executable graphs to change."""
+        """Drop what is kept of earlier calls: the next call records, and finds the execs of earlier ones to change."""
         with self.ladder.lock:
             self.disarm()
             for kept in self.kept.values():
@@ -182,20 +181,20 @@ class Step(Armed):
             self.kept.clear()
 
     def make_ready(self, signature: Hashable, args: tuple[Any, ...]) -> None:
-        """Arm the step for calls with these arguments, if one exec is all they launch and no flag wants more."""
+        """Arm the step for calls with these arguments, if they launch one exec only and no flag asks for more."""
         kept = self.kept.get(signature)
         exec_ = None if kept is None else kept.exec
         if kept is not None and exec_ is not None and not (flags.graph_verify or flags.graph_trace):
             self.arm(kept, exec_, exec_.address, args, bool(kept.own))
 
     def relaunch(self, signature: Hashable, kept: KeptCall, arrays: list[Array], stream: Stream) -> str:
-        """Launch what a signature left.
+        """Launch again what is kept of a signature.
 
         Returns
         -------
         str
-            The rung: ``replay`` or ``patch``; ``eager`` where the function must be called so, nothing where it must be
-            recorded.
+            ``replay`` or ``patch``, the rung that was taken; ``eager`` where the function must be called without
+            recording; empty where it must be recorded.
         """
         self.kept.move_to_end(signature)
         rung = "replay"
@@ -226,7 +225,7 @@ class Step(Armed):
         return "eager"
 
     def fail(self, kept: KeptCall, status: int) -> Any:
-        """Run eagerly what the C core could not launch again."""
+        """Run eagerly what the C core could not launch again (G8)."""
         error, stream = core.failure(status), self.stream
         with self.ladder.lock:
             self.disarm()
@@ -261,7 +260,7 @@ class Step(Armed):
         return result
 
     def remember(self, signature: Hashable, kept: KeptCall) -> None:
-        """Keep what a call left, and no more than ``HIPRT_GRAPH_KEYS``."""
+        """Keep a call, and no more of them than ``HIPRT_GRAPH_KEYS``."""
         self.disarm()
         self.kept[signature] = kept
         while len(self.kept) > flags.graph_keys:
@@ -270,25 +269,8 @@ class Step(Armed):
 
 
 def nested(step: Step, stream: Stream, args: tuple[Any, ...]) -> Any:
-    """Run a step that is part of the one being recorded."""
+    """Run a step while another one records: its launches become nodes of that one (G5)."""
     return step.function(*args)
-
-
-def form(value: Any) -> Hashable:
-    """Return what two arguments must share for one recording to serve both."""
-    if isinstance(value, Array):
-        alike: Hashable = value.form
-        return alike
-    hash(value)
-    # 1, 1.0 and True are equal, 0.0 and -0.0 too, also inside tuples; they are not the same argument of a kernel.
-    return (type(value), value, repr(value) if isinstance(value, (float, complex, tuple, frozenset)) else "")
-
-
-def identity(value: Any) -> Hashable:
-    """Return what makes two arguments the same, the place of arrays included."""
-    if isinstance(value, Array):
-        return (value.address, value.shape, value.strides, value.dtype)
-    return form(value)
 
 
 ladders: dict[str, Ladder] = {}
@@ -298,24 +280,29 @@ ladders: dict[str, Ladder] = {}
 def step(name: str, *, key: Hashable = None, stream: Stream | None = None) -> Iterator[Ladder]:
     """Launch what this thread launches within the block as one graph.
 
-    For engines that issue every launch again each token: an executable graph is found by what was recorded, and reused.
+    This is for engines that issue every launch again for each token. An exec is found by what was recorded, and reused.
 
     Parameters
     ----------
     name : str
-        Of the step; blocks of one name share executable graphs.
+        The step's name. Blocks of one name share execs.
     key : hashable, optional
         The caller's name of this topology. It is checked, not trusted.
     stream : Stream, optional
-        This thread's by default.
+        The stream it runs on; the current one by default.
 
     Yields
     ------
     Ladder
         Its ``stats`` say which rungs were taken.
+
+    Raises
+    ------
+    HipError
+        What was recorded could not be launched, not even eagerly.
     """
     stream = stream or current_stream()
-    ladder = ladders.setdefault(name, Ladder(name))
+    ladder = ladders.get(name) or ladders.setdefault(name, Ladder(name))
     if stream.recording or not flags.graph:
         if not flags.graph:
             ladder.stats.count(Event(name, "eager", "HIPRT_GRAPH=0"))

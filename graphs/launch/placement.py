@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from hiprt import core
 from hiprt.array import Array
 from hiprt.graphs.launch.results import arrays_in
+from hiprt.graphs.record.declarations import extents
 from hiprt.graphs.record.extents import Extent, coalesce
 from hiprt.graphs.record.recording import Recording
 
@@ -112,7 +113,7 @@ class Placements:
         """Whether the exec of a recording can be given arguments that lie there with the edges that it has."""
         if self.others is None:
             own = set(self.here.extents)
-            self.others = coalesce(extent for extent in recording.extents() if extent not in own)
+            self.others = coalesce(extent for extent in extents(recording) if extent not in own)
             self.is_movable = self.are_alone()
         if target.is_free is None:
             target.is_free = self.is_movable and are_apart(target.extents) and not self.is_in_use(target.extents)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hiprt.errors import HipError
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.snapshot import Snapshot
+from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.extents import Extent, coalesce, subtract
 from hiprt.graphs.record.recording import Recording
 from hiprt.module import WRITE
@@ -76,7 +77,7 @@ def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
 
 def writes(recording: Recording, index: int) -> list[Extent]:
     """Return the memory a node writes."""
-    return [(start, end) for start, end, access in recording.touched(index) if access & WRITE and start < end]
+    return [(start, end) for start, end, access in declared(recording, index) if access & WRITE and start < end]
 
 
 def locate(recording: Recording, before: Snapshot, graph: Snapshot, eager: Snapshot, stream: Stream) -> Mismatch:
@@ -87,7 +88,7 @@ def locate(recording: Recording, before: Snapshot, graph: Snapshot, eager: Snaps
     index = first if fresh is None else min(first, fresh)
     before.restore()
     recording.slice(0, index).run(stream)
-    reads = coalesce((start, end) for start, end, access in recording.touched(index) if access != WRITE)
+    reads = coalesce((start, end) for start, end, access in declared(recording, index) if access != WRITE)
     inputs = checksum(Snapshot(reads, stream), reads)
     own = writes(recording, index)
     return Mismatch(

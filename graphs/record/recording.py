@@ -1,8 +1,11 @@
-"""Recordings: the nodes of one step in program order, with edges derived from what each reads and writes."""
+"""Recordings: the nodes of one step in program order, and the edges between them.
+
+Edges follow from what each node declares that it reads and writes: a read waits for the write before it, a write for
+the reads and the write before it, by byte range. An edge that others imply is left out.
+"""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from typing import Any
 from hiprt import core, module
 from hiprt.allocator import Arena, Pool
 from hiprt.flags import flags
-from hiprt.graphs.record.extents import Extent
+from hiprt.graphs.record.declarations import in_place, reachable
 from hiprt.stream import Stream
 
 __all__ = ["Node", "Recording"]
@@ -21,7 +24,6 @@ EDGES = {
     "chain": core.lib.HIPRT_EDGES_CHAIN,
     "both": core.lib.HIPRT_EDGES_BOTH,
 }
-ADDRESS = struct.Struct("<Q")
 KINDS = {
     core.lib.HIPRT_NODE_KERNEL: "kernel",
     core.lib.HIPRT_NODE_COPY: "copy",
@@ -41,17 +43,17 @@ class Node:
     kind : str
         ``kernel``, ``copy``, ``fill`` or ``empty``.
     name : str
-        The kernel's name, else the kind.
+        The kernel's name; the kind of any other node.
     grid, block : tuple of 3 int
-        Of a kernel; zeros otherwise.
+        The kernel's dimensions; zeros for any other node.
     shared : int
         Bytes of dynamic shared memory.
     dependencies : tuple of int
-        Earlier nodes that this one waits for; redundant ones are left out.
+        The earlier nodes that this one waits for.
     arguments : dict
-        Name to value; of a buffer, its address.
+        Name to value; the value of a buffer is its address.
     function : Function or None
-        Of a kernel that is still in use, what was launched.
+        What was launched, where that is a kernel that is still in use.
     """
 
     kind: str
@@ -70,9 +72,10 @@ class Recording:
     Parameters
     ----------
     memory : Pool or Arena, optional
-        Where arrays made while recording live; kept as long as the recording.
-    edges : str
-        ``data``, ``chain`` or ``both``; ``HIPRT_GRAPH_EDGES`` by default.
+        Where arrays live that are made while recording; the recording keeps it alive.
+    edges : str, optional
+        ``data`` derives edges from what nodes declare, ``chain`` puts the nodes in program order, ``both`` does both;
+        ``HIPRT_GRAPH_EDGES`` by default.
     """
 
     def __init__(self, memory: Pool | Arena | None = None, edges: str = "") -> None:
@@ -81,6 +84,21 @@ class Recording:
         self.mode = edges or flags.graph_edges
         made = core.lib.hiprt_recorder_create(EDGES[self.mode])
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_recorder_release)
+
+    @contextmanager
+    def record(self, stream: Stream) -> Iterator[None]:
+        """Record what is launched on `stream` within the block.
+
+        Raises
+        ------
+        HipError
+            The stream records already.
+        """
+        self.start(stream)
+        try:
+            yield
+        finally:
+            self.stop(stream)
 
     def start(self, stream: Stream) -> None:
         """Take what is launched on `stream` from now on, instead of running it.
@@ -99,14 +117,21 @@ class Recording:
         stream.recording, stream.memory, stream.keep = False, None, []
         self.keep[:] = {id(buffer): buffer for buffer in self.keep}.values()
 
-    @contextmanager
-    def record(self, stream: Stream) -> Iterator[None]:
-        """Record what is launched on `stream` within the block."""
-        self.start(stream)
-        try:
-            yield
-        finally:
-            self.stop(stream)
+    def settle(self, stream: Stream) -> None:
+        """Give what was recorded in an arena the addresses that the arena's plan says.
+
+        Raises
+        ------
+        OutOfMemoryError
+            There is no memory for it; nothing has moved.
+        """
+        if isinstance(self.memory, Arena):
+            touched = (reachable(self, index) for index in range(len(self)))
+            self.relocate(self.memory.settle(stream, touched, self.dependencies, lambda: in_place(self)))
+
+    def relocate(self, moves: Sequence[tuple[int, int, int]]) -> None:
+        """Give all nodes the addresses they have when memory moves: (start, end, new start), ascending."""
+        core.lib.hiprt_recorder_relocate(self.core, len(moves), moves)
 
     def run(self, stream: Stream) -> None:
         """Launch every node eagerly, in program order."""
@@ -145,7 +170,7 @@ class Recording:
         Returns
         -------
         count : int
-            Nodes that carry other arguments.
+            Number of nodes that carry other arguments.
         nbytes : int
             Size of those nodes' arguments.
         first : int
@@ -155,74 +180,13 @@ class Recording:
         count = int(core.lib.hiprt_recorder_changed(self.core, other.core, first, nbytes))
         return count, int(nbytes[0]), int(first[0])
 
-    def touched(self, index: int) -> list[tuple[int, int, int]]:
-        """Return the memory that a node declares: first address, one past the last, and 1 read, 2 write or 3 both."""
-        raw = core.ffi.new("hiprt_node *")
-        core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-        return [(raw.ranges[k].start, raw.ranges[k].end, raw.access[k]) for k in range(raw.n_ranges)]
-
-    def used(self, index: int) -> list[tuple[int, int, int]]:
-        """Return the memory that a node declares, and the bytes that other addresses among its arguments point to."""
-        raw = core.ffi.new("hiprt_node *")
-        core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-        pieces = [(raw.ranges[k].start, raw.ranges[k].end, raw.access[k]) for k in range(raw.n_ranges)]
-        for k in range(raw.n_addresses):
-            (address,) = ADDRESS.unpack_from(core.ffi.buffer(raw.payload, raw.payload_size), raw.addresses[k])
-            pieces.append((address, address + 1, 3))
-        return pieces
-
-    def dependencies(self) -> list[list[int]]:
-        """Return, per node, the earlier nodes that it waits for."""
-        raw, found = core.ffi.new("hiprt_node *"), []
-        for index in range(len(self)):
-            core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-            found.append(list(core.ffi.unpack(raw.deps, raw.n_deps)) if raw.n_deps else [])
-        return found
-
-    def in_place(self) -> Iterator[tuple[int, Extent, Extent]]:
-        """Yield what nodes may write where they read, by their kernels' declarations: node, read, written."""
-        raw = core.ffi.new("hiprt_node *")
-        for index in range(len(self)):
-            core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-            function = module.functions.get(int(core.ffi.cast("uintptr_t", raw.kernel))) if raw.kernel else None
-            if function is not None and function.in_place:
-                pieces = self.touched(index)
-                for target, sources in function.in_place:
-                    for extent in {pieces[source][:2]: None for source in sources}:
-                        if is_apart(pieces, extent, sources, target):
-                            yield index, extent, pieces[target][:2]
-
-    def settle(self, stream: Stream) -> None:
-        """Give what was recorded in an arena the addresses that its plan says.
-
-        Raises
-        ------
-        OutOfMemoryError
-            There is no memory for it; nothing has moved.
-        """
-        if isinstance(self.memory, Arena):
-            touched = map(self.used, range(len(self)))
-            self.relocate(self.memory.settle(stream, touched, self.dependencies, self.in_place))
-
-    def relocate(self, moves: Sequence[tuple[int, int, int]]) -> None:
-        """Give all nodes the addresses they have when memory moves: (start, end, new start), ascending."""
-        core.lib.hiprt_recorder_relocate(self.core, len(moves), moves)
-
-    def node_bytes(self, index: int) -> int:
-        """Return the size of a node's arguments."""
-        raw = core.ffi.new("hiprt_node *")
-        core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
-        return int(raw.payload_size)
-
-    def extents(self) -> set[tuple[int, int]]:
-        """Return the memory that the nodes declare, each piece once."""
-        return {(start, end) for i in range(len(self)) for start, end, _ in self.touched(i)}
-
-    def users(self, start: int, end: int) -> list[int]:
-        """Return the nodes with a buffer that begins in memory [start, end)."""
-        out = core.ffi.new("uint32_t[]", max(1, len(self)))
-        count = core.lib.hiprt_recorder_users(self.core, start, end, out)
-        return list(core.ffi.unpack(out, count)) if count else []
+    def difference(self, other: Recording, index: int) -> str:
+        """Describe how the arguments of one node differ from those in a recording of the same key."""
+        mine, its = self.node(index), other.node(index)
+        for name in mine.arguments:
+            if mine.arguments[name] != its.arguments[name]:
+                return f"node {index} ({mine.name}) {name}: {mine.arguments[name]} -> {its.arguments[name]}"
+        return f"node {index} ({mine.name})"
 
     def copy(self) -> Recording:
         """Return a recording of the same nodes; it shares memory and buffers."""
@@ -235,13 +199,26 @@ class Recording:
         core.call(core.lib.hiprt_recorder_slice(self.core, begin, end, part.core))
         return part
 
-    def difference(self, other: Recording, index: int) -> str:
-        """Describe how the arguments of one node differ from those in a recording of the same key."""
-        mine, its = self.node(index), other.node(index)
-        for name in mine.arguments:
-            if mine.arguments[name] != its.arguments[name]:
-                return f"node {index} ({mine.name}) {name}: {mine.arguments[name]} -> {its.arguments[name]}"
-        return f"node {index} ({mine.name})"
+    def users(self, start: int, end: int) -> list[int]:
+        """Return the nodes with a buffer that begins in memory [start, end), or with another address there."""
+        out = core.ffi.new("uint32_t[]", max(1, len(self)))
+        count = core.lib.hiprt_recorder_users(self.core, start, end, out)
+        return list(core.ffi.unpack(out, count)) if count else []
+
+    def node_bytes(self, index: int) -> int:
+        """Return the size of a node's arguments."""
+        return int(self.raw(index).payload_size)
+
+    def dependencies(self) -> list[list[int]]:
+        """Return, for each node, the earlier nodes that it waits for."""
+        nodes = map(self.raw, range(len(self)))
+        return [list(core.ffi.unpack(raw.deps, raw.n_deps)) if raw.n_deps else [] for raw in nodes]
+
+    def raw(self, index: int) -> Any:
+        """Return one node as the C core shows it, a ``hiprt_node *``."""
+        raw = core.ffi.new("hiprt_node *")
+        core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
+        return raw
 
     def nodes(self) -> list[Node]:
         """Return the nodes in program order."""
@@ -249,8 +226,7 @@ class Recording:
 
     def node(self, index: int) -> Node:
         """Return one node."""
-        raw = core.ffi.new("hiprt_node *")
-        core.call(core.lib.hiprt_recorder_node(self.core, index, raw))
+        raw = self.raw(index)
         kind = KINDS[raw.kind]
         dependencies = tuple(raw.deps[k] for k in range(raw.n_deps))
         arguments: dict[str, Any] = {}
@@ -266,15 +242,3 @@ class Recording:
             fields = core.ffi.cast(f"{PLAIN[kind]} *", raw.payload)
             arguments = {name: getattr(fields, name) for name, _ in core.ffi.typeof(PLAIN[kind]).fields}
         return Node(kind, kind, (0, 0, 0), (0, 0, 0), 0, dependencies, arguments)
-
-
-def is_apart(pieces: Sequence[tuple[int, int, int]], extent: Extent, sources: Sequence[int], target: int) -> bool:
-    """Whether a node touches some memory as sources alone, and what it writes through the target alone."""
-    low, high = extent
-    first, last, _ = pieces[target]
-    for k, (start, end, _) in enumerate(pieces):
-        if k != target and start < last and first < end:
-            return False
-        if start < high and low < end and ((start, end) != extent or k not in sources):
-            return False
-    return low < high

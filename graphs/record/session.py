@@ -1,4 +1,4 @@
-"""A session: one pass over a step's function while its stream records, in as many parts as that takes.
+"""Sessions: one pass over a step's function while its stream records, in as many parts as that takes.
 
 A part ends when the recording has reached its bound (``HIPRT_GRAPH_MAX_NODES``, ``HIPRT_GRAPH_MAX_BYTES``), or around
 work that cannot be a node, such as a host read. Each part is launched as soon as it ends.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from hiprt import core
 from hiprt.allocator import Arena, Pool, default_pool
 from hiprt.buffer import Buffer
 from hiprt.flags import flags
-from hiprt.graphs.launch.exec import Exec
-from hiprt.graphs.launch.kept_call import Segment
-from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.record.recording import Recording
 from hiprt.stream import Move, Stream, use_stream
+
+if TYPE_CHECKING:
+    from hiprt.graphs.launch.exec import Exec
+    from hiprt.graphs.launch.kept_call import Segment
+    from hiprt.graphs.launch.ladder import Ladder
 
 __all__ = ["Session"]
 
@@ -28,9 +31,11 @@ class Session:
     Parameters
     ----------
     ladder : Ladder
+        Launches the parts.
     stream : Stream
+        Records, and runs what is launched.
     reserve : bool
-        Whether the execs will be launched again as they are, so that nobody may patch them.
+        Whether the execs will be launched again as they are, so that they must not be patched for other recordings.
     key : hashable, optional
         The caller's name of the topology.
 
@@ -39,17 +44,17 @@ class Session:
     segments : list of Segment
         What was launched, in order.
     is_whole : bool
-        Nothing but recorded launches happened, so the segments can be launched again without the function.
+        Whether nothing but recorded launches happened, so that the segments can be launched again without the function.
     """
 
     def __init__(self, ladder: Ladder, stream: Stream, *, reserve: bool = False, key: Hashable = None) -> None:
         self.ladder = ladder
         self.reserve = reserve
         self.held: list[Exec] = []
-        # A kept exec writes its intermediates at every replay, so they must not become another signature's results.
+        # A reserved exec writes its intermediates at every replay, so it shares their memory with no other call.
         self.memory: Pool | Arena = ladder.memory
         if reserve:
-            # Red zones lie between buffers of a pool.
+            # Only a pool puts red zones between buffers, and only an arena lays them out by plan.
             kind = Arena if flags.alloc_plan and not flags.alloc_poison else Pool
             self.memory = kind(default_pool.allocate, ladder.name)
         self.extended = 0 if isinstance(self.memory, Arena) else self.memory.extended
@@ -87,7 +92,7 @@ class Session:
                 self.let_go()
 
     def let_go(self) -> None:
-        """Let others have the execs after all."""
+        """Let other recordings have the execs after all."""
         for exec_ in self.held:
             exec_.holders -= 1
         self.held = []
@@ -122,7 +127,7 @@ class Session:
                 self.segments.append(launched if launched is not None else part)
                 self.is_whole = self.is_whole and launched is not None
                 if self.reserve and launched is not None:
-                    # At once: a later part of the same topology must not patch it.
+                    # This happens at once, because a later part of the same topology must not patch the exec.
                     launched.holders += 1
                     self.held.append(launched)
         self.offset += len(recording)
@@ -138,7 +143,7 @@ class Session:
         return [(recording.slice(a, b), eager) for a, b, eager in cuts if a < b]
 
     def owns(self, buffer: Buffer) -> bool:
-        """Whether a buffer is a part of the step's memory, which every launch writes anew."""
+        """Whether a buffer lies in the memory of the session, which every launch of its segments writes anew."""
         if isinstance(self.memory, Arena):
             return any(buffer.owner is block for block in self.memory.chunks.values())
         return buffer.pool is self.memory

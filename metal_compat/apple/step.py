@@ -8,8 +8,9 @@ from collections.abc import Hashable
 from typing import Any
 
 from hiprt.flags import flags
+from hiprt.graphs.signature import identity
 from hiprt.graphs.stats import Event
-from hiprt.graphs.step import Step, identity, nested
+from hiprt.graphs.step import Step, nested
 from hiprt.metal_compat.apple.replay import Replay
 from hiprt.metal_compat.apple.stream import MetalStream
 

@@ -51,7 +51,7 @@ def imported(tree, top_level_only):
 
 
 def test_layers(root):
-    """Base imports nothing of ours above it; each package only what ARCHITECTURE section 3 allows."""
+    """Base imports nothing of ours above it; each package imports only what MAY_IMPORT allows."""
     for layer, file in sources(root):
         lazy = str(file.relative_to(root)) in LAZY
         for name in imported(ast.parse(file.read_text()), top_level_only=lazy):

@@ -34,7 +34,7 @@ def recorded(function, stream):
     with recording.record(stream):
         result = function()
     count = len(recording)
-    memory.settle(stream, map(recording.used, range(count)), recording.dependencies, recording.in_place)
+    recording.settle(stream)
     assert result.size
     return count, memory.plans[-1]
 
