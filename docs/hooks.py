@@ -1,30 +1,35 @@
-"""What mkdocs puts into the pages when the site is built: tables of the flags, the quirks and the profiles.
+"""What mkdocs puts into the pages when the site is built: the flags, the quirks, the profiles, the ops.
 
-A page says ``<!-- table of flags -->`` where the table goes. The tables are made from what the code itself reads: the
-flags from `hiprt.flags`, the quirks from the CPU device's header, their meaning from the first lines of the test that
-each has, and the profiles from the library, which is asked.
+A page says ``<!-- made: flags -->`` where they go. They are made from what the code itself reads: the flags from
+`hiprt.flags`, the quirks from the CPU device's header, their meaning from the first lines of the test that each has,
+the profiles from the library, which is asked, and the ops from the families of `hiprt.kernels`.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import os
+import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from hiprt.flags import table as table_of_flags
+from hiprt.flags import table as flags
+from hiprt.kernels import ops as families
 
 ROOT = Path(__file__).resolve().parent.parent
-MARKER = re.compile(r"<!-- table of (\w+) -->")
+MARKER = re.compile(r"<!-- made: (\w+) -->")
 DEVICE = ROOT / "hiprt" / "cpu"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the tables into a page; mkdocs calls it."""
-    return MARKER.sub(lambda match: TABLES[match[1]](), markdown)
+    """Put what is made into a page; mkdocs calls it."""
+    return MARKER.sub(lambda match: MADE[match[1]](), markdown)
 
 
 def quirk_names() -> list[str]:
@@ -60,13 +65,13 @@ def meaning_of(quirk: str) -> tuple[str, str]:
     return does, ours[0] if ours else ""
 
 
-def table_of_quirks() -> str:
+def quirks() -> str:
     """Every quirk, what it does, and what hiprt does about it."""
     rows = [f"| `{name}` | {does} | {ours} |" for name in quirk_names() for does, ours in [meaning_of(name)]]
     return "\n".join(["| quirk | the defect | what hiprt does |", "| --- | --- | --- |", *rows])
 
 
-def table_of_profiles() -> str:
+def profiles() -> str:
     """Which quirks each profile switches on."""
     on = {profile: quirks_of(profile) for profile in profile_names()}
     head = "| quirk | " + " | ".join(f"`{profile}`" for profile in on) + " |"
@@ -75,4 +80,26 @@ def table_of_profiles() -> str:
     return "\n".join([head, "| --- |" + " :---: |" * len(on), *rows])
 
 
-TABLES = {"flags": table_of_flags, "quirks": table_of_quirks, "profiles": table_of_profiles}
+def ops() -> str:
+    """Every op, by family: a table of those that are entries of a table themselves, then the functions."""
+    names = sorted(module.name for module in pkgutil.iter_modules(families.__path__) if module.ispkg)
+    return "\n\n".join(family(importlib.import_module(f"{families.__name__}.{name}")) for name in names)
+
+
+def family(module: ModuleType) -> str:
+    """The ops of one family."""
+    members = {name: getattr(module, name) for name in module.__all__}
+    functions = [value for value in members.values() if inspect.isfunction(value)]
+    entries = [name for name in members if members[name] not in functions]
+    title = module.__name__.rpartition(".")[2]
+    rows = [
+        f"| `{name}` | {' '.join((members[name].__doc__ or '').split())} |".replace("**", r"\*\*") for name in entries
+    ]
+    table = ["| op | |", "| --- | --- |", *rows] if rows else []
+    references = [
+        f"::: {value.__module__}.{value.__name__}\n" for value in functions
+    ]
+    return "\n".join([f"## {title}", "", module.__doc__ or "", "", *table, "", *references])
+
+
+MADE = {"flags": flags, "quirks": quirks, "profiles": profiles, "ops": ops}
