@@ -1,8 +1,8 @@
-"""Driver memory: where the device's pool takes its chunks from, hipMalloc or hipMallocAsync.
+"""Driver memory: hipMalloc or hipMallocAsync, from which the device's pool takes its chunks.
 
 hipMalloc and hipFree wait for the device. hipMallocAsync does not, but its pools have defects on ROCm: a small request
-gets a large free block, a block that another stream still uses, or a fault instead of an error; what is kept is given
-back whenever the driver likes. So nothing is left for it to decide: chunks are taken and given back on a stream that
+gets a large free block, a block that another stream still uses, or a fault instead of an error, and the driver gives
+back what it keeps whenever it likes. So it is left nothing to decide: chunks are taken and given back on a stream that
 does nothing else, what goes back is idle, and the driver's pool keeps nothing.
 """
 
@@ -35,7 +35,7 @@ class Memory:
     address : int
     device : int
     is_idle : bool
-        No work uses it any more; otherwise freeing it waits for the device.
+        Whether no work uses it any more. If not, freeing it waits for the device.
     """
 
     def __init__(self, address: int, device: int) -> None:
@@ -57,7 +57,7 @@ class Memory:
 
 
 class Line:
-    """A device's stream for memory alone, and the driver's pool behind it.
+    """A line is a stream of a device that does nothing but allocate and free, with the driver's pool behind it.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Line:
     Attributes
     ----------
     stream, pool : int
-        Their handles; a pool of 0 stands for the device's default pool.
+        Handles of both; a pool of 0 stands for the device's default pool.
     """
 
     def __init__(self, device: int) -> None:
@@ -76,7 +76,7 @@ class Line:
             try:
                 self.pool = handle(lib.hipMemPoolCreate, properties(device))
             except HipError:
-                self.pool = 0  # a library or a driver without pools to create has the device's own
+                self.pool = 0  # some libraries and drivers cannot create pools
 
     def allocate(self, nbytes: int) -> int:
         """Return the address of memory that every stream may use."""
@@ -90,7 +90,7 @@ class Line:
 
 @cache
 def line_of(device: int) -> Line:
-    """Return a device's line, made at the first request."""
+    """Return a device's line, which is made at the first request."""
     return Line(device)
 
 
@@ -108,7 +108,7 @@ def async_malloc(nbytes: int, stream: Stream) -> Buffer:
     index = stream.device.index
     with relaxed():
         call(lib.hipSetDevice(index))
-        # Some drivers fault where they should say that there is no memory left.
+        # Some drivers fault instead of saying that there is no memory left.
         if available() < nbytes:
             raise OutOfMemoryError(2, "hipErrorOutOfMemory", "hipMallocAsync", f"{nbytes} bytes")
         memory = Memory(line_of(index).allocate(max(nbytes, 1)), index)
@@ -141,7 +141,7 @@ def probe(device: Device) -> str:
         if not result("int", lib.hipDeviceGetAttribute, lib.hipDeviceAttributeMemoryPoolsSupported, device.index):
             return "the device says that it has no pools"
     except HipError as error:
-        if error.code != lib.HIPRT_E_LIBRARY:  # that is a library without the question
+        if error.code != lib.HIPRT_E_LIBRARY:  # the library lacks hipDeviceGetAttribute
             return str(error)
     try:
         with relaxed(), Stream(device) as one, Stream(device) as two:

@@ -1,7 +1,7 @@
-"""External memory: what somebody else owns, kept until the work that uses it is done.
+"""External memory: what somebody else owns, whose owner is kept alive until the work that uses it is done.
 
-It has the books of a pool that nobody allocates from: a buffer that is dropped retires behind an event on its stream,
-and its owner goes when the event has happened, at the latest at the next call that looks.
+A pool that nobody allocates from keeps the books: a buffer that is dropped retires behind an event on its stream, and
+its owner is let go at the first call that finds the event has happened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["adopt", "external"]
 
 
 def refuse(nbytes: int, stream: Stream) -> Buffer:
-    """Say that there is no source."""
+    """Refuse to allocate: the pool has no source."""
     raise MemoryError("nothing is allocated from the pool of external memory")
 
 
@@ -35,7 +35,8 @@ def adopt(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:
     owner : object
         Kept alive until the buffer is gone and what was launched on `stream` by then has run.
     stream : Stream
-        The stream that uses the memory; work on others must come before later work of this one, as with any array.
+        The stream that uses the memory. Work on other streams must come before later work of this one, as with any
+        array.
 
     Returns
     -------
@@ -48,7 +49,7 @@ def adopt(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:
 
 
 def retire(block: Any) -> None:
-    """Let owners go whose memory is idle by now; wait for them if too much retires (G9)."""
+    """Give a block back, and let owners go whose memory is idle by now; wait for that if too much retires (G9)."""
     core.lib.hiprt_pool_give(external.core, block)
     external.settle(wait=False)
     external.give_back()

@@ -1,4 +1,4 @@
-"""Pages: freed memory of the CPU device that nobody can touch, and what lay there."""
+"""Pages: freed memory of the CPU device, which nobody can touch, and the buffers that lay there."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class UseAfterFreeError(HipError):
     Attributes
     ----------
     address : int
-        What it touched.
+        The address that the kernel touched.
     start, nbytes : int
-        The buffer.
+        Where the buffer lay.
     allocated_at, freed_at : str
-        Stacks.
+        The stacks of the two calls.
     """
 
     def __init__(self, call: str, address: int, freed: Freed) -> None:
@@ -55,9 +55,9 @@ class Freed:
     start, end : int
         Multiples of the page size.
     address, nbytes : int
-        Of the buffer.
+        Where the buffer lay.
     allocated_at, freed_at : str
-        Stacks.
+        The stacks of the two calls.
     """
 
     start: int
@@ -77,7 +77,7 @@ class Pages:
         errors.explain[ILLEGAL_ADDRESS] = self.explain
 
     def close(self, freed: Freed) -> None:
-        """Make pages inaccessible; if the system has no room for that, they stay as they are."""
+        """Make pages inaccessible. They stay as they are where the system refuses that."""
         with self.lock:
             if freed.start < freed.end and protect(freed.start, freed.end, CLOSED):
                 self.closed.insert(bisect_left(self.closed, freed.start, key=start_of), freed)
@@ -119,13 +119,13 @@ def end_of(freed: Freed) -> int:
 
 @cache
 def fault_address() -> Any:
-    """Return the CPU device's own function for it."""
+    """Return the CPU device's function that gives the address of its last fault."""
     function = ctypes.CDLL(str(library.current().hip)).hiprt_cpu_fault_address
     function.restype = ctypes.c_uint64
     return function
 
 
 def protect(start: int, end: int, access: int) -> bool:
-    """Change the access to whole pages of this process; whether that worked."""
+    """Change the access to whole pages of this process, and say whether that worked."""
     mprotect = ctypes.CDLL(None, use_errno=True).mprotect
     return bool(mprotect(ctypes.c_void_p(start), ctypes.c_size_t(end - start), access) == 0)

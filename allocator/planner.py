@@ -1,13 +1,13 @@
 """Planner: where the intermediates of a kept step lie in one block of memory.
 
-Two intermediates may share bytes only if every node that touches one is ordered, by edges, before every node that
-touches the other. Sharing then adds no edge that the step does not have, so the order in which a device runs
-independent nodes stays free. Where a kernel declares that an output may be an input, the output continues the input's
-memory at the very same bytes, if every other node that touches the input is ordered before and every other one that
-touches the output after (`InPlace`). Requests are placed largest first, each into the tightest gap among those it
-conflicts with; several orders are tried until one reaches the lower bound.
+Two intermediates conflict unless every node that touches one is ordered, by edges, before every node that touches the
+other; only those that do not conflict may share bytes. Sharing then adds no edge that the step does not have, so a
+device stays free to run independent nodes in any order. Where a kernel declares that an output may lie over an input
+(`InPlace`), the output continues the input's memory at the very same bytes, if every other node that touches the input
+is ordered before the kernel and every other node that touches the output after it. Requests are placed largest first,
+each into the tightest gap among those it conflicts with; several orders are tried until one reaches the lower bound.
 
-Requests come from a recording in which no two intermediates share memory: `requests_of`.
+Requests come from a recording in which no two intermediates share memory (`requests_of`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 __all__ = ["InPlace", "Plan", "Request", "in_place_of", "plan", "requests_of"]
 
-ALIGNMENT = 256
+ALIGNMENT = 256  # bytes; offsets are multiples
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Request:
     Attributes
     ----------
     nbytes : int
-        Size.
+        Size in bytes.
     users : tuple of int
-        The nodes that touch it, ascending; none: nobody ever does.
+        The nodes that touch it, ascending.
     is_result : bool
-        Somebody reads it after the step, so nothing that is used later may share its memory.
+        Whether somebody reads it after the step, so that nothing that is used later may share its memory.
     """
 
     nbytes: int
@@ -51,7 +51,7 @@ class InPlace(NamedTuple):
     ----------
     node : int
     source, target : int
-        Indices of the requests, of one size: what is read, and what is written.
+        Indices of two requests of one size: what is read, and what is written.
     """
 
     node: int
@@ -66,13 +66,13 @@ class Plan:
     Attributes
     ----------
     offsets : tuple of int
-        One per request, in their order; multiples of 256.
+        One offset for each request, in their order; multiples of 256.
     nbytes : int
         Size of the block.
     lower_bound : int
-        No plan is smaller: the most bytes that are live at once in program order, sizes rounded up to 256, where what
-        is written in place needs no more. Where branches that may run together need more than that, the size of the
-        requests found of which any two may be live at once.
+        No plan is smaller. It is the most bytes that are live at once in program order, sizes rounded up to 256, where
+        what is written in place needs no more; or, where branches that may run together need more than that, the size
+        of a set of requests of which any two conflict.
     """
 
     offsets: tuple[int, ...]
@@ -92,14 +92,14 @@ def requests_of(
     extents : sequence of (int, int)
         First address and one past the last of each intermediate; no two overlap.
     touched : iterable
-        Per node in program order, the memory it declares: (start, end, access).
+        For each node in program order, the memory that it declares: (start, end, access).
     results : iterable of int
         Indices of the intermediates that are read after the step.
 
     Returns
     -------
     list of Request
-        One per extent.
+        One request for each extent.
     """
     order = sorted((start, end, i) for i, (start, end) in enumerate(extents) if start < end)
     starts = [start for start, _, _ in order]
@@ -125,14 +125,14 @@ def in_place_of(
     Parameters
     ----------
     extents : sequence of (int, int)
-        Of each intermediate.
+        First address and one past the last of each intermediate.
     written : iterable
-        Node, and what it reads and may write: (start, end) each.
+        A node, what it reads and what it may write in place of that: (start, end) each.
 
     Returns
     -------
     list of InPlace
-        Where both are all of an intermediate.
+        One for each entry in which both are whole intermediates.
     """
     known = {extent: i for i, extent in enumerate(extents)}
     return [
@@ -153,14 +153,14 @@ def plan(
     ----------
     requests : sequence of Request
     dependencies : sequence of sequence of int, optional
-        Per node, the earlier nodes that it waits for. By default each node waits for the one before it.
+        For each node, the earlier nodes that it waits for. By default each node waits for the one before it.
     in_place : iterable of InPlace, optional
         What may be written in place.
 
     Returns
     -------
     Plan
-        Its size is the smallest that the orders tried led to.
+        The smallest plan that the orders tried led to.
     """
     if dependencies is None:
         last = max((request.users[-1] for request in requests if request.users), default=-1)
@@ -168,15 +168,15 @@ def plan(
     ancestors = ancestors_of(dependencies)
     sizes = [-(-request.nbytes // ALIGNMENT) * ALIGNMENT for request in requests]
     conflicts = conflicts_of(requests, sizes, ancestors)
-    first, apart = continued(requests, ancestors, in_place), list(range(len(requests)))
-    bound = lower_bound(merged(requests, first), sizes)
+    heads, apart = heads_of(requests, ancestors, in_place), list(range(len(requests)))
+    bound = lower_bound(merged(requests, heads), sizes)
     best: Plan | None = None
-    # Long chains in place may leave gaps that separate ones fill.
-    for heads in [first] if first == apart else [first, apart]:
-        for offsets in arrangements(requests, sizes, heads, conflicts):
+    # Long chains in place may leave gaps that requests with memory of their own fill.
+    for tried in [heads] if heads == apart else [heads, apart]:
+        for offsets in arrangements(requests, sizes, tried, conflicts):
             nbytes = max((offset + size for offset, size in zip(offsets, sizes)), default=0)
             if best is None and nbytes > bound:
-                bound = max(bound, together(sizes, first, conflicts))
+                bound = max(bound, conflicting_bytes(sizes, heads, conflicts))
             if best is None or nbytes < best.nbytes:
                 best = Plan(offsets, nbytes, bound)
             if nbytes == bound:
@@ -186,13 +186,13 @@ def plan(
 
 
 def arrangements(
-    requests: Sequence[Request], sizes: Sequence[int], first: Sequence[int], conflicts: Sequence[Iterable[int]]
+    requests: Sequence[Request], sizes: Sequence[int], heads: Sequence[int], conflicts: Sequence[Iterable[int]]
 ) -> Iterator[tuple[int, ...]]:
-    """Yield offsets, by one order after the other, with chains in place."""
+    """Yield the offsets that one order of placing after the other leads to; a chain lies where its head does."""
     others: list[set[int]] = [set() for _ in requests]
-    for i, head in enumerate(first):
-        others[head].update(first[k] for k in conflicts[i] if first[k] != head)
-    heads = [i for i, head in enumerate(first) if i == head]
+    for i, head in enumerate(heads):
+        others[head].update(heads[k] for k in conflicts[i] if heads[k] != head)
+    placed = [i for i, head in enumerate(heads) if i == head]
     degree = [sum(sizes[k] for k in each) for each in others]
     orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
         lambda i: (-sizes[i], -degree[i], i),
@@ -201,13 +201,13 @@ def arrangements(
         lambda i: (requests[i].users[:1] or (0,)) + (-sizes[i], i),
     )
     for order in orders:
-        offsets = place(sorted(heads, key=order), sizes, others)
-        yield tuple([offsets[head] for head in first])
+        offsets = place(sorted(placed, key=order), sizes, others)
+        yield tuple([offsets[head] for head in heads])
 
 
-def together(sizes: Sequence[int], first: Sequence[int], conflicts: Sequence[Iterable[int]]) -> int:
-    """Return the size of requests that none can share with another: the most found from each one on, largest first."""
-    others = [{k for k in each if first[k] != first[i]} for i, each in enumerate(conflicts)]
+def conflicting_bytes(sizes: Sequence[int], heads: Sequence[int], conflicts: Sequence[Iterable[int]]) -> int:
+    """Return the size of a set of requests of which any two conflict: the largest found by adding to each, greedily."""
+    others = [{k for k in each if heads[k] != heads[i]} for i, each in enumerate(conflicts)]
     most = 0
     for i, near in enumerate(others):
         left, total = near, sizes[i]
@@ -219,26 +219,29 @@ def together(sizes: Sequence[int], first: Sequence[int], conflicts: Sequence[Ite
     return most
 
 
-def continued(requests: Sequence[Request], ancestors: Sequence[int], in_place: Iterable[InPlace]) -> list[int]:
-    """Return, per request, the one whose memory it continues, the first of a chain; itself where it has its own."""
-    first = list(range(len(requests)))
+def heads_of(requests: Sequence[Request], ancestors: Sequence[int], in_place: Iterable[InPlace]) -> list[int]:
+    """Return, for each request, the head of its chain.
+
+    A chain is a request with memory of its own, its head, and those that continue its memory in place.
+    """
+    heads = list(range(len(requests)))
     given: set[int] = set()
     for node, source, target in sorted(in_place):
         read, made = requests[source], requests[target]
-        if source in given or first[target] != target or read.is_result or read.nbytes != made.nbytes:
+        if source in given or heads[target] != target or read.is_result or read.nbytes != made.nbytes:
             continue
-        # Nobody else may still read what is overwritten, and nobody may have used the new one before.
+        # What is overwritten must have been read by all others, and what is written must not have been used before.
         readers_are_done = all(user == node or ancestors[node] >> user & 1 for user in read.users)
         if readers_are_done and all(user == node or ancestors[user] >> node & 1 for user in made.users):
-            first[target] = first[source]
+            heads[target] = heads[source]
             given.add(source)
-    return first
+    return heads
 
 
-def merged(requests: Sequence[Request], first: Sequence[int]) -> list[Request]:
-    """Return requests in which the first of each chain stands for all of it, and the others want nothing."""
+def merged(requests: Sequence[Request], heads: Sequence[int]) -> list[Request]:
+    """Return requests in which the head of each chain stands for all of it, and the others ask for nothing."""
     chains: dict[int, list[Request]] = {}
-    for request, head in zip(requests, first):
+    for request, head in zip(requests, heads):
         chains.setdefault(head, []).append(request)
     made = [Request(0, ())] * len(requests)
     for head, chain in chains.items():
@@ -259,7 +262,7 @@ def lower_bound(requests: Sequence[Request], sizes: Sequence[int]) -> int:
 
 
 def ancestors_of(dependencies: Sequence[Sequence[int]]) -> list[int]:
-    """Return, per node, the set of nodes ordered before it, as the bits of an integer."""
+    """Return, for each node, the set of nodes ordered before it, as the bits of an integer."""
     ancestors: list[int] = []
     for earlier in dependencies:
         mask = 0
@@ -270,11 +273,13 @@ def ancestors_of(dependencies: Sequence[Sequence[int]]) -> list[int]:
 
 
 def conflicts_of(requests: Sequence[Request], sizes: Sequence[int], ancestors: Sequence[int]) -> list[list[int]]:
-    """Return, per request, those that may be live together with it."""
+    """Return, for each request, those that it conflicts with."""
     users = [sum(1 << node for node in request.users) for request in requests]
-    # What a later request has to find its earlier neighbours' users in: the nodes ordered before all of its own.
+    # For each request, the nodes that are ordered before all of its users: an earlier request whose users are all among
+    # them does not conflict with it.
     before = [reduce(and_, [ancestors[node] for node in request.users]) if request.users else 0 for request in requests]
-    # Per node, what is ordered before it and all after it: of whoever is done by then, nobody later need be told.
+    # For each node, the nodes that are ordered before it and before every later node: a request whose users are all
+    # among them conflicts with no request that begins there or later, and is not compared any more.
     settled = list(accumulate(reversed(ancestors), and_))[::-1]
     order = sorted((i for i, r in enumerate(requests) if r.users and sizes[i]), key=lambda i: requests[i].users[0])
     conflicts: list[list[int]] = [[] for _ in requests]
@@ -291,7 +296,7 @@ def conflicts_of(requests: Sequence[Request], sizes: Sequence[int], ancestors: S
 
 
 def place(order: Sequence[int], sizes: Sequence[int], conflicts: Sequence[Iterable[int]]) -> list[int]:
-    """Return offsets: each request in turn goes into the tightest gap between those it conflicts with."""
+    """Return offsets, for which each request in turn went into the tightest gap between those it conflicts with."""
     offsets = [0] * len(sizes)
     placed = [False] * len(sizes)
     for i in order:

@@ -1,7 +1,7 @@
 """The C core: the only module that imports the extension ``hiprt._core``.
 
-`call` raises what the status of a core function stands for; the core's own interface is the
-public part of the headers in ``hiprt/native``, ``allocator/native`` and ``graphs/native``.
+`call` raises what the status of a core function stands for. The core's interface is the public part of the headers in
+``hiprt/native``, ``allocator/native`` and ``graphs/native``, which ``hiprt/native/build.py`` puts together.
 """
 
 from __future__ import annotations

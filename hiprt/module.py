@@ -1,4 +1,4 @@
-"""Modules and functions: a loaded code object, and one kernel of it with declared arguments, ready to launch."""
+"""Modules and functions: a loaded code object, and one of its kernels with declared arguments, ready to launch."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ FORMATS = {
 }
 
 lock = threading.Lock()
-# By the core's handle, so that recorded nodes can be shown with their arguments' names.
+# Functions by the address of the core's kernel, so that recorded nodes can be shown with their arguments' names.
 functions: weakref.WeakValueDictionary[int, Function] = weakref.WeakValueDictionary()
 
 
 def argument_values(handle: int, block: bytes) -> dict[str, Any]:
-    """Return the arguments of a recorded kernel by name; of a buffer, its address.
+    """Return the arguments of a recorded kernel by name; a buffer's value is its address.
 
     Parameters
     ----------
     handle : int
-        The core's kernel.
+        Address of the core's kernel.
     block : bytes
-        The argument block, laid out as the kernel reads it.
+        The arguments, laid out as the kernel reads them.
     """
     function, at = functions.get(handle), 0
     values: dict[str, Any] = {}
@@ -64,7 +64,7 @@ def argument_values(handle: int, block: bytes) -> dict[str, Any]:
 
 
 def is_used(kernel: Any) -> bool:
-    """Whether something other than its module holds a kernel of the core: a function, a recording, a graph."""
+    """Whether a function, a recording or a graph holds a kernel of the core, besides its module."""
     return int(core.lib.hiprt_kernel_references(kernel)) > 1
 
 
@@ -83,7 +83,7 @@ class Module:
     handle : int
         The ``hipModule_t``; 0 once the module is closed.
     kernels : list
-        The core's kernels of it. Graphs hold references to those, not to functions.
+        The core's kernels that belong to the module. Graphs hold references to those, not to functions.
     """
 
     def __init__(self, code: bytes, lowered: Mapping[str, str] | None = None) -> None:
@@ -110,7 +110,7 @@ class Module:
             self.kernels[:] = [*(known for known in self.kernels if is_used(known)), held]
 
     def close(self) -> None:
-        """Unload; no kernel of it may be in use."""
+        """Unload the module, none of whose kernels may be in use."""
         if self.handle:
             call(lib.hipModuleUnload(self.handle))
             self.handle = 0
@@ -123,18 +123,19 @@ class Argument:
     ----------
     name : str
     access : int
-        `SCALAR`, `READ`, `WRITE` or `READ_WRITE`: what the kernel does with the buffer.
+        What the kernel does with the buffer: `READ`, `WRITE` or `READ_WRITE`; `SCALAR` for a value.
     dtype : str
-        Of a scalar: a key of `FORMATS`; or ``bytes`` for a structure by value. ``address`` is a number that points to
-        memory: it says nothing of what the kernel does there.
+        The type of a value: a key of `FORMATS`, or ``bytes`` for a structure. ``address`` is a number that points to
+        memory; it says nothing about what the kernel does there.
     size, alignment : int
-        Of a structure, in bytes.
+        Bytes of a structure.
     addresses : sequence of int
-        Of a structure, where in it there are addresses, in bytes from its start. When memory moves, as that of a kept
-        step does when its recording ends, these move with it, and nothing else in a value is touched.
+        Where a structure holds addresses, in bytes from its start. When memory moves, as that of a kept step does when
+        its recording ends, these move with it; nothing else in a value is ever changed.
     over : sequence of str
-        Of a buffer that is only written, those that are only read and may be the very same memory: each element is
-        read before it is written, whatever the views that are passed. Plans of kept steps make use of it.
+        Names of buffers that the kernel only reads, and that may be the very same memory as this one, which it only
+        writes: it reads each element before it writes that element, whatever views are passed. The plans of kept steps
+        make use of this.
 
     Raises
     ------
@@ -171,12 +172,17 @@ class Argument:
 
 
 def laid_over(kernel: str, arguments: Sequence[Argument]) -> list[tuple[int, tuple[int, ...]]]:
-    """Return which buffers may be the same memory: one that is written, and those read; by place among the buffers.
+    """Return which buffers may be the same memory, by their places among the buffers.
+
+    Returns
+    -------
+    list of (int, tuple of int)
+        A buffer that is written, and those that are read and may be the same.
 
     Raises
     ------
     ValueError
-        What is over another is not only written, or the other is not only read.
+        A buffer that is over others is not only written, or one of the others is not only read.
     """
     buffers = [argument for argument in arguments if argument.access]
     access = {argument.name: argument.access for argument in buffers}
@@ -188,32 +194,33 @@ def laid_over(kernel: str, arguments: Sequence[Argument]) -> list[tuple[int, tup
 
 
 class Function(objects.Launcher):
-    """A kernel that can be launched, eagerly or into a recording: the declaration gives edges, patches and checks.
+    """A kernel that can be launched, eagerly or into a recording. Its declaration gives edges, patches and checks.
 
     Parameters
     ----------
     module : Module
-        Kept alive.
+        The module, which is kept alive.
     symbol : str
-        Name in the code object.
+        The kernel's name in the code object.
     arguments : sequence of Argument
-        In the kernel's own order.
+        Its arguments, in the kernel's own order.
     name : str, optional
-        For messages and drawings.
+        The name in messages and drawings.
     ahead : sequence of str, optional
-        Given, the kernel waits for earlier ones by itself, in every thread, and before that reads only the buffers of
-        these names (``wait_for_inputs``, ``begin_next``).
+        If given, the kernel waits for earlier ones by itself, in every thread, and before that reads only the buffers
+        of these names (``wait_for_inputs``, ``begin_next``).
     shared : int
-        Bytes of dynamic shared memory of a launch that does not say.
+        Bytes of dynamic shared memory, where a launch does not say.
 
     Attributes
     ----------
     in_place : list of (int, tuple of int)
-        What may be the same memory, by the arguments' ``over``: a buffer that is written, and those that are read.
+        What `laid_over` returns for the arguments.
     launch : callable
-        ``launch(stream, grid, block, *values, shared=…)``: launch on a stream, which executes it or records it as a
-        node. ``grid`` counts blocks and ``block`` threads a block, three sizes each; a grid with a zero launches
-        nothing. One value per argument: an `Array` for a buffer, a number for a scalar. One call into C.
+        ``launch(stream, grid, block, *values, shared=…)`` launches on a stream, which runs the launch or records it as
+        a node. ``grid`` counts blocks and ``block`` counts the threads of each, three sizes each; a grid with a zero
+        launches nothing. There is one value for each argument: an `Array` for a buffer, a number, or the bytes of a
+        structure. It is one call into C, which lays out the payload of the launch.
     """
 
     def __init__(

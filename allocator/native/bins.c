@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS 8u /* size classes per doubling, so at most 1/8 of a block is unused */
+#define STEPS 8u /* size classes in each doubling, so that at most 1/8 of a block is unused */
 
 static uint32_t log2_of(uint64_t n) { return 63u - (uint32_t)__builtin_clzll(n); }
 
@@ -14,7 +14,7 @@ uint64_t hiprt_pool_class(uint64_t nbytes) {
   return (grains + step - 1) / step * step * HIPRT_GRAIN;
 }
 
-/* The largest class that a size reaches. */
+/* Return the largest class that a size reaches. */
 static uint32_t bin_of(uint64_t nbytes) {
   uint64_t grains = nbytes / HIPRT_GRAIN;
   if (grains < 2 * STEPS) return (uint32_t)grains;
@@ -91,7 +91,7 @@ block *hiprt_bins_find(const hiprt_bins *all, uint64_t nbytes, uint64_t serial) 
   if (end > all->count) end = all->count;
   for (uint32_t i = bin_of(nbytes); i < end; i++) {
     const bin *in = all->bins + i;
-    /* Where any block will do, the top is the one to have. */
+    /* Where any block will do, the top one goes first. */
     uint32_t size = serial == HIPRT_ANY && in->size ? 1 : in->size;
     for (uint32_t k = 0; k < size; k++)
       if (in->heap[k]->serial <= serial && (!found || hiprt_bins_precede(in->heap[k], found))) found = in->heap[k];

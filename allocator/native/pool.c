@@ -9,7 +9,7 @@
 
 struct hiprt_pool {
   pthread_mutex_t lock;
-  uint64_t references; /* the owner's, and one for each block in use: a collector finalises in any order */
+  uint64_t references; /* the owner's, and one for each block in use: Python's collector finalises in any order */
   uint64_t allocated, reserved, peak;
   hiprt_lane *lanes;
   hiprt_chunk *chunks, *last_chunk;
@@ -48,7 +48,7 @@ static void destroy(hiprt_pool *pool) {
   free(pool);
 }
 
-/* Give up a reference. The caller holds the lock, which is gone afterwards. */
+/* Release the lock, which the caller holds, and give up a reference. */
 static void unlock_and_release(hiprt_pool *pool) {
   int is_last = --pool->references == 0;
   pthread_mutex_unlock(&pool->lock);
@@ -88,7 +88,7 @@ static void leave(hiprt_pool *pool, hiprt_lane *lane) {
 
 void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int can_fence, int is_gone) {
   pthread_mutex_lock(&pool->lock);
-  lane->blocks++; /* for the time being */
+  lane->blocks++; /* the lane stays until the end of this function */
   lane->can_fence = lane->can_fence && can_fence;
   if (lane->blocks > 1) hiprt_lane_fence_behind(lane, is_gone ? UINT64_MAX : lane->serial);
   lane->can_fence = 0;
@@ -111,11 +111,11 @@ static void drop_block(hiprt_pool *pool, block *b) {
   pool->spare = b;
 }
 
-/* Cut what a request does not need off a block that is in no bin; the rest stays free with the same lane. */
+/* Cut off what a request does not need of a block that is in no bin; the rest stays free with the same lane. */
 static void split(hiprt_pool *pool, block *b, uint64_t nbytes) {
   if (b->shown.nbytes == nbytes) return;
   block *rest = new_block(pool);
-  if (!rest) return; /* the request gets it all */
+  if (!rest) return; /* without memory for the rest's structure the request gets it all */
   *rest = *b;
   rest->shown.address += nbytes;
   rest->shown.nbytes -= nbytes;
@@ -174,7 +174,7 @@ static block *find(hiprt_pool *pool, const hiprt_lane *lane, uint64_t size) {
   return found;
 }
 
-/* Wait for a lane's fence without the lock, which the caller holds before and after. */
+/* Wait for a lane's fence. The caller holds the lock, which is released meanwhile. */
 static int wait_for_fence(hiprt_pool *pool, hiprt_lane *lane) {
   uint64_t serial = lane->fenced;
   pthread_mutex_unlock(&pool->lock);
@@ -192,7 +192,7 @@ static int settle(hiprt_pool *pool, const hiprt_lane *lane, uint64_t size, int w
     other->blocks++; /* the lane stays while this waits */
     if (can_serve(other, lane) && (!size || hiprt_bins_find(&other->bins, size, HIPRT_ANY))) {
       hiprt_lane_fence(other);
-      /* A fence that was there already may lie before the last free. */
+      /* A fence that was put earlier may lie before the last free. */
       for (int round = 0; round < 2 && wait && other->is_pending && !status; round++) {
         status = wait_for_fence(pool, other);
         if (!status) hiprt_lane_fence(other);

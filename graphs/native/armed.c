@@ -10,11 +10,11 @@
 
 /* What a call launches again: all NULL, or all of one call. */
 typedef struct {
-  PyObject *kept, *holder;           /* of the exec */
-  PyObject *args, *stream, *version; /* with these arguments, on this stream, by this version of the flags */
-  PyObject *result;                  /* NULL: `kept` makes one for each call */
+  PyObject *kept, *holder;           /* the kept call, and what keeps the exec alive */
+  PyObject *args, *stream, *version; /* of that call: its arguments, its stream, and the version of the flags */
+  PyObject *result;                  /* what a call returns; NULL: `kept` makes a result for each call */
   hiprt_exec *exec;
-  unsigned long long *addresses; /* of the arguments that are arrays */
+  unsigned long long *addresses; /* one for each argument; 0 unless it is an array */
 } ready;
 
 /* Base of hiprt.graphs.Step. */
@@ -22,8 +22,8 @@ typedef struct {
   PyObject_HEAD
   PyObject *stream;
   char keep;
-  PyObject *rungs, *flags;      /* counts by rung; the registry's values */
-  pthread_mutex_t is_launching; /* taken with the GIL, held without */
+  PyObject *rungs, *flags;      /* the counts by rung, and the values of the flags */
+  pthread_mutex_t is_launching; /* taken with the GIL held, kept while it is released */
   ready last;
 } step;
 
@@ -58,7 +58,7 @@ static PyObject *version_of(const step *self) {
   return self->flags && interned(&name, "version") ? PyDict_GetItemWithError(self->flags, name) : 0;
 }
 
-/* All at once: what goes with the last reference may run other threads. */
+/* Replace what is armed at once: dropping the last reference to an object may run other threads. */
 static void set(step *self, ready next) {
   ready before = self->last;
   self->last = next;
@@ -71,7 +71,7 @@ static void set(step *self, ready next) {
   PyMem_Free(before.addresses);
 }
 
-/* disarm(): no call launches the exec any more, nor is about to. */
+/* disarm(): afterwards no call launches the exec, and none is about to. */
 static PyObject *disarm(PyObject *object, PyObject *unused) {
   step *self = (step *)object;
   set(self, (ready){0});
@@ -127,7 +127,8 @@ static int are_equal(PyObject *mine, PyObject *its) {
   return answer > 0;
 }
 
-/* Whether an argument is the one of then. What is equal and not the same is left to Python, but for numbers and names. */
+/* Whether an argument is the one that the step is armed for. Python compares what is equal but not the same object, except
+ * for integers, texts and arrays. */
 static int is_same(PyObject *mine, PyObject *its, unsigned long long address) {
   if (!PyObject_TypeCheck(its, hiprt_py_array_type)) {
     int is_plain = Py_TYPE(mine) == Py_TYPE(its) && (PyLong_CheckExact(its) || PyUnicode_CheckExact(its));
@@ -162,10 +163,10 @@ static int count(step *self) {
   return status;
 }
 
-/* Launch what the step is ready for, which holds the mutex, and return what the call returns. */
+/* Launch what the step is armed for and return what the call returns. The caller has taken the mutex. */
 static PyObject *launch(step *self) {
   static PyObject *fail, *results;
-  /* Another thread may disarm the step meanwhile. */
+  /* Another thread may disarm the step during the launch. */
   PyObject *kept = shared(self->last.kept), *holder = shared(self->last.holder), *stream = shared(self->last.stream);
   PyObject *result = shared(self->last.result);
   hiprt_exec *exec = self->last.exec;

@@ -5,7 +5,7 @@
 
 #include "status.h"
 
-/* Where the out-edges of one source start: directly at the source, or at the leaves of a tree of join nodes. */
+/* A source is a node with out-edges. They start at the node itself, or at the leaves of a tree of join nodes behind it. */
 typedef struct {
   uint32_t consumers; /* out-edges in all */
   uint32_t used;      /* out-edges handed out so far */
@@ -18,7 +18,7 @@ typedef struct {
   hipGraphNode_t *nodes, root;
   uint32_t size, fanout, overlaps;
   int overlap;
-  source *sources; /* one per node, then the root's */
+  source *sources; /* one for each node, then one for the root */
   hipGraphNode_t *joins;
   uint32_t n_joins, joins_capacity;
 } builder;
@@ -58,7 +58,7 @@ static int add_join(builder *b, hipGraphNode_t parent) {
   return 0;
 }
 
-/* CLR's four-stream executor may drop the edges of a wide fan-out (rs#11499): spread them over a tree of empty nodes. */
+/* Spread a wide fan-out over a tree of empty nodes: CLR's four-stream executor may drop edges of one (rs#11499, G6). */
 static int add_joins(builder *b, uint32_t index, hipGraphNode_t handle) {
   source *s = b->sources + index;
   if (!b->fanout || s->consumers <= b->fanout) return 0;
@@ -78,14 +78,14 @@ static int add_joins(builder *b, uint32_t index, hipGraphNode_t handle) {
   return 0;
 }
 
-/* The node that the next edge out of a source starts at. */
+/* Return the node that the next edge out of a source starts at. */
 static hipGraphNode_t take_edge(builder *b, uint32_t index, hipGraphNode_t handle) {
   source *s = b->sources + index;
   uint32_t ordinal = s->used++;
   return b->fanout && s->consumers > b->fanout ? b->joins[s->leaves + ordinal / b->fanout] : handle;
 }
 
-/* A programmatic edge runs from a kernel to the only node that waits for it. */
+/* Whether a node gets a programmatic edge: from a kernel, whose only consumer it is. */
 static int overlaps(const builder *b, const hiprt_node *n) {
   if (!b->overlap || !n->may_overlap || n->n_deps != 1 || b->sources[n->deps[0]].consumers != 1) return 0;
   hiprt_node earlier;
@@ -116,7 +116,8 @@ static int add_node(builder *b, const hiprt_node *n, uint32_t index, const hipGr
   return add_joins(b, index, *out);
 }
 
-/* One root: with several, CLR's segment scheduler may start a branch before earlier work of the stream (G6). */
+/* Make one root of several: with several, CLR's segment scheduler may start a branch before earlier work of the stream
+ * (G6). */
 static int add_root(builder *b) {
   if (!b->fanout || b->sources[b->size].consumers < 2) return 0;
   HIPRT_TRY(hipGraphAddEmptyNode, &b->root, b->graph, 0, 0);

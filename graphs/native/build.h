@@ -1,4 +1,4 @@
-/* Building a HIP graph from a recording: its nodes, its edges, one root, and join nodes where a node fans out wide. */
+/* Building a HIP graph from a recording: its nodes and edges, one root, and join nodes where many edges leave a node. */
 #pragma once
 #include "library.h"
 #include "recorder.h"
@@ -9,9 +9,9 @@ typedef struct {
   int overlap;     /* whether nodes that may start before the one they depend on has finished do */
 } hiprt_build_options;
 
-/* out_nodes: one handle per recorded node. out_overlaps: programmatic edges made. On failure the graph is destroyed and
- * *out_graph is NULL. */
+/* Build a graph. out_nodes receives one handle for each recorded node, and out_overlaps the number of programmatic edges.
+ * On failure *out_graph is NULL. */
 int hiprt_build_graph(const hiprt_recorder *recorder, const hiprt_build_options *options, hipGraph_t *out_graph,
                       hipGraphNode_t *out_nodes, uint32_t *out_overlaps);
-/* The parameters of a fill node. */
+/* Return the parameters of a fill node. */
 hipMemsetParams hiprt_fill_params(const hiprt_fill_args *fill);

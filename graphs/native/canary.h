@@ -1,5 +1,5 @@
-/* Canaries: one more kernel in a graph. It writes the number of the exec's last change into host memory, so that a
- * patch or an update that reported success and changed nothing shows after the next launch. */
+/* Canaries: one more kernel in a graph, which writes the number of the exec's last change into host memory. So a patch or
+ * an update that reported success and changed nothing is noticed after the next launch. */
 #pragma once
 #include "kernel.h"
 
@@ -13,10 +13,11 @@ typedef struct {
 
 int hiprt_canary_open(hiprt_canary *canary, hiprt_kernel *kernel);
 void hiprt_canary_close(hiprt_canary *canary);
-/* Add it to a graph, behind a node that nothing depends on. */
+/* Add the canary to a graph, behind a node that nothing depends on. */
 int hiprt_canary_add(const hiprt_canary *canary, hipGraph_t graph, hipGraphNode_t behind, hipGraphNode_t *out_node);
-/* A change is made, in which the node gets a new number: with the graph of an update, or by a patch of its own. */
+/* Count a change. hiprt_canary_count leaves it to the graph of an update to give the node the new number, and
+ * hiprt_canary_patch does that itself. */
 void hiprt_canary_count(hiprt_canary *canary);
 int hiprt_canary_patch(hiprt_canary *canary, hipGraphExec_t exec);
-/* HIPRT_E_STALE unless the last launch, which has finished, carried the last change. */
+/* Return HIPRT_E_STALE unless the last launch, which has finished, carried the last change. */
 int hiprt_canary_check(const hiprt_canary *canary);

@@ -7,12 +7,13 @@
 
 #define NONE UINT32_MAX
 
-/* A segment of a treap ordered by start; segments never overlap. Readers form shared immutable lists. */
+/* A segment of memory, in a treap that is ordered by start; segments never overlap. Their readers form lists that share
+ * cells and never change. */
 typedef struct {
   uint64_t start, end;
   uint32_t left, right, priority;
-  uint32_t writer;  /* node, or NONE */
-  uint32_t readers; /* cell, or NONE */
+  uint32_t writer;  /* the last node that wrote it, or NONE */
+  uint32_t readers; /* the cell of the last node that has read it since, or NONE */
 } segment;
 
 typedef struct {
@@ -20,9 +21,9 @@ typedef struct {
 } reader;
 
 typedef struct {
-  uint32_t chain;               /* NONE when every chain was taken */
+  uint32_t chain;               /* NONE if every chain was taken */
   uint32_t position;            /* on its chain, from 1 */
-  uint32_t after[HIPRT_CHAINS]; /* per chain, the last position this node is ordered after (or its own) */
+  uint32_t after[HIPRT_CHAINS]; /* for each chain, the last position the node is ordered after, or its own */
 } order;
 
 typedef struct {
@@ -31,14 +32,14 @@ typedef struct {
 } array;
 
 struct hiprt_deps {
-  array segments; /* segment */
-  array readers;  /* reader */
-  array orders;   /* order, one per node */
-  array pending;  /* uint32_t, dependencies of the current node */
+  array segments; /* of segment */
+  array readers;  /* of reader */
+  array orders;   /* of order, one for each node */
+  array pending;  /* of uint32_t, the dependencies of the current node */
   uint32_t root, free_segment, random;
   uint32_t tails[HIPRT_CHAINS]; /* last node of each chain, or NONE */
   uint32_t barrier;             /* last barrier node, or NONE */
-  uint32_t edges;               /* HIPRT_EDGES_* */
+  uint32_t edges;               /* hiprt_edges */
   uint64_t bytes;               /* covered by segments */
   int is_barrier;
 };
@@ -101,7 +102,7 @@ static uint32_t merge(segment *s, uint32_t a, uint32_t b) {
   return b;
 }
 
-/* Segments with start < at go left, the others right. */
+/* Divide a tree: segments that start before `at` go left, the others right. */
 static void split(segment *s, uint32_t root, uint64_t at, uint32_t *left, uint32_t *right) {
   while (root != NONE) {
     if (s[root].start < at) {
@@ -144,7 +145,7 @@ static void free_segments(hiprt_deps *d, uint32_t root) {
   }
 }
 
-/* Cut the tree into [0, at) and [at, …), dividing a segment that spans `at`. */
+/* Cut a tree into [0, at) and [at, …), and a segment that spans `at` in two. */
 static int cut(hiprt_deps *d, uint32_t root, uint64_t at, uint32_t *left, uint32_t *right) {
   split(segments(d), root, at, left, right);
   uint32_t last = *left;
@@ -271,7 +272,7 @@ int hiprt_deps_is_written(const hiprt_deps *d, uint64_t start, uint64_t end) {
 
 int hiprt_deps_barrier(hiprt_deps *d) {
   uint32_t node = d->orders.count - 1;
-  /* Every node since the last barrier; the earlier ones are behind that barrier. */
+  /* The node waits for every node since the last barrier, which waits for the earlier ones. */
   for (uint32_t i = d->barrier == NONE ? 0 : d->barrier; i < node; i++)
     if (depend(d, i)) return HIPRT_E_MEMORY;
   d->is_barrier = 1;
@@ -287,7 +288,7 @@ static int is_after(const order *node, const order *earlier) {
   return earlier->chain != NONE && node->after[earlier->chain] >= earlier->position;
 }
 
-/* Thread the node onto a chain whose tail it is ordered after; a chain not begun; else none. */
+/* Thread the node onto a chain whose tail it is ordered after, else onto one that is not begun, else onto none. */
 static void join_chain(hiprt_deps *d, uint32_t node) {
   order *own = orders(d) + node;
   uint32_t fresh = NONE;
@@ -315,7 +316,7 @@ int hiprt_deps_end(hiprt_deps *d, const uint32_t **out_deps, uint32_t *out_count
   uint32_t *pending = d->pending.data, count = d->pending.count, kept = 0;
   order *own = orders(d) + node;
   if (count > 1) qsort(pending, count, sizeof *pending, descending);
-  /* Latest first: whatever an accepted dependency is ordered after needs no edge of its own. */
+  /* From the latest on: what an accepted dependency is ordered after needs no edge of its own. */
   for (uint32_t i = 0; i < count; i++) {
     const order *earlier = orders(d) + pending[i];
     if ((kept && pending[kept - 1] == pending[i]) || (reduce && is_after(own, earlier))) continue;

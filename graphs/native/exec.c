@@ -13,14 +13,14 @@ struct hiprt_exec {
   int device;
   hiprt_build_options options;
   uint32_t overlaps;        /* programmatic edges */
-  hiprt_recorder *recorder; /* the arguments the exec carries */
+  hiprt_recorder *recorder; /* the arguments that the exec carries */
   hipGraph_t graph;         /* kept: per-node setters name the nodes of the graph that was instantiated (G4) */
   hipGraphNode_t *nodes;
   hipGraphExec_t handle;
   hipEvent_t done;      /* behind the last launch, or behind what followed it on the stream before somebody asked */
   hiprt_stream *asked;  /* the stream of the last launch, while no event is behind that */
   int is_in_flight;     /* as far as is known */
-  uint64_t launched;    /* number of the last launch, over all execs */
+  uint64_t launched;    /* the number of the last launch, counted over all execs */
   pthread_mutex_t lock; /* guards what a launch sets, and what is asked about it */
   hiprt_exec *next;     /* in the list of execs that wait to be destroyed */
   hiprt_canary canary;
@@ -38,7 +38,7 @@ static int build(hiprt_exec *e, hiprt_recorder *recorder, hipGraph_t *graph, hip
                  hipGraphNode_t *canary) {
   int status = hiprt_build_graph(recorder, &e->options, graph, nodes, &e->overlaps);
   if (status) return status;
-  /* No node depends on the last one. */
+  /* No node depends on the last one, so the canary may stand behind it. */
   status = hiprt_canary_add(&e->canary, *graph, nodes[hiprt_recorder_size(recorder) - 1], canary);
   if (!status) return 0;
   hiprt_hip.hipGraphDestroy(*graph);
@@ -51,7 +51,7 @@ static int make(hiprt_exec *e, hiprt_kernel *canary) {
   int status = hiprt_canary_open(&e->canary, canary);
   if (!status) status = build(e, e->recorder, &e->graph, e->nodes, &e->canary.node);
   if (status) return status;
-  hipGraphExec_t handle = 0; /* CLR leaves junk in it when it fails */
+  hipGraphExec_t handle = 0; /* CLR leaves junk in *handle when it fails */
   HIPRT_TRY(hipGraphInstantiate, &handle, e->graph, 0, 0, 0);
   e->handle = handle;
   HIPRT_TRY(hipEventCreateWithFlags, &e->done, hipEventDisableTiming);
@@ -94,7 +94,7 @@ static int wait_for(hiprt_exec *e) {
 }
 
 static void destroy(hiprt_exec *e) {
-  /* CLR up to 6.1 frees a running exec's arguments at once: wait for its last launch first. */
+  /* CLR up to 6.1 frees the arguments of a running exec at once, so its last launch is waited for. */
   if (e->is_in_flight && wait_for(e) == HIPRT_E_RECORDING) {
     pthread_mutex_lock(&late.lock);
     e->next = late.first;
@@ -165,7 +165,7 @@ static int launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced) {
   }
   ask_later(e, 0);
   if (!hiprt_hip.hipEventRecord(e->done, stream->handle)) return 0;
-  /* It runs: reported as a failure it would be run again. */
+  /* The launch runs. If the missing event were reported as a failure, the step would be run again. */
   HIPRT_TRY(hipStreamSynchronize, stream->handle);
   e->is_in_flight = 0;
   return 0;

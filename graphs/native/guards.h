@@ -1,4 +1,4 @@
-/* Guards that tests take away one at a time, to show that each is needed. Nothing else calls this. */
+/* Guards: what tests take away one at a time, to show that each is needed. Nothing else does. */
 #pragma once
 #include <stdint.h>
 
@@ -7,6 +7,7 @@
 
 extern uint32_t hiprt_guards_off;
 
-/* "key"; "fence"; "device": hipSetDevice before graph calls (G11); "busy": asking whether an exec is in flight (G2);
- * "wait": waiting until it is not, before it is changed or destroyed. 0, or -1 for another name. Needs an open library. */
+/* Take one away: "key" or "fence", as above; "device": hipSetDevice before graph calls (G11); "busy": asking whether an
+ * exec is in flight (G2); "wait": waiting until it is not, before it is changed or destroyed. Return 0, or -1 for another
+ * name. A library must be open. */
 int hiprt_test_disable(const char *guard);

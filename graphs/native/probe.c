@@ -3,7 +3,7 @@
 #include "library.h"
 #include "status.h"
 
-/* Three empty nodes; the last waits for the one that `parent` names. */
+/* Add three empty nodes, the last of which waits for the one that `parent` names. */
 static int add_three(hipGraph_t graph, int parent) {
   hipGraphNode_t nodes[3];
   HIPRT_TRY(hipGraphAddEmptyNode, nodes, graph, 0, 0);

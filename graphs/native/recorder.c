@@ -115,7 +115,7 @@ static void hash_arguments(hiprt_recorder *r, const node *n) {
   }
 }
 
-/* Begin a node; NULL, with the failure noted, when there is no memory for it. */
+/* Begin a node and return it; NULL, with the failure noted, if there is no memory for it. */
 static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload, uint32_t size) {
   size_t padded = ((size_t)size + 7) / 8 * 8, capacity = r->nodes_capacity;
   if (reserve((void **)&r->nodes, r->n_nodes, 1, &capacity, sizeof(node))) return 0;
@@ -127,7 +127,7 @@ static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const v
   return n;
 }
 
-/* Count in the node begun by add(), with its edges. */
+/* Count the node that add() began, with these edges. */
 static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t count) {
   if (reserve((void **)&r->deps, r->n_deps, count, &r->deps_capacity, sizeof *r->deps)) return HIPRT_E_MEMORY;
   if (count) memcpy(r->deps + r->n_deps, deps, count * sizeof *deps);
@@ -160,7 +160,7 @@ static int declare(hiprt_recorder *r, const node *n) {
     const hiprt_fill_args *f = (const hiprt_fill_args *)payload;
     return hiprt_deps_access(r->tracker, f->dst, f->dst + f->count * f->width, 1);
   }
-  /* A kernel that declares no output works on something it did not name: a barrier, never a guess. */
+  /* A kernel that declares no output works on something that it did not name, so it is a barrier. */
   if (n->kind == HIPRT_NODE_EMPTY || !n->kernel->n_written) return hiprt_deps_barrier(r->tracker);
   const hiprt_range *ranges = hiprt_kernel_ranges(n->kernel, payload);
   for (int write = 0; write < 2; write++)
@@ -171,7 +171,7 @@ static int declare(hiprt_recorder *r, const node *n) {
   return 0;
 }
 
-/* Whether a node waits itself and what it reads before that is the same before and after all earlier nodes. */
+/* Whether a node waits itself, and no earlier node writes what it reads before that. */
 static uint32_t may_overlap(const hiprt_recorder *r, const node *n) {
   if (n->kind != HIPRT_NODE_KERNEL || !n->kernel->waits_itself) return 0;
   const hiprt_range *ranges = hiprt_kernel_ranges(n->kernel, r->bytes + n->payload);
@@ -180,7 +180,7 @@ static uint32_t may_overlap(const hiprt_recorder *r, const node *n) {
   return 1;
 }
 
-/* Count in the node begun by add(), with the edges that follow from what it touches. */
+/* Count the node that add() began, with the edges that follow from what it touches. */
 static int commit(hiprt_recorder *r, node *n) {
   const uint32_t *deps;
   uint32_t count;
@@ -220,7 +220,7 @@ int hiprt_recorder_start(hiprt_recorder *r, hiprt_stream *stream) {
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into) {
   if (begin > end || end > from->n_nodes)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_recorder_slice", "no such nodes");
-  /* A copy of all has the same edges, whatever memory has come to be shared since. */
+  /* A copy of all nodes keeps their edges, although memory may have come to be shared since they were made. */
   int is_whole = begin == 0 && end == from->n_nodes && into->n_nodes == 0;
   for (uint32_t i = begin; i < end; i++) {
     const node *old = from->nodes + i;

@@ -1,4 +1,4 @@
-/* Arrays as Python objects: an address in a buffer, with a shape, strides and a dtype. */
+/* Arrays as Python objects: an address in a buffer with a shape, strides and a dtype. */
 #include "objects.h"
 
 #define MOST 4096 /* forms remembered */
@@ -9,7 +9,7 @@ static Py_ssize_t number(PyObject *tuple, Py_ssize_t i) {
   return PyNumber_AsSsize_t(PyTuple_GetItem(tuple, i), PyExc_OverflowError);
 }
 
-/* Sizes, strides and the bytes that can be touched; strides NULL: in row order. */
+/* Find the size and the bytes that can be touched, from shape and strides; strides that are NULL are in row order. */
 static int measure(hiprt_py_array *self) {
   Py_ssize_t ndim = PyTuple_Size(self->shape), row = 1, low = 0, high = 0;
   if (self->strides && PyTuple_Size(self->strides) != ndim) {
@@ -36,7 +36,7 @@ static int measure(hiprt_py_array *self) {
   return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Arrays of a buffer at a provisional address go with it. */
+/* Let a buffer at a provisional address know its arrays, so that they move with it. */
 static int show(hiprt_py_array *self) {
   PyObject *views = ((hiprt_py_buffer *)self->buffer)->views;
   if (!views || views == Py_None) return 0;
@@ -98,7 +98,7 @@ static PyObject *get_strides(PyObject *object, void *closure) {
   return self->strides;
 }
 
-/* Equal arrays have one form; of too many, all are forgotten, which costs plans. */
+/* Return the form that all equal arrays have. When there are too many all are forgotten, and plans are made again. */
 static PyObject *find_form(hiprt_py_array *self) {
   static PyObject *forms;
   if (!forms && !(forms = PyDict_New())) return 0;

@@ -11,7 +11,7 @@ static int is_valid(const hiprt_argument *a) {
   return a->size && power_of_two && a->access <= HIPRT_READ_WRITE && (!a->access || a->size == 8);
 }
 
-/* Offsets in the argument block follow the C ABI. */
+/* Find where the arguments lie, as the C ABI has it, and the sizes that follow from that. */
 static int lay_out(hiprt_kernel *kernel) {
   uint32_t at = 0;
   for (uint32_t i = 0; i < kernel->n_args; i++) {
@@ -99,7 +99,7 @@ const hiprt_range *hiprt_kernel_ranges(const hiprt_kernel *kernel, const char *p
   return (const hiprt_range *)(payload + sizeof(hiprt_dims) + kernel->args_size);
 }
 
-/* Where the range of a buffer begins decides: the address itself may be that of any element. */
+/* Move the buffers, each by where its range begins: its address may be that of any element. */
 static uint32_t move_buffers(const hiprt_kernel *kernel, const char *payload, uint32_t n_moves, const hiprt_move *moves,
                              char *out) {
   const hiprt_range *ranges = hiprt_kernel_ranges(kernel, payload);

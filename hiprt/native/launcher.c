@@ -1,4 +1,4 @@
-/* Launchers: a kernel of the core as a Python object that packs and launches in one call. */
+/* Launchers: a kernel of the core as a Python object, which lays out the payload of a launch and launches in one call. */
 #include "objects.h" /* first: Python.h says so */
 
 #include <math.h>
@@ -12,8 +12,8 @@
 typedef struct {
   PyObject_HEAD
   hiprt_kernel *kernel; /* borrowed: the subclass holds it */
-  uint32_t shared;      /* bytes of dynamic shared memory of a launch that says none */
-  char formats[HIPRT_MAX_ARGS + 1]; /* of each argument, as module struct names it; P: a buffer, s: bytes */
+  uint32_t shared;      /* bytes of dynamic shared memory, where a launch does not say */
+  char formats[HIPRT_MAX_ARGS + 1]; /* of each argument, as Python's struct names it; P: a buffer, s: bytes */
 } launcher;
 
 /* open(kernel, formats, shared) */
@@ -44,7 +44,7 @@ static int three(PyObject *sizes, uint32_t least, uint32_t *out) {
   return 0;
 }
 
-/* Anything that is not the common case: module struct converts it or says what is wrong. */
+/* Pack any value: Python's struct converts it, or says what is wrong. */
 static int pack_any(char format, PyObject *value, uint32_t size, char *cell) {
   char text[16];
   PyOS_snprintf(text, sizeof text, format == 's' ? "<%u%c" : "<%.0u%c", format == 's' ? size : 0, format);
@@ -57,7 +57,7 @@ static int pack_any(char format, PyObject *value, uint32_t size, char *cell) {
   return packed ? 0 : -1;
 }
 
-/* One value, in `size` bytes. */
+/* Pack a value into `size` bytes. */
 static int pack(char format, PyObject *value, uint32_t size, char *cell) {
   if (format == 'f') {
     double number = PyFloat_AsDouble(value);
@@ -76,7 +76,7 @@ static int pack(char format, PyObject *value, uint32_t size, char *cell) {
   return pack_any(format, value, size, cell);
 }
 
-/* The arguments and ranges of a payload. Zeros between arguments take part when nodes are compared. */
+/* Lay out the arguments and ranges of a payload. The zeros between arguments take part when nodes are compared. */
 static int pack_all(const launcher *self, PyObject *const *values, char *payload) {
   const hiprt_kernel *kernel = self->kernel;
   char *args = payload + sizeof(hiprt_dims), *range = args + kernel->args_size;
@@ -100,7 +100,7 @@ static int pack_all(const launcher *self, PyObject *const *values, char *payload
   return 0;
 }
 
-/* Keep what the recorded launch uses; the step's own memory lives with it anyway. */
+/* Keep the buffers of a recorded launch alive, except those in the step's own memory, which lives with the step. */
 static int keep(const launcher *self, const hiprt_py_stream *stream, uint64_t recording, PyObject *const *values) {
   for (uint32_t i = 0; i < self->kernel->n_args; i++) {
     if (!self->kernel->args[i].access) continue;

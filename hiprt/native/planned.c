@@ -1,4 +1,5 @@
-/* Planned: a function of the forms of its arguments, remembered: the checks and the arithmetic before a launch. */
+/* Planned functions: what the checks and the arithmetic before a launch gave for the forms of their arguments is
+ * remembered. */
 #include "objects.h"
 
 #define MOST 4096 /* forms remembered */
@@ -22,7 +23,7 @@ static PyObject *new_planned(PyTypeObject *type, PyObject *args, PyObject *kwarg
   return 0;
 }
 
-/* The arguments, with the form of each array in its place. */
+/* Return the arguments with the form of each array in its place. */
 static PyObject *key_of(PyObject *args) {
   Py_ssize_t count = PyTuple_Size(args);
   PyObject *key = PyTuple_New(count);
@@ -49,7 +50,7 @@ static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
   if (plan) {
     Py_INCREF(plan);
   } else {
-    /* What has no hash is no argument either: the function says so. */
+    /* An argument without a hash is refused by the function itself, which says so. */
     int can_remember = !PyErr_Occurred();
     PyErr_Clear();
     plan = PyObject_CallObject(self->function, key);

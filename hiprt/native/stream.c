@@ -57,7 +57,7 @@ void hiprt_stream_close(hiprt_stream *stream) {
     hipEvent_t last = 0;
     if (!hiprt_hip.hipSetDevice(stream->device)) hiprt_hip.hipEventCreateWithFlags(&last, hipEventDisableTiming);
     stream->last = last;
-    record_or_wait(stream, &stream->last); /* work that failed is done as well */
+    record_or_wait(stream, &stream->last); /* if that fails, the work is done as well */
     if (last && !stream->last) hiprt_hip.hipEventDestroy(last);
   }
   stream->is_closed = 1;

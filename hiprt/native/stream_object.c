@@ -1,4 +1,4 @@
-/* Streams as Python objects: what a launch needs of them. */
+/* Streams as Python objects, with what a launch needs of them. */
 #include "objects.h"
 
 PyTypeObject *hiprt_py_stream_type;

@@ -5,7 +5,7 @@ from itertools import permutations, starmap
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hiprt.allocator.planner import InPlace, Request, ancestors_of, conflicts_of, continued, merged, plan, requests_of
+from hiprt.allocator.planner import InPlace, Request, ancestors_of, conflicts_of, heads_of, merged, plan, requests_of
 
 
 def ordered(dependencies):
@@ -85,7 +85,7 @@ def test_no_plan_is_below_the_bound(step, data):
     conflicts = conflicts_of(requests, sizes, ancestors)
     apart = fewest(requests, sizes, conflicts)
     assert plan(requests, dependencies).lower_bound <= apart
-    chains = merged(requests, continued(requests, ancestors, in_place))
+    chains = merged(requests, heads_of(requests, ancestors, in_place))
     sizes = [-(-request.nbytes // 256) * 256 for request in chains]
     together = fewest(chains, sizes, conflicts_of(chains, sizes, ancestors))
     assert made.lower_bound <= min(apart, together) <= made.nbytes
