@@ -1,4 +1,4 @@
-// Enumerators of the C interface as numbers: callers may pass any value, which C++ must not read as an enumerator.
+// Enumerators of the C interface as numbers. Callers may pass any value, which C++ must not read as an enumerator.
 #pragma once
 
 #include <cstring>

@@ -15,7 +15,8 @@ std::string text(const char *name) {
   return value ? value : "";
 }
 
-// A whole number, or the fallback if the variable is unset or, which is told, is not one.
+// Returns the variable's whole number, or the fallback if it is unset. A value that is no whole number is reported and
+// ignored.
 size_t number(const char *name, size_t fallback) {
   const std::string value = text(name);
   char *end = nullptr;
@@ -26,13 +27,13 @@ size_t number(const char *name, size_t fallback) {
   return fallback;
 }
 
-// The same, where 0 asks for the fallback.
+// Does the same for a variable whose 0 asks for the fallback.
 size_t size(const char *name, size_t fallback) {
   const size_t value = number(name, fallback);
   return value ? value : fallback;
 }
 
-// Cores this process may use: fewer than the machine's under taskset or in a container.
+// Returns how many cores this process may use: under taskset or in a container these are fewer than the machine's.
 unsigned usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -69,7 +70,7 @@ Flags read_flags() {
 }  // namespace
 
 const Flags &flags() {
-  // Never destroyed: the device thread may still read it while the process exits.
+  // It is never destroyed, because the device thread may still read it while the process exits.
   static const Flags &value = *new Flags(read_flags());
   return value;
 }

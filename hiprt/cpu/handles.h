@@ -1,5 +1,6 @@
-// Opaque handles: numbers that are never used twice, so that a stale or foreign one is found out instead of followed.
-// CLR's are addresses, which are used again (section 2.6); so are these when their owner says so.
+// Opaque handles: numbers that are never used twice, so that a stale or foreign one is refused instead of followed.
+// CLR's handles are addresses, which are used again; a handle whose owner says so (node_handle_reuse) is used again
+// too.
 #pragma once
 
 #include <atomic>
@@ -9,13 +10,14 @@
 
 namespace cpu {
 
-// One sequence for all kinds, so that a handle of one kind is never valid as another.
+// Returns a new number. All kinds of handles share one sequence, so that a handle of one kind is never valid as
+// another.
 inline uint64_t next_handle() {
   static std::atomic<uint64_t> last{0x1000};
   return last.fetch_add(1, std::memory_order_relaxed) << 4;
 }
 
-// The live objects of one kind. Not synchronised: the owner has a lock.
+// The live objects of one kind. The owner guards it with a lock of its own.
 template <class Handle, class T>
 class Handles {
  public:

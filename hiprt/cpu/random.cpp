@@ -6,7 +6,7 @@
 
 namespace cpu {
 
-// SplitMix64: any thread may draw, and one thread alone draws the same sequence every run.
+// This is SplitMix64. Any thread may draw, and a single thread draws the same sequence in every run.
 uint32_t random_below(uint32_t bound) {
   constexpr uint64_t kStep = 0x9E3779B97F4A7C15u;
   static std::atomic<uint64_t> state{flags().seed * kStep};

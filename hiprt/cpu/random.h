@@ -1,11 +1,11 @@
-// The seeded random numbers that decide everything HIP leaves open: which stream goes on, which node of a graph.
+// The seeded random numbers that decide what HIP leaves open: which stream goes on, which node of a graph runs next.
 #pragma once
 
 #include <cstdint>
 
 namespace cpu {
 
-// The next number below `bound`, of the sequence that HIPRT_CPU_SEED chooses.
+// Returns the next number below `bound` of the sequence that HIPRT_CPU_SEED chooses.
 uint32_t random_below(uint32_t bound);
 
 }  // namespace cpu

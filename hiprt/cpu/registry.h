@@ -26,7 +26,7 @@ class Registry {
     const auto it = live_.find(reinterpret_cast<uintptr_t>(handle));
     return it == live_.end() ? nullptr : it->second;
   }
-  // Null if the handle is not live (any more): of two threads that remove it, one gets the object.
+  // Returns null if the handle is not live. Of two threads that remove it one gets the object.
   std::shared_ptr<T> remove(Handle handle) {
     const std::lock_guard lock(lock_);
     const auto it = live_.find(reinterpret_cast<uintptr_t>(handle));

@@ -1,4 +1,4 @@
-// The layouts that programs built against other headers of HIP 7.15 rely on.
+// Checks of the layouts that programs built against AMD's headers of HIP 7.15 rely on.
 #include "hip/hip_runtime.h"
 #include "hip/hiprtc.h"
 #include "hip/library_types.h"

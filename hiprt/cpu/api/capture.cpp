@@ -1,4 +1,4 @@
-// Stream capture.
+// HIP's functions of stream capture.
 #include <mutex>
 
 #include "enumerator.h"

@@ -1,4 +1,4 @@
-// Contexts: every device has its primary one and no other.
+// HIP's functions of contexts. Every device has its primary context and no other.
 #include <vector>
 
 #include "runtime/device.h"
@@ -7,7 +7,7 @@
 namespace cpu {
 namespace {
 
-thread_local std::vector<int> pushed;  // the devices that hipCtxPushCurrent left
+thread_local std::vector<int> pushed;  // the devices that were current before hipCtxPushCurrent
 
 }  // namespace
 }  // namespace cpu
@@ -67,7 +67,7 @@ hipError_t hipCtxCreate(hipCtx_t *context, unsigned int flags, hipDevice_t devic
 hipError_t hipCtxDestroy(hipCtx_t context) {
   return api([&] {
     if (!is_context(context)) return hipErrorInvalidValue;
-    // A context that is current leaves the way it came.
+    // If the context is current, the one before it becomes current again.
     if (context == primary_context(current_device()) && !pushed.empty()) {
       set_current_device(pushed.back());
       pushed.pop_back();

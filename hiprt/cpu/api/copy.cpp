@@ -1,4 +1,4 @@
-// Copies of memory.
+// HIP's functions that copy memory.
 #include <utility>
 
 #include "api/submit.h"
@@ -61,8 +61,8 @@ hipError_t make_peer_copy(const hipMemcpy3DPeerParms *p, std::shared_ptr<CopyWor
                    out);
 }
 
-// HIP finishes an asynchronous copy that touches pageable memory before it returns; taking a copy of the source is
-// as good, and lets a stream go on.
+// HIP finishes an asynchronous copy that touches pageable memory before it returns. Taking a copy of the source's bytes
+// serves the caller as well, and the call need not wait.
 template <class Make>
 hipError_t asynchronous(hipStream_t stream, Make &&make) {
   if (!is_valid(stream)) return hipErrorInvalidHandle;

@@ -1,4 +1,4 @@
-// Devices: chosen, waited for, reset, and their settings.
+// HIP's functions that choose a device, wait for it, reset it and set it up.
 #include "flags.h"
 #include "graph/capture.h"
 #include "graph/capture_rules.h"

@@ -1,4 +1,4 @@
-// Entry points by name: hipGetProcAddress and hipGetDriverEntryPoint look them up in this library itself.
+// Entry points by name: hipGetProcAddress and hipGetDriverEntryPoint, which look them up in this library.
 #include <dlfcn.h>
 
 #include <cstring>
@@ -8,7 +8,7 @@
 namespace cpu {
 namespace {
 
-// This library, and not another libamdhip64 that the process may have mapped.
+// Returns this library, and not another libamdhip64 that the process may have mapped.
 void *self() {
   static void *const handle = [] {
     Dl_info info{};
@@ -18,7 +18,7 @@ void *self() {
   return handle;
 }
 
-// Functions whose parameter block changed in HIP 6 have its version in their name.
+// Returns the symbol of a function. Those whose parameter block changed in HIP 6 have its version in the symbol.
 const char *versioned(const char *name) {
   if (std::strcmp(name, "hipGetDeviceProperties") == 0) return "hipGetDevicePropertiesR0600";
   if (std::strcmp(name, "hipChooseDevice") == 0) return "hipChooseDeviceR0600";
@@ -27,7 +27,7 @@ const char *versioned(const char *name) {
 
 void *find(const char *name) {
   void *found = self() ? dlsym(self(), versioned(name)) : nullptr;
-  // dlsym also searches what this library depends on.
+  // dlsym also searches the libraries that this one depends on.
   Dl_info own{};
   Dl_info other{};
   const bool mine = found && dladdr(found, &other) && dladdr(reinterpret_cast<void *>(&hipInit), &own) &&

@@ -1,4 +1,4 @@
-// Error codes: their names and meanings, and the last error of a thread.
+// HIP's functions of errors: the names and meanings of codes, and a thread's last error.
 #include "runtime/status.h"
 
 namespace cpu {

@@ -1,4 +1,4 @@
-// Events: made, recorded, waited for, timed.
+// HIP's functions of events.
 #include "api/submit.h"
 #include "graph/capture.h"
 #include "graph/capture_rules.h"
@@ -16,7 +16,7 @@ hipError_t create(hipEvent_t *out, unsigned flags) {
   constexpr unsigned kKnown = hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess |
                               hipEventReleaseToDevice | hipEventReleaseToSystem;
   if (!out || (flags & ~kKnown)) return hipErrorInvalidValue;
-  // An event that other processes see cannot be timed; and we have no such events.
+  // An event that other processes see cannot be timed, and this device has none.
   if (flags & hipEventInterprocess) return flags & hipEventDisableTiming ? hipErrorNotSupported : hipErrorInvalidValue;
   if ((flags & hipEventReleaseToDevice) && (flags & hipEventReleaseToSystem)) return hipErrorInvalidValue;
   *out = add_event(flags);

@@ -1,4 +1,4 @@
-// Executable graphs: instantiated, launched, updated, destroyed.
+// HIP's functions that instantiate, launch, update and destroy executable graphs.
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -18,7 +18,7 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// A node on a cycle of the graph or of a graph inside it, or null.
+// Returns a node on a cycle of the graph or of a graph inside it, or null.
 const Node *find_cycle(const Graph &graph) {
   std::vector<bool> ordered(graph.nodes.size());
   for (const Node *node : topological_order(graph)) ordered[node->index] = true;
@@ -75,7 +75,8 @@ hipError_t launch(hipGraphExec_t handle, hipStream_t stream) {
   return queue_launch(stream, exec->order, exec->launch_plan(), exec->series);
 }
 
-// hipGraphInstantiate and WithFlags store a local that a failure leaves uninitialised: hip_graph.cpp:1363-1380.
+// CLR's hipGraphInstantiate and WithFlags store a local that a failure leaves uninitialised (hip_graph.cpp:1363-1380).
+// This value stands for it.
 hipGraphExec_t garbage() { return reinterpret_cast<hipGraphExec_t>(uintptr_t{0xFBFBFBFBFBFBFBF0}); }
 
 void spoil_handle(hipError_t error, hipGraphExec_t *out) {
@@ -155,7 +156,7 @@ hipError_t hipGraphExecDestroy(hipGraphExec_t graphExec) {
     if (quirk(Quirk::InstantiateGarbageHandle) && graphExec == garbage()) {
       crash(Quirk::InstantiateGarbageHandle, "the handle that a failed hipGraphInstantiate left was destroyed");
     }
-    std::unique_ptr<Exec> ended;  // outlives the lock: user objects call the application when they end
+    std::unique_ptr<Exec> ended;  // ends after the lock: user objects call the application then
     Lock lock(graph_mutex());
     ended.reset(find_exec(graphExec));
     if (!ended) return hipErrorInvalidValue;
@@ -197,7 +198,8 @@ hipError_t hipGraphExecUpdate(hipGraphExec_t hGraphExec, hipGraph_t hGraph, hipG
   });
 }
 
-// Not of HIP: what the updates of an executable graph have taken, for tests of update budgets. 0 for an unknown handle.
+// Returns the bytes of arguments that an executable graph has taken, or 0 for an unknown handle. This function is not
+// HIP's: tests of update budgets call it.
 extern "C" __attribute__((visibility("default"))) size_t hiprtCpuKernargBytes(hipGraphExec_t graphExec);
 
 size_t hiprtCpuKernargBytes(hipGraphExec_t graphExec) {

@@ -1,4 +1,4 @@
-// The API calls that change single nodes of an executable graph, named by the nodes it was made from.
+// HIP's functions that change single nodes of an executable graph, which the nodes it was made from name.
 #include "enumerator.h"
 #include "graph/exec.h"
 #include "graph/exec_update.h"
@@ -11,15 +11,16 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// Setters whose packets CLR does not build again: section 2.6, hip_graph.cpp:3187-3323.
+// The kinds of setters. CLR does not build the packets of the generic ones again (hip_graph.cpp:3187-3323).
 enum class Setter { Typed, Generic };
 
 bool refreshes(Setter setter) {
-  // rs#1099, rs#1262: the packet was built again, but not the batch of packets that is launched.
+  // With batch_stale the packet is built again, but not the batch of packets that is launched (rocm-systems#1099,
+  // #1262).
   return !quirk(setter == Setter::Typed ? Quirk::BatchStale : Quirk::GenericSetparamsStale);
 }
 
-// make(now, &action) says what the node is to do from now on.
+// Changes one node; make(now, &action) gives the action that it has from now on.
 template <class Make>
 hipError_t set_exec_node(hipGraphExec_t handle, hipGraphNode_t source, int type, Make make,
                          Setter setter = Setter::Typed) {

@@ -1,4 +1,4 @@
-// Fills of memory: hipMemset and its kin.
+// HIP's functions that fill memory: hipMemset and its kin.
 #include <utility>
 
 #include "api/submit.h"

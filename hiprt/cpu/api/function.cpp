@@ -1,4 +1,4 @@
-// Attributes of kernels.
+// HIP's functions of kernels' attributes.
 #include "runtime/device.h"
 #include "runtime/module.h"
 #include "runtime/status.h"
@@ -18,7 +18,7 @@ hipError_t get_attribute(int *out, hipFunction_attribute which, const Kernel &ke
       return give(kernel.static_shared);
     case HIP_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
       return give(kSharedMemory - kernel.static_shared);
-    // A host core has no such registers, caches or clusters to report.
+    // A host core has no such registers or caches to report.
     case HIP_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
     case HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
     case HIP_FUNC_ATTRIBUTE_NUM_REGS:
@@ -38,7 +38,7 @@ hipError_t get_attribute(int *out, hipFunction_attribute which, const void *hand
   return find_function(handle, &function) ? get_attribute(out, which, *function.kernel) : hipErrorInvalidHandle;
 }
 
-// Every kernel may use all shared memory without asking; a request is checked, and then there is nothing left to do.
+// Every kernel may use all shared memory without asking, so that a request is only checked.
 hipError_t set_attribute(const void *handle, int which, int value) {
   Function function;
   if (!find_function(handle, &function)) return hipErrorInvalidDeviceFunction;

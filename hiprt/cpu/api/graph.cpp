@@ -1,4 +1,4 @@
-// Graph definitions: made, cloned, connected, listed, printed.
+// HIP's functions that make, clone, connect, list and print graph definitions.
 #include <algorithm>
 #include <fstream>
 #include <memory>
@@ -19,7 +19,7 @@ bool depends_on(const Node *to, const Node *from) {
   return std::find(to->dependencies.begin(), to->dependencies.end(), from) != to->dependencies.end();
 }
 
-// The calls that list nodes: with no array they count; with a longer array than needed the rest becomes null.
+// Answers the calls that list nodes. Without an array they count; the rest of an array that is too long becomes null.
 hipError_t give_list(const NodeList &list, hipGraphNode_t *out, size_t *count) {
   if (out) {
     for (size_t i = 0; i < *count; ++i) out[i] = i < list.size() ? list[i]->handle : nullptr;
@@ -30,7 +30,7 @@ hipError_t give_list(const NodeList &list, hipGraphNode_t *out, size_t *count) {
   return hipSuccess;
 }
 
-// The ends of the edges a call names, all of one graph.
+// Looks up the ends of the edges that a call names, all of one graph.
 hipError_t find_ends(const Graph &graph, const hipGraphNode_t *from, const hipGraphNode_t *to, size_t count,
                      std::vector<std::pair<Node *, Node *>> *out) {
   if (count > 0 && (!from || !to)) return hipErrorInvalidValue;
@@ -46,7 +46,7 @@ hipError_t find_ends(const Graph &graph, const hipGraphNode_t *from, const hipGr
   return repeated ? hipErrorInvalidValue : hipSuccess;
 }
 
-// The enumerators of HIP 5.2 start at one, and flat copies have their own, nine: section 6.5.
+// Returns a node's type. The enumerators of HIP 5.2 start at one, and flat copies have one of their own, nine.
 hipGraphNodeType type_number(const Action &action) {
   if (!quirk(Quirk::NodetypeBase1)) return action.type;
   const bool is_flat_copy = action.type == hipGraphNodeTypeMemcpy && action.flavour == Flavour::Flat;
@@ -83,7 +83,7 @@ hipError_t hipGraphCreate(hipGraph_t *pGraph, unsigned int flags) {
 hipError_t hipGraphDestroy(hipGraph_t graph) {
   return api([&]() -> hipError_t {
     if (!graph) return hipErrorInvalidValue;
-    std::unique_ptr<Graph> ended;  // outlives the lock: user objects call the application when they end
+    std::unique_ptr<Graph> ended;  // ends after the lock: user objects call the application then
     Lock lock(graph_mutex());
     Graph *g = find_graph(graph);
     if (!g || g->parent || g->capture) return hipErrorIllegalState;

@@ -1,4 +1,4 @@
-// The memory that graphs hold.
+// HIP's functions of the memory that graphs hold.
 #include <cstddef>
 
 #include "enumerator.h"

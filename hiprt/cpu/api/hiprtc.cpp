@@ -1,4 +1,4 @@
-// The hiprtc C API.
+// The functions of hiprtc.
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -16,17 +16,17 @@ struct RtcProgram {
   std::mutex lock;
   cpu::Program text;
   cpu::Built built;
-  bool compiled = false;   // successfully
+  bool compiled = false;   // the last compilation succeeded
   bool attempted = false;  // there is a log
 };
 
-// Never destroyed: other threads may still use it while the process exits.
+// It is never destroyed, because other threads may still use it while the process exits.
 cpu::Registry<hiprtcProgram, RtcProgram> &programs() {
   static auto &all = *new cpu::Registry<hiprtcProgram, RtcProgram>;
   return all;
 }
 
-// Nothing is thrown across the C interface.
+// Every function returns through this, so that no exception crosses the C interface.
 template <class Call>
 hiprtcResult api(Call &&call) noexcept {
   try {
@@ -38,7 +38,7 @@ hiprtcResult api(Call &&call) noexcept {
   }
 }
 
-// Call with the live, locked program behind a handle.
+// Calls with the live, locked program behind a handle.
 template <class Call>
 hiprtcResult with(hiprtcProgram handle, Call &&call) noexcept {
   return api([&] {
@@ -65,7 +65,7 @@ hiprtcResult take_text(const char *src, const char *name, int count, const char 
   return HIPRTC_SUCCESS;
 }
 
-// Texts are handed out with their terminating zero, as sizes say; images without one.
+// Copies bytes out. Texts have a terminating zero (`extra` is 1), which their sizes count; images have none.
 hiprtcResult give(const std::string &bytes, size_t extra, char *out) {
   if (!out) return HIPRTC_ERROR_INVALID_INPUT;
   std::memcpy(out, bytes.c_str(), bytes.size() + extra);
@@ -121,7 +121,7 @@ hiprtcResult hiprtcCreateProgram(hiprtcProgram *prog, const char *src, const cha
 
 hiprtcResult hiprtcDestroyProgram(hiprtcProgram *prog) {
   return api([&] {
-    // A handle where its address belongs is a common slip (hip-python: pass program.createRef()).
+    // Callers often pass the handle instead of its address (in hip-python: program.createRef()).
     if (!prog || programs().find(reinterpret_cast<hiprtcProgram>(prog))) return HIPRTC_ERROR_INVALID_INPUT;
     if (!programs().remove(*prog)) return HIPRTC_ERROR_INVALID_PROGRAM;
     *prog = nullptr;
@@ -185,7 +185,7 @@ hiprtcResult hiprtcGetCode(hiprtcProgram prog, char *code) {
   return with(prog, [&](RtcProgram &p) { return p.compiled ? give(p.built.image, 0, code) : HIPRTC_ERROR_INVALID_PROGRAM; });
 }
 
-// There is no bitcode for this device: code comes out of hiprtcGetCode, linked.
+// There is no bitcode for this device: hiprtcGetCode gives linked code.
 hiprtcResult hiprtcGetBitcodeSize(hiprtcProgram prog, size_t *) {
   return with(prog, [](RtcProgram &) { return HIPRTC_ERROR_INVALID_PROGRAM; });
 }
@@ -196,7 +196,7 @@ hiprtcResult hiprtcGetBitcode(hiprtcProgram prog, char *) {
 
 }  // extern "C"
 
-// hiprtcLink*: nothing can be linked here, as hiprtc makes finished code objects and no bitcode.
+// Nothing can be linked here, because this hiprtc makes finished code objects and no bitcode.
 #define HIPRT_EXPORT extern "C" __attribute__((visibility("default")))
 
 typedef struct ihiprtcLinkState *hiprtcLinkState;

@@ -1,4 +1,4 @@
-// Kernel launches.
+// HIP's functions that launch kernels.
 #include <algorithm>
 
 #include "api/submit.h"
@@ -12,7 +12,7 @@ namespace cpu {
 namespace {
 
 hipError_t launch(const void *func, const Geometry &geometry, hipStream_t stream, void **params, void **extra) {
-  // Some eager paths let a grid of zero pass that AddKernelNode refuses: section 1.5.
+  // Some of CLR's eager paths let an empty grid pass that AddKernelNode refuses.
   const bool is_empty = !geometry.grid.x || !geometry.grid.y || !geometry.grid.z;
   if (is_empty && quirk(Quirk::ZeroDimReject)) return hipSuccess;
   std::shared_ptr<KernelWork> work;
@@ -20,7 +20,7 @@ hipError_t launch(const void *func, const Geometry &geometry, hipStream_t stream
   return error ? error : submit(stream, std::move(work));
 }
 
-// All blocks of a cooperative launch have to be resident at once.
+// Launches a kernel whose blocks have to be resident all at once.
 hipError_t launch_cooperative(const void *func, const Geometry &geometry, hipStream_t stream, void **params) {
   std::shared_ptr<KernelWork> work;
   if (const hipError_t error = make_launch(func, geometry, params, nullptr, &work)) return error;
@@ -31,7 +31,7 @@ hipError_t launch_cooperative(const void *func, const Geometry &geometry, hipStr
   return submit(stream, std::move(work));
 }
 
-// The attributes of an extended launch: those that can change what a kernel computes are obeyed or refused.
+// Reads the attributes of an extended launch. Those that can change what a kernel computes are obeyed or refused.
 hipError_t read_attributes(const hipLaunchAttribute *attributes, unsigned count, bool *cooperative) {
   *cooperative = false;
   if (count && !attributes) return hipErrorInvalidValue;
@@ -69,7 +69,7 @@ hipError_t launch_extended(const void *func, const Geometry &geometry, hipStream
                      : launch(func, geometry, stream, params, extra);
 }
 
-// A launch between two events, which time it.
+// Launches a kernel between two events, which time it.
 hipError_t launch_timed(const void *func, const Geometry &geometry, hipStream_t stream, void **params, void **extra,
                         hipEvent_t start, hipEvent_t stop) {
   std::shared_ptr<KernelWork> work;
@@ -109,7 +109,8 @@ hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t threads_x, uint32_
                                     hipEvent_t stop, uint32_t) {
   return api([&] {
     if (!block_x || !block_y || !block_z || shared > kSharedMemory) return hipErrorInvalidConfiguration;
-    // Sizes are in threads. A block cut short at the edge is an AMD extension that the engine does not have.
+    // Sizes are in threads. Blocks that are cut short at the edge are an extension of AMD's that the engine does not
+    // have.
     if (threads_x % block_x || threads_y % block_y || threads_z % block_z) return hipErrorInvalidConfiguration;
     const Geometry geometry{{threads_x / block_x, threads_y / block_y, threads_z / block_z},
                             {block_x, block_y, block_z},

@@ -1,4 +1,4 @@
-// Memory: allocated, freed, registered.
+// HIP's functions that allocate, free and register memory.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -41,7 +41,7 @@ hipError_t free_memory(void *base, KindTest wanted) {
   if (!base) return hipSuccess;
   const std::optional<Allocation> found = find_allocation(base);
   if (!found || found->base != base || !wanted(found->kind)) return hipErrorInvalidValue;
-  // HIP waits for the device before it frees; an earlier failure there is not this call's.
+  // HIP waits for the device before it frees. An earlier failure there is not this call's to report.
   Scheduler::get().wait_device(found->device);
   const std::optional<Allocation> taken = take_allocation(base, wanted);
   if (!taken) return hipErrorInvalidValue;

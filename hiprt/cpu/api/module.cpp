@@ -1,4 +1,4 @@
-// Modules and libraries: loaded, unloaded, and the kernels and variables in them.
+// HIP's functions of modules and libraries, and of the kernels and variables in them.
 #include <algorithm>
 #include <cstring>
 #include <elf.h>
@@ -12,7 +12,7 @@
 namespace cpu {
 namespace {
 
-// Whether an ELF image that came from a file is all there: its last part is the table of sections.
+// Returns whether an ELF image that came from a file is complete: its last part is the table of sections.
 bool is_complete(const std::vector<char> &image) {
   Elf64_Ehdr header;
   if (image.size() < sizeof(header)) return false;
@@ -100,7 +100,7 @@ hipError_t hipModuleLoadData(hipModule_t *module, const void *image) {
 hipError_t hipModuleLoadDataEx(hipModule_t *module, const void *image, unsigned int count, hipJitOption *options,
                                void **values) {
   return api([&] {
-    // The image is machine code already: options of a second compilation have nothing to act on.
+    // The image is machine code already, so that options of a second compilation have nothing to act on.
     return count && (!options || !values) ? hipErrorInvalidValue : load_image(module, image);
   });
 }

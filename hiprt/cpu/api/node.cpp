@@ -1,4 +1,4 @@
-// The API calls that add nodes, and that get and set the parameters of nodes of a graph definition.
+// HIP's functions that add nodes, and that get and set the parameters of nodes of a graph definition.
 #include <algorithm>
 
 #include "enumerator.h"
@@ -14,8 +14,8 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// A node whose dependencies are wrong is in the graph all the same, with the edges before the wrong one:
-// hip_graph.cpp:53-70. Its parameters have been checked by then.
+// In CLR a node with wrong dependencies is in the graph all the same, with the edges before the wrong one
+// (hip_graph.cpp:53-70). Its parameters have been checked by then.
 template <class Make>
 void keep_failed_node(hipGraphNode_t *out, Graph &graph, const hipGraphNode_t *dependencies, size_t count, Make make) {
   Action action;
@@ -29,7 +29,7 @@ void keep_failed_node(hipGraphNode_t *out, Graph &graph, const hipGraphNode_t *d
   *out = graph.add(std::move(action), list)->handle;
 }
 
-// make(graph, &action) says what the node does. A failing call leaves nothing behind.
+// Adds a node; make(graph, &action) gives its action. A call that fails leaves nothing behind.
 template <class Make>
 hipError_t add_node(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t *dependencies, size_t count,
                     Make make) {
@@ -52,7 +52,7 @@ hipError_t add_node(hipGraphNode_t *out, hipGraph_t graph, const hipGraphNode_t 
   });
 }
 
-// The live node of a type, for get(node) to read.
+// Calls get(node) with the live node, if it has the type.
 template <class Get>
 hipError_t get_node(hipGraphNode_t handle, hipGraphNodeType type, const void *out, Get get) {
   return api([&]() -> hipError_t {
@@ -65,7 +65,7 @@ hipError_t get_node(hipGraphNode_t handle, hipGraphNodeType type, const void *ou
   });
 }
 
-// make(now, &action) says what the node is to do from now on.
+// Changes a node; make(now, &action) gives the action that it has from now on.
 template <class Make>
 hipError_t set_node(hipGraphNode_t handle, int type, Make make) {
   return api([&]() -> hipError_t {
@@ -79,8 +79,8 @@ hipError_t set_node(hipGraphNode_t handle, int type, Make make) {
   });
 }
 
-// SetParams with the array that GetParams gave out takes over its pointers and frees them later:
-// hip_graph_internal.hpp:1294-1299, clr#138. Unchanged, they are the node's own and nothing happens.
+// CLR's SetParams takes over the pointers in the array that GetParams handed out, and frees them later
+// (hip_graph_internal.hpp:1294-1299, ROCm/clr#138). Unchanged pointers are the node's own, and nothing happens.
 void refuse_own_array(const Node &node, const hipKernelNodeParams *params) {
   if (!quirk(Quirk::GetparamsAlias) || !params || node.arguments.empty()) return;
   if (params->kernelParams != node.arguments.data()) return;
@@ -91,7 +91,7 @@ void refuse_own_array(const Node &node, const hipKernelNodeParams *params) {
   }
 }
 
-// HIP up to 5.4 has no such nodes, and other meanings for their enumerators: section 6.5.
+// HIP up to 5.4 has no such nodes, and gives their enumerators other meanings.
 bool knows_memory_nodes() { return !quirk(Quirk::NodetypeBase1) && !quirk(Quirk::Nodetype54); }
 
 bool is_attribute(int id) {
@@ -126,7 +126,7 @@ hipError_t hipGraphAddKernelNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, c
                   [&](Graph &, Action *action) { return make_action(pNodeParams, action); });
 }
 
-// Here a node starts when those before it have finished.
+// The CPU device overlaps nothing: the node starts when the one before it has finished.
 hipError_t hiprtGraphAddKernelNodeOverlapped(hipGraphNode_t *node, hipGraph_t graph, hipGraphNode_t after,
                                              const hipKernelNodeParams *params) {
   return hipGraphAddKernelNode(node, graph, &after, 1, params);

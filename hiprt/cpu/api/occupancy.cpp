@@ -1,4 +1,4 @@
-// Occupancy: how many blocks of a kernel a multiprocessor would hold.
+// HIP's functions of occupancy: how many blocks of a kernel a multiprocessor would hold.
 #include <algorithm>
 
 #include "runtime/device.h"
@@ -17,7 +17,7 @@ hipError_t occupancy(int *blocks, const void *func, int block_size, size_t dynam
   return hipSuccess;
 }
 
-// The largest block that keeps the most threads resident, and the grid that fills the device with it.
+// Finds the largest block that keeps the most threads resident, and the grid that fills the device with it.
 hipError_t best_block(int *grid, int *block, const void *func, size_t dynamic_shared, int limit) {
   Function function;
   if (!grid || !block || limit < 0) return hipErrorInvalidValue;

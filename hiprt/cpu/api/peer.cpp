@@ -1,4 +1,5 @@
-// Access from one device to another's memory. All devices share the host's, so that it is only remembered.
+// HIP's functions of access to another device's memory. All devices share the host's, so that a request is only
+// remembered.
 #include "runtime/device.h"
 #include "runtime/status.h"
 

@@ -1,4 +1,4 @@
-// What is known about an address: pointer attributes, address ranges, advice on managed memory.
+// HIP's functions that tell about an address: pointer attributes, address ranges, advice on managed memory.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -83,7 +83,7 @@ hipError_t attribute(void *out, hipPointer_attribute which, void *address, const
   }
 }
 
-// Bytes of an attribute's value.
+// Returns the bytes of an attribute's value.
 size_t value_size(hipPointer_attribute which) {
   switch (which) {
     case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -108,7 +108,7 @@ hipError_t attribute(void *out, hipPointer_attribute which, void *address) {
   return found ? attribute(out, which, address, *found) : hipErrorInvalidValue;
 }
 
-// Advice is kept to be read back; memory that is everywhere needs none.
+// Advice on managed memory. It is kept to be read back and changes nothing, because all memory is the host's.
 struct Advice {
   int read_mostly = 0;
   int preferred = hipInvalidDeviceId;
@@ -119,7 +119,7 @@ struct Advice {
 
 struct AdviceTable {
   std::mutex lock;
-  std::map<unsigned long long, Advice> by_id;  // of the allocation
+  std::map<unsigned long long, Advice> by_id;  // by the allocation's id
 };
 
 AdviceTable &advice_table() {
@@ -129,7 +129,7 @@ AdviceTable &advice_table() {
 
 bool is_place(int device) { return device == hipCpuDeviceId || is_device(device); }
 
-// The managed allocation that contains the whole range.
+// Returns the managed allocation that contains the whole range.
 std::optional<Allocation> managed_range(const void *address, size_t size) {
   const std::optional<Allocation> found = find_allocation(address);
   const bool inside = found && size > 0 && in_bounds(address, size);
@@ -229,7 +229,7 @@ hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute *
     if (!which || !data) return hipErrorInvalidValue;
     for (unsigned i = 0; i < count; ++i) {
       if (!data[i]) return hipErrorInvalidValue;
-      // Unlike the single form, an unknown pointer or attribute leaves its value at zero.
+      // Unlike in the single form, an unknown pointer or attribute is no error and leaves zero.
       if (attribute(data[i], which[i], ptr)) std::memset(data[i], 0, value_size(which[i]));
     }
     return hipSuccess;
@@ -238,7 +238,7 @@ hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute *
 
 hipError_t hipPointerSetAttribute(const void *value, hipPointer_attribute which, hipDeviceptr_t ptr) {
   return api([&] {
-    // Every memory operation here is synchronous already in the sense this attribute asks for.
+    // Memory operations are synchronous already in the sense that this attribute asks for.
     if (!value || which != HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS || is_pageable(ptr)) return hipErrorInvalidValue;
     return hipSuccess;
   });

@@ -1,4 +1,4 @@
-// Stream-ordered memory: hipMallocAsync, hipFreeAsync and the pool API.
+// HIP's functions of stream-ordered memory and its pools.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -57,7 +57,7 @@ hipError_t capture_free(void *address, Capture *capture, hipStream_t stream) {
 }
 
 hipError_t free_async(void *address, hipStream_t stream) {
-  // An error before HIP 7.0.
+  // A null address is an error before HIP 7.0.
   if (!address) return quirk(Quirk::FreeasyncNullError) ? hipErrorInvalidValue : hipSuccess;
   const std::shared_ptr<Stream> target = find_stream(stream);
   if (!target) return hipErrorInvalidHandle;
@@ -132,13 +132,13 @@ hipError_t get_attribute(const Pool &pool, int attribute, void *value) {
 bool can_grant(const Pool &pool, const hipMemAccessDesc &desc) {
   const int flags = number_of(desc.flags);
   if (!is_on_device(desc.location)) return false;
-  // A device keeps its own memory.
+  // A device cannot lose access to its own memory.
   if (desc.location.id == pool.device()) return flags == hipMemAccessFlagsProtReadWrite;
   return flags == hipMemAccessFlagsProtNone || flags == hipMemAccessFlagsProtRead ||
          flags == hipMemAccessFlagsProtReadWrite;
 }
 
-// Every API function on a live pool returns through this.
+// The functions that need a live pool return through this.
 template <class Call>
 hipError_t pool_call(hipMemPool_t handle, Call call) {
   return api([&] { return with_pool(handle, call); });

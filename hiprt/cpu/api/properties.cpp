@@ -1,4 +1,4 @@
-// What a device is asked about itself.
+// HIP's functions that ask what a device is.
 #include <cstdio>
 #include <cstring>
 #include <optional>

@@ -1,4 +1,4 @@
-// Streams: made, destroyed, asked, waited for, and host functions on them.
+// HIP's functions of streams.
 #include <algorithm>
 
 #include "api/submit.h"
@@ -25,7 +25,7 @@ struct CallbackWork : Work {
     callback(stream, hipSuccess, data);
     return hipSuccess;
   }
-  // Unlike a host function, a callback is told that the device is lost.
+  // A callback, unlike a host function, is told that the device is lost.
   void drop() override { callback(stream, Scheduler::get().lost(device), data); }
   std::shared_ptr<Work> clone() const override { return std::make_shared<CallbackWork>(*this); }
 
@@ -132,7 +132,7 @@ hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *id) {
     const std::shared_ptr<Stream> target = find_stream(stream);
     if (!target) return hipErrorInvalidHandle;
     if (!id) return hipErrorInvalidValue;
-    // Handles are numbers that are never used twice; null streams of several devices need telling apart.
+    // Handles are numbers that are never used twice. The null streams have none, and are told apart by their devices.
     const auto number = reinterpret_cast<uintptr_t>(canonical(stream));
     *id = target->legacy ? static_cast<unsigned long long>(target->device) : number;
     return hipSuccess;
@@ -169,7 +169,7 @@ hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback
     if (!callback || flags != 0) return hipErrorInvalidValue;
     const std::shared_ptr<Stream> target = find_stream(stream);
     if (!target) return hipErrorInvalidHandle;
-    // HIP has no node for it: illegal wherever a synchronisation would be.
+    // HIP has no node for a callback, which is illegal wherever a synchronisation would be.
     if (const hipError_t error = capture_forbids_callback(canonical(stream))) return error;
     return enqueue(stream, std::make_shared<CallbackWork>(stream, target->device, callback, data));
   });

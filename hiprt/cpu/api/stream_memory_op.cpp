@@ -1,4 +1,4 @@
-// Values that a stream writes to memory, or waits for in memory: hipStreamWriteValue, hipStreamWaitValue, batches.
+// HIP's functions that have a stream write a value to memory or wait for one there, and batches of both.
 #include <cstdint>
 
 #include "api/submit.h"
@@ -32,7 +32,7 @@ struct WaitWork : Work {
     const T wanted = value & mask;
     switch (flags) {
       case hipStreamWaitValueGte:
-        // Values wrap around, so later means less than half the range ahead.
+        // Values wrap around, so that a later one is less than half the range ahead.
         return static_cast<std::make_signed_t<T>>(now - wanted) >= 0;
       case hipStreamWaitValueEq:
         return now == wanted;
@@ -76,7 +76,7 @@ hipError_t operate(hipStream_t stream, const hipStreamBatchMemOpParams &op) {
       return write<uint32_t>(stream, op.writeValue.address, op.writeValue.value, op.writeValue.flags);
     case hipStreamMemOpWriteValue64:
       return write<uint64_t>(stream, op.writeValue.address, op.writeValue.value64, op.writeValue.flags);
-    // Works of a stream run one after the other and see each other's writes: nothing to add.
+    // Works of a stream run one after the other and see each other's writes, so that there is nothing to do.
     case hipStreamMemOpBarrier:
     case hipStreamMemOpFlushRemoteWrites:
       return hipSuccess;

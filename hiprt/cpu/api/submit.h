@@ -17,7 +17,7 @@ hipError_t submit(hipStream_t stream, std::shared_ptr<Work> work);
 // calling thread.
 hipError_t execute(hipStream_t stream, std::shared_ptr<Work> work);
 
-// Does a copy or fill that `make` fills in on the null stream, after it is known that the call is legal at all.
+// Runs the copy or fill that `make` fills in on the null stream and waits for it, if no capture forbids the call.
 template <class Transfer, class Make>
 hipError_t synchronous(Make &&make) {
   if (const hipError_t error = capture_forbids_implicit()) return error;

@@ -1,4 +1,4 @@
-// User objects, and the graphs that refer to them.
+// HIP's functions of user objects.
 #include <mutex>
 
 #include "graph/graph.h"

@@ -1,4 +1,4 @@
-// Reads of memory that may not be there.
+// Reading memory that may not be there.
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,7 @@ void put(const std::map<std::string, std::string> &pairs, std::string *out) {
   for (const auto &[name, value] : pairs) put(name, out), put(value, out);
 }
 
-// Fields in the order they were put.
+// Reads fields in the order in which they were put.
 class Fields {
  public:
   explicit Fields(const std::string &bytes, size_t at) : bytes_(bytes), at_(at) {}
@@ -68,7 +68,7 @@ class Fields {
   size_t at_;
 };
 
-// An entry that is being read: who trims the cache leaves it, and it is the one used last.
+// Holds an entry while it is read: a process that trims the cache leaves it alone, and it counts as just used.
 class Reading {
  public:
   explicit Reading(const std::string &path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
@@ -84,13 +84,14 @@ class Reading {
   int fd_;
 };
 
-// Whether a process may be writing a file: it has not got its entry's name yet, and is not from one that died.
+// Returns whether a process may be writing a file: it does not have its entry's name yet, and is too young to be left
+// over from a process that died.
 bool is_written(const std::filesystem::path &path, time_t used) {
   constexpr time_t kAbandoned = 3600;
   return path.filename().string().find('.') != std::string::npos && time(nullptr) - used < kAbandoned;
 }
 
-// Remove a file unless a process has it open.
+// Removes a file unless a process reads it.
 bool remove_unused(const std::filesystem::path &path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -99,7 +100,7 @@ bool remove_unused(const std::filesystem::path &path) {
   return removed;
 }
 
-// Remove the least recently used files of the whole folder until at most `bytes` are left.
+// Removes the least recently used files of the whole folder until at most `bytes` are left.
 void trim(const std::string &folder, size_t bytes) {
   std::vector<std::tuple<time_t, size_t, std::filesystem::path>> files;
   size_t held = 0;

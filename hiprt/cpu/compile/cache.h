@@ -1,4 +1,4 @@
-// Compiled programs on disk, shared by all processes of a user.
+// The cache of compiled programs on disk, which all processes of a user share.
 #pragma once
 
 #include <map>
@@ -11,15 +11,16 @@ namespace cpu {
 struct Built {
   std::string image;
   std::string log;                             // warnings
-  std::map<std::string, std::string> lowered;  // name expression -> symbol
-  std::map<std::string, std::string> files;    // path -> hash of every file that the program includes from disk
+  std::map<std::string, std::string> lowered;  // from name expression to symbol
+  std::map<std::string, std::string> files;    // from path to hash, for every file that the program includes from disk
 };
 
-// The entry stored under the key, if its bytes are whole and the files it was built from are unchanged.
+// Gives the entry stored under the key; false if there is none, its bytes are damaged, or a file that it was built from
+// has changed.
 bool cache_load(const std::string &key, Built *out);
 
-// Store an entry: written beside and renamed, so that readers see all of it or nothing. Failure is not an error.
-// The least recently used files of the folder go where it holds more than HIPRT_CACHE_MAX_MB.
+// Stores an entry. It is written beside and renamed, so that readers see all of it or nothing. A failure is no error.
+// If the folder then holds more than HIPRT_CACHE_MAX_MB, the least recently used files are removed.
 void cache_store(const std::string &key, const Built &built);
 
 }  // namespace cpu

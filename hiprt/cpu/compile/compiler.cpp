@@ -27,7 +27,7 @@ bool is_program(const std::string &path) {
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// An absolute path for a program name, or empty.
+// Returns the path of a program that is named by itself or by its path; empty if there is none.
 std::string find_program(const std::string &name) {
   if (name.find('/') != std::string::npos) return is_program(name) ? name : "";
   std::stringstream dirs(environment("PATH"));
@@ -64,7 +64,7 @@ const std::string &library_dir() {
 
 struct Health {
   std::mutex lock;
-  std::map<std::string, std::string> faults;  // by identity, each a sentence; empty: it works
+  std::map<std::string, std::string> faults;  // from identity to a sentence, which is empty for a compiler that works
 };
 
 Health &health() {
@@ -78,7 +78,7 @@ bool known_broken(const Compiler &c) {
   return found != health().faults.end() && !found->second.empty();
 }
 
-// IEEE arithmetic but for contraction, as in HIP; no C library; nothing exported.
+// Arithmetic is IEEE's but for contraction, as in HIP. There is no C library, and nothing is exported.
 std::vector<std::string> base_flags(const Compiler &c) {
   std::vector<std::string> flags = {
       "-x", "c++", "-std=gnu++17", "-O2", "-march=native", "-fPIC", "-nostdinc", "-fvisibility=hidden", "-fno-exceptions",
@@ -92,13 +92,13 @@ std::vector<std::string> base_flags(const Compiler &c) {
   return flags;
 }
 
-// Sums of products are fused unless a pragma or the user's options say otherwise.
+// Products and sums are fused unless a pragma or the user's options say otherwise.
 std::vector<std::string> contraction(const Compiler &c, const std::vector<std::string> &options) {
   const std::string name = "-ffp-contract=";
   for (const std::string &option : options)
     if (option.rfind(name, 0) == 0) return {};
   if (c.kind == Compiler::Gcc) return {name + "fast"};
-  // Drivers of clang 16 and older refuse this mode in C++; the compiler behind them knows it.
+  // The drivers of clang 16 and older refuse this mode in C++, but the compiler behind them knows it.
   return {"-Xclang", name + "fast-honor-pragmas"};
 }
 
@@ -188,7 +188,7 @@ bool compile(const Compiler &compiler, const CompileJob &job, std::string *log) 
     words.insert(words.end(), {"-shared", "-nostdlib", "-Wl,-z,now,--build-id=none", job.source, "-o", job.output});
     return run(words, log);
   }
-  // zig's clang would look for a linker of its own: zig carries one, under another subcommand.
+  // zig's clang would look for a linker of its own; zig carries one as another subcommand.
   const std::string object = job.output + ".o";
   words.insert(words.end(), {"-c", job.source, "-o", object});
   return run(words, log) && run({compiler.path, "ld.lld", "-shared", "-z", "now", object, "-o", job.output}, log);
@@ -222,7 +222,7 @@ const std::string &device_include_dir() {
 const std::string &host_cpu() {
   static const std::string features = [] {
     std::string out;
-    std::ifstream lines("/proc/cpuinfo");  // read as far as the first core only: the file is long and slow on big machines
+    std::ifstream lines("/proc/cpuinfo");  // only the first core's lines are read: the file is long and slow on big machines
     for (std::string line; std::getline(lines, line) && !line.empty();)
       for (const char *key : {"model name", "cpu family", "model\t", "flags", "Features", "CPU implementer", "CPU part"})
         if (line.rfind(key, 0) == 0) out += line + "\n";

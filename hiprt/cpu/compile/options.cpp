@@ -11,27 +11,27 @@ bool is_one_of(const std::string &text, std::initializer_list<const char *> all)
   return std::any_of(all.begin(), all.end(), [&](const char *one) { return text == one; });
 }
 
-// Flags that the compilers take as they are.
+// The flags that the compilers take as they are.
 bool is_plain(const std::string &o) {
   if (is_one_of(o, {"-w", "-g", "-ffast-math", "-fno-fast-math"})) return true;
   if (begins(o, "-Wl,") || begins(o, "-Wa,") || begins(o, "-Wp,")) return false;
   return begins(o, "-W") || begins(o, "-O") || begins(o, "-ffp-contract=");
 }
 
-// Our prelude needs C++14, which takes the programs of older standards.
+// Our prelude needs C++14, which accepts programs of older standards.
 std::string standard(const std::string &name) {
   const bool old = is_one_of(name, {"c++98", "c++03", "c++0x", "c++11", "gnu++98", "gnu++03", "gnu++0x", "gnu++11"});
   return "-std=" + (old ? "gnu++14" : name);
 }
 
-// NAME or NAME=VALUE, as -D takes it.
+// Returns whether a text is NAME or NAME=VALUE, as -D takes it.
 std::string definition(const std::string &text) {
   const size_t equals = text.find('=');
   const std::string value = equals == std::string::npos ? "1" : text.substr(equals + 1);
   return "#define " + text.substr(0, equals) + " " + value.substr(0, value.find('\n')) + "\n";
 }
 
-// The value of an option that is written in one word or in two; null if this is another option.
+// Returns the value of an option that is written in one word or in two; null if this is another option.
 const std::string *value_of(const std::vector<std::string> &given, size_t *i, std::initializer_list<const char *> names,
                             std::string *storage) {
   for (const char *name : names) {

@@ -16,7 +16,7 @@ extern "C" char **environ;
 namespace cpu {
 namespace {
 
-// The child's environment: ours, without libraries that were preloaded into this process only.
+// Returns the child's environment: ours, without the libraries that are preloaded into this process only.
 std::vector<char *> child_environment() {
   std::vector<char *> out;
   for (char **e = environ; e && *e; ++e)

@@ -1,4 +1,4 @@
-// Running another program: no shell, output captured.
+// Runs another program, without a shell, and captures its output.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 namespace cpu {
 
 struct Outcome {
-  bool started;        // false: the program could not be executed at all
-  int status;          // exit status; 128 + signal number if a signal ended it
+  bool started;        // false: the program could not be executed
+  int status;          // the exit status, or 128 + the number of the signal that ended it
   std::string output;  // standard output and error, as one text
 };
 
 Outcome run_process(const std::vector<std::string> &command);
 
-// A directory of its own, removed with everything in it. path() is empty if none could be made.
+// A temporary directory. It is removed with everything in it at the end. path() is empty if none could be made.
 class ScratchDir {
  public:
   ScratchDir();

@@ -15,7 +15,7 @@
 namespace cpu {
 namespace {
 
-// The hash of our device headers, which are part of every program.
+// Returns the hash of our device headers, which are part of every program.
 const std::string &prelude_hash() {
   static const std::string hash = [] {
     std::vector<std::string> paths;
@@ -58,7 +58,7 @@ bool is_number(const std::string &text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Definitions that give a constant for each launch bound that is an expression of its namespace.
+// Returns definitions of constants for those launch bounds that are expressions; each stands in its kernel's namespace.
 std::string bound_constants(const std::vector<ScannedKernel> &kernels) {
   std::string out;
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -85,7 +85,7 @@ std::string entry(const std::string &type, const std::string &address, const std
   return "__hiprt_symbol<" + type + ", " + address + ">::entry(" + expression + ", " + bound + "),\n";
 }
 
-// All kernels in a table. An overloaded one is told apart by its parameters.
+// Returns the table's entries for all kernels. The parameters tell an overloaded kernel apart.
 std::string kernel_entries(const std::vector<ScannedKernel> &kernels) {
   std::string out;
   for (size_t i = 0; i < kernels.size(); ++i) {
@@ -108,8 +108,8 @@ std::string expression_entries(const std::vector<std::string> &expressions) {
   return out;
 }
 
-// Definitions for the `extern __shared__` arrays, all at one place: for clang, descriptions of size 0; for g++, labels of
-// one thread-local buffer (cpu_abi.h).
+// Returns definitions for the `extern __shared__` arrays, all of which lie at one place: for clang descriptions of size
+// 0, for g++ labels of one thread-local buffer (cpu_abi.h).
 std::string dynamic_shared(const std::vector<std::string> &symbols, bool emulated) {
   std::string out;
   for (const std::string &s : symbols) {
@@ -123,7 +123,8 @@ std::string dynamic_shared(const std::vector<std::string> &symbols, bool emulate
   return "__asm__(\".pushsection .tbss,\\\"awT\\\",@nobits\\n.balign 256\\n" + out + zero + "\\n.popsection\");\n";
 }
 
-// What follows the user's text, in a file of its own: no warnings about it.
+// Returns what follows the user's text. It is a file of its own that counts as a system header, so that nobody is
+// warned about it.
 std::string tail(const Scan &scan, const std::vector<std::string> &expressions, bool emulated_tls) {
   return "#pragma GCC system_header\n" + bound_constants(scan.kernels) + dynamic_shared(scan.dynamic_shared, emulated_tls) +
          "static constexpr __hiprt_entry __hiprt_entries[] = {\n" + kernel_entries(scan.kernels) +
@@ -132,14 +133,14 @@ std::string tail(const Scan &scan, const std::vector<std::string> &expressions, 
          "HIPRT_CPU_ABI, sizeof(__hiprt_entries) / sizeof(__hiprt_entry) - 1, __hiprt_entries, &__hiprt_host_table};\n";
 }
 
-// The names of files in the log as the user knows them.
+// Returns the log with the names of files as the user knows them.
 std::string without_paths(std::string log, const std::vector<std::string> &prefixes) {
   for (const std::string &prefix : prefixes)
     for (size_t at = log.find(prefix); at != std::string::npos; at = log.find(prefix, at)) log.erase(at, prefix.size());
   return log;
 }
 
-// One attempt with one compiler.
+// The build of a program with one compiler.
 class Build {
  public:
   Build(const Program &program, const Compiler &compiler) : p_(program), compiler_(compiler) {
@@ -166,12 +167,12 @@ class Build {
   }
 
  private:
-  // What is put into the program's text: copies of the indices in every kernel, and the steps of lanes.
+  // What is put into the program's text: copies of the indices in every kernel, and the steps that lanes take.
   struct Inserts {
     bool indices = false, steps = false;
   };
 
-  // Our headers that the program includes are read before its macros are defined.
+  // Has our headers that the program includes read before the program's macros are defined.
   void set_flags(const std::vector<std::string> &files) {
     job_.options = {"-I" + headers_dir()};
     for (const std::string &file : files)
@@ -199,8 +200,9 @@ class Build {
     return write_file(job_.source, "#line 1 " + quoted(p_.name) + "\n" + text(p_.source) + include);
   }
 
-  // With all inserts first. A body that the indices do not suit (a lambda without captures that uses threadIdx) compiles
-  // without them; one that the steps do not suit (a kernel's own function of a name of ours) as well, but says so.
+  // Tries all inserts first. A program that fails with copies of the indices (a lambda without captures uses threadIdx)
+  // is compiled without them. One that fails with the steps (it has a function of the same name as ours) is compiled
+  // without them too, and the log says so.
   bool attempt_all(const std::string &end, Built *out) {
     read_meetings();
     const bool steps = !meetings_.functions.empty();
@@ -211,7 +213,7 @@ class Build {
     return true;
   }
 
-  // Programs that have all lanes of a warp do the same say so.
+  // A program may say that all lanes of its warps do the same; it needs no steps.
   void read_meetings() {
     if (p_.source.find("#define __HIPRT_WHOLE_WARPS__") != std::string::npos) return;
     std::vector<std::string> texts = {p_.source};

@@ -1,4 +1,4 @@
-// Building a HIP program: from source text to a code object.
+// Builds a HIP program: from source text to a code object.
 #pragma once
 
 #include <string>
@@ -12,12 +12,13 @@ namespace cpu {
 
 struct Program {
   std::string name, source;
-  std::vector<std::pair<std::string, std::string>> headers;  // include name, text
+  std::vector<std::pair<std::string, std::string>> headers;  // name in #include, and text
   std::vector<std::string> expressions;                      // name expressions
   Options options;
 };
 
-// From the cache or by the best compiler there is. False with the reason in out->log.
+// Takes the program from the cache, or builds it with the best compiler there is. False, and out->log says why, if
+// neither works.
 bool build_program(const Program &program, Built *out);
 
 }  // namespace cpu

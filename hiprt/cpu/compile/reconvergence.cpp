@@ -14,14 +14,15 @@ using Names = std::set<std::string>;
 const std::string kLoop = "for (__hiprt_way __hiprt_l(__COUNTER__); __hiprt_l.once();) ";
 const std::string kNext = "(void)__hiprt_l.next()";
 const std::string kCall = "({ __hiprt_way __hiprt_c(__COUNTER__); ", kEnd = "; })";
-// Within a call: its arguments were evaluated before.
+// The step around a call. The call's arguments are evaluated before it.
 const std::string kBody = "__hiprt_way __hiprt_f(~0u);";
 
 bool is_one_of(const std::string &word, const Names &names) { return names.count(word) != 0; }
 
 bool begins(const std::string &word, const char *prefix) { return word.rfind(prefix, 0) == 0; }
 
-// Operations of HIP are macros that number their places; those of the Metal dialect and of tiles are functions of ours.
+// HIP's warp operations are macros that number their places; those of the Metal dialect and of tiles are functions of
+// ours.
 bool is_operation(const std::string &word) {
   static const Names all = {"__activemask", "__syncwarp"};
   static const char *const prefixes[] = {"__shfl", "__ballot", "__any", "__all", "__match_any"};
@@ -43,7 +44,7 @@ bool is_keyword(const std::string &word) {
 }
 
 struct Range {
-  size_t begin, end;  // of tokens, or of characters
+  size_t begin, end;  // positions of tokens, or of characters
 };
 
 class Reader {
@@ -57,7 +58,7 @@ class Reader {
 
   bool is_member(size_t i) const { return i > 0 && (at(i - 1) == "." || is_arrow(i)); }
 
-  // Whether the word at `i` calls a function in which lanes meet.
+  // Returns whether the word at `i` calls a function in which lanes meet.
   bool is_call(size_t i) const {
     if (t_[i].kind != Token::Word || !opening(i)) return false;
     const std::string &word = at(i);
@@ -70,13 +71,13 @@ class Reader {
     return false;
   }
 
-  // The parenthesis of a call of the name at `i`, behind its template's arguments; 0 if there is none.
+  // Returns the opening parenthesis of a call of the name at `i`, behind template arguments; 0 if it is not called.
   size_t opening(size_t i) const {
     const size_t open = at(i + 1) == "<" ? close_of(t_, i + 1) + 1 : i + 1;
     return at(open) == "(" ? open : 0;
   }
 
-  // The brace of the function that is defined at the name `i`; 0 if none is.
+  // Returns the opening brace of the function that is defined at the name `i`; 0 if none is.
   size_t definition(size_t i) const {
     if (t_[i].kind != Token::Word || is_keyword(at(i)) || at(i + 1) != "(") return 0;
     for (size_t k = close_of(t_, i + 1) + 1; k < t_.size(); ++k) {
@@ -88,7 +89,7 @@ class Reader {
     return 0;
   }
 
-  // The token behind the statement at `i`.
+  // Returns the token behind the statement at `i`.
   size_t end_of_statement(size_t i) const {
     if (at(i) == "{") return close_of(t_, i) + 1;
     if (at(i) == "do") return behind(behind_condition(end_of_statement(i + 1)), ";");
@@ -101,13 +102,14 @@ class Reader {
     return i + 1;
   }
 
-  // The token behind the parentheses of the statement at `i`.
+  // Returns the token behind the parentheses of the statement at `i`.
   size_t behind_condition(size_t i) const {
     while (i < t_.size() && at(i) != "(" && at(i) != ";" && at(i) != "{") ++i;
     return at(i) == "(" ? close_of(t_, i) + 1 : i;
   }
 
-  // The first token of the expression whose last name is at `i`: what it is a member of belongs to it.
+  // Returns the first token of the expression whose last name is at `i`; the object that it is a member of belongs to
+  // it.
   size_t expression(size_t i) const {
     for (;;) {
       if (at(i - 1) == "template") --i;
@@ -131,7 +133,7 @@ class Reader {
     }
   }
 
-  // The first token of a name, call or element that ends before token `end`.
+  // Returns the first token of a name, call or element that ends before token `end`.
   size_t primary(size_t end) const {
     size_t i = end;
     while (i > 1 && (at(i - 1) == ")" || at(i - 1) == "]" || at(i - 1) == ">")) i = opened(i - 1);
@@ -142,7 +144,7 @@ class Reader {
   const Meetings &known_;
 };
 
-// The edits of one piece of text; `base` is where it begins.
+// Collects the edits of one piece of text, which begins at `base`.
 class Editor {
  public:
   struct Edit {
@@ -196,7 +198,7 @@ class Editor {
     }
   }
 
-  // The turns of a `for`: in its third part, or before each statement if it runs over a range.
+  // Counts the turns of a `for`: in its third part, or before its statement if it runs over a range.
   void turns(size_t open, size_t close) {
     size_t parts = 0, last = open;
     for (size_t k = open + 1; k < close; ++k) {
@@ -211,10 +213,10 @@ class Editor {
   const Reader read_;
   const size_t base_;
   std::vector<Edit> &out_;
-  std::vector<size_t> tails_;  // the `while` of each `do`
+  std::vector<size_t> tails_;  // the `while` that ends each `do`
 };
 
-// Where text says it is ours.
+// Returns the ranges of a text that line directives place in files of ours.
 std::vector<Range> ours(const std::string &text) {
   std::vector<Range> out;
   static const std::string mark = "#line 1 \"";
@@ -239,7 +241,7 @@ Tokens own_tokens(const std::string &text) {
 
 struct Macro {
   std::string name, text;
-  size_t begin;  // of what it stands for
+  size_t begin;  // where the text that it stands for begins
 };
 
 std::vector<Macro> macros(const std::string &text) {
@@ -300,7 +302,7 @@ std::string insert_steps(const std::string &text, const Meetings &meetings) {
     const Tokens inside = tokenize(macro.text, nullptr);
     Editor(inside, meetings, macro.begin, &edits).body({0, inside.size()});
   }
-  // What ends an expression comes before what is put behind it.
+  // The end of an expression comes before text that is put behind the expression.
   std::stable_sort(edits.begin(), edits.end(), [](const auto &a, const auto &b) {
     return a.offset != b.offset ? a.offset < b.offset : a.text == kEnd && b.text != kEnd;
   });

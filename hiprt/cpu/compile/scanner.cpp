@@ -10,11 +10,11 @@
 namespace cpu {
 namespace {
 
-// One `{` that is open: what it belongs to.
+// What an open `{` belongs to.
 struct Scope {
   enum Kind { Namespace, Linkage, Class, Block } kind;
   std::string name;
-  bool is_c = false;  // declared with extern "C": so is what is declared inside
+  bool is_c = false;  // declared with extern "C", and so is all that is declared inside
 };
 
 std::string join(const std::vector<Token> &t, size_t begin, size_t end) {
@@ -25,7 +25,7 @@ std::string join(const std::vector<Token> &t, size_t begin, size_t end) {
 
 struct Signature {
   std::string name, parameters, bounds;
-  size_t body = 0;      // index of `{`, if it has one
+  size_t body = 0;      // index of `{`; 0 if there is no body
   size_t end = 0;       // index after the signature: `{` or `;`
   bool found = false;
 };
@@ -35,7 +35,7 @@ bool is_group_word(const std::string &word) {
          word == "noexcept" || word == "__declspec";
 }
 
-// Start of the qualified name that ends at token `last` (its final identifier).
+// Returns the start of the qualified name whose final identifier is token `last`.
 size_t name_begin(const std::vector<Token> &t, size_t last) {
   size_t i = last;
   while (i >= 2 && t[i - 1].text == "::" && t[i - 2].kind == Token::Word) i -= 2;
@@ -49,7 +49,7 @@ void read_bounds(const std::vector<Token> &t, size_t open, Signature *s) {
   s->bounds = join(t, open + 1, std::min(i, close));
 }
 
-// Read the declaration that goes on at token `i`, just after `__global__`.
+// Reads the declaration that goes on at token `i`, just after `__global__`.
 Signature read_signature(const std::vector<Token> &t, size_t i) {
   Signature s;
   for (; i < t.size(); ++i) {
@@ -111,7 +111,7 @@ class Scanner {
     return out;
   }
 
-  // What the brace at `i` opens, judged by the tokens of its declaration.
+  // Notes what the brace at `i` opens, judged by the tokens of its declaration.
   void open(size_t i) {
     Scope scope{Scope::Block, "", false};
     for (size_t k = start_; k < i; ++k) {
@@ -135,7 +135,7 @@ class Scanner {
     start_ = i + 1;
   }
 
-  // `template <...>` makes no kernel until it is named; `template <>` and `template void k<int>(...)` do.
+  // `template <...>` makes no kernel until an instance is named; `template <>` and `template void k<int>(...)` do.
   bool is_bare_template(size_t i) const {
     for (size_t k = start_; k + 1 < i; ++k)
       if (t_[k].text == "template") return t_[k + 1].text == "<" && k + 2 < t_.size() && t_[k + 2].text != ">";
@@ -157,7 +157,7 @@ class Scanner {
     out->kernels.push_back({"::" + (scope.empty() ? "" : scope + "::") + s.name, s.parameters, s.bounds, scope});
   }
 
-  // `extern __shared__ T a[], b[];`: the symbol each name will have.
+  // Notes the symbols that the names in `extern __shared__ T a[], b[];` will have.
   void shared(size_t i, Scan *out) {
     size_t begin = i;
     while (begin > 0 && t_[begin - 1].text != ";" && t_[begin - 1].text != "{" && t_[begin - 1].text != "}") --begin;

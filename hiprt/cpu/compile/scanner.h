@@ -1,4 +1,4 @@
-// Reading a HIP program's text for what must be known before it is compiled: its kernels and dynamic shared arrays.
+// Scans a HIP program's text for what must be known before it is compiled: its kernels and dynamic shared arrays.
 #pragma once
 
 #include <string>
@@ -10,19 +10,20 @@ struct ScannedKernel {
   std::string name;        // fully qualified, with template arguments if it is an instantiation
   std::string parameters;  // as written, between the parentheses
   std::string bounds;      // the first argument of __launch_bounds__, or empty
-  std::string scope;       // the namespaces it is in, "a::b"
+  std::string scope;       // the namespaces around it, "a::b"
 };
 
 struct Scan {
-  std::vector<ScannedKernel> kernels;        // functions and instantiations that have a body; no bare templates
+  std::vector<ScannedKernel> kernels;        // functions with a body and instantiations; no bare templates
   std::vector<std::string> dynamic_shared;   // symbol names of `extern __shared__` arrays
   std::vector<std::string> files;            // every file that was read
 };
 
-// Scan the output of the preprocessor, made with __HIPRT_SCAN__ defined.
+// Scans the output of the preprocessor, which ran with __HIPRT_SCAN__ defined.
 Scan scan_preprocessed(const std::string &text);
 
-// Give each kernel of a source text its own copy of the indices (cpu_language.h); a matter of speed only.
+// Gives each kernel of a source text its own copy of the indices (cpu_language.h), which makes it faster and changes
+// nothing else.
 std::string insert_local_indices(const std::string &text);
 
 }  // namespace cpu

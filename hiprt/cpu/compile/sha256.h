@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), for cache keys and checksums.
+// SHA-256 (FIPS 180-4), which makes cache keys and checksums.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace cpu {
 class Sha256 {
  public:
   Sha256 &add(const void *data, size_t size);
-  // Text with its length, so that neighbouring fields cannot run into each other.
+  // Adds a text and its length, so that neighbouring fields cannot run into each other.
   Sha256 &field(const std::string &text);
   std::string hex();  // ends the hash
 

@@ -43,7 +43,7 @@ class Lexer {
     i_ = end == std::string::npos ? s_.size() : end + (block ? 2 : 0);
   }
 
-  // The newline that ends the line, not counting those after a backslash.
+  // Returns the newline that ends the line; one after a backslash does not.
   size_t line_end(size_t from) const {
     size_t end = s_.find('\n', from);
     while (end != std::string::npos && end > 0 && s_[end - 1] == '\\') end = s_.find('\n', end + 1);

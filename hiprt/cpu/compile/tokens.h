@@ -1,4 +1,4 @@
-// C++ tokens, as far as finding declarations needs them.
+// C++ tokens, told apart as far as finding declarations needs it.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,14 @@ namespace cpu {
 struct Token {
   enum Kind { Word, Number, String, Symbol } kind;
   std::string text;
-  size_t offset;  // in the text
+  size_t offset;  // where it begins in the text
 };
 
-// Comments and preprocessor directives are passed over. The files that line markers name are added to `files`, if not null.
+// Returns the tokens of a text, without comments and preprocessor directives. Files that line markers name are added to
+// `files`, unless it is null.
 std::vector<Token> tokenize(const std::string &text, std::vector<std::string> *files);
 
-// Index of the token that closes the group opened at `open`, or the number of tokens.
+// Returns the index of the token that closes the group opened at `open`, or the number of tokens if none does.
 size_t close_of(const std::vector<Token> &tokens, size_t open);
 
 }  // namespace cpu

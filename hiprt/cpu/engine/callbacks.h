@@ -1,4 +1,4 @@
-// The functions of the host that kernels call.
+// The host's functions that kernels call: barriers, warp operations, printf, mathematics.
 #pragma once
 
 #include "include/cpu_abi.h"
@@ -7,7 +7,7 @@ namespace cpu {
 
 const __hiprt_host &host_callbacks();
 
-// Hand what kernels have printed to the operating system; after each kernel.
+// Hands what kernels have printed to the operating system; called after each kernel.
 void flush_prints();
 
 }  // namespace cpu

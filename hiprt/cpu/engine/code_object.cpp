@@ -20,8 +20,8 @@ namespace {
 constexpr const char *kInfoSymbol = "__hiprt_module";
 constexpr const char *kEmulated = "__emutls_v.";
 
-// Around dlopen and dlclose: their own lock is unknown to ThreadSanitizer, which would take a module's memory for shared
-// with one that lay there before.
+// Held around dlopen and dlclose. ThreadSanitizer does not know their own lock, and would report a race between a
+// module and one that lay at the same addresses before.
 std::mutex &loader_lock() {
   static std::mutex &lock = *new std::mutex;
   return lock;
@@ -36,15 +36,16 @@ struct Object : Module {
   std::vector<std::unique_ptr<KernelCode>> codes;
 };
 
-// Images that are right, but for another machine.
+// Returns whether an image is in order but meant for another machine.
 bool is_foreign(const char *p) {
   for (const char *magic : {"__CLANG_OFFLOAD_BUNDLE__", "CCOB", "//", ".version", "BC\xC0\xDE"})
     if (strncmp(p, magic, std::strlen(magic)) == 0) return true;
   return false;
 }
 
-// The loader takes an open library for the one it is asked for if the paths are equal, and descriptor numbers come back. So
-// each path says the same in other words: a step to where one is already, or none, for each bit of a count.
+// Returns a path that opens the descriptor and differs from every path before. Descriptor numbers are used again, and
+// dlopen takes an open library for the one asked for if their paths are equal. The bits of a count become "/." and "/"
+// in the path.
 std::string path_of(int fd) {
   static std::atomic<uint64_t> generation{0};
   std::string path = "/proc/self/fd";
@@ -72,7 +73,7 @@ void *open_image(const void *image, size_t size, std::string *why) {
   return handle;
 }
 
-// Name and extent of functions and variables by address.
+// Finds the function or variable that an address lies in.
 class Symbols {
  public:
   Symbols(const ElfImage &elf, uintptr_t base) : base_(base) {
@@ -94,8 +95,8 @@ class Symbols {
   uintptr_t base_;
 };
 
-// The functions that contain synchronising operations, by the marks these leave (cpu_language.h). A null stands for code
-// outside any known function.
+// Returns the functions that contain synchronising operations, which leave marks in a section (cpu_language.h). A null
+// stands for code outside any known function.
 std::vector<const Symbol *> synchronising(const ElfImage &elf, const Symbols &symbols, uintptr_t base) {
   std::vector<const Symbol *> out;
   for (const Section &s : elf.sections) {
@@ -111,7 +112,7 @@ std::vector<const Symbol *> synchronising(const ElfImage &elf, const Symbols &sy
   return out;
 }
 
-// The encoding of a function's name that local names in it begin with.
+// Returns what the mangled names of a function's local variables begin with.
 std::string local_prefix(const std::string &function) {
   if (function.rfind("_Z", 0) == 0) return "_ZZ" + function.substr(2) + "E";
   return "_ZZ" + std::to_string(function.size()) + function + "E";
@@ -121,10 +122,10 @@ std::string local_prefix(const std::string &function) {
 struct Shared {
   std::string name;
   uint64_t size, align;
-  __hiprt_shared_variable *place;  // null for one in real thread-local storage
+  __hiprt_shared_variable *place;  // null for a variable in real thread-local storage
 };
 
-// All of them, but for the dynamic arrays, which get their place here.
+// Returns all but the dynamic arrays, which get their place here.
 std::vector<Shared> shared_variables(const ElfImage &elf, uintptr_t base) {
   std::vector<Shared> out;
   const size_t prefix = std::strlen(kEmulated);
@@ -144,8 +145,8 @@ uint64_t take_place(const Shared &v, uint64_t at) {
   return at + v.size;
 }
 
-// Give the variables their places and the kernels their sizes. Those in a kernel are its own, and lie where other kernels
-// have theirs; those elsewhere may be used by any.
+// Gives the variables their places and the kernels their sizes. Variables declared in a kernel are its own and overlap
+// those of other kernels; any kernel may use the others.
 void place_shared(const std::vector<Shared> &all, const Module &module) {
   const auto owner_of = [&](const Shared &v) -> Kernel * {
     for (const auto &k : module.kernels)
@@ -186,7 +187,7 @@ void add_entries(const ElfImage &elf, const __hiprt_module_info &info, uintptr_t
                  std::map<std::string, std::string> *lowered) {
   const Symbols symbols(elf, base);
   const std::vector<const Symbol *> sync = synchronising(elf, symbols, base);
-  std::vector<const Symbol *> own;  // the functions a kernel's code is in: itself and its loop
+  std::vector<const Symbol *> own;  // the functions that hold a kernel's code: itself and its loop over threads
   for (unsigned i = 0; i < info.count; ++i) {
     own.push_back(symbols.at(info.entries[i].address()));
     own.push_back(symbols.at(reinterpret_cast<const void *>(info.entries[i].run)));

@@ -10,12 +10,12 @@
 
 namespace cpu {
 
-// Load an image that our hiprtc made. The image is copied; it carries its own length (ELF headers).
-// hipErrorInvalidImage: it is not an ELF file; hipErrorNoBinaryForGpu: it is meant for another machine (AMD code object,
-// PTX).
+// Loads an image that our hiprtc made. The image is copied; its ELF headers tell its length. The result is
+// hipErrorInvalidImage for what is no ELF file, hipErrorNoBinaryForGpu for what is meant for another machine (an AMD
+// code object, PTX).
 hipError_t load_module(const void *image, std::unique_ptr<Module> *out);
 
-// Does the same, and tells the reason for a failure and the lowered names of the program's name expressions.
+// Does the same, and also gives the lowered names of the program's name expressions or the reason for a failure.
 hipError_t load_object(const void *image, std::unique_ptr<Module> *out, std::map<std::string, std::string> *lowered,
                        std::string *why);
 

@@ -12,11 +12,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kInlineNs = 6000;   // less work than this is not worth sharing
-constexpr double kWakeNs = 40000;    // less than this not worth waking a sleeping thread for
+constexpr double kInlineNs = 6000;   // less work than this is not shared
+constexpr double kWakeNs = 40000;    // less work than this wakes no sleeping thread
 constexpr double kChunkNs = 1500;    // a portion is at least this long
 
-// A first guess at the time of one block, until one was measured.
+// Guesses the time of one block, for a kernel of which none was measured.
 double guess_ns(const KernelCode &code, unsigned threads) { return threads * (code.synchronises ? 60.0 : 2.0) + 20; }
 
 uint64_t chunk_of(uint64_t blocks, double block_ns, unsigned cores) {

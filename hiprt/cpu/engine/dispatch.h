@@ -8,8 +8,8 @@
 
 namespace cpu {
 
-// Execute every block of the grid; returns when all are done. Called on the device thread only; spreads blocks over the
-// cores. kernarg: at least kernel.kernarg_size bytes. A fault in the kernel is reported, never swallowed.
+// Executes every block of the grid and returns when all are done. Only the device thread calls it; it spreads the
+// blocks over the cores. `kernarg` holds at least kernel.kernarg_size bytes. A fault in the kernel becomes the result.
 hipError_t run_kernel(const Kernel &kernel, dim3 grid, dim3 block, uint32_t dynamic_shared, const void *kernarg);
 
 }  // namespace cpu

@@ -8,7 +8,7 @@
 namespace cpu {
 namespace {
 
-// Copies of structures at offsets that were checked against the image's size.
+// Copies structures from offsets that it checks against the image's size.
 class Reader {
  public:
   Reader(const void *image, size_t size) : base_(static_cast<const char *>(image)), size_(size) {}

@@ -1,4 +1,4 @@
-// Reading a 64-bit little-endian ELF image in memory.
+// Reads a 64-bit little-endian ELF image in memory.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct Section {
 };
 
 struct ElfImage {
-  size_t size;        // of the whole image, by its headers
+  size_t size;        // size of the whole image, as its headers tell
   uint16_t machine, type;
   std::vector<Symbol> symbols;
   std::vector<Section> sections;
@@ -29,10 +29,11 @@ struct ElfImage {
   const Symbol *find(const std::string &name) const;
 };
 
-// The ELF machine number of this process.
+// Returns the ELF machine number of this process.
 uint16_t host_machine();
 
-// False if the bytes are no ELF image of this class. Only the file header is read until the machine is known to be the host's.
+// Returns false if the bytes are no ELF image of this class. Of an image for another machine only the file header is
+// read.
 bool read_elf(const void *image, ElfImage *out);
 
 }  // namespace cpu

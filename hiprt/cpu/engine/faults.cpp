@@ -13,12 +13,12 @@
 
 namespace cpu {
 
-// Where a kernel last touched memory that is not there.
+// The address at which a kernel last touched memory that is not there.
 std::atomic<uint64_t> fault_address{0};
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 
-void guard_thread() {}  // the sanitizer reports faults itself
+void guard_thread() {}  // the sanitizer reports faults itself, so that there is nothing to do
 
 #else
 
@@ -28,7 +28,7 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 constexpr size_t kSignalStack = 64 * 1024;
 struct sigaction previous[4];
 
-// Where a faulting kernel thread goes on: on its own stack, from the top.
+// A kernel thread that faulted goes on here, at the top of its own stack.
 [[noreturn]] void on_fault(int signal, uintptr_t address) {
   char text[128];
   fault_address.store(address);
@@ -40,7 +40,7 @@ struct sigaction previous[4];
   runner->fail(hipErrorLaunchFailure, signal == SIGFPE ? "integer division by zero" : "illegal instruction");
 }
 
-// The kernel thread that was interrupted, or null if something else was.
+// Returns the kernel thread that was interrupted, or null if other code was.
 Strand *interrupted(uintptr_t stack_pointer) {
   Runner *runner = Runner::active();
   Strand *strand = runner ? runner->running() : nullptr;
@@ -78,7 +78,7 @@ void pass_on(int signal, siginfo_t *info, void *context) {
   const struct sigaction &old = previous[i];
   if (old.sa_flags & SA_SIGINFO) return old.sa_sigaction(signal, info, context);
   if (old.sa_handler != SIG_DFL && old.sa_handler != SIG_IGN) return old.sa_handler(signal);
-  sigaction(signal, &old, nullptr);  // the instruction is repeated and meets the default action
+  sigaction(signal, &old, nullptr);  // the instruction runs again and meets the default action
 }
 
 void on_signal(int signal, siginfo_t *info, void *p) {
@@ -96,8 +96,9 @@ void install_handlers() {
   for (size_t i = 0; i < 4; ++i) sigaction(kSignals[i], &action, &previous[i]);
 }
 
-// What a thread's faults need: signals that are let through, as a blocked fault ends the process, and a stack for the
-// handler, since the fault may be the overflow of another; that is given back when the thread ends.
+// What a thread needs to survive faults. Its signals are unblocked, because a blocked fault ends the process, and the
+// handler has a stack of its own, because the fault may be the overflow of another. The stack is given back when the
+// thread ends.
 struct Guard {
   Guard() {
     sigset_t faults;
@@ -134,7 +135,7 @@ void guard_thread() {
 
 }  // namespace cpu
 
-// For hiprt.allocator, which knows what lay there.
+// hiprt.allocator asks for the address, because it knows what lay there.
 extern "C" __attribute__((visibility("default"))) uint64_t hiprt_cpu_fault_address() {
   return cpu::fault_address.load();
 }

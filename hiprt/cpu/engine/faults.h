@@ -1,9 +1,10 @@
-// Memory faults and arithmetic traps inside kernels: the launch fails, the process lives.
+// Memory faults and arithmetic traps inside kernels fail the launch; the process lives.
 #pragma once
 
 namespace cpu {
 
-// Make faults of kernels on this operating-system thread into failed launches. Once per thread; cheap when done.
+// Prepares the calling operating-system thread, so that faults of kernels on it become failed launches. Later calls on
+// the same thread cost next to nothing.
 void guard_thread();
 
 }  // namespace cpu

@@ -17,7 +17,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// Where a prepared stack starts; the entry function and its argument are in preserved registers.
+// A prepared stack starts here, with the entry function and its argument in preserved registers.
 extern "C" void hiprt_fiber_begin();
 
 #if defined(__x86_64__)
@@ -106,12 +106,13 @@ namespace cpu {
 
 void fiber_prepare(Fiber *fiber, const void *stack, char *top, void (*entry)(void *), void *argument) {
 #if defined(__SANITIZE_ADDRESS__)
-  // Frames that a failed kernel left behind are gone.
+  // The frames that a failed kernel left on the stack are given up.
   __asan_unpoison_memory_region(stack, size_t(top - static_cast<const char *>(stack)));
 #endif
   char *aligned = reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t{15});
 #if defined(__x86_64__)
-  // As hiprt_fiber_jump leaves it: r15 r14 r13 r12 rbx rbp, return address; the stack is aligned at the call in begin.
+  // The frame is one that hiprt_fiber_jump leaves: r15 r14 r13 r12 rbx rbp, return address. The stack is aligned at the
+  // call in begin.
   void *frame[8] = {nullptr, nullptr, reinterpret_cast<void *>(entry), argument, nullptr, nullptr,
                     reinterpret_cast<void *>(&hiprt_fiber_begin), nullptr};
   char *pointer = aligned - 72;
@@ -180,7 +181,7 @@ StackSlab::StackSlab() {
   const uintptr_t address = reinterpret_cast<uintptr_t>(p);
   const uintptr_t aligned = (address + HIPRT_CPU_STACK_SIZE - 1) & ~(HIPRT_CPU_STACK_SIZE - 1);
   first_ = mapping_ + (aligned - address);
-  // Without a guard page (the system limits their number) an overflow is not caught; the stack works all the same.
+  // The system limits the number of guard pages. A stack without one works; its overflow is not caught.
   for (size_t i = 0; i < kCount; ++i) (void)mprotect(stack(i), guard_size(), PROT_NONE);
 }
 

@@ -1,4 +1,4 @@
-// A loaded code object and its kernels, as the loader describes them to launches.
+// What launches know of a loaded code object and its kernels.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@ struct Param {
 // The machine code of one kernel.
 struct KernelCode {
   void (*run)(const unsigned char *arguments, unsigned count);
-  bool synchronises;  // false: its threads can be run one after the other, in one loop
-  mutable std::atomic<float> block_ns{0};  // time of one block on one core as dispatch.cpp last measured it, 0: never
+  bool synchronises;  // false: one loop can run its threads one after the other
+  mutable std::atomic<float> block_ns{0};  // time of one block on one core, as dispatch.cpp measured it; 0: not yet
 };
 
 struct Module;
@@ -39,7 +39,7 @@ struct Global {
   size_t size;
 };
 
-// What hipModule_t points to.
+// A loaded code object. It is unloaded when the last reference to it ends.
 struct Module {
   virtual ~Module() = default;
   std::vector<std::unique_ptr<Kernel>> kernels;

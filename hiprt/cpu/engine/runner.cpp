@@ -12,8 +12,9 @@ thread_local Runner *active_runner = nullptr;
 
 unsigned lowest(uint32_t set) { return unsigned(__builtin_ctz(set)); }
 
-// Which of two places comes first. The outermost step in which their ways differ decides: in program text a loop's turn
-// comes before its next and before what follows the loop, so lanes that went on wait for those that have not.
+// Returns whether `a` comes before `b` in the program. The outermost step in which the ways to them differ decides. A
+// turn of a loop comes before the next turn and before what follows the loop, so that lanes which left the loop wait
+// for the others.
 bool is_before(const __hiprt_step *a, const __hiprt_step *b) {
   bool before = a->depth < b->depth;
   while (a->depth > b->depth) a = a->outer;
@@ -25,7 +26,8 @@ bool is_before(const __hiprt_step *a, const __hiprt_step *b) {
   return before;
 }
 
-// Of `lanes` those at the operation that comes first. by_any_way: lanes at one place of the text, however they got there.
+// Returns those of `lanes` that are at the operation which comes first. With by_any_way, lanes at one place of the text
+// belong together however they came there.
 uint32_t first_members(const Warp &w, uint32_t lanes, bool by_any_way) {
   const __hiprt_step *first = &w.at[lowest(lanes)];
   uint32_t members = 0;
@@ -81,7 +83,7 @@ void Runner::run(Launch *launch, uint64_t begin, uint64_t end) {
   active_runner = nullptr;
 }
 
-// A strand executes threads for ever: it is switched to when it has one (or, for plain kernels, a range of blocks).
+// A strand never ends. It is switched to when it has a thread to execute or, for plain kernels, a range of blocks.
 void Runner::strand_main(void *p) {
   Strand *self = static_cast<Strand *>(p);
   Runner *runner = self->runner;
@@ -162,7 +164,7 @@ Strand *Runner::take_strand() {
   return s;
 }
 
-// Give a thread that has not begun to a strand.
+// Gives a thread that has not begun to a strand.
 Strand *Runner::start(Strand *idle, Warp *warp, unsigned lane) {
   Strand *s = idle ? idle : take_strand();
   __hiprt_thread *record = s->record();
@@ -175,7 +177,8 @@ Strand *Runner::start(Strand *idle, Warp *warp, unsigned lane) {
   return s;
 }
 
-// The first lane that can go on; the second's stack is fetched meanwhile, as a block's stacks do not fit the nearest cache.
+// Returns the first lane that can go on. It prefetches the second's stack, because a block's stacks do not fit the
+// nearest cache.
 Strand *Runner::go_on(Warp *w) {
   const unsigned lane = lowest(w->ready);
   w->ready &= w->ready - 1;
@@ -186,7 +189,8 @@ Strand *Runner::go_on(Warp *w) {
   return w->strand[lane];
 }
 
-// The strand to go on with. A warp runs until all its lanes wait; a new thread is put on `idle`, if there is such a strand.
+// Returns the strand to go on with. A warp runs until all its lanes wait; `idle` is a free strand for a new thread, or
+// null.
 Strand *Runner::next(Strand *idle) {
   Warp &w = warps_[current_];
   for (;;) {
@@ -200,7 +204,7 @@ Strand *Runner::next(Strand *idle) {
   }
 }
 
-// Null if the block has ended, or cannot go on.
+// Returns null if the block has ended or cannot go on.
 Strand *Runner::next_warp(Strand *idle) {
   for (unsigned k = 1; k <= warp_count_; ++k) {
     const unsigned i = (current_ + k) % warp_count_;
@@ -215,8 +219,8 @@ Strand *Runner::next_warp(Strand *idle) {
   return next(idle);
 }
 
-// Let the lanes at one warp operation go on, if those it awaits are there or gone. A mask may name lanes that come to the
-// same place of the text by another way, as it may on NVIDIA's hardware: they are tried last.
+// Lets the lanes at one warp operation go on if all that it awaits have come to it or have ended. A mask may name lanes
+// that come to the same place of the text by another way, as on NVIDIA's hardware; such lanes are tried last.
 bool Runner::resolve(Warp *w) { return resolve(w, false) || resolve(w, true); }
 
 bool Runner::resolve(Warp *w, bool by_any_way) {
@@ -295,7 +299,7 @@ std::string Runner::deadlock_text() const {
          " have exited";
 }
 
-// Leave the block and everything in it: all strands of this core start anew.
+// Gives up the block: all strands of this core start anew.
 void Runner::fail(hipError_t status, const std::string &text) {
   launch_->fail(status, text);
   idle_.clear();

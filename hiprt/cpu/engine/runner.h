@@ -1,4 +1,5 @@
-// One core's execution of blocks: a plain loop for kernels that do not synchronise, else a fiber for each thread that waits.
+// One core's execution of blocks. Kernels that do not synchronise run in a plain loop over their threads; in others
+// every thread that waits is a fiber.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@
 
 namespace cpu {
 
-// One execution of a kernel, shared by all cores that take part.
+// One execution of a kernel. All cores that take part share it.
 struct Launch {
   const Kernel *kernel;
   const KernelCode *code;
@@ -25,21 +26,22 @@ struct Launch {
   std::atomic<bool> failed{false};
   hipError_t error = hipSuccess;
 
-  // The first failure counts: later ones are often its consequences. The text goes to standard error.
+  // Notes a failure and writes the text to standard error. Only the first failure counts, because later ones are often
+  // its consequences.
   void fail(hipError_t status, const std::string &text);
 };
 
 class Runner;
 
-// The shared memory of the block that a core executes.
+// The __shared__ memory of the block that a core executes.
 struct alignas(256) SharedMemory {
   unsigned char bytes[2 * HIPRT_CPU_SHARED];
 };
 
 struct Warp;
 
-// A stack that executes kernel threads, one after the other. It lies at the top of that stack, below the index record of the
-// thread it executes: what a switch touches is close together.
+// A fiber that executes kernel threads, one after the other. The structure lies at the top of its own stack, below the
+// index record of the thread it executes, so that a switch touches neighbouring cache lines.
 struct alignas(64) Strand : Fiber {
   Runner *runner;
   Warp *warp;
@@ -57,13 +59,13 @@ struct alignas(64) Strand : Fiber {
 };
 static_assert(sizeof(Strand) == 64 && sizeof(__hiprt_thread) == 64, "one cache line each");
 
-// The lanes of a warp, each in one of the sets (or running, or gone).
+// The lanes of a warp. Each lane is in one of the four sets, is running, or has ended.
 struct Warp {
-  uint32_t fresh, ready, waiting, parked;  // not begun; can go on; at a warp operation; at the block's barrier
-  unsigned first;                          // thread of lane 0
+  uint32_t fresh, ready, waiting, parked;  // not begun; able to go on; at a warp operation; at the barrier
+  unsigned first;                          // number in the block of lane 0
   Strand *strand[HIPRT_CPU_WARP];
   uint64_t value[HIPRT_CPU_WARP];
-  __hiprt_step at[HIPRT_CPU_WARP];         // the operation, as the last step of a lane's way
+  __hiprt_step at[HIPRT_CPU_WARP];         // the operation that a lane waits at, as the last step of its way
   uint32_t source[HIPRT_CPU_WARP], mask[HIPRT_CPU_WARP];
   __hiprt_warp_op op[HIPRT_CPU_WARP];
 };
@@ -71,15 +73,15 @@ struct Warp {
 class Runner {
  public:
   Runner();
-  // Execute blocks begin..end of the launch; stops early if the launch has failed.
+  // Executes blocks begin..end of the launch; it stops early if the launch has failed.
   void run(Launch *launch, uint64_t begin, uint64_t end);
 
-  // What kernels call, on the strand of the calling thread.
+  // Kernels call these through callbacks.h, on the strand of the calling thread.
   unsigned barrier(Strand *self, __hiprt_barrier kind, unsigned predicate);
   uint64_t warp_op(Strand *self, unsigned key, __hiprt_warp_op op, uint64_t value, unsigned source, unsigned mask);
   [[noreturn]] void fail(hipError_t status, const std::string &text);
 
-  // The runner that executes a kernel on this operating-system thread right now, or null.
+  // Returns the runner that executes a kernel on this operating-system thread at the moment, or null.
   static Runner *active();
   Strand *running() const { return running_; }
   const Launch &launch() const { return *launch_; }
@@ -113,9 +115,9 @@ class Runner {
   std::vector<Strand *> idle_;
   std::vector<Warp> warps_;
   unsigned warp_count_ = 0, current_ = 0;
-  unsigned alive_ = 0, parked_ = 0;      // threads not gone; those at the barrier
-  unsigned votes_ = 0;                   // predicates that held at the barrier being filled
-  unsigned result_votes_ = 0, result_threads_ = 0;  // of the barrier last passed
+  unsigned alive_ = 0, parked_ = 0;      // threads of the block that have not ended; those at the barrier
+  unsigned votes_ = 0;                   // threads at the barrier whose predicate held
+  unsigned result_votes_ = 0, result_threads_ = 0;  // the result of the barrier that was passed last
 };
 
 }  // namespace cpu

@@ -15,7 +15,7 @@
 namespace cpu {
 namespace {
 
-// How long a worker looks for the next launch before it sleeps: longer than the gap between two nodes of a graph.
+// How long a worker looks for the next launch before it sleeps. It is longer than the gap between two nodes of a graph.
 constexpr std::chrono::microseconds kSpin{60};
 
 void relax() {
@@ -33,13 +33,13 @@ long futex(std::atomic<uint32_t> *word, int operation, uint32_t value) {
 }  // namespace
 
 Workers &Workers::get() {
-  static Workers &workers = *new Workers;  // never destroyed: its threads outlive main
+  static Workers &workers = *new Workers;  // never destroyed, because its threads outlive main
   return workers;
 }
 
 Workers::Workers() {
   for (unsigned i = 0; i < flags().threads; ++i) runners_.push_back(std::make_unique<Runner>());
-  // Signals are for the application's own threads; faults of kernels are let through by guard_thread.
+  // Signals belong to the application's own threads. guard_thread() unblocks those that faults of kernels raise.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -81,7 +81,8 @@ void Workers::worker_main(Runner *runner) {
   }
 }
 
-// The epoch after `seen`. Spins at first; a wake-up would cost more than most kernels.
+// Waits for an epoch other than `seen` and returns it. It spins at first, because waking up costs more than most
+// kernels.
 uint32_t Workers::wait_for_work(uint32_t seen) {
   const auto begin = std::chrono::steady_clock::now();
   for (unsigned turn = 1;; ++turn) {
@@ -90,7 +91,7 @@ uint32_t Workers::wait_for_work(uint32_t seen) {
     relax();
     if (turn % 64 != 0) continue;
     if (std::chrono::steady_clock::now() - begin < kSpin) {
-      sched_yield();  // the cores may be wanted by the threads that will submit the work
+      sched_yield();  // the threads that submit work may need this core
       continue;
     }
     sleepers_.fetch_add(1, std::memory_order_seq_cst);

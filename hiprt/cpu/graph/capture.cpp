@@ -21,13 +21,14 @@ namespace {
 using Lock = std::lock_guard<std::mutex>;
 using Tails = Capture::Tails;
 
-// What an event recorded in a capture stands for. It outlasts the capture: the event is no good until recorded again.
+// What an event recorded in a capture stands for. It outlasts the capture, so that the event is an error to use until
+// it is recorded again.
 struct Mark {
   unsigned long long capture;
   Tails tails;
 };
 
-// Guarded by graph_mutex(); the counts let calls pass that no capture concerns.
+// graph_mutex() guards all but the counts, which let calls pass that no capture concerns.
 struct State {
   std::vector<std::unique_ptr<Capture>> captures;
   std::unordered_map<hipEvent_t, Mark> marks;
@@ -91,15 +92,15 @@ hipError_t add(Capture *capture, hipStream_t stream, Action action) {
   return hipSuccess;
 }
 
-// The live capture that the stream is in, checked; a racing thread may have ended the one the caller saw.
+// Checks that the stream is still in the capture that the caller saw; a racing thread may have ended it.
 hipError_t check(const Capture *seen, hipStream_t stream) {
   const Capture *capture = capture_with(stream);
   if (!capture || capture != seen) return hipErrorIllegalState;
   return capture->accepts(stream) ? hipSuccess : hipErrorStreamCaptureInvalidated;
 }
 
-// What the origin's next operation would come after, as EndCapture sees it. In CLR 7 a wait counts from the next
-// captured operation on (reference 5: a join without one ends in 904).
+// Returns what the origin's next operation would come after, as EndCapture sees it. In CLR 7 a wait counts from the
+// next captured operation on, and a join without one ends in 904.
 NodeList joined_by(const Capture::Member &origin) {
   Tails tails = origin.tails;
   const auto is_waited = [&](hipGraphNode_t node) { return contains(origin.waited, node); };
@@ -107,7 +108,7 @@ NodeList joined_by(const Capture::Member &origin) {
   return resolve(&tails);
 }
 
-// Whether every forked stream's work comes before what the origin would do next.
+// Returns whether the work of every forked stream comes before what the origin would do next.
 bool all_joined(Capture *capture) {
   NodeList open = joined_by(capture->members[capture->origin]);
   std::unordered_set<const Node *> before(open.begin(), open.end());
@@ -126,7 +127,7 @@ bool all_joined(Capture *capture) {
   return true;
 }
 
-// Part with the graph. Returns it if it is to be thrown away; the caller drops it outside the lock.
+// Parts with the graph. It returns a graph that is to be thrown away; the caller drops it outside the lock.
 std::unique_ptr<Graph> let_go(Capture *capture, bool keep_graph) {
   Graph *graph = find_graph(capture->graph);
   capture->graph = nullptr;
@@ -143,7 +144,7 @@ void forget(Capture *capture) {
   state().capture_count.store(captures.size(), std::memory_order_release);
 }
 
-// Let all streams go; as let_go.
+// Ends the capture and returns a graph that is to be thrown away, as let_go does.
 std::unique_ptr<Graph> end(Capture *capture, bool keep_graph) {
   for (const auto &[stream, member] : capture->members) set_capture(stream, nullptr);
   std::unique_ptr<Graph> dropped = let_go(capture, keep_graph);
@@ -151,8 +152,8 @@ std::unique_ptr<Graph> end(Capture *capture, bool keep_graph) {
   return dropped;
 }
 
-// What a failed EndCapture leaves in CLR (hip_graph.cpp:1012-1066): streams that go on capturing, until they are
-// destroyed or, if the capture was invalid and has lost its graph, captured anew.
+// Leaves the capture as a failed EndCapture does in CLR (hip_graph.cpp:1012-1066): its streams go on capturing until
+// they are destroyed or, if the capture was invalid and has lost its graph, captured anew.
 std::unique_ptr<Graph> strand(Capture *capture) {
   capture->listed = false;
   return capture->valid ? nullptr : let_go(capture, false);
@@ -164,7 +165,7 @@ void leave(Capture *capture, hipStream_t stream) {
   if (capture->members.empty()) forget(capture);
 }
 
-// The wait joins the stream to the event's capture, or is an error.
+// Joins the stream to the capture that the event was recorded in, or returns why it cannot.
 hipError_t wait_for_mark(Capture *own, hipStream_t stream, const Mark &mark) {
   Capture *other = find_capture([&](const Capture &c) { return c.id == mark.capture; });
   if (!other && own) {
@@ -188,7 +189,7 @@ hipError_t wait_for_mark(Capture *own, hipStream_t stream, const Mark &mark) {
 
 hipError_t wait_while_capturing(Capture *own, hipStream_t stream, hipEvent_t event, bool external) {
   if (external) {
-    // CLR 7 takes the array of nodes it is given for one node (Graph::AddExternalEventWaitNode).
+    // CLR 7 takes an array of nodes for one node (Graph::AddExternalEventWaitNode).
     if (quirk(Quirk::CaptureExternalWaitCrash)) {
       crash(Quirk::CaptureExternalWaitCrash, "hipStreamWaitEvent with hipEventWaitExternal in a capture");
     }
@@ -196,7 +197,7 @@ hipError_t wait_while_capturing(Capture *own, hipStream_t stream, hipEvent_t eve
     const hipError_t error = make_event_action(hipGraphNodeTypeWaitEvent, event, &action);
     return error ? error : add(own, stream, std::move(action));
   }
-  // CLR before 7 waits outside the graph, where nothing of the capture runs (hip_stream.cpp:475-488).
+  // CLR before 7 queues the wait outside the graph, where nothing of the capture runs (hip_stream.cpp:475-488).
   const std::shared_ptr<Event> outside = find_event(event);
   if (outside && quirk(Quirk::CaptureHolesLt7)) return enqueue(stream, std::make_shared<EventWaitWork>(outside));
   own->valid = false;
@@ -331,7 +332,7 @@ hipError_t end_capture(hipStream_t stream, hipGraph_t *out) {
   Lock lock(graph_mutex());
   *out = nullptr;
   const hipError_t error = finish(stream, out, &dropped);
-  // CLR stores an uninitialised pointer on every error but one (hip_graph.cpp:1069). This one is never a live handle.
+  // CLR stores an uninitialised pointer on every error but one (hip_graph.cpp:1069). This value is never a live handle.
   if (error && error != hipErrorStreamCaptureInvalidated && quirk(Quirk::EndcaptureGarbageHandle)) {
     *out = reinterpret_cast<hipGraph_t>(uintptr_t{0xFBFBFBFBFBFBFBF0});
   }

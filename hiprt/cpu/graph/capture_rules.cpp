@@ -18,7 +18,7 @@ using Lock = std::lock_guard<std::mutex>;
 
 thread_local hipStreamCaptureMode thread_mode = hipStreamCaptureModeGlobal;
 
-// Invalidate every valid capture that the predicate names; whether there was one.
+// Invalidates every valid capture that the predicate names, and returns whether there was one.
 bool invalidate_if(const std::function<bool(const Capture &)> &wanted) {
   bool any = false;
   for (const auto &capture : captures()) {
@@ -29,8 +29,8 @@ bool invalidate_if(const std::function<bool(const Capture &)> &wanted) {
   return any;
 }
 
-// The same by CLR's macros (hip_internal.hpp:201-243): a capture counts until EndCapture, invalid or not, and of its
-// streams only the origin is marked.
+// Does so as CLR's macros do (hip_internal.hpp:201-243): a capture counts until EndCapture, invalid or not, and only
+// its origin stream is marked.
 bool invalidate_origin_if(const std::function<bool(const Capture &)> &wanted) {
   bool any = false;
   for (const auto &capture : captures()) {
@@ -44,14 +44,14 @@ bool invalidate_origin_if(const std::function<bool(const Capture &)> &wanted) {
 
 bool all_captures(const Capture &) { return true; }
 
-// The rule of hipThreadExchangeStreamCaptureMode for calls that are unsafe beside a capture.
+// Returns whether a capture forbids unsafe calls, by the rule of hipThreadExchangeStreamCaptureMode.
 bool forbids_unsafe(const Capture &capture) {
   if (thread_mode == hipStreamCaptureModeRelaxed) return false;
   if (capture.thread == std::this_thread::get_id()) return capture.mode != hipStreamCaptureModeRelaxed;
   return thread_mode == hipStreamCaptureModeGlobal && capture.mode == hipStreamCaptureModeGlobal;
 }
 
-// That rule in CLR (hip_internal.hpp:201): other threads' captures count only if this thread has none.
+// Applies that rule as CLR does (hip_internal.hpp:201): other threads' captures count only if this thread has none.
 bool invalidate_unsafe_as_clr() {
   if (thread_mode == hipStreamCaptureModeRelaxed) return false;
   const auto own = [](const Capture &capture) {
@@ -62,7 +62,7 @@ bool invalidate_unsafe_as_clr() {
   return thread_mode == hipStreamCaptureModeGlobal && invalidate_origin_if(global);
 }
 
-// The legacy stream would make a capturing stream of its device depend on it.
+// Returns whether the legacy stream would make a capturing stream of its device depend on it.
 bool forbids_legacy(const Capture &capture) {
   return std::any_of(capture.members.begin(), capture.members.end(), [](const auto &entry) {
     return entry.second.blocking && entry.second.device == current_device();

@@ -13,7 +13,7 @@ using Result = hipGraphExecUpdateResult;
 
 bool has_device(hipGraphNodeType type) { return type != hipGraphNodeTypeHost && type != hipGraphNodeTypeEmpty; }
 
-// The checks of hip_graph.cpp:2451-2534, in its order. Edges are not among them.
+// Makes the checks of hip_graph.cpp:2451-2534 in their order. Edges are not among them.
 Result compare(const Node &now, const Node &next) {
   if (now.action.type != next.action.type) return hipGraphExecUpdateErrorNodeTypeChanged;
   if (has_device(next.action.type) && now.graph->device != next.graph->device) {
@@ -22,7 +22,7 @@ Result compare(const Node &now, const Node &next) {
   if (now.action.type == hipGraphNodeTypeMemcpy && now.action.copy.kind != next.action.copy.kind) {
     return hipGraphExecUpdateErrorParametersChanged;
   }
-  // Even the number is not compared by 5.6 and 5.7.
+  // 5.6 and 5.7 do not even compare the number of dependencies.
   if (!quirk(Quirk::UpdateNoDepCheck) && now.dependencies.size() != next.dependencies.size()) {
     return hipGraphExecUpdateErrorTopologyChanged;
   }
@@ -34,12 +34,13 @@ hipError_t update_child(Exec &exec, const Graph &now, const Graph &next);
 
 hipError_t change(Exec &exec, Node *now, const Node &next) {
   if (now->action.child) return update_child(exec, *now->action.child, *next.action.child);
-  // Allocations and frees have no SetParams of their own: nothing happens (section 2.3).
+  // Allocations and frees have no SetParams of their own, so that nothing happens.
   if (!next.action.work || is_memory(next.action.type)) return hipSuccess;
   return update_node(exec, now, copy_action(next.action));
 }
 
-// In order of insertion and unchecked (section 2.4). What CLR would read past the end or by a wrong type is left alone.
+// Pairs the nodes of child graphs in the order of their insertion, unchecked. Nodes that CLR would read past the end or
+// as a wrong type are left alone.
 hipError_t update_child(Exec &exec, const Graph &now, const Graph &next) {
   const size_t common = std::min(now.nodes.size(), next.nodes.size());
   for (size_t i = 0; i < common; ++i) {

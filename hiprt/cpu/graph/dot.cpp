@@ -28,7 +28,7 @@ std::string escaped(const std::string &text) {
 
 std::ostream &operator<<(std::ostream &out, const dim3 &d) { return out << d.x << 'x' << d.y << 'x' << d.z; }
 
-// Up to eight bytes as one number, longer ones byte by byte.
+// Prints up to eight bytes as one number, longer values byte by byte.
 void print_value(const std::byte *bytes, size_t size, std::ostream &out) {
   constexpr char kDigits[] = "0123456789abcdef";
   constexpr size_t kShown = 16;
@@ -108,7 +108,7 @@ void print_label(const Node &node, unsigned flags, std::ostream &out) {
   if (wants(flags, hipGraphDebugDotFlagsHandles)) out << kBreak << "handle " << node.handle;
 }
 
-// A node's name is its position, led by the names of the child graph nodes around it.
+// Prints a graph. A node's name is its position, after the names of the child graph nodes around it.
 void print_graph(const Graph &graph, const std::string &prefix, unsigned flags, std::ostream &out) {
   for (const auto &node : graph.nodes) {
     const std::string name = prefix + std::to_string(node->index);

@@ -1,4 +1,4 @@
-// A graph as text for Graphviz.
+// Draws a graph as text for Graphviz.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace cpu {
 
-// flags: what the text shows beside names and edges, hipGraphDebugDotFlags.
+// `flags`, of hipGraphDebugDotFlags, say what the text shows beside names and edges.
 std::string dot_text(const Graph &graph, unsigned flags);
 
 }  // namespace cpu

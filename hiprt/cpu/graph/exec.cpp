@@ -13,7 +13,7 @@ Handles<hipGraphExec_t, Exec> &registry() {
   return *instance;
 }
 
-// Whether defects keep plans beside those of launches in flight.
+// Returns whether a quirk needs plans to be kept beside those of launches in flight.
 bool are_plans_kept() {
   return quirk(Quirk::UpdateInflightVisible) || quirk(Quirk::HostParamsLive) || quirk(Quirk::DisabledListStale);
 }
@@ -73,7 +73,7 @@ void Exec::change_plan(Change change) {
 hipError_t Exec::replace(Node *node, Action action, bool refresh) {
   if (refresh) {
     const hipError_t error = kernargs.take(action, true);
-    // The status of UpdateAQLPacket is dropped: rs#10714.
+    // CLR drops the status of UpdateAQLPacket (rocm-systems#10714).
     if (error && !quirk(Quirk::UpdateSwallowError)) return error;
     refresh = error == hipSuccess;
   }
@@ -82,7 +82,7 @@ hipError_t Exec::replace(Node *node, Action action, bool refresh) {
   if (is_stale || !node->enabled) return hipSuccess;
   change_plan([&](Plan &target) {
     std::shared_ptr<Work> &work = target.works[node->step];
-    // CPU writes to arguments in device memory are flushed at instantiate only: section 2.7.
+    // CLR flushes its writes to arguments in device memory only when it instantiates.
     if (quirk(Quirk::UpdateNoFlush) && is_packet(node->action)) unflushed_.emplace_back(node->step, work);
     work = node->action.work;
   });
@@ -104,7 +104,7 @@ void Exec::use(const UserRefs &users) {
 std::shared_ptr<Plan> Exec::launch_plan() {
   std::shared_ptr<Plan> now = plan;
   if (quirk(Quirk::DisabledListStale)) {
-    // Packet lists without the disabled nodes are cached by their size alone (O6).
+    // CLR caches packet lists without the disabled nodes by their size alone.
     const auto disabled = static_cast<size_t>(std::count(now->disabled.begin(), now->disabled.end(), true));
     if (disabled) now = filtered_.try_emplace(disabled, now).first->second;
   }

@@ -1,4 +1,4 @@
-// Executable graphs: a private copy of a graph definition, and the plan that its launches execute.
+// Executable graphs: each is a private copy of a graph definition and the plan that its launches execute.
 #pragma once
 
 #include <map>
@@ -21,39 +21,39 @@ struct Exec {
   unsigned long long flags = 0;
   hipGraph_t source = nullptr;
   std::unique_ptr<Graph> graph;
-  std::unordered_map<hipGraphNode_t, Node *> nodes;  // by the node of the source graph, nested ones included
+  std::unordered_map<hipGraphNode_t, Node *> nodes;  // from the source graph's node, nested ones included
   std::shared_ptr<const Order> order;
   std::shared_ptr<Plan> plan;
   std::shared_ptr<Series> series = std::make_shared<Series>();
   MemoryEffects memory;
   Kernargs kernargs;
 
-  // Makes the executable form of a graph, which has no handle yet.
+  // Makes the executable form of a graph. It has no handle yet.
   static hipError_t create(Graph &graph, unsigned long long flags, std::unique_ptr<Exec> *out);
-  // The node that was made from a node of the source graph; null if that node is gone or foreign.
+  // Returns the node that was made from a node of the source graph; null if that node is gone or foreign.
   Node *find(hipGraphNode_t source_node) const;
-  // Changes that later launches see; those already queued keep what they were queued with. refresh: whether the packet
-  // is built again (CLR forgets to here and there); without it the node is changed, and what it does is not.
+  // These make changes that later launches see; queued ones keep what they were queued with. `refresh` says whether the
+  // packet is built again, which CLR forgets here and there: then the node is changed, but not what it does.
   hipError_t replace(Node *node, Action action, bool refresh = true);
   void enable(Node *node, bool enabled);
   void use(const UserRefs &users);
-  // What a launch that is queued now executes.
+  // Returns what a launch that is queued now executes.
   std::shared_ptr<Plan> launch_plan();
 
  private:
   template <class Change>
   void change_plan(Change change);
 
-  // For defects: what the next launch may still see of steps that were changed, and packet lists by the number of
+  // Kept for quirks: works of changed steps that the next launch may still see, and packet lists by the number of
   // disabled nodes.
   std::vector<std::pair<uint32_t, std::shared_ptr<Work>>> unflushed_;
   std::map<size_t, std::shared_ptr<Plan>> filtered_;
 };
 
-// Gives it a handle, and takes that away again.
+// Gives an executable graph its handle, or takes it away.
 void publish(Exec &exec);
 void retract(Exec &exec);
-// The live object, or null. The caller holds graph_mutex().
+// Returns the live object, or null. The caller holds graph_mutex().
 Exec *find_exec(hipGraphExec_t handle);
 
 }  // namespace cpu

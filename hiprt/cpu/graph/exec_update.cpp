@@ -10,7 +10,7 @@ namespace {
 
 using Result = hipGraphExecUpdateResult;
 
-// Poisons what its victim would have written.
+// Poisons the memory that another work would have written.
 struct PoisonWork : Work {
   explicit PoisonWork(std::shared_ptr<Work> v) : Work(v->type), victim(std::move(v)) {}
   hipError_t run() override {
@@ -30,14 +30,15 @@ NodeList exits(const Graph &graph) {
   return list;
 }
 
-// Pairs exit nodes in the order of creation, then dependencies in the order of their edges, as CUDA documents it.
+// Pairs the exit nodes in the order of their creation, then dependencies in the order of their edges, as CUDA documents
+// it.
 class Pairing {
  public:
   Pairing(const Graph &now, const Graph &next) : now_(now), next_(next), partner_(next.nodes.size()) {
     taken_.resize(now.nodes.size());
   }
   Result run(const Node **culprit);
-  // By the position of the newer node.
+  // The partners, indexed by the position of the newer node.
   const NodeList &partners() const { return partner_; }
 
  private:
@@ -93,7 +94,7 @@ int attribute(const Node &node, hipLaunchAttributeID id) {
   return id == hipLaunchAttributePriority ? it->second.priority : it->second.cooperative;
 }
 
-// HIP has no result for attributes that may not change; they are parameters then.
+// HIP has no result of its own for attributes that may not change; they count as parameters.
 Result compare_attributes(const Node &now, const Node &next, unsigned long long flags) {
   const auto differs = [&](hipLaunchAttributeID id) { return attribute(now, id) != attribute(next, id); };
   const bool priority = flags & hipGraphInstantiateFlagUseNodePriority;
@@ -109,7 +110,8 @@ Result compare_nodes(const Node &now, const Node &next, unsigned long long flags
 
 using Changes = std::vector<std::pair<Node *, Action>>;
 
-// All copies are made before the first change, so that running out of memory changes nothing.
+// Returns the changes to make. All copies are made before the first change, so that running out of memory changes
+// nothing.
 Changes copies(const NodePairs &pairs) {
   Changes changes;
   for (const auto &[now, next] : pairs) {
@@ -149,12 +151,12 @@ hipError_t apply_updates(Exec &exec, const NodePairs &pairs) {
 
 hipError_t update_node(Exec &exec, Node *now, Action action) {
   const bool nested = now->graph->parent != nullptr;
-  // 7.2 to 7.13: ChildGraphNode::SetParams copies the child's parameters onto themselves (section 2.4).
+  // From 7.2 to 7.13 ChildGraphNode::SetParams copies the child's parameters onto themselves.
   if (nested && quirk(Quirk::ChildUpdateSelfcopy)) return hipSuccess;
-  // The node is cast to the class of its partner: hip_graph.cpp:2484-2490.
+  // CLR casts the node to the class of its partner (hip_graph.cpp:2484-2490).
   const bool miscast = action.type == hipGraphNodeTypeMemcpy && action.flavour != now->action.flavour;
   if (miscast && quirk(Quirk::MemcpyFlavourUb)) action.work = std::make_shared<PoisonWork>(std::move(action.work));
-  // hip_graph.cpp:2519-2524: packets are built again for the nodes of the graph itself.
+  // CLR builds packets again only for the nodes of the graph itself (hip_graph.cpp:2519-2524).
   return exec.replace(now, std::move(action), !(nested && quirk(Quirk::ChildUpdateStalePackets)));
 }
 
@@ -162,7 +164,7 @@ hipError_t update_by_structure(Exec &exec, const Graph &graph, const Node **culp
   NodePairs pairs;
   *result = match(*exec.graph, graph, exec.flags, &pairs, culprit);
   const bool matches = *result == hipGraphExecUpdateSuccess;
-  // CLR updates while it compares, and leaves what it has done: hip_graph.cpp:2451-2534.
+  // CLR updates while it compares, and does not undo it (hip_graph.cpp:2451-2534).
   if (!matches && !quirk(Quirk::UpdatePartial)) return hipErrorGraphExecUpdateFailure;
   for (auto &[now, action] : copies(pairs)) {
     if (update_node(exec, now, std::move(action)) == hipSuccess) continue;

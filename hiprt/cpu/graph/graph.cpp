@@ -14,7 +14,7 @@ struct Registry {
   Handles<hipGraphNode_t, Node> nodes;
 };
 
-// Never destroyed: device threads may still drop graph work while the process exits.
+// It is never destroyed, because the device thread may still drop graph work while the process exits.
 Registry &registry() {
   static Registry *instance = new Registry;
   return *instance;

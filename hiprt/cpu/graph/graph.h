@@ -19,33 +19,33 @@ struct Node;
 using NodeList = std::vector<Node *>;
 using KernelAttributes = std::map<hipLaunchAttributeID, hipLaunchAttributeValue>;
 
-// By which call a copy was made: classes of their own in CLR.
+// The call that made a copy. Each has a class of its own in CLR.
 enum class Flavour { Box, Flat, Driver };
 
-// What a node does. Empty nodes have neither work nor child.
+// What a node does. An empty node has neither work nor child.
 struct Action {
   hipGraphNodeType type = hipGraphNodeTypeEmpty;
   std::shared_ptr<Work> work;
   std::unique_ptr<Graph> child;
-  hipEvent_t event = nullptr;  // of event nodes: the handle the application used
-  hipMemcpy3DParms copy{};     // of copies: the parameters as given
-  Flavour flavour = Flavour::Box;  // of copies
-  int source = 0;              // of copies and fills: where the memory is, see place_of()
+  hipEvent_t event = nullptr;  // event nodes: the handle that the application used
+  hipMemcpy3DParms copy{};     // copies: the parameters as given
+  Flavour flavour = Flavour::Box;  // copies: how they were made
+  int source = 0;              // copies and fills: the devices whose memory they touch, or -1 for the host
   int target = 0;
 };
 
 struct Node {
   Graph *graph = nullptr;
-  hipGraphNode_t handle = nullptr;  // null in the private copy that an executable graph keeps
-  hipGraphNode_t origin = nullptr;  // the node this one was copied from
+  hipGraphNode_t handle = nullptr;  // null in an executable graph's private copy
+  hipGraphNode_t origin = nullptr;  // the node that this one was copied from
   uint32_t index = 0;               // position in graph->nodes
   Action action;
-  NodeList dependencies;  // in the order in which the edges were made, which ExecUpdate pairs by
+  NodeList dependencies;  // in the order in which the edges were made, by which ExecUpdate pairs
   NodeList dependents;
   KernelAttributes attributes;
-  std::vector<void *> arguments;  // the array that hipGraphKernelNodeGetParams gives out
-  // In the private copy of an executable graph:
-  uint32_t step = 0;    // what runs this node
+  std::vector<void *> arguments;  // the array that hipGraphKernelNodeGetParams hands out
+  // Set in an executable graph's private copy:
+  uint32_t step = 0;    // the step of the plan that runs this node
   bool enabled = true;  // hipGraphNodeSetEnabled
 };
 
@@ -53,9 +53,9 @@ struct Graph {
   hipGraph_t handle = nullptr;
   hipGraph_t origin = nullptr;
   Node *parent = nullptr;      // the child graph node that owns this graph
-  int device = current_device();  // what hipGraphCreate bound it to
+  int device = current_device();  // the device that hipGraphCreate bound it to
   Capture *capture = nullptr;  // the capture that is adding nodes
-  bool instantiated = false;   // an executable graph exists; of interest with memory nodes only
+  bool instantiated = false;   // an executable graph exists; only noted for graphs with memory nodes
   std::vector<std::unique_ptr<Node>> nodes;  // in the order of creation
   UserRefs users;
 
@@ -67,30 +67,31 @@ inline bool is_memory(hipGraphNodeType type) {
   return type == hipGraphNodeTypeMemAlloc || type == hipGraphNodeTypeMemFree;
 }
 
-// Guards graphs, executable graphs and captures. Taken before the locks of streams and pools, never inside them.
+// Guards graphs, executable graphs and captures. It is taken before the locks of streams and pools, never inside them.
 std::mutex &graph_mutex();
 
-// The live object, or null. The caller holds graph_mutex().
+// Return the live object, or null. The caller holds graph_mutex().
 Graph *find_graph(hipGraph_t handle);
 Node *find_node(hipGraphNode_t handle);
 
-// Give the graph, its nodes and its child graphs handles; take them away again.
+// Give the graph, its nodes and its child graphs handles, or take them away.
 void publish(Graph &graph);
 void retract(Graph &graph);
 
-// Copies with works of their own. A copied graph has no handles; its nodes keep their positions and know their origins.
+// Return copies with works of their own. A copied graph has no handles; its nodes keep their positions and know their
+// origins.
 Action copy_action(const Action &action);
 std::unique_ptr<Graph> copy_graph(const Graph &graph);
 
-// Look up what a call names as the dependencies of a new node of the graph.
+// Looks up what a call names as the dependencies of a new node of the graph.
 hipError_t find_dependencies(const Graph &graph, const hipGraphNode_t *handles, size_t count, NodeList *out);
 void add_edge(Node *from, Node *to);
 void remove_edge(Node *from, Node *to);
-// Takes a node and its edges out of its graph. The caller drops it outside the lock: user objects of a child graph call the
-// application when they end.
+// Takes a node and its edges out of its graph. The caller drops it outside the lock: user objects of a child graph call
+// the application when they end.
 std::unique_ptr<Node> remove_node(Node *node);
 
-// All nodes, each after those it depends on; shorter than graph.nodes if there is a cycle.
+// Returns all nodes, each after those that it depends on. Nodes on and behind a cycle are missing.
 NodeList topological_order(const Graph &graph);
 
 }  // namespace cpu

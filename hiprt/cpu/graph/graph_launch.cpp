@@ -10,12 +10,12 @@
 namespace cpu {
 namespace {
 
-// Whether other streams' work may come between the steps of a launch, as on hardware.
+// Returns whether other streams' work may come between the steps of a launch, as on hardware.
 bool is_sliced() { return quirk(Quirk::ParallelShuffle) || quirk(Quirk::ExecOverlap); }
 
-// One launch. One that waits for events, or is sliced, is queued as several works in a row, the rest after the first:
-// each goes on as far as it can, or a few steps. As every wait is passed before the next work runs, waits + 1 of them
-// are enough; of slices, each runs at least one step.
+// One launch. A launch that waits for events, or that is sliced, is queued as several works in a row. Each goes on as
+// far as it can or, sliced, for a few steps. One work more than there are waits is enough, because a work starts when
+// the wait before it is over; a slice runs at least one step.
 class GraphWork : public Work {
  public:
   GraphWork(std::shared_ptr<const Order> order, std::shared_ptr<Plan> plan, std::shared_ptr<Series> series)
@@ -25,13 +25,13 @@ class GraphWork : public Work {
   }
   ~GraphWork() override { detach(); }
 
-  // Waits come first: they mean what was recorded before this launch, not what the launch itself records.
+  // Waits come first, because they mean what was recorded before this launch and not what the launch itself records.
   void queued() override {
     for (const auto *steps : {&order_->waits, &order_->records}) {
       for (const uint32_t step : *steps) plan_->works[step]->queued();
     }
   }
-  // CLR orders launches by their streams alone: section 3.3.
+  // Under exec_overlap only their streams order launches, as in CLR.
   bool ready() const override {
     return quirk(Quirk::ExecOverlap) || series_->finished.load(std::memory_order_acquire) >= turn_;
   }
@@ -41,7 +41,7 @@ class GraphWork : public Work {
   void drop() override;
   std::shared_ptr<Work> clone() const override { return nullptr; }  // a launch is never a node
 
-  // Works that a launch is queued as, after the first.
+  // Returns how many works a launch is queued as after the first.
   size_t rests() const { return order_->waits.size() + (is_sliced() ? order_->indegree.size() : 0); }
   hipError_t run_late_roots();
 
@@ -58,7 +58,7 @@ class GraphWork : public Work {
   void complete(uint32_t step);
   void release(uint32_t step);
   void abandon();
-  // Launches finish in order, except those of a lost device.
+  // Notes that the launch is over. Launches finish in order, except those of a lost device.
   void finish() { series_->finished.fetch_add(1, std::memory_order_release); }
 
   const std::shared_ptr<const Order> order_;
@@ -67,11 +67,12 @@ class GraphWork : public Work {
   const uint64_t turn_;
   Progress own_;
   Progress &progress_;
-  std::vector<bool> early_;  // steps that ran before their launch; empty: none
+  std::vector<bool> early_;  // steps that ran before their launch; empty if none did
   size_t left_ = 0;          // steps that have not run
   bool begun_ = false;
   bool over_ = false;
-  // The wait that was found to be over: it is not asked again, as what it waits for in memory may change back.
+  // The wait that was found to be over. It is not asked again, because the value in memory that it waits for may change
+  // back.
   mutable uint32_t passed_ = UINT32_MAX;
 };
 
@@ -105,7 +106,8 @@ hipError_t GraphWork::run() {
   return run_ready();
 }
 
-// No CLR does this; it is what an update of a launch in flight has to be kept from. Events keep to what was queued.
+// Makes a launch in flight see later updates. No CLR does this; the quirk shows updates that should have waited. Events
+// keep to what was queued.
 void GraphWork::take_latest_plan() {
   auto latest = std::make_shared<Plan>(*series_->latest());
   for (const auto *steps : {&order_->waits, &order_->records}) {
@@ -115,7 +117,8 @@ void GraphWork::take_latest_plan() {
   attach(std::move(latest));
 }
 
-// A disabled node has no commands, so nothing on other streams waits for it or for what it waited for: rs#11359 (O10).
+// In CLR a disabled node has no commands, so that nothing on other streams waits for it or for what it waited for
+// (rocm-systems#11359).
 void GraphWork::forget_edges_of_disabled() {
   for (uint32_t step = 0; step < plan_->works.size(); ++step) {
     if (plan_->disabled[step]) release(step);
@@ -135,7 +138,7 @@ bool GraphWork::can_go_on() const {
 hipError_t GraphWork::go_on() {
   if (over_) return hipSuccess;
   if (quirk(Quirk::ExecOverlap) && series_->newest != turn_) {
-    // Launches share the nodes' commands_ and streams_ without a lock: the later one takes them away.
+    // In CLR launches share the nodes' commands_ and streams_ without a lock, and the later one takes them away.
     abandon();
     return hipSuccess;
   }
@@ -173,9 +176,9 @@ hipError_t GraphWork::run_ready() {
 
 hipError_t GraphWork::run_step(uint32_t step, Work *work) {
   if (!early_.empty() && early_[step]) return hipSuccess;
-  // Up to 6.1 the arguments go with the executable graph: hip_graph.cpp:1268 of CLR-6.1.
+  // Up to 6.1 the arguments end with the executable graph (hip_graph.cpp:1268 of CLR 6.1).
   if (series_->destroyed.load(std::memory_order_acquire) && work->poison()) return hipSuccess;
-  // A host node holds a pointer to the node's parameters: hip_graph_internal.hpp:2267.
+  // In CLR a host node holds a pointer to the node's parameters (hip_graph_internal.hpp:2267).
   if (work->type == hipGraphNodeTypeHost && quirk(Quirk::HostParamsLive)) return series_->latest()->works[step]->run();
   return work->run();
 }
@@ -193,7 +196,7 @@ void GraphWork::release(uint32_t step) {
   }
 }
 
-// A node failed: what has not run is dropped.
+// Ends the launch after a node failed, and drops what has not run.
 void GraphWork::abandon() {
   for (size_t step = 0; step < plan_->works.size(); ++step) {
     if (progress_.missing[step] != UINT32_MAX && plan_->works[step]) plan_->works[step]->drop();
@@ -224,7 +227,8 @@ hipError_t GraphWork::run_late_roots() {
   return hipSuccess;
 }
 
-// Segments of the first level but the first run on internal streams that do not wait for the launch stream (O1).
+// Starts all roots but the first on another stream. CLR runs their segments on internal streams that do not wait for
+// the launch stream.
 hipError_t start_late_roots(int device, const std::shared_ptr<GraphWork> &launch, Series &series) {
   if (!series.side) series.side = std::make_shared<Stream>(device, hipStreamNonBlocking, 0, false);
   return Scheduler::get().push(series.side, std::make_shared<LateRootsWork>(launch));

@@ -1,4 +1,4 @@
-// The launches of executable graphs as works of a stream.
+// Graph launches: one launch of an executable graph is work on a stream.
 #pragma once
 
 #include <atomic>
@@ -14,24 +14,24 @@ namespace cpu {
 
 // What a running launch knows of its steps.
 struct Progress {
-  std::vector<uint32_t> missing;  // by step: predecessors that have not run
+  std::vector<uint32_t> missing;  // by step: how many predecessors have not run
   std::vector<uint32_t> ready;
   std::vector<uint32_t> blocked;  // ready, but waiting for an event
 };
 
 struct Stream;  // runtime/scheduler.h
 
-// What the launches of one executable graph have in common; they run one after the other.
+// What the launches of one executable graph share. They run one after the other.
 struct Series {
-  uint64_t queued = 0;  // guarded by graph_mutex()
+  uint64_t queued = 0;  // launches queued so far; guarded by graph_mutex()
   std::atomic<uint64_t> finished{0};
-  Progress progress;  // of the running launch: its memory is used again
+  Progress progress;  // of the running launch; its memory is used again
 
-  // For defects of CLR by which a launch does not keep to what it was queued with.
+  // Kept for quirks by which a launch does not keep to what it was queued with.
   void publish(const std::shared_ptr<const Plan> &plan);
   std::shared_ptr<const Plan> latest() const;
   std::atomic<bool> destroyed{false};
-  uint64_t newest = 0;  // turn of the launch that began last; of the device thread
+  uint64_t newest = 0;  // the turn of the launch that began last; used by the device thread
   std::shared_ptr<Stream> side;  // guarded by graph_mutex()
 
  private:
@@ -39,7 +39,7 @@ struct Series {
   std::shared_ptr<const Plan> latest_;
 };
 
-// Queue one launch. Later changes of the plan must be made on a copy while plan->launches is not 0.
+// Queues one launch. While plan->launches is not 0, changes of the plan must be made on a copy.
 hipError_t queue_launch(hipStream_t stream, const std::shared_ptr<const Order> &order,
                         const std::shared_ptr<Plan> &plan, const std::shared_ptr<Series> &series);
 

@@ -22,10 +22,10 @@ struct GraphBuffer {
   hipMemAllocNodeParams params{};
   std::vector<hipMemAccessDesc> access;
   int device = 0;
-  bool live = false;    // an application may use it: the queued launches and frees leave it allocated
-  bool used = false;    // allocated by what has run so far
-  bool backed = false;  // counts as reserved
-  std::shared_ptr<GraphBuffer> self;  // while live: it outlasts the graphs that know it
+  bool live = false;    // the application may use it: the queued launches and frees leave it allocated
+  bool used = false;    // what has run so far leaves it allocated
+  bool backed = false;  // its bytes count as reserved
+  std::shared_ptr<GraphBuffer> self;  // set while live: it outlasts the graphs that know it
 };
 
 namespace {
@@ -34,7 +34,7 @@ struct State {
   std::mutex mutex;
   std::map<void *, std::weak_ptr<GraphBuffer>> buffers;
   std::map<int, GraphMemoryUse> devices;
-  // What a defect freed behind its user's back: never given back, so that what still uses it harms nobody else.
+  // Memory that a quirk freed while it was in use. It is never given back, so that its user harms nobody else.
   std::set<std::shared_ptr<GraphBuffer>> lost;
 };
 
@@ -45,13 +45,13 @@ State &state() {
 
 using Lock = std::lock_guard<std::mutex>;
 
-// Call with the lock held, and let the result outlive it: the last owner takes the lock.
+// The caller holds the lock. The result must outlive the lock, because the last owner of a buffer takes it.
 std::shared_ptr<GraphBuffer> find_buffer(void *address) {
   const auto it = state().buffers.find(address);
   return it == state().buffers.end() ? nullptr : it->second.lock();
 }
 
-// Hand the whole pages of unused memory back to the host.
+// Hands the whole pages of unused memory back to the host.
 void release_pages(const GraphBuffer &buffer) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto base = reinterpret_cast<uintptr_t>(buffer.params.dptr);

@@ -1,7 +1,7 @@
-// Memory that graphs allocate and free. The address is fixed when the node is made.
+// Memory that graphs allocate and free. Its address is fixed when the node is made.
 //
-// Two clocks: who may use or free the memory is decided when launches and frees are queued (live); whether its bytes
-// count as used is decided when they run (used).
+// Who may use or free the memory is decided when launches and frees are queued (`live`); whether its bytes count as
+// used is decided when they run (`used`).
 #pragma once
 
 #include <algorithm>
@@ -34,28 +34,28 @@ struct GraphFreeWork : Work {
   const std::shared_ptr<GraphBuffer> buffer;
 };
 
-// Reserve an address and write it into the parameters.
+// Reserves memory and writes its address into the parameters.
 hipError_t make_alloc_action(hipMemAllocNodeParams *params, Action *out);
 hipError_t make_free_action(void *address, Action *out);
-// Whether the graph has a node that frees the same allocation.
+// Returns whether the graph has a node that frees the same allocation.
 bool frees_same(const Graph &graph, const Action &action);
 const hipMemAllocNodeParams &alloc_params(const Node &node);
 void *freed_address(const Node &node);
 
-// What a launch leaves behind: allocations that it does not free, and frees of what others allocated.
+// What a launch leaves behind: allocations that it does not free, and frees of what other launches allocated.
 struct MemoryEffects {
   std::vector<std::shared_ptr<GraphBuffer>> allocates;
   std::vector<std::shared_ptr<GraphBuffer>> frees;
 };
 MemoryEffects memory_effects(const Graph &graph);
-// Account for a launch that is being queued. hipErrorInvalidValue, and nothing done, while an earlier allocation lives
-// (unless auto_free) or if a free has nothing to free.
+// Accounts for a launch that is being queued. The result is hipErrorInvalidValue, and nothing is done, if an earlier
+// allocation lives (unless auto_free) or a free has nothing to free.
 hipError_t queue_effects(const MemoryEffects &effects, bool auto_free);
-// Quirk autofree_device_wide: a launch with AutoFreeOnLaunch first frees the memory of every graph of the device (CLR
-// hip_graph_internal.cpp:832).
+// Frees the memory of every graph of the device, as a launch with AutoFreeOnLaunch does first under the quirk
+// autofree_device_wide (hip_graph_internal.cpp:832).
 hipError_t free_all_graph_memory(hipStream_t stream);
 
-// What the graphs of a device hold.
+// How many bytes the graphs of a device hold.
 struct Counter {
   size_t now = 0;
   size_t high = 0;
@@ -72,7 +72,8 @@ void reset_graph_memory_high(int device, Counter GraphMemoryUse::*counter);
 // Hands the pages of unused graph memory back to the host.
 void trim_graph_memory(int device);
 
-// hipFreeAsync and hipFree of graph memory: the work to queue, or null if no live graph allocation has this address.
+// Returns the work that frees graph memory, for hipFreeAsync and hipFree; null if no live graph allocation has this
+// address.
 std::shared_ptr<Work> make_graph_free(void *address);
 
 }  // namespace cpu

@@ -7,7 +7,7 @@ namespace cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kBlitArguments = 64;  // of the kernel behind a copy or fill
+constexpr size_t kBlitArguments = 64;  // arguments of the kernel that does a copy or fill
 
 size_t slot_size(const Action &action) {
   if (action.type != hipGraphNodeTypeKernel) return kBlitArguments;
@@ -15,7 +15,8 @@ size_t slot_size(const Action &action) {
   return (size + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// A bump allocator that only the end of the executable graph empties: rs#10713, hip_graph_internal.cpp:916-968.
+// Returns whether arguments come from a bump allocator that only the end of the executable graph empties
+// (rocm-systems#10713, hip_graph_internal.cpp:916-968).
 bool is_bump() {
   return quirk(Quirk::KernargBumpLeak) || quirk(Quirk::UpdateSwallowError) || quirk(Quirk::KernargNullCrash);
 }
@@ -35,7 +36,7 @@ hipError_t Kernargs::take(const Action &action, bool again) {
   if (!is_packet(action) || (again && !is_bump())) return hipSuccess;
   const size_t size = slot_size(action);
   if (is_bump() && bytes_ + size > quirk_numbers.kernarg_limit) {
-    // AllocKernArg's NULL is written through: rs#10021.
+    // CLR writes through the null pointer that AllocKernArg returns (rocm-systems#10021).
     if (again && quirk(Quirk::KernargNullCrash)) {
       crash(Quirk::KernargNullCrash, "arguments written through the null pointer of a failed allocation");
     }

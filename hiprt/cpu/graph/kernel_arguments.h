@@ -1,4 +1,4 @@
-// The memory that the packets of an executable graph take their arguments from.
+// Counts the memory that the packets of an executable graph take for their arguments.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,13 @@
 
 namespace cpu {
 
-// Whether CLR turns such a node into a packet when the graph is instantiated; others become commands at each launch.
+// Returns whether CLR turns such a node into a packet when the graph is instantiated. Other nodes become commands at
+// each launch.
 bool is_packet(const Action &action);
 
 class Kernargs {
  public:
-  // Account for a packet that is built, or built again. hipErrorOutOfMemory: kernarg_limit is reached.
+  // Counts a packet that is built, or built again. hipErrorOutOfMemory: kernarg_limit is reached.
   hipError_t take(const Action &action, bool again);
   size_t bytes() const { return bytes_; }
 

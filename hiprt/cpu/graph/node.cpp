@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kHost = -1;
 
-// The device whose memory an address is, or kHost. Kept with the node: the memory may be gone when it is compared.
+// Returns the device whose memory an address is in, or kHost. The node keeps it, because the memory may be gone when
+// nodes are compared.
 int place_of(const void *address) {
   const auto allocation = find_allocation(address);
   if (!allocation) return kHost;
@@ -31,7 +32,7 @@ const T &work_of(const Node &node) {
   return static_cast<const T &>(*node.action.work);
 }
 
-// hipMemsetParams as HIP 7.0's changelog has it, which the headers contradict: section 6.4.
+// hipMemsetParams as HIP 7.0's changelog describes it; the headers contradict it.
 struct ChangelogMemset {
   void *dst;
   size_t pitch;
@@ -88,7 +89,8 @@ hipMemcpy3DParms describe(const CopyWork &work) {
   return params;
 }
 
-// The driver's form names host and device pointers apart; the runtime's does not.
+// Returns the runtime's form of a copy's parameters. The driver's form keeps host and device pointers in fields of
+// their own.
 hipMemcpy3DParms runtime_form(const HIP_MEMCPY3D &from) {
   const bool host_source = from.srcMemoryType == hipMemoryTypeHost;
   const bool host_target = from.dstMemoryType == hipMemoryTypeHost;
@@ -131,18 +133,18 @@ hipGraphExecUpdateResult compare_kernels(const Action &now, const Action &next) 
 
 hipError_t make_action(const hipKernelNodeParams *params, Action *out, const Action *now) {
   if (!params || !params->func) return hipErrorInvalidValue;
-  // Up to 5.4 only a host symbol is a function: hip#2450.
+  // Up to 5.4 HIP takes only a host symbol for a function (ROCm/hip#2450).
   if (quirk(Quirk::FuncReject)) return hipErrorInvalidDeviceFunction;
   if (any_zero(params->gridDim)) return hipErrorInvalidValue;
   if (any_zero(params->blockDim)) return hipErrorInvalidConfiguration;
   const Geometry geometry{params->gridDim, params->blockDim, params->sharedMemBytes};
-  // The limits of the function that the node has, not of the one it gets: hip_graph_internal.hpp:1282-1309.
+  // CLR checks the limits of the function that the node has, not of the one it gets (hip_graph_internal.hpp:1282-1309).
   const bool is_old = now && quirk(Quirk::SetparamsValidateOldFunc);
   const Kernel *limits = is_old ? static_cast<const KernelWork &>(*now->work).function.kernel : nullptr;
   std::shared_ptr<KernelWork> work;
   const hipError_t error = make_launch(params->func, geometry, params->kernelParams, params->extra, &work, limits);
   if (error) return error;
-  // The thread's device decides which functions there are: section 1.7.
+  // In CLR the thread's device decides which functions there are.
   if (quirk(Quirk::DeviceBinding) && work->function.device != current_device()) return hipErrorInvalidDeviceFunction;
   if (quirk(Quirk::ParamsByPointer)) work->refer_to(params->kernelParams);
   Action action;

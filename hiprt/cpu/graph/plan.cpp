@@ -9,7 +9,7 @@ namespace {
 
 using Edge = std::pair<uint32_t, uint32_t>;
 
-// Works that wait for something outside the graph.
+// Returns whether such a node may wait for something outside the graph.
 bool may_wait(hipGraphNodeType type) {
   return type == hipGraphNodeTypeWaitEvent || type == hipGraphNodeTypeBatchMemOp;
 }
@@ -22,7 +22,7 @@ struct Numbering {
   uint32_t next() { return steps++; }
   void number(Graph &graph);
   void enter(Node &node);
-  // Where a node ends: for a child graph the step after its entry one.
+  // Returns the step at which a node ends: for a child graph the second of its two.
   static uint32_t end_of(const Node &node) { return node.action.child ? node.step + 1 : node.step; }
 };
 
@@ -40,7 +40,8 @@ void Numbering::enter(Node &node) {
   }
 }
 
-// CLR's four-stream path spreads out-edges over Q streams and, for some, throws the wait away: rs#11499 (O2).
+// Returns whether CLR would lose an edge: its four-stream path spreads out-edges over Q streams and throws some waits
+// away (rocm-systems#11499).
 bool is_dropped(size_t out_edge, const Node &to) {
   if (!quirk(Quirk::FanoutDrop) || to.dependencies.size() > 1) return false;
   return out_edge >= quirk_numbers.queues && out_edge % quirk_numbers.queues != 0;
@@ -49,7 +50,7 @@ bool is_dropped(size_t out_edge, const Node &to) {
 void Numbering::number(Graph &graph) {
   for (const auto &node : graph.nodes) enter(*node);
   for (const auto &node : graph.nodes) {
-    // A child graph on a stream of its own is not waited for: rs#658, rs#5687 (O3).
+    // CLR does not wait for a child graph on a stream of its own (rocm-systems#658, #5687).
     const uint32_t from = quirk(Quirk::ChildNoSync) ? node->step : end_of(*node);
     for (size_t i = 0; i < node->dependents.size(); ++i) {
       const Node *to = node->dependents[i];

@@ -1,4 +1,4 @@
-// User objects: resources of the application that live as long as any graph, executable graph or launch refers to them.
+// User objects: resources of the application that live as long as a graph, executable graph or launch refers to them.
 #pragma once
 
 #include <map>
@@ -9,10 +9,10 @@ namespace cpu {
 
 hipUserObject_t create_user_object(void *resource, hipHostFn_t destroy, unsigned references);
 hipError_t add_references(hipUserObject_t object, unsigned count);
-// The last reference calls the application's destroy function, so that no lock may be held.
+// The end of the last reference calls the application's destroy function, so that the caller holds no lock.
 hipError_t drop_references(hipUserObject_t object, unsigned count);
 
-// References to user objects that end with this value. Safe to drop on any thread, with any of our locks held.
+// References to user objects, which end with this value.
 class UserRefs {
  public:
   UserRefs() = default;
@@ -24,7 +24,7 @@ class UserRefs {
   ~UserRefs();
 
   hipError_t retain(hipUserObject_t object, unsigned count);
-  // Stop counting these references; the caller drops them.
+  // Gives these references to the caller, who drops them.
   hipError_t forget(hipUserObject_t object, unsigned count);
 
  private:

@@ -1,4 +1,4 @@
-// Profiles: the quirks of one version of ROCm's runtime, by name (HIPRT_CPU_PROFILE).
+// Profiles: the quirks that one version of ROCm's runtime has, chosen by name (HIPRT_CPU_PROFILE).
 #pragma once
 
 #include <vector>

@@ -1,7 +1,11 @@
-// Defects of ROCm's runtime (CLR) that the device imitates when asked to: HIPRT_CPU_QUIRKS and HIPRT_CPU_PROFILE.
+// Quirks: defects of ROCm's runtime (CLR) that the device imitates when HIPRT_CPU_QUIRKS or HIPRT_CPU_PROFILE asks for
+// them.
 //
-// Each is one branch at the place where the right behaviour stands, with the source in CLR that it follows. What is
-// undefined there shows as poison here: bytes of 0xFB, never a wild access. Only what is a crash by definition aborts.
+// A quirk is one branch at the place of the right behaviour, whose comment names CLR's source file and lines, or the
+// issue of ROCm's repositories, that it follows. A result that is undefined in CLR is poison here (check/poison.h); no
+// quirk reads or writes memory that is not there. Only a quirk that is a crash by definition aborts the process.
+//
+// To add one: a line here, a branch where it applies, its profiles in profiles.cpp, a test in tests/quirks.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +13,7 @@
 
 namespace cpu {
 
-// X(enumerator, name in the environment)
+// One line for each quirk: X(enumerator, name in the environment).
 #define HIPRT_CPU_QUIRKS(X)                                       \
   X(ParamsByPointer, params_by_pointer)                           \
   X(GetparamsAlias, getparams_alias)                              \
@@ -76,26 +80,26 @@ enum class Quirk : size_t {
 constexpr size_t kQuirks = 0 HIPRT_CPU_QUIRKS(HIPRT_CPU_ONE);
 #undef HIPRT_CPU_ONE
 
-// What name=value in HIPRT_CPU_QUIRKS sets.
+// The numbers that an item name=value of HIPRT_CPU_QUIRKS sets.
 struct QuirkNumbers {
-  size_t kernarg_limit = size_t{32} << 20;  // bytes of arguments that an executable graph may take
-  uint32_t queues = 4;                      // Q: streams that fanout_drop spreads a graph over
-  double probability = 0.5;                 // of defects that do not show every time
+  size_t kernarg_limit = size_t{32} << 20;  // most bytes of arguments that an executable graph may take
+  uint32_t queues = 4;                      // Q: the streams that fanout_drop spreads a graph over
+  double probability = 0.5;                 // how often a quirk that is left to chance shows
 };
 
-// Written while the library is loaded, constant from then on.
+// Both are written while the library is loaded and do not change afterwards.
 extern bool quirk_table[kQuirks];
 extern QuirkNumbers quirk_numbers;
 
-// By the number of the quirk.
+// The names in the environment, indexed by quirk.
 extern const char *const quirk_names[kQuirks];
 
 inline bool quirk(Quirk q) { return quirk_table[static_cast<size_t>(q)]; }
 
-// Whether a defect that does not show every time shows now.
+// Returns whether a quirk that is left to chance shows this time.
 bool by_chance();
 
-// What a defect does that is a crash by definition.
+// Ends the process; for quirks that are a crash by definition.
 [[noreturn]] void crash(Quirk q, const char *what);
 
 }  // namespace cpu

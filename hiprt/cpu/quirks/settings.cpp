@@ -1,4 +1,4 @@
-// Which quirks are on: HIPRT_CPU_PROFILE and HIPRT_CPU_QUIRKS are read while the library is loaded.
+// Turns quirks on as HIPRT_CPU_PROFILE and HIPRT_CPU_QUIRKS say, while the library is loaded.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +13,7 @@
 namespace cpu {
 namespace {
 
-// Letters to change, insert or remove between two names.
+// Returns how many letters to change, insert or remove to get from one name to the other.
 size_t distance(const std::string &a, const std::string &b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j < row.size(); ++j) row[j] = j;
@@ -44,7 +44,7 @@ bool set_number(const std::string &name, const char *value) {
   return true;
 }
 
-// One item of HIPRT_CPU_QUIRKS: a name, or name=value.
+// Obeys one item of HIPRT_CPU_QUIRKS: a name, or name=value.
 void read_item(const std::string &item) {
   const size_t equals = item.find('=');
   const std::string name = item.substr(0, equals);
@@ -52,7 +52,7 @@ void read_item(const std::string &item) {
   if (!value.empty() && set_number(name, value.c_str())) return;
   const auto found = std::find(std::begin(quirk_names), std::end(quirk_names), name);
   if (found != std::end(quirk_names)) {
-    // The layout of the headers is what the device has anyway.
+    // memset_layout=header asks for the layout that the device has without the quirk.
     quirk_table[found - std::begin(quirk_names)] = !(name == "memset_layout" && value == "header");
     return;
   }

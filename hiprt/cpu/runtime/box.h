@@ -5,7 +5,7 @@
 
 namespace cpu {
 
-// Row z,y starts at base + z * slice + y * pitch.
+// A box, whose row y of plane z starts at base + z * slice + y * pitch.
 struct Box {
   std::byte *base;
   size_t pitch;

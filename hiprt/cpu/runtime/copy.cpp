@@ -8,7 +8,7 @@
 namespace cpu {
 namespace {
 
-// Copy a box row by row, or at once where rows follow each other.
+// Copies a box row by row, or at once if the rows follow each other.
 void copy_box(const Box &dst, const Box &src, size_t width, size_t height, size_t depth) {
   const size_t plane = width * height;
   const bool dense_rows = height == 1 || (dst.pitch == width && src.pitch == width);
@@ -47,7 +47,7 @@ hipError_t make_side(const Side &side, size_t width, size_t rows, Box *out) {
       side.type != hipMemoryTypeManaged) {
     return hipErrorInvalidValue;
   }
-  // Zero means tightly packed.
+  // A pitch or height of zero means that rows or planes are tightly packed.
   const size_t pitch = side.pitch ? side.pitch : side.x + width;
   const size_t height = side.height ? side.height : side.y + rows;
   if (side.lod != 0 || side.x + width > pitch) return hipErrorInvalidValue;

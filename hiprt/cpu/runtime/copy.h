@@ -1,4 +1,4 @@
-// Copies as work: boxes of bytes, so that 1D, 2D and 3D forms are one.
+// Copies as work. All of them copy boxes of bytes, so that the 1D, 2D and 3D forms are one.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct CopyWork : Work {
   hipError_t run() override;
   bool poison() const override;
   std::shared_ptr<Work> clone() const override { return std::make_shared<CopyWork>(*this); }
-  // Take the source's bytes now, so that the caller may reuse pageable memory at once.
+  // Takes the source's bytes now, so that the caller may change pageable memory at once.
   void stage();
 
   Box dst{};
@@ -30,7 +30,7 @@ struct CopyWork : Work {
 
 bool is_kind(hipMemcpyKind kind);
 
-// Check arguments as the API does, and make the work. Nothing is staged, and no capture rule is applied.
+// These check arguments as the API does, and make the work. They stage nothing and apply no rule of capture.
 hipError_t make_box_copy(const Box &dst, const Box &src, hipExtent extent, std::shared_ptr<CopyWork> *out);
 hipError_t make_copy(void *dst, const void *src, size_t size, hipMemcpyKind kind, std::shared_ptr<CopyWork> *out);
 hipError_t make_copy(const hipMemcpy3DParms &params, std::shared_ptr<CopyWork> *out);

@@ -1,4 +1,4 @@
-// Devices: the host's cores, shown once or (HIPRT_CPU_DEVICES) several times; the current one is per thread.
+// Devices: the host's cores, shown once or, with HIPRT_CPU_DEVICES, several times. Each thread has a current device.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include "flags.h"
 #include "hip/hip_runtime_api.h"
 
-// What a context handle points to: every device has its primary context and no other.
+// A context, to which its handle points. Every device has its primary context and no other.
 struct ihipCtx_t {
   int device;
   std::atomic<unsigned> flags{hipDeviceScheduleAuto};
@@ -22,7 +22,7 @@ struct ihipCtx_t {
 
 namespace cpu {
 
-// Limits that launches are checked against; also what the properties report.
+// The limits that launches are checked against, and that the properties report.
 constexpr uint32_t kWarpSize = 32;
 constexpr uint32_t kMaxThreadsPerBlock = 1024;
 constexpr uint32_t kMaxThreadsPerMultiprocessor = 2048;
@@ -32,12 +32,12 @@ constexpr uint32_t kMaxGridYZ = 65535;
 constexpr uint32_t kSharedMemory = 64 * 1024;
 
 bool is_device(int device);
-// The calling thread's device; 0 until it calls hipSetDevice.
+// Returns the calling thread's device, which is 0 until it calls hipSetDevice.
 int current_device();
 void set_current_device(int device);
 hipCtx_t primary_context(int device);
 bool is_context(hipCtx_t context);
-// Whether hipSetDeviceFlags takes this value: the schedule is one of four values, the other flags are bits.
+// Returns whether hipSetDeviceFlags takes this value: the schedule is one of four values, the other flags are bits.
 bool are_device_flags(unsigned value);
 
 }  // namespace cpu

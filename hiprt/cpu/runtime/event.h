@@ -1,4 +1,4 @@
-// Events: points in a stream's work, with the time at which the device reached them.
+// Events: points in a stream's work, and the times at which the device reached them.
 #pragma once
 
 #include <atomic>
@@ -11,16 +11,16 @@
 
 namespace cpu {
 
-// One recording of an event. An event that is recorded again gets a new one; waiters keep theirs.
+// One recording of an event. An event that is recorded again gets a new one, while waits keep the one they wait for.
 struct Recording {
   std::atomic<bool> reached{false};
-  uint64_t time_ns = 0;  // on the device thread's clock; written before reached
+  uint64_t time_ns = 0;  // on the device thread's clock; written before `reached`
 };
 
-// What hipEvent_t points to.
+// The event behind a handle.
 struct Event {
   explicit Event(unsigned f, int d) : flags(f), device(d) {}
-  // A new recording, which later waits and queries mean.
+  // Makes a new recording, which later waits and queries mean.
   std::shared_ptr<Recording> renew();
   std::shared_ptr<Recording> latest() const;
 
@@ -34,12 +34,13 @@ struct Event {
 
 // Makes an event of the current device.
 hipEvent_t add_event(unsigned flags);
-// Ends the handle; waits that are queued keep the event. False if the handle is not live.
+// Ends the handle; queued waits keep the event. False if the handle is not live.
 bool remove_event(hipEvent_t event);
-// The live event behind a handle, or null.
+// Returns the live event behind a handle, or null.
 std::shared_ptr<Event> find_event(hipEvent_t event);
 
-// From queued() on, the event means this recording. Works can be queued again before they ran (graph launches).
+// Records an event. From queued() on the event means this recording. The work of a graph's node can be queued again
+// before it has run.
 struct EventRecordWork : Work {
   explicit EventRecordWork(std::shared_ptr<Event> e) : Work(hipGraphNodeTypeEventRecord), event(std::move(e)) {}
   void queued() override;
@@ -54,7 +55,7 @@ struct EventRecordWork : Work {
   std::deque<std::shared_ptr<Recording>> pending_;
 };
 
-// Waits for the recording that is the event's latest at queued(); for nothing if there is none.
+// Waits for the recording that is the event's latest at queued(), or for nothing if there is none.
 struct EventWaitWork : Work {
   explicit EventWaitWork(std::shared_ptr<Event> e) : Work(hipGraphNodeTypeWaitEvent), event(std::move(e)) {}
   void queued() override;

@@ -37,7 +37,7 @@ bool FillWork::poison() const {
   return true;
 }
 
-// A fill of depth planes. Rows and planes are element-aligned, because the parts of a device see whole elements only.
+// Rows and planes must be aligned to elements, because a device writes whole elements.
 hipError_t make_box_fill(const Box &dst, hipExtent elements, uint32_t value, uint32_t element_size,
                          std::shared_ptr<FillWork> *out) {
   if (element_size != 1 && element_size != 2 && element_size != 4) return hipErrorInvalidValue;
@@ -61,7 +61,7 @@ hipError_t make_box_fill(const Box &dst, hipExtent elements, uint32_t value, uin
   if (elements.height > 1 && dst.pitch < row) return hipErrorInvalidValue;
   const auto address = reinterpret_cast<uintptr_t>(dst.base);
   if (address % element_size || dst.pitch % element_size) return hipErrorInvalidValue;
-  // Only memory of the device can be filled by it.
+  // A device can fill only memory that it knows.
   if (!in_bounds(dst.base, size) || is_pageable(dst.base)) return hipErrorInvalidValue;
   work->dst = dst;
   work->width = elements.width;

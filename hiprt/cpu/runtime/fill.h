@@ -25,7 +25,7 @@ struct FillWork : Work {
   uint32_t element_size = 1;  // 1, 2 or 4
 };
 
-// Check arguments as the API does, and make the work; no capture rule is applied.
+// These check arguments as the API does, and make the work. They apply no rule of capture.
 hipError_t make_box_fill(const Box &dst, hipExtent elements, uint32_t value, uint32_t element_size,
                          std::shared_ptr<FillWork> *out);
 hipError_t make_fill(const hipMemsetParams &params, std::shared_ptr<FillWork> *out);

@@ -1,4 +1,4 @@
-// Calls back into the application from a stream.
+// Host functions: calls back into the application from a stream.
 #pragma once
 
 #include "hip/hip_runtime_api.h"

@@ -13,10 +13,10 @@
 namespace cpu {
 namespace {
 
-constexpr size_t kArgumentAlignment = 64;  // no parameter type wants more
-constexpr uint64_t kMaxThreads = UINT32_MAX;  // of a grid, in each dimension
+constexpr size_t kArgumentAlignment = 64;  // no parameter type needs more
+constexpr uint64_t kMaxThreads = UINT32_MAX;  // threads of a grid in each dimension
 
-// The buffer form of kernel arguments: a list of (tag, value) that an end tag closes.
+// Reads the buffer form of kernel arguments: a list of (tag, value) that an end tag closes.
 hipError_t parse_extra(void **extra, const void **buffer, size_t *size) {
   *buffer = nullptr;
   const size_t *length = nullptr;
@@ -34,7 +34,7 @@ hipError_t parse_extra(void **extra, const void **buffer, size_t *size) {
   return hipSuccess;
 }
 
-// A cell that cannot be read, or an array that is too short: what CLR reads out of bounds (section 1.4).
+// Returns whether all cells of an array of arguments, and what they point to, can be read. CLR reads them unchecked.
 bool are_readable(const Kernel &kernel, void **params) {
   std::vector<std::byte> bytes(kernel.kernarg_size);
   for (size_t i = 0; i < kernel.params.size(); ++i) {
@@ -48,7 +48,6 @@ bool are_readable(const Kernel &kernel, void **params) {
 
 uint32_t threads_of(const dim3 &block) { return block.x * block.y * block.z; }
 
-// Blocks of this shape that one multiprocessor would hold at a time.
 uint32_t resident_blocks(const Kernel &kernel, uint32_t threads, size_t dynamic_shared) {
   if (threads == 0 || threads > kernel.max_threads) return 0;
   const size_t shared = kernel.static_shared + dynamic_shared;
@@ -98,7 +97,7 @@ hipError_t KernelWork::take_arguments(void **params, void **extra) {
   return hipSuccess;
 }
 
-// Whether the application's cells still hold what the node was made with.
+// Returns whether the application's cells still hold the values that the node was made with.
 bool KernelWork::is_as_given() const {
   std::vector<std::byte> bytes(function.kernel->kernarg_size);
   for (size_t i = 0; i < function.kernel->params.size(); ++i) {
@@ -111,19 +110,19 @@ bool KernelWork::is_as_given() const {
 }
 
 hipError_t KernelWork::run() {
-  // Other values than those checked may be anything: the result is undefined.
+  // Values other than those that were checked may be anything, so that the result is undefined.
   if (caller_ && !is_as_given()) {
     poison();
     return hipSuccess;
   }
-  // A launch that nobody checked fails without a word.
+  // The quirk lets a geometry pass that nobody checked. Such a launch does nothing, and no error tells so.
   if (quirk(Quirk::SetparamsValidateOldFunc) && check_geometry(*function.kernel, geometry)) return hipSuccess;
   return run_kernel(*function.kernel, geometry.grid, geometry.block, geometry.shared, arguments());
 }
 
-// Which arguments are pointers is not known; those of a pointer's size that point into device memory are.
+// Nobody knows which arguments are pointers. Those of a pointer's size that point into known memory count as such.
 bool KernelWork::poison() const {
-  constexpr size_t kReach = 256;  // bytes behind a pointer
+  constexpr size_t kReach = 256;  // bytes that are poisoned behind a pointer
   const auto &params = function.kernel->params;
   for (size_t i = 0; i < params.size(); ++i) {
     if (params[i].size != sizeof(void *)) continue;
@@ -142,7 +141,7 @@ hipError_t check_geometry(const Kernel &kernel, const Geometry &geometry) {
   const dim3 &block = geometry.block;
   if (!grid.x || !grid.y || !grid.z) return hipErrorInvalidValue;
   if (!block.x || !block.y || !block.z) return hipErrorInvalidConfiguration;
-  // Each dimension first: their product could wrap around.
+  // Each dimension is checked first, because their product could wrap around.
   if (std::max({block.x, block.y, block.z}) > kMaxThreadsPerBlock) return hipErrorInvalidConfiguration;
   if (threads_of(block) > kMaxThreadsPerBlock) return hipErrorInvalidConfiguration;
   if (grid.x > kMaxGridX || std::max(grid.y, grid.z) > kMaxGridYZ) return hipErrorInvalidConfiguration;
@@ -151,7 +150,7 @@ hipError_t check_geometry(const Kernel &kernel, const Geometry &geometry) {
     return hipErrorInvalidConfiguration;
   }
   if (uint64_t{kernel.static_shared} + geometry.shared > kSharedMemory) return hipErrorInvalidValue;
-  // __launch_bounds__ is a promise the kernel was compiled with.
+  // The kernel was compiled to what __launch_bounds__ promised.
   return threads_of(block) > kernel.max_threads ? hipErrorLaunchFailure : hipSuccess;
 }
 

@@ -1,4 +1,4 @@
-// Kernel launches: arguments taken by value, limits checked.
+// Kernel launches. Arguments are taken by value, and limits are checked, when the work is made.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace cpu {
 struct Geometry {
   dim3 grid;
   dim3 block;
-  uint32_t shared;  // dynamic, bytes
+  uint32_t shared;  // bytes of dynamic shared memory
 };
 
 uint32_t threads_of(const dim3 &block);
-// Blocks of this many threads that one multiprocessor would hold at a time.
+// Returns how many blocks of this many threads one multiprocessor would hold at a time.
 uint32_t resident_blocks(const Kernel &kernel, uint32_t threads, size_t dynamic_shared);
 
 struct KernelWork : Work {
@@ -25,13 +25,14 @@ struct KernelWork : Work {
   hipError_t run() override;
   bool poison() const override;
   std::shared_ptr<Work> clone() const override;
-  // The kernel-argument block.
+  // Returns the kernel-argument block.
   std::byte *arguments() const;
-  // Where argument i lies in the block: pointers to these are what hipGraphKernelNodeGetParams returns.
+  // Returns where argument i lies in the block; hipGraphKernelNodeGetParams hands out these pointers.
   void *argument(size_t i) const { return arguments() + function.kernel->params[i].offset; }
-  // Copy the arguments in, from kernelParams or from extra. hipErrorInvalidValue: both, or neither though needed.
+  // Copies the arguments in, from kernelParams or from extra. hipErrorInvalidValue: both are given, or neither though
+  // the kernel has parameters.
   hipError_t take_arguments(void **kernelParams, void **extra);
-  // For params_by_pointer: the application's array, which HIP up to 5.2 reads when it launches.
+  // Notes the application's array, for the quirk params_by_pointer: HIP up to 5.2 reads it at the launch.
   void refer_to(void **kernelParams) { caller_ = kernelParams; }
 
   const Function function;
@@ -41,14 +42,14 @@ struct KernelWork : Work {
   bool is_as_given() const;
 
   void **caller_ = nullptr;
-  std::vector<std::byte> storage_;  // with room to align the block in it: cheaper than aligned memory
+  std::vector<std::byte> storage_;  // with room to align the block in it, which is cheaper than aligned memory
 };
 
-// Whether the kernel may be launched like this: the status a launch returns.
+// Returns the status of a launch of the kernel with this geometry.
 hipError_t check_geometry(const Kernel &kernel, const Geometry &geometry);
 
-// Find, check and copy: the whole of a launch but its queueing. limits: whose limits are checked, if not the
-// function's own.
+// Finds the function, checks the geometry and copies the arguments: the whole of a launch but its queueing. `limits` is
+// the kernel whose limits count, if not the function's own.
 hipError_t make_launch(const void *func, const Geometry &geometry, void **kernelParams, void **extra,
                        std::shared_ptr<KernelWork> *out, const Kernel *limits = nullptr);
 

@@ -31,7 +31,7 @@ std::atomic<size_t> reserved[kMaxDevices];
 
 uintptr_t number(const void *address) { return reinterpret_cast<uintptr_t>(address); }
 
-// The allocation that contains the address; the caller holds the lock.
+// Returns the allocation that contains the address. The caller holds the lock.
 const Allocation *find_locked(const Registry &all, const void *address) {
   auto it = all.by_base.upper_bound(number(address));
   if (it == all.by_base.begin()) return nullptr;
@@ -39,7 +39,7 @@ const Allocation *find_locked(const Registry &all, const void *address) {
   return number(address) - it->first < before.size ? &before : nullptr;
 }
 
-// Whether any known range overlaps; the caller holds the lock.
+// Returns whether a known range overlaps. The caller holds the lock.
 bool overlaps_locked(const Registry &all, const void *base, size_t size) {
   const auto it = all.by_base.lower_bound(number(base));
   return find_locked(all, base) || (it != all.by_base.end() && it->first - number(base) < size);

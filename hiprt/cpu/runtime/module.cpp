@@ -37,7 +37,6 @@ hipError_t load_image(hipModule_t *out, const void *image) {
   return hipSuccess;
 }
 
-// The code stays until the last queued launch and graph node let go of it.
 hipError_t unload_module(hipModule_t module) {
   const std::shared_ptr<LoadedModule> entry = modules().remove(module);
   if (!entry) return hipErrorInvalidHandle;

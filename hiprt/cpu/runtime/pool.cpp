@@ -30,7 +30,7 @@ struct Live {
 
 struct State {
   std::mutex mutex;
-  std::vector<std::shared_ptr<Pool>> pools;  // destroyed ones too, while they hold memory
+  std::vector<std::shared_ptr<Pool>> pools;  // also destroyed ones that hold memory
   Handles<hipMemPool_t, Pool> handles;
   std::map<int, std::shared_ptr<Pool>> defaults;
   std::map<int, std::shared_ptr<Pool>> current;
@@ -43,11 +43,11 @@ State &state() {
   return *instance;
 }
 
-// Marks the point in its stream where memory becomes free.
+// Marks the point in a stream at which memory becomes free.
 struct FreeWork : Work {
   FreeWork(void *b, size_t s, Flag f) : Work(hipGraphNodeTypeMemFree), base(b), size(s), reached(std::move(f)) {}
   hipError_t run() override {
-    // Under pool_retag_race another stream may have the block by now (MLX allocator.cpp:99-105).
+    // With pool_retag_race another stream may have the block by now (MLX's allocator.cpp:99-105).
     if (quirk(Quirk::PoisonOnFree) || quirk(Quirk::PoolRetagRace)) cpu::poison(base, size);
     reached->store(true, std::memory_order_release);
     return hipSuccess;
@@ -102,14 +102,14 @@ std::shared_ptr<Pool> find_pool(hipMemPool_t handle) {
 
 using FreeBlock = std::multimap<size_t, Block>::iterator;
 
-// Give a block back to the device; the block behind it.
+// Gives a block back to the device and returns the free block behind it.
 FreeBlock give_back(Pool *pool, FreeBlock at) {
   unreserve(pool->device(), at->second.base, at->first);
   pool->reserved -= at->first;
   return pool->free.erase(at);
 }
 
-// Give blocks back, large ones first, while at least keep bytes stay reserved.
+// Gives blocks back, large ones first, while at least `keep` bytes stay reserved.
 void release(Pool *pool, uint64_t keep) {
   for (auto it = pool->free.end(); it != pool->free.begin();) {
     --it;
@@ -123,10 +123,10 @@ void forget_empty_pools() {
   pools.erase(std::remove_if(pools.begin(), pools.end(), over), pools.end());
 }
 
-// Blocks of other sizes are left to requests that need them.
+// Returns the largest block that a request of this size may take; larger ones are left to requests that need them.
 size_t largest_fit(size_t size) { return size + size / 8 + kGranule; }
 
-// The smallest usable free block of a size within bounds.
+// Finds the smallest usable free block of a size within bounds.
 template <class Usable>
 bool find_block(Pool &pool, size_t size, size_t largest, Usable usable, FreeBlock *out) {
   const auto end = pool.free.upper_bound(largest);
@@ -138,24 +138,24 @@ bool find_block(Pool &pool, size_t size, size_t largest, Usable usable, FreeBloc
   return false;
 }
 
-// Whether the block's free comes before the stream's next operation, by the order of both.
+// Returns whether the order of streams and events puts the block's free before the stream's next operation.
 bool is_ordered(const Pool &pool, const Block &block, hipStream_t key) {
   return block.stream == key || (pool.follow_events && clock_is_before(block.stream, block.tick, key));
 }
 
-// The same, or it has run. Under pool_retag_race nobody asks (MLX allocator.cpp:99-105).
+// Returns the same, or whether the free has run. With pool_retag_race nobody asks (MLX's allocator.cpp:99-105).
 bool usable_now(const Pool &pool, const Block &block, hipStream_t key) {
   if (is_ordered(pool, block, key) || quirk(Quirk::PoolRetagRace)) return true;
   return pool.opportunistic && block.frees.have_run();
 }
 
-// CLR hands a block of any larger size to a stream that it is safe for (hip_mempool_impl.cpp:45-78).
+// CLR hands a stream a block of any larger size that is safe for it (hip_mempool_impl.cpp:45-78).
 bool find_oversized(Pool &pool, size_t size, hipStream_t key, FreeBlock *out) {
   const auto usable = [&](const Block &block) { return is_ordered(pool, block, key); };
   return quirk(Quirk::PoolOversizeReuse) && find_block(pool, largest_fit(size), SIZE_MAX, usable, out);
 }
 
-// A free block, if need be one that the stream is made to wait for.
+// Takes a free block, if need be one that the stream is made to wait for.
 hipError_t reuse(Pool &pool, size_t size, hipStream_t stream, Block *out, bool *found) {
   const hipStream_t key = stream_key(stream);
   const size_t largest = largest_fit(size);
@@ -182,7 +182,7 @@ hipError_t grow(Pool &pool, size_t size, Block *out) {
     for (const auto &other : state().pools) release(other.get(), 0);
     error = reserve(pool.device(), size, &out->base);
   }
-  // What MLX met on gfx1201 (PR 2300).
+  // MLX met this on gfx1201 (ml-explore/mlx#2300).
   if (error == hipErrorOutOfMemory && quirk(Quirk::PoolOomFault)) crash(Quirk::PoolOomFault, "out of device memory");
   if (error) return error;
   out->size = size;
@@ -208,7 +208,8 @@ hipError_t allocate(void **out, size_t size, const std::shared_ptr<Pool> &pool, 
   return hipSuccess;
 }
 
-// The allocation's block goes to the free list: at once for its own stream, for others when the free is known over.
+// Puts the allocation's block on the free list. Its own stream may take it at once, others when the free is known to be
+// over.
 void take_back(std::map<void *, Live>::iterator at, hipStream_t key, uint64_t tick) {
   Live &live = at->second;
   hide(live.block.base);
@@ -222,7 +223,7 @@ void take_back(std::map<void *, Live>::iterator at, hipStream_t key, uint64_t ti
 
 size_t free_bytes(const Pool &pool) { return pool.reserved - pool.used; }
 
-// The smallest blocks that are at least half of a pool's free memory.
+// Returns the smallest blocks that together are at least half of a pool's free memory.
 std::vector<FreeBlock> smaller_half(Pool *pool) {
   std::vector<FreeBlock> blocks;
   size_t left = free_bytes(*pool);
@@ -230,8 +231,9 @@ std::vector<FreeBlock> smaller_half(Pool *pool) {
   return blocks;
 }
 
-// What CLR does before it takes a block back into a pool with more free than used memory (hip_mempool_impl.cpp:231-246;
-// rocm-systems#11690): give back all that can be, whatever the threshold, and wait when the device is nearly full.
+// Does what CLR does before it takes a block back into a pool with more free than used memory
+// (hip_mempool_impl.cpp:231-246, rocm-systems#11690): it gives back all that it can, whatever the threshold, and waits
+// if the device is nearly full.
 void relieve(void *address) {
   std::unique_lock<std::mutex> lock(state().mutex);
   const auto at = state().live.find(address);
@@ -243,7 +245,8 @@ void relieve(void *address) {
   if (!quirk(Quirk::PoolLowMemBlock) || reserved_bytes(pool->device()) <= total - total / 8) return;
   std::vector<Frees> frees;
   for (const FreeBlock at : smaller_half(pool.get())) frees.push_back(at->second.frees);
-  // CLR waits with the pool locked; a host function that needs the pool would never return.
+  // CLR waits with the pool locked. Here it is unlocked, because a host function that needs the pool would never
+  // return.
   lock.unlock();
   Scheduler::get().block_until([&] {
     return std::all_of(frees.begin(), frees.end(), [](const Frees &each) { return each.have_run(); });

@@ -1,7 +1,8 @@
 // Stream-ordered memory pools: what hipMallocAsync and hipFreeAsync do outside a capture.
 //
 // A freed block is handed out again at once on the stream that freed it. Another stream gets it when the free is known
-// to come before: it has run (opportunistic), or the stream waited for an event recorded after it, or is made to wait.
+// to come first: it has run (opportunistic reuse), or the stream waited for an event that was recorded after it
+// (vector_clock.h), or the stream is made to wait.
 #pragma once
 
 #include <atomic>
@@ -15,9 +16,9 @@
 
 namespace cpu {
 
-using Flag = std::shared_ptr<std::atomic<bool>>;  // set when a free has run
+using Flag = std::shared_ptr<std::atomic<bool>>;  // true when a free has run
 
-// The frees of a block that its memory still waits for. Of several on one stream the last is enough.
+// The frees of a block that the next user of its memory has to wait for. Of several on one stream the last is enough.
 class Frees {
  public:
   void add(hipStream_t stream, Flag free);
@@ -27,14 +28,14 @@ class Frees {
   std::map<hipStream_t, Flag> last_;
 };
 
-// Memory of a pool; whole blocks are handed out.
+// A piece of a pool's memory, which is handed out as a whole.
 struct Block {
   void *base;
   size_t size;
-  // While free:
+  // Set while the block is free:
   hipStream_t stream = nullptr;  // where it was freed
   uint64_t tick = 0;
-  Frees frees;  // the latest, and those that had not run when the block was handed out again
+  Frees frees;  // its latest free, and those that had not run when the block was handed out again
 };
 
 struct Pool {
@@ -55,22 +56,24 @@ struct Pool {
 
 hipMemPool_t create_pool(const hipMemPoolProps &props);
 hipError_t destroy_pool(hipMemPool_t handle);
-// The pool that the device came with, and the one that hipMallocAsync takes memory from.
+// Return the pool that the device came with, and the one that hipMallocAsync takes memory from.
 hipMemPool_t default_pool(int device);
 hipMemPool_t current_pool(int device);
 hipError_t set_current_pool(int device, hipMemPool_t handle);
-// Calls with the live pool behind a handle, which nobody else uses meanwhile. hipErrorInvalidValue: there is none.
+// Calls with the live pool behind a handle, which no other thread uses meanwhile. hipErrorInvalidValue: there is none.
 hipError_t with_pool(hipMemPool_t handle, const std::function<hipError_t(Pool &)> &call);
 // Gives free memory back, within with_pool(), while at least `keep` bytes stay reserved.
 void pool_trim(Pool *pool, uint64_t keep);
 
 hipError_t pool_allocate(void **out, size_t size, hipMemPool_t handle, hipStream_t stream);
-// hipErrorInvalidValue: the address is not a live pool allocation.
+// Frees an allocation in stream order. hipErrorInvalidValue: the address is not a live pool allocation.
 hipError_t pool_free(void *address, hipStream_t stream);
-// hipFree of pool memory: the caller vouches that nothing uses it any more. False: not a live pool allocation.
+// Frees an allocation at once, as hipFree does; the caller vouches that nothing uses it any more. False: the address is
+// not a live pool allocation.
 bool pool_free_now(void *address);
 
-// After any stream, event or device synchronisation: give memory above the pools' release thresholds back.
+// Gives memory above the pools' release thresholds back; called after every synchronisation with a stream, event or
+// device.
 void pool_release_unused();
 
 }  // namespace cpu

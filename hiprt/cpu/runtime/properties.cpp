@@ -33,7 +33,7 @@ std::string cpu_model() {
 #endif
 }
 
-// MHz as the kernel reports it, in kHz; 1 GHz where it does not.
+// Returns the clock rate that the operating system reports, in kHz, or 1 GHz if it reports none.
 int clock_khz() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
@@ -101,7 +101,7 @@ hipDeviceProp_t describe(int device) {
   p.major = 1;
   p.pciBusID = device;
   p.clockRate = p.memoryClockRate = clock_khz();
-  // Ticks of the steady clock, in kHz.
+  // The rate of the steady clock's ticks, in kHz.
   p.clockInstructionRate = 1000000;
   p.memoryBusWidth = 64;
   p.l2CacheSize = last_level_cache();
@@ -110,7 +110,7 @@ hipDeviceProp_t describe(int device) {
   return p;
 }
 
-// What HIP asks for by number and the properties hold under a name.
+// Attributes that the properties hold under a name.
 struct IntAttribute {
   hipDeviceAttribute_t which;
   int hipDeviceProp_t::*member;
@@ -190,7 +190,8 @@ constexpr SizeAttribute kSizes[] = {
     {hipDeviceAttributeTotalGlobalMem, &hipDeviceProp_t::totalGlobalMem},
 };
 
-// Nothing of these exists here: textures, surfaces, virtual memory, IPC, multi-device launches, an AMD chip.
+// Returns whether an attribute is of something that does not exist here: textures, surfaces, virtual memory, IPC,
+// launches on several devices, an AMD chip.
 bool is_absent(hipDeviceAttribute_t which) {
   switch (which) {
     case hipDeviceAttributeImageSupport:

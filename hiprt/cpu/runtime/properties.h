@@ -1,4 +1,4 @@
-// Device properties and attributes: the host, described in a GPU's words.
+// Device properties and attributes, which describe the host in a GPU's words.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace cpu {
 
-// What the device says about itself.
+// Returns what the device says about itself.
 const hipDeviceProp_t &properties(int device);
-// One of the attributes, most of which the properties hold under a name; nothing if HIP has no such attribute.
+// Returns one attribute, most of which the properties hold under a name; nothing if HIP has no such attribute.
 std::optional<int> device_attribute(hipDeviceAttribute_t which, int device);
 
 }  // namespace cpu

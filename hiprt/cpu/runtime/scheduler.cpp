@@ -16,15 +16,16 @@ namespace {
 using std::chrono::microseconds;
 using Clock = std::chrono::steady_clock;
 
-// Long enough to span the gaps of a program that keeps launching, short enough not to burn an idle core.
+// How long the device thread looks for work: long enough for the gaps of a program that keeps launching, short enough
+// not to burn an idle core.
 constexpr microseconds kDeviceSpin{80};
-// A waiting thread shares the cores with the kernel it waits for, so it gives up sooner.
+// A waiting thread shares the cores with the kernel that it waits for, so that it gives up sooner.
 constexpr microseconds kHostSpin{20};
-// How often to look at work that waits for a value in memory, which nobody announces.
+// How often to look at work that waits for a value in memory, whose change nobody announces.
 constexpr microseconds kPoll{100};
 // How late a host function comes when nothing overtakes it.
 constexpr microseconds kLate{1000};
-// A kernel that does not end must not keep the process from exiting.
+// How long an exiting process waits for a kernel that may never end.
 constexpr std::chrono::seconds kStopPatience{2};
 
 thread_local bool on_device_thread = false;
@@ -37,7 +38,7 @@ void relax() {
 #endif
 }
 
-// Spin until the condition holds or the time is over; whether it held.
+// Spins until the condition holds or the time is over, and returns whether it held.
 template <class Condition>
 bool spin(microseconds time, Condition &&holds) {
   const auto end = Clock::now() + time;
@@ -52,7 +53,7 @@ bool spin(microseconds time, Condition &&holds) {
   return holds();
 }
 
-// The lock is held for a moment only, so look a few times before asking the kernel to sleep for it.
+// Takes the lock. It is never held for long, so that looking a few times is cheaper than to sleep for it at once.
 void take(std::unique_lock<std::mutex> &lock) {
   for (int i = 0; i < 100; ++i) {
     if (lock.try_lock()) return;
@@ -61,7 +62,7 @@ void take(std::unique_lock<std::mutex> &lock) {
   lock.lock();
 }
 
-// Failures after which a real device's context is gone.
+// Returns whether a real device's context is gone after such a failure.
 bool loses_device(hipError_t status) {
   switch (status) {
     case hipErrorIllegalAddress:
@@ -87,8 +88,8 @@ hipError_t run_caught(Work &work) {
 
 }  // namespace
 
-// A host function, which CLR runs on a thread of its own when it learns of a marker: late, and behind what was queued
-// after it (section 3.1). Here it waits until its stream has gone on, or has had nothing more to do for a while.
+// A host function under the quirk slow_completion. CLR runs it on a thread of its own when it learns of a marker, late
+// and after what was queued behind it. Here it waits until its stream has gone on, or has been idle for a while.
 struct Scheduler::LateWork : Work {
   LateWork(StreamPtr s, std::shared_ptr<Work> w)
       : Work(w->type), stream(std::move(s)), before(stream->pushed_), work(std::move(w)) {}
@@ -98,7 +99,7 @@ struct Scheduler::LateWork : Work {
   std::shared_ptr<Work> clone() const override { return nullptr; }  // never a node
 
   const StreamPtr stream;
-  const uint64_t before;  // works of the stream that come first
+  const uint64_t before;  // how many works of the stream come first
   const std::shared_ptr<Work> work;
   mutable std::optional<Clock::time_point> idle_since;
 };
@@ -144,7 +145,7 @@ hipError_t Scheduler::push(const StreamPtr &stream, std::shared_ptr<Work> work) 
   const bool is_late = quirk(Quirk::SlowCompletion) && work->type == hipGraphNodeTypeHost && !stream->legacy;
   if (is_late) append_late(stream, std::move(work));
   else append(stream, std::move(work));
-  // Behind other work of its stream it is no news to the device thread.
+  // Work behind other work of its stream is no news to the device thread.
   if (!is_late && stream->items_.size() > 1) return hipSuccess;
   pushes_.fetch_add(1, std::memory_order_release);
   lock.unlock();
@@ -187,7 +188,8 @@ void Scheduler::loop() {
   finished_.notify_all();
 }
 
-// The null stream waits for earlier work of blocking streams, and they for its: submission order decides.
+// Returns whether the stream's first work may start. The null stream waits for earlier work of blocking streams, and
+// they for earlier work of its: the order of submission decides.
 bool Scheduler::may_start(const Stream &stream) const {
   if (!stream.legacy && !stream.blocking()) return true;
   const uint64_t order = stream.items_.front().order;
@@ -216,7 +218,7 @@ void Scheduler::run_front(std::unique_lock<std::mutex> &lock, const StreamPtr &s
   } else {
     work->drop();
   }
-  // Whatever the work holds is released before anybody learns that it is done.
+  // What the work holds is released before anybody learns that it is done.
   work.reset();
   take(lock);
   finish(stream, status);

@@ -1,4 +1,5 @@
-// The device thread: takes work from the streams, in an order that HIP allows and the seed chooses, and runs it.
+// The scheduler: its device thread takes work from the streams, in an order that HIP allows and the seed chooses, and
+// runs it.
 #pragma once
 
 #include <atomic>
@@ -17,14 +18,14 @@ namespace cpu {
 
 struct Capture;
 
-// What hipStream_t stands for. A destroyed stream lives on until its work is done.
+// What a hipStream_t stands for. A destroyed stream lives on until its work is done.
 struct Stream {
   Stream(int d, unsigned f, int p, bool l) : device(d), flags(f), priority(p), legacy(l) {}
   bool blocking() const { return !legacy && !(flags & hipStreamNonBlocking); }
 
   const int device;
   const unsigned flags;
-  const int priority;  // only reported: work is taken in random order to show missing dependencies
+  const int priority;  // only reported, because work is taken in random order to show missing dependencies
   const bool legacy;   // the null stream
   std::atomic<Capture *> capture{nullptr};
 
@@ -32,41 +33,41 @@ struct Stream {
   friend class Scheduler;
   struct Item {
     std::shared_ptr<Work> work;
-    uint64_t order;  // of submission, over all streams
+    uint64_t order;  // the number of its submission among those of all streams
   };
-  // All but finished_ are guarded by the scheduler's lock. The running item stays in front.
+  // The scheduler's lock guards all but finished_. The running item stays in front.
   std::deque<Item> items_;
   uint64_t pushed_ = 0;
   std::atomic<uint64_t> finished_{0};
-  hipError_t error_ = hipSuccess;  // first asynchronous failure that no wait has returned yet
-  std::shared_ptr<Stream> late_;   // of slow_completion: where this stream's host functions wait
+  hipError_t error_ = hipSuccess;  // the first asynchronous failure that no wait has returned yet
+  std::shared_ptr<Stream> late_;   // where this stream's host functions wait, with the quirk slow_completion
 };
 
 class Scheduler {
  public:
-  // The only one. Never destroyed, because its thread may outlive static destructors.
+  // Returns the only one. It is never destroyed, because its thread may outlive static destructors.
   static Scheduler &get();
 
-  // Queue work; the device's error if it is lost.
+  // Queues work. If the device is lost, the result is its error.
   hipError_t push(const std::shared_ptr<Stream> &stream, std::shared_ptr<Work> work);
-  // Queue a copy or fill and wait for it. The caller does it itself if the device has nothing else to do: a change of
-  // threads costs more than most copies.
+  // Queues a copy or fill and waits for it. The caller runs it itself if the device has nothing else to do, because a
+  // change of threads costs more than most copies.
   hipError_t execute(const std::shared_ptr<Stream> &stream, std::shared_ptr<Work> work);
-  // Block until everything queued so far is done; return what went wrong on those streams.
+  // These block until everything queued so far is done, and return what went wrong on those streams.
   hipError_t wait(const std::shared_ptr<Stream> &stream);
   hipError_t wait_device(int device);
-  hipError_t wait_blocking(int device);  // the null stream and all that synchronise with it
+  hipError_t wait_blocking(int device);  // the null stream and all streams that synchronise with it
   hipError_t wait_all();
-  // hipSuccess, hipErrorNotReady, or what went wrong.
+  // These return hipSuccess, hipErrorNotReady, or what went wrong.
   hipError_t query(const std::shared_ptr<Stream> &stream);
   hipError_t query_blocking(int device);
 
-  // Block until the condition holds. It must depend on work only, and announce() must follow whenever it may have
-  // changed before that work is done.
+  // Blocks until the condition holds. The condition may depend on work only. Where it may come true before that work is
+  // done, announce() must follow.
   hipError_t block_until(const std::function<bool()> &holds);
   void announce();
 
-  // The failure that lost the device, hipSuccess while it is fine.
+  // Returns the failure that lost the device, hipSuccess while it is fine.
   hipError_t lost(int device) const { return lost_[device].load(std::memory_order_acquire); }
   void revive(int device) { lost_[device].store(hipSuccess, std::memory_order_release); }
 
@@ -94,10 +95,10 @@ class Scheduler {
   hipError_t take_error(const StreamPtr &stream);
 
   mutable std::mutex lock_;
-  std::condition_variable pushed_;    // for the device thread
-  std::condition_variable finished_;  // for threads that wait
+  std::condition_variable pushed_;    // wakes the device thread
+  std::condition_variable finished_;  // wakes threads that wait
   std::vector<StreamPtr> active_;     // streams with items
-  std::vector<StreamPtr> failed_;     // streams with an error nobody has fetched
+  std::vector<StreamPtr> failed_;     // streams with an error that nobody has fetched
   std::vector<StreamPtr> ready_;      // scratch of pick()
   uint64_t order_ = 0;
   int waiters_ = 0;
@@ -105,7 +106,7 @@ class Scheduler {
   bool lent_ = false;  // a thread in execute() is the device for a moment
   bool stopping_ = false;
   bool stopped_ = false;
-  std::atomic<uint64_t> pushes_{0};  // onto empty streams: what the spinning device thread watches
+  std::atomic<uint64_t> pushes_{0};  // counts pushes onto empty streams; the spinning device thread watches it
   std::atomic<hipError_t> lost_[kMaxDevices] = {};
 };
 

@@ -5,7 +5,7 @@
 namespace cpu {
 namespace {
 
-// The last failure that was not read yet, and the status of the last call whatever it was.
+// The last failure that was not read yet, and the status of the last call, whatever it was.
 thread_local hipError_t last_error = hipSuccess;
 thread_local hipError_t last_status = hipSuccess;
 
@@ -13,7 +13,7 @@ thread_local hipError_t last_status = hipSuccess;
 
 hipError_t done(hipError_t status) noexcept {
   last_status = status;
-  // Before 7.0 every call overwrites what the one before left: section 5.
+  // Before HIP 7.0 every call overwrites what the one before left.
   const bool is_kept = status == hipSuccess || status == hipErrorNotReady;
   if (!is_kept || quirk(Quirk::LasterrorOverwrite)) last_error = status;
   return status;

@@ -1,4 +1,4 @@
-// The status of API calls: what hipGetLastError remembers of them.
+// The status of API calls, and what hipGetLastError remembers of them.
 #pragma once
 
 #include <new>
@@ -8,16 +8,16 @@
 
 namespace cpu {
 
-// Note the status of a finished API call for hipGetLastError of this thread, and hand it on.
+// Notes the status of a finished API call for this thread's hipGetLastError, and returns it.
 hipError_t done(hipError_t status) noexcept;
 
-// The last failure of this thread that nobody has read yet; take_last_error() forgets it.
+// Return the last failure of this thread that nobody has read yet; take_last_error() forgets it.
 hipError_t peek_last_error() noexcept;
 hipError_t take_last_error() noexcept;
-// The status of this thread's last call, failed or not; it is forgotten.
+// Returns the status of this thread's last call, failed or not, and forgets it.
 hipError_t take_last_status() noexcept;
 
-// Every API function returns through this: nothing is thrown across the C interface.
+// Every API function returns through this, so that no exception crosses the C interface.
 template <class Call>
 hipError_t api(Call &&call) noexcept {
   try {

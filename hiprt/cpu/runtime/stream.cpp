@@ -25,7 +25,7 @@ const std::shared_ptr<Stream> &legacy_stream(int device) {
   return streams[device];
 }
 
-// The streams that hipStreamPerThread means in this thread; they go with it.
+// The streams that hipStreamPerThread means in this thread. They end with it.
 struct ThreadStreams {
   std::array<hipStream_t, kMaxDevices> handles{};
   ~ThreadStreams() {

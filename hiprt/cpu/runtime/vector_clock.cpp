@@ -9,7 +9,7 @@ namespace cpu {
 namespace {
 
 using Lock = std::lock_guard<std::mutex>;
-using Times = std::unordered_map<hipStream_t, uint64_t>;  // by stream: its frees up to this one have happened
+using Times = std::unordered_map<hipStream_t, uint64_t>;  // by stream: its last free that comes before
 
 struct State {
   std::mutex mutex;
