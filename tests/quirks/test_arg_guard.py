@@ -1,4 +1,4 @@
-"""arg_guard: arguments that cannot be read, or too few of them, are refused (the CPU device only, reference 1.4).
+"""arg_guard: arguments that cannot be read, or too few of them, are refused (the CPU device only).
 
 Ours: passes every argument of the declaration, of the declared size.
 """

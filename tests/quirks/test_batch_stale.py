@@ -1,5 +1,5 @@
-"""batch_stale: setters of single nodes change the node's packet, not the batch of packets that is launched (rs#1099,
-rs#1262).
+"""batch_stale: setters of single nodes change the node's packet, not the batch of packets that is launched
+(rocm-systems#1099, #1262).
 
 Ours: the probe "patch takes effect" finds it, and updates are used instead.
 """

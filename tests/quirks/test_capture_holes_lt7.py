@@ -1,4 +1,4 @@
-"""Calls that are illegal during a capture and that CLR before 7.0 lets through (pytorch#155684, hip#3876)."""
+"""Calls that are illegal during a capture and that CLR before 7.0 lets through (pytorch#155684, ROCm/hip#3876)."""
 
 import ctypes
 

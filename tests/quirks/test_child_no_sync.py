@@ -1,4 +1,4 @@
-"""child_no_sync: what depends on a child graph does not wait for it (rs#658, rs#5687, O3).
+"""child_no_sync: what depends on a child graph does not wait for it (rocm-systems#658, #5687).
 
 Ours: no child graphs; a step within a step becomes nodes of the outer one (G5).
 """

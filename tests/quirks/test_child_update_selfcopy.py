@@ -1,4 +1,4 @@
-"""child_update_selfcopy: an update of a child graph copies its own parameters onto itself (7.2 to 7.13, reference 2.4).
+"""child_update_selfcopy: an update of a child graph copies its own parameters onto itself (7.2 to 7.13).
 
 Ours: no child graphs; a step within a step becomes nodes of the outer one (G5).
 """

@@ -1,4 +1,4 @@
-"""destroy_immediate: destroying an exec frees the arguments of its launches in flight (up to 6.1, reference 3.5).
+"""destroy_immediate: destroying an exec frees the arguments of its launches in flight (up to 6.1).
 
 Ours: an exec is destroyed when its last launch has finished.
 """

@@ -1,4 +1,4 @@
-"""device_binding: the thread's current device decides which functions there are (reference 1.7).
+"""device_binding: the thread's current device decides which functions there are.
 
 Ours: sets the device before every graph call, on every thread (G11).
 """

@@ -1,4 +1,5 @@
-"""disabled_drops_edges: a disabled node orders nothing, so its successors overtake its predecessors (rs#11359, O10).
+"""disabled_drops_edges: a disabled node orders nothing, so its successors overtake its predecessors
+(rocm-systems#11359).
 
 Ours: never disables nodes.
 """

@@ -1,4 +1,4 @@
-"""disabled_list_stale: packet lists without the disabled nodes are cached by their size alone (7.2 to 7.13, O6).
+"""disabled_list_stale: packet lists without the disabled nodes are cached by their size alone (7.2 to 7.13).
 
 Ours: never disables nodes.
 """

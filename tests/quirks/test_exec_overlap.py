@@ -1,5 +1,4 @@
-"""exec_overlap: launches of one exec on two streams overlap, and the later one takes the earlier one's state away
-(reference 3.3).
+"""exec_overlap: launches of one exec on two streams overlap, and the later one takes the earlier one's state away.
 
 Ours: an exec is launched on another stream only when it is drained (G6).
 """

@@ -1,4 +1,5 @@
-"""fanout_drop: out-edge i >= Q with i mod Q != 0, to a node with no other dependency, is not waited for (rs#11499, O2).
+"""fanout_drop: out-edge i >= Q with i mod Q != 0, to a node with no other dependency, is not waited for
+(rocm-systems#11499).
 
 Ours: at most four edges leave a node; more go through join nodes (G6).
 """

@@ -1,4 +1,4 @@
-"""func_reject: a hipFunction_t is no function of a kernel node (HIP up to 5.4, hip#2450).
+"""func_reject: a hipFunction_t is no function of a kernel node (HIP up to 5.4, ROCm/hip#2450).
 
 Ours: the probe "kernel nodes" finds it, and no graph is used.
 """

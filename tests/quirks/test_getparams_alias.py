@@ -1,5 +1,5 @@
 """getparams_alias: SetParams with the array that GetParams gave out takes its pointers over and frees them later
-(hip_graph_internal.hpp:1294-1299, clr#138).
+(hip_graph_internal.hpp:1294-1299, ROCm/clr#138).
 
 Ours: never asks for a node's parameters; each set is a fresh array (G4).
 """

@@ -1,4 +1,5 @@
-"""kernarg_bump_leak: every update takes new kernel-argument memory that only the exec's end returns (rs#10713).
+"""kernarg_bump_leak: every update takes new kernel-argument memory that only the exec's end returns
+(rocm-systems#10713).
 
 Ours: updates are counted, and a spent exec is replaced (G7).
 """

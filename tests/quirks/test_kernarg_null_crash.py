@@ -1,4 +1,4 @@
-"""kernarg_null_crash: a failed allocation of kernel arguments is written through (rs#10021).
+"""kernarg_null_crash: a failed allocation of kernel arguments is written through (rocm-systems#10021).
 
 Ours: execs are replaced when their update budget is spent, long before (G7).
 """

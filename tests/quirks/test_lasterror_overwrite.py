@@ -1,4 +1,4 @@
-"""lasterror_overwrite: before HIP 7.0 every call overwrites what hipGetLastError returns (reference 5).
+"""lasterror_overwrite: before HIP 7.0 every call overwrites what hipGetLastError returns.
 
 Ours: looks at the status of each call.
 """

@@ -1,4 +1,4 @@
-"""memcpy_flavour_ub: an update casts a copy node to the class of its partner, made by another call (reference 2.2).
+"""memcpy_flavour_ub: an update casts a copy node to the class of its partner, made by another call.
 
 Ours: every copy node is made by hipGraphAddMemcpyNode1D.
 """

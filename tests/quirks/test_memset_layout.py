@@ -1,4 +1,4 @@
-"""memset_layout: hipMemsetParams as the changelog of HIP 7.0 has it, which the headers contradict (reference 6.4).
+"""memset_layout: hipMemsetParams as the changelog of HIP 7.0 has it, which the headers contradict.
 
 Ours: a fill node that is refused makes the step run eagerly (G8).
 """

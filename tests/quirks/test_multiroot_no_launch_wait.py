@@ -1,4 +1,4 @@
-"""multiroot_no_launch_wait: roots after the first start before earlier work of the launch stream (rs#3131, O1).
+"""multiroot_no_launch_wait: roots after the first start before earlier work of the launch stream (rocm-systems#3131).
 
 Ours: one root, an empty node where there would be several (G6).
 """

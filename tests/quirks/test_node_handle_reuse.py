@@ -1,5 +1,4 @@
-"""node_handle_reuse: handles are addresses; that of a new node may name a node of an exec whose graph is gone
-(reference 2.6).
+"""node_handle_reuse: handles are addresses; that of a new node may name a node of an exec whose graph is gone.
 
 Ours: an exec keeps the graph it was instantiated from, and names its nodes only (G4).
 """

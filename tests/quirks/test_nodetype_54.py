@@ -1,4 +1,4 @@
-"""nodetype_54: HIP 5.3 and 5.4 have no allocation nodes; their numbers mean copies of symbols there (reference 6.5).
+"""nodetype_54: HIP 5.3 and 5.4 have no allocation nodes; their numbers mean copies of symbols there.
 
 Ours: never asks for a node's type, and has no allocation nodes.
 """

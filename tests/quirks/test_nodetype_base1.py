@@ -1,4 +1,4 @@
-"""nodetype_base1: the node types of HIP 5.2 start at one; there are no allocation nodes (reference 6.5).
+"""nodetype_base1: the node types of HIP 5.2 start at one; there are no allocation nodes.
 
 Ours: never asks for a node's type.
 """

@@ -1,4 +1,4 @@
-"""parallel_shuffle: other streams' work comes between the nodes of a launch, as on hardware (reference 3.2).
+"""parallel_shuffle: other streams' work comes between the nodes of a launch, as on hardware.
 
 Ours: every dependency is an edge, an event or the order of one stream.
 """

@@ -1,4 +1,5 @@
-"""A pool gives back all its free memory when more is free than used (CLR hip_mempool_impl.cpp:231, rs#11690)."""
+"""A pool gives back all its free memory when more is free than used
+(CLR hip_mempool_impl.cpp:231, rocm-systems#11690)."""
 
 from helpers.child import child
 from helpers.hip_calls import ok

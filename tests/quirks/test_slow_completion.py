@@ -1,4 +1,4 @@
-"""slow_completion: host functions come late, behind what was queued after them (reference 3.1).
+"""slow_completion: host functions come late, behind what was queued after them.
 
 Ours: learns of completion by events, not by host functions.
 """

@@ -1,4 +1,4 @@
-"""update_inflight_visible: changes reach launches that are queued already (stricter than CLR; reference 3.4).
+"""update_inflight_visible: changes reach launches that are queued already (stricter than CLR).
 
 Ours: only drained execs are changed; meanwhile others of the topology serve (G2).
 """

@@ -1,4 +1,4 @@
-"""update_no_flush: the first launch after a change may still see the old arguments (reference 2.7).
+"""update_no_flush: the first launch after a change may still see the old arguments.
 
 Ours: the probes patch and update many times; rungs that fail now and then are not used.
 """

@@ -1,4 +1,4 @@
-"""update_partial: a failing hipGraphExecUpdate leaves the nodes before the failure changed (reference 2.1).
+"""update_partial: a failing hipGraphExecUpdate leaves the nodes before the failure changed.
 
 Ours: an exec whose change failed is discarded, and the step runs eagerly (G8).
 """

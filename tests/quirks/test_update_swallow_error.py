@@ -1,5 +1,5 @@
 """update_swallow_error: where kernel-argument memory ends, an update reports success and the old arguments stay
-(rs#10714).
+(rocm-systems#10714).
 
 Ours: execs are replaced when their update budget is spent, long before (G7).
 """

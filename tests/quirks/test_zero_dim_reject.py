@@ -1,4 +1,4 @@
-"""zero_dim_reject: an eager launch of an empty grid passes, the same as a node is refused (reference 1.5).
+"""zero_dim_reject: an eager launch of an empty grid passes, the same as a node is refused.
 
 Ours: an empty launch never becomes a node.
 """
