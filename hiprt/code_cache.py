@@ -1,44 +1,57 @@
-"""Compiled code on disk, shared by all processes of a user: entries by key, how much there is, and how it becomes less.
+"""The cache of compiled code on disk, shared by all processes of a user.
 
-Files may go at any time: what is loaded is in memory, and what is missing is compiled again. The CPU device keeps its
-entries in the same folder, in the folder ``cpu`` of it (`hiprt/cpu/compile/cache.cpp`), and bounds it by the same
-rules.
+``hiprt/native/code_cache.c`` keeps it: where it lies, what a key and an entry are, and which files go when there are
+too many. The CPU device uses the same functions, so that both bound one folder by one rule. Files may go at any time:
+what is loaded is in memory, and what is missing is compiled again.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import itertools
 import json
 import os
-import time
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-from typing import IO
+from tempfile import TemporaryDirectory
+from typing import Any
 
-import platformdirs
-
+from hiprt.core import ffi, lib
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
 
-__all__ = ["CodeCache", "key_of"]
+__all__ = ["CodeCache", "folder", "key_of"]
 
-MAGIC = b"hiprt-code-1\n"
-HASH = 64  # hexadecimal digits
-ABANDONED = 3600.0  # seconds after which the file of a writer that died may go
-serials = itertools.count()
+
+def folder() -> Path:
+    """Return the cache's folder: ``HIPRT_CACHE_DIR``, else the platform's cache folder.
+
+    A user without a home has a folder for this process only.
+    """
+    if flags.cache_dir:
+        return Path(flags.cache_dir)
+    found = taken(lib.hiprt_cache_default_folder())
+    return Path(temporary_folder().name) if found is None else Path(os.fsdecode(ffi.string(found)))
+
+
+@cache
+def temporary_folder() -> TemporaryDirectory[str]:
+    """Return a folder that is removed when the process ends."""
+    return TemporaryDirectory(prefix="hiprt-", ignore_cleanup_errors=True)
 
 
 def key_of(parts: Iterable[str]) -> str:
-    """Return the hash of texts; each ends where it ends, so that no two sequences are alike."""
-    sum_ = hashlib.sha256()
-    for part in parts:
-        text = part.encode()
-        sum_.update(len(text).to_bytes(8, "little") + text)
-    return sum_.hexdigest()
+    """Return the hash of texts, each with its length, so that no two different sequences are alike."""
+    texts = [part.encode() for part in parts]
+    held = [ffi.from_buffer(text) for text in texts]
+    key = ffi.new("char[]", lib.HIPRT_CACHE_KEY_DIGITS + 1)
+    lib.hiprt_cache_key(len(texts), held, list(map(len, texts)), key)
+    return str(ffi.string(key).decode())
+
+
+def taken(memory: Any) -> Any:
+    """Return memory that C gave away, freed when the last reference to it goes; None where it gave none."""
+    return ffi.gc(memory, lib.hiprt_cache_free) if memory else None
 
 
 class CodeCache:
@@ -46,115 +59,65 @@ class CodeCache:
 
     Parameters
     ----------
-    folder : Path, optional
-        Default: ``HIPRT_CACHE_DIR``, else the platform's cache folder.
+    place : Path, optional
+        The folder; `folder()` by default.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder or Path(flags.cache_dir or platformdirs.user_cache_dir("hiprt"))
+    def __init__(self, place: Path | None = None) -> None:
+        self.folder = place or folder()
+        self.place = os.fsencode(self.folder)
 
-    def path(self, kind: str, key: str) -> Path:
-        """Return where an entry lies."""
-        return self.folder / kind / key[:2] / key[2:]
-
-    def load(self, kind: str, key: str) -> tuple[bytes, dict[str, str]] | None:
-        """Return code and names of an entry, which is now the one used last; None if it is not there or not whole.
+    def load(self, provider: str, key: str) -> tuple[bytes, dict[str, str]] | None:
+        """Return code and names of an entry, which now counts as just used.
 
         Parameters
         ----------
-        kind : str
-            Of entries: the provider.
+        provider : str
+            The name of the provider that the code is for.
         key : str
-            What `key_of` returned for everything the code depends on.
+            What `key_of` returned for everything that the code depends on.
+
+        Returns
+        -------
+        (bytes, dict) or None
+            None if the entry is not there or not whole.
         """
-        try:
-            with opened(self.path(kind, key)) as file:
-                whole = file.read()
-                os.utime(file.fileno())
-        except OSError:
+        size = ffi.new("uint64_t *")
+        content = taken(lib.hiprt_cache_load(self.place, provider.encode(), key.encode(), size))
+        if content is None:
             return None
-        start = len(MAGIC) + HASH
-        if whole[:start] != MAGIC + hashlib.sha256(whole[start:]).hexdigest().encode():
-            return None
-        names, _, code = whole[start:].partition(b"\n")
+        names, _, code = bytes(ffi.buffer(content, size[0])).partition(b"\n")
         return code, json.loads(names)
 
-    def store(self, kind: str, key: str, code: bytes, names: dict[str, str]) -> None:
-        """Keep code; readers see all of it or nothing. A folder that cannot be written is a warning.
+    def store(self, provider: str, key: str, code: bytes, names: dict[str, str]) -> None:
+        """Keep code, and remove what is then too much (``HIPRT_CACHE_MAX_MB``).
 
-        What is too much afterwards is removed (``HIPRT_CACHE_MAX_MB``).
+        Readers see all of the entry or nothing. A folder that cannot be written is a warning.
         """
-        path = self.path(kind, key)
-        body = json.dumps(names).encode() + b"\n" + code
-        fresh = path.with_name(f"{path.name}.{os.getpid()}.{next(serials)}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                fresh.write_bytes(MAGIC + hashlib.sha256(body).hexdigest().encode() + body)
-                fresh.replace(path)
-            finally:
-                fresh.unlink(missing_ok=True)
-            if flags.cache_max_mb:
-                self.trim(flags.cache_max_mb << 20)
-        except OSError as error:
-            text = f"{self.folder} cannot be written, and every process compiles its kernels again ({error.strerror})"
+        content = json.dumps(names).encode() + b"\n" + code
+        limit = flags.cache_max_mb << 20
+        status = lib.hiprt_cache_store(self.place, provider.encode(), key.encode(), content, len(content), limit)
+        if status:
+            reason = os.strerror(status)
+            text = f"{self.folder} cannot be written, and every process compiles its kernels again ({reason})"
             warnings.warn(text, HipWarning, stacklevel=2)
 
-    def files(self) -> list[tuple[float, int, Path]]:
-        """Return time of last use (as far as the file system keeps it), bytes and path; the longest unused first."""
-        found = []
-        for path in self.folder.rglob("*"):
-            try:
-                status = path.stat()
-            except FileNotFoundError:
-                continue  # another process removed it
-            if path.is_file():
-                found.append((max(status.st_atime, status.st_mtime), status.st_size, path))
-        return sorted(found)
+    def size(self) -> tuple[int, int]:
+        """Return how many files there are, and their bytes."""
+        counts = ffi.new("uint64_t[2]")
+        lib.hiprt_cache_measure(self.place, counts, counts + 1)
+        return counts[0], counts[1]
 
     def trim(self, nbytes: int) -> tuple[int, int]:
-        """Remove the longest unused files until at most `nbytes` are left; 0 empties the cache.
+        """Remove the files that were not used for the longest time until at most `nbytes` are left.
 
-        Files that a process has open, or is writing, stay.
+        Files that a process has open, or is writing, stay. 0 empties the cache.
 
         Returns
         -------
         files, bytes : int
             What was removed.
         """
-        files = self.files()
-        excess = sum(size for _, size, _ in files) - nbytes
-        removed = freed = 0
-        for used, size, path in files:
-            if freed >= excess:
-                break
-            if is_written(path, used) or not remove(path):
-                continue
-            removed, freed = removed + 1, freed + size
-        return removed, freed
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open an entry for reading, and say so to who trims."""
-    with path.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_SH)
-        yield file
-
-
-def is_written(path: Path, used: float) -> bool:
-    """Whether a process may be writing a file: it has not got its entry's name yet."""
-    return "." in path.name and time.time() - used < ABANDONED
-
-
-def remove(path: Path) -> bool:
-    """Remove a file unless a process has it open."""
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
+        counts = ffi.new("uint64_t[2]")
+        lib.hiprt_cache_trim(self.place, nbytes, counts, counts + 1)
+        return counts[0], counts[1]

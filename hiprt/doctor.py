@@ -17,6 +17,7 @@ from typing import Any
 
 from hiprt import __version__, library
 from hiprt.array import zeros
+from hiprt.code_cache import CodeCache
 from hiprt.command import set_run
 from hiprt.compiler import compile_source
 from hiprt.device import Device, current_device, describe, device_count
@@ -175,11 +176,9 @@ def dotted(version: int) -> str:
 
 def cache() -> dict[str, Any]:
     """Return where compiled kernels are kept, and how much lies there."""
-    import platformdirs
-
-    folder = Path(flags.cache_dir or platformdirs.user_cache_dir("hiprt"))
-    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
-    return {"dir": str(folder), "files": len(sizes), "bytes": sum(sizes), "writable": can_write(folder)}
+    held = CodeCache()
+    files, nbytes = held.size()
+    return {"dir": str(held.folder), "files": files, "bytes": nbytes, "writable": can_write(held.folder)}
 
 
 def can_write(folder: Path) -> bool:

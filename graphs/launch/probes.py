@@ -16,9 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 
-from hiprt import core, library
+from hiprt import code_cache, core, library
 from hiprt.array import Array, zeros
 from hiprt.buffer import Buffer
 from hiprt.compiler import compile_source
@@ -299,5 +298,4 @@ def cache_file(device: Device) -> Path:
         chosen.provider.name, str(chosen.hip), chosen.version, stat and (stat.st_size, stat.st_mtime_ns),
         device.name, device.arch, flags.cpu_profile, flags.cpu_quirks, SOURCE,
     )  # fmt: skip
-    folder = Path(flags.cache_dir) if flags.cache_dir else platformdirs.user_cache_path("hiprt")
-    return folder / "probes" / f"{hashlib.sha256(repr(identity).encode()).hexdigest()[:32]}.json"
+    return code_cache.folder() / "probes" / f"{hashlib.sha256(repr(identity).encode()).hexdigest()[:32]}.json"

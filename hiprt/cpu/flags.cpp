@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "code_cache.h"
+
 namespace cpu {
 namespace {
 
@@ -47,10 +49,10 @@ size_t physical_mb() {
 }
 
 std::string default_cache_dir() {
-  const std::string cache = text("XDG_CACHE_HOME");
-  if (!cache.empty() && cache[0] == '/') return cache + "/hiprt";
-  const std::string home = text("HOME");
-  return home.empty() ? "" : home + "/.cache/hiprt";
+  char *folder = hiprt_cache_default_folder();
+  const std::string text = folder ? folder : "";
+  hiprt_cache_free(folder);
+  return text;
 }
 
 Flags read_flags() {
@@ -61,7 +63,7 @@ Flags read_flags() {
   f.memory_bytes = size("HIPRT_CPU_MEMORY_MB", physical_mb()) << 20;
   f.cache_dir = text("HIPRT_CACHE_DIR");
   if (f.cache_dir.empty()) f.cache_dir = default_cache_dir();
-  f.cache_bytes = number("HIPRT_CACHE_MAX_MB", 1024) << 20;
+  f.cache_bytes = number("HIPRT_CACHE_MAX_MB", HIPRT_CACHE_DEFAULT_MB) << 20;
   f.compiler = text("HIPRT_CPU_COMPILER");
   f.zig = text("HIPRT_CPU_ZIG");
   return f;

@@ -23,6 +23,8 @@ INCLUDE = NATIVE / "include"
 CPU = NATIVE.parent / "cpu"
 CORE_FOLDERS = [NATIVE, ROOT / "graphs" / "native", ROOT / "allocator" / "native"]
 C_LIBRARIES = ("null", "nvidia")
+# Files of the core that the CPU device consists of too: it must find the same cache without Python.
+CPU_SHARED = [NATIVE / "code_cache.c", NATIVE / "sha256.c"]
 # Sources under hiprt/cpu that decide how a program becomes a module: their hash is part of every cached module's key.
 CODE_GENERATION = (
     "compile/compiler",
@@ -194,22 +196,23 @@ def up_to_date(target: Path, depfile: Path) -> bool:
 
 def build_cpu_device(target: Path, objects: Path) -> None:
     """Compile the C++ files under ``hiprt/cpu`` and link them into ``target``; only what changed is compiled again."""
-    cxx = shlex.split(os.environ.get("CXX", "g++"))
+    cxx, cc = shlex.split(os.environ.get("CXX", "g++")), shlex.split(os.environ.get("CC", "gcc"))
     objects = objects / re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
     objects.mkdir(parents=True, exist_ok=True)
-    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", f"-I{objects}", "-pthread"]
+    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", f"-I{NATIVE}", f"-I{objects}", "-pthread"]
+    compilers = {".cpp": [*cxx, *flags], ".c": [*cc, *compile_flags("-std=c11")]}
     write_code_generation(objects / "code_generation.h")
     target.parent.mkdir(parents=True, exist_ok=True)
 
     def compile_one(source: Path) -> Path:
-        out = objects / source.relative_to(CPU).with_suffix(".o")
+        out = objects / source.relative_to(NATIVE.parent).with_suffix(".o")
         out.parent.mkdir(parents=True, exist_ok=True)
         if not up_to_date(out, out.with_suffix(".d")):
-            subprocess.run([*cxx, *flags, "-MMD", "-c", str(source), "-o", str(out)], check=True)
+            subprocess.run([*compilers[source.suffix], "-MMD", "-c", str(source), "-o", str(out)], check=True)
         return out
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        outs = list(pool.map(compile_one, sorted(CPU.rglob("*.cpp"))))
+        outs = list(pool.map(compile_one, [*sorted(CPU.rglob("*.cpp")), *CPU_SHARED]))
     # Linked beside and renamed: a process that has the old file mapped keeps it.
     fresh = target.with_suffix(".so.new")
     subprocess.run(

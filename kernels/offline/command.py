@@ -180,12 +180,11 @@ def run_cache(options: argparse.Namespace) -> int:
     """Show the cache of compiled kernels, and trim it where that is asked for."""
     cache = CodeCache()
     removed, freed = cache.trim(options.cache_limit) if options.cache_limit is not None else (0, 0)
-    files = cache.files()
-    nbytes = sum(size for _, size, _ in files)
+    files, nbytes = cache.size()
     if options.json:
-        report = {"dir": str(cache.folder), "files": len(files), "bytes": nbytes, "removed": removed, "freed": freed}
+        report = {"dir": str(cache.folder), "files": files, "bytes": nbytes, "removed": removed, "freed": freed}
         print(json.dumps(report))
     else:
         gone = f"; removed {removed} files, {freed / 2**20:.1f} MiB" if removed else ""
-        print(f"{cache.folder}: {len(files)} files, {nbytes / 2**20:.1f} MiB{gone}")
+        print(f"{cache.folder}: {files} files, {nbytes / 2**20:.1f} MiB{gone}")
     return 0

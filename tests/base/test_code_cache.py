@@ -1,19 +1,32 @@
 """Compiled code on disk: what makes a new entry, what survives damage and other processes, and how much there is."""
 
 import dataclasses
+import fcntl
+import hashlib
 import os
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from hiprt import code_cache, compiler, library
+from hiprt import code_cache, compiler, core, library
 from hiprt.code_cache import CodeCache, key_of
 from hiprt.compiler import compile_source
 from hiprt.errors import CompileError, HipWarning
-from hiprt.flags import flags
+from hiprt.flags import Flags, flags
 from hiprt.provider import NVIDIA, ROCM
+
+
+def entries(cache):
+    """The files of a cache."""
+    return [path for path in cache.folder.rglob("*") if path.is_file()]
+
+
+def path_of(cache, provider, key):
+    return cache.folder / provider / key[:2] / key[2:]
+
 
 KEY = "ab" + "0" * 62
 SOURCE = 'extern "C" __global__ void k(int* p) { p[0] = N; }\n'
@@ -48,18 +61,47 @@ def test_keys_are_of_whole_sequences():
     assert len(key_of([])) == 64
 
 
+@pytest.mark.parametrize("size", [0, 1, 55, 56, 63, 64, 65, 1000])
+def test_a_key_is_sha256_of_lengths_and_texts(size):
+    texts = ["a" * size, "", "größer"]
+    whole = b"".join(len(text.encode()).to_bytes(8, "little") + text.encode() for text in texts)
+    assert key_of(texts) == hashlib.sha256(whole).hexdigest()
+
+
+def test_the_bound_is_the_same_for_python_and_the_cpu_device():
+    assert Flags.cache_max_mb.default == core.lib.HIPRT_CACHE_DEFAULT_MB
+
+
+def test_the_folder_is_the_platform_s_unless_a_flag_names_one(tmp_path, monkeypatch):
+    with flags.override(cache_dir=str(tmp_path)):
+        assert code_cache.folder() == tmp_path
+    with flags.override(cache_dir=""):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        assert code_cache.folder() == tmp_path / "hiprt"
+        monkeypatch.setenv("XDG_CACHE_HOME", "not absolute")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        assert code_cache.folder() in (tmp_path / ".cache" / "hiprt", tmp_path / "Library" / "Caches" / "hiprt")
+
+
+def test_a_user_without_a_home_has_a_folder_for_the_process(monkeypatch):
+    monkeypatch.setattr(code_cache, "lib", SimpleNamespace(hiprt_cache_default_folder=lambda: core.ffi.NULL))
+    with flags.override(cache_dir=""):
+        assert code_cache.folder().is_dir()
+        assert code_cache.folder() == code_cache.folder()
+
+
 def test_what_was_stored_is_loaded(cache):
     assert cache.load("rocm", KEY) is None
     cache.store("rocm", KEY, b"\0code\n", {"f<int>": "_Z1f"})
     assert cache.load("rocm", KEY) == (b"\0code\n", {"f<int>": "_Z1f"})
     assert cache.load("nvidia", KEY) is None
-    assert [path.name for _, _, path in cache.files()] == [KEY[2:]]
+    assert entries(cache) == [path_of(cache, "rocm", KEY)]
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"", lambda b: b[:-1] + b"?", lambda b: b"x" + b[1:]])
 def test_a_damaged_entry_is_not_loaded_and_is_replaced(cache, damage):
     cache.store("rocm", KEY, b"code", {})
-    path = cache.path("rocm", KEY)
+    path = path_of(cache, "rocm", KEY)
     path.write_bytes(damage(path.read_bytes()))
     assert cache.load("rocm", KEY) is None
     cache.store("rocm", KEY, b"code", {})
@@ -78,7 +120,7 @@ def test_the_least_recently_used_goes(cache):
     keys = [f"{i:02}" + "0" * 62 for i in range(4)]
     for i, key in enumerate(keys):
         cache.store("rocm", key, bytes(1 << 20), {})
-        os.utime(cache.path("rocm", key), (1000 + i, 1000 + i))
+        os.utime(path_of(cache, "rocm", key), (1000 + i, 1000 + i))
     assert cache.load("rocm", keys[0])
     with flags.override(cache_max_mb=3):
         cache.store("nvidia", KEY, b"new", {})
@@ -90,20 +132,21 @@ def test_0_is_no_bound(cache):
     with flags.override(cache_max_mb=0):
         for i in range(3):
             cache.store("rocm", f"{i:02}" + "0" * 62, bytes(1 << 20), {})
-    assert len(cache.files()) == 3
+    assert cache.size()[0] == 3
 
 
 def test_what_a_process_has_open_or_writes_stays(cache):
     cache.store("rocm", KEY, b"code", {})
-    path = cache.path("rocm", KEY)
+    path = path_of(cache, "rocm", KEY)
     fresh = path.with_name(f"{path.name}.1.0")
     fresh.write_bytes(b"half")
-    with code_cache.opened(path) as file:
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
         assert cache.trim(0) == (0, 0)
         assert path.exists()
         assert file.read()
     assert cache.trim(0)[0] == 1
-    assert [path for _, _, path in cache.files()] == [fresh]
+    assert entries(cache) == [fresh]
     os.utime(fresh, (1000, 1000))
     assert cache.trim(0)[0] == 1
 
@@ -126,14 +169,14 @@ def test_processes_and_threads_at_once(cache):
             assert found is None or found[0] == bytes([int(found[1]["n"])]) * 100000
     finally:
         assert [child.wait() for child in children] == [0, 0]
-    assert all("." not in path.name for _, _, path in cache.files())
+    assert all("." not in path.name for path in entries(cache))
 
 
 def test_compiled_code_is_kept_for_the_next_process(builds, cache):
     first = compile_source(SOURCE, "k.hip", options=["-DN=1"], expressions=["k"])
     assert compile_source(SOURCE, "k.hip", options=["-DN=1"], expressions=["k"]) == first
     assert len(builds) == 1
-    ((_, _, entry),) = cache.files()
+    (entry,) = entries(cache)
     assert entry.parts[-3] == library.current().provider.name
     assert entry.read_bytes().endswith(first[0])
 
@@ -186,7 +229,7 @@ def test_a_failed_build_is_not_kept(builds, cache):
         with pytest.raises(CompileError):
             compile_source("int x", "k.hip")
     assert len(builds) == 2
-    assert cache.files() == []
+    assert entries(cache) == []
 
 
 @pytest.mark.parametrize(

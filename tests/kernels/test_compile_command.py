@@ -220,12 +220,12 @@ def test_the_device_s_cache_is_filled(source, tmp_path):
     cache = {"HIPRT_CACHE_DIR": str(tmp_path / "cache")}
     out, _ = run(source, **cache)
     assert out.startswith("1 program for cpu, ")
-    held = CodeCache(tmp_path / "cache").files()
-    assert len(held) == 1
+    held = CodeCache(tmp_path / "cache").size()
+    assert held[0] == 1
     source.write_text("int x")
     _, err = run("--target", "cpu", source, status=1, **cache)
     assert "error" in err
-    assert CodeCache(tmp_path / "cache").files() == held
+    assert CodeCache(tmp_path / "cache").size() == held
 
 
 def test_every_instance_of_the_device_is_compiled():
@@ -281,5 +281,5 @@ def test_cache_info_and_limit(tmp_path):
     assert (out["files"], out["removed"], out["freed"]) == (2, 2, 2 << 20)
     assert sorted(path.name for path in cache.rglob("*") if path.is_file()) == ["2", "3"]
     assert "removed 2 files" in run("--cache-limit", "0", **environment)[0]
-    assert CodeCache(cache).files() == []
+    assert CodeCache(cache).size() == (0, 0)
     assert CodeCache(tmp_path / "none").trim(0) == (0, 0)

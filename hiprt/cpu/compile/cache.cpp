@@ -1,32 +1,18 @@
 #include "compile/cache.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
-#include <filesystem>
-#include <tuple>
 
+#include "code_cache.h"
 #include "compile/process.h"
-#include "compile/sha256.h"
+#include "compile/hash.h"
 #include "flags.h"
 
 namespace cpu {
 namespace {
 
-constexpr const char *kMagic = "hiprt-cache-1\n";
-constexpr size_t kHashSize = 64;
-
-std::string path_of(const std::string &key) {
-  const std::string &dir = flags().cache_dir;
-  return dir.empty() ? "" : dir + "/cpu/" + key.substr(0, 2) + "/" + key.substr(2);
-}
+constexpr const char *kKind = "cpu";
 
 void put(const std::string &text, std::string *out) {
   const uint64_t size = text.size();
@@ -41,7 +27,7 @@ void put(const std::map<std::string, std::string> &pairs, std::string *out) {
 // Reads fields in the order in which they were put.
 class Fields {
  public:
-  explicit Fields(const std::string &bytes, size_t at) : bytes_(bytes), at_(at) {}
+  explicit Fields(const std::string &bytes) : bytes_(bytes) {}
 
   bool get(std::string *text) {
     uint64_t size;
@@ -65,59 +51,8 @@ class Fields {
 
  private:
   const std::string &bytes_;
-  size_t at_;
+  size_t at_ = 0;
 };
-
-// Holds an entry while it is read: a process that trims the cache leaves it alone, and it counts as just used.
-class Reading {
- public:
-  explicit Reading(const std::string &path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ >= 0 && flock(fd_, LOCK_SH) == 0) futimens(fd_, nullptr);
-  }
-  ~Reading() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Reading(const Reading &) = delete;
-  Reading &operator=(const Reading &) = delete;
-
- private:
-  int fd_;
-};
-
-// Returns whether a process may be writing a file: it does not have its entry's name yet, and is too young to be left
-// over from a process that died.
-bool is_written(const std::filesystem::path &path, time_t used) {
-  constexpr time_t kAbandoned = 3600;
-  return path.filename().string().find('.') != std::string::npos && time(nullptr) - used < kAbandoned;
-}
-
-// Removes a file unless a process reads it.
-bool remove_unused(const std::filesystem::path &path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool removed = flock(fd, LOCK_EX | LOCK_NB) == 0 && unlink(path.c_str()) == 0;
-  close(fd);
-  return removed;
-}
-
-// Removes the least recently used files of the whole folder until at most `bytes` are left.
-void trim(const std::string &folder, size_t bytes) {
-  std::vector<std::tuple<time_t, size_t, std::filesystem::path>> files;
-  size_t held = 0;
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator at(folder, error), end; at != end; at.increment(error)) {
-    struct stat info;
-    if (stat(at->path().c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
-    const size_t size = static_cast<size_t>(info.st_size);
-    files.emplace_back(std::max(info.st_atime, info.st_mtime), size, at->path());
-    held += size;
-  }
-  std::sort(files.begin(), files.end());
-  for (const auto &[used, size, path] : files) {
-    if (held <= bytes) return;
-    if (!is_written(path, used) && remove_unused(path)) held -= size;
-  }
-}
 
 bool files_unchanged(const Built &built) {
   for (const auto &[path, hash] : built.files) {
@@ -130,16 +65,14 @@ bool files_unchanged(const Built &built) {
 }  // namespace
 
 bool cache_load(const std::string &key, Built *out) {
-  const std::string path = path_of(key);
-  std::string bytes;
-  const Reading reading(path);
-  const size_t header = std::strlen(kMagic) + kHashSize;
-  if (path.empty() || !read_file(path, &bytes) || bytes.size() < header) return false;
-  if (bytes.compare(0, std::strlen(kMagic), kMagic) != 0) return false;
-  const std::string hash = Sha256().add(bytes.data() + header, bytes.size() - header).hex();
-  if (bytes.compare(std::strlen(kMagic), kHashSize, hash) != 0) return false;
+  if (flags().cache_dir.empty()) return false;
+  uint64_t size;
+  char *content = hiprt_cache_load(flags().cache_dir.c_str(), kKind, key.c_str(), &size);
+  if (!content) return false;
+  const std::string bytes(content, size);
+  hiprt_cache_free(content);
   Built built;
-  Fields fields(bytes, header);
+  Fields fields(bytes);
   if (!fields.get(&built.image) || !fields.get(&built.log) || !fields.get(&built.lowered) || !fields.get(&built.files))
     return false;
   if (!files_unchanged(built)) return false;
@@ -148,23 +81,15 @@ bool cache_load(const std::string &key, Built *out) {
 }
 
 void cache_store(const std::string &key, const Built &built) {
-  static std::atomic<unsigned> serial{0};
-  const std::string path = path_of(key);
-  if (path.empty()) return;
-  std::error_code error;
-  std::filesystem::create_directories(path.substr(0, path.rfind('/')), error);
-  std::string body;
-  put(built.image, &body), put(built.log, &body), put(built.lowered, &body), put(built.files, &body);
-  const std::string fresh = path + "." + std::to_string(getpid()) + "." + std::to_string(serial++);
-  const bool written = write_file(fresh, kMagic + sha256_hex(body) + body);
-  if (!written || std::rename(fresh.c_str(), path.c_str()) != 0) {
-    static std::atomic<bool> told{false};
-    if (!told.exchange(true))
-      std::fprintf(stderr, "hiprt cpu device: %s cannot be written, and every process compiles its kernels again\n",
-                   flags().cache_dir.c_str());
-    std::filesystem::remove(fresh, error);
-  }
-  if (flags().cache_bytes) trim(flags().cache_dir, flags().cache_bytes);
+  const std::string &folder = flags().cache_dir;
+  if (folder.empty()) return;
+  std::string bytes;
+  put(built.image, &bytes), put(built.log, &bytes), put(built.lowered, &bytes), put(built.files, &bytes);
+  if (hiprt_cache_store(folder.c_str(), kKind, key.c_str(), bytes.data(), bytes.size(), flags().cache_bytes) == 0) return;
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true))
+    std::fprintf(stderr, "hiprt cpu device: %s cannot be written, and every process compiles its kernels again\n",
+                 folder.c_str());
 }
 
 }  // namespace cpu

@@ -1,9 +1,8 @@
-// The cache of compiled programs on disk, which all processes of a user share.
+// Compiled programs in the cache of compiled code (code_cache.h), which all processes of a user share.
 #pragma once
 
 #include <map>
 #include <string>
-#include <vector>
 
 namespace cpu {
 
@@ -15,12 +14,11 @@ struct Built {
   std::map<std::string, std::string> files;    // from path to hash, for every file that the program includes from disk
 };
 
-// Gives the entry stored under the key; false if there is none, its bytes are damaged, or a file that it was built from
-// has changed.
+// Gives the program stored under the key; false if there is none, its bytes are damaged, or a file that it was built
+// from has changed.
 bool cache_load(const std::string &key, Built *out);
 
-// Stores an entry. It is written beside and renamed, so that readers see all of it or nothing. A failure is no error.
-// If the folder then holds more than HIPRT_CACHE_MAX_MB, the least recently used files are removed.
+// Stores a program. A failure is no error: it is told once, and the next process compiles the program again.
 void cache_store(const std::string &key, const Built &built);
 
 }  // namespace cpu

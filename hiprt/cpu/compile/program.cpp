@@ -8,7 +8,7 @@
 #include "compile/process.h"
 #include "compile/reconvergence.h"
 #include "compile/scanner.h"
-#include "compile/sha256.h"
+#include "compile/hash.h"
 #include "engine/code_object.h"
 #include "include/cpu_abi.h"
 
