@@ -1,8 +1,8 @@
 """The cache of compiled code on disk, shared by all processes of a user.
 
-``hiprt/native/code_cache.c`` keeps it: where it lies, what a key and an entry are, and which files go when there are
-too many. The CPU device uses the same functions, so that both bound one folder by one rule. Files may go at any time:
-what is loaded is in memory, and what is missing is compiled again.
+``hiprt/native/cache/code_cache.c`` keeps it: where it lies, what a key and an entry are, and which files go when there
+are too many. The CPU device uses the same functions, so that both bound one folder by one rule. Files may go at any
+time: what is loaded is in memory, and what is missing is compiled again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from hiprt.core import ffi, lib
@@ -31,13 +30,19 @@ def folder() -> Path:
     if flags.cache_dir:
         return Path(flags.cache_dir)
     found = taken(lib.hiprt_cache_default_folder())
-    return Path(temporary_folder().name) if found is None else Path(os.fsdecode(ffi.string(found)))
+    return temporary_folder() if found is None else Path(os.fsdecode(ffi.string(found)))
 
 
 @cache
-def temporary_folder() -> TemporaryDirectory[str]:
+def temporary_folder() -> Path:
     """Return a folder that is removed when the process ends."""
-    return TemporaryDirectory(prefix="hiprt-", ignore_cleanup_errors=True)
+    import atexit
+    import shutil
+    import tempfile
+
+    made = tempfile.mkdtemp(prefix="hiprt-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
 
 
 def key_of(parts: Iterable[str]) -> str:

@@ -6,7 +6,6 @@ what `table` returns.
 
 from __future__ import annotations
 
-import difflib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -272,6 +271,8 @@ def warn_unknown(environment: Mapping[str, str]) -> list[str]:
     known = [flag.name for flag in names().values()]
     unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
     for name in unknown:
+        import difflib
+
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
         warnings.warn(f"{name} is not a flag of hiprt; did you mean {near[0]}?", HipWarning, stacklevel=3)
     return unknown

@@ -7,11 +7,8 @@ library in use carry. A device that HIP does not serve brings a provider of its 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import importlib.util
 import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -165,6 +162,8 @@ def mapped_libraries() -> list[Path]:
 
 def installed_libraries() -> Iterator[Path]:
     """Yield installed ROCm runtimes: the SDK wheels, ROCM_PATH and kin, LD_LIBRARY_PATH, /opt/rocm, the system's."""
+    from ctypes.util import find_library
+
     folders = [place / "lib" for place in package_folders("_rocm_sdk_core")]
     folders += [
         Path(os.environ[name]) / "lib" for name in ("ROCM_PATH", "ROCM_HOME", "HIP_PATH") if os.environ.get(name)
@@ -175,7 +174,7 @@ def installed_libraries() -> Iterator[Path]:
     for folder in folders:
         if PACKAGE not in folder.resolve().parents:
             yield from sorted(folder.glob("libamdhip64.so*"))[:1]
-    system = ctypes.util.find_library("amdhip64")
+    system = find_library("amdhip64")
     if system:
         yield Path(system)
 
@@ -194,6 +193,9 @@ def probe(path: Path) -> str | None:
 
     A child process asks, because initialising ROCm on a machine without a GPU may abort the process.
     """
+    import subprocess
+    import sys
+
     command = [sys.executable, "-I", "-c", PROBE, str(path)]
     try:
         child = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT, check=False)

@@ -21,10 +21,10 @@ NATIVE = Path(__file__).resolve().parent
 ROOT = NATIVE.parent.parent
 INCLUDE = NATIVE / "include"
 CPU = NATIVE.parent / "cpu"
-CORE_FOLDERS = [NATIVE, ROOT / "graphs" / "native", ROOT / "allocator" / "native"]
+# The CPU device consists of these files too: it must find the same cache without Python.
+CACHE = NATIVE / "cache"
+CORE_FOLDERS = [NATIVE, CACHE, ROOT / "graphs" / "native", ROOT / "allocator" / "native"]
 C_LIBRARIES = ("null", "nvidia")
-# Files of the core that the CPU device consists of too: it must find the same cache without Python.
-CPU_SHARED = [NATIVE / "code_cache.c", NATIVE / "sha256.c"]
 # Sources under hiprt/cpu that decide how a program becomes a module: their hash is part of every cached module's key.
 CODE_GENERATION = (
     "compile/compiler",
@@ -199,7 +199,7 @@ def build_cpu_device(target: Path, objects: Path) -> None:
     cxx, cc = shlex.split(os.environ.get("CXX", "g++")), shlex.split(os.environ.get("CC", "gcc"))
     objects = objects / re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
     objects.mkdir(parents=True, exist_ok=True)
-    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", f"-I{NATIVE}", f"-I{objects}", "-pthread"]
+    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", f"-I{CACHE}", f"-I{objects}", "-pthread"]
     compilers = {".cpp": [*cxx, *flags], ".c": [*cc, *compile_flags("-std=c11")]}
     write_code_generation(objects / "code_generation.h")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -212,7 +212,7 @@ def build_cpu_device(target: Path, objects: Path) -> None:
         return out
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        outs = list(pool.map(compile_one, [*sorted(CPU.rglob("*.cpp")), *CPU_SHARED]))
+        outs = list(pool.map(compile_one, [*sorted(CPU.rglob("*.cpp")), *sorted(CACHE.glob("*.c"))]))
     # Linked beside and renamed: a process that has the old file mapped keeps it.
     fresh = target.with_suffix(".so.new")
     subprocess.run(

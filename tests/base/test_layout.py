@@ -18,10 +18,11 @@ MAY_IMPORT = {
 }
 # What C and C++ of a folder may include besides its own headers: the core's layers, and libraries that stand alone.
 MAY_INCLUDE = {
-    "hiprt/native": ["hiprt/native/include"],
+    "hiprt/native": ["hiprt/native/include", "hiprt/native/cache"],
+    "hiprt/native/cache": [],
     "allocator/native": ["hiprt/native", "hiprt/native/include"],
     "graphs/native": ["hiprt/native", "hiprt/native/include", "allocator/native"],
-    "hiprt/cpu": ["hiprt/native/include"],
+    "hiprt/cpu": ["hiprt/native/include", "hiprt/native/cache"],
     "hiprt/nvidia": ["hiprt/native/include"],
     "hiprt/null": ["hiprt/native/include"],
 }
