@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16, empty
-from hiprt.kernels.ops.attention.attention import HEAD_WIDTHS, TOGETHER, combine
+from hiprt.kernels.ops.attention.attention import HEADS_OF_GROUP, combine_launch
+from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.gather_qmm import TILE_ROWS
@@ -172,7 +173,7 @@ def layers(dtype: np.dtype[Any]) -> Iterator[Case]:
 def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield attention, the writing of its cache, and rotations."""
     for width in HEAD_WIDTHS:
-        for pairs in TOGETHER:
+        for pairs in HEADS_OF_GROUP:
             q, (keys, values) = normal(dtype, 4, width), normal(dtype, 2, pairs, 20, width, seed=5)
             exact = reference.attention(q, keys, values, 17, width**-0.5)
             name = f"4 heads of {width} over 18 positions of {pairs}"
@@ -213,7 +214,8 @@ def parts_of_attention(dtype: np.dtype[Any], width: int) -> Case:
 
     def call(parts: Array) -> Array:
         out = hiprt.empty((1, 2, width), dtype)
-        return combine(parts, out, out, 2, 0, False)
+        combine_launch((1, 2, 3, width + 2), dtype, 0, False)(current_stream(), parts=parts, gate=out, out=out)
+        return out
 
     return Case(f"2 heads of {width} in 3 parts", call, (parts,), exact)
 

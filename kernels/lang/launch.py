@@ -14,8 +14,9 @@ from hiprt.stream import Stream
 if TYPE_CHECKING:
     from hiprt.kernels.lang.kernel import Kernel
 
-__all__ = ["Launch", "Plan", "Three"]
+__all__ = ["LARGEST_GRID_YZ", "Launch", "Plan", "Three"]
 
+LARGEST_GRID_YZ = 65535  # threadgroups along y, and along z, that every runtime takes
 Three = tuple[int, int, int]
 
 

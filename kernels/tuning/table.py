@@ -21,6 +21,8 @@ class Table:
     ----------
     attention_groups : int
         Threadgroups that keep the GPU busy: the positions of a cache are shared out until there are as many.
+    attention_unsplit_capacity : int
+        Positions of a cache up to which one threadgroup reads all: a second kernel would cost more than a split saves.
     loop_bytes : int
         Bytes of weights that one plain loop of the CPU device reads: a few microseconds.
     loop_elements : int
@@ -32,6 +34,7 @@ class Table:
     """
 
     attention_groups: int = 128
+    attention_unsplit_capacity: int = 256
     loop_bytes: int = 16384
     loop_elements: int = 16384
     rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)

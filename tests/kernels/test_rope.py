@@ -5,7 +5,7 @@ import pytest
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels.ops.attention.rope import frequencies_of
+from hiprt.kernels.ops.attention.frequencies import frequencies_of
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.tuning.target import force_generic
 

@@ -1,21 +1,21 @@
 // softmax(scale * q . keys[0..position]) . values in one pass: the sums are kept relative to the largest score so far and
-// scaled down when a larger one comes. Of a batch, each row has its own position and caches.
+// scaled down when a larger one comes. Each row of a batch has its own position and caches.
 #if HIPRT_CPU_LOOPS
 const uint head = threadgroup_position_in_grid.x, row = threadgroup_position_in_grid.z;
 const int last = min(position[row], int(capacity) - 1);
 const size_t cached = (size_t(row) * (heads / repeat) + head / repeat) * capacity * WIDTH;
-const size_t asking = (size_t(row) * heads + head) * WIDTH;
-const device T* query = q + asking;
+const size_t query_at = (size_t(row) * heads + head) * WIDTH;
+const device T* query = q + query_at;
 const device T* key_rows = keys + cached;
 const device T* value_rows = values + cached;
-device T* result = out + asking;
+device T* result = out + query_at;
 constexpr int TILE = 32;
 constexpr int WHOLE = WIDTH / 8 * 8;
-float asked[WIDTH], totals[WIDTH], weights[TILE];
+float query_part[WIDTH], totals[WIDTH], weights[TILE];
 float top = -INFINITY;
 float norm = 0.0f;
 for (int i = 0; i < WIDTH; i++) {
-  asked[i] = scale * float(query[i]);
+  query_part[i] = scale * float(query[i]);
   totals[i] = 0.0f;
 }
 for (int start = 0; start <= last; start += TILE) {
@@ -24,9 +24,9 @@ for (int start = 0; start <= last; start += TILE) {
   for (int p = 0; p < count; p++) {
     const device T* key = key_rows + size_t(start + p) * WIDTH;
     f32x8 products = splat(0.0f);
-    for (int i = 0; i < WHOLE; i += 8) products = mad(load8(asked + i), load8(key + i), products);
+    for (int i = 0; i < WHOLE; i += 8) products = mad(load8(query_part + i), load8(key + i), products);
     float score = sum8(products);
-    for (int i = WHOLE; i < WIDTH; i++) score = mad(asked[i], float(key[i]), score);
+    for (int i = WHOLE; i < WIDTH; i++) score = mad(query_part[i], float(key[i]), score);
     weights[p] = score;
     tile_top = max(tile_top, score);
   }
@@ -49,12 +49,12 @@ for (int start = 0; start <= last; start += TILE) {
   }
 }
 for (int i = 0; i < WIDTH; i++) {
-  const float opened = is_gated ? 1.0f / (1.0f + exp(-float(gate[size_t(row) * stride + head * WIDTH + i]))) : 1.0f;
-  result[i] = T(last < 0 ? 0.0f : totals[i] / norm * opened);
+  const float opening = is_gated ? 1.0f / (1.0f + exp(-float(gate[size_t(row) * gate_stride + head * WIDTH + i]))) : 1.0f;
+  result[i] = T(last < 0 ? 0.0f : totals[i] / norm * opening);
 }
 #else
-// A threadgroup takes HEADS query heads that read the same keys, and of these keys every `splits`-th run. LANES lanes hold
-// one position, so that a simdgroup reads a few positions at a time, UNROLL times over.
+// A threadgroup takes HEADS query heads that read the same keys, and every `splits`-th run of positions. LANES lanes hold
+// one position, so that a simdgroup reads SIDE positions at a time, UNROLL times over.
 constexpr bool EXACT = WIDTH == 32 || WIDTH == 64 || WIDTH == 128 || WIDTH == 256;
 constexpr uint PER_LANE = EXACT ? 8 : (WIDTH + 31) / 32;
 constexpr uint LANES = EXACT ? WIDTH / 8 : 32;
@@ -72,17 +72,18 @@ const uint row = threadgroup_position_in_grid.z;
 begin_next();
 const int last = min(position[row], int(capacity) - 1);
 wait_for_inputs();
-const size_t asking = size_t(row) * heads + first;
+const size_t first_head = size_t(row) * heads + first;
 const size_t cached = (size_t(row) * (heads / repeat) + first / repeat) * capacity * WIDTH;
 const uint base = lane % LANES * PER_LANE;
 const int side = int(lane / LANES);
-float asked[HEADS][PER_LANE], totals[HEADS][PER_LANE], top[HEADS], norm[HEADS];
+// Scores are logarithms to base 2, because exp2 is what GPUs have.
+const float score_scale = scale * 1.44269504f;
+float query_part[HEADS][PER_LANE], totals[HEADS][PER_LANE], top[HEADS], norm[HEADS];
 for (uint h = 0; h < HEADS; h++) {
   top[h] = LOWEST;
   norm[h] = 0.0f;
   for (uint j = 0; j < PER_LANE; j++) {
-    // In powers of two: exp2 is what GPUs have.
-    asked[h][j] = EXACT || base + j < WIDTH ? scale * 1.44269504f * float(q[(asking + h) * WIDTH + base + j]) : 0.0f;
+    query_part[h][j] = EXACT || base + j < WIDTH ? score_scale * float(q[(first_head + h) * WIDTH + base + j]) : 0.0f;
     totals[h][j] = 0.0f;
   }
 }
@@ -102,7 +103,7 @@ for (int start = int(split * SIMDGROUPS + member) * RUN; start <= last; start +=
 #pragma unroll
     for (int u = 0; u < int(UNROLL); u++) {
       float score = 0.0f;
-      for (uint j = 0; j < PER_LANE; j++) score = mad(asked[h][j], float(key[u].values[j]), score);
+      for (uint j = 0; j < PER_LANE; j++) score = mad(query_part[h][j], float(key[u].values[j]), score);
       for (uint other = 1; other < LANES; other *= 2) score += simd_shuffle_xor(score, other);
       scores[u] = start + u * int(SIDE) + side <= last ? score : LOWEST;
       higher = max(higher, scores[u]);
@@ -150,13 +151,14 @@ for (uint i = thread_index_in_threadgroup; i < uint(HEADS * WIDTH); i += SIMDGRO
     all += norms[s * HEADS + h] * weight;
     total += partial[s * HEADS * WIDTH + i] * weight;
   }
-  const size_t to = asking * WIDTH + i;
+  const size_t to = first_head * WIDTH + i;
   if (splits == 1) {
-    const float opened = is_gated ? 1.0f / (1.0f + exp(-float(gate[size_t(row) * stride + first * WIDTH + i]))) : 1.0f;
-    out[to] = T(last < 0 ? 0.0f : total / all * opened);
+    const size_t from = size_t(row) * gate_stride + first * WIDTH + i;
+    const float opening = is_gated ? 1.0f / (1.0f + exp(-float(gate[from]))) : 1.0f;
+    out[to] = T(last < 0 ? 0.0f : total / all * opening);
   } else {
-    // Of each head: for each split the sums, then each one's largest score and norm.
-    device float* part = parts + (asking + h) * splits * (WIDTH + 2);
+    // A head has the sums of every split, then the largest score and the norm of every split.
+    device float* part = parts + (first_head + h) * splits * (WIDTH + 2);
     part[split * WIDTH + i % WIDTH] = total;
     if (i % WIDTH == 0) {
       part[splits * WIDTH + 2 * split] = higher;

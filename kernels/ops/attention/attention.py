@@ -4,46 +4,39 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from hiprt.array import Array, Form, make
 from hiprt.kernels.lang.instances import each
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import FLOAT32, INT32, aligned, buffer, floating, made, same
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch
+from hiprt.kernels.lang.operands import FLOAT32, floating, result
+from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, grouped_heads
+from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["HEAD_WIDTHS", "TOGETHER", "attention", "combine"]
+__all__ = ["HEADS_OF_GROUP", "attention", "combine_launch"]
 
+OP = "attention"
 SIMDGROUPS = 8
-LARGEST_GRID_Z = 65535
-WIDTHS = (32, 256)
-HEAD_WIDTHS = (64, 80, 128, 256)  # those of published models, and one that lanes share unevenly
-TOGETHER = (4, 2, 1)  # query heads of a threadgroup
-GROUPS = 128  # threadgroups that keep a large GPU busy
-WHOLE = 256  # positions of the capacity up to which a second kernel costs more than a split saves
-SHORTEST = 64  # positions of the capacity for each split: what a threadgroup reads at once
+HEADS_OF_GROUP = (4, 2, 1)  # query heads of one threadgroup, which read the same keys
+SHORTEST_PART = 64  # positions that a threadgroup reads at once: a cache is not shared out any finer
 KERNEL = Kernel(
     "attention/attention",
-    inputs={"q": "T", "keys": "T", "values": "T", "position": "int", "gate": "T"},
+    inputs=INPUTS,
     outputs={"out": "T", "parts": "float"},
-    scalars={
-        "capacity": "uint",
-        "heads": "uint",
-        "repeat": "uint",
-        "splits": "uint",
-        "stride": "uint",
-        "is_gated": "uint",
-        "scale": "float",
-    },
+    scalars={**SIZES, "splits": "uint"},
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
     headers=("attention/lane_part.h",),
     ahead=("position",),
-    instances=each(WIDTH=HEAD_WIDTHS, HEADS=lambda _, loops: (1,) if loops else TOGETHER),
+    instances=each(WIDTH=HEAD_WIDTHS, HEADS=lambda _, loops: (1,) if loops else HEADS_OF_GROUP),
 )
 COMBINE = Kernel(
     "attention/attention_combine",
     inputs={"parts": "float", "gate": "T"},
     outputs={"out": "T"},
-    scalars={"width": "uint", "heads": "uint", "splits": "uint", "stride": "uint", "is_gated": "uint"},
+    scalars={"width": "uint", "heads": "uint", "splits": "uint", "gate_stride": "uint", "is_gated": "uint"},
     template={"T": "dtype"},
     ahead=(),
     instances=each(),
@@ -75,11 +68,8 @@ def attention(
     scale : float
         Usually ``D**-0.5``.
     gate : Array, [B, Hq * D], optional
-        Its sigmoid multiplies the result; of the dtype of `q`, rows contiguous, at any distance.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
+        The result is multiplied by ``sigmoid(gate)``. Of the dtype of `q`; the elements of a row lie side by side, the
+        rows at any distance.
 
     Returns
     -------
@@ -96,91 +86,98 @@ def attention(
 
     Notes
     -----
-    One pass with a running maximum: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018. Caches
-    longer than a few hundred positions are shared out among threadgroups, whose parts a second kernel puts together:
-    how many depends on the capacity, never on the position.
+    The softmax is computed in one pass with a running maximum: Milakov and Gimelshein, "Online normalizer calculation
+    for softmax", 2018. Caches longer than a few hundred positions are shared out among threadgroups, and a second
+    kernel puts their parts together. How many there are depends on the capacity, never on the position.
     """
     stream = stream or current_stream()
-    plan = plan_of(q, keys, values, position, gate, uses_loops(stream))
-    inputs = q, keys, values, position, q if gate is None else gate
-    out = made("attention", out, q.shape, q.dtype, stream, inputs)
-    if not plan.grid[2]:
+    plan = plan_of(q, keys, values, position, gate, scale, target_of(stream))
+    return plan.run(stream, out, q, keys, values, position, q if gate is None else gate)
+
+
+class AttentionPlan(NamedTuple):
+    """One launch, or two where the positions of the caches are shared out among threadgroups.
+
+    Attributes
+    ----------
+    attend : Launch
+        It writes the result, or the parts of it.
+    parts : tuple of int
+        The shape of the parts: rows, heads, threadgroups that share a cache, and for each of these the sums of a head,
+        its largest score and its norm.
+    combine : Launch or None
+        It puts the parts together; None where there is one threadgroup for all positions.
+    """
+
+    attend: Launch
+    parts: tuple[int, int, int, int]
+    combine: Launch | None
+
+    def run(
+        self, stream: Stream, out: Array | None, q: Array, keys: Array, values: Array, position: Array, gate: Array
+    ) -> Array:
+        """Launch on a stream, and return the result; a gate that was not given is any array."""
+        given = {"q": q, "keys": keys, "values": values, "position": position, "gate": gate}
+        out = result(OP, out, q.shape, q.dtype, stream, given)
+        if self.combine is None:
+            self.attend(stream, out=out, parts=out, **given)
+        else:
+            parts = make(self.parts, FLOAT32, stream)
+            self.attend(stream, out=parts, parts=parts, **given)
+            self.combine(stream, parts=parts, gate=gate, out=out)
         return out
-    if plan.parts is None:
-        KERNEL(stream, plan.grid, plan.threads, plan.template, *inputs, out, out, *plan.scalars, scale)
-        return out
-    parts = make(plan.parts, FLOAT32, stream)
-    KERNEL(stream, plan.grid, plan.threads, plan.template, *inputs, parts, parts, *plan.scalars, scale)
-    *_, stride, is_gated = plan.scalars
-    return combine(parts, inputs[-1], out, q.shape[-2], stride, bool(is_gated), stream=stream)
-
-
-class Plan(NamedTuple):
-    """A launch."""
-
-    grid: tuple[int, int, int]
-    threads: tuple[int, int, int]
-    template: tuple[Any, ...]
-    scalars: tuple[int, ...]
-    parts: tuple[int, ...] | None  # the shape of what is left to be put together
 
 
 @Planned
-def plan_of(q: Form, keys: Form, values: Form, position: Form, gate: Form | None, loops: bool) -> Plan:
-    """Check the operands and return the launch."""
-    batch, heads, pairs, width = check("attention", q, keys, values, position, gate)
-    capacity, repeat = keys.shape[-2], heads // pairs
-    together = 1 if loops else next(size for size in TOGETHER if repeat % size == 0)
-    groups = heads // together
-    most = 1 if loops or capacity <= WHOLE or not batch else GROUPS // (groups * batch)
-    splits = max(1, min(most, -(-capacity // SHORTEST)))
-    stride = 0 if gate is None else (gate.strides or gate.shape[1:])[0]
-    return Plan(
-        (groups, splits, batch),
-        (1 if loops else SIMDGROUPS * 32, 1, 1),
-        (q.dtype, width, together),
-        (capacity, heads, repeat, splits, stride, gate is not None),
-        None if splits == 1 else (batch, heads, splits, width + 2),
-    )
-
-
-def combine(
-    parts: Array, gate: Array, out: Array, heads: int, stride: int, is_gated: bool, *, stream: Stream | None = None
-) -> Array:
-    """Put together what several threadgroups left of each head: of each split the sums, then largest score and norm."""
-    rows, splits, width = parts.shape[0] * heads, parts.shape[2], parts.shape[3] - 2
-    threads = -(-width // 32) * 32, 1, 1
-    scalars = width, heads, splits, stride, is_gated
-    COMBINE(stream or current_stream(), (rows, 1, 1), threads, (out.dtype,), parts, gate, out, *scalars)
-    return out
-
-
-def check(op: str, q: Form, keys: Form, values: Form, position: Form, gate: Form | None) -> tuple[int, int, int, int]:
-    """Return the rows, query heads, key heads and their width."""
-    floating(op, "q", q)
-    same(op, "keys", keys, "q", q)
-    same(op, "values", values, "q", q)
+def plan_of(
+    q: Form, keys: Form, values: Form, position: Form, gate: Form | None, scale: float, target: Target
+) -> AttentionPlan:
+    """Check the operands and return the plan."""
+    floating(OP, "q", q)
     if q.ndim not in (2, 3):
-        raise ValueError(f"{op}: q has shape {q.shape}; 2 or 3 axes are needed")
-    *rows, heads, width = q.shape
-    batch = rows[0] if rows else 1
-    fits = keys.ndim == q.ndim + 1 and keys.shape[:-3] == tuple(rows) and keys.shape[-1] == width
-    if not fits or keys.shape != values.shape:
-        raise ValueError(f"{op}: q {q.shape}, keys {keys.shape}, values {values.shape} do not fit [Hkv, capacity, D]")
-    pairs = keys.shape[-3]
-    if not pairs or heads % pairs:
-        raise ValueError(f"{op}: {heads} query heads are not a multiple of {pairs} heads of keys")
-    if not WIDTHS[0] <= width <= WIDTHS[1]:
-        raise ValueError(f"{op}: heads of {width} elements; {WIDTHS[0]} to {WIDTHS[1]} are supported")
-    if batch > LARGEST_GRID_Z:
-        raise ValueError(f"{op}: q has shape {q.shape}; at most {LARGEST_GRID_Z} rows fit a launch")
-    aligned(op, "keys", keys)
-    aligned(op, "values", values)
-    buffer(op, "position", position, INT32, (batch,))
-    if gate is not None:
-        if gate.dtype != q.dtype:
-            raise TypeError(f"{op}: gate is {gate.dtype} and q {q.dtype}; they must be the same")
-        if gate.shape != (batch, heads * width) or (gate.size and gate.strides and gate.strides[1] != 1):
-            has = f"shape {gate.shape} and strides {gate.strides}"
-            raise ValueError(f"{op}: gate has {has}; rows of {heads * width} elements are needed")
-    return batch, heads, pairs, width
+        raise ValueError(f"{OP}: q has shape {q.shape}; 2 or 3 axes are needed")
+    call = grouped_heads(OP, q, keys, values, position, gate, q.shape[:-2])
+    if call.rows > LARGEST_GRID_YZ:
+        raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
+    loops = target.takes_loops
+    together = 1 if loops else next(size for size in HEADS_OF_GROUP if call.repeat % size == 0)
+    groups = call.heads // together
+    splits = splits_of(target, call.capacity, groups * call.rows)
+    attend = Launch(
+        KERNEL,
+        (groups, splits, call.rows),
+        (1 if loops else SIMDGROUPS * 32, 1, 1),
+        {"T": q.dtype, "WIDTH": call.width, "HEADS": together},
+        splits=splits,
+        **call.sizes(scale),
+    )
+    parts = (call.rows, call.heads, splits, call.width + 2)
+    combine = None if splits == 1 else combine_launch(parts, q.dtype, call.gate_stride, call.is_gated)
+    return AttentionPlan(attend, parts, combine)
+
+
+def splits_of(target: Target, capacity: int, groups: int) -> int:
+    """Return among how many threadgroups the positions of a cache are shared out, for so many groups of heads."""
+    table = target.table
+    if target.takes_loops or capacity <= table.attention_unsplit_capacity or not groups:
+        return 1
+    return max(1, min(table.attention_groups // groups, -(-capacity // SHORTEST_PART)))
+
+
+def combine_launch(parts: tuple[int, int, int, int], dtype: np.dtype[Any], gate_stride: int, is_gated: bool) -> Launch:
+    """Return the launch that puts the parts of each head together.
+
+    Parameters
+    ----------
+    parts : tuple of 4 int
+        The shape of the parts, as in `AttentionPlan`.
+    dtype : numpy.dtype
+        That of the result and of the gate.
+    gate_stride : int
+        Elements from one row of the gate to the next.
+    is_gated : bool
+    """
+    rows, heads, splits, width = parts[0], parts[1], parts[2], parts[3] - 2
+    grid, threads = (rows * heads, 1, 1), (-(-width // 32) * 32, 1, 1)
+    sizes = {"width": width, "heads": heads, "splits": splits, "gate_stride": gate_stride, "is_gated": is_gated}
+    return Launch(COMBINE, grid, threads, {"T": dtype}, **sizes)

@@ -1,4 +1,5 @@
-// The neighbouring elements of a row that one lane has: read at once where the row divides evenly.
+// The neighbouring elements of a row that one lane holds. Where the lanes share the row evenly (EXACT), it reads them with
+// the widest loads.
 namespace metal {
 
 template <typename T, int N, bool EXACT>

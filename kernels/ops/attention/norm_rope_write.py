@@ -1,14 +1,14 @@
-"""Queries and keys normed and turned, keys and values put into their caches: one kernel of a decode step."""
+"""Queries and keys normed and rotated, keys and values put into their caches: one kernel of a decode step."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import INT32, buffer, floating, made, same
-from hiprt.kernels.ops.attention.rope import upload
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
+from hiprt.kernels.lang.operands import INT32, buffer, floating, same
+from hiprt.kernels.ops.attention.frequencies import check_rotation, device_frequencies
+from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
@@ -16,7 +16,6 @@ __all__ = ["norm_rope_write"]
 
 SIMDGROUPS = 4
 WIDEST = 256
-LARGEST_GRID_Y = 65535
 KERNEL = Kernel(
     "attention/norm_rope_write",
     inputs={"x": "T", "q_norm": "T", "k_norm": "T", "position": "int", "frequencies": "ulong"},
@@ -24,16 +23,16 @@ KERNEL = Kernel(
     outputs={"out": "T"},
     scalars={
         "heads": "uint",
-        "pairs": "uint",
-        "stride": "uint",
+        "kv_heads": "uint",
+        "columns": "uint",
         "width": "uint",
         "capacity": "uint",
         "dims": "uint",
-        "flags": "uint",
+        "is_normed": "uint",
         "eps": "float",
     },
     template={"T": "dtype"},
-    headers=("attention/rotation.h",),
+    headers=("attention/cos_sin.h",),
     threads=128,
     ahead=("q_norm", "k_norm", "position", "frequencies"),
     instances=each(),
@@ -60,26 +59,22 @@ def norm_rope_write(
     Parameters
     ----------
     qkv : Array, [B, W]
-        float16, bfloat16 or float32. Of each row `heads` * D columns are queries, Hkv * D keys, Hkv * D values; what
-        follows is left alone.
+        float16, bfloat16 or float32. The columns of a row are `heads` * D of queries, Hkv * D of keys, Hkv * D of
+        values; any after them are not read.
     q_norm, k_norm : Array, [D], optional
-        Weights of an RMS norm of each head, of the dtype of `qkv`.
+        Weights of an RMS norm of each head, of the dtype of `qkv`; None leaves the heads as they are.
     position : Array, [B]
         int32, on the device. A row whose position is outside 0..capacity-1 writes nothing into the caches.
     keys, values : Array, [B, Hkv, capacity, D]
         Of the dtype of `qkv`; written in place. D from 2 to 256.
     heads : int
-        Of queries.
+        How many heads of queries there are.
     base : float
-        Of `rope`.
+        As in `rope`.
     eps : float
-        Of the norms.
+        Is added to the mean of squares in both norms.
     dims : int, optional
-        How many elements of each head turn: even; D by default.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
+        As in `rope`: how many elements of each head turn.
 
     Returns
     -------
@@ -94,23 +89,10 @@ def norm_rope_write(
         A shape does not fit, an array is not contiguous, or `out` overlaps another array.
     """
     stream = stream or current_stream()
-    plan = plan_of(qkv, q_norm, k_norm, position, keys, values, heads, base, dims, uses_loops(stream))
-    norms = [qkv if norm is None else norm for norm in (q_norm, k_norm)]
-    out = made("norm_rope_write", out, plan.shape, qkv.dtype, stream, (qkv, *norms, position, keys, values))
-    table = upload(stream.device, base, plan.dims)
-    operands = qkv, *norms, position, table, keys, values, out
-    KERNEL(stream, plan.grid, plan.threads, (qkv.dtype,), *operands, *plan.sizes, eps)
-    return out
-
-
-class Plan(NamedTuple):
-    """A launch, and the shape of what it returns."""
-
-    shape: tuple[int, int, int]
-    dims: int
-    grid: tuple[int, int, int]
-    threads: tuple[int, int, int]
-    sizes: tuple[int, ...]
+    plan = plan_of(qkv, q_norm, k_norm, position, keys, values, heads, base, eps, dims, target_of(stream))
+    frequencies = device_frequencies(stream.device, base, keys.shape[-1] if dims is None else dims)
+    given = {"x": qkv, "q_norm": q_norm, "k_norm": k_norm, "position": position, "keys": keys, "values": values}
+    return plan.run(stream, out, **given, frequencies=frequencies)
 
 
 @Planned
@@ -123,32 +105,45 @@ def plan_of(
     values: Form,
     heads: int,
     base: float,
+    eps: float,
     dims: int | None,
-    loops: bool,
+    target: Target,
 ) -> Plan:
-    """Check the operands and return the launch."""
+    """Check the operands and return the plan."""
     op = "norm_rope_write"
     floating(op, "qkv", qkv, 2)
     same(op, "keys", keys, "qkv", qkv)
     same(op, "values", values, "qkv", qkv)
-    batch, stride = qkv.shape
-    if keys.ndim != 4 or keys.shape != values.shape or keys.shape[0] != batch:
-        raise ValueError(f"{op}: keys {keys.shape} and values {values.shape} are not [{batch}, Hkv, capacity, D]")
-    _, pairs, capacity, width = keys.shape
-    if (heads + 2 * pairs) * width > stride or not 2 <= width <= WIDEST or not pairs:
-        raise ValueError(f"{op}: {heads} and twice {pairs} heads of {width} elements do not fit qkv {qkv.shape}")
-    if batch > LARGEST_GRID_Y:
-        raise ValueError(f"{op}: qkv has shape {qkv.shape}; at most {LARGEST_GRID_Y} rows fit a launch")
-    dims = width if dims is None else dims
-    if dims % 2 or not 0 <= dims <= width:
-        raise ValueError(f"{op}: dims={dims} is not an even number of at most {width}")
-    if not base > 0:
-        raise ValueError(f"{op}: base={base} is not positive")
+    rows, columns = qkv.shape
+    if keys.ndim != 4 or keys.shape != values.shape or keys.shape[0] != rows:
+        raise ValueError(f"{op}: keys {keys.shape} and values {values.shape} are not [{rows}, Hkv, capacity, D]")
+    _, kv_heads, capacity, width = keys.shape
+    total = heads + 2 * kv_heads
+    if total * width > columns or not 2 <= width <= WIDEST or not kv_heads:
+        raise ValueError(f"{op}: {heads} and twice {kv_heads} heads of {width} elements do not fit qkv {qkv.shape}")
+    if rows > LARGEST_GRID_YZ:
+        raise ValueError(f"{op}: qkv has shape {qkv.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
+    dims = check_rotation(op, base, dims, width)
     for name, norm in (("q_norm", q_norm), ("k_norm", k_norm)):
         if norm is not None:
             buffer(op, name, norm, qkv.dtype, (width,))
-    buffer(op, "position", position, INT32, (batch,))
-    flags = (q_norm is not None) | (k_norm is not None) << 1
-    grid = (batch, 1, 1) if loops else (-(-(heads + 2 * pairs) // SIMDGROUPS), batch, 1)
-    sizes = heads, pairs, stride, width, capacity, dims, flags
-    return Plan((batch, heads, width), dims, grid, (1 if loops else SIMDGROUPS * 32, 1, 1), sizes)
+    buffer(op, "position", position, INT32, (rows,))
+    if target.takes_loops:
+        grid, threads = (rows, 1, 1), 1
+    else:
+        grid, threads = (-(-total // SIMDGROUPS), rows, 1), SIMDGROUPS * 32
+    launch = Launch(
+        KERNEL,
+        grid,
+        (threads, 1, 1),
+        {"T": qkv.dtype},
+        heads=heads,
+        kv_heads=kv_heads,
+        columns=columns,
+        width=width,
+        capacity=capacity,
+        dims=dims,
+        is_normed=(q_norm is not None) | (k_norm is not None) << 1,
+        eps=eps,
+    )
+    return Plan(op, (rows, heads, width), qkv.dtype, launch)

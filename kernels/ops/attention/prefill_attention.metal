@@ -1,27 +1,27 @@
-// softmax(scale * q . keys[0..position]) . values for many rows of one query head: a threadgroup takes ROWS of them, which
+// softmax(scale * q . keys[0..position]) . values for many rows of one query head. A threadgroup takes ROWS of them, which
 // share each tile of keys and of values. The sums are kept relative to a row's largest score so far, and scaled down
 // when a larger one comes.
 const uint first = threadgroup_position_in_grid.x * ROWS;
 const uint head = threadgroup_position_in_grid.y;
 const uint present = min(uint(ROWS), rows - first);
-const size_t line = size_t(heads) * WIDTH;
-const device T* queries = q + first * line + head * WIDTH;
+const size_t row_stride = size_t(heads) * WIDTH;
+const device T* queries = q + first * row_stride + head * WIDTH;
 const device T* key_rows = keys + size_t(head / repeat) * capacity * WIDTH;
 const device T* value_rows = values + size_t(head / repeat) * capacity * WIDTH;
-device T* results = out + first * line + head * WIDTH;
-const device T* gates = gate + size_t(first) * gate_line + head * WIDTH;
+device T* results = out + first * row_stride + head * WIDTH;
+const device T* gates = gate + size_t(first) * gate_stride + head * WIDTH;
 int last = -1;
 for (uint i = 0; i < present; i++) last = max(last, position[first + i]);
 last = min(last, int(capacity) - 1);
 #if HIPRT_CPU_LOOPS
 constexpr int KEYS = 32;
 constexpr int WHOLE = (WIDTH + 7) / 8 * 8;
-float asked[ROWS * WHOLE], totals[ROWS * WHOLE], tile_rows[KEYS * WHOLE], weights[ROWS * KEYS];
+float query_rows[ROWS * WHOLE], totals[ROWS * WHOLE], tile_rows[KEYS * WHOLE], weights[ROWS * KEYS];
 float tops[ROWS], norms[ROWS];
-for (int i = 0; i < ROWS * WHOLE; i++) asked[i] = totals[i] = 0.0f;
+for (int i = 0; i < ROWS * WHOLE; i++) query_rows[i] = totals[i] = 0.0f;
 for (int i = 0; i < KEYS * WHOLE; i++) tile_rows[i] = 0.0f;
 for (uint m = 0; m < present; m++) {
-  for (int i = 0; i < WIDTH; i++) asked[m * WHOLE + i] = scale * float(queries[m * line + i]);
+  for (int i = 0; i < WIDTH; i++) query_rows[m * WHOLE + i] = scale * float(queries[m * row_stride + i]);
   tops[m] = -INFINITY;
   norms[m] = 0.0f;
 }
@@ -35,7 +35,7 @@ for (int start = 0; start <= last; start += KEYS) {
     for (int m = 0; m < ROWS; m++) dots[m] = splat(0.0f);
     for (int i = 0; i < WHOLE; i += 8) {
       const f32x8 key = load8(tile_rows + p * WHOLE + i);
-      for (int m = 0; m < ROWS; m++) dots[m] = mad(load8(asked + m * WHOLE + i), key, dots[m]);
+      for (int m = 0; m < ROWS; m++) dots[m] = mad(load8(query_rows + m * WHOLE + i), key, dots[m]);
     }
     for (int m = 0; m < ROWS; m++) weights[m * KEYS + p] = sum8(dots[m]);
   }
@@ -75,12 +75,12 @@ for (int start = 0; start <= last; start += KEYS) {
 }
 for (uint m = 0; m < present; m++) {
   for (int i = 0; i < WIDTH; i++) {
-    const float opened = gated ? 1.0f / (1.0f + exp(-float(gates[size_t(m) * gate_line + i]))) : 1.0f;
-    results[m * line + i] = T(norms[m] > 0.0f ? totals[m * WHOLE + i] / norms[m] * opened : 0.0f);
+    const float opening = is_gated ? 1.0f / (1.0f + exp(-float(gates[size_t(m) * gate_stride + i]))) : 1.0f;
+    results[m * row_stride + i] = T(norms[m] > 0.0f ? totals[m * WHOLE + i] / norms[m] * opening : 0.0f);
   }
 }
 #else
-// A wave takes 16 rows: their scores, their shares and their sums.
+// A wave takes 16 rows, with their scores, their shares and their sums.
 constexpr int OWN = 16;
 constexpr int KEYS = 16;
 constexpr uint THREADS = ROWS / OWN * TILE_LANES;
@@ -100,7 +100,7 @@ threadgroup T* q_tile = (threadgroup T*)q_tiles;
 threadgroup T* kv_tile = (threadgroup T*)kv_tiles;
 threadgroup float* scores = (threadgroup float*)score_tiles + own * SCORE_LINE;
 threadgroup T* shares = (threadgroup T*)scores;
-load_rows<T, WIDTH, ROWS, THREADS>(q_tile, queries, line, int(present) - 1, index);
+load_rows<T, WIDTH, ROWS, THREADS>(q_tile, queries, row_stride, int(present) - 1, index);
 // Two lanes share the scores of a row.
 constexpr int MINE = KEYS / 2;
 const uint row = lane / 2;
@@ -109,7 +109,8 @@ threadgroup float* my_scores = scores + row * SCORE_LINE + lane % 2 * MINE;
 threadgroup T* my_shares = shares + row * SHARE_LINE + lane % 2 * MINE;
 float top = -INFINITY;
 float norm = 0.0f;
-// AMD's matrix instructions want the keys of a value side by side in a lane, which the cache has below each other.
+// AMD's matrix instructions take neighbouring positions of a value side by side in a lane; in the cache they lie one row
+// apart.
 tile<T, OWN, DEPTH, sizeof(T) == 2 && HIPRT_TARGET_NVIDIA> sums;
 #pragma unroll
 for (int i = 0; i < sums.COUNT; i++) sums.sums[i] = 0.0f;
@@ -146,7 +147,7 @@ for (int start = 0; start <= last; start += KEYS) {
     total += mine[j];
   }
   norm = norm * fade + total + simd_shuffle_xor(total, 1);
-  // The shares take the place of the scores, which all lanes have read.
+  // The shares overwrite the scores, which all lanes have read.
   simdgroup_barrier(mem_flags::mem_threadgroup);
 #pragma unroll
   for (int j = 0; j < MINE; j += 8) store_to_tile(my_shares + j, mine + j);
@@ -165,8 +166,8 @@ for (int i = 0; i < sums.COUNT; i++) {
   const uint m = own + sums.row(i, lane);
   const uint n = sums.column(i, lane);
   if (m < present && (WIDTH % 16 == 0 || n < WIDTH)) {
-    const float opened = gated ? 1.0f / (1.0f + exp(-float(gates[size_t(m) * gate_line + n]))) : 1.0f;
-    results[m * line + n] = rounded<T>(sums.sums[i] * factors[m] * opened);
+    const float opening = is_gated ? 1.0f / (1.0f + exp(-float(gates[size_t(m) * gate_stride + n]))) : 1.0f;
+    results[m * row_stride + n] = rounded<T>(sums.sums[i] * factors[m] * opening);
   }
 }
 #endif

@@ -1,6 +1,6 @@
-// Rotate pairs of x by position * frequency. Frequencies and angles are unsigned fractions of a turn: whole turns
-// drop out of the product by its own wrap-around, so an angle is as exact at position 1e6 as at 1. Only products and
-// sums of float32 follow, so that every target gets the same bits.
+// Rotates pairs of x by position * frequency. Frequencies and angles are unsigned fractions of a turn: whole turns drop out
+// of the product as it wraps around, so an angle is as exact at position 1e6 as at 1. Only products and sums of float32
+// follow, so that every target gets the same bits.
 uint half_dims = dims / 2;
 uint row = threadgroup_position_in_grid.z;
 const device T* from = x + size_t(row) * heads * width;
@@ -22,13 +22,13 @@ for (uint i = first; i < end; i++) {
     for (uint head = first_head; head < end_head; head++) to[head * width + at] = from[head * width + at];
     continue;
   }
-  float2 turn = turn_of(frequencies[i] * ulong(position[row]));
+  float2 angle = cos_sin(frequencies[i] * ulong(position[row]));
   uint left = TRADITIONAL ? 2 * i : i;
   uint right = TRADITIONAL ? 2 * i + 1 : i + half_dims;
   for (uint head = first_head; head < end_head; head++) {
     float a = float(from[head * width + left]);
     float b = float(from[head * width + right]);
-    to[head * width + left] = T(a * turn.x - b * turn.y);
-    to[head * width + right] = T(b * turn.x + a * turn.y);
+    to[head * width + left] = T(a * angle.x - b * angle.y);
+    to[head * width + right] = T(b * angle.x + a * angle.y);
   }
 }

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import threading
-
-import numpy as np
-from numpy.typing import NDArray
-
-from hiprt.array import Array, array
-from hiprt.device import Device
+from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import INT32, buffer, floating, made
-from hiprt.stream import Stream, current_stream, new_stream
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
+from hiprt.kernels.lang.operands import INT32, buffer, floating
+from hiprt.kernels.ops.attention.frequencies import check_rotation, device_frequencies
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.objects import Planned
+from hiprt.stream import Stream, current_stream
 
-__all__ = ["frequencies_of", "rope"]
+__all__ = ["rope"]
 
 THREADS = 64
-LARGEST_GRID = 65535  # in y and z
 KERNEL = Kernel(
     "attention/rope",
     inputs={"x": "T", "position": "int", "frequencies": "ulong"},
     outputs={"out": "T"},
     scalars={"heads": "uint", "width": "uint", "dims": "uint"},
     template={"T": "dtype", "TRADITIONAL": "bool"},
-    headers=("attention/rotation.h",),
+    headers=("attention/cos_sin.h",),
     aliasing={"out": ("x",)},
     instances=each(TRADITIONAL=(False, True)),
 )
-
-tables: dict[tuple[int, float, int], Array] = {}
-lock = threading.Lock()
 
 
 def rope(
@@ -56,16 +50,13 @@ def rope(
     dims : int, optional
         Even, at most D; D by default. The elements after them are copied.
     traditional : bool
-        Pair (2i, 2i + 1) instead of (i, i + dims / 2).
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result; may be `x`.
+        Whether pair i is elements 2i and 2i + 1, instead of i and i + dims / 2.
 
     Returns
     -------
     Array, of the shape of `x`
-        The dtype of `x`: ``a cos - b sin`` and ``b cos + a sin``, computed in float32 and rounded once.
+        The dtype of `x`: ``a cos - b sin`` and ``b cos + a sin``, computed in float32 and rounded once. `out` may be
+        `x`.
 
     Raises
     ------
@@ -80,44 +71,28 @@ def rope(
     same float32 operations follow on every target. Implementations that multiply in float32 are off by up to
     ``position * 6e-8`` radians.
     """
-    floating("rope", "x", x)
-    if x.ndim not in (2, 3):
-        raise ValueError(f"rope: x has shape {x.shape}; 2 or 3 axes are needed")
-    rows, heads, width = (1, *x.shape)[-3:]
-    buffer("rope", "position", position, INT32, (rows,))
-    dims = width if dims is None else dims
-    if dims % 2 or not 0 <= dims <= width:
-        raise ValueError(f"rope: dims={dims} is not an even number of at most {width}")
-    if not base > 0:
-        raise ValueError(f"rope: base={base} is not positive")
-    if max(rows, heads) > LARGEST_GRID:
-        raise ValueError(f"rope: x has shape {x.shape}; at most {LARGEST_GRID} rows and heads fit a launch")
     stream = stream or current_stream()
-    out = made("rope", out, x.shape, x.dtype, stream, (x,), aliasing=True)
-    table = tables.get((stream.device.index, base, dims))
-    if table is None:
-        table = upload(stream.device, base, dims)
-    loops = uses_loops(stream)
-    grid = (min(heads, 1), 1, rows) if loops else (-(-(width - dims // 2) // THREADS), heads, rows)
-    template = (x.dtype, bool(traditional))
-    KERNEL(stream, grid, (1 if loops else THREADS, 1, 1), template, x, position, table, out, heads, width, dims)
-    return out
+    plan = plan_of(x, position, base, dims, traditional, target_of(stream))
+    frequencies = device_frequencies(stream.device, base, x.shape[-1] if dims is None else dims)
+    return plan.run(stream, out, x=x, position=position, frequencies=frequencies)
 
 
-def frequencies_of(base: float, dims: int) -> NDArray[np.uint64]:
-    """Return ``base**(-2i / dims)`` in units of 2**-64 turns for each position, modulo whole turns."""
-    turns = np.power(np.float64(base), -np.arange(0, dims, 2, dtype=np.float64) / max(dims, 1)) / (2 * np.pi)
-    upper = np.floor((turns % 1.0) * 2.0**32)
-    lower = np.rint(((turns % 1.0) * 2.0**32 - upper) * 2.0**32)
-    return (upper.astype(np.uint64) << np.uint64(32)) + lower.astype(np.uint64)
-
-
-def upload(device: Device, base: float, dims: int) -> Array:
-    """Put the frequencies on a device, for the life of the process."""
-    with lock:
-        key = (device.index, base, dims)
-        if key not in tables:
-            # A stream of its own: the caller's may be recording, and a recording must not own the table's memory.
-            with new_stream(device) as stream:
-                tables[key] = array(frequencies_of(base, dims), stream=stream)
-        return tables[key]
+@Planned
+def plan_of(x: Form, position: Form, base: float, dims: int | None, traditional: bool, target: Target) -> Plan:
+    """Check the operands and return the plan."""
+    op = "rope"
+    floating(op, "x", x)
+    if x.ndim not in (2, 3):
+        raise ValueError(f"{op}: x has shape {x.shape}; 2 or 3 axes are needed")
+    rows, heads, width = (1, *x.shape)[-3:]
+    buffer(op, "position", position, INT32, (rows,))
+    dims = check_rotation(op, base, dims, width)
+    if max(rows, heads) > LARGEST_GRID_YZ:
+        raise ValueError(f"{op}: x has shape {x.shape}; at most {LARGEST_GRID_YZ} rows and heads fit a launch")
+    if target.takes_loops:
+        grid, threads = (min(heads, 1), 1, rows), 1
+    else:
+        grid, threads = (-(-(width - dims // 2) // THREADS), heads, rows), THREADS
+    template = {"T": x.dtype, "TRADITIONAL": bool(traditional)}
+    launch = Launch(KERNEL, grid, (threads, 1, 1), template, heads=heads, width=width, dims=dims)
+    return Plan(op, x.shape, x.dtype, launch)

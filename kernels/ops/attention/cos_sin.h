@@ -1,8 +1,9 @@
-// Cosine and sine of a fraction of a turn, the same bits on every target: no library function, no fused product.
+// Cosine and sine of a fraction of a turn. They are the same bits on every target, because neither a library function
+// nor a fused product is used.
 namespace metal {
 
-// fraction: in units of 2^-64 turns. Result: (cos, sin).
-inline float2 turn_of(ulong fraction) {
+// Returns (cos, sin) of an angle of `fraction` * 2^-64 turns.
+inline float2 cos_sin(ulong fraction) {
   uint turns = uint(fraction >> 32);
   uint quadrant = (turns + 0x20000000u) >> 30;
   float r = float(int(turns - (quadrant << 30))) * 1.46291808e-9f;  // 2 pi / 2^32; |r| <= pi / 4

@@ -1,0 +1,127 @@
+"""Grouped heads: queries, fewer heads of keys and values, positions and a gate, as the ops of attention take them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hiprt.array import Array, Form
+from hiprt.kernels.lang.operands import INT32, aligned, buffer, same
+
+__all__ = ["HEAD_WIDTHS", "INPUTS", "SIZES", "GroupedHeads", "gate_stride_of", "grouped_heads"]
+
+NARROWEST, WIDEST = 32, 256  # elements of a head
+HEAD_WIDTHS = (64, 80, 128, 256)  # those of published models, and one that lanes share unevenly: built offline
+# What the kernels of attention declare alike.
+INPUTS = {"q": "T", "keys": "T", "values": "T", "position": "int", "gate": "T"}
+SIZES = {
+    "capacity": "uint",
+    "heads": "uint",
+    "repeat": "uint",
+    "gate_stride": "uint",
+    "is_gated": "uint",
+    "scale": "float",
+}
+
+
+class GroupedHeads(NamedTuple):
+    """The sizes of one call of attention.
+
+    Attributes
+    ----------
+    rows : int
+        How many rows of query heads there are; each has a position.
+    heads : int
+        Query heads of a row.
+    kv_heads : int
+        Heads of the keys and of the values.
+    capacity : int
+        Positions of a cache.
+    width : int
+        Elements of a head.
+    gate_stride : int
+        Elements from one row of the gate to the next; 0 without a gate.
+    is_gated : bool
+    """
+
+    rows: int
+    heads: int
+    kv_heads: int
+    capacity: int
+    width: int
+    gate_stride: int
+    is_gated: bool
+
+    @property
+    def repeat(self) -> int:
+        """How many query heads read the same keys."""
+        return self.heads // self.kv_heads
+
+    def sizes(self, scale: float) -> dict[str, float]:
+        """Return the scalars that the kernels of attention have in common, by name."""
+        return {
+            "capacity": self.capacity,
+            "heads": self.heads,
+            "repeat": self.repeat,
+            "gate_stride": self.gate_stride,
+            "is_gated": self.is_gated,
+            "scale": scale,
+        }
+
+
+def grouped_heads(
+    op: str, q: Form, keys: Form, values: Form, position: Form, gate: Form | None, caches: tuple[int, ...]
+) -> GroupedHeads:
+    """Check the operands of attention and return their sizes.
+
+    Parameters
+    ----------
+    op : str
+        The op's name, used in messages.
+    q : Form, [heads, width] or [rows, heads, width]
+        The query heads, whose dtype and number of axes the op has checked.
+    keys, values : Form, [*caches, kv_heads, capacity, width]
+    position : Form, [rows]
+    gate : Form, [rows, heads * width], or None
+    caches : tuple of int
+        How many caches there are: empty for one that all rows read, ``(rows,)`` for one of each row.
+
+    Raises
+    ------
+    TypeError
+        A dtype is wrong.
+    ValueError
+        A shape does not fit, an array is not contiguous, or a cache does not start at a multiple of 16 bytes.
+    """
+    same(op, "keys", keys, "q", q)
+    same(op, "values", values, "q", q)
+    rows, heads, width = (1, *q.shape)[-3:]
+    if keys.shape != values.shape or (*keys.shape[:-3], keys.shape[-1]) != (*caches, width) or keys.ndim < 3:
+        raise ValueError(f"{op}: q {q.shape}, keys {keys.shape}, values {values.shape} do not fit [Hkv, capacity, D]")
+    kv_heads, capacity, _ = keys.shape[-3:]
+    if not kv_heads or heads % kv_heads:
+        raise ValueError(f"{op}: {heads} query heads are not a multiple of {kv_heads} heads of keys")
+    if not NARROWEST <= width <= WIDEST:
+        raise ValueError(f"{op}: heads of {width} elements; {NARROWEST} to {WIDEST} are supported")
+    aligned(op, "keys", keys)
+    aligned(op, "values", values)
+    buffer(op, "position", position, INT32, (rows,))
+    gate_stride = 0 if gate is None else gate_stride_of(op, gate, q, rows, heads * width)
+    return GroupedHeads(rows, heads, kv_heads, capacity, width, gate_stride, gate is not None)
+
+
+def gate_stride_of(op: str, gate: Form, q: Form, rows: int, width: int) -> int:
+    """Return the elements from one row of a gate to the next.
+
+    Raises
+    ------
+    TypeError
+        The gate is no array, or has not the dtype of `q`.
+    ValueError
+        It is not [rows, width], or the elements of a row do not lie side by side.
+    """
+    if not isinstance(gate, (Array, Form)) or gate.dtype != q.dtype:
+        raise TypeError(f"{op}: gate is not an array of {q.dtype}, which q is")
+    strides = gate.strides or (width, 1)
+    if gate.shape != (rows, width) or (gate.size > 1 and strides[-1] != 1):
+        raise ValueError(f"{op}: gate has shape {gate.shape} and strides {gate.strides}; [{rows}, {width}] is needed")
+    return strides[0]
