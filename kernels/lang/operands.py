@@ -10,7 +10,7 @@ import numpy as np
 from hiprt.array import Array, Form, bfloat16, make
 from hiprt.stream import Stream
 
-__all__ = ["FLOATS", "aligned", "apart", "buffer", "floating", "made", "result", "same"]
+__all__ = ["FLOATS", "aligned", "buffer", "disjoint", "floating", "made", "result", "same"]
 
 FLOATS = frozenset((np.dtype(np.float16), bfloat16, np.dtype(np.float32)))
 INT32 = np.dtype(np.int32)
@@ -60,9 +60,9 @@ def aligned(op: str, name: str, value: Array | Form) -> None:
         raise ValueError(f"{op}: {name} does not start at a multiple of 16 bytes: copy it")
 
 
-def apart(op: str, written: Mapping[str, Array], inputs: Sequence[Array]) -> None:
+def disjoint(op: str, written: Mapping[str, Array], inputs: Sequence[Array | None]) -> None:
     """Refuse arrays that a kernel writes where they overlap an input, or each other."""
-    taken = [value.extent for value in inputs]
+    taken = [value.extent for value in inputs if value is not None]
     for name, value in written.items():
         start, end = value.extent
         if any(start < last and first < end for first, last in taken):

@@ -1,7 +1,8 @@
 """Gated-delta layers: the causal convolution, the recurrence, and both in one decode step."""
 
 from hiprt.kernels.ops.recurrent.conv_step import conv_step
-from hiprt.kernels.ops.recurrent.gated_delta import gated_delta, gated_delta_gates
+from hiprt.kernels.ops.recurrent.gated_delta import gated_delta
+from hiprt.kernels.ops.recurrent.gated_delta_gates import gated_delta_gates
 from hiprt.kernels.ops.recurrent.gdn_step import gdn_step
 
 __all__ = [

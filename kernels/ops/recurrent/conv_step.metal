@@ -1,6 +1,6 @@
 // A causal depthwise convolution over time: out[t] = silu(bias + sum over j of weight[j] * x[t - taps + 1 + j]), where
-// what came before x is the state. The state becomes the last taps - 1 of both. A thread takes a channel for STEPS steps; the
-// thread of the first steps alone reads and writes the state.
+// what came before x is the state. The last taps - 1 steps of both become the new state. A thread takes a channel for STEPS
+// steps; only the thread of the first steps reads and writes the state.
 constexpr uint MOST = 8;
 uint i = thread_position_in_grid.x;
 if (i >= size) return;
@@ -19,7 +19,7 @@ for (uint j = 0; j < MOST; j++) {
 }
 float shift = is_biased ? float(bias[channel]) : 0.0f;
 if (first == 0) {
-  // The last of the old state and x, which has been read: step t of both together is x[t - past].
+  // Step t of the new state is step t + steps of the old state, which the window holds, followed by x.
   for (uint j = 0; j + 1 < MOST; j++) {
     if (j >= past) continue;
     float value = 0.0f;

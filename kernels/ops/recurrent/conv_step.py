@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import apart, floating, made, same
+from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
+from hiprt.kernels.lang.operands import disjoint, floating, same
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["conv_step"]
+__all__ = ["conv_step", "taps_of"]
 
 THREADS = 64
-LARGEST_GRID_Y = 65535
-RUN = 16  # steps of a thread: at least the largest state
-TAPS = (2, 8)
+RUN = 16  # steps that a thread takes: at least as many as the largest state has
+LEAST_TAPS, MOST_TAPS = 2, 8
 KERNEL = Kernel(
     "recurrent/conv_step",
     inputs={"x": "T", "weight": "T", "bias": "T"},
@@ -28,7 +29,7 @@ KERNEL = Kernel(
         "is_silu": "uint",
     },
     template={"T": "dtype", "STEPS": "int"},
-    threads=64,
+    threads=THREADS,
     instances=each(STEPS=(RUN,)),
 )
 
@@ -43,25 +44,21 @@ def conv_step(
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return a causal depthwise convolution of new steps, which moves on the state in place.
+    """Return a causal depthwise convolution of new steps, and bring the state up to date in place.
 
     Parameters
     ----------
     x : Array, [B, S, C]
-        float16, bfloat16 or float32: S new steps, one in decoding; at most 1,048,560.
+        float16, bfloat16 or float32. S new steps: one in decoding, at most 1,048,560.
     state : Array, [B, K - 1, C]
-        Of the dtype of `x`: the inputs of the last steps, oldest first; zeros at the start of a text. Becomes the last
-        K - 1 of the old state and `x`.
+        Of the dtype of `x`. The inputs of the last steps, oldest first; zeros at the start of a text. The last K - 1
+        of the old state and `x` replace it.
     weight : Array, [C, K] or [C, K, 1]
-        Of the dtype of `x`; K from 2 to 8, the last one for the newest step.
+        Of the dtype of `x`; K from 2 to 8, the last factor for the newest step.
     bias : Array, [C], optional
         Of the dtype of `x`.
     silu : bool
-        Whether ``silu`` follows.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
+        Whether ``silu`` is applied to the sum.
 
     Returns
     -------
@@ -75,27 +72,45 @@ def conv_step(
     ValueError
         A shape does not fit, an array is not contiguous, or arrays overlap.
     """
+    stream = stream or current_stream()
+    plan = plan_of(x, state, weight, bias, silu)
+    disjoint("conv_step", {"state": state}, (x, weight, bias))
+    return plan.run(stream, out, x=x, weight=weight, bias=bias, state=state)
+
+
+@Planned
+def plan_of(x: Form, state: Form, weight: Form, bias: Form | None, silu: bool) -> Plan:
+    """Check the operands and return the plan."""
     op = "conv_step"
     floating(op, "x", x, 3)
     for name, value in (("state", state), ("weight", weight), ("bias", bias)):
         if value is not None:
             same(op, name, value, "x", x)
     batch, steps, channels = x.shape
-    if steps > RUN * LARGEST_GRID_Y:
-        raise ValueError(f"{op}: x has shape {x.shape}; at most {RUN * LARGEST_GRID_Y} steps are needed")
-    taps = weight.shape[1] if weight.ndim in (2, 3) else 0
-    if weight.shape not in ((channels, taps), (channels, taps, 1)) or not TAPS[0] <= taps <= TAPS[1]:
-        raise ValueError(f"{op}: weight has shape {weight.shape}; [{channels}, {TAPS[0]} to {TAPS[1]}] is needed")
+    if steps > RUN * LARGEST_GRID_YZ:
+        raise ValueError(f"{op}: x has shape {x.shape}; at most {RUN * LARGEST_GRID_YZ} steps are needed")
+    taps = taps_of(op, "weight", weight, channels)
     if state.shape != (batch, taps - 1, channels):
         raise ValueError(f"{op}: state has shape {state.shape}; {(batch, taps - 1, channels)} is needed")
     if bias is not None and bias.shape != (channels,):
         raise ValueError(f"{op}: bias has shape {bias.shape}; {(channels,)} is needed")
-    stream = stream or current_stream()
-    inputs = x, weight, x if bias is None else bias
-    apart(op, {"state": state}, inputs)
-    out = made(op, out, x.shape, x.dtype, stream, (*inputs, state))
     size = batch * channels
     grid = (-(-size // THREADS), max(1, -(-steps // RUN)), 1)
-    scalars = size, channels, steps, taps, bias is not None, bool(silu)
-    KERNEL(stream, grid, (THREADS, 1, 1), (x.dtype, RUN), *inputs, state, out, *scalars)
-    return out
+    sizes = {"size": size, "channels": channels, "steps": steps, "taps": taps}
+    options = {"is_biased": bias is not None, "is_silu": bool(silu)}
+    launch = Launch(KERNEL, grid, (THREADS, 1, 1), {"T": x.dtype, "STEPS": RUN}, **sizes, **options)
+    return Plan(op, x.shape, x.dtype, launch)
+
+
+def taps_of(op: str, name: str, weight: Form, channels: int) -> int:
+    """Return how many steps the weight of a convolution covers.
+
+    Raises
+    ------
+    ValueError
+        The weight is neither [channels, K] nor [channels, K, 1], or K is not supported.
+    """
+    taps = weight.shape[1] if weight.ndim in (2, 3) else 0
+    if weight.shape not in ((channels, taps), (channels, taps, 1)) or not LEAST_TAPS <= taps <= MOST_TAPS:
+        raise ValueError(f"{op}: {name} has shape {weight.shape}; [{channels}, {LEAST_TAPS} to {MOST_TAPS}] is needed")
+    return taps

@@ -1,7 +1,7 @@
 // The gated delta rule over time, on state[v][k] in float32, in place:
 //   state *= g;  state += beta * (value - state . key) outer key;  out = state . query
-// Rows of the state do not meet: a simdgroup takes one, each lane every 32nd column.
-uint item = threadgroup_position_in_grid.y;  // of batch and head of values
+// The rows of a state do not depend on each other: a simdgroup takes one, and each of its lanes every 32nd column.
+uint item = threadgroup_position_in_grid.y;  // counts the value heads of all sequences
 uint head = item % value_heads;
 uint batch = item / value_heads;
 uint key_head = head / (value_heads / key_heads);

@@ -1,7 +1,7 @@
-// One step of a gated-delta layer behind its input product, whose columns are q | k | v | z | b | a: convolution and silu
-// of q, k and v, norms of q and k, gates, the gated delta rule (gated_delta.metal), and with NORMED the norm of what each
-// head answers, opened by silu(z). A threadgroup takes a head of keys and the RATIO heads of values that read it: no other
-// one reads or writes its channels of the convolution's state.
+// One step of a gated-delta layer after its input product, whose columns are q | k | v | z | b | a: convolution and silu of
+// q, k and v, norms of q and k, gates, the gated delta rule (gated_delta.metal), and with NORMED the norm of each head's
+// answer, multiplied by silu(z). A threadgroup takes a head of keys and the RATIO heads of values that read it: no other
+// threadgroup reads or writes its channels of the convolution's state.
 constexpr uint ROWS = RATIO * VALUE;
 constexpr uint CHANNELS = 2 * KEY + ROWS;
 const uint key_head = threadgroup_position_in_grid.x;
@@ -46,7 +46,7 @@ for (uint h = 0; h < HELD; h++) {
 }
 wait_for_inputs();
 begin_next();
-// What later parts take is read now, so that one wait is for all.
+// All that later parts take is read here, so that the loads are waited for once.
 constexpr uint SHARE = NORMED ? (ROWS + STEP - 1) / STEP : 1;
 T opens[SHARE], factors[SHARE];
 #pragma unroll
@@ -70,12 +70,12 @@ for (uint c = index; c < CHANNELS; c += STEP) {
   float sum = 0.0f;
   for (uint j = 0; j < TAPS; j++) sum = mad(float(weight[channel * TAPS + j]), float(window[j]), sum);
   for (uint j = 0; j + 1 < TAPS; j++) kept[j * channels + channel] = window[j + 1];
-  flat[c] = sum * opening_of(sum);
+  flat[c] = sum * sigmoid_of(sum);
 }
 #if HIPRT_CPU_LOOPS
 for (uint r = 0; r < RATIO; r++) {
   const uint head = key_head * RATIO + r;
-  betas[r] = opening_of(float(from[gates_from + head]));
+  betas[r] = sigmoid_of(float(from[gates_from + head]));
   decays[r] = decay_of(float(from[gates_from + key_heads * RATIO + head]), float(dt_bias[head]), a_log[head]);
 }
 f32x8 query_squares = splat(0.0f), key_squares = splat(0.0f);
@@ -106,13 +106,13 @@ for (uint r = 0; r < RATIO; r++) {
   const float scale = rsqrt(squares / float(VALUE) + norm_eps);
   for (uint row = 0; row < VALUE; row++) {
     const float open = NORMED ? float(from[channels + head * VALUE + row]) : 0.0f;
-    const float normal = NORMED ? answers[row] * scale * float(norm[row]) * (open * opening_of(open)) : answers[row];
+    const float normal = NORMED ? answers[row] * scale * float(norm[row]) * (open * sigmoid_of(open)) : answers[row];
     to[r * VALUE + row] = T(normal);
   }
 }
 #else
 if (index < RATIO) {
-  betas[index] = opening_of(float(gates[0]));
+  betas[index] = sigmoid_of(float(gates[0]));
   decays[index] = decay_of(float(gates[1]), float(gates[2]), rate);
 }
 threadgroup float answers[ROWS];
@@ -182,7 +182,7 @@ if (NORMED) {
     for (uint i = 0; i < VALUE / 4; i++) squares += parts[first + i];
     const float scale = rsqrt(squares / float(VALUE) + norm_eps);
     const float open = float(opens[s]);
-    to[row] = T(answers[row] * scale * float(factors[s]) * (open * opening_of(open)));
+    to[row] = T(answers[row] * scale * float(factors[s]) * (open * sigmoid_of(open)));
   }
 }
 #endif

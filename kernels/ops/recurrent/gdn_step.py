@@ -1,22 +1,22 @@
-"""A decode step of a gated-delta layer, from its input product to what its output product takes."""
+"""A decode step of a gated-delta layer: all that lies between its input product and its output product."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import FLOAT32, aligned, apart, buffer, floating, made, same
-from hiprt.kernels.ops.recurrent.conv_step import TAPS
-from hiprt.kernels.ops.recurrent.gated_delta import LARGEST_GRID_Y, WIDEST
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
+from hiprt.kernels.lang.operands import FLOAT32, aligned, buffer, disjoint, floating, same
+from hiprt.kernels.ops.recurrent.conv_step import taps_of
+from hiprt.kernels.ops.recurrent.gated_delta import WIDEST_KEY
+from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["gdn_step"]
 
 SIMDGROUPS = 16
-STAGED_BYTES = 28672  # of a head's channels and answers, in a threadgroup's memory
+STAGED_BYTES = 28672  # the most threadgroup memory for the channels and answers of a head of keys
 KERNEL = Kernel(
     "recurrent/gdn_step",
     inputs={"proj": "T", "weight": "T", "a_log": "float", "dt_bias": "T", "norm": "T"},
@@ -32,8 +32,8 @@ KERNEL = Kernel(
         "NORMED": "bool",
         "SIMDGROUPS": "int",
     },
-    headers=("elementwise/expression.h", "quantized/ordered_loads.h", "recurrent/delta.h"),
-    threads=512,
+    headers=("elementwise/expression.h", "quantized/ordered_loads.h", "recurrent/gated_delta.h"),
+    threads=SIMDGROUPS * 32,
     ahead=("state",),
     instances=each(KEY=(128,), VALUE=(128,), RATIO=(2,), TAPS=(4,), NORMED=(False, True), SIMDGROUPS=(SIMDGROUPS,)),
 )
@@ -57,37 +57,34 @@ def gdn_step(
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return what the heads of a gated-delta layer answer to one token of each sequence; moves on both states.
+    """Return what the heads of a gated-delta layer answer to one token of each sequence, and update both states.
 
     Parameters
     ----------
     proj : Array, [B, W]
-        float16, bfloat16 or float32: the input product, in columns q (Hk * Dk), k (Hk * Dk), v (Hv * Dv),
+        float16, bfloat16 or float32. The input product, whose columns are q (Hk * Dk), k (Hk * Dk), v (Hv * Dv),
         z (Hv * Dv), b (Hv), a (Hv), each head by head. Head h of the values reads head ``h // (Hv / Hk)`` of q and k.
     conv_weight : Array, [C, K] or [C, K, 1]
-        Of the dtype of `proj`: of the channels q, k and v; K from 2 to 8, the last one for the newest step.
+        Of the dtype of `proj`. The factors for the channels of q, k and v; K from 2 to 8, the last one for the newest
+        step.
     conv : Array, [B, K - 1, C]
-        Of the dtype of `proj`: the state of the convolution, as `conv_step` keeps it.
+        Of the dtype of `proj`. The state of the convolution, as `conv_step` keeps it; written in place.
     a_log : Array, [Hv]
         float32.
     dt_bias : Array, [Hv]
         Of the dtype of `proj`.
     state : Array, [B, Hv, Dv, Dk]
-        float32, as `gated_delta` keeps it.
+        float32. The state of the delta rule, as `gated_delta` keeps it; written in place.
     key_heads, value_heads : int
         Hk and its multiple Hv.
     key_width, value_width : int
         Dk, up to 256, and Dv; multiples of 8.
     qk_eps : float
-        Of the norms of q and k, beside the mean of squares.
+        Is added to the mean of squares in the norms of q and k.
     norm : Array, [Dv], optional
-        Of the dtype of `proj`: the weight of `gated_rms_norm` with gate z, which follows where it is given.
+        Of the dtype of `proj`. Where it is given, `gated_rms_norm` with this weight and gate z follows.
     eps : float
-        Of that norm.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
+        Is added to the mean of squares in that norm.
 
     Returns
     -------
@@ -103,26 +100,15 @@ def gdn_step(
 
     Notes
     -----
-    The same as `conv_step` with silu, ``rms_norm(q) / Dk`` and ``rms_norm(k) / sqrt(Dk)`` without weights,
+    The op is `conv_step` with silu, ``rms_norm(q) / Dk`` and ``rms_norm(k) / sqrt(Dk)`` without weights,
     `gated_delta_gates`, `gated_delta` and `gated_rms_norm`, without the roundings between them.
     """
     stream = stream or current_stream()
     sizes = key_heads, value_heads, key_width, value_width
-    plan = plan_of(proj, conv_weight, conv, a_log, dt_bias, state, norm, *sizes, uses_loops(stream))
-    inputs = proj, conv_weight, a_log, dt_bias, dt_bias if norm is None else norm
-    apart("gdn_step", {"conv": conv, "state": state}, inputs)
-    out = made("gdn_step", out, plan.shape, proj.dtype, stream, (*inputs, conv, state))
-    KERNEL(stream, plan.grid, plan.threads, plan.template, *inputs, conv, state, out, key_heads, qk_eps, eps)
-    return out
-
-
-class Plan(NamedTuple):
-    """A launch, and the shape of what it returns."""
-
-    shape: tuple[int, int]
-    grid: tuple[int, int, int]
-    threads: tuple[int, int, int]
-    template: tuple[Any, ...]
+    plan = plan_of(proj, conv_weight, conv, a_log, dt_bias, state, norm, *sizes, qk_eps, eps, target_of(stream))
+    disjoint("gdn_step", {"conv": conv, "state": state}, (proj, conv_weight, a_log, dt_bias, norm))
+    given = {"proj": proj, "weight": conv_weight, "a_log": a_log, "dt_bias": dt_bias, "norm": norm}
+    return plan.run(stream, out, **given, conv=conv, state=state)
 
 
 @Planned
@@ -138,9 +124,11 @@ def plan_of(
     value_heads: int,
     key_width: int,
     value_width: int,
-    loops: bool,
+    qk_eps: float,
+    eps: float,
+    target: Target,
 ) -> Plan:
-    """Check the operands and return the launch."""
+    """Check the operands and return the plan."""
     op = "gdn_step"
     floating(op, "proj", proj, 2)
     for name, value in (("conv_weight", conv_weight), ("conv", conv), ("dt_bias", dt_bias), ("norm", norm)):
@@ -152,13 +140,9 @@ def plan_of(
     check_widths(op, key_width, value_width, ratio)
     channels = 2 * key_heads * key_width + value_heads * value_width
     columns = channels + value_heads * value_width + 2 * value_heads
-    taps = conv_weight.shape[1] if conv_weight.ndim in (2, 3) else 0
-    if conv_weight.shape not in ((channels, taps), (channels, taps, 1)) or not TAPS[0] <= taps <= TAPS[1]:
-        raise ValueError(
-            f"{op}: conv_weight has shape {conv_weight.shape}; [{channels}, {TAPS[0]} to {TAPS[1]}] is needed"
-        )
+    taps = taps_of(op, "conv_weight", conv_weight, channels)
     shapes: tuple[tuple[str, Form | None, tuple[int, ...]], ...] = (
-        ("proj", proj, (min(batch, LARGEST_GRID_Y), columns)),
+        ("proj", proj, (min(batch, LARGEST_GRID_YZ), columns)),
         ("conv", conv, (batch, taps - 1, channels)),
         ("dt_bias", dt_bias, (value_heads,)),
         ("norm", norm, (value_width,)),
@@ -169,22 +153,37 @@ def plan_of(
     buffer(op, "a_log", a_log, FLOAT32, (value_heads,))
     buffer(op, "state", state, FLOAT32, (batch, value_heads, value_width, key_width))
     aligned(op, "state", state)
-    template = proj.dtype, key_width, value_width, ratio, taps, norm is not None, SIMDGROUPS
-    threads = 1 if loops else SIMDGROUPS * 32
-    return Plan((batch, value_heads * value_width), (key_heads, batch, 1), (threads, 1, 1), template)
+    template = {
+        "T": proj.dtype,
+        "KEY": key_width,
+        "VALUE": value_width,
+        "RATIO": ratio,
+        "TAPS": taps,
+        "NORMED": norm is not None,
+        "SIMDGROUPS": SIMDGROUPS,
+    }
+    grid, threads = (key_heads, batch, 1), (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1)
+    launch = Launch(KERNEL, grid, threads, template, key_heads=key_heads, eps=qk_eps, norm_eps=eps)
+    return Plan(op, (batch, value_heads * value_width), proj.dtype, launch)
 
 
 def check_widths(op: str, key_width: int, value_width: int, ratio: int) -> None:
-    """Refuse heads that a threadgroup cannot share."""
+    """Refuse heads that a threadgroup cannot hold.
+
+    Raises
+    ------
+    ValueError
+        A width is no multiple of 8, or too large.
+    """
     staged = 8 * (key_width + ratio * value_width) + ratio * value_width
     if (
         key_width % 8
         or value_width % 8
         or min(key_width, value_width) < 8
-        or key_width > WIDEST
+        or key_width > WIDEST_KEY
         or staged > STAGED_BYTES
     ):
         raise ValueError(
             f"{op}: heads of {key_width} and {value_width}, {ratio} for one of the keys; multiples of 8 are needed, of "
-            f"at most {WIDEST} for keys and {STAGED_BYTES} bytes in all"
+            f"at most {WIDEST_KEY} for keys and {STAGED_BYTES} bytes in all"
         )
