@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16, empty
+from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.ops.attention.attention import HEADS_OF_GROUP, combine_launch
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.gather_qmm import TILE_ROWS
-from hiprt.kernels.ops.sampling.filter_logits import Search, tops_of
+from hiprt.kernels.ops.sampling.filter_logits import FilterPlan, plan_of as filter_plan
 from hiprt.kernels.reference import hybrid as hybrid_reference, ops as reference
 from hiprt.kernels.reference.quantize import dequantize, quantize
+from hiprt.kernels.tuning.target import target_of
 from hiprt.stream import current_stream
 
 __all__ = ["Case", "cases"]
@@ -235,20 +237,37 @@ def tokens(dtype: np.dtype[Any]) -> Iterator[Case]:
     tops, p = np.array([[0.5, 1500]], np.float32), np.array([0.9], np.float32)
     parts = np.zeros((1, 32))
     parts[0, [11, 27]] = 1500
-    yield Case("1500 equal logits", lambda logits: tops_of(logits, current_stream()), (alike,), tops)
+    find_tops = lambda logits: planned(logits).find_tops(current_stream(), logits)  # noqa: E731
+    yield Case("1500 equal logits", find_tops, (alike,), tops)
     given = alike, tops, int32(9), p
-    yield Case("1500 equal logits", lambda *given: search(*given).narrow(), given, parts)
-    finish = lambda *given: search(*given).finish(given[3], empty(1500, dtype))  # noqa: E731
-    yield Case("1500 equal logits, 9 wanted", finish, given, alike)
+    yield Case("1500 equal logits", search, given, parts)
+    yield Case("1500 equal logits, 9 wanted", keep, given, alike)
     seen = int32(5, 700, 5, 9000)
     factor = np.array([1.3], np.float32)
     exact = reference.repetition_penalty(logits[0], seen, 2, 1.3)
     yield Case("3 tokens before", kernels.repetition_penalty, (logits[0], seen, int32(2), factor), exact)
 
 
-def search(logits: Array, tops: Array, top_k: Array, top_p: Array) -> Search:
-    """Return a search that has not begun."""
-    return Search(current_stream(), logits, tops, top_k, top_p, 3)
+def planned(logits: Array, top_k: Array | None = None, top_p: Array | None = None) -> FilterPlan:
+    """Return the launches of `filter_logits`."""
+    plan: FilterPlan = filter_plan(logits, top_k, top_p, None, target_of(current_stream()))
+    return plan
+
+
+def search(logits: Array, tops: Array, top_k: Array, top_p: Array) -> Array:
+    """Launch the first level of the search, and return what the parts of the range hold."""
+    plan = planned(logits, top_k, top_p)
+    given = {"logits": logits, "top_k": top_k, "top_p": top_p, "tops": tops, "before": tops, "low": tops}
+    return plan.narrow(current_stream(), plan.levels[0], **given, above=tops)["before"]
+
+
+def keep(logits: Array, tops: Array, top_k: Array, top_p: Array) -> Array:
+    """Launch the filter as if the search had not begun, so that all logits stay."""
+    last, out = planned(logits, top_k, top_p).keep, empty(logits.shape, logits.dtype)
+    launch = Launch(last.kernel, last.grid, last.threads, {"T": logits.dtype}, **{**last.scalars, "level": 0})
+    found = {"tops": tops, "before": tops, "low": tops, "above": tops}
+    launch(current_stream(), logits=logits, top_k=top_k, top_p=top_p, **found, min_p=top_p, out=out)
+    return out
 
 
 def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:

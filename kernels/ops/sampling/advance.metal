@@ -1,4 +1,5 @@
-// The next token comes from the prompt while there is one left, then from the sampler; nothing is written past the end.
+// Moves each text to its next position: the next token is the prompt's while there is one left, then the one that was drawn.
+// step: for each text its token, position, prompt length and end, text by text within each. Nothing is written past the end.
 const uint row = thread_position_in_grid.x;
 if (row < rows) {
   device int* text = tokens + size_t(row) * capacity;

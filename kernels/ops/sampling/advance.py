@@ -1,13 +1,13 @@
-"""The device-side step block: which token comes next, and where."""
+"""The step block, which says on the device which token comes next, and where."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import INT32, buffer
+from hiprt.kernels.lang.launch import Launch
+from hiprt.kernels.lang.operands import INT32, buffer, disjoint
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["advance"]
@@ -28,13 +28,11 @@ def advance(step: Array, tokens: Array, sampled: Array, *, stream: Stream | None
     Parameters
     ----------
     step : Array, [4] or [4, rows]
-        int32: token, position, prompt length, end.
+        int32: token, position, prompt length, end. Written in place.
     tokens : Array, [capacity] or [rows, capacity]
-        int32: the prompt, then what was generated.
+        int32: the prompt, then the tokens that were generated. Written in place.
     sampled : Array, [1] or [rows]
-        int32: what the model proposes for the next position.
-    stream : Stream, optional
-        This thread's by default.
+        int32: the token that was drawn for the next position.
 
     Returns
     -------
@@ -49,15 +47,21 @@ def advance(step: Array, tokens: Array, sampled: Array, *, stream: Stream | None
     ValueError
         A shape does not fit, an array is not contiguous, or the arrays overlap.
     """
-    rows = step.shape[1] if step.ndim == 2 else 1
-    buffer("advance", "step", step, INT32, (4, rows)[: step.ndim])
-    buffer("advance", "tokens", tokens, INT32)
-    if tokens.ndim != step.ndim or (tokens.ndim == 2 and len(tokens) != rows):
-        raise ValueError(f"advance: tokens has shape {tokens.shape} for a step of shape {step.shape}")
-    buffer("advance", "sampled", sampled, INT32, (rows,))
-    arrays = sorted((step, tokens, sampled), key=lambda a: a.address)
-    if any(low.extent[1] > high.extent[0] for low, high in pairwise(arrays)):
-        raise ValueError("advance: step, tokens and sampled overlap")
-    grid = (-(-rows // THREADS), 1, 1)
-    KERNEL(stream or current_stream(), grid, (THREADS, 1, 1), (), sampled, step, tokens, tokens.shape[-1], rows)
+    launch = launch_of(step, tokens, sampled)
+    disjoint("advance", {"step": step, "tokens": tokens}, (sampled,))
+    launch(stream or current_stream(), sampled=sampled, step=step, tokens=tokens)
     return step
+
+
+@Planned
+def launch_of(step: Form, tokens: Form, sampled: Form) -> Launch:
+    """Check the operands and return the launch."""
+    op = "advance"
+    rows = step.shape[1] if step.ndim == 2 else 1
+    buffer(op, "step", step, INT32, (4, rows)[: step.ndim])
+    buffer(op, "tokens", tokens, INT32)
+    if tokens.ndim != step.ndim or (tokens.ndim == 2 and tokens.shape[0] != rows):
+        raise ValueError(f"{op}: tokens has shape {tokens.shape} for a step of shape {step.shape}")
+    buffer(op, "sampled", sampled, INT32, (rows,))
+    grid = (-(-rows // THREADS), 1, 1)
+    return Launch(KERNEL, grid, (THREADS, 1, 1), capacity=tokens.shape[-1], rows=rows)

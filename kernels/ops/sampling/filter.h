@@ -1,23 +1,25 @@
-// The threshold of filter_logits: the highest key (largest.h) at which k logits, or the share p of all exponentials, are
-// reached. It is sought four bits of the key at a time: threadgroups count what of their logits is in each of 16 parts of
-// the range that is left, and the next launch chooses the part.
+// The search for the threshold of filter_logits: the highest key (largest.h) at which k logits, or the share p of the sum of
+// exponentials, are reached. A launch settles four bits of the key. Each threadgroup sums up, for each of 16 parts of the
+// range that is left, how many of its logits are in the part and their exponentials; the next launch chooses the part.
 namespace metal {
 
 constant constexpr uint PARTS = 16;
 
+// What is to be reached: a number of logits where `counts`, a sum of exponentials where `weighs`.
 struct Wanted {
   bool counts, weighs;
-  float count, mass;  // how much is to be reached
+  float count, mass;
   float top;          // the largest logit
 };
 
-// The range's lowest key, and what is above the range.
+// A range of keys: its lowest one, how many logits are above the range, and the sum of their exponentials.
 struct Range {
   int low;
   float count, mass;
 };
 
-// found: of each part how many, then how much; a part has 2^shift keys.
+// Returns the part of a range in which the threshold is. found: how many logits are in each part, then the sum of
+// exponentials of each part; a part has 2^shift keys.
 inline Range narrowed(Range range, Wanted wanted, const threadgroup float* found, uint shift) {
   uint part = (uint(order_key(wanted.top)) - uint(range.low)) >> shift;
   part = min(part, PARTS - 1);
@@ -31,7 +33,7 @@ inline Range narrowed(Range range, Wanted wanted, const threadgroup float* found
   return range;
 }
 
-// From what filter_tops found of each threadgroup. parts: as of top_of_row.
+// Returns what is to be reached, from what filter_tops found in each threadgroup. parts: as in top_of_row.
 inline Wanted wanted_of(const device float* tops, uint groups, int k, float p, uint width, threadgroup float* parts,
                         uint index, uint step, uint lane, uint simdgroup, uint simdgroups) {
   float top = -INFINITY, all = 0.0f;
@@ -44,7 +46,7 @@ inline Wanted wanted_of(const device float* tops, uint groups, int k, float p, u
   return Wanted{k > 0 && uint(k) < width, p < 1.0f, float(k), p * all, top};
 }
 
-// The range after `level` launches, of which the last one found `before` and had the range that starts at `low`.
+// Returns the range after `level` launches. The last of them searched the range that starts at `low`, and found `before`.
 inline Range range_of(const device float* before, const device int* low, const device float* above, uint groups, uint level,
                       Wanted wanted, threadgroup float* found, uint index, uint step) {
   for (uint j = index; j < 2 * PARTS; j += step) {

@@ -1,5 +1,5 @@
-// out = logits where they are likely enough, else -inf, after the search in filter.h. given: bit 0 top_k, bit 1 top_p, bit 2
-// min_p. level: how often the range has been narrowed.
+// out = logits where they are likely enough, else -inf, by the threshold that the search in filter.h found. given: bit 0
+// top_k, bit 1 top_p, bit 2 min_p. level: how many launches of the search there were.
 threadgroup float parts[32];
 threadgroup float found[2 * PARTS];
 const uint lane = thread_index_in_simdgroup;

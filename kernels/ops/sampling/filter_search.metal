@@ -1,4 +1,4 @@
-// One launch of the search in filter.h. given: bit 0 top_k, bit 1 top_p. level: how often the range has been narrowed.
+// One launch of the search in filter.h. given: bit 0 top_k, bit 1 top_p. level: how many launches there were before.
 threadgroup float parts[32];
 threadgroup float found[2 * PARTS];
 const uint lane = thread_index_in_simdgroup;

@@ -1,4 +1,4 @@
-// Of each threadgroup's logits the largest, and the sum of exponentials of what the others are below it.
+// Finds the largest of each threadgroup's logits, and the sum of exp(logit - largest).
 threadgroup float parts[32];
 const uint lane = thread_index_in_simdgroup;
 const uint simdgroup = simdgroup_index_in_threadgroup;

@@ -1,4 +1,4 @@
-// Random numbers by counter: nothing is kept between calls, and any number of a sequence can be had at once.
+// Random numbers by counter: no state is kept between calls, and any number of a sequence is computed directly.
 namespace metal {
 
 // A bijection of 32-bit words whose every output bit depends on every input bit.
@@ -11,7 +11,8 @@ inline U scramble(U h) {
   return h ^ (h >> 15);
 }
 
-// 23 random bits for place i of a draw: with a half added, all of (0, 1) that float32 holds exactly.
+// Returns 23 random bits for place i of a draw. With a half added they stand for numbers in (0, 1) that float32 holds
+// exactly.
 template <typename U>
 inline U noise_bits(uint seed, uint draw, U i) {
   uint first = scramble(seed ^ 0x9e3779b9u);

@@ -1,5 +1,5 @@
-// out = logits, but those of the last `window` tokens are divided by the penalty where positive and multiplied where
-// not. One threadgroup: the copy is done before the first token is looked at.
+// out = logits, of which those of the last `window` tokens are divided by the penalty where positive, and multiplied by it
+// where not. There is one threadgroup, which finishes the copy before it looks at the first token.
 const uint step = threads_per_threadgroup.x;
 for (uint i = thread_index_in_threadgroup; i < width; i += step) out[i] = logits[i];
 threadgroup_barrier(mem_flags::mem_device);
@@ -10,5 +10,5 @@ for (long i = begin + long(thread_index_in_threadgroup); i < end; i += long(step
   int token = tokens[i];
   if (token < 0 || uint(token) >= width) continue;
   float value = float(logits[token]);
-  out[token] = T(value > 0.0f ? value / factor : value * factor);  // a token seen twice gets the same number twice
+  out[token] = T(value > 0.0f ? value / factor : value * factor);  // a token that is there twice is written twice, alike
 }

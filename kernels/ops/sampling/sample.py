@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each, runs
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import FLOAT32, INT32, UINT32, buffer, floating, made
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch, Plan
+from hiprt.kernels.lang.operands import FLOAT32, INT32, UINT32, buffer, floating
 from hiprt.kernels.ops.reduction.argmax import threads_of
+from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
@@ -47,10 +47,6 @@ def sample(
         uint32, on the device.
     position : Array, [rows]
         int32, on the device: the number of the draw.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -70,31 +66,21 @@ def sample(
     index: an index of probability below 1e-7 relative to the most likely one is drawn less often than it should be.
     """
     stream = stream or current_stream()
-    inputs = logits, temperature, seed, position
-    plan = plan_of(*inputs, uses_loops(stream))
-    out = made("sample", out, (plan.grid[0],), INT32, stream, inputs)
-    KERNEL(stream, plan.grid, plan.threads, plan.template, *inputs, out, plan.width)
-    return out
-
-
-class Plan(NamedTuple):
-    """A launch."""
-
-    grid: tuple[int, int, int]
-    threads: tuple[int, int, int]
-    template: tuple[Any, ...]
-    width: int
+    plan = plan_of(logits, temperature, seed, position, target_of(stream))
+    return plan.run(stream, out, logits=logits, temperature=temperature, seed=seed, position=position)
 
 
 @Planned
-def plan_of(logits: Form, temperature: Form, seed: Form, position: Form, loops: bool) -> Plan:
-    """Check the operands and return the launch."""
-    floating("sample", "logits", logits)
+def plan_of(logits: Form, temperature: Form, seed: Form, position: Form, target: Target) -> Plan:
+    """Check the operands and return the plan."""
+    op = "sample"
+    floating(op, "logits", logits)
     if logits.ndim not in (1, 2) or not logits.shape[-1]:
-        raise ValueError(f"sample: logits has shape {logits.shape}; [V] or [rows, V] is needed")
+        raise ValueError(f"{op}: logits has shape {logits.shape}; [V] or [rows, V] is needed")
     rows, width = (1, *logits.shape)[-2:]
-    buffer("sample", "temperature", temperature, FLOAT32, (rows,))
-    buffer("sample", "seed", seed, UINT32, (rows,))
-    buffer("sample", "position", position, INT32, (rows,))
-    threads, run = threads_of(logits, width, loops)
-    return Plan((rows, 1, 1), (threads, 1, 1), (logits.dtype, run), width)
+    buffer(op, "temperature", temperature, FLOAT32, (rows,))
+    buffer(op, "seed", seed, UINT32, (rows,))
+    buffer(op, "position", position, INT32, (rows,))
+    threads, run = threads_of(logits, width, target.takes_loops)
+    launch = Launch(KERNEL, (rows, 1, 1), (threads, 1, 1), {"T": logits.dtype, "RUN": run}, width=width)
+    return Plan(op, (rows,), INT32, launch)
