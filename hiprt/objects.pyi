@@ -4,6 +4,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
+from hiprt.array import Array as AnyArray
 from hiprt.buffer import Buffer as AnyBuffer
 
 P = ParamSpec("P")
@@ -72,6 +73,24 @@ class Launcher:
     def launch(
         self, stream: Any, grid: tuple[int, ...], block: tuple[int, ...], /, *values: Any, shared: int = ...
     ) -> None: ...
+
+class Launch:
+    def prepare(
+        self, grid: tuple[int, ...], threads: tuple[int, ...], names: tuple[str, ...], scalars: dict[str, Any], /
+    ) -> None: ...
+    def __call__(self, stream: Any, /, **given: Any) -> None: ...
+    @staticmethod
+    def watch(watcher: Callable[[Any, tuple[Any, ...]], object] | None, /) -> Any: ...
+
+class Plan:
+    op: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    launch: Any
+    def prepare(
+        self, op: str, shape: tuple[int, ...], dtype: np.dtype[Any], launch: Launch | None, make: Callable[..., Any], /
+    ) -> None: ...
+    def run(self, stream: Any, out: AnyArray | None, /, **operands: Any) -> AnyArray: ...
 
 class Planned(Generic[P, T]):
     function: Callable[P, T]

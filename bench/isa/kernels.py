@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hiprt import objects
 from hiprt.array import Array
 from hiprt.bench.isa.cases import Case, cases
 from hiprt.bench.isa.emulator import Emulator
@@ -93,21 +94,19 @@ class Measured:
 def recorded() -> Iterator[list[Launch]]:
     """Note every launch of a project kernel within the block, and launch it."""
     found: list[Launch] = []
-    launch = Kernel.__call__
 
-    def note(self: Kernel, stream: Any, grid: Any, threads: Any, template: Any, *given: Any) -> None:
+    def note(launch: Any, given: tuple[Any, ...]) -> None:
         values, addresses = [], []
-        for value, (_, word, access) in zip(given, self.declaration):
+        for value, (_, word, access) in zip(given, launch.kernel.declaration):
             values.append(value.numpy().copy() if access else np.dtype(SCALARS[word]).type(value))
             addresses.append(value.address if access else 0)
-        found.append(Launch(self, grid, threads, template, values, addresses))
-        launch(self, stream, grid, threads, template, *given)
+        found.append(Launch(launch.kernel, launch.grid, launch.threads, launch.template, values, addresses))
 
-    Kernel.__call__ = note  # type: ignore[method-assign]
+    before = objects.Launch.watch(note)
     try:
         yield found
     finally:
-        Kernel.__call__ = launch  # type: ignore[method-assign]
+        objects.Launch.watch(before)
 
 
 def launch_of(case: Case) -> tuple[Launch, Array]:

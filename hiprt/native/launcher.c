@@ -1,20 +1,13 @@
 /* Launchers: a kernel of the core as a Python object, which lays out the payload of a launch and launches in one call. */
-#include "objects.h" /* first: Python.h says so */
+#include "launcher.h" /* first: Python.h says so */
 
 #include <math.h>
 
-#include "kernel.h"
-#include "stream.h"
+#define MOST HIPRT_PY_PAYLOAD
 
-#define MOST 4096 /* bytes of a payload */
+typedef hiprt_py_launcher launcher;
 
-/* Base of hiprt.module.Function. */
-typedef struct {
-  PyObject_HEAD
-  hiprt_kernel *kernel; /* borrowed: the subclass holds it */
-  uint32_t shared;      /* bytes of dynamic shared memory, where a launch does not say */
-  char formats[HIPRT_MAX_ARGS + 1]; /* of each argument, as Python's struct names it; P: a buffer, s: bytes */
-} launcher;
+PyTypeObject *hiprt_py_launcher_type;
 
 /* open(kernel, formats, shared) */
 static PyObject *open_launcher(PyObject *object, PyObject *const *args, Py_ssize_t count) {
@@ -34,7 +27,7 @@ static PyObject *open_launcher(PyObject *object, PyObject *const *args, Py_ssize
   Py_RETURN_NONE;
 }
 
-static int three(PyObject *sizes, uint32_t least, uint32_t *out) {
+int hiprt_py_three(PyObject *sizes, uint32_t least, uint32_t *out) {
   if (!PyTuple_Check(sizes) || PyTuple_Size(sizes) != 3) return -1;
   for (Py_ssize_t i = 0; i < 3; i++) {
     Py_ssize_t n = PyNumber_AsSsize_t(PyTuple_GetItem(sizes, i), PyExc_OverflowError);
@@ -76,26 +69,36 @@ static int pack(char format, PyObject *value, uint32_t size, char *cell) {
   return pack_any(format, value, size, cell);
 }
 
-/* Lay out the arguments and ranges of a payload. The zeros between arguments take part when nodes are compared. */
+int hiprt_py_pack_array(const launcher *self, uint32_t argument, uint32_t buffer, PyObject *value, char *payload) {
+  const hiprt_kernel *kernel = self->kernel;
+  const hiprt_py_array *array = (const hiprt_py_array *)value;
+  if (!PyObject_TypeCheck(value, hiprt_py_array_type) || !array->buffer) {
+    PyErr_Format(PyExc_TypeError, "%s: argument %u is %R; an array is needed", kernel->name, argument, value);
+    return -1;
+  }
+  char *args = payload + sizeof(hiprt_dims);
+  const hiprt_range touched = {array->start, array->end};
+  memcpy(args + kernel->offsets[argument], &array->address, sizeof array->address);
+  memcpy(args + kernel->args_size + buffer * sizeof touched, &touched, sizeof touched);
+  return 0;
+}
+
+int hiprt_py_pack_value(const launcher *self, uint32_t argument, PyObject *value, char *payload) {
+  const hiprt_kernel *kernel = self->kernel;
+  char *cell = payload + sizeof(hiprt_dims) + kernel->offsets[argument];
+  return pack(self->formats[argument], value, kernel->args[argument].size, cell);
+}
+
+/* Write the arguments and ranges of a payload. Zeros between arguments take part when nodes are compared. */
 static int pack_all(const launcher *self, PyObject *const *values, char *payload) {
   const hiprt_kernel *kernel = self->kernel;
-  char *args = payload + sizeof(hiprt_dims), *range = args + kernel->args_size;
-  memset(args, 0, kernel->args_size);
-  for (uint32_t i = 0; i < kernel->n_args; i++) {
-    char *cell = args + kernel->offsets[i];
-    if (kernel->args[i].access) {
-      const hiprt_py_array *array = (const hiprt_py_array *)values[i];
-      if (!PyObject_TypeCheck(values[i], hiprt_py_array_type) || !array->buffer) {
-        PyErr_Format(PyExc_TypeError, "%s: argument %u is %R; an array is needed", kernel->name, i, values[i]);
-        return -1;
-      }
-      const hiprt_range touched = {array->start, array->end};
-      memcpy(cell, &array->address, sizeof array->address);
-      memcpy(range, &touched, sizeof touched);
-      range += sizeof touched;
-    } else if (pack(self->formats[i], values[i], kernel->args[i].size, cell)) {
+  memset(payload + sizeof(hiprt_dims), 0, kernel->args_size);
+  for (uint32_t i = 0, buffer = 0; i < kernel->n_args; i++) {
+    const int is_buffer = kernel->args[i].access != 0;
+    if (is_buffer ? hiprt_py_pack_array(self, i, buffer, values[i], payload)
+                  : hiprt_py_pack_value(self, i, values[i], payload))
       return -1;
-    }
+    buffer += is_buffer;
   }
   return 0;
 }
@@ -112,7 +115,7 @@ static int keep(const launcher *self, const hiprt_py_stream *stream, uint64_t re
   return 0;
 }
 
-static int submit(const launcher *self, hiprt_py_stream *stream, const char *payload) {
+int hiprt_py_submit(const launcher *self, hiprt_py_stream *stream, const char *payload, PyObject *const *values) {
   hiprt_stream *queue = (hiprt_stream *)(uintptr_t)stream->address;
   uint32_t size = self->kernel->payload_size;
   int status;
@@ -123,10 +126,12 @@ static int submit(const launcher *self, hiprt_py_stream *stream, const char *pay
     status = hiprt_launch(queue, self->kernel, payload, size);
     Py_END_ALLOW_THREADS;
   }
-  if (!status) return 0;
-  PyObject *done = PyObject_CallMethod((PyObject *)self, "recover", "Oiy#", stream, status, payload, (Py_ssize_t)size);
-  Py_XDECREF(done);
-  return done ? 0 : -1;
+  if (status) {
+    PyObject *done = PyObject_CallMethod((PyObject *)self, "recover", "Oiy#", stream, status, payload, (Py_ssize_t)size);
+    Py_XDECREF(done);
+    if (!done) return -1;
+  }
+  return queue->recorder ? keep(self, stream, queue->recording, values) : 0;
 }
 
 /* launch(stream, grid, block, *values, shared) */
@@ -144,7 +149,7 @@ static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t coun
   _Alignas(16) char payload[MOST];
   hiprt_dims dims = {.zero = 0};
   Py_ssize_t shared = named ? PyNumber_AsSsize_t(args[count], PyExc_OverflowError) : self->shared;
-  if (three(args[1], 0, dims.grid) || three(args[2], 1, dims.block) || shared < 0 || shared > UINT32_MAX) {
+  if (hiprt_py_three(args[1], 0, dims.grid) || hiprt_py_three(args[2], 1, dims.block) || shared < 0 || shared > UINT32_MAX) {
     if (PyErr_Occurred()) return 0;
     return PyErr_Format(PyExc_ValueError, "%s: grid %R, block %R: three sizes each, blocks of at least one thread",
                         kernel->name, args[1], args[2]);
@@ -152,9 +157,7 @@ static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t coun
   if (!dims.grid[0] || !dims.grid[1] || !dims.grid[2]) Py_RETURN_NONE;
   dims.shared = (uint32_t)shared;
   memcpy(payload, &dims, sizeof dims);
-  if (pack_all(self, args + 3, payload) || submit(self, stream, payload)) return 0;
-  const hiprt_stream *queue = (const hiprt_stream *)(uintptr_t)stream->address;
-  if (queue->recorder && keep(self, stream, queue->recording, args + 3)) return 0;
+  if (pack_all(self, args + 3, payload) || hiprt_py_submit(self, stream, payload, args + 3)) return 0;
   Py_RETURN_NONE;
 }
 
@@ -178,5 +181,5 @@ PyTypeObject *hiprt_py_make_launcher(void) {
       {Py_tp_dealloc, (void *)dealloc}, {Py_tp_traverse, (void *)traverse}, {Py_tp_methods, methods}, {0, 0}};
   static PyType_Spec spec = {"hiprt.objects.Launcher", sizeof(launcher), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
-  return (PyTypeObject *)PyType_FromSpec(&spec);
+  return hiprt_py_launcher_type = (PyTypeObject *)PyType_FromSpec(&spec);
 }

@@ -42,6 +42,8 @@ PyTypeObject *hiprt_py_make_array(void);
 PyTypeObject *hiprt_py_make_stream(void);
 PyTypeObject *hiprt_py_make_launcher(void);
 PyTypeObject *hiprt_py_make_planned(void);
+PyTypeObject *hiprt_py_make_launch(void);
+PyTypeObject *hiprt_py_make_plan(void);
 
 /* Return a new object of a subclass of hiprt_py_buffer_type, all zeros. */
 hiprt_py_buffer *hiprt_py_new_buffer(PyTypeObject *type);

@@ -13,7 +13,7 @@ import numpy as np
 from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
 from hiprt.kernels.lang.dialect import DIALECTS, OPS, Parameter
-from hiprt.kernels.lang.launch import Three
+from hiprt.kernels.lang.launch import Launch, Three
 from hiprt.kernels.tuning.target import Target, describe, target_of
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function, Module
 from hiprt.module_cache import FunctionTable, modules
@@ -290,4 +290,6 @@ class Kernel:
         *values
             `hiprt.Array` for buffers, numbers for scalars, in declaration order.
         """
-        self.function(self.values_of(template), stream).launch(stream, grid, threads, *values)
+        if len(values) != len(self.names):
+            raise TypeError(f"{self.name} takes {self.names}, not {len(values)} arguments")
+        Launch(self, grid, threads, template)(stream, **dict(zip(self.names, values)))

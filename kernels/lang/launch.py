@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hiprt.array import Array
+from hiprt import objects
+from hiprt.array import Array, make
 from hiprt.kernels.lang.operands import result
+from hiprt.module import Function
 from hiprt.stream import Stream
 
 if TYPE_CHECKING:
@@ -20,8 +22,11 @@ LARGEST_GRID_YZ = 65535  # threadgroups along y, and along z, that every runtime
 Three = tuple[int, int, int]
 
 
-class Launch:
+class Launch(objects.Launch):
     """One launch of a kernel, complete but for the arrays and numbers that each call gives.
+
+    It is called as ``launch(stream, **given)``: with the arrays, and the scalars that it does not have yet, by the
+    names that the kernel declares. What the calls have in common is laid out once, in the form that a node keeps.
 
     Parameters
     ----------
@@ -30,56 +35,39 @@ class Launch:
         Threadgroups along x, y and z; a zero launches nothing.
     threads : tuple of 3 int
         Threads of a threadgroup.
-    template : mapping of str to value, optional
+    template : mapping of str to value, or sequence
         The values of the kernel's template parameters.
     **scalars
-        Those of the kernel's scalars that every call has in common.
+        Those of the kernel's scalars that all calls have in common.
 
     Raises
     ------
     TypeError
-        A name is not declared, or a template value is missing.
+        A name is not declared; from a call also: an argument is missing, or of a wrong type.
+    ValueError
+        A template value or a size is wrong.
     """
 
     __slots__ = ("grid", "kernel", "scalars", "template", "threads")
 
-    def __init__(
-        self, kernel: Kernel, grid: Three, threads: Three, template: Mapping[str, Any] | None = None, /, **scalars: Any
-    ) -> None:
-        unknown = scalars.keys() - set(kernel.names)
-        if unknown:
-            raise TypeError(f"{kernel.name} has no argument {', '.join(sorted(unknown))}; it has {kernel.names}")
+    def __init__(self, kernel: Kernel, grid: Three, threads: Three, template: Any = (), /, **scalars: Any) -> None:
         self.kernel, self.grid, self.threads, self.scalars = kernel, grid, threads, scalars
-        self.template = kernel.values_of(template or {})
+        self.template = kernel.values_of(template)
+        self.prepare(grid, threads, kernel.names, scalars)
 
-    def __call__(self, stream: Stream, /, **given: Any) -> None:
-        """Launch on a stream.
-
-        Parameters
-        ----------
-        stream : Stream
-        **given
-            The arrays, and the scalars that the launch does not have yet, by the names that the kernel declares.
-
-        Raises
-        ------
-        TypeError
-            An argument is missing or not declared.
-        """
-        kernel, values = self.kernel, {**self.scalars, **given}
-        if len(values) != len(kernel.names):
-            raise TypeError(f"{kernel.name} takes {kernel.names}, not {tuple(values)}")
-        try:
-            ordered = [values[name] for name in kernel.names]
-        except KeyError as missing:
-            raise TypeError(f"{kernel.name}: {missing} is not given; {tuple(values)} are") from None
-        kernel(stream, self.grid, self.threads, self.template, *ordered)
+    def bind(self, stream: Stream) -> Function:
+        """Return the kernel's function on the device of a stream; the C core asks once."""
+        return self.kernel.function(self.template, stream)
 
 
-class Plan(NamedTuple):
+class Plan(objects.Plan):
     """What an op does for arrays of certain forms: the result that it makes, and the launch that fills it.
 
-    Attributes
+    ``plan.run(stream, out, **operands)`` launches and returns the result. ``out`` receives it; None makes a new array.
+    The operands are the kernel's inputs by name, and scalars that the launch does not have. The first operand stands
+    in for an array that is None: the kernel knows that it was not given, and does not read it.
+
+    Parameters
     ----------
     op : str
         The op's name, used in messages.
@@ -88,36 +76,21 @@ class Plan(NamedTuple):
     dtype : numpy.dtype
         The result's dtype.
     launch : Launch or None
-        None where there is nothing to compute.
+        Its kernel calls the result ``out``. None where there is nothing to compute.
     """
 
-    op: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    launch: Launch | None
+    __slots__ = ()
 
-    def run(self, stream: Stream, out: Array | None, /, **operands: Any) -> Array:
-        """Launch on a stream, and return the result.
+    def __init__(self, op: str, shape: tuple[int, ...], dtype: np.dtype[Any], launch: Launch | None) -> None:
+        self.prepare(op, shape, dtype, launch, make)
 
-        Parameters
-        ----------
-        stream : Stream
-        out : Array or None
-            Receives the result; None makes a new array.
-        **operands
-            The kernel's inputs by name, and scalars that the launch does not have. The first operand stands in for an
-            array that is None: the kernel knows that it was not given, and does not read it.
+    def receive(self, stream: Stream, out: Array, operands: Mapping[str, Any]) -> Array:
+        """Return the caller's array for the result after checking it, for the C core.
 
         Raises
         ------
-        ValueError
-            `out` does not fit, or overlaps an input that the kernel does not declare it may be.
+        TypeError, ValueError
+            It does not fit, or overlaps an operand that the kernel does not declare it may be.
         """
-        launch = self.launch
-        first = next(iter(operands.values()))
-        given = {name: first if value is None else value for name, value in operands.items()}
-        over = launch.kernel.aliasing.get("out", ()) if launch else tuple(given)
-        out = result(self.op, out, self.shape, self.dtype, stream, given, over)
-        if launch is not None:
-            launch(stream, out=out, **given)
-        return out
+        over = self.launch.kernel.aliasing.get("out", ()) if self.launch else tuple(operands)
+        return result(self.op, out, self.shape, self.dtype, stream, operands, over)

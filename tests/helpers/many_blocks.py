@@ -30,8 +30,8 @@ from helpers.op_cases import (
     results_of,
     whole,
 )
+from hiprt import objects
 from hiprt.allocator import default_pool
-from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.tuning.target import force_generic
 
@@ -210,17 +210,16 @@ QUICK = [
 @contextmanager
 def launches():
     """Collect what is launched within the block."""
-    found, run = [], Kernel.__call__
+    found = []
 
-    def note(kernel, stream, grid, threads, template, *values):
-        found.append(Launch(kernel.name, grid, threads))
-        run(kernel, stream, grid, threads, template, *values)
+    def note(launch, _):
+        found.append(Launch(launch.kernel.name, launch.grid, launch.threads))
 
-    Kernel.__call__ = note
+    before = objects.Launch.watch(note)
     try:
         yield found
     finally:
-        Kernel.__call__ = run
+        objects.Launch.watch(before)
 
 
 def hosts(case, rows):
