@@ -4,8 +4,8 @@
     free       dropping the buffer
     core       the C calls alone, one that takes a block and one that gives it back, as Python makes them
 
-Each is timed in batches, with some buffers of other sizes in use and free, so that blocks are split and merged. With
-the provider ``null`` no driver is involved; no call is made to one anyway once the pool is warm.
+Each is timed in batches, while buffers of other sizes are in use or free, so that blocks are split and merged. The
+provider ``null`` has no driver; a warm pool calls none anyway.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hiprt.command import set_run
 __all__ = ["Report", "add_arguments", "measure", "run"]
 
 BATCH, BATCHES, WARM_UP = 256, 400, 8
-OTHERS = 200  # buffers of other sizes
+OTHERS = 200  # buffers of other sizes, half of which are free
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Report:
     Attributes
     ----------
     nbytes : int
-        Size of each buffer.
+        The size of each buffer.
     provider, device : str
     allocate_us, free_us, core_us : dict
-        ``median`` and ``p99`` over batches; ``core_us`` is for both C calls together.
+        ``median`` and ``p99`` over batches, for one call; ``core_us`` is for both C calls together.
     is_flat : bool
-        Whether the pool took no more memory while measuring.
+        Whether the pool took no more memory from the device during the measurement.
     """
 
     nbytes: int
@@ -61,7 +61,7 @@ class Report:
 
 
 def measure(nbytes: int = 4096) -> Report:
-    """Measure.
+    """Measure what an allocation costs.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def measure(nbytes: int = 4096) -> Report:
 
 
 def sample(allocate: Callable[[], list[Buffer]]) -> tuple[list[float], list[float]]:
-    """Return what allocating and freeing took in each batch, in nanoseconds."""
+    """Return the nanoseconds that each batch of allocations took, and each batch of frees."""
     taken: list[float] = []
     given: list[float] = []
     gc.collect()
@@ -111,7 +111,7 @@ def sample(allocate: Callable[[], list[Buffer]]) -> tuple[list[float], list[floa
 
 
 def sample_core(pool: Pool, stream: hiprt.Stream, nbytes: int) -> list[float]:
-    """Return what the C calls took in each batch, in nanoseconds."""
+    """Return the nanoseconds that each batch of pairs of C calls took."""
     lane, take, give = pool.lane(stream), core.lib.hiprt_pool_take, core.lib.hiprt_pool_give
     taken: list[float] = []
     for _ in range(WARM_UP + BATCHES):
@@ -123,7 +123,7 @@ def sample_core(pool: Pool, stream: hiprt.Stream, nbytes: int) -> list[float]:
 
 
 def summary(batches: list[float]) -> dict[str, float]:
-    """Return microseconds for one call."""
+    """Return the microseconds of one call: the median over batches, and the 99th percentile."""
     return {
         "median": round(statistics.median(batches) / BATCH / 1e3, 3),
         "p99": round(float(np.percentile(batches, 99)) / BATCH / 1e3, 3),

@@ -1,12 +1,12 @@
-"""``hiprt bench decode``: tokens a second of a preset with random weights, and where a token's time goes.
+"""``hiprt bench decode``: the tokens per second of a preset with random weights, and where a token's time goes.
 
     graph      the decode step is kept and launched again as one graph
     rerecord   the step is recorded again for each token, as an engine does that issues every launch
     eager      every kernel is launched by itself
 
-Tokens are drawn on the device, so the host waits for none of them. What a token takes on the device is measured by
-events behind each, what it takes on the host by the time until its launches have returned. The kernels are timed
-afterwards, each with its arguments of the step, all nodes of a kernel one behind the other as one graph.
+Tokens are drawn on the device, so the host waits for none of them. Events between tokens measure the time on the
+device; the time on the host is that until a token's launches have returned. The kernels are timed afterwards, with the
+arguments that they have in the step: all nodes of one kernel run in turn as one graph.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["MODES", "Report", "add_arguments", "measure", "run", "weight_bytes"]
 
 MODES = ("graph", "rerecord", "eager")
 WARM_UP = 4  # tokens
-# These read a part of what they declare, by indices or by the position.
+# The names of these kernels begin like this; they read a part of what they declare, chosen by indices or a position.
 PARTIAL = ("attention", "gather", "kv_write", "moe", "norm_rope", "quantized_embedding", "take")
 
 
@@ -52,14 +52,15 @@ class Kernel:
     ----------
     name : str
     grid, block : tuple of 3 int
-        Of its largest node.
+        The shape of the largest launch.
     nodes : int
+        How many nodes of the step launch it.
     us : float
-        Of all its nodes together.
+        The time of all its nodes together.
     share : float
-        Of all kernels' time.
+        Its part of the time of all kernels, from 0 to 1.
     gb_s : float or None
-        Bytes declared over time; None for kernels that touch a part of them.
+        The bytes that it declares over its time; None for kernels that touch a part of those bytes.
     """
 
     name: str
@@ -78,17 +79,19 @@ class Mode:
     Attributes
     ----------
     tok_s : float
-        Tokens of all sequences, a second, while the host waits for none.
+        Tokens of all sequences per second, while the host waits for none.
     ms_per_token : dict
-        On the device, ``median`` and ``p99``.
+        The time on the device, ``median`` and ``p99``.
     host_us_per_token : float
-        Until the launches of a token have returned, median.
+        The median time until the launches of a token have returned.
     weights_gb_s, share_of_bandwidth : float
-        Bytes of weights that a token reads over its time.
+        The bytes of weights that a token reads over its time, and their part of the read bandwidth.
     nodes, edges : int
-        Of the graph; 0 without one.
+        The size of the graph; 0 without one.
     launches_per_token : float
+        How many kernels and graphs are handed to HIP for a token.
     rungs : dict
+        How often each rung was taken.
     """
 
     tok_s: float
@@ -109,16 +112,17 @@ class Report:
     Attributes
     ----------
     first_token_ms : float
-        From the prompt of ``context`` tokens to the first drawn one.
+        The time from the start of a prompt of ``context`` tokens to the first drawn token.
     weight_bytes : int
-        That one step reads.
+        The bytes of weights that one step reads.
     read_gb_s : float
-        Measured read bandwidth of the device.
+        The measured read bandwidth of the device.
     peak_bytes : int
+        The most device memory that was in use at a time.
     kernels : list of Kernel
-        Most time first.
+        The kernels of a step, the one that takes the most time first.
     kernels_us : float
-        The kernels' sum.
+        The time of all kernels together.
     """
 
     preset: str
@@ -137,13 +141,14 @@ class Report:
 
 
 class Run:
-    """Sequences in the making: tokens and positions on the device, moved on by the step itself.
+    """Sequences that are being decoded: their tokens and positions are on the device, where each step advances them.
 
     Parameters
     ----------
     model : Model
     stream : Stream
     context, tokens, batch : int
+        The tokens of the prompt, those to decode, and the sequences.
     """
 
     def __init__(self, model: Model, stream: Stream, context: int, tokens: int, batch: int) -> None:
@@ -167,7 +172,7 @@ class Run:
         kernels.add(self.position, self.one, out=self.position)
 
     def first_token(self) -> float:
-        """Take the prompt into every sequence, then one step; the milliseconds of the first sequence and the step."""
+        """Take the prompt into every sequence, then one step; return the milliseconds of one prompt and the step."""
         with use_stream(self.stream):
             for state in self.state:
                 state.reset()
@@ -187,7 +192,7 @@ class Run:
         return (taken + time.perf_counter() - before) * 1e3
 
     def decode(self, mode: str, tokens: int, weights: int, bandwidth: float) -> Mode:
-        """Take tokens in one mode."""
+        """Decode tokens in one mode, and return what that took."""
         step = Step(self.issue, name=f"decode {mode}", stream=self.stream, keep=mode == "graph", overwrite=True)
         call: Callable[[], Any] = step.eager if mode == "eager" else step
         self.reset()
@@ -214,7 +219,7 @@ class Run:
         )
 
     def follow(self, call: Callable[[], Any], tokens: int) -> tuple[list[Event], list[float], float]:
-        """Take tokens; the events between them, the host's seconds for each, and the seconds of all."""
+        """Decode tokens; return the events between them, the host's seconds for each, and the seconds of all."""
         times, host = [Event() for _ in range(tokens + 1)], []
         times[0].record(self.stream)
         start = time.perf_counter()
@@ -247,7 +252,7 @@ class Run:
 
     @staticmethod
     def entry(recording: Recording, nodes: list[Node], group: list[int], us: float, total: float) -> Kernel:
-        """Return a row of the table."""
+        """Return what the report says of one kernel, given its nodes and their time."""
         largest = max((nodes[i] for i in group), key=lambda node: int(np.prod(node.grid)))
         declared = sum(end - start for i in group for start, end, _ in declared(recording, i))
         rate = None if largest.name.startswith(PARTIAL) else round(declared / us / 1e3, 1)
@@ -255,7 +260,7 @@ class Run:
 
 
 def matrices(part: Any, mixture: Any = None) -> Iterator[tuple[Linear, Any]]:
-    """Yield the matrices inside a model, each with the mixture that it belongs to."""
+    """Yield the matrices inside a model, each with the mixture of experts to which it belongs, or None."""
     if isinstance(part, Linear):
         yield part, mixture
     elif isinstance(part, (tuple, list)):
@@ -269,7 +274,7 @@ def matrices(part: Any, mixture: Any = None) -> Iterator[tuple[Linear, Any]]:
 
 
 def weight_bytes(model: Any, batch: int = 1) -> int:
-    """Return the bytes of weights that a step reads: of a stack of experts, as many as rows choose at most."""
+    """Return the bytes of weights that a step reads; of a stack of experts, those that its rows choose at most."""
     total = 0.0
     for matrix, mixture in matrices(model):
         parts = [p for p in (matrix.weight, matrix.scales, matrix.biases) if p is not None]
@@ -291,15 +296,15 @@ def measure(
     name : str
         A key of `PRESETS`.
     context : int
-        Tokens of the prompt, at least 1.
+        The tokens of the prompt, at least 1.
     tokens : int
-        Decoded for each measurement.
+        How many tokens each mode decodes.
     batch : int
-        Sequences, 1 to 8.
+        How many sequences, 1 to 8.
     modes : tuple of str
-        Of `MODES`.
+        Some of `MODES`.
     **options
-        For `hiprt.bench.engine.models.preset`.
+        Options of `hiprt.bench.engine.models.preset`.
     """
     stream = Stream()
     with use_stream(stream):

@@ -4,12 +4,12 @@
     record       issue every launch again each step, with unchanged arguments (`graphs.Step` with keep=False)
     replay       call a kept step
     patch        call a kept step with other arrays for K of its nodes
-    update       issue every launch again, all with other arguments; hipGraphExecUpdate only
-    instantiate  the same, an executable graph made each time
+    update       issue every launch again, all with other arguments, and allow hipGraphExecUpdate only
+    instantiate  issue every launch again, and make an executable graph each time
 
-Only the host's time counts: the queue is drained between steps, outside of what is timed. With the provider ``null``,
-whose calls return at once, it is hiprt's own. The share of Python is what remains when the same C calls are made
-directly, without the functions around them.
+Only the host's time counts: the queue is drained between steps, which is not timed. With the provider ``null``, whose
+calls return at once, the time is hiprt's own. The same C calls are also made directly; what they take less is the share
+of Python.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CHOICES = ("auto", *(provider.name for provider in PROVIDERS))
 ALLOWED: dict[str, tuple[str, ...]] = {"update": ("update", "instantiate"), "instantiate": ("instantiate",)}
 SECONDS, REPETITIONS, WARM_UP = 1.0, 30, 5
 MOST_SECONDS, MOST_REPETITIONS = 30.0, 200_000
-QUEUED = 8  # steps in flight at most
+QUEUED = 8  # the most steps that are in flight
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class Report:
     topology, mode, provider, device : str
     nodes : int
     changed : int
-        Nodes whose arguments differ from one step to the next.
+        How many nodes have other arguments from one step to the next.
     us_per_node, us_per_step : dict
         Microseconds, ``median`` and ``p99``.
     python_share : float
-        What Python takes of it: from 0 to 1.
+        The part of the time that Python takes, from 0 to 1.
     rungs : dict
-        How often each rung of the ladder was taken while measuring.
+        How often each rung was taken during the measurement.
     """
 
     topology: str
@@ -78,7 +78,7 @@ class Report:
 
 
 class Bench:
-    """One mode: what is timed, and the C calls that remain of it without Python.
+    """One mode: the steps that are timed, and the same C calls without Python around them.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Bench:
         self.count += 1
         self.work.by = self.count if self.mode in ("update", "instantiate") else 1
         if self.mode == "instantiate":
-            # Made and destroyed: what earlier steps left is given back outside of what is timed.
+            # Executable graphs of earlier steps are destroyed here, where nothing is timed.
             self.step.ladder.execs.clear()
         if self.mode == "patch":
             arrays = self.work.sets[self.count % SETS]
@@ -114,7 +114,7 @@ class Bench:
         return {**self.step.rungs, "eager": self.count} if self.mode == "eager" else dict(self.step.rungs)
 
     def direct(self) -> Callable[[], Callable[[], Any]]:
-        """Return what prepares the same C calls as `prepare`, with nothing around them."""
+        """Return a function that prepares the same C calls as `prepare` does, with nothing around them."""
         work, lib, ffi = self.work, core.lib, core.ffi
         stream, recording = work.stream, work.record()
         if self.mode == "eager":
@@ -152,7 +152,7 @@ class Bench:
         return prepare
 
     def direct_patch(self, exec_: Exec) -> Callable[[], Callable[[], Any]]:
-        """Return what prepares the C calls of a patch."""
+        """Return a function that prepares the C calls of a patch."""
         work, lib, ffi = self.work, core.lib, core.ffi
         nodes, moves = ffi.new("uint32_t[]", work.changed), ffi.new("hiprt_move[]", len(work.changed))
         count = 0
@@ -176,7 +176,20 @@ class Bench:
 def sample(
     prepare: Callable[[], Callable[[], Any]], stream: hiprt.Stream, queued: int, seconds: float, progress: bool
 ) -> list[float]:
-    """Return what calls took on the host, in microseconds, until the time and the repetitions are enough."""
+    """Time calls on the host until there are enough of them; return the microseconds of each.
+
+    Parameters
+    ----------
+    prepare : callable
+        Returns the next call, and is not timed.
+    stream : Stream
+    queued : int
+        How many calls may be in flight.
+    seconds : float
+        The least time; the least number of calls is `REPETITIONS`.
+    progress : bool
+        Whether to show the count on stderr.
+    """
     for _ in range(WARM_UP):
         prepare()()
         stream.synchronize()
@@ -220,18 +233,18 @@ def measure(
     Parameters
     ----------
     topology, mode : str
-        One of `TOPOLOGIES`, of `MODES`.
+        One of `TOPOLOGIES`, and one of `MODES`.
     nodes : int
-        At least 1.
+        How many nodes the step has, at least 1.
     changed : int
-        Nodes that a patch changes, at most all.
+        How many nodes a patch changes; more than there are means all.
     seconds : float
-        How long to measure at least; 30 repetitions are made anyway.
+        How long to measure; 30 steps are measured in any case.
     progress : bool
-        Show on stderr what is going on.
+        Whether to show on stderr what is going on.
     """
     count = min(changed, nodes) if mode == "patch" else 0
-    # Every update is within the budget: what replaces a spent exec is not measured here.
+    # No executable graph spends its budget of updates: replacing one is not measured here.
     limits = {"graph_update_budget": 2**62, "graph_update_budget_mb": 2**40, "graph_max_nodes": 0, "graph_max_bytes": 0}
     rungs = ALLOWED.get(mode, RUNG_NAMES)
     with hiprt.Stream() as stream, hiprt.use_stream(stream), hiprt.flags.override(graph_rungs=rungs, **limits):
@@ -292,7 +305,7 @@ def run(options: argparse.Namespace) -> int:
         choose(options.provider)
     is_shown = sys.stderr.isatty() and not options.json
     report = measure(options.topology, options.nodes, options.mode, options.changed, progress=is_shown)
-    # Behind it: the program opens the library in a process of its own.
+    # This comes last: the program opens the library in a process of its own.
     floor = chain(options.nodes, min(options.changed, options.nodes)) if options.raw else None
     if options.json:
         print(json.dumps({**asdict(report), **({"raw": floor} if floor else {})}))
@@ -302,13 +315,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def raw_table(floor: dict[str, float], nodes: int) -> str:
-    """Return what the driver's own calls take, as text."""
+    """Return what the driver's own calls take as text."""
     head = f"the driver's calls from C, chain of {nodes}", "us", "per node"
     return text_table(head, [(name[:-3], f"{us:.2f}", f"{us / nodes:.4f}") for name, us in floor.items()])
 
 
 def choose(provider: str) -> None:
-    """Make a provider the one of this process."""
+    """Make a provider the one of this process; raise ValueError where another is in use already."""
     if library.is_open() and provider not in ("auto", library.current().provider.name):
         raise ValueError(f"--provider {provider}: this process uses {library.current().provider} already")
     os.environ["HIPRT_PROVIDER"] = provider

@@ -1,7 +1,7 @@
-"""``hiprt bench kernels``: the hot kernels at the shapes of models, held to the device's read bandwidth.
+"""``hiprt bench kernels``: the hot kernels at the shapes of models, compared with the device's read bandwidth.
 
-Each case is launched over copies of its operands, larger together than the last cache, as nodes of one graph that runs
-one behind the other; the graph is timed by events. Bytes are those that the op must read and write once.
+Each case is launched over copies of its operands, which together are larger than the last cache. The launches are the
+nodes of one graph, a chain, which events time. The bytes are those that the op must read or write at least once.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Case:
     Attributes
     ----------
     name : str
-        Of the op, as in `hiprt.kernels`.
+        The name of the op in `hiprt.kernels`.
     shape : str
-        For the table.
+        The shape, as the table shows it.
     make : callable
-        From a `Maker` to the bytes that the op must move, and a callable that launches it.
+        Takes a `Maker`; returns the bytes that the op must move, and a callable that launches it.
     flops : float
-        Of one launch; 0 where bytes are what counts.
+        The floating-point operations of one launch; 0 where bytes are what counts.
     """
 
     name: str
@@ -60,11 +60,15 @@ class Row:
     Attributes
     ----------
     us : float
+        The time of one launch.
     nbytes : int
+        The bytes that a launch must move.
     gb_s : float
+        Those bytes over the time.
     share : float
-        Of the device's measured read bandwidth.
+        The part of the device's measured read bandwidth, from 0 to 1.
     tflops : float
+        0 where bytes are what counts.
     """
 
     name: str
@@ -77,7 +81,7 @@ class Row:
 
 
 class Maker:
-    """Random operands on the device."""
+    """Makes random operands on the device."""
 
     def __init__(self) -> None:
         self.weights = RandomWeights(bfloat16, FORM, 0)
@@ -101,7 +105,7 @@ class Maker:
         return self.weights.draw((count, rows, columns), FORM[1], columns**-0.5)
 
     def places(self, at: int, rows: int = 1) -> Array:
-        """Return positions."""
+        """Return the positions of some rows, all the same."""
         return hiprt.array(np.full(rows, at, np.int32))
 
 
@@ -114,14 +118,14 @@ def size_of(*parts: Any) -> int:
 
 
 def operands(matrix: Linear) -> tuple[Any, Any, Any]:
-    """Return a matrix as ops take it."""
+    """Return a matrix in the form in which ops take it."""
     return matrix.weight, matrix.scales, matrix.biases
 
 
 def qmv(
     rows: int, columns: int, batch: int = 1, *, gate: bool = False, norm: bool = False, added: bool = False
 ) -> Case:
-    """A product of a few rows, with what a layer does around it."""
+    """Return the case of a product of a few rows, with what a layer does around it."""
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
         matrix, x = maker.matrix(rows, columns), maker.rows(batch, columns)
@@ -135,7 +139,7 @@ def qmv(
 
 
 def layer(hidden: int, inner: int, heads: int, groups: int, width: int = 128) -> Case:
-    """The products of one dense layer in turn: each is its next one's neighbour, as in a step."""
+    """Return the case of the four products of one dense layer, which follow one another as in a step."""
     qkv = (heads + 2 * groups) * width
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
@@ -156,7 +160,7 @@ def layer(hidden: int, inner: int, heads: int, groups: int, width: int = 128) ->
 
 
 def attention(context: int, heads: int = 32, groups: int = 8, width: int = 128) -> Case:
-    """One token over a cache."""
+    """Return the case of one token's attention over a cache."""
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
         q = maker.rows(1, heads, width)
@@ -168,7 +172,7 @@ def attention(context: int, heads: int = 32, groups: int = 8, width: int = 128) 
 
 
 def norm_rope_write(heads: int = 32, groups: int = 8, width: int = 128) -> Case:
-    """The norms, rotations and cache writes of one token."""
+    """Return the case of the norms, rotations and cache writes of one token."""
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
         qkv, keys, values = (
@@ -183,7 +187,7 @@ def norm_rope_write(heads: int = 32, groups: int = 8, width: int = 128) -> Case:
 
 
 def experts(step: str, count: int = 128, chosen: int = 8, inner: int = 768, hidden: int = 2048) -> Case:
-    """One of the two launches of a mixture."""
+    """Return the case of one of the two launches of a mixture of experts."""
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
         picks = hiprt.array(maker.draw.permutation(count)[:chosen].astype(np.int32).reshape(1, -1))
@@ -203,7 +207,7 @@ def experts(step: str, count: int = 128, chosen: int = 8, inner: int = 768, hidd
 
 
 def prefill(rows: int, columns: int, lines: int = 512) -> Case:
-    """A product of many rows."""
+    """Return the case of a product of many rows."""
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
         matrix, x = maker.matrix(rows, columns), maker.rows(lines, columns)
@@ -214,7 +218,7 @@ def prefill(rows: int, columns: int, lines: int = 512) -> Case:
 
 
 def rms_norm(width: int, rows: int = 1) -> Case:
-    """A norm."""
+    """Return the case of a root-mean-square norm."""
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
         x, weight = maker.rows(rows, width), maker.weights.norm("", width)
@@ -224,7 +228,7 @@ def rms_norm(width: int, rows: int = 1) -> Case:
 
 
 def argmax(vocabulary: int) -> Case:
-    """The likeliest token."""
+    """Return the case of the choice of the likeliest token."""
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
         logits = maker.rows(1, vocabulary)
@@ -234,7 +238,7 @@ def argmax(vocabulary: int) -> Case:
 
 
 def sample(vocabulary: int) -> Case:
-    """A drawn token."""
+    """Return the case of a draw of a token."""
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
         logits, place = maker.rows(1, vocabulary), maker.places(3)
@@ -260,7 +264,7 @@ def cases(hidden: int, inner: int, heads: int, groups: int, vocabulary: int, wid
     yield sample(vocabulary)
 
 
-# Those of the 4B preset, the mixture of 30B-A3B, and large ones.
+# The shapes of the 4B preset and of the mixture of 30B-A3B, and large ones.
 CASES = [
     *cases(2560, 9728, 32, 8, 151936),
     layer(2560, 9728, 32, 8),
@@ -287,9 +291,9 @@ def measure(case: Case, stream: Stream, bandwidth: float, cache: int) -> Row:
     case : Case
     stream : Stream
     bandwidth : float
-        GB/s.
+        The device's read bandwidth in GB/s.
     cache : int
-        Bytes that the operands of all copies are to exceed.
+        The bytes that the operands of all copies together exceed.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """``hiprt bench plot``: pictures of results, from ``bench/results/*.json`` or files that are named.
 
-A file holds one JSON object, or one a line, as the other benchmarks print them with ``--json``. What a file is of is
-seen by its keys; files of other kinds are left alone.
+A file holds one JSON object, or one on each line, as the other benchmarks print them with ``--json``. The keys of an
+object tell which benchmark it is from; objects of other kinds are passed over.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read(paths: Iterable[Path]) -> Iterator[Report]:
 
 
 def draw_graph(axes: Any, reports: list[Report]) -> None:
-    """Host time a node, by mode, beside the driver's own calls."""
+    """Draw the host's time for a node, by mode, beside the driver's own calls."""
     # A file may hold one report for each mode.
     flat = [part for each in reports for part in each.get("modes", {"": each}).values()]
     names = [each["mode"] for each in flat]
@@ -61,7 +61,7 @@ def draw_graph(axes: Any, reports: list[Report]) -> None:
 
 
 def draw_decode(axes: Any, reports: list[Report]) -> None:
-    """Tokens a second of presets, by mode."""
+    """Draw the tokens per second of presets, by mode."""
     modes = list(dict.fromkeys(mode for each in reports for mode in each["modes"]))
     for i, mode in enumerate(modes):
         known = [(place, each["modes"][mode]["tok_s"]) for place, each in enumerate(reports) if mode in each["modes"]]
@@ -74,7 +74,7 @@ def draw_decode(axes: Any, reports: list[Report]) -> None:
 
 
 def draw_time(axes: Any, reports: list[Report]) -> None:
-    """Where a token's time goes."""
+    """Draw where a token's time goes."""
     from matplotlib import colormaps
 
     names = list(dict.fromkeys(kernel["name"] for each in reports for kernel in each["kernels"]))
@@ -89,7 +89,7 @@ def draw_time(axes: Any, reports: list[Report]) -> None:
 
 
 def draw_kernels(axes: Any, reports: list[Report]) -> None:
-    """Share of the device's read bandwidth, by kernel and shape."""
+    """Draw the share of the device's read bandwidth, by kernel and shape."""
     rows = [row for each in reports for row in each["kernels"]]
     axes.barh([f"{row['name']} {row['shape']}" for row in rows], [row["share"] * 100 for row in rows])
     axes.axvline(100, color="black", linewidth=0.8)
@@ -99,7 +99,7 @@ def draw_kernels(axes: Any, reports: list[Report]) -> None:
 
 
 def draw_peers(axes: Any, reports: list[Report]) -> None:
-    """Decode rates of peers."""
+    """Draw the decode rates of peers."""
     bars: dict[str, float] = {}
     for each in reports:
         for peer, answer in each["peers"].items():
@@ -112,7 +112,7 @@ def draw_peers(axes: Any, reports: list[Report]) -> None:
 
 
 Draw = Callable[[Any, list[Report]], None]
-# Picture: what its reports have, and how it is drawn.
+# For each picture, which reports it shows, and how it is drawn.
 PICTURES: dict[str, tuple[Callable[[Report], bool], Draw]] = {
     "graph": (lambda r: "us_per_node" in r or "us_per_node" in str(r.get("modes", ""))[:2000], draw_graph),
     "decode": (lambda r: "first_token_ms" in r and "preset" in r, draw_decode),
@@ -126,13 +126,13 @@ PICTURES: dict[str, tuple[Callable[[Report], bool], Draw]] = {
 
 
 def draw(reports: list[Report], folder: Path) -> list[Path]:
-    """Draw what reports show; the files made.
+    """Draw what reports show; return the files made.
 
     Parameters
     ----------
     reports : list of dict
     folder : Path
-        Where the pictures go; made if it is not there.
+        The folder of the pictures; it is made if it is missing.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def draw(reports: list[Report], folder: Path) -> list[Path]:
 
 
 def device_of(report: Report) -> str:
-    """Return the device that a report is of: pictures compare what ran on one."""
+    """Return the device on which a report was measured: a picture compares what ran on one device."""
     inner = report.get("modes") or report.get("peers") or {}
     first: Report = next(iter(inner.values()), {})
     return str(report.get("device") or first.get("device", "unknown"))
@@ -173,7 +173,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Draw, and name the files."""
+    """Draw the pictures, and print the names of their files."""
     try:
         made = draw(list(read(options.files or sorted(RESULTS.glob("*.json")))), options.out)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Times on the device: of recordings, by events around graph launches, and the bandwidth that they are held to."""
+"""Times on the device, measured by events around graph launches, and the bandwidth they are compared with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 __all__ = ["Apart", "elapsed_us", "join", "microseconds", "read_bandwidth"]
 
 TRIALS = 5
-LEAST_US = 2000.0  # of one trial, so that the events' own resolution does not count
+LEAST_US = 2000.0  # a trial takes at least this long, so that the resolution of events does not count
 MOST_LAUNCHES = 200
 SOURCE = """
 extern "C" __global__ void read_all(const uint4* x, unsigned* out, unsigned long long n) {
@@ -41,19 +41,19 @@ BLOCKS, THREADS = 132 * 16, 512
 
 
 class Apart:
-    """Memory for a recording whose buffers share nothing, so that its nodes can run again in any order."""
+    """Memory for a recording whose buffers do not overlap, so that its nodes can run again in any order."""
 
     def __init__(self) -> None:
         self.held: list[Buffer] = []
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
-        """Return memory that lives as long as this does."""
+        """Return a buffer that lives as long as this object."""
         self.held.append(default_pool.allocate(nbytes, stream))
         return self.held[-1]
 
 
 def join(recording: Recording, indices: Iterable[int]) -> Recording:
-    """Return a recording of some nodes, one behind the other."""
+    """Return a recording of some nodes of another one, as a chain."""
     part = Recording(recording.memory, "chain")
     part.keep = recording.keep
     for index in indices:
@@ -62,7 +62,7 @@ def join(recording: Recording, indices: Iterable[int]) -> Recording:
 
 
 def elapsed_us(launch: Callable[[], Any], stream: Stream, count: int) -> float:
-    """Return what `count` calls take on the device, from before the first to behind the last."""
+    """Return the microseconds that `count` calls take on the device, from before the first to behind the last."""
     with ExitStack() as stack:
         start, end = Event(), Event()
         stack.callback(start.close)
@@ -76,7 +76,7 @@ def elapsed_us(launch: Callable[[], Any], stream: Stream, count: int) -> float:
 
 
 def microseconds(recording: Recording, stream: Stream) -> float:
-    """Return the device time of one launch of a recording as a graph, made as steps are: the median of some trials."""
+    """Return the device time of one launch of a recording as a graph: the median of some trials."""
     made = Exec(recording, stream.device.index, overlap=policy.may_overlap(stream.device))
 
     def launch() -> None:
@@ -88,13 +88,13 @@ def microseconds(recording: Recording, stream: Stream) -> float:
 
 
 def read_bandwidth(stream: Stream, nbytes: int = 0) -> float:
-    """Return what the device reads, in GB/s, from memory larger than its caches.
+    """Return how fast the device reads memory that is larger than its caches, in GB/s.
 
     Parameters
     ----------
     stream : Stream
     nbytes : int, optional
-        2 GiB by default; 64 MiB on the CPU device.
+        How much memory is read; by default 2 GiB, on the CPU device 64 MiB.
     """
     nbytes = nbytes or (1 << 26 if library.current().provider.is_host else 1 << 31)
     code, _ = compile_source(SOURCE, "bench_read.hip")

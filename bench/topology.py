@@ -16,8 +16,8 @@ from hiprt.module import READ, READ_WRITE, SCALAR
 __all__ = ["SETS", "TOPOLOGIES", "Work"]
 
 TOPOLOGIES = ("chain", "branch2", "branch4", "fan", "random")
-SETS = 16  # of other arguments, so that none comes back soon
-WIDTH = 32  # elements of every array: the kernel is there to be launched, not to compute
+SETS = 16  # sets of other arguments; so many that none comes back soon
+WIDTH = 32  # the elements of every array: few, since launches are measured and not the kernel
 SOURCE = """
 extern "C" __global__ void link(const int* x, int* y, int by, int n) {
   int i = threadIdx.x;
@@ -35,9 +35,10 @@ class Work:
     Parameters
     ----------
     topology : str
+        One of `TOPOLOGIES`.
     nodes : int
     changed : int
-        Nodes that read an argument of the step.
+        How many nodes read an argument of the step.
     stream : Stream
     """
 
@@ -49,7 +50,7 @@ class Work:
         table = [hiprt.Argument(*argument) for argument in arguments]
         self.link = hiprt.Function(hiprt.Module(code), "link", table)
         self.pairs = list(wire(topology, nodes))
-        # Evenly spread over the step, each with an array of its own.
+        # The changed nodes are spread evenly over the step, and each has an array of its own.
         self.changed = [k * nodes // changed for k in range(changed)] if changed else []
         self.sets = [[array() for _ in self.changed] for _ in range(SETS if changed else 0)]
 
@@ -60,7 +61,7 @@ class Work:
             launch(stream, GRID, BLOCK, x, y, by, WIDTH)
 
     def issue_changed(self, *arrays: Any) -> None:
-        """Launch every node; some read the arrays given."""
+        """Launch every node; the changed nodes read these arrays."""
         pairs = list(self.pairs)
         for at, x in zip(self.changed, arrays):
             pairs[at] = (x, pairs[at][1])
@@ -81,14 +82,14 @@ def array(rows: int = 1) -> Any:
 
 
 def wire(topology: str, nodes: int) -> Iterator[Pair]:
-    """Yield what each node reads, and what it adds to."""
+    """Yield the array that each node reads, and the one to which it adds."""
     source = array()
     if topology in ("chain", "branch2", "branch4"):
         states = [array() for _ in range({"chain": 1, "branch2": 2, "branch4": 4}[topology])]
         for i in range(nodes):
             yield source, states[i % len(states)]
     elif topology == "fan":
-        # The first feeds all others, and the last gathers them.
+        # All others read what the first node writes, and the last one reads what they write.
         middle, leaves = array(), array(max(1, nodes - 2))
         yield from [(source, middle)][:nodes]
         for i in range(nodes - 2):

@@ -1,8 +1,8 @@
 """Checkpoints: Hugging Face directories whose weights are plain, or quantised in MLX's affine layout.
 
-A `Checkpoint` reads config.json and tokenizer.json and maps the safetensors files; weights come out as views of the
-mapped files, checked against the shape and dtype that the model asks for. Whatever is wrong is a `CheckpointError`
-that says what, and what to do about it.
+A `Checkpoint` reads config.json and tokenizer.json and maps the safetensors files. Weights are views of the mapped
+files, checked against the shape and dtype that the model asks for. Whatever is wrong is a `CheckpointError` that says
+what it is and what to do about it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Checkpoint:
     Parameters
     ----------
     path : Path or str
-        Holds config.json, tokenizer.json and model.safetensors, or shards with model.safetensors.index.json.
+        The directory; it holds config.json, tokenizer.json and model.safetensors, or shards and their index.
 
     Attributes
     ----------
@@ -48,7 +48,13 @@ class Checkpoint:
         What config.json says.
     tokenizer : Tokenizer
     stops : frozenset of int
-        Tokens that end a text.
+        The tokens that end a text.
+    files : dict of str to SafetensorsFile
+        The files by name.
+    places : dict of str to SafetensorsFile
+        The file that holds each tensor.
+    used : set of str
+        The tensors that have been asked for.
 
     Raises
     ------
@@ -95,7 +101,7 @@ class Checkpoint:
             raise CheckpointError(f"{path} cannot be read ({error})", DOWNLOAD) from None
 
     def find_stops(self) -> frozenset[int]:
-        """Return the tokens that end a text: generation_config.json wins over config.json."""
+        """Return the tokens that end a text, from generation_config.json or, where that names none, config.json."""
         stops = self.settings.values.get("eos_token_id")
         if (self.path / "generation_config.json").exists():
             stops = self.json("generation_config.json").get("eos_token_id", stops)
@@ -128,7 +134,7 @@ class Checkpoint:
         return {name: self.files[shard] for name, shard in shards.items()}
 
     def quantization(self, module: str) -> tuple[int, int]:
-        """Return group size and bits of a quantised module; config.json may give some modules their own.
+        """Return the group size and bits of a quantised module; config.json may give some modules their own.
 
         Raises
         ------
@@ -152,18 +158,18 @@ class Checkpoint:
 
     @property
     def section(self) -> dict[str, Any]:
-        """What config.json says of quantisation; empty for plain weights."""
+        """What config.json says about quantisation; empty for plain weights."""
         values = self.settings.values
         section = values.get("quantization", values.get("quantization_config"))
         return section if isinstance(section, dict) else {}
 
     def tensor(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return a read-only view of a tensor.
+        """Return a read-only view of a tensor, and note that it was asked for.
 
         Raises
         ------
         CheckpointError
-            It is missing, or has another shape or dtype.
+            It is missing, or has another shape or dtype than these.
         """
         file = self.file_of(name)
         entry = file.entries[name]
@@ -177,16 +183,16 @@ class Checkpoint:
         return file[name]
 
     def matrix(self, module: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
-        """Return a matrix or a stack of them: quantised where the module has scales, plain elsewhere.
+        """Return a matrix or a stack of matrices: quantised where the module has scales, otherwise plain.
 
         Parameters
         ----------
         module : str
-            Its name, without ``.weight``.
+            The name of the module, without ``.weight``.
         shape : tuple of int, (..., rows, columns)
-            As config.json asks for.
+            The shape of the plain matrix, as config.json says.
         dtype : numpy.dtype
-            Of the weights, or of scales and biases.
+            The dtype of the plain weights, or of scales and biases.
 
         Raises
         ------
@@ -217,7 +223,13 @@ class Checkpoint:
         return self.floating(f"{module}.scales" if is_quantized else f"{module}.weight")
 
     def floating(self, name: str) -> np.dtype[Any]:
-        """Return the dtype of a tensor, which is one of three."""
+        """Return the dtype of a tensor, which must be float16, bfloat16 or float32.
+
+        Raises
+        ------
+        CheckpointError
+            It is missing, or has another dtype.
+        """
         file = self.file_of(name)
         dtype = file.entries[name].dtype
         if dtype not in FLOATS:
@@ -231,7 +243,7 @@ class Checkpoint:
         Raises
         ------
         CheckpointError
-            It has none, but its weights are codes.
+            It has none, but its weights are integers.
         """
         name = f"{module}.weight"
         if f"{module}.scales" in self.places:
@@ -241,13 +253,13 @@ class Checkpoint:
         return False
 
     def file_of(self, name: str) -> SafetensorsFile:
-        """Return the file that holds a tensor."""
+        """Return the file that holds a tensor; raise CheckpointError where none does."""
         if name not in self.places:
             raise CheckpointError(f"{self.path} holds no tensor {name}", f"{DOWNLOAD}, or check its architecture")
         return self.places[name]
 
     def warn_unused(self) -> list[str]:
-        """Warn about tensors that no one asked for; return their names."""
+        """Warn about tensors that nobody has asked for; return their names."""
         unused = sorted(set(self.places) - self.used)
         if unused:
             names = ", ".join(unused[:3]) + (", …" if len(unused) > 3 else "")
@@ -256,16 +268,16 @@ class Checkpoint:
         return unused
 
     def encode(self, prompt: str) -> list[int]:
-        """Return the tokens of a prompt; an empty one becomes the token that begins a text.
+        """Return the tokens of a prompt; an empty prompt becomes the token that begins a text.
 
         Raises
         ------
         CheckpointError
-            The prompt has no token and config.json names none to begin with.
+            The prompt has no token, and config.json names none that begins a text.
         """
         return list(self.tokenizer.encode(prompt).ids) or [self.settings.get("bos_token_id", int)]
 
 
 def listed(values: tuple[int, ...]) -> str:
-    """Return numbers as text."""
+    """Return numbers as text: ``2, 4 or 8``."""
     return ", ".join(map(str, values[:-1])) + f" or {values[-1]}"

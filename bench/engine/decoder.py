@@ -1,7 +1,7 @@
-"""Decoder: texts in the making, a token of each a step.
+"""A decoder writes a few texts side by side; each step takes one token of every text.
 
-What a step depends on (token, position, the prompt's length, temperature, seed) lives on the device and is moved on
-by the step itself, so that every step of a text launches the same executable graph with nothing written to it.
+What a step depends on (token, position, the prompt's length, temperature, seed) lives on the device, and the step
+itself writes what the next one needs. So every step of a text launches the same executable graph unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hiprt.graphs import Step
 __all__ = ["CHUNK", "Decoder", "Mark", "bucket", "chunks"]
 
 BUCKET = 256
-CHUNK = 512  # most tokens of a prompt that are taken together
+CHUNK = 512  # the most tokens of a prompt that one step takes
 
 
 def bucket(length: int) -> int:
@@ -28,14 +28,22 @@ def bucket(length: int) -> int:
 
 
 def chunks(length: int, most: int = CHUNK) -> list[int]:
-    """Return the sizes in which a prompt is taken: powers of two, so that all prompts share few graphs."""
+    """Return the sizes of a prompt's chunks: powers of two, so that all prompts share few graphs.
+
+    Parameters
+    ----------
+    length : int
+        The tokens of the prompt.
+    most : int
+        The size of the largest chunk, a power of two.
+    """
     sizes = [most] * (length // most)
     rest = length % most
     return sizes + [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
 
 
 class Mark(NamedTuple):
-    """A point behind a step: the event, and the tokens each text had then."""
+    """A point behind a step: an event there, and how many tokens each text had then."""
 
     event: Event
     lengths: tuple[int, ...]
@@ -43,14 +51,14 @@ class Mark(NamedTuple):
 
 @dataclass
 class Room:
-    """How many tokens there may be.
+    """How many tokens a text may have.
 
     Attributes
     ----------
     capacity : int
-        That memory is there for.
+        The tokens for which there is memory now.
     limit : int
-        That it may grow to.
+        The tokens up to which the memory may grow.
     """
 
     capacity: int
@@ -58,38 +66,43 @@ class Room:
 
 
 class Decoder:
-    """The state of a few texts: caches, tokens, step block, and the steps that move them on.
+    """The state of a few texts on the device, and the steps that continue them.
 
     Parameters
     ----------
     model : Model
     stream : Stream
-        Where the steps run.
+        The stream on which the steps run.
     capacity : int
-        Tokens of a text there is room for, prompt included.
+        The tokens of a text for which there is memory, prompt included.
     keep : bool
-        False records each step again, as an engine does that issues every launch for each token.
+        Whether steps are kept. False records each step again, as in an engine that issues every launch for each token.
     batch : int
-        Texts that are written side by side.
+        How many texts are written side by side.
     limit : int, optional
-        Capacity up to which the caches grow, to twice their size a time; they do not by default.
+        The capacity up to which the caches grow, each time to twice their size. By default they do not grow.
     chunk : int
-        Most tokens of a prompt that are taken together: a power of two.
+        The most tokens of a prompt that one step takes: a power of two.
 
     Attributes
     ----------
     logits : Array, shape (batch, vocab_size)
-        What the last step computed, or the last chunk, for its text alone; the next one overwrites it.
+        What the last step computed, or the last chunk, which has a row for its text only. The next one overwrites it.
     state : State
-        What it keeps on the device.
+        What the texts keep on the device.
     positions : list of int
-        Tokens taken of each text.
+        How many tokens of each text have been taken.
     graph : Step
         The decode step.
     filling : Step
-        The steps that take chunks of prompts.
+        The step that takes a chunk of a prompt.
     eager_steps : int
         How many steps ran without a graph because the caller asked for it.
+
+    Raises
+    ------
+    ValueError
+        `chunk` is not a power of two.
     """
 
     logits: Array
@@ -111,7 +124,7 @@ class Decoder:
         self.room = Room(capacity, max(capacity, limit or capacity))
         with use_stream(stream):
             self.state = state = State.empty(model, batch, capacity, chunk)
-        # Not methods of ours: a decoder in no cycle gives its memory back as soon as it is dropped.
+        # The steps hold functions, not methods: a decoder in no cycle gives its memory back as soon as it is dropped.
         made = partial(Step, stream=stream, keep=keep, overwrite=True)
         self.graph = made(partial(advance, model, state), name="decode")
         self.filling = made(partial(fill, model, state), name="prefill")
@@ -123,17 +136,17 @@ class Decoder:
 
     @property
     def capacity(self) -> int:
-        """Tokens of a text there is memory for."""
+        """How many tokens of a text there is memory for."""
         return self.room.capacity
 
     @property
     def batch(self) -> int:
-        """Texts that are written side by side."""
+        """How many texts are written side by side."""
         return len(self.positions)
 
     @property
     def position(self) -> int:
-        """Tokens taken of the longest text."""
+        """How many tokens of the longest text have been taken."""
         return max(self.positions)
 
     def start(self, prompt: Sequence[int] | Sequence[Sequence[int]], temperature: float = 0.0, seed: int = 0) -> None:
@@ -142,16 +155,16 @@ class Decoder:
         Parameters
         ----------
         prompt : sequence of int, or a sequence of them
-            The first tokens, at least one: the same for all texts, or those of each.
+            The first tokens of all texts, or of each; at least one token.
         temperature : float
             0 takes the likeliest token; higher values draw more evenly.
         seed : int
-            Of the first text's draws, the next number of the next text's; each position has its own.
+            The seed of the first text's draws; text i has ``seed + i``, and each position draws anew.
 
         Raises
         ------
         ValueError
-            A prompt is empty, too long, or holds a token that the model lacks, or there is not one for each text.
+            A prompt is empty, too long, or holds a token that the model lacks, or a text has none.
         """
         prompts = prompts_of(prompt, self.batch)
         vocabulary = self.model.config.vocab_size
@@ -169,22 +182,22 @@ class Decoder:
 
     @property
     def is_in_prompt(self) -> bool:
-        """Whether the next step takes a token of a prompt that is not its last."""
+        """Whether the next step takes a token of a prompt other than its last one."""
         return any(position + 1 < length for position, length in zip(self.positions, self.lengths))
 
     def prefill(self, *, eager: bool = False) -> Iterator[int]:
-        """Take the prompts in chunks, and draw the first token behind each.
+        """Take the prompts in chunks, and draw the first token behind each prompt.
 
         Parameters
         ----------
         eager : bool
-            Launch each kernel by itself.
+            Whether each kernel is launched by itself.
 
         Yields
         ------
         int
-            Tokens taken so far of all prompts, behind each chunk. A decoder that was not taken to the end must start
-            again.
+            After each chunk, how many tokens of all prompts have been taken. A decoder whose prompts were not taken to
+            the end must start again.
         """
         fill, draw = (step.eager if eager else step for step in (self.filling, self.drawing))
         taken = 0
@@ -215,7 +228,7 @@ class Decoder:
         self.eager_steps += 1
 
     def make_room(self) -> None:
-        """Refuse to step before `start` and behind the limit; grow before the end of the caches."""
+        """Grow the caches where the next token needs it; refuse to step before `start` and at the limit."""
         if not self.prompts:
             raise ValueError("the decoder has no prompt: call start first")
         needed = self.position + 2
@@ -225,7 +238,7 @@ class Decoder:
             self.grow(needed)
 
     def grow(self, needed: int) -> None:
-        """Move to caches of at least twice the size; the next step is recorded, and changes the graph there is."""
+        """Move to caches of at least twice the size; the next step is recorded again and changes its graph."""
         self.room.capacity = min(self.room.limit, bucket(max(needed, 2 * self.capacity)))
         with use_stream(self.stream):
             self.state.grow(self.model, self.capacity)
@@ -233,15 +246,15 @@ class Decoder:
             step.forget()
 
     def token(self, sequence: int = 0) -> int:
-        """Return the token that follows those taken so far: the prompt's, else the one the last step drew."""
+        """Return the token that follows those taken so far: one of the prompt, or the one that the last step drew."""
         return self.read_token(sequence, self.positions[sequence], self.stream)
 
     def read_token(self, sequence: int, position: int, stream: Stream) -> int:
-        """Return one token."""
+        """Return the token at a position of a text."""
         return int(self.state.tokens[sequence, position : position + 1].numpy(stream)[0])
 
     def mark(self) -> Mark:
-        """Return the point behind the last step, from which `read` reads while later ones run; two are kept."""
+        """Return the point behind the last step, at which `read` reads while later steps run; two are kept."""
         while len(self.events) < 2:
             self.events.append(Event(timing=False))
         event = self.events.pop(0)
@@ -250,13 +263,13 @@ class Decoder:
         return Mark(event, tuple(self.positions))
 
     def read(self, mark: Mark, stream: Stream) -> list[int]:
-        """Return the token that each text had drawn at a mark, waiting for no later step.
+        """Return the token that each text had drawn at a mark; this waits for no later step.
 
         Parameters
         ----------
         mark : Mark
         stream : Stream
-            To read on, another one than the steps'.
+            The stream to read on, another one than that of the steps.
         """
         mark.event.wait(stream)
         return [self.read_token(i, at, stream) for i, at in enumerate(mark.lengths)]
@@ -272,7 +285,7 @@ def prompts_of(prompt: Sequence[int] | Sequence[Sequence[int]], batch: int) -> l
 
 
 def advance(model: Model, state: State) -> Array:
-    """Launch one step, from the tokens in the step block to the next ones; returns the logits."""
+    """Launch one step: take the tokens in the step block, write the next ones there; return the logits."""
     tokens, position = state.block[0], state.block[1]
     logits = model.decode(tokens, position, state.layers)
     kernels.advance(state.block, state.tokens, kernels.sample(logits, state.temperature, state.seed, position))
@@ -280,7 +293,7 @@ def advance(model: Model, state: State) -> Array:
 
 
 def fill(model: Model, state: State, sequence: int, size: int) -> Array:
-    """Launch one chunk of a prompt; returns the logits of its last token, and keeps them for the first draw."""
+    """Launch one chunk of a prompt; return the logits of its last token, which are kept for the first draw."""
     tokens, position = state.chunk[0, :size], state.chunk[1, :size]
     logits = model.prefill(tokens, position, state.layers, sequence)
     kernels.contiguous(logits, out=state.logits[sequence : sequence + 1])

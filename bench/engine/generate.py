@@ -1,4 +1,4 @@
-"""Generation: the loop from a prompt to text, with what it cost, for ``hiprt generate``."""
+"""Generation: the loop that turns a prompt into text and measures what that costs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hiprt.bench.engine.text import Writer
 
 __all__ = ["difference", "generate"]
 
-WARM_UP = 4  # tokens
+WARM_UP = 4  # tokens whose changed nodes are not counted
 
 
 def generate(
@@ -37,11 +37,11 @@ def generate(
     ----------
     request : Request
     write : callable, optional
-        Gets each piece of the first text as it comes.
+        Takes each piece of the first text as it comes.
     stopped : callable, optional
-        Asked before each chunk of a prompt and each step; true ends the text.
+        Is called before each chunk of a prompt and each step; True ends the text.
     progress : callable, optional
-        Gets how many tokens of the prompts are taken, of how many.
+        Takes how many tokens of the prompts have been taken, and how many there are.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def generate(
 
 
 class Generation:
-    """One run of a model over prompts: its decoder, the eager one beside it, and clocks."""
+    """One run of a model over prompts: a decoder, a second one that runs eagerly for verification, and clocks."""
 
     def __init__(
         self, request: Request, model: Model, checkpoint: Checkpoint, prompts: list[list[int]], stream: Stream
@@ -80,10 +80,10 @@ class Generation:
         self.decoder = made(stream=stream, keep=not request.rerecord)
         self.own_bytes = allocator.default_pool.stats().allocated
         self.changed = self.launches = self.steps = 0
-        # Streams of their own: launches that are not counted, and reads that wait for no later step.
+        # These have streams of their own: what the shadow launches is not counted, and reads wait for no later step.
         self.shadow = made(stream=Stream(stream.device)) if request.verify else None
         self.reader = Stream(stream.device)
-        self.unseen = 0.0  # seconds of verification
+        self.verifying = 0.0  # seconds that verification took
         self.report = Report(
             request.prompts[0],
             sum(map(len, prompts)),
@@ -98,7 +98,7 @@ class Generation:
     def run(
         self, write: Callable[[str], object], stopped: Callable[[], bool], progress: Callable[[int, int], object]
     ) -> Report:
-        """Generate until the texts or their budget end."""
+        """Generate until every text has ended, by a stop token or by its length."""
         report, tokenizer = self.report, self.checkpoint.tokenizer
         writers = [Writer(tokenizer, p, (lambda piece: None) if i else write) for i, p in enumerate(self.prompts)]
         for decoder in filter(None, (self.decoder, self.shadow)):
@@ -107,7 +107,7 @@ class Generation:
         times: list[float] = []
         if self.prefill(stopped, progress):
             for tokens in self.steps_of(stopped):
-                times.append(time.perf_counter() - begin - self.unseen)
+                times.append(time.perf_counter() - begin - self.verifying)
                 for writer, token in zip(writers, tokens):
                     writer.push(token, self.checkpoint.stops)
                 if all(writer.is_ended for writer in writers):
@@ -121,7 +121,7 @@ class Generation:
         return report
 
     def prefill(self, stopped: Callable[[], bool], progress: Callable[[int, int], object]) -> bool:
-        """Take the prompts; whether that came to its end."""
+        """Take the prompts in chunks; return whether all of them were taken."""
         beside = None if self.shadow is None else self.shadow.prefill(eager=True)
         chunks = self.decoder.prefill(eager=self.request.eager)
         while not stopped():
@@ -135,7 +135,7 @@ class Generation:
         return False
 
     def steps_of(self, stopped: Callable[[], bool]) -> Iterator[list[int]]:
-        """Yield what each step drew, read while the next one runs."""
+        """Yield the tokens that each step drew; they are read while the next step runs."""
         pending = self.decoder.mark()
         for left in reversed(range(self.request.tokens)):
             following = None
@@ -152,7 +152,7 @@ class Generation:
             pending = following
 
     def step(self) -> None:
-        """Take one token of each text."""
+        """Run one decode step, and count what it launched."""
         replays, launches = self.decoder.graph.rungs["replay"], self.stream.launches
         if self.request.eager:
             self.decoder.step_eager()
@@ -166,7 +166,13 @@ class Generation:
             self.changed = self.decoder.graph.ladder.stats.changed
 
     def verify(self, beside: Callable[[], object]) -> bool:
-        """Take the same tokens eagerly; whether the logits have the same bits."""
+        """Take the same tokens with the shadow decoder; return whether its logits have the same bits.
+
+        Parameters
+        ----------
+        beside : callable
+            Runs the shadow's step.
+        """
         assert self.shadow is not None
         self.stream.synchronize()
         reached = time.perf_counter()
@@ -175,7 +181,7 @@ class Generation:
         if self.steps == 1:
             self.report.eager_peak_bytes = self.own_bytes + memory.stats().peak
         found = difference(self.decoder.logits.numpy(self.stream), self.shadow.logits.numpy(self.shadow.stream))
-        self.unseen += time.perf_counter() - reached
+        self.verifying += time.perf_counter() - reached
         if found is not None:
             index, graph, eager = found
             at = self.decoder.position - 1
@@ -184,7 +190,13 @@ class Generation:
         return found is None
 
     def account(self, times: list[float]) -> None:
-        """Put times and counts into the report."""
+        """Put times and counts into the report.
+
+        Parameters
+        ----------
+        times : list of float
+            Seconds from the start of the prompt to each generated token.
+        """
         report, decoder, graph = self.report, self.decoder, self.decoder.graph
         steps = [decoder.filling, decoder.drawing, graph]
         if times:
@@ -207,7 +219,7 @@ class Generation:
 
 @contextmanager
 def measured(stream: Stream) -> Iterator[allocator.Pool]:
-    """Take what is allocated on a stream within the block from a pool that counts it."""
+    """Allocate from a pool that counts, within the block, what is allocated on a stream; yield that pool."""
     stream.memory = memory = allocator.Pool(allocator.default_pool.allocate, "measured")
     try:
         yield memory
@@ -216,7 +228,7 @@ def measured(stream: Stream) -> Iterator[allocator.Pool]:
 
 
 def difference(graph: NDArray[Any], eager: NDArray[Any]) -> tuple[int, float, float] | None:
-    """Return index and values of the first element whose bits differ, or None."""
+    """Return the index and both values of the first element whose bits differ, or None."""
     bits = np.dtype(f"u{graph.dtype.itemsize}")
     unequal = np.flatnonzero(graph.reshape(-1).view(bits) != eager.reshape(-1).view(bits))
     if not unequal.size:

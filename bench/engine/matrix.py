@@ -1,4 +1,4 @@
-"""Matrices on the host, quantised or plain: rows in another order, and several of them put together without loss."""
+"""Matrices on the host, quantised or plain: reordered, and put together without loss."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Quantized:
 
     @property
     def parts(self) -> tuple[NDArray[Any], ...]:
-        """What is stored."""
+        """The weight, the scales and the biases."""
         return self.weight, self.scales, self.biases
 
     def widened(self, group_size: int, bits: int) -> Quantized:
-        """Return the same values with more bits a code and smaller groups, which loses nothing."""
+        """Return the same values with more bits in a code and smaller groups; nothing is lost."""
         if (group_size, bits) == (self.group_size, self.bits):
             return self
         weight = self.weight if bits == self.bits else pack(unpack(self.weight, self.bits), bits)
@@ -45,7 +45,7 @@ class Quantized:
         return Quantized(weight, scales, biases, group_size, bits)
 
     def plain(self) -> NDArray[Any]:
-        """Return the values that are stood for."""
+        """Return the values as a plain matrix."""
         return dequantize(self.weight, self.scales, self.biases, self.group_size, self.bits)
 
 
@@ -53,7 +53,7 @@ Matrix = Quantized | NDArray[Any]
 
 
 def reordered(matrix: Matrix, order: NDArray[np.intp]) -> Matrix:
-    """Return a matrix with its rows in another order."""
+    """Return a matrix whose row i is row ``order[i]`` of the one given."""
     if not isinstance(matrix, Quantized):
         return matrix[..., order, :]
     weight, scales, biases = (part[..., order, :] for part in matrix.parts)
@@ -61,9 +61,13 @@ def reordered(matrix: Matrix, order: NDArray[np.intp]) -> Matrix:
 
 
 def join(matrices: Sequence[Matrix], axis: int = -2) -> Matrix:
-    """Return matrices one behind the other: along -2 their rows, along 0 the members of stacks.
+    """Return one matrix of several, whose formats become the widest of them; with a plain one among them it is plain.
 
-    Formats that differ become the widest of them; quantised and plain ones together become plain.
+    Parameters
+    ----------
+    matrices : sequence of Matrix
+    axis : int
+        -2 puts rows below rows, 0 puts stacks behind stacks.
     """
     if len(matrices) == 1:
         return matrices[0]

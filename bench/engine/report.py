@@ -1,4 +1,4 @@
-"""What ``hiprt generate`` has written, and what it cost."""
+"""A report: what ``hiprt generate`` has written, and what it cost."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ class Report:
     Attributes
     ----------
     text : str
-        Without the prompt; the first one of several.
+        The text without its prompt; the first one of several.
     texts : list of str
-        All of them.
+        Every text.
     tokens : int
-        Generated, the ones that ended a text included, in all texts.
+        How many tokens were generated in all texts, those that ended a text included.
     token_ids : list of int
-        Of the first text.
+        The generated tokens of the first text.
     tok_s : float
-        Generated tokens a second, from the first to the last; verification is not counted.
+        Generated tokens a second, from the first to the last; time spent on verification is left out.
     prefill_tok_s : float
         Tokens of the prompts a second, up to the first generated one.
     first_token_ms : float
         From the start of the prompt to the first generated token.
     nodes_per_token, edges : int
-        Of the graph; 0 without one.
+        The size of the decode step's graph; 0 without one.
     launches_per_token : float
         Kernels and graphs handed to HIP for each step behind the prompt.
     rungs : dict
-        How often each rung of the ladder was taken, prompt included.
+        How often each rung was taken, for the prompt as well.
     only_replay_after : int
-        Steps until nothing but replay followed.
+        The number of the last step that was not a replay.
     reasons : dict
-        Why other rungs than replay were taken, and how often.
+        How often each reason for another rung than replay was given.
     changed_nodes_per_token : float
-        Nodes whose arguments differed from those in the nearest executable graph, a token, after the first 4.
+        How many nodes had other arguments than those in the nearest executable graph, on average over the tokens
+        after the first 4.
     planned_bytes, lower_bound_bytes : int
-        What the intermediates of the decode graph take, and the most of them that is live at once; 0 where no graph is
-        kept.
+        The bytes that the decode graph's intermediates take, and the most of them that are live at once; 0 where no
+        graph is kept.
     peak_bytes : int
-        Most device memory that was in use, by everything.
+        The most device memory that was in use at a time.
     graph_peak_bytes : int
-        The same for the model, its state and the intermediates of the decode step's graph.
+        The bytes of the model, its state and the intermediates of the decode step's graph.
     eager_peak_bytes : int or None
-        For the model, its state and the intermediates of a step run eagerly; None if that was not verified.
+        The same bytes where a step runs eagerly; None if nothing was verified.
     verified : bool or None
-        Whether graph and eager gave the same bits; None if that was not asked.
+        Whether graph and eager steps gave the same bits; None if nothing was verified.
     mismatch : str
-        The first difference, when they did not.
+        The first difference between them; empty without one.
     stop : str
-        ``eos``, ``length``, ``interrupted`` or ``mismatch``.
+        Why the text ended: ``eos``, ``length``, ``interrupted`` or ``mismatch``.
     """
 
     prompt: str

@@ -1,4 +1,4 @@
-"""What ``hiprt generate`` is asked to write."""
+"""A request: what ``hiprt generate`` is asked to write."""
 
 from __future__ import annotations
 
@@ -15,30 +15,35 @@ MOST_TEXTS = 8
 
 @dataclass(frozen=True)
 class Request:
-    """What to write.
+    """What `hiprt.bench.engine.generate.generate` is asked to write.
 
     Attributes
     ----------
     model : Path or str
-        A model directory.
+        The model directory.
     prompt : str or tuple of str
-        Of each text where there are several.
+        What the text begins with; a tuple has the beginning of each of several texts.
     tokens : int
-        Stop after so many.
+        The most tokens that are generated for each text.
     temperature : float
-        0 takes the likeliest token.
+        How evenly tokens are drawn; 0 takes the likeliest token.
     seed : int
-        Of the draws.
+        The seed of the draws, from 0 to 2**32 - 1; text i of several has ``seed + i``.
     eager : bool
-        Launch every kernel by itself.
+        Whether every kernel is launched by itself.
     verify : bool
-        Run every step eagerly as well, and compare the logits bit by bit.
+        Whether every step also runs eagerly, and the logits are compared bit by bit.
     rerecord : bool
-        Record every step again, as an engine does that issues each launch for each token.
+        Whether every step is recorded again, as in an engine that issues each launch for each token.
     batch : int
-        Texts that are written side by side: one for each prompt, or several of one prompt, with seeds of their own.
+        How many texts are written side by side from one prompt. With several prompts it is 0 or their number.
     plain : bool
-        Leave weights that are not quantised as they are.
+        Whether weights that are not quantised stay as they are.
+
+    Raises
+    ------
+    ValueError
+        A value is out of range, or two of them exclude each other.
     """
 
     model: Path | str = CHECKPOINT

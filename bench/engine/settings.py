@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Settings:
-    """Values by name; those of the text part of a model of several parts win.
+    """The values of a config.json; where a model has several parts, those of the text part come first.
 
     Parameters
     ----------

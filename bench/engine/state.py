@@ -1,4 +1,4 @@
-"""State: what the texts of a decoder keep on the device."""
+"""What the texts of a decoder keep on the device."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["State"]
 
 @dataclass
 class State:
-    """What the texts keep.
+    """What texts keep on the device.
 
     Attributes
     ----------
     layers : list of LayerState
     block : Array of int32, shape (4, batch)
-        The step block: token, position, length of the prompt, capacity.
+        The step block. Its rows: the token, the position, the length of the prompt, the capacity.
     tokens : Array of int32, shape (batch, capacity)
-        The prompts, then what was drawn.
+        The prompts, and behind them what was drawn.
     temperature : Array of float32, shape (batch,)
     seed : Array of uint32, shape (batch,)
     chunk : Array of int32, shape (2, tokens)
-        A chunk of a prompt and its positions.
+        A chunk of a prompt: its tokens, and their positions.
     logits : Array, shape (batch, vocab_size)
-        What the first token behind each prompt is drawn from.
+        The logits from which the first token behind each prompt is drawn.
     """
 
     layers: list[LayerState]
@@ -43,7 +43,18 @@ class State:
 
     @classmethod
     def empty(cls, model: Model, batch: int, capacity: int, chunk: int) -> State:
-        """Allocate on the current stream."""
+        """Allocate the state of some texts on the current stream.
+
+        Parameters
+        ----------
+        model : Model
+        batch : int
+            How many texts there are.
+        capacity : int
+            The tokens of a text for which there is memory.
+        chunk : int
+            The most tokens of a prompt that one step takes.
+        """
         return cls(
             model.state(batch, capacity),
             zeros((4, batch), np.int32),
@@ -55,7 +66,7 @@ class State:
         )
 
     def start(self, prompts: Sequence[Sequence[int]], temperature: float, seed: int) -> None:
-        """Begin texts, on the current stream."""
+        """Begin the texts, on the current stream; `Decoder.start` explains the parameters."""
         texts = np.zeros(self.tokens.shape, np.int32)
         for text, prompt in zip(texts, prompts):
             text[: len(prompt)] = prompt
@@ -69,7 +80,7 @@ class State:
             layer.reset()
 
     def give(self, tokens: Sequence[int], position: int, stream: Stream) -> None:
-        """Write the next chunk of a prompt, which begins at a position."""
+        """Write the next chunk of a prompt, which begins at this position of its text."""
         size = len(tokens)
         self.chunk[0, :size].set(tokens, stream)
         self.chunk[1, :size].set(np.arange(position, position + size), stream)
@@ -79,7 +90,7 @@ class State:
         self.block[1].set(positions, stream)
 
     def grow(self, model: Model, capacity: int) -> None:
-        """Move what depends on the capacity to more room, on the current stream."""
+        """Move what depends on the capacity to larger arrays, on the current stream."""
         batch, old = self.tokens.shape
         tokens = zeros((batch, capacity), np.int32)
         copy_into(tokens[:, :old], self.tokens, current_stream())

@@ -1,9 +1,9 @@
-"""Users' Metal bodies executed as AMD machine code: operations among lanes, matrices, functions of integers.
+"""Users' Metal bodies are executed as AMD machine code: operations among lanes, matrices, functions of integers.
 
     python -m hiprt.bench.isa.bodies --tinygrad DIR [--targets gfx1151,gfx1201,gfx942]
 
-prints a line for each body and target. The CPU device gives the numbers that they are compared with, bit for bit. Lanes
-stay together: the emulator lets switched-off lanes of the upper half of 64 take part in a permute.
+prints a line for each body and target. The results are compared, bit by bit, with those of the CPU device. No lane of
+these bodies is switched off: the emulator lets such lanes of the upper half of 64 take part in a permute.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ out[thread_position_in_grid.x] = v.x + int(w ^ w >> 32);
 
 @dataclass(frozen=True)
 class Case:
-    """A body and one call of it; without an input unless `reads`."""
+    """A body and one call of it; it has an input where `reads` says so."""
 
     source: str
     threads: int
@@ -76,7 +76,7 @@ class Case:
         object.__setattr__(self, "form", Form(inputs, (np.dtype(self.word),)))
 
     def body(self, name: str) -> Body:
-        """Return the body."""
+        """Return the body of `metal_kernel` under this name."""
         return Body(name, ("a",) if self.reads else (), ("out",), self.source)
 
 
@@ -88,7 +88,7 @@ BODIES = {
 
 
 def on_device(name: str, case: Case, stream: Stream) -> NDArray[Any]:
-    """Run a body on the device in use."""
+    """Run a body on the device in use; return its output."""
     given = [empty(x.shape, x.dtype, stream) for x in inputs(case)]
     for array, values in zip(given, inputs(case)):
         array.set(values)
@@ -98,12 +98,12 @@ def on_device(name: str, case: Case, stream: Stream) -> NDArray[Any]:
 
 
 def inputs(case: Case) -> list[NDArray[Any]]:
-    """Return a body's inputs."""
+    """Return the inputs of a body."""
     return [np.random.default_rng(1).normal(size=(12, 12)).astype(np.float32)] if case.reads else []
 
 
 def on_amd(name: str, case: Case, target: str, emulator: Emulator, compiler: Compiler) -> NDArray[Any]:
-    """Execute a body as machine code."""
+    """Execute a body as machine code; return its output."""
     body = case.body(name)
     symbol, text = body.symbol(case.form), body.hip(case.form, line=True, threads=256)
     code = compiler.code_object(compiler.assembly(text, symbol, target), symbol, target)

@@ -1,4 +1,4 @@
-"""Small calls of every op, with the exact result of each: together they launch every instance of every kernel."""
+"""Small calls of every op with their exact results; together they launch every instance of every kernel."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class Case:
     Attributes
     ----------
     name : str
-        What is special about it.
+        What is special about this call.
     op : callable
-        Launches one kernel, and returns the array it wrote.
+        The op; it launches one kernel and returns the array that it wrote.
     given : tuple
-        Arguments; host arrays are put on the device.
+        The arguments; host arrays are copied to the device.
     exact : ndarray
         What the array must hold.
     options : dict
-        Keyword arguments.
+        The keyword arguments.
     skipped : int
-        Elements at the front of each array that the op is not given, so that addresses are odd.
+        How many elements at the front of each array the op does not get, so that addresses are not aligned.
     slack : float
-        What rounding in between may cost, in roundings of the largest exact value.
+        The error that rounding of intermediates may make, in roundings of the largest exact value.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Case:
     slack: float = 0.0
 
     def call(self) -> Array:
-        """Launch."""
+        """Call the op on the device; return the array that it wrote."""
         arrays = [hiprt.array(value) if isinstance(value, np.ndarray) else value for value in self.given]
         return self.op(*(value[self.skipped :] if self.skipped else value for value in arrays), **self.options)
 
@@ -79,7 +79,7 @@ def int32(*values: int) -> Host:
 
 
 def cases() -> Iterator[Case]:
-    """Yield the cases."""
+    """Yield all cases."""
     for dtype in FLOATS:
         yield from elementwise(dtype)
         yield from norms(dtype)
@@ -114,7 +114,7 @@ def norms(dtype: np.dtype[Any]) -> Iterator[Case]:
 
 
 def rows(dtype: np.dtype[Any]) -> Iterator[Case]:
-    """Yield what works along rows with one threadgroup each."""
+    """Yield ops that work along rows, with one threadgroup for each row."""
     x, gate, weight = normal(dtype, 3, 300, seed=15), normal(dtype, 3, 300, seed=16), normal(dtype, 300, seed=17)
     name, eps = "3 rows of 300", 1e-5
     yield Case(name, kernels.layer_norm, (x, weight, weight, eps), reference.layer_norm(x, weight, weight, eps))
@@ -206,7 +206,7 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
 
 
 def parts_of_attention(dtype: np.dtype[Any], width: int) -> Case:
-    """Return two heads whose three parts are put together."""
+    """Return the case of two heads whose three parts are combined."""
     sums, tops = normal(np.dtype(np.float32), 1, 2, 3, width, seed=32), normal(np.dtype(np.float32), 1, 2, 3, seed=33)
     norms = np.abs(tops) + np.float32(1)
     ends = np.stack([tops, norms], axis=-1).reshape(1, 2, 6)
@@ -311,7 +311,7 @@ def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:
 
 
 def formats(dtype: np.dtype[Any]) -> Iterator[Case]:
-    """Yield what takes any format: codes of 5 bits there and back, products both ways round."""
+    """Yield ops that take any format: quantising to 5 bits and back, products with a matrix and its transpose."""
     w = normal(dtype, 64, 64, seed=13)
     stored = quantize(w, 32, 5)
     options = {"group_size": 32, "bits": 5}
@@ -326,7 +326,7 @@ def formats(dtype: np.dtype[Any]) -> Iterator[Case]:
 
 
 def steps() -> Iterator[Case]:
-    """Yield numbers in a row, and the step block within the prompt and behind it."""
+    """Yield a range of numbers, and the step block inside a prompt and behind it."""
     yield Case("1000 by 7", kernels.arange, (5, 7005, 7), np.arange(5, 7005, 7, dtype=np.int32))
     for position in (1, 4):
         step, prompt = int32(3, position, 4, 9), np.arange(100, 109, dtype=np.int32)

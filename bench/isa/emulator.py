@@ -1,8 +1,8 @@
-"""Execution of AMD code objects on the host, instruction by instruction, by the ISA emulator in tinygrad's repository.
+"""The ISA emulator in tinygrad's repository executes AMD code objects on the host, instruction by instruction.
 
-It shows that machine code computes the right numbers, and nothing about speed, caches or races. The emulator is in
-``test/mockgpu/amd`` of a checkout of github.com/tinygrad/tinygrad (seen working at commit a9069c177a of August 2026)
-and needs ``clang`` on the path.
+It shows whether machine code computes the right numbers, and nothing about speed, caches or races. The emulator is in
+``test/mockgpu/amd`` of a checkout of github.com/tinygrad/tinygrad (commit a9069c177a of August 2026 works) and needs
+``clang`` on the path.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["Emulator"]
 
 FAMILIES = {"gfx9": "cdna", "gfx11": "rdna3", "gfx12": "rdna4"}
 S_NOP = bytes.fromhex("000080bf")
-# Cache maintenance that the emulator does not decode, and that orders nothing where everything is in order:
-# buffer_gl0_inv of RDNA 3; global_wb and global_inv of RDNA 4 with each scope.
+# Instructions that maintain caches, which the emulator does not decode and does not need, since it runs everything in
+# order: buffer_gl0_inv of RDNA 3; global_wb and global_inv of RDNA 4 with each scope.
 UNDECODED = {"0000ace000000000"} | {
     f"7c{op}ee0000{scope}0000000000" for op in ("000b", "c00a") for scope in ("04", "08", "0c")
 }
-# ds_swizzle_b32, which the emulator lacks, in its own notation: the mode with three masks of five bits, which moves
-# words within 32 lanes.
+# The emulator lacks ds_swizzle_b32. This is its mode with three masks of five bits, which moves words within 32 lanes,
+# in the emulator's notation.
 SWIZZLE = """declare tmp : 32'B[64];
 declare OFFSET : 16'U;
 declare ADDR : 32'U;
@@ -56,7 +56,7 @@ endfor"""
 LDS_GRANULE = 512
 LARGEST_LDS = 64 * 1024
 LDS_WINDOW = (1 << 32) + (1 << 16)
-PADDING = 4096  # behind the code, for the emulator's look ahead
+PADDING = 4096  # bytes behind the code: the emulator reads ahead
 
 
 class Emulator:
@@ -98,9 +98,9 @@ class Emulator:
             The code object.
         kernel : str
         grid, block : tuple of 3 int
-            Blocks, and threads of each.
+            The number of blocks, and of threads in each.
         values : sequence
-            One per argument: an array, which is read and written in place, or a numpy scalar.
+            For each argument an array, which is read and written in place, or a numpy scalar.
 
         Raises
         ------
@@ -132,8 +132,8 @@ class Emulator:
     def buffer(self, device: str, size: int, dtype: Any, options: Any, lds_words: int) -> Any:
         """Make memory for the emulator.
 
-        Lanes that are switched off read LDS at whatever their address register holds: LDS, known by its size and by
-        having no options, gets a window as large as any address.
+        Lanes that are switched off read LDS at whatever address their register holds. So LDS, which is known by its
+        size and by having no options, gets a window that holds every address.
         """
         if options is not None or size != lds_words or size > LARGEST_LDS:
             return self.plain_buffer(device, size, dtype, options=options)

@@ -1,9 +1,9 @@
-"""Every kernel of the project executed as AMD machine code, compared with its reference in numpy.
+"""Every kernel of the project is executed as AMD machine code and compared with its reference in numpy.
 
     python -m hiprt.bench.isa.kernels --tinygrad DIR [--targets gfx1151,gfx1201,gfx942] [--date DATE]
 
-prints the table as JSON. The launches are those of the ops: each op runs on the CPU device with its GPU branch, and
-what it launched is executed again, from the same memory, in the ISA emulator.
+prints the table as JSON. The launches are those of the ops: each op runs the GPU branch of its kernel on the CPU
+device, and the emulator executes what it launched again, from the same memory.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ WHERE = (
     "CDNA, no halves of registers from v128 on), not on "
     "AMD hardware: the numbers are those of the machine code; nothing is said about speed, caches or races"
 )
-ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}  # to nearest, relative
-STEPS = 64  # float32 roundings of the largest value that a result may be off before it is rounded to its dtype
+ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}  # the relative error of rounding to nearest
+STEPS = 64  # how many float32 roundings of the largest value a result may be off, before its own rounding
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Launch:
     values : list
         Host copies of the arrays as they were before, and numpy scalars.
     addresses : list of int
-        Of the arrays on the device; 0 for scalars.
+        The addresses of the arrays on the device; 0 for scalars.
     """
 
     kernel: Kernel
@@ -66,7 +66,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Measured:
-    """What became of one case on one target.
+    """The result of one case on one target.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Measured:
 
 @contextmanager
 def recorded() -> Iterator[list[Launch]]:
-    """Note every launch of a project kernel within the block, and launch it."""
+    """Collect, within the block, every launch of a project kernel; each is launched as well."""
     found: list[Launch] = []
 
     def note(launch: Any, given: tuple[Any, ...]) -> None:
@@ -133,7 +133,7 @@ def execute(emulator: Emulator, compiler: Compiler, case: Case, targets: Sequenc
 
 
 def written(launch: Launch, result: Array) -> int:
-    """Return which argument a launch wrote its result to; an op may give the same array as one to read."""
+    """Return the index of the argument to which a launch wrote its result; the same array may also be one to read."""
     arguments = zip(launch.addresses, launch.kernel.declaration)
     return next(i for i, (at, (_, _, access)) in enumerate(arguments) if at == result.address and access & WRITE)
 
@@ -152,7 +152,7 @@ def measured(symbol: str, case: Case, target: str, got: NDArray[Any], device: ND
 
 
 def table(rows: Sequence[Measured], date: str, compiler: str) -> str:
-    """Return the results as JSON with one line for each kernel, target and case."""
+    """Return the results as JSON, one line for each kernel, target and case."""
     head = {"what": WHAT, "where": WHERE, "date": date, "compiler": compiler}
     lines = [
         json.dumps(

@@ -1,11 +1,11 @@
 """``hiprt bench peers``: the same workloads through hiprt and its peers, in one run.
 
-    chain    1,000 additions of 32 numbers, each reading the one before: host time of a launch, of a replay, and the
-             device's time of a replay
-    decode   tokens a second of a dense preset with random weights, batch 1
+    chain    1,000 additions of 32 numbers, each of which reads the one before: the host's time for a launch and for a
+             replay, and the device's time for a replay
+    decode   tokens per second of a dense preset with random weights, batch 1
 
-Every peer is a program of its own beside this file, which prints one JSON object and imports nothing of hiprt; it runs
-with this Python, or with the one that ``--python NAME=PATH`` names. Who is not installed is named as absent.
+Every peer is a program of its own beside this file, which prints one JSON object and imports nothing of hiprt. It runs
+with this Python, or with the one that ``--python NAME=PATH`` names. A peer that is not installed is named as absent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hiprt.command import set_run
 
 __all__ = ["PEERS", "add_arguments", "ask", "run"]
 
-# Programs beside this one; hiprt's own is first.
+# The programs beside this file; hiprt's own is the first.
 PEERS = ("ours", "torch_peer", "cupy_peer", "mlx_peer", "llama_peer")
 SECONDS = 300
 SIZES = (
@@ -34,7 +34,7 @@ SIZES = (
 
 
 def ask(peer: str, workload: dict[str, Any], python: str = sys.executable) -> dict[str, Any]:
-    """Run one peer; what it measured, or ``absent`` with the reason.
+    """Run one peer; return what it measured, or ``absent`` with the reason.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def ask(peer: str, workload: dict[str, Any], python: str = sys.executable) -> di
     workload : dict
         ``nodes``, ``context``, ``tokens``, ``preset``, ``gguf`` and the preset's sizes.
     python : str
-        The interpreter.
+        The Python that runs the peer.
     """
     program = Path(__file__).with_name(f"{peer}.py")
     command = [python, str(program), json.dumps(workload)]

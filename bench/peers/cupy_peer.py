@@ -1,4 +1,4 @@
-"""CuPy: a raw kernel launched eagerly, and as a captured graph."""
+"""CuPy: a raw kernel is launched eagerly, and as a captured graph."""
 
 import json
 import statistics
@@ -20,7 +20,7 @@ Call = Callable[[], Any]
 
 
 def clock(call: Call, stream: Any) -> tuple[float, float]:
-    """Return the host's and the whole time of a call in microseconds, medians."""
+    """Return the host's time and the whole time of a call, both medians in microseconds."""
     host, whole = [], []
     for _ in range(ROUNDS):
         start = time.perf_counter()
@@ -32,7 +32,7 @@ def clock(call: Call, stream: Any) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure what argv describes."""
+    """Measure the workload in the first argument, which is JSON."""
     nodes = json.loads(sys.argv[1])["nodes"]
     kernel, stream = cupy.RawKernel(SOURCE, "link"), cupy.cuda.Stream(non_blocking=True)
     with stream:

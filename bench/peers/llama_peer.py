@@ -1,4 +1,4 @@
-"""llama.cpp: its own llama-bench on a GGUF file."""
+"""llama.cpp: its own llama-bench measures a GGUF file."""
 
 import json
 import shutil
@@ -7,7 +7,7 @@ import sys
 
 
 def main() -> None:
-    """Measure what argv describes."""
+    """Measure the workload in the first argument, which is JSON."""
     work = json.loads(sys.argv[1])
     program = shutil.which("llama-bench")
     if program is None:

@@ -1,4 +1,4 @@
-"""MLX: lazy arrays; its decode step has 4-bit weights in groups of 64, as ours."""
+"""MLX: lazy arrays; its decode step has 4-bit weights in groups of 64, as hiprt's has."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ Answer = dict[str, Any]
 
 
 def chain(nodes: int) -> Answer:
-    """Additions that read one another."""
+    """Time additions that read one another."""
     x, y = mx.ones(32, mx.int32), mx.zeros(32, mx.int32)
     mx.eval(x, y)
     best = float("inf")
@@ -91,7 +91,7 @@ def decode(work: Answer) -> Answer:
 
 
 def main() -> None:
-    """Measure what argv describes."""
+    """Measure the workload in the first argument, which is JSON."""
     work = json.loads(sys.argv[1])
     answer = {"device": str(mx.default_device()), "version": mx.__version__, "weights": "4 bits, groups of 64"}
     print(json.dumps({**answer, **chain(work["nodes"]), **decode(work)}))

@@ -11,7 +11,7 @@ from hiprt.bench.topology import Work
 
 
 def main() -> None:
-    """Measure what argv describes."""
+    """Measure the workload in the first argument, which is JSON."""
     work = json.loads(sys.argv[1])
     eager, replay = (measure("chain", work["nodes"], mode, seconds=0.3) for mode in ("eager", "replay"))
     stream = Stream()

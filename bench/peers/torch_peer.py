@@ -1,4 +1,4 @@
-"""PyTorch: eager and CUDA graphs; its decode step has bfloat16 weights, four times the bytes of 4 bits."""
+"""PyTorch, eagerly and by CUDA graphs; its decode step has bfloat16 weights, four times the bytes of 4 bits."""
 
 import json
 import statistics
@@ -16,7 +16,7 @@ Answer = dict[str, Any]
 
 
 def clock(call: Call, device: str, count: int = ROUNDS) -> tuple[float, float]:
-    """Return the host's and the whole time of a call in microseconds, medians."""
+    """Return the host's time and the whole time of a call, both medians in microseconds."""
     host, whole = [], []
     for _ in range(count):
         start = time.perf_counter()
@@ -42,7 +42,7 @@ def captured(call: Call) -> Any:
 
 
 def chain(nodes: int, device: str) -> Answer:
-    """Additions that read one another."""
+    """Time additions that read one another."""
     x, y = torch.ones(32, dtype=torch.int32, device=device), torch.zeros(32, dtype=torch.int32, device=device)
 
     def issue() -> None:
@@ -132,7 +132,7 @@ def decode(work: Answer, device: str) -> Answer:
 
 
 def main() -> None:
-    """Measure what argv describes."""
+    """Measure the workload in the first argument, which is JSON."""
     work = json.loads(sys.argv[1])
     device = "cuda" if torch.cuda.is_available() else "cpu"
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"

@@ -1,4 +1,4 @@
-"""The floor: the driver's calls made from C, with nothing around them."""
+"""The least that any runtime can cost: the driver's calls, made from C with nothing around them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,21 @@ FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")
 
 
 def chain(nodes: int = 1000, changed: int = 10) -> dict[str, float]:
-    """Return what a chain of kernel nodes costs the host without hiprt, in microseconds, each the median of 31 rounds.
-
-    ``eager_us`` launches every kernel, ``build_us`` adds the nodes, ``instantiate_us``, ``update_us``
-    (GraphExecUpdate) and ``relaunch_us`` are one call each, ``patch_us`` sets the parameters of `changed` nodes and
-    launches, ``whole_us`` is a relaunch until the device is done.
+    """Return what a chain of kernel nodes costs the host without hiprt.
 
     Parameters
     ----------
-    nodes, changed : int
+    nodes : int
+        How many nodes the chain has.
+    changed : int
+        How many of them a patch changes.
+
+    Returns
+    -------
+    dict
+        Microseconds, each the median of 31 rounds: ``eager_us`` to launch every kernel, ``build_us`` to add the nodes,
+        ``instantiate_us``, ``update_us`` (GraphExecUpdate) and ``relaunch_us`` for one call each, ``patch_us`` to set
+        the parameters of `changed` nodes and launch, ``whole_us`` for a relaunch until the device is done.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-/* The floor under `hiprt bench graph`: a chain of kernel nodes built, updated, patched and launched with nothing around
- * the driver's calls.
+/* A chain of kernel nodes is built, updated, patched and launched with nothing around the driver's calls: what `hiprt bench
+ * graph` is compared with.
  *
- * chain LIBRARY API CODE NODES CHANGED: LIBRARY is opened; API is cuda (the driver's) or hip; CODE is a file with a module
- * that has the kernel link(const int *x, int *y, int by, int n). Prints one JSON object of microseconds of the host, each
- * the median of some rounds. */
+ * chain LIBRARY API CODE NODES CHANGED: LIBRARY is the library to open, API is cuda (the driver's) or hip, CODE is a file
+ * with a module that has the kernel link(const int *x, int *y, int by, int n). It prints one JSON object with the
+ * microseconds that each call took on the host, the median of ROUNDS. */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <stdint.h>

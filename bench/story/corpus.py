@@ -1,4 +1,4 @@
-"""Training text from the grammar: rows of whole stories, some of them made harder in the ways users' prompts are."""
+"""Training text from the grammar: rows of whole stories, some of them as hard to continue as users' prompts are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from hiprt.bench.story import grammar, rules
 
 END_OF_TEXT = "<|endoftext|>"
-# What cross-entropy skips.
+# Targets that cross-entropy skips.
 IGNORED = -100
 
 _NAME = re.compile(rf"\b(?:{'|'.join(name for names in rules.NAMES.values() for name in names.split())})\b")
@@ -23,14 +23,14 @@ _LETTERS = "aabcdeefghiijklmnooprsttuuvwxyz"
 
 
 class Story(NamedTuple):
-    """A beginning that only has to be read, as a prompt is, and the rest, which the model learns to write."""
+    """A beginning that only has to be read, like a prompt, and the rest, which the model learns to write."""
 
     given: str
     rest: str
 
 
 class Row(NamedTuple):
-    """Text of one training row: stories, perhaps behind the end of another text."""
+    """The text of one training row: stories, which may follow the end of another text."""
 
     after_end: bool
     stories: list[Story]
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 def row(seed: int) -> Row:
     """Return the row of a seed: five stories.
 
-    Most rows are plain. Others begin behind the end of a text, in the middle of a story, or behind strange words.
+    Most rows are plain. Others begin after the end of a text, in the middle of a story, or after strange words.
     """
     rng = random.Random(seed)
     stories = [_story(rng) for _ in range(5)]
@@ -52,13 +52,13 @@ def row(seed: int) -> Row:
 
 
 def rows(count: int, seed: int, workers: int) -> Iterator[Row]:
-    """Write rows in parallel, in an order that depends on the seed alone."""
+    """Yield rows, which processes write in parallel, in an order that depends on the seed alone."""
     with Pool(workers) as pool:
         yield from pool.imap(row, range(seed * 10**9, seed * 10**9 + count), chunksize=64)
 
 
 def tokenizer(texts: list[str], vocabulary: int) -> Tokenizer:
-    """Byte-level byte-pair encoding learnt from texts: any text can be encoded."""
+    """Return a byte-level byte-pair encoding learnt from texts; it can encode any text."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
@@ -80,7 +80,7 @@ def end_of_text(made: Tokenizer) -> int:
 
 
 def encode(written: list[Row], made: Tokenizer, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Tokens and targets [rows, length]; rows that are too short are left out."""
+    """Return tokens and targets [rows, length]; rows that are too short are left out."""
     end = end_of_text(made)
     inputs, targets = [], []
     for item in written:
@@ -97,7 +97,7 @@ def encode(written: list[Row], made: Tokenizer, length: int) -> tuple[NDArray[np
 
 
 def _story(rng: random.Random) -> Story:
-    """A story; one in six is about somebody with a made-up name, so that names are learnt to be taken from prompts."""
+    """Return a story. One in six has a made-up name in it, so that the model learns to take names from prompts."""
     first, *others = grammar.sentences(grammar.generate(rng))
     rest = " ".join(others)
     if rng.random() > 1 / 6:

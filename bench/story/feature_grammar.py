@@ -90,7 +90,7 @@ class FeatureGrammar:
         yield list(body), bindings  # type: ignore[arg-type]
 
     def read(self, symbol: str, words: Sequence[str]) -> tuple[bool, int]:
-        """Say whether the words derive from a symbol, and how many of them some derivation begins with."""
+        """Return whether the words derive from a symbol, and with how many of them some derivation begins."""
         reader = _Reader(self.rules, words)
         arity = len(self.rules[symbol][0].features)
         ends = reader.ends(symbol, (None,) * arity, 0)
@@ -107,7 +107,7 @@ class _Reader:
         self.reached = 0
 
     def ends(self, symbol: str, features: Features, start: int) -> set[tuple[int, Features]]:
-        """Where derivations that start here may end, each with the features it has."""
+        """Return where derivations that start here may end, each with its features."""
         key = (symbol, features, start)
         if key not in self._memo:
             found: set[tuple[int, Features]] = set()
@@ -153,7 +153,7 @@ def _values(features: tuple[str, ...], bindings: Bindings) -> Features:
 
 
 def _bind(features: tuple[str, ...], values: Features, bindings: Bindings) -> Bindings | None:
-    """Bindings extended so that features have these values, or None where they cannot."""
+    """Return bindings extended so that features have these values, or None where they cannot have them."""
     bound = bindings
     for feature, value in zip(features, values):
         if value is None:

@@ -1,7 +1,7 @@
 """Little stories from a seeded grammar, and the exact recogniser of their sentences.
 
 `generate` writes a story; `sentences` cuts text into its completed sentences; `parse` says whether a sentence belongs
-to the grammar, `fault` why it does not; `check_story` also holds pronouns against the character last named.
+to the grammar, `fault` why it does not; `check_story` also compares pronouns with the character last named.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def check_story(text: str) -> list[str]:
 
 
 def _character(taste: Taste, other: Character | None) -> Character:
-    """A character that is not held out, and not like the other one in name, kind or gender."""
+    """Return a character that is not held out and has another name, kind and gender than the other one."""
     while True:
         gender = taste.rng.choice("fm") if other is None else "fm"[other.gender == "f"]
         name, kind = taste.choose("friend", rules.NAMES[gender].split()), taste.choose("friendly", _KINDS)
@@ -124,7 +124,7 @@ def _character(taste: Taste, other: Character | None) -> Character:
 
 
 def _words(sentence: str) -> list[str]:
-    """Words and marks as the rules have them: quotation marks told apart, only names and I with a capital."""
+    """Return words and marks as the rules have them: quotation marks open or close, only names and I have capitals."""
     words: list[str] = []
     quoted = False
     for word in re.findall(r"[A-Za-z]+|[^A-Za-z\s]", sentence):
@@ -138,7 +138,7 @@ def _words(sentence: str) -> list[str]:
 
 
 def _render(words: list[str]) -> str:
-    """The sentence as it is written."""
+    """Return the sentence as it is written."""
     text = ""
     for word in words:
         opens = not text or text[-1] == "“"

@@ -1,4 +1,4 @@
-"""Qwen3 dense in plain numpy float32: what a 4-bit checkpoint computes, one token a step.
+"""Qwen3 dense in plain numpy float32: what a 4-bit checkpoint computes, one token at a time.
 
 Run as ``python -m hiprt.bench.story.reference`` it scores the checkpoint that is shipped here.
 """
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes  # noqa: F401  (numpy knows bfloat16 by it)
+import ml_dtypes  # noqa: F401  (importing it makes bfloat16 known to numpy)
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
@@ -21,7 +21,7 @@ from hiprt.kernels.reference.quantize import dequantize
 
 Floats = NDArray[np.float32]
 
-# Tokens that a score asks for after each prompt.
+# How many tokens a score asks for after each prompt.
 SCORED_TOKENS = 60
 
 
@@ -104,7 +104,7 @@ class Model:
         return out
 
     def _rotate(self, x: Floats, position: int) -> Floats:
-        """Turn each pair (i, i + width/2) of every head by the angle of this position."""
+        """Rotate each pair (i, i + width/2) of every head by the angle of this position."""
         angles = position * self._frequencies
         cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
         low, high = np.split(x, 2, axis=-1)

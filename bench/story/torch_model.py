@@ -1,4 +1,4 @@
-"""Qwen3 dense in plain torch, its weights under their checkpoint names, and 4-bit rounding that gradients pass."""
+"""Qwen3 dense in plain torch, with its weights under their checkpoint names, and rounding to 4 bits for training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Weights = dict[str, torch.Tensor]
 
 
 def shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Shape of every weight of a model with tied embeddings."""
+    """Return the shape of every weight of a model with tied embeddings."""
     hidden, inner, width = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     heads, groups = config["num_attention_heads"] * width, config["num_key_value_heads"] * width
     layer = {
@@ -35,7 +35,7 @@ def shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def initial(config: Mapping[str, Any], seed: int, device: str) -> Weights:
-    """Fresh float32 weights: ones for norms, normal values for matrices, smaller where a layer adds to the residual."""
+    """Return fresh float32 weights: ones for norms, normal values for matrices, smaller ones where a layer adds."""
     generator = torch.Generator().manual_seed(seed)
     weights: Weights = {}
     for name, shape in shapes(config).items():
@@ -51,7 +51,7 @@ def initial(config: Mapping[str, Any], seed: int, device: str) -> Weights:
 
 
 def logits(config: Mapping[str, Any], weights: Weights, tokens: torch.Tensor) -> torch.Tensor:
-    """Logits [batch, length, vocabulary] for tokens [batch, length]."""
+    """Return the logits [batch, length, vocabulary] for tokens [batch, length]."""
     eps = config["rms_norm_eps"]
     cos, sin = _angles(config, tokens.shape[1], tokens.device)
     x = F.embedding(tokens, weights["model.embed_tokens"])
@@ -65,7 +65,7 @@ def logits(config: Mapping[str, Any], weights: Weights, tokens: torch.Tensor) ->
 
 
 def rounded(weights: Weights, group_size: int, bits: int) -> Weights:
-    """Weights as a checkpoint will hold them: matrices quantised, the rest in bfloat16; gradients pass unchanged."""
+    """Return weights as a checkpoint holds them: matrices quantised, the rest in bfloat16; gradients pass unchanged."""
     with torch.no_grad():
         lost = {
             name: (_quantised(w, group_size, bits) if w.dim() == 2 else w.bfloat16().float()) - w
@@ -75,7 +75,7 @@ def rounded(weights: Weights, group_size: int, bits: int) -> Weights:
 
 
 def _quantised(w: torch.Tensor, group_size: int, bits: int) -> torch.Tensor:
-    """What `quantize` of the bfloat16 weights keeps; `hiprt.kernels.reference.quantize` says the same in numpy."""
+    """Return what `quantize` keeps of bfloat16 weights; `hiprt.kernels.reference.quantize` says the same in numpy."""
     groups = w.bfloat16().float().view(-1, group_size)
     low, high = groups.aminmax(dim=-1, keepdim=True)
     low_is_edge = low.abs() > high.abs()

@@ -122,7 +122,7 @@ def _config(options: argparse.Namespace, vocabulary: int, end: int) -> dict[str,
 def _train(
     options: argparse.Namespace, config: dict[str, Any], tokens: torch.Tensor, targets: torch.Tensor
 ) -> tuple[torch_model.Weights, list[tuple[int, float]]]:
-    """Weights as they will be stored, and the loss along the way."""
+    """Train; return the weights, and pairs of a step and its loss."""
     weights = torch_model.initial(config, options.seed, options.device)
     matrices = [w for w in weights.values() if w.dim() == 2]
     vectors = [w for w in weights.values() if w.dim() == 1]
@@ -156,7 +156,7 @@ def _train(
 
 
 def _schedule(step: int, steps: int) -> float:
-    """Linear warm-up, then half a cosine down to a hundredth."""
+    """Return the part of the highest rate for a step: a linear rise, then half a cosine down to a hundredth."""
     warm = max(1, steps // 30)
     if step < warm:
         return (step + 1) / warm

@@ -3,7 +3,7 @@
     pip install "hiprt[bench]"
     pytest bench/suites
 
-runs on whatever device is there; plain ``pytest`` leaves this folder out. A step is a chain of 1,000 nodes.
+runs on the device in use; plain ``pytest`` leaves this folder out. A step is a chain of 1,000 nodes.
 """
 
 import pytest
@@ -20,7 +20,7 @@ NODES, CHANGED, ROUNDS = 1000, 10, 50
 
 @pytest.fixture
 def stream():
-    """A stream that is this thread's."""
+    """A stream that is the current one of this thread."""
     with hiprt.Stream() as made, hiprt.use_stream(made):
         yield made
         made.synchronize()
@@ -28,7 +28,7 @@ def stream():
 
 @pytest.mark.parametrize("mode", ["eager", "record", "replay", "patch", "update", "instantiate"])
 def test_step(benchmark, stream, mode):
-    """One step of a mode; what is queued is waited for between rounds."""
+    """One step of a mode; between rounds the queue is drained."""
     limits = {"graph_update_budget": 2**62, "graph_update_budget_mb": 2**40, "graph_max_nodes": 0, "graph_max_bytes": 0}
     with hiprt.flags.override(graph_rungs=ALLOWED.get(mode, RUNG_NAMES), **limits):
         bench = Bench(mode, Work("chain", NODES, CHANGED if mode == "patch" else 0, stream))
@@ -57,7 +57,7 @@ def test_launch(benchmark, stream):
 
 @pytest.mark.parametrize("nbytes", [4096, 1 << 20])
 def test_allocate(benchmark, stream, nbytes):
-    """A buffer of a warm pool, taken and given back."""
+    """A buffer is taken from a warm pool and given back."""
     pool = Pool(device_memory, "suite", is_guarded=False)
     pool.allocate(nbytes, stream)
 

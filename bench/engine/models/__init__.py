@@ -1,4 +1,4 @@
-"""Decode models: transformers whose step for one token is made of hiprt's ops."""
+"""Models: transformers whose step for one token is made of hiprt's ops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
     "read",
 ]
 
-FORM = (64, 4)  # group size and bits that plain weights are quantised to
+FORM = (64, 4)  # the group size and bits to which plain weights are quantised
 
 
 def load(checkpoint: Checkpoint, *, fused: bool = True, form: tuple[int, int] | None = FORM) -> Transformer:
@@ -35,7 +35,7 @@ def load(checkpoint: Checkpoint, *, fused: bool = True, form: tuple[int, int] | 
     fused : bool
         Whether decoding uses kernels that do several ops at once.
     form : (int, int), optional
-        Group size and bits that plain weights are quantised to; None leaves them plain.
+        The group size and bits to which plain weights are quantised; None leaves them plain.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Attention: a layer's mixing of positions, with its norm and residual sum."""
+"""Attention: the part of a layer that mixes positions, with its norm and residual sum."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Attention:
     config : Config
     norm : Array, shape (hidden_size,)
     projection : Linear
-        Rows: queries of all heads, keys, values, then the gate where there is one.
+        Its rows are the queries of all heads, the keys, the values, and the gate where there is one.
     query_norm, key_norm : Array, shape (head_dim,)
     output : Linear
     """
@@ -39,12 +39,12 @@ class Attention:
 
     @property
     def scale(self) -> float:
-        """Of the scores."""
+        """What scores are multiplied with."""
         return float(self.config.head_dim**-0.5)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Rows of the projection for queries, keys and values; those of the gate follow."""
+        """How many rows of the projection are queries, keys and values; the rows of the gate follow."""
         config = self.config
         keys = config.num_key_value_heads * config.head_dim
         return config.num_attention_heads * config.head_dim, keys, keys
@@ -55,7 +55,7 @@ class Attention:
         heads, groups, width = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         hidden, own = config.hidden_size, f"{at}.self_attn"
         if config.is_gated:
-            # Checkpoints keep query and gate of a head together.
+            # In checkpoints the gate of a head follows its query.
             rows = np.arange(2 * heads * width).reshape(heads, 2, width)
             query, gate = (Part(f"{own}.q_proj", 2 * heads * width, rows[:, i].reshape(-1)) for i in (0, 1))
             parts, last = [query], [gate]
@@ -72,7 +72,7 @@ class Attention:
         )
 
     def state(self, batch: int, capacity: int, dtype: np.dtype[Any]) -> LayerState:
-        """Allocate the caches."""
+        """Allocate the caches of keys and values on the current stream."""
         shape = (batch, self.config.num_key_value_heads, capacity, self.config.head_dim)
         return KeyValue(zeros(shape, dtype), zeros(shape, dtype))
 
@@ -94,7 +94,17 @@ class Attention:
     def write(
         self, x: Array, position: Array, keys: Array, values: Array, fused: bool = False
     ) -> tuple[Array, Array | None]:
-        """Cache keys and values of rows, each in a cache of its own or all in one; return queries, and their gates."""
+        """Write the keys and values of rows to caches; return the queries and their gates.
+
+        Parameters
+        ----------
+        x : Array, shape (n, hidden_size)
+        position : Array of int32, shape (n,)
+        keys, values : Array, shape (n, key heads, capacity, head_dim) or (key heads, capacity, head_dim)
+            A cache for each row, or one for all.
+        fused : bool
+            Whether one kernel does all that follows the projection.
+        """
         config, width, eps = self.config, self.config.head_dim, self.config.rms_norm_eps
         base, dims, heads = config.rope_theta, config.rotary_dims, config.num_attention_heads
         made = self.projection.project(x, norm=self.norm, eps=eps, fused=fused)

@@ -1,4 +1,4 @@
-"""CheckpointWeights: a model directory's arrays, put together on the host and copied to the device."""
+"""CheckpointWeights: the arrays of a model directory, put together on the host and copied to the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hiprt.bench.engine.models.weights import Part, group_of
 __all__ = ["CheckpointWeights"]
 
 PREFIXES = ("model.", "language_model.model.", "model.language_model.")
-# What is not asked for: pictures, and the prediction of more than one token.
+# Parts that no model here uses: pictures, and the prediction of more than one token.
 OTHERS = ("vision_tower.", "model.visual.", "mtp.", "language_model.mtp.")
 EMBEDDING, HEAD, CONV = "embed_tokens", "lm_head", "linear_attn.conv1d.weight"
 
@@ -29,12 +29,12 @@ class CheckpointWeights:
     ----------
     checkpoint : Checkpoint
     form : (int, int), optional
-        Group size and bits that plain weights are quantised to; None leaves them plain.
+        The group size and bits to which plain weights are quantised; None leaves them plain.
 
     Attributes
     ----------
     dtype : numpy.dtype
-        That of the embedding, or of its scales.
+        The dtype of the embedding, or of its scales.
 
     Raises
     ------
@@ -44,18 +44,19 @@ class CheckpointWeights:
 
     def __init__(self, checkpoint: Checkpoint, form: tuple[int, int] | None) -> None:
         self.checkpoint = checkpoint
-        # A module that a quantised checkpoint leaves plain was left so on purpose.
+        # In a quantised checkpoint, a module that is plain was left so on purpose.
         self.form = None if checkpoint.section else form
         names = checkpoint.places
         self.prefix = next((p for p in PREFIXES if f"{p}{EMBEDDING}.weight" in names), PREFIXES[0])
         self.head = "language_model.lm_head" if self.prefix == PREFIXES[1] else HEAD
         self.dtype = checkpoint.dtype_of(self.prefix + EMBEDDING)
-        # Published weights of hybrids hold what a norm adds to 1; MLX's conversion adds it, and turns the convolution.
+        # As published, hybrids store a norm's weight less 1, and a convolution as (channels, 1, taps). MLX's conversion
+        # adds the 1 and stores (channels, taps, 1).
         convs = [file.entries[name] for name, file in names.items() if name.endswith(CONV)]
         self.is_published = any(entry.shape[-1] != 1 for entry in convs)
 
     def full(self, name: str) -> str:
-        """Return a name as the checkpoint has it."""
+        """Return the name that a module has in the checkpoint."""
         return self.head if name == HEAD else self.prefix + name
 
     def has(self, module: str) -> bool:
@@ -82,7 +83,7 @@ class CheckpointWeights:
         return self.checkpoint.tensor(full, shape, self.checkpoint.floating(full))
 
     def matrix(self, parts: Sequence[Part], columns: int, bits: int | None = None) -> Linear:
-        """Return one matrix of several parts' rows."""
+        """Return one matrix of the rows of several parts."""
         found = []
         for part in parts:
             whole = self.checkpoint.matrix(self.full(part.module), (part.rows, columns), self.dtype)
@@ -90,7 +91,7 @@ class CheckpointWeights:
         return self.upload(join(found), bits)
 
     def experts(self, at: str, names: Sequence[str], count: int, rows: int, columns: int, is_shared: bool) -> Linear:
-        """Return a stack of the experts' matrices, with the shared one last."""
+        """Return a stack with a matrix for each expert, the shared one last."""
         stack = join([self.stack(at, name, count, rows, columns) for name in names])
         if is_shared:
             modules = [self.full(f"{at}.shared_expert.{name}") for name in names]
@@ -99,7 +100,7 @@ class CheckpointWeights:
         return self.upload(stack)
 
     def stack(self, at: str, name: str, count: int, rows: int, columns: int) -> Matrix:
-        """Return one matrix of every expert, from whichever layout there is."""
+        """Return a stack of one matrix of every expert, from whichever of three layouts the checkpoint has."""
         shape, full = (count, rows, columns), self.full(at)
         if self.has(f"{at}.switch_mlp.{name}"):
             return self.checkpoint.matrix(f"{full}.switch_mlp.{name}", shape, self.dtype)
@@ -112,7 +113,7 @@ class CheckpointWeights:
         return stacked([self.checkpoint.matrix(module, shape[1:], self.dtype) for module in modules])
 
     def upload(self, matrix: Matrix, bits: int | None = None) -> Linear:
-        """Copy a matrix to the device, and quantise it there where that is wanted."""
+        """Copy a matrix to the device; quantise a plain one there, where `form` asks for it and a group size fits."""
         made = Linear.upload(matrix)
         if isinstance(matrix, Quantized) or self.form is None:
             return made

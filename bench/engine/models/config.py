@@ -1,4 +1,4 @@
-"""Config: sizes and constants of a model of any family."""
+"""Config: the sizes and constants of a model of any family."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Mixture:
     Attributes
     ----------
     experts, chosen : int
-        How many there are, and how many each token takes.
+        How many experts there are, and how many each token takes.
     inner : int
-        Width of an expert.
+        The width of an expert.
     shared : int
-        Width of the expert that every token takes; 0 without one.
+        The width of the expert that every token takes; 0 without one.
     is_normalized : bool
         Whether the shares of the chosen experts add up to 1.
     """
@@ -42,7 +42,7 @@ class Delta:
     ----------
     key_heads, value_heads, key_width, value_width : int
     taps : int
-        Steps that the convolution in front sees.
+        How many tokens the convolution in front of the rule sees.
     """
 
     key_heads: int
@@ -53,17 +53,17 @@ class Delta:
 
     @property
     def keys(self) -> int:
-        """Elements of the keys of all heads."""
+        """How many elements the keys of all heads have."""
         return self.key_heads * self.key_width
 
     @property
     def values(self) -> int:
-        """Elements of the values of all heads."""
+        """How many elements the values of all heads have."""
         return self.value_heads * self.value_width
 
     @property
     def channels(self) -> int:
-        """Of the convolution: queries, keys and values."""
+        """How many channels the convolution has: queries, keys and values."""
         return 2 * self.keys + self.values
 
 
@@ -77,15 +77,15 @@ class Config:
     num_attention_heads, num_key_value_heads, head_dim : int
     rms_norm_eps, rope_theta : float
     rotary_dims : int
-        Elements of a head that are turned.
+        How many elements of a head are rotated.
     tie_word_embeddings : bool
         Whether the embedding also turns the last state into logits.
     max_position_embeddings : int
         The longest text the model was trained for.
     layers : tuple of (str, str)
-        For each layer what mixes positions (``attention`` or ``delta``) and what follows (``mlp`` or ``moe``).
+        The two parts of each layer: what mixes positions, ``attention`` or ``delta``, and ``mlp`` or ``moe``.
     is_gated : bool
-        Whether a sigmoid gates what attention answers.
+        Whether a sigmoid gates the answers of attention.
     mixture : Mixture, optional
     delta : Delta, optional
     """
@@ -113,13 +113,13 @@ class Config:
 
     @classmethod
     def read(cls, settings: Settings, rotary: float = 1.0) -> Config:
-        """Read what all families have, for layers of attention and a gated MLP.
+        """Read what all families have; every layer is attention and a gated MLP.
 
         Parameters
         ----------
         settings : Settings
         rotary : float
-            The part of a head that is turned, where the settings do not say.
+            The part of a head that is rotated, where the settings do not say.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""GatedDelta: a layer's recurrent mixing of positions, with its norm and residual sum."""
+"""GatedDelta: the recurrent part of a layer that mixes positions, with its norm and residual sum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hiprt.bench.engine.models.weights import Part, Weights
 
 __all__ = ["GatedDelta"]
 
-EPS = 1e-6  # of the norms of queries and keys; the published code has it as a constant
+EPS = 1e-6  # for the norms of queries and keys: a constant of the published code
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class GatedDelta:
     delta : Delta
     norm : Array, shape (hidden_size,)
     projection : Linear
-        Rows: queries, keys and values of all heads, the output's gate, then two gates of the rule for each value head:
-        how much is corrected, and how much is kept.
+        Its rows are the queries, keys and values of all heads, the gate of the output, and two gates for each value
+        head: how much the rule corrects, and how much it keeps.
     conv : Array, shape (channels, taps)
     a_log : Array of float32, shape (value heads,)
     dt_bias : Array, shape (value heads,)
     scale : Array of float32, shape (2, key width)
-        What the unit-mean-square query and key are multiplied with: ``1 / width`` and ``1 / sqrt(width)``.
+        What a query and a key of mean square 1 are multiplied with: ``1 / width`` and ``1 / sqrt(width)``.
     output_norm : Array, shape (value width,)
     output : Linear
     """
@@ -53,7 +53,7 @@ class GatedDelta:
 
     @property
     def qk_eps(self) -> float:
-        """Beside the mean of squares of a query or key; the published constant stands beside their sum."""
+        """What is added to the mean of a query's or key's squares; the published constant is added to their sum."""
         return EPS / self.delta.key_width
 
     @classmethod
@@ -77,7 +77,7 @@ class GatedDelta:
         )
 
     def state(self, batch: int, capacity: int, dtype: np.dtype[Any]) -> LayerState:
-        """Allocate the state, which does not grow with the text."""
+        """Allocate the state on the current stream; it does not grow with the text."""
         delta = self.delta
         shape = (batch, delta.value_heads, delta.value_width, delta.key_width)
         return Recurrent(zeros((batch, delta.taps - 1, delta.channels), dtype), zeros(shape, np.float32))
@@ -112,7 +112,7 @@ class GatedDelta:
         return self.mix(x, Recurrent(state.conv[one], state.delta[one]), 1)
 
     def mix(self, x: Array, state: Recurrent, sequences: int) -> Array:
-        """Take rows of so many sequences, as many of each."""
+        """Take rows of some sequences, the same number of each, with one kernel for each op."""
         delta, rows, eps = self.delta, len(x), self.config.rms_norm_eps
         key_heads, heads = delta.key_heads, delta.value_heads
         made = self.projection.project(x, norm=self.norm, eps=eps)
@@ -132,12 +132,15 @@ class GatedDelta:
 
 
 def projection_of(delta: Delta, weights: Weights, own: str) -> list[Part]:
-    """Return the parts of the projection, in our order, from either generation's checkpoint."""
+    """Return the parts of the projection in the order of `GatedDelta.projection`.
+
+    Checkpoints of Qwen3.5 have a module for each. Those of Qwen3-Next have two modules, in which the parts of a key
+    head stand together.
+    """
     heads = delta.value_heads
     if not weights.has(f"{own}.in_proj_qkvz"):
         sizes = {"qkv": delta.channels, "z": delta.values, "b": heads, "a": heads}
         return [Part(f"{own}.in_proj_{name}", rows) for name, rows in sizes.items()]
-    # Here the parts of a key head stand together.
     repeat = heads // delta.key_heads
     widths = np.cumsum([0, delta.key_width, delta.key_width, repeat * delta.value_width, repeat * delta.value_width])
     rows = np.arange(delta.key_heads * widths[-1]).reshape(delta.key_heads, -1)

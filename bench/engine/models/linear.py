@@ -1,4 +1,4 @@
-"""Linear: a matrix on the device, quantised or plain, or a stack of them."""
+"""Linear: a matrix on the device, quantised or plain, or a stack of such matrices."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hiprt.bench.engine.matrix import Matrix, Quantized
 
 __all__ = ["Linear", "gated", "split"]
 
-FUSED_BITS = (4, 8)  # of codes that the fused kernels read
+FUSED_BITS = (4, 8)  # the bits of codes that the fused kernels read
 
 
 class Form(TypedDict):
-    """A format, as keywords of ops."""
+    """The format of a quantised matrix, as keywords of ops."""
 
     group_size: int
     bits: int
@@ -23,15 +23,17 @@ class Form(TypedDict):
 
 @dataclass(frozen=True)
 class Linear:
-    """A matrix that rows of activations are multiplied with.
+    """A matrix that multiplies rows of activations.
 
     Attributes
     ----------
     weight : Array
-        Quantised: uint32 of shape (..., rows, columns * bits / 32). Plain: (..., rows, columns).
+        The codes of a quantised matrix: uint32 of shape (..., rows, columns * bits / 32). A plain one has shape
+        (..., rows, columns).
     scales, biases : Array, shape (..., rows, columns / group_size), or None
-        None: the matrix is plain.
+        None where the matrix is plain.
     group_size, bits : int
+        0 where the matrix is plain.
     """
 
     weight: Array
@@ -49,24 +51,24 @@ class Linear:
         return cls(weight, scales, biases, matrix.group_size, matrix.bits)
 
     def quantized(self, group_size: int, bits: int) -> Linear:
-        """Return a plain matrix as codes."""
+        """Quantise a plain matrix on the device."""
         return Linear(*kernels.quantize(self.weight, group_size, bits), group_size, bits)
 
     @property
     def codes(self) -> tuple[Array, Array, Array]:
-        """What a quantised matrix is made of."""
+        """The weight, scales and biases of a quantised matrix."""
         assert self.scales is not None
         assert self.biases is not None
         return self.weight, self.scales, self.biases
 
     @property
     def form(self) -> Form:
-        """The format."""
+        """The group size and bits."""
         return {"group_size": self.group_size, "bits": self.bits}
 
     @property
     def is_fusable(self) -> bool:
-        """Whether the fused kernels have its format."""
+        """Whether the fused kernels read this format."""
         return self.scales is not None and self.bits in FUSED_BITS
 
     def __call__(self, x: Array) -> Array:
@@ -85,21 +87,21 @@ class Linear:
         is_gate: bool = False,
         fused: bool = False,
     ) -> Array:
-        """Multiply, with what stands before and after it in a layer.
+        """Multiply, with what a layer does before and after the product.
 
         Parameters
         ----------
         x : Array, shape (n, columns)
         norm : Array, optional
-            Weight of a root-mean-square norm of `x` before.
+            The weight of a root-mean-square norm that `x` goes through first.
         eps : float
-            Of the norm.
+            What the norm adds to the mean of squares.
         residual : Array, shape (n, rows), optional
-            Added to the product.
+            What is added to the product.
         is_gate : bool
-            The first half of the rows gates the second: ``silu(first) * second``.
+            Whether the first half of the rows gates the second: ``silu(first) * second``.
         fused : bool
-            As one kernel, where there is one for the format; for a few vectors.
+            Whether one kernel does all of it, where there is one for the format. It is meant for a few vectors.
 
         Returns
         -------
@@ -113,12 +115,12 @@ class Linear:
         return y if residual is None else kernels.add(residual, y)
 
     def gather(self, x: Array, indices: Array) -> Array:
-        """Multiply each token with the matrices of a stack that it has chosen.
+        """Multiply the vectors of each token with the matrices that the token has chosen from a stack.
 
         Parameters
         ----------
         x : Array, shape (n, k, columns) or (n, 1, columns)
-            One vector for each choice, or the same for all.
+            One vector for each choice, or one for all choices.
         indices : Array of int32, shape (n, k)
 
         Returns
@@ -149,7 +151,7 @@ class Linear:
 
 
 def split(x: Array, *sizes: int) -> list[Array]:
-    """Return contiguous parts of the last axis, one behind the other."""
+    """Cut the last axis into parts of these sizes; return them as contiguous arrays."""
     ends = list(accumulate(sizes, initial=0))
     return [kernels.contiguous(x[..., start:end]) for start, end in pairwise(ends)]
 

@@ -1,4 +1,4 @@
-"""Mlp: a layer's gated feed-forward part, with its norm and residual sum."""
+"""Mlp: the gated feed-forward part of a layer, with its norm and residual sum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Mlp:
     config : Config
     norm : Array, shape (hidden_size,)
     gate_up : Linear
-        Rows: the gate's, then the up projection's.
+        Its rows are those of the gate, then those of the up projection.
     down : Linear
     """
 
@@ -43,6 +43,6 @@ class Mlp:
         )
 
     def __call__(self, x: Array, fused: bool = False) -> Array:
-        """Take rows; few of them where `fused` asks for kernels that do several ops."""
+        """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
         inner = self.gate_up.project(x, norm=self.norm, eps=self.config.rms_norm_eps, is_gate=True, fused=fused)
         return self.down.project(inner, residual=x, fused=fused)

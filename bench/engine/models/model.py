@@ -1,4 +1,4 @@
-"""Model: what decoding and prefilling ask of any family, and the state that layers keep of a text."""
+"""Model: what a decoder asks of a model of any family, and the state that layers keep of a text."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ __all__ = ["KeyValue", "LayerState", "Model", "Recurrent"]
 
 @dataclass(frozen=True)
 class KeyValue:
-    """What a layer of attention keeps.
+    """What a layer of attention keeps of each sequence.
 
     Attributes
     ----------
     keys, values : Array, shape (sequences, key heads, capacity, head_dim)
-        Only positions up to the current one are ever read.
+        Only positions up to the current one are read.
     """
 
     keys: Array
     values: Array
 
     def reset(self, sequence: int | None = None) -> None:
-        """Begin a text, of one sequence or of all: nothing of the one before is read."""
+        """Begin a text, in one sequence or in all: nothing has to be cleared."""
 
 
 @dataclass(frozen=True)
 class Recurrent:
-    """What a gated-delta layer keeps.
+    """What a gated-delta layer keeps of each sequence.
 
     Attributes
     ----------
     conv : Array, shape (sequences, taps - 1, channels)
-        The convolution's last inputs.
+        The last inputs of the convolution.
     delta : Array of float32, shape (sequences, value heads, value width, key width)
     """
 
@@ -45,7 +45,7 @@ class Recurrent:
     delta: Array
 
     def reset(self, sequence: int | None = None) -> None:
-        """Begin a text, of one sequence or of all."""
+        """Begin a text, in one sequence or in all: clear what the text before has left."""
         for part in (self.conv, self.delta):
             (part if sequence is None else part[sequence]).fill_bytes(0)
 
@@ -58,18 +58,18 @@ class Model(Protocol):
 
     @property
     def config(self) -> Config:
-        """Sizes and constants."""
+        """The sizes and constants."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of activations, caches and logits."""
+        """The dtype of activations, caches and logits."""
 
     @property
     def fused(self) -> bool:
-        """Whether decoding uses kernels that do several ops at once; the results differ by rounding only."""
+        """Whether decoding uses kernels that do several ops at once; results differ by rounding only."""
 
     def state(self, batch: int, capacity: int) -> list[LayerState]:
-        """Allocate what the layers keep of so many sequences of up to so many positions, on the current stream."""
+        """Allocate, on the current stream, what the layers keep of `batch` sequences of up to `capacity` tokens."""
 
     def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
         """Take one token of each sequence.
@@ -78,7 +78,7 @@ class Model(Protocol):
         ----------
         tokens, position : Array of int32, shape (sequences,)
         state : list of LayerState
-            Moved on in place.
+            Is updated in place.
 
         Returns
         -------
@@ -92,11 +92,12 @@ class Model(Protocol):
         ----------
         tokens, position : Array of int32, shape (tokens,)
         state : list of LayerState
-            Moved on in place, for this sequence only.
+            Is updated in place, for this sequence only.
         sequence : int
+            The index of the sequence.
 
         Returns
         -------
         Array, shape (1, vocab_size)
-            The logits after the last token.
+            The logits behind the last token.
         """

@@ -1,4 +1,4 @@
-"""Moe: a layer's mixture of experts, with its norm and residual sum."""
+"""Moe: the mixture of experts of a layer, with its norm and residual sum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Moe"]
 
 @dataclass(frozen=True)
 class Moe:
-    """``x`` plus the weighted answers of the experts that its norm chooses, and of the shared one.
+    """``x`` plus the weighted answers of the experts that its router chooses, and of the shared expert.
 
     Attributes
     ----------
@@ -22,11 +22,11 @@ class Moe:
     mixture : Mixture
     norm : Array, shape (hidden_size,)
     router : Linear
-        A row for each expert, then the shared expert's gate.
+        It has a row for each expert, then one for the gate of the shared expert.
     gate_up, down : Linear
-        Stacks. The shared expert is the last member where it is as wide as the others.
+        Stacks with a matrix for each expert. The shared expert is the last one where it is as wide as the others.
     shared : tuple of 2 Linear, optional
-        The shared expert's gate_up and down.
+        The gate_up and down matrices of the shared expert.
     """
 
     config: Config
@@ -60,7 +60,7 @@ class Moe:
         return cls(config, mixture, norm, weights.matrix(routes, hidden, ROUTER_BITS), gate_up, down, shared)
 
     def __call__(self, x: Array, fused: bool = False) -> Array:
-        """Take rows; few of them where `fused` asks for kernels that do several ops."""
+        """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
         if fused and self.is_fusable:
             return self.fused(x)
         mixture, rows = self.mixture, len(x)
@@ -79,12 +79,12 @@ class Moe:
 
     @property
     def is_fusable(self) -> bool:
-        """Whether the stacks have kernels of their own, and the shared expert is in them or there is none."""
+        """Whether the fused kernels read the stacks, and no shared expert stands beside them."""
         is_member = self.mixture.shared in (0, self.mixture.inner)
         return is_member and self.gate_up.is_fusable and self.down.is_fusable
 
     def fused(self, x: Array) -> Array:
-        """Take a few rows in four kernels."""
+        """Take a few rows with four kernels."""
         mixture, eps, up, down = self.mixture, self.config.rms_norm_eps, self.gate_up, self.down
         routes = self.router.project(x, norm=self.norm, eps=eps, fused=True)
         chosen, shares = kernels.moe_route(

@@ -1,4 +1,4 @@
-"""Presets: published models by name, with random weights, and a small one of each family."""
+"""Presets: models with random weights: the sizes of published ones, and a small one of each family."""
 
 from __future__ import annotations
 
@@ -121,15 +121,15 @@ def preset(
     Parameters
     ----------
     name : str
-        A key of `PRESETS`.
+        One of the keys of `PRESETS`.
     dtype : dtype
         float16, bfloat16 or float32.
     form : (int, int)
-        Group size and bits of the weights.
+        The group size and bits of the weights.
     fused : bool
         Whether decoding uses kernels that do several ops at once.
     seed : int
-        Of the draws.
+        The seed of the draws.
 
     Raises
     ------

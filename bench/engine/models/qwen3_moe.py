@@ -32,7 +32,7 @@ def sparse(config: Config, settings: Settings, is_normalized: bool) -> Config:
     config : Config
     settings : Settings
     is_normalized : bool
-        Whether the shares add up to 1, where the settings do not say.
+        Whether the shares of the chosen experts add up to 1, where the settings do not say.
     """
     get = settings.get
     mixture = Mixture(

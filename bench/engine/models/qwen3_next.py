@@ -18,7 +18,7 @@ MIXERS = {"linear_attention": "delta", "full_attention": "attention"}
 
 
 def read(settings: Settings) -> Config:
-    """Return the config of a hybrid; without experts its layers have gated MLPs.
+    """Return the config of a hybrid; where the settings have no experts, its layers have gated MLPs.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""RandomWeights: arrays drawn on the device, of a size that keeps activations near 1."""
+"""RandomWeights: arrays drawn on the device, of a spread that keeps activations near 1."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RandomWeights:
     ----------
     dtype : numpy.dtype
     form : (int, int)
-        Group size and bits.
+        The group size and bits of the matrices.
     seed : int
     """
 
@@ -48,7 +48,7 @@ class RandomWeights:
         self.host = np.random.default_rng(seed)
 
     def has(self, module: str) -> bool:
-        """Whether there is a module of this name: those of the newer of two layouts are."""
+        """Whether there is a module of this name: all but those of the older layout of gated-delta layers."""
         return not module.endswith("in_proj_qkvz")
 
     def norm(self, name: str, size: int) -> Array:
@@ -64,8 +64,8 @@ class RandomWeights:
         return array(self.host.uniform(-1, 1, (channels, taps)).astype(self.dtype))
 
     def matrix(self, parts: Sequence[Part], columns: int, bits: int | None = None) -> Linear:
-        """Return one matrix of several parts' rows."""
-        # Rows of the embedding have the size of what layers add to them.
+        """Return one matrix of the rows of several parts."""
+        # A row of the embedding is as large as what a layer adds to it.
         spread = 1.0 if parts[0].module == "embed_tokens" else columns**-0.5
         return self.draw((sum(part.taken for part in parts), columns), bits or self.bits, spread)
 
@@ -74,7 +74,7 @@ class RandomWeights:
         return self.draw((count + is_shared, len(names) * rows, columns), self.bits, columns**-0.5)
 
     def draw(self, shape: tuple[int, ...], bits: int, spread: float) -> Linear:
-        """Return matrices whose elements are even over a range of this standard deviation, with mean 0."""
+        """Return matrices whose elements are evenly distributed, with mean 0 and the standard deviation `spread`."""
         *rows, columns = shape
         group_size = group_of(columns, self.group_size)
         weight = self.words((*rows, columns * bits // 32))

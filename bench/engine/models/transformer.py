@@ -1,4 +1,4 @@
-"""Transformer: a model of any of the families, put together from its config."""
+"""Transformer: a model of any family, put together as its config says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Mixer(Protocol):
     """The part of a layer that mixes positions."""
 
     def state(self, batch: int, capacity: int, dtype: np.dtype[Any]) -> LayerState:
-        """Allocate what it keeps."""
+        """Allocate what it keeps of `batch` sequences of up to `capacity` tokens, on the current stream."""
 
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
@@ -34,10 +34,10 @@ class Mixer(Protocol):
 
 
 class Feed(Protocol):
-    """The part of a layer that takes each row by itself."""
+    """The part of a layer that treats each row by itself."""
 
     def __call__(self, x: Array, fused: bool = False) -> Array:
-        """Take rows; few of them where `fused` asks for kernels that do several ops."""
+        """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
 
 
 MIXERS: dict[str, type[Attention] | type[GatedDelta]] = {"attention": Attention, "delta": GatedDelta}
@@ -46,7 +46,7 @@ FEEDS: dict[str, type[Mlp] | type[Moe]] = {"mlp": Mlp, "moe": Moe}
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer; both parts take and return the residual stream."""
+    """One layer; both of its parts take the residual stream and return it."""
 
     mixer: Mixer
     feed: Feed
@@ -68,13 +68,14 @@ class Transformer:
     ----------
     config : Config
     dtype : numpy.dtype
-        Of scales, norms, states and logits.
+        The dtype of scales, norms, states and logits.
     fused : bool
+        Whether decoding uses kernels that do several ops at once.
     embedding : Linear
     layers : tuple of Layer
     norm : Array
     head : Linear
-        The embedding again where the two are tied.
+        The matrix that turns the last state into logits; the embedding itself where the two are tied.
     """
 
     config: Config
@@ -87,7 +88,7 @@ class Transformer:
 
     @classmethod
     def build(cls, config: Config, weights: Weights, fused: bool) -> Transformer:
-        """Take a model's weights.
+        """Make a model of its weights.
 
         Raises
         ------
@@ -107,18 +108,18 @@ class Transformer:
         return cls(config, weights.dtype, fused, embedding, tuple(layers), weights.norm("norm", hidden), head)
 
     def state(self, batch: int, capacity: int) -> list[LayerState]:
-        """Allocate what the layers keep of so many sequences of up to so many positions, on the current stream."""
+        """Allocate, on the current stream, what the layers keep of `batch` sequences of up to `capacity` tokens."""
         return [layer.mixer.state(batch, capacity, self.dtype) for layer in self.layers]
 
     def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
-        """Take one token of each sequence, int32 [B] like their positions; returns logits [B, vocab_size]."""
+        """Take one token of each sequence; see `Model.decode`."""
         x = self.embedding.rows(tokens)
         for layer, kept in zip(self.layers, state):
             x = layer.decode(x, position, kept, self.fused)
         return self.logits(x, self.fused)
 
     def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
-        """Take consecutive tokens of one sequence, int32 [S] like their positions; returns logits [1, vocab_size]."""
+        """Take consecutive tokens of one sequence; see `Model.prefill`."""
         x = self.embedding.rows(tokens)
         for layer, kept in zip(self.layers, state):
             x = layer.prefill(x, position, kept, sequence)

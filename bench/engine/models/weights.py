@@ -1,4 +1,4 @@
-"""Weights: where a model's arrays come from, under the names of checkpoints."""
+"""Weights: a source of a model's arrays, under the names that checkpoints have for them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from hiprt.bench.engine.models.linear import Linear
 
 __all__ = ["ROUTER_BITS", "Part", "Weights", "group_of"]
 
-ROUTER_BITS = 8  # a wrong choice of experts costs more than the bytes do
+ROUTER_BITS = 8  # routers get more bits: a wrong choice of experts costs more than the bytes do
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of a matrix that become part of a larger one.
+    """Rows of one module that become part of a larger matrix.
 
     Attributes
     ----------
     module : str
     rows : int
-        That the module has.
+        How many rows the module has.
     order : ndarray of int, optional
-        The rows that are taken; all, as they stand, by default.
+        The rows that are taken; by default all of them, in their order.
     """
 
     module: str
@@ -41,12 +41,12 @@ class Part:
 
 
 class Weights(Protocol):
-    """A source of arrays on the device; names leave out what stands before ``layers``.
+    """A source of arrays on the device; names begin with ``layers``, without the prefix that checkpoints have.
 
     Attributes
     ----------
     dtype : numpy.dtype
-        Of everything that is not a code.
+        The dtype of everything that is not a code.
     """
 
     dtype: np.dtype[Any]
@@ -64,12 +64,34 @@ class Weights(Protocol):
         """Return the weight of a depthwise convolution: shape (channels, taps)."""
 
     def matrix(self, parts: Sequence[Part], columns: int, bits: int | None = None) -> Linear:
-        """Return one matrix of several parts' rows; `bits` is for plain weights that are quantised on the way."""
+        """Return one matrix of the rows of several parts.
+
+        Parameters
+        ----------
+        parts : sequence of Part
+        columns : int
+        bits : int, optional
+            The bits of codes, where plain weights are quantised.
+        """
 
     def experts(self, at: str, names: Sequence[str], count: int, rows: int, columns: int, is_shared: bool) -> Linear:
-        """Return a stack of the experts' matrices, the rows of the named ones in turn, with the shared one last."""
+        """Return a stack with a matrix for each expert.
+
+        Parameters
+        ----------
+        at : str
+            The module that holds the experts.
+        names : sequence of str
+            The modules of an expert whose rows make up its matrix, in this order.
+        count : int
+            How many experts there are, the shared one left out.
+        rows, columns : int
+            The shape of each module.
+        is_shared : bool
+            Whether the shared expert is the last member.
+        """
 
 
 def group_of(columns: int, wanted: int) -> int:
-    """Return the group size for a row, the wanted one where it fits; 0: none does."""
+    """Return the group size for a row: the wanted one where it divides the row, else 64 or 32; 0 where none does."""
     return next((size for size in (wanted, 64, 32) if columns % size == 0), 0)
