@@ -17,11 +17,16 @@
 namespace cpu {
 namespace {
 
-hipError_t capture_allocation(void **out, size_t size, const hipMemPoolProps &props, Capture *capture,
-                              hipStream_t stream) {
+hipError_t capture_allocation(void **out, size_t size, hipMemPool_t pool, Capture *capture, hipStream_t stream) {
   hipMemAllocNodeParams params{};
-  params.poolProps = props;
   params.bytesize = size;
+  const auto read_props = [&](const Pool &found) {
+    params.poolProps = found.props;
+    return hipSuccess;
+  };
+  if (const hipError_t error = with_pool(pool, read_props)) return error;
+  *out = nullptr;
+  if (size == 0) return hipSuccess;
   Action action;
   if (const hipError_t error = make_alloc_action(&params, &action)) return error;
   if (const hipError_t error = capture_add(capture, canonical(stream), std::move(action))) return error;
@@ -37,17 +42,10 @@ hipError_t malloc_async(void **out, size_t size, hipStream_t stream, const hipMe
     if (const hipError_t error = capture_forbids_legacy()) return error;
   }
   if (const hipError_t error = Scheduler::get().lost(target->device)) return error;
-  const hipMemPool_t pool = handle ? *handle : current_pool(target->device);
-  hipMemPoolProps props;
-  const auto read_props = [&](const Pool &found) {
-    props = found.props;
-    return hipSuccess;
-  };
-  if (const hipError_t error = with_pool(pool, read_props)) return error;
-  *out = nullptr;
-  if (size == 0) return hipSuccess;
   Capture *capture = target->capture.load(std::memory_order_acquire);
-  return capture ? capture_allocation(out, size, props, capture, stream) : pool_allocate(out, size, pool, stream);
+  if (!capture) return pool_allocate(out, size, handle, target->device, stream);
+  const hipMemPool_t pool = handle ? *handle : current_pool(target->device);
+  return capture_allocation(out, size, pool, capture, stream);
 }
 
 hipError_t capture_free(void *address, Capture *capture, hipStream_t stream) {

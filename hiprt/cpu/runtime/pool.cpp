@@ -312,10 +312,12 @@ hipError_t with_pool(hipMemPool_t handle, const std::function<hipError_t(Pool &)
 
 void pool_trim(Pool *pool, uint64_t keep) { release(pool, keep); }
 
-hipError_t pool_allocate(void **out, size_t size, hipMemPool_t handle, hipStream_t stream) {
+hipError_t pool_allocate(void **out, size_t size, const hipMemPool_t *handle, int device, hipStream_t stream) {
   Lock lock(state().mutex);
-  const std::shared_ptr<Pool> pool = find_pool(handle);
-  return pool ? allocate(out, size, pool, stream) : hipErrorInvalidValue;
+  const std::shared_ptr<Pool> pool = handle ? find_pool(*handle) : chosen_pool(device);
+  if (!pool) return hipErrorInvalidValue;
+  *out = nullptr;
+  return size == 0 ? hipSuccess : allocate(out, size, pool, stream);
 }
 
 hipError_t pool_free(void *address, hipStream_t stream) {

@@ -65,7 +65,9 @@ hipError_t with_pool(hipMemPool_t handle, const std::function<hipError_t(Pool &)
 // Gives free memory back, within with_pool(), while at least `keep` bytes stay reserved.
 void pool_trim(Pool *pool, uint64_t keep);
 
-hipError_t pool_allocate(void **out, size_t size, hipMemPool_t handle, hipStream_t stream);
+// Allocates in stream order; `handle` is null for the current pool of the stream's device. For a size of 0 *out becomes
+// null. hipErrorInvalidValue: the pool is not live.
+hipError_t pool_allocate(void **out, size_t size, const hipMemPool_t *handle, int device, hipStream_t stream);
 // Frees an allocation in stream order. hipErrorInvalidValue: the address is not a live pool allocation.
 hipError_t pool_free(void *address, hipStream_t stream);
 // Frees an allocation at once, as hipFree does; the caller vouches that nothing uses it any more. False: the address is
