@@ -21,18 +21,18 @@ __all__ = ["Array", "Form", "array", "bfloat16", "dtype_of", "empty", "full", "z
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """What the checks and sizes of a launch depend on of an array; of equal arrays it is one object.
+    """The properties of an array on which the checks and sizes of a launch depend; equal arrays share one object.
 
     Attributes
     ----------
     shape : tuple of int
     strides : tuple of int or None
-        In elements; None for a contiguous array.
+        Counted in elements; None for a contiguous array.
     dtype : numpy.dtype
     is_aligned : bool
-        Whether the address is a multiple of 16, as loads of 128 bits need.
+        Whether the address is a multiple of 16, which loads of 128 bits need.
     size : int
-        Number of elements.
+        The number of elements.
     """
 
     shape: tuple[int, ...]
@@ -48,12 +48,12 @@ class Form:
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def span(self) -> int:
-        """Number of places from the first element in memory to the last."""
+        """The number of places from the first element in memory to the last, both included."""
         if self.strides is None or not self.size:
             return self.size
         return 1 + sum((n - 1) * abs(step) for n, step in zip(self.shape, self.strides))
@@ -66,21 +66,21 @@ class Array(objects.Array):
     ----------
     shape : tuple of int
     strides : tuple of int
-        In elements; 0 for a broadcast axis, negative for a reversed one.
+        Counted in elements: 0 for a broadcast axis, negative for a reversed one.
     dtype : numpy.dtype
         Any numeric numpy dtype, or `bfloat16`.
     buffer : Buffer
-        The memory, shared by all views.
+        The memory, which all views share.
     address : int
-        Device address of element (0, …, 0).
+        The device address of element (0, …, 0).
     extent : tuple of 2 int
-        First byte and one past the last byte the array can touch; edges are derived from it.
+        The first byte, and one past the last byte, that the array can touch. Edges are derived from it.
     is_contiguous : bool
         Whether the elements lie in row order without gaps.
     size : int
-        Number of elements.
+        The number of elements.
     form : Form
-        What plans of launches depend on.
+        The properties that plans of launches depend on.
     """
 
     __slots__ = ("__weakref__",)
@@ -89,7 +89,7 @@ class Array(objects.Array):
     def make_form(
         shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: np.dtype[Any], is_aligned: bool
     ) -> Form:
-        """Return a new form; the C core keeps one for all equal arrays."""
+        """Return a new form. The C core calls this once for all arrays that are equal in this respect."""
         return Form(shape, strides, dtype, is_aligned, math.prod(shape))
 
     def __len__(self) -> int:
@@ -168,7 +168,7 @@ class Array(objects.Array):
         return self.transpose()
 
     def numpy(self, stream: Stream | None = None) -> np.ndarray[Any, np.dtype[Any]]:
-        """Copy to the host, after everything launched on the stream.
+        """Copy to the host, once everything that was launched on the stream has run.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Array(objects.Array):
         if not self.size:
             return np.empty(self.shape, self.dtype)
         with stream.outside("host read of an array"):
-            # Not before: where a step's intermediates lie is decided when its recording ends.
+            # Where a step's intermediates lie is decided when its recording ends, which `outside` has brought about.
             first, last = self.settled_extent()
             raw = np.empty(last - first, np.uint8)
             target = int(raw.ctypes.data)
@@ -191,12 +191,12 @@ class Array(objects.Array):
         return np.ascontiguousarray(view).reshape(self.shape)
 
     def settled_extent(self) -> tuple[int, int]:
-        """Return the extent of an array that lies in memory.
+        """Return the extent of the array, which must lie in memory by now.
 
         Raises
         ------
         RuntimeError
-            It belongs to a step that another stream is still recording.
+            The array belongs to a step that another stream is still recording.
         """
         if self.buffer.views is not None:
             raise RuntimeError("the array belongs to a step that another stream is still recording")
@@ -314,7 +314,7 @@ def put_behind_current_stream(device_type: int, consumer: int | None) -> None:
 
 
 def row_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a contiguous array."""
+    """Return the strides of a contiguous array, in elements."""
     strides: list[int] = []
     step = 1
     for n in reversed(shape):
@@ -380,9 +380,9 @@ def array(values: ArrayLike, dtype: DTypeLike | None = None, stream: Stream | No
     values : array_like
         Anything numpy accepts.
     dtype : dtype, optional
-        numpy's choice by default.
+        The one that numpy chooses by default.
     stream : Stream, optional
-        Copies on it; this thread's by default.
+        The stream that copies; this thread's by default.
     """
     host = np.asarray(values, None if dtype is None else dtype_of(dtype))
     made = empty(host.shape, host.dtype, stream)

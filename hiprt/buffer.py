@@ -1,4 +1,4 @@
-"""Buffers: pieces of device memory with an owner, and the allocator that new ones come from."""
+"""Buffers: pieces of device memory with an owner, and the allocator from which new ones come."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Buffer(objects.Buffer):
     address : int
         Device address.
     nbytes : int
-        Size.
+        The size.
     device : int
-        Index of the device the memory belongs to.
+        The index of the device to which the memory belongs.
     free : callable, optional
-        Called once, without arguments; None for memory that somebody else owns.
+        Called once, without arguments, to give the memory back; None for memory that somebody else owns.
     owner : object, optional
         Kept alive as long as the buffer.
     pool : object, optional
@@ -37,7 +37,7 @@ class Buffer(objects.Buffer):
     Attributes
     ----------
     views : list or None
-        Of a buffer at a provisional address, the arrays that show it, weakly held.
+        The arrays that show a buffer at a provisional address, held weakly; None for a buffer with an address.
     """
 
     __slots__ = ("__weakref__",)
@@ -52,8 +52,8 @@ class Buffer(objects.Buffer):
                 array.rebase(delta)
 
     def release(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Call `free`, once: nobody refers to the buffer any more."""
-        # An argument: modules may be gone by then.
+        """Call `free`, once. The C core calls this when nothing refers to the buffer any more."""
+        # `finalizing` is an argument because modules may be gone at interpreter shutdown.
         free, self.free = self.free, None
         if free is not None and not finalizing():
             try:
@@ -68,7 +68,7 @@ Adopt = Callable[[int, int, Any, Stream], Buffer]
 
 @contextmanager
 def relaxed() -> Iterator[None]:
-    """Leave captures that are open elsewhere in the process alone, whatever the block asks of HIP."""
+    """Let the block make HIP calls that would otherwise end captures which are open elsewhere in the process (G10)."""
     before = core.lib.hiprt_capture_mode(lib.hipStreamCaptureModeRelaxed)
     try:
         yield
@@ -77,7 +77,7 @@ def relaxed() -> Iterator[None]:
 
 
 def hip_malloc(nbytes: int, stream: Stream) -> Buffer:
-    """Allocate with hipMalloc; hipFree waits for the device, so this is for long-lived memory."""
+    """Allocate with hipMalloc. hipFree waits for the device, so this is for memory that lives long."""
     index = stream.device.index
     call(lib.hipSetDevice(index))
     with relaxed():
@@ -92,7 +92,7 @@ def hip_malloc(nbytes: int, stream: Stream) -> Buffer:
 
 
 def wait_then_drop(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:
-    """Adopt memory whose owner goes once the stream has been waited for."""
+    """Adopt memory whose owner is let go once the stream has been waited for."""
     return Buffer(address, nbytes, stream.device.index, stream.synchronize, owner)
 
 
@@ -106,7 +106,7 @@ def allocate(nbytes: int, stream: Stream) -> Buffer:
     Parameters
     ----------
     nbytes : int
-        Size in bytes, at least 0.
+        The size in bytes, at least 0.
     stream : Stream
         The first stream that may use the memory.
 
@@ -121,7 +121,7 @@ def allocate(nbytes: int, stream: Stream) -> Buffer:
 
 
 def set_allocator(new: Allocate | None) -> Allocate:
-    """Make `new` (None: plain hipMalloc) the source of buffers; returns the one before."""
+    """Make `new` the source of buffers, or hipMalloc if it is None; return the source before it."""
     global allocator
     before, allocator = allocator, new or hip_malloc
     return before
@@ -134,14 +134,14 @@ def adopt(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:
     ----------
     address, nbytes : int
     owner : object
-        Kept alive until the buffer is gone and what was launched on the stream by then has run.
+        Kept alive until the buffer is gone and everything launched on the stream by then has run.
     stream : Stream
     """
     return adopter(address, nbytes, owner, stream)
 
 
 def set_adopter(new: Adopt | None) -> Adopt:
-    """Make `new` (None: one that waits) responsible for memory that somebody else owns; returns the one before."""
+    """Make `new`, or `wait_then_drop` if it is None, responsible for others' memory; return the one before."""
     global adopter
     before, adopter = adopter, new or wait_then_drop
     return before

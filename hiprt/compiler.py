@@ -1,4 +1,4 @@
-"""Source to code object, through the hiprtc of the library in use."""
+"""From source to code object, by the hiprtc of the library in use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hiprt.hip import call, handle, lib
 __all__ = ["compile_source", "reads_files"]
 
 OWN_INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:include(?:_next)?[ \t]*[^<\s]|embed|import)|\?\?=", re.MULTILINE)
-# Options that name files or folders, by how they begin.
+# The beginnings of options that name files or folders.
 FILE_OPTIONS = ("-I", "-i", "-B", "-Wp,", "@", "--include", "--pre-include", "-pre-include", "--options-file")
 COMPILER_FILES = ("libnvrtc*.so*", "libhiprtc*.so*", "libamd_comgr*.so*")
 
@@ -32,7 +32,7 @@ def compile_source(
     source : str
         HIP C++ text.
     name : str
-        File name for messages.
+        The file name in messages.
     options : sequence of str
         hiprtc options; the target is added.
     expressions : sequence of str
@@ -63,13 +63,13 @@ def compile_source(
 
 
 def reads_files(source: str, options: Sequence[str]) -> bool:
-    """Whether a program may include files, which could change without its text changing; not the compiler's own."""
+    """Whether a program may include files other than the compiler's own: those can change while its text does not."""
     return bool(OWN_INCLUDE.search(source)) or any(option.startswith(FILE_OPTIONS) for option in options)
 
 
 @cache
 def identity() -> str:
-    """Return which compiler this is: the library's version, and size and time of the files that it consists of."""
+    """Return which compiler this is: the library's version, and the size and time of the files it consists of."""
     chosen = library.current()
     version = ffi.new("int[2]")
     open_compiler()
@@ -87,7 +87,7 @@ def open_compiler() -> None:
 
 
 def build(source: str, name: str, options: Sequence[str], expressions: Sequence[str]) -> tuple[bytes, dict[str, str]]:
-    """Compile, whatever was compiled before; returns what `compile_source` does."""
+    """Compile without looking at the cache; returns what `compile_source` does."""
     open_compiler()
     text, none = source.encode(), ffi.NULL
     program = handle(lib.hiprtcCreateProgram, text, name.encode(), 0, none, none)

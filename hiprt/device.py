@@ -1,4 +1,4 @@
-"""Devices: how many there are, what they are, which one this thread uses."""
+"""Devices: how many there are, what they are, and which one this thread uses."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Device:
     index : int
         HIP's device number.
     name : str
-        Marketing name.
+        The name under which it is sold.
     arch : str
-        Compiler target, for example ``gfx1201`` or ``hiprt-cpu``.
+        The compiler's target, for example ``gfx1201`` or ``hiprt-cpu``.
     warp_size : int
-        Lanes of a hardware wave: 32 or 64.
+        The number of lanes of a hardware wave: 32 or 64.
     memory : int
-        Device memory in bytes.
+        The device's memory in bytes.
     compute_units : int
-        Multiprocessors.
+        The number of compute units (NVIDIA: multiprocessors).
     provider : Provider
         What serves the device; its text is its name, for example ``rocm``.
     """
@@ -85,7 +85,7 @@ def text(value: Any) -> str:
 
 
 def current_device() -> Device:
-    """Return this thread's device: the one set last, else ``HIPRT_DEVICE``."""
+    """Return this thread's device: the one that it set last, else the one that ``HIPRT_DEVICE`` names."""
     return describe(getattr(thread, "index", flags.device))
 
 

@@ -1,4 +1,4 @@
-"""Doctor: what hiprt runs on here, and what stands in its way. Shown by ``hiprt doctor``."""
+"""``hiprt doctor``: what hiprt runs on here, and what stands in its way."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hiprt.stream import current_stream
 
 __all__ = ["add_arguments", "cause", "diagnose", "render", "try_compiler"]
 
-TIMEOUT = 120.0  # seconds for the first kernel; a compiler may build its own support library first
+TIMEOUT = 120.0  # seconds for the first kernel: a compiler may build its own support library before it
 NAME_LENGTH = 96
 # A kernel that says which compiler made it.
 SOURCE = f"""
@@ -45,7 +45,7 @@ extern "C" __global__ void made_by(char *out) {{
   for (unsigned i = 0; i < sizeof text && i < {NAME_LENGTH}; ++i) out[i] = text[i];
 }}
 """
-# Variables of others that decide what is visible or how it behaves; hiprt never sets them.
+# Variables of other programs that decide which devices are visible or how they behave. hiprt never sets them.
 FOREIGN = (
     "ROCR_VISIBLE_DEVICES",
     "HIP_VISIBLE_DEVICES",
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Say what hiprt runs on; return the exit status, 1 where nothing is usable."""
+    """Print what hiprt runs on; return the exit status, which is 1 if nothing is usable."""
     report = diagnose()
     print(json.dumps(report, indent=2) if options.json else render(report))
     if report["problem"]:
@@ -83,8 +83,8 @@ def diagnose() -> dict[str, Any]:
     Returns
     -------
     dict
-        Plain values: usable, problem, versions, provider, library, devices, compiler, cache, probes, refused, flags,
-        environment, warnings. ``problem`` is one sentence when nothing is usable, else empty.
+        Plain values under the names usable, problem, versions, provider, library, devices, compiler, cache, probes,
+        refused, flags, environment and warnings. ``problem`` is one sentence if nothing is usable, else empty.
     """
     report: dict[str, Any] = {
         "usable": False,
@@ -111,14 +111,14 @@ def diagnose() -> dict[str, Any]:
             report["problem"] = f"{error.args[0]}; nothing below can run until one of the libraries works"
         except (HipError, ValueError) as error:
             report["problem"] = str(error)
-    # Opening the CPU device sets flags that nobody gave, so the values are read behind it.
+    # Opening a library of ours sets flags that nobody gave, so the values are read after it.
     report["flags"] = flag_values(given)
     report["warnings"] = [str(warning.message) for warning in caught]
     return report
 
 
 def examine(report: dict[str, Any]) -> None:
-    """Open the library and try its compiler; raises what stands in the way."""
+    """Open the library, try its compiler and fill the report; raise what stands in the way."""
     report["cache"] = cache()
     current = library.current()
     report["provider"] = current.provider.name
@@ -152,7 +152,7 @@ def versions() -> dict[str, str]:
 
 
 def flag_values(given: set[str]) -> dict[str, dict[str, Any]]:
-    """Return each flag's value, or what is wrong with it, and whether it is among the variables that were given."""
+    """Return for each flag its value, or what is wrong with it, and whether the user set it."""
     table: dict[str, dict[str, Any]] = {}
     for attribute, flag in names().items():
         row: dict[str, Any] = {"set": flag.name in given}
@@ -175,20 +175,20 @@ def dotted(version: int) -> str:
 
 
 def cache() -> dict[str, Any]:
-    """Return where compiled kernels are kept, and how much lies there."""
+    """Return where compiled kernels are kept, and how many."""
     held = CodeCache()
     files, nbytes = held.size()
     return {"dir": str(held.folder), "files": files, "bytes": nbytes, "writable": can_write(held.folder)}
 
 
 def can_write(folder: Path) -> bool:
-    """Whether files can be made in a folder, or the folder itself."""
+    """Whether files can be created in a folder, or the folder itself if it does not exist."""
     place = next(parent for parent in (folder, *folder.parents) if parent.exists())
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
 def find_compiler(provider: Provider) -> dict[str, Any]:
-    """Try the compilers in the order of the library in use; the first that works, else the last failure."""
+    """Try the compilers in the library's own order; return the first that works, else the last failure."""
     paths = [""]
     if provider.is_host:
         paths = [flags.cpu_compiler] if flags.cpu_compiler else [path for path in (flags.cpu_zig,) if path] + [""]
@@ -200,7 +200,7 @@ def find_compiler(provider: Provider) -> dict[str, Any]:
 
 
 def try_in_child(path: str) -> dict[str, Any]:
-    """Compile and run a kernel in a child process with an empty cache: proof, not a remembered result."""
+    """Compile and run a kernel in a child process with an empty cache, which proves that it works now."""
     with tempfile.TemporaryDirectory(prefix="hiprt-doctor-") as folder:
         command = [sys.executable, "-W", "ignore", "-m", "hiprt.doctor"]
         environment = {**os.environ, "HIPRT_CACHE_DIR": folder, "HIPRT_CPU_COMPILER": path}
@@ -223,7 +223,7 @@ def try_compiler() -> dict[str, Any]:
     Returns
     -------
     dict
-        works, name, ms (to compile), error.
+        The keys are works, name, ms (the time to compile) and error.
     """
     try:
         stream = current_stream()

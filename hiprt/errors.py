@@ -1,7 +1,7 @@
-"""Exceptions, and the one place where a HIP status becomes one.
+"""Exceptions, and the one function that turns a HIP status into one.
 
-What holds after a failure: a call that creates something has created nothing; a failed graph call leaves the exec
-discarded and the step run eagerly (G8); arrays the caller holds stay valid unless the error says the device is lost.
+After a failure, a call that creates something has created nothing. After a failed graph call the executable graph is
+discarded and the step has run eagerly (G8). Arrays stay valid unless the error says that the device is lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class HipError(RuntimeError):
     code : int
         The ``hipError_t`` (or ``hiprtcResult``) value; negative for a status of hiprt's own C core.
     name : str
-        Its name, for example ``hipErrorInvalidValue``.
+        The status's name, for example ``hipErrorInvalidValue``.
     call : str
         The function that returned it.
     """
@@ -56,7 +56,7 @@ class CompileError(HipError):
     Attributes
     ----------
     log : str
-        The compiler's own output, with the lines of the user's source.
+        The compiler's output, which names lines of the user's source.
     """
 
     def __init__(self, code: int, name: str, call: str, detail: str = "", log: str = "") -> None:
@@ -76,7 +76,7 @@ class ProviderError(RuntimeError):
     Attributes
     ----------
     tried : list of (str, str)
-        Each library that was considered and why it was refused.
+        Each library that was considered, and why it was refused.
     """
 
     def __init__(self, message: str, tried: list[tuple[str, str]]) -> None:
@@ -89,10 +89,10 @@ class ProviderError(RuntimeError):
 
 
 class HipWarning(RuntimeWarning):
-    """Something is wrong that no caller can be told by an exception (destructors, two HIP libraries in one process)."""
+    """A problem of which no exception can tell a caller, for example in a destructor."""
 
 
-# By status: finds out more about it, or returns None.
+# Functions by status: each finds out more about a failure of the call that it is given, or returns None.
 explain: dict[int, Callable[[str], HipError | None]] = {}
 
 
@@ -106,19 +106,21 @@ def error_of(code: int, name: str, call: str, detail: str = "") -> HipError:
 
 
 def check(result: Any, call: str) -> Any:
-    """Turn what a hip-python function returned into a value, or raise.
+    """Turn what a function of hip-python returned into a value, or raise.
+
+    It is for programs that hold hip-python's handles; hiprt calls HIP through `hiprt.hip`.
 
     Parameters
     ----------
     result : tuple or status
         ``(status, value, …)`` or a bare status, as hip-python returns them.
     call : str
-        Name of the function, for the message.
+        The function's name, for the message.
 
     Returns
     -------
     Any
-        Nothing, the value, or the tuple of values behind the status.
+        None, the value, or the tuple of values behind the status.
 
     Raises
     ------

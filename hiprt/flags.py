@@ -1,7 +1,7 @@
-"""Every ``HIPRT_*`` environment variable: name, type, default, meaning. Nothing else in Python reads the environment.
+"""Every ``HIPRT_*`` environment variable: its name, its type, its default and what it means.
 
-A flag is read when it is first used and kept; `Flags.override` sets it for a block of code. The documentation shows
-what `table` returns.
+No other file in Python reads these variables. A flag is read when it is first used, and then kept; `Flags.override`
+sets it for a block of code. The documentation shows what `table` returns.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Flag(Generic[T]):
     Parameters
     ----------
     parse : callable
-        Text to value; raises ValueError with what was expected.
+        Turns a text into a value; raises ValueError with what was expected.
     default : T
-        Value when the variable is not set.
+        The value when the variable is not set.
     help : str
-        One sentence for the documentation.
+        What the variable means, in the words of the documentation.
     native : bool
-        Read by the CPU device itself (it also serves programs without Python); listed here for its meaning.
+        Whether a library of ours in C or C++ reads the variable too: those also serve programs without Python.
     """
 
     def __init__(self, parse: Callable[[str], T], default: T, help: str, *, native: bool = False) -> None:  # noqa: A002
@@ -57,7 +57,7 @@ class Flag(Generic[T]):
         if instance is None:
             return self
         value = self.read()
-        # Later reads cost an attribute look-up: the instance dictionary wins over this non-data descriptor.
+        # Later reads cost an attribute look-up: the instance dictionary wins over this descriptor.
         instance.__dict__[self.attribute] = value
         return value
 
@@ -102,7 +102,7 @@ def integer(least: int) -> Callable[[str], int]:
 
 
 def either(value: int, least: int) -> Callable[[str], int]:
-    """Return a parser for one integer, and for those from `least`."""
+    """Return a parser for `value` and for the integers from `least`."""
 
     def parse(text: str) -> int:
         if not text.isdigit() or (int(text) != value and int(text) < least):
@@ -113,7 +113,7 @@ def either(value: int, least: int) -> Callable[[str], int]:
 
 
 def words(*allowed: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser for words separated by commas; any word where none are named."""
+    """Return a parser for words separated by commas: the named ones, or any if none are named."""
 
     def parse(text: str) -> tuple[str, ...]:
         found = tuple(word.strip() for word in text.split(",") if word.strip())
@@ -133,81 +133,147 @@ def spelled(value: Any) -> str:
 
 
 class Flags:
-    """The registry: one attribute per variable.
+    """The registry: one attribute for each variable.
 
     Attributes
     ----------
     version : int
-        Goes up when values may have changed; what was made ready by some values is good for one version.
+        A number that grows whenever values may have changed. What was prepared under some values holds for one version.
     """
 
     def __init__(self) -> None:
         self.version = 0
 
     provider = Flag(
-        choice("auto", "rocm", "nvidia", "cpu", "null"), "auto", "HIP library; auto tries rocm, nvidia, cpu."
+        choice("auto", "rocm", "nvidia", "cpu", "null"),
+        "auto",
+        "The HIP library to use. auto takes the first of rocm, nvidia and cpu that works; null's calls do nothing.",
     )
-    hip_lib = Flag(str, "", "Path of the libamdhip64.so to use for the rocm provider; nothing else is searched.")
-    device = Flag(integer(0), 0, "Index of the default device.")
+    hip_lib = Flag(str, "", "Path of the libamdhip64.so to use for the provider rocm; no other is searched for then.")
+    device = Flag(integer(0), 0, "Index of the device that a thread uses until it chooses another.")
     graph = Flag(boolean, True, "0 runs every step eagerly.")
-    graph_rungs: Flag[tuple[str, ...]] = Flag(words(*RUNG_NAMES), RUNG_NAMES, "Rungs that may be taken, by comma.")
+    graph_rungs: Flag[tuple[str, ...]] = Flag(
+        words(*RUNG_NAMES), RUNG_NAMES, "The rungs that a launch may take, separated by commas."
+    )
     graph_edges = Flag(
-        choice("data", "chain", "both"), "data", "Edges of a graph: data hazards, program order, or both."
+        choice("data", "chain", "both"),
+        "data",
+        "The edges of a graph: data follows what kernels read and write, chain the order of launches, both is both.",
     )
     graph_fanout = Flag(
-        either(0, 2), FANOUT, "Most edges that leave a node, before join nodes; 2 or more. 0: no bound, several roots."
+        either(0, 2),
+        FANOUT,
+        "The largest number of edges that leave one node; join nodes are added where more are needed. 0 sets no bound "
+        "and allows several roots.",
     )
     graph_overlap = Flag(
-        boolean, True, "0: no kernel starts before the one it depends on has finished, on devices that could do that."
+        boolean,
+        True,
+        "0 keeps every kernel from starting before the one it depends on has finished.",
     )
-    graph_max_nodes = Flag(integer(0), 0, "Nodes after which a graph is launched and another begun. 0: no bound.")
-    graph_max_bytes = Flag(integer(0), 0, "The same, by the distinct bytes that the nodes declare. 0: no bound.")
-    graph_slots = Flag(integer(1), 4, "Executable graphs that may be in flight per topology.")
+    graph_max_nodes = Flag(
+        integer(0), 0, "The number of nodes after which a graph is launched and another one begins. 0 sets no bound."
+    )
+    graph_max_bytes = Flag(
+        integer(0),
+        0,
+        "The number of distinct bytes, as its nodes declare them, after which a graph is launched and another begins. "
+        "0 sets no bound.",
+    )
+    graph_slots = Flag(
+        integer(1), 4, "The number of executable graphs of one topology that may be in flight at the same time."
+    )
     graph_keys = Flag(
-        integer(1), 64, "Topologies, and call signatures, that a step keeps; the least recently used goes."
+        integer(1),
+        64,
+        "The number of topologies, and of call signatures, that a step keeps. The least recently used one is dropped.",
     )
-    graph_update_budget = Flag(integer(1), 10000, "Nodes that may be patched or updated in an executable graph's life.")
-    graph_update_budget_mb = Flag(integer(1), 64, "The same, in MiB of argument bytes.")
-    graph_force_eager_from = Flag(integer(0), 0, "First node of a step that is launched eagerly, for bisection.")
-    graph_force_eager_to = Flag(integer(0), 0, "One past the last such node.")
-    graph_verify = Flag(boolean, False, "1: run every graph launch eagerly as well and compare all written memory.")
-    graph_canary = Flag(boolean, False, "1: a kernel more in each graph shows whether patches and updates took effect.")
-    graph_dump = Flag(str, "", "Folder that receives every instantiated graph as DOT and JSON.")
-    graph_trace = Flag(str, "", "File that receives what was launched when, in Chrome's trace format.")
-    alloc_limit_mb = Flag(integer(0), 0, "Most MiB that the pool takes from the devices, all together. 0: no limit.")
+    graph_update_budget = Flag(
+        integer(1), 10000, "The number of nodes that may be patched or updated during the life of an executable graph."
+    )
+    graph_update_budget_mb = Flag(
+        integer(1), 64, "The MiB of arguments that may be patched or updated during the life of an executable graph."
+    )
+    graph_force_eager_from = Flag(
+        integer(0), 0, "The first node of a step that is launched eagerly, for finding a wrong node by bisection."
+    )
+    graph_force_eager_to = Flag(integer(0), 0, "One past the last node of a step that is launched eagerly.")
+    graph_verify = Flag(
+        boolean, False, "1 runs every graph launch eagerly as well, and compares all memory that the two have written."
+    )
+    graph_canary = Flag(
+        boolean, False, "1 adds a kernel to each graph that shows whether patches and updates took effect."
+    )
+    graph_dump = Flag(str, "", "A folder into which every instantiated graph is written, as DOT and as JSON.")
+    graph_trace = Flag(
+        str, "", "A file into which is written what was launched when, in the format of Chrome's traces."
+    )
+    alloc_limit_mb = Flag(integer(0), 0, "The most MiB that the pool takes from all devices together. 0 sets no limit.")
     alloc_async = Flag(
         choice("auto", "0", "1"),
         "auto",
-        "Source of the pool's memory: 1 hipMallocAsync, 0 hipMalloc; auto: the former where a probe finds it right.",
+        "Where the pool's memory comes from: 1 is hipMallocAsync, 0 is hipMalloc, auto is hipMallocAsync if a probe "
+        "finds that it works.",
     )
     alloc_defer_max_mb = Flag(
         integer(0),
         2048,
-        "MiB that may be free for the stream only that freed them; then others wait for that stream. 0: no bound.",
+        "The most freed MiB that are kept for the stream that freed them. Beyond that, a request on another stream "
+        "waits for that stream and takes the memory. 0 sets no bound.",
     )
-    alloc_plan = Flag(boolean, True, "0: intermediates of kept steps come from a pool, and are not laid out by a plan.")
+    alloc_plan = Flag(
+        boolean, True, "0 takes the intermediates of kept steps from a pool instead of laying them out by a plan."
+    )
     alloc_poison = Flag(
-        boolean, False, "1: fill fresh and freed memory with patterns, check red zones around buffers at their free."
+        boolean,
+        False,
+        "1 fills fresh and freed memory with patterns, and looks for writes outside a buffer when the buffer is freed.",
     )
-    graph_stats = Flag(str, "", "1: a table of rungs and reasons at exit; a path: the same as JSON.")
-    graph_explain = Flag(boolean, False, "1: a line on stderr whenever a rung other than replay is taken.")
-    cache_dir = Flag(str, "", "Folder of compiled kernels; default: the platform's cache folder.", native=True)
+    graph_stats = Flag(
+        str, "", "1 prints a table of rungs and reasons when the process ends; a path writes them there as JSON."
+    )
+    graph_explain = Flag(boolean, False, "1 prints a line to stderr whenever a launch takes another rung than replay.")
+    cache_dir = Flag(
+        str, "", "The folder of compiled kernels. The platform's cache folder is used if it is not set.", native=True
+    )
     cache_max_mb = Flag(
-        integer(0), 1024, "Most MiB that it holds; the least recently used goes. 0: no bound.", native=True
+        integer(0),
+        1024,
+        "The most MiB that the folder of compiled kernels holds; the least recently used files are removed. "
+        "0 sets no bound.",
+        native=True,
     )
-    cache_modules = Flag(integer(0), 256, "Modules kept loaded beside those that a kernel or a graph holds.")
-    nvrtc_lib = Flag(str, "", "Path of the NVRTC that compiles for NVIDIA GPUs; searched when not set.", native=True)
-    cpu_compiler = Flag(str, "", "Compiler of the CPU device: a path, or zig, clang++, g++.", native=True)
-    cpu_zig = Flag(str, "", "Path of the zig binary; set from the ziglang package when it is installed.", native=True)
-    cpu_threads = Flag(integer(0), 0, "Threads of the CPU device; 0 means one per core.", native=True)
-    cpu_seed = Flag(integer(0), 0, "Seed of the order in which the CPU device runs independent work.", native=True)
-    cpu_devices = Flag(integer(1), 1, "Number of CPU devices to present.", native=True)
-    cpu_memory_mb = Flag(integer(0), 0, "Memory of a CPU device in MiB; 0 means what the machine has.", native=True)
-    cpu_profile = Flag(str, "", "Imitate the runtime of this ROCm release on the CPU device.")
+    cache_modules = Flag(
+        integer(0), 256, "The number of modules that stay loaded although no kernel and no graph uses them."
+    )
+    nvrtc_lib = Flag(
+        str,
+        "",
+        "Path of the NVRTC that compiles for NVIDIA GPUs. It is searched for if it is not set.",
+        native=True,
+    )
+    cpu_compiler = Flag(str, "", "The CPU device's compiler: a path, or one of zig, clang++ and g++.", native=True)
+    cpu_zig = Flag(
+        str,
+        "",
+        "Path of the zig binary; if it is not set, that of the package ziglang, if installed.",
+        native=True,
+    )
+    cpu_threads = Flag(integer(0), 0, "The number of threads of the CPU device. 0 is one for each core.", native=True)
+    cpu_seed = Flag(
+        integer(0), 0, "The seed of the order in which the CPU device runs work that is independent.", native=True
+    )
+    cpu_devices = Flag(integer(1), 1, "The number of CPU devices that the machine seems to have.", native=True)
+    cpu_memory_mb = Flag(
+        integer(0), 0, "The memory of a CPU device in MiB. 0 is as much as the machine has.", native=True
+    )
+    cpu_profile = Flag(str, "", "A release of ROCm whose runtime the CPU device imitates, with its defects.")
     cpu_quirks: Flag[tuple[str, ...]] = Flag(
-        words(), (), "Defects of ROCm's runtime to imitate on the CPU device, by comma."
+        words(), (), "Defects of ROCm's runtime that the CPU device imitates, separated by commas."
     )
-    build_sanitize = Flag(str, "", "Sanitizers to build the native code with, for example address,undefined.")
+    build_sanitize = Flag(
+        str, "", "The sanitizers that native code is built with, for example address,undefined; read by the build only."
+    )
 
     @contextmanager
     def override(self, **values: Any) -> Iterator[None]:
@@ -235,25 +301,25 @@ class Flags:
                     self.__dict__[name] = value
 
     def reload(self) -> None:
-        """Forget what was read; the environment is read again."""
+        """Forget what was read, so that the environment is read again."""
         version = self.version
         self.__dict__.clear()
         self.version = version + 1
 
     def check(self) -> None:
-        """Parse every variable that is set, without keeping it.
+        """Parse every variable that is set, without keeping its value.
 
         Raises
         ------
         ValueError
-            A value is none of those that the flag may have.
+            A variable has a value that its flag cannot have.
         """
         for flag in names().values():
             flag.read()
 
 
 def names() -> Mapping[str, Flag[Any]]:
-    """Return attribute name and flag of the whole registry, in order."""
+    """Return all flags by the name of their attribute, in order."""
     return {name: flag for name, flag in vars(Flags).items() if isinstance(flag, Flag)}
 
 

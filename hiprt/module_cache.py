@@ -1,4 +1,4 @@
-"""Modules by content: compiled and loaded once for a device, shared, and unloaded when nothing uses them any more."""
+"""Loaded modules by content: each is loaded once for a device, shared, and unloaded when nothing uses it any more."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hiprt.module import Module, is_used
 
 __all__ = ["FunctionTable", "ModuleCache", "modules", "on_device"]
 
-FORMS = 256
-# Unloading waits for the device, which breaks captures that others make: only when many modules have come together.
+FORMS = 256  # the most functions of one kernel
+# Unloading waits for the device, which breaks captures that others make, so it is done for many modules at once.
 MANY = 64
 serials = itertools.count()
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def on_device(device: Device) -> Iterator[None]:
 
 
 class FunctionTable(dict[Any, T]):
-    """The functions of one kernel by form of call; of too many forms, the one compiled first goes."""
+    """The functions of one kernel by form of call. If there are too many forms, the one compiled first is dropped."""
 
     def __setitem__(self, key: Any, value: T) -> None:
         if len(self) >= FORMS and key not in self:
@@ -48,7 +48,7 @@ class FunctionTable(dict[Any, T]):
 
 
 class Retired(NamedTuple):
-    """What is left of a module that no function belongs to; graphs may still hold its kernels."""
+    """What is left of a module whose functions are gone; graphs may still hold its kernels."""
 
     device: Device
     handle: int
@@ -58,9 +58,9 @@ class Retired(NamedTuple):
 class ModuleCache:
     """Loaded modules.
 
-    A module is here as long as a function of it lives, and the last ``HIPRT_CACHE_MODULES`` ones longer. It is
-    unloaded when it is gone from here, no recording or executable graph holds a kernel of it, and its device has
-    finished; that is seen to when another module is loaded and many are gone.
+    A module stays here as long as one of its functions lives; the ``HIPRT_CACHE_MODULES`` ones that were used last stay
+    longer. A module that is gone from here is unloaded once no recording and no executable graph holds one of its
+    kernels and its device has finished. `sweep` does that, when another module is loaded and many are gone.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class ModuleCache:
             The source does not compile; nothing is kept.
         """
         device = device or current_device()
-        # What reads files is no one's but the caller's: the same text may mean another program by now.
+        # A source that reads files may mean another program by now although its text is the same: it is not shared.
         own = [str(next(serials))] if reads_files(source, options) else []
         key = key_of([str(device.index), name, source, "options", *options, "expressions", *expressions, "own", *own])
         with self.lock:
@@ -111,28 +111,28 @@ class ModuleCache:
         return found
 
     def use(self, key: str, module: Module) -> None:
-        """Note a use; the module whose use is longest ago is held no more."""
+        """Note that a module is used, and let go of the module that was not used for the longest time."""
         with self.lock:
             self.recent[key] = module
             self.recent.move_to_end(key)
             dropped = [self.recent.popitem(last=False) for _ in range(len(self.recent) - flags.cache_modules)]
-        del dropped  # outside the lock: their finalizers run here
+        del dropped  # outside the lock, because their finalizers run here
 
     def sweep(self) -> int:
-        """Unload the retired modules that no graph holds; return how many."""
-        # Taken one by one: a module may retire at any moment, in any thread.
+        """Unload the retired modules that no graph holds, and return how many they are."""
+        # They are taken one by one because a module may retire at any moment, in any thread.
         retired = [self.retired.pop() for _ in range(len(self.retired))]
         idle = [old for old in retired if not any(map(is_used, old.kernels))]
         self.retired += [old for old in retired if old not in idle]
         return sum(self.unload(device, idle) for device in {old.device for old in idle})
 
     def unload(self, device: Device, idle: Sequence[Retired]) -> int:
-        """Unload those of a device that nothing holds; they wait for another time where it cannot be waited for."""
+        """Unload the idle modules of a device, or keep them for another time if the device cannot be waited for."""
         mine = [old for old in idle if old.device == device]
         with on_device(device):
             try:
-                device.synchronize()  # kernels of them that were launched eagerly
-            except HipError:  # a stream captures, or work has failed: that is told to who launched it
+                device.synchronize()  # their kernels may have been launched eagerly
+            except HipError:  # a stream captures, or work has failed, of which its own thread is told
                 self.retired += mine
                 return 0
             for old in mine:

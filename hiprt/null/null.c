@@ -1,7 +1,7 @@
 /* The null provider: a libamdhip64 whose calls return success at once and do nothing.
  *
- * It measures what hiprt itself costs on the host (`hiprt bench graph --provider null`). Memory is an address range that
- * nobody touches, so results read back are undefined. Only what hiprt calls is here. */
+ * It serves to measure what hiprt itself costs on the host (`hiprt bench graph --provider null`). Memory is a range of
+ * addresses that nobody touches, so what is read back is undefined. Only functions that hiprt calls are here. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>

@@ -60,7 +60,7 @@ static hipError_t retain(int device) {
 }
 
 hipError_t nv_enter(void) {
-  /* Only the first call of a thread on a device asks the driver; others in the process may not change it behind us. */
+  /* A thread asks the driver only at its first call on a device: nobody else may change its current context meanwhile. */
   if (entered_device == thread_device) return hipSuccess;
   hipError_t status = nv_open();
   if (!status) status = retain(thread_device);

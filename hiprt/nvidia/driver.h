@@ -131,7 +131,7 @@ typedef struct {
                                                                      const CUDA_MEMSET_NODE_PARAMS_v1 *, CUcontext))   \
   X(GraphLaunch, "cuGraphLaunch", (void *, void *))
 
-/* NULL where the driver lacks them: before CUDA 12.3. */
+/* NULL where the driver lacks them, which is before CUDA 12.3. */
 #define NV_OPTIONAL(X)                                                                                                 \
   X(GraphAddDependencies, "cuGraphAddDependencies_v2", (void *, void *const *, void *const *, const CUgraphEdgeData *, \
                                                         size_t))
@@ -146,13 +146,13 @@ typedef struct {
 #define NV_MAX_DEVICES 32
 
 extern nv_functions nv; /* filled by nv_open() */
-/* Open the driver once; hipErrorNoDevice when this machine has none. */
+/* Open the driver, once. Returns hipErrorNoDevice on a machine without one. */
 hipError_t nv_open(void);
-/* Allow a function what a launch asks for, where the driver wants that said; HIP does not. */
+/* Allow a function as many bytes of dynamic shared memory as a launch asks for: the driver must be told, HIP need not. */
 hipError_t nv_allow_shared(hipFunction_t function, unsigned bytes);
-/* Make the thread's device current for the driver; every call that needs a context starts with it. */
+/* Make the thread's device the driver's current one. Every call that needs a context begins with this. */
 hipError_t nv_enter(void);
-/* The thread's device, and the primary context of it (after nv_enter). */
+/* The thread's device, and its primary context, which is known after nv_enter. */
 int nv_device(void);
 CUcontext nv_context(void);
 hipError_t nv_set_device(int device);

@@ -1,4 +1,4 @@
-/* Graphs: the same calls with the driver's parameter structures, whose fields are in another order. */
+/* Graphs. The driver has the same calls; the fields of its parameter structures have another order. */
 #include "driver.h"
 #include "hip/hiprt_graph_api.h"
 
@@ -40,8 +40,8 @@ hipError_t hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const h
   return (hipError_t)nv.GraphAddKernelNode((void **)node, graph, (void *const *)deps, n, &p);
 }
 
-/* The node waits for `after` itself, with griddepcontrol.wait: a programmatic edge, which is only
- * between kernels. docs.nvidia.com/cuda/cuda-c-programming-guide, "Programmatic Dependent Launch". */
+/* The node's kernel waits for `after` by itself, with griddepcontrol.wait. That is a programmatic edge of the driver,
+ * which exists between kernels only. docs.nvidia.com/cuda/cuda-c-programming-guide, "Programmatic Dependent Launch". */
 hipError_t hiprtGraphAddKernelNodeOverlapped(hipGraphNode_t *node, hipGraph_t graph, hipGraphNode_t after,
                                              const hipKernelNodeParams *params) {
   static const CUgraphEdgeData edge = {CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, 0, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC, {0}};
@@ -93,7 +93,7 @@ hipError_t hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, hipGraphNod
   CUgraphExecUpdateResultInfo info = {0};
   hipError_t status = (hipError_t)nv.GraphExecUpdate(exec, graph, &info);
   if (node) *node = (hipGraphNode_t)info.errorNode;
-  /* The driver has one more reason than HIP, changed attributes (8). */
+  /* The driver knows one reason that HIP lacks: changed attributes (8). */
   if (result)
     *result = info.result > hipGraphExecUpdateErrorUnsupportedFunctionChange
                   ? hipGraphExecUpdateErrorParametersChanged

@@ -84,7 +84,7 @@ hipError_t hipMemGetInfo(size_t *available, size_t *total) {
   return (hipError_t)nv.MemGetInfo(available, total);
 }
 
-/* Unified addressing tells host from device, so the kind is not needed. */
+/* The driver tells host from device by the address, so it does not need the kind. */
 hipError_t hipMemcpyAsync(void *dst, const void *src, size_t size, hipMemcpyKind kind, hipStream_t stream) {
   NV_ENTER();
   (void)kind;

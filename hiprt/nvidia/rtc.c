@@ -1,4 +1,4 @@
-/* hiprtc over NVRTC, which is opened at the first call. hiprtcResult and nvrtcResult have the same numbers. */
+/* hiprtc, by NVRTC, which is opened at the first call. hiprtcResult and nvrtcResult have the same numbers. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -69,10 +69,10 @@ hiprtcResult hiprtcGetCode(hiprtcProgram program, char *code) { RTC(nvrtcGetCUBI
 hiprtcResult hiprtcGetProgramLogSize(hiprtcProgram program, size_t *size) { RTC(nvrtcGetProgramLogSize(program, size)); }
 hiprtcResult hiprtcGetProgramLog(hiprtcProgram program, char *log) { RTC(nvrtcGetProgramLog(program, log)); }
 
-/* HIP's spelling of an option in NVRTC's; the caller frees it. NULL: the option has no meaning here. */
+/* Return NVRTC's spelling of one of HIP's options, which the caller frees; NULL for an option without a meaning here. */
 static char *translate(const char *option) {
   static const struct {
-    const char *hip, *nvrtc; /* a pair that ends in '=' keeps the value */
+    const char *hip, *nvrtc; /* an option that ends in '=' keeps its value */
   } table[] = {
       {"--offload-arch=", "--gpu-architecture="}, {"--gpu-architecture=", "--gpu-architecture="},
       {"-std=", "--std="},                        {"-ffp-contract=off", "--fmad=false"},

@@ -58,7 +58,7 @@ hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
   return result;
 }
 
-/* The flags have the driver's numbers; it has no mask. */
+/* The driver has the same flags, and no mask. */
 hipError_t hipStreamWaitValue32(hipStream_t stream, void *pointer, uint32_t value, unsigned flags, uint32_t mask) {
   NV_ENTER();
   if (mask != 0xffffffffu) return hipErrorNotSupported;
