@@ -50,7 +50,7 @@ def pytest_cmdline_main(config):
     if option.numprocesses is None and not option.usepdb and all(Path(arg).is_dir() for arg in config.args):
         from hiprt import library
 
-        if library.current().provider == "cpu":
+        if library.current().provider.is_host:
             option.numprocesses = min(CORES, MOST_WORKERS)
     if option.numprocesses and option.dist == "no":
         # Each worker begins with a stretch of its own, so that of tests that compile one kernel only the first does.

@@ -1,7 +1,11 @@
-"""Which parametrisations run without ``--all``."""
+"""How tests are spread over processes, and which parametrisations run without ``--all``."""
 
+import os
+import subprocess
+import sys
 from itertools import product
 
+import pytest
 from helpers.selection import FEW, chosen, left_out, pairs, values
 
 
@@ -52,3 +56,13 @@ def test_markers_choose():
     kept = [item.callspec.params for item in singles if item not in out]
     assert 6 <= len(kept) < 12
     assert set.union(*map(values, kept)) == set.union(*map(values, cases))
+
+
+@pytest.mark.only("cpu", reason="a GPU has one process at a time")
+@pytest.mark.parametrize(("named", "is_spread"), [("tests/native", True), ("tests/native/test_stress.py", False)])
+def test_folders_run_in_a_process_per_core(root, named, is_spread):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    command = [sys.executable, "-m", "pytest", "-q", named, "-k", "no_such_test", "-p", "no:cacheprovider"]
+    child = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert child.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, child.stdout + child.stderr
+    assert ("bringing up nodes" in child.stdout) == is_spread
