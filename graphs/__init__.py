@@ -1,4 +1,7 @@
-"""Per-token graphs: record a step's launches, derive its edges, launch it as one executable graph, reuse it."""
+"""Per-token graphs: a step's launches are recorded, and launched as one executable graph that later steps reuse.
+
+``record/`` holds what a step launched, ``launch/`` how that is launched, and ``GUARANTEES.md`` what always holds.
+"""
 
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.kept_call import KeptCall

@@ -1,4 +1,4 @@
-"""Statistics: which rungs were taken and why, per step and for the whole process."""
+"""Statistics: which rungs were taken and why, of each step and of the whole process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from hiprt.flags import RUNG_NAMES, flags
 
 __all__ = ["RUNG_NAMES", "Event", "Stats", "explain", "stats"]
 
-
 KEPT_EVENTS = 256
 
 
@@ -27,10 +26,13 @@ class Event:
     Attributes
     ----------
     step : str
+        The step's name.
     rung : str
+        The rung that was taken.
     reason : str
+        Why not replay.
     key : int
-        Hash of the topology key; 0 when nothing was recorded.
+        The hash of the topology key; 0 when nothing was recorded.
     difference : str
         The first node and argument that changed, where that is the reason.
     seconds : float
@@ -51,19 +53,21 @@ class Event:
 
 @dataclass
 class Stats:
-    """Counts of one step.
+    """The counts of one step.
 
     Attributes
     ----------
     name : str
+        The step's name.
     rungs : dict
         How often each rung of the ladder was taken.
     reasons : Counter
-        Why a rung other than replay was taken.
+        How often a rung other than replay was taken for each reason, and how often else happened what is worth knowing.
     patched : int
-        Nodes patched.
+        Number of nodes patched.
     changed : int
-        Nodes that carried other arguments, when a step was recorded again, than in the exec nearest to it.
+        Number of nodes that carried other arguments in the nearest exec, summed over the times that no exec carried
+        what was recorded.
     """
 
     name: str
@@ -73,7 +77,7 @@ class Stats:
     changed: int = 0
 
     def count(self, event: Event) -> None:
-        """Count an event, and tell who asked to be told."""
+        """Count an event, and print it if ``HIPRT_GRAPH_EXPLAIN`` is set."""
         self.rungs[event.rung] += 1
         self.reasons[f"{event.rung}: {event.reason}"] += 1
         events.append(event)
@@ -105,13 +109,13 @@ started = time.time()
 
 
 def register(owner: Any, counts: Stats) -> None:
-    """Count a ladder's statistics in while it lives and after."""
+    """Let the process's statistics include a ladder's counts, while it lives and after."""
     live.add(owner)
     weakref.finalize(owner, end, counts).atexit = False
 
 
 def end(counts: Stats) -> None:
-    """Keep what a ladder that is gone has counted."""
+    """Keep the counts of a ladder that is gone."""
     ended.setdefault(counts.name, Stats(counts.name)).merge(counts)
 
 
@@ -135,7 +139,7 @@ def explain() -> list[Event]:
 
 
 def report() -> None:
-    """Write what ``HIPRT_GRAPH_STATS`` asks for: a table (1) or a JSON file."""
+    """Write what ``HIPRT_GRAPH_STATS`` asks for, at exit: a table for 1, else a JSON file."""
     wanted = flags.graph_stats
     if wanted in ("", "0"):
         return

@@ -1,9 +1,8 @@
-"""Canaries (``HIPRT_GRAPH_CANARY=1``): find patches and updates that reported success and changed nothing.
+"""Canaries (``HIPRT_GRAPH_CANARY=1``): they find patches and updates that reported success and changed nothing.
 
-Every executable graph gets one kernel more, which writes the number of the exec's last change into host memory. Where a
-launch has finished and the number is an older one, the exec is discarded (`HIPRT_E_STALE`) and patch and update are not
-used any more. Cheaper than ``HIPRT_GRAPH_VERIFY``, which also finds everything else, and finds it before the next
-launch.
+Every exec gets one more kernel, which writes the number of the exec's last change into host memory. If a launch has
+finished and the number is an older one, the exec is discarded (`HIPRT_E_STALE`), and patch and update are not used any
+more. A canary costs less than ``HIPRT_GRAPH_VERIFY``, which finds other defects as well, before the next launch.
 """
 
 from __future__ import annotations

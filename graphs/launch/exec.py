@@ -1,4 +1,4 @@
-"""Execs: executable graphs; launched, patched, moved, updated."""
+"""Execs: executable graphs, and what can be done with one: launch, patch, update, move."""
 
 from __future__ import annotations
 
@@ -18,31 +18,35 @@ if TYPE_CHECKING:
 
 __all__ = ["Exec", "locks"]
 
-# One build, patch or update at a time a device: HIP's graph objects are not thread safe, and CLR before 7.14 loses
-# nodes of graphs built in parallel. Launches of different execs need no lock.
+# Graphs of one device are built, patched and updated one at a time (G12): HIP's graph objects are not thread safe, and
+# CLR before 7.14 loses nodes of graphs that are built in parallel. Launches of different execs need no lock.
 locks: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
 
 
 class Exec:
-    """An executable graph made from a recording; destroyed after its last launch has finished.
+    """An executable graph made from a recording. It is destroyed after its last launch has finished (G2).
 
     Parameters
     ----------
     recording : Recording
-        Kept: its buffers are in use as long as the exec is.
+        The nodes and edges. The exec keeps it, and with it the buffers that its nodes name (G1).
     device : int
-        Index of the device it is instantiated on.
+        Index of the device that it is instantiated on.
     fanout : int
-        Most edges that leave a node; 0: no bound, and as many roots as there are.
+        The most edges that leave a node (G6); 0 is no bound, and allows several roots.
     overlap : bool
         Whether kernels that wait for earlier ones by themselves may start before those have finished.
 
     Attributes
     ----------
     recording : Recording
-        The arguments the exec carries.
+        The arguments that the exec carries.
     holders : int
-        Call signatures that launch it again as it is. While there are any, it is not patched for others.
+        Number of kept calls that launch it again as it is. While there are any, it is not patched for other recordings.
+    stream : int
+        Number of the stream of its last launch; -1 before the first.
+    successor : Successor or None
+        What takes its place when its update budget is spent (G7).
 
     Raises
     ------
@@ -72,11 +76,11 @@ class Exec:
 
     @property
     def launched(self) -> int:
-        """Number of its last launch, counted over all execs; 0 before the first."""
+        """The number of its last launch, counted over all execs; 0 before the first."""
         return int(core.lib.hiprt_exec_launched(self.core))
 
     def may_launch(self, stream: Stream) -> bool:
-        """Whether a launch on `stream` now is ordered behind the one before (G6: one stream at a time)."""
+        """Whether a launch on `stream` now is ordered behind the last one: an exec is on one stream at a time (G6)."""
         return self.stream in (-1, stream.number) or not self.busy
 
     @property
@@ -92,7 +96,7 @@ class Exec:
         core.call(core.lib.hiprt_exec_wait(self.core))
 
     def patch(self, recording: Recording) -> int:
-        """Give the nodes that differ the arguments of a recording of the same key; the exec must not be `busy`.
+        """Give the nodes that differ the arguments of a recording of the same topology. The exec must not be `busy`.
 
         Returns
         -------
@@ -102,7 +106,7 @@ class Exec:
         Raises
         ------
         HipError
-            A node refused its arguments; the exec must be discarded (some nodes are patched already).
+            A node refused its arguments. The exec must be discarded, since other nodes are patched already (G8).
         """
         patched = core.ffi.new("uint32_t *")
         core.call(core.lib.hiprt_exec_patch(self.core, recording.core, patched))
@@ -110,37 +114,50 @@ class Exec:
         return int(patched[0])
 
     def update(self, recording: Recording) -> None:
-        """Give all nodes the arguments of a recording of the same key, by hipGraphExecUpdate; as `patch` otherwise."""
+        """Give all nodes the arguments of a recording of the same topology by hipGraphExecUpdate.
+
+        The exec must not be `busy`.
+
+        Raises
+        ------
+        HipError
+            The update failed. The exec must be discarded (G8).
+        """
         core.call(core.lib.hiprt_exec_update(self.core, recording.core))
         self.recording = recording
 
     def move(self, nodes: Any, count: int, ranges: Any, moves: int) -> None:
-        """Give nodes the addresses they have when memory moves; the exec must not be `busy`.
+        """Give nodes the addresses that they have when memory moves. The exec must not be `busy`.
 
         Parameters
         ----------
         nodes : uint32_t *
             The nodes that use any of the memory.
         count : int
-            Of nodes.
+            Number of nodes.
         ranges : hiprt_move *
-            First address, one past the last, and the new first address; ascending.
+            What moves: first address, one past the last, and the new first address; ascending.
         moves : int
-            Of ranges.
+            Number of ranges.
+
+        Raises
+        ------
+        HipError
+            A node refused its arguments. The exec must be discarded (G8).
         """
         core.call(core.lib.hiprt_exec_move(self.core, count, nodes, moves, ranges))
 
     @property
     def overlaps(self) -> int:
-        """Nodes that may start before the one they depend on has finished."""
+        """Number of nodes that may start before the one that they depend on has finished."""
         return int(core.lib.hiprt_exec_overlaps(self.core))
 
     @property
     def updated_nodes(self) -> int:
-        """Nodes written by patches and updates so far."""
+        """Number of nodes that patches and updates have written so far."""
         return int(core.lib.hiprt_exec_updated_nodes(self.core))
 
     @property
     def updated_bytes(self) -> int:
-        """Argument bytes written by patches and updates so far."""
+        """Bytes of arguments that patches and updates have written so far."""
         return int(core.lib.hiprt_exec_updated_bytes(self.core))

@@ -1,7 +1,7 @@
-"""Probes: tiny graphs that show what this library, version and device does right; a rung that fails is not used.
+"""Probes: tiny graphs that show what this library, version and device does right.
 
-Run at the first graph of a process and remembered on disk by the identity of library and device. `hiprt doctor` shows
-them.
+They run at the first graph of a process. Their results are kept on disk for this library and device, decide what the
+device is trusted with (`hiprt.graphs.launch.trust`), and are shown by `hiprt doctor`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from hiprt.stream import Stream
 __all__ = ["OK", "PROBES", "probes"]
 
 OK = "ok"
-RAISED = "raised "  # before an error's text
-DELAY = 1_000_000  # rounds of a few dependent instructions: milliseconds
+RAISED = "raised "  # stands before an error's text in a result
+DELAY = 1_000_000  # rounds of dependent instructions, which take milliseconds
 SOURCE = """
 struct Values { int a; double b; int c[3]; };
 extern "C" __global__ void store(int* out, int value) { *out = value; }
@@ -67,13 +67,13 @@ ARGUMENTS = {
 }
 STRUCT = np.dtype({"names": ["a", "b", "c"], "formats": ["i4", "f8", "3i4"], "offsets": [0, 8, 16], "itemsize": 32})
 ONE = (1, 1, 1)
-# Stale arguments need not show every time: CLR flushes them at instantiate only.
+# Stale arguments need not show every time, since CLR flushes them at instantiate only.
 REPEATS = 64
 lock = threading.Lock()
 
 
 class Bench:
-    """A stream, some memory and the kernels that probes use."""
+    """The stream, the memory and the kernels that probes use."""
 
     def __init__(self, device: Device) -> None:
         code, _ = compile_source(SOURCE, "hiprt_probe.hip")
@@ -93,17 +93,17 @@ class Bench:
         return recording
 
     def launch(self, exec_: Exec) -> list[int]:
-        """Launch an exec and return the memory."""
+        """Launch an exec and return what the memory holds then."""
         exec_.launch(self.stream)
         return [int(v) for v in self.out.numpy(self.stream)]
 
     def make(self, recording: Recording) -> Exec:
-        """Instantiate."""
+        """Make an exec."""
         return Exec(recording, self.stream.device.index)
 
 
 def expect(got: object, wanted: object) -> str:
-    """Compare a result."""
+    """Return `OK` if a probe got what it wanted, else both in words."""
     return OK if got == wanted else f"{got} instead of {wanted}"
 
 
@@ -115,7 +115,7 @@ def kernel_nodes(bench: Bench) -> str:
 def arguments_copied(bench: Bench) -> str:
     """Argument values are copied when a node is added (HIP before mid-2022 kept the caller's pointer)."""
     exec_ = bench.make(bench.record("store", bench.out, 21))
-    # Other nodes go through the same memory of the C core before the launch.
+    # The C core passes the arguments of these nodes through the same memory before the launch.
     others = [bench.make(bench.record("store", bench.out[4:5], i)) for i in range(4)]
     result = expect(bench.launch(exec_)[0], 21)
     del others
@@ -123,7 +123,7 @@ def arguments_copied(bench: Bench) -> str:
 
 
 def patch_takes_effect(bench: Bench) -> str:
-    """HipGraphExecKernelNodeSetParams changes what the next launch does."""
+    """The setter of a kernel node, hipGraphExecKernelNodeSetParams, changes what the next launch does."""
     return takes_effect(bench, Exec.patch)
 
 
@@ -140,7 +140,7 @@ def structures_by_value(bench: Bench) -> str:
 
 
 def update_takes_effect(bench: Bench) -> str:
-    """HipGraphExecUpdate changes what the next launch does."""
+    """An update of all nodes, hipGraphExecUpdate, changes what the next launch does."""
     return takes_effect(bench, Exec.update)
 
 
@@ -156,15 +156,15 @@ def takes_effect(bench: Bench, change: Callable[[Exec, Recording], object]) -> s
 
 
 def wiring_compared(bench: Bench) -> str:
-    """HipGraphExecUpdate refuses a graph with other edges (CLR compares only their number; keys protect us)."""
+    """An update refuses a graph with other edges. CLR compares only their number; the keys protect steps (G3)."""
     refused = core.ffi.new("int *")
     core.call(core.lib.hiprt_probe_wiring(bench.stream.device.index, refused))
     return OK if refused[0] else "other edges were accepted"
 
 
 def roots_ordered(bench: Bench) -> str:
-    """A graph with several roots starts after earlier work of its stream (CLR before 2026 does not wait)."""
-    # Several launches come before: one alone may be over before the graph is queued.
+    """A graph with several roots starts after earlier work of its stream. CLR before 2026 does not wait."""
+    # Several launches come first, because one alone may be over before the graph is queued.
     first, *between, source = (bench.out[i : i + 1] for i in range(8))
     recording = Recording(edges="data")
     with recording.record(bench.stream):
@@ -182,7 +182,7 @@ def roots_ordered(bench: Bench) -> str:
 
 
 def fan_out_kept(bench: Bench) -> str:
-    """Every node that depends on another waits for it, however many there are (rocm-systems issue 11499)."""
+    """Every node that depends on another waits for it, however many there are. CLR has lost such edges."""
     source, late, add = bench.out[4:5], bench.functions["late"], bench.functions["add"]
     for value in range(71, 81):
         recording = Recording(edges="data")

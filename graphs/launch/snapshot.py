@@ -15,13 +15,14 @@ HOST_TO_DEVICE, DEVICE_TO_HOST = core.lib.hipMemcpyHostToDevice, core.lib.hipMem
 
 
 class Snapshot:
-    """A copy on the host of what device memory held, after everything launched on a stream.
+    """A copy on the host of what device memory holds after everything that was launched on a stream.
 
     Parameters
     ----------
     extents : list of Extent
-        Disjoint and sorted.
+        The memory; disjoint and sorted.
     stream : Stream
+        The stream that the copies wait for.
     """
 
     def __init__(self, extents: list[Extent], stream: Stream) -> None:
@@ -41,7 +42,7 @@ class Snapshot:
         self.stream.synchronize()
 
     def read(self, extent: Extent) -> NDArray[np.uint8]:
-        """Return the bytes of an extent that lies within one of the snapshot's."""
+        """Return the bytes of an extent that lies within one of the snapshot's extents."""
         for (start, end), value in zip(self.extents, self.values):
             if start <= extent[0] and extent[1] <= end:
                 return value[extent[0] - start : extent[1] - start]

@@ -1,4 +1,4 @@
-"""Successors: execs made ahead, off the hot path, for when the update budget of another is used up (G7)."""
+"""Successors: execs that another thread makes ahead, to take the place of those whose budget will be spent (G7)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["Successor"]
 
 
 class Successor:
-    """An exec in the making, on a thread of its own.
+    """An exec that is being made on a thread of its own.
 
     Parameters
     ----------
     recording : Recording
-        Nobody else's: it is read while other threads go on.
+        What it is made of. No other code may change it, because the thread reads it.
     device : int
-        Index.
+        Index of the device.
     old : Exec
-        Whose place it is for: made in the same way.
+        The exec whose place it will take; it is made with the same bounds.
     """
 
     def __init__(self, recording: Recording, device: int, old: Exec) -> None:
@@ -33,7 +33,7 @@ class Successor:
         self.thread.start()
 
     def make(self, recording: Recording, device: int, fanout: int, overlap: bool) -> None:
-        """Instantiate."""
+        """Make the exec; this is what the thread runs."""
         try:
             with locks[device]:
                 self.made = Exec(recording, device, fanout, overlap=overlap)
@@ -41,7 +41,7 @@ class Successor:
             self.error = error
 
     def take(self) -> Exec:
-        """Wait for it.
+        """Return the exec, once it is made.
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """Verification (``HIPRT_GRAPH_VERIFY=1``): every graph launch is run eagerly as well, and all written memory compared.
 
-On a mismatch the first node that differs is named, the exec is discarded, and the eager results stay. Costs a copy of
-everything the graph writes, twice, for each launch: a tool to find defects, not for production.
+On a mismatch the first node that differs is named, the exec is discarded, and the eager results stay. Each launch costs
+two copies of everything that the graph writes, so this is a tool to find defects with.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ class Mismatch:
     Attributes
     ----------
     node : int
-        In program order.
+        The node's index in program order.
     name : str
+        The node's name.
     is_stale : bool
-        A graph made afresh from the same recording is right: this exec carries other arguments or edges, as after an
-        update that reported success and changed nothing.
+        Whether a graph made afresh from the same recording is right. Then this exec carries other arguments or edges,
+        as after an update that reported success and changed nothing.
     inputs, graph, eager : str
-        CRC-32 of what the node reads, of what it wrote in the graph, and of what it wrote eagerly.
+        The CRC-32 of what the node reads, of what it wrote in the graph, and of what it wrote eagerly.
     """
 
     node: int
@@ -53,12 +54,17 @@ class Mismatch:
 
 
 def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
-    """Launch an exec and its nodes eagerly, from the same state; the eager results stay.
+    """Launch an exec, and then its nodes eagerly from the same state. The eager results stay.
 
     Returns
     -------
     Mismatch or None
-        What differs.
+        The first difference.
+
+    Raises
+    ------
+    HipError
+        A launch failed.
     """
     recording = exec_.recording
     written = coalesce(piece for i in range(len(recording)) for piece in writes(recording, i))
@@ -84,7 +90,7 @@ def locate(recording: Recording, before: Snapshot, graph: Snapshot, eager: Snaps
     """Name the first node that differs."""
     first = first_that_differs(recording, graph, eager)
     fresh = first_wrong_prefix(recording, before, stream)
-    # Both come at or after the culprit: its result may have been overwritten, and a race does not show every time.
+    # Either may come behind the culprit: its result may be overwritten, and a race does not show every time.
     index = first if fresh is None else min(first, fresh)
     before.restore()
     recording.slice(0, index).run(stream)
@@ -97,7 +103,7 @@ def locate(recording: Recording, before: Snapshot, graph: Snapshot, eager: Snaps
 
 
 def first_that_differs(recording: Recording, graph: Snapshot, eager: Snapshot) -> int:
-    """Return the first node whose results, as far as no later node overwrote them, differ at the end."""
+    """Return the first node that differs in results which no later node overwrote."""
     later: list[Extent] = []
     found = len(recording) - 1
     for i in reversed(range(len(recording))):
@@ -109,7 +115,7 @@ def first_that_differs(recording: Recording, graph: Snapshot, eager: Snapshot) -
 
 
 def first_wrong_prefix(recording: Recording, before: Snapshot, stream: Stream) -> int | None:
-    """Bisect with graphs made afresh of the first nodes; the last node of the shortest wrong one, or None."""
+    """Return the last node of the shortest graph of first nodes that is wrong when made afresh, or None."""
     if not is_wrong(recording, len(recording), before, stream):
         return None
     right, wrong = 0, len(recording)

@@ -54,7 +54,7 @@ def as_dict(recording: Recording, name: str = "") -> dict[str, Any]:
 
 
 def dot(recording: Recording, name: str = "graph") -> str:
-    """Return a recording as Graphviz text: a box a node with its dimensions, an arrow an edge."""
+    """Return a recording as Graphviz text: a box for each node, with its dimensions, and an arrow for each edge."""
     lines = [f'digraph "{name}" {{', "  node [shape=box, fontname=monospace];"]
     for i, node in enumerate(recording.nodes()):
         lines.append(f'  n{i} [label="{label(i, node)}"];')
@@ -63,7 +63,7 @@ def dot(recording: Recording, name: str = "graph") -> str:
 
 
 def label(index: int, node: Node) -> str:
-    """Return a node's text."""
+    """Return the text in a node's box."""
     if node.kind != "kernel":
         return f"{index} {node.name}"
     sizes = "x".join(map(str, node.grid)) + " of " + "x".join(map(str, node.block))
