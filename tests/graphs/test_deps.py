@@ -42,7 +42,7 @@ nodes = st.lists(st.one_of(st.lists(ranges, min_size=1, max_size=4), st.just("ba
 @settings(max_examples=400, deadline=None)
 @given(nodes)
 def test_random_programs_order_every_conflict_and_nothing_else(program):
-    """Conflicting nodes are ordered (G: no missing edge); an edge exists only between nodes that conflict."""
+    """Conflicting nodes are ordered; an edge exists only between nodes that conflict."""
     p = Program()
     for node in program:
         p.barrier() if node == "barrier" else p.kernel(*node)
@@ -84,7 +84,7 @@ def test_read_after_write_waits():
 
 
 def test_write_after_reads_waits_for_each_reader():
-    """WAR: readers since the last writer are kept, which the parents' last-writer map does not do."""
+    """WAR: all readers since the last writer are kept, not the last writer alone."""
     p = Program()
     p.kernel((0, 8, WRITE))
     p.kernel((0, 4, READ), (100, 108, WRITE))
@@ -134,7 +134,7 @@ def test_many_nodes_stay_linear_in_edges(count):
 
 
 def test_key_compares_each_dimension():
-    """G3: never a product of dimensions (the parent mistook 2097152x1x1 for 1024x2048x1)."""
+    """G3: a product of dimensions decides nothing; 2097152x1x1 is not 1024x2048x1."""
     a, b, c = Program(), Program(), Program()
     a.kernel((0, 8, WRITE), grid=(2097152, 1, 1))
     b.kernel((0, 8, WRITE), grid=(1024, 2048, 1))

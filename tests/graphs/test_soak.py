@@ -56,9 +56,8 @@ class Usage:
     def check_flat(self, **rungs):
         """Compare with now: nothing has grown, and these rungs were taken, so often, and no others."""
         now = Usage(self.step)
-        assert {r: now.rungs[r] - self.rungs[r] for r in graphs.RUNG_NAMES} == dict.fromkeys(
-            graphs.RUNG_NAMES, 0
-        ) | rungs
+        none = dict.fromkeys(graphs.RUNG_NAMES, 0)
+        assert {rung: now.rungs[rung] - self.rungs[rung] for rung in none} == none | rungs
         assert (now.device, now.memory, now.slots) == (self.device, self.memory, self.slots)
         assert (now.kept, now.files) == (self.kept, self.files)
         assert now.objects - self.objects < 300

@@ -152,7 +152,7 @@ def test_bounds_split_and_still_replay(stream, x):
 
 
 def test_byte_bound_counts_distinct_memory(stream):
-    """HIPRT_GRAPH_MAX_BYTES counts each byte once, however often it is used (the parents count elements, repeated)."""
+    """HIPRT_GRAPH_MAX_BYTES counts each byte once, however often it is used."""
     x, y = hiprt.zeros(1024), hiprt.zeros(1024)
 
     def function():

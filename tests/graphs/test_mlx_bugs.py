@@ -1,7 +1,4 @@
-"""The graph bugs of MLX's ROCm fork and CUDA backend, one test each, so that they are not made again here.
-
-Sources: the commit log of NripeshN/mlx rocm-support (8-digit names) and ml-explore/mlx.
-"""
+"""The graph bugs that MLX's ROCm fork and its CUDA backend have had, one test each, so that they are not made here."""
 
 import gc
 import re
@@ -27,7 +24,7 @@ def x(stream):
 
 
 def test_bug_01_arguments_outlive_the_call(stream, x):
-    """4ffea358: kernelParams pointed at dead locals. Argument values are copied when the node is made."""
+    """The kernelParams pointed at dead locals. Argument values are copied when the node is made."""
     out = hiprt.empty(256)
     recording = Recording()
     with recording.record(stream):
@@ -40,7 +37,7 @@ def test_bug_01_arguments_outlive_the_call(stream, x):
 
 
 def test_bug_02_same_topology_other_function(stream, x):
-    """0c15717f: the key held node types only, so another kernel's exec was reused."""
+    """The key held node types only, so another kernel's exec was reused."""
     out = hiprt.zeros(256)
     kernels = [lambda: launch("accumulate", x, out, size=256), lambda: launch("scale", x, out, 5.0, size=256)]
     for kernel in [*kernels, *kernels]:
@@ -50,7 +47,7 @@ def test_bug_02_same_topology_other_function(stream, x):
 
 
 def test_bug_03_same_product_other_grid():
-    """0bab43e3: the key held the product of the grid's dimensions."""
+    """The key held the product of the grid's dimensions."""
     a, b = Program(), Program()
     a.kernel((0, 8, WRITE), grid=(2097152, 1, 1))
     b.kernel((0, 8, WRITE), grid=(1024, 2048, 1))
@@ -58,7 +55,7 @@ def test_bug_03_same_product_other_grid():
 
 
 def test_bug_04_buffers_freed_before_the_launch(stream, x):
-    """90f557b9: a temporary was freed while the graph was built, and given to somebody else before the launch."""
+    """A temporary was freed while the graph was built, and its memory was reused before the launch."""
 
     def function():
         for factor in (1.0, 2.0, 3.0):
@@ -75,7 +72,7 @@ def test_bug_04_buffers_freed_before_the_launch(stream, x):
 
 
 def test_bug_05_every_edge_is_there(stream, x):
-    """8070d503, 89fa9068: wrong output with more than two nodes, blamed on the runtime; edges were missing."""
+    """Wrong output with more than two nodes was blamed on the runtime; edges were missing."""
 
     def function():
         values = [scale(x, float(i)) for i in range(12)]
@@ -90,7 +87,7 @@ def test_bug_05_every_edge_is_there(stream, x):
 
 
 def test_bug_06_undeclared_output_is_a_barrier(stream, x):
-    """e7f3e8bd, 4dec11fc: a kernel's output was never registered. Without a declared output a node is a barrier."""
+    """A kernel's output was never registered. Without a declared output a node is a barrier."""
     code, _ = compile_source(
         'extern "C" __global__ void fill(unsigned long long at, int n) {'
         "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) ((float*)at)[i] = 7.0f; }",
@@ -111,7 +108,7 @@ def test_bug_06_undeclared_output_is_a_barrier(stream, x):
 
 
 def test_bug_07_exec_in_flight_is_not_changed(stream):
-    """7d74960f: one exec a key was patched while an earlier launch of it still ran."""
+    """The only exec of a key was patched while an earlier launch of it still ran."""
     x, factor = hiprt.array(np.ones(1 << 16, np.float32)), 0.0
     outs = [hiprt.empty(1 << 16) for _ in range(24)]
 
@@ -128,7 +125,7 @@ def test_bug_07_exec_in_flight_is_not_changed(stream):
 
 
 def test_bug_08_no_splits_in_a_step_of_kernels(stream, x):
-    """e7f3e8bd: 320 splits a token, because compiled kernels were launched eagerly. Splits are counted; here none."""
+    """A token had 320 splits, because compiled kernels were launched eagerly. Splits are counted; here are none."""
     step = graphs.Step(lambda: mix(scale(x, 2.0), x), stream=stream)
     for _ in range(3):
         step()
@@ -136,7 +133,7 @@ def test_bug_08_no_splits_in_a_step_of_kernels(stream, x):
 
 
 def test_bug_09_one_source_for_each_flag(root):
-    """0bab43e3: a default was read from the environment in two places. One file reads HIPRT_* variables."""
+    """A default was read from the environment in two places. One file reads HIPRT_* variables."""
     for package in ("hiprt", "graphs", "allocator", "kernels", "bench"):
         for file in (root / package).glob("**/*.py"):
             if file.name not in ("flags.py", "build.py"):
@@ -146,7 +143,7 @@ def test_bug_09_one_source_for_each_flag(root):
 
 
 def test_bug_10_and_11_memory_is_steady(stream, x):
-    """0bab43e3, a286f575: frees deferred for ever (30.7 GB instead of 19.9), then hoarded (34 GB on a 32 GB card)."""
+    """Frees were deferred for ever (30.7 GB instead of 19.9), and later hoarded (34 GB on a 32 GB card)."""
     from hiprt.allocator import default_pool
 
     def run(count):
@@ -176,7 +173,7 @@ def test_bug_12_reuse_after_a_free_waits_for_its_users(stream):
 
 
 def test_bug_13_no_child_graphs(stream, x):
-    """239618d3: ExecUpdate leaves the kernels of child graphs stale. Nested steps become nodes of the outer one."""
+    """ExecUpdate left the kernels of child graphs stale. Nested steps become nodes of the outer one."""
     factor = 1.0
     out = hiprt.empty(256)
 
@@ -222,7 +219,7 @@ def test_bug_14_structures_by_value_survive_a_patch(stream):
 
 
 def test_bug_15_zero_sized_work_is_left_out(stream, x):
-    """28149a9e: AddKernelNode refuses a grid of zero. Nothing is launched, and what is ordered around it stays so."""
+    """AddKernelNode refuses a grid of zero. Nothing is launched, and what is ordered around it stays so."""
     empty = hiprt.empty(0)
 
     def function():
@@ -236,7 +233,7 @@ def test_bug_15_zero_sized_work_is_left_out(stream, x):
 
 
 def test_bug_16_instantiating_while_a_replay_runs(stream, x):
-    """5ed2d3d3: instantiate while a replay ran hung. Here two threads do both at once."""
+    """Making an exec while a replay ran hung. Here two threads do both at once."""
     kept = graphs.Step(lambda: mix(scale(x, 2.0), x), stream=stream)
     expected = kept().numpy()
     failures = []
@@ -261,14 +258,14 @@ def test_bug_16_instantiating_while_a_replay_runs(stream, x):
 
 
 def test_bug_17_warnings_are_errors_in_the_build(root):
-    """9fdd8e5c: code that did not compile everywhere. Warnings are errors for all native code."""
+    """Code that did not compile everywhere. Warnings are errors for all native code."""
     text = (root / "hiprt" / "native" / "build.py").read_text()
     assert 'WARNINGS = ["-Wall", "-Wextra", "-Werror"]' in text
     assert "*WARNINGS" in text
 
 
 def test_bug_18_worker_thread_uses_the_stream_s_device(stream, x):
-    """8fb3e7a26: the device was not set before a launch from another thread (G11)."""
+    """The device was not set before a launch from another thread (G11)."""
     step = graphs.Step(lambda: scale(x, 2.0), stream=stream)
     expected = step().numpy()
     results = []
@@ -279,7 +276,7 @@ def test_bug_18_worker_thread_uses_the_stream_s_device(stream, x):
 
 
 def test_bug_18_exec_dropped_in_flight(stream):
-    """#2329: an exec was destroyed while it ran. Destruction waits for the last launch."""
+    """An exec was destroyed while it ran. Destruction waits for the last launch."""
     x = hiprt.array(np.ones(1 << 18, np.float32))
     results = []
     for i in range(10):
@@ -292,7 +289,7 @@ def test_bug_18_exec_dropped_in_flight(stream):
 
 
 def test_bug_18_grids_beyond_65535_blocks(stream):
-    """#3659: 'cudaGraphAddKernelNode invalid argument' for a grid that is too big in one dimension."""
+    """The error was 'cudaGraphAddKernelNode invalid argument' for a grid that is too big in one dimension."""
     size = 70000 * 64
     x = hiprt.array(np.ones(size, np.float32))
     step = graphs.Step(lambda: scale(x, 3.0), stream=stream)
