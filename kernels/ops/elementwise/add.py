@@ -8,7 +8,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.operands import FLOATS
 from hiprt.kernels.ops.elementwise import binary
 from hiprt.kernels.ops.elementwise.expression import Operand
-from hiprt.kernels.ops.elementwise.same_shape import launch
+from hiprt.kernels.ops.elementwise.same_shape import combine
 from hiprt.stream import Stream
 
 __all__ = ["add"]
@@ -31,10 +31,6 @@ def add(a: Operand, b: Operand, *, stream: Stream | None = None, out: Array | No
     ----------
     a, b : Array or number
         Of any dtypes, which are promoted as in MLX; the shapes broadcast. One may be a Python number.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result; may be `a` or `b`.
 
     Returns
     -------
@@ -49,9 +45,9 @@ def add(a: Operand, b: Operand, *, stream: Stream | None = None, out: Array | No
 
     Notes
     -----
-    Contiguous arrays of one shape and floating dtype have a kernel of their own.
+    Contiguous arrays of one shape and floating dtype have a kernel of their own. `out` may be `a` or `b`.
     """
     if isinstance(a, Array) and isinstance(b, Array) and a.dtype == b.dtype and a.shape == b.shape:
         if a.dtype in FLOATS and a.is_contiguous and b.is_contiguous:
-            return launch(KERNEL, ("a", "b"), a, b, stream, out)
+            return combine(KERNEL, a, b, stream, out)
     return binary.add(a, b, stream=stream, out=out)

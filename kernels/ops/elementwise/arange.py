@@ -5,7 +5,9 @@ from __future__ import annotations
 from hiprt.array import Array
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import INT32, LARGEST, made
+from hiprt.kernels.lang.launch import Launch, Plan
+from hiprt.kernels.lang.operands import INT32, LARGEST
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["arange"]
@@ -36,10 +38,6 @@ def arange(
     stop : int, optional
     step : int
         Not 0.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -51,12 +49,18 @@ def arange(
     ValueError
         The step is 0, or a number is not an int32.
     """
+    stream = stream or current_stream()
+    return plan_of(start, stop, step).run(stream, out)
+
+
+@Planned
+def plan_of(start: int, stop: int | None, step: int) -> Plan:
+    """Check the numbers and return the plan."""
     start, stop = (0, start) if stop is None else (start, stop)
     if not step:
         raise ValueError("[arange] The step must not be 0.")
     if any(not -LARGEST <= n <= LARGEST for n in (start, stop, step)):
         raise ValueError(f"[arange] {start}, {stop} and {step} must be int32.")
-    stream = stream or current_stream()
-    out = made("arange", out, (len(range(start, stop, step)),), INT32, stream, ())
-    KERNEL(stream, (-(-out.size // THREADS), 1, 1), (THREADS, 1, 1), (), out, out.size, start, step)
-    return out
+    size = len(range(start, stop, step))
+    launch = Launch(KERNEL, (-(-size // THREADS), 1, 1), (THREADS, 1, 1), size=size, start=start, step=step)
+    return Plan("arange", (size,), INT32, launch)

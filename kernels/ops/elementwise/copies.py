@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from numpy.typing import DTypeLike
 
 from hiprt.array import Array, dtype_of, empty
-from hiprt.kernels.lang.operands import made
+from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.elementwise.expression import Expression, evaluate, target
 from hiprt.kernels.ops.promotion import WORDS, promote, strided
 from hiprt.stream import Stream, current_stream
@@ -32,10 +32,6 @@ def astype(x: Array, dtype: DTypeLike, *, stream: Stream | None = None, out: Arr
     dtype : dtype
         ``"bfloat16"`` names the type numpy lacks. Floating dtypes round to nearest even; integers drop the fraction,
         and what they do not hold is undefined; bool is whether a number is not zero.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -68,10 +64,6 @@ def contiguous(x: Array, *, stream: Stream | None = None, out: Array | None = No
     ----------
     x : Array
         Of any strides.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the elements.
 
     Returns
     -------
@@ -110,12 +102,12 @@ def along(
         a, axis = contiguous(a, stream=stream).reshape(a.size), 0
     axis = axis_of(op, axis, a.ndim)
     turn = [each for each in range(a.ndim) if each != axis] + [axis]
-    result = work(contiguous(a.transpose(*turn), stream=stream))
-    result = result.transpose(*(turn.index(each) for each in range(a.ndim)))
+    turned = work(contiguous(a.transpose(*turn), stream=stream))
+    turned = turned.transpose(*(turn.index(each) for each in range(a.ndim)))
     if out is None:
-        return contiguous(result, stream=stream)
-    made(op, out, result.shape, result.dtype, stream, (result,))
-    return astype(result, result.dtype, stream=stream, out=out)
+        return contiguous(turned, stream=stream)
+    result(op, out, turned.shape, turned.dtype, stream, {"a": turned})
+    return astype(turned, turned.dtype, stream=stream, out=out)
 
 
 def concatenate(
@@ -128,10 +120,6 @@ def concatenate(
     arrays : sequence of Array
         At least one; of any strides; their shapes agree but along `axis`, and their dtypes are promoted.
     axis : int
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -156,7 +144,8 @@ def concatenate(
     stream = stream or current_stream()
     shape = list(arrays[0].shape)
     shape[axis] = sum(x.shape[axis] for x in arrays)
-    out = made("concatenate", out, tuple(shape), promote(*(x.dtype for x in arrays)), stream, arrays)
+    operands = {f"arrays[{i}]": x for i, x in enumerate(arrays)}
+    out = result("concatenate", out, tuple(shape), promote(*(x.dtype for x in arrays)), stream, operands)
     start = 0
     for x in arrays:
         end = start + x.shape[axis]

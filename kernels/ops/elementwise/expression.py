@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hiprt.array import Array, Form as ArrayForm, make, row_strides
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import made
+from hiprt.kernels.lang.launch import Launch
+from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, layout_of, spread_strides
 from hiprt.kernels.ops.promotion import WORDS, is_float, promote, strided, weak
 from hiprt.objects import Planned
@@ -24,6 +25,7 @@ DType = np.dtype[Any]
 Operand = Array | float
 Given = ArrayForm | type[float]  # an array, or a Python number
 NAMES = "abc"
+OPERANDS = tuple(f"{name}_in" for name in NAMES)  # as kernels name them
 THREADS = 256
 MOST_AXES = 6
 
@@ -122,14 +124,6 @@ def places(form: Form, walked: Sequence[str]) -> list[str]:
     return lines
 
 
-class Plan(NamedTuple):
-    """A launch, but for its arrays and numbers."""
-
-    kernel: Kernel
-    grid: tuple[int, int, int]
-    scalars: tuple[int, ...]
-
-
 def evaluate(
     expression: Expression,
     operands: Sequence[Operand],
@@ -155,9 +149,9 @@ def evaluate(
     """
     if not out.size:
         return
-    plan = plan_of(expression, common, out, is_whole, *map(given, operands))
-    if plan is not None:
-        launch(plan, operands, out, stream)
+    launch = launch_of(expression, common, out, is_whole, *map(given, operands))
+    if launch is not None:
+        launch(stream, out=out, **dict(zip(OPERANDS, operands)))
     else:
         views = [broadcast_to(v, out.shape) if isinstance(v, Array) else v for v in operands]
         for at in range(out.shape[0]):
@@ -170,18 +164,11 @@ def given(operand: Operand) -> Any:
     return operand if isinstance(operand, Array) else type(operand)
 
 
-def launch(plan: Plan, operands: Sequence[Operand], out: Array, stream: Stream) -> None:
-    """Launch what was planned."""
-    arrays = [v for v in operands if isinstance(v, Array)]
-    numbers = [v for v in operands if not isinstance(v, Array)] if len(arrays) < len(operands) else ()
-    plan.kernel(stream, plan.grid, (THREADS, 1, 1), (), *arrays, out, *numbers, *plan.scalars)
-
-
 @Planned
-def plan_of(
+def launch_of(
     expression: Expression, common: tuple[DType, ...], out: ArrayForm, is_whole: bool, *operands: Given
-) -> Plan | None:
-    """Return the launch; None where there are too many axes."""
+) -> Launch | None:
+    """Return the launch, without operands; None where there are too many axes."""
     shape = out.shape
     arrays = [v for v in operands if isinstance(v, ArrayForm)]
     strides = [spread_strides(v.shape, strides_of(v), shape) for v in arrays]
@@ -195,10 +182,12 @@ def plan_of(
     still = tuple(not number and flat and not sum(next(steps)) for number in numbers)
     words = tuple(WORDS[v.dtype] if isinstance(v, ArrayForm) else number_word(v) for v in operands)
     form = Form(words, tuple(WORDS[d] for d in common), WORDS[out.dtype], numbers, axes, still, is_whole)
-    walk = (walked[axis] for axis in range(axes) for walked in layout.strides)
+    walked = [name for name, number in zip(NAMES, numbers) if not number] + ["out"]
     size = math.prod(shape)
-    grid = (-(-size // THREADS), 1, 1)
-    return Plan(kernel_of(expression, form), grid, (size, *layout.shape[1:axes], *walk))
+    scalars = {"size": size} | {f"n{axis}": layout.shape[axis] for axis in range(1, axes)}
+    for name, steps_of in zip(walked, layout.strides):
+        scalars |= {f"{name}_{axis}": steps_of[axis] for axis in range(axes)}
+    return Launch(kernel_of(expression, form), (-(-size // THREADS), 1, 1), (THREADS, 1, 1), **scalars)
 
 
 def strides_of(array: ArrayForm) -> tuple[int, ...]:
@@ -246,14 +235,14 @@ def apply(
     kinds = [
         given(v) if isinstance(v, (Array, bool, int, float)) else strided(op, n, v) for n, v in zip(names, operands)
     ]
-    common, result, shape = joint_of(op, tuple(names), rule, *kinds)
+    common, dtype, shape = joint_of(op, tuple(names), rule, *kinds)
     arrays = [v for v in operands if isinstance(v, Array)]
     if len(arrays) < len(operands):
         for value in operands:
             if not isinstance(value, Array):
                 fits(op, value, common[0])
     stream = stream or current_stream()
-    out = target(op, out, shape, result, stream, arrays)
+    out = target(op, out, shape, dtype, stream, arrays)
     evaluate(expression, operands, common, out, stream)
     return out
 
@@ -270,8 +259,8 @@ def joint_of(
     dtype = promote(*(v.dtype for v in arrays))
     for number in numbers:
         dtype = weak(number(), dtype)
-    computed, result = rule(dtype)
-    return (computed,) * len(operands), result, broadcast_shapes(op, *(v.shape for v in arrays))
+    computed, given_dtype = rule(dtype)
+    return (computed,) * len(operands), given_dtype, broadcast_shapes(op, *(v.shape for v in arrays))
 
 
 def target(
@@ -280,11 +269,10 @@ def target(
     """Return `out` after checking it, or a new array; it may be an operand whose elements lie where its own do."""
     if out is None:
         return make(shape, dtype, stream)
+    operands = dict(zip(NAMES, arrays))
     item = dtype.itemsize
-    alike = [v for v in arrays if v.shape == shape and v.is_contiguous and v.dtype.itemsize == item]
-    others = [v for v in arrays if all(v is not other for other in alike)]
-    out = made(op, out, shape, dtype, stream, others)
-    return made(op, out, shape, dtype, stream, alike, aliasing=True)
+    alike = [n for n, v in operands.items() if v.shape == shape and v.is_contiguous and v.dtype.itemsize == item]
+    return result(op, out, shape, dtype, stream, operands, alike)
 
 
 def fits(op: str, number: float, dtype: DType) -> None:

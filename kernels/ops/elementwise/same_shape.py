@@ -1,49 +1,44 @@
-"""The launch of kernels that combine two arrays of one shape element by element."""
+"""The ops that combine two arrays of one shape, dtype and layout element by element."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from hiprt.array import Array, Form
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
-from hiprt.kernels.lang.operands import floating, made, same
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch, Plan
+from hiprt.kernels.lang.operands import floating, same
+from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["launch"]
+__all__ = ["combine"]
 
-STRETCH = 16384  # elements of one plain loop on the CPU device
 THREADS = 256
 
 
-class Plan(NamedTuple):
-    """A launch."""
+def combine(kernel: Kernel, a: Array, b: Array, stream: Stream | None, out: Array | None) -> Array:
+    """Check the operands, launch, and return the result.
 
-    grid: tuple[int, int, int]
-    threads: tuple[int, int, int]
-    template: tuple[Any, ...]
-
-
-def launch(
-    kernel: Kernel, names: tuple[str, str], a: Array, b: Array, stream: Stream | None, out: Array | None
-) -> Array:
-    """Check the operands, launch, and return the result."""
+    The kernel's first two arguments are the operands; its scalars are ``size``, and ``stretch`` for a plain loop.
+    """
     stream = stream or current_stream()
-    plan = plan_of(kernel.name, names, a, b, out, uses_loops(stream))
-    out = made(kernel.name, out, a.shape, a.dtype, stream, (a, b), aliasing=True)
-    kernel(stream, plan.grid, plan.threads, plan.template, a, b, out, a.size, STRETCH)
-    return out
+    first, second = kernel.names[:2]
+    return plan_of(kernel, first, second, a, b, out, target_of(stream)).run(stream, out, **{first: a, second: b})
 
 
 @Planned
-def plan_of(op: str, names: tuple[str, str], a: Form, b: Form, out: Form | None, loops: bool) -> Plan:
-    """Check the operands and return the launch."""
-    floating(op, names[0], a)
-    same(op, names[1], b, names[0], a)
+def plan_of(kernel: Kernel, first: str, second: str, a: Form, b: Form, out: Form | None, target: Target) -> Plan:
+    """Check the operands and return the plan."""
+    op = kernel.name
+    floating(op, first, a)
+    same(op, second, b, first, a)
     if a.shape != b.shape:
-        raise ValueError(f"{op}: {names[0]} has shape {a.shape} and {names[1]} {b.shape}; they must be the same")
-    if loops:
-        return Plan((-(-a.size // STRETCH), 1, 1), (1, 1, 1), (a.dtype, 1))
-    is_aligned = a.is_aligned and b.is_aligned and (out is None or out.is_aligned)
-    run = 16 // a.dtype.itemsize if is_aligned else 1
-    return Plan((-(-a.size // (THREADS * run)), 1, 1), (THREADS, 1, 1), (a.dtype, run))
+        raise ValueError(f"{op}: {first} has shape {a.shape} and {second} {b.shape}; they must be the same")
+    stretch = target.table.loop_elements
+    if target.takes_loops:
+        run, threads, groups = 1, 1, -(-a.size // stretch)
+    else:
+        is_aligned = a.is_aligned and b.is_aligned and (out is None or out.is_aligned)
+        run, threads = 16 // a.dtype.itemsize if is_aligned else 1, THREADS
+        groups = -(-a.size // (THREADS * run))
+    launch = Launch(kernel, (groups, 1, 1), (threads, 1, 1), {"T": a.dtype, "RUN": run}, size=a.size, stretch=stretch)
+    return Plan(op, a.shape, a.dtype, launch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hiprt.array import Array
 from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.elementwise.same_shape import launch
+from hiprt.kernels.ops.elementwise.same_shape import combine
 from hiprt.stream import Stream
 
 __all__ = ["silu_mul"]
@@ -28,15 +28,11 @@ def silu_mul(gate: Array, up: Array, *, stream: Stream | None = None, out: Array
     ----------
     gate, up : Array
         float16, bfloat16 or float32 of one shape and dtype.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result; may be `gate` or `up`.
 
     Returns
     -------
     Array
-        The shape and dtype of `gate`.
+        The shape and dtype of `gate`. `out` may be `gate` or `up`.
 
     Raises
     ------
@@ -49,4 +45,4 @@ def silu_mul(gate: Array, up: Array, *, stream: Stream | None = None, out: Array
     -----
     SwiGLU (Shazeer, "GLU Variants Improve Transformer", 2020). ``gate`` of -inf gives NaN, as the formula does.
     """
-    return launch(KERNEL, ("gate", "up"), gate, up, stream, out)
+    return combine(KERNEL, gate, up, stream, out)

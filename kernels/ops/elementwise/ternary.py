@@ -28,10 +28,6 @@ def where(condition: Array, x: Operand, y: Operand, *, stream: Stream | None = N
         Of any dtype; not zero holds.
     x, y : Array or number
         Of any dtypes, which are promoted together. The three shapes broadcast.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -73,8 +69,6 @@ def clip(
     a : Array
     a_min, a_max : Array or number or None
         None means no bound; one must be given. The upper bound wins where they cross.
-    stream : Stream, optional
-        This thread's by default.
     out : Array, optional
         Receives the result; may be `a`.
 

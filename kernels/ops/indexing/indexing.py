@@ -7,12 +7,14 @@ from functools import cache
 
 import numpy as np
 
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import made
+from hiprt.kernels.lang.launch import Launch
+from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous, copy_into
 from hiprt.kernels.ops.promotion import WORDS, is_integer, strided
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["put_along_axis", "scatter", "scatter_add", "take", "take_along_axis"]
@@ -84,17 +86,21 @@ def gathered(
     stream: Stream,
     out: Array | None,
 ) -> Array:
-    """Launch the taking kernel."""
+    """Return the elements of an array that indices name along an axis."""
     a, indices = contiguous(a, stream=stream), contiguous(indices, stream=stream)
-    out = made(op, out, shape, a.dtype, stream, (a, indices))
+    out = result(op, out, shape, a.dtype, stream, {"a": a, "indices": indices})
     moved = MOVED[a.dtype.itemsize]
-    inner = math.prod(a.shape[axis + 1 :])
-    count = indices.shape[axis] if is_along else indices.size
-    grid = (-(-out.size // THREADS), 1, 1)
-    scalars = out.size, inner, count, a.shape[axis], is_along
-    kernel = taker(WORDS[moved], WORDS[indices.dtype])
-    kernel(stream, grid, (THREADS, 1, 1), (), a.view(moved), indices, out.view(moved), *scalars)
+    take_of(a, indices, axis, is_along, out.size)(stream, a=a.view(moved), indices=indices, out=out.view(moved))
     return out
+
+
+@Planned
+def take_of(a: Form, indices: Form, axis: int, is_along: bool, size: int) -> Launch:
+    """Return the launch that takes `size` elements."""
+    kernel = taker(WORDS[MOVED[a.dtype.itemsize]], WORDS[indices.dtype])
+    scalars = {"size": size, "inner": math.prod(a.shape[axis + 1 :]), "length": a.shape[axis], "is_along": is_along}
+    count = indices.shape[axis] if is_along else indices.size
+    return Launch(kernel, (-(-size // THREADS), 1, 1), (THREADS, 1, 1), count=count, **scalars)
 
 
 def take(
@@ -115,10 +121,6 @@ def take(
         Of any integer dtype; negative ones count from the end. One that names nothing gives zeros.
     axis : int, optional
         By default `a` is taken as one row.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -169,10 +171,6 @@ def take_along_axis(
         Of any integer dtype and as many axes as `a`; axes other than `axis` broadcast to those of `a`. Negative ones
         count from the end; one that names nothing gives zero.
     axis : int
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -203,24 +201,31 @@ def put(
     *,
     is_adding: bool = False,
 ) -> Array:
-    """Launch the putting kernel on a copy of `a`, or on `a` where `out` is it."""
+    """Return a copy of `a` into which values are put or added; `a` itself, changed in place, where `out` is it."""
     indices, values = contiguous(indices, stream=stream), contiguous(values, stream=stream)
-    result = made(op, out, a.shape, a.dtype, stream, (indices, values))
+    apart = {"indices": indices, "values": values} | ({} if out is a else {"a": a})
+    into = result(op, out, a.shape, a.dtype, stream, apart)
     if out is not a:
-        made(op, result, a.shape, a.dtype, stream, (a,))
-        copy_into(result, a, stream, is_whole=True)
-    word = WORDS[a.dtype if is_adding else MOVED[a.dtype.itemsize]]
+        copy_into(into, a, stream, is_whole=True)
+    launch = put_of(a, indices, axis, is_along, is_adding)
+    if launch is not None:
+        moved = a.dtype if is_adding else MOVED[a.dtype.itemsize]
+        launch(stream, values=values.view(moved), indices=indices, out=into.view(moved))
+    return into
+
+
+@Planned
+def put_of(a: Form, indices: Form, axis: int, is_along: bool, is_adding: bool) -> Launch | None:
+    """Return the launch that puts or adds values; None where there is nothing to put."""
     inner = math.prod(a.shape[axis + 1 :])
     size = math.prod(a.shape[:axis]) * inner
     count = indices.shape[axis] if is_along else indices.size
-    if count and size:
-        kernel = putter(word, WORDS[indices.dtype], is_adding)
-        moved = (values, result) if is_adding else (v.view(MOVED[v.dtype.itemsize]) for v in (values, result))
-        first, second = moved
-        grid = (-(-size // THREADS), 1, 1)
-        scalars = size, inner, count, a.shape[axis], is_along
-        kernel(stream, grid, (THREADS, 1, 1), (), first, indices, second, *scalars)
-    return result
+    if not (count and size):
+        return None
+    word = WORDS[a.dtype if is_adding else MOVED[a.dtype.itemsize]]
+    scalars = {"size": size, "inner": inner, "count": count, "length": a.shape[axis], "is_along": is_along}
+    grid = (-(-size // THREADS), 1, 1)
+    return Launch(putter(word, WORDS[indices.dtype], is_adding), grid, (THREADS, 1, 1), **scalars)
 
 
 def put_along_axis(
@@ -237,15 +242,11 @@ def put_along_axis(
     values : Array
         Converted to the dtype of `a`; broadcasts to the shape of `indices`.
     axis : int
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result; may be `a`, which is then changed in place.
 
     Returns
     -------
     Array
-        The shape and dtype of `a`.
+        The shape and dtype of `a`. `out` may be `a`, which is then changed in place.
 
     Raises
     ------
@@ -304,15 +305,11 @@ def scatter(
     updates : Array
         Converted to the dtype of `a`; broadcasts to the shape of ``take(a, indices, axis)``.
     axis : int
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result; may be `a`, which is then changed in place.
 
     Returns
     -------
     Array
-        The shape and dtype of `a`.
+        The shape and dtype of `a`. `out` may be `a`, which is then changed in place.
 
     Raises
     ------

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from hiprt.array import Array
+from hiprt.array import Array, Form, row_strides
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import INT32, buffer, made
+from hiprt.kernels.lang.launch import Launch
+from hiprt.kernels.lang.operands import INT32, buffer, result
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, copy_into
 from hiprt.kernels.ops.indexing.indexing import MOVED
 from hiprt.kernels.ops.promotion import WORDS, strided
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["slice", "slice_update"]
@@ -58,25 +60,31 @@ def kernel_of(word: str, places: tuple[int, ...], is_update: bool) -> Kernel:
     )
 
 
-def launch(whole: Array, part: Array, starts: Array, axes: Sequence[int], stream: Stream, is_update: bool) -> None:
+def move(whole: Array, part: Array, starts: Array, axes: tuple[int, ...], stream: Stream, is_update: bool) -> None:
     """Move a part from or to where it begins."""
-    if not part.size:
-        return
-    moved = MOVED[whole.dtype.itemsize]
+    if part.size:
+        moved = MOVED[whole.dtype.itemsize]
+        launch = launch_of(whole, part, axes, is_update)
+        launch(stream, whole=whole.view(moved), part=part.view(moved), starts=starts)
+
+
+@Planned
+def launch_of(whole: Form, part: Form, axes: tuple[int, ...], is_update: bool) -> Launch:
+    """Return the launch that moves a part."""
     places = tuple(axes.index(axis) if axis in axes else -1 for axis in range(whole.ndim))
-    scalars = [part.size]
-    for axis in range(whole.ndim):
-        scalars += [part.shape[axis], whole.shape[axis], part.strides[axis], whole.strides[axis]]
-    first, second = (part, whole) if is_update else (whole, part)
-    grid = (-(-part.size // THREADS), 1, 1)
-    kernel = kernel_of(WORDS[moved], places, is_update)
-    kernel(stream, grid, (THREADS, 1, 1), (), first.view(moved), starts, second.view(moved), *scalars)
+    scalars = {"size": part.size}
+    for name, form in (("part", part), ("whole", whole)):
+        strides = row_strides(form.shape) if form.strides is None else form.strides
+        scalars |= {f"{name}_n{axis}": n for axis, n in enumerate(form.shape)}
+        scalars |= {f"{name}_step{axis}": step for axis, step in enumerate(strides)}
+    kernel = kernel_of(WORDS[MOVED[whole.dtype.itemsize]], places, is_update)
+    return Launch(kernel, (-(-part.size // THREADS), 1, 1), (THREADS, 1, 1), **scalars)
 
 
-def checked_axes(op: str, a: Array, starts: Array, axes: Sequence[int], part: tuple[int, ...]) -> list[int]:
+def checked_axes(op: str, a: Array, starts: Array, axes: Sequence[int], part: tuple[int, ...]) -> tuple[int, ...]:
     """Return the axes from the front, after comparing everything with the array."""
     strided(op, "a", a)
-    found = [axis_of(op, axis, a.ndim) for axis in axes]
+    found = tuple(axis_of(op, axis, a.ndim) for axis in axes)
     if len(set(found)) < len(found):
         raise ValueError(f"[{op}] An axis of {tuple(axes)} is named twice.")
     buffer(op, "start_indices", starts, INT32, (len(found),))
@@ -106,10 +114,6 @@ def slice(  # noqa: A001
         The others begin at 0.
     slice_size : sequence of int
         The part's shape.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the part.
 
     Returns
     -------
@@ -125,8 +129,8 @@ def slice(  # noqa: A001
     shape = tuple(int(n) for n in slice_size)
     found = checked_axes("slice", a, start_indices, axes, shape)
     stream = stream or current_stream()
-    out = made("slice", out, shape, a.dtype, stream, (a, start_indices))
-    launch(a, out, start_indices, found, stream, False)
+    out = result("slice", out, shape, a.dtype, stream, {"a": a, "start_indices": start_indices})
+    move(a, out, start_indices, found, stream, False)
     return out
 
 
@@ -151,15 +155,11 @@ def slice_update(
         int32, on the device: one for each of `axes`. They are held to where the whole part lies in the array.
     axes : sequence of int
         The others begin at 0.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result; may be `a`, of which only the part is then written.
 
     Returns
     -------
     Array
-        The shape and dtype of `a`.
+        The shape and dtype of `a`. `out` may be `a`, of which only the part is then written.
 
     Raises
     ------
@@ -172,9 +172,9 @@ def slice_update(
     found = checked_axes(op, a, start_indices, axes, strided(op, "update", update).shape)
     stream = stream or current_stream()
     part = update if update.dtype == a.dtype else astype(update, a.dtype, stream=stream)
-    result = made(op, out, a.shape, a.dtype, stream, (part, start_indices))
+    apart = {"update": part, "start_indices": start_indices} | ({} if out is a else {"a": a})
+    into = result(op, out, a.shape, a.dtype, stream, apart)
     if out is not a:
-        made(op, result, a.shape, a.dtype, stream, (a,))
-        copy_into(result, a, stream, is_whole=True)
-    launch(result, part, start_indices, found, stream, True)
-    return result
+        copy_into(into, a, stream, is_whole=True)
+    move(into, part, start_indices, found, stream, True)
+    return into

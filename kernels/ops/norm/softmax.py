@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
@@ -13,7 +17,7 @@ from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["softmax"]
+__all__ = ["row_softmax", "softmax"]
 
 KERNEL = Kernel(
     "norm/softmax",
@@ -69,6 +73,10 @@ def softmax(x: Array, axis: int = -1, *, stream: Stream | None = None, out: Arra
 def plan_of(x: Form, target: Target) -> Plan:
     """Return the plan for rows of a floating dtype."""
     width = x.shape[-1]
-    grid, threads = row_launch(target, x.size // max(width, 1), width)
-    launch = Launch(KERNEL, grid, threads, {"T": x.dtype, "LOGARITHM": False}, width=width)
-    return Plan("softmax", x.shape, x.dtype, launch)
+    return Plan("softmax", x.shape, x.dtype, row_softmax(x.dtype, False, x.size // max(width, 1), width, target))
+
+
+@Planned
+def row_softmax(dtype: np.dtype[Any], logarithm: bool, rows: int, width: int, target: Target) -> Launch:
+    """Return the launch over rows; with `logarithm` each gives the logarithm of the sum of its exponentials instead."""
+    return Launch(KERNEL, *row_launch(target, rows, width), {"T": dtype, "LOGARITHM": logarithm}, width=width)

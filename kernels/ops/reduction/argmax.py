@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
 
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import FLOATS, INT32, made
+from hiprt.kernels.lang.launch import Launch, Plan
+from hiprt.kernels.lang.operands import FLOATS, INT32
 from hiprt.kernels.ops.elementwise.copies import axis_of, contiguous
 from hiprt.kernels.ops.promotion import WORDS, strided
 from hiprt.kernels.ops.row_launch import row_launch
@@ -88,10 +88,6 @@ def argmax(
         The last by default; None takes `x` as one row.
     keepdims : bool
         Whether the axis stays, with size 1.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -121,10 +117,7 @@ def place_of(op: str, x: Array, axis: int | None, keepdims: bool, stream: Stream
     order, shape, width = rows_of(op, x, axis, keepdims)
     if order is not None or not x.is_contiguous:
         x = contiguous(x if order is None else x.transpose(*order), stream=stream)
-    plan = plan_of(op, x, width, target_of(stream))
-    out = made(op, out, shape, INT32, stream, (x,))
-    plan.kernel(stream, plan.grid, plan.threads, plan.template, x, out, width)
-    return out
+    return plan_of(op, x, shape, width, target_of(stream)).run(stream, out, x=x)
 
 
 @Planned
@@ -144,24 +137,17 @@ def rows_of(op: str, x: Form, axis: int | None, keepdims: bool) -> tuple[tuple[i
     return order, shape, width
 
 
-class Plan(NamedTuple):
-    """A launch."""
-
-    kernel: Kernel
-    grid: tuple[int, int, int]
-    threads: tuple[int, int, int]
-    template: tuple[Any, ...]
-
-
 @Planned
-def plan_of(op: str, x: Form, width: int, target: Target) -> Plan:
-    """Return the launch over contiguous rows."""
+def plan_of(op: str, x: Form, shape: tuple[int, ...], width: int, target: Target) -> Plan:
+    """Return the plan for contiguous rows."""
     rows = x.size // width
     if op == "argmax" and x.dtype in FLOATS:
         threads, run = threads_of(x, width, target.takes_loops)
-        return Plan(KERNEL, (rows, 1, 1), (threads, 1, 1), (x.dtype, run))
-    key = "sort_key" if op == "argmax" else "falling_key"
-    return Plan(kernel_of(op, key, WORDS[x.dtype]), *row_launch(target, rows, width), ())
+        launch = Launch(KERNEL, (rows, 1, 1), (threads, 1, 1), {"T": x.dtype, "RUN": run}, width=width)
+    else:
+        key = "sort_key" if op == "argmax" else "falling_key"
+        launch = Launch(kernel_of(op, key, WORDS[x.dtype]), *row_launch(target, rows, width), width=width)
+    return Plan(op, shape, INT32, launch)
 
 
 def threads_of(x: Form, width: int, loops: bool) -> tuple[int, int]:

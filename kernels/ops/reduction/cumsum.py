@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from hiprt.array import Array, empty
+from hiprt.array import Array, Form, empty
 from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.ops.elementwise.copies import along
 from hiprt.kernels.ops.promotion import BOOL, INT32, WORDS
 from hiprt.kernels.ops.row_launch import row_launch
-from hiprt.kernels.tuning.target import target_of
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["cumsum"]
@@ -76,10 +78,6 @@ def cumsum(
         Whether sums begin at the end.
     inclusive : bool
         Whether an element's own value is in its sum.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -98,11 +96,17 @@ def cumsum(
     def sums(rows: Array) -> Array:
         dtype = INT32 if rows.dtype == BOOL else rows.dtype
         result = empty(rows.shape, dtype, stream)
-        width = rows.shape[-1]
         if rows.size:
-            kernel = kernel_of(WORDS[rows.dtype], WORDS[dtype])
-            grid, threads = row_launch(target_of(stream), rows.size // width, width)
-            kernel(stream, grid, threads, (), rows, result, width, bool(reverse), bool(inclusive))
+            launch_of(rows, bool(reverse), bool(inclusive), target_of(stream))(stream, x=rows, out=result)
         return result
 
     return along("cumsum", a, axis, sums, stream, out)
+
+
+@Planned
+def launch_of(x: Form, backwards: bool, inclusive: bool, target: Target) -> Launch:
+    """Return the launch over contiguous rows."""
+    width = x.shape[-1]
+    kernel = kernel_of(WORDS[x.dtype], WORDS[INT32 if x.dtype == BOOL else x.dtype])
+    shape = row_launch(target, x.size // width, width)
+    return Launch(kernel, *shape, width=width, backwards=backwards, inclusive=inclusive)

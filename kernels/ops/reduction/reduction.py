@@ -10,12 +10,14 @@ import numpy as np
 
 from hiprt.array import Array
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import made
+from hiprt.kernels.lang.launch import Launch
+from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous
-from hiprt.kernels.ops.norm.softmax import KERNEL as SOFTMAX
+from hiprt.kernels.ops.norm.softmax import row_softmax
 from hiprt.kernels.ops.promotion import BOOL, INT32, WORDS, at_least_float, is_float, strided
 from hiprt.kernels.ops.row_launch import row_launch
-from hiprt.kernels.tuning.target import target_of
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Reduction", "all", "any", "logsumexp", "max", "mean", "min", "prod", "rows_of", "sum"]
@@ -104,7 +106,7 @@ def rows_of(op: str, x: Array, axis: Axis, keepdims: bool, stream: Stream) -> tu
 
 
 class Reduction:
-    """A reduction; called as ``op(x, axis=None, keepdims=False, stream=None, out=None)``.
+    """A reduction of several axes; called as ``op(x, axis=None, keepdims=False, stream=None, out=None)``.
 
     `axis` is an axis, several, or None for all; strides and dtypes are any. Floating dtypes are joined in float32.
 
@@ -141,19 +143,24 @@ class Reduction:
         stream: Stream | None = None,
         out: Array | None = None,
     ) -> Array:
-        """Launch on `stream`, this thread's by default; `out` receives the result."""
+        """Reduce `axis` of `x`; see the class."""
         stream = stream or current_stream()
         rows, width, shape = rows_of(self.name, x, axis, keepdims, stream)
-        result = self.rule(x.dtype)
-        out = made(self.name, out, shape, result, stream, (rows,))
+        dtype = self.rule(x.dtype)
+        out = result(self.name, out, shape, dtype, stream, {"x": rows})
         if not width and self.identity == "from[0]" and out.size:
             raise ValueError(f"[{self.name}] Cannot {self.name} reduce zero size array.")
-        wide = WORDS[at_least_float(result)] if is_float(result) else WORDS[result]
-        identity = "{}({})".format("float" if is_float(result) else wide, self.identity)
-        kernel = kernel_of(self.name, self.text, identity, self.final, WORDS[x.dtype], WORDS[result])
-        grid, threads = row_launch(target_of(stream), out.size, width)
-        kernel(stream, grid, threads, (), rows, out, width)
+        launch_of(self, x.dtype, dtype, out.size, width, target_of(stream))(stream, x=rows, out=out)
         return out
+
+
+@Planned
+def launch_of(op: Reduction, given: DType, dtype: DType, rows: int, width: int, target: Target) -> Launch:
+    """Return the launch over contiguous rows."""
+    wide = WORDS[at_least_float(dtype)] if is_float(dtype) else WORDS[dtype]
+    identity = "{}({})".format("float" if is_float(dtype) else wide, op.identity)
+    kernel = kernel_of(op.name, op.text, identity, op.final, WORDS[given], WORDS[dtype])
+    return Launch(kernel, *row_launch(target, rows, width), width=width)
 
 
 def same(dtype: DType) -> DType:
@@ -197,10 +204,6 @@ def logsumexp(
         All axes by default.
     keepdims : bool
         Whether reduced axes stay, with size 1.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
@@ -217,6 +220,6 @@ def logsumexp(
     stream = stream or current_stream()
     rows, width, shape = rows_of("logsumexp", x, axis, keepdims, stream)
     rows = astype(rows, at_least_float(x.dtype), stream=stream)
-    out = made("logsumexp", out, shape, rows.dtype, stream, (rows,))
-    SOFTMAX(stream, *row_launch(target_of(stream), out.size, width), (rows.dtype, True), rows, out, width)
+    out = result("logsumexp", out, shape, rows.dtype, stream, {"x": rows})
+    row_softmax(rows.dtype, True, out.size, width, target_of(stream))(stream, x=rows, out=out)
     return out

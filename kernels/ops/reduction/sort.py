@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from hiprt.array import Array, empty
-from hiprt.kernels.lang.kernel import Kernel, uses_loops
+from hiprt.array import Array, Form, empty
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import UINT32
 from hiprt.kernels.ops.elementwise.copies import along, axis_of
 from hiprt.kernels.ops.indexing.indexing import take_along_axis
 from hiprt.kernels.ops.promotion import WORDS, strided
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["argpartition", "argsort", "partition", "sort", "topk"]
@@ -105,21 +108,32 @@ def merger(word: str) -> Kernel:
 
 def order_of(x: Array, stream: Stream) -> Array:
     """Return the order of each row of a contiguous array: uint32 places, smallest first, equal ones as they come."""
-    width = x.shape[-1]
     order = empty(x.shape, UINT32, stream)
     if not x.size:
         return order
-    word = WORDS[x.dtype]
+    sort_runs, *merges = launches_of(x, target_of(stream))
+    sort_runs(stream, x=x, out=order)
+    for merge in merges:
+        merged = empty(x.shape, UINT32, stream)
+        merge(stream, x=x, order=order, out=merged)
+        order = merged
+    return order
+
+
+@Planned
+def launches_of(x: Form, target: Target) -> tuple[Launch, ...]:
+    """Return the launch that sorts runs, then those that merge them."""
+    word, width = WORDS[x.dtype], x.shape[-1]
     padded = min(RUN, 1 << (width - 1).bit_length())
+    threads = 1 if target.takes_loops else min(THREADS, max(32, padded // 2))
     grid = (x.size // width * -(-width // RUN), 1, 1)
-    threads = 1 if uses_loops(stream) else min(THREADS, max(32, padded // 2))
-    sorter(word)(stream, grid, (threads, 1, 1), (), x, order, width, padded)
+    launches = [Launch(sorter(word), grid, (threads, 1, 1), width=width, padded=padded)]
     run = RUN
     while run < width:
-        merged = empty(x.shape, UINT32, stream)
-        merger(word)(stream, (-(-x.size // THREADS), 1, 1), (THREADS, 1, 1), (), x, order, merged, x.size, width, run)
-        order, run = merged, 2 * run
-    return order
+        grid = (-(-x.size // THREADS), 1, 1)
+        launches.append(Launch(merger(word), grid, (THREADS, 1, 1), size=x.size, width=width, run=run))
+        run *= 2
+    return tuple(launches)
 
 
 def ordered(
@@ -154,10 +168,6 @@ def argsort(a: Array, axis: int | None = -1, *, stream: Stream | None = None, ou
         Of any strides and dtype. NaN comes last; 0 and -0 are equal; equal elements stay in order.
     axis : int, optional
         The last by default; None takes `a` as one row.
-    stream : Stream, optional
-        This thread's by default.
-    out : Array, optional
-        Receives the result.
 
     Returns
     -------
