@@ -1,4 +1,4 @@
-"""hip-python on the CPU device, with nothing of ours in between."""
+"""These tests call the CPU device through hip-python, with nothing of ours in between."""
 
 import importlib.util
 import os
@@ -11,14 +11,14 @@ from rocm.bindings.util import paths
 
 
 def package(name):
-    """The folder of an installed package, which is not imported for it."""
+    """Return the folder of an installed package without importing it."""
     spec = importlib.util.find_spec(name)
     return Path(spec.submodule_search_locations[0]) if spec else None
 
 
 @pytest.fixture(scope="session")
 def library():
-    """The file of the CPU device."""
+    """The CPU device's file."""
     return package("hiprt") / "cpu" / "libamdhip64.so"
 
 
@@ -42,7 +42,7 @@ from helpers.hip_calls import E, KIND, Gate, Ints, error, functions, ok, raw
 
 @pytest.fixture
 def python(library, root):
-    """Run Python code on the CPU device in a process of its own: the environment is read once. What it printed."""
+    """Run Python code on the CPU device in a process of its own, which reads the environment; return what it prints."""
 
     def run(code, **environment):
         environment = {**os.environ, "PYTHONPATH": str(root / "tests"), **environment}

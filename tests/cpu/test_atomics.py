@@ -9,7 +9,7 @@ TOTAL = BLOCKS * THREADS
 
 
 def contend(dtype, body, start, cells=1, prologue=""):
-    """Run a body over many threads that update `p` by their index `i`; what p holds then."""
+    """Run a body over many threads that update `p` by their index `i`; return what `p` holds then."""
     name = C_TYPE[np.dtype(dtype).name]
     source = f"""{prologue}
 extern "C" __global__ void k({name}* p) {{ int i = blockIdx.x * blockDim.x + threadIdx.x; {body} }}"""
@@ -63,7 +63,7 @@ def test_old_values_are_handed_out_once():
 
 
 def test_exchange_keeps_every_value():
-    """What went in comes out once, except the last."""
+    """Every value that went in comes out once, except the last."""
     cell = contend("int32", "int old = atomicExch(p, i + 1); atomicAdd(p + 1 + old, 1);", 0, cells=TOTAL + 2)
     assert cell[1:].sum() == TOTAL
     assert cell[1:].max() == 1

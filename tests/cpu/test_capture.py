@@ -34,7 +34,7 @@ TYPE = hip.hipGraphNodeType
 
 @pytest.fixture
 def stream():
-    """A stream that does not synchronise with the null stream; whatever a test captured is ended."""
+    """A stream that does not synchronise with the null stream. A capture that a test leaves is ended."""
     made = ok(hip.hipStreamCreateWithFlags(1))
     yield made
     end(made)
@@ -46,7 +46,7 @@ def begin(stream, mode=GLOBAL):
 
 
 def end(stream):
-    """Status and graph (None unless there is one)."""
+    """End a capture; return the status and the graph, or None."""
     out = ctypes.c_void_p(12345)
     return raw("hipStreamEndCapture", stream, ctypes.byref(out)), out.value
 
@@ -68,7 +68,7 @@ def side_stream():
 
 
 def fork(stream, other):
-    """Make other continue after what stream has so far."""
+    """Make `other` continue after all that `stream` has so far."""
     event = ok(hip.hipEventCreate())
     ok(hip.hipEventRecord(event, stream))
     ok(hip.hipStreamWaitEvent(other, event, 0))
@@ -80,7 +80,7 @@ def types(graph):
 
 
 def in_thread(call):
-    """The result of a call made on another thread."""
+    """Make a call on another thread and return its result."""
     out = []
     thread = threading.Thread(target=lambda: out.append(call()))
     thread.start()
@@ -302,7 +302,7 @@ def test_unsafe_calls_follow_the_mode(stream, name):
 
 
 def exchange(mode):
-    """Set this thread's mode; the previous one."""
+    """Set this thread's mode; return the previous one."""
     cell = ctypes.c_int(mode)
     assert raw("hipThreadExchangeStreamCaptureMode", ctypes.byref(cell)) == E.hipSuccess
     return cell.value
@@ -371,7 +371,7 @@ def test_graph_launch_cannot_be_captured(stream):
 
 
 def capture_info(stream):
-    """Status, id, graph and dependencies."""
+    """Return a capture's status, id, graph and dependencies."""
     state, number, graph = ctypes.c_int(-1), ctypes.c_ulonglong(), ctypes.c_void_p()
     deps, count = ctypes.POINTER(ctypes.c_void_p)(), ctypes.c_size_t()
     outs = map(ctypes.byref, (state, number, graph, deps, count))

@@ -1,4 +1,4 @@
-"""Every compiler there is gives the same results; and what is said when there is none."""
+"""Every compiler gives the same results, and the log says why when there is none."""
 
 import os
 import shutil
@@ -55,13 +55,13 @@ print(hashlib.sha256(out.tobytes() + out2.tobytes() + dots.tobytes()).hexdigest(
 
 
 def found():
-    """Paths of the compilers on this machine."""
+    """Return the paths of the compilers on this machine."""
     names = ["clang++", *(f"clang++-{version}" for version in range(15, 25)), "g++"]
     return [os.environ.get("HIPRT_CPU_ZIG", ""), *filter(None, map(shutil.which, names))]
 
 
 def test_all_compilers_agree(python, tmp_path):
-    """Integers, conversions and our own float functions: the same bits from each, optimised or not."""
+    """Integers, conversions and our own float functions give the same bits with each compiler, optimised or not."""
     compilers = [path for path in found() if path]
     assert compilers
     cache = str(tmp_path)
@@ -81,7 +81,7 @@ print(made.log, end="")
 
 @pytest.fixture
 def bare(tmp_path):
-    """An environment in which no compiler can be found: with a library away from the ziglang package."""
+    """An environment in which no compiler is found, with a library that lies away from the ziglang package."""
     return {
         "HIPRT_CPU_COMPILER": "",
         "HIPRT_CPU_ZIG": "",
@@ -104,7 +104,7 @@ def test_a_compiler_that_does_not_exist_is_named(python, bare):
 
 
 def test_why_the_only_compiler_does_not_work_is_in_the_sentence(python, bare, tmp_path):
-    """Found on PATH, or named: its own words, also at the second program of a process."""
+    """The log quotes the compiler, found on PATH or named, also at the second program of a process."""
     broken = tmp_path / "clang++"
     broken.write_text('#!/bin/sh\necho "error: no such luck"\nexit 1\n')
     broken.chmod(0o755)
@@ -135,7 +135,7 @@ exec {zig} c++ "$@"
 
 
 def test_a_broken_compiler_is_passed_over(python, bare, tmp_path):
-    """The first on the list fails at everything: the next one is used, and the first not asked again."""
+    """If the first compiler fails at everything, the next one is used, and the first is not asked again."""
     log = tmp_path / "runs"
     broken = tmp_path / "zig"
     broken.write_text(f"#!/bin/sh\necho run >> {log}\necho no such luck\nexit 1\n")

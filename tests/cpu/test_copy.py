@@ -13,7 +13,7 @@ TO_DEVICE, TO_HOST, ON_DEVICE = KIND.hipMemcpyHostToDevice, KIND.hipMemcpyDevice
 
 
 class Bytes:
-    """Device memory as bytes."""
+    """Return device memory as bytes."""
 
     def __init__(self, content):
         content = np.ascontiguousarray(content).view(np.uint8).reshape(-1)
@@ -84,7 +84,7 @@ def test_directions_by_name(device):
 
 @pytest.mark.parametrize("source_kind", ["pageable", "pinned"])
 def test_when_an_asynchronous_copy_reads_its_source(device, source_kind):
-    """Pageable memory may be reused at once; pinned memory is read when the stream gets there."""
+    """Pageable memory may be changed at once; pinned memory is read when the stream gets there."""
     gate, stream = Gate(), ok(hip.hipStreamCreate())
     pinned = int(ok(hip.hipHostMalloc(64, 0)))
     array = np.zeros(64, np.uint8)

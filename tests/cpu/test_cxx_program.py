@@ -1,4 +1,4 @@
-"""Programs of other people: plain C++ and C against our headers, linked with the CPU device."""
+"""Programs in plain C++ and C that use our headers and link with the CPU device."""
 
 import os
 import shutil
@@ -110,7 +110,7 @@ int main(void) {
 
 @pytest.fixture
 def build(library, tmp_path):
-    """Compile and run a program; what it printed."""
+    """Compile and run a program; return what it prints."""
 
     def run(source, suffix, compiler, *options):
         if not shutil.which(compiler):

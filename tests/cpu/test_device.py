@@ -15,7 +15,7 @@ def test_version_is_that_of_the_interface():
 
 
 def test_numbers_that_are_none_are_told(python):
-    """Programs without Python have nobody else to say so."""
+    """The device itself reports a wrong setting, because a program without Python has no other report."""
     text = python("os.dup2(1, 2)\nassert ok(hip.hipGetDeviceCount()) == 1", HIPRT_CPU_DEVICES="two")
     assert text == "hiprt cpu device: HIPRT_CPU_DEVICES: 'two' is no whole number and ignored\n"
 

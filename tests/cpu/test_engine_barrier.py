@@ -324,7 +324,7 @@ print(Program({source!r}).launch("k", 2, 32, np.zeros(32, np.int32), np.int64(0)
 
 
 def test_a_fault_on_any_core_fails_the_launch(python, sanitized):
-    """One core waits in the first block for the last one, so the other has come to that."""
+    """One core waits in the first block for the last block, which another core must have reached."""
     if sanitized:
         pytest.skip("the sanitizer reports it first")
     source = """
@@ -344,12 +344,12 @@ print(Program({source!r}).launch("k", 4096, 64, np.zeros(32, np.int32), np.int64
 
 @pytest.fixture
 def sanitized(library):
-    """Whether the device is built with a sanitizer that handles faults itself."""
+    """Return whether the device is built with a sanitizer that handles faults itself."""
     return b"__asan_init" in library.read_bytes()
 
 
 def test_a_launch_after_a_failure(python):
-    """The next process is sound, and so is the next block: strands left behind are made anew."""
+    """The blocks after a failed one run well: strands that were left behind are made anew."""
     out = python("""
 import ctypes
 from helpers.rtc import Program

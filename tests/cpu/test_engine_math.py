@@ -15,7 +15,7 @@ SPECIAL = np.array(
 
 
 def ulps(got, want):
-    """The largest error in units in the last place; not finite values must be the same."""
+    """Return the largest error in units in the last place; values that are not finite must be the same."""
     rounded = want.astype(np.float32)
     finite = np.isfinite(rounded)
     np.testing.assert_array_equal(got[~finite], rounded[~finite])
@@ -27,7 +27,7 @@ def spread(low, high):
 
 
 def scales(size):
-    """Numbers of all magnitudes up to about a size."""
+    """Return numbers of all magnitudes up to about a size."""
     return np.concatenate([RNG.normal(size=N) * size, RNG.normal(size=N) * 10.0 ** RNG.uniform(-30, 0, N)])
 
 

@@ -8,7 +8,7 @@ LANES = np.arange(32)
 
 
 def lanes(body, count=32, out=np.int32, prologue="", grid=1, **how):
-    """Run a body that sets `r` from `lane`; the results of all threads."""
+    """Run a body that sets `r` from `lane`; return the results of all threads."""
     c = {"int32": "int", "float32": "float", "uint64": "unsigned long long", "float64": "double"}[np.dtype(out).name]
     source = f"""{prologue}
 extern "C" __global__ void k({c}* out) {{
@@ -22,7 +22,7 @@ extern "C" __global__ void k({c}* out) {{
 
 
 def source_lane(kind, amount, width):
-    """Where each lane's value comes from, by HIP's documentation."""
+    """Return where each lane's value comes from, as HIP documents it."""
     first, within = LANES & ~(width - 1), LANES & (width - 1)
     if kind == "":
         return first + amount % width
@@ -242,7 +242,7 @@ def test_cooperative_groups():
 
 
 def test_a_kernel_mixes_plain_and_synchronising_functions():
-    """Only the kernel that synchronises runs on fibers: the plain one is right whichever way it runs."""
+    """Only the kernel that synchronises runs on fibers; the plain one is right either way."""
     source = """
 extern "C" __global__ void first(int* p) { p[threadIdx.x] = __shfl_xor(int(threadIdx.x), 1); }
 extern "C" __global__ void second(int* p) {

@@ -38,7 +38,7 @@ def gates():
 
 
 def outcomes(executable, target, reset):
-    """The first values of target over many launches, each after reset()."""
+    """Return the first values of the target over many launches, each after reset()."""
     seen = set()
     for _ in range(LAUNCHES):
         reset()
@@ -281,7 +281,7 @@ def test_launch_on_a_destroyed_stream():
 
 
 def test_launches_and_updates_from_many_threads():
-    """Every launch sees one update as a whole, on whichever stream it runs."""
+    """Every launch sees an update as a whole, on any stream."""
     x, z, count = Ints(1), Ints(1), Ints(1)
 
     def build(value):
@@ -312,7 +312,7 @@ def test_launches_and_updates_from_many_threads():
 
 
 class Program:
-    """A random program over a few arrays, as graph nodes with the edges its reads and writes imply."""
+    """A random program over a few arrays: graph nodes with the edges that their reads and writes imply."""
 
     SIZE, ARRAYS = 37, 5
 
@@ -348,7 +348,7 @@ class Program:
         self.uses.append((set(reads), y))
 
     def dependencies(self, reads, write):
-        """Earlier nodes that wrote what this one touches, or read what it writes."""
+        """Return the earlier nodes that wrote what this one touches, or read what it writes."""
         found = [
             node
             for node, (earlier_reads, earlier_write) in zip(self.nodes, self.uses, strict=True)

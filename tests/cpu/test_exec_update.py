@@ -42,7 +42,7 @@ def gates():
 
 
 def graph_of(*shape):
-    """Empty nodes, each given as the positions it depends on; the graph and its nodes."""
+    """Return a graph of empty nodes, each given as the positions that it depends on, and the nodes."""
     graph, made = new_graph(), []
     for deps in shape:
         made.append(ok(hip.hipGraphAddEmptyNode(graph, *handles([made[i] for i in deps]))))
@@ -50,7 +50,7 @@ def graph_of(*shape):
 
 
 def fills(values, targets, chain=False):
-    """A graph that fills arrays, in a chain or side by side."""
+    """Return a graph that fills arrays, in a chain or side by side."""
     graph, last = new_graph(), []
     for value, target in zip(values, targets, strict=True):
         node = add_fill(graph, last, target, value)

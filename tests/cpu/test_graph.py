@@ -37,7 +37,7 @@ def add_empty(graph, deps=()):
 
 @pytest.fixture
 def diamond():
-    """a → b, c → d."""
+    """Return the nodes of a graph with the edges a → b and c → d."""
     graph = new_graph()
     a = add_empty(graph)
     b, c = add_empty(graph, [a]), add_empty(graph, [a])

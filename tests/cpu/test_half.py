@@ -21,7 +21,7 @@ def no_numpy_warnings():
 
 
 def same(got, want, dtype):
-    """Equal bit by bit, except that all not-a-numbers are one."""
+    """Compare bit by bit, but take all not-a-numbers for the same."""
     got, want = got.view(dtype).astype(np.float32), want.astype(dtype).astype(np.float32)
     np.testing.assert_array_equal(got, want)
     number = ~np.isnan(want)
@@ -29,7 +29,7 @@ def same(got, want, dtype):
 
 
 def pairs(dtype, n=40000):
-    """Random values of all magnitudes, and some special ones."""
+    """Return random values of all magnitudes, and some special ones."""
     bits = RNG.integers(0, 65536, (2, n)).astype(np.uint16)
     near = (RNG.normal(size=(2, n)) * 3).astype(dtype).view(np.uint16)
     return np.concatenate([bits, near], axis=1)

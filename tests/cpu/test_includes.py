@@ -16,12 +16,12 @@ def cpu(root):
 
 
 def sources(cpu):
-    """Every C++ file of the device itself."""
+    """Return every C++ file of the device itself."""
     return [file for file in sorted(cpu.rglob("*")) if file.suffix in (".h", ".cpp") and "include" not in file.parts]
 
 
 def includes(cpu, file):
-    """The paths, relative to hiprt/cpu, of our own files that a file includes."""
+    """Return the paths, relative to hiprt/cpu, of our own files that a file includes."""
     named = re.findall(r'^#include "([^"]+)"', file.read_text(), re.MULTILINE)
     return [Path(name) for name in named if (cpu / name).is_file()]
 
@@ -31,7 +31,7 @@ def room_of(path):
 
 
 def modules(cpu):
-    """Module (the header and the source file of one name) -> the modules that it includes."""
+    """Return the modules that each module includes; a module is the header and the source file of one name."""
     graph = {}
     for file in sources(cpu):
         module = file.relative_to(cpu).with_suffix("")
@@ -42,7 +42,7 @@ def modules(cpu):
 
 
 def circle(graph):
-    """Some circle of a graph, as a list of its nodes; empty if there is none."""
+    """Return some circle of a graph, as a list of its nodes, or an empty list."""
     done = set()
 
     def visit(node, way):
@@ -64,7 +64,7 @@ def circle(graph):
 
 
 def test_finds_a_circle():
-    """The search itself: a graph with a circle, and one where two ways meet."""
+    """The search finds a circle, and takes two ways that meet for none."""
     assert circle({1: {2, 3}, 2: {4}, 3: {4}, 4: {3}}) == [4, 3, 4]
     assert circle({1: {2, 3}, 2: {4}, 3: {4}, 4: set()}) == []
 

@@ -13,14 +13,14 @@ TYPE = hip.hipMemoryType
 
 
 def place(address):
-    """Type, device and whether the host may use it, of an address."""
+    """Return an address's memory type, its device, and whether the host may use it."""
     found = ok(hip.hipPointerGetAttributes(address))
     return found.type, found.device, found.hostPointer is not None and int(found.hostPointer) == address
 
 
 @pytest.fixture
 def block():
-    """Device memory of 1000 bytes, as an address."""
+    """The address of 1000 bytes of device memory."""
     memory = int(ok(hip.hipMalloc(1000)))
     yield memory
     hip.hipFree(memory)

@@ -62,19 +62,19 @@ def module(code):
 
 @pytest.fixture
 def kernel(module):
-    """A function that gives a kernel by name."""
+    """A function that returns a kernel by name."""
     return lambda name: ok(hip.hipModuleGetFunction(module, name.encode()))
 
 
 def launch(function, grid, block, *args, shared=0, stream=None):
-    """Launch with kernelParams; arguments are ctypes values, or Ints for their address."""
+    """Launch with kernelParams. An argument is a ctypes value, or an Ints for its address."""
     cells = [ctypes.c_void_p(int(a)) if isinstance(a, Ints) else a for a in args]
     pointers = (ctypes.c_void_p * max(1, len(cells)))(*[ctypes.addressof(cell) for cell in cells])
     return hip.hipModuleLaunchKernel(function, *grid, *block, shared, stream, pointers, None)
 
 
 def floats(values):
-    """Device memory of float32."""
+    """Return device memory with float32 values."""
     memory = Ints(len(values))
     memory.write(np.asarray(values, np.float32).view(np.int32))
     return memory
@@ -333,7 +333,7 @@ def test_a_failed_kernel_loses_the_device_until_it_is_reset(python):
 
 
 def test_modules_without_end_are_not_mistaken_for_each_other(code):
-    """One that stays, and thousands that come and go: a loader that goes by names would give out the first again."""
+    """One module stays while thousands come and go. A loader that goes by names would hand out the first again."""
     other = rtc.build('extern "C" __global__ void nothing(int* out) { out[0] = 7; }').code
     first, one = ok(hip.hipModuleLoadData(code)), (1, 1, 1)
     for _ in range(2100):

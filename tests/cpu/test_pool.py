@@ -314,7 +314,7 @@ def test_access(pool):
 
 
 def test_many_threads_share_a_pool(pool):
-    """Each block carries its owner's mark from its allocation to its free."""
+    """Each block keeps its owner's mark from its allocation to its free."""
     wrong = []
 
     def work(mark):

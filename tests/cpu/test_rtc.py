@@ -1,4 +1,4 @@
-"""hiprtc: programs in, code objects, names and honest logs out."""
+"""hiprtc: what it makes of programs, the lowered names, and the logs."""
 
 import threading
 
@@ -18,7 +18,7 @@ WRITE = 'extern "C" __global__ void write(int* out) {{ out[threadIdx.x] = {}; }}
 
 
 def value_of(expression, prologue="", **how):
-    """The integer a device expression has for thread 0."""
+    """Return the integer that a device expression has for thread 0."""
     out = np.zeros(1, np.int32)
     Program(prologue + "\n" + WRITE.format(expression), **how).run("write", 1, 1, out)
     return out[0]

@@ -1,4 +1,4 @@
-"""The cache of compiled programs on disk: what makes a new entry, what survives, and what damage does."""
+"""The cache of compiled programs on disk: what makes a new entry, and what damaged entries do."""
 
 import fcntl
 import os
@@ -24,7 +24,7 @@ def cache(tmp_path):
 
 @pytest.fixture
 def counted(tmp_path):
-    """A compiler that writes a line to a file each time it runs; the path of both."""
+    """A compiler that writes a line to a file each time it runs, and that file: their paths."""
     real = os.environ.get("HIPRT_CPU_COMPILER") or os.environ["HIPRT_CPU_ZIG"]
     log = tmp_path / "runs"
     name = "zig" if "zig" in Path(real).name else Path(real).name
@@ -37,7 +37,7 @@ def counted(tmp_path):
 
 @pytest.fixture
 def compiles(python, cache, counted):
-    """Build in a process of its own; how many times that ran the compiler."""
+    """Build in a process of its own; return how many times that ran the compiler."""
     script, log = counted
 
     def run(source=SOURCE, **how):
@@ -168,7 +168,7 @@ def test_failures_are_not_kept(compiles, cache, python, counted):
 
 
 def test_many_processes_at_once(library, root, cache):
-    """All get the right program, and one whole entry is left."""
+    """All processes get the right program, and one whole entry is left."""
     from textwrap import dedent
 
     code = dedent("""
@@ -197,7 +197,7 @@ def test_the_cache_follows_xdg(python, tmp_path):
 
 
 def test_the_folder_is_bounded_and_the_least_recently_used_goes(python, cache, compiles):
-    """Files of every provider count; what is read is used."""
+    """The files of every provider count, and reading an entry counts as use."""
     compiles()
     (kept,) = entries(cache)
     old = [cache / "rocm" / "ab" / str(i) for i in range(3)]

@@ -12,7 +12,7 @@ CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p
 
 
 class Log:
-    """Host functions that note in which order they ran."""
+    """Host functions that note the order in which they run."""
 
     def __init__(self):
         self.seen = []
@@ -24,7 +24,7 @@ class Log:
 
 @pytest.fixture
 def streams():
-    """A function that makes streams; with its flags."""
+    """A function that makes streams with the given flags."""
     made = []
 
     def make(flags=hip.hipStreamDefault):
@@ -287,7 +287,7 @@ def test_independent_work_runs_in_an_order_the_seed_chooses(python):
 
 
 def test_a_process_ends_with_work_queued(python):
-    """Work behind a wait that never ends, and work that nobody waited for."""
+    """A process exits with work behind a wait that never ends, and with work that nobody waited for."""
     printed = python(
         """
 stream, cell = ok(hip.hipStreamCreate()), Ints(4)
