@@ -37,7 +37,7 @@ extern "C" __global__ void read_all(const uint4* x, unsigned* out, unsigned long
   if (sum == 0x9e3779b9u) out[0] = sum;
 }
 """
-BLOCKS, THREADS = 132 * 16, 512
+LEAST_BLOCKS, BLOCKS_PER_UNIT, THREADS = 2112, 16, 512  # of the kernel that reads; they fill any device
 
 
 class Apart:
@@ -106,5 +106,6 @@ def read_bandwidth(stream: Stream, nbytes: int = 0) -> float:
         out = hiprt.empty(1, np.uint32)
         recording = Recording()
         with recording.record(stream):
-            read.launch(stream, (BLOCKS, 1, 1), (THREADS, 1, 1), data, out, nbytes // 16)
+            blocks = max(LEAST_BLOCKS, BLOCKS_PER_UNIT * stream.device.compute_units)
+            read.launch(stream, (blocks, 1, 1), (THREADS, 1, 1), data, out, nbytes // 16)
         return nbytes / microseconds(recording, stream) / 1e3
