@@ -254,8 +254,8 @@ class Run:
     def entry(recording: Recording, nodes: list[Node], group: list[int], us: float, total: float) -> Kernel:
         """Return what the report says of one kernel, given its nodes and their time."""
         largest = max((nodes[i] for i in group), key=lambda node: int(np.prod(node.grid)))
-        declared = sum(end - start for i in group for start, end, _ in declared(recording, i))
-        rate = None if largest.name.startswith(PARTIAL) else round(declared / us / 1e3, 1)
+        nbytes = sum(end - start for i in group for start, end, _ in declared(recording, i))
+        rate = None if largest.name.startswith(PARTIAL) else round(nbytes / us / 1e3, 1)
         return Kernel(largest.name, largest.grid, largest.block, len(group), round(us, 3), round(us / total, 4), rate)
 
 
