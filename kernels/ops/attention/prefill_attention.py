@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from hiprt.array import Array, Form
-from hiprt.kernels.lang.instances import each
+from hiprt.kernels.lang.instances import FLOATS
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
 from hiprt.kernels.lang.operands import aligned, floating
@@ -31,7 +32,10 @@ KERNEL = Kernel(
     template={"T": "dtype", "WIDTH": "int", "ROWS": "int"},
     headers=("matmul/tiles.h",),
     threads=128,
-    instances=each(WIDTH=HEAD_WIDTHS, ROWS=ROWS),
+    instances=lambda takes_loops: [
+        {"T": dtype, "WIDTH": width, "ROWS": tile_rows(dtype, width, takes_loops=takes_loops)}
+        for dtype, width in product(FLOATS, HEAD_WIDTHS)
+    ],
 )
 
 
