@@ -51,8 +51,8 @@ int hiprt_library_open(const char *path) {
 int hiprt_compiler_open(const char *path) {
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return hiprt_fail(HIPRT_E_LIBRARY, "dlopen", dlerror());
-  hiprt_compiler_functions table;
-  fill_compiler(handle, &table);
-  hiprt_hiprtc = table;
+  pthread_mutex_lock(&library.lock);
+  fill_compiler(handle, &hiprt_hiprtc);
+  pthread_mutex_unlock(&library.lock);
   return 0;
 }

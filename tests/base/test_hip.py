@@ -72,6 +72,17 @@ def test_every_function_of_the_list_can_be_called_from_python(root):
     assert not [name for name in names if not hasattr(lib, name)]
 
 
+@pytest.mark.parametrize("name", ["cpu", "nvidia", "null"])
+def test_every_library_of_ours_has_what_hiprt_calls(root, name):
+    """Without a device: the functions are looked up, and none is called."""
+    path = root / "hiprt" / name / "libamdhip64.so"
+    run(
+        "from hiprt import core\n"
+        f"core.call(core.lib.hiprt_library_open({str(path).encode()!r}))\n"
+        f"core.call(core.lib.hiprt_compiler_open({str(path).encode()!r}))\n"
+    )
+
+
 def test_a_failure_names_function_and_status():
     library.current()
     with pytest.raises(HipError, match=r"hipSetDevice: hipErrorInvalidDevice \(101\)") as caught:
