@@ -89,7 +89,7 @@ def test_commands_in_the_text_exist(root):
     """Every `hiprt …` that the pages name is a command, and has the options that are written behind it."""
     named = {}
     for text in pages(root).values():
-        for words in re.findall(r"^\$ (hiprt .*)|^(hiprt bench .*)|`(hiprt\s+\w[^`]*)`", text, re.M):
+        for words in re.findall(r"^\$ (hiprt .*)|`(hiprt\s+\w[^`]*)`", text, re.M):
             command, *rest = re.split(r"  +|\||&&", "".join(words))[0].split()[1:]
             command = f"bench {rest[0]}" if command == "bench" and rest else command
             options = (re.match(r"--[\w-]+", word) for word in rest if word[:2] == "--")
