@@ -1,0 +1,99 @@
+"""Targets: what plans may know of a device, which family serves it, and that they ask nothing else."""
+
+import ast
+import re
+
+import numpy as np
+import pytest
+
+import hiprt
+from hiprt import kernels
+from hiprt.kernels.lang.launch import Launch
+from hiprt.kernels.tuning import amd, cpu, nvidia
+from hiprt.kernels.tuning.target import FAMILIES, force_generic, make_target, target_of
+from hiprt.provider import CPU, NVIDIA, ROCM
+
+ARCH = re.compile(r"^(sm_|gfx|hiprt-)")
+PLANS = ("kernels/ops", "kernels/lang", "metal_compat", "bench/engine")
+
+
+def asked(tree):
+    """Yield the lines on which a program reads an architecture's name, or writes one down."""
+    for node in ast.walk(tree):
+        if (isinstance(node, ast.Attribute) and node.attr == "arch") or (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and ARCH.match(node.value)
+        ):
+            yield node.lineno
+
+
+@pytest.mark.parametrize("text", ["stream.device.arch", 'x == "sm_90"', 'name.startswith("gfx")', 'T["gfx942"]'])
+def test_the_search_finds_names(text):
+    assert list(asked(ast.parse(text))) == [1]
+
+
+def test_no_plan_reads_an_architectures_name(root):
+    found = [
+        f"{path.relative_to(root)}:{line}"
+        for folder in PLANS
+        for path in sorted((root / folder).rglob("*.py"))
+        for line in asked(ast.parse(path.read_text()))
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("arch", "family", "features"),
+    [
+        ("sm_90", nvidia, {"matrix", "bulk_copies"}),
+        ("sm_80", nvidia, {"matrix"}),
+        ("gfx942", amd, set()),
+        ("gfx1201", amd, set()),
+        ("hiprt-cpu", cpu, set()),
+        ("metal", cpu, set()),
+    ],
+)
+def test_one_family_serves_an_architecture(arch, family, features):
+    assert next(each for each in FAMILIES if each.serves(arch)) is family
+    assert family.features(arch) == features
+
+
+def test_a_target_has_what_the_device_has():
+    target = make_target("gfx942", 304, 64, ROCM)
+    assert (target.arch, target.compute_units, target.wave) == ("gfx942", 304, 64)
+    assert not target.takes_loops
+    assert not target.is_generic
+    assert make_target("hiprt-cpu", 2, 32, CPU).takes_loops
+    generic = make_target("hiprt-cpu", 2, 32, CPU, is_generic=True)
+    assert generic.is_generic
+    assert not generic.takes_loops
+    assert not make_target("sm_90", 132, 32, NVIDIA, is_generic=True).is_generic
+
+
+def test_a_device_has_one_target_a_way_of_running(stream):
+    target = target_of(stream)
+    assert target_of(stream) is target
+    with force_generic():
+        generic = target_of(stream)
+        assert target_of(stream) is generic
+        assert not generic.takes_loops
+    assert target_of(stream) is target
+    assert (generic is target) == (not target.takes_loops)
+
+
+@pytest.mark.only("cpu", reason="other devices have one branch")
+def test_plans_of_both_branches_are_kept_apart(stream):
+    x = hiprt.array(np.linspace(-1, 1, 64, dtype=np.float32))
+    weight, launches = hiprt.full(64, 2.0), []
+    before = Launch.watch(lambda launch, _: launches.append(launch))
+    try:
+        first = kernels.rms_norm(x, weight, 1e-6).numpy()
+        with force_generic():
+            second = kernels.rms_norm(x, weight, 1e-6).numpy()
+        kernels.rms_norm(x, weight, 1e-6)
+    finally:
+        Launch.watch(before)
+    np.testing.assert_allclose(first, second, rtol=1e-6)
+    loops, lanes, again = launches
+    assert loops is again
+    assert loops is not lanes
+    assert (loops.threads, lanes.threads) == ((1, 1, 1), (256, 1, 1))
