@@ -16,11 +16,12 @@
 
 namespace cpu {
 
+// An executable graph. graph_mutex() guards it.
 struct Exec {
   hipGraphExec_t handle = nullptr;
   unsigned long long flags = 0;
-  hipGraph_t source = nullptr;
-  std::unique_ptr<Graph> graph;
+  hipGraph_t source = nullptr;   // the graph that it was made from
+  std::unique_ptr<Graph> graph;  // the private copy
   std::unordered_map<hipGraphNode_t, Node *> nodes;  // from the source graph's node, nested ones included
   std::shared_ptr<const Order> order;
   std::shared_ptr<Plan> plan;

@@ -34,6 +34,7 @@ struct Action {
   int target = 0;
 };
 
+// A node of a graph definition, or of an executable graph's copy of one.
 struct Node {
   Graph *graph = nullptr;
   hipGraphNode_t handle = nullptr;  // null in an executable graph's private copy
@@ -49,9 +50,10 @@ struct Node {
   bool enabled = true;  // hipGraphNodeSetEnabled
 };
 
+// A graph definition.
 struct Graph {
   hipGraph_t handle = nullptr;
-  hipGraph_t origin = nullptr;
+  hipGraph_t origin = nullptr;  // the graph that this one was copied from
   Node *parent = nullptr;      // the child graph node that owns this graph
   int device = current_device();  // the device that hipGraphCreate bound it to
   Capture *capture = nullptr;  // the capture that is adding nodes

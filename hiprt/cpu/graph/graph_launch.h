@@ -24,7 +24,7 @@ struct Stream;  // runtime/scheduler.h
 // What the launches of one executable graph share. They run one after the other.
 struct Series {
   uint64_t queued = 0;  // launches queued so far; guarded by graph_mutex()
-  std::atomic<uint64_t> finished{0};
+  std::atomic<uint64_t> finished{0};  // launches that are over
   Progress progress;  // of the running launch; its memory is used again
 
   // Kept for quirks by which a launch does not keep to what it was queued with.

@@ -17,6 +17,7 @@ namespace cpu {
 
 struct GraphBuffer;
 
+// An allocation node's work.
 struct AllocWork : Work {
   explicit AllocWork(std::shared_ptr<GraphBuffer> b) : Work(hipGraphNodeTypeMemAlloc), buffer(std::move(b)) {}
   hipError_t run() override;
@@ -25,6 +26,7 @@ struct AllocWork : Work {
   const std::shared_ptr<GraphBuffer> buffer;
 };
 
+// The work of a free node, and of hipFreeAsync of graph memory.
 struct GraphFreeWork : Work {
   explicit GraphFreeWork(std::shared_ptr<GraphBuffer> b) : Work(hipGraphNodeTypeMemFree), buffer(std::move(b)) {}
   hipError_t run() override;

@@ -10,6 +10,7 @@
 
 namespace cpu {
 
+// A copy of a box of bytes.
 struct CopyWork : Work {
   CopyWork() : Work(hipGraphNodeTypeMemcpy) {}
   hipError_t run() override;

@@ -11,6 +11,7 @@
 
 namespace cpu {
 
+// A fill of a box with one value.
 struct FillWork : Work {
   FillWork() : Work(hipGraphNodeTypeMemset) {}
   hipError_t run() override;

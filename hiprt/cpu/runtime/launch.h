@@ -10,16 +10,19 @@
 
 namespace cpu {
 
+// The shape of a launch.
 struct Geometry {
   dim3 grid;
   dim3 block;
   uint32_t shared;  // bytes of dynamic shared memory
 };
 
+// Returns how many threads a block of this shape has. It must be known to fit, as the product could wrap around.
 uint32_t threads_of(const dim3 &block);
 // Returns how many blocks of this many threads one multiprocessor would hold at a time.
 uint32_t resident_blocks(const Kernel &kernel, uint32_t threads, size_t dynamic_shared);
 
+// A launch of a kernel, with a kernel-argument block of its own.
 struct KernelWork : Work {
   KernelWork(Function f, Geometry g);
   hipError_t run() override;

@@ -17,6 +17,7 @@ enum class MemoryKind {
   Module,      // a __device__ variable, in a loaded module
 };
 
+// A known range of addresses.
 struct Allocation {
   void *base;
   size_t size;

@@ -21,8 +21,9 @@ namespace {
 
 using Lock = std::lock_guard<std::mutex>;
 
-constexpr size_t kGranule = 512;
+constexpr size_t kGranule = 512;  // sizes of blocks are multiples of this
 
+// An allocation that the application holds.
 struct Live {
   std::shared_ptr<Pool> pool;
   Block block;
@@ -32,9 +33,9 @@ struct State {
   std::mutex mutex;
   std::vector<std::shared_ptr<Pool>> pools;  // also destroyed ones that hold memory
   Handles<hipMemPool_t, Pool> handles;
-  std::map<int, std::shared_ptr<Pool>> defaults;
-  std::map<int, std::shared_ptr<Pool>> current;
-  std::map<void *, Live> live;
+  std::map<int, std::shared_ptr<Pool>> defaults;  // by device
+  std::map<int, std::shared_ptr<Pool>> current;   // by device; none: the default one
+  std::map<void *, Live> live;                    // by address
   std::atomic<bool> any_free{false};  // false: there is nothing to release
 };
 
@@ -78,6 +79,7 @@ std::shared_ptr<Pool> add_pool(const hipMemPoolProps &props) {
   return pool;
 }
 
+// Returns the pool that a device comes with. The caller holds the lock, as for the functions below.
 std::shared_ptr<Pool> own_pool(int device) {
   std::shared_ptr<Pool> &pool = state().defaults[device];
   if (!pool) {

@@ -34,27 +34,32 @@ struct Block {
   size_t size;
   // Set while the block is free:
   hipStream_t stream = nullptr;  // where it was freed
-  uint64_t tick = 0;
+  uint64_t tick = 0;             // the number of that free (clock_tick)
   Frees frees;  // its latest free, and those that had not run when the block was handed out again
 };
 
+// A pool. with_pool() guards it.
 struct Pool {
   hipMemPool_t handle = nullptr;
   hipMemPoolProps props{};
   bool destroyed = false;
+  // The attributes hipMemPoolReuseFollowEventDependencies, hipMemPoolReuseAllowOpportunistic,
+  // hipMemPoolReuseAllowInternalDependencies and hipMemPoolAttrReleaseThreshold.
   int follow_events = 1;
   int opportunistic = 1;
   int internal_waits = 1;
   uint64_t threshold = 0;
   uint64_t used = 0, used_high = 0;
   uint64_t reserved = 0, reserved_high = 0;
-  std::multimap<size_t, Block> free;
-  std::map<int, hipMemAccessFlags> access;
+  std::multimap<size_t, Block> free;           // by size
+  std::map<int, hipMemAccessFlags> access;     // of other devices, by device
 
   int device() const { return props.location.id; }
 };
 
 hipMemPool_t create_pool(const hipMemPoolProps &props);
+// Ends the handle; the pool's memory is given back as its allocations are freed. hipErrorInvalidValue: the handle is
+// not live, or the pool is a default one.
 hipError_t destroy_pool(hipMemPool_t handle);
 // Return the pool that the device came with, and the one that hipMallocAsync takes memory from.
 hipMemPool_t default_pool(int device);
