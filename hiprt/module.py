@@ -17,10 +17,10 @@ from hiprt.stream import Stream
 __all__ = ["ADDRESS", "READ", "READ_WRITE", "SCALAR", "WRITE", "Argument", "Function", "Module", "laid_over"]
 
 # What a kernel does with an argument: takes it by value, or reads or writes the memory that it points to.
-SCALAR: int = core.lib.HIPRT_BY_VALUE
-READ: int = core.lib.HIPRT_READ
-WRITE: int = core.lib.HIPRT_WRITE
-READ_WRITE: int = core.lib.HIPRT_READ_WRITE
+SCALAR: int = lib.HIPRT_BY_VALUE
+READ: int = lib.HIPRT_READ
+WRITE: int = lib.HIPRT_WRITE
+READ_WRITE: int = lib.HIPRT_READ_WRITE
 # The dtype of a structure's member that is an address: a uint64 that moves with the memory it points to.
 ADDRESS = np.dtype(np.uint64, metadata={"hiprt": "address"})
 FORMATS = {
@@ -54,18 +54,18 @@ def argument_values(handle: int, block: bytes) -> dict[str, Any]:
     block : bytes
         The arguments, laid out as the kernel reads them.
     """
-    function, at = functions.get(handle), 0
+    function = functions.get(handle)
     values: dict[str, Any] = {}
-    for argument in function.arguments if function else ():
-        at += -at % argument.alignment
-        values[argument.name] = struct.unpack_from("<" + argument.format, block, at)[0]
-        at += argument.size
+    if function is not None:
+        for i, argument in enumerate(function.arguments):
+            at = lib.hiprt_kernel_offset(function.core, i)
+            values[argument.name] = struct.unpack_from("<" + argument.format, block, at)[0]
     return values
 
 
 def is_used(kernel: Any) -> bool:
     """Whether a function, a recording or a graph holds a kernel of the core, besides its module."""
-    return int(core.lib.hiprt_kernel_references(kernel)) > 1
+    return int(lib.hiprt_kernel_references(kernel)) > 1
 
 
 class Module:
@@ -104,8 +104,8 @@ class Module:
 
     def keep(self, kernel: Any) -> None:
         """Take a reference to a kernel of the core, to see whether anything else has one."""
-        core.lib.hiprt_kernel_retain(kernel)
-        held = core.ffi.gc(core.ffi.cast("hiprt_kernel *", kernel), core.lib.hiprt_kernel_release)
+        lib.hiprt_kernel_retain(kernel)
+        held = core.ffi.gc(core.ffi.cast("hiprt_kernel *", kernel), lib.hiprt_kernel_release)
         with lock:
             self.kernels[:] = [*(known for known in self.kernels if is_used(known)), held]
 
@@ -239,14 +239,14 @@ class Function(objects.Launcher):
         self.arguments = tuple(arguments)
         self.in_place = laid_over(self.name, self.arguments)
         table = [(argument.size, argument.alignment, argument.access) for argument in arguments]
-        made = core.lib.hiprt_kernel_create(module.function(symbol), self.name.encode(), len(table), table)
-        self.core = core.ffi.gc(core.created(made), core.lib.hiprt_kernel_release)
+        made = lib.hiprt_kernel_create(module.function(symbol), self.name.encode(), len(table), table)
+        self.core = core.ffi.gc(core.created(made), lib.hiprt_kernel_release)
         if ahead is not None:
             buffers = [argument.name for argument in arguments if argument.access]
-            core.lib.hiprt_kernel_wait_itself(self.core, sum(1 << buffers.index(name) for name in ahead))
+            lib.hiprt_kernel_wait_itself(self.core, sum(1 << buffers.index(name) for name in ahead))
         for i, argument in enumerate(arguments):
             for offset in argument.addresses:
-                core.call(core.lib.hiprt_kernel_hold_address(self.core, i, offset))
+                core.call(lib.hiprt_kernel_hold_address(self.core, i, offset))
         module.keep(self.core)
         functions[core.address(self.core)] = self
         formats = ("P" if a.access else "s" if a.dtype == "bytes" else FORMATS[a.dtype] for a in arguments)
@@ -256,8 +256,8 @@ class Function(objects.Launcher):
         """Launch again after a launch that failed because the recording is full; raise what else the status means."""
         moves = stream.make_room(status)
         moved = core.ffi.from_buffer(bytearray(payload))
-        core.lib.hiprt_kernel_move(self.core, moved, len(moves), moves)
-        core.call(core.lib.hiprt_launch(stream.core, self.core, moved, len(payload)))
+        lib.hiprt_kernel_move(self.core, moved, len(moves), moves)
+        core.call(lib.hiprt_launch(stream.core, self.core, moved, len(payload)))
 
     def __call__(
         self, stream: Stream, grid: tuple[int, int, int], block: tuple[int, int, int], *values: Any, **named: int

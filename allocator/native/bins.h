@@ -1,4 +1,5 @@
-/* Bins: a lane's free blocks by size, each bin a heap with the block of the earliest chunk and lowest address on top. */
+/* Bins: a lane's free blocks by size, each bin a heap with the block of the earliest chunk and lowest address on
+ * top. */
 #pragma once
 #include "block.h"
 

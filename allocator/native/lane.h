@@ -1,7 +1,7 @@
 /* Lanes: a stream as a pool sees it, with the blocks that it freed and the fence that says when others may have them.
  *
- * A fence is an event recorded behind some of the lane's frees. Once it has happened, everything that the stream did with
- * those blocks is done (G1). Frees are counted, so that a fence is known by the last free before it. */
+ * A fence is an event recorded behind some of the lane's frees. Once it has happened, everything that the stream did
+ * with those blocks is done (G1). Frees are counted, so that a fence is known by the last free before it. */
 #pragma once
 #include "bins.h"
 #include "library.h"

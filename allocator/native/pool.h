@@ -1,13 +1,13 @@
 /* Pools: memory taken in chunks from somewhere else, cut into blocks, given out again in stream order.
  *
- * A pool keeps books only. Its owner hands it chunks and takes them back, and knows where they come from, so that a chunk
- * goes back exactly where it came from.
- * Free blocks lie with the lane that used them last, in bins by size. Of those that fit (less than twice the request) the
- * one of the earliest chunk goes first, lowest address first. That order, and not the tightest fit, gives a sequence of
- * requests that is repeated the addresses it had the first time: what was added later is never preferred.
+ * A pool keeps books only. Its owner hands it chunks and takes them back, and knows where they come from, so that a
+ * chunk goes back exactly where it came from.
+ * Free blocks lie with the lane that used them last, in bins by size. Of those that fit (less than twice the request)
+ * the one of the earliest chunk goes first, lowest address first. That order, and not the tightest fit, gives a
+ * sequence of requests that is repeated the addresses it had the first time: what was added later is never preferred.
  * Another lane may have a block once a fence behind its free has happened.
- * There is one mutex, and nothing waits for the device while holding it; nothing ever calls back. No HIP call disturbs a
- * capture: none is made on a stream that captures, and the thread's capture mode is relaxed around them (G10). */
+ * There is one mutex, and nothing waits for the device while holding it; nothing ever calls back. No HIP call disturbs
+ * a capture: none is made on a stream that captures, and the thread's capture mode is relaxed around them (G10). */
 #pragma once
 #include <stdint.h>
 
@@ -36,16 +36,19 @@ hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, uint64_t stream, 
 void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int can_fence, int is_gone);
 /* Return a block of the lane's own, for work behind all that is on the stream by now; NULL if none fits. */
 hiprt_block *hiprt_pool_take(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes);
-/* Take a block from another lane of the device, if what that lane did with it is known to be done; *out_block is NULL if
- * none is. Without wait, fences are put behind such blocks, so that a later call knows; with wait, this call waits. */
+/* Take a block from another lane of the device, if what that lane did with it is known to be done; *out_block is NULL
+ * if none is. Without wait, fences are put behind such blocks, so that a later call knows; with wait, this call
+ * waits. */
 int hiprt_pool_take_over(hiprt_pool *pool, hiprt_lane *lane, uint64_t nbytes, int wait, hiprt_block **out_block);
-/* Put fences behind all that is free, and with wait, wait for them; only of other lanes than `lane`, unless it is NULL. */
+/* Put fences behind all that is free, and with wait, wait for them; only of other lanes than `lane`, unless it is
+ * NULL. */
 int hiprt_pool_settle(hiprt_pool *pool, const hiprt_lane *lane, int wait);
 /* Return how many bytes are retiring: free, but as far as is known still in use on the lane that freed them. Those of
  * `lane` are not counted. */
 uint64_t hiprt_pool_retiring(hiprt_pool *pool, const hiprt_lane *lane);
 void hiprt_pool_give(hiprt_pool *pool, hiprt_block *block);
-/* To grow, reserve bytes, get memory, then add it as one block in use, or cancel. limit: of all chunks, in bytes; 0: none.
+/* To grow, reserve bytes, get memory, then add it as one block in use, or cancel. limit: of all chunks, in bytes; 0:
+ * none.
  * needs_idle: whoever gets the chunk back does not wait for the work that used it. */
 int hiprt_pool_reserve(hiprt_pool *pool, uint64_t nbytes, uint64_t limit);
 void hiprt_pool_cancel(hiprt_pool *pool, uint64_t nbytes);

@@ -100,9 +100,9 @@ static PyObject *shared(PyObject *value) {
   return value;
 }
 
-/* arm(kept, holder, exec, args, is_copied): until disarm() or a change of flags, a call with these arguments launches the
- * exec, which the holder keeps alive, on the stream of now. It returns kept.result or, where that is copied each time,
- * kept.results(stream). */
+/* arm(kept, holder, exec, args, is_copied): until disarm() or a change of flags, a call with these arguments launches
+ * the exec, which the holder keeps alive, on the stream of now. It returns kept.result or, where that is copied each
+ * time, kept.results(stream). */
 static PyObject *arm(PyObject *object, PyObject *given) {
   step *self = (step *)object;
   PyObject *kept, *holder, *args, *result = 0, *version = version_of(self);
@@ -127,8 +127,8 @@ static int are_equal(PyObject *mine, PyObject *its) {
   return answer > 0;
 }
 
-/* Whether an argument is the one that the step is armed for. Python compares what is equal but not the same object, except
- * for integers, texts and arrays. */
+/* Whether an argument is the one that the step is armed for. Python compares what is equal but not the same object,
+ * except for integers, texts and arrays. */
 static int is_same(PyObject *mine, PyObject *its, unsigned long long address) {
   if (!PyObject_TypeCheck(its, hiprt_py_array_type)) {
     int is_plain = Py_TYPE(mine) == Py_TYPE(its) && (PyLong_CheckExact(its) || PyUnicode_CheckExact(its));

@@ -1,5 +1,5 @@
-/* Canaries: one more kernel in a graph, which writes the number of the exec's last change into host memory. So a patch or
- * an update that reported success and changed nothing is noticed after the next launch. */
+/* Canaries: one more kernel in a graph, which writes the number of the exec's last change into host memory. So a patch
+ * or an update that reported success and changed nothing is noticed after the next launch. */
 #pragma once
 #include "kernel.h"
 

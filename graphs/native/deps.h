@@ -1,7 +1,7 @@
 /* Dependencies: which earlier nodes a node must wait for, from the byte ranges that each node reads and writes.
  *
- * An ordered tree of disjoint address segments keeps the last writer of each and the readers since. A read waits for the
- * writer (RAW); a write waits for the writer (WAW) and the readers (WAR). Redundant edges are dropped with a chain
+ * An ordered tree of disjoint address segments keeps the last writer of each and the readers since. A read waits for
+ * the writer (RAW); a write waits for the writer (WAW) and the readers (WAR). Redundant edges are dropped with a chain
  * decomposition: nodes are threaded onto at most HIPRT_CHAINS chains, and each node keeps, for each chain, the last
  * position that it is ordered after; a dependency that another dependency is already ordered after adds nothing. A node
  * costs O(log segments + dependencies * chains), independent of the number of nodes. */

@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "build.h"
+#include "graph.h"
 #include "canary.h"
 #include "guards.h"
 #include "status.h"
 
 struct hiprt_exec {
   int device;
-  hiprt_build_options options;
+  hiprt_graph_options options;
   uint32_t overlaps;        /* programmatic edges */
   hiprt_recorder *recorder; /* the arguments that the exec carries */
   hipGraph_t graph;         /* kept: per-node setters name the nodes of the graph that was instantiated (G4) */
@@ -36,7 +36,7 @@ static struct {
 
 static int build(hiprt_exec *e, hiprt_recorder *recorder, hipGraph_t *graph, hipGraphNode_t *nodes,
                  hipGraphNode_t *canary) {
-  int status = hiprt_build_graph(recorder, &e->options, graph, nodes, &e->overlaps);
+  int status = hiprt_graph_build(recorder, &e->options, graph, nodes, &e->overlaps);
   if (status) return status;
   /* No node depends on the last one, so the canary may stand behind it. */
   status = hiprt_canary_add(&e->canary, *graph, nodes[hiprt_recorder_size(recorder) - 1], canary);
@@ -127,7 +127,7 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int
     return hiprt_fail(HIPRT_E_MEMORY, "hiprt_exec_create", 0);
   }
   e->device = device;
-  e->options = (hiprt_build_options){fanout, overlap};
+  e->options = (hiprt_graph_options){fanout, overlap};
   e->recorder = recorder;
   pthread_mutex_init(&e->lock, 0);
   hiprt_recorder_retain(recorder);

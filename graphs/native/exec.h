@@ -9,23 +9,25 @@ typedef struct hiprt_exec hiprt_exec;
 
 /* Make an exec; it takes references to recorder and canary.
  * fanout: the most edges that leave a node, at least 2; 0: no bound, and as many roots as there are.
- * overlap: nodes that may start before the one they depend on has finished do, where the library has programmatic edges.
- * canary: a kernel (uint32_t *word, uint32_t value) that writes the value, to find changes that HIP reports and does not
- * make; or NULL. With one, busy, wait, patch, update and move may return HIPRT_E_STALE. */
+ * overlap: nodes that may start before the one they depend on has finished do, where the library has programmatic
+ * edges.
+ * canary: a kernel (uint32_t *word, uint32_t value) that writes the value, to find changes that HIP reports and does
+ * not make; or NULL. With one, busy, wait, patch, update and move may return HIPRT_E_STALE. */
 int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int overlap, hiprt_kernel *canary,
                       hiprt_exec **out_exec);
 /* Destroy an exec once its last launch is done. */
 void hiprt_exec_release(hiprt_exec *exec);
-/* Launch the graph. is_fenced: an event is recorded behind it, which says when this launch is done. Without, on a stream
- * that is its own, whoever asks later hears when everything is done that is on the stream by then. */
+/* Launch the graph. is_fenced: an event is recorded behind it, which says when this launch is done. Without, on a
+ * stream that is its own, whoever asks later hears when everything is done that is on the stream by then. */
 int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream, int is_fenced);
 /* Return the number of the last launch, counted over all execs; 0 before the first. */
 uint64_t hiprt_exec_launched(const hiprt_exec *exec);
 /* Return 1 while a launch is in flight, 0 when it is done, and else a status. */
 int hiprt_exec_busy(hiprt_exec *exec);
 int hiprt_exec_wait(hiprt_exec *exec);
-/* The next three change an exec that is not busy. One of which a change fails must be discarded, since some of its nodes
- * may be changed already (G8). */
+/* The next three change an exec, which must not be busy. When one fails the exec must be discarded, since some of its
+ * nodes may be changed already (G8). */
+
 /* Make the exec carry the arguments of a recording of the same key, node by node where they differ. */
 int hiprt_exec_patch(hiprt_exec *exec, hiprt_recorder *recorder, uint32_t *out_patched);
 /* Do the same for all nodes by hipGraphExecUpdate. */

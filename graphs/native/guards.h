@@ -8,6 +8,6 @@
 extern uint32_t hiprt_guards_off;
 
 /* Take one away: "key" or "fence", as above; "device": hipSetDevice before graph calls (G11); "busy": asking whether an
- * exec is in flight (G2); "wait": waiting until it is not, before it is changed or destroyed. Return 0, or -1 for another
- * name. A library must be open. */
+ * exec is in flight (G2); "wait": waiting until it is not, before it is changed or destroyed. Return 0, or -1 for
+ * another name. A library must be open. */
 int hiprt_test_disable(const char *guard);

@@ -148,7 +148,8 @@ static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t cou
   return 0;
 }
 
-/* Declare what a node's payload touches. Reads come first: a node that reads and writes a range waits for its writer. */
+/* Declare what a node's payload touches. Reads come first: a node that reads and writes a range waits for its
+ * writer. */
 static int declare(hiprt_recorder *r, const node *n) {
   const char *payload = r->bytes + n->payload;
   if (n->kind == HIPRT_NODE_COPY) {

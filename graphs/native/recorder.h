@@ -1,4 +1,5 @@
-/* Recorders: the nodes of one step in program order, each with a payload of its own, and the edges from their byte ranges.
+/* Recorders: the nodes of one step in program order, each with a payload of its own, and the edges from their byte
+ * ranges.
  *
  * A recorder belongs to one thread at a time. It holds a reference to each of its kernels. */
 #pragma once
@@ -50,7 +51,8 @@ void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t byt
 int hiprt_recorder_start(hiprt_recorder *recorder, hiprt_stream *stream);
 /* Append nodes [begin, end) to another recorder, with edges among themselves; all nodes keep the edges they have. */
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into);
-/* List the nodes with a buffer that begins in [start, end), or another address in it; out_nodes has room for all nodes. */
+/* List the nodes with a buffer that begins in [start, end), or another address in it; out_nodes has room for all
+ * nodes. */
 uint32_t hiprt_recorder_users(const hiprt_recorder *recorder, uint64_t start, uint64_t end, uint32_t *out_nodes);
 uint32_t hiprt_recorder_size(const hiprt_recorder *recorder);
 uint64_t hiprt_recorder_edges(const hiprt_recorder *recorder);
@@ -63,8 +65,8 @@ uint64_t hiprt_recorder_arguments(const hiprt_recorder *recorder);
 int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b);
 /* Return the size of all payloads. */
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *recorder);
-/* Return the number of nodes whose arguments differ between two recordings of one key, the first of them, and the size of
- * their payloads. */
+/* Return the number of nodes whose arguments differ between two recordings of one key, the first of them, and the size
+ * of their payloads. */
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
 /* Give all nodes the addresses they have after the moves; the edges stay. */
 void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const hiprt_move *moves);
@@ -74,8 +76,8 @@ int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
 
 void hiprt_recorder_retain(hiprt_recorder *recorder);
 char *hiprt_recorder_payload(hiprt_recorder *recorder, uint32_t index);
-/* Return the number of a node's addresses that lie in memory that moves. out_payload, unless NULL, receives them as they
- * are after the moves; it may be the node's payload itself. */
+/* Return the number of a node's addresses that lie in memory that moves. out_payload, unless NULL, receives them as
+ * they are after the moves; it may be the node's payload itself. */
 uint32_t hiprt_recorder_moved(const hiprt_recorder *recorder, uint32_t index, uint32_t n_moves, const hiprt_move *moves,
                               char *out_payload);
 /* Whether node i carries other arguments in b than in a, two recordings of one key. */

@@ -3,8 +3,8 @@
 #include "library.h"
 
 /* cffi begin */
-/* Set this thread's hipStreamCaptureMode and return the one before; `mode` itself where the library has no such thing. In
- * relaxed mode, asking for memory and for events leaves the captures of others alone. */
+/* Set this thread's hipStreamCaptureMode and return the one before; `mode` itself where the library has no such thing.
+ * In relaxed mode, asking for memory and for events leaves the captures of others alone. */
 int hiprt_capture_mode(int mode);
 /* cffi end */
 

@@ -67,6 +67,8 @@ int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t 
   return 0;
 }
 
+uint32_t hiprt_kernel_offset(const hiprt_kernel *kernel, uint32_t argument) { return kernel->offsets[argument]; }
+
 void hiprt_kernel_retain(hiprt_kernel *kernel) {
   atomic_fetch_add_explicit(&kernel->references, 1, memory_order_relaxed);
 }

@@ -1,8 +1,8 @@
 /* Kernels: a function of a module with its declared arguments, and the payload of one launch of it.
  *
- * A payload holds the dimensions | the arguments as the kernel reads them, each at its alignment, with zeros between them
- * and up to a multiple of 8 | one range for each buffer, in argument order. It is written once, by who launches, and it
- * is what a node keeps: two nodes do the same work exactly when dimensions and arguments are the same bytes. */
+ * A payload holds the dimensions | the arguments as the kernel reads them, each at its alignment, with zeros between
+ * them and up to a multiple of 8 | one range for each buffer, in argument order. It is written once, by who launches,
+ * and it is what a node keeps: two nodes do the same work exactly when dimensions and arguments are the same bytes. */
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>
@@ -40,13 +40,15 @@ hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t 
  * (counted without values) whose bits are set: its node may start while the one before it still runs. Called before the
  * first launch. */
 void hiprt_kernel_wait_itself(hiprt_kernel *kernel, uint64_t ahead);
-/* Declare that a value holds an address, `offset` bytes from its start, which moves with the memory it points to. Nothing
- * else in a value is ever changed. Called before the first launch. */
+/* Declare that a value holds an address, `offset` bytes from its start, which moves with the memory it points to.
+ * Nothing else in a value is ever changed. Called before the first launch. */
 int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t offset);
 void hiprt_kernel_retain(hiprt_kernel *kernel);
 void hiprt_kernel_release(hiprt_kernel *kernel);
 /* Return how many references there are at this moment; recordings and execs hold some. */
 uint32_t hiprt_kernel_references(const hiprt_kernel *kernel);
+/* Return where an argument lies, from the first. */
+uint32_t hiprt_kernel_offset(const hiprt_kernel *kernel, uint32_t argument);
 /* Give a payload the addresses it has after the moves. */
 void hiprt_kernel_move(const hiprt_kernel *kernel, char *payload, uint32_t n_moves, const hiprt_move *moves);
 /* cffi end */

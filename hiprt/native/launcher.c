@@ -1,4 +1,5 @@
-/* Launchers: a kernel of the core as a Python object, which lays out the payload of a launch and launches in one call. */
+/* Launchers: a kernel of the core as a Python object, which lays out the payload of a launch and launches in one
+ * call. */
 #include "launcher.h" /* first: Python.h says so */
 
 #include <math.h>

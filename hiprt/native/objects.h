@@ -1,4 +1,5 @@
-/* Objects: Python types of the per-launch path, so that what an op makes and reads for each launch costs no Python code.
+/* Objects: Python types of the per-launch path, so that what an op makes and reads for each launch costs no Python
+ * code.
  *
  * They live in the core's shared library as extension modules of their own (see hiprt/objects.py); everything else goes
  * through cffi. The GIL is held, except around calls that reach HIP. */

@@ -61,9 +61,9 @@ struct hiprt_stream {
 void hiprt_stream_retain(hiprt_stream *stream);
 /* Give the stream's work to a recorder until hiprt_stream_stop. */
 int hiprt_stream_start(hiprt_stream *stream, const hiprt_recorder_calls *calls, void *recorder, uint64_t recording);
-/* Record *event behind the work that is on an own stream by now. For a closed stream, *event becomes the event behind all
- * of its work, which belongs to the stream. NULL: the work is done. HIPRT_E_RECORDING: the stream is being captured, and
- * cannot be asked before that has ended. */
+/* Record *event behind the work that is on an own stream by now. For a closed stream, *event becomes the event behind
+ * all of its work, which belongs to the stream. NULL: the work is done. HIPRT_E_RECORDING: the stream is being
+ * captured, and cannot be asked before that has ended. */
 int hiprt_stream_fence(hiprt_stream *stream, hipEvent_t *event);
 /* Launch a payload eagerly; the stream must not record. */
 int hiprt_launch_payload(hiprt_stream *stream, const hiprt_kernel *kernel, const char *payload);

@@ -1,11 +1,12 @@
-#include "build.h"
+#include "graph.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "status.h"
 
-/* A source is a node with out-edges. They start at the node itself, or at the leaves of a tree of join nodes behind it. */
+/* A source is a node with out-edges. They start at the node itself, or at the leaves of a tree of join nodes behind
+ * it. */
 typedef struct {
   uint32_t consumers; /* out-edges in all */
   uint32_t used;      /* out-edges handed out so far */
@@ -35,7 +36,7 @@ hipMemsetParams hiprt_fill_params(const hiprt_fill_args *f) {
 
 static int count_consumers(builder *b) {
   b->sources = calloc((size_t)b->size + 1, sizeof *b->sources);
-  if (!b->sources) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_build_graph", 0);
+  if (!b->sources) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_graph_build", 0);
   for (uint32_t i = 0; i < b->size; i++) {
     hiprt_node n;
     hiprt_recorder_node(b->recorder, i, &n);
@@ -49,7 +50,7 @@ static int add_join(builder *b, hipGraphNode_t parent) {
   if (b->n_joins == b->joins_capacity) {
     uint32_t capacity = b->joins_capacity ? b->joins_capacity * 2 : 64;
     hipGraphNode_t *grown = realloc(b->joins, capacity * sizeof *grown);
-    if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_build_graph", 0);
+    if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_graph_build", 0);
     b->joins = grown;
     b->joins_capacity = capacity;
   }
@@ -58,7 +59,8 @@ static int add_join(builder *b, hipGraphNode_t parent) {
   return 0;
 }
 
-/* Spread a wide fan-out over a tree of empty nodes: CLR's four-stream executor may drop edges of one (rs#11499, G6). */
+/* Spread a wide fan-out over a tree of empty nodes: CLR's four-stream executor may drop edges of one
+ * (rocm-systems#11499, G6). */
 static int add_joins(builder *b, uint32_t index, hipGraphNode_t handle) {
   source *s = b->sources + index;
   if (!b->fanout || s->consumers <= b->fanout) return 0;
@@ -135,7 +137,7 @@ static int add_nodes(builder *b) {
       capacity = (size_t)n.n_deps * 2 + 8;
       free(deps);
       deps = malloc(capacity * sizeof *deps);
-      if (!deps) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_build_graph", 0);
+      if (!deps) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_graph_build", 0);
     }
     size_t n_deps = 0;
     for (uint32_t k = 0; k < n.n_deps; k++) deps[n_deps++] = take_edge(b, n.deps[k], b->nodes[n.deps[k]]);
@@ -146,7 +148,7 @@ static int add_nodes(builder *b) {
   return status;
 }
 
-int hiprt_build_graph(const hiprt_recorder *recorder, const hiprt_build_options *options, hipGraph_t *out_graph,
+int hiprt_graph_build(const hiprt_recorder *recorder, const hiprt_graph_options *options, hipGraph_t *out_graph,
                       hipGraphNode_t *out_nodes, uint32_t *out_overlaps) {
   builder b = {0};
   b.recorder = recorder;
@@ -155,7 +157,7 @@ int hiprt_build_graph(const hiprt_recorder *recorder, const hiprt_build_options 
   b.fanout = options->fanout;
   b.overlap = options->overlap && hiprt_hip.hiprtGraphAddKernelNodeOverlapped;
   *out_graph = 0;
-  if (b.fanout == 1) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_build_graph", "a fan-out of 1 leaves no tree of join nodes");
+  if (b.fanout == 1) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_graph_build", "a fan-out of 1 leaves no tree of join nodes");
   HIPRT_TRY(hipGraphCreate, &b.graph, 0);
   int status = count_consumers(&b);
   if (!status) status = add_nodes(&b);

@@ -1,4 +1,4 @@
-/* Building a HIP graph from a recording: its nodes and edges, one root, and join nodes where many edges leave a node. */
+/* Graphs: a HIP graph built from a recording, with one root, and with join nodes where many edges leave a node. */
 #pragma once
 #include "library.h"
 #include "recorder.h"
@@ -7,11 +7,12 @@
 typedef struct {
   uint32_t fanout; /* the most edges that leave a node; 0: no bound, and as many roots as there are */
   int overlap;     /* whether nodes that may start before the one they depend on has finished do */
-} hiprt_build_options;
+} hiprt_graph_options;
 
-/* Build a graph. out_nodes receives one handle for each recorded node, and out_overlaps the number of programmatic edges.
+/* Build a graph. out_nodes receives one handle for each recorded node, and out_overlaps the number of programmatic
+ * edges.
  * On failure *out_graph is NULL. */
-int hiprt_build_graph(const hiprt_recorder *recorder, const hiprt_build_options *options, hipGraph_t *out_graph,
+int hiprt_graph_build(const hiprt_recorder *recorder, const hiprt_graph_options *options, hipGraph_t *out_graph,
                       hipGraphNode_t *out_nodes, uint32_t *out_overlaps);
 /* Return the parameters of a fill node. */
 hipMemsetParams hiprt_fill_params(const hiprt_fill_args *fill);
