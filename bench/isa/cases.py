@@ -21,7 +21,7 @@ from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.gather_qmm import TILE_ROWS
 from hiprt.kernels.ops.sampling.filter_logits import FilterPlan, plan_of as filter_plan
-from hiprt.kernels.reference import hybrid as hybrid_reference, ops as reference
+from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import dequantize, quantize
 from hiprt.kernels.tuning.target import target_of
 from hiprt.stream import current_stream
@@ -120,7 +120,7 @@ def rows(dtype: np.dtype[Any]) -> Iterator[Case]:
     yield Case(name, kernels.layer_norm, (x, weight, weight, eps), reference.layer_norm(x, weight, weight, eps))
     exact = reference.gated_rms_norm(x, gate, weight, eps)
     yield Case(name, kernels.gated_rms_norm, (x, gate, weight, eps), exact)
-    exact = reference.rms_norm(reference.add(x, gate).astype(dtype), weight, eps)
+    _, exact = reference.add_rms_norm(x, gate, weight, eps)
     yield Case(name, lambda *given: kernels.add_rms_norm(*given)[1], (x, gate, weight, eps), exact)
     y = normal(dtype, 300, 7, seed=28)
     yield Case("3 by 7, 300 deep", kernels.matmul, (x, y), reference.matmul(x, y))
@@ -133,23 +133,23 @@ def rows(dtype: np.dtype[Any]) -> Iterator[Case]:
 def hybrids(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield experts chosen and combined, and a step of a gated-delta layer."""
     logits = normal(dtype, 2, 40, seed=18)
-    places, _ = hybrid_reference.moe_route(logits, 3)
+    places, _ = reference.moe_route(logits, 3)
     yield Case("3 of 40 experts", lambda logits: kernels.moe_route(logits, 3)[0], (logits,), places)
-    _, shares = hybrid_reference.moe_route(logits, 3, True, True)
+    _, shares = reference.moe_route(logits, 3, True, True)
     route = lambda logits: kernels.moe_route(logits, 3, shared=True)[1]  # noqa: E731
     yield Case("3 of 39 experts and a shared one", route, (logits,), shares)
     y, weights = normal(dtype, 2, 3, 70, seed=19), normal(dtype, 2, 3, seed=20)
-    yield Case("3 experts", kernels.moe_combine, (y, weights), hybrid_reference.moe_combine(y, weights))
+    yield Case("3 experts", kernels.moe_combine, (y, weights), reference.moe_combine(y, weights))
     given = normal(dtype, 2, 2, 40, seed=21), normal(dtype, 2, 3, 40, seed=22), normal(dtype, 40, 4, seed=23)
-    yield Case("2 steps of 40 channels", kernels.conv_step, given, hybrid_reference.conv_step(*given)[0])
+    yield Case("2 steps of 40 channels", kernels.conv_step, given, reference.conv_step(*given)[0])
     q, k = normal(dtype, 2, 1, 2, 2, 40, seed=24) * dtype.type(0.2)
     v, state = normal(dtype, 1, 2, 4, 6, seed=25), normal(np.dtype(np.float32), 1, 4, 6, 40, seed=26)
     g, beta = np.abs(np.sin(normal(np.dtype(np.float32), 2, 1, 2, 4, seed=27)))
     rule = q, k, v, g, beta, state
-    yield Case("2 steps of 4 heads", kernels.gated_delta, rule, hybrid_reference.gated_delta(*rule)[0])
+    yield Case("2 steps of 4 heads", kernels.gated_delta, rule, reference.gated_delta(*rule)[0])
     a, dt_bias, a_log = normal(dtype, 3, 8), normal(dtype, 8), normal(np.dtype(np.float32), 8)
     gates = a, a, a_log, dt_bias
-    exact = hybrid_reference.gated_delta_gates(*gates)[0]
+    exact = reference.gated_delta_gates(*gates)[0]
     yield Case("3 steps of 8 heads", lambda *given: kernels.gated_delta_gates(*given)[0], gates, exact)
 
 
@@ -166,7 +166,7 @@ def layers(dtype: np.dtype[Any]) -> Iterator[Case]:
     given = proj, weight, conv, a_log, dt_bias, state
     sizes: dict[str, Any] = {"key_heads": 1, "value_heads": 2, "key_width": width, "value_width": width}
     for each in (None, norm):
-        exact = hybrid_reference.gdn_step(*given, 1, each)[0]
+        exact = reference.gdn_step(*given, 1, each)[0]
         op = lambda *given: kernels.gdn_step(*given[:6], norm=given[6] if len(given) > 6 else None, **sizes)  # noqa: E731
         name = "2 heads" + ("" if each is None else ", normed")
         yield Case(name, op, given if each is None else (*given, each), exact)
@@ -188,11 +188,10 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         rows = q, keys, values, positions
         yield Case(name, kernels.prefill_attention, rows, exact, {"scale": width**-0.5}, slack=1)
         qkv, weight = normal(dtype, 1, 5 * width, seed=30), normal(dtype, width, seed=31)
-        exact = reference.rms_norm(qkv.reshape(5, width)[:2], weight, 1e-6).astype(dtype)
-        exact = reference.rope(exact, 3, 1e4)[None]
         writes = partial(kernels.norm_rope_write, heads=2, base=1e4)
         caches = normal(dtype, 2, 1, 2, 9, width)[:, :, :1]
         given = qkv[:, : 4 * width], weight, weight, int32(3), caches[0], caches[1]
+        exact, _, _ = reference.norm_rope_write(*given, 2, 1e4)
         yield Case(f"2 heads of {width} and one to keep", writes, given, exact)
     cache, x = normal(dtype, 3, 9, 40, seed=7), normal(dtype, 3, 40, seed=8)
     exact = reference.kv_write(cache, x, 7)
@@ -303,10 +302,10 @@ def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:
         values = reference.weights(*stored, 64, bits).reshape(2, rows, size)
         stacks.append(([part.reshape(2, rows, -1) for part in stored], values))
     (opening, opening_values), (closing, closing_values) = stacks
-    exact = hybrid_reference.moe_gate_up(x, places, opening_values, norm, 0.0)
+    exact = reference.moe_gate_up(x, places, opening_values, norm, 0.0)
     gate_up = lambda x, places, norm, *w: kernels.moe_gate_up(x, places, *w, norm=norm, eps=0.0, **options)  # noqa: E731
     yield Case(f"{CHOSEN} experts of 3 columns", gate_up, (x, places, norm, *opening), exact)
-    exact = hybrid_reference.moe_down(y, places, shares, closing_values)
+    exact = reference.moe_down(y, places, shares, closing_values)
     yield Case(f"{CHOSEN} experts of 5 rows", kernels.moe_down, (y, places, shares, *closing), exact, options)
 
 

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels.reference import hybrid, ops as reference
+from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import dequantize, quantize
 
 DTYPES = {np.dtype(np.float16): 2.0**-10, hiprt.bfloat16: 2.0**-7, np.dtype(np.float32): 2.0**-19}
@@ -128,7 +128,7 @@ def conv_step(d):
     batch, steps, channels, taps = d.size(3), d.size(20), d.size(40), d.size(8, 2)
     hosts = d.normal(batch, steps, channels), d.normal(batch, taps - 1, channels), d.normal(channels, taps)
     found, after = op("conv_step", *hosts)
-    return [*found, after[1]], hybrid.conv_step(*hosts)
+    return [*found, after[1]], reference.conv_step(*hosts)
 
 
 def gated_delta(d):
@@ -138,13 +138,13 @@ def gated_delta(d):
     g, beta = (d.random.random((batch, steps, heads * repeat)).astype(FLOAT) for _ in range(2))
     hosts = q.astype(d.dtype), k.astype(d.dtype), v, g, beta, d.normal(batch, heads * repeat, inner, width, dtype=FLOAT)
     found, after = op("gated_delta", *hosts)
-    return [*found, after[5]], hybrid.gated_delta(*hosts)
+    return [*found, after[5]], reference.gated_delta(*hosts)
 
 
 def gated_delta_gates(d):
     shape = (*d.lead(), d.size(40))
     hosts = d.normal(*shape), d.normal(*shape), d.normal(shape[-1], dtype=FLOAT), d.normal(shape[-1])
-    return op("gated_delta_gates", *hosts)[0], hybrid.gated_delta_gates(*hosts)
+    return op("gated_delta_gates", *hosts)[0], reference.gated_delta_gates(*hosts)
 
 
 def gdn_step(d):
@@ -156,12 +156,12 @@ def gdn_step(d):
     hosts += [d.normal(batch, all_heads, inner, width, dtype=FLOAT)]
     sizes = {"key_heads": heads, "value_heads": all_heads, "key_width": width, "value_width": inner}
     found, after = op("gdn_step", *hosts, **sizes)
-    return [*found, after[2], after[5]], hybrid.gdn_step(*hosts, heads)
+    return [*found, after[2], after[5]], reference.gdn_step(*hosts, heads)
 
 
 def moe_route(d):
     experts = d.size(100)
-    return op("moe_route", x := d.normal(d.size(5), experts), k=(k := d.size(min(experts, 8))))[0], hybrid.moe_route(
+    return op("moe_route", x := d.normal(d.size(5), experts), k=(k := d.size(min(experts, 8))))[0], reference.moe_route(
         x, k
     )
 
@@ -169,7 +169,7 @@ def moe_route(d):
 def moe_combine(d):
     lead, k, width = d.lead(), d.size(9), d.size(100)
     hosts = d.normal(*lead, k, width), d.normal(*lead, k), d.normal(*lead, width), d.normal(*lead, 1)
-    return one("moe_combine", hybrid.moe_combine, *hosts)
+    return one("moe_combine", reference.moe_combine, *hosts)
 
 
 def quantized(d):

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import hiprt
 from hiprt import kernels
 from hiprt.kernels.ops.elementwise import binary
+from hiprt.kernels.ops.elementwise.reference import BINARY, values
 from hiprt.kernels.ops.promotion import WORDS, promote
-from hiprt.kernels.reference.elementwise import BINARY, values
 
 OPS = [name for name in binary.__all__ if name != "Binary"] + ["add"]
 BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"}

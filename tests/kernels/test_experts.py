@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import hiprt
 from hiprt import kernels
 from hiprt.kernels.ops.experts import experts as experts_module
-from hiprt.kernels.reference import hybrid as reference
-from hiprt.kernels.reference.ops import weights as values_of
+from hiprt.kernels.ops.quantized.reference import weights as values_of
+from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
 from hiprt.kernels.tuning.rings import Ring
 from hiprt.kernels.tuning.target import force_generic, make_target

@@ -5,7 +5,7 @@ import pytest
 
 import hiprt
 from hiprt import kernels
-from hiprt.kernels.reference import hybrid as reference
+from hiprt.kernels.reference import ops as reference
 
 
 @pytest.mark.parametrize(

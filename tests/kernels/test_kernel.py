@@ -11,6 +11,7 @@ from hiprt.errors import CompileError
 from hiprt.kernels import Kernel
 from hiprt.kernels.lang.dialect import BODY, CHECK, DIALECTS, METAL_BODY, OPS, PRELUDE
 from hiprt.kernels.lang.kernel import KERNELS, uses_loops
+from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.tuning.target import force_generic
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
 
@@ -169,6 +170,12 @@ def test_force_generic_ends_with_its_block():
             pass
         assert not uses_loops(stream)
     assert uses_loops(stream) is loops
+
+
+@pytest.mark.parametrize("kernel", [k for k in KERNELS.values() if not k.part_of], ids=lambda kernel: kernel.name)
+def test_every_op_has_a_reference_in_its_folder(kernel):
+    assert callable(kernel.reference)
+    assert kernel.reference is getattr(reference, kernel.name)
 
 
 def test_every_body_has_a_kernel_and_every_prelude_file_is_used():

@@ -23,31 +23,14 @@ def operands(dtype, heads, pairs, width, positions, extra=0, seed=0):
     return qkv, *norms, np.array(positions, np.int32), *caches
 
 
-def turned(x, norm, position, dims):
-    values = x if norm is None else reference.rms_norm(x, norm, EPS).astype(x.dtype)
-    return reference.rope(values, int(position), BASE, dims)
-
-
-def exact(heads, dims, qkv, q_norm, k_norm, positions, keys, values):
-    """Return queries and caches in float64."""
-    pairs, width = keys.shape[1], keys.shape[3]
-    keys, values, queries = reference.double(keys), reference.double(values), []
-    for row, position in enumerate(positions):
-        parts = qkv[row, : (heads + 2 * pairs) * width].reshape(-1, width)
-        queries.append(turned(parts[:heads], q_norm, position, dims))
-        if 0 <= position < CAPACITY:
-            keys[row, :, position] = turned(parts[heads : heads + pairs], k_norm, position, dims)
-            values[row, :, position] = parts[heads + pairs :]
-    return np.stack(queries), keys, values
-
-
 def run(hosts, heads, dims=None):
     given = [None if host is None else hiprt.array(host) for host in hosts]
     return kernels.norm_rope_write(*given, heads=heads, base=BASE, eps=EPS, dims=dims), given[4], given[5]
 
 
 def check(dtype, heads, hosts, dims=None):
-    for got, wanted in zip(run(hosts, heads, dims), exact(heads, dims, *hosts)):
+    exact = reference.norm_rope_write(*hosts, heads, BASE, EPS, dims)
+    for got, wanted in zip(run(hosts, heads, dims), exact):
         # The norm's rounding may fall the other way; a pair turns both of its errors.
         allowed = 2 * ULP[dtype.name] * max(1.0, np.abs(wanted).max(initial=0))
         assert np.abs(got.numpy().astype(np.float64) - wanted).max(initial=0) <= allowed

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import hiprt
 from hiprt import kernels
 from hiprt.kernels.ops.elementwise import unary
-from hiprt.kernels.reference.elementwise import UNARY, values
+from hiprt.kernels.ops.elementwise.reference import UNARY, values
 
 OPS = [name for name in unary.__all__ if name != "Unary"]
 REFUSED = {("negative", "bool")} | {("bitwise_invert", name) for name in ("float16", "bfloat16", "float32")}

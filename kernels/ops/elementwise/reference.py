@@ -9,16 +9,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BINARY", "UNARY", "values"]
+from hiprt.kernels.reference.float64 import Floats, Host, double
 
-Host = NDArray[Any]
+__all__ = ["BINARY", "UNARY", "add", "arange", "silu_mul", "values"]
 
 
 def values(x: Host, dtype: np.dtype[Any]) -> Host:
-    """Return what an op sees of an operand: converted to `dtype`, floating ones then in float64."""
+    """Return an operand as an op computes with it: converted to `dtype`, and to float64 if that is floating."""
     with np.errstate(all="ignore"):
         converted = x.astype(dtype)
         return converted if dtype.kind in "biu" else converted.astype(np.float64)
+
+
+def add(a: Host, b: Host) -> Floats:
+    """Return ``a + b`` of floating operands."""
+    return double(a) + double(b)
+
+
+def silu_mul(gate: Host, up: Host) -> Floats:
+    """Return ``gate * sigmoid(gate) * up``."""
+    with np.errstate(over="ignore"):
+        return double(gate) / (1.0 + np.exp(-double(gate))) * double(up)
+
+
+def arange(start: int, stop: int | None = None, step: int = 1) -> NDArray[np.int32]:
+    """Return integers from `start` up to, but without, `stop`."""
+    first, last = (0, start) if stop is None else (start, stop)
+    return np.arange(first, last, step).astype(np.int32)
 
 
 def integer_power(a: Host, b: Host) -> Host:
@@ -36,14 +53,14 @@ def integer_power(a: Host, b: Host) -> Host:
 
 
 def floor_divide(a: Host, b: Host) -> Host:
-    """Return quotients rounded down; integers by zero give 0."""
+    """Return quotients rounded down, 0 for integers divided by zero."""
     if a.dtype == np.bool_:
         return a & b
     return np.where(b == 0, np.zeros_like(a), a // np.where(b == 0, 1, b)) if a.dtype.kind in "iu" else np.floor(a / b)
 
 
 def remainder(a: Host, b: Host) -> Host:
-    """Return what is left; integers by zero leave 0."""
+    """Return the remainder of the division, 0 for integers divided by zero."""
     if a.dtype == np.bool_:
         return np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_)
     if a.dtype.kind in "iu":

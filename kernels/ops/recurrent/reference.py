@@ -1,0 +1,59 @@
+"""Gated-delta layers in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hiprt.kernels.ops.norm.reference import gated_rms_norm, rms_norm
+from hiprt.kernels.reference.float64 import Floats, Host, double
+
+__all__ = ["conv_step", "gated_delta", "gated_delta_gates", "gdn_step"]
+
+
+def conv_step(x: Host, state: Host, weight: Host, bias: Host | None = None, silu: bool = True) -> tuple[Floats, Host]:
+    """Return the convolution and the new state."""
+    taps = weight.shape[1]
+    seen = np.concatenate([state, x], axis=1)
+    wide, factors = double(seen), double(weight.reshape(weight.shape[0], taps))
+    total = np.asarray(sum(wide[:, j : j + x.shape[1]] * factors[:, j] for j in range(taps)))
+    total = total if bias is None else total + double(bias)
+    return np.asarray(total / (1 + np.exp(-total)) if silu else total), seen[:, seen.shape[1] - taps + 1 :]
+
+
+def gated_delta(q: Host, k: Host, v: Host, g: Host, beta: Host, state: Host) -> tuple[Floats, Floats]:
+    """Return the answers and the new state."""
+    repeat = v.shape[2] // q.shape[2]
+    queries, keys = (np.repeat(double(part), repeat, axis=2) for part in (q, k))
+    kept = double(state)
+    answers = np.zeros(v.shape)
+    for t in range(v.shape[1]):
+        kept = kept * double(g)[:, t, :, None, None]
+        error = double(v)[:, t] - np.einsum("bhvk,bhk->bhv", kept, keys[:, t])
+        kept = kept + (double(beta)[:, t, :, None] * error)[..., None] * keys[:, t, :, None]
+        answers[:, t] = np.einsum("bhvk,bhk->bhv", kept, queries[:, t])
+    return answers, kept
+
+
+def gated_delta_gates(a: Host, b: Host, a_log: Host, dt_bias: Host) -> tuple[Floats, Floats]:
+    """Return what is left of a state, and how much of its error is corrected."""
+    soft = np.logaddexp(double(a) + double(dt_bias), 0)
+    return np.exp(-np.exp(double(a_log)) * soft), 1 / (1 + np.exp(-double(b)))
+
+
+def gdn_step(
+    proj: Host, weight: Host, conv: Host, a_log: Host, dt_bias: Host, state: Host, heads: int, norm: Host | None = None
+) -> tuple[Floats, Host, Floats]:
+    """Return the answers, and the new states of the convolution and of the delta rule; `heads` counts those of keys."""
+    batch, value_heads, value_width, key_width = state.shape
+    keys, values = heads * key_width, value_heads * value_width
+    x, z, b, a = np.split(proj, np.cumsum([2 * keys + values, values, value_heads]), axis=1)
+    mixed, after = conv_step(x[:, None], conv, weight)
+    q, k, v = np.split(mixed, [keys, 2 * keys], axis=-1)
+    one = np.ones(key_width)
+    q, k = (rms_norm(part.reshape(batch, 1, heads, key_width), one, 1e-6) for part in (q, k))
+    g, beta = gated_delta_gates(a[:, None], b[:, None], a_log, dt_bias)
+    v = v.reshape(batch, 1, value_heads, value_width)
+    answers, kept = gated_delta(q / key_width, k / np.sqrt(key_width), v, g, beta, state)
+    if norm is not None:
+        answers = gated_rms_norm(answers, z.reshape(answers.shape), norm, 1e-6)
+    return answers.reshape(batch, values), after, kept
