@@ -216,7 +216,7 @@ def allocate(pool: Holder, take: Take, nbytes: int, stream: Stream) -> Buffer:
 def free_checked(
     pool: Holder, inner: list[Buffer], start: int, nbytes: int, stream: Stream, thread: int, allocated_at: str
 ) -> None:
-    """Check the red zones, fill with `FREED`, give the memory back; while recording, record that.
+    """Check the red zones, fill with `FREED` and give the memory back; while its step records, record this instead.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def take_or_release(take: Take, nbytes: int, stream: Stream) -> Buffer:
 
 
 def release(most: int = 0) -> bool:
-    """Let pools have what was held back longest, until no more than some bytes are; whether there was any."""
+    """Release what was held back longest until at most `most` bytes are held; whether there was anything to release."""
     released = False
     while sum(block.nbytes for block in list(held)) > most:
         with suppress(IndexError):
@@ -287,12 +287,12 @@ def reopen(start: int, end: int, free: Any) -> None:
 
 
 def closes(pool: Holder) -> bool:
-    """Whether a pool's free memory can be made inaccessible: not a step's."""
+    """Whether a pool's free memory can be made inaccessible, which that of a step cannot."""
     return pool.parent is None and library.current().provider.is_host
 
 
 def is_there(pool: Holder, address: int) -> bool:
-    """Whether a pool still has the memory: the collector finalises a cycle in any order."""
+    """Whether a pool still has the memory, since Python's collector finalises a cycle in any order."""
     chunks = list(pool.chunks.values())
     return any(each.address <= address < each.address + each.nbytes and each.free is not None for each in chunks)
 

@@ -1,9 +1,9 @@
-"""Pool: memory kept for reuse, given out again in stream order.
+"""Pools: memory kept for reuse, given out again in stream order.
 
 A freed block may be used at once by later work on its own stream, since that runs after the work that used it before
-(G1); other streams of the device get it once an event behind the free has happened. `Pool.trim` returns to the source
+(G1). Other streams of the device get it once an event behind the free has happened. `Pool.trim` returns to the source
 what nobody uses. Of the free blocks that fit, the one that was made first goes first, so that a sequence of requests
-and frees that is repeated gets the same addresses each time, the first included.
+and frees that is repeated gets the addresses that it had the first time.
 
 A pool whose source is another pool holds the memory of a step. Executable graphs go on using its blocks after they are
 free, so it neither gives them to other streams nor trims itself.
@@ -65,7 +65,7 @@ def size_class(nbytes: int) -> int:
 
 
 class Pool(Holder):
-    """Blocks by size and stream over a source of memory.
+    """A pool cuts the chunks that it takes from a source into blocks, and keeps those by size and stream.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Pool(Holder):
         ------
         OutOfMemoryError
             The source has no memory left, or ``HIPRT_ALLOC_LIMIT_MB`` is reached, after a trim and a wait for what
-            other streams still use. Says who holds the most.
+            other streams still use. The message says who holds the most.
         """
         if self.is_guarded:
             return poison.allocate(self, self.take, nbytes, stream)
@@ -118,7 +118,7 @@ class Pool(Holder):
         return taken or self.take(nbytes, stream)
 
     def take(self, nbytes: int, stream: Stream) -> Buffer:
-        """Return memory without guards; see `allocate`."""
+        """Return memory as `allocate` does, without red zones."""
         device, lane = stream.device.index, self.addresses.get(stream.number) or core.address(self.lane(stream))
         taken = take(Buffer, self.address, lane, nbytes, device, self)
         if taken is not None:
@@ -154,7 +154,7 @@ class Pool(Holder):
             core.lib.hiprt_pool_close(self.core, lane, can_fence, stream.owned)
 
     def grow(self, nbytes: int, stream: Stream, lane: Any) -> Any:
-        """Return a block although the stream has none that fits: from another stream, else from the source."""
+        """Return a block from another stream, else from the source, because the lane has none that fits."""
         if self.parent is not None:
             return self.extend(nbytes, stream, lane)
         block = self.take_over(nbytes, lane, wait=False) or self.drain(nbytes, lane)
@@ -164,7 +164,7 @@ class Pool(Holder):
             try:
                 return self.extend(nbytes, stream, lane)
             except MemoryError as error:
-                # With its traceback it would keep what the callers hold.
+                # The traceback would keep alive what the callers hold.
                 errors.append(error.with_traceback(None))
                 return None
 
@@ -193,7 +193,7 @@ class Pool(Holder):
         return out[0] or None
 
     def drain(self, nbytes: int, lane: Any) -> Any:
-        """Return a block after a wait for other streams, if more retires there than may (G9); else None."""
+        """Wait for other streams and return a block, if more than is allowed retires there (G9); else return None."""
         most = flags.alloc_defer_max_mb << 20
         if not most or core.lib.hiprt_pool_retiring(self.core, lane) <= most:
             return None
@@ -221,7 +221,7 @@ class Pool(Holder):
         return self.add(chunk, size, lane, needs_idle=isinstance(chunk.owner, Memory))
 
     def add(self, chunk: Buffer, nbytes: int, lane: Any, *, needs_idle: bool) -> Any:
-        """Take memory that was reserved into the books, and return it as one block in use.
+        """Enter memory into the books, for which bytes were reserved, and return it as one block in use.
 
         Parameters
         ----------
