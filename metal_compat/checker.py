@@ -83,7 +83,7 @@ def check_metal(text: str, name: str = "kernel.metal") -> list[Problem]:
     plain = without_comments(text)
     problems = {Problem(name, line, what) for line, what in check_signatures(plain)}
     program = translated(plain, name)
-    done = run(program, [])
+    done = run(program)
     found = ERROR.findall(done.stderr)
     for file, line, what in found:
         # The compiler says where such a word is, not which.
@@ -91,8 +91,7 @@ def check_metal(text: str, name: str = "kernel.metal") -> list[Problem]:
         told = [f"Metal does not have {word!r}" for word in words] or [in_metal(what)]
         problems.update(Problem(file, int(line), each) for each in told)
     if not found:
-        tree = run(program, TREE).stdout
-        problems.update(Problem(file or name, line, what) for file, line, what in forbidden(tree))
+        problems.update(Problem(file or name, line, what) for file, line, what in forbidden(done.stdout))
     return sorted(problems)
 
 
@@ -141,7 +140,7 @@ def compiler() -> str:
     return str(Path(found.origin).parent / "zig")
 
 
-def run(program: str, flags: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run the compiler on a program."""
-    command = [compiler(), *FLAGS, *flags, "-"]
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    """Run the compiler on a program: errors in its stderr, the syntax tree in its stdout."""
+    command = [compiler(), *FLAGS, *TREE, "-"]
     return subprocess.run(command, input=program, capture_output=True, text=True, check=False)

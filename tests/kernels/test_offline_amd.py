@@ -28,8 +28,8 @@ WIDE = {"add", "quantized_matmul", "rms_norm", "silu_mul"}
 
 @pytest.fixture(scope="module")
 def work(form):
-    """Every program for every target; in the short form for two each, in turn."""
-    every = len(TARGETS) if form != "short" else 2
+    """Every program for every target; in the short form for one each, in turn."""
+    every = len(TARGETS) if form != "short" else 1
     programs = enumerate(units([]))
     return [(unit, TARGETS[(i + j) % len(TARGETS)]) for i, unit in programs for j in range(every)]
 
