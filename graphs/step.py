@@ -147,8 +147,9 @@ class Step(Armed):
         """
         stream = self.stream = self.stream or current_stream()
         if stream.recording:
-            run: Callable[..., Any] = stream.device.provider.run_step or nested
-            return run(self, stream, args)
+            run = stream.device.provider.run_step
+            # The launches of a step within a step become nodes of the outer one (G5).
+            return self.function(*args) if run is None else run(self, stream, args)
         if not flags.graph:
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args)
@@ -266,11 +267,6 @@ class Step(Armed):
         while len(self.kept) > flags.graph_keys:
             for exec_ in self.kept.popitem(last=False)[1].release():
                 self.ladder.execs.drop(exec_)
-
-
-def nested(step: Step, stream: Stream, args: tuple[Any, ...]) -> Any:
-    """Run a step while another one records: its launches become nodes of that one (G5)."""
-    return step.function(*args)
 
 
 ladders: dict[str, Ladder] = {}

@@ -1,4 +1,4 @@
-"""What is known of HIP runtimes by their version and their devices' architecture, before anything is asked of them."""
+"""What is known of HIP runtimes by provider, version and architecture, before anything is probed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FANOUT = 4  # CLR's executor works with four queues, and has lost edges of nodes
 
 
 class Runtime(NamedTuple):
-    """What holds on a provider's runtime, for all architectures that begin like this one.
+    """What holds for a provider's runtime on the architectures whose names begin alike.
 
     Attributes
     ----------
@@ -19,10 +19,10 @@ class Runtime(NamedTuple):
     arch : str
         The beginning of the architecture's name; empty for any.
     least_hip : int
-        The least version, as hipRuntimeGetVersion says it, with which the library, or graphs on this architecture,
-        are used.
+        The least version that is used, as hipRuntimeGetVersion says it. A library older than its provider's row says is
+        refused; on an architecture with a row of its own, steps run eagerly with an older one.
     fanout : int
-        Most edges that leave a node of a graph, where the device was not found to keep the order of wider graphs.
+        The most edges that leave a node of a graph, where the device was not found to keep the order of wider graphs.
     """
 
     provider: str

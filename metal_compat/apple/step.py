@@ -10,7 +10,7 @@ from typing import Any
 from hiprt.flags import flags
 from hiprt.graphs.signature import identity
 from hiprt.graphs.stats import Event
-from hiprt.graphs.step import Step, nested
+from hiprt.graphs.step import Step
 from hiprt.metal_compat.apple.replay import Replay
 from hiprt.metal_compat.apple.stream import MetalStream
 
@@ -32,7 +32,7 @@ def run(step: Step, stream: MetalStream, args: tuple[Any, ...]) -> Any:
         Arrays, and hashable values.
     """
     if stream.pending is None:
-        return nested(step, stream, args)
+        return step.function(*args)
     if not flags.graph or not step.keep:
         step.ladder.stats.count(Event(step.name, "eager", "HIPRT_GRAPH=0" if step.keep else "a step that is not kept"))
         return step.eager(*args)
