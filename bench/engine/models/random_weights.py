@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,24 +12,33 @@ from hiprt import Array, array, full, kernels
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.weights import Part, group_of
 from hiprt.kernels.ops.broadcasting import broadcast_to
-from hiprt.metal_compat import metal_kernel
 
 __all__ = ["RandomWeights"]
 
 THREADS = 256
-# The integer finalizer of MurmurHash3 (public domain, A. Appleby): each bit of the index moves every bit of the word.
-DRAW = metal_kernel(
-    name="random_words",
-    input_names=["seed"],
-    output_names=["out"],
-    source="""
-        uint i = thread_position_in_grid.x;
-        uint h = i * 0x9e3779b9u + seed[0];
-        h = (h ^ (h >> 16)) * 0x85ebca6bu;
-        h = (h ^ (h >> 13)) * 0xc2b2ae35u;
-        out[i] = h ^ (h >> 16);
-    """,
-)
+
+
+@cache
+def random_words() -> Any:
+    """Return the kernel that draws 32-bit words; it is made at first use, so that checkpoints load without it.
+
+    It is the integer finalizer of MurmurHash3 (public domain, A. Appleby): each bit of the index moves every bit of the
+    word.
+    """
+    from hiprt.metal_compat import metal_kernel
+
+    return metal_kernel(
+        name="random_words",
+        input_names=["seed"],
+        output_names=["out"],
+        source="""
+            uint i = thread_position_in_grid.x;
+            uint h = i * 0x9e3779b9u + seed[0];
+            h = (h ^ (h >> 16)) * 0x85ebca6bu;
+            h = (h ^ (h >> 13)) * 0xc2b2ae35u;
+            out[i] = h ^ (h >> 16);
+        """,
+    )
 
 
 class RandomWeights:
@@ -90,7 +100,7 @@ class RandomWeights:
         """Return random bits."""
         seed = array(self.host.integers(0, 2**32, 1, np.uint32))
         size = int(np.prod(shape))
-        made: Array = DRAW(
+        made: Array = random_words()(
             inputs=[seed],
             output_shapes=[shape],
             output_dtypes=[np.uint32],
