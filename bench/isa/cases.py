@@ -19,10 +19,10 @@ from hiprt.kernels.ops.attention.attention import HEADS_OF_GROUP, combine_launch
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
-from hiprt.kernels.ops.quantized.gather_qmm import TILE_ROWS
 from hiprt.kernels.ops.sampling.filter_logits import FilterPlan, plan_of as filter_plan
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import dequantize, quantize
+from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import target_of
 from hiprt.stream import current_stream
 
@@ -279,7 +279,7 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     yield Case(f"1 by 11, {2 * group} wide", kernels.qmv, (x[:1], *stored), exact[:1], options, slack=1)
     yield Case(f"2 by 11, {2 * group} wide", kernels.qmv, (x, *stored), exact, options, slack=1)
     if group == GROUP_SIZES[0]:
-        for count in (33, *(4 * rows for rows in TILE_ROWS[:-1] if dtype.itemsize == 2)):
+        for count in (33, *(4 * rows for rows in DEFAULT.tile_rows[:-1] if dtype.itemsize == 2)):
             x = normal(dtype, count, 2 * group, seed=11)
             exact = reference.quantized_matmul(x, *stored, group, bits)
             name = f"{count} by 11, {2 * group} wide"

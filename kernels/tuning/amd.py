@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hiprt.kernels.tuning.table import Table
+from hiprt.kernels.tuning.table import DEFAULT, Table
 
 __all__ = ["features", "serves", "table"]
 
@@ -19,4 +19,4 @@ def features(_arch: str) -> frozenset[str]:
 
 def table(_arch: str) -> Table:
     """Return the launch shapes for an architecture: the defaults."""
-    return Table()
+    return DEFAULT

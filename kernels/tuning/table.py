@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hiprt.kernels.tuning.rings import Ring, RingCost
 
-__all__ = ["Table"]
+__all__ = ["DEFAULT", "Table"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,21 @@ class Table:
         Threadgroups that keep the GPU busy: the positions of a cache are shared out until there are as many.
     attention_unsplit_capacity : int
         Positions of a cache up to which one threadgroup reads all: a second kernel would cost more than a split saves.
+    expert_columns, expert_rows : int
+        Columns that a simdgroup takes of an expert's gate and up, and rows of its down.
+    expert_simdgroups : int
+        Simdgroups of a threadgroup of the experts' kernels.
+    norm_long_row : int
+        Elements of a row from which on several simdgroups share it.
+    norm_simdgroups : int
+        Simdgroups of a threadgroup of an RMS norm.
+    tile_rows : tuple of int
+        Rows of results that a threadgroup may take of a quantised product, the most first; tiles of 32-bit numbers
+        have the least.
+    untiled_rows : int
+        Rows of results up to which a quantised product does without tiles.
+    sorted_from : int
+        Products from which on sorting the matrices that they take pays.
     loop_bytes : int
         Bytes of weights that one plain loop of the CPU device reads: a few microseconds.
     loop_elements : int
@@ -35,7 +50,18 @@ class Table:
 
     attention_groups: int = 128
     attention_unsplit_capacity: int = 256
+    expert_columns: int = 2
+    expert_rows: int = 1
+    expert_simdgroups: int = 8
+    norm_long_row: int = 1024
+    norm_simdgroups: int = 8
+    tile_rows: tuple[int, ...] = (128, 64, 32)
+    untiled_rows: int = 8
+    sorted_from: int = 64
     loop_bytes: int = 16384
     loop_elements: int = 16384
     rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
     ring_cost: RingCost = field(default_factory=RingCost)
+
+
+DEFAULT = Table()

@@ -6,9 +6,11 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import graphs, kernels, library
-from hiprt.kernels.ops.quantized.gather_qmm import TILE_ROWS, tile_rows
+from hiprt.kernels.ops.quantized.gather_qmm import tile_rows
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
+from hiprt.kernels.tuning.target import make_target
+from hiprt.provider import CPU
 
 HALF = np.dtype(np.float16)
 
@@ -49,8 +51,9 @@ def test_larger_tiles(branch, rows, close):
 
 
 def test_tiles_leave_several_of_them():
-    assert [tile_rows(HALF, rows, False) for rows in (9, 255, 256, 511, 512, 10**6)] == [32, 32, 64, 64, 128, 128]
-    assert tile_rows(np.dtype(np.float32), 10**6, False) == tile_rows(HALF, 10**6, True) == TILE_ROWS[-1]
+    gpu, loops = (make_target("hiprt-cpu", 1, 32, CPU, is_generic=each) for each in (True, False))
+    assert [tile_rows(HALF, rows, gpu) for rows in (9, 255, 256, 511, 512, 10**6)] == [32, 32, 64, 64, 128, 128]
+    assert tile_rows(np.dtype(np.float32), 10**6, gpu) == tile_rows(HALF, 10**6, loops) == gpu.table.tile_rows[-1]
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

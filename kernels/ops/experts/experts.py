@@ -14,6 +14,7 @@ from hiprt.kernels.lang.operands import INT32, aligned, buffer, floating, same
 from hiprt.kernels.ops.quantized.formats import BITS, check_matrix, format_of
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
 from hiprt.kernels.tuning.rings import ring_of, ring_share
+from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.kernels.tuning.tiling import Shape, Share
 from hiprt.objects import Planned
@@ -23,9 +24,6 @@ __all__ = ["CHOSEN", "EXPERT_WIDTHS", "moe_down", "moe_gate_up"]
 
 # The widths of the experts' matrices of Qwen3-30B-A3B, and the experts of a token.
 EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
-PAIRS = 2  # columns of a simdgroup of the first launch
-ROWS = 1  # rows of a simdgroup of the second
-SIMDGROUPS = 8
 STAGED_BYTES = 28672  # of a token's vectors, in a threadgroup's memory
 MOST_ITEMS = 65535  # the grid's y
 GATE_UP = Kernel(
@@ -46,7 +44,12 @@ GATE_UP = Kernel(
     threads=256,
     ahead=(),
     instances=each(
-        GROUP=(64,), BITS=BITS, WIDTH=EXPERT_WIDTHS[:1], NORMED=(True,), PAIRS=(PAIRS,), SIMDGROUPS=(SIMDGROUPS,)
+        GROUP=(64,),
+        BITS=BITS,
+        WIDTH=EXPERT_WIDTHS[:1],
+        NORMED=(True,),
+        PAIRS=(DEFAULT.expert_columns,),
+        SIMDGROUPS=(DEFAULT.expert_simdgroups,),
     ),
 )
 DOWN = Kernel(
@@ -75,7 +78,12 @@ DOWN = Kernel(
     threads=256,
     ahead=(),
     instances=each(
-        GROUP=(64,), BITS=BITS, WIDTH=EXPERT_WIDTHS[1:], CHOSEN=(CHOSEN,), ROWS=(ROWS,), SIMDGROUPS=(SIMDGROUPS,)
+        GROUP=(64,),
+        BITS=BITS,
+        WIDTH=EXPERT_WIDTHS[1:],
+        CHOSEN=(CHOSEN,),
+        ROWS=(DEFAULT.expert_rows,),
+        SIMDGROUPS=(DEFAULT.expert_simdgroups,),
     ),
 )
 
@@ -156,8 +164,9 @@ def plain_share(
         The grid's y.
     """
     stretch = max(1, target.table.loop_bytes * 8 // max(rows * width * bits, 1))
-    groups = -(-columns // (stretch if target.takes_loops else SIMDGROUPS * share))
-    return (groups, items, 1), (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1), stretch
+    simdgroups = target.table.expert_simdgroups
+    groups = -(-columns // (stretch if target.takes_loops else simdgroups * share))
+    return (groups, items, 1), (1 if target.takes_loops else simdgroups * 32, 1, 1), stretch
 
 
 def gate_up_share(
@@ -277,8 +286,9 @@ def plan_gate_up(
         template = {**kinds, **share.template, "CHOSEN": chosen, "COLUMNS": columns}
         launch = Launch(GATE_UP_RINGS, share.grid, share.threads, template, **sizes)
     else:
-        grid, threads, stretch = plain_share(target, columns, 2, width, bits, PAIRS, indices.size)
-        template = {**kinds, "PAIRS": PAIRS, "SIMDGROUPS": SIMDGROUPS}
+        pairs = target.table.expert_columns
+        grid, threads, stretch = plain_share(target, columns, 2, width, bits, pairs, indices.size)
+        template = {**kinds, "PAIRS": pairs, "SIMDGROUPS": target.table.expert_simdgroups}
         launch = Launch(GATE_UP, grid, threads, template, **sizes, chosen=chosen, stretch=stretch)
     return Plan(op, (tokens, chosen, columns), x.dtype, launch)
 
@@ -372,7 +382,8 @@ def plan_down(
         template = {**kinds, **share.template, "ADDED": residual is not None}
         launch = Launch(DOWN_RINGS, share.grid, share.threads, template, **sizes)
     else:
-        grid, threads, stretch = plain_share(target, columns, chosen, width, bits, ROWS, tokens)
-        template = {**kinds, "ROWS": ROWS, "SIMDGROUPS": SIMDGROUPS}
+        own_rows = target.table.expert_rows
+        grid, threads, stretch = plain_share(target, columns, chosen, width, bits, own_rows, tokens)
+        template = {**kinds, "ROWS": own_rows, "SIMDGROUPS": target.table.expert_simdgroups}
         launch = Launch(DOWN, grid, threads, template, **sizes, is_residual=residual is not None, stretch=stretch)
     return Plan(op, (tokens, columns), y.dtype, launch)

@@ -7,15 +7,13 @@ from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.ops.row_launch import rows_of, vector
+from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["rms_norm"]
 
-STRETCH = 16384  # elements of one plain loop on the CPU device
-LONG_ROW = 1024  # from here on several simdgroups share a row
-SIMDGROUPS = 8
 KERNEL = Kernel(
     "norm/rms_norm",
     inputs={"x": "T", "weight": "T"},
@@ -23,7 +21,7 @@ KERNEL = Kernel(
     scalars={"rows": "uint", "width": "uint", "stretch": "uint", "eps": "float"},
     template={"T": "dtype", "WEIGHTED": "bool", "SIMDGROUPS": "int", "RUN": "int"},
     aliasing={"out": ("x", "weight")},
-    instances=each(WEIGHTED=(False, True), SIMDGROUPS=(1, SIMDGROUPS), RUN=runs),
+    instances=each(WEIGHTED=(False, True), SIMDGROUPS=(1, DEFAULT.norm_simdgroups), RUN=runs),
 )
 
 
@@ -67,13 +65,15 @@ def plan_of(x: Form, weight: Form | None, out: Form | None, eps: float, target: 
     rows, width = rows_of(op, x)
     if weight is not None:
         vector(op, "weight", weight, x)
-    stretch = max(1, STRETCH // max(width, 1))
-    simdgroups = SIMDGROUPS if width >= LONG_ROW else 1
+    table = target.table
+    stretch = max(1, table.loop_elements // max(width, 1))
+    simdgroups = table.norm_simdgroups if width >= table.norm_long_row else 1
     run = 16 // x.dtype.itemsize
     if target.takes_loops:
         grid, threads, run = (-(-rows // stretch), 1, 1), (1, 1, 1), 1
     else:
-        grid, threads = (rows if simdgroups > 1 else -(-rows // SIMDGROUPS), 1, 1), (SIMDGROUPS * 32, 1, 1)
+        groups = rows if simdgroups > 1 else -(-rows // table.norm_simdgroups)
+        grid, threads = (groups, 1, 1), (table.norm_simdgroups * 32, 1, 1)
         if width % run or not all(each is None or each.is_aligned for each in (x, weight, out)):
             run = 1
     template = {"T": x.dtype, "WEIGHTED": weight is not None, "SIMDGROUPS": simdgroups, "RUN": run}

@@ -17,6 +17,7 @@ from hiprt.kernels.ops.matmul.stacks import ITEMS, SCALARS, Numbers, Side, index
 from hiprt.kernels.ops.promotion import promote
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, UINT8, Format, check_matrix, format_of, listed
 from hiprt.kernels.ops.reduction.sort import argsort
+from hiprt.kernels.tuning.table import DEFAULT, Table
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
@@ -32,12 +33,16 @@ PACKED_INPUTS = {
     "right_indices": "uint",
 }
 TILE_COLUMNS = 64
-TILE_ROWS = (128, 64, 32)
-FEW_ROWS = 8  # up to here a row alone is faster
-SORTED_FROM = 64  # products
 SIMDGROUPS = 4
 ROWS = 2  # of a simdgroup, as in the packed kernel
 MOST_ROWS = 64  # of a plain loop on the CPU device, as in the packed kernel
+
+
+def tile_choices(dtype: np.dtype[Any], takes_loops: bool, table: Table = DEFAULT) -> tuple[int, ...]:
+    """Return the rows that a tile may have, the most first."""
+    return table.tile_rows if dtype.itemsize == 2 and not takes_loops else table.tile_rows[-1:]
+
+
 PACKED = Kernel(
     "quantized/quantized_matmul",
     inputs=PACKED_INPUTS,
@@ -87,7 +92,7 @@ TILES = Kernel(
     template={"T": "dtype", "BITS": "int", "ROWS": "int"},
     headers=("quantized/codes.h", "matmul/stack.h", "matmul/tiles.h"),
     threads=128,
-    instances=each(BITS=BITS, ROWS=lambda dtype, loops: TILE_ROWS[-1:] if loops or dtype.itemsize != 2 else TILE_ROWS),
+    instances=each(BITS=BITS, ROWS=tile_choices),
     part_of="quantized_matmul",
 )
 
@@ -240,16 +245,17 @@ def gather_qmm(
     for shape, count, indices in zip(shapes, counts, (lhs_indices, rhs_indices)):
         sides.append(side_of(shape, full, count, indices, stream))
     lines, right = x.shape[-2], sides[1]
-    in_runs, order = sorted_indices or lines > FEW_ROWS, None
+    table = target_of(stream).table
+    in_runs, order = sorted_indices or lines > table.untiled_rows, None
     is_sortable = given.is_packed and not in_runs and lines == 1
-    if is_sortable and right.indices is not None and is_worth_sorting(right, size_of(full)):
+    if is_sortable and right.indices is not None and is_worth_sorting(right, size_of(full), table):
         in_runs, order = True, argsort(right.indices.reshape(-1), stream=stream)
     return multiply(op, given, full, lines, sides[0], right, stream, out, in_runs=in_runs, order=order)
 
 
-def is_worth_sorting(right: Side, count: int) -> bool:
+def is_worth_sorting(right: Side, count: int, table: Table) -> bool:
     """Whether products in the order of their matrices would share enough of them to pay for that order."""
-    return right.modulus == count >= max(SORTED_FROM, 2 * right.count)
+    return right.modulus == count >= max(table.sorted_from, 2 * right.count)
 
 
 def multiply(
@@ -284,7 +290,7 @@ def multiply(
     count, target = size_of(batch) * lines, target_of(stream)
     numbers = left.numbers, right.numbers
     sizes = given.columns, x.shape[-1], count, lines
-    if given.is_packed and in_runs and count > FEW_ROWS:
+    if given.is_packed and in_runs and count > target.table.untiled_rows:
         launch = tiles_launch(form, x.dtype, *sizes, *numbers, flags | (order is not None) << 2, target)
         launch(stream, out=out, order=given.w if order is None else order, **operands)
         return out
@@ -293,10 +299,10 @@ def multiply(
     return out
 
 
-def tile_rows(dtype: np.dtype[Any], count: int, loops: bool) -> int:
+def tile_rows(dtype: np.dtype[Any], count: int, target: Target) -> int:
     """Return the rows of a tile, for matrices that each have `count`: large tiles where that still leaves several."""
-    fitting = (rows for rows in TILE_ROWS if count >= 4 * rows and dtype.itemsize == 2 and not loops)
-    return next(fitting, TILE_ROWS[-1])
+    choices = tile_choices(dtype, target.takes_loops, target.table)
+    return next((rows for rows in choices if count >= 4 * rows), choices[-1])
 
 
 @Planned
@@ -313,7 +319,7 @@ def tiles_launch(
     target: Target,
 ) -> Launch:
     """Return the launch of the kernel of tiles, for `count` rows of results."""
-    rows = tile_rows(dtype, count // max(right[-1], 1), target.takes_loops)
+    rows = tile_rows(dtype, count // max(right[-1], 1), target)
     return Launch(
         TILES,
         (-(-count // rows), -(-columns // TILE_COLUMNS), 1),
