@@ -42,6 +42,7 @@ void hiprt_sha256_begin(hiprt_sha256 *hash) {
 }
 
 void hiprt_sha256_add(hiprt_sha256 *hash, const void *data, size_t size) {
+  if (!size) return;
   const uint8_t *p = data;
   size_t held = hash->length % 64;
   hash->length += size;
@@ -70,6 +71,7 @@ void hiprt_sha256_end(hiprt_sha256 *hash, char *out_digits) {
   uint8_t tail[8];
   for (int i = 0; i < 8; ++i) tail[i] = (uint8_t)(bits >> (56 - 8 * i));
   hiprt_sha256_add(hash, tail, 8);
-  for (int i = 0; i < HIPRT_SHA256_DIGITS; ++i) out_digits[i] = "0123456789abcdef"[hash->state[i / 8] >> (28 - i % 8 * 4) & 15];
+  for (int i = 0; i < HIPRT_SHA256_DIGITS; ++i)
+    out_digits[i] = "0123456789abcdef"[hash->state[i / 8] >> (28 - i % 8 * 4) & 15];
   out_digits[HIPRT_SHA256_DIGITS] = 0;
 }
