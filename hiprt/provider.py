@@ -1,7 +1,7 @@
 """Providers: the kinds of HIP library, how each is found, and what differs between them above the library.
 
-This is the only file that knows providers by name. Everything else asks the `Provider` object that a device and the
-library in use carry. A device that HIP does not serve brings a provider of its own (`hiprt.metal_compat.apple`).
+Only this file and the table of `hiprt.runtimes` know providers by name. Everything else asks the `Provider` object that
+a device and the library in use carry. A device that HIP does not serve brings its own (`hiprt.metal_compat.apple`).
 """
 
 from __future__ import annotations
