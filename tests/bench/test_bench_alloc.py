@@ -8,7 +8,7 @@ from hiprt.bench.alloc import measure, table
 
 
 def test_json_on_the_null_provider():
-    """One object, with nothing from a driver in it."""
+    """``--json`` prints one object; on the null provider no driver takes part."""
     command = [sys.executable, "-m", "hiprt", "bench", "alloc", "--provider", "null", "--bytes", "1000", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     report = json.loads(done.stdout)
@@ -18,7 +18,7 @@ def test_json_on_the_null_provider():
 
 
 def test_table(stream):
-    """The same as text; a warm pool takes nothing more from the device."""
+    """The table has the same numbers; a warm pool takes no more memory from the device."""
     report = measure(700)
     lines = table(report).splitlines()
     assert report.is_flat

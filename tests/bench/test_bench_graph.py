@@ -24,7 +24,7 @@ for topology, mode in itertools.product(graph.TOPOLOGIES, graph.MODES):
 
 
 def child(root, *arguments, provider):
-    """Run Python in a process with a provider; its output."""
+    """Run Python in a process with a provider; return its output."""
     environment = os.environ | {"HIPRT_PROVIDER": provider}
     done = subprocess.run(
         [sys.executable, *arguments], env=environment, cwd=root, capture_output=True, text=True, check=False
@@ -34,7 +34,7 @@ def child(root, *arguments, provider):
 
 
 def check(report, provider):
-    """What every report must hold."""
+    """Check what every report must hold."""
     assert list(report) == KEYS
     assert report["provider"] == provider
     assert report["device"]
@@ -50,7 +50,7 @@ def check(report, provider):
 
 @pytest.mark.parametrize("provider", ["null", "cpu"])
 def test_all_modes_of_all_topologies(root, provider):
-    """Each takes its own rung and no other."""
+    """Each mode takes its own rung and no other."""
     reports = [json.loads(line) for line in child(root, "-c", MEASURE, provider=provider).splitlines()]
     assert [(r["topology"], r["mode"]) for r in reports] == [(t, m) for t in graph.TOPOLOGIES for m in graph.MODES]
     for report in reports:
@@ -69,7 +69,7 @@ def test_the_command_prints_one_json_object(root):
 
 
 def test_the_command_prints_a_table(root):
-    """Without ``--json``, rows for people."""
+    """Without ``--json`` the command prints rows for people."""
     arguments = ["--provider", "null", "--mode", "record", "--topology", "fan", "--nodes", "7"]
     text = child(root, "-m", "hiprt", "bench", "graph", *arguments, provider="cpu")
     assert text.startswith("record of fan, 7 nodes, on null (null)\n")
@@ -79,13 +79,13 @@ def test_the_command_prints_a_table(root):
 @pytest.mark.parametrize("nodes", [1, 2, 3])
 @pytest.mark.parametrize("topology", graph.TOPOLOGIES)
 def test_smallest_steps(stream, topology, nodes):
-    """Topologies hold down to one node."""
+    """Every topology can be built of one node."""
     work = graph.Work(topology, nodes, 1, stream)
     assert len(work.record()) == nodes
 
 
 def test_topologies_are_what_their_names_say(stream):
-    """Out-edges and edges of a recording."""
+    """The edges of a recording are those of its topology."""
 
     def edges(topology):
         nodes = graph.Work(topology, 40, 0, stream).record().nodes()
@@ -99,7 +99,7 @@ def test_topologies_are_what_their_names_say(stream):
 
 
 def test_patched_nodes_are_spread_over_the_step(stream):
-    """K arguments change K nodes."""
+    """As many nodes change as the step has arguments."""
     work = graph.Work("chain", 100, 10, stream)
     assert work.changed == list(range(0, 100, 10))
     addresses = {recorded.arguments["x"] for recorded in work.record().nodes()}
@@ -117,7 +117,7 @@ def test_counts_are_positive(text, capsys):
 
 
 def test_another_provider_than_the_one_in_use_is_refused(stream):
-    """A process has one library."""
+    """A process has one library, so another provider is refused."""
     other = "null" if stream.device.provider.name != "null" else "cpu"
     with pytest.raises(ValueError, match="uses"):
         graph.choose(other)

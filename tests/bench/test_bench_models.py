@@ -16,12 +16,12 @@ from hiprt.bench.timing import read_bandwidth
 
 @pytest.fixture(scope="module")
 def report():
-    """Two sequences of a small mixture, in every mode."""
+    """The report on two sequences of a small mixture, in every mode."""
     return decode.measure("qwen3-moe-mini", context=5, tokens=4, batch=2)
 
 
 def test_modes_decode_the_same_step(report):
-    """A graph is one launch a token, eager one a node; a step that is recorded again is replayed."""
+    """A graph is one launch for each token, an eager step one for each node; a step recorded again is replayed."""
     graph, rerecord, eager = (report.modes[mode] for mode in decode.MODES)
     assert graph.rungs["replay"] == rerecord.rungs["replay"] == eager.rungs["eager"] == 4
     assert graph.launches_per_token == rerecord.launches_per_token == 1
@@ -32,7 +32,7 @@ def test_modes_decode_the_same_step(report):
 
 
 def test_kernels_add_up(report):
-    """Every node of the step is in the table, and the shares make a whole."""
+    """Every node of the step is in the table, and the shares add up to 1."""
     assert sum(kernel.nodes for kernel in report.kernels) == report.modes["graph"].nodes
     assert sum(kernel.share for kernel in report.kernels) == pytest.approx(1, abs=0.01)
     assert sum(kernel.us for kernel in report.kernels) == pytest.approx(report.kernels_us, rel=0.01)
@@ -40,7 +40,7 @@ def test_kernels_add_up(report):
 
 
 def test_weight_bytes(stream):
-    """A dense step reads every matrix once, and of the embedding one row; of a mixture only what is chosen."""
+    """A step reads every matrix once, but one row of the embedding, and only the chosen experts of a mixture."""
     dense, mixture = preset("qwen3-mini"), preset("qwen3-moe-mini")
     sizes = []
     for model in (dense, mixture):
@@ -52,12 +52,12 @@ def test_weight_bytes(stream):
 
 
 def test_bandwidth(stream):
-    """The device reads more than nothing."""
+    """A bandwidth is measured."""
     assert read_bandwidth(stream, 1 << 20) > 0
 
 
 def test_kernels(stream):
-    """A case is timed over copies; one that the op refuses is named, not hidden."""
+    """A case is timed over copies of its operands, and every case has a name of its own."""
     row = kernels.measure(kernels.rms_norm(64), stream, 100.0, 1 << 14)
     assert (row.name, row.nbytes) == ("rms_norm", 3 * 64 * 2)
     assert row.share == pytest.approx(row.gb_s / 100, rel=0.05, abs=0.01)
@@ -66,14 +66,14 @@ def test_kernels(stream):
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_raw_chain(stream):
-    """The driver's calls, on the same library."""
+    """The C program times the driver's calls on the same library."""
     taken = chain(20, 3)
     assert {"eager_us", "build_us", "instantiate_us", "update_us", "patch_us", "relaunch_us", "whole_us"} == set(taken)
     assert min(taken.values()) > 0
 
 
 def test_peers_that_are_absent():
-    """Who cannot run is named, with the reason."""
+    """A peer that cannot run is named with the reason."""
     work = {"nodes": 4, "context": 2, "tokens": 2, "gguf": ""}
     assert "No such file" in peers.ask("torch_peer", work, "/nonexistent/python")["absent"]
     assert "llama-bench" in peers.ask("llama_peer", work)["absent"]
@@ -83,7 +83,7 @@ def test_peers_that_are_absent():
 
 
 def test_command(tmp_path):
-    """Each benchmark has its place on the command line; what they print can be drawn."""
+    """Each benchmark is a subcommand, and what it prints can be drawn."""
     command = [sys.executable, "-m", "hiprt", "bench"]
     listed = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
     assert all(name in listed for name in BENCHES)
@@ -98,7 +98,7 @@ def test_command(tmp_path):
 
 
 def test_plots(tmp_path, report):
-    """A picture for each kind of report and each device."""
+    """There is a picture for each kind of report and each device."""
     pytest.importorskip("matplotlib")
     made = plot.draw([json.loads(json.dumps(decode.asdict(report)))], tmp_path / "out")
     assert [path.stem.split("-")[0] for path in made] == ["decode", "time"]

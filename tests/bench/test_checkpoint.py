@@ -91,7 +91,7 @@ def test_an_empty_prompt_begins_with_the_first_token(folder):
 
 
 def test_missing_directory(tmp_path):
-    """No directory, or a file in its place."""
+    """A directory that is missing, or is a file, is refused."""
     refused(tmp_path / "none", "none does not exist")
     (tmp_path / "file").write_text("")
     refused(tmp_path / "file", "is not a directory")
@@ -115,7 +115,7 @@ def test_config_that_is_no_object(folder):
 
 
 def test_missing_weights(folder):
-    """Neither one file nor an index."""
+    """A directory without weights and without an index is refused."""
     (folder / "model.safetensors").unlink()
     refused(folder, "neither model.safetensors nor model.safetensors.index.json")
 
@@ -130,14 +130,14 @@ def test_missing_tensor(tmp_path, missing):
 
 @pytest.mark.parametrize("module", ["model.embed_tokens", MODULE])
 def test_unquantised_weight(tmp_path, module):
-    """A weight without scales is told from a missing tensor."""
+    """The message for a weight without scales is not the one for a missing tensor."""
     weights = checkpoints.tensors(checkpoints.CONFIG)
     del weights[f"{module}.scales"], weights[f"{module}.biases"]
     refused(checkpoints.write(tmp_path, weights=weights), f"{module} has no scales", "mlx_lm.convert")
 
 
 def test_wrong_shape(tmp_path):
-    """Both shapes are named."""
+    """The message names the shape that is there and the one that is needed."""
     weights = checkpoints.tensors(checkpoints.CONFIG)
     weights[f"{MODULE}.scales"] = weights[f"{MODULE}.scales"][:-1].copy()
     refused(checkpoints.write(tmp_path, weights=weights), f"{MODULE}.scales", "[159, 3]", "[160, 3]")
@@ -155,7 +155,7 @@ def test_wrong_dtype(tmp_path, name, dtype):
 
 
 def test_scales_that_are_no_floats(tmp_path):
-    """The dtype of the whole model is one of three."""
+    """The dtype of the whole model is float16, bfloat16 or float32."""
     weights = checkpoints.tensors(checkpoints.CONFIG)
     weights["model.embed_tokens.scales"] = weights["model.embed_tokens.scales"].astype(np.float64)
     refused(checkpoints.write(tmp_path, weights=weights), "float64", "bfloat16")
@@ -183,7 +183,7 @@ def test_unknown_architecture(folder, kind):
     ],
 )
 def test_unsupported_quantization(folder, section, words):
-    """Only affine codes of known widths and groups."""
+    """Only affine codes of known widths and groups are read."""
     edit(folder, quantization=section)
     refused(folder, *words)
 
@@ -227,7 +227,7 @@ def test_unsupported_config(folder, changes, word):
     ],
 )
 def test_unsupported_config_of_other_families(tmp_path, name, changes, word):
-    """The same for mixtures and hybrids."""
+    """What mixtures and hybrids would compute wrongly is refused by name as well."""
     folder = Family(name, "float32").write_mlx(tmp_path)
     edit(folder, **changes)
     refused(folder, word)
@@ -249,7 +249,7 @@ def test_truncated_weights(folder, kept):
 
 
 def test_weights_with_bytes_too_many(folder):
-    """Bytes that no tensor owns mean another file than the header says."""
+    """A file with bytes that no tensor owns is refused."""
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes() + b"\0")
     refused(folder, "corrupt")
@@ -269,7 +269,7 @@ def test_weights_with_bytes_too_many(folder):
     ],
 )
 def test_corrupt_header(folder, header):
-    """A header that is not what the format says."""
+    """A header that is not in the format is refused."""
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
     refused(folder, "header", "corrupt")
 
@@ -293,20 +293,20 @@ def test_dtypes_of_other_kinds_of_quantisation(folder, dtype, shape, words):
 
 
 def test_weights_of_another_format(folder):
-    """A pickle or a web page under the name of the weights."""
+    """A web page under the name of the weights is refused."""
     (folder / "model.safetensors").write_bytes(b"<!doctype html>" * 99)
     refused(folder, "no safetensors file")
 
 
 def test_missing_shard(tmp_path):
-    """The index names a file that is not there."""
+    """An index that names a missing file is refused."""
     folder = checkpoints.write(tmp_path, shards=3)
     (folder / "model-00002-of-00003.safetensors").unlink()
     refused(folder, "names model-00002-of-00003.safetensors, which is missing")
 
 
 def test_index_that_contradicts_its_shards(tmp_path):
-    """The index places a tensor in a shard that lacks it, or has no map."""
+    """An index that places a tensor in a shard without it, or has no map, is refused."""
     folder = checkpoints.write(tmp_path, shards=2)
     path = folder / "model.safetensors.index.json"
     index = json.loads(path.read_text())

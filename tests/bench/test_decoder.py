@@ -31,7 +31,7 @@ def relative(found, expected):
 
 
 def fill(decoder, prompt, **options):
-    """Take a prompt in chunks; returns the tokens taken behind each."""
+    """Take a prompt in chunks; return how many tokens were taken after each."""
     decoder.start(prompt, **options)
     return list(decoder.prefill())
 
@@ -92,7 +92,7 @@ def test_few_graphs_serve_every_prompt(model, stream):
 
 
 def test_a_longer_prompt_takes_no_more_memory(family, stream):
-    """Beside the cache, which has its size before: the chunks' steps keep what they use."""
+    """The chunks' steps keep little memory beside the cache, whose size is fixed before."""
     made = Decoder(family, stream, 1600)
     fill(made, [5] * 512)
     before = default_pool.stats().allocated
@@ -115,7 +115,7 @@ def test_texts_side_by_side_are_those_that_are_written_alone(family, stream, bat
 
 
 def test_prompts_of_several_lengths_token_by_token(model, stream):
-    """Without chunks: a text goes on writing while another is in its prompt."""
+    """When prompts are taken token by token, one text is written while another is in its prompt."""
     chunked, stepped = (Decoder(model, stream, 64, batch=2) for _ in range(2))
     fill(chunked, PROMPTS[:2])
     stepped.start(PROMPTS[:2])
@@ -128,7 +128,7 @@ def test_prompts_of_several_lengths_token_by_token(model, stream):
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_growth_changes_no_bit_and_breaks_replay_once(family, stream, batch):
-    """On GPUs attention is split by the capacity, so that sums of other splits round in other places."""
+    """On GPUs attention is split by the capacity, and sums of other splits round differently."""
     small, large = Decoder(family, stream, 16, batch=batch, limit=600), Decoder(family, stream, 600, batch=batch)
     for made in (small, large):
         fill(made, PROMPTS[0], temperature=1.0, seed=2)

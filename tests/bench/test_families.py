@@ -30,24 +30,24 @@ PYTHON = os.environ.get("TRANSFORMERS_PYTHON", sys.executable)
 
 
 def relative(found, expected):
-    """Length of the difference, relative to that of what was expected."""
+    """Return the length of the difference, relative to that of what was expected."""
     found = found.astype(np.float64)
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
 def decode(model, state, tokens, position):
-    """Take a token of each sequence; returns logits on the host."""
+    """Take a token of each sequence; return the logits on the host."""
     return model.decode(*(hiprt.array(np.asarray(values, np.int32)) for values in (tokens, position)), state).numpy()
 
 
 def prefill(model, state, tokens, sequence):
-    """Take the first tokens of a sequence; returns logits on the host."""
+    """Take the first tokens of a sequence; return the logits on the host."""
     position = hiprt.array(np.arange(len(tokens), dtype=np.int32))
     return model.prefill(hiprt.array(np.asarray(tokens, np.int32)), position, state, sequence).numpy()[0]
 
 
 def text(model):
-    """Prefill a text and decode behind it; returns the logits after the prompt and after every step."""
+    """Prefill a text and decode behind it; return the logits after the prompt and after every step."""
     state = model.state(1, 64)
     logits = [prefill(model, state, TOKENS[:PROMPT], 0)]
     return logits + [decode(model, state, [TOKENS[at]], [at])[0] for at in range(PROMPT, PROMPT + STEPS)]
@@ -61,7 +61,7 @@ def fused(request):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", MINIS)
 def test_logits_are_those_of_numpy(tmp_path, stream, name, dtype, fused):
-    """After the prompt and after each of 32 decode steps."""
+    """The logits agree after the prompt and after each of 32 decode steps."""
     family = Family(name, dtype)
     expected = ReferenceModel(family.config, family.weights).logits(TOKENS)[PROMPT - 1 :]
     model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
@@ -70,14 +70,14 @@ def test_logits_are_those_of_numpy(tmp_path, stream, name, dtype, fused):
 
 
 def has_transformers():
-    """Whether the interpreter has the library."""
+    """Return whether the interpreter has the library."""
     code = "import importlib.util as u, sys; sys.exit(not (u.find_spec('transformers') and u.find_spec('torch')))"
     return subprocess.run([PYTHON, "-I", "-c", code], check=False).returncode == 0
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """Logits by transformers after every token, of checkpoints of every family: by name and dtype of the weights."""
+    """The logits of transformers after every token, by the name of the family and the dtype of the weights."""
     if not has_transformers():
         pytest.skip("a dev extra: pip install transformers torch")
     folder = tmp_path_factory.mktemp("published")
@@ -92,7 +92,7 @@ def published(tmp_path_factory):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", MINIS)
 def test_logits_are_those_of_transformers(tmp_path, stream, published, name, dtype, fused):
-    """The published code in float32 on the same weights, after the prompt and after each of 32 decode steps."""
+    """The logits agree with the published code in float32, after the prompt and after each of 32 decode steps."""
     family, logits = published[name, dtype]
     model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
     for found, row in zip(text(model), logits[PROMPT - 1 :], strict=True):
@@ -108,7 +108,7 @@ def test_the_reference_is_that_of_transformers(published, name):
 
 @pytest.mark.parametrize("name", MINIS)
 def test_layouts_give_the_same_model(tmp_path, stream, name):
-    """Published and plain, MLX's, and MLX's inside a model of several parts: the same numbers."""
+    """The published layout, MLX's, and MLX's inside a model of several parts give the same numbers."""
     family = Family(name, "float32")
     folders = [
         family.write_published(tmp_path / "published"),
@@ -125,7 +125,7 @@ def test_layouts_give_the_same_model(tmp_path, stream, name):
 
 @pytest.mark.parametrize("name", ["qwen3-moe-mini", "qwen3.5-mini"])
 def test_experts_that_are_one_tensor(tmp_path, stream, name):
-    """Newer checkpoints stack the experts' matrices, gate and up in one."""
+    """Newer checkpoints, which stack the experts' matrices with gate and up in one, are read."""
     family = Family(name, "float32")
     apart = load(Checkpoint(family.write_published(tmp_path / "apart")), form=None)
     for layer in range(family.config["num_hidden_layers"]):
@@ -144,7 +144,7 @@ def test_experts_that_are_one_tensor(tmp_path, stream, name):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_plain_weights_are_quantised_as_they_are_loaded(tmp_path, stream, dtype):
-    """Bit for bit as MLX's quantize, routers in 8 bits; the dtype is that of the file."""
+    """Plain weights become the codes of MLX's quantize, routers 8 bits; the dtype is that of the file."""
     family = Family("qwen3-moe-mini", dtype)
     model = load(Checkpoint(family.write_published(tmp_path, dtype)), form=(32, 8))
     stored = Checkpoint(tmp_path).tensor("model.layers.1.self_attn.o_proj.weight", (128, 256), model.dtype)
@@ -174,7 +174,7 @@ def test_formats_that_differ_become_the_widest(tmp_path, stream):
 
 @pytest.mark.parametrize("name", ["qwen3-mini", "qwen3-moe-mini", "qwen3.5-mini"])
 def test_sequences_do_not_see_each_other(tmp_path, stream, name, fused):
-    """Three texts of different lengths, one of them begun anew: each as if it were alone."""
+    """Three texts of different lengths, one of them begun anew, are written as if each were alone."""
     model = load(Checkpoint(Family(name, "bfloat16").write_mlx(tmp_path)), fused=fused)
     texts = [TOKENS[:7], TOKENS[3:6], TOKENS[10:22]]
     together = model.state(3, 64)
@@ -195,7 +195,7 @@ def test_sequences_do_not_see_each_other(tmp_path, stream, name, fused):
 
 @pytest.mark.parametrize("name", MINIS)
 def test_a_graph_gives_the_bits_of_eager_steps(tmp_path, stream, name, fused):
-    """One launch a token from the second on: nothing in a step is read on the host."""
+    """From the second token on there is one launch for each, and the host reads nothing inside a step."""
     model = load(Checkpoint(Family(name, "bfloat16").write_mlx(tmp_path)), fused=fused)
     tokens, position = hiprt.zeros(2, np.int32), hiprt.zeros(2, np.int32)
     graph_state, eager_state = model.state(2, 64), model.state(2, 64)
@@ -223,7 +223,7 @@ def test_a_text_may_begin_by_decoding(tmp_path, stream, fused):
 
 
 def test_a_shared_expert_may_have_its_own_width(tmp_path, stream, fused):
-    """Then it is no member of the stack."""
+    """A shared expert of another width is no member of the stack."""
     family = Family("qwen3.5-mini", "float32", shared_expert_intermediate_size=192)
     model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
     state = model.state(1, 64)
@@ -233,7 +233,7 @@ def test_a_shared_expert_may_have_its_own_width(tmp_path, stream, fused):
 
 
 def test_some_layers_may_be_dense(tmp_path, stream, fused):
-    """``mlp_only_layers`` names them."""
+    """Layers in ``mlp_only_layers`` have an MLP."""
     family = Family("qwen3-moe-mini", "float32", mlp_only_layers=[1])
     model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
     assert [layer for _, layer in model.config.layers] == ["moe", "mlp"]
@@ -242,7 +242,7 @@ def test_some_layers_may_be_dense(tmp_path, stream, fused):
 
 
 def test_hybrids_without_experts(tmp_path, stream, fused):
-    """Qwen3.5's dense models."""
+    """Qwen3.5's dense models have no experts."""
     family = Family("qwen3.5-mini", "float32", num_experts=None, model_type="qwen3_5_text")
     model = load(Checkpoint(family.write_mlx(tmp_path)), fused=fused)
     expected = ReferenceModel(family.config, family.weights).logits(TOKENS[:1])[-1]
@@ -251,7 +251,7 @@ def test_hybrids_without_experts(tmp_path, stream, fused):
 
 @pytest.mark.parametrize("name", MINIS)
 def test_every_family_writes_text(tmp_path, name):
-    """From a directory of plain weights, left so or quantised, with every logit compared to an eager run's."""
+    """Plain weights, left so or quantised, give the logits of an eager run."""
     folder = Family(name, "bfloat16").write_published(tmp_path, "bfloat16")
     for plain in (False, True):
         report = generate(Request(model=folder, prompt="Once upon", tokens=6, verify=True, plain=plain))

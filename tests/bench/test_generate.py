@@ -29,7 +29,7 @@ TOKENS = 40
 
 
 def run(*arguments, status=0):
-    """Run the command; returns (stdout, stderr)."""
+    """Run the command; return its stdout and stderr."""
     command = [sys.executable, "-m", "hiprt", *map(str, arguments)]
     child = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert child.returncode == status, child.stderr
@@ -53,7 +53,7 @@ def request_for(folder):
 
 
 def test_pieces_are_whole_characters():
-    """Characters of several bytes, one token a byte, come out when their last byte has come."""
+    """A character whose bytes are tokens of their own comes out with its last byte."""
     tokenizer = checkpoints.tokenizer()
     message = "aé東🦊\N{COMBINING ACUTE ACCENT}b"
     ids = tokenizer.encode(message).ids
@@ -66,7 +66,7 @@ def test_pieces_are_whole_characters():
 
 
 def test_an_unfinished_character_is_left_out():
-    """The end of the text does not end inside a character; bytes that are no text become one mark."""
+    """A text does not end inside a character, and bytes that are no character become marks."""
     tokenizer = checkpoints.tokenizer()
     start = tokenizer.encode("🦊").ids[:2]
     text = Text(tokenizer, tokenizer.encode("prompt").ids)
@@ -79,7 +79,7 @@ def test_an_unfinished_character_is_left_out():
 
 
 def test_bytes_that_are_no_character_do_not_end_the_text():
-    """In a tokenizer that spells unknown characters as bytes as well: they become marks, and the text goes on."""
+    """A tokenizer may spell unknown characters as bytes; such bytes become marks, and the text goes on."""
     words = {f"<0x{byte:02X}>": byte for byte in range(256)} | {"\u2581the": 256, "b": 257}
     tokenizer = Tokenizer(models.BPE(vocab=words, merges=[], byte_fallback=True))
     steps = decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)
@@ -91,14 +91,14 @@ def test_bytes_that_are_no_character_do_not_end_the_text():
 
 
 def test_special_tokens_are_not_shown():
-    """Tokens that mark something are no text."""
+    """Special tokens are not text."""
     tokenizer = checkpoints.tokenizer()
     text = Text(tokenizer, tokenizer.encode("ab").ids)
     assert [text.push(token) for token in (257, *tokenizer.encode("c").ids, 256)] == ["", "c", ""]
 
 
 def test_difference_is_bit_by_bit():
-    """Zeros of both signs differ, equal NaNs do not, and the first difference is named."""
+    """Zeros of both signs differ, equal NaNs do not, and the first difference is returned."""
     values = np.array([1.0, 0.0, np.nan, 2.0], np.float32)
     assert difference(values, values.copy()) is None
     other = np.array([1.0, -0.0, np.nan, 3.0], np.float32)
@@ -138,7 +138,7 @@ def test_text_comes_in_pieces(request_for):
 
 
 def test_counts_of_a_run(request_for):
-    """One launch a token, the same graph for all, and memory that holds at least the weights."""
+    """Each token is one launch of the same graph, and the peak of memory is more than the weights."""
     request = request_for()
     report = generate(request)
     # The prompt's chunks of 8 and 1, the draw behind them, and the steps for the tokens behind the first.
@@ -154,7 +154,7 @@ def test_counts_of_a_run(request_for):
 
 
 def test_eager_writes_the_same(request_for):
-    """Without a graph the text is the same, launched kernel by kernel."""
+    """Kernel by kernel, without a graph, the text is the same."""
     graph, eager = generate(request_for()), generate(request_for(eager=True))
     assert eager.token_ids == graph.token_ids
     assert eager.rungs == {"replay": 0, "patch": 0, "update": 0, "instantiate": 0, "eager": TOKENS + 1}
@@ -163,7 +163,7 @@ def test_eager_writes_the_same(request_for):
 
 
 def test_texts_side_by_side(request_for):
-    """Each is the text that its prompt and seed have alone."""
+    """Each text is the one that its prompt and seed give alone."""
     prompts = ("Once upon", "A", "The fox and")
     together = generate(request_for(prompt=prompts, temperature=0.8, seed=3, verify=True))
     assert together.verified
@@ -177,7 +177,7 @@ def test_texts_side_by_side(request_for):
 
 
 def test_command_prints_every_text(folder):
-    """The first as it comes, the others behind it."""
+    """The first text is printed as it comes, the others follow it."""
     out, _ = run("generate", "--model", folder, "--prompt", "Eins ", "--prompt", "Zwei ", "--tokens", 6)
     assert out.startswith("Eins ")
     assert "\n\nZwei " in out
@@ -197,7 +197,7 @@ def test_a_stop_token_ends_the_text(tmp_path, folder, request_for):
 
 
 def test_an_interrupt_ends_the_text(request_for):
-    """Asked before each step, `stopped` ends the text with what there is."""
+    """`stopped` is asked before each step, and ends the text with what there is."""
     answers = iter([False] * 20 + [True])
     report = generate(request_for(), stopped=lambda: next(answers))
     assert report.stop == "interrupted"
@@ -206,7 +206,7 @@ def test_an_interrupt_ends_the_text(request_for):
 
 
 def test_an_interrupt_ends_the_prompt(request_for):
-    """Between two chunks as well: there is no text then."""
+    """`stopped` is asked between two chunks as well; then there is no text."""
     answers, taken = iter([False, True]), []
     report = generate(request_for(), stopped=lambda: next(answers), progress=lambda *counts: taken.append(counts))
     assert (report.stop, report.tokens, report.text) == ("interrupted", 0, "")
@@ -258,7 +258,7 @@ def test_verification_finds_one_bit(request_for, monkeypatch, capsys):
 
 
 def test_ctrl_c_prints_the_table(request_for, monkeypatch, capsys):
-    """The first Ctrl-C ends the text; the table follows; the handler of before is back."""
+    """The first Ctrl-C ends the text, the table follows, and the earlier handler is back."""
     before = signal.getsignal(signal.SIGINT)
     honest = command.Printer.write
 
@@ -278,7 +278,7 @@ def test_ctrl_c_prints_the_table(request_for, monkeypatch, capsys):
 
 
 def test_ctrl_c_before_the_first_step_ends_at_once():
-    """While the first step compiles there is nothing to wait for."""
+    """Before the first step is over, Ctrl-C raises at once; later the first one asks, and the second one raises."""
     interrupt = command.Interrupt()
     interrupt.poll()
     with pytest.raises(KeyboardInterrupt):
@@ -291,7 +291,7 @@ def test_ctrl_c_before_the_first_step_ends_at_once():
 
 
 def test_errors_are_one_line(monkeypatch, capsys, folder):
-    """Errors of ours are a line on stderr and status 1; --debug raises them."""
+    """hiprt's errors are one line on stderr and status 1; --debug raises them."""
 
     def fail(*_):
         raise HipError(1, "hipErrorInvalidValue", "hipGraphLaunch", "line one\nline two")
@@ -314,12 +314,12 @@ def test_errors_are_one_line(monkeypatch, capsys, folder):
     ],
 )
 def test_a_sentence_for_every_error(error, line):
-    """The cause, without the rest of a compiler's log."""
+    """The sentence has the cause, without the rest of a compiler's log."""
     assert __main__.sentence(error) == line
 
 
 def test_command_as_json(folder):
-    """One JSON object with every key; verified, one launch a token, only replay behind the first steps."""
+    """``--json`` prints one object with every key; the run is verified, and replays after the first steps."""
     out, err = run("generate", "--model", folder, "--tokens", TOKENS, "--verify", "--json")
     report = json.loads(out)
     assert report.keys() >= KEYS
@@ -333,7 +333,7 @@ def test_command_as_json(folder):
 
 
 def test_command_as_text(folder):
-    """The prompt, its text, then a plain table."""
+    """The command prints the prompt, its text, then a plain table."""
     out, _ = run("generate", "--model", folder, "--prompt", "Grüße ", "--tokens", 12)
     assert out.startswith("Grüße ")
     text, _, table = out.rpartition("\n\n")
@@ -344,7 +344,7 @@ def test_command_as_text(folder):
 
 
 def test_command_repeats_a_seed(folder):
-    """At a temperature the same seed writes the same text, another one does not."""
+    """At a temperature above 0 the same seed writes the same text, another seed another text."""
     draw = ("generate", "--model", folder, "--tokens", 20, "--temperature", 1.2, "--json", "--seed")
     texts = [json.loads(run(*draw, seed)[0])["token_ids"] for seed in (7, 7, 8)]
     assert texts[0] == texts[1] != texts[2]
@@ -393,7 +393,7 @@ def test_command_writes_at_once(request_for, monkeypatch):
     ],
 )
 def test_command_refuses(arguments, status, words):
-    """What cannot be done is said in a line, without a traceback."""
+    """The command says in a line what cannot be done, without a traceback."""
     out, err = run(*arguments, status=status)
     assert out == ""
     assert words in err
@@ -401,7 +401,7 @@ def test_command_refuses(arguments, status, words):
 
 
 def test_help_names_every_command():
-    """Also those whose arguments are read only where they are asked for."""
+    """The help lists every command, though none of their modules is imported."""
     assert re.findall(r"^    (\w+) ", run("--help")[0], re.MULTILINE) == ["generate", "bench", "compile", "doctor"]
 
 
@@ -425,7 +425,7 @@ print("loaded", *(name for name in sys.modules if name.startswith(("hiprt.", "to
     ],
 )
 def test_a_command_is_imported_when_it_is_named(arguments, loaded, absent):
-    """The other commands, and the libraries that they need, are not."""
+    """The modules of other commands, and the libraries that they need, are not imported."""
     child = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True)
     found = set(child.stdout.rpartition("loaded ")[2].split())
     assert loaded in found
@@ -436,7 +436,7 @@ def test_a_command_is_imported_when_it_is_named(arguments, loaded, absent):
 
 
 def test_command_says_its_version():
-    """`hiprt --version`."""
+    """`hiprt --version` prints the version."""
     assert re.fullmatch(r"hiprt \d+\.\d+\.\d+\n", run("--version")[0])
 
 
@@ -452,7 +452,7 @@ def test_command_ends_quietly_when_its_reader_does(folder):
 
 @pytest.mark.parametrize("rerecord", [False, True])
 def test_memory_and_changes_of_both_modes(request_for, rerecord):
-    """Kept or recorded again: no node changes from token to token, and graphs need no more memory than eager steps."""
+    """Whether steps are kept or recorded again, no node changes, and graphs need no more memory than eager steps."""
     report = generate(request_for(rerecord=rerecord, verify=True))
     assert report.verified
     assert report.launches_per_token == 1
@@ -464,7 +464,7 @@ def test_memory_and_changes_of_both_modes(request_for, rerecord):
 
 
 def test_rerecord_is_a_way_to_use_graphs(folder):
-    """It and eager exclude each other."""
+    """Recording again and eager steps exclude each other."""
     with pytest.raises(ValueError, match="rerecord"):
         Request(folder, rerecord=True, eager=True)
     _, said = run("generate", "--rerecord", "--eager", "--model", folder, status=2)

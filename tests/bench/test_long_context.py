@@ -15,13 +15,13 @@ STEPS = 8
 
 @pytest.fixture
 def length(form):
-    """Tokens of the prompt."""
+    """How many tokens the prompt has."""
     return 32768 if form == "long" else 1500
 
 
 @pytest.mark.parametrize("name", ["qwen3-mini", "qwen3-moe-mini", "qwen3.5-mini"])
 def test_a_long_cache_gives_what_recomputation_gives(stream, name, length):
-    """Chunks of 512 into caches that grow, then steps; against one text in chunks of 64 and a cache of one size."""
+    """Chunks of 512, growing caches and steps give what chunks of 64 in a cache of one size give."""
     model = preset(name, dtype=np.float32)
     prompt = np.random.default_rng(7).integers(0, 259, length).tolist()
     cached = Decoder(model, stream, 256, limit=length + STEPS + 2)

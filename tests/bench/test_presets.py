@@ -28,7 +28,7 @@ def hollow(name):
 
 
 def recorded(function, stream):
-    """Record what a function launches, and lay out its memory; returns the number of nodes and the plan."""
+    """Record what a function launches, and lay out its memory; return the number of nodes and the plan."""
     memory = Arena(default_pool.allocate, "step")
     recording = Recording(memory)
     with recording.record(stream):
@@ -41,14 +41,14 @@ def recorded(function, stream):
 
 @pytest.fixture
 def as_on_gpus():
-    """Launches as GPUs get them: plain loops need fewer."""
+    """Kernels take their GPU branch here; plain loops need fewer launches."""
     with force_generic():
         yield
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_decode_steps_of_the_presets(name, stream, as_on_gpus):
-    """Few nodes, in memory of at most 1.05 of what is live at once, at the sizes of the published models."""
+    """At the published sizes a step has few nodes, and its memory is at most 1.05 times what is live at once."""
     model = hollow(name)
     tokens, position = hiprt.zeros(1, np.int32), hiprt.zeros(1, np.int32)
     state = model.state(1, CAPACITY)
@@ -73,7 +73,7 @@ def test_decode_steps_of_the_presets(name, stream, as_on_gpus):
 
 @pytest.mark.parametrize("name", MINIS)
 def test_a_seed_draws_the_same_model(name, stream):
-    """Logits are the same bits for one seed, others for another, and of a size that floats hold."""
+    """One seed gives the same logits bit by bit, another seed gives others, and all are finite."""
 
     def logits(seed):
         model = preset(name, seed=seed)
@@ -88,7 +88,7 @@ def test_a_seed_draws_the_same_model(name, stream):
 
 @pytest.mark.parametrize(("dtype", "form"), [("float32", (32, 8)), ("float16", (128, 4)), ("bfloat16", (64, 6))])
 def test_presets_have_any_dtype_and_format(dtype, form, stream):
-    """Formats without a fused kernel run by plain ops."""
+    """Formats without a fused kernel are computed by plain ops."""
     model = preset("qwen3-mini", dtype=dtype, form=form)
     assert model.dtype == hiprt.array(np.zeros(1), dtype).dtype
     values = kernels.dequantize(*model.head.codes, **model.head.form).numpy().astype(np.float32)
@@ -102,6 +102,6 @@ def test_presets_have_any_dtype_and_format(dtype, form, stream):
 
 
 def test_unknown_presets_are_refused():
-    """By name, with the names there are."""
+    """An unknown preset is refused with the names of those that exist."""
     with pytest.raises(ValueError, match=re.escape("no preset 'qwen3-9b'") + ".*qwen3-8b"):
         preset("qwen3-9b")

@@ -14,7 +14,7 @@ TOLERANCE = {"float32": 2e-5, "float16": 1e-2, "bfloat16": 8e-2}
 
 
 def relative(found, expected):
-    """Length of the difference, relative to that of what was expected."""
+    """Return the length of the difference, relative to that of what was expected."""
     found = found.astype(np.float64).reshape(-1)
     return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 
@@ -49,7 +49,7 @@ def test_logits_are_those_of_numpy(tmp_path, stream, dtype, tied):
 
 @pytest.mark.parametrize("changes", [{"bits": 8, "group_size": 32}, {"bits": 4, "group_size": 64}])
 def test_other_layouts(tmp_path, stream, changes):
-    """Width and group size of the codes come from config.json."""
+    """The bits and the group size of the codes come from config.json."""
     folder = checkpoints.write(
         tmp_path, dtype="float32", quantization=changes, hidden_size=128, intermediate_size=192, head_dim=64
     )
@@ -63,7 +63,7 @@ def test_other_layouts(tmp_path, stream, changes):
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_graph_and_eager_have_the_same_bits(decoder, temperature):
-    """Logits and tokens of a text are equal bit by bit, launched as a graph or kernel by kernel."""
+    """Launched as a graph or kernel by kernel, a text has the same tokens and the same bits of logits."""
     graph, eager = decoder(), decoder()
     for made in (graph, eager):
         made.start(PROMPT, temperature, seed=5)
@@ -76,7 +76,7 @@ def test_graph_and_eager_have_the_same_bits(decoder, temperature):
 
 
 def test_one_graph_serves_every_step(decoder, stream):
-    """The first step instantiates, all others replay, prompt included: one launch each, and nothing is written."""
+    """The first step instantiates, all others replay, in the prompt too: each is one launch, and nothing is written."""
     made = decoder()
     made.start(PROMPT)
     before = stream.launches
@@ -113,7 +113,7 @@ def test_capacity_changes_nothing_but_the_room(decoder):
 
 
 def test_draws_follow_the_seed(decoder):
-    """At a temperature the seed decides; without one it does not matter."""
+    """Above temperature 0 the seed decides; at 0 it does not matter."""
 
     def text(temperature, seed):
         made = decoder()
@@ -129,7 +129,7 @@ def test_draws_follow_the_seed(decoder):
 
 
 def test_tokens_of_the_prompt_are_taken_as_they_are(decoder):
-    """Until the prompt's last token is taken, the next token is the prompt's."""
+    """Until the last token of the prompt is taken, the next token is one of the prompt."""
     made = decoder()
     made.start(PROMPT, temperature=2.0)
     taken = [made.token()]
@@ -140,7 +140,7 @@ def test_tokens_of_the_prompt_are_taken_as_they_are(decoder):
 
 
 def test_a_text_ends_at_the_capacity(decoder):
-    """The last token that has room is written; a step more is refused."""
+    """The last token for which there is room is written; another step is refused."""
     made = decoder(len(PROMPT) + 3)
     made.start(PROMPT)
     for _ in range(len(PROMPT) + 2):
@@ -153,7 +153,7 @@ def test_a_text_ends_at_the_capacity(decoder):
 
 
 def test_start_refuses_what_it_cannot_take(decoder):
-    """No prompt, too long a prompt, a token the model lacks, a step before any prompt."""
+    """An empty prompt, one that is too long, a token that the model lacks, and a step before any prompt are refused."""
     made = decoder(8)
     with pytest.raises(ValueError, match="call start first"):
         made.step()
@@ -165,5 +165,5 @@ def test_start_refuses_what_it_cannot_take(decoder):
 
 
 def test_buckets_are_whole_steps_of_256():
-    """Texts of like length share a capacity."""
+    """Texts of similar length share a capacity."""
     assert [bucket(n) for n in (0, 1, 256, 257, 1000)] == [256, 256, 256, 512, 1024]

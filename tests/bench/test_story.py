@@ -12,7 +12,7 @@ TOKENS = 60
 
 
 def test_at_least_95_percent_of_the_sentences_parse():
-    """What follows 20 held-out prompts parses, and every token but the first of all was one replay."""
+    """What follows 20 held-out prompts parses, and every token but the very first is one replay."""
     checkpoint = Checkpoint(CHECKPOINT)
     with Stream() as stream, use_stream(stream):
         longest = max(len(checkpoint.encode(prompt)) for prompt in PROMPTS)
