@@ -31,7 +31,7 @@ CONFIG = {
 
 
 def tokenizer():
-    """A tokenizer whose tokens are bytes, and three special ones."""
+    """Return a tokenizer whose tokens are the bytes and three special ones."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(models.BPE(vocab={letter: index for index, letter in enumerate(alphabet)}, merges=[]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -41,7 +41,7 @@ def tokenizer():
 
 
 def shapes(config):
-    """Matrices and vectors by name."""
+    """Return the shapes of matrices and vectors by name."""
     hidden, inner, width = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     heads, groups = config["num_attention_heads"] * width, config["num_key_value_heads"] * width
     matrices = {"model.embed_tokens": (config["vocab_size"], hidden)}
@@ -65,7 +65,7 @@ def shapes(config):
 
 
 def tensors(config, dtype="float16", seed=0):
-    """Random weights by name."""
+    """Return random weights by name."""
     rng = np.random.default_rng(seed)
     matrices, vectors = shapes(config)
     made = {}
@@ -82,7 +82,7 @@ def tensors(config, dtype="float16", seed=0):
 
 
 def write(folder, *, dtype="float16", shards=1, seed=0, weights=None, **changes):
-    """Write a checkpoint; `changes` go into config.json, None removes a value. Returns the folder."""
+    """Write a checkpoint and return its folder; `changes` go into config.json, where None removes a value."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {name: value for name, value in {**CONFIG, **changes}.items() if value is not None}
     (folder / "config.json").write_text(json.dumps(config))

@@ -1,4 +1,4 @@
-"""Functions of a test file run in a process of its own on the CPU device, with quirks: the device reads them once.
+"""Run functions of a test file in a process of their own on the CPU device, which reads its quirks once.
 
 The processes are forked from one that has imported what is not ours (numpy, hip-python), which takes half of a start.
 """
@@ -23,7 +23,7 @@ TIMEOUT = 240
 
 @dataclass(frozen=True)
 class Done:
-    """How a child ended: its exit status, or minus the signal that ended it, and what it printed."""
+    """What a child printed, and how it ended: `returncode` is its exit status, or minus the signal that ended it."""
 
     returncode: int
     stdout: str
@@ -42,7 +42,7 @@ def parent():
 
 
 def run(function, args, quirks, profile, environment):
-    """Run a function of a test file in a child; how it ended."""
+    """Run a function of a test file in a child, and return how it ended."""
     kept = {name: value for name, value in os.environ.items() if name not in UNSET}
     chosen = {"HIPRT_CPU_QUIRKS": quirks, "HIPRT_CPU_PROFILE": profile, "HIPRT_PROVIDER": "cpu"}
     environment = {**kept, **{name: value for name, value in chosen.items() if value}, **environment}
@@ -74,14 +74,14 @@ def child(function, *args, quirks="", profile="", **environment):
 
 
 def crash(function, *args, quirks="", profile="", **environment):
-    """Return what a child that the device had to abort wrote to stderr."""
+    """Return what a child wrote to stderr before the device aborted it."""
     done = run(function, args, quirks, profile, environment)
     assert done.returncode == -signal.SIGABRT, (done.returncode, done.stdout, done.stderr[-6000:])
     return done.stderr
 
 
 def fork_for_each_request():
-    """Be the process that forks: yield in a child what it is to run; answer with its exit status here.
+    """Fork a child for each line of stdin, write its exit status to stdout when it ends, and yield in the child.
 
     Yields
     ------
@@ -104,7 +104,7 @@ def fork_for_each_request():
 
 
 def call(file, name, args):
-    """Be the child: bind hip-python to the library that hiprt chooses, and call the function."""
+    """Bind hip-python to the library that hiprt chooses, call the function, and print what it returns as JSON."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     from hiprt import library
 

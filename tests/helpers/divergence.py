@@ -154,7 +154,7 @@ def source(body):
 
 
 def results(name):
-    """Run one case: what the lanes wrote, and what they should have."""
+    """Run one case; return what the lanes wrote, and what they should have written."""
     from hiprt.metal_compat import metal_kernel
 
     header, body, expected = CASES[name]

@@ -15,7 +15,7 @@ CENTRED = ("input_layernorm.weight", "post_attention_layernorm.weight", "q_norm.
 
 
 def attention(at, config):
-    """Shapes of an attention layer's matrices and vectors."""
+    """Return the shapes of an attention layer's matrices and vectors."""
     hidden, width = config["hidden_size"], config["head_dim"]
     heads, groups = config["num_attention_heads"] * width, config["num_key_value_heads"] * width
     return {
@@ -29,7 +29,7 @@ def attention(at, config):
 
 
 def delta(at, config):
-    """Shapes of a gated-delta layer's."""
+    """Return the shapes of a gated-delta layer's matrices and vectors."""
     hidden, heads = config["hidden_size"], config["linear_num_value_heads"]
     keys = config["linear_num_key_heads"] * config["linear_key_head_dim"]
     values = heads * config["linear_value_head_dim"]
@@ -48,7 +48,7 @@ def delta(at, config):
 
 
 def feed(at, config, inner):
-    """Shapes of a gated MLP's."""
+    """Return the shapes of a gated MLP's matrices."""
     hidden = config["hidden_size"]
     return {
         f"{at}.gate_proj.weight": (inner, hidden),
@@ -58,7 +58,7 @@ def feed(at, config, inner):
 
 
 def mixture(at, config):
-    """Shapes of a mixture's."""
+    """Return the shapes of the matrices of a mixture of experts."""
     hidden, shared = config["hidden_size"], config.get("shared_expert_intermediate_size", 0)
     shapes = {f"{at}.gate.weight": (config["num_experts"], hidden)}
     for expert in range(config["num_experts"]):
@@ -69,17 +69,17 @@ def mixture(at, config):
 
 
 def is_hybrid(config):
-    """Whether there are gated-delta layers, and norms are centred at 0."""
+    """Whether the family has gated-delta layers, and norms whose weights are stored less 1."""
     return "linear_num_key_heads" in config
 
 
 def is_delta(config, layer):
-    """Whether a layer is one of them."""
+    """Whether a layer is a gated-delta layer."""
     return is_hybrid(config) and (layer + 1) % config["full_attention_interval"] != 0
 
 
 def shapes_of(config):
-    """Every tensor of the published layout."""
+    """Return the shape of every tensor of the published layout."""
     hidden, vocab = config["hidden_size"], config["vocab_size"]
     shapes = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,)}
     if not config["tie_word_embeddings"]:
@@ -95,7 +95,7 @@ def shapes_of(config):
 
 
 def is_centred(name, config):
-    """Whether a vector holds what a norm adds to 1."""
+    """Whether a tensor is a norm's weight that is stored less 1."""
     return is_hybrid(config) and (name.endswith(CENTRED) or name == "model.norm.weight")
 
 

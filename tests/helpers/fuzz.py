@@ -1,4 +1,4 @@
-"""Fuzz: random programs leave the same bits in every buffer as numpy, run eagerly and as graphs.
+"""Check that random programs leave the same bits in every buffer in numpy, run eagerly and run as graphs.
 
 From tests/: ``python -m helpers.fuzz --seed 7`` runs one program again, ``--count N`` N from there on, ``--together K``
 K at once, on streams and threads of their own. The environment (provider, profile, seed) is taken as it is.
@@ -26,7 +26,7 @@ HIDDEN = "a graph call failed and the step ran eagerly: "
 
 @dataclass
 class Case:
-    """Programs with what numpy says of them; several run at once."""
+    """Programs that run at once, with what numpy saw of each."""
 
     programs: tuple[Program, ...]
     expected: tuple[list, ...]
@@ -35,7 +35,7 @@ class Case:
 
 @dataclass
 class Failure:
-    """What went wrong."""
+    """A difference between two runs of a program."""
 
     program: Program
     mode: str
@@ -46,7 +46,7 @@ class Failure:
 
 
 def judge(program):
-    """Run a program in numpy; returns what it saw."""
+    """Run a program in numpy and return what it saw."""
     host = Host(program)
     for _ in host.run():
         pass
@@ -91,7 +91,7 @@ def is_plain():
 
 
 def run(program, expected, mode):
-    """Run a program on the device; returns a failure or None."""
+    """Run a program on the device; return a failure or None."""
     with ExitStack() as stack:
         chosen = {"graph": False} if mode == "eager" else program.configs[0].flags
         stack.enter_context(hiprt.flags.override(**chosen))
@@ -109,17 +109,17 @@ def run(program, expected, mode):
 
 
 def check(seed):
-    """Generate a program and run it eagerly and as graphs; returns a failure or None."""
+    """Generate a program and run it eagerly and as graphs; return a failure or None."""
     program, expected = generate(seed)
     try:
         return run(program, expected, "eager") or run(program, expected, "graph")
     finally:
-        # Blocks of a stream that is gone serve nobody.
+        # No other stream can use the blocks of a stream that is gone.
         default_pool.trim()
 
 
 def check_together(seed, count):
-    """Run several programs at once; returns the first failure or None."""
+    """Run several programs at once; return the first failure or None."""
     case = generate_together(seed, count)
     program = case.programs[0]
     with hiprt.flags.override(**program.configs[0].flags):
@@ -133,7 +133,7 @@ def check_together(seed, count):
 
 
 def interleave(case):
-    """Run programs on streams of one thread, a statement of each in turn; returns what went wrong in each."""
+    """Run programs on streams of one thread, a statement of each in turn; return what went wrong in each."""
     devices = [Device(p, e, is_configured=False) for p, e in zip(case.programs, case.expected)]
     try:
         runs = [device.run() for device in devices]
@@ -146,7 +146,7 @@ def interleave(case):
 
 
 def thread(case):
-    """Run each program on a thread and a stream of its own; returns what went wrong in each."""
+    """Run each program on a thread and a stream of its own; return what went wrong in each."""
     texts = [None] * len(case.programs)
     barrier = threading.Barrier(len(texts))
 
@@ -171,7 +171,7 @@ def thread(case):
 
 
 def smaller(program):
-    """Yield programs with one thing less."""
+    """Yield the program without one of its parts, for each part."""
     for i in reversed(range(len(program.statements))):
         yield replace(program, statements=without(program.statements, i))
         for k in reversed(range(len(program.statements[i].ops))):
@@ -211,7 +211,7 @@ def views(program):
 
 
 def shrink(failure, attempts=3):
-    """Take away what the failure does not need; the order of independent work varies, so each is tried repeatedly."""
+    """Remove what the failure does not need. Independent work runs in varying order, so each try is repeated."""
     end = time.monotonic() + SHRINK_SECONDS
     is_shrinking = True
     while is_shrinking and time.monotonic() < end:
@@ -231,7 +231,7 @@ def shrink(failure, attempts=3):
 
 
 def check_range(first, count, together=0):
-    """Run programs from a seed on; returns what to print of the first that fails, shrunk, or None."""
+    """Run programs from a seed on; return the report of the first that fails, shrunk, or None."""
     logger = logging.getLogger("hiprt.graphs")
     before = logger.level
     # What runs eagerly here was asked to, or is found by its reason.

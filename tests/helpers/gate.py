@@ -1,4 +1,4 @@
-"""Gate: holds a stream's later work back until it is opened, without a race or a sleep."""
+"""A gate holds a stream's later work back until it is opened, without a race or a sleep."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ from hiprt.errors import check
 
 
 class Gate:
-    """Closed by the stream's own wait for a value, opened by writing it from the host."""
+    """The stream waits for a value in memory, which the host writes to open the gate."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -17,7 +17,7 @@ class Gate:
 
     @property
     def is_closed(self):
-        """Whether work launched on the stream stays undone."""
+        """Whether the stream waits."""
         return self.word.value < self.target
 
     def shut(self):
@@ -30,12 +30,12 @@ class Gate:
         check(wait, "hipStreamWaitValue32")
 
     def open(self):
-        """Let it run, and wait until it has."""
+        """Let the stream's work run, and wait until it has finished."""
         self.release()
         self.stream.synchronize()
 
     def release(self):
-        """Let it run."""
+        """Let the stream's work run."""
         self.word.value = self.target
 
     def close(self):

@@ -43,13 +43,13 @@ def ok(result):
 
 
 def error(result):
-    """The status of a call."""
+    """Return the status of a call."""
     return result[0]
 
 
 @cache
 def library():
-    """The library itself, for what hip-python has no correct form of (arrays of handles as output)."""
+    """Return the library itself, for calls that hip-python cannot express (arrays of handles as output)."""
     return ctypes.CDLL(paths.get_library_path("amdhip64").decode())
 
 
@@ -60,7 +60,7 @@ def raw(name, *args):
 
 
 def listed(name, handle, arrays=1):
-    """What a call that lists handles gives: a list, or with two arrays a list of pairs."""
+    """Return the handles that a call lists; with two arrays, pairs of them."""
     count = ctypes.c_size_t()
     assert raw(name, handle, *[None] * arrays, ctypes.byref(count)) == E.hipSuccess
     outs = [(ctypes.c_void_p * max(1, count.value))() for _ in range(arrays)]
@@ -70,17 +70,17 @@ def listed(name, handle, arrays=1):
 
 
 def nodes(graph):
-    """All nodes of a graph, as integers."""
+    """Return all nodes of a graph, as integers."""
     return listed("hipGraphGetNodes", graph)
 
 
 def edges(graph):
-    """All edges of a graph, as pairs of integers."""
+    """Return all edges of a graph, as pairs of integers."""
     return set(listed("hipGraphGetEdges", graph, 2))
 
 
 def handles(items):
-    """An array of handles and its length: two arguments of the calls that take dependencies."""
+    """Return an array of handles and its length, as the calls that take dependencies want them."""
     values = [int(item) for item in items]
     return (np.array(values, np.uint64), len(values)) if values else (None, 0)
 
@@ -97,12 +97,12 @@ class Ints:
         return int(self.memory)
 
     def read(self):
-        """The values, once the device is idle."""
+        """Return the values, once the device is idle."""
         ok(hip.hipDeviceSynchronize())
         return self.read_now()
 
     def read_now(self):
-        """The values, while other streams may be held back."""
+        """Return the values, while other streams may be held back."""
         out = np.zeros(self.n, np.int32)
         ok(hip.hipMemcpy(out, self.memory, 4 * self.n, KIND.hipMemcpyDeviceToHost))
         return out
@@ -114,7 +114,7 @@ class Ints:
 
 
 def fill_params(target, value, n=None, height=1, pitch=0, element=4):
-    """Parameters of a memset node."""
+    """Return the parameters of a memset node."""
     params = hip.hipMemsetParams()
     params.dst = int(target)
     params.elementSize = element
@@ -147,7 +147,7 @@ def add_copy(graph, deps, target, source, n=None):
 
 @cache
 def functions():
-    """Compile the kernels of this module; by name."""
+    """Compile the kernels of this module and return them by name."""
     program = ok(hiprtc.hiprtcCreateProgram(SOURCE, b"hip_calls.hip", 0, None, None))
     ok(hiprtc.hiprtcCompileProgram(program, 0, None))
     code = bytearray(ok(hiprtc.hiprtcGetCodeSize(program)))
@@ -164,7 +164,7 @@ def set_dim(dim, x):
 
 
 class KernelCall:
-    """Parameters of a kernel node; arguments that are Ints are passed as pointers."""
+    """The parameters of a kernel node; arguments that are `Ints` are passed as pointers."""
 
     def __init__(self, name, *args, grid=None, block=64):
         self.cells = [np.array([int(a)], np.uint64) if isinstance(a, Ints) else np.array([a], np.int32) for a in args]
@@ -188,24 +188,24 @@ class KernelCall:
         self.forget()
 
     def forget(self):
-        """Spoil the caller's copies of the arguments."""
+        """Overwrite the caller's copies of the arguments."""
         for cell in self.cells:
             cell.fill(0)
         self.pointers.fill(0)
 
 
 def new_graph():
-    """An empty graph."""
+    """Return an empty graph."""
     return ok(hip.hipGraphCreate(0))
 
 
 def instantiate(graph, flags=0):
-    """An executable graph."""
+    """Return an executable graph."""
     return ok(hip.hipGraphInstantiateWithFlags(graph, flags))
 
 
 def run(executable, stream=None):
-    """Launch and wait."""
+    """Launch an executable graph and wait for it."""
     ok(hip.hipGraphLaunch(executable, stream))
     ok(hip.hipStreamSynchronize(stream))
 
@@ -219,7 +219,7 @@ def update(executable, graph):
 
 
 class Gate:
-    """Holds streams back until it is opened."""
+    """A gate that holds streams back until it is opened."""
 
     made: ClassVar[list["Gate"]] = []
 
@@ -229,7 +229,7 @@ class Gate:
         Gate.made.append(self)
 
     def hold(self, stream):
-        """Later work of the stream waits for open()."""
+        """Make the stream's later work wait for `open`."""
         self.value.write([0])
         ok(hip.hipStreamWaitValue32(stream, int(self.value), 1, 1, 0xFFFFFFFF))
 
@@ -239,13 +239,13 @@ class Gate:
 
     @classmethod
     def open_all(cls):
-        """Open what a failed test left shut."""
+        """Open the gate where a failed test left it shut."""
         while cls.made:
             cls.made.pop().open()
 
 
 def settle():
-    """Let the device run what it may, in random order: each round it may choose between our work and the rest."""
+    """Give the device rounds in which it may run any of the work that is ready, ours or the rest, in random order."""
     stream, target = ok(hip.hipStreamCreateWithFlags(1)), Ints(1)
     for _ in range(40):
         ok(hip.hipMemsetD32Async(target.memory, 1, 1, stream))

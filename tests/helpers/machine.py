@@ -1,4 +1,4 @@
-"""Machines: run a random program (`helpers.program`) in numpy, or on the device in use."""
+"""A machine runs a random program (`helpers.program`) in numpy, or on the device in use."""
 
 from contextlib import ExitStack
 from functools import cache
@@ -122,7 +122,7 @@ class Machine:
             self.born.update(dict.fromkeys(names, i))
 
     def body(self, index, args, numbers):
-        """Run a step's body; returns its results."""
+        """Run a step's body and return its results."""
         body = self.program.bodies[index]
         scope = {name: array for name, array in self.scope.items() if name[0] == "g"}
         scope.update({f"a{k}": array for k, array in enumerate(args)})
@@ -214,7 +214,7 @@ class Machine:
 
     @property
     def observed(self):
-        """Names whose contents must be right after a statement."""
+        """Return the names whose contents must be right after a statement."""
         return sorted(name for name in self.scope if name[0] in "gpr")
 
 
@@ -402,7 +402,7 @@ class Device(Machine):
             self.steps.append(self.step(i, body))
 
     def step(self, index, body):
-        """Return what calls a step: (args, numbers, key) to results."""
+        """Return a function that calls a step with (args, numbers, key) and returns its results."""
 
         def function(*values):
             return self.body(index, values[: body.n_args], values[body.n_args :])
@@ -427,7 +427,7 @@ class Device(Machine):
             return self.body(index, args, numbers)
 
     def close(self):
-        """Forget everything; the stream's work is done."""
+        """Drop every array and step, once the stream's work has finished."""
         self.stream.synchronize()
         for step in self.steps:
             if isinstance(step, str):
@@ -467,7 +467,7 @@ class Device(Machine):
         return array.reshape(-1)
 
     def forget(self, i, *_):
-        """Forget what `Host` forgot."""
+        """Drop the arrays that `Host` dropped."""
         for name in [name for name in self.born if name in self.scope and name not in self.names[i]]:
             del self.scope[name]
 
@@ -529,7 +529,7 @@ class Device(Machine):
                 self.kernel(Op("affine"), [part], [source], (1, 0), source.shape)
 
     def finish(self):
-        """Return what was seen."""
+        """Return what each statement left in the buffers."""
         if self.parts:
             values, at = self.log.numpy(self.stream), 0
             for i, name, shape in self.parts:

@@ -1,4 +1,4 @@
-"""What every op of the package is called with: operands whose rows do not depend on each other."""
+"""A call of every op of the package, with operands whose rows do not depend on each other."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ FLOAT, INT, UINT = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.uint32)
 
 
 def repeated(tile, size, axis):
-    """Return an array again and again along an axis, up to a size."""
+    """Return an array repeated along an axis, up to a size."""
     times = [1] * tile.ndim
     times[axis] = -(-size // tile.shape[axis])
     return np.tile(tile, times)[(*[slice(None)] * axis, slice(size))]
@@ -42,7 +42,7 @@ class Rows:
     flat: bool = False
 
     def make(self, rows, period=0):
-        """Return random rows; with a period the first ones come again and again."""
+        """Return random rows; with a period, the first ones repeat."""
         random = np.random.default_rng(len(self.shape) + self.top)
         shape = list(self.shape)
         shape.insert(self.axis, period or rows)
@@ -65,13 +65,13 @@ class Joined:
     axis: int
 
     def make(self, rows, period=0):
-        """The same as of `Rows`."""
+        """Return random rows of each part, side by side."""
         made = [part.make(rows, period) if isinstance(part, Rows) else part for part in self.parts]
         return np.concatenate(made, self.axis)
 
 
 def whole(*shape, dtype=FLOAT):
-    """An operand that all rows share."""
+    """Return an operand that all rows share."""
     return np.random.default_rng(5).normal(size=shape).astype(dtype)
 
 
@@ -80,7 +80,7 @@ def numbers(*values, dtype=INT):
 
 
 def matrix(rows, width, stack=None):
-    """The three parts of a quantized matrix, or of a stack of them, by name."""
+    """Return the three parts of a quantized matrix, or of a stack of them, by name."""
     parts = quantize(whole((stack or 1) * rows, width), 64, 4)
     lead = (rows,) if stack is None else (stack, rows)
     return dict(zip(("w", "scales", "biases"), (part.reshape(*lead, -1) for part in parts)))
@@ -176,7 +176,7 @@ CASES = {
 
 
 def operands_of(name, rows, part=slice(None)):
-    """Return a part of the rows of a call's operands, on the host."""
+    """Return some rows of a call's operands, on the host."""
     count = len(range(rows)[part])
     made = {}
     for key, value in CASES[name].items():
@@ -194,7 +194,7 @@ def call(name, operands):
 
 
 def call_on_device(name, given):
-    """The same with operands on the device."""
+    """Call an op with operands on the device; return what `call` does."""
     axes = {k: getattr(CASES[name][k], "axis", 0) for k, v in given.items() if isinstance(v, hiprt.Array)}
     found = results_of(name, given)
     axes = {id(found[k]): axis for k, axis in axes.items()}

@@ -114,7 +114,7 @@ class Config:
 
     @property
     def flags(self):
-        """As `hiprt.flags.override` takes them."""
+        """The flags by name, as `hiprt.flags.override` takes them."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __str__(self):
@@ -145,7 +145,7 @@ class Program:
 
 
 class Writer:
-    """Draws a program; what of it has no defined result is taken out afterwards.
+    """A writer draws a program. Parts without a defined result are removed afterwards.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class Writer:
         self.stall = self.random.choice((0, 0, 0, 1.5))
 
     def chance(self, share):
-        """Whether something that happens in a share of all cases happens."""
+        """Return True in this share of calls."""
         return self.random.random() < share
 
     def program(self):
@@ -333,7 +333,7 @@ class Writer:
 
 
 def without(items, index):
-    """Return a tuple less one item."""
+    """Return a tuple without one of its items."""
     return items[:index] + items[index + 1 :]
 
 

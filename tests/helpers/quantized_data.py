@@ -15,7 +15,7 @@ ROWS, WIDTH = 3, 256
 
 
 def kinds():
-    """Eight kinds of data, float64, from a generator whose numbers do not change between versions of numpy."""
+    """Return eight kinds of data, float64, from a generator whose numbers do not change between versions of numpy."""
     random = np.random.RandomState(7)
     normal = random.randn(ROWS, WIDTH)
     few = random.randint(-3, 4, (ROWS, WIDTH)) / 2
@@ -33,7 +33,7 @@ def kinds():
 
 
 def checksum(*arrays):
-    """CRC-32 of the bytes of arrays."""
+    """Return the CRC-32 of the bytes of arrays."""
     value = 0
     for array in arrays:
         value = zlib.crc32(np.ascontiguousarray(array).tobytes(), value)
@@ -65,7 +65,7 @@ CHECKSUMS = {key: int(word, 16) for key, word in zip(product(BITS, GROUPS, DTYPE
 
 
 def measured():
-    """The checksums of codes, scales, biases and restored values, for each format and dtype over all kinds of data."""
+    """Return checksums of codes, scales, biases and restored values, by format and dtype, over all kinds of data."""
     import mlx.core as mx
 
     found = {}
@@ -81,7 +81,7 @@ def measured():
 
 
 def host(value):
-    """An MLX array in numpy; bfloat16 as its bits."""
+    """Return an MLX array in numpy; bfloat16 becomes its bits."""
     import mlx.core as mx
 
     return np.array(value.view(mx.uint16)) if value.dtype == mx.bfloat16 else np.array(value)

@@ -6,7 +6,7 @@ from hiprt import core
 
 
 class Program:
-    """A recorder with its stream, fed with kernels that declare byte ranges."""
+    """A recorder with its stream, to which kernels that declare byte ranges are added."""
 
     def __init__(self, edges=1):
         self.recorder = core.ffi.gc(core.lib.hiprt_recorder_create(edges), core.lib.hiprt_recorder_release)
@@ -14,7 +14,7 @@ class Program:
         core.call(core.lib.hiprt_recorder_start(self.recorder, self.stream))
 
     def kernel(self, *ranges, function=0x1000, grid=(1, 1, 1), block=(32, 1, 1), shared=0, scalar=0, ahead=None):
-        """Record a kernel; ranges are (start, end, access); ahead: bits of those it reads before it waits itself."""
+        """Record a kernel; ranges are (start, end, access). `ahead` has a bit for each that it reads before waiting."""
         args = [(8, 8, access) for _, _, access in ranges] + [(4, 4, 0)]
         kernel = core.lib.hiprt_kernel_create(function, b"k", len(args), args)
         if ahead is not None:
@@ -30,7 +30,7 @@ class Program:
         core.call(core.lib.hiprt_barrier(self.stream))
 
     def dependencies(self):
-        """Each node's dependencies."""
+        """Return each node's dependencies."""
         out = []
         raw = core.ffi.new("hiprt_node *")
         for i in range(core.lib.hiprt_recorder_size(self.recorder)):
@@ -39,7 +39,7 @@ class Program:
         return out
 
     def overlapping(self):
-        """The nodes that may start before the one they depend on has finished."""
+        """Return the nodes that may start before the one they depend on has finished."""
         raw, found = core.ffi.new("hiprt_node *"), []
         for i in range(core.lib.hiprt_recorder_size(self.recorder)):
             core.call(core.lib.hiprt_recorder_node(self.recorder, i, raw))
@@ -48,9 +48,9 @@ class Program:
 
     @property
     def key(self):
-        """Hash of the topology key."""
+        """Return the hash of the topology key."""
         return core.lib.hiprt_recorder_key(self.recorder)
 
     def same_key(self, other):
-        """Whether both recordings have one key, by content."""
+        """Whether the keys of both recordings have the same content."""
         return bool(core.lib.hiprt_recorder_same_key(self.recorder, other.recorder))

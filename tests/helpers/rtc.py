@@ -21,7 +21,7 @@ class Compiled:
 
 
 def text_of(program):
-    """The log of a program."""
+    """Return the log of a program."""
     log = bytearray(ok(hiprtc.hiprtcGetProgramLogSize(program)))
     ok(hiprtc.hiprtcGetProgramLog(program, log))
     assert log[-1] == 0
@@ -29,7 +29,7 @@ def text_of(program):
 
 
 def build(source, options=(), headers=None, expressions=(), name="k.hip"):
-    """Compile; never raises for errors in the program."""
+    """Compile a program; errors in it are in the result, and nothing is raised for them."""
     headers = headers or {}
     texts = [text.encode() for text in headers.values()] or None
     names = [name.encode() for name in headers] or None
@@ -57,11 +57,11 @@ class Program:
         self.module = ok(hip.hipModuleLoadData(self.built.code))
 
     def function(self, name):
-        """A kernel by its name or name expression."""
+        """Return a kernel by its name or name expression."""
         return ok(hip.hipModuleGetFunction(self.module, self.built.lowered.get(name, name).encode()))
 
     def launch(self, name, grid, block, *args, shared=0):
-        """Start a kernel. Arrays are copied to the device and back into themselves; the status of the wait."""
+        """Start a kernel and return the status of waiting for it. Arrays are copied to the device and back."""
         grid, block = ((*size, 1, 1)[:3] if isinstance(size, tuple) else (size, 1, 1) for size in (grid, block))
         buffers = [(a, ok(hip.hipMalloc(max(1, a.nbytes)))) for a in args if isinstance(a, np.ndarray)]
         for array, memory in buffers:

@@ -1,4 +1,4 @@
-"""Logits of a published checkpoint by the library transformers, in a process of its own.
+"""Computes the logits of a published checkpoint with the library transformers, in a process of its own.
 
 Called with an .npy of tokens and model directories, each of which gets a ``logits.npy``. The process must not see the
 folders of this repository, one of which has the name of a library that transformers looks for.

@@ -1,4 +1,4 @@
-"""Fixtures: the dtypes, the two branches of a body, and the error a result may have."""
+"""Fixtures for the dtypes, the two branches of a body, and the error that a result may have."""
 
 from contextlib import nullcontext
 
@@ -15,13 +15,13 @@ SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}  #
 
 @pytest.fixture(params=list(FLOATS))
 def dtype(request):
-    """Each dtype of the ops."""
+    """Give each dtype of the ops."""
     return FLOATS[request.param]
 
 
 @pytest.fixture(params=["loops", "generic"])
 def branch(request):
-    """The CPU device's plain loops, then the GPU branch."""
+    """Take the CPU device's plain loops, then the GPU branch."""
     with force_generic() if request.param == "generic" else nullcontext():
         yield request.param
 
@@ -40,7 +40,7 @@ def int32():
 
 @pytest.fixture
 def normal():
-    """Normal numbers of a shape and dtype; the same ones for the same seed."""
+    """Return normal numbers of a shape and dtype, which are the same for the same seed."""
     return lambda shape, dtype, seed=0, scale=1.0: (np.random.default_rng(seed).normal(size=shape) * scale).astype(
         dtype
     )

@@ -1,4 +1,4 @@
-"""Fixtures: a body run on the device in use."""
+"""Fixtures that run a body on the device in use."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def on_stream(stream):
 
 @pytest.fixture
 def run():
-    """Run a body over a grid; inputs are named a, b, c, the output out."""
+    """Run a body over a grid; its inputs are named a, b and c, its output out."""
 
     def call(
         source, inputs=(), *, shape, dtype=np.float32, grid=None, threadgroup=None, header="", template=None, **how
