@@ -61,8 +61,12 @@ def meaning_of(quirk: str) -> tuple[str, str]:
     """What a quirk does, and what hiprt does about it, as the first lines of its test say."""
     text = ast.get_docstring(ast.parse((ROOT / "tests" / "quirks" / f"test_{quirk}.py").read_text())) or ""
     does, *ours = re.split(r"\bOurs: ", " ".join(text.split()), maxsplit=1)
-    does = does.removeprefix(f"{quirk}: ").strip()
-    return does, ours[0] if ours else ""
+    return sentence(does.removeprefix(f"{quirk}: ").strip()), sentence("".join(ours))
+
+
+def sentence(text: str) -> str:
+    """A text that begins with a capital, unless with the name of a function."""
+    return text if text.startswith("hip") else text[:1].upper() + text[1:]
 
 
 def quirks() -> str:

@@ -1,4 +1,4 @@
-"""A wait joins a capture with the next captured operation only (CLR 7; HCTR port notes, 5.C)."""
+"""A wait joins a capture with the next captured operation only (CLR 7)."""
 
 from helpers.child import child
 from helpers.hip_calls import Ints, edges
