@@ -19,7 +19,7 @@ from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function, Mo
 from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream
 
-__all__ = ["KERNELS", "Kernel", "uses_loops"]
+__all__ = ["KERNELS", "Kernel"]
 
 WORDS = {
     np.dtype(np.float16): "half",
@@ -36,11 +36,6 @@ GENERIC_OPTION = "-DHIPRT_CPU_GENERIC=1"
 
 # The project's kernels by name: those that register what the offline compilers build of them.
 KERNELS: dict[str, Kernel] = {}
-
-
-def uses_loops(stream: Stream) -> bool:
-    """Whether kernels on this stream take their branch of plain loops."""
-    return target_of(stream).takes_loops
 
 
 class Kernel:

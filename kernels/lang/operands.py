@@ -10,7 +10,7 @@ import numpy as np
 from hiprt.array import Array, Form, bfloat16, make
 from hiprt.stream import Stream
 
-__all__ = ["FLOATS", "aligned", "buffer", "disjoint", "floating", "made", "result", "same"]
+__all__ = ["FLOATS", "aligned", "buffer", "disjoint", "floating", "result", "same"]
 
 FLOATS = frozenset((np.dtype(np.float16), bfloat16, np.dtype(np.float32)))
 INT32 = np.dtype(np.int32)
@@ -108,30 +108,5 @@ def result(
             continue
         first, last = value.extent
         if start < last and first < end and not (name in over and (start, end) == (first, last)):
-            raise ValueError(f"{op}: out overlaps an input")
-    return out
-
-
-def made(
-    op: str,
-    out: Array | None,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    stream: Stream,
-    inputs: Sequence[Array],
-    *,
-    aliasing: bool = False,
-) -> Array:
-    """Return `out` after checking it, or a new array.
-
-    With `aliasing`, `out` may be one of the inputs (not a shifted view); else it must not overlap them.
-    """
-    if out is None:
-        return make(shape, dtype, stream)
-    buffer(op, "out", out, dtype, shape)
-    start, end = out.extent
-    for value in inputs:
-        first, last = value.extent
-        if start < last and first < end and not (aliasing and (start, end) == (first, last)):
             raise ValueError(f"{op}: out overlaps an input")
     return out

@@ -10,9 +10,9 @@ import hiprt
 from hiprt.errors import CompileError
 from hiprt.kernels import Kernel
 from hiprt.kernels.lang.dialect import BODY, CHECK, DIALECTS, METAL_BODY, OPS, PRELUDE
-from hiprt.kernels.lang.kernel import KERNELS, uses_loops
+from hiprt.kernels.lang.kernel import KERNELS
 from hiprt.kernels.reference import ops as reference
-from hiprt.kernels.tuning.target import force_generic
+from hiprt.kernels.tuning.target import force_generic, target_of
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE
 
 FLOAT32 = np.dtype(np.float32)
@@ -163,13 +163,13 @@ def test_a_grid_with_a_zero_launches_nothing():
 def test_force_generic_ends_with_its_block():
     stream = hiprt.current_stream()
     loops = stream.device.provider.takes_loops
-    assert uses_loops(stream) is loops
+    assert target_of(stream).takes_loops is loops
     with force_generic():
-        assert not uses_loops(stream)
+        assert not target_of(stream).takes_loops
         with force_generic():
             pass
-        assert not uses_loops(stream)
-    assert uses_loops(stream) is loops
+        assert not target_of(stream).takes_loops
+    assert target_of(stream).takes_loops is loops
 
 
 @pytest.mark.parametrize("kernel", [k for k in KERNELS.values() if not k.part_of], ids=lambda kernel: kernel.name)

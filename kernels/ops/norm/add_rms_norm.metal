@@ -1,4 +1,4 @@
-// sum = x + residual, rounded; out = sum / sqrt(mean(sum^2) + eps) * weight; one row a threadgroup.
+// sum = x + residual, rounded; out = sum / sqrt(mean(sum^2) + eps) * weight. A threadgroup takes one row.
 threadgroup float parts[32];
 const uint step = threads_per_threadgroup.x;
 const uint first = thread_index_in_threadgroup;

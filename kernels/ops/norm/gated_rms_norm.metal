@@ -1,4 +1,4 @@
-// out = x / sqrt(mean(x^2) + eps) * weight * gate * sigmoid(gate); one row a threadgroup.
+// out = x / sqrt(mean(x^2) + eps) * weight * gate * sigmoid(gate). A threadgroup takes one row.
 threadgroup float parts[32];
 const uint step = threads_per_threadgroup.x;
 const uint first = thread_index_in_threadgroup;

@@ -53,7 +53,7 @@ def gated_rms_norm(
 
     Notes
     -----
-    The output norm of a gated-delta layer, whose heads are the rows.
+    This is the output norm of a gated-delta layer, whose heads are the rows.
     """
     stream = stream or current_stream()
     return plan_of(x, gate, weight, eps, target_of(stream)).run(stream, out, x=x, gate=gate, weight=weight)

@@ -1,4 +1,5 @@
-// out = (x - mean) / sqrt(variance + eps) * weight + bias; one row a threadgroup. given: bit 0 the weight, bit 1 the bias.
+// out = (x - mean) / sqrt(variance + eps) * weight + bias. A threadgroup takes one row. given: bit 0 the weight, bit 1 the
+// bias.
 threadgroup float parts[32];
 const uint step = threads_per_threadgroup.x;
 const uint first = thread_index_in_threadgroup;
@@ -6,7 +7,8 @@ const uint lane = thread_index_in_simdgroup;
 const uint simdgroup = simdgroup_index_in_threadgroup;
 const uint simdgroups = simdgroups_per_threadgroup;
 const size_t base = size_t(threadgroup_position_in_grid.x) * width;
-// Differences from the row's first value: exact where the mean is far larger than the deviation.
+// Differences from the row's first value are summed up, because they stay exact where the mean is far larger than the
+// deviation.
 const float origin = float(x[base]);
 float sum = 0.0f;
 for (uint i = first; i < width; i += step) sum += float(x[base + i]) - origin;

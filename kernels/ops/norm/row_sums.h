@@ -1,11 +1,12 @@
-// What the threads of a threadgroup have of a row, put together for all of them. On the CPU device one thread has it all.
+// The sum and the largest value of a row, of which each thread of a threadgroup has a part; every thread gets the result. On
+// the CPU device one thread has the whole row.
 namespace metal {
 
 #if HIPRT_CPU_LOOPS
 inline float sum_of_row(float part, threadgroup float*, uint, uint, uint) { return part; }
 inline float top_of_row(float part, threadgroup float*, uint, uint, uint) { return part; }
 #else
-// parts: one element for each of up to 32 simdgroups; free again when the function returns.
+// parts: one element for each of up to 32 simdgroups. The next call may use the same ones.
 inline float sum_of_row(float part, threadgroup float* parts, uint lane, uint simdgroup, uint simdgroups) {
   part = simd_sum(part);
   if (lane == 0) parts[simdgroup] = part;

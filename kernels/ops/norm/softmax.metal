@@ -1,4 +1,5 @@
-// One row a threadgroup: exp(x - top) / sum of them; with LOGARITHM the logarithm of the sum, which stands for the row.
+// out = exp(x - top) / sum(exp(x - top)) for each row, whose largest value is top; with LOGARITHM out = log(sum(exp(x))),
+// one number for a row. A threadgroup takes one row.
 threadgroup float parts[32];
 const uint step = threads_per_threadgroup.x;
 const uint first = thread_index_in_threadgroup;
@@ -13,7 +14,7 @@ float sum = 0.0f;
 for (uint i = first; i < width; i += step) sum += exp(float(x[base + i]) - top);
 sum = sum_of_row(sum, parts, lane, simdgroup, simdgroups);
 if (LOGARITHM) {
-  // NaN is in the sum alone; an infinite top stands for itself, but its own difference is NaN too.
+  // The sum is NaN where the row has a NaN, and where the top is infinite, which is then the result: the row tells which.
   bool is_nan = false;
   for (uint i = first; i < width; i += step) is_nan = is_nan || isnan(float(x[base + i]));
   is_nan = sum_of_row(is_nan ? 1.0f : 0.0f, parts, lane, simdgroup, simdgroups) > 0.0f;

@@ -1,4 +1,4 @@
-"""Shares that add up to one."""
+"""Softmax along an axis."""
 
 from __future__ import annotations
 
@@ -40,13 +40,12 @@ def softmax(x: Array, axis: int = -1, *, stream: Stream | None = None, out: Arra
         Of any strides; integers become float32.
     axis : int
         The last by default. Along another one the result is a view of an array that has it last.
-    out : Array, optional
-        Receives the result, along the last axis only; may be `x`.
 
     Returns
     -------
     Array
-        Of the dtype of `x`, or float32; computed in float32 and rounded once.
+        Of the dtype of `x`, or float32; computed in float32 and rounded once. `out` may be `x`; it can be given for the
+        last axis only.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The convolution in front of a gated-delta layer, with what it remembers between calls."""
+"""The causal convolution in front of a gated-delta layer, and its state."""
 
 from __future__ import annotations
 

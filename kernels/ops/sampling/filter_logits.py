@@ -1,4 +1,4 @@
-"""What may be drawn: the likely tokens."""
+"""Filters of logits, which leave the likely tokens to be drawn."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["FilterPlan", "check_logits", "filter_logits", "plan_of"]
 
 OP = "filter_logits"
 SHARE = 2048  # logits that a threadgroup takes, unless there are very many
-MOST_GROUPS = 1024  # of threadgroups, because each reads what all of them found
-PARTS = 16  # into which each launch of the search divides the range, as in filter.h
+MOST_GROUPS = 1024  # threadgroups at most, because each reads what all of them found
+PARTS = 16  # that each launch of the search divides a range into, as in filter.h
 # Launches of the search: each settles four bits of those in which keys of the dtype differ.
 LEVELS = {"bfloat16": 4, "float16": 5, "float32": 8}
 RULES = {"top_k": "int", "top_p": "float"}

@@ -1,4 +1,4 @@
-"""Less of the tokens that were drawn before."""
+"""A penalty on the logits of tokens that the text already has."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def repetition_penalty(
     logits : Array, [V] or [1, V]
         float16, bfloat16 or float32; V at least 1.
     tokens : Array, [capacity]
-        int32: the text so far. Tokens that are not in 0..V-1 are passed over.
+        int32. The text so far; tokens outside 0..V-1 are ignored.
     position : Array, [1]
-        int32, on the device: of the newest token; below 0 there is none.
+        int32, on the device. The place of the newest token; below 0 there is none.
     penalty : Array, [1]
-        float32, on the device: positive logits are divided by it, the others multiplied.
+        float32, on the device. Positive logits are divided by it, the others multiplied by it.
     window : int
         How many of the newest tokens count; a token counts once.
 

@@ -46,7 +46,7 @@ def sample(
     seed : Array, [rows]
         uint32, on the device.
     position : Array, [rows]
-        int32, on the device: the number of the draw.
+        int32, on the device. The number of the draw.
 
     Returns
     -------
@@ -62,8 +62,9 @@ def sample(
 
     Notes
     -----
-    ``argmax(logits / temperature - log(-log(u)))`` (Gumbel, 1954) with 23 bits of u from a hash of seed, position and
-    index: an index of probability below 1e-7 relative to the most likely one is drawn less often than it should be.
+    The index is ``argmax(logits / temperature - log(-log(u)))`` (Gumbel, 1954), where u has 23 bits of a hash of seed,
+    position and index. An index of probability below 1e-7 relative to the most likely one is drawn less often than it
+    should be.
     """
     stream = stream or current_stream()
     plan = plan_of(logits, temperature, seed, position, target_of(stream))
