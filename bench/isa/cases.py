@@ -15,7 +15,7 @@ import hiprt
 from hiprt import kernels
 from hiprt.array import Array, bfloat16, empty
 from hiprt.kernels.lang.launch import Launch
-from hiprt.kernels.ops.attention.attention import HEADS_OF_GROUP, combine_launch
+from hiprt.kernels.ops.attention.attention import combine_launch
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
@@ -175,7 +175,7 @@ def layers(dtype: np.dtype[Any]) -> Iterator[Case]:
 def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield attention, the writing of its cache, and rotations."""
     for width in HEAD_WIDTHS:
-        for pairs in HEADS_OF_GROUP:
+        for pairs in DEFAULT.attention_heads:
             q, (keys, values) = normal(dtype, 4, width), normal(dtype, 2, pairs, 20, width, seed=5)
             exact = reference.attention(q, keys, values, 17, width**-0.5)
             name = f"4 heads of {width} over 18 positions of {pairs}"

@@ -21,16 +21,22 @@ class Table:
     ----------
     attention_groups : int
         Threadgroups that keep the GPU busy: the positions of a cache are shared out until there are as many.
+    attention_heads : tuple of int
+        Query heads that a threadgroup of `attention` may take, the most first.
     attention_unsplit_capacity : int
         Positions of a cache up to which one threadgroup reads all: a second kernel would cost more than a split saves.
     expert_columns, expert_rows : int
         Columns that a simdgroup takes of an expert's gate and up, and rows of its down.
     expert_simdgroups : int
         Simdgroups of a threadgroup of the experts' kernels.
+    gdn_simdgroups : int
+        Simdgroups of a threadgroup of a gated-delta step.
     norm_long_row : int
         Elements of a row from which on several simdgroups share it.
     norm_simdgroups : int
         Simdgroups of a threadgroup of an RMS norm.
+    prefill_rows : tuple of int
+        Rows that a threadgroup of `prefill_attention` may take, the most first.
     tile_rows : tuple of int
         Rows of results that a threadgroup may take of a quantised product, the most first; tiles of 32-bit numbers
         have the least.
@@ -49,12 +55,15 @@ class Table:
     """
 
     attention_groups: int = 128
+    attention_heads: tuple[int, ...] = (4, 2, 1)
     attention_unsplit_capacity: int = 256
     expert_columns: int = 2
     expert_rows: int = 1
     expert_simdgroups: int = 8
+    gdn_simdgroups: int = 16
     norm_long_row: int = 1024
     norm_simdgroups: int = 8
+    prefill_rows: tuple[int, ...] = (64, 32, 16)
     tile_rows: tuple[int, ...] = (128, 64, 32)
     untiled_rows: int = 8
     sorted_from: int = 64

@@ -12,15 +12,15 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch
 from hiprt.kernels.lang.operands import FLOAT32, floating, result
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, grouped_heads
+from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["HEADS_OF_GROUP", "attention", "combine_launch"]
+__all__ = ["attention", "combine_launch"]
 
 OP = "attention"
 SIMDGROUPS = 8
-HEADS_OF_GROUP = (4, 2, 1)  # query heads of one threadgroup, which read the same keys
 SHORTEST_PART = 64  # positions that a threadgroup reads at once: a cache is not shared out any finer
 KERNEL = Kernel(
     "attention/attention",
@@ -30,7 +30,7 @@ KERNEL = Kernel(
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
     headers=("attention/lane_part.h",),
     ahead=("position",),
-    instances=each(WIDTH=HEAD_WIDTHS, HEADS=lambda _, loops: (1,) if loops else HEADS_OF_GROUP),
+    instances=each(WIDTH=HEAD_WIDTHS, HEADS=lambda _, loops: (1,) if loops else DEFAULT.attention_heads),
 )
 COMBINE = Kernel(
     "attention/attention_combine",
@@ -140,7 +140,7 @@ def plan_of(
     if call.rows > LARGEST_GRID_YZ:
         raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
     loops = target.takes_loops
-    together = 1 if loops else next(size for size in HEADS_OF_GROUP if call.repeat % size == 0)
+    together = 1 if loops else next(size for size in target.table.attention_heads if call.repeat % size == 0)
     groups = call.heads // together
     splits = splits_of(target, call.capacity, groups * call.rows)
     attend = Launch(

@@ -13,13 +13,13 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
 from hiprt.kernels.lang.operands import aligned, floating
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, grouped_heads
+from hiprt.kernels.tuning.table import DEFAULT, Table
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["prefill_attention", "tile_rows"]
 
-ROWS = (64, 32, 16)  # that a threadgroup may take
 LOOP_ROWS = 8  # that a plain loop on the CPU device takes
 KEYS = 16  # of a tile, as in the kernel
 WAVE_ROWS = 16  # that a wave takes, as in the kernel
@@ -39,11 +39,11 @@ KERNEL = Kernel(
 )
 
 
-def tile_rows(dtype: np.dtype[Any], width: int, *, takes_loops: bool = False) -> int:
+def tile_rows(dtype: np.dtype[Any], width: int, table: Table = DEFAULT, *, takes_loops: bool = False) -> int:
     """Return how many rows a threadgroup takes: as many as fit its memory beside a tile of keys and their scores."""
     line = -(-width // 16) * 16 * dtype.itemsize + 16
-    fitting = (rows for rows in ROWS if (rows + KEYS) * line + rows * (KEYS + 5) * 4 <= SHARED_BYTES)
-    return LOOP_ROWS if takes_loops else next(fitting, ROWS[-1])
+    fitting = (rows for rows in table.prefill_rows if (rows + KEYS) * line + rows * (KEYS + 5) * 4 <= SHARED_BYTES)
+    return LOOP_ROWS if takes_loops else next(fitting, table.prefill_rows[-1])
 
 
 def prefill_attention(
@@ -102,7 +102,7 @@ def plan_of(q: Form, keys: Form, values: Form, position: Form, gate: Form | None
     call = grouped_heads(op, q, keys, values, position, gate, ())
     if call.heads > LARGEST_GRID_YZ:
         raise ValueError(f"{op}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} heads fit a launch")
-    tile = tile_rows(q.dtype, call.width, takes_loops=target.takes_loops)
+    tile = tile_rows(q.dtype, call.width, target.table, takes_loops=target.takes_loops)
     grid = (-(-call.rows // tile), call.heads, 1)
     threads = (1 if target.takes_loops else tile // WAVE_ROWS * 32, 1, 1)
     template = {"T": q.dtype, "WIDTH": call.width, "ROWS": tile}

@@ -9,13 +9,13 @@ from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
 from hiprt.kernels.lang.operands import FLOAT32, aligned, buffer, disjoint, floating, same
 from hiprt.kernels.ops.recurrent.conv_step import taps_of
 from hiprt.kernels.ops.recurrent.gated_delta import WIDEST_KEY
+from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["gdn_step"]
 
-SIMDGROUPS = 16
 STAGED_BYTES = 28672  # the most threadgroup memory for the channels and answers of a head of keys
 KERNEL = Kernel(
     "recurrent/gdn_step",
@@ -33,9 +33,11 @@ KERNEL = Kernel(
         "SIMDGROUPS": "int",
     },
     headers=("elementwise/expression.h", "quantized/ordered_loads.h", "recurrent/gated_delta.h"),
-    threads=SIMDGROUPS * 32,
+    threads=lambda template: int(template["SIMDGROUPS"]) * 32,
     ahead=("state",),
-    instances=each(KEY=(128,), VALUE=(128,), RATIO=(2,), TAPS=(4,), NORMED=(False, True), SIMDGROUPS=(SIMDGROUPS,)),
+    instances=each(
+        KEY=(128,), VALUE=(128,), RATIO=(2,), TAPS=(4,), NORMED=(False, True), SIMDGROUPS=(DEFAULT.gdn_simdgroups,)
+    ),
 )
 
 
@@ -160,9 +162,9 @@ def plan_of(
         "RATIO": ratio,
         "TAPS": taps,
         "NORMED": norm is not None,
-        "SIMDGROUPS": SIMDGROUPS,
+        "SIMDGROUPS": target.table.gdn_simdgroups,
     }
-    grid, threads = (key_heads, batch, 1), (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1)
+    grid, threads = (key_heads, batch, 1), (1 if target.takes_loops else target.table.gdn_simdgroups * 32, 1, 1)
     launch = Launch(KERNEL, grid, threads, template, key_heads=key_heads, eps=qk_eps, norm_eps=eps)
     return Plan(op, (batch, value_heads * value_width), proj.dtype, launch)
 
