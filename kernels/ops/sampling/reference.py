@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hiprt.kernels.ops.reduction.reference import argmax
 from hiprt.kernels.reference.float64 import Floats, Host, double
 
-__all__ = ["advance", "filter_logits", "repetition_penalty", "sample"]
+__all__ = ["advance", "filter_logits", "noise", "repetition_penalty", "sample"]
 
 
 def filter_logits(
