@@ -65,7 +65,9 @@ hiprt_deps *hiprt_deps_create(void) {
   hiprt_deps *d = calloc(1, sizeof *d);
   if (!d) return 0;
   d->edges = HIPRT_EDGES_DATA;
-  hiprt_deps_reset(d);
+  d->root = d->free_segment = d->barrier = NONE;
+  d->random = 2463534242u;
+  for (int chain = 0; chain < HIPRT_CHAINS; chain++) d->tails[chain] = NONE;
   return d;
 }
 
@@ -80,14 +82,6 @@ void hiprt_deps_destroy(hiprt_deps *d) {
 
 void hiprt_deps_set_edges(hiprt_deps *d, uint32_t edges) { d->edges = edges; }
 uint64_t hiprt_deps_bytes(const hiprt_deps *d) { return d->bytes; }
-
-void hiprt_deps_reset(hiprt_deps *d) {
-  d->segments.count = d->readers.count = d->orders.count = d->pending.count = 0;
-  d->bytes = 0;
-  d->root = d->free_segment = d->barrier = NONE;
-  d->random = 2463534242u;
-  for (int c = 0; c < HIPRT_CHAINS; c++) d->tails[c] = NONE;
-}
 
 /* --- the treap: split and merge by start address --- */
 

@@ -19,7 +19,6 @@ typedef struct hiprt_deps hiprt_deps;
 
 hiprt_deps *hiprt_deps_create(void);
 void hiprt_deps_destroy(hiprt_deps *deps);
-void hiprt_deps_reset(hiprt_deps *deps);
 void hiprt_deps_set_edges(hiprt_deps *deps, uint32_t edges);
 
 /* Start the next node (0, 1, 2 …), declare its ranges, then collect. All return 0 or HIPRT_E_MEMORY. */

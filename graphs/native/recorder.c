@@ -56,23 +56,15 @@ hiprt_recorder *hiprt_recorder_create(uint32_t edges) {
   atomic_init(&r->references, 1);
   r->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
   hiprt_deps_set_edges(r->tracker, edges);
-  hiprt_recorder_reset(r);
-  return r;
-}
-
-void hiprt_recorder_reset(hiprt_recorder *r) {
-  for (uint32_t i = 0; i < r->n_nodes; i++) hiprt_kernel_release(r->nodes[i].kernel);
-  hiprt_deps_reset(r->tracker);
-  r->n_nodes = 0;
-  r->n_bytes = r->n_deps = 0;
   r->key = r->arguments = HASH_START;
+  return r;
 }
 
 void hiprt_recorder_retain(hiprt_recorder *r) { atomic_fetch_add_explicit(&r->references, 1, memory_order_relaxed); }
 
 void hiprt_recorder_release(hiprt_recorder *r) {
   if (!r || atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) != 1) return;
-  hiprt_recorder_reset(r);
+  for (uint32_t i = 0; i < r->n_nodes; i++) hiprt_kernel_release(r->nodes[i].kernel);
   hiprt_deps_destroy(r->tracker);
   free(r->nodes);
   free(r->bytes);

@@ -44,7 +44,6 @@ typedef struct {
 
 hiprt_recorder *hiprt_recorder_create(uint32_t edges);
 void hiprt_recorder_release(hiprt_recorder *recorder);
-void hiprt_recorder_reset(hiprt_recorder *recorder);
 /* Set the bounds after which recording says HIPRT_E_FULL; 0: none. bytes: of distinct memory declared. */
 void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t bytes);
 /* Take a stream's work as nodes, until hiprt_stream_stop. */

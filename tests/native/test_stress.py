@@ -1,11 +1,19 @@
 """The C core and the CPU device under many threads, plain and with ThreadSanitizer."""
 
 import os
+import re
 import subprocess
 
 import pytest
 
 from hiprt.native import build
+
+
+def needs_python(file, folders):
+    """Whether a C file includes Python.h, by itself or through headers of these folders."""
+    text = file.read_text()
+    headers = [folder / name for name in re.findall(r'#include "(.*)"', text) for folder in folders]
+    return "<Python.h>" in text or any(needs_python(header, folders) for header in headers if header.exists())
 
 
 def make(folder, sanitizer, monkeypatch, root):
@@ -18,7 +26,7 @@ def make(folder, sanitizer, monkeypatch, root):
     sources = [source for each in folders for source in each.glob("*.c")]
     objects = []
     # Python's objects are not for a program without an interpreter.
-    for source in (each for each in sources if "objects.h" not in each.read_text()):
+    for source in (each for each in sources if not needs_python(each, folders)):
         objects.append(folder / (source.stem + ".o"))
         subprocess.run(["gcc", *flags, "-c", source, "-o", objects[-1]], check=True)
     program = folder / "stress"
