@@ -100,9 +100,7 @@ def family(module: ModuleType) -> str:
         f"| `{name}` | {' '.join((members[name].__doc__ or '').split())} |".replace("**", r"\*\*") for name in entries
     ]
     table = ["| op | |", "| --- | --- |", *rows] if rows else []
-    references = [
-        f"::: {value.__module__}.{value.__name__}\n" for value in functions
-    ]
+    references = [f"::: {value.__module__}.{value.__name__}\n" for value in functions]
     return "\n".join([f"## {title}", "", module.__doc__ or "", "", *table, "", *references])
 
 
