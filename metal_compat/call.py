@@ -10,7 +10,15 @@ import numpy as np
 
 from hiprt.device import Device, current_device, set_device
 from hiprt.kernels.lang.metal_body import FEW, Form, Operand
-from hiprt.metal_compat.values import call_error, dtype_of, input_value, is_list, shape_of, template_value, three_sizes
+from hiprt.metal_compat.argument_values import (
+    call_error,
+    dtype_of,
+    input_value,
+    is_list,
+    shape_of,
+    template_value,
+    three_sizes,
+)
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["MISSING", "Call", "Names"]

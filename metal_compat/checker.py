@@ -16,8 +16,8 @@ from pathlib import Path
 
 from hiprt.kernels.lang.dialect import CHECK, prelude
 from hiprt.kernels.lang.metal_to_hip import swizzles
-from hiprt.metal_compat.signatures import check_signatures, hide_attributes, without_comments
-from hiprt.metal_compat.tree import forbidden
+from hiprt.metal_compat.signature_rules import check_signatures, hide_attributes, without_comments
+from hiprt.metal_compat.syntax_rules import forbidden
 
 __all__ = ["Problem", "check_metal"]
 

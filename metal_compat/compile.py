@@ -6,7 +6,7 @@ import argparse
 
 from hiprt.kernels.offline import command
 from hiprt.kernels.offline.builder import BACKENDS
-from hiprt.metal_compat.backend import MetalBackend
+from hiprt.metal_compat.metal_backend import MetalBackend
 
 __all__ = ["EVERY_BACKEND", "add_arguments"]
 

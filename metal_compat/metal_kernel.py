@@ -9,11 +9,11 @@ import numpy as np
 
 from hiprt.array import Array, empty
 from hiprt.kernels.lang.metal_body import Body
+from hiprt.metal_compat.argument_values import call_error, is_list
 from hiprt.metal_compat.call import MISSING, Call, Names
-from hiprt.metal_compat.copies import from_host, initialise, row_contiguous
+from hiprt.metal_compat.copy_and_fill import from_host, initialise, row_contiguous
 from hiprt.metal_compat.options import math_mode
-from hiprt.metal_compat.programs import MOST_THREADS, Programs
-from hiprt.metal_compat.values import call_error, is_list
+from hiprt.metal_compat.program_cache import MOST_THREADS, ProgramCache
 
 __all__ = ["MetalKernel", "metal_kernel"]
 
@@ -102,7 +102,7 @@ class MetalKernel:
         self.source, self.header = source, header
         self.ensure_row_contiguous, self.atomic_outputs = ensure_row_contiguous, atomic_outputs
         self.math_mode = math_mode
-        self.programs: dict[Names, Programs] = {}
+        self.programs: dict[Names, ProgramCache] = {}
 
     def __call__(
         self,
@@ -186,10 +186,10 @@ class MetalKernel:
         programs.launch(call.stream, form, call.grid, call.threadgroup, arrays, made, reads_outputs=reads_outputs)
         return dict(zip(call.names[1], made)) if call.by_name else made
 
-    def program(self, names: Names) -> Programs:
+    def program(self, names: Names) -> ProgramCache:
         """Return the programs for inputs and outputs of these names."""
         found = self.programs.get(names)
         if found is None:
             body = Body(self.name, *names, self.source, self.header, self.atomic_outputs)
-            found = self.programs.setdefault(names, Programs(body, self.math_mode))
+            found = self.programs.setdefault(names, ProgramCache(body, self.math_mode))
         return found

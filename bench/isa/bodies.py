@@ -21,8 +21,8 @@ from hiprt.array import empty
 from hiprt.bench.isa.emulator import Emulator
 from hiprt.bench.isa.kernels import TARGETS
 from hiprt.kernels.lang.metal_body import Body, Form, Operand
-from hiprt.kernels.offline.amd import Compiler
-from hiprt.metal_compat.programs import Programs
+from hiprt.kernels.offline.amd_compiler import Compiler
+from hiprt.metal_compat.program_cache import ProgramCache
 from hiprt.stream import Stream, use_stream
 
 __all__ = ["BODIES", "Case", "main"]
@@ -93,7 +93,9 @@ def on_device(name: str, case: Case, stream: Stream) -> NDArray[Any]:
     for array, values in zip(given, inputs(case)):
         array.set(values)
     out = empty((case.elements,), np.dtype(case.word), stream)
-    Programs(case.body(name), "safe").launch(stream, case.form, (case.threads, 1, 1), (case.group, 1, 1), given, [out])
+    ProgramCache(case.body(name), "safe").launch(
+        stream, case.form, (case.threads, 1, 1), (case.group, 1, 1), given, [out]
+    )
     return out.numpy()
 
 

@@ -24,7 +24,7 @@ from hiprt.array import Array
 from hiprt.bench.isa.cases import Case, cases
 from hiprt.bench.isa.emulator import Emulator
 from hiprt.kernels.lang.kernel import SCALARS, Kernel
-from hiprt.kernels.offline.amd import Compiler
+from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.tuning.target import force_generic
 from hiprt.module import WRITE
 

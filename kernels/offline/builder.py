@@ -15,10 +15,10 @@ from hiprt.compiler import compile_source
 from hiprt.device import current_device
 from hiprt.errors import ProviderError
 from hiprt.flags import flags
-from hiprt.kernels.offline.amd import Compiler, hip_program
+from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
+from hiprt.kernels.offline.amd_targets import MACHINES
 from hiprt.kernels.offline.body_file import BodyFile
 from hiprt.kernels.offline.catalogue import Instance, instances
-from hiprt.kernels.offline.machine import MACHINES
 from hiprt.kernels.offline.resources import Resources, resources_of
 from hiprt.provider import CPU
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hiprt.kernels.offline.amd_targets import MACHINES
 from hiprt.kernels.offline.code_object import CodeObject
-from hiprt.kernels.offline.machine import MACHINES
 
 __all__ = ["Resources", "resources_of"]
 

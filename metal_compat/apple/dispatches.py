@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from hiprt.graphs.record.recording import Node, Recording
+from hiprt.metal_compat.apple.copy_kernels import COPY, FILL, RUN, THREADS
 from hiprt.metal_compat.apple.device import MetalDevice
 from hiprt.metal_compat.apple.library import Bindings, MetalModule, Sizes
-from hiprt.metal_compat.apple.movement import COPY, FILL, RUN, THREADS
 from hiprt.module import Argument, Function
 from hiprt.stream import Stream
 

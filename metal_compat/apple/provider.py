@@ -9,7 +9,7 @@ from typing import Any
 from hiprt import dlpack
 from hiprt.errors import ProviderError
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.metal_compat.apple.body import load_body
+from hiprt.metal_compat.apple.body_module import load_body
 from hiprt.metal_compat.apple.device import MetalDevice
 from hiprt.metal_compat.apple.framework import framework
 from hiprt.metal_compat.apple.heap import Heap

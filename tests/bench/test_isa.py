@@ -8,7 +8,7 @@ import pytest
 
 from hiprt.bench.isa.emulator import load, pack
 from hiprt.bench.isa.kernels import TARGETS, table
-from hiprt.kernels.offline.amd import Compiler, hip_program
+from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
 from hiprt.kernels.offline.catalogue import instances
 from hiprt.kernels.offline.code_object import CodeObject
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hiprt.errors import CompileError
-from hiprt.kernels.offline.amd import Compiler, hip_program
+from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
 from hiprt.kernels.offline.code_object import CodeObject
 from hiprt.kernels.offline.resources import resources_of
 

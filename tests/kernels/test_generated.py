@@ -2,7 +2,7 @@
 
 import pytest
 
-from hiprt.kernels.offline.amd import Compiler
+from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.ops.elementwise import binary, ternary, unary
 from hiprt.kernels.ops.elementwise.expression import Form, kernel_of
 from hiprt.kernels.ops.indexing import indexing, slices

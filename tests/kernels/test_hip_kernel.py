@@ -12,7 +12,7 @@ from hiprt import graphs, kernels
 from hiprt.errors import CompileError
 from hiprt.graphs.record.recording import Recording
 from hiprt.kernels import hip_kernel, hip_kernels
-from hiprt.kernels.offline.amd import Compiler, hip_program
+from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
 from hiprt.module import ADDRESS, READ, READ_WRITE, SCALAR, WRITE
 
 AXPY = """

@@ -10,11 +10,11 @@ from hiprt.bench.isa.cases import cases
 from hiprt.bench.isa.kernels import launch_of, measured
 from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.kernel import KERNELS
-from hiprt.kernels.offline.amd import Compiler, hip_program
+from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
+from hiprt.kernels.offline.amd_targets import MACHINES
 from hiprt.kernels.offline.builder import backend_of, build, units
 from hiprt.kernels.offline.catalogue import instances
 from hiprt.kernels.offline.code_object import CodeObject
-from hiprt.kernels.offline.machine import MACHINES
 from hiprt.kernels.offline.report import Report
 from hiprt.kernels.offline.resources import resources_of
 from hiprt.module import READ, WRITE

@@ -5,7 +5,7 @@ import pytest
 
 import hiprt
 from hiprt.kernels.lang.metal_body import Body, Form, Operand
-from hiprt.kernels.offline.amd import Compiler
+from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.metal_compat import check_metal, metal_kernel
 
 HEADER = """constant mlx::os_log logger("mlx", "names");

@@ -8,7 +8,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.operands import FLOATS
 from hiprt.kernels.ops.elementwise import binary
 from hiprt.kernels.ops.elementwise.expression import Operand
-from hiprt.kernels.ops.elementwise.same_shape import combine
+from hiprt.kernels.ops.elementwise.same_shape_launch import combine
 from hiprt.stream import Stream
 
 __all__ = ["add"]

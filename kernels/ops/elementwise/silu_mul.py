@@ -5,7 +5,7 @@ from __future__ import annotations
 from hiprt.array import Array
 from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.elementwise.same_shape import combine
+from hiprt.kernels.ops.elementwise.same_shape_launch import combine
 from hiprt.stream import Stream
 
 __all__ = ["silu_mul"]

@@ -1,4 +1,4 @@
-"""Programs: bodies compiled for a device, once for each form of their calls."""
+"""Program cache: bodies compiled for a device, once for each form of their calls."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hiprt.array import Array
 from hiprt.device import Device
 from hiprt.errors import CompileError, HipWarning
 from hiprt.kernels.lang.metal_body import Body, Form
-from hiprt.metal_compat.signatures import SLOTS
+from hiprt.metal_compat.signature_rules import SLOTS
 from hiprt.module import Function, Module
 from hiprt.module_cache import FunctionTable, modules
 from hiprt.stream import Stream
 
-__all__ = ["MOST_THREADS", "BuildError", "Programs"]
+__all__ = ["MOST_THREADS", "BuildError", "ProgramCache"]
 
 # A kernel compiled for at most this many threads may use more registers than one for the largest threadgroups.
 FEW_THREADS = 256
@@ -36,7 +36,7 @@ class BuildError(CompileError):
         return f"[metal::Device] Unable to build metal library from source\n{self.log}"
 
 
-class Programs:
+class ProgramCache:
     """The functions of one body.
 
     Parameters

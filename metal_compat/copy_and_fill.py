@@ -10,7 +10,7 @@ from hiprt.array import Array, array, empty
 from hiprt.kernels import Kernel
 from hiprt.kernels.lang.metal_body import Body, Form, Operand
 from hiprt.metal_compat.options import DEFAULT_MODE
-from hiprt.metal_compat.programs import Programs
+from hiprt.metal_compat.program_cache import ProgramCache
 from hiprt.stream import Stream
 
 __all__ = ["from_host", "initialise", "row_contiguous"]
@@ -22,7 +22,7 @@ WORDS: dict[int, np.dtype[Any]] = {
     8: np.dtype(np.uint64),
 }
 THREADS = (256, 1, 1)
-COPY = Programs(
+COPY = ProgramCache(
     Body(
         "row_contiguous",
         ("x",),

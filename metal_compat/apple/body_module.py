@@ -10,7 +10,7 @@ from hiprt.kernels.lang.dialect import METAL_BODY, prelude
 from hiprt.kernels.lang.metal_body import Form
 from hiprt.metal_compat.apple.library import Bindings, MetalModule, Sizes
 from hiprt.metal_compat.options import DEFAULT_MODE
-from hiprt.metal_compat.programs import BuildError, Programs
+from hiprt.metal_compat.program_cache import BuildError, ProgramCache
 
 __all__ = ["BodyModule", "load_body"]
 
@@ -38,7 +38,7 @@ class BodyModule(MetalModule):
         return bound, (x, y, z), (whole[0], whole[1], whole[2]), True
 
 
-def load_body(programs: Programs, form: Form, device: Any) -> BodyModule:
+def load_body(programs: ProgramCache, form: Form, device: Any) -> BodyModule:
     """Compile a body's Metal text.
 
     Raises
