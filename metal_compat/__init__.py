@@ -1,4 +1,4 @@
-"""The Metal layer: kernels written as bodies of Metal functions, for every device; Metal text and its checker."""
+"""The Metal layer: kernels as bodies of Metal functions on every device, and a writer and a checker of Metal text."""
 
 from hiprt.metal_compat.checker import Problem, check_metal
 from hiprt.metal_compat.emit import emit_metal

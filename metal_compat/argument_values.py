@@ -1,4 +1,4 @@
-"""Arguments of a kernel's call: their types, and the arrays and dtypes they stand for, by MLX's rules."""
+"""Values of a call's arguments: the shapes, dtypes and arrays that they stand for, by MLX's rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def call_error(reason: str) -> TypeError:
 
 
 def integer(value: Any) -> int | None:
-    """Return what stands for an int of 32 bits, numpy's integers included; None for anything else."""
+    """Return an int of 32 bits, from Python's or numpy's integers; None for anything else."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -36,7 +36,7 @@ def three_sizes(name: str, value: Any) -> tuple[int, int, int]:
     Raises
     ------
     TypeError
-        Not three integers.
+        The value is not three integers.
     """
     sizes = [integer(size) for size in value] if isinstance(value, Iterable) and not isinstance(value, str) else []
     if len(sizes) != 3 or None in sizes:
@@ -50,7 +50,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
     Raises
     ------
     TypeError
-        Not a sequence of integers.
+        The value is not a sequence of integers.
     """
     sizes = [integer(size) for size in value] if isinstance(value, Iterable) and not isinstance(value, str) else [None]
     if None in sizes:
@@ -59,7 +59,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def as_dtype(value: Any) -> np.dtype[Any] | None:
-    """Return what is a dtype object or one of numpy's scalar types; None for anything else, names included."""
+    """Return the dtype of a dtype object or of one of numpy's scalar types; None for anything else, names included."""
     if isinstance(value, np.dtype):
         return value if value in WORDS else None
     if isinstance(value, type) and issubclass(value, np.generic):
@@ -74,7 +74,7 @@ def dtype_of(value: Any) -> np.dtype[Any]:
     Raises
     ------
     TypeError
-        Not a dtype of Metal.
+        The value is not a dtype that Metal has.
     """
     dtype = as_dtype(value)
     if dtype is None:
@@ -88,7 +88,7 @@ def template_value(value: Any) -> Any:
     Raises
     ------
     ValueError
-        It is none of these.
+        The value is none of these.
     """
     if isinstance(value, bool) or (type(value) is int and integer(value) is not None):
         return value
@@ -99,17 +99,17 @@ def template_value(value: Any) -> Any:
 
 
 def input_value(value: Any) -> Array | np.ndarray[Any, Any]:
-    """Return an input as an array, of the host unless it is on the device.
+    """Return an input as an array; it is a numpy array unless it was an `Array`.
 
     Parameters
     ----------
     value : Array, numpy array or number
-        float64 and complex128 of the host become float32 and complex64; a Python int int32 where it fits.
+        float64 and complex128 of the host become float32 and complex64. A Python int becomes int32 where it fits.
 
     Raises
     ------
     ValueError
-        A sequence, or an int of more than 64 bits.
+        The value is a sequence, or an int of more than 64 bits.
     """
     if isinstance(value, Array):
         return value

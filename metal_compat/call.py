@@ -28,7 +28,7 @@ FLOAT64 = np.dtype(np.float64)
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def each(read: Callable[[Any], Any], name: str, value: Any) -> Any:
+def read_each(read: Callable[[Any], Any], name: str, value: Any) -> Any:
     """Read every element of a list or dictionary."""
     if isinstance(value, Mapping):
         return {key: read(element) for key, element in value.items()}
@@ -37,8 +37,8 @@ def each(read: Callable[[Any], Any], name: str, value: Any) -> Any:
     return [read(element) for element in value]
 
 
-def pairs(value: Any) -> list[tuple[str, Any]]:
-    """Read a template: names and values, the latter still unchecked."""
+def read_template(value: Any) -> list[tuple[str, Any]]:
+    """Read a template's names and values; the values are not checked yet."""
     if isinstance(value, Mapping):
         value = sorted(value.items())
     elements = [] if value is None else value
@@ -47,38 +47,38 @@ def pairs(value: Any) -> list[tuple[str, Any]]:
     return [(name, element) for name, element in elements]
 
 
-def number(value: Any) -> Any:
+def read_init_value(value: Any) -> Any:
     """Read ``init_value``."""
     if value is not None and not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
         raise call_error(f"`init_value` must be a number, not {value!r}.")
     return value
 
 
-def boolean(value: Any) -> bool:
+def read_verbose(value: Any) -> bool:
     """Read ``verbose``."""
     if not isinstance(value, (bool, np.bool_)):
         raise call_error(f"`verbose` must be a bool, not {value!r}.")
     return bool(value)
 
 
-def place(value: Any) -> Any:
-    """Read ``stream``, still unresolved."""
+def read_stream(value: Any) -> Any:
+    """Read ``stream`` without finding the stream that it means."""
     if value is not None and not isinstance(value, (Stream, Device)) and value not in ("cpu", "gpu"):
         raise call_error(f"`stream` must be a stream or a device, not {value!r}.")
     return value
 
 
 READERS: dict[str, Callable[[Any], Any]] = {
-    "output_shapes": partial(each, shape_of, "output_shapes"),
-    "output_dtypes": partial(each, dtype_of, "output_dtypes"),
+    "output_shapes": partial(read_each, shape_of, "output_shapes"),
+    "output_dtypes": partial(read_each, dtype_of, "output_dtypes"),
     "grid": partial(three_sizes, "grid"),
     "threadgroup": partial(three_sizes, "threadgroup"),
-    "template": pairs,
-    "init_value": number,
-    "verbose": boolean,
-    "stream": place,
+    "template": read_template,
+    "init_value": read_init_value,
+    "verbose": read_verbose,
+    "stream": read_stream,
 }
-# What may be a function of the inputs' shapes.
+# The arguments that may be functions of the inputs' shapes.
 FUNCTIONS = ("output_shapes", "grid", "threadgroup", "template")
 
 
@@ -88,9 +88,9 @@ class Call:
     Parameters
     ----------
     names : pair of tuple of str, or None
-        Of the kernel's inputs and outputs; None takes the dictionaries' names, in alphabetical order.
+        The names of the kernel's inputs and outputs. None takes the dictionaries' names in alphabetical order.
     given : dict
-        Keyword arguments by name; `MISSING` for one that was not given.
+        The keyword arguments by name; `MISSING` for one that was not given.
 
     Attributes
     ----------
@@ -130,36 +130,36 @@ class Call:
         check_count("output_dtypes", output_names, self.output_dtypes)
         self.names = (input_names, output_names)
         self.grid, self.threadgroup = values["grid"], values["threadgroup"]
-        self.place = values["stream"]
-        if isinstance(self.place, str) and self.place == "cpu":
+        self.given_stream = values["stream"]
+        if isinstance(self.given_stream, str) and self.given_stream == "cpu":
             raise ValueError("[metal_kernel] Only supports the GPU.")
 
     @cached_property
     def stream(self) -> Stream:
-        """The stream that ``stream`` means; asked for only when something is launched."""
-        if isinstance(self.place, Stream):
-            return self.place
-        if not isinstance(self.place, Device):
+        """The stream that ``stream`` means. It is looked up only when something is launched."""
+        if isinstance(self.given_stream, Stream):
+            return self.given_stream
+        if not isinstance(self.given_stream, Device):
             return current_stream()
         before = current_device()
-        set_device(self.place.index)
+        set_device(self.given_stream.index)
         try:
             return current_stream()
         finally:
             set_device(before.index)
 
     def form(self) -> Form:
-        """Return what the program's text depends on."""
+        """Return the form of the call, which the program's text depends on."""
         operands = tuple(Operand(x.dtype, x.ndim, x.size < FEW) for x in self.inputs)
         return Form(operands, tuple(self.output_dtypes), self.template)
 
     def check_limits(self, most: int) -> None:
-        """Refuse what no kernel can be launched with.
+        """Refuse arguments that no kernel can be launched with.
 
         Raises
         ------
         ValueError
-            float64, a negative size, or a threadgroup of more than `most` threads.
+            An array is float64, a size is negative, or a threadgroup has more than `most` threads.
         """
         if FLOAT64 in (*(x.dtype for x in self.inputs), *self.output_dtypes):
             raise ValueError("float64 is not supported on the GPU")
@@ -176,14 +176,14 @@ class Call:
 
 
 def ordered(what: str, names: tuple[str, ...] | None, values: Any) -> tuple[tuple[str, ...], list[Any]]:
-    """Return names, and values in their order.
+    """Return the names, and the values in the order of the names.
 
     Raises
     ------
     TypeError
-        A list where there are no names.
+        The values are a list, and there are no names.
     ValueError
-        A dictionary with other names.
+        The values are a dictionary with other names.
     """
     if not isinstance(values, Mapping):
         if names is None:
@@ -196,6 +196,6 @@ def ordered(what: str, names: tuple[str, ...] | None, values: Any) -> tuple[tupl
 
 
 def check_count(what: str, names: tuple[str, ...], values: list[Any]) -> None:
-    """Refuse a list of another length."""
+    """Refuse a list that has not one value for each name."""
     if len(names) != len(values):
         raise ValueError(f"[metal_kernel] Expected `{what}` to have size {len(names)} but got size {len(values)}.\n")

@@ -1,8 +1,8 @@
 """A strict check of Metal text on any machine: address spaces, kernel attributes, the language's rules.
 
-The compiler is the clang of the PyPI package ziglang in its OpenCL C++ mode, where the four address spaces are real;
-kernel attributes are checked on the text, and what only Metal forbids on clang's syntax tree. What Apple's compiler
-alone knows stays open: register limits, the exact overloads of its library, precision.
+The compiler is the clang of the PyPI package ziglang in its OpenCL C++ mode, where the four address spaces are real.
+`signature_rules` checks kernel attributes on the text, and `syntax_rules` finds what only Metal forbids on clang's
+syntax tree. Only Apple's compiler knows register limits, the exact overloads of its library, and precision.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POISONED = "attempt to use a poisoned identifier"
 SHARED = re.compile(r"\bthreadgroup\s+(?:([^;(){}*&=\[]+?[\w>])\s*;|([^;(){}*&=\[]*\[[^;={}]*);)")
 DECLARATOR = re.compile(r"(.*?)(\w+)\s*((?:\[.*)?)$", re.DOTALL)
 
-# The compiler's words in messages, and Metal's.
+# The words of the compiler's messages, and Metal's words for the same things.
 NAMES = {
     f"{NAMESPACE}::": "",
     "hiprt_": "",
@@ -50,7 +50,7 @@ NAMES = {
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """What is wrong at a line of the checked text."""
+    """A problem at a line of the checked text."""
 
     file: str
     line: int
@@ -66,14 +66,14 @@ def check_metal(text: str, name: str = "kernel.metal") -> list[Problem]:
     Parameters
     ----------
     text : str
-        The whole program; MLX's names are known to it.
+        The whole program, which may use MLX's names.
     name : str
-        For messages.
+        The program's name, used in messages.
 
     Returns
     -------
     list of Problem
-        In order of files and lines; nothing if the text is right.
+        The problems in the order of files and lines; none if the text is right.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def check_metal(text: str, name: str = "kernel.metal") -> list[Problem]:
     done = run(program)
     found = ERROR.findall(done.stderr)
     for file, line, what in found:
-        # The compiler says where such a word is, not which.
+        # The compiler says where a poisoned word is, but not which word it is.
         words = WORDS.findall(plain.split("\n")[int(line) - 1]) if what == POISONED and file == name else []
         told = [f"Metal does not have {word!r}" for word in words] or [in_metal(what)]
         problems.update(Problem(file, int(line), each) for each in told)
@@ -96,19 +96,19 @@ def check_metal(text: str, name: str = "kernel.metal") -> list[Problem]:
 
 
 def in_metal(message: str) -> str:
-    """Return a message of the compiler in Metal's words."""
+    """Return a message of the compiler with Metal's words instead of OpenCL's."""
     for word, name in NAMES.items():
         message = message.replace(word, name)
     return message
 
 
 def translated(plain: str, name: str) -> str:
-    """Return the program as the compiler reads it, line by line as it was."""
+    """Return the program for the compiler; each line stays on its line."""
     body = INCLUDE.sub("", hide_attributes(SHARED.sub(shared_variables, plain)))
     return "\n".join(
         [
             swizzles(plain) + prelude(CHECK),
-            # A program may open namespace metal itself, to add to it.
+            # A program may open the namespace metal to add names to it.
             f"namespace {NAMESPACE} {{ namespace metal {{ using namespace ::metal; }} using namespace metal;",
             f"#pragma GCC poison {MISSING}",
             f'#line 1 "{name}"\n{body}\n}}\n',
@@ -117,7 +117,7 @@ def translated(plain: str, name: str) -> str:
 
 
 def shared_variables(match: re.Match[str]) -> str:
-    """Write a function's threadgroup variables as references: the compiler has such variables in plain kernels only."""
+    """Write a function's threadgroup variables as references, since the compiler has such variables in kernels only."""
     pieces = re.split(r",(?![^<\[]*[>\]])", match[1] or match[2])
     first = DECLARATOR.match(pieces[0].strip())
     if first is None:
@@ -141,6 +141,6 @@ def compiler() -> str:
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    """Run the compiler on a program: errors in its stderr, the syntax tree in its stdout."""
+    """Run the compiler on a program; it writes errors to stderr and the syntax tree to stdout."""
     command = [compiler(), *FLAGS, *TREE, "-"]
     return subprocess.run(command, input=program, capture_output=True, text=True, check=False)

@@ -1,4 +1,7 @@
-"""``hiprt compile`` with every target: those of `hiprt.kernels.offline`, which cannot import this layer, and Metal."""
+"""``hiprt compile`` with every target.
+
+The targets are those of `hiprt.kernels.offline`, which cannot import this layer, and Metal.
+"""
 
 from __future__ import annotations
 

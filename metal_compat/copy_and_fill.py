@@ -1,4 +1,4 @@
-"""What a kernel's arrays need before it runs: rows without gaps, and a first value, both in stream order."""
+"""Copies that make a kernel's inputs contiguous, and fills that give its outputs a first value, in stream order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def row_contiguous(x: Array, stream: Stream) -> Array:
 
 
 def from_host(value: np.ndarray[Any, Any], stream: Stream) -> Array:
-    """Copy an input to the device; a single element without a copy, so that a recorded step is not divided."""
+    """Copy an input to the device. A single element is filled in, so that a recorded step is not divided by a copy."""
     if value.size != 1:
         return array(value, stream=stream)
     made = empty(value.shape, value.dtype, stream)
@@ -73,7 +73,7 @@ def initialise(out: Array, value: float, stream: Stream) -> None:
 
 
 def fill(out: Array, element: np.ndarray[Any, Any], stream: Stream) -> None:
-    """Set every element to one of the host."""
+    """Set every element to one element that the host has."""
     if not out.size:
         return
     item = out.dtype.itemsize

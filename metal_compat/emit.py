@@ -1,4 +1,4 @@
-"""Metal text of kernels: the project's own, and users' bodies as one call would need them. No device is touched."""
+"""The Metal text of the project's kernels, and of users' bodies for a given call. No device is touched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hiprt.metal_compat.metal_kernel import MetalKernel
 
 __all__ = ["emit_metal"]
 
-# What a call needs and the text does not.
+# Arguments that a call needs and the text does not depend on.
 CALL: dict[str, Any] = {
     "grid": (1, 1, 1),
     "threadgroup": (1, 1, 1),
@@ -29,9 +29,9 @@ def emit_metal(kernel: Kernel | MetalKernel, template: Sequence[Any] | None = No
     ----------
     kernel : Kernel or MetalKernel
     template : sequence, optional
-        Of a `Kernel`, one value per template parameter; of a `MetalKernel`, names and values.
+        For a `Kernel` one value per template parameter; for a `MetalKernel` names and values.
     **call
-        Of a `MetalKernel`, its call's ``inputs``, ``output_shapes`` and ``output_dtypes``.
+        For a `MetalKernel` its call's ``inputs``, ``output_shapes`` and ``output_dtypes``.
 
     Raises
     ------

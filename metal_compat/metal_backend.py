@@ -14,7 +14,7 @@ HIPRTC_ERROR_COMPILATION = 6
 
 
 class MetalBackend:
-    """Apple GPUs: text for Apple's compiler, which is not here."""
+    """The backend for Apple GPUs. It writes text for Apple's compiler, which this machine need not have."""
 
     targets: tuple[str, ...] = ("metal",)
     offers = frozenset(("emit", "out"))
@@ -22,7 +22,7 @@ class MetalBackend:
     fills_cache = False
 
     def serves(self, target: str) -> bool:
-        """Take no versions: the text is for Metal 3 and later."""
+        """Whether the target is ``metal``, which has no versions: the text is for Metal 3 and later."""
         return target in self.targets
 
     def open(self, _target: str) -> str:
@@ -56,7 +56,7 @@ class MetalBackend:
 
 
 def in_body(problems: list[Problem], text: str, source: str, name: str) -> list[Problem]:
-    """Give problems in a user's body the lines of its file; the text around it is generated."""
+    """Give problems in a user's body the line numbers of its file, since the text around the body is generated."""
     before = text[: text.index(source)].count("\n")
     lines = source.count("\n") + 1
     return sorted(

@@ -35,13 +35,13 @@ def metal_kernel(
     ----------
     name : str
     input_names, output_names : sequence of str
-        Of the arrays, in the order of the call's lists. Without them the kernel is called with dictionaries, and
-        arrays are ordered by name.
+        The names of the arrays, in the order of the call's lists. Without them the kernel is called with
+        dictionaries, and arrays are ordered by name.
     source : str
         The body. It uses the arrays by name, ``<input>_shape``, ``<input>_strides`` and ``<input>_ndim``, Metal's
         attributes, and what MLX offers (``elem_to_loc``, ``ceildiv``, ``Limits``, ...).
     header : str
-        Text before the function: includes, helper functions, constants.
+        The text before the function: includes, helper functions, constants.
     ensure_row_contiguous : bool
         Whether inputs with gaps are copied first.
     atomic_outputs : bool
@@ -85,7 +85,7 @@ class MetalKernel:
     ----------
     name : str
     math_mode : str
-        safe, relaxed or fast.
+        The math mode: safe, relaxed or fast.
     """
 
     def __init__(
@@ -124,34 +124,35 @@ class MetalKernel:
         Parameters
         ----------
         inputs : list, or dict by name
-            Arrays, numpy arrays or numbers.
+            The inputs: arrays, numpy arrays or numbers.
         output_shapes : list of shapes, or dict by name
-            Or a function of the inputs' shapes that returns it; so may `grid`, `threadgroup` and `template` be.
+            The outputs' shapes. This and `grid`, `threadgroup` and `template` may also be functions of the inputs'
+            shapes that return the value.
         output_dtypes : list of dtypes, or dict by name
         grid : tuple of 3 int
-            Threads: exactly these run.
+            The threads; exactly these run.
         threadgroup : tuple of 3 int
-            Threads of a threadgroup; those at the grid's edges are smaller.
+            The threads of a threadgroup; threadgroups at the grid's edges are smaller.
         template : list of (str, value), or dict, optional
-            Values are dtypes, ints or bools.
+            The template's names and values, which are dtypes, ints or bools.
         init_value : number, optional
-            What outputs hold before; undefined by default.
+            The value that outputs hold before the kernel runs; undefined by default.
         verbose : bool
             Whether to print the generated Metal text.
         stream : Stream or Device, optional
-            This thread's by default.
+            The stream, or the device whose current stream is taken; this thread's current stream by default.
         ensure_row_contiguous : bool, optional
-            Instead of the kernel's own.
+            Replaces the kernel's own setting for this call.
 
         Returns
         -------
         list of Array, or dict by name
-            The outputs, as the inputs were given.
+            The outputs, in a list or by name as the inputs were given.
 
         Raises
         ------
         TypeError, ValueError
-            An argument does not fit; MLX's messages, in MLX's order.
+            An argument does not fit. The messages and the order of the checks are MLX's.
         CompileError
             The body does not compile.
         """

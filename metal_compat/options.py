@@ -7,7 +7,7 @@ from typing import Any
 __all__ = ["DEFAULT_MODE", "MODES", "math_mode"]
 
 DEFAULT_MODE = "safe"
-# In Metal's order: the number is part of an exported kernel.
+# The order is Metal's, since a mode's number is part of an exported kernel.
 MODES = {"safe": 0, "relaxed": 1, "fast": 2}
 
 
@@ -22,7 +22,7 @@ def math_mode(options: Any) -> str:
     Raises
     ------
     ValueError
-        Not a dictionary, an unknown option, or an unknown mode.
+        `options` is not a dictionary, or has an unknown option or mode.
     """
     if options is None:
         return DEFAULT_MODE

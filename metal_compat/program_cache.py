@@ -37,13 +37,13 @@ class BuildError(CompileError):
 
 
 class ProgramCache:
-    """The functions of one body.
+    """The compiled functions of one body.
 
     Parameters
     ----------
     body : Body
     mode : str
-        Math mode.
+        The math mode: safe, relaxed or fast.
     """
 
     def __init__(self, body: Body, mode: str) -> None:
@@ -62,7 +62,7 @@ class ProgramCache:
         BuildError
             The body does not compile.
         ValueError
-            A name is not one a kernel can have.
+            A kernel cannot have a name that the body has.
         """
         line = threadgroup[1] == threadgroup[2] == 1
         threads = FEW_THREADS if threadgroup[0] * threadgroup[1] * threadgroup[2] <= FEW_THREADS else MOST_THREADS
@@ -84,7 +84,7 @@ class ProgramCache:
         return found
 
     def check(self, form: Form) -> None:
-        """Refuse names that no compiler takes, and warn of what Metal itself would not take."""
+        """Refuse names that no compiler takes, and warn of more buffers than Metal takes."""
         self.body.check_names(form)
         count = sum(1 for _ in self.body.parameters(form))
         if count > SLOTS:
@@ -112,14 +112,14 @@ class ProgramCache:
         ----------
         stream : Stream
         form : Form
-            Of these arrays.
+            The form of these arrays.
         grid : tuple of 3 int
-            Threads; with a zero nothing runs.
+            The threads; nothing runs if one of the sizes is zero.
         threadgroup : tuple of 3 int
-            Threads of a whole threadgroup; those at the grid's edges are smaller.
+            The threads of a whole threadgroup; threadgroups at the grid's edges are smaller.
         inputs, outputs : sequence of Array
         reads_outputs : bool
-            Whether the outputs hold something that the body may read.
+            Whether the outputs hold values that the body may read.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class ProgramCache:
         function.launch(stream, groups, block, *values, *outputs, EXTENT.pack(*grid, *whole))
 
     def compiled(self, device: Device, text: str) -> Module:
-        """Compile and load for a device."""
+        """Compile the program's text and load it on a device."""
         options = device.provider.math_modes[self.mode]
         try:
             return modules.load(text, f"{self.body.name}.hip", options=options, device=device)

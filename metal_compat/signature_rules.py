@@ -1,4 +1,4 @@
-"""Kernel signatures and attributes in Metal text, checked as text: no other compiler knows them."""
+"""Rules of kernel signatures and attributes in Metal text. They are checked on the text: clang does not know them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hiprt.kernels.lang.attributes import ATTRIBUTES
 
 __all__ = ["SLOTS", "check_signatures", "hide_attributes", "without_comments"]
 
-SLOTS = 31  # buffers that a kernel can have
+SLOTS = 31  # buffers that a Metal kernel can have
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 ATTRIBUTE = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
 KERNEL = re.compile(r"(?:\[\[[^\]]*\bkernel\b[^\]]*\]\]|\bkernel)\s+void\s+(\w+)\s*\(")
 BUFFER = re.compile(r"buffer\((\d+)\)")
-# Attributes that are not a parameter's.
+# Attributes of functions and statements, which parameters do not have.
 OTHERS = re.compile(
     r"kernel|host_name\(.*\)|max_total_threads_per_threadgroup\(\w+\)|unroll|likely|unlikely|maybe_unused"
 )
@@ -36,7 +36,7 @@ def hide_attributes(text: str) -> str:
 
 
 def parameters(text: str, start: int) -> Iterator[tuple[int, str]]:
-    """Yield place and text of each parameter of the list that begins at `start`."""
+    """Yield the place and the text of each parameter of the list that begins at `start`."""
     depth, begin = 0, start
     for at in range(start, len(text)):
         letter = text[at]
@@ -53,7 +53,7 @@ def parameters(text: str, start: int) -> Iterator[tuple[int, str]]:
 
 
 def check_signatures(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line and reason for every attribute that is wrong.
+    """Yield the line and the reason for every attribute that is wrong.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What only Metal forbids, found on clang's syntax tree of a program."""
+"""Rules of Metal's language that clang's C++ does not have, checked on clang's syntax tree of a program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["forbidden"]
 
 Node = dict[str, Any]
-# By the kind of node: why it is not Metal's C++14.
+# Why a kind of node is not Metal's C++14.
 KINDS = {
     "LambdaExpr": "Metal has no lambda expressions",
     "DecompositionDecl": "structured bindings are C++17",
@@ -21,7 +21,7 @@ FUNCTIONS = ("FunctionDecl", "CXXMethodDecl")
 
 
 class Visit:
-    """One walk over a tree, which gives files and lines only where they change."""
+    """One walk over a tree. It keeps the file and the line, which the tree names only where they change."""
 
     def __init__(self) -> None:
         self.file, self.line = "", 0
@@ -30,17 +30,17 @@ class Visit:
         self.problems: list[tuple[str, int, str]] = []
 
     def note(self, text: str) -> None:
-        """Keep a problem at the present place."""
+        """Keep a problem at the current file and line."""
         self.problems.append((self.file, self.line, text))
 
     def move(self, place: Node) -> None:
-        """Go to a place."""
+        """Set the current file and line to those of a place."""
         for spot in (place.get("spellingLoc", {}), place.get("expansionLoc", {}), place):
             self.file = spot.get("presumedFile", spot.get("file", self.file))
             self.line = spot.get("presumedLine", spot.get("line", self.line))
 
     def walk(self, node: Node, function: str = "") -> None:
-        """Look at a node and what is below it."""
+        """Check a node and the nodes below it."""
         self.move(node.get("loc", {}))
         self.move(node.get("range", {}).get("begin", {}))
         kind = node.get("kind", "")
@@ -50,7 +50,7 @@ class Visit:
             self.note(KINDS[kind])
         if kind == "IfStmt" and node.get("isConstexpr"):
             self.note("'if constexpr' is C++17")
-        # A class's own constants are inline without the word.
+        # A static constexpr member is inline without the word.
         is_member = node.get("storageClass") == "static" and node.get("constexpr")
         if kind == "VarDecl" and node.get("inline") and not is_member:
             self.note("inline variables are C++17")
@@ -67,7 +67,7 @@ class Visit:
             self.walk(child, function)
 
     def recursion(self) -> None:
-        """Keep every function that can come back to itself."""
+        """Keep a problem for every function that can call itself, directly or through others."""
         for start, (name, file, line) in self.names.items():
             reached: set[str] = set()
             todo = list(self.calls.get(start, ()))
@@ -81,12 +81,12 @@ class Visit:
 
 
 def forbidden(text: str) -> Iterator[tuple[str, int, str]]:
-    """Yield file, line and reason for what Metal does not have.
+    """Yield the file, the line and the reason for everything that Metal does not have.
 
     Parameters
     ----------
     text : str
-        clang's JSON trees, one after the other.
+        The JSON trees that clang wrote, one after the other.
     """
     visit, decoder, at = Visit(), json.JSONDecoder(), 0
     while (at := text.find("{", at)) >= 0:

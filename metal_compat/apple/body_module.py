@@ -1,4 +1,7 @@
-"""Users' bodies on Metal: exact grids are its own, numbers of axes are arguments. Never run on Apple hardware."""
+"""Users' bodies on Metal, which runs exact grids itself and gets numbers of axes as arguments.
+
+Never run on Apple hardware.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,13 @@ class BodyModule(MetalModule):
     Attributes
     ----------
     axes : tuple of int
-        By binding index, the number of axes that is bound there; -1 where the call's next argument is.
+        The number of axes that is bound at each binding index; -1 where the call's next argument is bound.
     """
 
     axes: tuple[int, ...]
 
     def arrange(self, arguments: Bindings, grid: Sizes, block: Sizes) -> tuple[Bindings, Sizes, Sizes, bool]:
-        """Return the arguments with numbers of axes among them, and the grid in threads, which a call passes last."""
+        """Insert the numbers of axes into the arguments, and take the grid in threads from the last one."""
         *given, extent = arguments
         left = iter(given)
         bound = tuple(next(left) if axes < 0 else struct.pack("<i", axes) for axes in self.axes)

@@ -1,4 +1,7 @@
-"""Commands: committed command buffers, and what they need until they have run. Never run on Apple hardware."""
+"""Commands: committed command buffers, and the objects that they need until they have run.
+
+Never run on Apple hardware.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class Command:
         PyObjC's Metal.
     buffer : MTLCommandBuffer
     keep : object
-        What the GPU uses; dropped when it has finished.
+        Whatever the GPU uses; it is dropped when the buffer has finished.
     """
 
     def __init__(self, metal: Any, buffer: Any, keep: Any) -> None:
@@ -28,16 +31,16 @@ class Command:
 
     @property
     def busy(self) -> bool:
-        """Whether it has not finished yet."""
+        """Whether the command buffer has not finished yet."""
         return int(self.buffer.status()) < int(self.metal.MTLCommandBufferStatusCompleted)
 
     def wait(self) -> None:
-        """Wait until it has finished.
+        """Wait until the command buffer has finished.
 
         Raises
         ------
         HipError
-            It failed on the GPU.
+            The command buffer failed on the GPU.
         """
         self.buffer.waitUntilCompleted()
         self.keep = None

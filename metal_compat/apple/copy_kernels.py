@@ -1,4 +1,4 @@
-"""Copies and fills as kernels: indirect command buffers hold nothing else. Never run on Apple hardware."""
+"""Copies and fills as kernels, because indirect command buffers hold only kernels. Never run on Apple hardware."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hiprt.kernels import Kernel
 __all__ = ["COPY", "FILL", "RUN", "THREADS"]
 
 THREADS = 256
-RUN = 16  # bytes of a thread
+RUN = 16  # bytes that a thread moves
 
 COPY = Kernel(
     "hiprt_copy",
@@ -20,7 +20,7 @@ uint last = min(first + {RUN}u, size);
 for (uint i = first; i < last; i++) target[i] = source[i];
 """,
 )
-# The value's bytes again and again, the lowest first.
+# The fill repeats the value's bytes, the lowest first.
 FILL = Kernel(
     "hiprt_fill",
     outputs={"target": "uchar"},

@@ -1,4 +1,4 @@
-"""The Metal device: what launches, arrays and recordings need of it. Never run on Apple hardware."""
+"""The Metal device, as launches, arrays and recordings see it. Never run on Apple hardware."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MetalDevice(Device):
         PyObjC's Metal.
     handle : MTLDevice
     heap : Heap
-        Where all its arrays are.
+        The heap that holds all its arrays.
     """
 
     metal: Any = field(repr=False, compare=False)

@@ -1,4 +1,4 @@
-"""Dispatches: a recording as Metal runs it, with barriers from its edges. Never run on Apple hardware."""
+"""Dispatches: the form in which Metal runs a recording, with barriers from its edges. Never run on Apple hardware."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hiprt.stream import Stream
 
 __all__ = ["Arguments", "Dispatch", "barriers", "dispatches"]
 
-SLOTS = 31  # buffers of a Metal function
-ALIGNMENT = 32  # of values in constant memory, on any GPU that Metal serves
+SLOTS = 31  # buffers that a Metal function may have
+ALIGNMENT = 32  # bytes that values in constant memory are aligned to, on any GPU that Metal serves
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Dispatch:
     ----------
     pipeline : MTLComputePipelineState
     grid, block : tuple of 3 int
-        Threadgroups, and threads of each.
+        The threadgroups, and the threads of each.
     counts_threads : bool
         Whether `grid` counts threads instead, so that threadgroups at its edges are smaller.
     arguments : tuple of int or bytes
-        By binding index: a buffer's address, a value's bytes.
+        A buffer's address or a value's bytes for each binding index.
     behind : bool
         Whether everything before it must have finished.
     """
@@ -46,12 +46,12 @@ class Dispatch:
 
 
 def barriers(dependencies: Sequence[Sequence[int]]) -> list[bool]:
-    """Return, per node, whether a barrier comes before it: where it waits for a node since the last barrier.
+    """Return for each node whether a barrier comes before it, because it waits for a node since the last barrier.
 
     Parameters
     ----------
     dependencies : sequence
-        Per node, the earlier nodes that it waits for.
+        The earlier nodes that each node waits for.
     """
     first, found = 0, []
     for index, earlier in enumerate(dependencies):
@@ -62,7 +62,7 @@ def barriers(dependencies: Sequence[Sequence[int]]) -> list[bool]:
 
 
 def dispatches(recording: Recording, device: MetalDevice) -> list[Dispatch]:
-    """Return what a recording's nodes are on Metal; of an empty node, which all after it wait for, their barrier.
+    """Return the dispatches of a recording's nodes; an empty node, which all later ones wait for, becomes a barrier.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def groups(nbytes: int) -> Sizes:
     Raises
     ------
     ValueError
-        They are more than 32 bits count.
+        There are more than 32 bits can count.
     """
     if nbytes >= 1 << 32:
         raise ValueError(f"{nbytes} bytes are more than one copy or fill takes")
@@ -139,15 +139,16 @@ READERS = {"kernel": read_kernel, "copy": read_copy, "fill": read_fill}
 
 
 class Arguments:
-    """The argument buffer of some dispatches: the values of all of them, in one piece of the heap.
+    """The argument buffer of some dispatches, which holds the values of all of them in one piece of the heap.
 
-    Indirect commands take buffers only, so values are bound by their place here; a new value is written, not bound.
+    Indirect commands take buffers only, so values are bound by their place here. A new value is written over the old
+    one and needs no new binding.
 
     Parameters
     ----------
     dispatches : list of Dispatch
     stream : Stream
-        Of the Metal device.
+        The Metal device's stream.
     """
 
     def __init__(self, dispatches: Sequence[Dispatch], stream: Stream) -> None:

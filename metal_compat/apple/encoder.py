@@ -18,10 +18,10 @@ def encode(metal: Any, encoder: Any, dispatches: Sequence[Dispatch], arguments: 
     metal : module
         PyObjC's Metal.
     encoder : MTLComputeCommandEncoder
-        Of the concurrent type.
+        An encoder of the concurrent type.
     dispatches : sequence of Dispatch
     arguments : Arguments
-        Of these dispatches.
+        The argument buffer of these dispatches.
     """
     for number, each in enumerate(dispatches):
         if each.behind:

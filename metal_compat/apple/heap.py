@@ -1,4 +1,4 @@
-"""The heap: one MTLHeap under a few large MTLBuffers, from which arrays, arenas and argument buffers are cut.
+"""The heap: one MTLHeap with a few large MTLBuffers, which arrays, arenas and argument buffers get pieces of.
 
 Few buffers mean few residency calls for any step. Never run on Apple hardware.
 """
@@ -40,9 +40,9 @@ class Heap:
     Attributes
     ----------
     buffers : list of MTLBuffer
-        All of the heap; `CHUNK` bytes each, but for the last.
+        The buffers that make up the heap, of `CHUNK` bytes each except the last.
     bases : list of int
-        GPU addresses of their first bytes, ascending.
+        The GPU addresses of their first bytes, in ascending order.
 
     Raises
     ------
@@ -70,13 +70,13 @@ class Heap:
         self.bases = [int(buffer.gpuAddress()) for buffer in self.buffers]
         lengths = [int(buffer.length()) for buffer in self.buffers]
         self.views = [memoryview(b.contents().as_buffer(n)).cast("B") for b, n in zip(self.buffers, lengths)]
-        # Free pieces in order of addresses; neighbours in one buffer are joined.
+        # Free pieces are kept in the order of their addresses, and neighbours in one buffer are joined.
         self.starts = list(self.bases)
         self.sizes = lengths
         self.lock = threading.RLock()
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
-        """Return a buffer; work that uses it must keep it until it has run.
+        """Return a buffer. Work that uses the buffer must keep a reference to it until that work has run.
 
         Raises
         ------
@@ -109,12 +109,12 @@ class Heap:
                     del self.starts[i + 1], self.sizes[i + 1]
 
     def place(self, address: int) -> tuple[int, int]:
-        """Return the number of the buffer that an address lies in, and where.
+        """Return the number of the buffer that an address lies in, and the offset in it.
 
         Raises
         ------
         ValueError
-            It lies in none: the array belongs to another device.
+            The address lies in no buffer: the array belongs to another device.
         """
         number = bisect.bisect(self.bases, address) - 1
         if number < 0 or address - self.bases[number] >= len(self.views[number]):
@@ -122,6 +122,6 @@ class Heap:
         return number, address - self.bases[number]
 
     def view(self, address: int, nbytes: int) -> memoryview:
-        """Return bytes as the host sees them; the GPU must not be using them."""
+        """Return a view of bytes for the host; the GPU must not be using them."""
         number, at = self.place(address)
         return self.views[number][at : at + nbytes]

@@ -12,7 +12,7 @@ from hiprt.module import Module
 __all__ = ["Bindings", "MetalModule", "Sizes"]
 
 Sizes = tuple[int, int, int]
-# By binding index: a buffer's address, a value's bytes.
+# A buffer's address or a value's bytes for each binding index.
 Bindings = tuple["int | bytes", ...]
 
 COMPILATION = 6  # hiprtc's status for a text that does not compile
@@ -30,14 +30,14 @@ class MetalModule(Module):
     text : str
         The Metal program.
     name : str
-        For messages.
+        The program's name, used in messages.
     mode : str
-        Math mode.
+        The math mode: safe, relaxed or fast.
 
     Attributes
     ----------
     pipelines : dict
-        By a kernel's name, the number that stands for it in recordings and its MTLComputePipelineState.
+        The number that stands for a kernel in recordings and its MTLComputePipelineState, by the kernel's name.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class MetalModule(Module):
         return self.pipelines[name][1]
 
     def arrange(self, arguments: Bindings, grid: Sizes, block: Sizes) -> tuple[Bindings, Sizes, Sizes, bool]:
-        """Return what a launch's arguments and sizes are on Metal, and whether the grid counts threads."""
+        """Return a launch's arguments and sizes in Metal's form, and whether the grid counts threads."""
         return arguments, grid, block, False
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The provider ``metal``: what is different about devices that Metal serves. Never run on Apple hardware."""
+"""The provider ``metal``: how devices that Metal serves differ from HIP's. Never run on Apple hardware."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hiprt.provider import Files, Provider, Refused
 __all__ = ["METAL", "open_device"]
 
 SIMDGROUP = 32
-# Negative: HIP's numbers begin at 0, and kernels remember their functions by number.
+# The number is negative because HIP's begin at 0, and kernels remember their functions by the device's number.
 numbers = itertools.count(-1, -1)
 
 
@@ -54,7 +54,7 @@ def open_device(nbytes: int = 0, metal: Any = None) -> MetalDevice:
     Parameters
     ----------
     nbytes : int
-        Size of the heap that all arrays come from; by default half of what Metal recommends to use.
+        The size of the heap that all arrays come from; by default half of what Metal recommends to use.
     metal : module, optional
         PyObjC's Metal, imported by default.
 

@@ -1,6 +1,6 @@
 """Replays: a recorded step in an indirect command buffer, launched again and again. Never run on Apple hardware.
 
-The first thing to look at there: PyObjC's metadata (10.3 to 12.2.2) calls the two arguments of
+The first thing to check on Apple hardware is this: PyObjC's metadata (10.3 to 12.2.2) calls the two arguments of
 ``concurrentDispatchThreadgroups:threadsPerThreadgroup:`` and ``concurrentDispatchThreads:threadsPerThreadgroup:``
 integers. Metal takes two ``MTLSize``. By PyObjC's sources the runtime's types win where published ones do not fit
 them, so sizes are what is passed here.
@@ -19,7 +19,8 @@ from hiprt.metal_compat.apple.stream import MetalStream
 
 __all__ = ["Replay"]
 
-# Their driver faults unless the pipelines of indirect commands are also set on the encoder (found by tinygrad).
+# The driver of these GPUs faults unless the pipelines of indirect commands are also set on the encoder (found by
+# tinygrad).
 FORGETFUL = re.compile(r"Apple M[12]\b")
 
 
@@ -29,9 +30,9 @@ class Replay:
     Parameters
     ----------
     recording : Recording
-        What `MetalStream.record` yielded; kept.
+        The recording that `MetalStream.record` yielded; the replay keeps it.
     stream : MetalStream
-        Where it is launched.
+        The stream that the replay is launched on.
 
     Raises
     ------
@@ -87,12 +88,12 @@ class Replay:
         command.setKernelBuffer_offset_atIndex_(*self.arguments.place(number, index, value), index)
 
     def launch(self, stream: MetalStream | None = None) -> None:
-        """Commit the step, behind what was launched on the stream before it.
+        """Commit the step behind everything that was launched on the stream before it.
 
         Raises
         ------
         ValueError
-            `stream` is not the one it was made for.
+            `stream` is not the stream that the replay was made for.
         """
         stream = stream or self.stream
         if stream is not self.stream:
@@ -100,7 +101,7 @@ class Replay:
         stream.flush()
         metal, heap = stream.device.metal, stream.device.heap
         with stream.command(self) as encoder:
-            # Nothing that an indirect command binds is resident by itself.
+            # The buffers that an indirect command binds are not resident unless they are named here.
             for buffer in heap.buffers:
                 encoder.useResource_usage_(buffer, metal.MTLResourceUsageRead | metal.MTLResourceUsageWrite)
             for pipeline in self.reminders:
@@ -123,12 +124,12 @@ class Replay:
             self.last = None
 
     def patch(self, recording: Recording) -> int:
-        """Give the commands that differ the arguments of a recording of the same key, once none is in flight.
+        """Give the commands the arguments of a recording of the same key, after the last launch has finished.
 
         Returns
         -------
         int
-            Number of commands changed.
+            The number of commands that changed.
 
         Raises
         ------

@@ -16,20 +16,20 @@ from hiprt.metal_compat.apple.stream import MetalStream
 
 __all__ = ["run"]
 
-# By step and arguments: the replay, which keeps the arrays it uses, and what the function returned.
+# The replay, which keeps the arrays it uses, and what the function returned, by step and arguments.
 Kept = OrderedDict[Hashable, tuple[Replay, Any]]
 replays: weakref.WeakKeyDictionary[Step, Kept] = weakref.WeakKeyDictionary()
 
 
 def run(step: Step, stream: MetalStream, args: tuple[Any, ...]) -> Any:
-    """Run a step: what `Step.call` does on Metal, whose streams record all the time.
+    """Run a step. `Step.call` calls this on Metal, whose streams record all the time.
 
     Parameters
     ----------
     step : Step
     stream : MetalStream
     args : tuple
-        Arrays, and hashable values.
+        The call's arrays and hashable values.
     """
     if stream.pending is None:
         return step.function(*args)
@@ -48,7 +48,7 @@ def run(step: Step, stream: MetalStream, args: tuple[Any, ...]) -> Any:
 
 
 def record(step: Step, stream: MetalStream, args: tuple[Any, ...], signature: Hashable, kept: Kept) -> Any:
-    """Call the function, and launch what it recorded; a function that reads on the host is called every time."""
+    """Call the function and launch what it recorded. A function that reads on the host is called every time."""
     with stream.record(may_leave=True) as recording:
         result = step.function(*args)
         is_left = stream.pending is not None

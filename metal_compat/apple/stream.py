@@ -29,7 +29,7 @@ HOST_TO_DEVICE, DEVICE_TO_HOST = core.lib.hipMemcpyHostToDevice, core.lib.hipMem
 class MetalStream(Stream):
     """A queue of a Metal device, with the interface of `hiprt.Stream`.
 
-    Work of one stream runs in order; between streams `synchronize` orders it.
+    Work of one stream runs in order; `synchronize` orders work of several.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ class MetalStream(Stream):
         self.memory = self.device.heap
 
     def flush(self) -> None:
-        """Commit what was launched since the last time.
+        """Commit the launches since the last commit.
 
         Raises
         ------
         ValueError
-            A launch is nothing that Metal can run; none of these is committed.
+            Metal cannot run one of the launches; none of them is committed.
         """
         recording = self.pending
         if recording is None:
@@ -90,7 +90,7 @@ class MetalStream(Stream):
         Parameters
         ----------
         keep : object
-            Kept until it has run.
+            An object that is kept until the command buffer has run.
 
         Yields
         ------
@@ -113,12 +113,12 @@ class MetalStream(Stream):
         self.in_flight.append(Command(metal, buffer, keep))
 
     def reap(self) -> None:
-        """Drop what has finished."""
+        """Drop the command buffers that have finished."""
         while self.in_flight and not self.in_flight[0].busy:
             self.in_flight.popleft().wait()
 
     def synchronize(self) -> None:
-        """Commit what was launched, and wait until everything has run.
+        """Commit all launches, and wait until everything has run.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class MetalStream(Stream):
 
     @contextmanager
     def record(self, *, may_leave: bool = False) -> Iterator[Recording]:
-        """Record what this thread launches on the stream within the block, for a `Replay`; nothing runs.
+        """Record the launches of this thread on the stream within the block for a `Replay`; none of them runs.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class MetalStream(Stream):
         Yields
         ------
         Recording
-            Its intermediates share one block of the heap, laid out when the block ends.
+            The recording. Its intermediates share one block of the heap, which is laid out when the block ends.
         """
         self.flush()
         assert self.pending is not None
@@ -163,7 +163,7 @@ class MetalStream(Stream):
             arena.abandon(self)
 
     def end_record(self) -> Recording:
-        """Lay out what was recorded, and collect launches again."""
+        """Lay out the memory of the recording, and collect launches again."""
         assert self.recorded is not None
         recording = self.recorded
         recording.stop(self)
@@ -179,7 +179,7 @@ class MetalStream(Stream):
             super().copy(target, source, nbytes, kind)
 
     def copy_host(self, target: int, source: int, nbytes: int, kind: int) -> None:
-        """Copy between the host's memory and the heap, which the host sees as well."""
+        """Copy between the host's memory and the heap, which the host can address as well."""
         self.synchronize()
         is_read = kind == DEVICE_TO_HOST
         host = memoryview((ctypes.c_ubyte * nbytes).from_address(target if is_read else source)).cast("B")
@@ -197,12 +197,12 @@ class MetalStream(Stream):
         return ()
 
     def outside(self, reason: str) -> AbstractContextManager[None]:
-        """Do the block's work between launches; a recorded step is left first, if it may be.
+        """Do the block's work between launches. A recording that may be left ends first.
 
         Raises
         ------
         RuntimeError
-            It may not.
+            The recording may not be left.
         """
         if self.pending is None:
             if not self.may_leave:
@@ -212,7 +212,7 @@ class MetalStream(Stream):
 
     @property
     def launches(self) -> int:
-        """Command buffers committed so far."""
+        """The number of command buffers committed so far."""
         return self.committed
 
     def close(self) -> None:
