@@ -69,6 +69,11 @@ def sentence(text: str) -> str:
     return text if text.startswith("hip") else text[:1].upper() + text[1:]
 
 
+def escaped(text: str) -> str:
+    """A text for a cell of a table, whose stars and bars mean themselves."""
+    return re.sub(r"[*|]", r"\\\g<0>", text)
+
+
 def quirks() -> str:
     """Every quirk, what it does, and what hiprt does about it."""
     rows = [f"| `{name}` | {does} | {ours} |" for name in quirk_names() for does, ours in [meaning_of(name)]]
@@ -77,11 +82,11 @@ def quirks() -> str:
 
 def profiles() -> str:
     """Which quirks each profile switches on."""
-    on = {profile: quirks_of(profile) for profile in profile_names()}
-    head = "| quirk | " + " | ".join(f"`{profile}`" for profile in on) + " |"
-    rows = ["| `" + name + "` | " + " | ".join("x" if name in quirks else "" for quirks in on.values()) + " |"
-            for name in quirk_names()]  # fmt: skip
-    return "\n".join([head, "| --- |" + " :---: |" * len(on), *rows])
+    switched = {profile: quirks_of(profile) for profile in profile_names()}
+    rows = [[f"`{name}`", *("x" if name in on else "" for on in switched.values())] for name in quirk_names()]
+    head = ["quirk", *(f"`{profile}`" for profile in switched)]
+    lines = [head, ["---", *[":---:"] * len(switched)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def ops() -> str:
@@ -96,10 +101,9 @@ def family(module: ModuleType) -> str:
     functions = [value for value in members.values() if inspect.isfunction(value)]
     entries = [name for name in members if members[name] not in functions]
     title = module.__name__.rpartition(".")[2]
-    rows = [
-        f"| `{name}` | {' '.join((members[name].__doc__ or '').split())} |".replace("**", r"\*\*") for name in entries
-    ]
-    table = ["| op | |", "| --- | --- |", *rows] if rows else []
+    meanings = {name: " ".join((members[name].__doc__ or "").split()) for name in entries}
+    rows = [f"| `{name}` | {escaped(text)} |" for name, text in meanings.items()]
+    table = ["| op | what it returns |", "| --- | --- |", *rows] if rows else []
     references = [f"::: {value.__module__}.{value.__name__}\n" for value in functions]
     return "\n".join([f"## {title}", "", module.__doc__ or "", "", *table, "", *references])
 
