@@ -78,7 +78,7 @@ class Unary:
         self.rule = rule
         self.expression = Expression(name, text)
         self.__name__ = name
-        self.__doc__ = f"Return {meaning}, element by element; {rule.__doc__}"
+        self.__doc__ = f"Return {meaning}, element by element. {rule.__doc__}"
 
     def __call__(self, a: Array, *, stream: Stream | None = None, out: Array | None = None) -> Array:
         """Launch on `stream`, this thread's by default; `out` receives the result, and may be `a` if contiguous."""
