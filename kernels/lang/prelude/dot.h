@@ -96,19 +96,25 @@ HIPRT_INLINE pack<uint, 16 / BITS> arranged(const half* x) {
   return pairs;
 }
 
-// Weights pass by the nearest cache: each is read once. What stays where it is while a kernel runs.
-HIPRT_INLINE pack<uint, 4> load_once(const uint* from) {
+// Loads that stay in their place in the program: the compiler may not put them off to where the value is used.
 #if HIPRT_TARGET_NVIDIA
-  pack<uint, 4> v;
-  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.values[0]), "=r"(v.values[1]), "=r"(v.values[2]), "=r"(v.values[3])
-               : "l"(from));
-  return v;
+#define HIPRT_LOAD_FOUR(name, instruction)                                                   \
+  HIPRT_INLINE pack<uint, 4> name(const pack<uint, 4>* from) {                               \
+    pack<uint, 4> v;                                                                         \
+    asm volatile(instruction ".v4.u32 {%0, %1, %2, %3}, [%4];"                               \
+                 : "=r"(v.values[0]), "=r"(v.values[1]), "=r"(v.values[2]), "=r"(v.values[3]) \
+                 : "l"(from));                                                               \
+    return v;                                                                                \
+  }
 #else
-  return *(const pack<uint, 4>*)from;
+#define HIPRT_LOAD_FOUR(name, instruction) \
+  HIPRT_INLINE pack<uint, 4> name(const pack<uint, 4>* from) { return *from; }
 #endif
-}
-// In its place in the program: the compiler may not put it off to where the word is used.
+HIPRT_LOAD_FOUR(load_now, "ld.global")
+// This one passes by the nearest cache: weights are read once.
+HIPRT_LOAD_FOUR(load_past, "ld.global.L1::no_allocate.L2::128B")
+#undef HIPRT_LOAD_FOUR
+HIPRT_INLINE pack<uint, 4> load_once(const uint* from) { return load_past((const pack<uint, 4>*)from); }
 HIPRT_INLINE uint load_now(const uint* from) {
 #if HIPRT_TARGET_NVIDIA
   uint v;
@@ -122,18 +128,6 @@ HIPRT_INLINE uint load_now(const ushort* from) {
 #if HIPRT_TARGET_NVIDIA
   ushort v;
   asm volatile("ld.global.u16 %0, [%1];" : "=h"(v) : "l"(from));
-  return v;
-#else
-  return *from;
-#endif
-}
-
-HIPRT_INLINE pack<uint, 4> load_now(const pack<uint, 4>* from) {
-#if HIPRT_TARGET_NVIDIA
-  pack<uint, 4> v;
-  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.values[0]), "=r"(v.values[1]), "=r"(v.values[2]), "=r"(v.values[3])
-               : "l"(from));
   return v;
 #else
   return *from;
@@ -159,8 +153,10 @@ HIPRT_INLINE void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0
 }
 #undef HIPRT_MMA
 #else
-template <typename T>
-HIPRT_INLINE void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+// Imitate a matrix instruction: give every product of a register of the lane's row and one of its column to `add`, which
+// adds it to c[i], in the order of the columns of a.
+template <typename Add>
+HIPRT_INLINE void for_each_product(uint a0, uint a1, uint a2, uint a3, uint b0, uint b1, const Add& add) {
   const uint lane = lane_index(), row = lane & ~3u, column = (lane & 3u) * 8u;
   for (uint t = 0; t < 4; t++) {
     const uint a[4] = {simd_shuffle(a0, row + t), simd_shuffle(a2, row + t), simd_shuffle(a1, row + t),
@@ -168,13 +164,16 @@ HIPRT_INLINE void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0
     const uint b[4] = {simd_shuffle(b0, column + t), simd_shuffle(b1, column + t), simd_shuffle(b0, column + 4u + t),
                        simd_shuffle(b1, column + 4u + t)};
     for (int i = 0; i < 4; i++) {
-      for (int k = 0; k < 2; k++) {
-        const uint left = a[i / 2 * 2 + k], right = b[i % 2 * 2 + k];
-        c[i] = mad(low_of<T>(left), low_of<T>(right), c[i]);
-        c[i] = mad(high_of<T>(left), high_of<T>(right), c[i]);
-      }
+      for (int k = 0; k < 2; k++) add(i, a[i / 2 * 2 + k], b[i % 2 * 2 + k]);
     }
   }
+}
+template <typename T>
+HIPRT_INLINE void mma(float (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  for_each_product(a0, a1, a2, a3, b0, b1, [&](int i, uint left, uint right) {
+    c[i] = mad(low_of<T>(left), low_of<T>(right), c[i]);
+    c[i] = mad(high_of<T>(left), high_of<T>(right), c[i]);
+  });
 }
 #endif
 
@@ -189,19 +188,9 @@ HIPRT_INLINE void mma_codes(int (&c)[4], uint a0, uint a1, uint a2, uint a3, uin
 }
 #else
 HIPRT_INLINE void mma_codes(int (&c)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
-  const uint lane = lane_index(), row = lane & ~3u, column = (lane & 3u) * 8u;
-  for (uint t = 0; t < 4; t++) {
-    const uint a[4] = {simd_shuffle(a0, row + t), simd_shuffle(a2, row + t), simd_shuffle(a1, row + t),
-                       simd_shuffle(a3, row + t)};
-    const uint b[4] = {simd_shuffle(b0, column + t), simd_shuffle(b1, column + t), simd_shuffle(b0, column + 4u + t),
-                       simd_shuffle(b1, column + 4u + t)};
-    for (int i = 0; i < 4; i++) {
-      for (int k = 0; k < 8; k++) {
-        const uint left = a[i / 2 * 2 + k / 4] >> (k % 4 * 8) & 255u, right = b[i % 2 * 2 + k / 4] >> (k % 4 * 8) & 255u;
-        c[i] += int(left) * (int(right ^ 128u) - 128);
-      }
-    }
-  }
+  for_each_product(a0, a1, a2, a3, b0, b1, [&](int i, uint left, uint right) {
+    for (int at = 0; at < 32; at += 8) c[i] += int(left >> at & 255u) * (int((right >> at & 255u) ^ 128u) - 128);
+  });
 }
 #endif
 
