@@ -82,7 +82,7 @@ def fill(out: Array, element: np.ndarray[Any, Any], stream: Stream) -> None:
     low, high = bits & 0xFFFFFFFF, bits >> 32
     if item == 8 and low != high:
         groups = -(-out.size // THREADS[0])
-        FILL(stream, (groups, 1, 1), THREADS, (), out.view(WORDS[8]), low, high, out.size)
+        FILL(stream, (groups, 1, 1), THREADS, out=out.view(WORDS[8]), low=low, high=high, size=out.size)
         return
     stream.fill(out.address, low, width, out.nbytes // width)
     if stream.recording:

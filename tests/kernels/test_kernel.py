@@ -32,7 +32,8 @@ def scaled(source="uint i = thread_position_in_grid.x;\nif (i < size) out[i] = T
 def launch(kernel, template, values):
     x = hiprt.array(values)
     out = hiprt.empty(x.shape, x.dtype)
-    kernel(hiprt.current_stream(), (-(-x.size // 64), 1, 1), (64, 1, 1), template, x, out, x.size, 2.0)
+    grid = (-(-x.size // 64), 1, 1)
+    kernel(hiprt.current_stream(), grid, (64, 1, 1), template, x=x, out=out, size=x.size, by=2.0)
     return out.numpy()
 
 
@@ -138,7 +139,7 @@ def test_access_is_what_the_declaration_says():
         source="b[0] += d; c[0] = e + uint(a[0] * f);",
     )
     a, b, c = hiprt.full(1, 3.0), hiprt.full(1, 4, np.int32), hiprt.empty(1, np.uint32)
-    kernel(hiprt.current_stream(), (1, 1, 1), (1, 1, 1), (), a, b, c, -1, 5, 2.0)
+    kernel(hiprt.current_stream(), (1, 1, 1), (1, 1, 1), a=a, b=b, c=c, d=-1, e=5, f=2.0)
     assert (b.item(), c.item()) == (3, 11)
     function = kernel.bind(())
     assert [(x.name, x.access) for x in function.arguments] == [
@@ -156,7 +157,7 @@ def test_access_is_what_the_declaration_says():
 def test_a_grid_with_a_zero_launches_nothing():
     kernel, x = scaled(), hiprt.zeros(1)
     out = hiprt.full(1, 7.0)
-    kernel(hiprt.current_stream(), (0, 1, 1), (64, 1, 1), (FLOAT32, 1), x, out, 1, 2.0)
+    kernel(hiprt.current_stream(), (0, 1, 1), (64, 1, 1), (FLOAT32, 1), x=x, out=out, size=1, by=2.0)
     assert out.item() == 7.0
 
 

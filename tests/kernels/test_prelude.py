@@ -36,7 +36,8 @@ def run(source, out, *, inputs=None, grid=(1, 1, 1), threadgroup=(1, 1, 1), head
         headers=headers,
     )
     result = hiprt.array(out)
-    kernel(hiprt.current_stream(), grid, threadgroup, (), *map(hiprt.array, named.values()), result)
+    arrays = {name: hiprt.array(value) for name, value in named.items()}
+    kernel(hiprt.current_stream(), grid, threadgroup, out=result, **arrays)
     return result.numpy()
 
 

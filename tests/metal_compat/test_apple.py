@@ -142,7 +142,7 @@ def test_patched_addresses_and_values(apple):
 
     def record(x, by):
         with apple.record() as recording:
-            kernel(apple, (COUNT // 250, 1, 1), (250, 1, 1), (), x, z, by)
+            kernel(apple, (COUNT // 250, 1, 1), (250, 1, 1), x=x, out=z, by=by)
             add(z, a, out=z)
         return recording
 
@@ -188,7 +188,7 @@ def test_what_metal_cannot_run_is_refused(apple, stream):
     with pytest.raises(ValueError, match="not in the heap"):
         apple.flush()
     kernel = Kernel("wide", outputs={"out": "float"}, source="out[0] = 1;", threads=64)
-    kernel(apple, (1, 1, 1), (65, 1, 1), (), a)
+    kernel(apple, (1, 1, 1), (65, 1, 1), out=a)
     with pytest.raises(ValueError, match=r"Thread group size \(65\)"):
         apple.flush()
     expect(a, np.arange(COUNT))
@@ -322,7 +322,7 @@ def test_no_hip_library_is_asked(apple, monkeypatch):
 def test_text_that_does_not_compile(apple):
     kernel = Kernel("wrong", outputs={"out": "float"}, source="out[0] = nothing;")
     with pytest.raises(CompileError, match="nothing"):
-        kernel(apple, (1, 1, 1), (1, 1, 1), (), numbers())
+        kernel(apple, (1, 1, 1), (1, 1, 1), out=numbers())
 
 
 def test_a_failure_of_the_gpu(apple, metal):

@@ -185,7 +185,7 @@ def test_a_command_buffer_committed_twice(apple):
 
 def shifted(apple, x, by, out):
     with apple.record() as recording:
-        SHIFT(apple, (2, 1, 1), (COUNT // 2, 1, 1), (), x, out, by)
+        SHIFT(apple, (2, 1, 1), (COUNT // 2, 1, 1), x=x, out=out, by=by)
     return recording
 
 
@@ -221,7 +221,7 @@ def test_memory_kept_until_it_was_used(apple, monkeypatch, keeps):
     x, first, second = hiprt.zeros(COUNT), hiprt.zeros(COUNT), hiprt.zeros(COUNT)
     apple.synchronize()
     for out, by in ((first, 1.0), (second, 2.0)):
-        SHIFT(apple, (1, 1, 1), (COUNT // 2, 1, 1), (), x, out, by)
+        SHIFT(apple, (1, 1, 1), (COUNT // 2, 1, 1), x=x, out=out, by=by)
         apple.flush()
     assert (first.numpy()[0] == 1.0) == keeps
 
@@ -231,7 +231,7 @@ def test_a_replay_dropped_in_flight(apple):
     replay = Replay(shifted(apple, x, 1.0, first), apple)
     replay.launch()
     del replay
-    SHIFT(apple, (2, 1, 1), (COUNT // 2, 1, 1), (), x, second, 2.0)
+    SHIFT(apple, (2, 1, 1), (COUNT // 2, 1, 1), x=x, out=second, by=2.0)
     apple.flush()
     assert (first.numpy()[0], second.numpy()[0]) == (1.0, 2.0)
 
