@@ -105,3 +105,9 @@ def test_mistakes_are_named(dtype, int32):
     ]:
         with pytest.raises(error, match=message):
             wrong()
+
+
+def test_no_query_heads_give_an_empty_result():
+    keys = hiprt.zeros((2, 512, 64))
+    out = kernels.attention(hiprt.zeros((0, 64)), keys, keys, hiprt.zeros(1, np.int32), scale=1.0)
+    assert out.shape == (0, 64)
