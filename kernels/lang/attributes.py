@@ -1,4 +1,4 @@
-"""Metal's kernel attributes (table 5.8 of its specification), and what they are on HIP."""
+"""Metal's kernel attributes (table 5.8 of its specification), and their values on HIP."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Attribute:
     Attributes
     ----------
     word : str
-        Its type.
+        The attribute's type.
     whole : str
-        Its value where all threadgroups are of one size (prelude/simd.h).
+        The attribute's value where all threadgroups are of one size (prelude/simd.h).
     exact : str
-        Its value in a body, whose threadgroups are smaller at the grid's edges (prelude/grid.h).
+        The attribute's value in a body, whose threadgroups are smaller at the grid's edges (prelude/grid.h).
     """
 
     word: str

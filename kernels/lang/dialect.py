@@ -1,4 +1,4 @@
-"""Dialects: how a kernel's signature is written for a target, and the prelude that makes its body legal there."""
+"""Dialects: the signatures that targets write for a kernel, and the preludes that make its body legal there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def prelude(files: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel, with its type as the dialect's word."""
+    """One parameter of a kernel; ``word`` is the dialect's name of its type."""
 
     name: str
     word: str
@@ -40,15 +40,15 @@ class Dialect:
     Attributes
     ----------
     files : tuple of str
-        The prelude, in order, in the folder ``prelude``.
+        The prelude's files in the folder ``prelude``, in order.
     opening, closing : str
-        Around parameters and body; fields ``name``, ``threads``, ``parameters``.
+        The text before and after the body; its fields are ``name``, ``threads`` and ``parameters``.
     buffer, scalar : str
-        One parameter; fields ``const``, ``word``, ``restrict``, ``name``, ``index``.
+        The text of one parameter; its fields are ``const``, ``word``, ``restrict``, ``name`` and ``index``.
     attribute : str
-        A kernel attribute; fields ``word``, ``name``, ``value``.
+        The text of a kernel attribute; its fields are ``word``, ``name`` and ``value``.
     is_metal : bool
-        Whether attributes are parameters, and the body stays as it is; else they are locals.
+        Whether attributes are parameters and the body stays as it is. Otherwise attributes are local variables.
     """
 
     files: tuple[str, ...]
@@ -87,7 +87,7 @@ class Dialect:
         restrict: bool,
         resident: int = 1,
     ) -> str:
-        """Return a whole kernel: signature, definitions, the attributes that the body names, the body."""
+        """Return a whole kernel: the signature, definitions, the attributes that the body names, and the body."""
         signature = [self.parameter(p, i, restrict) for i, p in enumerate(parameters)]
         attributes = [
             self.attribute.format(word=attribute.word, name=name, value=attribute.whole)
@@ -103,7 +103,7 @@ class Dialect:
         return "\n".join([generated, opening, *definitions, *attributes, f'#line 1 "{file}"', text, self.closing, ""])
 
 
-# What a user's body finds before it.
+# The prelude of a user's body.
 BODY = (
     "target.h",
     "types.h",
@@ -122,9 +122,9 @@ BODY = (
     "utils.h",
     "simdgroup_matrix.h",
 )
-# The same in Metal.
+# The prelude of a user's body in Metal.
 METAL_BODY = ("metal_body.h", "utils.h")
-# What the strict checker of Metal's language knows of Metal.
+# The prelude that declares Metal's library for the strict checker.
 CHECK = (
     "metal_check.h",
     "types.h",

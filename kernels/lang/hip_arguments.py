@@ -1,4 +1,4 @@
-"""Declared arguments of plain HIP kernels: what a call may pass, and what the compiler checks of the kernel itself."""
+"""Declared arguments of plain HIP kernels: what a call may pass, and what the compiler asserts of the kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ __all__ = ["TRAITS", "Declared", "assertions"]
 
 NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 ACCESS = {"read": READ, "write": WRITE, "update": READ_WRITE}
-# What `assertions` calls, by names that no macro of a user has. What a kernel lacks is reported once, by its count.
+# The templates that `assertions` uses, under names that no user's macro has. The count alone reports parameters that a
+# kernel lacks.
 TRAITS = """
 #ifdef __CUDACC_RTC__
 #define HIPRT_OFFSET(type, field) __INTADDR__(&((type*)0)->field)
@@ -72,9 +73,9 @@ class Declared:
     access : int
         `hiprt.module.SCALAR`, `READ`, `WRITE` or `READ_WRITE`.
     dtype : numpy.dtype or None
-        Of a buffer's elements (None: any), or of a value.
+        The dtype of a buffer's elements (None: any), or of a value.
     over : tuple of str
-        As of `hiprt.Argument`.
+        The arguments whose memory it may take, as in `hiprt.Argument`.
     """
 
     name: str
@@ -92,14 +93,14 @@ class Declared:
         text : str or dtype
             ``read``, ``write`` or ``update`` (reads and writes) and the elements' dtype, which may be left out; a
             value's dtype alone, which may be structured, or ``address``; a dtype may be the name of a template
-            parameter. Behind ``write`` and the dtype, ``over`` and names, with commas between them.
+            parameter. ``over`` and names with commas between them may follow ``write`` and the dtype.
         types : mapping
-            Template parameters and their values.
+            The template parameters and their values.
 
         Raises
         ------
         ValueError
-            It is no declaration.
+            The text is no declaration.
         """
         word, _, rest = text.partition(" ") if isinstance(text, str) else ("", "", text)
         access = ACCESS.get(word, SCALAR)
@@ -113,10 +114,10 @@ class Declared:
             if not isinstance(kind, np.dtype):
                 if not access:
                     raise ValueError(f"{name}: {text!r} is {kind!r}; what is passed by value needs a dtype")
-                kind = None  # a C++ type says nothing about the array
+                kind = None  # a C++ type does not determine the array's dtype
         try:
             if text is None or (isinstance(kind, str) and len(kind) == 1):
-                raise TypeError  # numpy would take it: None, and the letters of its types
+                raise TypeError  # numpy would take None and the one-letter codes of its types
             return cls(name, access, None if kind is None else value_dtype(kind), over).valid()
         except TypeError:
             raise ValueError(
@@ -125,7 +126,7 @@ class Declared:
             ) from None
 
     def valid(self) -> Declared:
-        """Refuse what is no number, and a value whose layout C would not have."""
+        """Refuse a dtype that is no number, and a structure whose layout C would not have."""
         if self.dtype is not None and self.dtype.kind not in "biufcV":
             raise TypeError(self.dtype)
         if self.access == SCALAR and self.dtype is not None:
@@ -149,7 +150,7 @@ class Declared:
 
     @property
     def argument(self) -> Argument:
-        """The same for `hiprt.Function`."""
+        """The argument as `hiprt.Function` takes it."""
         if self.access or self.dtype is None:
             return Argument(self.name, self.access, over=self.over)
         if self.is_structure:
@@ -159,14 +160,14 @@ class Declared:
         return Argument(self.name, SCALAR, "address" if is_address(self.dtype) else self.dtype.name)
 
     def value(self, given: Any, *, strided: bool) -> Any:
-        """Return what is launched for the value of a call.
+        """Return the argument that a launch gets for the value of a call.
 
         Raises
         ------
         TypeError
-            It is of another kind or dtype.
+            The value is of another kind or dtype.
         ValueError
-            It does not fit the dtype, or is an array with gaps.
+            The value does not fit the dtype, or is an array with gaps.
         """
         if self.access:
             return self.buffer(given, strided=strided)
@@ -185,7 +186,7 @@ class Declared:
         return packed if self.is_structure else number
 
     def buffer(self, given: Any, *, strided: bool) -> Array:
-        """Check an array."""
+        """Return an array after checking its dtype and its layout."""
         if not isinstance(given, Array):
             raise TypeError(f"{self.name} is {kind_of(given)}; a hiprt.Array is declared")
         if self.dtype is not None and given.dtype != self.dtype:
@@ -201,12 +202,12 @@ def value_dtype(text: Any) -> np.dtype[Any]:
 
 
 def is_address(dtype: np.dtype[Any]) -> bool:
-    """Whether a dtype is `ADDRESS`; numpy's comparison leaves out what tells it from uint64."""
+    """Whether a dtype is `ADDRESS`; numpy's comparison ignores the metadata that tells it from uint64."""
     return dtype == ADDRESS and dtype.metadata == ADDRESS.metadata
 
 
 def addresses_in(dtype: np.dtype[Any], start: int = 0) -> Iterator[int]:
-    """Yield where a structure has addresses, in bytes from its start."""
+    """Yield the offset of each address in a structure, in bytes."""
     if is_address(dtype.base):
         yield from range(start, start + dtype.itemsize, ADDRESS.itemsize)
     elif dtype.base.fields:
@@ -216,7 +217,7 @@ def addresses_in(dtype: np.dtype[Any], start: int = 0) -> Iterator[int]:
 
 
 def check_layout(name: str, dtype: np.dtype[Any]) -> None:
-    """Refuse a structure without C's alignment, and fields that no C++ member can be."""
+    """Refuse a structure without C's alignment, or with fields that cannot be C++ members."""
     if not dtype.isalignedstruct:
         raise ValueError(f"{name}: {dtype} is packed; C's layout is np.dtype([...], align=True)")
     for field, (kind, *_) in (dtype.fields or {}).items():
@@ -229,7 +230,7 @@ def check_layout(name: str, dtype: np.dtype[Any]) -> None:
 
 
 def structure(name: str, given: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a structure's value as numpy takes it: a record as it is, a mapping or sequence as nested tuples."""
+    """Return a structure's value for numpy: a record as it is, a mapping or sequence as nested tuples."""
     if isinstance(given, (np.ndarray, np.void)):
         if given.dtype != dtype or given.shape:
             raise TypeError(f"{name} is {kind_of(given)}; one record of {dtype} is passed by value")
@@ -258,7 +259,7 @@ def member(name: str, given: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def integer(name: str, given: Any, dtype: np.dtype[Any]) -> int:
-    """Return an integer that fits."""
+    """Return an integer after checking that it fits the dtype."""
     try:
         number = operator.index(given.item() if isinstance(given, np.bool_) else given)
     except TypeError:
@@ -285,19 +286,19 @@ def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def kind_of(given: Any) -> str:
-    """Return what a value is, for messages."""
+    """Return the description of a value that messages use."""
     if isinstance(given, (Array, np.ndarray)):
         return f"{'an array' if isinstance(given, Array) else 'a numpy array'} of {given.dtype}"
     return f"{given!r} ({type(given).__name__})"
 
 
 def assertions(kernel: str, arguments: tuple[Declared, ...]) -> Iterator[str]:
-    """Yield what must hold of a kernel, in C++.
+    """Yield the C++ assertions that a kernel must satisfy.
 
     Parameters
     ----------
     kernel : str
-        As an expression: ``axpy<float>``.
+        The kernel as a C++ expression: ``axpy<float>``.
     arguments : tuple of Declared
     """
     known = f"hiprt_declared::hiprt_kernel<decltype(&{kernel})>"
@@ -322,7 +323,7 @@ def assertions(kernel: str, arguments: tuple[Declared, ...]) -> Iterator[str]:
 
 
 def value_assertions(kernel: str, argument: Declared, at: str) -> Iterator[str]:
-    """Yield what must hold of an argument that is passed by value."""
+    """Yield the assertions for an argument that is passed by value."""
     dtype = argument.dtype
     assert dtype is not None
     is_float = str(dtype.name in ("float32", "float64")).lower()

@@ -19,7 +19,7 @@ from hiprt.stream import Stream, current_stream
 __all__ = ["HipKernel", "hip_kernel", "hip_kernels"]
 
 NAME = re.compile(r"(\w+(?:::\w+)*)\s*(?:<([\w\s,]*)>)?")
-# hiprtc knows this header's words by itself, and no other compiler has it.
+# hiprtc declares this header's names by itself, and no other compiler has the header.
 RUNTIME_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<hip/hip_runtime.h>", re.MULTILINE)
 WORDS = {
     "bool": "bool",
@@ -56,7 +56,8 @@ def hip_kernel(
     source : str
         HIP C++. ``extern "C"`` is not needed.
     name : str
-        Of the ``__global__`` function. A template's parameters follow in brackets, ``axpy<T, N>``: calls give values.
+        The name of the ``__global__`` function. A template's parameters follow in brackets, ``axpy<T, N>``; calls give
+        their values.
     args : mapping
         Name and declaration of each argument, in the kernel's order. A buffer: ``"read float32"``,
         ``"write float32"`` or ``"update float32"`` (reads and writes); without a dtype any array is taken.
@@ -70,14 +71,14 @@ def hip_kernel(
     constants : mapping, optional
         Macros: names, and numbers, bools or text.
     options : sequence of str
-        For hiprtc.
+        More options for hiprtc.
     strided : bool
         Whether arrays may have gaps; the kernel is given the address of the first element and no strides.
 
     Raises
     ------
     ValueError
-        A name or declaration is not one.
+        A name or a declaration is not valid.
 
     See Also
     --------
@@ -105,7 +106,7 @@ def hip_kernels(
     kernels : mapping
         Each kernel's name and its ``args``.
     constants, options, strided
-        As for `hip_kernel`.
+        The same as in `hip_kernel`.
     """
     program = Program(source, constants or {}, options)
     for name, args in kernels.items():
@@ -144,7 +145,7 @@ class Program:
         return f"{next(iter(self.kernels)).rpartition('::')[2]}.hip"
 
     def text(self, declared: Mapping[str, tuple[Declared, ...]]) -> str:
-        """Return the program, with what must hold of some kernels behind the source."""
+        """Return the program: the source, and behind it the assertions about some of its kernels."""
         checks = "\n".join(line for expression, args in declared.items() for line in assertions(expression, args))
         return (
             f'#line 1 "hiprt declarations"\n{TRAITS}{self.definitions}#line 1 "{self.file}"\n{self.source}\n'
@@ -170,7 +171,7 @@ class HipKernel:
     ----------
     name : str
     parameters : tuple of str
-        Of the template.
+        The names of the template's parameters.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class HipKernel:
             raise ValueError(f"{self.name}: {error}") from None
 
     def expression(self, values: Values) -> str:
-        """Return the kernel as C++ names it."""
+        """Return the kernel's name in C++, with the template's values."""
         return f"{self.name}<{', '.join(map(word, values))}>" if values else self.name
 
     def values(self, template: Mapping[str, Any] | None) -> Values:
@@ -201,7 +202,7 @@ class HipKernel:
         Raises
         ------
         ValueError
-            One is missing, unknown, or no dtype, number, bool or text.
+            A value is missing, unknown, or no dtype, number, bool or text.
         """
         if not template and not self.parameters:
             return ()
@@ -227,14 +228,14 @@ class HipKernel:
         return made
 
     def bind(self, template: Mapping[str, Any] | None = None, device: Device | None = None) -> Function:
-        """Compile for a device, once, and return the function, whose ``launch`` costs least.
+        """Compile for a device, once, and return the function. Its ``launch`` is the cheapest way to launch.
 
         Parameters
         ----------
         template : mapping, optional
-            Template parameters and their values: dtypes, ints, bools, or C++ text.
+            The template parameters and their values: dtypes, ints, bools, or C++ text.
         device : Device, optional
-            This thread's by default.
+            The device; this thread's by default.
 
         Raises
         ------
@@ -273,15 +274,15 @@ class HipKernel:
             The declared arguments, in order or by name: `hiprt.Array` for buffers; for structures a record of the
             dtype, a mapping or a tuple.
         grid : int or up to 3 of int
-            Blocks. Either this or `threads` is given.
+            The blocks. Either this or `threads` is given.
         threads : int or up to 3 of int
-            Threads that are needed; they are rounded up to whole blocks, so the kernel compares its index.
+            The threads that are needed. They are rounded up to whole blocks, so the kernel compares its index.
         block : int or up to 3 of int
-            Threads of a block.
+            The threads of a block.
         template : mapping, optional
-            Values of the template's parameters.
+            The values of the template's parameters.
         shared : int
-            Bytes of dynamic shared memory.
+            The bytes of dynamic shared memory.
         stream : Stream, optional
             This thread's by default.
 
@@ -331,7 +332,7 @@ class HipKernel:
 
 
 def sizes(kernel: str, name: str, given: int | Sequence[int]) -> Three:
-    """Return three sizes; those not given are 1."""
+    """Return three sizes; a size that is not given is 1."""
     if type(given) is int and given > 0:
         return (given, 1, 1)
     listed = tuple(given) if isinstance(given, (tuple, list)) else (given,)

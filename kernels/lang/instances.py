@@ -1,4 +1,4 @@
-"""Instances: the templates that a kernel is compiled with offline, where no call says which."""
+"""Instances: the template values that a kernel is compiled with offline, where no call gives them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from hiprt.array import bfloat16
 __all__ = ["FLOATS", "each", "runs"]
 
 FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
-VECTOR_BYTES = 16  # of the widest load
+VECTOR_BYTES = 16  # bytes of the widest load
 
 Choice = Iterable[Any] | Callable[[np.dtype[Any], bool], Iterable[Any]]
 
 
 def each(dtypes: Iterable[str] = ("T",), **choices: Choice) -> Callable[[bool], list[dict[str, Any]]]:
-    """Return what gives a kernel's instances: all choices together, for each floating dtype.
+    """Return a function that lists a kernel's instances: every combination of choices, for each floating dtype.
 
     Parameters
     ----------
     dtypes : iterable of str
         The template parameters that are the dtype; they are the same in each instance.
     **choices
-        The values of each other parameter; or a function of the dtype and `takes_loops` to them.
+        The values of each other parameter, or a function that returns them for a dtype and `takes_loops`.
 
     Returns
     -------
     callable
-        A function of `takes_loops` to templates by name, as `Kernel` takes it.
+        A function that returns the templates, by name, for `takes_loops`, as `Kernel` takes it.
     """
 
     def instances(takes_loops: bool) -> list[dict[str, Any]]:
@@ -46,5 +46,5 @@ def each(dtypes: Iterable[str] = ("T",), **choices: Choice) -> Callable[[bool], 
 
 
 def runs(dtype: np.dtype[Any], takes_loops: bool) -> tuple[int, ...]:
-    """Return how many neighbouring elements a thread may take: one, or on GPUs as many as one load reads."""
+    """Return the numbers of neighbouring elements that a thread may take: one, and on GPUs as many as a load reads."""
     return (1,) if takes_loops else (1, VECTOR_BYTES // dtype.itemsize)

@@ -29,12 +29,12 @@ WORDS = {
     np.dtype(np.uint32): "uint",
     np.dtype(np.uint64): "ulong",
 }
-# A template's values by name, or all of them in order.
+# A template's values, either by name or all of them in order.
 Template = Mapping[str, Any] | Sequence[Any]
 SCALARS = {"int": "int32", "uint": "uint32", "float": "float32"}
 GENERIC_OPTION = "-DHIPRT_CPU_GENERIC=1"
 
-# The project's kernels by name: those that register what the offline compilers build of them.
+# The project's kernels that have instances, by name. The offline compilers build these.
 KERNELS: dict[str, Kernel] = {}
 
 
@@ -56,19 +56,20 @@ class Kernel:
     headers : sequence of str
         Files below ``ops`` with functions that the body calls.
     threads : int or callable
-        The most threads of a threadgroup; or a function of the template, by name, to that.
+        The most threads of a threadgroup, or a function that returns them for the template by name.
     aliasing : mapping of str to sequence of str
         The outputs that a call may let be inputs, and those inputs: each of their elements is read before it is
         written.
     ahead : sequence of str, optional
-        Given, the body calls ``begin_next()`` and ``wait_for_inputs()`` in every thread, and before the latter reads
-        only these inputs: its node may start while the one before it still runs.
+        The inputs that the body reads before it calls ``wait_for_inputs()``. If this is given, the body calls
+        ``begin_next()`` and ``wait_for_inputs()`` in every thread, and its node may start while the one before it
+        still runs.
     resident : int or callable, optional
-        The threadgroups that a processor is to hold at a time, where a compiler takes that wish; or a function of the
-        template, by name, to that.
+        The threadgroups that a processor should hold at a time, which some compilers take as a hint; or a function
+        that returns them for the template by name.
     shared : callable, optional
-        A function of the template, by name, and the target to the bytes of what the body declares
-        ``extern __shared__``.
+        A function that returns, for the template by name and the target, the bytes of the memory that the body
+        declares ``extern __shared__``.
     source : str, optional
         The body, for a kernel without a file.
     instances : callable, optional
@@ -130,7 +131,7 @@ class Kernel:
 
     @cached_property
     def reference(self) -> Callable[..., Any] | None:
-        """The op in numpy: the function of its name in the family's ``reference.py``; None for a part of an op."""
+        """The function of the op's name in the family's ``reference.py``, which is numpy; None for a part of an op."""
         if not self.family or self.part_of:
             return None
         module = importlib.import_module(f"hiprt.kernels.ops.{self.family}.reference")
@@ -148,7 +149,7 @@ class Kernel:
         Raises
         ------
         ValueError
-            A value is missing, or one is not declared.
+            A value is missing, or has a name that is not declared.
         """
         if not isinstance(template, Mapping):
             values = tuple(template)
@@ -161,7 +162,7 @@ class Kernel:
         return values
 
     def symbol(self, template: Template) -> str:
-        """Return the function's name: the kernel's and the template's values."""
+        """Return the function's name, which is made of the kernel's name and the template's values."""
         values = zip(self.values_of(template), self.template.values())
         words = [str(value) if kind == "dtype" else str(int(value)) for value, kind in values]
         return "_".join([self.name, *(word.replace("-", "m") for word in words)])
@@ -208,7 +209,7 @@ class Kernel:
         return dict(zip(self.template, self.values_of(template)))
 
     def instantiate(self, template: Template) -> tuple[dict[str, str], list[str]]:
-        """Return the words of the dtype parameters, and every parameter's definition inside the body."""
+        """Return the types that the dtype parameters stand for, and every parameter's definition inside the body."""
         words: dict[str, str] = {}
         definitions: list[str] = []
         for (name, kind), value in zip(self.template.items(), self.values_of(template)):
@@ -247,7 +248,7 @@ class Kernel:
         return self.functions.get((target, values)) or self.find(values, stream.device, target)
 
     def find(self, values: tuple[Any, ...], device: Device, target: Target) -> Function:
-        """Return the function for a template's values and a device, compiled where that has not been done."""
+        """Return the function for a template's values and a device; it is compiled at the first call."""
         with self.lock:
             key = (target, values)
             if key not in self.functions:

@@ -1,4 +1,4 @@
-"""Bodies: a user's Metal text without a signature, and the programs generated around it."""
+"""Bodies: a user's Metal text without a signature, and the program generated around it for each form of call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument
 
 __all__ = ["FEW", "WORDS", "Body", "Form", "Operand"]
 
-# Types as MLX writes them; double only inside a template, since no device array has it.
+# Metal's types as MLX writes them. Only templates may have double, since no device array does.
 WORDS = {
     np.dtype(np.bool_): "bool",
     np.dtype(np.uint8): "uint8_t",
@@ -34,14 +34,14 @@ WORDS = {
     np.dtype(np.complex64): "complex64_t",
     np.dtype(np.float64): "double",
 }
-FEW = 8  # inputs with fewer elements are in Metal's constant address space
+FEW = 8  # Metal keeps inputs with fewer elements in its constant address space
 SYMBOL = re.compile(r"[A-Za-z_]\w*")
 EXTENT = "extent of the grid"
 
 
 @dataclass(frozen=True)
 class Operand:
-    """What a program's text depends on of one input array."""
+    """The properties of one input array that a program's text depends on."""
 
     dtype: np.dtype[Any]
     ndim: int
@@ -50,7 +50,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Form:
-    """What a program's text depends on of one call.
+    """The properties of one call that a program's text depends on.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Kind:
-    """How a kind of parameter is written: in Metal; in HIP by the body, by the kernel, and in the call between them."""
+    """The text of a kind of parameter in Metal, and on HIP in the body, in the kernel, and in the call between them."""
 
     metal: str
     body: str
@@ -116,7 +116,7 @@ class Body:
     source : str
         The body.
     header : str
-        Text before the kernel.
+        The text before the kernel.
     atomic : bool
         Whether outputs are arrays of atomics.
     """
@@ -132,12 +132,12 @@ class Body:
     ) -> None:
         self.name, self.inputs, self.outputs = name, inputs, outputs
         self.source, self.header, self.atomic = source, header, atomic
-        # By plain search, comments included, as MLX decides it.
+        # MLX decides by a plain search that includes comments, and so does this.
         self.attributes = [name for name in sorted(ATTRIBUTES) if name in source]
         self.details = {name: [d for d in DETAILS if f"{name}_{d}" in source] for name in inputs}
 
     def symbol(self, form: Form) -> str:
-        """Return the kernel's name: the user's name, the template's values, the operands' types."""
+        """Return the kernel's name, made of the user's name, the template's values and the operands' types."""
         name = f"custom_kernel_{self.name}"
         if form.template:
             text = self.template_values(form)
@@ -148,7 +148,7 @@ class Body:
         return name + "".join(f"_{WORDS[dtype]}" for dtype in form.outputs)
 
     def parameters(self, form: Form) -> Iterator[Parameter]:
-        """Yield the parameters in order, attributes left out."""
+        """Yield the parameters in order, without attributes."""
         for name, operand in zip(self.inputs, form.inputs):
             space = "constant" if operand.few else "device"
             kind = "array" if operand.ndim else "value"
@@ -160,12 +160,12 @@ class Body:
             yield Parameter("output", name, f"atomic<{word}>" if self.atomic else word, 0, "device")
 
     def template_values(self, form: Form) -> str:
-        """Return the template's arguments, ``<float, 3, 1>``."""
+        """Return the template's arguments, such as ``<float, 3, 1>``."""
         values = (str(int(v)) if isinstance(v, int) else WORDS[v] for _, v in form.template)
         return f"<{', '.join(values)}>"
 
     def template_line(self, form: Form) -> str:
-        """Return the line that opens a template; nothing without parameters."""
+        """Return the line that opens a template; it is empty without parameters."""
         words = (
             f"{'bool' if isinstance(value, bool) else 'int' if isinstance(value, int) else 'typename'} {name}"
             for name, value in form.template
@@ -175,8 +175,8 @@ class Body:
     def metal(self, form: Form) -> str:
         """Return the program in Metal: header, signature, body, and the template's instantiation.
 
-        MLX's text, byte for byte, but for one defect of MLX (0.32.4): with several outputs, a shape, strides or ndim,
-        and no attribute it closes the signature behind the first output.
+        The text is MLX's, byte for byte, except for one defect of MLX (0.32.4): with several outputs, a shape, strides
+        or ndim, and no attribute, MLX closes the signature behind the first output.
         """
         name = self.symbol(form)
         lines = [
@@ -199,7 +199,7 @@ class Body:
         line : bool
             Whether threadgroups have threads along x only.
         threads : int
-            Most threads of a threadgroup.
+            The most threads of a threadgroup.
         """
         parameters = list(self.parameters(form))
         body = [KINDS[p.kind].body.format_map(vars(p)) for p in parameters]
@@ -226,13 +226,13 @@ class Body:
         )
 
     def arguments(self, form: Form, *, reads_outputs: bool) -> list[Argument]:
-        """Return the HIP kernel's arguments: arrays, shapes and strides where the body asks, the grid's extent.
+        """Return the HIP kernel's arguments: arrays, the shapes and strides that the body names, the grid's extent.
 
         Parameters
         ----------
         form : Form
         reads_outputs : bool
-            Whether outputs hold something that the body may read.
+            Whether outputs hold values that the body may read.
         """
         arguments = []
         for p in self.parameters(form):
@@ -251,7 +251,7 @@ class Body:
         Raises
         ------
         ValueError
-            A name is not an identifier, or is given twice.
+            A name is not an identifier, or stands twice.
         """
         names = [*self.inputs, *self.outputs, *(name for name, _ in form.template)]
         for name in [self.symbol(form), *names]:

@@ -1,4 +1,4 @@
-"""Metal's words that HIP writes in another way: address spaces, literals, includes, and the swizzles of a program."""
+"""Translation of Metal's words to HIP: address spaces, literals, includes, and the swizzles of a program."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import re
 __all__ = ["declare_shared", "swizzles", "translate_body", "translate_header"]
 
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:metal_\w+|simd/\w+\.h)>", re.MULTILINE)
-# A threadgroup variable is declared with the word; in a pointer's type the word is an address space, which HIP drops.
+# HIP keeps the word `threadgroup` where it declares a variable; in a pointer's type it is an address space, which HIP
+# drops.
 SHARED = re.compile(r"\bthreadgroup(?=\s[^;(){}*&=]*[;\[])")
-# The same for variables of the constant space, outside functions.
+# Outside functions the word `constant` declares a variable, too.
 BEFORE = r"((?:\b(?:static|const|constexpr|inline)\s+)*)"
 CONSTANT = re.compile(BEFORE + r"\bconstant\b(?=\s[^;(){}*&=\[]*[\[=])(\s+(?:const|constexpr)\b)?")
-# Metal has no double: a number without a suffix is a float, and half and bfloat have suffixes of their own.
+# Metal has no double, so a number without a suffix is a float; half and bfloat have suffixes of their own.
 LITERAL = re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(h|H|bf|BF)?(?![\w.])")
 LOGGER = re.compile(r"\bconstant\b(?=\s+(?:mlx::)?os_log\b)")
 SUFFIXES = {"h": "half", "bf": "bfloat"}
@@ -21,18 +22,18 @@ PLACES = dict(zip("xyzwrgba", (0, 1, 2, 3) * 2))
 
 
 def literal(match: re.Match[str]) -> str:
-    """Write one number of floating point."""
+    """Return one floating-point literal in HIP's form."""
     name = SUFFIXES.get((match[2] or "").lower())
     return f"{name}({match[1]}f)" if name else f"{match[1]}f"
 
 
 def declare_shared(text: str) -> str:
-    """Return a body in which variables of a threadgroup are declared HIP's way."""
+    """Return a body that declares variables of a threadgroup in HIP's way."""
     return SHARED.sub("HIPRT_SHARED", text)
 
 
 def declare_constants(text: str) -> str:
-    """Return a header in which constant variables are declared HIP's way."""
+    """Return a header that declares constant variables in HIP's way."""
 
     def declaration(match: re.Match[str]) -> str:
         words = (match[1] + (match[2] or "")).split()
@@ -52,7 +53,7 @@ def translate_header(text: str) -> str:
 
 
 def swizzles(text: str) -> str:
-    """Return the definitions by which the prelude's vectors have the swizzles that a text uses."""
+    """Return the definitions that give the prelude's vectors the swizzles that a text uses."""
     names = sorted(set(SWIZZLE.findall(text)))
     lines = []
     for width in (2, 3, 4):

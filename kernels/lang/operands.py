@@ -20,7 +20,7 @@ LARGEST = 2**31 - 1  # indices inside a kernel are 32 bits wide
 
 
 def contiguous(op: str, name: str, value: Any) -> None:
-    """Refuse what is not a contiguous array of a size that kernels can index."""
+    """Refuse anything but a contiguous array of a size that kernels can index."""
     if not isinstance(value, (Array, Form)):
         raise TypeError(f"{op}: {name} is a {type(value).__name__}, not a hiprt.Array")
     if not value.is_contiguous:
@@ -61,7 +61,7 @@ def aligned(op: str, name: str, value: Array | Form) -> None:
 
 
 def disjoint(op: str, written: Mapping[str, Array], inputs: Sequence[Array | None]) -> None:
-    """Refuse arrays that a kernel writes where they overlap an input, or each other."""
+    """Refuse arrays that a kernel writes if they overlap an input or each other."""
     taken = [value.extent for value in inputs if value is not None]
     for name, value in written.items():
         start, end = value.extent
@@ -79,20 +79,20 @@ def result(
     inputs: Mapping[str, Any],
     over: Sequence[str] = (),
 ) -> Array:
-    """Return the array that an op writes: a new one, or `out` after it was checked.
+    """Return the array that an op writes: a new one, or `out` after checking it.
 
     Parameters
     ----------
     op : str
     out : Array or None
     shape, dtype
-        What the result must have.
+        The result's shape and dtype.
     stream : Stream
-        Where a new array is used first.
+        The stream that uses a new array first.
     inputs : mapping of str to object
-        The op's operands by name; those that are no arrays do not count.
+        The op's operands by name; values that are no arrays are ignored.
     over : sequence of str
-        The operands that `out` may be. It must not be a shifted view of those, nor overlap any other.
+        The operands that `out` may be. `out` must not be a shifted view of these, nor overlap any other.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Targets that are not here: kernels compiled for AMD GPUs without ROCm, what they use, and `hiprt compile`."""
+"""Offline compilation: kernels compiled for AMD GPUs without ROCm, the resources they use, and `hiprt compile`."""

@@ -1,4 +1,4 @@
-"""HIP programs to code objects for AMD GPUs, without ROCm: by the clang and the lld in the PyPI package ziglang.
+"""The offline compiler for AMD GPUs: the clang and the lld in the PyPI package ziglang, without ROCm.
 
 ``zig clang`` and ``zig ld.lld`` are the tools themselves; ``zig cc`` is not used, because it turns optimisations of the
 AMD backend off. No HIP headers and no device libraries are needed: the dialect's prelude has words of its own, and
@@ -25,17 +25,17 @@ COMPILE = """-x hip --offload-device-only -nogpuinc -nogpulib -fdeclspec -fno-ma
 -fuse-cuid=none -std=c++17 -O3 -S - -o -""".split()
 ASSEMBLE = "--target=amdgcn-amd-amdhsa -x assembler -c - -o".split()
 LINK = ["-shared", "--no-undefined", "-o"]
-# Headers of HIP and of C that a program may name; what they declare is in prelude/hip.h, included before everything.
+# A program may include these headers of HIP and C. prelude/hip.h, which comes first, declares what they would declare.
 HEADERS = ("hip/hip_runtime.h", "hip/hip_fp16.h", "stdint.h", "cstdint", "stddef.h", "cstddef", "math.h", "cmath")
 UNDEFINED = re.compile(r"undefined (?:hidden )?symbol: (\S+)|no libcall available for f?(\w+)")
-SECONDS = 300  # a compiler that takes longer is stuck
+SECONDS = 300  # the time limit: a compiler that takes longer is stuck
 HIPRTC_ERROR_COMPILATION = 6
 
 
 def hip_program(text: str, file: str) -> str:
-    """Return plain HIP source with the words that hiprtc knows by itself; messages name `file`.
+    """Return plain HIP source behind the declarations that hiprtc has built in; messages name `file`.
 
-    What `hiprt.kernels.Kernel.text` wrote has them already.
+    The text of `hiprt.kernels.Kernel.text` has its own declarations and does not need this.
     """
     if text.startswith(DIALECTS["hip"].prelude):
         return text
@@ -55,7 +55,7 @@ class Compiler:
     Raises
     ------
     ProviderError
-        There is none.
+        There is no zig binary.
     """
 
     def __init__(self, zig: str | Path | None = None) -> None:
@@ -69,19 +69,19 @@ class Compiler:
 
     @cached_property
     def version(self) -> str:
-        """What the compiler calls itself: ``clang version 22.1.8``."""
+        """The compiler's version as it prints it: ``clang version 22.1.8``."""
         return self.tool(["clang", "--version"], b"", "version", self.zig).decode().splitlines()[0].split(" (")[0]
 
     def assembly(self, text: str, name: str, target: str, options: Sequence[str] = ()) -> str:
-        """Compile a program.
+        """Compile a program and return its assembly.
 
         Parameters
         ----------
         text : str
         name : str
-            Of the program, for messages.
+            The program's name, used in messages.
         target : str
-            For example ``gfx1201``.
+            The architecture, for example ``gfx1201``.
         options : sequence of str
             More of clang's options.
 
@@ -98,7 +98,7 @@ class Compiler:
             return self.tool(command, text.encode(), f"compile for {target}", name).decode()
 
     def code_object(self, assembly: str, name: str, target: str) -> bytes:
-        """Assemble and link.
+        """Assemble and link, and return the code object.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Compiler:
 
 
 def explained(log: str, name: str) -> str:
-    """Put the cause first where the compiler's own message does not name it."""
+    """Return a compiler's log; it begins with the cause if the compiler's own message does not name that."""
     undefined = UNDEFINED.search(log)
     if not undefined:
         return log

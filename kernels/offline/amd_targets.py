@@ -1,5 +1,6 @@
-"""What an AMD GPU has of each resource, and how many waves of a kernel fit on it.
+"""The AMD targets: each architecture's registers and LDS, and how many waves of a kernel fit on it.
 
+`MACHINES` is the one list of AMD architectures that `hiprt compile` takes. A new architecture gets its line there.
 Sources: AMD's instruction set guides (RDNA 2, 3, 3.5 and 4; CDNA 1 to 4; "Vega") for registers and LDS; AMD GPUOpen,
 "Occupancy explained", for the arithmetic. LLVM's backend prints the same number; a test compares them.
 """
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 
 __all__ = ["MACHINES", "Machine"]
 
-SIMDS = 4  # of a CDNA compute unit, or of an RDNA work-group processor
+SIMDS = 4  # SIMDs of a CDNA compute unit, or of an RDNA work-group processor
 
 
 @dataclass(frozen=True)
@@ -20,15 +21,15 @@ class Machine:
     Attributes
     ----------
     waves : int
-        Most waves that a SIMD holds.
+        The most waves that a SIMD holds.
     vgprs, vgpr_granule : int
-        Vector registers of a SIMD for waves of the usual size, and the number they are given out by.
+        The vector registers of a SIMD for waves of the usual size, and the multiple in which a wave gets them.
     sgprs, sgpr_granule : int
-        The same of scalar registers; 0 where every wave has its full set.
+        The scalar registers of a SIMD, and their multiple; 0 where every wave has its full set.
     lds, lds_granule : int
-        Bytes for the groups on four SIMDs.
+        The bytes of LDS that the threadgroups on four SIMDs share, and the multiple in which a threadgroup gets them.
     groups : int
-        Most threadgroups of several waves on four SIMDs.
+        The most threadgroups of several waves on four SIMDs.
     """
 
     waves: int
@@ -46,13 +47,13 @@ class Machine:
         Parameters
         ----------
         vgprs, sgprs : int
-            Of a wave.
+            The registers that a wave uses.
         lds : int
-            Bytes of a threadgroup.
+            The bytes that a threadgroup uses.
         threads : int
-            Of a threadgroup.
+            The threads of a threadgroup.
         wave : int
-            Threads of a wave.
+            The threads of a wave.
         """
         fits = [self.waves, self.vgprs // rounded(max(vgprs, 1), self.vgpr_granule)]
         if self.sgprs:
@@ -66,7 +67,7 @@ class Machine:
 
 
 def rounded(count: int, granule: int) -> int:
-    """Round up to a multiple."""
+    """Return the least multiple of `granule` that is not less than `count`."""
     return -(-count // granule) * granule
 
 

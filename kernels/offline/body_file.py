@@ -1,10 +1,10 @@
-"""A Metal body in a file, with what a call would tell in its first comments.
+"""Body files: a Metal body whose first comments give the arguments of a call.
 
 // inputs: x float16 2, w float16     names, dtypes and numbers of axes (1 where none is given)
 // outputs: out float16
 // template: T float16, N 4           where the body has parameters
 
-Programs are those of threadgroups along x, for arrays of eight elements or more.
+The programs are made for threadgroups along x, and for arrays of eight elements or more.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BodyFile:
         Raises
         ------
         ValueError
-            It does not say what its outputs are, or says something else than names and dtypes.
+            The file does not name its outputs, or a comment has something else than names and dtypes.
         """
         source = path.read_text()
         told: dict[str, list[list[str]]] = {"inputs": [], "outputs": [], "template": []}

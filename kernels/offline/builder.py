@@ -1,4 +1,4 @@
-"""Programs compiled ahead of time: which, for which targets, by what; in parallel."""
+"""Building ahead of time: the programs, the backends that compile them for targets, and the build in parallel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hiprt.provider import CPU
 
 __all__ = ["BACKENDS", "Backend", "Product", "Unit", "backend_of", "build", "units"]
 
-DEVICE = "device"  # the target that stands for the device in use
+DEVICE = "device"  # this target stands for the device in use
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Unit:
     Attributes
     ----------
     name : str
-        Of the files made of it.
+        The name of the files that are made of the program.
     instance : Instance, optional
     body : BodyFile, optional
     path : Path, optional
-        Of HIP source.
+        The file of HIP source.
     """
 
     name: str
@@ -66,16 +66,16 @@ class Unit:
 
 @dataclass(frozen=True)
 class Product:
-    """What a program became for a target.
+    """The result of compiling a program for a target.
 
     Attributes
     ----------
     unit : Unit
     target : str
     files : dict
-        Suffix and content of each result.
+        The suffix and the content of each file.
     resources : list of Resources
-        Of each kernel, where the target tells.
+        The resources of each kernel, on targets that report them.
     """
 
     unit: Unit
@@ -85,18 +85,18 @@ class Product:
 
 
 class Backend(Protocol):
-    """What compiles programs for some targets.
+    """A compiler of programs for some targets.
 
     Attributes
     ----------
     targets : tuple of str
-        For messages.
+        The targets' names, used in messages.
     offers : frozenset of str
-        Which of ``--report``, ``--compare``, ``--emit``, ``--out`` and ``--option`` it has something for.
+        The options that the backend serves, of ``--report``, ``--compare``, ``--emit``, ``--out`` and ``--option``.
     is_loops : bool
-        Whether kernels take their branch of plain loops there; known once a target is open.
+        Whether kernels take their branch of plain loops there. This is known after a target was opened.
     fills_cache : bool
-        Whether what it compiles is kept in the cache of compiled code; known once a target is open.
+        Whether the cache of compiled code keeps the results. This is known after a target was opened.
     """
 
     targets: tuple[str, ...]
@@ -105,22 +105,22 @@ class Backend(Protocol):
     fills_cache: bool
 
     def serves(self, target: str) -> bool:
-        """Whether this compiles for a target."""
+        """Whether the backend compiles for a target."""
 
     def open(self, target: str) -> str:
-        """Make ready for a target, and say what compiles; raise where that is impossible."""
+        """Prepare for a target and return the name of its compiler; raise if that is impossible."""
 
     def build(self, unit: Unit, target: str, options: Sequence[str]) -> Product:
-        """Compile; called in any thread."""
+        """Compile a program. Any thread may call this."""
 
 
 class AmdBackend:
-    """AMD GPUs that are not here.
+    """The backend for AMD GPUs, which this machine need not have.
 
     Attributes
     ----------
     compiler : Compiler
-        Known once a target is open.
+        The compiler, which is known after a target was opened.
     """
 
     targets: tuple[str, ...] = tuple(MACHINES)
@@ -130,7 +130,7 @@ class AmdBackend:
     compiler: Compiler
 
     def serves(self, target: str) -> bool:
-        """Look at the name without features: ``gfx942`` of ``gfx942:xnack-``."""
+        """Whether the target without its features, ``gfx942`` of ``gfx942:xnack-``, is an AMD GPU."""
         return target.partition(":")[0] in self.targets
 
     def open(self, _target: str) -> str:
@@ -150,7 +150,7 @@ class AmdBackend:
 
 
 class DeviceBackend:
-    """The device in use: compiling fills the cache of compiled kernels, where its library has one."""
+    """The backend for the device in use. Its results go to the cache of compiled kernels, if its library has one."""
 
     targets: tuple[str, ...] = (DEVICE, CPU.name)
     offers: frozenset[str] = frozenset(("option",))
@@ -158,7 +158,7 @@ class DeviceBackend:
     fills_cache: bool = False
 
     def serves(self, target: str) -> bool:
-        """Take no features."""
+        """Whether the target is one of this backend's; these have no features."""
         return target in self.targets
 
     def open(self, target: str) -> str:
@@ -185,12 +185,12 @@ BACKENDS: tuple[Backend, ...] = (DeviceBackend(), AmdBackend())
 
 
 def backend_of(target: str, backends: Sequence[Backend] = BACKENDS) -> Backend:
-    """Return what compiles for a target.
+    """Return the backend that compiles for a target.
 
     Raises
     ------
     ValueError
-        Nothing does.
+        No backend does.
     """
     for backend in backends:
         if backend.serves(target):
@@ -206,12 +206,12 @@ def units(paths: Sequence[Path], *, is_loops: bool = False) -> list[Unit]:
     ----------
     paths : sequence of Path
     is_loops : bool
-        The instances of the CPU device's branch of plain loops.
+        Whether the instances are those of the CPU device's branch of plain loops.
 
     Raises
     ------
     ValueError
-        A body does not say what its arguments are, or two files have one name.
+        A body file does not name its arguments, or two files have one name.
     OSError
         A file cannot be read.
     """
@@ -235,16 +235,16 @@ def build(
     Parameters
     ----------
     work : sequence of (Unit, str)
-        Programs and targets whose backends are open.
+        The programs with their targets, whose backends are open.
     options : sequence of str
-        For the compiler.
+        More options for the compiler.
     backends : sequence of Backend
-        Those of the targets are among them.
+        The backends, which include those of the targets.
 
     Raises
     ------
     CompileError
-        The first program that does not compile; what has not begun is dropped.
+        A program does not compile. The first such program raises, and programs that have not begun are dropped.
     """
     pool = ThreadPoolExecutor(os.cpu_count(), "hiprt-compile")
     try:

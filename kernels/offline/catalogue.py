@@ -1,4 +1,4 @@
-"""Every kernel of the project, with the templates that its op launches it with."""
+"""The catalogue of the project's kernels, with the templates that their ops launch them with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hiprt compile``: kernels compiled ahead of time, for the device in use or for GPUs that are not here."""
+"""The command ``hiprt compile``, which compiles kernels ahead of time for the device in use or for other GPUs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser, backends: Sequence[Backend] =
 
 
 def names(text: str) -> list[str]:
-    """Parse targets separated by commas."""
+    """Parse targets that are separated by commas."""
     found = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not found:
         raise argparse.ArgumentTypeError("no target is named")
@@ -61,19 +61,19 @@ def names(text: str) -> list[str]:
 
 
 def megabytes(text: str) -> int:
-    """Parse MiB; return bytes."""
+    """Parse a number of MiB and return the bytes."""
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB")
     return int(text) << 20
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compile, and say what came of it.
+    """Compile, and print the result.
 
     Raises
     ------
     ValueError
-        A target is unknown, or a request makes no sense for it.
+        A target is unknown, or does not serve an option.
     CompileError
         A program does not compile.
     ProviderError
@@ -117,12 +117,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def chosen(files: list[Path], backend: Backend) -> list[Unit]:
-    """Return the programs to compile by a backend."""
+    """Return the programs that a backend is to compile."""
     return units(files, is_loops=backend.is_loops)
 
 
 def shown(products: Iterable[Product], count: int, *, is_silent: bool) -> Iterable[Product]:
-    """Pass results on, with a bar on a terminal."""
+    """Pass results on, and show a progress bar on a terminal."""
     if is_silent or not sys.stderr.isatty():
         yield from products
         return
@@ -133,7 +133,7 @@ def shown(products: Iterable[Product], count: int, *, is_silent: bool) -> Iterab
 
 
 def write(product: Product, folder: Path) -> list[str]:
-    """Write the files of a result, whole or not at all; return their paths."""
+    """Write the files of a result and return their paths. Each file is written whole or not at all."""
     made = []
     for suffix, content in product.files.items():
         path = folder / product.target.replace(":", "_") / (product.unit.name + suffix)
@@ -151,7 +151,7 @@ def write(product: Product, folder: Path) -> list[str]:
 def summary(
     compilers: dict[str, str], count: int, seconds: float, report: Report, files: list[str], worse: list[str]
 ) -> dict[str, object]:
-    """Return the JSON object."""
+    """Return the object that ``--json`` prints."""
     return {
         "targets": compilers,
         "programs": count,
@@ -165,7 +165,7 @@ def summary(
 def sentence(
     compilers: dict[str, str], count: int, seconds: float, report: Report, folder: Path | None, *, is_cached: bool
 ) -> str:
-    """Return one line for people."""
+    """Return the line that is printed without ``--json``."""
     programs = f"{count} program{'s' if count != 1 else ''}"
     where = f", in {folder}" if folder else ""
     if not report.rows:
@@ -177,7 +177,7 @@ def sentence(
 
 
 def run_cache(options: argparse.Namespace) -> int:
-    """Show the cache of compiled kernels, and trim it where that is asked for."""
+    """Print the size of the cache of compiled kernels, after trimming it if a limit is given."""
     cache = CodeCache()
     removed, freed = cache.trim(options.cache_limit) if options.cache_limit is not None else (0, 0)
     files, nbytes = cache.size()

@@ -1,4 +1,4 @@
-"""The table of kernels and targets: as text that a later one is compared with."""
+"""The report of kernels on targets: a table as text, with which a later report is compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Report:
     Parameters
     ----------
     compiler : str
-        Which compiler made the code: other versions use other registers.
+        The compiler that made the code; other versions use other registers.
     rows : iterable of Resources
     """
 
@@ -40,12 +40,12 @@ class Report:
 
     @classmethod
     def parse(cls, text: str) -> Report:
-        """Read what ``str`` wrote.
+        """Read a report that ``str`` wrote.
 
         Raises
         ------
         ValueError
-            This is no such text, or one with other columns.
+            The text is no report, or has other columns.
         """
         first, *lines = text.splitlines() or [""]
         if not first.startswith("# ") or not lines or tuple(lines[0].split()) != NAMES:
@@ -60,8 +60,8 @@ class Report:
     def regressions(self, before: Report) -> list[str]:
         """Return one sentence for each kernel and target that was better before.
 
-        Worse is: registers in memory that were none (or fewer), fewer wide loads, dot or matrix instructions, or not
-        being here at all.
+        A kernel got worse if it has more registers in memory, fewer wide loads, dot or matrix instructions, or is not
+        in this report.
         """
         now = {(row.kernel, row.target): row for row in self.rows}
         found = []

@@ -1,4 +1,4 @@
-"""What the kernels of a program take of an AMD GPU, and their wide loads, dot and matrix instructions."""
+"""The resources of an AMD GPU that a program's kernels use, and their wide loads, dot and matrix instructions."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ INSTRUCTIONS = {
 
 @dataclass(frozen=True, order=True)
 class Resources:
-    """One kernel on one target.
+    """The resources that one kernel uses on one target.
 
     Attributes
     ----------
     kernel, target : str
     vgpr, sgpr : int
-        Registers of a wave.
+        The registers that a wave uses.
     vgpr_spills, sgpr_spills : int
-        Registers that did not fit and went to memory.
+        The registers that did not fit and went to memory.
     scratch : int
-        Bytes of memory of a thread.
+        The bytes of memory that a thread uses in their place.
     lds : int
-        Bytes of a threadgroup, known when compiling.
+        The bytes of LDS of a threadgroup that are known at compile time.
     waves : int
-        Waves that one SIMD holds at a time (occupancy), in threadgroups of the largest declared size.
+        The waves that one SIMD holds at a time (occupancy), in threadgroups of the largest declared size.
     wide_loads, dots, matrices : int
-        Instructions: loads of 128 bits, dot products, matrix products.
+        The numbers of instructions that load 128 bits, and that compute dot products and matrix products.
     """
 
     kernel: str
@@ -53,7 +53,7 @@ class Resources:
 
     @property
     def spills(self) -> int:
-        """Registers that went to memory, and bytes of memory that stand in for registers."""
+        """The registers that went to memory plus the bytes that stand in for registers; 0 where nothing spilled."""
         return self.vgpr_spills + self.sgpr_spills + self.scratch
 
 
@@ -63,9 +63,9 @@ def resources_of(assembly: str, code: bytes) -> list[Resources]:
     Parameters
     ----------
     assembly : str
-        What instructions are counted in.
+        The program's assembly, in which instructions are counted.
     code : bytes
-        The code object made of it.
+        The code object that was made of the assembly.
     """
     made = CodeObject(code)
     machine = MACHINES[made.target.partition(":")[0]]
@@ -87,7 +87,7 @@ def resources_of(assembly: str, code: bytes) -> list[Resources]:
 
 
 def text_of(assembly: str, function: str) -> str:
-    """Return the instructions of one function: from its label to its end."""
+    """Return the instructions of one function, from its label to its end."""
     begin = re.search(rf"^{re.escape(function)}:", assembly, re.MULTILINE)
     end = re.compile(r"^\.Lfunc_end\d+:", re.MULTILINE).search(assembly, begin.end()) if begin else None
     return assembly[begin.end() : end.start()] if begin and end else ""

@@ -1,1 +1,1 @@
-"""Tuning: what a plan may know of the device it plans for, and how hot kernels share out their work."""
+"""Tuning: what a plan may know of its device, and how the kernels of a decode step share out their work."""

@@ -8,15 +8,15 @@ __all__ = ["features", "serves", "table"]
 
 
 def serves(arch: str) -> bool:
-    """Whether an architecture is one of AMD's: ``gfx`` and its number."""
+    """Whether an architecture is one of AMD's, whose names are ``gfx`` and a number."""
     return arch.startswith("gfx")
 
 
 def features(_arch: str) -> frozenset[str]:
-    """Return what kernels may use: plans have no choice to make on AMD yet, kernels ask their compiler."""
+    """Return no features: plans have no choice to make on AMD yet, and kernels ask their compiler."""
     return frozenset()
 
 
 def table(_arch: str) -> Table:
-    """Return the launch shapes for an architecture: the defaults."""
+    """Return the launch shapes for an architecture, which are the defaults."""
     return DEFAULT

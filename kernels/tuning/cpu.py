@@ -1,4 +1,4 @@
-"""Everything that is no GPU of NVIDIA's or AMD's as a target: the CPU device, the null provider, Metal."""
+"""Targets that are no GPU of NVIDIA's or AMD's: the CPU device, the null provider, Metal."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def serves(_arch: str) -> bool:
 
 
 def features(_arch: str) -> frozenset[str]:
-    """Return what kernels may use: nothing beyond the dialect."""
+    """Return no features: kernels use the dialect alone."""
     return frozenset()
 
 
 def table(_arch: str) -> Table:
-    """Return the launch shapes: the defaults, of which plain loops use none."""
+    """Return the launch shapes, which are the defaults; plain loops use only its loop sizes."""
     return DEFAULT

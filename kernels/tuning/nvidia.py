@@ -31,12 +31,12 @@ H200 = Table(
 
 
 def serves(arch: str) -> bool:
-    """Whether an architecture is one of NVIDIA's: ``sm_`` and the compute capability."""
+    """Whether an architecture is one of NVIDIA's, whose names are ``sm_`` and the compute capability."""
     return arch.startswith("sm_")
 
 
 def features(arch: str) -> frozenset[str]:
-    """Return what plans choose by on a compute capability.
+    """Return the features of a compute capability, by which plans choose.
 
     The kernels of matrix instructions serve every capability from 8.0; those of bulk copies were measured on 9.0 alone.
     """
@@ -44,5 +44,5 @@ def features(arch: str) -> frozenset[str]:
 
 
 def table(_arch: str) -> Table:
-    """Return the launch shapes for an architecture: those of an H200."""
+    """Return the launch shapes for an architecture, which are those of an H200."""
     return H200

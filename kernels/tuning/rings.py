@@ -16,12 +16,12 @@ __all__ = ["TEMPLATE", "Ring", "RingCost", "ring_of", "ring_share", "rings", "sh
 
 # The template parameters that a ring gives to the kernels.
 TEMPLATE = {"TEAMS": "int", "SPLIT": "int", "DEPTH": "int", "PER": "int", "EARLY": "int", "RESIDENT": "int"}
-REGISTERS = 65536  # of a processor
-MOST_SIMDGROUPS = 20  # in a threadgroup
+REGISTERS = 65536  # registers of a processor
+MOST_SIMDGROUPS = 20  # simdgroups of a threadgroup
 DEEPEST = 6
-MOST_TILES = 64  # whose sums are put together at once
-SHARED_BYTES = 200 << 10  # of a processor
-ALONE = 116 << 10  # bytes that no processor has twice
+MOST_TILES = 64  # tiles whose sums are put together at once
+SHARED_BYTES = 200 << 10  # bytes of threadgroup memory of a processor
+ALONE = 116 << 10  # bytes that a processor does not have twice, so that it takes one threadgroup
 
 
 class Ring(NamedTuple):
@@ -38,7 +38,7 @@ class Ring(NamedTuple):
     per : int
         The tiles of a team before sums are put together.
     early : int
-        The steps that are asked for before x is there.
+        The steps that are loaded before x is there.
     groups : int
         The threadgroups, among which the tiles are divided evenly.
     """
@@ -61,14 +61,14 @@ class RingCost:
     Attributes
     ----------
     missing_steps : float
-        Weight of the share of steps that the split adds beyond the matrix.
+        The weight of the share of steps that the split adds beyond the matrix.
     idle_teams : float
-        Weight of the share of turns in which a team has no tile.
+        The weight of the share of turns in which a team has no tile.
     sums : float
-        Weight of how often sums are put together.
+        The weight of how often sums are put together.
     in_flight, early, simdgroups : float
-        Weights of the distance, in powers of two, from the best number of steps in flight, of steps before x, and of
-        simdgroups of a processor.
+        The weights of the distances, in powers of two, from the best number of steps in flight, of steps before x, and
+        of simdgroups of a processor.
     best_in_flight, best_early, best_simdgroups : float
         The logarithms to base 2 of these numbers: 75, 24 and 16.
     """
@@ -102,7 +102,7 @@ class RingCost:
 
 
 def ring_of(shape: Shape, target: Target) -> Ring | None:
-    """Choose a ring for a matrix; None where integer matrix instructions do not serve it, or not on this target."""
+    """Return a ring for a matrix; None where integer matrix instructions do not serve the matrix or the target."""
     if "bulk_copies" not in target.features or not takes_integers(shape):
         return None
     measured = target.table.rings.get((shape.rows, shape.width)) if shape.bits == 4 and shape.group == 64 else None
@@ -112,7 +112,7 @@ def ring_of(shape: Shape, target: Target) -> Ring | None:
 
 
 def rings(shape: Shape, compute_units: int) -> Iterator[Ring]:
-    """Yield the rings of one threadgroup a processor that fit."""
+    """Yield the rings that fit a matrix with one threadgroup on each processor."""
     groups = min(compute_units, shape.tiles)
     each = -(-shape.tiles // groups)
     for split in range(1, min(MOST_SIMDGROUPS, shape.steps) + 1):
@@ -130,7 +130,7 @@ def rings(shape: Shape, compute_units: int) -> Iterator[Ring]:
 
 
 def takes_integers(shape: Shape) -> bool:
-    """Whether tiles are whole, scales few enough for the columns, and those of a tile multiples of 16 bytes."""
+    """Whether tiles are whole, the columns have room for the scales, and a tile's scales are multiples of 16 bytes."""
     slots = max(2, 1024 // (shape.bits * shape.group))
     scales = shape.width // shape.group
     is_whole = scales * 2 * (4 if shape.is_gated else 8) % 16 == 0
@@ -138,7 +138,7 @@ def takes_integers(shape: Shape) -> bool:
 
 
 def needed_bytes(group: int, bits: int, width: int, teams: int, split: int, per: int) -> int:
-    """Return the bytes of threadgroup memory for the scales of two rounds, and for x."""
+    """Return the bytes of threadgroup memory that x and the scales of two rounds need."""
     steps = width * bits // 1024
     return 4 * teams * per * 8 * (width // group) * 2 + -(-steps // split) * split * (512 if bits == 4 else 256)
 
@@ -146,9 +146,9 @@ def needed_bytes(group: int, bits: int, width: int, teams: int, split: int, per:
 def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
     """Return the bytes of dynamic threadgroup memory of a kernel of rings.
 
-    A GPU gives no processor two threadgroups where one a processor is meant: the kernel asks for over half of the
-    memory then. Threadgroups of the kernel before end at different times, and the next ones would gather where the
-    first ended.
+    A kernel that is meant to have one threadgroup on each processor asks for over half of the memory. Otherwise, since
+    the threadgroups of the kernel before end at different times, several would gather on the processors that are free
+    first.
     """
     needed = needed_bytes(*(template[name] for name in ("GROUP", "BITS", "WIDTH", "TEAMS", "SPLIT", "PER")))
     is_alone = "matrix" in target.features and template["RESIDENT"] == 1

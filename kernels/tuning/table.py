@@ -1,4 +1,4 @@
-"""Table: the shapes of launches that a family of targets prefers."""
+"""The tuning table: the shapes of launches that a family of targets prefers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Table:
     attention_unsplit_capacity : int
         Positions of a cache up to which one threadgroup reads all: a second kernel would cost more than a split saves.
     expert_columns, expert_rows : int
-        Columns that a simdgroup takes of an expert's gate and up, and rows of its down.
+        The columns of an expert's gate and up that a simdgroup takes, and the rows of its down.
     expert_simdgroups : int
         Simdgroups of a threadgroup of the experts' kernels.
     gdn_simdgroups : int
         Simdgroups of a threadgroup of a gated-delta step.
     norm_long_row : int
-        Elements of a row from which on several simdgroups share it.
+        The elements of a row from which on several simdgroups share the row.
     norm_simdgroups : int
         Simdgroups of a threadgroup of an RMS norm.
     prefill_rows : tuple of int
@@ -43,7 +43,7 @@ class Table:
     untiled_rows : int
         Rows of results up to which a quantised product does without tiles.
     sorted_from : int
-        Products from which on sorting the matrices that they take pays.
+        The number of products from which on it pays to sort the matrices that they take.
     loop_bytes : int
         Bytes of weights that one plain loop of the CPU device reads: a few microseconds.
     loop_elements : int
@@ -51,7 +51,7 @@ class Table:
     rings : mapping of (int, int) to Ring
         The best ring for a matrix of 4 bits in groups of 64, by rows and width, where one was measured.
     ring_cost : RingCost
-        Ranks rings for all other matrices.
+        The cost that ranks rings for all other matrices.
     """
 
     attention_groups: int = 128

@@ -18,24 +18,24 @@ from hiprt.stream import Stream
 
 __all__ = ["Target", "describe", "force_generic", "make_target", "target_of"]
 
-FAMILIES = (nvidia, amd, cpu)  # the last one takes every architecture
+FAMILIES = (nvidia, amd, cpu)  # cpu takes every architecture that the others do not
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A device as plans see it. There is one object a device, which is equal to itself only.
+    """A device as plans see it. Each device has one such object, which is equal to itself only.
 
     Attributes
     ----------
     arch : str
         The compiler's name of the architecture, for example ``gfx1201`` or ``sm_90``.
     compute_units : int
-        How many processors run threadgroups.
+        The number of processors that run threadgroups.
     wave : int
-        Lanes of a hardware wave, 32 or 64. Kernels see simdgroups of 32 lanes everywhere.
+        The lanes of a hardware wave, 32 or 64. Kernels see simdgroups of 32 lanes everywhere.
     features : frozenset of str
-        What plans choose by: ``matrix`` (the kernels of matrix instructions run here), ``bulk_copies`` (so do
-        those that copy from global to threadgroup memory in bulk).
+        The features that plans choose by: ``matrix`` (kernels of matrix instructions run here) and ``bulk_copies``
+        (kernels that copy from global to threadgroup memory in bulk run here).
     takes_loops : bool
         Whether kernels take their branch of plain loops, for a processor without lanes.
     is_generic : bool
@@ -63,7 +63,7 @@ def make_target(arch: str, compute_units: int, wave: int, provider: Provider, *,
 
 plain: dict[int, Target] = {}
 generic: dict[int, Target] = {}
-targets = plain  # of the devices by index, as the process runs kernels now
+targets = plain  # the targets of the devices by index; `force_generic` switches to the other dictionary
 
 
 def target_of(stream: Stream) -> Target:
@@ -72,7 +72,7 @@ def target_of(stream: Stream) -> Target:
 
 
 def describe(device: Device) -> Target:
-    """Return the target of a device, made once."""
+    """Return the target of a device, which is made at the first call."""
     made = targets.get(device.index) or make_target(
         device.arch, device.compute_units, device.warp_size, device.provider, is_generic=targets is generic
     )
@@ -81,7 +81,7 @@ def describe(device: Device) -> Target:
 
 @contextmanager
 def force_generic() -> Iterator[None]:
-    """Run the GPU branches of kernels on the CPU device too, in the whole process, within the block: for tests."""
+    """Let the whole process run the GPU branches of kernels on the CPU device within the block; tests use this."""
     global targets
     before, targets = targets, generic
     try:

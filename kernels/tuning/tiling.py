@@ -1,4 +1,4 @@
-"""Tilings: how the kernel of matrix instructions on 16-bit numbers shares out the rows and the width of a matrix."""
+"""Tilings: how the kernel of matrix instructions for 16-bit numbers shares out the rows and the width of a matrix."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ if TYPE_CHECKING:
 
 __all__ = ["TENSOR_ROWS", "Shape", "Share", "Tiling", "tensor_share", "tiling_of"]
 
-TENSOR_ROWS = 8  # rows of a simdgroup with matrix instructions
-STAGED_STEPS = 64  # steps of one vector in 32 KiB of threadgroup memory
-SIMDGROUPS_EACH = 16  # simdgroups that a processor runs well
+TENSOR_ROWS = 8  # rows that a simdgroup takes with matrix instructions
+STAGED_STEPS = 64  # steps of one vector that 32 KiB of threadgroup memory hold
+SIMDGROUPS_EACH = 16  # simdgroups at which a processor runs at full speed
 LARGE = 12  # simdgroups of a threadgroup for a large matrix
 DEPTH = 5
 SIZES = (1, 2, 4, 8)  # vectors that the kernel is compiled for
 
 
 class Shape(NamedTuple):
-    """What the choice of a kernel depends on.
+    """The properties of a product that the choice of its kernel depends on.
 
     Attributes
     ----------
     rows, width : int
-        The matrix's.
+        The matrix's rows, and the elements of each.
     batch : int
         The vectors that are multiplied with it.
     group, bits : int
@@ -62,7 +62,7 @@ class Tiling(NamedTuple):
     depth : int
         The steps of 128 bytes of a row that each simdgroup has in flight.
     rounds : int
-        How often a simdgroup takes other 8 rows.
+        The number of times that a simdgroup takes 8 rows.
     """
 
     tiles: int
@@ -72,10 +72,11 @@ class Tiling(NamedTuple):
 
 
 def tiling_of(shape: Shape, target: Target) -> Tiling:
-    """Choose a tiling for a matrix, by rules that were found on an H200.
+    """Return a tiling for a matrix by rules that were found on an H200.
 
-    Small matrices get a threadgroup a processor, with the width of its rows split among simdgroups. Larger ones get two
-    a processor, in rounds where that leaves a simdgroup few steps. The largest get many small threadgroups.
+    A small matrix gets one threadgroup for each processor, and simdgroups share the width of its rows. A larger one
+    gets two for each processor, in several rounds where a simdgroup would have few steps. The largest get many small
+    threadgroups.
     """
     processors = target.compute_units
     batch, steps = padded(shape.batch), shape.steps
@@ -108,7 +109,7 @@ def tiling_of(shape: Shape, target: Target) -> Tiling:
 
 
 def padded(batch: int) -> int:
-    """Return the number of vectors that a kernel is made for."""
+    """Return the least number of vectors that the kernel is compiled for and that is not less than `batch`."""
     return next(size for size in SIZES if size >= batch)
 
 
@@ -129,7 +130,7 @@ class Share(NamedTuple):
 
 
 def tensor_share(shape: Shape, tiling: Tiling) -> Share:
-    """Return the launch of the kernel of matrix instructions on 16-bit numbers.
+    """Return the launch of the kernel of matrix instructions for 16-bit numbers.
 
     Raises
     ------
