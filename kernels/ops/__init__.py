@@ -1,1 +1,1 @@
-"""The ops, one folder a family; `hiprt.kernels` offers what each family's ``__all__`` lists."""
+"""The ops, with one folder for each family. `hiprt.kernels` offers the names in each family's ``__all__``."""

@@ -1,4 +1,4 @@
-"""Layouts: how the elements of several arrays of one shape are walked together with as few axes as possible."""
+"""Broadcasting: common shapes, views of them, and layouts that walk several arrays together along few axes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Layout", "broadcast_shapes", "broadcast_to", "layout_of", "period", 
 
 @dataclass(frozen=True)
 class Layout:
-    """Axes that several arrays are walked along.
+    """The axes along which several arrays are walked.
 
     Attributes
     ----------
     shape : tuple of int
     strides : tuple of tuple of int
-        In elements, one tuple for each array.
+        The strides in elements, one tuple for each array.
     """
 
     shape: tuple[int, ...]
@@ -34,12 +34,12 @@ class Layout:
 
 
 def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of arrays of `shapes` together.
+    """Return the shape that arrays of `shapes` broadcast to.
 
     Raises
     ------
     ValueError
-        They do not fit.
+        The shapes do not fit.
     """
     if all(shape == shapes[0] for shape in shapes):
         return shapes[0]
@@ -51,7 +51,7 @@ def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
-    """Return a view of another shape, whose new axes and axes of size 1 stay in place.
+    """Return a view of another shape, whose new axes and axes of size 1 have stride 0.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def spread_strides(shape: tuple[int, ...], strides: tuple[int, ...], full: tuple
 
 
 def layout_of(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> Layout:
-    """Return the layout of arrays of one shape: axes of size 1 dropped, axes that continue each other joined."""
+    """Return the layout of arrays of one shape; it drops axes of size 1 and joins axes that continue each other."""
     sizes: list[int] = []
     steps: list[list[int]] = []
     for axis, n in enumerate(shape):
@@ -91,7 +91,7 @@ def layout_of(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> Lay
 def period(shape: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, int] | None:
     """Return (divisor, modulus): element i of `full` is element ``i // divisor % modulus`` of a contiguous `shape`.
 
-    None where broadcasting `shape` to `full` has no such form: where axes stay in place between others that do not.
+    Return None where broadcasting `shape` to `full` has no such form, because broadcast axes lie between others.
     """
     padded = (1,) * (len(full) - len(shape)) + shape
     moving = [axis for axis, n in enumerate(padded) if n > 1]

@@ -1,4 +1,4 @@
-"""Dtypes of elementwise ops: which there are, and which one an op of several computes in, by MLX's rules."""
+"""Promotion: the dtypes that kernels have, and the dtype that operands of several are promoted to, by MLX's rules."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def is_integer(dtype: DType) -> bool:
 
 
 def promote(*dtypes: DType) -> DType:
-    """Return the dtype that holds a result of all of `dtypes`.
+    """Return the dtype that `dtypes` are promoted to.
 
-    A floating dtype wins over integers whatever their width; float16 with bfloat16 gives float32; an unsigned integer
-    with a signed one of no more bits gives the next wider signed one, and float32 where there is none.
+    A floating dtype wins over integers of any width. float16 with bfloat16 gives float32. An unsigned integer with a
+    signed one of no more bits gives the next wider signed one, and float32 where there is none.
     """
     return reduce(promote_two, dtypes)
 
 
 def promote_two(a: DType, b: DType) -> DType:
-    """Return the dtype that holds a result of both."""
+    """Return the dtype that two are promoted to."""
     if a == b or b == BOOL:
         return a
     if a == BOOL:
@@ -67,26 +67,26 @@ def promote_two(a: DType, b: DType) -> DType:
 
 
 def at_least_float(dtype: DType) -> DType:
-    """Return a floating dtype as it is, and float32 for every other."""
+    """Return a floating dtype unchanged, and float32 for every other."""
     return dtype if is_float(dtype) else FLOAT32
 
 
 def weak(number: float, dtype: DType) -> DType:
-    """Return the dtype of an op on an array of `dtype` and a Python number, which has the array's where it can."""
+    """Return the dtype of an op on an array of `dtype` and a Python number, which takes the array's dtype if it can."""
     if isinstance(number, float):
         return at_least_float(dtype)
     return INT32 if dtype == BOOL and not isinstance(number, bool) else dtype
 
 
 def strided(op: str, name: str, value: Any) -> Any:
-    """Return an array, or the form of one, of any strides and any dtype that kernels have, of a size they can index.
+    """Return an array or its form after checking that kernels have its dtype and can index its size.
 
     Raises
     ------
     TypeError
-        It is not an array, or its dtype has no kernels.
+        The value is not an array, or its dtype has no kernels.
     ValueError
-        It is too large.
+        The array is too large.
     """
     if not isinstance(value, (Array, Form)):
         raise TypeError(f"{op}: {name} is a {type(value).__name__}, not a hiprt.Array")

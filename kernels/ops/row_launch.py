@@ -1,4 +1,4 @@
-"""Row launches: kernels that work along the last axis, with one threadgroup a row."""
+"""Row launches, for kernels that work along the last axis and take one row with each threadgroup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ THREADS = 256
 
 
 def row_launch(target: Target, rows: int, width: int) -> tuple[Three, Three]:
-    """Return the threadgroups, one a row, and the threads of each, which share it; a plain loop is one thread."""
+    """Return the grid, which has a threadgroup for each row, and the threads that share a row; a plain loop has one."""
     threads = 1 if target.takes_loops else min(THREADS, max(1, -(-width // 32)) * 32)
     return (rows, 1, 1), (threads, 1, 1)
 

@@ -1,4 +1,4 @@
-"""Elementwise ops, and what makes arrays: numbers in a row, copies, other dtypes."""
+"""Elementwise ops, and ops that make arrays: numbers in a row, copies, conversions to other dtypes."""
 
 from hiprt.kernels.ops.elementwise.add import add
 from hiprt.kernels.ops.elementwise.arange import arange

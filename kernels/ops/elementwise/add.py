@@ -30,7 +30,7 @@ def add(a: Operand, b: Operand, *, stream: Stream | None = None, out: Array | No
     Parameters
     ----------
     a, b : Array or number
-        Of any dtypes, which are promoted as in MLX; the shapes broadcast. One may be a Python number.
+        The operands, of any dtypes, which are promoted as in MLX. Their shapes broadcast. One may be a Python number.
 
     Returns
     -------

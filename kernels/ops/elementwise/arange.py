@@ -1,4 +1,4 @@
-"""Numbers in a row."""
+"""Arrays of integers at equal distances."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def arange(
     Parameters
     ----------
     start : int
-        With one argument, `stop`, and the start is 0.
+        The first integer. A single argument is `stop`, and the start is 0.
     stop : int, optional
     step : int
-        Not 0.
+        The distance between neighbours, which is not 0.
 
     Returns
     -------

@@ -59,11 +59,11 @@ class Binary:
     ----------
     name : str
     rule : callable
-        From the promoted dtype to the one that is computed in and the result's.
+        A function of the promoted dtype that returns the dtype to compute in and the result's.
     text : str
-        C++ of ``a`` and ``b``.
+        The C++ expression of ``a`` and ``b``.
     meaning : str
-        What it returns, for its documentation.
+        The description of the result, for the op's documentation.
     """
 
     def __init__(self, name: str, rule: Rule, text: str, meaning: str) -> None:

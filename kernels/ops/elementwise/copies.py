@@ -1,4 +1,4 @@
-"""Copies: other dtypes, contiguous arrays, and parts of arrays."""
+"""Copies: conversions to other dtypes, contiguous arrays, and joined arrays."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ def astype(x: Array, dtype: DTypeLike, *, stream: Stream | None = None, out: Arr
     Parameters
     ----------
     x : Array
-        Of any strides.
+        An array of any strides.
     dtype : dtype
-        ``"bfloat16"`` names the type numpy lacks. Floating dtypes round to nearest even; integers drop the fraction,
-        and what they do not hold is undefined; bool is whether a number is not zero.
+        The new dtype; ``"bfloat16"`` names the one that numpy lacks. Floating dtypes round to nearest even. Integers
+        drop the fraction, and the result is undefined where they do not hold the value. bool tells whether a number is
+        not zero.
 
     Returns
     -------
     Array
-        Contiguous; `x` itself if it is contiguous and of `dtype`, and `out` is not given.
+        A contiguous array; `x` itself if it is contiguous and of `dtype`, and `out` is not given.
 
     Raises
     ------
@@ -58,12 +59,12 @@ def astype(x: Array, dtype: DTypeLike, *, stream: Stream | None = None, out: Arr
 
 
 def contiguous(x: Array, *, stream: Stream | None = None, out: Array | None = None) -> Array:
-    """Return the elements in row order without gaps: `x` itself where they lie so and `out` is not given.
+    """Return an array of the same elements that is contiguous: `x` itself if it is, and `out` is not given.
 
     Parameters
     ----------
     x : Array
-        Of any strides.
+        An array of any strides.
 
     Returns
     -------
@@ -96,7 +97,7 @@ def axis_of(op: str, axis: int, ndim: int) -> int:
 def along(
     op: str, a: Array, axis: int | None, work: Callable[[Array], Array], stream: Stream, out: Array | None
 ) -> Array:
-    """Return what `work` makes of the contiguous rows along an axis, of any width, with the axis back in its place."""
+    """Call `work` on the rows along an axis, made contiguous, and return its result with the axis back in its place."""
     strided(op, "a", a)
     if axis is None:
         a, axis = contiguous(a, stream=stream).reshape(a.size), 0
@@ -113,13 +114,14 @@ def along(
 def concatenate(
     arrays: Sequence[Array], axis: int = 0, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:
-    """Return arrays one behind the other.
+    """Return arrays joined one behind the other.
 
     Parameters
     ----------
     arrays : sequence of Array
-        At least one; of any strides; their shapes agree but along `axis`, and their dtypes are promoted.
+        At least one array, of any strides. Their shapes agree except along `axis`, and their dtypes are promoted.
     axis : int
+        The axis along which the arrays are joined.
 
     Returns
     -------
@@ -155,7 +157,7 @@ def concatenate(
 
 
 def fresh(x: Array, stream: Stream) -> Array:
-    """Return a contiguous copy, always a new one."""
+    """Return a contiguous copy, which is always a new array."""
     out = empty(x.shape, x.dtype, stream)
     copy_into(out, x, stream, is_whole=True)
     return out

@@ -1,4 +1,4 @@
-"""Elementwise ops: a kernel generated from an expression, for operands of any dtypes, shapes and strides."""
+"""Expressions: elementwise kernels generated from C++ text, for operands of any dtypes, shapes and strides."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ MOST_AXES = 6
 
 @dataclass(frozen=True)
 class Expression:
-    """What an op computes for one element.
+    """The computation of an op for one element.
 
     Attributes
     ----------
     name : str
-        Of the op.
+        The op's name.
     text : str
-        C++ of the operands ``a``, ``b`` and ``c``.
+        The C++ expression of the operands ``a``, ``b`` and ``c``.
     """
 
     name: str
@@ -48,24 +48,24 @@ class Expression:
 
 @dataclass(frozen=True)
 class Form:
-    """What a kernel's text depends on.
+    """The properties of the operands and the result that a kernel's text depends on.
 
     Attributes
     ----------
     words : tuple of str
-        How each operand lies in memory.
+        The type of each operand in memory.
     common : tuple of str
-        The dtype each operand is converted to before it is used.
+        The dtype that each operand is converted to before it is used.
     out : str
         The result's dtype.
     numbers : tuple of bool
-        Which operands are Python numbers.
+        Whether each operand is a Python number.
     axes : int
-        Axes that are walked; 0 where operands are walked element by element.
+        The number of axes that are walked; 0 where operands are walked element by element.
     still : tuple of bool
-        Which operands stay in place, where `axes` is 0.
+        Whether each operand stays at one element, where `axes` is 0.
     is_whole : bool
-        Whether the result is all of what lies between its first and its last element.
+        Whether the result has no gaps between its first and its last element.
     """
 
     words: tuple[str, ...]
@@ -96,7 +96,7 @@ def kernel_of(expression: Expression, form: Form) -> Kernel:
     words = [*form.words, *form.common, form.out]
     shape = f"{form.axes}" + "".join("s" if still else "" for still in form.still)
     written = {"out": form.out}
-    # Operands that are walked by axes may be the result for some strides only, which the op checks.
+    # Operands that are walked by axes may be the result only for some strides, which the op checks.
     moving = [f"{name}_in" for name, number, still in zip(names, form.numbers, form.still) if not (number or still)]
     return Kernel(
         "_".join([expression.name, *words, shape, *("n" for number in form.numbers if number)]),
@@ -133,19 +133,19 @@ def evaluate(
     *,
     is_whole: bool = True,
 ) -> None:
-    """Compute an expression of operands that broadcast to the shape of `out`, into it.
+    """Compute an expression of operands that broadcast to the shape of `out`, and write it there.
 
     Parameters
     ----------
     expression : Expression
     operands : sequence of Array or number
     common : tuple of dtype
-        What each operand is converted to before it is used.
+        The dtype that each operand is converted to before it is used.
     out : Array
-        Of any strides.
+        The result, of any strides.
     stream : Stream
     is_whole : bool
-        Whether all that lies within the extent of `out` is written; else the rest of it stays.
+        Whether everything within the extent of `out` is written. Otherwise the elements in its gaps stay.
     """
     if not out.size:
         return
@@ -160,7 +160,7 @@ def evaluate(
 
 
 def given(operand: Operand) -> Any:
-    """Return what a plan depends on: an array, of which the form counts, or the type of a number."""
+    """Return the part of an operand that a plan depends on: an array, whose form counts, or the type of a number."""
     return operand if isinstance(operand, Array) else type(operand)
 
 
@@ -168,7 +168,7 @@ def given(operand: Operand) -> Any:
 def launch_of(
     expression: Expression, common: tuple[DType, ...], out: ArrayForm, is_whole: bool, *operands: Given
 ) -> Launch | None:
-    """Return the launch, without operands; None where there are too many axes."""
+    """Return the launch, which gets its operands at a call; None where there are too many axes."""
     shape = out.shape
     arrays = [v for v in operands if isinstance(v, ArrayForm)]
     strides = [spread_strides(v.shape, strides_of(v), shape) for v in arrays]
@@ -214,11 +214,12 @@ def apply(
     ----------
     expression : Expression
     names : sequence of str
-        The op's names of the operands.
+        The names that the op gives the operands.
     operands : sequence of Array or number
-        At least one array.
+        The operands, of which at least one is an array.
     rule : callable
-        From the promoted dtype to the one that is computed in and the result's; raises TypeError where it refuses.
+        A function of the promoted dtype that returns the dtype to compute in and the result's. It raises TypeError
+        for a dtype that the op does not take.
     stream : Stream or None
     out : Array or None
 
@@ -266,7 +267,7 @@ def joint_of(
 def target(
     op: str, out: Array | None, shape: tuple[int, ...], dtype: DType, stream: Stream, arrays: Sequence[Array]
 ) -> Array:
-    """Return `out` after checking it, or a new array; it may be an operand whose elements lie where its own do."""
+    """Return `out` after checking it, or a new array. `out` may be an operand whose elements lie where its own do."""
     if out is None:
         return make(shape, dtype, stream)
     operands = dict(zip(NAMES, arrays))
@@ -276,7 +277,7 @@ def target(
 
 
 def fits(op: str, number: float, dtype: DType) -> None:
-    """Refuse an integer that the dtype, or an argument of a kernel, does not hold."""
+    """Refuse an integer that the dtype or a kernel's argument does not hold."""
     if isinstance(number, float) or is_float(dtype) or isinstance(number, bool):
         return
     limits = np.iinfo(dtype)

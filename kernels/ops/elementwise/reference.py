@@ -1,4 +1,4 @@
-"""Elementwise ops in numpy: exact to float64 for floating results, and the result itself for integers and bool."""
+"""Elementwise ops in numpy: floating results have float64's precision, integers and bool are exact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BINARY", "UNARY", "add", "arange", "silu_mul", "values"]
 
 
 def values(x: Host, dtype: np.dtype[Any]) -> Host:
-    """Return an operand as an op computes with it: converted to `dtype`, and to float64 if that is floating."""
+    """Return an operand after converting it to `dtype` as the op does, and to float64 if that is floating."""
     with np.errstate(all="ignore"):
         converted = x.astype(dtype)
         return converted if dtype.kind in "biu" else converted.astype(np.float64)
@@ -39,7 +39,7 @@ def arange(start: int, stop: int | None = None, step: int = 1) -> NDArray[np.int
 
 
 def integer_power(a: Host, b: Host) -> Host:
-    """Return powers of integers by squaring, which wraps as the dtype does; 0 for negative exponents."""
+    """Return powers of integers by squaring, which wraps as the dtype does. Negative exponents give 0."""
     if a.dtype.kind == "f":
         return np.asarray(np.power(a, b))
     if a.dtype == np.bool_:
@@ -53,14 +53,14 @@ def integer_power(a: Host, b: Host) -> Host:
 
 
 def floor_divide(a: Host, b: Host) -> Host:
-    """Return quotients rounded down, 0 for integers divided by zero."""
+    """Return quotients rounded down. Integers divided by zero give 0."""
     if a.dtype == np.bool_:
         return a & b
     return np.where(b == 0, np.zeros_like(a), a // np.where(b == 0, 1, b)) if a.dtype.kind in "iu" else np.floor(a / b)
 
 
 def remainder(a: Host, b: Host) -> Host:
-    """Return the remainder of the division, 0 for integers divided by zero."""
+    """Return the remainder of the division. Integers divided by zero give 0."""
     if a.dtype == np.bool_:
         return np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_)
     if a.dtype.kind in "iu":

@@ -1,4 +1,4 @@
-"""Rules: which dtype an elementwise op computes in, and which one its result has."""
+"""Result dtypes: rules for the dtype that an elementwise op computes in, and the dtype of its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hiprt.kernels.ops.promotion import BOOL, at_least_float
 __all__ = ["DType", "Rule", "floating", "number", "test", "truth"]
 
 DType = np.dtype[Any]
-# From the dtype that the operands are promoted to.
+# A rule takes the dtype that the operands are promoted to, and returns the dtype to compute in and the result's.
 Rule = Callable[[DType], tuple[DType, DType]]
 
 
@@ -32,5 +32,5 @@ def test(dtype: DType) -> tuple[DType, DType]:
 
 
 def truth(_: DType) -> tuple[DType, DType]:
-    """Any dtype is taken as bool, and gives bool."""
+    """Any dtype is converted to bool, and the result is bool."""
     return BOOL, BOOL

@@ -1,4 +1,4 @@
-"""The ops that combine two arrays of one shape, dtype and layout element by element."""
+"""Launches of the kernels that combine two contiguous arrays of one shape and dtype element by element."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ THREADS = 256
 def combine(kernel: Kernel, a: Array, b: Array, stream: Stream | None, out: Array | None) -> Array:
     """Check the operands, launch, and return the result.
 
-    The kernel's first two arguments are the operands; its scalars are ``size``, and ``stretch`` for a plain loop.
+    The kernel's first two arguments are the operands. Its scalars are ``size``, and ``stretch``, the elements that a
+    plain loop takes.
     """
     stream = stream or current_stream()
     first, second = kernel.names[:2]

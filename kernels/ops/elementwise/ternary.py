@@ -25,9 +25,9 @@ def where(condition: Array, x: Operand, y: Operand, *, stream: Stream | None = N
     Parameters
     ----------
     condition : Array
-        Of any dtype; not zero holds.
+        An array of any dtype. The condition holds where it is not zero.
     x, y : Array or number
-        Of any dtypes, which are promoted together. The three shapes broadcast.
+        The values, of any dtypes, which are promoted together. The three shapes broadcast.
 
     Returns
     -------
@@ -68,14 +68,12 @@ def clip(
     ----------
     a : Array
     a_min, a_max : Array or number or None
-        None means no bound; one must be given. The upper bound wins where they cross.
-    out : Array, optional
-        Receives the result; may be `a`.
+        The bounds. None means no bound; at least one must be given. The upper bound wins where they cross.
 
     Returns
     -------
     Array
-        Of the promoted dtype; NaN stays.
+        The bounded values, of the promoted dtype; NaN stays NaN. `out` may be `a`.
 
     Raises
     ------

@@ -67,11 +67,11 @@ class Unary:
     ----------
     name : str
     rule : callable
-        From the dtype of `a` to the one that is computed in and the result's.
+        A function of the dtype of `a` that returns the dtype to compute in and the result's.
     text : str
-        C++ of ``a``.
+        The C++ expression of ``a``.
     meaning : str
-        What it returns, for its documentation.
+        The description of the result, for the op's documentation.
     """
 
     def __init__(self, name: str, rule: Rule, text: str, meaning: str) -> None:

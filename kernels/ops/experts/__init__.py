@@ -1,4 +1,4 @@
-"""Mixtures of experts: routing, the experts' products, their weighted sum."""
+"""Mixtures of experts: their routing, the products of the experts, and the weighted sum."""
 
 from hiprt.kernels.ops.experts.experts import moe_down, moe_gate_up
 from hiprt.kernels.ops.experts.routing import moe_combine, moe_route

@@ -22,10 +22,10 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["CHOSEN", "EXPERT_WIDTHS", "moe_down", "moe_gate_up"]
 
-# The widths of the experts' matrices of Qwen3-30B-A3B, and the experts of a token.
+# The widths of the experts' matrices of Qwen3-30B-A3B, and the number of experts that a token takes.
 EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
-STAGED_BYTES = 28672  # of a token's vectors, in a threadgroup's memory
-MOST_ITEMS = 65535  # the grid's y
+STAGED_BYTES = 28672  # bytes of a token's vectors that a threadgroup's memory holds
+MOST_ITEMS = 65535  # the largest y of a grid
 GATE_UP = Kernel(
     "experts/moe_gate_up",
     inputs={"x": "T", "indices": "int", "weight": "uint", "scales": "T", "biases": "T", "norm": "T"},
@@ -88,7 +88,7 @@ DOWN = Kernel(
 )
 
 
-# One token's experts by integer matrix instructions.
+# These kernels compute one token's experts with integer matrix instructions.
 GATE_UP_RINGS = ring_kernel(
     "moe_gate_up_integer",
     inputs={"x": "T", "indices": "int", "weight": "uint", "scales": "T", "biases": "T", "norm": "T"},
@@ -122,7 +122,7 @@ DOWN_RINGS = ring_kernel(
 def check_stack(
     op: str, w: Form, scales: Form, biases: Form, x: Form, group_size: int, bits: int
 ) -> tuple[int, int, int]:
-    """Return experts, rows and columns of a stack of matrices.
+    """Return the numbers of experts, rows and columns of a stack of matrices.
 
     Raises
     ------
@@ -155,13 +155,13 @@ def plain_share(
     ----------
     target : Target
     columns : int
-        The result's.
+        The columns of the result.
     rows, width, bits : int
         The rows of the weights that one column takes, their elements, and the bits of a code.
     share : int
         The columns that a simdgroup takes.
     items : int
-        The grid's y.
+        The y of the grid.
     """
     stretch = max(1, target.table.loop_bytes * 8 // max(rows * width * bits, 1))
     simdgroups = target.table.expert_simdgroups
@@ -210,17 +210,17 @@ def moe_gate_up(
     Parameters
     ----------
     x : Array, [B, K]
-        float16, bfloat16 or float32; at most 28 KiB a row.
+        float16, bfloat16 or float32. One vector for each token, of at most 28 KiB.
     indices : Array, [B, k]
-        int32, of experts; one that does not exist gives zeros.
+        int32. The experts that each token takes; one that does not exist gives zeros.
     w : Array, [E, 2 * N, K * bits / 32]
-        uint32: of each expert N rows for the gate, then N rows for up.
+        uint32. Each expert has N rows for the gate, then N rows for up.
     scales, biases : Array, [E, 2 * N, K / group_size]
         Of the dtype of `x`.
     norm : Array, [K], optional
         The weight of an RMS norm of `x`, as `rms_norm` computes it; of the dtype of `x`.
     eps : float
-        The norm's.
+        The norm's epsilon.
     group_size : int
         32, 64 or 128.
     bits : int
@@ -307,22 +307,22 @@ def moe_down(
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return the weighted sum of what a token's experts answer, plus a residual.
+    """Return the weighted sum of the results of a token's experts, plus a residual.
 
     Parameters
     ----------
     y : Array, [B, k, N]
-        float16, bfloat16 or float32: what `moe_gate_up` returns; at most 28 KiB a token.
+        float16, bfloat16 or float32. The result of `moe_gate_up`, at most 28 KiB for each token.
     indices : Array, [B, k]
-        int32, of experts; one that does not exist adds nothing.
+        int32. The experts that each token takes; one that does not exist adds nothing.
     weights : Array, [B, k]
-        Of the dtype of `y`.
+        The weight of each expert, of the dtype of `y`.
     w : Array, [E, H, N * bits / 32]
         uint32.
     scales, biases : Array, [E, H, N / group_size]
         Of the dtype of `y`.
     residual : Array, [B, H], optional
-        Of the dtype of `y`.
+        A summand of the result, of the dtype of `y`.
     group_size : int
         32, 64 or 128.
     bits : int

@@ -13,7 +13,7 @@ __all__ = ["moe_combine", "moe_down", "moe_gate_up", "moe_route"]
 
 
 def moe_route(logits: Host, k: int, normalize: bool = True, shared: bool = False) -> tuple[NDArray[np.int32], Floats]:
-    """Return the experts of the k largest logits, the lower of equals first, and their shares; a shared one is last."""
+    """Return the experts of the k largest logits, the lower of equals first, then a shared one, and their shares."""
     values = double(logits[..., : logits.shape[-1] - shared])
     indices = np.argsort(-values, axis=-1, kind="stable")[..., :k].astype(np.int32)
     shares = np.exp(values - values.max(axis=-1, keepdims=True))
@@ -35,7 +35,7 @@ def moe_combine(y: Host, weights: Host, shared: Host | None = None, gate: Host |
 
 
 def moe_gate_up(x: Host, indices: Host, w: Floats, norm: Host | None = None, eps: float = 1e-6) -> Floats:
-    """Return ``silu(gate) * up`` of the chosen experts; `w` holds values, zeros where there is no such expert."""
+    """Return ``silu(gate) * up`` of the chosen experts, zeros if one does not exist; `w` holds dequantised values."""
     vectors = double(x) if norm is None else rms_norm(x, norm, eps)
     columns = w.shape[1] // 2
     out = np.zeros((*indices.shape, columns))
@@ -46,7 +46,7 @@ def moe_gate_up(x: Host, indices: Host, w: Floats, norm: Host | None = None, eps
 
 
 def moe_down(y: Host, indices: Host, weights: Host, w: Floats, residual: Host | None = None) -> Floats:
-    """Return the weighted sum of the chosen experts' answers; `w` holds values."""
+    """Return the weighted sum of the chosen experts' results; `w` holds dequantised values."""
     out = np.zeros((len(y), w.shape[1])) if residual is None else double(residual)
     for token, slot in zip(*np.nonzero((indices >= 0) & (indices < len(w)))):
         out[token] += float(weights[token, slot]) * (w[indices[token, slot]] @ double(y[token, slot]))

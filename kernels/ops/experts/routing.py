@@ -1,4 +1,4 @@
-"""Mixtures of experts: which experts a token takes, and the sum of what they answer."""
+"""Routing in mixtures of experts: the choice of each token's experts, and the weighted sum of their results."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def moe_route(
     Parameters
     ----------
     logits : Array, [..., E]
-        float16, bfloat16 or float32; up to 2048 experts.
+        float16, bfloat16 or float32. One column for each expert, at most 2048 of them.
     k : int
-        From 1 to E; with `shared` to E - 1.
+        The number of experts that a token takes, from 1 to E, with `shared` to E - 1.
     normalize : bool
         Whether the shares of the chosen experts add up to 1 (``norm_topk_prob``).
     shared : bool
@@ -66,10 +66,10 @@ def moe_route(
     Returns
     -------
     indices : Array, [..., k], with `shared` [..., k + 1]
-        int32, the largest logit first; of equal ones the lower expert. Last the shared one.
+        int32. The expert of the largest logit comes first; of equal ones the lower expert. The shared one comes last.
     weights : Array, of the shape of `indices`
-        Of the dtype of `logits`; computed in float32 over all experts and rounded once. The shared one's is
-        ``sigmoid(gate)``.
+        The shares, of the dtype of `logits`; they are computed in float32 over all experts and rounded once. The weight
+        of the shared expert is ``sigmoid(gate)``.
 
     Raises
     ------
@@ -121,23 +121,23 @@ def moe_combine(
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return the weighted sum of experts' answers, plus ``sigmoid(gate) * shared`` of a shared expert.
+    """Return the weighted sum of experts' results, plus ``sigmoid(gate) * shared`` of a shared expert.
 
     Parameters
     ----------
     y : Array, [..., k, H]
-        float16, bfloat16 or float32.
+        float16, bfloat16 or float32. The results of each token's experts.
     weights : Array, [..., k]
-        Of the dtype of `y`.
+        The weight of each expert, of the dtype of `y`.
     shared : Array, [..., H], optional
-        Of the dtype of `y`.
+        The result of the shared expert, of the dtype of `y`.
     gate : Array, [..., 1], optional
-        Of the dtype of `y`; goes with `shared`.
+        The gate of the shared expert, of the dtype of `y`. It is given exactly if `shared` is.
 
     Returns
     -------
     Array, [..., H]
-        Of the dtype of `y`; summed in float32 and rounded once.
+        The sum, of the dtype of `y`; it is computed in float32 and rounded once.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Elements and parts of an array that indices on the device name."""
+"""Indexing: elements and parts of an array that are named by indices on the device."""
 
 from hiprt.kernels.ops.indexing.indexing import put_along_axis, scatter, scatter_add, take, take_along_axis
 from hiprt.kernels.ops.indexing.slices import (

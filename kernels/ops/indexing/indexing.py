@@ -1,4 +1,4 @@
-"""Elements that indices name: taken from an array, put into one, added to one."""
+"""Ops that take elements by indices from an array, put them into one, or add to one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from hiprt.stream import Stream, current_stream
 __all__ = ["put_along_axis", "scatter", "scatter_add", "take", "take_along_axis"]
 
 THREADS = 256
-# Elements are moved as integers of their width.
+# Kernels move elements as integers of their width.
 MOVED = {np.dtype(kind).itemsize: np.dtype(kind) for kind in (np.uint8, np.uint16, np.uint32, np.uint64)}
-# a is [outer][length][inner]; the indices are [count], or [outer][count][inner] where each element has its own.
+# a is [outer][length][inner]. The indices are [count], or [outer][count][inner] where each element has its own.
 PLACE = """
 long at = long(indices[is_along ? (o * count + j) * inner + n : j]);
 if (at < 0) at += long(length);
@@ -35,7 +35,7 @@ uint n = i % inner, j = i / inner % count, o = i / inner / count;
 {PLACE}
 out[i] = exists ? a[(o * length + uint(at)) * inner + n] : a_word(0);
 """
-# One column a thread, so that indices that name a place twice are taken in their order.
+# A thread takes a whole column, so that indices that name a place twice are taken in their order.
 PUT = f"""
 uint i = thread_position_in_grid.x;
 if (i >= size) return;
@@ -61,7 +61,7 @@ def taker(word: str, index: str) -> Kernel:
 
 @cache
 def putter(word: str, index: str, is_adding: bool) -> Kernel:
-    """Return the kernel that puts elements of a width, or adds numbers of a dtype."""
+    """Return the kernel that puts elements of a width, or that adds numbers of a dtype."""
     wide = "float" if word in ("half", "bfloat16_t") else word
     source = f"typedef {word} a_word;\ntypedef {wide} sum_word;\nconstexpr bool adds = {str(is_adding).lower()};" + PUT
     name = f"{'scatter_add' if is_adding else 'scatter'}_{word}_{index}"
@@ -116,11 +116,11 @@ def take(
     Parameters
     ----------
     a : Array
-        Of any strides and dtype.
+        An array of any strides and dtype.
     indices : Array
-        Of any integer dtype; negative ones count from the end. One that names nothing gives zeros.
+        Indices of any integer dtype. Negative ones count from the end; one that names nothing gives zeros.
     axis : int, optional
-        By default `a` is taken as one row.
+        The axis that indices count along; by default `a` is taken as one row.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def take(
 
 
 def along(op: str, a: Array, indices: Array, axis: int) -> tuple[int, tuple[int, ...]]:
-    """Return the axis and the shape of indices that fit an array in every other axis."""
+    """Return the axis, and the shape that the indices broadcast to; it fits the array in every other axis."""
     strided(op, "a", a)
     check_indices(op, indices)
     axis = axis_of(op, axis, a.ndim)
@@ -166,11 +166,12 @@ def take_along_axis(
     Parameters
     ----------
     a : Array
-        Of any strides and dtype.
+        An array of any strides and dtype.
     indices : Array
-        Of any integer dtype and as many axes as `a`; axes other than `axis` broadcast to those of `a`. Negative ones
-        count from the end; one that names nothing gives zero.
+        Indices of any integer dtype, with as many axes as `a`. Axes other than `axis` broadcast to those of `a`.
+        Negative indices count from the end; one that names nothing gives zero.
     axis : int
+        The axis that indices count along.
 
     Returns
     -------
@@ -201,7 +202,7 @@ def put(
     *,
     is_adding: bool = False,
 ) -> Array:
-    """Return a copy of `a` into which values are put or added; `a` itself, changed in place, where `out` is it."""
+    """Return a copy of `a` with values put or added. If `out` is `a`, it is changed in place and returned."""
     indices, values = contiguous(indices, stream=stream), contiguous(values, stream=stream)
     apart = {"indices": indices, "values": values} | ({} if out is a else {"a": a})
     into = result(op, out, a.shape, a.dtype, stream, apart)
@@ -236,12 +237,13 @@ def put_along_axis(
     Parameters
     ----------
     a : Array
-        Of any dtype.
+        An array of any dtype.
     indices : Array
-        As in `take_along_axis`; one that names nothing is passed over, and the last of equal ones wins.
+        Indices as in `take_along_axis`. One that names nothing is ignored, and the last of equal ones wins.
     values : Array
-        Converted to the dtype of `a`; broadcasts to the shape of `indices`.
+        The new values. They are converted to the dtype of `a` and broadcast to the shape of `indices`.
     axis : int
+        The axis that indices count along.
 
     Returns
     -------
@@ -272,7 +274,7 @@ def rows(
     out: Array | None,
     is_adding: bool,
 ) -> Array:
-    """Put or add whole slices."""
+    """Return `a` with whole slices put or added."""
     strided(op, "a", a)
     check_indices(op, indices)
     axis = axis_of(op, axis, a.ndim)
@@ -298,13 +300,14 @@ def scatter(
     Parameters
     ----------
     a : Array
-        Of any dtype.
+        An array of any dtype.
     indices : Array
-        Of any integer dtype; negative ones count from the end. One that names nothing is passed over, and the last of
-        equal ones wins.
+        Indices of any integer dtype. Negative ones count from the end, one that names nothing is ignored, and the last
+        of equal ones wins.
     updates : Array
-        Converted to the dtype of `a`; broadcasts to the shape of ``take(a, indices, axis)``.
+        The new slices. They are converted to the dtype of `a` and broadcast to the shape of ``take(a, indices, axis)``.
     axis : int
+        The axis that indices count along.
 
     Returns
     -------
@@ -332,7 +335,8 @@ def scatter_add(
 ) -> Array:
     """Return `a` with `updates` added to the slices that `indices` names.
 
-    As `scatter`, but slices named more than once get every sum: one after the other in the order of the indices, each
-    rounded to the dtype of `a`, so that the bits do not depend on how the kernel runs.
+    The arguments are those of `scatter`. A slice that is named more than once gets every update, one after the other in
+    the order of the indices. Each sum is rounded to the dtype of `a`, so that the bits do not depend on how the kernel
+    runs.
     """
     return rows("scatter_add", a, indices, updates, axis, stream, out, True)

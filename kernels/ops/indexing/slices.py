@@ -1,4 +1,4 @@
-"""Parts of an array that begin where a number on the device says."""
+"""Slices: parts of an array whose first element is named by numbers on the device."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def kernel_of(word: str, places: tuple[int, ...], is_update: bool) -> Kernel:
     ----------
     word : str
     places : tuple of int
-        For each axis, which of the starts is its own; -1 for none.
+        The number of each axis's start among the starts; -1 for an axis without one.
     is_update : bool
-        Whether the part is written, not read.
+        Whether the part is written into the array instead of read from it.
     """
     lines = ["uint i = thread_position_in_grid.x;", "if (i >= size) return;", "uint rest = i;"]
     lines.append("long whole_at = 0, part_at = 0;")
@@ -61,7 +61,7 @@ def kernel_of(word: str, places: tuple[int, ...], is_update: bool) -> Kernel:
 
 
 def move(whole: Array, part: Array, starts: Array, axes: tuple[int, ...], stream: Stream, is_update: bool) -> None:
-    """Move a part from or to where it begins."""
+    """Copy a part out of the array, or into it."""
     if part.size:
         moved = MOVED[whole.dtype.itemsize]
         launch = launch_of(whole, part, axes, is_update)
@@ -70,7 +70,7 @@ def move(whole: Array, part: Array, starts: Array, axes: tuple[int, ...], stream
 
 @Planned
 def launch_of(whole: Form, part: Form, axes: tuple[int, ...], is_update: bool) -> Launch:
-    """Return the launch that moves a part."""
+    """Return the launch that copies a part."""
     places = tuple(axes.index(axis) if axis in axes else -1 for axis in range(whole.ndim))
     scalars = {"size": part.size}
     for name, form in (("part", part), ("whole", whole)):
@@ -82,7 +82,7 @@ def launch_of(whole: Form, part: Form, axes: tuple[int, ...], is_update: bool) -
 
 
 def checked_axes(op: str, a: Array, starts: Array, axes: Sequence[int], part: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the axes from the front, after comparing everything with the array."""
+    """Return the axes counted from the front, after checking the arguments against the array."""
     strided(op, "a", a)
     found = tuple(axis_of(op, axis, a.ndim) for axis in axes)
     if len(set(found)) < len(found):
@@ -102,12 +102,12 @@ def slice(  # noqa: A001
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return a part of an array that begins where numbers on the device say.
+    """Return a part of an array that begins at indices on the device.
 
     Parameters
     ----------
     a : Array
-        Of any strides and dtype.
+        An array of any strides and dtype.
     start_indices : Array, [n]
         int32, on the device: one for each of `axes`. They are held to where the whole part lies in the array.
     axes : sequence of int
@@ -143,14 +143,14 @@ def slice_update(
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Return an array with a part replaced that begins where numbers on the device say.
+    """Return an array in which the part that begins at indices on the device is replaced.
 
     Parameters
     ----------
     a : Array
-        Of any dtype; of any strides unless it is `out`.
+        An array of any dtype, and of any strides unless it is `out`.
     update : Array
-        The part, of as many axes; converted to the dtype of `a`.
+        The new part, with as many axes as `a`. It is converted to the dtype of `a`.
     start_indices : Array, [n]
         int32, on the device: one for each of `axes`. They are held to where the whole part lies in the array.
     axes : sequence of int

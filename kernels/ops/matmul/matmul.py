@@ -53,14 +53,15 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
     Parameters
     ----------
     a : Array, [..., M, K] or [K]
-        Of any strides; transposed matrices are not copied.
+        The left matrices, of any strides. Transposed matrices are not copied.
     b : Array, [..., K, N] or [K]
-        The leading axes broadcast with those of `a`.
+        The right matrices, whose leading axes broadcast with those of `a`.
 
     Returns
     -------
     Array, [..., M, N]
-        Without the axis of an operand that has one alone; of the promoted dtype, summed in float32 and rounded once.
+        The products, of the promoted dtype; they are summed in float32 and rounded once. An operand with a single axis
+        leaves out M or N.
 
     Raises
     ------
@@ -71,7 +72,7 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
 
     Notes
     -----
-    Meant for few rows, as in decoding: no tiles are shared between rows.
+    The kernel is meant for few rows, as in decoding: rows share no tiles.
     """
     op = "matmul"
     strided(op, "a", a)
@@ -120,10 +121,10 @@ def launches_of(
     right: tuple[int, int],
     target: Target,
 ) -> tuple[Launch, ...]:
-    """Return the launches for `count` rows of results, each of as many as a grid has.
+    """Return the launches for `count` rows of results; each takes as many rows as a grid can have.
 
-    `line` is the distance of a's rows and of the elements of one; `left` and `right` say which matrix of a stack each
-    product takes, by divisor and modulus.
+    `line` is the distance between a's rows, and between the elements of one. `left` and `right` are the divisor and the
+    modulus by which a product's number gives its matrix of the stack.
     """
     groups = -(-columns // (STRETCH if target.takes_loops else SIMDGROUPS if is_dots else SIMDGROUPS * 32))
     threads = (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1)
@@ -139,17 +140,17 @@ def launches_of(
 
 
 def plain(x: Array, stream: Stream) -> Array:
-    """Return a stack of matrices that lie without gaps, by rows or by columns: a copy where they do not."""
+    """Return a stack whose matrices lie without gaps, by rows or by columns; it is a copy where they do not."""
     return x if in_rows(x).is_contiguous else contiguous(x, stream=stream)
 
 
 def in_rows(x: Array) -> Array:
-    """Return a stack as it lies in memory: matrices that lie by columns are transposed."""
+    """Return a stack in the order of its memory: matrices that lie by columns are transposed."""
     return x if x.is_contiguous else x.transpose(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
 
 
 def placed(x: Array, full: tuple[int, ...], stream: Stream) -> tuple[Array, tuple[int, int]]:
-    """Return a stack and which of its matrices each product takes: a copy of each where broadcasting is not simple."""
+    """Return a stack, and the divisor and modulus of its matrices; it is a copy where broadcasting has no such form."""
     batch = x.shape[:-2]
     found = period_of(batch, full)
     if found is not None:
@@ -159,6 +160,6 @@ def placed(x: Array, full: tuple[int, ...], stream: Stream) -> tuple[Array, tupl
 
 
 def period_of(batch: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return divisor and modulus of a stack's matrices in a batch, at least 1."""
+    """Return the divisor and the modulus, at least 1, of a stack's matrices in a batch; None where none describe it."""
     found = period(batch, full)
     return None if found is None else (max(1, found[0]), max(1, found[1]))

@@ -1,4 +1,4 @@
-"""Stacks of matrices: which one of each operand every product of a batch takes."""
+"""Stacks of matrices, and the choice of the matrix that each product of a batch takes from an operand's stack."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SCALARS = {
     "given": "uint",
     "start": "uint",
 }
-ITEMS = 65535  # rows of results of one launch: the largest y of a grid
+ITEMS = 65535  # rows of results that one launch takes: the largest y of a grid
 
 
-Numbers = tuple[int, int, int]  # of a side: divisor, modulus, count
+Numbers = tuple[int, int, int]  # the divisor, the modulus and the count of a side
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Side:
     divisor, modulus : int
         Product i takes index ``i // divisor % modulus``.
     count : int
-        The matrices of the stack.
+        The number of matrices of the stack.
     indices : Array or None
-        uint32: the matrix that each index stands for; None where an index is the matrix's number.
+        uint32. The number of the matrix that each index stands for; None where an index is the matrix's number itself.
     """
 
     divisor: int
@@ -58,7 +58,7 @@ class Side:
 
 
 def side_of(shape: tuple[int, ...], full: tuple[int, ...], count: int, indices: Array | None, stream: Stream) -> Side:
-    """Return the side of an operand whose indices, given or counted, have a shape that broadcasts to `full`."""
+    """Return the side of an operand whose indices, or whose leading axes, have a shape that broadcasts to `full`."""
     found = period(shape, full)
     if found is not None:
         return Side(max(1, found[0]), max(1, found[1]), count, None if indices is None else words_of(indices, stream))
@@ -86,12 +86,12 @@ def size_of(shape: tuple[int, ...]) -> int:
 
 
 def index_array(op: str, indices: Array) -> Array:
-    """Return indices that are integers.
+    """Return indices after checking that they are integers.
 
     Raises
     ------
     ValueError
-        They are not.
+        The indices are not integers.
     """
     if not isinstance(indices, Array) or not is_integer(indices.dtype):
         raise ValueError(f"[{op}] Got indices with invalid dtype. Indices must be integral.")
@@ -99,5 +99,5 @@ def index_array(op: str, indices: Array) -> Array:
 
 
 def items(count: int) -> range:
-    """Return the first rows of results of each launch."""
+    """Return the first row of results of each launch."""
     return range(0, count, ITEMS)

@@ -1,4 +1,4 @@
-"""Quantised matrices: their formats, and the checks of what ops are given, with MLX's words for what is wrong."""
+"""Formats of quantised matrices, and checks of an op's operands, with MLX's messages."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Mode:
     Attributes
     ----------
     number : int
-        In kernels (``formats.h``).
+        The family's number in kernels (``formats.h``).
     group_sizes, bits : tuple of int
-        What there is.
+        The group sizes and the bits that the family has.
     default : tuple of 2 int
-        Group size and bits where they are not given.
+        The group size and the bits where they are not given.
     """
 
     number: int
@@ -58,16 +58,17 @@ MODES = {
 
 
 class Format(NamedTuple):
-    """How a row of values is stored.
+    """A format in which a row of values is stored.
 
     Attributes
     ----------
     mode : str
-        ``affine``: codes are integers, a group has a scale and a bias. ``mxfp4``, ``mxfp8``, ``nvfp4``: codes are
-        floating, a group has a scale of 8 bits.
+        With ``affine`` codes are integers, and a group has a scale and a bias. With ``mxfp4``, ``mxfp8`` and ``nvfp4``
+        codes are floating, and a group has a scale of 8 bits.
     group_size : int
+        The number of values that share a scale.
     bits : int
-        Of a code.
+        The bits of a code.
     """
 
     mode: str
@@ -76,7 +77,7 @@ class Format(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The mode, in kernels."""
+        """The mode's number in kernels."""
         return MODES[self.mode].number
 
     @property
@@ -86,18 +87,18 @@ class Format(NamedTuple):
 
 
 def listed(shape: Sequence[int]) -> str:
-    """Return a shape in MLX's way of writing."""
+    """Return a shape as MLX writes it."""
     return f"({','.join(map(str, shape))})"
 
 
 @cache
 def format_of(op: str, group_size: int | None, bits: int | None, mode: str) -> Format:
-    """Return a format, with the mode's defaults for what is None.
+    """Return a format; the mode's defaults replace values that are None.
 
     Raises
     ------
     ValueError
-        There is no such format.
+        The format does not exist.
     """
     if mode not in MODES:
         raise ValueError(f"[{op}] Invalid quantization mode '{mode}'.")
@@ -130,7 +131,7 @@ def check_matrix(
     Raises
     ------
     ValueError
-        A dtype is wrong, biases are missing or not wanted, or the shapes do not fit each other.
+        A dtype is wrong, biases are missing or do not belong to the mode, or the shapes do not fit each other.
     """
     if w.dtype != UINT32:
         raise ValueError(f"[{op}] The weight matrix should be uint32 but received {w.dtype}")

@@ -34,12 +34,12 @@ PACKED_INPUTS = {
 }
 TILE_COLUMNS = 64
 SIMDGROUPS = 4
-ROWS = 2  # of a simdgroup, as in the packed kernel
-MOST_ROWS = 64  # of a plain loop on the CPU device, as in the packed kernel
+ROWS = 2  # rows that a simdgroup takes, as in the packed kernel
+MOST_ROWS = 64  # rows that a plain loop on the CPU device takes, as in the packed kernel
 
 
 def tile_choices(dtype: np.dtype[Any], takes_loops: bool, table: Table = DEFAULT) -> tuple[int, ...]:
-    """Return the rows that a tile may have, the most first."""
+    """Return the numbers of rows that a tile may have, the largest first."""
     return table.tile_rows if dtype.itemsize == 2 and not takes_loops else table.tile_rows[-1:]
 
 
@@ -98,7 +98,7 @@ TILES = Kernel(
 
 
 class Operands(NamedTuple):
-    """What a product is made of: contiguous, of fitting shapes and dtypes.
+    """The operands of a product, which are contiguous and have fitting shapes and dtypes.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Operands(NamedTuple):
     form : Format
     is_transposed : bool
     columns : int
-        N.
+        The number of columns of the result, N.
     """
 
     x: Array
@@ -121,7 +121,7 @@ class Operands(NamedTuple):
 
     @property
     def is_packed(self) -> bool:
-        """Whether the kernel that reads 128 bits at a time takes them."""
+        """Whether the kernel that reads 128 bits at a time takes the operands."""
         aligned = not (self.x.address | self.w.address) % 16
         return self.form.is_affine and self.form.bits in BITS and self.is_transposed and aligned
 
@@ -136,7 +136,7 @@ def operands_of(
     form: Format,
     stream: Stream,
 ) -> Operands:
-    """Check and promote what a product is given.
+    """Return the operands of a product after checking and promoting them.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def operands_of(
 def checked(
     op: str, x: Form, w: Form, scales: Form, biases: Form | None, is_transposed: bool, form: Format
 ) -> tuple[np.dtype[Any], int, bool]:
-    """Return the result's dtype and columns, and whether kernels take the operands as they are."""
+    """Return the result's dtype and columns, and whether kernels take the operands without copies."""
     *_, rows, width = check_matrix(op, w, scales, biases, form)
     floats = [x, scales, biases] if form.is_affine and biases is not None else [x]
     for value in floats:
@@ -207,23 +207,23 @@ def gather_qmm(
     w : Array, [..., N, K * bits / 32], or [..., K, N * bits / 32] without `transpose`
         uint32.
     scales, biases : Array
-        As `quantize` returns them; no biases for modes of floating codes.
+        The scales and the biases that `quantize` returns. Modes of floating codes have no biases.
     lhs_indices, rhs_indices : Array, optional
-        Of any integer dtype: flat indices into the leading axes of `x` and of `w`; their shapes broadcast. One that is
-        not given counts through its operand's leading axes. An index that names no matrix gives zeros.
+        Flat indices, of any integer dtype, into the leading axes of `x` and of `w`; their shapes broadcast. Indices
+        that are not given count through the operand's leading axes. An index that names no matrix gives zeros.
     transpose : bool
-        Whether rows of `w` are multiplied with, instead of columns.
+        Whether `x` is multiplied with the rows of `w`, instead of its columns.
     group_size, bits, mode
         The format, as in `quantize`.
     sorted_indices : bool
-        A promise that `rhs_indices` ascend: rows of one matrix lie together, and it is read once for many of them.
-        Without it, indices of many rows are sorted first; the result differs only in what `quantized_matmul` rounds
-        with many rows.
+        A promise that `rhs_indices` ascend. Rows of one matrix then lie together, and the matrix is read once for many
+        of them. Without the promise, indices of many rows are sorted first. The result differs only in the rounding
+        that `quantized_matmul` does with many rows.
 
     Returns
     -------
     Array, [*indices, M, N]
-        Of the promoted dtype of `x`, `scales` and `biases`; summed in float32 and rounded once.
+        The products, of the promoted dtype of `x`, `scales` and `biases`; they are summed in float32 and rounded once.
 
     Raises
     ------
@@ -300,7 +300,7 @@ def multiply(
 
 
 def tile_rows(dtype: np.dtype[Any], count: int, target: Target) -> int:
-    """Return the rows of a tile, for matrices that each have `count`: large tiles where that still leaves several."""
+    """Return the rows of a tile for matrices that each have `count` rows: large tiles where several still remain."""
     choices = tile_choices(dtype, target.takes_loops, target.table)
     return next((rows for rows in choices if count >= 4 * rows), choices[-1])
 
@@ -350,7 +350,7 @@ def launches_of(
     is_transposed: bool,
     target: Target,
 ) -> tuple[Launch, ...]:
-    """Return the launches of the kernels of single rows, each of as many rows of results as a grid has."""
+    """Return the launches of the kernels of single rows; each takes as many rows of results as a grid can have."""
     stretch = min(MOST_ROWS, max(1, target.table.loop_bytes * 8 // max(depth * form.bits, 1)))
     sizes = {"width": depth, "lines": lines, "given": flags, **named(left, right)}
     if is_packed:

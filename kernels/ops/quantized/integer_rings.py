@@ -1,4 +1,4 @@
-"""The kernels of integer matrix instructions: one body for a plain matrix and for those that a token's experts are."""
+"""The kernels of integer matrix instructions, which share one body for a plain matrix and for a token's experts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hiprt.kernels.tuning.target import Target
 __all__ = ["ring_kernel"]
 
 BODY = "quantized/integer_rings.hip"
-# What the body calls the ways of taking matrices.
+# The body's names of the ways to take matrices.
 MATRICES = ("ONE", "GATHERED", "SUMMED")
-# Names of the body that a kernel need not take as a parameter, and what they are then.
+# Parameters of the body that a kernel may leave out, and the constants that replace them.
 ABSENT = {
     "S": "typedef T S;",
     "NORMED": "constexpr bool NORMED = false;",
@@ -52,15 +52,15 @@ def ring_kernel(
     inputs, outputs, scalars, ahead
         The declaration, as for `Kernel`.
     template : mapping of str to str
-        The parameters besides T, GROUP, BITS, WIDTH and those of a ring. What the body knows and the declaration does
-        not name is absent, as `ABSENT` defines it.
+        The parameters besides T, GROUP, BITS, WIDTH and those of a ring. `ABSENT` defines the body's parameters that
+        the declaration leaves out.
     matrices : str
-        ``ONE`` matrix; ``GATHERED``, the rows of those that indices choose behind each other; or ``SUMMED``, their
-        products with a vector each, weighted and added.
+        ``ONE`` for a single matrix; ``GATHERED`` for the rows, behind each other, of the matrices that indices choose;
+        or ``SUMMED`` for the weighted sum of these matrices' products with a vector each.
     is_gated : bool
         Whether the kernel is gated without a template parameter that says so.
     width : callable
-        From the template, by name, to the elements of x that a threadgroup keeps.
+        A function of the template, by name, that returns the elements of x that a threadgroup keeps.
     """
 
     def shared(values: Mapping[str, Any], target: Target) -> int:

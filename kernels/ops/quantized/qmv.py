@@ -23,10 +23,10 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["qmv"]
 
-MOST = 8  # vectors
-SIMDGROUPS = 4  # of a threadgroup of the kernel that every target has
-ROWS = 4  # of a simdgroup, as in the kernel
-MOST_ROWS = 64  # of a plain loop, as in the kernel
+MOST = 8  # vectors that one launch multiplies
+SIMDGROUPS = 4  # simdgroups of a threadgroup of the kernel that every target has
+ROWS = 4  # rows that a simdgroup takes, as in the kernel
+MOST_ROWS = 64  # rows that a plain loop takes, as in the kernel
 OPERANDS = {"x": "T", "weight": "uint", "scales": "T", "biases": "T", "norm": "T", "residual": "T"}
 PARTS = {"NORMED": "bool", "ADDED": "bool", "GATED": "bool"}
 KERNEL = Kernel(
@@ -39,7 +39,7 @@ KERNEL = Kernel(
     threads=SIMDGROUPS * 32,
     instances=each(("T", "S"), GROUP=GROUP_SIZES, BITS=BITS, BATCH=lambda _, loops: (1,) if loops else (1, 2)),
 )
-# This body is for NVIDIA's matrix instructions alone, so it is not in the dialect.
+# This body uses NVIDIA's matrix instructions, so it is not in the dialect.
 TENSOR = Kernel(
     "qmv_mma",
     inputs=OPERANDS,
@@ -63,7 +63,7 @@ TENSOR = Kernel(
     ahead=("weight", "scales", "biases"),
     source=(OPS / "quantized/qmv_mma.hip").read_text(),
 )
-# One vector, whose matrix no index chooses.
+# This kernel multiplies one vector with one matrix.
 INTEGER = ring_kernel(
     "qmv_integer",
     inputs=OPERANDS,
@@ -100,31 +100,31 @@ def qmv(
     w : Array, [N, K * bits / 32]
         uint32.
     scales, biases : Array, [N, K / group_size]
-        As `quantize` returns them, of the dtype of `x`.
+        The scales and the biases that `quantize` returns, of the dtype of `x`.
     group_size : int
         32, 64 or 128.
     bits : int
         4 or 8.
     norm : Array, [K], optional
-        The weights of an RMS norm of `x`, of its dtype.
+        The weights of an RMS norm of `x`, of the dtype of `x`.
     eps : float
-        The norm's.
+        The norm's epsilon.
     residual : Array, [B, N], optional
-        Added to the result, of the dtype of `x`.
+        A summand of the result, of the dtype of `x`.
     swiglu : bool
         Whether the first half of the rows of `w` is a gate and the second half what it gates: the result is
         ``silu(gate) * up``, [B, N / 2].
     out_dtype : dtype, optional
         The result's dtype; that of `x` by default.
     tiling : Ring or Tiling, optional
-        How a kernel of matrix instructions shares out the work; chosen by `ring_of` or `tiling_of` by default.
+        How a kernel of matrix instructions shares out the work. `ring_of` or `tiling_of` chooses it by default.
 
     Returns
     -------
     Array, [B, N] or [B, N / 2]
-        Summed in float32 and rounded once; on GPUs ``x * norm`` is rounded to the dtype of `x` before, and must be in
-        its range. The norm's common factor is applied to the sums. On NVIDIA a single vector is rounded, for each scale
-        of the codes, to multiples of 2^-14 of the power of two below its largest number there.
+        The product, summed in float32 and rounded once. On GPUs ``x * norm`` is rounded to the dtype of `x` first, and
+        must be in its range. The norm's common factor is applied to the sums. On NVIDIA the part of a single vector
+        that shares a scale of the codes is rounded to multiples of 2^-14 of the power of two below its largest number.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def check(
     residual: Form | None,
     is_gated: bool,
 ) -> int:
-    """Return the result's columns."""
+    """Return the result's columns after checking the operands."""
     floating(op, "x", x, 2)
     form = format_of(op, group, bits, "affine")
     if bits not in BITS or group not in GROUP_SIZES or w.ndim != 2:
@@ -239,7 +239,7 @@ def check(
 
 
 def chosen(target: Target, dtype: np.dtype[Any], shape: Shape) -> Tiling | Ring | None:
-    """Return how a kernel of matrix instructions takes whole steps of 16-bit numbers; None where none does."""
+    """Return how a kernel of matrix instructions for 16-bit numbers shares out the work; None if none takes it."""
     if "matrix" not in target.features or dtype.itemsize != 2 or shape.width * shape.bits % 1024:
         return None
     return ring_of(shape, target) or tiling_of(shape, target)

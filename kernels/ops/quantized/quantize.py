@@ -1,4 +1,4 @@
-"""Affine group quantisation on the device, and the way back from every format."""
+"""Quantisation of groups on the device in the affine format, and dequantisation of every format."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def quantize(
     Parameters
     ----------
     w : Array, [..., N, K]
-        float16, bfloat16 or float32.
+        The values, which are float16, bfloat16 or float32.
     group_size : int, optional
         The values that share a scale and a bias: 32, 64 (default) or 128; K is a multiple of it.
     bits : int, optional
         The bits of a code: 2, 3, 4 (default), 5, 6 or 8.
     mode : str
-        ``affine``; the other formats are read (`dequantize`, `quantized_matmul`), not written.
+        ``affine``. The other formats are read (`dequantize`, `quantized_matmul`) but not written.
 
     Returns
     -------
     packed : Array, [..., N, K * bits / 32]
         uint32.
     scales, biases : Array, [..., N, K / group_size]
-        Of the dtype of `w`.
+        The scales and the biases of the groups, of the dtype of `w`.
 
     Raises
     ------
@@ -74,8 +74,8 @@ def quantize(
 
     Notes
     -----
-    MLX's GPU backends take the range of a group that is all negative up to 0 and round ties away from zero; its CPU
-    backend, and this, do not. A group with NaN has unspecified codes; other groups are not affected.
+    MLX's GPU backends extend the range of a group that is all negative up to 0, and round ties away from zero. Its CPU
+    backend and this op do not. A group with NaN has unspecified codes; other groups are not affected.
     """
     stream = stream or current_stream()
     plan = quantize_of(w, group_size, bits, mode)
@@ -139,7 +139,7 @@ def dequantize(
     scales : Array, [..., N, K / group_size]
         float16, bfloat16 or float32; uint8 for the modes of floating codes.
     biases : Array, optional
-        As `scales`; for ``affine`` only.
+        The biases, of the shape and dtype of `scales`; only ``affine`` has them.
     group_size, bits : int, optional
         The mode's by default: 64 and 4 for ``affine``.
     mode : str
@@ -150,8 +150,8 @@ def dequantize(
     Returns
     -------
     Array, [..., N, K]
-        For ``affine`` the product of code and scale is rounded to the dtype of `scales`, and the sum with the bias
-        again.
+        The values. For ``affine`` the product of code and scale is rounded to the dtype of `scales`, and so is the sum
+        with the bias.
 
     Raises
     ------

@@ -47,11 +47,11 @@ def quantized_embedding(
     Parameters
     ----------
     ids : Array, [n]
-        int32, on the device. An id outside 0..V-1 gives a row of zeros. At most 65535 of them.
+        int32. At most 65535 ids, on the device. An id outside 0..V-1 gives a row of zeros.
     weight : Array, [V, K * bits / 32]
         uint32.
     scales, biases : Array, [V, K / group_size]
-        As `quantize` returns them; no biases for modes of floating codes.
+        The scales and the biases that `quantize` returns. Modes of floating codes have no biases.
     group_size, bits : int, optional
         The mode's by default: 64 and 4 for ``affine``.
     mode : str
@@ -62,7 +62,7 @@ def quantized_embedding(
     Returns
     -------
     Array, [n, K]
-        The rows that `dequantize` returns; for ``affine`` in the dtype of `scales`.
+        The rows that `dequantize` returns; ``affine`` gives them in the dtype of `scales`.
 
     Raises
     ------

@@ -34,11 +34,11 @@ def quantized_matmul(
     x : Array, [..., M, K] or [K]
         float16, bfloat16 or float32.
     w : Array, [..., N, K * bits / 32], or [..., K, N * bits / 32] without `transpose`
-        uint32; leading axes broadcast with those of `x`.
+        uint32. The leading axes broadcast with those of `x`.
     scales, biases : Array
-        As `quantize` returns them; no biases for modes of floating codes.
+        The scales and the biases that `quantize` returns. Modes of floating codes have no biases.
     transpose : bool
-        Whether rows of `w` are multiplied with, instead of columns.
+        Whether `x` is multiplied with the rows of `w`, instead of its columns.
     group_size, bits : int, optional
         The mode's by default: 64 and 4 for ``affine``.
     mode : str
@@ -47,7 +47,7 @@ def quantized_matmul(
     Returns
     -------
     Array, [..., M, N] or [..., N]
-        Of the promoted dtype of `x`, `scales` and `biases`.
+        The products, of the promoted dtype of `x`, `scales` and `biases`.
 
     Raises
     ------
@@ -56,10 +56,10 @@ def quantized_matmul(
 
     Notes
     -----
-    By groups: ``scale * sum(code * x) + bias * sum(x)`` for codes of 4 and 8 bits with `transpose`, where `x` and `w`
-    start at a multiple of 16 bytes; other formats have a slower kernel. With more than 8 rows tiles of the weights are
-    unpacked once for many rows, by matrix instructions where the device has them; on a GPU each weight
-    ``code * scale + bias`` is then rounded to the dtype first.
+    Codes of 4 and 8 bits with `transpose`, where `x` and `w` start at a multiple of 16 bytes, are summed by groups:
+    ``scale * sum(code * x) + bias * sum(x)``. Other formats have a slower kernel. With more than 8 rows, tiles of the
+    weights are unpacked once for many rows and multiplied by matrix instructions where the device has them. A GPU then
+    rounds each weight ``code * scale + bias`` to the dtype first.
     """
     op = "quantized_matmul"
     stream = stream or current_stream()

@@ -1,4 +1,4 @@
-"""Products with quantised matrices in numpy, beside `quantize` and `dequantize`, which define the formats."""
+"""Products with quantised matrices in numpy. `quantize` and `dequantize` define the formats."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def gather_qmm(
     rhs_indices: Host | None,
     transpose: bool = True,
 ) -> Floats:
-    """Return the products of matrices that indices choose, with dequantised weights; where none is chosen, zeros."""
+    """Return the products of matrices that indices choose, with dequantised weights; no matrix gives zeros."""
     operands = []
     for value, indices in ((double(x), lhs_indices), (w, rhs_indices)):
         stack = np.concatenate([value.reshape(-1, *value.shape[-2:]), np.zeros((1, *value.shape[-2:]))])
@@ -52,7 +52,7 @@ def gather_qmm(
 
 
 def quantized_embedding(ids: Host, packed: Host, scales: Host, biases: Host, group_size: int, bits: int) -> Host:
-    """Return the rows that `ids` name, bit for bit as the op does; zeros for ids that do not exist."""
+    """Return the rows that `ids` name, bit for bit as the op does. Ids that do not exist give zeros."""
     rows = dequantize(packed, scales, biases, group_size, bits)
     exists = (ids >= 0) & (ids < len(rows))
     return np.where(exists[:, None], rows[np.where(exists, ids, 0)], np.zeros((), rows.dtype))

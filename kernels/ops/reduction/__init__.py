@@ -1,4 +1,4 @@
-"""Reductions over axes, running sums, sorting, the largest value."""
+"""Reductions over axes, running sums, sorting, and the places of extreme values."""
 
 from hiprt.kernels.ops.reduction.argmax import argmax, argmin
 from hiprt.kernels.ops.reduction.cumsum import cumsum

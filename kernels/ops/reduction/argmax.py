@@ -1,4 +1,4 @@
-"""The place of the largest value, and of the smallest."""
+"""The ops that find the place of the largest value, and of the smallest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KERNEL = Kernel(
 THREADS = 1024
 
 
-# Any dtype: keys as for sorting, the largest and of equal ones the first.
+# This body takes any dtype. It compares the keys that sorting uses, and of equal ones keeps the first.
 BODY = """
 threadgroup long keys[256];
 threadgroup uint places[256];
@@ -78,21 +78,21 @@ def argmax(
 ) -> Array:
     """Return the index of the largest value along an axis.
 
-    Of equal values (0 and -0 are equal) the lowest index wins; the first NaN wins over every number, as in numpy.
+    Of equal values (0 and -0 are equal) the lowest index wins. The first NaN wins over every number, as in numpy.
 
     Parameters
     ----------
     x : Array
-        Of any strides and dtype; not empty along the axis.
+        An array of any strides and dtype, which is not empty along the axis.
     axis : int, optional
-        The last by default; None takes `x` as one row.
+        The axis, the last one by default; None takes `x` as one row.
     keepdims : bool
         Whether the axis stays, with size 1.
 
     Returns
     -------
     Array
-        int32, which is what a step block holds (MLX returns uint32).
+        int32, the dtype of a step block's numbers (MLX returns uint32).
 
     Raises
     ------
@@ -107,12 +107,12 @@ def argmax(
 def argmin(
     x: Array, axis: int | None = -1, keepdims: bool = False, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:
-    """Return the index of the smallest value along an axis; arguments and rules are those of `argmax`."""
+    """Return the index of the smallest value along an axis. The arguments and the rules are those of `argmax`."""
     return place_of("argmin", x, axis, keepdims, stream, out)
 
 
 def place_of(op: str, x: Array, axis: int | None, keepdims: bool, stream: Stream | None, out: Array | None) -> Array:
-    """Check, put the axis last, and launch."""
+    """Check the operand, put the axis last, launch, and return the result."""
     stream = stream or current_stream()
     order, shape, width = rows_of(op, x, axis, keepdims)
     if order is not None or not x.is_contiguous:
@@ -151,7 +151,7 @@ def plan_of(op: str, x: Form, shape: tuple[int, ...], width: int, target: Target
 
 
 def threads_of(x: Form, width: int, loops: bool) -> tuple[int, int]:
-    """Return how many threads share a row of floats, and how many neighbours one reads at once."""
+    """Return how many threads share a row of floats, and how many neighbouring elements a thread reads at once."""
     if loops:
         return 1, 1
     run = 16 // x.dtype.itemsize

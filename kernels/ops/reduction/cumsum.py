@@ -16,7 +16,8 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["cumsum"]
 
-# One row a threadgroup: a thread sums a run of neighbours, then begins its run with the sums of the threads before it.
+# A threadgroup takes one row. A thread sums a run of neighbours, then begins its run with the sums of the threads
+# before it.
 BODY = """
 threadgroup {wide} parts[256];
 const uint index = thread_index_in_threadgroup;
@@ -71,9 +72,9 @@ def cumsum(
     Parameters
     ----------
     a : Array
-        Of any strides and dtype.
+        An array of any strides and dtype.
     axis : int, optional
-        None takes `a` as one row.
+        The axis; None takes `a` as one row.
     reverse : bool
         Whether sums begin at the end.
     inclusive : bool
@@ -82,7 +83,7 @@ def cumsum(
     Returns
     -------
     Array
-        Of the dtype of `a`, int32 for bool; 16-bit floating dtypes are summed in float32 and rounded once.
+        The sums, of the dtype of `a`, or int32 for bool. 16-bit floating dtypes are summed in float32 and rounded once.
 
     Raises
     ------

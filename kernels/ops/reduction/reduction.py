@@ -1,4 +1,4 @@
-"""Reductions over axes: a kernel generated from what joins two values."""
+"""Reductions over axes, whose kernels are generated from the C++ expression that joins two values."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def rows_of(op: str, x: Array, axis: Axis, keepdims: bool, stream: Stream) -> tu
     Raises
     ------
     TypeError
-        It is not an array, or its dtype has no kernels.
+        The value is not an array, or its dtype has no kernels.
     ValueError
         There is no such axis, or one is named twice.
     """
@@ -108,21 +108,23 @@ def rows_of(op: str, x: Array, axis: Axis, keepdims: bool, stream: Stream) -> tu
 class Reduction:
     """A reduction of several axes; called as ``op(x, axis=None, keepdims=False, stream=None, out=None)``.
 
-    `axis` is an axis, several, or None for all; strides and dtypes are any. Floating dtypes are joined in float32.
+    `axis` is an axis, several, or None for all. The array may have any strides and dtype. Floating dtypes are joined in
+    float32.
 
     Parameters
     ----------
     name : str
     rule : callable
-        From the dtype of `x` to the result's.
+        A function of the dtype of `x` that returns the result's.
     text : str
-        C++ that joins ``a`` and ``b``.
+        The C++ expression that joins ``a`` and ``b``.
     identity : str
-        What changes nothing; ``from[0]`` where only the values themselves do, and there must be some.
+        The value that changes no other when joined with it. ``from[0]``, the first element, stands for an op that has
+        none; the array must not be empty then.
     meaning : str
-        What it returns, for its documentation.
+        The description of the result, for the op's documentation.
     final : str
-        C++ of the result from ``total``.
+        The C++ expression of the result from ``total``.
     """
 
     def __init__(
@@ -169,7 +171,7 @@ def same(dtype: DType) -> DType:
 
 
 def summed(dtype: DType) -> DType:
-    """Return the dtype of sums: small integers become those of 32 bits, bool becomes int32."""
+    """Return the dtype of sums: small integers become integers of 32 bits, bool becomes int32."""
     if dtype == BOOL:
         return INT32
     if is_float(dtype) or dtype.itemsize >= 4:
@@ -199,16 +201,16 @@ def logsumexp(
     Parameters
     ----------
     x : Array
-        Of any strides; integers become float32.
+        An array of any strides; integers become float32.
     axis : int or sequence of int, optional
-        All axes by default.
+        The axes; all of them by default.
     keepdims : bool
         Whether reduced axes stay, with size 1.
 
     Returns
     -------
     Array
-        Of the dtype of `x`, or float32; computed in float32. Nothing gives -inf.
+        The result, of the dtype of `x`, or float32; it is computed in float32. No elements give -inf.
 
     Raises
     ------

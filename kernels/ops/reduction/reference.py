@@ -13,7 +13,7 @@ __all__ = ["argmax", "logsumexp"]
 
 
 def argmax(x: Host) -> NDArray[np.int32]:
-    """Return the first place of the largest value, or of the first NaN, of the last axis."""
+    """Return the first place of the largest value, or of the first NaN, along the last axis."""
     return np.asarray(np.argmax(double(x), axis=-1), np.int32)
 
 

@@ -1,4 +1,4 @@
-"""Sorting, and what follows from the order of elements."""
+"""Sorting, and the ops that follow from the order of elements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["argpartition", "argsort", "partition", "sort", "topk"]
 
 RUN = 1024  # elements that one threadgroup sorts
 THREADS = 256
-# A bitonic network over (key, place): all places differ, so the order of equal keys is theirs.
+# A bitonic network sorts pairs of key and place. All places differ, so elements with equal keys stay in their order.
 BLOCK = f"""
 threadgroup long keys[{RUN}];
 threadgroup uint places[{RUN}];
@@ -54,7 +54,7 @@ for (uint size = 2; size <= padded; size *= 2) {{
 }}
 for (uint i = thread_index_in_threadgroup; i < count; i += step) out[size_t(row) * width + first + i] = places[i];
 """
-# Each element finds its place in two runs merged: where it is in its own, and how many of the other come before it.
+# Each element finds its place in the merged run: its place in its own run plus the elements of the other before it.
 MERGE = """
 uint i = thread_position_in_grid.x;
 if (i >= size) return;
@@ -107,7 +107,7 @@ def merger(word: str) -> Kernel:
 
 
 def order_of(x: Array, stream: Stream) -> Array:
-    """Return the order of each row of a contiguous array: uint32 places, smallest first, equal ones as they come."""
+    """Return the places (uint32) of each row's elements from the smallest on; equal ones stay in order."""
     order = empty(x.shape, UINT32, stream)
     if not x.size:
         return order
@@ -122,7 +122,7 @@ def order_of(x: Array, stream: Stream) -> Array:
 
 @Planned
 def launches_of(x: Form, target: Target) -> tuple[Launch, ...]:
-    """Return the launch that sorts runs, then those that merge them."""
+    """Return the launch that sorts runs, and then the launches that merge them."""
     word, width = WORDS[x.dtype], x.shape[-1]
     padded = min(RUN, 1 << (width - 1).bit_length())
     threads = 1 if target.takes_loops else min(THREADS, max(32, padded // 2))
@@ -144,7 +144,7 @@ def ordered(
     stream: Stream | None,
     out: Array | None,
 ) -> Array:
-    """Return what `choose` makes of rows along an axis and their order."""
+    """Call `choose` with the rows along an axis and their order, and return its result."""
     stream = stream or current_stream()
     return along(op, a, axis, lambda rows: choose(rows, order_of(rows, stream), stream), stream, out)
 
@@ -165,9 +165,9 @@ def argsort(a: Array, axis: int | None = -1, *, stream: Stream | None = None, ou
     Parameters
     ----------
     a : Array
-        Of any strides and dtype. NaN comes last; 0 and -0 are equal; equal elements stay in order.
+        An array of any strides and dtype. NaN comes last, 0 and -0 are equal, and equal elements stay in order.
     axis : int, optional
-        The last by default; None takes `a` as one row.
+        The axis, the last one by default; None takes `a` as one row.
 
     Returns
     -------
@@ -183,18 +183,19 @@ def argsort(a: Array, axis: int | None = -1, *, stream: Stream | None = None, ou
 
     Notes
     -----
-    Runs of 1024 by a bitonic network (Batcher, 1968), then merged pair by pair: one kernel for each doubling.
+    A bitonic network (Batcher, 1968) sorts runs of 1024 elements. They are then merged pair by pair, with one kernel
+    for each doubling.
     """
     return ordered("argsort", a, axis, places, stream, out)
 
 
 def sort(a: Array, axis: int | None = -1, *, stream: Stream | None = None, out: Array | None = None) -> Array:
-    """Return the elements from the smallest to the largest; arguments and order are those of `argsort`."""
+    """Return the elements from the smallest to the largest. The arguments and the order are those of `argsort`."""
     return ordered("sort", a, axis, elements, stream, out)
 
 
 def kth_of(op: str, a: Array, kth: int, axis: int | None) -> None:
-    """Refuse a place that there is not."""
+    """Refuse a place that the axis does not have."""
     strided(op, "a", a)
     length = a.size if axis is None else a.shape[axis_of(op, axis, a.ndim)]
     if not -length <= kth < length:
@@ -204,9 +205,9 @@ def kth_of(op: str, a: Array, kth: int, axis: int | None) -> None:
 def argpartition(
     a: Array, kth: int, axis: int | None = -1, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:
-    """Return places such that what comes before the `kth` is not larger, and what comes after is not smaller.
+    """Return places such that elements before the `kth` are not larger, and elements after it are not smaller.
 
-    The whole order is found, as by `argsort`, whose arguments these are.
+    The op finds the whole order, as `argsort` does, whose arguments it takes.
     """
     kth_of("argpartition", a, kth, axis)
     return ordered("argpartition", a, axis, places, stream, out)
@@ -215,13 +216,13 @@ def argpartition(
 def partition(
     a: Array, kth: int, axis: int | None = -1, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:
-    """Return elements in an order such as `argpartition` finds."""
+    """Return the elements in the order that `argpartition` finds."""
     kth_of("partition", a, kth, axis)
     return ordered("partition", a, axis, elements, stream, out)
 
 
 def topk(a: Array, k: int, axis: int | None = -1, *, stream: Stream | None = None, out: Array | None = None) -> Array:
-    """Return the `k` largest elements along an axis, the largest last; arguments and order are those of `argsort`."""
+    """Return the `k` largest elements along an axis, the largest last. Arguments and order are those of `argsort`."""
     strided("topk", "a", a)
     length = a.size if axis is None else a.shape[axis_of("topk", axis, a.ndim)]
     if not 0 <= k <= length:
