@@ -58,8 +58,8 @@ class Kernel:
     threads : int or callable
         The most threads of a threadgroup, or a function that returns them for the template by name.
     aliasing : mapping of str to sequence of str
-        The outputs that a call may let be inputs, and those inputs: each of their elements is read before it is
-        written.
+        The outputs that may be inputs in a call, and these inputs. The kernel reads each of their elements before it
+        writes it.
     ahead : sequence of str, optional
         The inputs that the body reads before it calls ``wait_for_inputs()``. If this is given, the body calls
         ``begin_next()`` and ``wait_for_inputs()`` in every thread, and its node may start while the one before it
@@ -73,11 +73,11 @@ class Kernel:
     source : str, optional
         The body, for a kernel without a file.
     instances : callable, optional
-        A function of `takes_loops` (whether the branch of plain loops is asked for) to the templates that the op
-        launches the kernel with. A kernel that has it is registered in `KERNELS`, from where the offline compilers and
-        their tests take it.
+        A function that returns, for `takes_loops` (whether kernels take their branch of plain loops), the templates
+        that the op launches the kernel with. A kernel with instances is registered in `KERNELS`, from where the offline
+        compilers and their tests take it.
     part_of : str, optional
-        The op that launches the kernel, where that does not have the kernel's name.
+        The op that launches the kernel, if the op has another name than the kernel.
 
     Attributes
     ----------
@@ -282,7 +282,7 @@ class Kernel:
         grid : tuple of 3 int
             Threadgroups along x, y and z; a zero launches nothing.
         threads : tuple of 3 int
-            Threads of a threadgroup.
+            The threads of a threadgroup.
         template : mapping of str to value, or sequence
             The template's values.
         **arguments

@@ -34,7 +34,7 @@ class Launch(objects.Launch):
     grid : tuple of 3 int
         Threadgroups along x, y and z; a zero launches nothing.
     threads : tuple of 3 int
-        Threads of a threadgroup.
+        The threads of a threadgroup.
     template : mapping of str to value, or sequence
         The values of the kernel's template parameters.
     **scalars

@@ -45,7 +45,7 @@ class Table:
     sorted_from : int
         The number of products from which on it pays to sort the matrices that they take.
     loop_bytes : int
-        Bytes of weights that one plain loop of the CPU device reads: a few microseconds.
+        The bytes of weights that one plain loop of the CPU device reads in a few microseconds.
     loop_elements : int
         Elements that one plain loop of the CPU device takes.
     rings : mapping of (int, int) to Ring

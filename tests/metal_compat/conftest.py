@@ -14,7 +14,7 @@ def on_stream(stream):
 
 @pytest.fixture
 def run():
-    """Run a body over a grid; its inputs are named a, b and c, its output out."""
+    """A function that runs a body over a grid. The inputs are named a, b and c, the output out."""
 
     def call(
         source, inputs=(), *, shape, dtype=np.float32, grid=None, threadgroup=None, header="", template=None, **how

@@ -295,7 +295,7 @@ def test_any_program_replayed_equals_numpy(stream, program, seed):
 
 
 def test_no_hip_library_is_asked(apple, monkeypatch):
-    """On macOS there is none: only the fake itself uses one here."""
+    """macOS has no HIP library. Only the fake itself uses one here."""
     kernel = metal_kernel("mine", ["x"], ["out"], "uint i = thread_position_in_grid.x; out[i] = x[i] + x_shape[0];")
 
     def user(x):
@@ -348,7 +348,7 @@ def test_memory_runs_out_and_comes_back(apple):
 
 
 def test_a_heap_of_several_buffers(metal, monkeypatch):
-    """No piece reaches over the end of a buffer, and steps use all of them."""
+    """No piece of the heap reaches over the end of a buffer, and steps use all buffers."""
     monkeypatch.setattr(heap_module, "CHUNK", 1 << 15)
     with MetalStream(open_device(1 << 17, metal)) as apple, hiprt.use_stream(apple):
         heap = apple.device.heap

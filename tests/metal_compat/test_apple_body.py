@@ -1,4 +1,4 @@
-"""Users' bodies through the Apple runner: the CPU device's bits. Never run on Apple hardware."""
+"""Users' bodies give the CPU device's bits through the Apple runner. Never run on Apple hardware."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from hiprt.metal_compat.apple import MetalStream, Replay, open_device
 pytestmark = pytest.mark.only("cpu", reason="what the fake records is run by the CPU device")
 
 RANDOM = np.random.default_rng(1)
-# Edge threadgroups that are smaller, strides, shapes, templates, few elements, simdgroups, several outputs.
+# The cases have smaller threadgroups at edges, strides, shapes, templates, few elements, simdgroups, several outputs.
 CASES = {
     "exact grid": {
         "source": "uint3 at = thread_position_in_grid;\n"

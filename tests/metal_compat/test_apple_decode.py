@@ -1,4 +1,7 @@
-"""A decode step of the shipped model through the Apple runner: the CPU device's bits. Never run on Apple hardware."""
+"""A decode step of the shipped model gives the CPU device's bits through the Apple runner.
+
+Never run on Apple hardware.
+"""
 
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ TOKENS = 4
 
 @pytest.fixture(scope="module", params=[True, False], ids=["fused", "plain"])
 def expected(request):
-    """Logits and tokens of the CPU device, launched eagerly, with the branches that GPUs take."""
+    """The logits and tokens of the CPU device, which launches eagerly and takes the branches of GPUs."""
     checkpoint = Checkpoint(CHECKPOINT)
     prompt = checkpoint.encode("One day")
     with force_generic(), hiprt.Stream() as stream, hiprt.use_stream(stream):

@@ -1,4 +1,4 @@
-"""Each rule of Metal's that the Apple runner keeps, broken on purpose, shows. Never run on Apple hardware."""
+"""Each test breaks a rule of Metal's that the Apple runner keeps, and sees the fault. Never run on Apple hardware."""
 
 from types import FunctionType
 
@@ -27,7 +27,7 @@ SHIFT = Kernel(
 
 @pytest.fixture
 def metal(stream):
-    """A fake of the module Metal, which runs the last work first where it may."""
+    """A fake of the module Metal, which runs the last work first where the order is free."""
     return Metal(stream)
 
 
@@ -37,12 +37,12 @@ def apple(metal):
     made = MetalStream(open_device(1 << 20, metal))
     with hiprt.use_stream(made):
         yield made
-    # What a broken runner has left is not run.
+    # The work that a broken runner has left is not run.
     made.owned = False
 
 
 class Deaf:
-    """An encoder that does not hear some selectors."""
+    """An encoder that ignores some selectors."""
 
     def __init__(self, encoder, selectors):
         self.encoder, self.selectors = encoder, selectors
@@ -53,7 +53,7 @@ class Deaf:
 
 @pytest.fixture
 def deafen(monkeypatch):
-    """Make encoders miss some selectors."""
+    """Make encoders ignore some selectors."""
     from helpers.metal.commands import CommandBuffer
 
     make = CommandBuffer.computeCommandEncoderWithDispatchType_
@@ -215,7 +215,7 @@ def test_values_changed_in_flight(apple, monkeypatch, waits):
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_memory_kept_until_it_was_used(apple, monkeypatch, keeps):
-    """The values of the first launches are overwritten by the second's if nothing keeps them."""
+    """The second launches overwrite the values of the first ones if nothing keeps these."""
     if not keeps:
         monkeypatch.setattr(stream_module, "Command", lambda metal, buffer, keep: Command(metal, buffer, None))
     x, first, second = hiprt.zeros(COUNT), hiprt.zeros(COUNT), hiprt.zeros(COUNT)

@@ -1,4 +1,4 @@
-"""What a body may use: arrays and their layout, types, Metal's library, MLX's names, math modes."""
+"""Bodies may use arrays and their layout, types, Metal's library, MLX's names, and math modes."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("contiguous", [True, False])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts_of_inputs(layout, contiguous, run):
-    """With ensure_row_contiguous plain indices do; without, strides come in elements, negative ones too."""
+    """With ensure_row_contiguous plain indices suffice. Without it strides come in elements, negative ones too."""
     view, as_it_is = LAYOUTS[layout]
     x, exact = view(hiprt.array(X)), view(X)
     place = "i" if contiguous else "elem_to_loc<int64_t>(i, a_shape, a_strides, a_ndim)"
@@ -426,7 +426,7 @@ def test_products_and_sums_are_fused_in_relaxed_mode_only_where_it_may(run):
 
 
 def test_names_of_the_prelude_are_free(run):
-    """Helpers of ours are no names of Metal, so a header may use them."""
+    """The prelude's helpers are no names of Metal, so a header may define these names."""
     header = """
 struct pack { float v; };
 inline float mad(float a, float b, float c) { return a - b - c; }

@@ -14,12 +14,12 @@ SOURCE = "uint i = thread_position_in_grid.x; out[i] = a[i] * 2;"
 
 
 def make(**changes):
-    """A kernel that doubles."""
+    """Return a kernel that doubles its input."""
     return metal_kernel(**{"name": "k", "input_names": ["a"], "output_names": ["out"], "source": SOURCE, **changes})
 
 
 def call(kernel=None, **changes):
-    """Call it on four numbers."""
+    """Call the kernel on four numbers."""
     given = {
         "inputs": [np.arange(4, dtype=np.float32)],
         "output_shapes": [(4,)],
@@ -262,7 +262,7 @@ def test_scalar_inputs_have_their_value(run):
 
 
 def test_functions_of_the_shapes():
-    """The extension: shapes, grid, threadgroup and template follow the inputs."""
+    """An extension of MLX's call: shapes, grid, threadgroup and template follow the inputs."""
     kernel = make(input_names=["a", "b"], source="uint i = thread_position_in_grid.x; out[i] = a[i] + b[0] * N;")
     seen = []
     for n in (4, 8):
@@ -279,7 +279,7 @@ def test_functions_of_the_shapes():
 
 
 def test_a_step_with_other_shapes_gets_their_results():
-    """Recorded in a step: a node with its reads and writes, and a new recording for a new shape."""
+    """A step records a node with its reads and writes, and makes a new recording for a new shape."""
     kernel = make()
 
     def double_twice(x):
@@ -292,7 +292,7 @@ def test_a_step_with_other_shapes_gets_their_results():
     for n in (4, 8, 4, 8):
         x = hiprt.array(np.arange(n, dtype=np.float32))
         assert step(x).numpy().tolist() == [4 * i for i in range(n)]
-        # A fill, and two kernels that wait for what they read.
+        # The step has a fill, and two kernels that wait for the arrays that they read.
         assert (step.nodes, step.edges) == (3, 2)
 
 

@@ -109,7 +109,7 @@ def test_right_programs_pass(case):
     assert check_metal(RIGHT[case]) == []
 
 
-# Of each kernel the first and the last of its instances: other dtypes, sizes and switches.
+# The first and the last instance of each kernel differ in dtypes, sizes and switches.
 ENDS = {id(kernel): [i for i in instances() if i.kernel is kernel] for kernel in KERNELS.values()}
 
 
@@ -128,7 +128,7 @@ FORMS = [
 
 @pytest.mark.parametrize("form", FORMS, ids=["device", "constant"])
 def test_generated_text_of_a_body_passes(form):
-    """Both address spaces of inputs, strided access, a template; the names MLX defines."""
+    """The body has inputs in both address spaces, strided access, a template, and the names that MLX defines."""
     body = Body(
         "strided",
         ("a", "b"),

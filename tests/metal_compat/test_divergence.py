@@ -1,4 +1,4 @@
-"""Lanes that part and meet again on the CPU device, which runs each by itself: as on a GPU, by every compiler."""
+"""Lanes that part and meet again behave as on a GPU on the CPU device, which runs each lane by itself."""
 
 import os
 import shutil
@@ -64,7 +64,7 @@ extern "C" __global__ void k(int* out) { int i = threadIdx.x; if (i % 2) out[i] 
 
 
 def test_a_program_that_the_steps_do_not_suit_compiles_and_says_so():
-    """A call that gives a place to write to."""
+    """The body has a call that returns a place to write to."""
     source = """
 __device__ int& slot(int* p) { __syncwarp(); return p[threadIdx.x]; }
 extern "C" __global__ void k(int* out) { slot(out) = 7; }

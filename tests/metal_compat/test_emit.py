@@ -1,4 +1,4 @@
-"""Metal text of the project's kernels and of users' bodies."""
+"""The Metal text of the project's kernels and of users' bodies."""
 
 import re
 
@@ -34,7 +34,7 @@ def test_attributes_of_a_signature_are_those_of_the_body(kernel):
 
 
 def test_a_body_as_a_call_would_need_it(capsys):
-    """The text of verbose=True, without a launch."""
+    """The text is the one that verbose=True prints, without a launch."""
     kernel = metal_kernel("mine", ["a"], ["out"], "uint i = thread_position_in_grid.x;\nout[i] = a[i] + T(a_shape[0]);")
     call = {
         "inputs": [np.zeros((3, 4), np.float16)],

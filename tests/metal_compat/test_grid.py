@@ -21,7 +21,7 @@ GRIDS = [
 
 
 def expected(grid, threadgroup):
-    """Every attribute of every thread, by position in the grid, from the definitions in the reference."""
+    """Return every attribute of every thread, by its position in the grid, from the definitions in the reference."""
     whole = np.minimum(grid, threadgroup)
     groups = -(-np.array(grid) // whole)
     for position in itertools.product(*(range(n) for n in grid)):

@@ -1,4 +1,4 @@
-"""simd_ and quad_ functions: whole and partial groups, branches, loops, lanes that have left."""
+"""The functions simd_ and quad_ in whole and partial groups, in branches and loops, and with lanes that have left."""
 
 import functools
 
@@ -40,7 +40,7 @@ def groups(values, width):
 @pytest.mark.parametrize(("prefix", "width"), [("simd", 32), ("quad", 4)])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_reductions(name, prefix, width, n, run):
-    """Of the lanes there are; the last group of a threadgroup may be partial."""
+    """A reduction takes the lanes that exist; the last group of a threadgroup may be partial."""
     a = np.random.default_rng(1).integers(1, 4, n).astype(np.int32)
     got = run(f"uint i = thread_index_in_threadgroup; out[i] = {prefix}_{name}(a[i]);", [a], shape=(n,), dtype=np.int32)
     exact = [functools.reduce(OPERATIONS[name], group) for group in groups(a, width) for _ in group]

@@ -52,7 +52,7 @@ class Case:
 
     @property
     def is_broken_by_mlx(self):
-        """Several outputs, shape arguments and no attributes: MLX closes the signature after the first output."""
+        """Whether the case has several outputs, shapes and no attributes, where MLX's signature ends too early."""
         detailed = any(
             f"{name}_{d}" in self.source
             for name, (_, shape) in self.inputs.items()
@@ -62,7 +62,7 @@ class Case:
         return len(self.outputs) > 1 and detailed and not any(a in self.source for a in ATTRIBUTES)
 
     def ours(self):
-        """Name and text by hiprt."""
+        """Return hiprt's name and text."""
         body = Body(self.name, tuple(self.inputs), tuple(self.outputs), self.source, self.header, self.atomic)
         operands = tuple(
             Operand(np.dtype(DTYPES[d]), len(shape), int(np.prod(shape)) < FEW) for d, shape in self.inputs.values()
@@ -72,7 +72,7 @@ class Case:
         return body.symbol(form), body.metal(form)
 
     def theirs(self):
-        """Name and text by MLX."""
+        """Return MLX's name and text."""
         kernel = mx.fast.metal_kernel(
             name=self.name,
             input_names=list(self.inputs),

@@ -1,4 +1,4 @@
-"""What MLX's metal_kernel means, statement by statement: where each is tested, and the text it generates."""
+"""Statements about MLX's metal_kernel with the test that holds each of them, and the text that it generates."""
 
 import ast
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from hiprt.kernels.lang.metal_body import Body, Form, Operand
 from hiprt.metal_compat import metal_kernel
 
-# By section of the conformance notes: a statement, and the test that holds it: file, function, case.
+# A statement begins with its section of the conformance notes. Beside it stands the test: file, function, case.
 TABLE = {
     "1 no output is refused": "call test_construction_refuses no output",
     "1 compile options are a dict": "call test_construction_refuses options as list",
@@ -108,7 +108,7 @@ MANY, FEW, SCALAR = Operand(F32, 2, False), Operand(F32, 1, True), Operand(F32, 
 
 
 def text(source, *operands, outputs=(F32,), template=(), **how):
-    """The Metal text of a body with inputs a, b and outputs x, y."""
+    """Return the Metal text of a body with inputs a, b and outputs x, y."""
     body = Body("k", tuple("ab"[: len(operands)]), tuple("xy"[: len(outputs)]), source, **how)
     return body.metal(Form(operands, outputs, template))
 

@@ -1,4 +1,4 @@
-"""Matrices of 8 x 8 held by a simdgroup: what is loaded, multiplied, filled and stored."""
+"""Matrices of 8 x 8 that a simdgroup holds: loads, products, fills and stores."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_stores_touch_the_block_only(arguments, exact, run):
 
 
 def test_products(word, run):
-    """d = a b + c and d = a b; also into itself, and of several simdgroups, each with its own."""
+    """d = a b + c and d = a b, also into an operand, and by several simdgroups with matrices of their own."""
     a, b, c = (numbers(word, seed) for seed in (3, 4, 5))
     source = f"""
 uint group = simdgroup_index_in_threadgroup;

@@ -216,7 +216,7 @@ def moe_gate_up(
     w : Array, [E, 2 * N, K * bits / 32]
         uint32. Each expert has N rows for the gate, then N rows for up.
     scales, biases : Array, [E, 2 * N, K / group_size]
-        Of the dtype of `x`.
+        The scales and the biases that `quantize` returns, of the dtype of `x`.
     norm : Array, [K], optional
         The weight of an RMS norm of `x`, as `rms_norm` computes it; of the dtype of `x`.
     eps : float
@@ -229,7 +229,7 @@ def moe_gate_up(
     Returns
     -------
     Array, [B, k, N]
-        Of the dtype of `x`; summed in float32 and rounded once.
+        The products, of the dtype of `x`; they are summed in float32 and rounded once.
 
     Raises
     ------
@@ -320,7 +320,7 @@ def moe_down(
     w : Array, [E, H, N * bits / 32]
         uint32.
     scales, biases : Array, [E, H, N / group_size]
-        Of the dtype of `y`.
+        The scales and the biases that `quantize` returns, of the dtype of `y`.
     residual : Array, [B, H], optional
         A summand of the result, of the dtype of `y`.
     group_size : int
@@ -331,7 +331,7 @@ def moe_down(
     Returns
     -------
     Array, [B, H]
-        Of the dtype of `y`; summed in float32, in one order, and rounded once.
+        The sum, of the dtype of `y`; it is computed in float32, in one order, and rounded once.
 
     Raises
     ------

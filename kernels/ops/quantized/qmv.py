@@ -115,7 +115,7 @@ def qmv(
         Whether the first half of the rows of `w` is a gate and the second half what it gates: the result is
         ``silu(gate) * up``, [B, N / 2].
     out_dtype : dtype, optional
-        The result's dtype; that of `x` by default.
+        The dtype of the result, which is that of `x` by default.
     tiling : Ring or Tiling, optional
         How a kernel of matrix instructions shares out the work. `ring_of` or `tiling_of` chooses it by default.
 
