@@ -26,9 +26,12 @@ __all__ = ["CHOSEN", "EXPERT_WIDTHS", "moe_down", "moe_gate_up"]
 EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
 STAGED_BYTES = 28672  # bytes of a token's vectors that a threadgroup's memory holds
 MOST_ITEMS = 65535  # the largest y of a grid
+STACK = {"weight": "uint", "scales": "T", "biases": "T"}
+GATE_UP_INPUTS = {"x": "T", "indices": "int", **STACK, "norm": "T"}
+DOWN_INPUTS = {"x": "T", "indices": "int", "shares": "T", **STACK, "residual": "T"}
 GATE_UP = Kernel(
     "experts/moe_gate_up",
-    inputs={"x": "T", "indices": "int", "weight": "uint", "scales": "T", "biases": "T", "norm": "T"},
+    inputs=GATE_UP_INPUTS,
     outputs={"out": "T"},
     scalars={"columns": "uint", "matrices": "uint", "chosen": "uint", "eps": "float", "stretch": "uint"},
     template={
@@ -54,15 +57,7 @@ GATE_UP = Kernel(
 )
 DOWN = Kernel(
     "experts/moe_down",
-    inputs={
-        "x": "T",
-        "indices": "int",
-        "shares": "T",
-        "weight": "uint",
-        "scales": "T",
-        "biases": "T",
-        "residual": "T",
-    },
+    inputs=DOWN_INPUTS,
     outputs={"out": "T"},
     scalars={"columns": "uint", "matrices": "uint", "is_residual": "uint", "stretch": "uint"},
     template={
@@ -91,7 +86,7 @@ DOWN = Kernel(
 # These kernels compute one token's experts with integer matrix instructions.
 GATE_UP_RINGS = ring_kernel(
     "moe_gate_up_integer",
-    inputs={"x": "T", "indices": "int", "weight": "uint", "scales": "T", "biases": "T", "norm": "T"},
+    inputs=GATE_UP_INPUTS,
     outputs={"out": "T"},
     scalars={"columns": "uint", "matrices": "uint", "eps": "float"},
     template={"NORMED": "bool", "CHOSEN": "int", "COLUMNS": "int"},
@@ -101,15 +96,7 @@ GATE_UP_RINGS = ring_kernel(
 )
 DOWN_RINGS = ring_kernel(
     "moe_down_integer",
-    inputs={
-        "x": "T",
-        "indices": "int",
-        "shares": "T",
-        "weight": "uint",
-        "scales": "T",
-        "biases": "T",
-        "residual": "T",
-    },
+    inputs=DOWN_INPUTS,
     outputs={"out": "T"},
     scalars={"columns": "uint", "matrices": "uint"},
     template={"ADDED": "bool", "CHOSEN": "int"},
