@@ -1,4 +1,5 @@
-// What a compiled kernel module and the engine that runs it know of each other. Included by both: types only, no headers.
+// The interface between a compiled kernel module and the engine that runs it. Both include it, so it has types only and
+// includes nothing.
 #pragma once
 
 #define HIPRT_CPU_ABI 2
@@ -22,8 +23,8 @@ inline __attribute__((always_inline)) __hiprt_thread *__hiprt_thread_at(unsigned
   return reinterpret_cast<__hiprt_thread *>(base + HIPRT_CPU_STACK_SIZE - sizeof(__hiprt_thread) - colour);
 }
 
-// Where a thread is in its program, as far as lanes must know to meet: in a call, in a turn of a loop, each within another.
-// They are marked in the program's text (compile/reconvergence.cpp), and their numbers grow with it.
+// A thread's place in its program, which decides where lanes meet: the calls and the turns of loops that it is in. They are
+// marked in the program's text (compile/reconvergence.cpp), and numbered in its order.
 struct __hiprt_step {
   const __hiprt_step *outer;
   unsigned place, turn, depth;
@@ -60,7 +61,7 @@ struct __hiprt_host {
   // gather: the value of lane `lane`, 0 if it takes no part. ballot: the lanes whose value is not 0. sync: the lanes here.
   unsigned long long (*warp)(__hiprt_thread *, unsigned key, __hiprt_warp_op op, unsigned long long value, unsigned lane,
                              unsigned mask);
-  // End the kernel with an error.
+  // This ends the kernel with an error.
   void (*fail)(const char *kind, const char *text, const char *file, unsigned line, const char *function);
   int (*print)(const char *format, __builtin_va_list arguments);
   unsigned long long (*clock)();
@@ -84,7 +85,7 @@ struct __hiprt_param {
   unsigned offset, size;
 };
 
-// A kernel, or (no run function) a variable that was asked for by a name expression.
+// A kernel, or a variable that was asked for by a name expression, which has no run function.
 struct __hiprt_entry {
   const char *expression;    // as given to hiprtcAddNameExpression, else null
   const void *(*address)();  // of the function or variable itself; its symbol is the lowered name

@@ -1,4 +1,4 @@
-// Atomic functions, on global and shared memory alike. Relaxed order, as in HIP.
+// Atomic functions of global and shared memory. Their order is relaxed, as in HIP.
 #pragma once
 #pragma GCC system_header
 
@@ -13,7 +13,7 @@ struct __hiprt_same {
   typedef T type;
 };
 
-// Replace *p by f(*p); the old value.
+// This replaces *p by f(*p) and returns the old value.
 template <class T, class F>
 __hiprt_inline T __hiprt_update(T *p, F f) {
   T old, fresh;
@@ -23,7 +23,7 @@ __hiprt_inline T __hiprt_update(T *p, F f) {
   return old;
 }
 
-// Each function for each of its types, with the names that state a scope.
+// Each function has an overload for each of its types, and names that state a scope.
 #define __hiprt_atomic(T, name, body)                                                 \
   __hiprt_inline T name(T *p, T v) { body; }                                          \
   __hiprt_inline T name##_system(T *p, T v) { body; }                                 \
@@ -81,7 +81,7 @@ __hiprt_builtin_atomic(fetch_min, atomicMin(p, v)) __hiprt_builtin_atomic(fetch_
 __hiprt_builtin_atomic(exchange, atomicExch(p, v))
 #undef __hiprt_builtin_atomic
 
-// The order of loads and stores can only be told at run time here: the strongest is right for all.
+// The order of loads and stores is known at run time only; the strongest is right for all.
 template <class T>
 __hiprt_inline T __hip_atomic_load(const T *p, int, int) {
   T v;

@@ -51,7 +51,7 @@ __hiprt_int unsigned __bitextract_u32(unsigned x, unsigned offset, unsigned widt
   offset &= 31, width &= 31;
   return width ? (x << (offset + width > 32 ? 0 : 32 - offset - width)) >> (offset + width > 32 ? offset : 32 - width) : 0;
 }
-// The four signed (or unsigned) bytes of a and b multiplied in pairs, added to c.
+// These multiply the four signed (or unsigned) bytes of a and b in pairs and add the products to c.
 __hiprt_int int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 4; ++i) c += int((signed char)(a >> 8 * i)) * int((signed char)(b >> 8 * i));
   return c;
@@ -86,7 +86,7 @@ __hiprt_inline double __hiloint2double(int high, int low) {
 __hiprt_min_max(int) __hiprt_min_max(unsigned) __hiprt_min_max(long) __hiprt_min_max(unsigned long)
 __hiprt_min_max(long long) __hiprt_min_max(unsigned long long)
 #undef __hiprt_min_max
-// Mixed operands, as in HIP: the common type of the two.
+// Mixed operands take their common type, as in HIP.
 __hiprt_int unsigned min(int a, unsigned b) { return min(unsigned(a), b); }
 __hiprt_int unsigned min(unsigned a, int b) { return min(a, unsigned(b)); }
 __hiprt_int unsigned max(int a, unsigned b) { return max(unsigned(a), b); }

@@ -86,7 +86,7 @@ extern "C" __attribute__((visibility("hidden"), used)) inline void *__emutls_get
   return __hiprt_self()->shared + v->offset;
 }
 
-// Where the four index variables come from. Device functions read the record of their thread, through an empty asm: the
+// The sources of the four index variables. Device functions read the record of their thread, through an empty asm: the
 // loop over a block's threads (cpu_kernel.h) rewrites the record, and must not be vectorised around such a read.
 struct __hiprt_record_index {
   __hiprt_inline __hiprt_index thread() const {

@@ -1,5 +1,5 @@
-// Float functions. Ours rather than a C library's: the same bits on every machine and with every compiler, and without calls,
-// so that loops around them are vectorised. Most evaluate a short polynomial in double, which leaves one rounding; expf and
+// Float functions. They replace a C library's, so that results have the same bits on every machine and with every compiler,
+// and so that loops around them are vectorised. Most evaluate a short polynomial in double, which leaves one rounding; expf and
 // exp2f, the hot ones, stay in float (below 1 ulp). Coefficients: fits of ours to the exact functions.
 #pragma once
 #pragma GCC system_header
@@ -45,7 +45,7 @@ __hiprt_math long lrintf(float x) { return long(rintf(x)); }
 __hiprt_math long lroundf(float x) { return long(roundf(x)); }
 __hiprt_math long long llrintf(float x) { return (long long)rintf(x); }
 __hiprt_math long long llroundf(float x) { return (long long)roundf(x); }
-// If one operand is not a number, the other.
+// If one operand is not a number, the result is the other.
 __hiprt_math float fminf(float a, float b) { return a < b || b != b ? a : b; }
 __hiprt_math float fmaxf(float a, float b) { return a > b || b != b ? a : b; }
 __hiprt_math float fdimf(float a, float b) { return a > b ? a - b : (a != a || b != b ? a + b : 0.0f); }
@@ -59,7 +59,7 @@ __hiprt_math float modff(float x, float *whole) {
 __hiprt_math double __hiprt_pow2(long long n) { return __longlong_as_double((n + 1023) << 52); }
 __hiprt_math float __hiprt_pow2f(int n) { return __int_as_float((n + 127) << 23); }
 
-// p * 2^n in two steps, right also where the result is subnormal or too large.
+// p * 2^n in two steps, which is right also where the result is subnormal or too large.
 __hiprt_math float __hiprt_scale(float p, int n) { return p * __hiprt_pow2f(n / 2) * __hiprt_pow2f(n - n / 2); }
 
 __hiprt_math float expf(float x) {
@@ -285,7 +285,7 @@ __hiprt_math float __fsqrt_rn(float x) { return sqrtf(x); }
 __hiprt_math float __frsqrt_rn(float x) { return rsqrtf(x); }
 __hiprt_math float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 
-// Never contracted into a fused multiply-add: clang is told, other compilers cannot see through the empty asm.
+// The compiler must not contract these into a fused multiply-add: a pragma tells clang, an empty asm stops others.
 #ifdef __clang__
 #define __hiprt_rounded(T, expression)   \
   _Pragma("clang fp contract(off)")      \

@@ -42,7 +42,7 @@ __hiprt_math double modf(double x, double *whole) {
   *whole = trunc(x);
   return copysign(isinf(x) ? 0.0 : x - *whole, x);
 }
-// In three steps, since 2^n may be out of range where the result is not.
+// The scaling takes three steps, because 2^n may be out of range where the result is not.
 __hiprt_math double ldexp(double x, int n) {
   const int c = n > 2200 ? 2200 : n < -2200 ? -2200 : n, third = c / 3;
   return x * __hiprt_pow2(third) * __hiprt_pow2(third) * __hiprt_pow2(c - 2 * third);

@@ -1,4 +1,4 @@
-// float4 and its kin: one template, named as HIP's so that mangled names agree.
+// float4 and the other vectors: one template with HIP's name, so that mangled names agree.
 #pragma once
 #pragma GCC system_header
 
@@ -38,7 +38,7 @@ struct alignas(4 * sizeof(T)) HIP_vector_type<T, 4> {
   __hiprt_vec HIP_vector_type(T x_, T y_, T z_, T w_) : x(x_), y(y_), z(z_), w(w_) {}
 };
 
-// Element by element, for each size.
+// The operators work element by element, and exist for each size.
 #define __hiprt_binary(op)                                                                                               \
   template <class T>                                                                                                     \
   __hiprt_vec HIP_vector_type<T, 1> operator op(const HIP_vector_type<T, 1> &a, const HIP_vector_type<T, 1> &b) {        \

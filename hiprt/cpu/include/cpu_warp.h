@@ -17,9 +17,9 @@ struct __hiprt_way : __hiprt_step {
     __hiprt_self()->step = outer ? unsigned(reinterpret_cast<unsigned long>(outer) & (HIPRT_CPU_STACK_SIZE - 1)) : 0;
   }
   __hiprt_way(const __hiprt_way &) = delete;
-  // Once true, as the condition of a loop that only declares this.
+  // It is true once, as the condition of a loop that only declares this.
   __hiprt_inline bool once() { return fresh_ ? !(fresh_ = false) : false; }
-  // Begin the next turn of the loop; true.
+  // This begins the next turn of the loop and returns true.
   __hiprt_inline bool next() {
     trace = __hiprt_trace(outer, place, ++turn);
     show();
@@ -44,7 +44,7 @@ __hiprt_inline unsigned long long __hiprt_warp(unsigned key, __hiprt_warp_op op,
   return __hiprt_host_table->warp(__hiprt_self(), key, op, value, lane, unsigned(mask));
 }
 
-// The value of another lane; 0 if that lane takes no part.
+// This returns the value of another lane, or 0 if that lane takes no part.
 template <class T>
 __hiprt_inline T __hiprt_gather(unsigned key, T value, unsigned lane, unsigned long long mask) {
   static_assert(sizeof(T) <= 8, "a shuffle moves at most 8 bytes");

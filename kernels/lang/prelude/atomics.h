@@ -1,4 +1,4 @@
-// Atomics, of relaxed order as in Metal.
+// Atomic functions. Their order is relaxed, as in Metal.
 namespace metal {
 
 enum memory_order { memory_order_relaxed = 0 };
@@ -20,7 +20,7 @@ typedef atomic<ulong> atomic_ulong;
     return builtin((T*)&object->value, T(operand), __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);               \
   }
 #else
-// Words of 64 bits are long in the dialect and long long in HIP.
+// The dialect names a word of 64 bits long, and HIP names it long long.
 namespace hiprt {
 template <typename T>
 struct hip_word {

@@ -1,4 +1,4 @@
-// MLX's complex64_t. Ordered by the real part, then by the imaginary one.
+// MLX's complex64_t. Comparisons order by the real part, then by the imaginary part.
 namespace metal {
 
 struct complex64_t {
@@ -28,7 +28,7 @@ HIPRT_INLINE complex64_t operator/(complex64_t a, complex64_t b) {
   float size = b.real * b.real + b.imag * b.imag;
   return complex64_t((a.real * b.real + a.imag * b.imag) / size, (a.imag * b.real - a.real * b.imag) / size);
 }
-// Of each part, with the sign of the divisor.
+// The remainder is taken of each part, and has the sign of the divisor.
 HIPRT_INLINE complex64_t operator%(complex64_t a, complex64_t b) {
   float real = a.real - b.real * trunc(a.real / b.real), imag = a.imag - b.imag * trunc(a.imag / b.imag);
   if (real != 0.0f && (real < 0.0f) != (b.real < 0.0f)) real += b.real;
@@ -48,7 +48,7 @@ HIPRT_INLINE bool operator>(complex64_t a, complex64_t b) { return b < a; }
 HIPRT_INLINE bool operator<=(complex64_t a, complex64_t b) { return !(b < a); }
 HIPRT_INLINE bool operator>=(complex64_t a, complex64_t b) { return !(a < b); }
 
-// (1 + x) - 1 lost in the logarithm is put back; the angle is exact anyway.
+// What 1 + x loses to rounding is added back to the logarithm; the angle is exact without that.
 HIPRT_INLINE complex64_t log1p(complex64_t x) {
   float angle = atan2(x.imag, 1.0f + x.real);
   float near = x.real * (2.0f + x.real) + x.imag * x.imag;

@@ -1,4 +1,4 @@
-// The CPU device's lanes: eight values a time in plain loops, and exp and log that need no libm and vectorise.
+// The CPU device's lanes: plain loops take eight values at a time, and exp and log need no libm and vectorise.
 #if HIPRT_TARGET_CPU
 #if defined(__FAST_MATH__) && defined(__clang__)
 #define HIPRT_AS_WRITTEN(value) __arithmetic_fence(value)
@@ -45,7 +45,7 @@ HIPRT_INLINE void store8(bfloat16_t* to, f32x8 v) {
 }
 HIPRT_INLINE float sum8(f32x8 v) { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
 
-// One text for a float and for eight: choose() and the bit views are what differs.
+// The same text serves one float and eight; only choose() and the bit views differ.
 HIPRT_INLINE float choose(int mask, float yes, float no) { return mask ? yes : no; }
 HIPRT_INLINE f32x8 choose(i32x8 mask, f32x8 yes, f32x8 no) { return (f32x8)((mask & (i32x8)yes) | (~mask & (i32x8)no)); }
 HIPRT_INLINE int bits_of(float x) { return as_type<int>(x); }
@@ -63,7 +63,7 @@ HIPRT_INLINE V exp_of(V x) {
   const V magic = fill(x, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
   V low = fill(x, -104.0f), high = fill(x, 89.0f);
   V bounded = choose(x < low, low, choose(x > high, high, x));
-  // Fast math must not see through the sum.
+  // The asm keeps fast math from removing the sum.
   V shifted = HIPRT_AS_WRITTEN(mad(bounded, fill(x, 1.44269502f), magic));
   V n = shifted - magic;
   V r = mad(n, fill(x, -3.19461833e-5f), mad(n, fill(x, -0.693115234f), bounded));
@@ -73,7 +73,7 @@ HIPRT_INLINE V exp_of(V x) {
   p = mad(p, r, fill(x, 1.66665196e-1f));
   p = mad(p, r, fill(x, 0.49999994f));
   p = mad(p, r * r, r) + fill(x, 1.0f);
-  // In two steps, so that results below the smallest normal number are rounded and not lost.
+  // The scaling takes two steps, so that results below the smallest normal number are rounded and not lost.
   auto power = bits_of(shifted) - bits_of(magic);
   auto half_power = power >> 1;
   return p * float_of((half_power + 127) << 23) * float_of((power - half_power + 127) << 23);

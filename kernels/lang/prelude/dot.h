@@ -1,9 +1,9 @@
-// What products of packed codes are made of: pairs of 16-bit numbers, loads that are read once, matrix instructions.
+// The parts of products of packed codes: pairs of 16-bit numbers, loads of data that is read once, matrix instructions.
 namespace metal {
 namespace hiprt {
 
-// A code put below the exponent of a power of two is that power plus the code, exactly. What a type has room for:
-// CODE_BITS bits at once, so that wider codes come in two halves; POWER is the power.
+// A code put below the exponent of a power of two is that power plus the code, exactly. CODE_BITS is the number of bits for
+// which the type has room there, so wider codes come in two halves; POWER is the power.
 template <typename T>
 struct numbers {};
 template <>
@@ -19,14 +19,14 @@ struct numbers<bfloat16_t> {
   static constexpr float POWER = 128.0f;
 };
 
-// How a word of codes becomes registers of two numbers, and what of x belongs to each. Halves of wide codes: the upper one
-// is multiplied with 16 times x.
+// A word of codes becomes registers of two numbers each. Of a wide code's two halves, the upper one is multiplied with 16
+// times x.
 template <typename T, int BITS>
 struct coded {
   static constexpr bool HALVES = BITS > numbers<T>::CODE_BITS;
   static constexpr int REGISTERS = HALVES || BITS == 4 ? 4 : 2;
   static constexpr int FIELD = REGISTERS == 4 ? 4 : 8;
-  // What the powers of two add to a sum of products, as a multiple of the sum of x.
+  // The share of the powers of two in a sum of products, as a multiple of the sum of x.
   static constexpr float OFFSET = numbers<T>::POWER * (HALVES ? 17.0f : 1.0f);
 };
 template <typename T, int BITS>
@@ -69,8 +69,8 @@ HIPRT_INLINE void arrange(const T (&x)[8], uint (&pairs)[BITS / 4 * coded<T, BIT
   }
 }
 
-// Codes as pairs of halves without a leading one, which are the codes in units of 2^-24: every other pair of 4 bits is 16
-// times as much, and `arranged` divides what they are multiplied with. Codes i and i + 16 / BITS of a word make a pair.
+// A pair of subnormal halves holds two codes in units of 2^-24. Every other pair of 4-bit codes is 16 times as large, and
+// `arranged` divides its factors by 16. Codes i and i + 16 / BITS of a word make a pair.
 template <int BITS>
 HIPRT_INLINE pack<uint, 16 / BITS> halves_of(uint word) {
   pack<uint, 16 / BITS> pairs;
@@ -85,7 +85,7 @@ HIPRT_INLINE pack<uint, 16 / BITS> halves_of(uint word) {
   }
   return pairs;
 }
-// What the codes of one word are multiplied with, in their order.
+// The values that the codes of one word are multiplied with, in the order of the codes.
 template <int BITS>
 HIPRT_INLINE pack<uint, 16 / BITS> arranged(const half* x) {
   pack<uint, 16 / BITS> pairs;
@@ -96,7 +96,7 @@ HIPRT_INLINE pack<uint, 16 / BITS> arranged(const half* x) {
   return pairs;
 }
 
-// Loads that stay in their place in the program: the compiler may not put them off to where the value is used.
+// These loads stay in their place in the program: the compiler may not defer them to where the value is used.
 #if HIPRT_TARGET_NVIDIA
 #define HIPRT_LOAD_FOUR(name, instruction)                                                   \
   HIPRT_INLINE pack<uint, 4> name(const pack<uint, 4>* from) {                               \
@@ -111,7 +111,7 @@ HIPRT_INLINE pack<uint, 16 / BITS> arranged(const half* x) {
   HIPRT_INLINE pack<uint, 4> name(const pack<uint, 4>* from) { return *from; }
 #endif
 HIPRT_LOAD_FOUR(load_now, "ld.global")
-// This one passes by the nearest cache: weights are read once.
+// This load bypasses the nearest cache, because weights are read once.
 HIPRT_LOAD_FOUR(load_past, "ld.global.L1::no_allocate.L2::128B")
 #undef HIPRT_LOAD_FOUR
 HIPRT_INLINE pack<uint, 4> load_once(const uint* from) { return load_past((const pack<uint, 4>*)from); }

@@ -1,9 +1,9 @@
-// metal:: functions that kernels of the project do not need: the rest of float32, and all of them for 16-bit numbers, which
-// are computed in float32 and rounded once, and for vectors.
+// metal:: functions that the project's own kernels do not use: the rest of float32, and all functions of vectors and of 16-bit
+// numbers, which are computed in float32 and rounded once.
 namespace metal {
 
 #if HIPRT_TARGET_AMD
-// Without device libraries only what the hardware has is there; the rest follows from it.
+// Without device libraries only the hardware's own functions exist, and the others are derived from them.
 HIPRT_INLINE float exp10(float x) { return __builtin_exp10f(x); }
 HIPRT_INLINE float tan(float x) { return sin(x) / cos(x); }
 HIPRT_INLINE float atan(float x) {
@@ -80,7 +80,7 @@ HIPRT_INLINE float smoothstep(float low, float high, float x) {
   float t = saturate((x - low) / (high - low));
   return t * t * (3.0f - 2.0f * t);
 }
-// Half turns, reduced exactly.
+// Arguments in half turns are reduced exactly.
 HIPRT_INLINE float sinpi(float x) {
   float rest = x - 2.0f * rint(0.5f * x);
   return fabs(rest) > 0.5f ? copysign(sin((1.0f - fabs(rest)) * 3.14159265359f), rest) : sin(rest * 3.14159265359f);
@@ -145,7 +145,7 @@ HIPRT_NARROW
 HIPRT_NARROW
 #undef T
 
-// Elementwise, then the geometry of vectors.
+// The functions of each element come first, then the geometry of vectors.
 #define HIPRT_VECTOR_ONE(name)                                                                  \
   HIPRT_INLINE V name(V x) {                                                                    \
     for (int i = 0; i < V::WIDTH; i++) x.at[i] = name(x.at[i]);                                 \

@@ -1,9 +1,9 @@
 // Metal's grids on flat blocks: exactly the threads of the grid run, and threadgroups at its edges are smaller. A block has
-// the threads of a whole threadgroup; its first ones form the group that is really there, the others do nothing.
+// the threads of a whole threadgroup; its first threads form the group that the grid contains, and the others do nothing.
 namespace metal {
 namespace hiprt {
 
-// By value behind a kernel's arguments. Of an axis: the grid's threads, and the threads of a whole threadgroup.
+// This is passed by value behind a kernel's arguments. For each axis it has the threads of the grid and of a whole threadgroup.
 struct extent {
   uint grid[3], whole[3];
 };

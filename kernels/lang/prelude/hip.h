@@ -1,4 +1,4 @@
-// The words of plain HIP that hiprtc knows by itself, for the offline compiler for AMD, which has no HIP headers.
+// The names of plain HIP that hiprtc defines by itself. The offline compiler for AMD has no HIP headers and needs them.
 #define __host__ __attribute__((host))
 #define __constant__ __attribute__((constant))
 #define __forceinline__ inline __attribute__((always_inline))

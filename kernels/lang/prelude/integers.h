@@ -41,7 +41,7 @@ HIPRT_COUNTS(ushort, ushort) HIPRT_COUNTS(int, uint) HIPRT_COUNTS(uint, uint) HI
 HIPRT_COUNTS(ulong, ulong)
 #undef HIPRT_COUNTS
 
-// Products and sums are exact in W. The upper half of a product, and results kept within the type's bounds.
+// Products and sums are exact in W. These return the upper half of a product, and results clamped to the type's bounds.
 #define HIPRT_WITHIN(T, W, low, high)                                                                \
   HIPRT_INLINE T addsat(T a, T b) { return T(clamp(long(a) + long(b), long(low), long(high))); }     \
   HIPRT_INLINE T subsat(T a, T b) { return T(clamp(long(a) - long(b), long(low), long(high))); }     \
@@ -55,7 +55,7 @@ HIPRT_INLINE uint addsat(uint a, uint b) { return uint(min(ulong(a) + b, ulong(~
 HIPRT_INLINE uint subsat(uint a, uint b) { return a < b ? 0 : a - b; }
 HIPRT_INLINE uint madsat(uint a, uint b, uint c) { return uint(min(ulong(a) * b + c, ulong(~0u))); }
 
-// The same of 64 bits, from products of halves and from what a sum carries.
+// For 64 bits the same follows from products of halves and from the carry of a sum.
 HIPRT_INLINE ulong mulhi(ulong a, ulong b) {
   ulong low = 0xffffffffu, one = (a >> 32) * (b & low), two = (a & low) * (b >> 32);
   ulong carried = ((a & low) * (b & low) >> 32) + (one & low) + (two & low);
@@ -113,7 +113,7 @@ HIPRT_THREE(char) HIPRT_THREE(int8_t) HIPRT_THREE(uchar) HIPRT_THREE(short) HIPR
 HIPRT_THREE(half) HIPRT_THREE(float) HIPRT_THREE(bfloat16_t)
 #undef HIPRT_THREE
 
-// Of vectors: element by element. An argument may be a swizzle, or a number for all elements.
+// Functions of vectors work element by element. An argument may be a swizzle, or one number for all elements.
 namespace hiprt {
 template <typename... A>
 struct first_vector {

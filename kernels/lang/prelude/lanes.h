@@ -1,9 +1,9 @@
-// simd_ and quad_ functions among the lanes that are there: those of a threadgroup's last simdgroup, of a branch, of a loop
-// that others have left. What a lane reads of one that is not there is undefined, as in Metal.
+// simd_ and quad_ functions among the active lanes. Some lanes are inactive in a threadgroup's last simdgroup, in a branch,
+// and in a loop that they have left. What a lane reads from an inactive one is undefined, as in Metal.
 namespace metal {
 namespace hiprt {
 
-// One bit for each lane of this simdgroup that is here and whose flag is set.
+// The result has a bit for each active lane of this simdgroup whose flag is set.
 HIPRT_INLINE uint votes(bool flag HIPRT_AT) {
 #if HIPRT_TARGET_AMD
   return uint(__builtin_amdgcn_ballot_w64(flag) >> (hardware_lane() & 32u));
@@ -96,7 +96,7 @@ struct bit_xor {
   static HIPRT_INLINE T of(T a, T b) { return T(a ^ b); }
 };
 
-// A butterfly in a whole group, else one lane after the other: every lane ends with the same bits.
+// A whole group exchanges by a butterfly, and any other goes one lane after the other. Every lane ends with the same bits.
 template <typename F, int WIDTH, typename T>
 HIPRT_INLINE T reduce(T value HIPRT_AT) {
   typedef group<WIDTH> lanes;
@@ -114,7 +114,7 @@ HIPRT_INLINE T reduce(T value HIPRT_AT) {
   return total;
 }
 
-// Over the lanes before this one, itself included.
+// The prefix covers the lanes up to this one, itself included.
 template <typename F, int WIDTH, typename T>
 HIPRT_INLINE T scan(T value, uint here HIPRT_AT) {
   typedef group<WIDTH> lanes;
@@ -147,7 +147,7 @@ HIPRT_INLINE T exclusive(T value HIPRT_AT) {
   return before ? other : F::template neutral<T>();
 }
 
-// What came in from outside of `modulo` lanes is taken from `filling`.
+// Values from outside of `modulo` lanes are taken from `filling`.
 template <int WIDTH, typename T>
 HIPRT_INLINE T shifted_and_filled(T value, T filling, int delta, uint modulo HIPRT_AT) {
   typedef group<WIDTH> lanes;
@@ -160,7 +160,7 @@ HIPRT_INLINE T shifted_and_filled(T value, T filling, int delta, uint modulo HIP
 
 }  // namespace hiprt
 
-// Which lanes said yes.
+// The lanes that voted yes, a bit each.
 template <int WIDTH>
 struct lane_vote {
   typedef ulong vote_t;

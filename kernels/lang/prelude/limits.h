@@ -1,7 +1,7 @@
 // MLX's Limits: infinities for floating point, whose finite bounds have names of their own.
 namespace metal {
 namespace hiprt {
-// A number given by its bits, where the type itself has no constants.
+// This makes a number from its bits, for types that have no constants.
 template <typename T, typename Bits, Bits BITS>
 struct from_bits {
   HIPRT_INLINE operator T() const { return as_type<T>(Bits(BITS)); }

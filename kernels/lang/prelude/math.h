@@ -1,4 +1,4 @@
-// metal:: math on float32; 16-bit arguments convert. exp and log of the CPU device come from cpu.h.
+// metal:: math on float32; 16-bit arguments convert. The CPU device has exp and log from cpu.h.
 #ifndef INFINITY
 #if HIPRT_TARGET_NVIDIA && !defined(__clang__)
 #define INFINITY __int_as_float(0x7f800000)  // NVRTC lacks the builtins
@@ -50,7 +50,7 @@ HIPRT_INLINE float fmax(float a, float b) { return __builtin_fmaxf(a, b); }
 #endif
 
 namespace hiprt {
-// a * b + c, fused where that is the faster way. Written-out products and sums are never fused.
+// a * b + c, which is fused where that is faster. Written-out products and sums are never fused.
 #if HIPRT_TARGET_CPU
 template <typename V>
 HIPRT_INLINE V mad(V a, V b, V c) {
@@ -82,7 +82,7 @@ HIPRT_INLINE float pow(float x, float y) {
 #endif
 }
 
-// One function for each type, so that operands of two types are told apart as Metal does it.
+// Each type has a function of its own, so that operands of two types are resolved as in Metal.
 #define HIPRT_ORDER(T)                                                    \
   HIPRT_INLINE T min(T a, T b) { return b < a ? b : a; }                  \
   HIPRT_INLINE T max(T a, T b) { return a < b ? b : a; }                  \

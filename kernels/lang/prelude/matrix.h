@@ -4,13 +4,13 @@
 namespace metal {
 namespace hiprt {
 
-// 16 bytes from memory to shared memory, while the thread goes on.
+// This copies 16 bytes from memory to shared memory while the thread goes on.
 HIPRT_INLINE void copy_async(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(uint(__cvta_generic_to_shared(to))), "l"(from) : "memory");
 }
 HIPRT_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" : : : "memory"); }
 
-// Two numbers rounded into one word.
+// This rounds two numbers into one word.
 HIPRT_INLINE uint pair_of(float first, float second, bfloat16_t) {
   uint pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));

@@ -1,6 +1,6 @@
-// What kernels of the project find before them in Metal: the target, and the dialect's words that Metal lacks.
+// The prelude of the project's kernels in Metal: the target, and the words of the dialect that Metal lacks.
 #include <metal_stdlib>
-// No compile option of Metal's keeps it from fusing products with sums; the same bits on every target need it.
+// Products and sums must not be fused, for the same bits on every target, and Metal has no compile option for that.
 #pragma METAL fp contract(off)
 #define HIPRT_TARGET_METAL 1
 #define HIPRT_TARGET_CPU 0
@@ -13,7 +13,7 @@ namespace hiprt {
 
 typedef bfloat bfloat16_t;
 
-// N neighbours in memory.
+// N neighbouring elements in memory.
 template <typename T, int N>
 struct alignas(sizeof(T) * N) pack {
   T values[N];

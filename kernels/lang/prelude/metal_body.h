@@ -1,4 +1,4 @@
-// What bodies of metal_kernel find before them in Metal, besides utils.h. Complex numbers and Limits are not among it.
+// The prelude of metal_kernel's bodies in Metal, beside utils.h. It has neither complex numbers nor Limits.
 #define HIPRT_TARGET_METAL 1
 #define HIPRT_TARGET_CPU 0
 #define HIPRT_TARGET_NVIDIA 0

@@ -13,7 +13,7 @@
 #define HIPRT_HERE_ONLY
 #define HIPRT_AT
 #define HIPRT_HERE
-// Words of OpenCL that are plain names in Metal.
+// These words of OpenCL are plain names in Metal.
 #define global hiprt_global
 #define local hiprt_local
 #define pipe hiprt_pipe

@@ -1,4 +1,4 @@
-// Last of the checker's prelude: Metal's address spaces, and the target that programs see.
+// The last part of the checker's prelude: Metal's address spaces, and the target that programs see.
 #define device __global
 #define constant __constant
 #define thread __private

@@ -1,9 +1,9 @@
-// simd_ functions of kernels whose simdgroups are whole: all 32 lanes must reach one together.
+// simd_ functions for kernels whose simdgroups are whole: all 32 lanes must reach a call together.
 #define __HIPRT_WHOLE_WARPS__
 namespace metal {
 namespace hiprt {
 
-// Reading another lane's 32-bit word: by lane number, and by an exclusive or that is known when compiling.
+// These read another lane's 32-bit word: by lane number, and by an exclusive or that is known when compiling.
 #if HIPRT_TARGET_AMD
 HIPRT_INLINE uint word_of_lane(uint word, uint lane) {
   return __builtin_amdgcn_ds_bpermute(((hardware_lane() & ~31u) | (lane & 31u)) << 2, word);
@@ -49,7 +49,7 @@ HIPRT_INLINE T simd_shuffle_down(T v, uint delta) {
   return word_of_lane(v, lane + delta > 31u ? lane : lane + delta);
 }
 
-// Butterflies: every lane ends with the same bits, and the order of the sums is the same on every target.
+// These are butterflies: every lane ends with the same bits, and the order of the sums is the same on every target.
 #define HIPRT_SIMD_REDUCTION(name, expression)                                                                \
   template <int MASK, typename T>                                                                             \
   HIPRT_INLINE T name##_step(T a) {                                                                           \

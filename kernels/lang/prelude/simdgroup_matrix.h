@@ -1,5 +1,5 @@
-// Metal's matrices of 8 x 8 that a whole simdgroup holds. Written in Metal's words: the Metal checker reads it too. Which
-// lane has which elements is nobody's business but this file's: two neighbours of a row each.
+// Metal's matrices of 8 x 8 that a whole simdgroup holds. The text is valid Metal, because the Metal checker reads it too.
+// Each lane holds two neighbours of a row; no other file relies on that.
 namespace metal {
 
 template <typename T, int COLS, int ROWS>
@@ -28,7 +28,7 @@ inline simdgroup_matrix<T, COLS, ROWS> make_filled_simdgroup_matrix(T value) {
   return filled;
 }
 
-// The origin is a column and a row of the array, the matrix's or the transposed one's.
+// The origin is a column and a row of the array: of the matrix, or of the transposed one.
 #define HIPRT_MATRIX_MEMORY(space)                                                                               \
   template <typename T>                                                                                          \
   inline void simdgroup_load(thread simdgroup_matrix<T, 8, 8>& into, const space T* from, ulong elements_per_row = 8, \
@@ -56,7 +56,7 @@ HIPRT_MATRIX_MEMORY(threadgroup)
 #endif
 #undef HIPRT_MATRIX_MEMORY
 
-// Sums in float32, from the first column of `a` to its last, rounded once.
+// Sums are float32, go from the first column of `a` to its last, and are rounded once.
 template <typename D, typename A, typename B, typename C>
 inline void simdgroup_multiply_accumulate(thread simdgroup_matrix<D, 8, 8>& d, simdgroup_matrix<A, 8, 8> a,
                                           simdgroup_matrix<B, 8, 8> b, simdgroup_matrix<C, 8, 8> c HIPRT_AT) {

@@ -1,27 +1,27 @@
-// Stages: threadgroup memory that one thread has filled by bulk copies while others work, as compute capability 9.0 has
-// them. A stage is full when the bytes expected have come.
+// Stages: threadgroup memory that one thread has filled by bulk copies, an instruction of compute capability 9.0, while others
+// work. A stage is full when the expected bytes have arrived.
 // docs.nvidia.com/cuda/parallel-thread-execution, mbarrier and cp.async.bulk.
 #if HIPRT_TARGET_NVIDIA
 namespace metal {
 namespace hiprt {
 
-// Places in threadgroup memory as numbers, found once: a compiler would find a pointer's again at each use.
+// Places in threadgroup memory are kept as numbers, because a compiler would convert a pointer again at each use.
 HIPRT_INLINE uint in_shared(const void* from) {
   uint place = uint(__cvta_generic_to_shared(from));
   asm volatile("" : "+r"(place));
   return place;
 }
 
-// Begin a barrier of a stage, for as many as arrive at it.
+// This initialises a stage's barrier for the number of threads that arrive at it.
 HIPRT_INLINE void begin_stage(uint barrier, uint count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
-// Behind all of them, before the threadgroup's barrier.
+// This follows the last of them and precedes the threadgroup's barrier.
 HIPRT_INLINE void stages_begun() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 HIPRT_INLINE void expect_bytes(uint barrier, uint bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// Multiples of 16 bytes.
+// Addresses and sizes are multiples of 16 bytes.
 HIPRT_INLINE void copy_bulk(uint to, const void* from, uint bytes, uint barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)

@@ -1,4 +1,5 @@
-// Which member of the HIP family compiles this, and the HIP words an offline compiler for AMD does not know.
+// This finds out which member of the HIP family compiles the text, and defines the HIP names that an offline compiler for
+// AMD lacks.
 #if defined(__HIPRT_CPU__)
 #define HIPRT_TARGET_CPU 1
 #elif defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__CUDA__)
@@ -45,8 +46,8 @@
 
 #define HIPRT_INLINE __device__ inline __attribute__((always_inline))
 
-// The last parameter of an operation among lanes: its place in the program's text. The CPU device runs each lane by itself
-// and lets those meet that came there by one way (its compiler marks calls and loops). Arguments' operations come before.
+// The last parameter of an operation among lanes is its place in the program's text. The CPU device runs each lane by itself
+// and lets those lanes meet that came there by the same way (its compiler marks calls and loops).
 #if HIPRT_TARGET_CPU && defined(__clang__)
 #define HIPRT_SITE metal::hiprt::site_of(__builtin_FILE(), __builtin_LINE(), __builtin_COLUMN())
 #elif HIPRT_TARGET_CPU

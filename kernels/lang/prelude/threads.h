@@ -1,8 +1,8 @@
-// Where a thread is, and barriers. A simdgroup is 32 lanes everywhere: on hardware with waves of 64 it is half a wave.
+// The indices of a thread, and barriers. A simdgroup is 32 lanes everywhere: on hardware with waves of 64 it is half a wave.
 namespace metal {
 namespace hiprt {
 
-// Thread indices.
+// The indices have Metal's names.
 #if HIPRT_TARGET_AMD
 HIPRT_INLINE uint3 thread_of_group() {
   return uint3(__builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(), __builtin_amdgcn_workitem_id_z());

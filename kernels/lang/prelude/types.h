@@ -16,7 +16,7 @@ typedef long int64_t;
 typedef unsigned long uint64_t;
 typedef decltype(sizeof(0)) size_t;
 
-// By bytes: vectors are no trivial classes.
+// It copies bytes, because vectors are no trivial classes.
 #if HIPRT_TARGET_NVIDIA && !defined(__clang__)
 #define HIPRT_COPY memcpy
 #else
@@ -61,7 +61,7 @@ struct same<A, A> {
   static constexpr bool value = true;
 };
 
-// Built-in numbers: 1 for integers, 2 for floating point.
+// The kind of a built-in number: 1 for integers, 2 for floating point.
 template <typename T>
 struct number {
   static constexpr int kind = 0;
@@ -80,7 +80,7 @@ HIPRT_NUMBER(_Float16, 2)
 #endif
 #undef HIPRT_NUMBER
 
-// N neighbours in memory, read and written as one access where the target has one that wide.
+// N neighbouring elements in memory, which are read and written by one access where the target has one that wide.
 template <typename T, int N>
 struct alignas(sizeof(T) * N) pack {
   T values[N];
@@ -93,7 +93,7 @@ struct half {
   ushort bits;
   half() = default;
   HIPRT_INLINE explicit half(float value) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
-  // Integers become one by themselves, and any number may be assigned.
+  // Integers convert implicitly, and any number may be assigned.
   template <typename T, typename hiprt::only_if<hiprt::number<T>::kind == 1>::type = 0>
   HIPRT_INLINE half(T value) : half(float(value)) {}
   template <typename T, typename hiprt::only_if<hiprt::number<T>::kind != 0>::type = 0>
@@ -111,8 +111,8 @@ typedef _Float16 half;
 #endif
 typedef half float16_t;
 
-// Upper half of a float32; rounds to nearest, ties to even. As in Metal: integers become one by themselves, it becomes a
-// float by itself, every other conversion is written out.
+// The upper half of a float32; it rounds to nearest, ties to even. As in Metal, integers convert to it implicitly, it converts
+// to float implicitly, and every other conversion is written out.
 struct bfloat16_t {
   ushort bits;
   bfloat16_t() = default;
@@ -143,7 +143,7 @@ struct bfloat16_t {
 typedef bfloat16_t bfloat;
 
 namespace hiprt {
-// The type of an operation of bfloat and another number: integers become bfloat, the rest is done in float.
+// The type of an operation of bfloat and another number: bfloat for integers, float for all others.
 template <typename T, int KIND = number<T>::kind>
 struct with_bfloat {};
 template <typename T>

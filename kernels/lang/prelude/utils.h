@@ -1,8 +1,9 @@
-// What MLX defines before every custom kernel, under its names. Written in Metal's words: the Metal checker reads it too.
+// The functions that MLX defines before every custom kernel, under MLX's names. The text is valid Metal, because the Metal
+// checker reads it too.
 #define MLX_MTL_CONST static constant constexpr const
 #define MLX_MTL_LOOP_UNROLL HIPRT_UNROLL
 #define MLX_MTL_PRAGMA_UNROLL HIPRT_UNROLL
-// Kernels of a header, made from templates by name, are entered on Apple's hardware only.
+// Kernels that a header instantiates by name can be launched on Apple's hardware only.
 #if HIPRT_TARGET_METAL && !defined(instantiate_kernel)
 #define instantiate_kernel(name, func, ...) \
   template [[host_name(name)]] [[kernel]] decltype(func<__VA_ARGS__>) func<__VA_ARGS__>;
@@ -40,7 +41,7 @@ struct ConditionalType<true, T, U> {
   typedef T type;
 };
 
-// How many elements a thread takes at once: eight bytes.
+// A thread takes eight bytes at once.
 template <typename U>
 struct WorkPerThread {
   static_assert(sizeof(U) <= 8, "at most eight bytes");
@@ -57,7 +58,7 @@ inline U cast_to(T value) {
   return U(value);
 }
 
-// From an element's number, or its position with the last axis first, to its place in memory.
+// These return the place in memory of an element, given by its number, or by its position with the last axis first.
 template <typename IdxT = int64_t>
 inline IdxT elem_to_loc(IdxT elem, constant const int* shape, constant const int64_t* strides, int ndim) {
   IdxT place = 0;
@@ -110,7 +111,8 @@ inline vec<IdxT, 3> elem_to_loc_3_nd(
       elem_to_loc<IdxT>(elem, shape, c, ndim));
 }
 
-// A walk through a strided array, one element or `n` at a time: digits like a counter's, the last axis first.
+// A walk through a strided array, by one element or by `n` at a time. Its position counts like a counter's digits, the last
+// axis first.
 template <int DIM, typename OffsetT = size_t, bool General = true>
 struct LoopedElemToLoc {
   int dim;

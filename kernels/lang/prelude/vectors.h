@@ -67,7 +67,7 @@ struct places {
     for (int i = 0; i < WIDTH; i++) result.at[i] = a.at[i] op b.at[i];                         \
     return result;                                                                             \
   }
-// Bit operations exist where the elements have them: the friends are instantiated only when they are called.
+// Bit operations exist where the elements have them, because friends are instantiated only when they are called.
 #define HIPRT_VECTOR(N, ALIGNED, XYZW, RGBA, SWIZZLES)                                         \
   template <typename T>                                                                        \
   struct alignas(ALIGNED * sizeof(T)) vec<T, N> {                                              \

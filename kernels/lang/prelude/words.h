@@ -1,5 +1,5 @@
-// Last of the prelude: precise:: and fast::, and Metal's address-space words, which HIP does without. From here on
-// __device__ must not be written: it expands to an attribute named device.
+// The last part of the prelude: precise:: and fast::, and Metal's address-space words, which HIP does not have. Nothing after
+// this may say __device__, which expands to an attribute named device.
 namespace metal {
 #define HIPRT_VARIANT(space)                                                                                  \
   namespace space {                                                                                           \
@@ -14,7 +14,7 @@ HIPRT_VARIANT(fast)
 }  // namespace metal
 
 #if HIPRT_TARGET_CPU
-#define HIPRT_SHARED static thread_local  // __shared__, but for a check that refuses vectors
+#define HIPRT_SHARED static thread_local  // this is __shared__ without a check that refuses vectors
 #else
 #define HIPRT_SHARED __shared__
 #endif
@@ -25,7 +25,7 @@ HIPRT_VARIANT(fast)
 #else
 #define HIPRT_UNROLL
 #endif
-// The first words of a body, where a pragma for a function's arithmetic belongs.
+// A body begins with this, because a pragma for a function's arithmetic belongs there.
 #if defined(HIPRT_RELAXED_MATH) && defined(__clang__)
 #define HIPRT_MATH_MODE _Pragma("clang fp reassociate(on) contract(fast)")
 #else
