@@ -154,7 +154,7 @@ def layout(
     if len(edges) <= WINDOW:
         return plan(requests, edges, written)
     windows: defaultdict[int, list[int]] = defaultdict(list)
-    offsets, nbytes, bound = [0] * len(requests), 0, 0
+    offsets, heads, nbytes, bound = [0] * len(requests), list(range(len(requests))), 0, 0
     for i, request in enumerate(requests):
         if request.users and request.users[0] // WINDOW == request.users[-1] // WINDOW:
             windows[request.users[0] // WINDOW].append(i)
@@ -167,8 +167,8 @@ def layout(
         moved = [replace(requests[i], users=tuple([k - begin for k in requests[i].users])) for i in group]
         inside = [w for w in written if w.source in place and w.target in place]
         part = plan(moved, near, [InPlace(w.node - begin, place[w.source], place[w.target]) for w in inside])
-        for i, offset in zip(group, part.offsets):
-            offsets[i] = nbytes + offset
+        for i, offset, head in zip(group, part.offsets, part.heads):
+            offsets[i], heads[i] = nbytes + offset, group[head]
         nbytes += part.nbytes
         bound = max(bound, part.lower_bound)
-    return Plan(tuple(offsets), nbytes, bound)
+    return Plan(tuple(offsets), nbytes, bound, tuple(requests), tuple(heads))

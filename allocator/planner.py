@@ -73,11 +73,17 @@ class Plan:
         No plan is smaller. It is the most bytes that are live at once in program order, sizes rounded up to 256, where
         what is written in place needs no more; or, where branches that may run together need more than that, the size
         of a set of requests of which any two conflict.
+    requests : tuple of Request
+        The intermediates.
+    heads : tuple of int
+        For each request the one whose memory it continues in place, or itself.
     """
 
     offsets: tuple[int, ...]
     nbytes: int
     lower_bound: int
+    requests: tuple[Request, ...] = ()
+    heads: tuple[int, ...] = ()
 
 
 def requests_of(
@@ -178,7 +184,7 @@ def plan(
             if best is None and nbytes > bound:
                 bound = max(bound, conflicting_bytes(sizes, heads, conflicts))
             if best is None or nbytes < best.nbytes:
-                best = Plan(offsets, nbytes, bound)
+                best = Plan(offsets, nbytes, bound, tuple(requests), tuple(tried))
             if nbytes == bound:
                 return best
     assert best is not None

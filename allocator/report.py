@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 import weakref
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from types import FrameType
 from typing import Any
 
 from hiprt.allocator.arena import Arena
@@ -15,6 +13,7 @@ from hiprt.allocator.external import external
 from hiprt.allocator.holder import Holder, holders
 from hiprt.allocator.pool import Pool, default_pool
 from hiprt.buffer import Buffer, set_allocator
+from hiprt.caller import caller
 from hiprt.stream import Stream
 
 __all__ = ["MemoryReport", "Row", "Slot", "StepRow", "Watch", "memory_report", "stats", "watch"]
@@ -226,7 +225,7 @@ class Watch:
         """Allocate as before, and note the line that asked."""
         assert self.before is not None
         buffer = self.before(nbytes, stream)
-        self.sites[buffer] = site()
+        self.sites[buffer] = str(caller() or "unknown")
         return buffer
 
     def close(self) -> None:
@@ -270,14 +269,6 @@ class Watch:
     def __str__(self) -> str:
         lines = [f"{name}: {nbytes:,.0f} bytes a step" for name, nbytes in self.growing().items()]
         return "\n".join(lines) or "nothing grows"
-
-
-def site() -> str:
-    """Return the innermost line of the stack outside of hiprt."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "hiprt":
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}" if frame else "unknown"
 
 
 def watch(pool: Pool | None = None, *, sites: bool = False) -> Watch:

@@ -30,6 +30,8 @@ struct hiprt_recorder {
   uint64_t key, arguments, serial;
   uint32_t max_nodes; /* 0: no bound */
   uint64_t max_bytes;
+  void (*added)(void *owner); /* called for each node that is recorded, unless NULL */
+  void *owner;
 };
 
 /* Make room for `more` items behind `count` items in an array that grows. */
@@ -81,6 +83,11 @@ static void hash(hiprt_recorder *r, const void *data, size_t n_words) {
 void hiprt_recorder_limit(hiprt_recorder *r, uint32_t nodes, uint64_t bytes) {
   r->max_nodes = nodes;
   r->max_bytes = bytes;
+}
+
+void hiprt_recorder_watch(hiprt_recorder *r, void (*added)(void *owner), void *owner) {
+  r->added = added;
+  r->owner = owner;
 }
 
 static int is_full(const hiprt_recorder *r) {
@@ -186,7 +193,9 @@ static int commit(hiprt_recorder *r, node *n) {
 static int add_new(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload, uint32_t size) {
   if (is_full(r)) return hiprt_fail(HIPRT_E_FULL, "hiprt_recorder", "the recording has reached its bound");
   node *n = add(r, kind, kernel, payload, size);
-  return n ? commit(r, n) : HIPRT_E_MEMORY;
+  int status = n ? commit(r, n) : HIPRT_E_MEMORY;
+  if (!status && r->added) r->added(r->owner);
+  return status;
 }
 
 static int take_launch(void *r, hiprt_kernel *kernel, const char *payload) {

@@ -46,6 +46,9 @@ hiprt_recorder *hiprt_recorder_create(uint32_t edges);
 void hiprt_recorder_release(hiprt_recorder *recorder);
 /* Set the bounds after which recording says HIPRT_E_FULL; 0: none. bytes: of distinct memory declared. */
 void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t bytes);
+/* Call `added` with `owner` for each node that is recorded from now on, in the thread that launches it, before the
+ * launch returns; NULL ends that. */
+void hiprt_recorder_watch(hiprt_recorder *recorder, void (*added)(void *owner), void *owner);
 /* Take a stream's work as nodes, until hiprt_stream_stop. */
 int hiprt_recorder_start(hiprt_recorder *recorder, hiprt_stream *stream);
 /* Append nodes [begin, end) to another recorder, with edges among themselves; all nodes keep the edges they have. */

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hiprt import core, module
-from hiprt.allocator import Arena, Pool
+from hiprt.allocator import Arena, Plan, Pool
+from hiprt.caller import Caller, caller
 from hiprt.flags import flags
 from hiprt.graphs.record.declarations import in_place, reachable
 from hiprt.stream import Stream
@@ -32,6 +33,19 @@ KINDS = {
 }
 # The types of the payloads that are plain structures.
 PLAIN = {"copy": "hiprt_copy_args", "fill": "hiprt_fill_args"}
+
+
+def note_caller(owner: Any) -> None:
+    """Note the line that launched the node which a recording was just given."""
+    core.ffi.from_handle(owner).append(caller())
+
+
+added = core.ffi.callback("void(void *)", note_caller)
+
+
+def callers_are_wanted() -> bool:
+    """Whether a flag is set whose output names the lines that launched nodes."""
+    return bool(flags.graph_dump or flags.graph_trace or flags.graph_explain or flags.graph_verify)
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,13 @@ class Recording:
     edges : str, optional
         ``data`` derives edges from what nodes declare, ``chain`` puts the nodes in program order, ``both`` does both;
         ``HIPRT_GRAPH_EDGES`` by default.
+
+    Attributes
+    ----------
+    callers : list of Caller or None
+        The line of the program that launched each node, noted where a flag is set whose output names it; else empty.
+    layout : tuple of int and Plan, or None
+        The address of the block that the intermediates share, and how they share it, once that is settled.
     """
 
     def __init__(self, memory: Pool | Arena | None = None, edges: str = "") -> None:
@@ -84,6 +105,8 @@ class Recording:
         self.mode = edges or flags.graph_edges
         made = core.lib.hiprt_recorder_create(EDGES[self.mode])
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_recorder_release)
+        self.callers: list[Caller | None] = []
+        self.layout: tuple[int, Plan] | None = None
 
     @contextmanager
     def record(self, stream: Stream) -> Iterator[None]:
@@ -108,6 +131,9 @@ class Recording:
         HipError
             The stream records already.
         """
+        if callers_are_wanted():
+            self.handle = core.ffi.new_handle(self.callers)
+            core.lib.hiprt_recorder_watch(self.core, added, self.handle)
         core.call(core.lib.hiprt_recorder_start(self.core, stream.core))
         stream.recording, stream.memory, stream.keep = True, self.memory, self.keep
 
@@ -127,7 +153,10 @@ class Recording:
         """
         if isinstance(self.memory, Arena):
             touched = (reachable(self, index) for index in range(len(self)))
+            plans = len(self.memory.plans)
             self.relocate(self.memory.settle(stream, touched, self.dependencies, lambda: in_place(self)))
+            if len(self.memory.plans) > plans:
+                self.layout = self.memory.chunks[len(self.memory.chunks) - 1].address, self.memory.plans[-1]
 
     def relocate(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Give all nodes the addresses they have when memory moves: (start, end, new start), ascending."""
@@ -196,6 +225,8 @@ class Recording:
         """Return a recording of nodes [begin, end), with edges among themselves; it shares memory and buffers."""
         part = Recording(self.memory, self.mode)
         part.keep = self.keep
+        part.callers = self.callers[begin:end]
+        part.layout = self.layout if begin == 0 and end == len(self) else None
         core.call(core.lib.hiprt_recorder_slice(self.core, begin, end, part.core))
         return part
 
