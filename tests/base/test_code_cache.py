@@ -108,6 +108,17 @@ def test_a_damaged_entry_is_not_loaded_and_is_replaced(cache, damage):
     assert cache.load("rocm", KEY) == (b"code", {})
 
 
+@pytest.mark.parametrize(("kind", "key"), [("rocm", KEY[:-1] + "1"), ("nvidia", KEY), ("nvidia", "cd" + KEY[2:])])
+def test_an_entry_that_was_copied_over_another_is_not_taken_for_it(cache, kind, key):
+    cache.store("rocm", KEY, b"code", {})
+    cache.store(kind, key, b"other", {})
+    path_of(cache, kind, key).write_bytes(path_of(cache, "rocm", KEY).read_bytes())
+    assert cache.load(kind, key) is None
+    assert cache.load("rocm", KEY) == (b"code", {})
+    cache.store(kind, key, b"other", {})
+    assert cache.load(kind, key) == (b"other", {})
+
+
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
     (tmp_path / "file").write_text("")
     cache = CodeCache(tmp_path / "file" / "cache")

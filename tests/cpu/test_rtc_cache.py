@@ -123,6 +123,16 @@ def test_a_damaged_entry_is_built_again(compiles, cache, damage):
     assert compiles() == 0
 
 
+def test_an_entry_that_was_copied_over_another_is_built_again(compiles, cache):
+    compiles()
+    (mine,) = entries(cache)
+    compiles(options=["-DN=2"])
+    (other,) = set(entries(cache)) - {mine}
+    mine.write_bytes(other.read_bytes())
+    assert compiles() > 0
+    assert compiles() == compiles(options=["-DN=2"]) == 0
+
+
 def test_warnings_are_kept(python, cache):
     how = {"options": ["-Wall"]}
     source = "__global__ void k(int* p) { int unused = 1; p[0] = 2; }"

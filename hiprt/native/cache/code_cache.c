@@ -25,9 +25,9 @@
 #define USERS_CACHE ".cache"
 #endif
 
-/* A file begins with this and the hash of what follows. */
-static const char magic[] = "hiprt-code-2\n";
-enum { MAGIC = sizeof magic - 1, HEADER = MAGIC + HIPRT_SHA256_DIGITS };
+/* A file holds this, kind/key and a newline, the hash of the content, and the content. The key is in the file as well as
+ * in its name, so that one that was copied over another is not taken for it. */
+static const char magic[] = "hiprt-code-3\n";
 /* Seconds after which the file of a writer that died may go. */
 enum { ABANDONED = 3600 };
 
@@ -85,11 +85,16 @@ static char *read_whole(int file, size_t size) {
   return bytes;
 }
 
-static int is_whole(const char *bytes, size_t size) {
+/* What the file of an entry begins with; the hash of the content follows. */
+static char *head_of(const char *kind, const char *key) { return text_of("%s%s/%s\n", magic, kind, key); }
+
+/* Where the content starts in the bytes of a file; 0 if they are not the whole entry that begins with `head`. */
+static size_t content_of(const char *bytes, size_t size, const char *head) {
   char digits[HIPRT_SHA256_DIGITS + 1];
-  if (size < HEADER || memcmp(bytes, magic, MAGIC) != 0) return 0;
-  hash_of(bytes + HEADER, size - HEADER, digits);
-  return memcmp(bytes + MAGIC, digits, HIPRT_SHA256_DIGITS) == 0;
+  const size_t length = strlen(head), start = length + HIPRT_SHA256_DIGITS;
+  if (size < start || memcmp(bytes, head, length) != 0) return 0;
+  hash_of(bytes + start, size - start, digits);
+  return memcmp(bytes + length, digits, HIPRT_SHA256_DIGITS) == 0 ? start : 0;
 }
 
 char *hiprt_cache_load(const char *folder, const char *kind, const char *key, uint64_t *out_size) {
@@ -97,17 +102,20 @@ char *hiprt_cache_load(const char *folder, const char *kind, const char *key, ui
   const int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
   free(path);
   if (file < 0) return NULL;
+  char *head = head_of(kind, key);
   struct stat status;
   /* The lock tells whoever trims the folder that the file is in use. */
   if (flock(file, LOCK_SH) == 0 && fstat(file, &status) == 0) bytes = read_whole(file, (size_t)status.st_size);
-  if (bytes && is_whole(bytes, (size_t)status.st_size)) {
-    *out_size = (uint64_t)status.st_size - HEADER;
-    memmove(bytes, bytes + HEADER, *out_size);
+  const size_t start = bytes && head ? content_of(bytes, (size_t)status.st_size, head) : 0;
+  if (start) {
+    *out_size = (uint64_t)status.st_size - start;
+    memmove(bytes, bytes + start, *out_size);
     futimens(file, NULL);
   } else {
     free(bytes);
     bytes = NULL;
   }
+  free(head);
   close(file);
   return bytes;
 }
@@ -132,12 +140,12 @@ static int write_all(int file, const char *bytes, size_t size) {
   return 0;
 }
 
-static int write_entry(const char *path, const char *content, size_t size) {
+static int write_entry(const char *path, const char *head, const char *content, size_t size) {
   char digits[HIPRT_SHA256_DIGITS + 1];
   hash_of(content, size, digits);
   const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return errno;
-  int status = write_all(file, magic, MAGIC);
+  int status = write_all(file, head, strlen(head));
   if (!status) status = write_all(file, digits, HIPRT_SHA256_DIGITS);
   if (!status) status = write_all(file, content, size);
   if (close(file) != 0 && !status) status = errno;
@@ -147,15 +155,16 @@ static int write_entry(const char *path, const char *content, size_t size) {
 int hiprt_cache_store(const char *folder, const char *kind, const char *key, const char *content, uint64_t size,
                       uint64_t limit) {
   static atomic_uint serial;
-  char *path = path_of(folder, kind, key);
-  char *fresh = path ? text_of("%s.%d.%u", path, (int)getpid(), atomic_fetch_add(&serial, 1)) : NULL;
+  char *path = path_of(folder, kind, key), *head = head_of(kind, key);
+  char *fresh = path && head ? text_of("%s.%d.%u", path, (int)getpid(), atomic_fetch_add(&serial, 1)) : NULL;
   int status = fresh ? make_folders(path) : ENOMEM;
   if (!status) {
-    status = write_entry(fresh, content, size);
+    status = write_entry(fresh, head, content, size);
     if (!status && rename(fresh, path) != 0) status = errno;
     if (status) unlink(fresh);
   }
   free(fresh);
+  free(head);
   free(path);
   uint64_t files, bytes;
   if (!status && limit) hiprt_cache_trim(folder, limit, &files, &bytes);

@@ -19,7 +19,8 @@ extern "C" {
 char *hiprt_cache_default_folder(void);
 /* The hash of texts, each with its length: hexadecimal digits and a zero byte. */
 void hiprt_cache_key(uint32_t count, const char *const *texts, const uint64_t *sizes, char *out_key);
-/* The content of an entry, which is now the one used last; NULL if it is not there or not whole. The caller frees it. */
+/* The content of an entry, which is now the one used last; NULL if it is not there, not whole, or
+ * another's. The caller frees it. */
 char *hiprt_cache_load(const char *folder, const char *kind, const char *key, uint64_t *out_size);
 /* Store an entry; then remove what the folder holds beyond `limit` bytes (0: no bound). Returns 0 or errno. */
 int hiprt_cache_store(const char *folder, const char *kind, const char *key, const char *content, uint64_t size,
