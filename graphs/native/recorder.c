@@ -114,6 +114,15 @@ static void hash_arguments(hiprt_recorder *r, const node *n) {
   }
 }
 
+/* Copy a payload, whose size is a multiple of 8, word by word. A call of memcpy reads many bytes at once, and such a read
+ * waits until the launcher's stores of 8 bytes have left the processor's store buffer, which takes 8 ns a node. */
+static void copy_words(char *to, const char *from, size_t size) {
+  for (size_t i = 0; i < size; i += 8) {
+    memcpy(to + i, from + i, 8);
+    __asm__ volatile(""); /* it keeps the compiler from making one memcpy of the loop */
+  }
+}
+
 /* Begin a node and return it; NULL, with the failure noted, if there is no memory for it. */
 static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload, uint32_t size) {
   size_t padded = ((size_t)size + 7) / 8 * 8, capacity = r->nodes_capacity;
@@ -122,7 +131,7 @@ static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const v
   if (reserve((void **)&r->bytes, r->n_bytes, padded, &r->bytes_capacity, 1)) return 0;
   node *n = r->nodes + r->n_nodes;
   *n = (node){.kind = kind, .payload_size = size, .kernel = kernel, .payload = r->n_bytes};
-  if (payload && size) memcpy(r->bytes + r->n_bytes, payload, size);
+  copy_words(r->bytes + r->n_bytes, payload, size);
   return n;
 }
 

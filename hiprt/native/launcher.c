@@ -31,7 +31,12 @@ static PyObject *open_launcher(PyObject *object, PyObject *const *args, Py_ssize
 int hiprt_py_three(PyObject *sizes, uint32_t least, uint32_t *out) {
   if (!PyTuple_Check(sizes) || PyTuple_Size(sizes) != 3) return -1;
   for (Py_ssize_t i = 0; i < 3; i++) {
-    Py_ssize_t n = PyNumber_AsSsize_t(PyTuple_GetItem(sizes, i), PyExc_OverflowError);
+    PyObject *size = PyTuple_GetItem(sizes, i);
+    Py_ssize_t n = PyLong_AsSsize_t(size); /* quicker than PyNumber_AsSsize_t, which takes other integers too */
+    if (n < 0 && PyErr_Occurred()) {
+      PyErr_Clear();
+      n = PyNumber_AsSsize_t(size, PyExc_OverflowError);
+    }
     if (n < (Py_ssize_t)least || n > UINT32_MAX) return -1;
     out[i] = (uint32_t)n;
   }
