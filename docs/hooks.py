@@ -53,7 +53,7 @@ def quirks_of(profile: str) -> set[str]:
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HIPRT_CPU_")}
     environment["HIPRT_CPU_PROFILE"] = profile
-    command = [sys.executable, "-c", code, str(DEVICE / "libamdhip64.so"), *quirk_names()]
+    command = [sys.executable, "-c", code, str(DEVICE / "libhiprt_cpu.so"), *quirk_names()]
     return set(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split())
 
 

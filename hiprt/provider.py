@@ -6,6 +6,7 @@ a device and the library in use carry. A device that HIP does not serve brings i
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import importlib.util
 import os
@@ -214,15 +215,23 @@ def probe(path: Path) -> str | None:
     return None
 
 
+def library_of_ours(name: str) -> Path:
+    """Return the file of a HIP library that is part of the package. It lies beside a link with HIP's own name."""
+    return PACKAGE / name / f"libhiprt_{name}.so"
+
+
 def find_nvidia(refused: Refused) -> Iterator[Files]:
     """Yield our HIP library over NVIDIA's driver, where there are a driver and a GPU."""
-    path = PACKAGE / "nvidia" / "libamdhip64.so"
+    path = library_of_ours("nvidia")
     if not path.exists():
         refused.append((NVIDIA.name, f"{path} is missing: build the package with a C compiler"))
         return
     count = ctypes.c_int()
-    status = ctypes.CDLL(str(path)).hipGetDeviceCount(ctypes.byref(count))
+    asked = ctypes.CDLL(str(path))
+    status = asked.hipGetDeviceCount(ctypes.byref(count))
     if status or not count.value:
+        # What stays mapped could serve a program that is loaded later and asks for a HIP library by name.
+        _ctypes.dlclose(asked._handle)
         reason = f"no NVIDIA driver (libcuda.so.1) or no GPU: status {status}, {count.value} devices"
         refused.append((NVIDIA.name, reason))
         return
@@ -242,7 +251,7 @@ def nvrtc_library() -> Path | None:
 
 def find_cpu(refused: Refused) -> Iterator[Files]:
     """Yield the CPU device. Its compiler is the one in the PyPI package ziglang, where that is installed."""
-    path = PACKAGE / "cpu" / "libamdhip64.so"
+    path = library_of_ours("cpu")
     if not path.exists():
         refused.append((CPU.name, f"{path} is missing: build the package with a C++ compiler"))
         return
@@ -259,7 +268,7 @@ def zig_binary() -> Path | None:
 
 def find_null(_refused: Refused) -> Iterator[Files]:
     """Yield the library whose calls do nothing."""
-    path = PACKAGE / "null" / "libamdhip64.so"
+    path = library_of_ours("null")
     yield Files(path, path, path)
 
 

@@ -1,4 +1,4 @@
-"""The CPU device: a libamdhip64 of our own that executes kernels on the host's cores, in C++.
+"""The CPU device: a HIP library of our own that executes kernels on the host's cores, in C++.
 
 Its rooms, from the bottom to the top. A file includes files of its own room and of those before it.
 

@@ -1,7 +1,7 @@
-"""Build step: the C core (a cffi extension) and the CPU device (a shared library with the HIP ABI).
+"""Build step: the C core (a cffi extension), and libraries with the HIP ABI: the CPU device, NVIDIA's, the null one.
 
 Runs inside setuptools' ``build_ext``; not imported by the installed package. ``HIPRT_BUILD_SANITIZE`` (for example
-``address,undefined``) instruments both.
+``address,undefined``) instruments all.
 """
 
 import hashlib
@@ -25,6 +25,9 @@ CPU = NATIVE.parent / "cpu"
 CACHE = NATIVE / "cache"
 CORE_FOLDERS = [NATIVE, CACHE, ROOT / "graphs" / "native", ROOT / "allocator" / "native"]
 C_LIBRARIES = ("null", "nvidia")
+# Programs link a library of ours by this name (-lamdhip64). It is a link: the library itself has another name, so that
+# a program that was linked with one finds that one, whatever other HIP library its process has mapped.
+HIP_NAME = "libamdhip64.so"
 # Sources under hiprt/cpu that decide how a program becomes a module: their hash is part of every cached module's key.
 CODE_GENERATION = (
     "compile/compiler",
@@ -147,7 +150,7 @@ def hip_interface() -> tuple[str, str]:
 
 
 class Build(build_ext):
-    """build_ext for ``hiprt._core`` and ``hiprt/cpu/libamdhip64.so``."""
+    """build_ext for ``hiprt._core`` and ``hiprt/cpu/libhiprt_cpu.so``."""
 
     def finalize_options(self) -> None:
         """Complete the extension that pyproject.toml names."""
@@ -175,14 +178,32 @@ class Build(build_ext):
         super().run()
         if os.name == "posix" and sysconfig.get_platform().startswith("linux"):
             package = Path(self.get_ext_fullpath("hiprt._core")).resolve().parent
-            build_cpu_device(package / "cpu" / "libamdhip64.so", ROOT / "build" / "cpu")
+            build_cpu_device(library_file(package, "cpu"), ROOT / "build" / "cpu")
             for name in C_LIBRARIES:
-                build_c_library(NATIVE.parent / name, package / name / "libamdhip64.so")
+                build_c_library(NATIVE.parent / name, library_file(package, name))
 
     def get_outputs(self) -> list[str]:
-        """Name the CPU device too, so that installers remove it."""
+        """Name the HIP libraries too, so that installers remove them."""
         package = Path(self.get_ext_fullpath("hiprt._core")).parent
-        return [*super().get_outputs(), *(str(package / name / "libamdhip64.so") for name in ("cpu", *C_LIBRARIES))]
+        made = [library_file(package, name) for name in ("cpu", *C_LIBRARIES)]
+        return [*super().get_outputs(), *(str(path) for each in made for path in (each, each.with_name(HIP_NAME)))]
+
+
+def library_file(package: Path, name: str) -> Path:
+    """Return the file of a HIP library of ours; its name is the one that the loader knows it by."""
+    return package / name / f"libhiprt_{name}.so"
+
+
+def put_in_place(fresh: Path, target: Path) -> None:
+    """Give a library that has been linked its name, and the HIP name beside it.
+
+    It was linked under another name: a process that has the old file mapped keeps it.
+    """
+    fresh.replace(target)
+    link = target.with_name(f"{HIP_NAME}.new")
+    link.unlink(missing_ok=True)
+    link.symlink_to(target.name)
+    link.replace(target.with_name(HIP_NAME))
 
 
 def up_to_date(target: Path, depfile: Path) -> bool:
@@ -213,7 +234,6 @@ def build_cpu_device(target: Path, objects: Path) -> None:
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         outs = list(pool.map(compile_one, [*sorted(CPU.rglob("*.cpp")), *sorted(CACHE.glob("*.c"))]))
-    # Linked beside and renamed: a process that has the old file mapped keeps it.
     fresh = target.with_suffix(".so.new")
     subprocess.run(
         [
@@ -223,7 +243,7 @@ def build_cpu_device(target: Path, objects: Path) -> None:
             "-o",
             str(fresh),
             *map(str, outs),
-            "-Wl,-soname,libamdhip64.so",
+            f"-Wl,-soname,{target.name}",
             f"-Wl,--version-script={CPU / 'exports.map'}",
             "-Wl,--no-undefined" if not sanitize_flags() else "-Wl,-z,now",
             "-pthread",
@@ -231,7 +251,7 @@ def build_cpu_device(target: Path, objects: Path) -> None:
         ],
         check=True,
     )
-    fresh.replace(target)
+    put_in_place(fresh, target)
 
 
 def write_code_generation(header: Path) -> None:
@@ -257,12 +277,12 @@ def build_c_library(folder: Path, target: Path) -> None:
     cc = shlex.split(os.environ.get("CC", "gcc"))
     fresh = target.with_suffix(".so.new")
     sources = [str(source) for source in sorted(folder.glob("*.c"))]
-    link = ["-shared", "-o", str(fresh), *sources, "-Wl,-soname,libamdhip64.so", "-pthread", "-ldl"]
+    link = ["-shared", "-o", str(fresh), *sources, f"-Wl,-soname,{target.name}", "-pthread", "-ldl"]
     subprocess.run([*cc, *compile_flags("-std=c11"), *link], check=True)
-    fresh.replace(target)
+    put_in_place(fresh, target)
 
 
 if __name__ == "__main__":
     for library in C_LIBRARIES:
-        build_c_library(NATIVE.parent / library, NATIVE.parent / library / "libamdhip64.so")
-    build_cpu_device(CPU / "libamdhip64.so", ROOT / "build" / "cpu")
+        build_c_library(NATIVE.parent / library, library_file(NATIVE.parent, library))
+    build_cpu_device(library_file(NATIVE.parent, "cpu"), ROOT / "build" / "cpu")

@@ -1,1 +1,1 @@
-"""The null provider: a libamdhip64 whose calls do nothing (C source)."""
+"""The null provider: a HIP library whose calls do nothing (C source)."""

@@ -1,4 +1,4 @@
-/* The null provider: a libamdhip64 whose calls return success at once and do nothing.
+/* The null provider: a HIP library whose calls return success at once and do nothing.
  *
  * It serves to measure what hiprt itself costs on the host (`hiprt bench graph --provider null`). Memory is a range of
  * addresses that nobody touches, so what is read back is undefined. Only functions that hiprt calls are here. */

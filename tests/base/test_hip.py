@@ -75,7 +75,7 @@ def test_every_function_of_the_list_can_be_called_from_python(root):
 @pytest.mark.parametrize("name", ["cpu", "nvidia", "null"])
 def test_every_library_of_ours_has_what_hiprt_calls(root, name):
     """Without a device: the functions are looked up, and none is called."""
-    path = root / "hiprt" / name / "libamdhip64.so"
+    path = root / "hiprt" / name / f"libhiprt_{name}.so"
     run(
         "from hiprt import core\n"
         f"core.call(core.lib.hiprt_library_open({str(path).encode()!r}))\n"

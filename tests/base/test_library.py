@@ -61,7 +61,7 @@ def test_this_process_uses_the_cpu_device_and_says_why():
     """Without a GPU: cpu, with rocm's and nvidia's reasons."""
     chosen = library.current()
     assert chosen.provider is provider.CPU
-    assert chosen.hip.name == "libamdhip64.so"
+    assert chosen.hip.name == "libhiprt_cpu.so"
     reasons = {name.split()[0]: reason for name, reason in chosen.tried}
     assert reasons["rocm"]
     assert "no NVIDIA driver (libcuda.so.1) or no GPU: status 100" in reasons["nvidia"]
@@ -143,6 +143,45 @@ print(tried)
     child = run(code)
     assert "hipSetDevice is missing" in child.stdout, child.stderr
     assert not tried
+
+
+ERROR_OF_A_PROGRAM = """
+#include <hip/hip_runtime.h>
+int last_error(void) { return hipSetDevice(1 << 20) ? (int)hipGetLastError() : 0; }
+int devices(void) { int n = 0; return hipGetDeviceCount(&n) ? -1 : n; }
+"""
+
+
+@pytest.mark.only("cpu", reason="the program is linked with the CPU device")
+def test_a_program_finds_the_library_it_was_linked_with(tmp_path):
+    """Whatever was tried and refused before in its process: here NVIDIA's, which has fewer functions (docs/cpu.md)."""
+    device = library.current().hip.parent
+    source, program = tmp_path / "program.c", tmp_path / "libprogram.so"
+    source.write_text(ERROR_OF_A_PROGRAM)
+    include = device.parent / "native" / "include"
+    link = [f"-L{device}", "-lamdhip64", f"-Wl,-rpath,{device}"]
+    subprocess.run(["gcc", "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(program), *link], check=True)
+    code = f"""
+import ctypes, hiprt
+print(hiprt.current_device().provider)
+program = ctypes.CDLL({str(program)!r}, mode=ctypes.RTLD_GLOBAL)
+print(program.last_error(), program.devices())
+print(*sorted({{line.split("/")[-1].strip() for line in open("/proc/self/maps") if "libhiprt_" in line}}))
+print("libamdhip64" in open("/proc/self/maps").read())
+"""
+    child = run(code, HIPRT_PROVIDER="auto", HIPRT_CPU_DEVICES="3")
+    assert child.stdout.splitlines() == ["cpu", "101 3", "libhiprt_cpu.so", "False"], child.stderr
+
+
+@pytest.mark.parametrize("name", ["cpu", "nvidia", "null"])
+def test_the_hip_name_is_a_link_to_a_library_with_a_name_of_its_own(name):
+    """The loader knows a library by the name within the file."""
+    folder = provider.PACKAGE / name
+    assert (folder / "libamdhip64.so").resolve() == (folder / f"libhiprt_{name}.so").resolve()
+    dynamic = subprocess.run(
+        ["readelf", "-d", folder / "libamdhip64.so"], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"Library soname: [libhiprt_{name}.so]" in dynamic
 
 
 def test_choice_is_final(tmp_path):

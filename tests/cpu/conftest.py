@@ -19,7 +19,7 @@ def package(name):
 @pytest.fixture(scope="session")
 def library():
     """The CPU device's file."""
-    return package("hiprt") / "cpu" / "libamdhip64.so"
+    return package("hiprt") / "cpu" / "libhiprt_cpu.so"
 
 
 @pytest.fixture(scope="session", autouse=True)

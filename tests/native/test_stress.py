@@ -19,7 +19,7 @@ def needs_python(file, folders):
 def make(folder, sanitizer, monkeypatch, root):
     """Build the CPU device, the C core and the stress program with a sanitizer."""
     monkeypatch.setenv("HIPRT_BUILD_SANITIZE", sanitizer)
-    device = folder / "libamdhip64.so"
+    device = folder / "libhiprt_cpu.so"
     build.build_cpu_device(device, root / "build" / "cpu")
     folders = [build.NATIVE, root / "graphs" / "native"]
     flags = [*build.compile_flags("-std=c11"), *(f"-I{each}" for each in folders)]

@@ -8,7 +8,7 @@
 namespace cpu {
 namespace {
 
-// Returns this library, and not another libamdhip64 that the process may have mapped.
+// Returns this library, and not another HIP library that the process may have mapped.
 void *self() {
   static void *const handle = [] {
     Dl_info info{};

@@ -1,4 +1,4 @@
-/* The HIP host interface, C and C++: the one that ROCm's libamdhip64 and both libraries of ours implement.
+/* The HIP host interface, C and C++: the one that ROCm's libamdhip64 and the libraries of ours implement.
  *
  * Names, values and layouts are those of HIP 7.15, so that a program built against this header also runs on ROCm's
  * library, and the other way round. */
