@@ -29,10 +29,11 @@ from hiprt.bench.engine.models import PRESETS, Model, preset
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.graph import positive
 from hiprt.bench.table import text_table
-from hiprt.bench.timing import Apart, join, microseconds, read_bandwidth
+from hiprt.bench.timing import Apart, join
 from hiprt.command import set_run
 from hiprt.event import Event
 from hiprt.graphs import Recording, Step
+from hiprt.graphs.launch.timing import microseconds, read_bandwidth
 from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.recording import Node
 

@@ -20,9 +20,9 @@ from hiprt.array import bfloat16
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.random_weights import RandomWeights
 from hiprt.bench.table import text_table
-from hiprt.bench.timing import microseconds, read_bandwidth
 from hiprt.command import set_run
 from hiprt.graphs import Recording
+from hiprt.graphs.launch.timing import microseconds, read_bandwidth
 
 __all__ = ["CASES", "Case", "Row", "add_arguments", "measure", "run"]
 

@@ -68,6 +68,8 @@ class Stats:
     changed : int
         Number of nodes that carried other arguments in the nearest exec, summed over the times that no exec carried
         what was recorded.
+    latest : Event or None
+        The event that was counted last.
     """
 
     name: str
@@ -75,11 +77,13 @@ class Stats:
     reasons: Counter[str] = field(default_factory=Counter)
     patched: int = 0
     changed: int = 0
+    latest: Event | None = None
 
     def count(self, event: Event) -> None:
         """Count an event, and print it if ``HIPRT_GRAPH_EXPLAIN`` is set."""
         self.rungs[event.rung] += 1
         self.reasons[f"{event.rung}: {event.reason}"] += 1
+        self.latest = event
         events.append(event)
         if flags.graph_explain:
             print(f"hiprt: {event}", file=sys.stderr)

@@ -17,7 +17,7 @@ from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.recording import Recording
-from hiprt.graphs.record.session import Session
+from hiprt.graphs.record.session import Session, why_forced
 from hiprt.graphs.signature import signature_of
 from hiprt.graphs.stats import Event
 from hiprt.stream import Stream, current_stream, use_stream
@@ -210,7 +210,7 @@ class Step(Armed):
         whole = True
         for segment in kept.segments:
             if isinstance(segment, Recording):
-                self.ladder.run_eagerly(segment, stream, "HIPRT_GRAPH_FORCE_EAGER_FROM")
+                self.ladder.run_eagerly(segment, stream, why_forced())
             else:
                 whole = self.ladder.repeat(segment, stream, rung) and whole
         if not whole:

@@ -23,6 +23,7 @@ from hiprt.compiler import compile_source
 from hiprt.device import Device, current_device, describe, device_count
 from hiprt.errors import HipError, ProviderError
 from hiprt.flags import flags, names, spelled, warn_unknown
+from hiprt.machine import hip_version
 from hiprt.module import WRITE, Argument, Function, Module
 from hiprt.provider import Provider
 from hiprt.stream import current_stream
@@ -122,7 +123,11 @@ def examine(report: dict[str, Any]) -> None:
     report["cache"] = cache()
     current = library.current()
     report["provider"] = current.provider.name
-    report["library"] = {"hip": str(current.hip), "hiprtc": str(current.hiprtc), "version": dotted(current.version)}
+    report["library"] = {
+        "hip": str(current.hip),
+        "hiprtc": str(current.hiprtc),
+        "version": hip_version(current.version),
+    }
     report["refused"] = listed(current.tried)
     report["devices"] = [as_values(describe(index)) for index in range(device_count())]
     report["compiler"] = find_compiler(current.provider)
@@ -167,11 +172,6 @@ def flag_values(given: set[str]) -> dict[str, dict[str, Any]]:
 def listed(tried: list[tuple[str, str]]) -> list[dict[str, str]]:
     """Return refused libraries as plain values."""
     return [{"library": name, "reason": reason} for name, reason in tried]
-
-
-def dotted(version: int) -> str:
-    """Return a HIP version as text."""
-    return f"{version // 10**7}.{version // 10**5 % 100}.{version % 10**5}"
 
 
 def cache() -> dict[str, Any]:

@@ -197,7 +197,12 @@ class Flags:
     graph_force_eager_from = Flag(
         integer(0), 0, "The first node of a step that is launched eagerly, for finding a wrong node by bisection."
     )
-    graph_force_eager_to = Flag(integer(0), 0, "One past the last node of a step that is launched eagerly.")
+    graph_force_eager_to = Flag(
+        integer(0),
+        0,
+        "One past the last node of a step that is launched eagerly. 0 is the step's end if the first node is set, and "
+        "else none.",
+    )
     graph_verify = Flag(
         boolean, False, "1 runs every graph launch eagerly as well, and compares all memory that the two have written."
     )

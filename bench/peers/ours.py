@@ -6,8 +6,8 @@ import sys
 from hiprt import Stream, use_stream
 from hiprt.bench import decode
 from hiprt.bench.graph import measure
-from hiprt.bench.timing import microseconds
 from hiprt.bench.topology import Work
+from hiprt.graphs.launch.timing import microseconds
 
 
 def main() -> None:

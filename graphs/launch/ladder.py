@@ -28,7 +28,7 @@ from hiprt.graphs.launch.exec import Exec, locks
 from hiprt.graphs.launch.execs import Execs
 from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.placement import Placement
-from hiprt.graphs.launch.timeline import trace
+from hiprt.graphs.launch.timeline import mark, observe, trace
 from hiprt.graphs.launch.trust import distrust
 from hiprt.graphs.launch.verify import Mismatch, launch_verified
 from hiprt.graphs.record.dump import dump
@@ -92,6 +92,7 @@ class Ladder:
         with self.lock:
             if key is not None:
                 self.check_user_key(key, recording)
+            observe(self.name, recording, stream)
             start = time.perf_counter()
             allowed = policy.allowed(stream.device)
             if "instantiate" not in allowed:
@@ -109,7 +110,7 @@ class Ladder:
                 self.execs.discard(recording.key)
                 self.disagree(recording, mismatch)
                 return None
-            trace(self.name, rung, start, len(recording))
+            trace(self.stats, rung, start, recording, stream)
             return exec_
 
     def find(self, recording: Recording, stream: Stream, allowed: frozenset[str]) -> tuple[Exec, str]:
@@ -211,16 +212,22 @@ class Ladder:
         """Launch; under ``HIPRT_GRAPH_VERIFY`` eagerly as well, and compare."""
         if flags.graph_verify:
             return launch_verified(exec_, stream)
+        mark(stream)
         exec_.launch(stream)
+        mark(stream)
         return None
 
     def run_eagerly(self, recording: Recording, stream: Stream, reason: str) -> None:
-        """Launch the nodes one by one, and say why."""
-        logger.warning("step %s runs eagerly: %s", self.name, reason)
+        """Launch the nodes one by one, and say why, once for each reason."""
+        if not self.stats.reasons[f"eager: {reason}"]:
+            logger.warning("step %s runs eagerly: %s", self.name, reason)
         start = time.perf_counter()
+        mark(stream)
         recording.run(stream)
+        mark(stream)
         seconds = time.perf_counter() - start
         self.stats.count(Event(self.name, "eager", reason, recording.key, "", seconds))
+        trace(self.stats, "eager", start, recording, stream)
 
     def repeat(self, exec_: Exec, stream: Stream, rung: str) -> bool:
         """Launch an exec again as it is, behind `lock`; False where its nodes ran eagerly instead."""
@@ -236,7 +243,7 @@ class Ladder:
             return False
         if rung == "replay":
             self.stats.rungs["replay"] += 1
-        trace(self.name, rung, start, len(exec_.recording))
+        trace(self.stats, rung, start, exec_.recording, stream)
         return True
 
     def replace(self, exec_: Exec, stream: Stream, error: HipError) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hiprt.graphs.launch.kept_call import Segment
     from hiprt.graphs.launch.ladder import Ladder
 
-__all__ = ["Session"]
+__all__ = ["Session", "forced", "why_forced"]
 
 
 class Session:
@@ -120,7 +120,7 @@ class Session:
             return
         for part, eager in self.divide(recording):
             if eager:
-                self.ladder.run_eagerly(part, self.stream, "HIPRT_GRAPH_FORCE_EAGER_FROM")
+                self.ladder.run_eagerly(part, self.stream, why_forced())
                 self.segments.append(part)
             else:
                 launched = self.ladder.launch(part, self.stream, key=self.key)
@@ -133,10 +133,9 @@ class Session:
         self.offset += len(recording)
 
     def divide(self, recording: Recording) -> list[tuple[Recording, bool]]:
-        """Cut out the nodes that ``HIPRT_GRAPH_FORCE_EAGER_FROM`` and ``_TO`` name, for bisection by node."""
+        """Cut out the nodes that flags ask to launch eagerly, for bisection by node."""
         size = len(recording)
-        begin = min(max(flags.graph_force_eager_from - self.offset, 0), size)
-        end = min(max(flags.graph_force_eager_to - self.offset, begin), size)
+        begin, end = forced(size, self.offset)
         if begin == end:
             return [(recording, False)]
         cuts = [(0, begin, False), (begin, end, True), (end, size, False)]
@@ -167,3 +166,30 @@ class Session:
         self.end()
         yield
         self.begin()
+
+
+def forced(size: int, offset: int = 0) -> tuple[int, int]:
+    """Return which nodes the flags for bisection launch eagerly.
+
+    Parameters
+    ----------
+    size : int
+        Number of nodes of a part of a step.
+    offset : int
+        Number of the step's nodes before it.
+
+    Returns
+    -------
+    begin, end : int
+        The first of the part's nodes, and one past the last; equal where there are none.
+    """
+    last = flags.graph_force_eager_to or (offset + size if flags.graph_force_eager_from else 0)
+    begin = min(max(flags.graph_force_eager_from - offset, 0), size)
+    return begin, min(max(last - offset, begin), size)
+
+
+def why_forced() -> str:
+    """Return the flags for bisection that are set, as the reason why some nodes run eagerly."""
+    names = {"FROM": flags.graph_force_eager_from, "TO": flags.graph_force_eager_to}
+    given = ", ".join(f"HIPRT_GRAPH_FORCE_EAGER_{name}={value}" for name, value in names.items() if value)
+    return given or "recorded while HIPRT_GRAPH_FORCE_EAGER_FROM or HIPRT_GRAPH_FORCE_EAGER_TO was set"

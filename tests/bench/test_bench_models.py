@@ -11,7 +11,7 @@ from hiprt import library
 from hiprt.bench import BENCHES, decode, kernels, peers, plot
 from hiprt.bench.engine.models import preset
 from hiprt.bench.raw import chain
-from hiprt.bench.timing import read_bandwidth
+from hiprt.graphs.launch.timing import read_bandwidth
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Drawings, statistics, explanations, traces."""
+"""Drawings, statistics, explanations."""
 
 import json
 import os
@@ -226,11 +226,3 @@ def test_statistics_at_exit_as_json(tmp_path):
     run(HIPRT_GRAPH_STATS=str(tmp_path / "stats.json"))
     steps = json.loads((tmp_path / "stats.json").read_text())["steps"]
     assert steps["mine"]["rungs"]["replay"] == 4
-
-
-def test_trace_is_chrome_s_format(tmp_path):
-    """HIPRT_GRAPH_TRACE: one event a launch, in microseconds."""
-    run(HIPRT_GRAPH_TRACE=str(tmp_path / "trace.json"))
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert [event["args"]["rung"] for event in events] == ["instantiate", *["replay"] * 4]
-    assert all(event["ph"] == "X" and event["dur"] > 0 for event in events)

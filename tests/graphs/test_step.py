@@ -187,6 +187,29 @@ def test_forced_eager_nodes_give_the_same_bits(stream, x, begin, end):
     assert step.nodes == 20
 
 
+def test_bisection_names_its_flags_once(stream, x, caplog):
+    """The reason is the flags that are set; from a node on means to the end; the log says it once."""
+    step = graphs.Step(lambda: scale(scale(scale(x, 2.0), 3.0), 4.0), stream=stream, name="bisected")
+    with hiprt.flags.override(graph_force_eager_from=1):
+        for _ in range(3):
+            step()
+    assert step.reasons["eager: HIPRT_GRAPH_FORCE_EAGER_FROM=1"] == 3
+    assert [len(part) for part in step.recordings] == [1, 2]
+    step.forget()
+    with hiprt.flags.override(graph_force_eager_to=2):
+        step()
+        step()
+    assert step.reasons["eager: HIPRT_GRAPH_FORCE_EAGER_TO=2"] == 2
+    step()
+    left = "recorded while HIPRT_GRAPH_FORCE_EAGER_FROM or HIPRT_GRAPH_FORCE_EAGER_TO was set"
+    assert step.reasons[f"eager: {left}"] == 1
+    assert [record.getMessage().split(": ")[1] for record in caplog.records] == [
+        "HIPRT_GRAPH_FORCE_EAGER_FROM=1",
+        "HIPRT_GRAPH_FORCE_EAGER_TO=2",
+        left,
+    ]
+
+
 def test_other_arrays_of_the_same_shape_are_patched_in(stream):
     """A kept step called with arrays at other addresses patches the nodes that use them, without the function."""
     calls = []
