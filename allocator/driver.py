@@ -8,6 +8,9 @@ does nothing else, what goes back is idle, and the driver's pool keeps nothing.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -21,9 +24,10 @@ from hiprt.flags import flags
 from hiprt.hip import call, handle, lib, result
 from hiprt.stream import Stream
 
-__all__ = ["Memory", "async_malloc", "device_memory", "probe"]
+__all__ = ["Memory", "async_malloc", "device_memory", "probe", "taken"]
 
 OK = "ok"
+RAISED = "raised "  # stands before an error's text in what `ask` returns
 PROBE_BYTES, FILLS = 4 << 20, 12  # large enough that some are still to be done when the memory is freed
 
 
@@ -41,19 +45,21 @@ class Memory:
     def __init__(self, address: int, device: int) -> None:
         self.address = address
         self.device = device
-        self.is_idle = False
+        self.is_idle = True  # nobody has it yet
 
     def free(self) -> None:
-        """Give it back to the device."""
+        """Give it back to the device, or leave that to the next request if the device cannot be waited for now."""
         line = line_of(self.device)
         with relaxed():
-            call(lib.hipSetDevice(self.device))
-            if not self.is_idle:
-                call(lib.hipDeviceSynchronize())
+            try:
+                call(lib.hipSetDevice(self.device))
+                if not self.is_idle:
+                    call(lib.hipDeviceSynchronize())
+            except HipError:
+                line.late.append(self)
+                return
             call(lib.hipFreeAsync(self.address, line.stream))
-            call(lib.hipStreamSynchronize(line.stream))
-            if line.pool:
-                call(lib.hipMemPoolTrimTo(line.pool, 0))
+            line.settle()
 
 
 class Line:
@@ -67,9 +73,12 @@ class Line:
     ----------
     stream, pool : int
         Handles of both; a pool of 0 stands for the device's default pool.
+    late : list of Memory
+        What could not be given back when it was freed.
     """
 
     def __init__(self, device: int) -> None:
+        self.late: list[Memory] = []
         with relaxed():
             call(lib.hipSetDevice(device))
             self.stream = handle(lib.hipStreamCreateWithFlags, lib.hipStreamNonBlocking)
@@ -78,14 +87,24 @@ class Line:
             except HipError:
                 self.pool = 0  # some libraries and drivers cannot create pools
 
-    def allocate(self, nbytes: int) -> int:
-        """Return the address of memory that every stream may use."""
+    def request(self, nbytes: int) -> int:
+        """Return the address of memory that only the line's stream may use until it has been waited for."""
+        for memory in [self.late.pop() for _ in range(len(self.late))]:
+            memory.free()
         if self.pool:
-            made = handle(lib.hipMallocFromPoolAsync, nbytes, self.pool, self.stream, detail=f"{nbytes} bytes")
-        else:
-            made = handle(lib.hipMallocAsync, nbytes, self.stream, detail=f"{nbytes} bytes")
+            return handle(lib.hipMallocFromPoolAsync, nbytes, self.pool, self.stream, detail=f"{nbytes} bytes")
+        return handle(lib.hipMallocAsync, nbytes, self.stream, detail=f"{nbytes} bytes")
+
+    def wait(self) -> None:
+        """Wait until what was requested may be used by every stream."""
         call(lib.hipStreamSynchronize(self.stream))
-        return made
+
+    def settle(self) -> None:
+        """Have the driver give back what was freed. Where that fails, it does so at the next free."""
+        with suppress(HipError):
+            self.wait()
+            if self.pool:
+                call(lib.hipMemPoolTrimTo(self.pool, 0))
 
 
 @cache
@@ -111,8 +130,13 @@ def async_malloc(nbytes: int, stream: Stream) -> Buffer:
         # Some drivers fault instead of saying that there is no memory left.
         if available() < nbytes:
             raise OutOfMemoryError(2, "hipErrorOutOfMemory", "hipMallocAsync", f"{nbytes} bytes")
-        memory = Memory(line_of(index).allocate(max(nbytes, 1)), index)
-    return Buffer(memory.address, nbytes, index, memory.free, owner=memory)
+        line = line_of(index)
+        memory = Memory(line.request(max(nbytes, 1)), index)
+        # From here on the buffer owns the memory, also if the wait fails.
+        buffer = Buffer(memory.address, nbytes, index, memory.free, owner=memory)
+        line.wait()
+        memory.is_idle = False
+    return buffer
 
 
 def available() -> int:
@@ -129,41 +153,63 @@ def device_memory(nbytes: int, stream: Stream) -> Buffer:
     return (async_malloc if is_async else hip_malloc)(nbytes, stream)
 
 
-@cache
+found: dict[Device, str] = {}
+asked: Counter[Device] = Counter()
+
+
 def probe(device: Device) -> str:
     """Say whether hipMallocAsync can be used on a device: ``ok``, or what is wrong.
+
+    An answer is remembered. A call that failed is none: the device is asked again at the second, fourth, eighth call
+    and so on, so that one that fails every time costs little.
 
     Parameters
     ----------
     device : Device
     """
+    asked[device] += 1
+    if found.get(device, RAISED).startswith(RAISED) and asked[device] & (asked[device] - 1) == 0:
+        found[device] = ask(device)
+    return found[device]
+
+
+def ask(device: Device) -> str:
+    """Try hipMallocAsync on a device; what begins with `RAISED` is no answer."""
     try:
         if not result("int", lib.hipDeviceGetAttribute, lib.hipDeviceAttributeMemoryPoolsSupported, device.index):
             return "the device says that it has no pools"
     except HipError as error:
         if error.code != lib.HIPRT_E_LIBRARY:  # the library lacks hipDeviceGetAttribute
-            return str(error)
+            return f"{RAISED}{error}"
     try:
         with relaxed(), Stream(device) as one, Stream(device) as two:
             return hand_over(one, two)
     except HipError as error:
-        return str(error)
+        return f"{RAISED}{error}"
 
 
 def hand_over(one: Stream, two: Stream) -> str:
     """Free memory that one stream still writes, and see whether another stream's new memory suffers."""
     for value in (1, 2, 3):
-        first = handle(lib.hipMallocAsync, PROBE_BYTES, one.handle)
-        for _ in range(FILLS):
-            one.fill(first, 0, 1, PROBE_BYTES)
-        call(lib.hipFreeAsync(first, one.handle))
-        second = handle(lib.hipMallocAsync, PROBE_BYTES, two.handle)
-        two.fill(second, value, 1, PROBE_BYTES)
-        one.synchronize()
-        seen = np.empty(PROBE_BYTES, np.uint8)
-        two.copy(int(seen.ctypes.data), second, PROBE_BYTES, lib.hipMemcpyDeviceToHost)
-        two.synchronize()
-        call(lib.hipFreeAsync(second, two.handle))
+        with taken(PROBE_BYTES, one) as first:
+            for _ in range(FILLS):
+                one.fill(first, 0, 1, PROBE_BYTES)
+        with taken(PROBE_BYTES, two) as second:
+            two.fill(second, value, 1, PROBE_BYTES)
+            one.synchronize()
+            seen = np.empty(PROBE_BYTES, np.uint8)
+            two.copy(int(seen.ctypes.data), second, PROBE_BYTES, lib.hipMemcpyDeviceToHost)
+            two.synchronize()
         if not (seen == value).all():
             return "memory that one stream had freed was given to another too early"
     return OK
+
+
+@contextmanager
+def taken(nbytes: int, stream: Stream) -> Iterator[int]:
+    """Take memory with hipMallocAsync for the block, and free it behind the block's work on the stream."""
+    address = handle(lib.hipMallocAsync, nbytes, stream.handle)
+    try:
+        yield address
+    finally:
+        call(lib.hipFreeAsync(address, stream.handle))

@@ -233,12 +233,17 @@ class Pool(Holder):
             Whether the chunk may go back only once its work is done, because the source does not wait for that.
         """
         number = next(self.numbers)
+        made = core.lib.hiprt_pool_add(self.core, lane, number, chunk.address, nbytes, needs_idle)
+        if not made:
+            error = core.failure(core.lib.HIPRT_E_MEMORY)
+            core.lib.hiprt_pool_cancel(self.core, nbytes)
+            raise error
         # The pool holds the chunk, not its users: in a reference cycle the collector would finalise both at once.
         self.chunks[number] = chunk
         self.needs_idle = self.needs_idle or needs_idle
         if self.is_guarded and self.parent is None:
             poison.open_before_free(chunk)
-        return core.created(core.lib.hiprt_pool_add(self.core, lane, number, chunk.address, nbytes, needs_idle))
+        return made
 
     def give_back(self, *, force: bool = False) -> int:
         """Return to the source the chunks that nobody uses, and whose work is done where that matters.

@@ -84,7 +84,8 @@ def hip_malloc(nbytes: int, stream: Stream) -> Buffer:
         address = handle(lib.hipMalloc, max(nbytes, 1), detail=f"{nbytes} bytes")
 
     def free() -> None:
-        call(lib.hipSetDevice(index))
+        # hipFree finds the device of the memory by itself, so that nothing is lost where this fails.
+        lib.hipSetDevice(index)
         with relaxed():
             call(lib.hipFree(address))
 

@@ -98,6 +98,7 @@ def set_device(index: int) -> Device:
         There is no such device.
     """
     device = describe(index)
-    call(lib.hipSetDevice(index))
+    # The choice is noted whatever HIP says: each call of ours sets the device that it needs.
     thread.index = index
+    call(lib.hipSetDevice(index))
     return device

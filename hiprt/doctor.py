@@ -46,6 +46,13 @@ extern "C" __global__ void made_by(char *out) {{
   for (unsigned i = 0; i < sizeof text && i < {NAME_LENGTH}; ++i) out[i] = text[i];
 }}
 """
+# What a child process runs, with the places of modules as arguments.
+CHILD = """
+import json, sys
+sys.path[:] = sys.argv[1:]
+from hiprt.doctor import try_compiler
+print(json.dumps(try_compiler()))
+"""
 # Variables of other programs that decide which devices are visible or how they behave. hiprt never sets them.
 FOREIGN = (
     "ROCR_VISIBLE_DEVICES",
@@ -202,7 +209,8 @@ def find_compiler(provider: Provider) -> dict[str, Any]:
 def try_in_child(path: str) -> dict[str, Any]:
     """Compile and run a kernel in a child process with an empty cache, which proves that it works now."""
     with tempfile.TemporaryDirectory(prefix="hiprt-doctor-") as folder:
-        command = [sys.executable, "-W", "ignore", "-m", "hiprt.doctor"]
+        # Isolated (-I), because the current folder may hold anything: its files are no part of hiprt.
+        command = [sys.executable, "-I", "-W", "ignore", "-c", CHILD, *own_path()]
         environment = {**os.environ, "HIPRT_CACHE_DIR": folder, "HIPRT_CPU_COMPILER": path}
         try:
             child = subprocess.run(
@@ -215,6 +223,14 @@ def try_in_child(path: str) -> dict[str, Any]:
     except (ValueError, IndexError):
         cause = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
         return {"works": False, "name": None, "ms": None, "error": f"a test process failed: {cause}"}
+
+
+def own_path() -> list[str]:
+    """Return where this process looks for modules, without the current folder unless hiprt itself lies there."""
+    package = Path(__file__).resolve().parent
+    places = [Path(entry or ".").resolve() for entry in sys.path]
+    current = Path.cwd().resolve()
+    return [str(place) for place in places if place != current or place / "hiprt" == package]
 
 
 def try_compiler() -> dict[str, Any]:
@@ -286,7 +302,3 @@ def flag_line(name: str, row: dict[str, Any]) -> str:
     if "error" in row:
         return str(row["error"])
     return f"{name}={spelled(row['value'])}" + ("" if row["set"] else "  (not set)")
-
-
-if __name__ == "__main__":
-    print(json.dumps(try_compiler()))

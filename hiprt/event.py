@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 from hiprt import library
+from hiprt.errors import HipWarning
 from hiprt.hip import call, handle, lib, result
 from hiprt.stream import Stream
 
@@ -12,7 +16,7 @@ __all__ = ["Event"]
 
 
 class Event:
-    """A HIP event.
+    """A HIP event, which is destroyed when the last reference to it goes, or by `close`.
 
     Parameters
     ----------
@@ -52,6 +56,16 @@ class Event:
 
     def close(self) -> None:
         """Destroy the event."""
-        if self.handle:
-            call(lib.hipEventDestroy(self.handle))
-            self.handle = 0
+        # It is let go of first: what is known of an event whose destruction failed is that it must not be used again.
+        event, self.handle = self.handle, 0
+        if event:
+            call(lib.hipEventDestroy(event))
+
+    def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # At interpreter shutdown modules may be gone, and the process takes its events with it.
+        if not getattr(self, "handle", 0) or finalizing():
+            return
+        try:
+            self.close()
+        except Exception as error:
+            warnings.warn(f"an event was not destroyed: {error}", HipWarning, stacklevel=1)

@@ -7,6 +7,7 @@ sets it for a block of code. The documentation shows what `table` returns.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ T = TypeVar("T")
 RUNG_NAMES = ("replay", "patch", "update", "instantiate", "eager")
 PREFIX = "HIPRT_"
 UNSET = object()
+MOST = 2**31 - 1  # of an integer: what native code takes wherever it takes one
 
 
 class Flag(Generic[T]):
@@ -90,13 +92,14 @@ def choice(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
-def integer(least: int) -> Callable[[str], int]:
-    """Return a parser for integers from `least`."""
+def integer(least: int, most: int = MOST) -> Callable[[str], int]:
+    """Return a parser for integers from `least` to `most`."""
 
     def parse(text: str) -> int:
-        if not text.lstrip("-").isdigit() or int(text) < least:
-            raise ValueError(f"expected an integer of at least {least}")
-        return int(text)
+        value = whole(text)
+        if value is None or not least <= value <= most:
+            raise ValueError(f"expected an integer of at least {least}, and at most {most}")
+        return value
 
     return parse
 
@@ -105,11 +108,17 @@ def either(value: int, least: int) -> Callable[[str], int]:
     """Return a parser for `value` and for the integers from `least`."""
 
     def parse(text: str) -> int:
-        if not text.isdigit() or (int(text) != value and int(text) < least):
-            raise ValueError(f"expected {value}, or an integer of at least {least}")
-        return int(text)
+        found = whole(text)
+        if found is None or (found != value and not least <= found <= MOST):
+            raise ValueError(f"expected {value}, or an integer of at least {least}, and at most {MOST}")
+        return found
 
     return parse
+
+
+def whole(text: str) -> int | None:
+    """Return the integer that a text is; None for any other text."""
+    return int(text) if re.fullmatch(r"-?[0-9]{1,20}", text) else None
 
 
 def words(*allowed: str) -> Callable[[str], tuple[str, ...]]:
@@ -175,7 +184,7 @@ class Flags:
         integer(0), 0, "The number of nodes after which a graph is launched and another one begins. 0 sets no bound."
     )
     graph_max_bytes = Flag(
-        integer(0),
+        integer(0, 2**63 - 1),
         0,
         "The number of distinct bytes, as its nodes declare them, after which a graph is launched and another begins. "
         "0 sets no bound.",

@@ -111,9 +111,9 @@ class Module:
 
     def close(self) -> None:
         """Unload the module, none of whose kernels may be in use."""
-        if self.handle:
-            call(lib.hipModuleUnload(self.handle))
-            self.handle = 0
+        module, self.handle = self.handle, 0
+        if module:
+            call(lib.hipModuleUnload(module))
 
 
 class Argument:

@@ -100,15 +100,19 @@ class ModuleCache:
             found = self.alive.get(key)
         if found is None:
             with on_device(device):
-                made = Module(*compile_source(source, name, options=options, expressions=expressions))
+                made = self.own(device, Module(*compile_source(source, name, options=options, expressions=expressions)))
             if len(self.retired) >= MANY:
                 self.sweep()
             with self.lock:
                 found = self.alive.setdefault(key, made)
-            retired = Retired(device, made.handle, made.kernels)
-            weakref.finalize(made, self.retired.append, retired).atexit = False
         self.use(key, found)
         return found
+
+    def own(self, device: Device, module: Module) -> Module:
+        """Retire a module when its last reference goes, and return it."""
+        retired = Retired(device, module.handle, module.kernels)
+        weakref.finalize(module, self.retired.append, retired).atexit = False
+        return module
 
     def use(self, key: str, module: Module) -> None:
         """Note that a module is used, and let go of the module that was not used for the longest time."""
@@ -127,17 +131,19 @@ class ModuleCache:
         return sum(self.unload(device, idle) for device in {old.device for old in idle})
 
     def unload(self, device: Device, idle: Sequence[Retired]) -> int:
-        """Unload the idle modules of a device, or keep them for another time if the device cannot be waited for."""
+        """Unload the idle modules of a device; those that cannot be unloaded now are kept for another time."""
         mine = [old for old in idle if old.device == device]
-        with on_device(device):
-            try:
+        count = 0
+        try:
+            with on_device(device):
                 device.synchronize()  # their kernels may have been launched eagerly
-            except HipError:  # a stream captures, or work has failed, of which its own thread is told
-                self.retired += mine
-                return 0
-            for old in mine:
-                call(lib.hipModuleUnload(old.handle))
-        return len(mine)
+                while mine:
+                    # It is let go of first: after a failure nothing more is known of it.
+                    call(lib.hipModuleUnload(mine.pop().handle))
+                    count += 1
+        except HipError:  # a stream captures, or work has failed, of which its own thread is told
+            self.retired += mine
+        return count
 
 
 modules = ModuleCache()

@@ -14,7 +14,7 @@ from typing import Any, SupportsInt
 
 from hiprt import core, library, objects
 from hiprt.device import Device, current_device
-from hiprt.errors import HipWarning
+from hiprt.errors import HipError, HipWarning
 from hiprt.hip import call, handle, lib
 
 __all__ = ["Move", "Stream", "current_stream", "new_stream", "use_stream"]
@@ -53,7 +53,12 @@ class Stream(objects.Stream):
         self.device = device or current_device()
         call(lib.hipSetDevice(self.device.index))
         self.owned = True
-        self.attach(handle(lib.hipStreamCreateWithFlags, lib.hipStreamNonBlocking))
+        made = handle(lib.hipStreamCreateWithFlags, lib.hipStreamNonBlocking)
+        try:
+            self.attach(made)
+        except HipError:
+            lib.hipStreamDestroy(made)
+            raise
         lib.hiprt_stream_own(self.core)
 
     @classmethod
@@ -80,7 +85,7 @@ class Stream(objects.Stream):
         """Make the C core's wrapper."""
         # The pools that hold memory for the stream are told before it goes.
         self.pools: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.handle, self.is_open = handle, True
+        self.handle = handle
         # Unlike handles, numbers are never used again: memory freed on a closed stream cannot reach another one.
         self.number = next(numbers)
         self.owner: Any = None
@@ -93,6 +98,7 @@ class Stream(objects.Stream):
             core.created(lib.hiprt_stream_create(self.handle, self.device.index)), lib.hiprt_stream_release
         )
         self.address = core.address(self.core)
+        self.is_open = True
 
     def retain(self, arrays: Iterable[Any]) -> None:
         """Keep the memory of arrays alive with the step being recorded, but for the step's own, which lives with it."""
@@ -207,11 +213,11 @@ class Stream(objects.Stream):
     def close(self) -> None:
         """Destroy the stream once its work is done, or let go of a stream that somebody else made."""
         self.leave(can_fence=self.is_open)
-        if self.owned and self.is_open:
-            self.owned = False
+        # It is let go of first: what is known of a stream whose destruction failed is that it must not be used again.
+        is_mine, self.owned, self.is_open = self.owned and self.is_open, False, False
+        if is_mine:
             lib.hiprt_stream_close(self.core)
             call(lib.hipStreamDestroy(self.handle))
-        self.is_open = False
 
     def leave(self, *, can_fence: bool) -> None:
         """Tell the pools that nothing more comes.

@@ -10,27 +10,28 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable
-from functools import cache
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from hiprt import code_cache, core, library
+from hiprt.allocator.driver import taken
 from hiprt.array import Array, zeros
 from hiprt.buffer import Buffer
-from hiprt.compiler import compile_source
 from hiprt.device import Device
 from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.record.recording import Recording
-from hiprt.hip import call, handle, lib
-from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
+from hiprt.module import READ, SCALAR, WRITE, Argument, Function
+from hiprt.module_cache import modules
 from hiprt.stream import Stream
 
-__all__ = ["OK", "PROBES", "probes"]
+__all__ = ["OK", "PROBES", "probes", "results", "unanswered"]
 
 OK = "ok"
 RAISED = "raised "  # stands before an error's text in a result
@@ -70,14 +71,15 @@ ONE = (1, 1, 1)
 # Stale arguments need not show every time, since CLR flushes them at instantiate only.
 REPEATS = 64
 lock = threading.Lock()
+results: dict[Device, dict[str, str]] = {}
+asked: Counter[Device] = Counter()  # how often while answers were missing
 
 
 class Bench:
     """The stream, the memory and the kernels that probes use."""
 
     def __init__(self, device: Device) -> None:
-        code, _ = compile_source(SOURCE, "hiprt_probe.hip")
-        module = Module(code)
+        module = modules.load(SOURCE, "hiprt_probe.hip", device=device)
         self.functions = {
             name: Function(module, name, arguments, ahead=() if name == "follow" else None)
             for name, arguments in ARGUMENTS.items()
@@ -217,14 +219,12 @@ def pool_ordered(bench: Bench) -> str:
     store, seen = bench.functions["store"], []
     with Stream(bench.stream.device) as other:
         for value in range(61, 64):
-            first = handle(lib.hipMallocAsync, 4096, bench.stream.handle)
-            bench.functions["late"](bench.stream, ONE, ONE, integer_at(first), 0, DELAY)
-            call(lib.hipFreeAsync(first, bench.stream.handle))
-            second = handle(lib.hipMallocAsync, 4096, other.handle)
-            store(other, ONE, ONE, integer_at(second), value)
-            bench.stream.synchronize()
-            seen += integer_at(second).numpy(other).tolist()
-            call(lib.hipFreeAsync(second, other.handle))
+            with taken(4096, bench.stream) as first:
+                bench.functions["late"](bench.stream, ONE, ONE, integer_at(first), 0, DELAY)
+            with taken(4096, other) as second:
+                store(other, ONE, ONE, integer_at(second), value)
+                bench.stream.synchronize()
+                seen += integer_at(second).numpy(other).tolist()
     return expect(seen, [61, 62, 63])
 
 
@@ -247,47 +247,69 @@ PROBES: dict[str, Callable[[Bench], str]] = {
 }
 
 
-def run(device: Device) -> dict[str, str]:
-    """Run every probe."""
-    bench = Bench(device)
-    results = {}
-    for name, function in PROBES.items():
+def run(device: Device, names: Iterable[str] = PROBES) -> dict[str, str]:
+    """Run the named probes, or all."""
+    try:
+        bench = Bench(device)
+    except HipError as error:
+        return dict.fromkeys(names, f"{RAISED}{error}")
+    seen = {}
+    for name in names:
         try:
-            results[name] = function(bench)
+            seen[name] = PROBES[name](bench)
         except HipError as error:
-            results[name] = f"{RAISED}{error}"
-    bench.stream.close()
-    return results
+            seen[name] = f"{RAISED}{error}"
+    return seen
 
 
-@cache
 def probes(device: Device) -> dict[str, str]:
     """Return what the probes found on a device: name to ``ok`` or what was seen instead.
+
+    Answers are remembered. A probe whose calls failed gave none, perhaps because memory was short: it runs again at the
+    second, fourth, eighth call of this function and so on, so that one that fails every time costs little.
 
     Parameters
     ----------
     device : Device
     """
     with lock:
-        file = cache_file(device)
-        try:
-            cached = json.loads(file.read_text())
-            if list(cached) == list(PROBES):
-                return {str(name): str(result) for name, result in cached.items()}
-        except (OSError, ValueError):
-            pass
-        results = run(device)
-        if any(result.startswith(RAISED) for result in results.values()):
-            # Perhaps memory was short: another process asks again.
-            return results
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            fresh = file.with_suffix(f".{os.getpid()}")
-            fresh.write_text(json.dumps(results, indent=1))
-            fresh.replace(file)
-        except OSError:
-            pass  # a cache that cannot be written only costs time
-        return results
+        known = results.setdefault(device, {})
+        if not known:
+            known.update(load(device) or {})
+        missing = unanswered(device)
+        if missing:
+            asked[device] += 1
+            if asked[device] & (asked[device] - 1) == 0:
+                known.update(run(device, missing))
+                if not unanswered(device):
+                    store(device, known)
+        return known
+
+
+def unanswered(device: Device) -> list[str]:
+    """Return the probes that have given no answer on a device yet."""
+    known = results.get(device, {})
+    return [name for name in PROBES if known.get(name, RAISED).startswith(RAISED)]
+
+
+def load(device: Device) -> dict[str, str] | None:
+    """Return the results that are kept on disk; None where there are none of these probes."""
+    try:
+        kept = json.loads(cache_file(device).read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+    is_whole = isinstance(kept, dict) and list(kept) == list(PROBES)
+    return kept if is_whole and all(isinstance(result, str) for result in kept.values()) else None
+
+
+def store(device: Device, known: Mapping[str, str]) -> None:
+    """Keep results on disk; a folder that cannot be written only costs time."""
+    file = cache_file(device)
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps(known, indent=1))
+        fresh.replace(file)
 
 
 def cache_file(device: Device) -> Path:

@@ -30,7 +30,10 @@ class Successor:
         self.thread = threading.Thread(
             target=self.make, args=(recording, device, old.fanout, old.overlap), name="hiprt-successor", daemon=True
         )
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError:  # the process may have no more threads now
+            self.make(recording, device, old.fanout, old.overlap)
 
     def make(self, recording: Recording, device: int, fanout: int, overlap: bool) -> None:
         """Make the exec; this is what the thread runs."""
@@ -48,7 +51,8 @@ class Successor:
         HipError
             It could not be made.
         """
-        self.thread.join()
+        if self.thread.ident is not None:
+            self.thread.join()
         if self.made is None:
             raise self.error or HipError(-1, "HIPRT_E_MEMORY", "hiprt_exec_create")
         return self.made

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cache
 
 from hiprt import library
 from hiprt.device import Device
-from hiprt.graphs.launch.probes import OK, probes
+from hiprt.graphs.launch.probes import OK, probes, results, unanswered
 from hiprt.runtimes import dotted, runtime
 
 __all__ = ["NEEDED", "distrust", "trusted", "why_not"]
@@ -22,24 +21,34 @@ NEEDED = {
     "unbounded fan-out": ("roots ordered", "fan-out kept"),
 }
 distrusted: defaultdict[Device, set[str]] = defaultdict(set)
+decided: dict[Device, frozenset[str]] = {}  # for devices of which every probe has an answer
 
 
-@cache
 def trusted(device: Device) -> frozenset[str]:
     """Return the names in `NEEDED` whose probes this device passed and that have not failed since."""
+    known = decided.get(device)
+    if known is None:
+        known = decide(device)
+        if not (device.provider.runs_kernels and unanswered(device)):
+            decided[device] = known
+    return known
+
+
+def decide(device: Device) -> frozenset[str]:
+    """Find what `trusted` returns."""
     if is_too_old(device):
         return frozenset()
     if not device.provider.runs_kernels:
         return frozenset(NEEDED)
-    results = probes(device)
-    right = {name for name, needs in NEEDED.items() if all(results[need] == OK for need in needs)}
+    found = probes(device)
+    right = {name for name, needs in NEEDED.items() if all(found[need] == OK for need in needs)}
     return frozenset(right - distrusted[device])
 
 
 def distrust(device: Device, names: Iterable[str]) -> None:
     """Stop using rungs on a device for the rest of the process: they were seen to fail."""
     distrusted[device].update(names)
-    trusted.cache_clear()
+    decided.pop(device, None)
 
 
 def is_too_old(device: Device) -> bool:
@@ -54,5 +63,6 @@ def why_not(device: Device, name: str) -> str:
         return (
             f"HIP {dotted(library.current().version)} is too old for graphs on {device.arch}: {dotted(least)} is needed"
         )
-    seen = {need: probes(device)[need] for need in NEEDED[name]}
+    known = results.get(device) or probes(device)
+    seen = {need: known[need] for need in NEEDED[name]}
     return ", ".join(f"probe {need!r}: {result}" for need, result in seen.items() if result != OK)

@@ -134,6 +134,28 @@ def test_two_mapped_libraries_are_a_warning(tmp_path):
     assert all(path in warning for path in copies)
 
 
+def test_files_of_the_current_folder_do_not_run(tmp_path):
+    """Whoever asks what is wrong may do so in a folder of somebody else's."""
+    for name in ("json", "numpy", "rich", "tempfile"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    code = "import sys; sys.path.pop(0); from hiprt import doctor; print(doctor.try_in_child(''))"
+    child = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=280
+    )
+    assert "'works': True" in child.stdout, child.stdout
+    assert not (tmp_path / "ran").exists()
+
+
+def test_beside_a_folder_that_is_called_hiprt(tmp_path):
+    """The folder above a clone holds one, which is no package."""
+    (tmp_path / "hiprt" / "hiprt").mkdir(parents=True)
+    code = "import sys; sys.path.pop(0); from hiprt import doctor; print(doctor.try_in_child(''))"
+    child = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=280
+    )
+    assert "'works': True" in child.stdout, child.stdout
+
+
 def test_try_compiler_names_the_compiler():
     """The kernel that was compiled says by what."""
     found = doctor.try_compiler()

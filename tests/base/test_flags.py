@@ -28,6 +28,17 @@ def test_integer_has_a_least_value(monkeypatch):
             _ = Flags().graph_slots
 
 
+@pytest.mark.parametrize("bad", ["18446744073709551616", "1" * 5000, "2147483648", "\u00b2", "1_0", " 1", "--1"])
+def test_integers_fit_what_they_are_handed_to(monkeypatch, bad):
+    """C takes no integer of any size, and numbers are written in digits."""
+    for name, attribute in (("HIPRT_GRAPH_MAX_NODES", "graph_max_nodes"), ("HIPRT_GRAPH_FANOUT", "graph_fanout")):
+        monkeypatch.setenv(name, bad)
+        with pytest.raises(ValueError, match=r"at most 2147483647$"):
+            getattr(Flags(), attribute)
+    monkeypatch.setenv("HIPRT_GRAPH_MAX_BYTES", "9223372036854775807")
+    assert Flags().graph_max_bytes == 2**63 - 1
+
+
 def test_choice_names_what_is_allowed(monkeypatch):
     """A word outside the choice is refused with the list."""
     monkeypatch.setenv("HIPRT_PROVIDER", "cuda")

@@ -156,6 +156,56 @@ for n in (1, 2):
     assert log.read_text().count("run") == 2  # the program, then the trial
 
 
+NO_SPACE = """
+import resource
+from helpers.rtc import build
+source = 'extern "C" __global__ void k() {}'
+def limit(nbytes):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, resource.RLIM_INFINITY))
+for how in ("folder", "space"):
+    if how == "folder":
+        os.environ["TMPDIR"] = "/no/such/folder"
+    else:
+        limit(1024)
+    made = build(source)
+    assert made.status == 6
+    print(made.log.splitlines()[0])
+    os.environ["TMPDIR"] = sys.argv[2]
+    limit(resource.RLIM_INFINITY)
+    assert build(source).status == 0, build(source).log
+"""
+
+
+def test_temporary_files_that_cannot_be_written_are_not_the_compilers_fault(python, tmp_path):
+    """The log says what is wrong, and once it is mended the compiler is used."""
+    code = NO_SPACE.replace("sys.argv[2]", repr(str(tmp_path)))
+    folder, space = python(code, HIPRT_CACHE_DIR="/dev/null/none").splitlines()
+    assert folder == (
+        "hiprt: temporary files cannot be written in /no/such/folder: No such file or directory; "
+        "set TMPDIR to a folder with space"
+    )
+    assert space.startswith(f"hiprt: temporary files cannot be written in {tmp_path}: File too large")
+
+
+def test_fewer_threads_than_wanted_do_the_work(library, python, tmp_path):
+    """Where the process may not have as many as HIPRT_CPU_THREADS says; address space stands for that here."""
+    code = """
+from helpers.rtc import Program
+import resource
+out = np.zeros(100_000, np.int32)
+program = Program('''extern "C" __global__ void k(int* p) {
+  int i = blockIdx.x * 100 + threadIdx.x;
+  for (int n = 0; n < i % 99; n++) p[i] += n;
+}''')
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, resource.RLIM_INFINITY))
+program.run("k", 1000, 100, out)
+i = np.arange(100_000) % 99
+assert (out == i * (i - 1) // 2).all()
+print("done")
+"""
+    assert python(code, HIPRT_CPU_THREADS="1024") == "done\n"
+
+
 def test_the_compiler_of_the_environment_wins(python, tmp_path):
     script = tmp_path / "g++"
     marker = tmp_path / "used"

@@ -59,13 +59,13 @@ def test_graphs_are_not_used_with_a_runtime_too_old_for_the_architecture(stream,
     device = hiprt.current_device()
     newer = Runtime(device.provider.name, device.arch, 990000000, FANOUT)
     monkeypatch.setattr(runtimes, "RUNTIMES", (newer, *RUNTIMES))
-    trust.trusted.cache_clear()
+    trust.decided.clear()
     try:
         x = hiprt.array(np.ones(10, np.float32))
         step = graphs.Step(lambda: scale(x, 3.0), stream=stream)
         np.testing.assert_array_equal(step().numpy(), np.full(10, 3, np.float32))
     finally:
-        trust.trusted.cache_clear()
+        trust.decided.clear()
     assert step.rungs["eager"] == 1
     (reason,) = step.reasons
     assert reason.startswith("eager: HIP ")

@@ -15,12 +15,17 @@ from hiprt.graphs.launch import policy, probes, trust
 @pytest.fixture
 def fresh(tmp_path):
     """An empty cache, and nothing remembered in the process."""
-    probes.probes.cache_clear()
-    trust.trusted.cache_clear()
+    forget()
     with hiprt.flags.override(cache_dir=str(tmp_path)):
         yield tmp_path
-    probes.probes.cache_clear()
-    trust.trusted.cache_clear()
+    forget()
+
+
+def forget():
+    """Forget what the process knows of devices."""
+    probes.results.clear()
+    probes.asked.clear()
+    trust.decided.clear()
 
 
 def test_cpu_device_passes_every_probe(fresh):
@@ -35,19 +40,24 @@ def test_results_are_remembered_on_disk(fresh):
     (file,) = (fresh / "probes").iterdir()
     wrong = dict.fromkeys(json.loads(file.read_text()), "made up")
     file.write_text(json.dumps(wrong))
-    probes.probes.cache_clear()
+    probes.results.clear()
     assert graphs.probes(device) == wrong
     with hiprt.flags.override(cpu_quirks=("another",)):
         assert probes.cache_file(device) != file
 
 
-def test_corrupt_cache_is_rebuilt(fresh):
-    """A file that does not parse is as good as none."""
+@pytest.mark.parametrize(
+    "text",
+    ["{", "", "null", "7", json.dumps(list(probes.PROBES)), json.dumps(dict.fromkeys(probes.PROBES, 1)), "[" * 100_000],
+)
+def test_corrupt_cache_is_rebuilt(fresh, text):
+    """A file that does not hold results of these probes is as good as none."""
     device = hiprt.current_device()
     file = probes.cache_file(device)
     file.parent.mkdir()
-    file.write_text("{")
+    file.write_text(text)
     assert set(graphs.probes(device).values()) == {"ok"}
+    assert json.loads(file.read_text()) == dict.fromkeys(probes.PROBES, "ok")
 
 
 @pytest.mark.parametrize(
@@ -107,3 +117,57 @@ def test_errors_are_not_remembered_on_disk(fresh, monkeypatch):
     assert step.rungs["eager"] == 1
     assert any("probe 'kernel nodes': raised" in reason and "OutOfMemory" in reason for reason in step.reasons)
     assert not (fresh / "probes").exists()
+
+
+def test_a_probe_that_could_not_ask_asks_again(fresh, monkeypatch):
+    """One call that fails once in a process does not make it eager for life."""
+    ask, asked = probes.PROBES["kernel nodes"], []
+
+    def fails_at_first(bench):
+        asked.append(bench)
+        if len(asked) < 4:
+            raise hiprt.errors.HipError(2, "hipErrorOutOfMemory", "hipGraphCreate")
+        return ask(bench)
+
+    monkeypatch.setitem(probes.PROBES, "kernel nodes", fails_at_first)
+    x = hiprt.array(np.ones(10, np.float32))
+    step = graphs.Step(lambda: scale(x, 2.0))
+    for _ in range(20):
+        np.testing.assert_array_equal(step().numpy(), 2.0)
+    assert step.rungs["instantiate"] == 1
+    assert step.rungs["replay"] > 10
+    assert len(asked) == 4
+    assert json.loads(probes.cache_file(hiprt.current_device()).read_text())["kernel nodes"] == "ok"
+
+
+def test_a_probe_that_always_fails_is_asked_ever_less(fresh, monkeypatch):
+    """It would otherwise cost every launch the time of a probe."""
+    asked = []
+
+    def fails(bench):
+        asked.append(bench)
+        raise hiprt.errors.HipError(801, "hipErrorNotSupported", "hipMallocAsync")
+
+    monkeypatch.setitem(probes.PROBES, "pool ordered", fails)
+    device = hiprt.current_device()
+    for _ in range(1000):
+        trust.trusted(device)
+    assert len(asked) == 10
+    assert trust.trusted(device) == frozenset(trust.NEEDED)
+
+
+def test_no_probe_can_run(fresh, monkeypatch):
+    """Nothing is known of the device, and the step runs eagerly."""
+
+    def fails(device):
+        raise hiprt.errors.HipError(2, "hipErrorOutOfMemory", "hipStreamCreateWithFlags")
+
+    x = hiprt.array(np.ones(10, np.float32))
+    step = graphs.Step(lambda: scale(x, 2.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(probes, "Bench", fails)
+        np.testing.assert_array_equal(step().numpy(), 2.0)
+    assert step.rungs["eager"] == 1
+    for _ in range(5):
+        step()
+    assert step.rungs["replay"] > 1

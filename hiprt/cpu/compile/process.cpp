@@ -35,6 +35,11 @@ std::string drain(int fd) {
   }
 }
 
+std::string temporary_folder() {
+  const char *base = std::getenv("TMPDIR");
+  return base && *base ? base : "/tmp";
+}
+
 int wait_for(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
@@ -69,8 +74,7 @@ Outcome run_process(const std::vector<std::string> &command) {
 }
 
 ScratchDir::ScratchDir() {
-  const char *base = std::getenv("TMPDIR");
-  std::string name = std::string(base && *base ? base : "/tmp") + "/hiprt-XXXXXX";
+  std::string name = temporary_folder() + "/hiprt-XXXXXX";
   if (mkdtemp(name.data())) path_ = name;
 }
 
@@ -93,13 +97,24 @@ bool write_file(const std::string &path, const std::string &text) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return false;
   size_t done = 0;
-  while (done < text.size()) {
+  int fault = 0;
+  while (done < text.size() && !fault) {
     const ssize_t n = write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    done += size_t(n);
+    if (n >= 0) done += size_t(n);
+    else if (errno != EINTR) fault = errno;
   }
-  return close(fd) == 0 && done == text.size();
+  if (close(fd) != 0 && !fault) fault = errno;
+  errno = fault;
+  return !fault;
+}
+
+std::string temporary_files_fault() {
+  // More than a compiler writes for a kernel.
+  static const std::string sample(size_t{1} << 20, '\n');
+  const ScratchDir dir;
+  if (!dir.path().empty() && write_file(dir.path() + "/sample", sample)) return "";
+  return "hiprt: temporary files cannot be written in " + temporary_folder() + ": " + std::strerror(errno) +
+         "; set TMPDIR to a folder with space";
 }
 
 }  // namespace cpu

@@ -14,7 +14,8 @@ struct Outcome {
 
 Outcome run_process(const std::vector<std::string> &command);
 
-// A temporary directory. It is removed with everything in it at the end. path() is empty if none could be made.
+// A temporary directory in TMPDIR. It is removed with everything in it at the end. If none could be made, path() is
+// empty and errno says why.
 class ScratchDir {
  public:
   ScratchDir();
@@ -28,6 +29,11 @@ class ScratchDir {
 };
 
 bool read_file(const std::string &path, std::string *text);
+// Returns false if the file cannot be written as a whole; errno says why.
 bool write_file(const std::string &path, const std::string &text);
+
+// Returns a sentence for people if temporary files cannot be written, which is not the fault of a compiler that fails
+// then; empty if they can.
+std::string temporary_files_fault();
 
 }  // namespace cpu

@@ -159,7 +159,7 @@ class Build {
       const std::string end = tail(scan, p_.expressions, compiler_.kind != Compiler::Gcc);
       good = attempt_all(end, out);
     } else if (out->log.empty()) {
-      out->log = "hiprt: cannot write temporary files in " + std::string(dir_.path().empty() ? "TMPDIR" : dir_.path()) + "\n";
+      out->log = "hiprt: temporary files could not be written\n";
     }
     if (good) note_files(scan.files, out);
     out->log = without_paths(out->log, {headers_dir() + "/", dir_.path() + "/"});
@@ -261,7 +261,11 @@ bool build_program(const Program &program, Built *out) {
       cache_store(key, *out);
       return true;
     }
-    std::string why;
+    std::string why = temporary_files_fault();
+    if (!why.empty()) {
+      out->log.insert(0, why + "\n");
+      return false;
+    }
     if (works(compiler, &why)) return false;
     passed_over += "hiprt: " + why + "\n";
   }

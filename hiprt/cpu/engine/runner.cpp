@@ -140,20 +140,23 @@ void Runner::begin_block(uint64_t index) {
   }
 }
 
-Strand *Runner::take_strand() {
-  if (idle_.empty()) {
-    slabs_.push_back(std::make_unique<StackSlab>());
-    for (size_t i = StackSlab::kCount; i-- > 0;) {
-      char *base = slabs_.back()->stack(i);
-      if (!base) std::abort();  // no address space left for stacks
-      Strand *s = new (Strand::on_stack(base)) Strand;
-      s->runner = this;
-      s->usable = false;
-      s->record()->shared = shared_->bytes;
-      strands_.push_back(s);
-      idle_.push_back(s);
-    }
+bool Runner::add_strands() {
+  auto slab = std::make_unique<StackSlab>();
+  if (!slab->stack(0)) return false;
+  for (size_t i = StackSlab::kCount; i-- > 0;) {
+    Strand *s = new (Strand::on_stack(slab->stack(i))) Strand;
+    s->runner = this;
+    s->usable = false;
+    s->record()->shared = shared_->bytes;
+    strands_.push_back(s);
+    idle_.push_back(s);
   }
+  slabs_.push_back(std::move(slab));
+  return true;
+}
+
+Strand *Runner::take_strand() {
+  if (idle_.empty() && !add_strands()) std::abort();  // no address space left for stacks
   Strand *s = idle_.back();
   idle_.pop_back();
   if (!s->usable) {

@@ -75,6 +75,8 @@ class Runner {
   Runner();
   // Executes blocks begin..end of the launch; it stops early if the launch has failed.
   void run(Launch *launch, uint64_t begin, uint64_t end);
+  // Makes stacks for more threads of kernels. Returns false if there is no address space left.
+  bool add_strands();
 
   // Kernels call these through callbacks.h, on the strand of the calling thread.
   unsigned barrier(Strand *self, __hiprt_barrier kind, unsigned predicate);

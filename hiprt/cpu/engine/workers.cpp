@@ -3,11 +3,14 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
+#include <thread>
 
 #include "engine/faults.h"
 #include "flags.h"
@@ -17,6 +20,7 @@ namespace {
 
 // How long a worker looks for the next launch before it sleeps. It is longer than the gap between two nodes of a graph.
 constexpr std::chrono::microseconds kSpin{60};
+constexpr size_t kRoom = size_t{512} << 20;
 
 void relax() {
 #if defined(__x86_64__)
@@ -43,9 +47,18 @@ Workers::Workers() {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (unsigned i = 1; i < runners_.size(); ++i) threads_.emplace_back([this, i] { worker_main(runners_[i].get()); });
+  // Where threads are many and address space is not, the stacks of threads leave this much for those of kernels.
+  void *const room = mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  unsigned made = 1;
+  try {
+    for (; made < runners_.size() && runners_[made]->add_strands(); ++made)
+      std::thread(&Workers::worker_main, this, runners_[made].get()).detach();
+  } catch (const std::system_error &) {
+    // The process may have no more threads: those that there are do the work.
+  }
+  runners_.resize(made);
+  if (room != MAP_FAILED) munmap(room, kRoom);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  for (std::thread &t : threads_) t.detach();
 }
 
 void Workers::run(Launch *launch, uint64_t chunk, bool wake) {
@@ -56,7 +69,7 @@ void Workers::run(Launch *launch, uint64_t chunk, bool wake) {
   next_.store(0, std::memory_order_relaxed);
   open_.store(true, std::memory_order_seq_cst);
   epoch_.fetch_add(1, std::memory_order_seq_cst);
-  if (wake && sleepers_.load(std::memory_order_seq_cst)) futex(&epoch_, FUTEX_WAKE, uint32_t(threads_.size()));
+  if (wake && sleepers_.load(std::memory_order_seq_cst)) futex(&epoch_, FUTEX_WAKE, uint32_t(runners_.size() - 1));
   take_blocks(runners_[0].get());
   open_.store(false, std::memory_order_seq_cst);
   for (unsigned turn = 1; inside_.load(std::memory_order_seq_cst); ++turn) turn % 256 ? relax() : (void)sched_yield();

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 #include "engine/runner.h"
@@ -14,8 +13,8 @@ namespace cpu {
 
 class Workers {
  public:
-  // Returns the workers: HIPRT_CPU_THREADS less one, for the calling thread. They are made at the first parallel launch
-  // and kept for the process.
+  // Returns the workers: HIPRT_CPU_THREADS less one, for the calling thread, or as many as the process may have. They
+  // are made at the first parallel launch and kept for the process.
   static Workers &get();
 
   // Executes the launch's blocks, `chunk` at a time, on the calling thread and on the workers that are awake; with
@@ -30,7 +29,6 @@ class Workers {
   uint32_t wait_for_work(uint32_t seen);
 
   std::vector<std::unique_ptr<Runner>> runners_;  // the calling thread's, then one for each worker
-  std::vector<std::thread> threads_;
   std::mutex lock_;
   // The launch being executed. It is written while `open_` is false and no worker is inside (`inside_` is 0).
   Launch *launch_ = nullptr;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "quirks/quirks.h"
@@ -139,7 +140,11 @@ hipError_t Scheduler::push(const StreamPtr &stream, std::shared_ptr<Work> work) 
   take(lock);
   if (stopping_) return hipErrorDeinitialized;
   if (!started_) {
-    std::thread([this] { loop(); }).detach();
+    try {
+      std::thread([this] { loop(); }).detach();
+    } catch (const std::system_error &) {
+      return hipErrorOutOfMemory;  // the process may have no more threads now
+    }
     started_ = true;
   }
   const bool is_late = quirk(Quirk::SlowCompletion) && work->type == hipGraphNodeTypeHost && !stream->legacy;
