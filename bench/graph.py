@@ -121,7 +121,8 @@ class Bench:
             return lambda: lambda: recording.run(stream)
         exec_ = Exec(recording, stream.device.index)
         if self.mode == "replay":
-            return lambda: lambda: lib.hiprt_exec_launch(exec_.core, stream.core, False)
+            ran = ffi.new("int *")
+            return lambda: lambda: lib.hiprt_exec_launch(exec_.core, stream.core, False, ran)
         if self.mode == "patch":
             return self.direct_patch(exec_)
         first, nbytes = ffi.new("uint32_t *"), ffi.new("uint64_t *")
@@ -155,6 +156,7 @@ class Bench:
         """Return a function that prepares the C calls of a patch."""
         work, lib, ffi = self.work, core.lib, core.ffi
         nodes, moves = ffi.new("uint32_t[]", work.changed), ffi.new("hiprt_move[]", len(work.changed))
+        ran = ffi.new("int *")
         count = 0
 
         def prepare() -> Callable[[], Any]:
@@ -168,7 +170,7 @@ class Bench:
         def patch() -> None:
             lib.hiprt_exec_wait(exec_.core)
             lib.hiprt_exec_move(exec_.core, len(nodes), nodes, len(moves), moves)
-            lib.hiprt_exec_launch(exec_.core, work.stream.core, True)
+            lib.hiprt_exec_launch(exec_.core, work.stream.core, True, ran)
 
         return prepare
 

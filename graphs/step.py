@@ -7,17 +7,17 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hiprt import core
 from hiprt.allocator import Arena, Plan, Pool
 from hiprt.array import Array
-from hiprt.errors import HipError
+from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.launch.armed import Armed
+from hiprt.graphs.launch.exec import launch_failure
 from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.recording import Recording
-from hiprt.graphs.record.session import Session, why_forced
+from hiprt.graphs.record.session import EARLIER, Session, why_forced
 from hiprt.graphs.signature import signature_of
 from hiprt.graphs.stats import Event
 from hiprt.stream import Stream, current_stream, use_stream
@@ -142,8 +142,10 @@ class Step(Armed):
         ------
         TypeError
             An argument is neither an array nor hashable.
+        UndefinedOutputsError
+            A call failed, and the step may have run, in whole or in part. It is not run again.
         HipError
-            Running it eagerly failed too.
+            A call failed, and nothing of the step has run.
         """
         stream = self.stream = self.stream or current_stream()
         if stream.recording:
@@ -196,6 +198,11 @@ class Step(Armed):
         str
             ``replay`` or ``patch``, the rung that was taken; ``eager`` where the function must be called without
             recording; empty where it must be recorded.
+
+        Raises
+        ------
+        HipError
+            A part could not be launched. An `UndefinedOutputsError` where some of the step may have run.
         """
         self.kept.move_to_end(signature)
         rung = "replay"
@@ -206,34 +213,51 @@ class Step(Armed):
                 if not self.ladder.move(kept, arrays, target, stream):
                     return ""
             except HipError as error:
-                return self.give_up(signature, kept, error)
+                return self.give_up(signature, kept, error, stream)
         whole = True
-        for segment in kept.segments:
-            if isinstance(segment, Recording):
-                self.ladder.run_eagerly(segment, stream, why_forced())
-            else:
-                whole = self.ladder.repeat(segment, stream, rung) and whole
+        for part, segment in enumerate(kept.segments):
+            try:
+                if isinstance(segment, Recording):
+                    self.ladder.run_eagerly(segment, stream, why_forced())
+                else:
+                    whole = self.ladder.repeat(segment, stream, rung) and whole
+            except HipError as error:
+                self.kept.pop(signature).release()
+                if part:
+                    raise UndefinedOutputsError.of(error, EARLIER) from error
+                raise
         if not whole:
             self.kept.pop(signature).release()
         return rung
 
-    def give_up(self, signature: Hashable, kept: KeptCall, error: HipError) -> str:
-        """Discard an exec in which some addresses may be changed and others not (G8)."""
+    def give_up(self, signature: Hashable, kept: KeptCall, error: HipError, stream: Stream) -> str:
+        """Discard an exec in which some addresses may be changed and others not, and which was not launched (G8)."""
         assert kept.exec is not None
         self.ladder.execs.drop(kept.exec)
         del self.kept[signature]
+        self.ladder.fall(error, stream)
         self.ladder.stats.count(Event(self.name, "eager", str(error)))
         return "eager"
 
-    def fail(self, kept: KeptCall, status: int) -> Any:
-        """Run eagerly what the C core could not launch again (G8)."""
-        error, stream = core.failure(status), self.stream
+    def fail(self, kept: KeptCall, status: int, ran: bool) -> Any:
+        """Run eagerly what the C core could not launch again, if none of it may have run (G8).
+
+        Parameters
+        ----------
+        kept : KeptCall
+            What was to be launched.
+        status : int
+            The status of the launch.
+        ran : bool
+            Whether its nodes may have run.
+        """
+        error, stream = launch_failure(status, ran), self.stream
         with self.ladder.lock:
             self.disarm()
-            assert kept.exec is not None
-            self.ladder.replace(kept.exec, stream, error)
             for signature in [signature for signature, each in self.kept.items() if each is kept]:
                 self.kept.pop(signature).release()
+            assert kept.exec is not None
+            self.ladder.replace(kept.exec, stream, error)
         return kept.results(stream)
 
     def record(

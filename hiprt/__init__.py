@@ -10,7 +10,7 @@ import os
 
 from hiprt.array import Array, array, bfloat16, empty, full, zeros
 from hiprt.device import Device, current_device, device_count, set_device
-from hiprt.errors import CompileError, HipError, HipWarning, OutOfMemoryError, ProviderError
+from hiprt.errors import CompileError, HipError, HipWarning, OutOfMemoryError, ProviderError, UndefinedOutputsError
 from hiprt.event import Event
 from hiprt.flags import flags, warn_unknown
 from hiprt.interop import from_dlpack, wrap
@@ -30,6 +30,7 @@ __all__ = [
     "OutOfMemoryError",
     "ProviderError",
     "Stream",
+    "UndefinedOutputsError",
     "array",
     "bfloat16",
     "current_device",

@@ -1,7 +1,8 @@
 """Exceptions, and the one function that turns a HIP status into one.
 
 After a failure, a call that creates something has created nothing. After a failed graph call the executable graph is
-discarded and the step has run eagerly (G8). Arrays stay valid unless the error says that the device is lost.
+discarded and the step has run eagerly (G8), unless it may have run already: that is an `UndefinedOutputsError`. Arrays
+stay valid unless the error says that the device is lost.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ __all__ = [
     "HipWarning",
     "OutOfMemoryError",
     "ProviderError",
+    "UndefinedOutputsError",
     "check",
 ]
 
@@ -48,6 +50,22 @@ class HipError(RuntimeError):
 
 class OutOfMemoryError(HipError, MemoryError):
     """The device has no memory left; nothing was allocated."""
+
+
+class UndefinedOutputsError(HipError):
+    """A step failed when some of its work had been launched, or may have been; what it writes is undefined.
+
+    Nothing was run a second time. Before the step is called again, what it changes in place (a cache, a position, a
+    state) must be set anew, because nobody can know how far it came.
+    """
+
+    @classmethod
+    def of(cls, error: HipError, why: str) -> UndefinedOutputsError:
+        """Return the exception for a step that failed with `error`; `why` says what may have run."""
+        if isinstance(error, cls):
+            return error
+        text = f"{why}; what the step writes is undefined, and nothing was run again"
+        return cls(error.code, error.name, error.call, f"{error.detail}: {text}" if error.detail else text)
 
 
 class CompileError(HipError):

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from hiprt import core
+from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.launch.canary import canary
 from hiprt.graphs.record.recording import Recording
@@ -16,11 +17,17 @@ from hiprt.stream import Stream
 if TYPE_CHECKING:
     from hiprt.graphs.launch.successor import Successor
 
-__all__ = ["Exec", "locks"]
+__all__ = ["Exec", "launch_failure", "locks"]
 
 # Graphs of one device are built, patched and updated one at a time (G12): HIP's graph objects are not thread safe, and
 # CLR before 7.14 loses nodes of graphs that are built in parallel. Launches of different execs need no lock.
 locks: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
+
+
+def launch_failure(status: int, ran: bool) -> HipError:
+    """Return the exception for a launch of an exec that failed; `ran`: whether its graph may have run."""
+    error = core.failure(status)
+    return UndefinedOutputsError.of(error, "the graph may have run, in whole or in part") if ran else error
 
 
 class Exec:
@@ -68,11 +75,21 @@ class Exec:
         self.successor: Successor | None = None
 
     def launch(self, stream: Stream) -> None:
-        """Launch on a stream of the exec's device."""
-        status = core.lib.hiprt_exec_launch(self.core, stream.core, True)
+        """Launch on a stream of the exec's device.
+
+        Raises
+        ------
+        UndefinedOutputsError
+            The launch failed, and the graph may have run, in whole or in part.
+        HipError
+            The launch failed, and the graph has certainly not been launched: its nodes may be run instead.
+        """
+        ran = core.ffi.new("int *")
+        status = core.lib.hiprt_exec_launch(self.core, stream.core, True, ran)
+        if ran[0]:
+            self.stream = stream.number
         if status:
-            raise core.failure(status)
-        self.stream = stream.number
+            raise launch_failure(status, bool(ran[0]))
 
     @property
     def launched(self) -> int:

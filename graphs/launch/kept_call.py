@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from hiprt.array import Array
+from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.placement import Placement, Placements
 from hiprt.graphs.launch.results import copied
@@ -59,8 +60,19 @@ class KeptCall:
         self.exec = only if isinstance(only, Exec) else None
 
     def results(self, stream: Stream) -> Any:
-        """Return what the function returned, with what the next launch overwrites copied to memory of its own."""
-        return copied(self.result, self.own, stream) if self.own else self.result
+        """Return what the function returned, with what the next launch overwrites copied to memory of its own.
+
+        Raises
+        ------
+        UndefinedOutputsError
+            There is no memory for the copies, or making them failed. The step has run.
+        """
+        if not self.own:
+            return self.result
+        try:
+            return copied(self.result, self.own, stream)
+        except HipError as error:
+            raise UndefinedOutputsError.of(error, "the step has run, and its results could not be copied") from error
 
     def release(self) -> list[Exec]:
         """Let other recordings have the execs, and return those that no kept call holds any more."""

@@ -19,7 +19,7 @@ from collections.abc import Hashable, Sequence
 from hiprt import core
 from hiprt.allocator import Pool, default_pool
 from hiprt.array import Array
-from hiprt.errors import HipError
+from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs import stats as statistics
 from hiprt.graphs.launch import policy
@@ -86,6 +86,8 @@ class Ladder:
 
         Raises
         ------
+        UndefinedOutputsError
+            Something failed, and some of the nodes may have run; none is run again.
         HipError
             The nodes could not be launched eagerly either.
         """
@@ -103,7 +105,7 @@ class Ladder:
                 mismatch = self.start(exec_, stream)
             except HipError as error:
                 self.execs.discard(recording.key)
-                self.learn(error, stream)
+                self.fall(error, stream)
                 self.run_eagerly(recording, stream, str(error))
                 return None
             if mismatch is not None:
@@ -230,7 +232,15 @@ class Ladder:
         trace(self.stats, "eager", start, recording, stream)
 
     def repeat(self, exec_: Exec, stream: Stream, rung: str) -> bool:
-        """Launch an exec again as it is, behind `lock`; False where its nodes ran eagerly instead."""
+        """Launch an exec again as it is, behind `lock`; False where its nodes ran eagerly instead.
+
+        Raises
+        ------
+        UndefinedOutputsError
+            Something failed, and some of the nodes may have run; none is run again.
+        HipError
+            The nodes could not be launched eagerly either.
+        """
         start = time.perf_counter()
         try:
             mismatch = self.start(exec_, stream)
@@ -247,10 +257,10 @@ class Ladder:
         return True
 
     def replace(self, exec_: Exec, stream: Stream, error: HipError) -> None:
-        """Discard an exec that could not be launched, and run its nodes (G8)."""
+        """Discard an exec that could not be launched, and run its nodes if none of them may have run (G8)."""
         with self.lock:
             self.execs.drop(exec_)
-            self.learn(error, stream)
+            self.fall(error, stream)
             self.run_eagerly(exec_.recording, stream, str(error))
 
     def move(self, kept: KeptCall, arrays: Sequence[Array], target: Placement, stream: Stream) -> bool:
@@ -288,9 +298,18 @@ class Ladder:
         logger.error("step %s: %s", self.name, mismatch)
         self.stats.count(Event(self.name, "eager", str(mismatch), recording.key))
 
-    @staticmethod
-    def learn(error: HipError, stream: Stream) -> None:
-        """Stop patching and updating on a device that was seen to lose a change."""
+    def fall(self, error: HipError, stream: Stream) -> None:
+        """Let a failed graph call be followed by an eager run, unless the nodes may have run already (G8).
+
+        Raises
+        ------
+        UndefinedOutputsError
+            The error, where it says so.
+        """
+        if isinstance(error, UndefinedOutputsError):
+            self.stats.reasons[f"undefined: {error}"] += 1
+            raise error
+        # A device that was seen to lose a change gets no more of them.
         if error.code == core.lib.HIPRT_E_STALE:
             logger.error("%s: no more patches and updates on device %d", error, stream.device.index)
             distrust(stream.device, ("patch", "update"))

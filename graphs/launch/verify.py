@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from hiprt.errors import HipError
+from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.snapshot import Snapshot
 from hiprt.graphs.record.declarations import declared
@@ -63,17 +63,26 @@ def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
 
     Raises
     ------
+    UndefinedOutputsError
+        Something failed, and some of the nodes may have run.
     HipError
-        A launch failed.
+        Something failed before the launch.
     """
     recording = exec_.recording
     written = coalesce(piece for i in range(len(recording)) for piece in writes(recording, i))
     before = Snapshot(written, stream)
     exec_.launch(stream)
-    graph = Snapshot(written, stream)
+    try:
+        return compare(recording, before, Snapshot(written, stream), stream)
+    except HipError as error:
+        raise UndefinedOutputsError.of(error, "the graph has run, and could not be compared") from error
+
+
+def compare(recording: Recording, before: Snapshot, graph: Snapshot, stream: Stream) -> Mismatch | None:
+    """Run the nodes eagerly from the state `before`, and compare what they wrote with what the graph wrote."""
     before.restore()
     recording.run(stream)
-    eager = Snapshot(written, stream)
+    eager = Snapshot(before.extents, stream)
     if graph == eager:
         return None
     found = locate(recording, before, graph, eager, stream)

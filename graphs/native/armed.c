@@ -170,15 +170,15 @@ static PyObject *launch(step *self) {
   PyObject *kept = shared(self->last.kept), *holder = shared(self->last.holder), *stream = shared(self->last.stream);
   PyObject *result = shared(self->last.result);
   hiprt_exec *exec = self->last.exec;
-  int status;
+  int status, ran;
   Py_BEGIN_ALLOW_THREADS;
-  status = hiprt_exec_launch(exec, core_of(stream), 0);
+  status = hiprt_exec_launch(exec, core_of(stream), 0, &ran);
   pthread_mutex_unlock(&self->is_launching);
   Py_END_ALLOW_THREADS;
   if (status) {
     PyObject *number = interned(&fail, "fail") ? PyLong_FromLong(status) : 0;
     Py_XDECREF(result);
-    result = number ? PyObject_CallMethodObjArgs((PyObject *)self, fail, kept, number, 0) : 0;
+    result = number ? PyObject_CallMethodObjArgs((PyObject *)self, fail, kept, number, ran ? Py_True : Py_False, 0) : 0;
     Py_XDECREF(number);
   } else if (count(self)) {
     Py_CLEAR(result);

@@ -20,6 +20,7 @@ struct hiprt_exec {
   hipEvent_t done;      /* behind the last launch, or behind what followed it on the stream before somebody asked */
   hiprt_stream *asked;  /* the stream of the last launch, while no event is behind that */
   int is_in_flight;     /* as far as is known */
+  int is_lost;          /* no event is behind the last launch, and its stream cannot be asked: only the device can */
   uint64_t launched;    /* the number of the last launch, counted over all execs */
   pthread_mutex_t lock; /* guards what a launch sets, and what is asked about it */
   hiprt_exec *next;     /* in the list of execs that wait to be destroyed */
@@ -28,7 +29,8 @@ struct hiprt_exec {
 };
 
 static atomic_ullong launches;
-/* Execs that were released while the stream of their last launch was being captured. The next release destroys them. */
+/* Execs that were released when nobody could say whether their last launch was done: its stream was being captured, or
+ * the call that asks failed. The next release tries again. */
 static struct {
   pthread_mutex_t lock;
   hiprt_exec *first;
@@ -66,7 +68,12 @@ static void ask_later(hiprt_exec *e, hiprt_stream *stream) {
 }
 
 static int put_fence(hiprt_exec *e, hipEvent_t *out_event) {
-  *out_event = e->is_in_flight ? e->done : 0;
+  *out_event = 0;
+  if (e->is_in_flight && e->is_lost) {
+    HIPRT_TRY(hipDeviceSynchronize);
+    e->is_in_flight = e->is_lost = 0;
+  }
+  if (e->is_in_flight) *out_event = e->done;
   if (!*out_event || !e->asked || hiprt_guards_off & HIPRT_GUARD_FENCE) return 0;
   int status = hiprt_stream_fence(e->asked, out_event);
   if (status) return status;
@@ -95,7 +102,7 @@ static int wait_for(hiprt_exec *e) {
 
 static void destroy(hiprt_exec *e) {
   /* CLR up to 6.1 frees the arguments of a running exec at once, so its last launch is waited for. */
-  if (e->is_in_flight && wait_for(e) == HIPRT_E_RECORDING) {
+  if (e->is_in_flight && wait_for(e)) {
     pthread_mutex_lock(&late.lock);
     e->next = late.first;
     late.first = e;
@@ -153,28 +160,41 @@ void hiprt_exec_release(hiprt_exec *e) {
   }
 }
 
-static int launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced) {
-  HIPRT_TRY(hipSetDevice, e->device);
-  HIPRT_TRY(hipGraphLaunch, e->handle, stream->handle);
-  e->is_in_flight = e->canary.is_due = 1;
-  e->launched = ++launches;
-  stream->launches++;
+/* See to it that the end of the launch just made can be asked for. */
+static int follow(hiprt_exec *e, hiprt_stream *stream, int is_fenced) {
+  e->is_in_flight = 1;
+  e->is_lost = 0;
   if (!is_fenced && stream->is_own) {
     ask_later(e, stream);
     return 0;
   }
-  ask_later(e, 0);
-  if (!hiprt_hip.hipEventRecord(e->done, stream->handle)) return 0;
-  /* The launch runs. If the missing event were reported as a failure, the step would be run again. */
-  HIPRT_TRY(hipStreamSynchronize, stream->handle);
-  e->is_in_flight = 0;
-  return 0;
+  int is_recorded = !hiprt_hip.hipEventRecord(e->done, stream->handle);
+  ask_later(e, is_recorded || !stream->is_own ? 0 : stream);
+  if (is_recorded || stream->is_own) return 0;
+  /* A stream of somebody else may be gone when it is asked later, so it is asked now. */
+  int status = (int)hiprt_hip.hipStreamSynchronize(stream->handle);
+  e->is_in_flight = e->is_lost = status != 0;
+  return status ? hiprt_fail(status, "hipStreamSynchronize", 0) : 0;
 }
 
-int hiprt_exec_launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced) {
+static int launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *out_ran) {
+  HIPRT_TRY(hipSetDevice, e->device);
+  int status = (int)hiprt_hip.hipGraphLaunch(e->handle, stream->handle);
+  if (hiprt_is_refused(status)) return hiprt_fail(status, "hipGraphLaunch", 0);
+  *out_ran = 1;
+  int followed = follow(e, stream, is_fenced);
+  if (status) return hiprt_fail(status, "hipGraphLaunch", 0);
+  e->canary.is_due = 1;
+  e->launched = ++launches;
+  stream->launches++;
+  return followed;
+}
+
+int hiprt_exec_launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *out_ran) {
+  *out_ran = 0;
   if (stream->recorder) return hiprt_fail(HIPRT_E_RECORDING, "hiprt_exec_launch", "the stream is recording");
   pthread_mutex_lock(&e->lock);
-  int status = launch(e, stream, is_fenced);
+  int status = launch(e, stream, is_fenced, out_ran);
   pthread_mutex_unlock(&e->lock);
   return status;
 }

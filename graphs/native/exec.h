@@ -18,8 +18,10 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int
 /* Destroy an exec once its last launch is done. */
 void hiprt_exec_release(hiprt_exec *exec);
 /* Launch the graph. is_fenced: an event is recorded behind it, which says when this launch is done. Without, on a
- * stream that is its own, whoever asks later hears when everything is done that is on the stream by then. */
-int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream, int is_fenced);
+ * stream that is its own, whoever asks later hears when everything is done that is on the stream by then.
+ * *out_ran: 0 if the call failed and the graph has certainly not been launched, so that its nodes may be run instead; 1
+ * if it has been, or may have been. */
+int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream, int is_fenced, int *out_ran);
 /* Return the number of the last launch, counted over all execs; 0 before the first. */
 uint64_t hiprt_exec_launched(const hiprt_exec *exec);
 /* Return 1 while a launch is in flight, 0 when it is done, and else a status. */

@@ -366,11 +366,13 @@ static int run_node(const hiprt_recorder *r, const node *n, hiprt_stream *stream
   return 0;
 }
 
-int hiprt_recorder_run(const hiprt_recorder *r, hiprt_stream *stream) {
+int hiprt_recorder_run(const hiprt_recorder *r, hiprt_stream *stream, int *out_ran) {
+  *out_ran = 0;
   if (stream->recorder)
     return hiprt_fail(HIPRT_E_RECORDING, "hiprt_recorder_run", "the stream is recording");
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     int status = run_node(r, r->nodes + i, stream);
+    *out_ran |= !hiprt_is_refused(status);
     if (status) return status;
   }
   return 0;

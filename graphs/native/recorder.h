@@ -72,8 +72,9 @@ uint64_t hiprt_recorder_bytes(const hiprt_recorder *recorder);
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
 /* Give all nodes the addresses they have after the moves; the edges stay. */
 void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const hiprt_move *moves);
-/* Launch every node in program order on a stream that does not record. */
-int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream);
+/* Launch every node in program order on a stream that does not record. *out_ran: 0 if the call failed and no node has
+ * been launched, 1 if some have been, or may have been. */
+int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream, int *out_ran);
 /* cffi end */
 
 void hiprt_recorder_retain(hiprt_recorder *recorder);

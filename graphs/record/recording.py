@@ -14,6 +14,7 @@ from typing import Any
 from hiprt import core, module
 from hiprt.allocator import Arena, Plan, Pool
 from hiprt.caller import Caller, caller
+from hiprt.errors import UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.record.declarations import in_place, reachable
 from hiprt.stream import Stream
@@ -163,8 +164,20 @@ class Recording:
         core.lib.hiprt_recorder_relocate(self.core, len(moves), moves)
 
     def run(self, stream: Stream) -> None:
-        """Launch every node eagerly, in program order."""
-        core.call(core.lib.hiprt_recorder_run(self.core, stream.core))
+        """Launch every node eagerly, in program order.
+
+        Raises
+        ------
+        UndefinedOutputsError
+            A launch failed, and some nodes may have run.
+        HipError
+            A launch failed, and no node has run.
+        """
+        ran = core.ffi.new("int *")
+        status = core.lib.hiprt_recorder_run(self.core, stream.core, ran)
+        if status:
+            error = core.failure(status)
+            raise UndefinedOutputsError.of(error, "some of its nodes may have run") if ran[0] else error
 
     def __len__(self) -> int:
         return int(core.lib.hiprt_recorder_size(self.core))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hiprt import core
 from hiprt.allocator import Arena, Pool, default_pool
 from hiprt.buffer import Buffer
+from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.record.recording import Recording
 from hiprt.stream import Move, Stream, use_stream
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from hiprt.graphs.launch.kept_call import Segment
     from hiprt.graphs.launch.ladder import Ladder
 
-__all__ = ["Session", "forced", "why_forced"]
+__all__ = ["EARLIER", "Session", "forced", "why_forced"]
+
+EARLIER = "earlier parts of the step have run"
 
 
 class Session:
@@ -70,6 +73,13 @@ class Session:
         """Record what this thread launches on the stream within the block, and launch it at its end.
 
         After an exception nothing more is launched; parts that had ended before it were.
+
+        Raises
+        ------
+        UndefinedOutputsError
+            A call failed, and some of the step may have run.
+        HipError
+            A call failed, and nothing of the step has run.
         """
         self.stream.session = self
         try:
@@ -77,8 +87,10 @@ class Session:
                 self.begin()
                 yield
                 self.end()
-        except BaseException:
+        except BaseException as error:
             self.is_whole = False
+            if isinstance(error, HipError) and self.segments:
+                raise UndefinedOutputsError.of(error, EARLIER) from error
             raise
         finally:
             self.abandon()

@@ -92,6 +92,21 @@ int hiprt_stream_synchronize(hiprt_stream *stream) {
   return 0;
 }
 
+int hiprt_is_refused(int status) {
+  /* CLR queues the nodes of a graph one after the other, and some of its versions go on behind one that failed. Memory
+   * that runs out, for instance, therefore says nothing about the nodes before (hip_graph_internal.cpp, GraphExec::Run).
+   * The statuses below are returned before anything is queued: nodes were checked when their graph was made. */
+  switch (status) {
+    case hipErrorInvalidValue:
+    case hipErrorInvalidConfiguration:
+    case hipErrorInvalidDevice:
+    case hipErrorInvalidContext:
+    case hipErrorInvalidHandle:
+    case hipErrorContextIsDestroyed: return 1;
+    default: return status < 0 || (status >= hipErrorStreamCaptureUnsupported && status <= hipErrorStreamCaptureWrongThread);
+  }
+}
+
 int hiprt_launch_payload(hiprt_stream *stream, const hiprt_kernel *kernel, const char *payload) {
   int status = ready(stream, "hiprt_launch");
   if (status) return status;

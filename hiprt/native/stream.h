@@ -65,5 +65,8 @@ int hiprt_stream_start(hiprt_stream *stream, const hiprt_recorder_calls *calls, 
  * all of its work, which belongs to the stream. NULL: the work is done. HIPRT_E_RECORDING: the stream is being
  * captured, and cannot be asked before that has ended. */
 int hiprt_stream_fence(hiprt_stream *stream, hipEvent_t *event);
+/* Whether a launch that failed with this status is known to have queued nothing: an argument or the call itself was
+ * refused. What fails with any other status may have run, in whole or in part. */
+int hiprt_is_refused(int status);
 /* Launch a payload eagerly; the stream must not record. */
 int hiprt_launch_payload(hiprt_stream *stream, const hiprt_kernel *kernel, const char *payload);

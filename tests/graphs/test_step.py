@@ -275,7 +275,7 @@ def test_failed_launch_runs_eagerly_and_says_why(stream, x, monkeypatch):
     expected = step().numpy()
 
     def fail(self, stream):
-        raise HipError(719, "hipErrorLaunchFailure", "hipGraphLaunch")
+        raise HipError(1, "hipErrorInvalidValue", "hipGraphLaunch")
 
     with monkeypatch.context() as patched:
         patched.setattr(graphs.Exec, "launch", fail)
@@ -283,8 +283,32 @@ def test_failed_launch_runs_eagerly_and_says_why(stream, x, monkeypatch):
         step.disarm()
         np.testing.assert_array_equal(step().numpy(), expected)
     assert step.rungs["eager"] == 1
-    assert "eager: hipGraphLaunch: hipErrorLaunchFailure (719)" in step.reasons
+    assert "eager: hipGraphLaunch: hipErrorInvalidValue (1)" in step.reasons
     np.testing.assert_array_equal(step().numpy(), expected)
+    assert step.rungs["instantiate"] == 2
+
+
+def test_a_launch_that_may_have_happened_is_an_error(stream, x, monkeypatch):
+    """G8: nothing is run a second time, the exec is discarded, and the next call is right."""
+    state = hiprt.zeros(100)
+    step = graphs.Step(lambda: accumulate(x, state), stream=stream)
+    step()
+    launch = graphs.Exec.launch
+
+    def fail(self, stream):
+        launch(self, stream)
+        raise hiprt.UndefinedOutputsError(719, "hipErrorLaunchFailure", "hipStreamSynchronize")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(graphs.Exec, "launch", fail)
+        step.disarm()
+        with pytest.raises(hiprt.UndefinedOutputsError, match="hipErrorLaunchFailure"):
+            step()
+    assert step.rungs["eager"] == 0
+    assert any(reason.startswith("undefined: hipStreamSynchronize") for reason in step.reasons)
+    np.testing.assert_array_equal(state.numpy(), np.arange(100, dtype=np.float32) * 2)
+    step()
+    np.testing.assert_array_equal(state.numpy(), np.arange(100, dtype=np.float32) * 3)
     assert step.rungs["instantiate"] == 2
 
 

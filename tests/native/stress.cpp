@@ -123,6 +123,7 @@ void step(Lane *lane, int round) {
   issue(*lane, by);
   hiprt_stream_stop(lane->stream);
   uint32_t patched = 0;
+  int ran = 0;
   if (lane->exec && round % 11 == 0) {
     hiprt_exec_release(lane->exec);
     lane->exec = nullptr;
@@ -136,16 +137,17 @@ void step(Lane *lane, int round) {
           "patch or update");
   }
   hiprt_recorder_release(recorder);
-  check(hiprt_exec_launch(lane->exec, lane->stream, round % 3 == 0) == 0, "hiprt_exec_launch");
+  check(hiprt_exec_launch(lane->exec, lane->stream, round % 3 == 0, &ran) == 0, "hiprt_exec_launch");
 }
 
 void close_lane(Lane *lane) {
+  int ran = 0;
   std::vector<int> result(kSize);
   check(hiprt_copy(lane->stream, reinterpret_cast<uint64_t>(result.data()), reinterpret_cast<uint64_t>(lane->y),
                    kSize * sizeof(int), 2) == 0, "copy");
   check(hiprt_stream_synchronize(lane->stream) == 0, "synchronize");
   for (int value : result) check(value == lane->expected, "result");
-  check(hiprt_exec_launch(lane->exec, lane->stream, 0) == 0, "hiprt_exec_launch");
+  check(hiprt_exec_launch(lane->exec, lane->stream, 0, &ran) == 0, "hiprt_exec_launch");
   hiprt_stream_close(lane->stream);
   check(hipStreamDestroy(lane->handle) == hipSuccess, "hipStreamDestroy");
   hiprt_stream_release(lane->stream);
