@@ -11,6 +11,7 @@ from typing import Any
 from hiprt.array import Array
 from hiprt.device import Device
 from hiprt.errors import CompileError, HipWarning
+from hiprt.kernels.lang.launch import LARGEST_GRID_YZ
 from hiprt.kernels.lang.metal_body import Body, Form
 from hiprt.metal_compat.signature_rules import SLOTS
 from hiprt.module import Function, Module
@@ -53,7 +54,13 @@ class ProgramCache:
         self.lock = threading.Lock()
 
     def function(
-        self, device: Device, form: Form, threadgroup: tuple[int, int, int], *, reads_outputs: bool
+        self,
+        device: Device,
+        form: Form,
+        threadgroup: tuple[int, int, int],
+        *,
+        reads_outputs: bool,
+        is_folded: bool = False,
     ) -> Function:
         """Return the function for one form of call, compiled at the first one.
 
@@ -66,7 +73,7 @@ class ProgramCache:
         """
         line = threadgroup[1] == threadgroup[2] == 1
         threads = FEW_THREADS if threadgroup[0] * threadgroup[1] * threadgroup[2] <= FEW_THREADS else MOST_THREADS
-        key = (device.index, form, line, threads, reads_outputs)
+        key = (device.index, form, line, threads, reads_outputs, is_folded)
         found = self.functions.get(key)
         if found is None:
             with self.lock:
@@ -75,11 +82,11 @@ class ProgramCache:
                     self.check(form)
                     arguments = self.body.arguments(form, reads_outputs=reads_outputs)
                     load: Callable[..., Module] | None = device.provider.load_body
-                    module = (
-                        load(self, form, device)
-                        if load
-                        else self.compiled(device, self.body.hip(form, line=line, threads=threads))
-                    )
+                    if load:
+                        module = load(self, form, device)
+                    else:
+                        text = self.body.hip(form, line=line, threads=threads, is_folded=is_folded)
+                        module = self.compiled(device, text)
                     found = self.functions[key] = Function(module, self.body.symbol(form), arguments, self.body.name)
         return found
 
@@ -129,14 +136,19 @@ class ProgramCache:
         if 0 in grid:
             return
         whole = (min(threadgroup[0], grid[0]), min(threadgroup[1], grid[1]), min(threadgroup[2], grid[2]))
-        function = self.function(stream.device, form, whole, reads_outputs=reads_outputs)
+        columns, rows, layers = (-(-n // size) for n, size in zip(grid, whole))
+        # A grid that the runtime would not take is launched as rows, of which the program makes the grid again.
+        is_folded = max(rows, layers) > LARGEST_GRID_YZ
+        function = self.function(stream.device, form, whole, reads_outputs=reads_outputs, is_folded=is_folded)
         values: list[Any] = []
         for name, x in zip(self.body.inputs, inputs):
             values.append(x)
             for detail in self.body.details[name] if x.ndim else ():
                 if detail != "ndim":
                     values.append(PACKED[detail](x))
-        groups = tuple(-(-n // size) for n, size in zip(grid, whole))
+        groups = (columns, rows, layers)
+        if is_folded:
+            groups = (columns, LARGEST_GRID_YZ, -(-(rows * layers) // LARGEST_GRID_YZ))
         block = (whole[0] * whole[1] * whole[2], 1, 1)
         function.launch(stream, groups, block, *values, *outputs, EXTENT.pack(*grid, *whole))
 

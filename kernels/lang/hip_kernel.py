@@ -161,7 +161,12 @@ class Program:
         for kernel, (expression, args) in zip(group, declared.items()):
             arguments = [arg.argument for arg in args]
             function = Function(module, module.lowered[expression], arguments, kernel.name)
-            kernel.functions[device.index, values] = (function, args)
+            kernel.functions[key_of(device, values)] = (function, args)
+
+
+def key_of(device: Device, values: Values) -> tuple[Any, ...]:
+    """Return the key of a device and a template's values, which tells 1 from True: Python takes them for equal."""
+    return (device.index, values, tuple(map(type, values)))
 
 
 class HipKernel:
@@ -246,7 +251,7 @@ class HipKernel:
 
     def bound(self, values: Values, device: Device) -> tuple[Function, tuple[Declared, ...]]:
         """Return function and arguments for a template's values."""
-        key = (device.index, values)
+        key = key_of(device, values)
         found = self.functions.get(key)
         if found is None:
             with self.program.lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ WORDS = {
 FEW = 8  # Metal keeps inputs with fewer elements in its constant address space
 SYMBOL = re.compile(r"[A-Za-z_]\w*")
 EXTENT = "extent of the grid"
+NAMED_TYPE = re.compile(r"\b(?!(?:bool|float|double)\b)[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,18 @@ class Form:
     inputs : tuple of Operand
     outputs : tuple of dtype
     template : tuple of (str, dtype or int or bool)
+    kinds : tuple of type
+        The types of the template's values.
     """
 
     inputs: tuple[Operand, ...]
     outputs: tuple[np.dtype[Any], ...]
     template: tuple[tuple[str, Any], ...] = ()
+    kinds: tuple[type, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Forms are compared by these too, because Python takes 1 and True for equal.
+        object.__setattr__(self, "kinds", tuple(type(value) for _, value in self.template))
 
 
 @dataclass(frozen=True)
@@ -97,13 +105,18 @@ KINDS = {
         "{name}_shape.at",
     ),
     "strides": Kind(
-        "const constant int64_t* {name}_strides", "const int64_t* {name}_strides",
+        "const constant int64_t* {name}_strides", "const ::metal::int64_t* {name}_strides",
         "hiprt::values<int64_t, {ndim}> {name}_strides", "{name}_strides.at",
     ),
     "ndim": Kind("const constant int& {name}_ndim", "const int& {name}_ndim", "", "{ndim}"),
     "output": Kind("device {word}* {name}", "{word}* {name}", "{word}* __restrict__ {name}", "{name}"),
 }  # fmt: skip
 DETAILS = ("shape", "strides", "ndim")
+
+
+def qualified(word: str) -> str:
+    """Return the name of a type by its whole path, unless it is a word of C++."""
+    return NAMED_TYPE.sub(r"::metal::\g<0>", word)
 
 
 class Body:
@@ -190,8 +203,11 @@ class Body:
             text += f'\ntemplate [[host_name("{name}")]] [[kernel]] decltype({whole}) {whole};\n'
         return text
 
-    def hip(self, form: Form, *, line: bool, threads: int) -> str:
+    def hip(self, form: Form, *, line: bool, threads: int, is_folded: bool = False) -> str:
         """Return the program in HIP C++.
+
+        A parameter may have any name that Metal takes: only the body's function has the user's names, and its
+        signature names types in a way that they cannot hide.
 
         Parameters
         ----------
@@ -200,17 +216,22 @@ class Body:
             Whether threadgroups have threads along x only.
         threads : int
             The most threads of a threadgroup.
+        is_folded : bool
+            Whether threadgroups along y and z are launched in one row, as for a grid that is larger along them than
+            runtimes take.
         """
-        parameters = list(self.parameters(form))
-        body = [KINDS[p.kind].body.format_map(vars(p)) for p in parameters]
-        body += [f"{ATTRIBUTES[a].word} {a}" for a in self.attributes]
-        kernel = [KINDS[p.kind].kernel.format_map(vars(p)) for p in parameters if KINDS[p.kind].kernel]
-        call = [KINDS[p.kind].call.format_map(vars(p)) for p in parameters]
+        parameters = [vars(p) | {"word": qualified(p.word)} for p in self.parameters(form)]
+        ours = [p | {"name": f"hiprt_{i}"} for i, p in enumerate(parameters)]
+        body = [KINDS[p["kind"]].body.format_map(p) for p in parameters]
+        body += [f"{qualified(ATTRIBUTES[a].word)} {a}" for a in self.attributes]
+        kernel = [KINDS[p["kind"]].kernel.format_map(p) for p in ours if KINDS[p["kind"]].kernel]
+        call = [KINDS[p["kind"]].call.format_map(p) for p in ours]
         call += [ATTRIBUTES[a].exact for a in self.attributes]
         values = self.template_values(form) if form.template else ""
         return "\n".join(
             [
-                f"#define HIPRT_LINE {int(line)}\n{swizzles(self.header + self.source)}{prelude(BODY)}",
+                f"#define HIPRT_LINE {int(line)}\n#define HIPRT_FOLDED {int(is_folded)}",
+                f"{swizzles(self.header + self.source)}{prelude(BODY)}",
                 "namespace metal {",
                 f'#line 1 "header of {self.name}"\n{translate_header(self.header)}',
                 f'#line 1 "signature of {self.name}"\n{self.template_line(form)}',

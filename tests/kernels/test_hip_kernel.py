@@ -210,6 +210,17 @@ def test_a_template_value_may_be_any_type_of_the_source(x):
     np.testing.assert_array_equal(y.numpy(), np.arange(100))
 
 
+def test_values_that_python_takes_for_equal_are_programs_of_their_own(x):
+    """1 and True: the first that was asked for decided for both."""
+    source = "template <auto N> __global__ void sizes(int* out) { out[0] = sizeof(N); }"
+    for order in ((1, True), (True, 1)):
+        kernel = hip_kernel(source, "sizes<N>", {"out": "write int32"})
+        out = hiprt.zeros(1, np.int32)
+        for value in order:
+            kernel(out, grid=1, block=1, template={"N": value})
+            assert out.item() == (1 if value is True else 4)
+
+
 def test_kernels_of_one_source_share_its_variables():
     source = """
     __device__ int counter = 5;

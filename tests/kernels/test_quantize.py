@@ -113,7 +113,6 @@ def test_mistakes_are_named():
         ("w has type int32", lambda: kernels.quantize(w.view(np.int32))),
         ("Invalid quantization mode 'foo'", lambda: kernels.quantize(w, mode="foo")),
         ("Writing mode 'mxfp4' is not supported", lambda: kernels.quantize(w, mode="mxfp4")),
-        ("not contiguous", lambda: kernels.quantize(hiprt.zeros((64, 64)).T)),
         (r"\[dequantize\] The matrix should be given as a uint32", lambda: kernels.dequantize(w, s, b)),
         ("Biases must be provided", lambda: kernels.dequantize(q, s)),
         (r"with group_size=32 and bits=4", lambda: kernels.dequantize(q, s, b, 32)),
@@ -128,3 +127,16 @@ def test_mistakes_are_named():
     ]:
         with pytest.raises(ValueError, match=message):
             wrong()
+
+
+@pytest.mark.parametrize("view", [np.s_[::2], np.s_[:, 64:192], np.s_[::-1, ::-1]])
+def test_views_are_quantised_and_dequantised(view):
+    """As their copies are."""
+    w = hiprt.array(np.random.default_rng(5).standard_normal((16, 256)).astype(np.float32))
+    whole = kernels.quantize(hiprt.array(w.numpy()[view]))
+    parts = kernels.quantize(w[view])
+    for got, expected in zip(parts, whole):
+        np.testing.assert_array_equal(got.numpy(), expected.numpy())
+    spread = [kernels.concatenate([x, x], axis=1)[:, : x.shape[1]] for x in whole]
+    assert not any(x.is_contiguous for x in spread)
+    np.testing.assert_array_equal(kernels.dequantize(*spread).numpy(), kernels.dequantize(*whole).numpy())

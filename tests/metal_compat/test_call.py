@@ -369,3 +369,22 @@ def test_more_buffers_than_metal_has_are_warned_of():
     with pytest.warns(hiprt.HipWarning, match="32 buffers"):
         found = call(kernel, inputs=[np.full(1, i, np.float32) for i in range(31)], grid=(1, 1, 1))
     assert found[0].numpy()[0] == 30
+
+
+def test_template_values_that_python_takes_for_equal_are_programs_of_their_own(run):
+    """1 is an int and True a bool, in either order; 1.0 is neither."""
+    source = "out[0] = sizeof(N);"
+    how = {"shape": (1,), "dtype": np.int32}
+    kernel = metal_kernel("probe", [], ["out"], source)
+    for value, size in ((1, 4), (True, 1), (0, 4), (False, 1)):
+        (made,) = kernel(
+            inputs=[],
+            output_shapes=[(1,)],
+            output_dtypes=[np.int32],
+            grid=(1, 1, 1),
+            threadgroup=(1, 1, 1),
+            template=[("N", value)],
+        )
+        assert made.item() == size
+    with pytest.raises(ValueError, match="Invalid template argument"):
+        run(source, template=[("N", 1.0)], **how)

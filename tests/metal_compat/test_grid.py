@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+import hiprt
 from hiprt.kernels.lang.attributes import ATTRIBUTES
 from hiprt.metal_compat import metal_kernel
 
@@ -133,3 +134,37 @@ def test_attributes_can_be_changed_like_parameters(run):
         "thread_position_in_grid.x += 1; out[thread_position_in_grid.x - 1] = thread_position_in_grid.x;", shape=(3,)
     )
     assert got.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("grid", "threadgroup"),
+    [
+        ((1, 70_000, 1), (1, 1, 1)),
+        ((3, 1, 140_001), (2, 1, 2)),
+        ((2, 300, 70_001), (2, 7, 1)),
+        ((1, 65_536, 3), (1, 1, 1)),
+        ((5, 131_071, 2), (4, 2, 2)),
+    ],
+)
+def test_grids_larger_than_a_runtime_takes_along_y_and_z(grid, threadgroup, run):
+    """Every thread runs once and knows its place; runtimes take 65,535 threadgroups along these axes."""
+    got = run(
+        "uint3 p = thread_position_in_grid, group = threadgroup_position_in_grid;\n"
+        "uint3 at = group * dispatch_threads_per_threadgroup + thread_position_in_threadgroup;\n"
+        "bool is_right = all(at == p) && all(p < threads_per_grid) && all(group < threadgroups_per_grid);\n"
+        "out[(ulong(p.z) * threads_per_grid.y + p.y) * threads_per_grid.x + p.x] += is_right ? 1 : 100;",
+        shape=grid[::-1],
+        dtype=np.uint8,
+        grid=grid,
+        threadgroup=threadgroup,
+        init_value=0,
+    )
+    assert (got == 1).all()
+
+
+def test_rows_of_a_view_are_copied_however_many_they_are(run):
+    """A body gets its input without gaps; one with more rows than threadgroups fit along an axis."""
+    values = np.arange(2 * 70_000 * 2, dtype=np.int32).reshape(70_000, 4)
+    view = hiprt.array(values)[:, ::2]
+    got = run("uint i = thread_position_in_grid.x; out[i] = a[i];", [view], shape=view.shape, dtype=np.int32)
+    np.testing.assert_array_equal(got, values[:, ::2])

@@ -1,9 +1,13 @@
 """Every name that Metal's library and MLX give a body: with a value, known to AMD's targets and to the checker."""
 
+import re
+
 import numpy as np
 import pytest
 
 import hiprt
+from hiprt.kernels.lang.attributes import ATTRIBUTES
+from hiprt.kernels.lang.dialect import BODY, prelude
 from hiprt.kernels.lang.metal_body import Body, Form, Operand
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.metal_compat import check_metal, metal_kernel
@@ -283,3 +287,73 @@ def test_amd_has_every_name(target):
 
 def test_the_checker_knows_every_name():
     assert check_metal(Body("names", ("a",), ("out",), SOURCE, HEADER).metal(FORM)) == []
+
+
+# What no parameter can be named: words of C++ and of Metal, HIP's names of places, and macros that Metal has too.
+RESERVED = set(
+    "alignas alignof asm auto bool break case catch char class const constexpr continue decltype default defined "
+    "delete do double else enum explicit extern false float for friend if inline int long mutable namespace new "
+    "noexcept operator private protected public register return short signed sizeof static static_assert static_cast "
+    "struct switch template this thread_local true try typedef typename union unsigned using virtual void volatile "
+    "wchar_t while and and_eq bitand bitor compl not not_eq or or_eq xor xor_eq device constant thread threadgroup "
+    "kernel threadIdx blockIdx blockDim gridDim".split()
+)
+MACROS = re.compile(r"HIPRT_\w*|MLX_\w*|M_\w+_[FH]|(?:FLT|INT|UINT)_\w+|NAN|INFINITY|MAXFLOAT|HUGE_VALF|__\w*|_\w*")
+
+
+def identifiers():
+    """Every identifier of the prelude and of the text around a body, in order."""
+    whole = "".join(
+        Body("wrapper", ("x",), ("y",), f"x_shape x_strides x_ndim {' '.join(ATTRIBUTES)}").hip(
+            FORM, line=line, threads=32, is_folded=not line
+        )
+        for line in (True, False)
+    )
+    code = re.sub(r'//.*|/\*.*?\*/|"[^"\n]*"', "", whole + prelude(BODY))
+    names = dict.fromkeys(re.findall(r"\b[A-Za-z_]\w*\b", code))
+    return [n for n in names if n not in RESERVED | ATTRIBUTES.keys() and not MACROS.fullmatch(n) and "hiprt" not in n]
+
+
+def chunks(names, size=9):
+    """The names in groups that one kernel takes; each has an input, its shape and its strides."""
+    return [names[i : i + size] for i in range(0, len(names), size)]
+
+
+@pytest.fixture(scope="module")
+def body_of():
+    """A body whose inputs have these names, which reads each of them, their shapes and an attribute."""
+
+    def make(names):
+        read = " + ".join(f"{n}[0] + {n}_shape[1] + {n}_strides[0]" for n in names)
+        at = "threads_per_grid.x + thread_position_in_grid.x - 1"
+        return f"hiprt_result[{at}] = {read};"
+
+    return make
+
+
+def test_the_prelude_has_names():
+    found = identifiers()
+    assert len(found) > 500
+    assert {"here", "extent", "place", "group", "uint", "metal", "min", "half", "float4", "int64_t"} <= set(found)
+
+
+@pytest.mark.parametrize("names", chunks(identifiers()), ids=lambda names: names[0])
+def test_a_parameter_may_have_any_name_of_the_prelude(names, body_of):
+    kernel = metal_kernel("named", names, ["hiprt_result"], body_of(names))
+    inputs = [hiprt.array(np.full((2, 6), i, np.float32)) for i in range(len(names))]
+    how = {"grid": (1, 1, 1), "threadgroup": (1, 1, 1), "output_dtypes": [np.dtype(np.float32)]}
+    (got,) = kernel(inputs=inputs, output_shapes=[(1,)], **how)
+    assert got.item() == sum(i + 6 + 6 for i in range(len(names)))
+
+
+@pytest.mark.parametrize("name", ["here", "extent", "uint3", "T", "values"])
+def test_an_output_and_a_template_parameter_may_too(name):
+    """For sizes of threadgroups that are in one line and that are not."""
+    for size in ((4, 1, 1), (2, 2, 1)):
+        kernel = metal_kernel("named", ["other"], [name], f"{name}[thread_index_in_threadgroup] = other + N;")
+        how = {"threadgroup": size, "grid": size, "output_dtypes": [np.dtype(np.int32)], "template": [("N", 2)]}
+        assert kernel(inputs=[1], output_shapes=[(4,)], **how)[0].numpy().tolist() == [3] * 4
+        kernel = metal_kernel("named", ["other"], ["made"], f"made[thread_index_in_threadgroup] = other + {name};")
+        assert (
+            kernel(inputs=[1], output_shapes=[(4,)], **how | {"template": [(name, 2)]})[0].numpy().tolist() == [3] * 4
+        )

@@ -1,5 +1,7 @@
 // Metal's grids on flat blocks: exactly the threads of the grid run, and threadgroups at its edges are smaller. A block has
 // the threads of a whole threadgroup; its first threads form the group that the grid contains, and the others do nothing.
+#define HIPRT_LARGEST_GRID 65535u  // the threadgroups that every runtime takes along y, and along z
+
 namespace metal {
 namespace hiprt {
 
@@ -23,6 +25,16 @@ struct place {
         grid(of.grid[0], of.grid[1], of.grid[2]),
         groups((grid + whole - 1u) / whole),
         index(thread_of_group().x) {
+#if HIPRT_FOLDED
+    // Threadgroups along y and z lie in one row, which is launched in as many pieces as a row may be long.
+    uint at = group.z * HIPRT_LARGEST_GRID + group.y;
+    group.y = at % groups.y;
+    group.z = at / groups.y;
+    if (group.z >= groups.z) {
+      threads = 0;
+      return;
+    }
+#endif
     uint3 first = group * whole;
     size.x = min(whole.x, grid.x - first.x);
 #if HIPRT_LINE

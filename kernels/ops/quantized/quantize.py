@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from numpy.typing import DTypeLike
 
@@ -12,6 +12,7 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.lang.operands import FLOATS, UINT32, contiguous
+from hiprt.kernels.ops.elementwise import copies
 from hiprt.kernels.ops.quantized.formats import Format, check_matrix, format_of, listed
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
@@ -52,7 +53,7 @@ def quantize(
     Parameters
     ----------
     w : Array, [..., N, K]
-        The values, which are float16, bfloat16 or float32.
+        The values, which are float16, bfloat16 or float32. A view with gaps is copied first, as in `dequantize`.
     group_size : int, optional
         The values that share a scale and a bias: 32, 64 (default) or 128; K is a multiple of it.
     bits : int, optional
@@ -78,6 +79,7 @@ def quantize(
     backend and this op do not. A group with NaN has unspecified codes; other groups are not affected.
     """
     stream = stream or current_stream()
+    w = in_rows(w, stream)
     plan = quantize_of(w, group_size, bits, mode)
     packed = make(plan.packed, UINT32, stream)
     scales, biases = (make(plan.scales, w.dtype, stream) for _ in range(2))
@@ -159,6 +161,7 @@ def dequantize(
         The format does not exist, a dtype is wrong, or a shape does not fit.
     """
     stream = stream or current_stream()
+    w, scales, biases = (in_rows(each, stream) for each in (w, scales, biases))
     plan = dequantize_of(w, scales, biases, group_size, bits, mode, dtype)
     return plan.run(stream, out, packed=w, scales=scales, biases=biases)
 
@@ -192,6 +195,11 @@ def dequantize_of(
     template = {"T": result, "S": made_of if form.is_affine else result}
     launch = Launch(DEQUANTIZE, (-(-runs // THREADS), 1, 1), (THREADS, 1, 1), template, **scalars)
     return Plan(op, shape, result, launch)
+
+
+def in_rows(value: Any, stream: Stream) -> Any:
+    """Return a copy of an array with gaps, whose elements lie in row order; anything else is returned as it is."""
+    return copies.contiguous(value, stream=stream) if isinstance(value, Array) and not value.is_contiguous else value
 
 
 def check_floating(op: str, form: Format, scales: Array | Form, biases: Array | Form | None) -> None:

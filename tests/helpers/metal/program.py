@@ -127,7 +127,8 @@ class BodyProgram(Program):
             call.append(("*" if mark == "&" else "") + name)
         self.text = "\n".join(
             [
-                f"#define HIPRT_LINE 0\n{swizzles(text)}{prelude(BODY_FILES)}namespace metal {{",
+                "#define HIPRT_LINE 0\n#define HIPRT_FOLDED 0",
+                f"{swizzles(text)}{prelude(BODY_FILES)}namespace metal {{",
                 f"{translate_header(header)}\n{template or ''}",
                 f"HIPRT_BODY void hiprt_body({', '.join(parameters)}) {{\nHIPRT_MATH_MODE\n{translate_body(body)}\n}}",
                 f'extern "C" __global__ void __launch_bounds__({self.threads}) {self.name}(',
