@@ -2,46 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
+
+import numpy as np
 
 from hiprt.array import Array
 
-__all__ = ["form", "identity", "signature_of"]
+__all__ = ["MOST_BYTES", "arrays_of", "form_of", "is_frozen", "signature_of", "value_of"]
+
+MOST_BYTES = 65536  # of a numpy array that is compared by content at each call
+KEYWORDS = "keywords"  # stands before them: they are no dictionary among the other arguments
+EXACT = frozenset((int, str, bytes, bool, type(None)))  # equal values of these types are the same value
 
 
-def signature_of(args: tuple[Any, ...], *, moves: bool) -> tuple[Hashable, ...]:
+def signature_of(args: tuple[Any, ...], keywords: dict[str, Any] | None = None, *, moves: bool) -> tuple[Hashable, ...]:
     """Return the signature of a call.
 
     Parameters
     ----------
     args : tuple
-        Arrays and hashable values.
+        Arrays, values, and lists, tuples and dictionaries of them. A value is hashable, or a small numpy array.
+    keywords : dict, optional
+        The same, by name.
     moves : bool
         Whether arrays at other addresses may have the same signature.
 
     Raises
     ------
     TypeError
-        An argument is neither an array nor hashable.
+        An argument is nothing of this.
     """
-    if moves:
-        return tuple([arg.form if isinstance(arg, Array) else form(arg) for arg in args])
-    return tuple([identity(arg) for arg in args])
+    array = form_of_array if moves else identity_of_array
+    parts = [described(arg, array, value_of) for arg in args]
+    return (*parts, KEYWORDS, described(keywords, array, value_of)) if keywords else tuple(parts)
 
 
-def form(value: Any) -> Hashable:
-    """Return what makes two arguments alike, whatever the address of an array."""
+def form_of(args: tuple[Any, ...], keywords: dict[str, Any] | None = None) -> tuple[Hashable, ...]:
+    """Return what remains of a signature without plain values and addresses: structure, types and forms."""
+    parts = [described(arg, form_of_array, kind_of) for arg in args]
+    return (*parts, KEYWORDS, described(keywords, form_of_array, kind_of)) if keywords else tuple(parts)
+
+
+def described(value: Any, array: Callable[[Array], Hashable], plain: Callable[[Any], Hashable]) -> Hashable:
+    """Describe an argument by what is said of each array and each plain value in it."""
     if isinstance(value, Array):
-        alike: Hashable = value.form
-        return alike
-    hash(value)
-    # 1, 1.0 and True are equal, 0.0 and -0.0 too, also inside tuples; they are not the same argument of a kernel.
-    return (type(value), value, repr(value) if isinstance(value, (float, complex, tuple, frozenset)) else "")
+        return array(value)
+    if isinstance(value, (tuple, list)):
+        return (type(value), *[described(item, array, plain) for item in value])
+    if isinstance(value, dict):
+        return (type(value), *[(value_of(key), described(item, array, plain)) for key, item in value.items()])
+    return plain(value)
 
 
-def identity(value: Any) -> Hashable:
-    """Return what makes two arguments the same, the address of an array included."""
+def form_of_array(value: Array) -> Hashable:
+    """Describe an array, whatever its address."""
+    alike: Hashable = value.form
+    return alike
+
+
+def identity_of_array(value: Array) -> Hashable:
+    """Describe an array and its address."""
+    return (value.address, value.shape, value.strides, value.dtype)
+
+
+def kind_of(value: Any) -> Hashable:
+    """Describe a plain value, whatever it is."""
+    return (type(value), value.dtype, value.shape) if isinstance(value, np.ndarray) else (type(value),)
+
+
+def value_of(value: Any) -> Hashable:
+    """Describe a plain value.
+
+    1, 1.0 and True are equal, 0.0 and -0.0 too, but they are not the same argument of a kernel.
+    """
+    kind = type(value)
+    if kind in EXACT:
+        return (kind, value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return (kind, value.dtype, value.shape, content_of(value))
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(
+            f"unhashable argument of type {kind.__name__}: a step takes arrays, hashable values, numpy values, and "
+            "lists, tuples and dictionaries of them"
+        ) from None
+    return (kind, value, repr(value) if isinstance(value, (float, complex, frozenset)) else "")
+
+
+def content_of(value: np.ndarray[Any, Any] | np.generic) -> bytes:
+    """Return the bytes of a numpy value."""
+    if value.dtype.hasobject:
+        raise TypeError(f"a numpy array of {value.dtype} is no argument of a step: its objects cannot be compared")
+    if value.nbytes > MOST_BYTES:
+        raise TypeError(
+            f"a numpy array of {value.nbytes:,} bytes is no argument of a step, which compares values by content at "
+            f"each call (up to {MOST_BYTES:,} bytes): pass hiprt.array(…), and write into that with set()"
+        )
+    return value.tobytes()
+
+
+def arrays_of(value: Any) -> Iterator[Array]:
+    """Yield the arrays in an argument, or in a tuple of arguments."""
     if isinstance(value, Array):
-        return (value.address, value.shape, value.strides, value.dtype)
-    return form(value)
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from arrays_of(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from arrays_of(item)
+
+
+def is_frozen(args: tuple[Any, ...]) -> bool:
+    """Whether the same objects are the same arguments at any time: no list, dictionary or numpy array is inside."""
+    return not any(
+        isinstance(arg, (list, dict, np.ndarray)) or (isinstance(arg, tuple) and not is_frozen(arg)) for arg in args
+    )

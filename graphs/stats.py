@@ -21,20 +21,21 @@ KEPT_EVENTS = 256
 
 @dataclass(frozen=True)
 class Event:
-    """One time that a rung other than replay was taken.
+    """One time that a rung other than replay was taken, or that a step was split.
 
     Attributes
     ----------
     step : str
         The step's name.
     rung : str
-        The rung that was taken.
+        The rung that was taken; ``split`` where the recording was cut around work that cannot be a node.
     reason : str
         Why not replay.
     key : int
         The hash of the topology key; 0 when nothing was recorded.
     difference : str
-        The first node and argument that changed, where that is the reason.
+        The argument of the step that differs, as it was and as it is, and the first node and argument that changed,
+        where that is the reason. For a split, the line that caused it, the array, and what would avoid it.
     seconds : float
         What taking the rung cost on the host.
     """
@@ -70,6 +71,10 @@ class Stats:
         what was recorded.
     latest : Event or None
         The event that was counted last.
+    signatures : int
+        Number of calls that are kept, to be launched again without the function.
+    nbytes : int
+        Bytes of device memory that those take (``HIPRT_GRAPH_KEEP_MB``).
     """
 
     name: str
@@ -78,10 +83,13 @@ class Stats:
     patched: int = 0
     changed: int = 0
     latest: Event | None = None
+    signatures: int = 0
+    nbytes: int = 0
 
     def count(self, event: Event) -> None:
         """Count an event, and print it if ``HIPRT_GRAPH_EXPLAIN`` is set."""
-        self.rungs[event.rung] += 1
+        if event.rung in self.rungs:
+            self.rungs[event.rung] += 1
         self.reasons[f"{event.rung}: {event.reason}"] += 1
         self.latest = event
         events.append(event)
@@ -95,6 +103,8 @@ class Stats:
         self.reasons.update(other.reasons)
         self.patched += other.patched
         self.changed += other.changed
+        self.signatures += other.signatures
+        self.nbytes += other.nbytes
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as plain values."""
@@ -103,6 +113,8 @@ class Stats:
             "reasons": dict(self.reasons),
             "patched": self.patched,
             "changed": self.changed,
+            "signatures": self.signatures,
+            "nbytes": self.nbytes,
         }
 
 
@@ -119,7 +131,8 @@ def register(owner: Any, counts: Stats) -> None:
 
 
 def end(counts: Stats) -> None:
-    """Keep the counts of a ladder that is gone."""
+    """Keep the counts of a ladder that is gone, and with it what it kept."""
+    counts.signatures = counts.nbytes = 0
     ended.setdefault(counts.name, Stats(counts.name)).merge(counts)
 
 
@@ -129,7 +142,8 @@ def stats() -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict
-        Name to ``{"rungs": …, "reasons": …, "patched": …, "changed": …}``; steps of one name are added up.
+        Name to ``{"rungs": …, "reasons": …, "patched": …, "changed": …, "signatures": …, "nbytes": …}``; steps of one
+        name are added up.
     """
     sums: dict[str, Stats] = {}
     for counts in [*ended.values(), *(owner.stats for owner in live)]:
@@ -138,7 +152,7 @@ def stats() -> dict[str, dict[str, Any]]:
 
 
 def explain() -> list[Event]:
-    """Return the last 256 times that a rung other than replay was taken, oldest first."""
+    """Return the last 256 times that a rung other than replay was taken or a step was split, oldest first."""
     return list(events)
 
 

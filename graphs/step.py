@@ -5,38 +5,46 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from hiprt.allocator import Arena, Plan, Pool
-from hiprt.array import Array
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
+from hiprt.graphs.arguments import Arguments, names_of
 from hiprt.graphs.launch.armed import Armed
-from hiprt.graphs.launch.exec import launch_failure
+from hiprt.graphs.launch.exec import Exec, launch_failure
 from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.ladder import Ladder
+from hiprt.graphs.launch.recurring import TRANSIENT, Recurring
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.record.session import EARLIER, Session, why_forced
-from hiprt.graphs.signature import signature_of
+from hiprt.graphs.signature import arrays_of, form_of, is_frozen, signature_of
 from hiprt.graphs.stats import Event
 from hiprt.stream import Stream, current_stream, use_stream
 
 __all__ = ["Step", "step"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-class Step(Armed):
+
+class Step(Armed, Generic[P, R]):
     """A function of device work, launched as one graph.
 
     The first call with a set of arguments records what the function launches; later calls with the same arguments
     (addresses, shapes, dtypes and plain values) replay the executable graph without calling the function. The arguments
     of the call before cost one call of the C core: the step is armed for them, and `call` does what remains.
 
+    Arguments are arrays, values, and lists, tuples and dictionaries of them, by position or by name. A value is
+    anything hashable, or a small numpy array, which is compared by content. Where a plain value or an address is
+    another one at each call, the function is called each time, and its launches are patched into a graph that is there.
+
     Parameters
     ----------
     function : callable
         Launches ops on the current stream and returns arrays (any structure). Where it reads an array on the host, the
-        graph is split, and the function is called every time.
+        graph is split, and the function is called every time. `key` is no name for one of its arguments.
     name : str, optional
         The step's name in messages and statistics; the function's name by default.
     stream : Stream, optional
@@ -67,7 +75,7 @@ class Step(Armed):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         *,
         name: str = "",
         stream: Stream | None = None,
@@ -84,6 +92,14 @@ class Step(Armed):
         self.overwrite = overwrite
         self.kept: OrderedDict[Hashable, KeptCall] = OrderedDict()
         self.recordings: list[Recording] = []
+        self.recurring = Recurring()
+        self.latest: Arguments | None = None  # of the call before
+        self.names: dict[int, tuple[str, ...]] = {}
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: P.args, **keywords: P.kwargs) -> R:
+            """Run the step; `Armed` does this, in C."""
 
     @property
     def name(self) -> str:
@@ -113,10 +129,8 @@ class Step(Armed):
     @property
     def memories(self) -> list[Pool | Arena]:
         """The pools and arenas in which the intermediates of its graphs lie."""
-        kept = [segment for kept in self.kept.values() for segment in kept.segments]
-        recordings = [segment if isinstance(segment, Recording) else segment.recording for segment in kept]
-        memories = {id(memory): memory for memory in (self.ladder.memory, *(each.memory for each in recordings))}
-        return [memory for memory in memories.values() if memory is not None]
+        kept = [memory for kept in self.kept.values() for memory in kept.memories]
+        return list({id(memory): memory for memory in (self.ladder.memory, *kept)}.values())
 
     @property
     def plans(self) -> list[Plan]:
@@ -128,20 +142,20 @@ class Step(Armed):
         """Number of edges of what was launched last."""
         return sum(recording.edges for recording in self.recordings)
 
-    def call(self, *args: Any, key: Hashable = None) -> Any:
+    def call(self, *args: Any, key: Hashable = None, **keywords: Any) -> R:
         """Run the step on its stream. Calling the step does this, unless it is armed for the arguments.
 
         Parameters
         ----------
-        *args
-            Arrays, and hashable values.
+        *args, **keywords
+            Arrays, values, and lists, tuples and dictionaries of them.
         key : hashable, optional
             The caller's name of this topology. It is checked, not trusted.
 
         Raises
         ------
         TypeError
-            An argument is neither an array nor hashable.
+            An argument is neither an array nor hashable, nor a structure of such, nor a small numpy array.
         UndefinedOutputsError
             A call failed, and the step may have run, in whole or in part. It is not run again.
         HipError
@@ -151,46 +165,70 @@ class Step(Armed):
         if stream.recording:
             run = stream.device.provider.run_step
             # The launches of a step within a step become nodes of the outer one (G5).
-            return self.function(*args) if run is None else run(self, stream, args)
+            function = cast(Callable[..., R], self.function)
+            return function(*args, **keywords) if run is None else cast(R, run(self, stream, args, keywords))
         if not flags.graph:
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
-            return self.eager(*args)
-        arrays = [arg for arg in args if isinstance(arg, Array)]
-        signature = signature_of(args, moves=self.moves)
+            return self.eager(*args, **keywords)
+        signature = signature_of(args, keywords, moves=self.moves)
         with self.ladder.lock:
             self.disarm()
             kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
-            rung = self.relaunch(signature, kept, arrays, stream) if kept is not None else ""
+            rung = self.relaunch(signature, kept, args, keywords, stream) if kept is not None else ""
             if rung == "replay":
-                self.make_ready(signature, args)
-            elif not rung and signature in self.kept:
-                self.kept.pop(signature).release()
+                self.make_ready(signature, args, keywords)
+            elif not rung:
+                self.drop(signature)
         if kept is None or not rung:
-            return self.record(signature, args, arrays, stream, key)
-        return self.eager(*args) if rung == "eager" else kept.results(stream)
+            return self.record(signature, args, keywords, stream, key)
+        return self.eager(*args, **keywords) if rung == "eager" else cast(R, kept.results(stream))
 
-    def eager(self, *args: Any) -> Any:
+    def eager(self, *args: Any, **keywords: Any) -> R:
         """Call the function on the step's stream without recording."""
         self.stream = self.stream or current_stream()
         with use_stream(self.stream):
-            return self.function(*args)
+            return cast(Callable[..., R], self.function)(*args, **keywords)
 
     def forget(self) -> None:
         """Drop what is kept of earlier calls: the next call records, and finds the execs of earlier ones to change."""
         with self.ladder.lock:
             self.disarm()
-            for kept in self.kept.values():
-                kept.release()
-            self.kept.clear()
+            for signature in list(self.kept):
+                self.drop(signature)
+            self.recurring.clear()
 
-    def make_ready(self, signature: Hashable, args: tuple[Any, ...]) -> None:
+    def make_ready(self, signature: Hashable, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Arm the step for calls with these arguments, if they launch one exec only and no flag asks for more."""
         kept = self.kept.get(signature)
         exec_ = None if kept is None else kept.exec
-        if kept is not None and exec_ is not None and not (flags.graph_verify or flags.graph_trace):
+        if kept is None or exec_ is None or flags.graph_verify or flags.graph_trace:
+            return
+        # The C core takes the same object for the same argument.
+        if not keywords and is_frozen(args):
             self.arm(kept, exec_, exec_.address, args, bool(kept.own))
 
-    def relaunch(self, signature: Hashable, kept: KeptCall, arrays: list[Array], stream: Stream) -> str:
+    def drop(self, signature: Hashable) -> list[Exec]:
+        """Keep a call no longer, if it is kept, and return the execs that no kept call holds any more."""
+        kept = self.kept.pop(signature, None)
+        if kept is None:
+            return []
+        self.take_stock()
+        return kept.release()
+
+    def take_stock(self) -> None:
+        """Count what is kept."""
+        memories = {id(memory): memory for kept in self.kept.values() for memory in kept.memories}
+        self.ladder.stats.signatures = len(self.kept)
+        self.ladder.stats.nbytes = sum(memory.stats().reserved for memory in memories.values())
+
+    def relaunch(
+        self,
+        signature: Hashable,
+        kept: KeptCall,
+        args: tuple[Any, ...],
+        keywords: dict[str, Any],
+        stream: Stream,
+    ) -> str:
         """Launch again what is kept of a signature.
 
         Returns
@@ -206,6 +244,7 @@ class Step(Armed):
         """
         self.kept.move_to_end(signature)
         rung = "replay"
+        arrays = list(arrays_of((args, keywords))) if self.moves else []
         target = kept.placements.of(arrays) if self.moves else kept.placements.here
         if target is not kept.placements.here:
             rung = "patch"
@@ -222,19 +261,20 @@ class Step(Armed):
                 else:
                     whole = self.ladder.repeat(segment, stream, rung) and whole
             except HipError as error:
-                self.kept.pop(signature).release()
+                self.drop(signature)
                 if part:
                     raise UndefinedOutputsError.of(error, EARLIER) from error
                 raise
+        self.latest = kept.arguments
         if not whole:
-            self.kept.pop(signature).release()
+            self.drop(signature)
         return rung
 
     def give_up(self, signature: Hashable, kept: KeptCall, error: HipError, stream: Stream) -> str:
         """Discard an exec in which some addresses may be changed and others not, and which was not launched (G8)."""
         assert kept.exec is not None
         self.ladder.execs.drop(kept.exec)
-        del self.kept[signature]
+        self.drop(signature)
         self.ladder.fall(error, stream)
         self.ladder.stats.count(Event(self.name, "eager", str(error)))
         return "eager"
@@ -255,41 +295,56 @@ class Step(Armed):
         with self.ladder.lock:
             self.disarm()
             for signature in [signature for signature, each in self.kept.items() if each is kept]:
-                self.kept.pop(signature).release()
+                self.drop(signature)
             assert kept.exec is not None
             self.ladder.replace(kept.exec, stream, error)
         return kept.results(stream)
 
     def record(
-        self, signature: Hashable, args: tuple[Any, ...], arrays: list[Array], stream: Stream, key: Hashable
-    ) -> Any:
-        """Call the function while the stream records, and launch what it launched."""
-        session = Session(self.ladder, stream, reserve=self.keep, key=key)
+        self, signature: Hashable, args: tuple[Any, ...], keywords: dict[str, Any], stream: Stream, key: Hashable
+    ) -> R:
+        """Call the function while the stream records, launch what it launched, and keep that if the call recurs."""
+        if len(args) not in self.names:
+            self.names[len(args)] = names_of(self.function, len(args))
+        arguments, before = Arguments(args, keywords, self.names[len(args)]), self.latest
+        difference = arguments.difference(before) if before is not None else None
+        self.latest = arguments
+        form, known = form_of(args, keywords), self.ladder.topologies
+        reserve = self.keep and self.recurring.is_expected(form, signature)
+        slots = min(TRANSIENT, flags.graph_slots) if self.keep else flags.graph_slots
+        session = Session(self.ladder, stream, reserve=reserve, key=key, difference=difference, slots=slots)
         with session.record():
-            result = self.function(*args)
+            result = cast(Callable[..., R], self.function)(*args, **keywords)
         self.recordings = [s if isinstance(s, Recording) else s.recording for s in session.segments]
         if not session.segments:
             self.ladder.stats.count(Event(self.name, "eager", "the step launched nothing"))
         elif self.keep and session.is_whole:
             found = [] if self.overwrite else arrays_in(result)
+            is_kept = self.recurring.is_kept(form, signature, is_new=self.ladder.topologies > known)
             if found is None:
                 self.reasons["not kept: its results are inside an object of an unknown type"] += 1
+            if found is None or not (reserve and is_kept):
                 session.let_go()
                 return result
             own = {id(array.buffer) for array in found if session.owns(array.buffer)}
-            kept = KeptCall(session.segments, result, arrays, own)
+            kept = KeptCall(session.segments, result, list(arrays_of((args, keywords))), own, arguments)
             with self.ladder.lock:
                 self.remember(signature, kept)
-                self.make_ready(signature, args)
-            result = kept.results(stream)
+                self.make_ready(signature, args, keywords)
+            result = cast(R, kept.results(stream))
         return result
 
     def remember(self, signature: Hashable, kept: KeptCall) -> None:
-        """Keep a call, and no more of them than ``HIPRT_GRAPH_KEYS``."""
+        """Keep a call, and no more than ``HIPRT_GRAPH_KEYS`` and ``HIPRT_GRAPH_KEEP_MB`` allow."""
         self.disarm()
         self.kept[signature] = kept
-        while len(self.kept) > flags.graph_keys:
-            for exec_ in self.kept.popitem(last=False)[1].release():
+        self.recurring.keep(signature)
+        self.take_stock()
+        stats, bound = self.ladder.stats, flags.graph_keep_mb << 20
+        while len(self.kept) > flags.graph_keys or (bound and stats.nbytes > bound and len(self.kept) > 1):
+            if len(self.kept) <= flags.graph_keys:
+                self.reasons["dropped: the calls that are kept take more than HIPRT_GRAPH_KEEP_MB"] += 1
+            for exec_ in self.drop(next(iter(self.kept))):
                 self.ladder.execs.drop(exec_)
 
 

@@ -178,7 +178,7 @@ class Array(objects.Array):
         stream = stream or current_stream()
         if not self.size:
             return np.empty(self.shape, self.dtype)
-        with stream.outside("host read of an array"):
+        with stream.outside("host read of an array", self):
             # Where a step's intermediates lie is decided when its recording ends, which `outside` has brought about.
             first, last = self.settled_extent()
             raw = np.empty(last - first, np.uint8)
@@ -219,7 +219,7 @@ class Array(objects.Array):
         if host.size != self.size or not self.is_contiguous:
             raise ValueError(f"set: values of shape {np.shape(values)} for a contiguous array of shape {self.shape}")
         if host.size:
-            with stream.outside("host write of an array"):
+            with stream.outside("host write of an array", self):
                 source, (target, _) = int(host.ctypes.data), self.settled_extent()
                 stream.copy(target, source, host.nbytes, core.lib.hipMemcpyHostToDevice)
                 # HIP may read pageable host memory after an asynchronous copy has returned.

@@ -197,6 +197,12 @@ class Flags:
         64,
         "The number of topologies, and of call signatures, that a step keeps. The least recently used one is dropped.",
     )
+    graph_keep_mb = Flag(
+        integer(0),
+        2048,
+        "The MiB of device memory that the calls which a step keeps may take together. The least recently used one is "
+        "dropped; the latest stays. 0 sets no bound.",
+    )
     graph_update_budget = Flag(
         integer(1), 10000, "The number of nodes that may be patched or updated during the life of an executable graph."
     )

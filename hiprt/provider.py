@@ -103,8 +103,8 @@ class Provider:
     load_body : callable, optional
         Compiles and loads a user's body, ``load_body(programs, form, device)``; through hiprtc where it is None.
     run_step : callable, optional
-        Runs a step on a stream that records all the time, ``run_step(step, stream, args)``; where it is None, a step
-        on a stream that records becomes a part of the recording.
+        Runs a step on a stream that records all the time, ``run_step(step, stream, args, keywords)``; where it is None,
+        a step on a stream that records becomes a part of the recording.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Provider:
     stream: Callable[[Any], Any] | None = None
     load_kernel: Callable[[Any, tuple[Any, ...], Any], Any] | None = None
     load_body: Callable[[Any, Any, Any], Any] | None = None
-    run_step: Callable[[Any, Any, tuple[Any, ...]], Any] | None = None
+    run_step: Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
 
     def __str__(self) -> str:
         return self.name

@@ -180,9 +180,19 @@ class Stream(objects.Stream):
         moves: Sequence[Move] = self.session.moves
         return moves
 
-    def outside(self, reason: str) -> AbstractContextManager[None]:
-        """Do the block's work outside the step being recorded, which is split around it, if one is."""
-        context: AbstractContextManager[None] = self.session.outside(reason) if self.recording else nullcontext()
+    def outside(self, reason: str, array: Any = None) -> AbstractContextManager[None]:
+        """Do the block's work outside the step being recorded, which is split around it, if one is.
+
+        Parameters
+        ----------
+        reason : str
+            What the work is, for statistics.
+        array : Array, optional
+            The array that it is done to.
+        """
+        if not self.recording:
+            return nullcontext()
+        context: AbstractContextManager[None] = self.session.outside(reason, array)
         return context
 
     def __cuda_stream__(self) -> tuple[int, int]:

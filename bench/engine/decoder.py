@@ -6,10 +6,10 @@ itself writes what the next one needs. So every step of a text launches the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from hiprt import Array, Event, Stream, kernels, use_stream
 from hiprt.bench.engine.models.model import Model
@@ -125,7 +125,7 @@ class Decoder:
         with use_stream(stream):
             self.state = state = State.empty(model, batch, capacity, chunk)
         # The steps hold functions, not methods: a decoder in no cycle gives its memory back as soon as it is dropped.
-        made = partial(Step, stream=stream, keep=keep, overwrite=True)
+        made: Callable[..., Step[..., Any]] = partial(Step, stream=stream, keep=keep, overwrite=True)
         self.graph = made(partial(advance, model, state), name="decode")
         self.filling = made(partial(fill, model, state), name="prefill")
         self.drawing = made(partial(draw, state), name="draw")

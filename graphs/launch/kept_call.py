@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from hiprt.allocator import Arena, Pool
 from hiprt.array import Array
 from hiprt.errors import HipError, UndefinedOutputsError
+from hiprt.graphs.arguments import Arguments
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.placement import Placement, Placements
 from hiprt.graphs.launch.results import copied
@@ -31,6 +33,8 @@ class KeptCall:
         The call's array arguments.
     own : collection of int
         The ids of the buffers, among those of the results, that every launch writes anew.
+    arguments : Arguments, optional
+        What the call was given.
 
     Attributes
     ----------
@@ -41,12 +45,25 @@ class KeptCall:
     """
 
     def __init__(
-        self, segments: list[Segment], result: Any, arrays: Sequence[Array], own: Collection[int] = ()
+        self,
+        segments: list[Segment],
+        result: Any,
+        arrays: Sequence[Array],
+        own: Collection[int] = (),
+        arguments: Arguments | None = None,
     ) -> None:
         self.segments = segments
         self.result = result
         self.own = own
+        self.arguments = arguments
         self.placements = Placements(arrays, result)
+
+    @property
+    def memories(self) -> list[Pool | Arena]:
+        """The pools and arenas in which the intermediates of its segments lie."""
+        recordings = [each if isinstance(each, Recording) else each.recording for each in self.segments]
+        memories = {id(each.memory): each.memory for each in recordings}
+        return [memory for memory in memories.values() if memory is not None]
 
     @property
     def segments(self) -> list[Segment]:

@@ -15,13 +15,16 @@ import logging
 import threading
 import time
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from hiprt import core
 from hiprt.allocator import Pool, default_pool
 from hiprt.array import Array
+from hiprt.caller import Caller
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs import stats as statistics
+from hiprt.graphs.arguments import Difference
 from hiprt.graphs.launch import policy
 from hiprt.graphs.launch.budget import with_budget
 from hiprt.graphs.launch.exec import Exec, locks
@@ -40,6 +43,8 @@ __all__ = ["Ladder"]
 
 logger = logging.getLogger("hiprt.graphs")
 
+MANY = 10  # instantiates of one step, at which it is likely that each token makes another graph
+
 
 class Ladder:
     """Launches the recordings of one step, and keeps the execs that were made for it.
@@ -55,6 +60,10 @@ class Ladder:
     execs : Execs
     memory : Pool
         Where the intermediates of steps that are recorded each time live; kept calls have memory of their own.
+    topologies : int
+        How often a recording had a topology of which there was no exec.
+    splits : dict
+        What is said of the splits at a line of the program, by line and reason.
     lock : RLock
         Held from the choice of an exec to its launch, so that no other thread patches it in between (G12).
     """
@@ -65,10 +74,20 @@ class Ladder:
         self.execs = Execs(name)
         self.memory = Pool(default_pool.allocate, name)
         self.user_keys: dict[Hashable, Recording] = {}
+        self.topologies = 0
+        self.splits: dict[tuple[Caller | None, str], str] = {}
         self.lock = threading.RLock()
         statistics.register(self, self.stats)
 
-    def launch(self, recording: Recording, stream: Stream, *, key: Hashable = None) -> Exec | None:
+    def launch(
+        self,
+        recording: Recording,
+        stream: Stream,
+        *,
+        key: Hashable = None,
+        difference: Difference | None = None,
+        slots: int | None = None,
+    ) -> Exec | None:
         """Launch a recording by the first rung that serves.
 
         Parameters
@@ -78,6 +97,10 @@ class Ladder:
             Must not record.
         key : hashable, optional
             The caller's name of this topology. It is checked, not trusted.
+        difference : Difference, optional
+            What the step was given that it was not given before, which says why the rung is not replay.
+        slots : int, optional
+            The most execs that recordings of the topology may take turns in; ``HIPRT_GRAPH_SLOTS`` by default.
 
         Returns
         -------
@@ -101,7 +124,7 @@ class Ladder:
                 self.run_eagerly(recording, stream, policy.why_no_graph(stream.device))
                 return None
             try:
-                exec_, rung = self.find(recording, stream, allowed)
+                exec_, rung = self.find(recording, stream, allowed, difference, slots or flags.graph_slots)
                 mismatch = self.start(exec_, stream)
             except HipError as error:
                 self.execs.discard(recording.key)
@@ -115,24 +138,33 @@ class Ladder:
             trace(self.stats, rung, start, recording, stream)
             return exec_
 
-    def find(self, recording: Recording, stream: Stream, allowed: frozenset[str]) -> tuple[Exec, str]:
+    def find(
+        self,
+        recording: Recording,
+        stream: Stream,
+        allowed: frozenset[str],
+        why: Difference | None,
+        slots: int,
+    ) -> tuple[Exec, str]:
         """Return an exec that carries the recording's arguments, and the rung that led to it."""
         same = self.execs.of(recording)
+        self.topologies += not same
         exec_ = self.replay(same, recording, stream, allowed)
         if exec_ is not None:
             return exec_, "replay"
         free = [exec_ for exec_ in same if not exec_.holders]
         drained = next((exec_ for exec_ in free if not exec_.busy), None)
         comes_back = self.execs.comes_back(recording)
-        reason = policy.why_another(len(same), len(free), is_drained=drained is not None, comes_back=comes_back)
+        is_drained = drained is not None
+        reason = policy.why_another(len(same), len(free), is_drained=is_drained, comes_back=comes_back, slots=slots)
         if not reason:
             old = drained or self.wait(free)
-            changed = self.change(old, recording, stream, allowed)
+            changed = self.change(old, recording, stream, allowed, why)
             if changed is not None:
                 return changed
             self.execs.drop(old)
             reason = policy.NO_CHANGE
-        return self.instantiate(recording, stream, reason), "instantiate"
+        return self.instantiate(recording, stream, reason, why), "instantiate"
 
     def replay(
         self, same: Sequence[Exec], recording: Recording, stream: Stream, allowed: frozenset[str]
@@ -156,7 +188,7 @@ class Ladder:
         return oldest
 
     def change(
-        self, exec_: Exec, recording: Recording, stream: Stream, allowed: frozenset[str]
+        self, exec_: Exec, recording: Recording, stream: Stream, allowed: frozenset[str], why: Difference | None
     ) -> tuple[Exec, str] | None:
         """Make an exec without a launch in flight carry the recording's arguments, by the cheaper rung.
 
@@ -172,7 +204,7 @@ class Ladder:
         written = (count, nbytes) if rung == "patch" else (len(recording), recording.nbytes)
         within = self.within_budget(exec_, stream, *written)
         if within is not exec_:
-            return None if within is None else self.change(within, recording, stream, allowed)
+            return None if within is None else self.change(within, recording, stream, allowed, why)
         difference = exec_.recording.difference(recording, first) if count else ""
         start = time.perf_counter()
         with locks[stream.device.index]:
@@ -183,7 +215,7 @@ class Ladder:
         seconds = time.perf_counter() - start
         policy.costs[rung].add(seconds, written[0])
         reason = f"arguments of {count} of {len(recording)} nodes changed"
-        self.stats.count(Event(self.name, rung, reason, recording.key, difference, seconds))
+        self.stats.count(because(why, Event(self.name, rung, reason, recording.key, difference, seconds)))
         return exec_, rung
 
     def within_budget(self, exec_: Exec, stream: Stream, nodes: int, nbytes: int) -> Exec | None:
@@ -195,7 +227,7 @@ class Ladder:
             self.stats.reasons["replaced: update budget spent"] += 1
         return within
 
-    def instantiate(self, recording: Recording, stream: Stream, reason: str) -> Exec:
+    def instantiate(self, recording: Recording, stream: Stream, reason: str, why: Difference | None) -> Exec:
         """Make an exec and keep it."""
         start = time.perf_counter()
         fanout, refused = policy.fanout(stream.device)
@@ -205,7 +237,9 @@ class Ladder:
             made = Exec(recording, stream.device.index, fanout, overlap=policy.may_overlap(stream.device))
         seconds = time.perf_counter() - start
         dump(recording, self.name)
-        self.stats.count(Event(self.name, "instantiate", reason, recording.key, "", seconds))
+        self.stats.count(because(why, Event(self.name, "instantiate", reason, recording.key, "", seconds)))
+        if self.stats.rungs["instantiate"] == MANY:
+            warn_of_many(self.name, reason, why)
         self.execs.add(made)
         return made
 
@@ -321,3 +355,25 @@ class Ladder:
             self.stats.reasons[f"key {key!r} names more than one topology"] += 1
             logger.warning("step %s: key %r names more than one topology; contents decide", self.name, key)
             self.user_keys[key] = recording
+
+
+def because(why: Difference | None, event: Event) -> Event:
+    """Return an event that says first what the step was given that it was not given before, if that is known."""
+    if why is None:
+        return event
+    parts = [part for part in (str(why), event.difference) if part]
+    return replace(event, reason=f"{why.reason}: {event.reason}", difference="; ".join(parts))
+
+
+def warn_of_many(name: str, reason: str, why: Difference | None) -> None:
+    """Warn of a step that makes graphs again and again, with the argument that the last one was made for."""
+    if why is None:
+        logger.warning(
+            "step %s: %d graphs were instantiated, the last one because: %s. No argument differs from the call before: "
+            "the function launches other nodes, or takes other values and arrays from elsewhere",
+            name, MANY, reason,
+        )  # fmt: skip
+    else:
+        logger.warning(
+            "step %s: %d graphs were instantiated, the last one because of %s. %s", name, MANY, why, why.remedy
+        )

@@ -9,6 +9,7 @@ from hiprt.runtimes import runtime
 
 __all__ = ["Cost", "allowed", "allows", "cheaper", "costs", "fanout", "may_overlap", "why_another", "why_no_graph"]
 
+KEPT = "every exec of this topology is kept for a call with other arguments"
 NO_CHANGE = "HIPRT_GRAPH_RUNGS, a failed probe or HIPRT_GRAPH_UPDATE_BUDGET allows no such change"
 
 
@@ -51,7 +52,7 @@ def why_no_graph(device: Device) -> str:
     return why_not(device, "instantiate")
 
 
-def why_another(same: int, free: int, *, is_drained: bool, comes_back: bool) -> str:
+def why_another(same: int, free: int, *, is_drained: bool, comes_back: bool, slots: int) -> str:
     """Return why a recording gets an exec of its own; empty where an exec that exists is changed instead.
 
     Parameters
@@ -64,12 +65,14 @@ def why_another(same: int, free: int, *, is_drained: bool, comes_back: bool) -> 
         Whether one of the free ones has no launch in flight.
     comes_back : bool
         Whether the recording's arguments were seen before.
+    slots : int
+        The most execs that recordings of the topology may take turns in.
     """
     if not same:
         return "first of this topology"
     if not free:
-        return "no exec may be changed"
-    if free < flags.graph_slots:
+        return KEPT
+    if free < slots:
         if not is_drained:
             return f"{free} of this topology, all in flight"
         if comes_back:

@@ -7,15 +7,21 @@ work that cannot be a node, such as a host read. Each part is launched as soon a
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from hiprt import core
 from hiprt.allocator import Arena, Pool, default_pool
+from hiprt.array import Array
 from hiprt.buffer import Buffer
+from hiprt.caller import caller
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
+from hiprt.graphs.arguments import Difference
+from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.recording import Recording
+from hiprt.graphs.stats import Event
+from hiprt.module import READ
 from hiprt.stream import Move, Stream, use_stream
 
 if TYPE_CHECKING:
@@ -26,6 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["EARLIER", "Session", "forced", "why_forced"]
 
 EARLIER = "earlier parts of the step have run"
+
+HOW_TO_AVOID = {
+    "host read of an array": "read it behind the step, or decide on the device",
+    "host write of an array": "write before the step",
+    "synchronize": "wait behind the step",
+}
 
 
 class Session:
@@ -41,6 +53,10 @@ class Session:
         Whether the execs will be launched again as they are, so that they must not be patched for other recordings.
     key : hashable, optional
         The caller's name of the topology.
+    difference : Difference, optional
+        What the step was given that it was not given before.
+    slots : int, optional
+        The most execs that recordings of one topology may take turns in.
 
     Attributes
     ----------
@@ -50,7 +66,16 @@ class Session:
         Whether nothing but recorded launches happened, so that the segments can be launched again without the function.
     """
 
-    def __init__(self, ladder: Ladder, stream: Stream, *, reserve: bool = False, key: Hashable = None) -> None:
+    def __init__(
+        self,
+        ladder: Ladder,
+        stream: Stream,
+        *,
+        reserve: bool = False,
+        key: Hashable = None,
+        difference: Difference | None = None,
+        slots: int | None = None,
+    ) -> None:
         self.ladder = ladder
         self.reserve = reserve
         self.held: list[Exec] = []
@@ -63,6 +88,8 @@ class Session:
         self.extended = 0 if isinstance(self.memory, Arena) else self.memory.extended
         self.stream = stream
         self.key = key
+        self.difference = difference
+        self.slots = slots
         self.segments: list[Segment] = []
         self.is_whole = True
         self.offset = 0
@@ -135,7 +162,9 @@ class Session:
                 self.ladder.run_eagerly(part, self.stream, why_forced())
                 self.segments.append(part)
             else:
-                launched = self.ladder.launch(part, self.stream, key=self.key)
+                launched = self.ladder.launch(
+                    part, self.stream, key=self.key, difference=self.difference, slots=self.slots
+                )
                 self.segments.append(launched if launched is not None else part)
                 self.is_whole = self.is_whole and launched is not None
                 if self.reserve and launched is not None:
@@ -170,10 +199,36 @@ class Session:
         self.end()
         self.begin()
 
+    def outside(self, reason: str, array: Array | None = None) -> AbstractContextManager[None]:
+        """Launch what was recorded so far, do the block's work on the stream, and go on recording.
+
+        Parameters
+        ----------
+        reason : str
+            What the work is.
+        array : Array, optional
+            The array that it is done to.
+        """
+        line, told = caller(), self.ladder.splits
+        if (line, reason) not in told:
+            remedy = HOW_TO_AVOID.get(reason, "do it before or behind the step")
+            told[line, reason] = "; ".join([str(line), *([] if array is None else [self.origin(array)]), remedy])
+        self.ladder.stats.count(Event(self.ladder.name, "split", reason, 0, told[line, reason]))
+        return self.leave()
+
+    def origin(self, array: Array) -> str:
+        """Say what an array is, and which node of this part writes it last."""
+        form = f"{array.dtype} array of shape {array.shape}"
+        recording = self.recording
+        for index in reversed(range(len(recording) if recording is not None else 0)):
+            assert recording is not None
+            if any(a != READ and s < array.extent[1] and array.extent[0] < e for s, e, a in declared(recording, index)):
+                return f"{form}, written by node {self.offset + index} ({recording.node(index).name})"
+        return f"{form}, which the step does not write before that"
+
     @contextmanager
-    def outside(self, reason: str) -> Iterator[None]:
-        """Launch what was recorded so far, do the block's work on the stream, and go on recording."""
-        self.ladder.stats.reasons[f"split: {reason}"] += 1
+    def leave(self) -> Iterator[None]:
+        """Do the work of `outside`."""
         self.is_whole = False
         self.end()
         yield

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 from hiprt.flags import flags
-from hiprt.graphs.signature import identity
+from hiprt.graphs.signature import signature_of
 from hiprt.graphs.stats import Event
 from hiprt.graphs.step import Step
 from hiprt.metal_compat.apple.replay import Replay
@@ -18,28 +19,28 @@ __all__ = ["run"]
 
 # The replay, which keeps the arrays it uses, and what the function returned, by step and arguments.
 Kept = OrderedDict[Hashable, tuple[Replay, Any]]
-replays: weakref.WeakKeyDictionary[Step, Kept] = weakref.WeakKeyDictionary()
+replays: weakref.WeakKeyDictionary[Step[..., Any], Kept] = weakref.WeakKeyDictionary()
 
 
-def run(step: Step, stream: MetalStream, args: tuple[Any, ...]) -> Any:
+def run(step: Step[..., Any], stream: MetalStream, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """Run a step. `Step.call` calls this on Metal, whose streams record all the time.
 
     Parameters
     ----------
     step : Step
     stream : MetalStream
-    args : tuple
-        The call's arrays and hashable values.
+    args, keywords : tuple, dict
+        The arguments of the call.
     """
     if stream.pending is None:
-        return step.function(*args)
+        return step.function(*args, **keywords)
     if not flags.graph or not step.keep:
         step.ladder.stats.count(Event(step.name, "eager", "HIPRT_GRAPH=0" if step.keep else "a step that is not kept"))
-        return step.eager(*args)
-    signature = tuple(map(identity, args))
+        return step.eager(*args, **keywords)
+    signature = signature_of(args, keywords, moves=False)
     kept = replays.setdefault(step, OrderedDict())
     if signature not in kept:
-        return record(step, stream, args, signature, kept)
+        return record(step, stream, partial(step.function, *args, **keywords), signature, kept)
     kept.move_to_end(signature)
     replay, result = kept[signature]
     replay.launch()
@@ -47,10 +48,12 @@ def run(step: Step, stream: MetalStream, args: tuple[Any, ...]) -> Any:
     return result
 
 
-def record(step: Step, stream: MetalStream, args: tuple[Any, ...], signature: Hashable, kept: Kept) -> Any:
+def record(
+    step: Step[..., Any], stream: MetalStream, function: Callable[[], Any], signature: Hashable, kept: Kept
+) -> Any:
     """Call the function and launch what it recorded. A function that reads on the host is called every time."""
     with stream.record(may_leave=True) as recording:
-        result = step.function(*args)
+        result = function()
         is_left = stream.pending is not None
     step.recordings = [recording]
     if is_left or not len(recording):

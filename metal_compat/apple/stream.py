@@ -196,7 +196,7 @@ class MetalStream(Stream):
         self.flush()
         return ()
 
-    def outside(self, reason: str) -> AbstractContextManager[None]:
+    def outside(self, reason: str, array: Any = None) -> AbstractContextManager[None]:
         """Do the block's work between launches. A recording that may be left ends first.
 
         Raises

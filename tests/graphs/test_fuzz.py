@@ -21,8 +21,6 @@ import hiprt
 from hiprt import allocator, graphs
 from hiprt.errors import HipError, OutOfMemoryError
 
-# Names of the CPU device's profiles; it reads them when it is loaded, so each is a process of its own.
-PROFILES = ("cuda", "clr-6.2", "clr-6.4", "clr-7.2", "clr-7.13", "clr-10", "paranoid")
 CHUNK, TOGETHER = 100, 3
 ALONE = {"short": 400, "usual": 1700, "long": 170_000}
 AT_ONCE = {"short": 150, "usual": 300, "long": 30_000}
@@ -52,7 +50,7 @@ def test_programs_at_once_do_not_disturb_each_other(at_once):
     assert failure is None, failure
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=lambda name: name or "none")
+@pytest.mark.parametrize("profile", fuzz.PROFILES, ids=lambda name: name or "none")
 def test_programs_give_the_same_bits_under_every_profile(root, form, profile):
     """A few programs in a process of each profile."""
     environment = os.environ | ({"HIPRT_CPU_PROFILE": profile} if profile else {})

@@ -14,7 +14,7 @@ from hiprt.runtimes import FANOUT, RUNTIMES, Runtime, runtime
     ("same", "free", "is_drained", "comes_back", "reason"),
     [
         (0, 0, False, True, "first of this topology"),
-        (2, 0, False, True, "no exec may be changed"),
+        (2, 0, False, True, policy.KEPT),
         (2, 2, False, True, "2 of this topology, all in flight"),
         (2, 1, True, True, "these arguments come back: they get an exec of their own"),
         (2, 1, True, False, ""),
@@ -23,8 +23,8 @@ from hiprt.runtimes import FANOUT, RUNTIMES, Runtime, runtime
     ],
 )
 def test_when_another_exec_is_made(same, free, is_drained, comes_back, reason):
-    """Not where all slots are taken (HIPRT_GRAPH_SLOTS is 4), whatever comes back."""
-    assert policy.why_another(same, free, is_drained=is_drained, comes_back=comes_back) == reason
+    """Not where all slots are taken, whatever comes back."""
+    assert policy.why_another(same, free, is_drained=is_drained, comes_back=comes_back, slots=4) == reason
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from helpers.machine import Device, Host
 from helpers.program import Config, Illegal, Program, Writer, drop, without
 from hiprt.allocator import default_pool
 
+# Names of the CPU device's profiles; it reads them when it is loaded, so each is a process of its own.
+PROFILES = ("cuda", "clr-6.2", "clr-6.4", "clr-7.2", "clr-7.13", "clr-10", "paranoid")
 SHRINK_SECONDS = 20.0
 HIDDEN = "a graph call failed and the step ran eagerly: "
 
