@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import threading
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from hiprt import errors, library
+from hiprt import errors, fork, library
 from hiprt.errors import HipError
 
 __all__ = ["PAGE", "Freed", "Pages", "UseAfterFreeError"]
@@ -72,7 +71,7 @@ class Pages:
     """The pages that are closed, by address."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = fork.rlock()
         self.closed: list[Freed] = []
         errors.explain[ILLEGAL_ADDRESS] = self.explain
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hiprt import core
 from hiprt.flags import RUNG_NAMES, flags
 
 __all__ = ["RUNG_NAMES", "Event", "Stats", "explain", "stats"]
@@ -159,7 +160,7 @@ def explain() -> list[Event]:
 def report() -> None:
     """Write what ``HIPRT_GRAPH_STATS`` asks for, at exit: a table for 1, else a JSON file."""
     wanted = flags.graph_stats
-    if wanted in ("", "0"):
+    if wanted in ("", "0") or core.lib.hiprt_is_forked:
         return
     counts = stats()
     if wanted != "1":

@@ -40,8 +40,13 @@ def temporary_folder() -> Path:
     import shutil
     import tempfile
 
-    made = tempfile.mkdtemp(prefix="hiprt-")
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    made, owner = tempfile.mkdtemp(prefix="hiprt-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # and not a child that was forked from it
+            shutil.rmtree(made, ignore_errors=True)
+
+    atexit.register(remove)
     return Path(made)
 
 

@@ -7,11 +7,11 @@ called, and the choice is final for the process: the C core and hip-python use t
 from __future__ import annotations
 
 import os
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hiprt import fork
 from hiprt.errors import HipError, ProviderError
 from hiprt.flags import flags
 from hiprt.hip import call, lib, result
@@ -45,7 +45,7 @@ class Library:
     tried: Refused = field(default_factory=list)
 
 
-lock = threading.RLock()
+lock = fork.rlock()
 chosen: Library | None = None
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from hiprt import core, library, objects
+from hiprt import core, fork, library, objects
 from hiprt.hip import call, handle, lib
 from hiprt.stream import Stream
 
@@ -39,7 +38,7 @@ FORMATS = {
     "address": "Q",
 }
 
-lock = threading.Lock()
+lock = fork.lock()
 # Functions by the address of the core's kernel, so that recorded nodes can be shown with their arguments' names.
 functions: weakref.WeakValueDictionary[int, Function] = weakref.WeakValueDictionary()
 

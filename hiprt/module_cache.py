@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
+from hiprt import fork
 from hiprt.code_cache import key_of
 from hiprt.compiler import compile_source, reads_files
 from hiprt.device import Device, current_device, set_device
@@ -64,7 +64,7 @@ class ModuleCache:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = fork.lock()
         self.alive: weakref.WeakValueDictionary[str, Module] = weakref.WeakValueDictionary()
         self.recent: OrderedDict[str, Module] = OrderedDict()
         self.retired: list[Retired] = []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hiprt import fork
 from hiprt.array import Array
 from hiprt.device import Device
 from hiprt.errors import CompileError, HipWarning
@@ -51,7 +51,7 @@ class ProgramCache:
         self.body = body
         self.mode = mode
         self.functions: FunctionTable[Function] = FunctionTable()
-        self.lock = threading.Lock()
+        self.lock = fork.lock()
 
     def function(
         self,

@@ -14,7 +14,43 @@ struct hiprt_pool {
   hiprt_lane *lanes;
   hiprt_chunk *chunks, *last_chunk;
   block *spare; /* structures for reuse, linked by next */
+  hiprt_pool *before, *next; /* in the list of all pools */
 };
+
+/* All pools. A fork waits until no thread is in any pool's books, so that those of the child are whole. */
+static struct {
+  pthread_mutex_t lock;
+  pthread_once_t once;
+  hiprt_pool *first;
+} pools = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_ONCE_INIT, 0};
+
+static void before_fork(void) {
+  pthread_mutex_lock(&pools.lock);
+  for (hiprt_pool *pool = pools.first; pool; pool = pool->next) pthread_mutex_lock(&pool->lock);
+}
+
+static void after_fork(void) {
+  for (hiprt_pool *pool = pools.first; pool; pool = pool->next) pthread_mutex_unlock(&pool->lock);
+  pthread_mutex_unlock(&pools.lock);
+}
+
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+static void enlist(hiprt_pool *pool) {
+  pthread_once(&pools.once, watch_forks);
+  pthread_mutex_lock(&pools.lock);
+  pool->next = pools.first;
+  if (pool->next) pool->next->before = pool;
+  pools.first = pool;
+  pthread_mutex_unlock(&pools.lock);
+}
+
+static void delist(hiprt_pool *pool) {
+  pthread_mutex_lock(&pools.lock);
+  *(pool->before ? &pool->before->next : &pools.first) = pool->next;
+  if (pool->next) pool->next->before = pool->before;
+  pthread_mutex_unlock(&pools.lock);
+}
 
 hiprt_pool *hiprt_pool_create(void) {
   hiprt_pool *pool = calloc(1, sizeof *pool);
@@ -24,10 +60,12 @@ hiprt_pool *hiprt_pool_create(void) {
   }
   pthread_mutex_init(&pool->lock, 0);
   pool->references = 1;
+  enlist(pool);
   return pool;
 }
 
 static void destroy(hiprt_pool *pool) {
+  delist(pool);
   for (hiprt_lane *lane = pool->lanes, *next; lane; lane = next) {
     next = lane->next;
     hiprt_lane_free(lane);

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from hiprt import core
+from hiprt import core, fork
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.launch.canary import canary
@@ -21,7 +20,7 @@ __all__ = ["Exec", "launch_failure", "locks"]
 
 # Graphs of one device are built, patched and updated one at a time (G12): HIP's graph objects are not thread safe, and
 # CLR before 7.14 loses nodes of graphs that are built in parallel. Launches of different execs need no lock.
-locks: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
+locks: defaultdict[int, Any] = defaultdict(fork.rlock)
 
 
 def launch_failure(status: int, ran: bool) -> HipError:

@@ -12,12 +12,11 @@ Patch and update need an exec without a launch in flight (G2) and spend its upda
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
-from hiprt import core
+from hiprt import core, fork
 from hiprt.allocator import Pool, default_pool
 from hiprt.array import Array
 from hiprt.caller import Caller
@@ -76,7 +75,7 @@ class Ladder:
         self.user_keys: dict[Hashable, Recording] = {}
         self.topologies = 0
         self.splits: dict[tuple[Caller | None, str], str] = {}
-        self.lock = threading.RLock()
+        self.lock = fork.rlock()
         statistics.register(self, self.stats)
 
     def launch(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hiprt import code_cache, core, library
+from hiprt import code_cache, core, fork, library
 from hiprt.allocator.driver import taken
 from hiprt.array import Array, zeros
 from hiprt.buffer import Buffer
@@ -70,7 +69,7 @@ STRUCT = np.dtype({"names": ["a", "b", "c"], "formats": ["i4", "f8", "3i4"], "of
 ONE = (1, 1, 1)
 # Stale arguments need not show every time, since CLR flushes them at instantiate only.
 REPEATS = 64
-lock = threading.Lock()
+lock = fork.lock()
 results: dict[Device, dict[str, str]] = {}
 asked: Counter[Device] = Counter()  # how often while answers were missing
 

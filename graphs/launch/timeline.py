@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from hiprt import core, fork
 from hiprt.errors import HipError, OutOfMemoryError
 from hiprt.event import Event
 from hiprt.flags import flags
@@ -97,7 +98,7 @@ class Clock:
 
 
 started = time.perf_counter()
-lock = threading.RLock()
+lock = fork.rlock()
 launches: list[Launch] = []
 graphs: dict[tuple[str, str], dict[str, Any]] = {}
 left_out = {"launches": 0, "graphs": 0}
@@ -295,7 +296,7 @@ def metadata(pid: int, tid: int, kind: str, name: str) -> dict[str, Any]:
 
 def write() -> None:
     """Write the timeline at exit."""
-    if not flags.graph_trace or not launches:
+    if not flags.graph_trace or not launches or core.lib.hiprt_is_forked:
         return
     try:
         try:

@@ -75,6 +75,7 @@ static void set(step *self, ready next) {
 static PyObject *disarm(PyObject *object, PyObject *unused) {
   step *self = (step *)object;
   set(self, (ready){0});
+  if (hiprt_is_forked) Py_RETURN_NONE; /* a thread that was launching is not in this process */
   if (pthread_mutex_trylock(&self->is_launching)) {
     Py_BEGIN_ALLOW_THREADS;
     pthread_mutex_lock(&self->is_launching);

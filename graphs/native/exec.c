@@ -148,7 +148,7 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int
 }
 
 void hiprt_exec_release(hiprt_exec *e) {
-  if (!e) return;
+  if (!e || hiprt_is_forked) return; /* of a forked process the exec is the parent's */
   pthread_mutex_lock(&late.lock);
   hiprt_exec *others = late.first;
   late.first = 0;
@@ -178,7 +178,6 @@ static int follow(hiprt_exec *e, hiprt_stream *stream, int is_fenced) {
 }
 
 static int launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *out_ran) {
-  HIPRT_TRY(hipSetDevice, e->device);
   int status = (int)hiprt_hip.hipGraphLaunch(e->handle, stream->handle);
   if (hiprt_is_refused(status)) return hiprt_fail(status, "hipGraphLaunch", 0);
   *out_ran = 1;
@@ -193,6 +192,7 @@ static int launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *out_r
 int hiprt_exec_launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *out_ran) {
   *out_ran = 0;
   if (stream->recorder) return hiprt_fail(HIPRT_E_RECORDING, "hiprt_exec_launch", "the stream is recording");
+  HIPRT_TRY(hipSetDevice, e->device);
   pthread_mutex_lock(&e->lock);
   int status = launch(e, stream, is_fenced, out_ran);
   pthread_mutex_unlock(&e->lock);

@@ -6,6 +6,7 @@
 
 #include "status.h"
 
+int hiprt_is_forked;
 hiprt_functions hiprt_hip;
 hiprt_compiler_functions hiprt_hiprtc;
 static struct {
@@ -28,6 +29,32 @@ static int fill(void *handle, hiprt_functions *table) {
 
 static void fill_compiler(void *handle, hiprt_compiler_functions *table) { HIPRT_HIPRTC_FUNCTIONS(HIPRT_LOOK_UP) }
 
+static int refuse(void) { return HIPRT_E_FORKED; }
+static int ignore(void) { return 0; }
+
+/* The tables are arrays of function pointers. The calling conventions of Linux and macOS let a function be called with
+ * arguments that it does not have. */
+typedef int (*function)(void);
+static void set(function *table, size_t size, function to) {
+  for (size_t i = 0; i < size / sizeof to; i++) table[i] = to;
+}
+
+static void in_child(void) {
+  hiprt_is_forked = 1;
+  set((function *)&hiprt_hip, sizeof hiprt_hip, refuse);
+  set((function *)&hiprt_hiprtc, sizeof hiprt_hiprtc, refuse);
+  function *const destroy[] = {
+      (function *)&hiprt_hip.hipFree,         (function *)&hiprt_hip.hipFreeAsync,
+      (function *)&hiprt_hip.hipHostFree,     (function *)&hiprt_hip.hipStreamDestroy,
+      (function *)&hiprt_hip.hipEventDestroy, (function *)&hiprt_hip.hipGraphDestroy,
+      (function *)&hiprt_hip.hipModuleUnload, (function *)&hiprt_hip.hipGraphExecDestroy,
+  };
+  for (size_t i = 0; i < sizeof destroy / sizeof *destroy; i++) *destroy[i] = ignore;
+}
+
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
+static void watch_forks(void) { pthread_atfork(0, 0, in_child); }
+
 int hiprt_library_open(const char *path) {
   pthread_mutex_lock(&library.lock);
   int status = 0;
@@ -43,6 +70,7 @@ int hiprt_library_open(const char *path) {
   } else {
     hiprt_hip = table;
     library.handle = handle;
+    pthread_once(&watched, watch_forks);
   }
   pthread_mutex_unlock(&library.lock);
   return status;

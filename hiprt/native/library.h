@@ -22,6 +22,10 @@ extern hiprt_compiler_functions hiprt_hiprtc; /* all NULL until a compiler is op
 int hiprt_library_is_open(void);
 
 /* cffi begin */
+/* Whether the process was forked from one that had opened a library. No HIP library works there: every HIP function of
+ * the tables gives HIPRT_E_FORKED, but for those that destroy, which do nothing: what is dropped there is the parent's.
+ * The core waits for no lock there that another thread of the parent may have held. */
+extern int hiprt_is_forked;
 /* Open the library at `path` and fill the function table. The choice is final for the process. */
 int hiprt_library_open(const char *path);
 /* Open the library of hiprtc, once, before any of its functions is called. */

@@ -7,7 +7,12 @@ static _Thread_local struct {
   char detail[512];
 } failure = {"", ""};
 
+static const char forked[] =
+    "this process was forked from one that had used the device, which only works in that one; start it with the method "
+    "spawn or forkserver, or fork before the first use";
+
 int hiprt_fail(int status, const char *call, const char *detail) {
+  if (status == HIPRT_E_FORKED) detail = forked;
   failure.call = call;
   snprintf(failure.detail, sizeof failure.detail, "%s", detail ? detail : "");
   return status;
@@ -27,6 +32,7 @@ const char *hiprt_status_name(int status) {
     case HIPRT_E_FULL: return "HIPRT_E_FULL";
     case HIPRT_E_LIMIT: return "HIPRT_E_LIMIT";
     case HIPRT_E_STALE: return "HIPRT_E_STALE";
+    case HIPRT_E_FORKED: return "HIPRT_E_FORKED";
     default: return status > 0 ? "hipError_t" : "HIPRT_E_UNKNOWN";
   }
 }

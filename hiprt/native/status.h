@@ -12,6 +12,7 @@
 #define HIPRT_E_FULL -6      /* the recording has reached its bound of nodes or bytes */
 #define HIPRT_E_LIMIT -7     /* a limit in bytes would be exceeded */
 #define HIPRT_E_STALE -8     /* an executable graph does not carry a change that HIP reported as made */
+#define HIPRT_E_FORKED -9    /* the process was forked from one that had opened a library */
 
 /* The call that failed last on this thread, and what else is known about it; empty texts before the first failure. */
 const char *hiprt_failure_call(void);

@@ -51,6 +51,7 @@ int hiprt_stream_fence(hiprt_stream *stream, hipEvent_t *event) {
 }
 
 void hiprt_stream_close(hiprt_stream *stream) {
+  if (hiprt_is_forked) return;
   pthread_mutex_lock(&stream->lock);
   /* The other references are those of execs that do not know yet whether their last launch is done. */
   if (!stream->is_closed && stream->references > 1 && !hiprt_is_capturing(stream->handle)) {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from hiprt import fork
 from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
 from hiprt.kernels.lang.hip_arguments import TRAITS, Declared, assertions
@@ -137,7 +137,7 @@ class Program:
         self.options = tuple(options)
         self.definitions = "".join(f"#define {name} {constant(name, value)}\n" for name, value in constants.items())
         self.kernels: dict[str, HipKernel] = {}
-        self.lock = threading.Lock()
+        self.lock = fork.lock()
 
     @property
     def file(self) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from hiprt import fork
 from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
 from hiprt.kernels.lang.dialect import DIALECTS, OPS, Parameter
@@ -120,7 +120,7 @@ class Kernel:
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
         self.names = tuple(name for name, _, _ in self.declaration)
         self.functions: FunctionTable[Function] = FunctionTable()
-        self.lock = threading.Lock()
+        self.lock = fork.lock()
         if instances is not None:
             KERNELS[self.name] = self
 

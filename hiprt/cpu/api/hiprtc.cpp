@@ -5,6 +5,7 @@
 #include <new>
 
 #include "compile/program.h"
+#include "fork.h"
 #include "hip/hip_jit_types.h"
 #include "hip/hip_version.h"
 #include "hip/hiprtc.h"
@@ -29,6 +30,7 @@ cpu::Registry<hiprtcProgram, RtcProgram> &programs() {
 // Every function returns through this, so that no exception crosses the C interface.
 template <class Call>
 hiprtcResult api(Call &&call) noexcept {
+  if (cpu::is_forked_from_user()) return HIPRTC_ERROR_INTERNAL_ERROR;
   try {
     return call();
   } catch (const std::bad_alloc &) {

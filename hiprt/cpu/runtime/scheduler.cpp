@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "fork.h"
 #include "quirks/quirks.h"
 #include "random.h"
 
@@ -351,6 +352,7 @@ hipError_t Scheduler::query_blocking(int device) {
 }
 
 void Scheduler::stop() {
+  if (is_forked_from_user()) return;
   std::unique_lock lock(lock_);
   stopping_ = true;
   pushed_.notify_all();

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "fork.h"
 #include "hip/hip_runtime_api.h"
 
 namespace cpu {
@@ -17,9 +18,11 @@ hipError_t take_last_error() noexcept;
 // Returns the status of this thread's last call, failed or not, and forgets it.
 hipError_t take_last_status() noexcept;
 
-// Every API function returns through this, so that no exception crosses the C interface.
+// Every API function returns through this, so that no exception crosses the C interface. In a process that was forked
+// from one that had used the device, nothing is called.
 template <class Call>
 hipError_t api(Call &&call) noexcept {
+  if (is_forked_from_user()) return done(hipErrorNotInitialized);
   try {
     return done(std::forward<Call>(call)());
   } catch (const std::bad_alloc &) {

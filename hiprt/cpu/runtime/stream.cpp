@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "fork.h"
 #include "registry.h"
 #include "runtime/device.h"
 #include "runtime/scheduler.h"
@@ -29,6 +30,7 @@ const std::shared_ptr<Stream> &legacy_stream(int device) {
 struct ThreadStreams {
   std::array<hipStream_t, kMaxDevices> handles{};
   ~ThreadStreams() {
+    if (is_forked_from_user()) return;
     for (hipStream_t handle : handles) {
       if (handle) remove_stream(handle);
     }

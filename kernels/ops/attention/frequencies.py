@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 from numpy.typing import NDArray
 
+from hiprt import fork
 from hiprt.array import Array, array
 from hiprt.device import Device
 from hiprt.stream import new_stream
@@ -14,7 +13,7 @@ from hiprt.stream import new_stream
 __all__ = ["check_rotation", "device_frequencies", "frequencies_of"]
 
 tables: dict[tuple[int, float, int], Array] = {}
-lock = threading.Lock()
+lock = fork.lock()
 
 
 def check_rotation(op: str, base: float, dims: int | None, width: int) -> int:
