@@ -51,6 +51,13 @@ def test_values(stream, put, values, expected):
     assert y.numpy().tolist() == expected
 
 
+def test_sizes_of_numpy(stream, put):
+    """The sizes of a launch may be any integers that Python takes as an index."""
+    x, y = pair()
+    put.launch(stream, (np.int64(1), np.uint8(1), True), (np.int32(1), 1, 1), x, y, 1, 2, 3.0, 4)
+    assert y.numpy().tolist() == [6, 2, 3, 4]
+
+
 @pytest.mark.parametrize(
     ("at", "value"), [(0, 2**31), (0, -(2**31) - 1), (1, -1), (1, 2**32), (2, 1e39), (2, "1"), (3, 2**63)]
 )
