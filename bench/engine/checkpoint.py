@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,14 @@ from tokenizers import Tokenizer
 from hiprt import bfloat16
 from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError
 from hiprt.bench.engine.matrix import Matrix, Quantized
-from hiprt.bench.engine.safetensors_file import SafetensorsFile
-from hiprt.bench.engine.settings import Settings
-from hiprt.kernels.ops.quantized.formats import AFFINE_BITS, GROUP_SIZES
+from hiprt.bench.engine.safetensors_file import SafetensorsFile, require_file
+from hiprt.bench.engine.settings import Settings, short
+from hiprt.kernels.ops.quantized.formats import MODES, Format
 
-__all__ = ["Checkpoint", "CheckpointWarning"]
+__all__ = ["FLOATS", "Checkpoint", "CheckpointWarning"]
 
 FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
+MOST_JSON = 64 << 20  # bytes; the index of the largest published model has 10 MiB
 
 
 class CheckpointWarning(UserWarning):
@@ -46,9 +48,6 @@ class Checkpoint:
     path : Path
     settings : Settings
         What config.json says.
-    tokenizer : Tokenizer
-    stops : frozenset of int
-        The tokens that end a text.
     files : dict of str to SafetensorsFile
         The files by name.
     places : dict of str to SafetensorsFile
@@ -71,8 +70,6 @@ class Checkpoint:
                 hint += f": `hf download {path}` prints the directory to give"
             raise CheckpointError(f"{self.path} {what}", hint)
         self.settings = Settings(self.json("config.json"), str(self.path / "config.json"))
-        self.tokenizer = self.load_tokenizer()
-        self.stops = self.find_stops()
         self.files: dict[str, SafetensorsFile] = {}
         self.places = self.find_tensors()
         self.used: set[str] = set()
@@ -80,51 +77,92 @@ class Checkpoint:
     def json(self, name: str) -> dict[str, Any]:
         """Read a JSON object of the directory."""
         path = self.path / name
+        require_file(path)
+        if path.stat().st_size > MOST_JSON:
+            raise CheckpointError(f"{path} is larger than {MOST_JSON >> 20} MiB", DOWNLOAD)
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise CheckpointError(f"{path} is missing", "give a complete Hugging Face model directory") from None
-        except (OSError, ValueError) as error:
+        except (OSError, RecursionError, ValueError) as error:
             raise CheckpointError(f"{path} cannot be read ({error})", DOWNLOAD) from None
         if not isinstance(value, dict):
             raise CheckpointError(f"{path} holds no JSON object", DOWNLOAD)
         return value
 
-    def load_tokenizer(self) -> Tokenizer:
-        """Read tokenizer.json."""
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of tokenizer.json."""
         path = self.path / "tokenizer.json"
-        if not path.exists():
-            raise CheckpointError(f"{path} is missing", "give a complete Hugging Face model directory")
+        require_file(path)
         try:
             return Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises plain Exception
             raise CheckpointError(f"{path} cannot be read ({error})", DOWNLOAD) from None
 
-    def find_stops(self) -> frozenset[int]:
-        """Return the tokens that end a text, from generation_config.json or, where that names none, config.json."""
+    @cached_property
+    def stops(self) -> frozenset[int]:
+        """The tokens that end a text.
+
+        They stand in generation_config.json, else in config.json, else in tokenizer_config.json as the text of one.
+        """
         stops = self.settings.values.get("eos_token_id")
         if (self.path / "generation_config.json").exists():
             stops = self.json("generation_config.json").get("eos_token_id", stops)
+        if stops is None and (self.path / "tokenizer_config.json").exists():
+            end = self.json("tokenizer_config.json").get("eos_token")
+            content = end.get("content") if isinstance(end, dict) else end
+            stops = self.tokenizer.token_to_id(content) if isinstance(content, str) else None
         listed = stops if isinstance(stops, list) else [] if stops is None else [stops]
-        if not all(isinstance(stop, int) for stop in listed):
-            cause = f"{self.path}: eos_token_id is {stops!r}, neither a token nor a list of tokens"
+        if not all(type(stop) is int for stop in listed):
+            cause = f"{self.path}: eos_token_id is {short(stops)}, neither a token nor a list of tokens"
             raise CheckpointError(cause, DOWNLOAD)
         return frozenset(listed)
 
+    def check_text(self) -> None:
+        """Read the tokenizer and the stop tokens, which are otherwise read when they are first asked for.
+
+        Raises
+        ------
+        CheckpointError
+            They cannot be read.
+        """
+        _ = self.tokenizer, self.stops
+
     def find_tensors(self) -> dict[str, SafetensorsFile]:
-        """Open the weights; return the file that holds each tensor."""
-        if not (self.path / "model.safetensors.index.json").exists():
-            whole = self.path / "model.safetensors"
-            if not whole.exists():
-                cause = f"{self.path} holds neither model.safetensors nor model.safetensors.index.json"
-                raise CheckpointError(cause, "give a model with safetensors weights")
-            file = self.files[whole.name] = SafetensorsFile(whole)
-            return dict.fromkeys(file.entries, file)
+        """Open the weights; return the file that holds each tensor.
+
+        They lie in one file, in shards that an index names, or in shards without an index.
+        """
         index = self.path / "model.safetensors.index.json"
+        if index.exists():
+            return self.find_by_index(index)
+        whole = self.path / "model.safetensors"
+        shards = [whole] if whole.exists() else sorted(self.path.glob("model-*-of-*.safetensors"))
+        if not shards:
+            cause = f"{self.path} holds neither model.safetensors nor model.safetensors.index.json"
+            raise CheckpointError(cause, "give a model with safetensors weights")
+        count = re.search(r"-of-(\d+)\.", shards[0].name)
+        if count and int(count[1]) != len(shards):
+            cause = f"{self.path} holds {len(shards)} of {int(count[1])} shards"
+            raise CheckpointError(cause, "download the others too")
+        places: dict[str, SafetensorsFile] = {}
+        for shard in shards:
+            file = self.files[shard.name] = SafetensorsFile(shard)
+            twice = next((name for name in file.entries if name in places), None)
+            if twice is not None:
+                raise CheckpointError(f"{twice} is in {places[twice].path.name} and in {shard.name}", DOWNLOAD)
+            places |= dict.fromkeys(file.entries, file)
+        return places
+
+    def find_by_index(self, index: Path) -> dict[str, SafetensorsFile]:
+        """Open the shards that an index names; return the file that holds each tensor."""
         shards = self.json(index.name).get("weight_map")
         if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
             raise CheckpointError(f"{index} has no weight_map of names to files", DOWNLOAD)
         for shard in sorted(set(shards.values())):
+            parts = PurePath(shard).parts
+            # A link in the folder may lead elsewhere, as in the hub's cache; a name may not.
+            if not parts or PurePath(shard).is_absolute() or ".." in parts or "\0" in shard:
+                raise CheckpointError(f"{index} names {short(shard)}, which is no file of the folder", DOWNLOAD)
             if not (self.path / shard).exists():
                 raise CheckpointError(f"{index} names {shard}, which is missing", "download that file too")
             self.files[shard] = SafetensorsFile(self.path / shard)
@@ -133,28 +171,37 @@ class Checkpoint:
                 raise CheckpointError(f"{index} places {name} in {shard}, which does not hold it", DOWNLOAD)
         return {name: self.files[shard] for name, shard in shards.items()}
 
-    def quantization(self, module: str) -> tuple[int, int]:
-        """Return the group size and bits of a quantised module; config.json may give some modules their own.
+    @property
+    def layers(self) -> int:
+        """The number of layers that the names of the tensors count, the parts for pictures included."""
+        found = (re.search(r"(?:^|\.)layers\.(\d{1,9})\.", name) for name in self.places)
+        return max((int(match[1]) + 1 for match in found if match), default=0)
+
+    def quantization(self, module: str) -> Format:
+        """Return the format of a quantised module; config.json may give some modules their own.
 
         Raises
         ------
         CheckpointError
-            config.json does not say, or the layout is not the affine one.
+            config.json does not say, or no kernel reads the format.
         """
         section, where = self.section, self.settings.where
         if not section:
             raise CheckpointError(f"{where} has no quantization section, but {module} has scales", DOWNLOAD)
         own = section.get(module)
         if isinstance(own, dict):
-            section = {**section, **own}
-        method = section.get("quant_method", section.get("mode", "affine"))
-        if method != "affine":
-            raise CheckpointError(f"{where}: quantization {method!r} is not supported, only MLX's affine", CONVERT)
-        group_size, bits = section.get("group_size"), section.get("bits")
-        if group_size not in GROUP_SIZES or bits not in AFFINE_BITS:
-            cause = f"{where}: {bits} bits in groups of {group_size} are not supported"
-            raise CheckpointError(cause, f"bits may be {listed(AFFINE_BITS)} and groups {listed(GROUP_SIZES)}")
-        return group_size, bits
+            section = own  # what it leaves out is the default of its mode, as in mlx-lm, not the section's value
+        method = section.get("quant_method") or section.get("mode") or "affine"
+        if not isinstance(method, str) or method not in MODES:
+            raise CheckpointError(f"{where}: quantization {short(method)} is not supported, only MLX's", CONVERT)
+        mode = MODES[method]
+        sizes = section.get("group_size"), section.get("bits")
+        # As in mlx-lm, null means what the mode has by default.
+        group_size, bits = (usual if size is None else size for size, usual in zip(sizes, mode.default))
+        if group_size not in mode.group_sizes or bits not in mode.bits:
+            cause = f"{where}: {method} with {short(bits)} bits in groups of {short(group_size)} is not supported"
+            raise CheckpointError(cause, f"bits may be {listed(mode.bits)} and groups {listed(mode.group_sizes)}")
+        return Format(method, group_size, bits)
 
     @property
     def section(self) -> dict[str, Any]:
@@ -201,26 +248,36 @@ class Checkpoint:
         """
         if not self.is_quantized(module):
             return self.tensor(f"{module}.weight", shape, dtype)
-        group_size, bits = self.quantization(module)
+        form = self.quantization(module)
         *rows, columns = shape
-        if columns % group_size:
-            cause = f"{module} has {columns} columns, which are no whole groups of {group_size}"
+        if columns % form.group_size:
+            cause = f"{module} has {columns} columns, which are no whole groups of {form.group_size}"
             raise CheckpointError(f"{self.settings.where}: {cause}", CONVERT)
-        groups = (*rows, columns // group_size)
+        groups = (*rows, columns // form.group_size)
         return Quantized(
-            self.tensor(f"{module}.weight", (*rows, columns * bits // 32), np.dtype(np.uint32)),
-            self.tensor(f"{module}.scales", groups, dtype),
-            self.tensor(f"{module}.biases", groups, dtype),
-            group_size,
-            bits,
+            self.tensor(f"{module}.weight", (*rows, columns * form.bits // 32), np.dtype(np.uint32)),
+            self.tensor(f"{module}.scales", groups, dtype if form.is_affine else np.dtype(np.uint8)),
+            self.tensor(f"{module}.biases", groups, dtype) if form.is_affine else None,
+            form.group_size,
+            form.bits,
+            form.mode,
         )
 
-    def dtype_of(self, module: str) -> np.dtype[Any]:
-        """Return the dtype of a module's scales, or of its plain weights: float16, bfloat16 or float32."""
+    def dtype_of(self, module: str, norm: str) -> np.dtype[Any]:
+        """Return the dtype in which a model computes: float16, bfloat16 or float32.
+
+        Parameters
+        ----------
+        module : str
+            The module whose scales or plain weights have that dtype.
+        norm : str
+            The tensor that has it where the module's codes are floating, whose scales are bytes.
+        """
         is_quantized = self.is_quantized(module)
-        if self.section or is_quantized:
-            self.quantization(module)
-        return self.floating(f"{module}.scales" if is_quantized else f"{module}.weight")
+        form = self.quantization(module) if self.section or is_quantized else None
+        if not is_quantized or form is None:
+            return self.floating(f"{module}.weight")
+        return self.floating(f"{module}.scales" if form.is_affine else norm)
 
     def floating(self, name: str) -> np.dtype[Any]:
         """Return the dtype of a tensor, which must be float16, bfloat16 or float32.
@@ -280,4 +337,4 @@ class Checkpoint:
 
 def listed(values: tuple[int, ...]) -> str:
     """Return numbers as text: ``2, 4 or 8``."""
-    return ", ".join(map(str, values[:-1])) + f" or {values[-1]}"
+    return " or ".join(filter(None, (", ".join(map(str, values[:-1])), str(values[-1]))))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder, bucket
+from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models import FORM, Model, load
 from hiprt.bench.engine.report import Report
 from hiprt.bench.engine.request import Request
@@ -127,12 +128,19 @@ class Generation:
         while not stopped():
             taken = next(chunks, None)
             if taken is None:
+                self.check_logits()
                 return True
             if beside is not None and not self.verify(partial(next, beside)):
                 return False
             progress(taken, self.report.prompt_tokens)
         self.report.stop = "interrupted"
         return False
+
+    def check_logits(self) -> None:
+        """Raise where the logits behind the prompts are no numbers, from which no token can be drawn."""
+        if not np.isfinite(self.decoder.state.logits.numpy(self.stream).astype(np.float32)).all():
+            cause = f"{self.request.model}: the logits of the first token hold NaN or infinity"
+            raise CheckpointError(cause, "its weights are damaged, or too large for their dtype: download it again")
 
     def steps_of(self, stopped: Callable[[], bool]) -> Iterator[list[int]]:
         """Yield the tokens that each step drew; they are read while the next step runs."""

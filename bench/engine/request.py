@@ -64,6 +64,11 @@ class Request:
         return given * (self.batch or 1) if len(given) == 1 else given
 
     def __post_init__(self) -> None:
+        for prompt in self.prompts:
+            try:
+                prompt.encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(f"prompt: character {error.start + 1} is no valid UTF-8") from None
         if self.tokens < 1:
             raise ValueError(f"tokens={self.tokens}: must be at least 1")
         if not 0 <= self.temperature < float("inf"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError
+from hiprt.bench.engine.settings import short
 
-__all__ = ["Entry", "SafetensorsFile"]
+__all__ = ["Entry", "SafetensorsFile", "require_file"]
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -68,14 +71,18 @@ class SafetensorsFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        require_file(path)
         try:
             with path.open("rb") as file:
                 header_end = 8 + int.from_bytes(file.read(8), "little")
-                nbytes = path.stat().st_size
+            nbytes = path.stat().st_size
             if nbytes < header_end:
                 raise CheckpointError(f"{path} is truncated or no safetensors file: it ends in its header", DOWNLOAD)
             with safe_open(path, "numpy") as opened:
                 slices = {name: opened.get_slice(name) for name in opened.offset_keys()}
+            with path.open("rb") as file:
+                # The library keeps the last of several tensors of one name.
+                json.loads(file.read(header_end)[8:], object_pairs_hook=partial(require_unique, path))
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read ({error.strerror or error})", DOWNLOAD) from None
         except SafetensorError as error:
@@ -98,3 +105,21 @@ class SafetensorsFile:
         """Return a read-only view of a tensor."""
         entry = self.entries[name]
         return np.ndarray(entry.shape, entry.dtype, self.bytes.data, entry.start)
+
+
+def require_file(path: Path) -> None:
+    """Raise CheckpointError unless a path names a file: a pipe or a terminal would be waited for."""
+    if not path.exists():
+        raise CheckpointError(f"{path} is missing", "give a complete Hugging Face model directory")
+    if not path.is_file():
+        raise CheckpointError(f"{path} is no file", DOWNLOAD)
+
+
+def require_unique(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of a header; raise CheckpointError where it has a name twice."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise CheckpointError(f"the header of {path} names {short(name)} twice", DOWNLOAD)
+        found[name] = value
+    return found

@@ -1,6 +1,8 @@
 """Checkpoints: what is read from a model directory, and every way it can be refused."""
 
 import json
+import os
+import shutil
 import struct
 
 import numpy as np
@@ -11,8 +13,11 @@ from safetensors.numpy import load_file
 
 from hiprt.array import dtype_of
 from hiprt.bench.engine.checkpoint import Checkpoint, CheckpointWarning
+from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models import load, read
+from hiprt.kernels.ops.quantized.formats import MODES
+from hiprt.kernels.reference.quantize import dequantize, dequantize_floating, pack
 
 MODULE = "model.layers.1.mlp.up_proj"
 HALF = dtype_of("float16")
@@ -53,7 +58,7 @@ def test_tensors_come_out_as_they_were_written(tmp_path, dtype, shards):
         found = checkpoint.tensor(name, value.shape, value.dtype)
         assert found.tobytes() == value.tobytes()
         assert not found.flags.writeable
-    assert checkpoint.dtype_of("model.embed_tokens") == dtype_of(dtype)
+    assert checkpoint.dtype_of("model.embed_tokens", "model.norm.weight") == dtype_of(dtype)
 
 
 def test_weights_are_views_of_the_mapped_file(folder):
@@ -69,7 +74,23 @@ def test_a_module_may_have_its_own_bits(tmp_path):
     checkpoint = Checkpoint(checkpoints.write(tmp_path, quantization=quantization))
     matrix = checkpoint.matrix(MODULE, (160, 96), HALF)
     assert (matrix.bits, matrix.weight.shape) == (8, (160, 24))
-    assert checkpoint.quantization("model.embed_tokens") == (32, 4)
+    assert checkpoint.quantization("model.embed_tokens") == ("affine", 32, 4)
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ({"bits": 6}, ("affine", 64, 6)),
+        ({"group_size": None, "bits": None}, ("affine", 64, 4)),
+        ({"mode": "mxfp4", "group_size": None}, ("mxfp4", 32, 4)),
+        ({"mode": "mxfp8"}, ("mxfp8", 32, 8)),
+        ({"mode": "nvfp4", "group_size": 16, "bits": 4}, ("nvfp4", 16, 4)),
+    ],
+)
+def test_null_means_what_a_mode_has_by_default(folder, section, expected):
+    """mlx-lm writes null for a group size or bits that are the mode's own."""
+    edit(folder, quantization={"group_size": 32, "bits": 4, MODULE: section} | {"group_size": None})
+    assert Checkpoint(folder).quantization(MODULE) == expected
 
 
 def test_stop_tokens_come_from_either_config(folder):
@@ -77,6 +98,13 @@ def test_stop_tokens_come_from_either_config(folder):
     assert Checkpoint(folder).stops == {256}
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [256, 257]}))
     assert Checkpoint(folder).stops == {256, 257}
+    (folder / "generation_config.json").unlink()
+    edit(folder, eos_token_id=None)
+    assert Checkpoint(folder).stops == set()
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|a|>"}))
+    assert Checkpoint(folder).stops == {257}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "<|b|>"}}))
+    assert Checkpoint(folder).stops == {258}
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": "end"}))
     refused(folder, "eos_token_id", "'end'")
 
@@ -145,10 +173,10 @@ def test_wrong_shape(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [(f"{MODULE}.scales", "float32"), ("model.norm.weight", "float32"), (f"{MODULE}.weight", "int32")],
+    [(f"{MODULE}.scales", "float32"), ("model.norm.weight", "float64"), (f"{MODULE}.weight", "int32")],
 )
 def test_wrong_dtype(tmp_path, name, dtype):
-    """Codes are uint32 and everything else has the dtype of the embedding's scales."""
+    """Codes are uint32, scales have the dtype of the embedding's scales, and norms are floats that kernels read."""
     weights = checkpoints.tensors(checkpoints.CONFIG)
     weights[name] = weights[name].astype(dtype)
     refused(checkpoints.write(tmp_path, weights=weights), name, f"dtype {dtype}")
@@ -176,14 +204,16 @@ def test_unknown_architecture(folder, kind):
         (None, ["no quantization section"]),
         ({"group_size": 32, "bits": 7}, ["7 bits", "groups of 32"]),
         ({"group_size": 16, "bits": 4}, ["4 bits", "groups of 16"]),
-        ({"bits": 4}, ["groups of None"]),
+        ({"bits": 4}, ["96 columns", "groups of 64"]),
+        ({"mode": "mxfp4", "bits": 4, "group_size": 64}, ["mxfp4", "groups of 64", "groups 32"]),
+        ({"mode": ["affine"], "bits": 4, "group_size": 32}, ["['affine']"]),
         ({"quant_method": "gptq", "bits": 4, "group_size": 128}, ["gptq"]),
-        ({"mode": "mxfp4", "bits": 4, "group_size": 32}, ["mxfp4"]),
+        ({"mode": "mxfp4", "bits": 4, "group_size": 32}, ["scales has dtype float16, expected uint8"]),
         ({"group_size": 64, "bits": 4}, ["96 columns", "groups of 64"]),
     ],
 )
 def test_unsupported_quantization(folder, section, words):
-    """Only affine codes of known widths and groups are read."""
+    """Only codes of known kinds, widths and groups are read."""
     edit(folder, quantization=section)
     refused(folder, *words)
 
@@ -194,14 +224,29 @@ def test_unsupported_quantization(folder, section, words):
         ({"hidden_size": None}, "has no hidden_size"),
         ({"hidden_size": "96"}, "hidden_size is '96', expected int"),
         ({"num_hidden_layers": True}, "num_hidden_layers is True"),
-        ({"num_hidden_layers": 0}, "not positive"),
-        ({"num_key_value_heads": 4}, "6 heads of 32 over 4 key heads"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"num_key_value_heads": 4}, "num_attention_heads 6, no multiple of num_key_value_heads 4"),
         ({"attention_bias": True}, "attention_bias"),
         ({"use_sliding_window": True}, "use_sliding_window"),
         ({"hidden_act": "gelu"}, "hidden_act"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rotary"),
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rotary"),
         ({"rope_theta": None}, "has no rope_theta"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000, not from 1 to"),
+        ({"num_hidden_layers": 2**64}, "num_hidden_layers is 18446744073709551616"),
+        ({"num_hidden_layers": 3}, "num_hidden_layers is 3, but the weights have 2 layers"),
+        ({"num_attention_heads": 0}, "num_attention_heads 0"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
+        ({"rms_norm_eps": -1e-6}, "rms_norm_eps -1e-06"),
+        ({"rope_theta": float("inf")}, "rope_theta is inf"),
+        ({"rope_theta": 0}, "rope_theta 0"),
+        ({"partial_rotary_factor": float("inf")}, "partial_rotary_factor is inf"),
+        ({"partial_rotary_factor": 1e300}, "partial_rotary_factor is 1e+300"),
+        ({"partial_rotary_factor": 2}, "partial_rotary_factor is 2.0, not above 0"),
+        ({"rope_parameters": {"partial_rotary_factor": []}}, "partial_rotary_factor is [], expected float"),
+        ({"rope_scaling": {"rope_type": []}}, "rope_type is [], expected str"),
+        ({"rope_scaling": [1]}, "rope_scaling is [1], expected dict"),
+        ({"hidden_size": [0] * 10**6}, "hidden_size is [0, 0, 0, 0, 0, 0, ...], expected int"),
     ],
 )
 def test_unsupported_config(folder, changes, word):
@@ -214,14 +259,17 @@ def test_unsupported_config(folder, changes, word):
     ("name", "changes", "word"),
     [
         ("qwen3-moe-mini", {"num_experts": None}, "has no num_experts"),
-        ("qwen3-moe-mini", {"num_experts_per_tok": 9}, "9 of 8 experts"),
+        ("qwen3-moe-mini", {"num_experts_per_tok": 9}, "num_experts_per_tok is 9, not from 1 to 8"),
         ("qwen3-moe-mini", {"norm_topk_prob": 1}, "norm_topk_prob is 1"),
-        ("qwen3.5-mini", {"linear_num_value_heads": 3}, "value_heads=3"),
-        ("qwen3.5-mini", {"linear_conv_kernel_dim": 9}, "taps=9"),
+        ("qwen3.5-mini", {"linear_num_value_heads": 3}, "linear_num_value_heads 3"),
+        ("qwen3.5-mini", {"linear_conv_kernel_dim": 9}, "linear_conv_kernel_dim is 9"),
         ("qwen3.5-mini", {"linear_key_head_dim": None}, "has no linear_key_head_dim"),
         ("qwen3.5-mini", {"layer_types": ["full_attention"]}, "1 entries for 4 layers"),
         ("qwen3.5-mini", {"layer_types": ["sliding_attention"] * 4}, "sliding_attention"),
-        ("qwen3.5-mini", {"partial_rotary_factor": 0.02}, "1 rotary elements of 64"),
+        ("qwen3.5-mini", {"layer_types": [[]] * 4}, "layer_types with []"),
+        ("qwen3-moe-mini", {"num_experts": 10**9}, "num_experts is 1000000000, not from 1 to"),
+        ("qwen3-moe-mini", {"moe_intermediate_size": 0}, "moe_intermediate_size is 0"),
+        ("qwen3.5-mini", {"partial_rotary_factor": 0.02}, "partial_rotary_factor for 1 of 64"),
         ("qwen3.5-mini", {"attn_output_gate": False}, "output gate"),
         ("qwen3.5-mini", {"hidden_size": 64}, "config.json asks for"),
     ],
@@ -238,6 +286,37 @@ def test_config_values_have_other_places(folder):
     edit(folder, head_dim=None, rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 5e5})
     config = read(Checkpoint(folder).settings)
     assert (config.head_dim, config.rope_theta) == (16, 5e5)
+
+
+def test_the_experts_of_transformers_5(tmp_path):
+    """The number of experts has another name there."""
+    folder = Family("qwen3-moe-mini", "float32").write_mlx(tmp_path)
+    edit(folder, num_experts=None, num_local_experts=8)
+    assert load(Checkpoint(folder)).config.mixture.experts == 8
+
+
+def test_an_unknown_architecture_is_told_first(folder):
+    """Whoever has a model of another kind is not sent for files that would not help."""
+    edit(folder, model_type="llama")
+    (folder / "tokenizer.json").unlink()
+    refused(folder, "'llama' is not supported")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_pipe_is_no_file(folder, name):
+    """A pipe, which would be waited for, is refused at once."""
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    refused(folder, f"{name} is no file")
+
+
+def test_json_without_end(folder):
+    """Deep nesting and large files are errors of the file."""
+    (folder / "config.json").write_text("[" * 200_000 + "]" * 200_000)
+    refused(folder, "config.json cannot be read")
+    with (folder / "config.json").open("w") as file:
+        file.truncate(65 << 20)
+    refused(folder, "config.json is larger than 64 MiB")
 
 
 @pytest.mark.parametrize("kept", [0, 7, 8, 100, -1])
@@ -305,6 +384,47 @@ def test_missing_shard(tmp_path):
     refused(folder, "names model-00002-of-00003.safetensors, which is missing")
 
 
+@pytest.mark.parametrize("name", ["../elsewhere.safetensors", "/dev/stdin", "a/../../b.safetensors", "", ".", "a\0b"])
+def test_shards_outside_of_the_folder(tmp_path, name):
+    """An index names files of its folder only."""
+    folder = checkpoints.write(tmp_path / "model", shards=2)
+    shutil.copy(folder / "model-00001-of-00002.safetensors", tmp_path / "elsewhere.safetensors")
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    path.write_text(json.dumps({"weight_map": dict.fromkeys(index["weight_map"], name)}))
+    refused(folder, "index.json names")
+
+
+def test_shards_may_be_links(tmp_path):
+    """The hub's cache keeps files elsewhere and links to them."""
+    folder = checkpoints.write(tmp_path / "model", shards=2)
+    for shard in list(folder.glob("*.safetensors")):
+        shard.rename(tmp_path / shard.name)
+        shard.symlink_to(tmp_path / shard.name)
+    assert load(Checkpoint(folder)).config.num_hidden_layers == 2
+
+
+def test_shards_without_an_index(tmp_path):
+    """Shards say themselves what they hold; one that is missing or holds what another has is told."""
+    folder = checkpoints.write(tmp_path, shards=3)
+    whole = set(Checkpoint(folder).places)
+    (folder / "model.safetensors.index.json").unlink()
+    assert set(Checkpoint(folder).places) == whole
+    first, second, last = sorted(folder.glob("*.safetensors"))
+    shutil.copy(first, second)
+    refused(folder, f"in {first.name} and in {second.name}")
+    last.unlink()
+    refused(folder, "2 of 3 shards")
+
+
+def test_a_tensor_that_is_named_twice(folder):
+    """Which of the two is meant cannot be known."""
+    described = '"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}'
+    header = f"{{{described}, {described}}}".encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    refused(folder, "names 'a' twice")
+
+
 def test_index_that_contradicts_its_shards(tmp_path):
     """An index that places a tensor in a shard without it, or has no map, is refused."""
     folder = checkpoints.write(tmp_path, shards=2)
@@ -337,3 +457,96 @@ def test_a_sound_checkpoint_loads_whole(tmp_path, tied):
     assert checkpoint.used == set(checkpoint.places)
     stored = checkpoint.matrix(MODULE, (160, 96), HALF).weight
     assert model.layers[1].feed.gate_up.weight.numpy()[160:].tobytes() == stored.tobytes()
+
+
+def plain(weights):
+    """Return weights with every quantised matrix replaced by what its codes stand for."""
+    found = {name: value for name, value in weights.items() if not name.endswith((".scales", ".biases"))}
+    for name in [name[:-7] for name in weights if name.endswith(".scales")]:
+        parts = (weights[f"{name}.{part}"] for part in ("weight", "scales", "biases"))
+        found[f"{name}.weight"] = dequantize(*parts, 32, 4)
+    return found
+
+
+def test_plain_rows_that_are_no_whole_groups_stay_plain(tmp_path):
+    """As with mlx-lm: columns that are no multiple of 64 are not quantised in smaller groups."""
+    weights = plain(checkpoints.tensors(checkpoints.CONFIG, "float32"))
+    model = load(Checkpoint(checkpoints.write(tmp_path, dtype="float32", weights=weights, quantization=None)))
+    assert model.embedding.scales is None  # 96 columns
+    stored = weights["model.embed_tokens.weight"]
+    assert model.embedding.weight.numpy().tobytes() == stored.tobytes()
+
+
+def test_norms_of_float32_beside_other_weights(tmp_path):
+    """They become the dtype that the model computes in."""
+    weights = checkpoints.tensors(checkpoints.CONFIG, "bfloat16")
+    norms = {name: value.astype(np.float32) for name, value in weights.items() if "norm" in name}
+    assert norms
+    model = load(Checkpoint(checkpoints.write(tmp_path, dtype="bfloat16", weights=weights | norms)))
+    assert model.dtype == dtype_of("bfloat16")
+    assert model.norm.numpy().tobytes() == weights["model.norm.weight"].tobytes()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", [f"{MODULE}.scales", "model.embed_tokens.biases", "model.norm.weight"])
+def test_values_that_are_no_numbers(tmp_path, name, value):
+    """A scale, bias or norm that is NaN or infinite is named."""
+    weights = checkpoints.tensors(checkpoints.CONFIG)
+    weights[name].reshape(-1)[-1] = value
+    refused(checkpoints.write(tmp_path, weights=weights), f"{name} holds NaN or infinity")
+
+
+def test_values_that_the_dtype_cannot_hold(tmp_path):
+    """A norm of float32 that is infinite as float16 is not taken for a damaged one."""
+    weights = checkpoints.tensors(checkpoints.CONFIG)
+    weights["model.norm.weight"] = np.full(96, 1e6, np.float32)
+    refused(checkpoints.write(tmp_path, weights=weights), "model.norm has values that float16 cannot hold")
+
+
+def floating(rng, mode, rows, columns):
+    """Return random codes and scales of a mode of floating codes, with values of about 1 / sqrt(columns)."""
+    bits, group = (8 if mode == "mxfp8" else 4), (16 if mode == "nvfp4" else 32)
+    codes = rng.integers(0, 16, (rows, columns)) if bits == 4 else rng.integers(0, 120, (rows, columns))
+    codes = codes if bits == 4 else codes % 64 + 128 * rng.integers(0, 2, codes.shape)  # at most 2 in size, no NaN
+    scales = (
+        rng.integers(122, 124, (rows, columns // group))
+        if mode != "nvfp4"
+        else rng.integers(16, 24, (rows, columns // group))
+    )
+    return pack(codes.astype(np.uint8), bits), scales.astype(np.uint8)
+
+
+@pytest.mark.parametrize("mode", ["mxfp4", "mxfp8", "nvfp4"])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_floating_codes(tmp_path, stream, mode, mixed):
+    """A model of floating codes computes what the same model with plain weights does; some modules may be affine."""
+    rng = np.random.default_rng(0)
+    bits, group = MODES[mode].default[1], MODES[mode].default[0]
+    stored = checkpoints.tensors(checkpoints.CONFIG, "float32")
+    whole = plain(stored)
+    section = {"mode": mode, "group_size": group, "bits": bits}
+    coded = {name: value for name, value in whole.items() if "norm" in name}
+    for name, value in whole.items():
+        module = name[:-7]
+        if "norm" in name:
+            continue
+        if mixed and module.endswith(("k_proj", "down_proj")):
+            section[module] = {"mode": "affine", "group_size": 32, "bits": 4}
+            coded |= {f"{module}.{part}": stored[f"{module}.{part}"] for part in ("weight", "scales", "biases")}
+            continue
+        packed, scales = floating(rng, mode, *value.shape)
+        coded |= {f"{module}.weight": packed, f"{module}.scales": scales}
+        whole[name] = dequantize_floating(packed, scales, mode).astype(np.float32)
+    found = checkpoints.write(tmp_path / "coded", dtype="float32", weights=coded, quantization=section)
+    expected = checkpoints.write(tmp_path / "plain", dtype="float32", weights=whole, quantization=None)
+    texts = []
+    for folder in (found, expected):
+        decoder = Decoder(load(Checkpoint(folder), form=None), stream, 64)
+        decoder.start([3, 141, 59, 26])
+        logits = []
+        for _ in range(12):
+            decoder.step()
+            logits.append(decoder.logits.numpy(stream)[0])
+        texts.append(np.array(logits))
+    assert np.isfinite(texts[1]).all()
+    np.testing.assert_allclose(texts[0], texts[1], rtol=2e-4, atol=2e-4 * np.abs(texts[1]).max())

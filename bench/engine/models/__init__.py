@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models.checkpoint_weights import CheckpointWeights
 from hiprt.bench.engine.models.families import FAMILIES, read
 from hiprt.bench.engine.models.model import KeyValue, LayerState, Model, Recurrent
@@ -43,6 +44,10 @@ def load(checkpoint: Checkpoint, *, fused: bool = True, form: tuple[int, int] | 
         Its architecture is unknown, or its tensors do not fit its config.json.
     """
     config = read(checkpoint.settings)
+    if config.num_hidden_layers > checkpoint.layers:
+        cause = f"num_hidden_layers is {config.num_hidden_layers}, but the weights have {checkpoint.layers} layers"
+        raise CheckpointError(f"{checkpoint.settings.where}: {cause}", "take config.json and weights from one model")
+    checkpoint.check_text()  # before the weights are copied, which may take minutes
     weights = CheckpointWeights(checkpoint, form)
     model = Transformer.build(config, weights, fused)
     weights.finish()

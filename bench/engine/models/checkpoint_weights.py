@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hiprt import Array, array
-from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.checkpoint import FLOATS, Checkpoint
+from hiprt.bench.engine.errors import DOWNLOAD, CheckpointError
 from hiprt.bench.engine.matrix import Matrix, Quantized, join, lifted, reordered, stacked
+from hiprt.bench.engine.models.finite import Finite
 from hiprt.bench.engine.models.linear import Linear
-from hiprt.bench.engine.models.weights import Part, group_of
+from hiprt.bench.engine.models.weights import Part
 
 __all__ = ["CheckpointWeights"]
 
@@ -49,11 +51,21 @@ class CheckpointWeights:
         names = checkpoint.places
         self.prefix = next((p for p in PREFIXES if f"{p}{EMBEDDING}.weight" in names), PREFIXES[0])
         self.head = "language_model.lm_head" if self.prefix == PREFIXES[1] else HEAD
-        self.dtype = checkpoint.dtype_of(self.prefix + EMBEDDING)
+        self.dtype = checkpoint.dtype_of(self.prefix + EMBEDDING, f"{self.prefix}norm.weight")
         # As published, hybrids store a norm's weight less 1, and a convolution as (channels, 1, taps). MLX's conversion
         # adds the 1 and stores (channels, taps, 1).
         convs = [file.entries[name] for name, file in names.items() if name.endswith(CONV)]
         self.is_published = any(entry.shape[-1] != 1 for entry in convs)
+        self.finite = Finite()
+
+    def refuse(self, modules: Sequence[str]) -> None:
+        """Raise for the first tensor of some modules that holds NaN or infinity."""
+        for name, file in self.checkpoint.places.items():
+            if f"{name}.".startswith(tuple(f"{module}." for module in modules)) and file[name].dtype in FLOATS:
+                if not np.isfinite(file[name].astype(np.float32)).all():
+                    raise CheckpointError(f"{file.path}: {name} holds NaN or infinity", DOWNLOAD)
+        cause = f"{self.checkpoint.path}: {modules[0]} has values that {self.dtype} cannot hold"
+        raise CheckpointError(cause, "convert the model to bfloat16 or float32")
 
     def full(self, name: str) -> str:
         """Return the name that a module has in the checkpoint."""
@@ -65,17 +77,24 @@ class CheckpointWeights:
 
     def norm(self, name: str, size: int) -> Array:
         """Return the weight of a root-mean-square norm."""
-        weight = self.checkpoint.tensor(f"{self.full(name)}.weight", (size,), self.dtype)
-        return array((weight.astype(np.float32) + 1).astype(self.dtype) if self.is_published else weight)
+        weight = self.floats(f"{name}.weight", (size,))
+        return self.checked(name, weight.astype(np.float32) + 1 if self.is_published else weight, self.dtype)
 
     def vector(self, name: str, size: int, dtype: np.dtype[Any] | None = None) -> Array:
         """Return a vector, converted to a dtype."""
-        return array(self.floats(name, (size,)).astype(dtype or self.dtype))
+        return self.checked(name, self.floats(name, (size,)), dtype or self.dtype)
 
     def conv(self, name: str, channels: int, taps: int) -> Array:
         """Return the weight of a depthwise convolution: shape (channels, taps)."""
         shape = (channels, 1, taps) if self.is_published else (channels, taps, 1)
-        return array(self.floats(f"{name}.weight", shape).reshape(channels, taps).astype(self.dtype))
+        return self.checked(name, self.floats(f"{name}.weight", shape).reshape(channels, taps), self.dtype)
+
+    def checked(self, name: str, values: NDArray[Any], dtype: np.dtype[Any]) -> Array:
+        """Copy values to the device in a dtype, and have them checked for NaN and infinity."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            made = array(values.astype(dtype))
+        self.finite.ask(made, [name])
+        return made
 
     def floats(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         """Return a tensor of any floating dtype."""
@@ -88,7 +107,7 @@ class CheckpointWeights:
         for part in parts:
             whole = self.checkpoint.matrix(self.full(part.module), (part.rows, columns), self.dtype)
             found.append(whole if part.order is None else reordered(whole, part.order))
-        return self.upload(join(found), bits)
+        return self.upload(join(found), [part.module for part in parts], bits)
 
     def experts(self, at: str, names: Sequence[str], count: int, rows: int, columns: int, is_shared: bool) -> Linear:
         """Return a stack with a matrix for each expert, the shared one last."""
@@ -97,7 +116,7 @@ class CheckpointWeights:
             modules = [self.full(f"{at}.shared_expert.{name}") for name in names]
             one = join([self.checkpoint.matrix(module, (rows, columns), self.dtype) for module in modules])
             stack = join([stack, lifted(one)], 0)
-        return self.upload(stack)
+        return self.upload(stack, [at])
 
     def stack(self, at: str, name: str, count: int, rows: int, columns: int) -> Matrix:
         """Return a stack of one matrix of every expert, from whichever of three layouts the checkpoint has."""
@@ -112,16 +131,30 @@ class CheckpointWeights:
         modules = [f"{full}.experts.{index}.{name}" for index in range(count)]
         return stacked([self.checkpoint.matrix(module, shape[1:], self.dtype) for module in modules])
 
-    def upload(self, matrix: Matrix, bits: int | None = None) -> Linear:
-        """Copy a matrix to the device; quantise a plain one there, where `form` asks for it and a group size fits."""
+    def upload(self, matrix: Matrix, modules: Sequence[str], bits: int | None = None) -> Linear:
+        """Copy a matrix to the device; quantise a plain one there, where `form` asks for it and the group size fits.
+
+        As mlx-lm does, rows that are no whole groups stay plain.
+        """
         made = Linear.upload(matrix)
-        if isinstance(matrix, Quantized) or self.form is None:
+        for part in (made.weight if made.scales is None else made.scales, made.biases):
+            if part is not None and part.dtype != np.uint8:
+                self.finite.ask(part, modules)
+        if isinstance(matrix, Quantized) or self.form is None or matrix.shape[-1] % self.form[0]:
             return made
-        group_size = group_of(matrix.shape[-1], self.form[0])
-        return made.quantized(group_size, bits or self.form[1]) if group_size else made
+        return made.quantized(self.form[0], bits or self.form[1])
 
     def finish(self) -> None:
-        """Warn about tensors that nothing asked for."""
+        """Warn about tensors that nothing asked for.
+
+        Raises
+        ------
+        CheckpointError
+            A tensor holds NaN or infinity, which would make every logit NaN.
+        """
+        unfit = [self.full(module) for module in self.finite.unfit()]
+        if unfit:
+            self.refuse(unfit)
         self.checkpoint.used.update(name for name in self.checkpoint.places if name.startswith(OTHERS))
         if self.has(HEAD) and self.checkpoint.settings.get("tie_word_embeddings", bool, False):
             self.checkpoint.used.add(f"{self.head}.weight")

@@ -9,6 +9,7 @@ from hiprt.bench.engine.settings import Settings
 __all__ = ["Config", "Delta", "Mixture"]
 
 REMEDY = "use a model of this type with plain settings"
+MOST_LAYERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,16 @@ class Config:
         get = settings.get
         heads, hidden = get("num_attention_heads", int), get("hidden_size", int)
         width = get("head_dim", int, hidden // max(heads, 1))
-        rope = get("rope_parameters", dict, {})
-        part = get("partial_rotary_factor", float, float(rope.get("partial_rotary_factor", rotary)))
+        rope = settings.part("rope_parameters")
+        part = get("partial_rotary_factor", float, rope.get("partial_rotary_factor", float, rotary))
+        layers = get("num_hidden_layers", int)
+        settings.refuse(
+            {
+                f"num_hidden_layers is {layers}, not from 1 to {MOST_LAYERS}": not 1 <= layers <= MOST_LAYERS,
+                f"partial_rotary_factor is {part}, not above 0 and up to 1": not 0 < part <= 1,
+            },
+            REMEDY,
+        )
         config = cls(
             hidden,
             # Models whose layers all are mixtures need not have it.
@@ -140,32 +149,37 @@ class Config:
             get("num_key_value_heads", int),
             width,
             get("rms_norm_eps", float),
-            get("rope_theta", float, rope.get("rope_theta")),
+            get("rope_theta", float) if "rope_theta" in settings.values else rope.get("rope_theta", float),
             int(width * part),
             get("tie_word_embeddings", bool, False),
             get("max_position_embeddings", int),
-            (("attention", "mlp"),) * get("num_hidden_layers", int),
+            (("attention", "mlp"),) * layers,
         )
         config.check(settings, rope)
         return config
 
-    def check(self, settings: Settings, rope: dict[str, object]) -> None:
-        """Refuse what these models do not compute."""
+    def check(self, settings: Settings, rope: Settings) -> None:
+        """Refuse what these models do not compute; every refusal names the setting."""
         get = settings.get
-        scaling = get("rope_scaling", dict, {})
-        kinds = {table.get("rope_type", table.get("type", "default")) for table in (rope, scaling)}
+        tables = (rope, settings.part("rope_scaling"))
+        scaled = [table.get("rope_type", str, table.get("type", str, "default")) for table in tables]
         kind = get("model_type", str)
-        sizes = [value for value in vars(self).values() if type(value) is int]
+        sizes = {name: value for name, value in vars(self).items() if type(value) is int and name != "rotary_dims"}
         wrong = {
             "attention_bias true": get("attention_bias", bool, False),
             "use_sliding_window true": get("use_sliding_window", bool, False),
             "another hidden_act than silu": get("hidden_act", str, "silu") != "silu",
-            "scaled rotary positions": kinds != {"default"},
-            "sizes that are not positive": min(sizes) < 1 or not self.layers,
+            "scaled rotary positions (rope_type)": scaled != ["default"] * 2,
+            f"rms_norm_eps {self.rms_norm_eps}": self.rms_norm_eps < 0,
+            f"rope_theta {self.rope_theta}": self.rope_theta <= 0,
+            **{f"{name} {size}": size < 1 for name, size in sizes.items()},
         }
         settings.refuse({f"{kind} with {cause} is not supported": holds for cause, holds in wrong.items()}, REMEDY)
-        heads, groups = self.num_attention_heads, self.num_key_value_heads
-        unfit = f"{kind} with {heads} heads of {self.head_dim} over {groups} key heads is not supported"
-        odd = f"{kind} with {self.rotary_dims} rotary elements of {self.head_dim} is not supported"
-        is_odd = self.rotary_dims % 2 or not 0 < self.rotary_dims <= self.head_dim
-        settings.refuse({unfit: bool(heads % groups or self.head_dim % 2), odd: bool(is_odd)}, REMEDY)
+        heads, groups, width = self.num_attention_heads, self.num_key_value_heads, self.head_dim
+        unfit = {
+            f"num_attention_heads {heads}, no multiple of num_key_value_heads {groups},": heads % groups,
+            f"head_dim {width}, an odd number,": width % 2,
+            f"partial_rotary_factor for {self.rotary_dims} of {width} elements": self.rotary_dims % 2
+            or not 0 < self.rotary_dims <= width,
+        }
+        settings.refuse({f"{kind} with {cause} is not supported": bool(odd) for cause, odd in unfit.items()}, REMEDY)

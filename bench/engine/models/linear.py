@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import TypedDict
+from typing import Any, TypedDict
+
+import numpy as np
 
 from hiprt import Array, array, kernels
 from hiprt.bench.engine.matrix import Matrix, Quantized
@@ -15,7 +17,7 @@ FUSED_BITS = (4, 8)  # the bits of codes that the fused kernels read
 
 
 class Form(TypedDict):
-    """The format of a quantised matrix, as keywords of ops."""
+    """The format of integer codes, as keywords of ops."""
 
     group_size: int
     bits: int
@@ -31,9 +33,11 @@ class Linear:
         The codes of a quantised matrix: uint32 of shape (..., rows, columns * bits / 32). A plain one has shape
         (..., rows, columns).
     scales, biases : Array, shape (..., rows, columns / group_size), or None
-        None where the matrix is plain.
+        None where the matrix is plain. Floating codes have no biases, and scales of uint8.
     group_size, bits : int
         0 where the matrix is plain.
+    mode : str
+        ``affine`` for integer codes, or the kind of floating codes: ``mxfp4``, ``mxfp8`` or ``nvfp4``.
     """
 
     weight: Array
@@ -41,14 +45,15 @@ class Linear:
     biases: Array | None = None
     group_size: int = 0
     bits: int = 0
+    mode: str = "affine"
 
     @classmethod
     def upload(cls, matrix: Matrix) -> Linear:
         """Copy a matrix to the device."""
         if not isinstance(matrix, Quantized):
             return cls(array(matrix))
-        weight, scales, biases = map(array, matrix.parts)
-        return cls(weight, scales, biases, matrix.group_size, matrix.bits)
+        biases = None if matrix.biases is None else array(matrix.biases)
+        return cls(array(matrix.weight), array(matrix.scales), biases, matrix.group_size, matrix.bits, matrix.mode)
 
     def quantized(self, group_size: int, bits: int) -> Linear:
         """Quantise a plain matrix on the device."""
@@ -56,7 +61,7 @@ class Linear:
 
     @property
     def codes(self) -> tuple[Array, Array, Array]:
-        """The weight, scales and biases of a quantised matrix."""
+        """The weight, scales and biases of a matrix of integer codes."""
         assert self.scales is not None
         assert self.biases is not None
         return self.weight, self.scales, self.biases
@@ -69,13 +74,13 @@ class Linear:
     @property
     def is_fusable(self) -> bool:
         """Whether the fused kernels read this format."""
-        return self.scales is not None and self.bits in FUSED_BITS
+        return self.biases is not None and self.bits in FUSED_BITS
 
     def __call__(self, x: Array) -> Array:
         """Multiply vectors of shape (n, columns) with the transposed matrix: shape (n, rows)."""
         if self.scales is None:
             return kernels.matmul(x, self.weight.T)
-        return kernels.quantized_matmul(x, *self.codes, **self.form)
+        return kernels.quantized_matmul(x, self.weight, self.scales, self.biases, **self.form, mode=self.mode)
 
     def project(
         self,
@@ -133,21 +138,23 @@ class Linear:
             chosen = kernels.take(self.weight, indices, axis=0).transpose(0, 1, 3, 2)
             return kernels.matmul(x[:, :, None], chosen).reshape(n, k, rows)
         wide = x.reshape(*x.shape[:2], 1, x.shape[2])
-        answers = kernels.gather_qmm(wide, *self.codes, None, indices, **self.form)
+        operands = wide, self.weight, self.scales, self.biases
+        answers = kernels.gather_qmm(*operands, None, indices, **self.form, mode=self.mode)
         return answers.reshape(n, k, rows)
 
     def member(self, index: int) -> Linear:
         """Return one matrix of a stack."""
         if self.scales is None:
             return replace(self, weight=self.weight[index])
-        weight, scales, biases = (part[index] for part in self.codes)
-        return replace(self, weight=weight, scales=scales, biases=biases)
+        biases = None if self.biases is None else self.biases[index]
+        return replace(self, weight=self.weight[index], scales=self.scales[index], biases=biases)
 
-    def rows(self, ids: Array) -> Array:
-        """Return the rows that these int32 indices name: shape (n, columns)."""
+    def rows(self, ids: Array, dtype: np.dtype[Any]) -> Array:
+        """Return the rows that these int32 indices name: shape (n, columns). Floating codes become the dtype."""
         if self.scales is None:
             return kernels.take(self.weight, ids, axis=0)
-        return kernels.quantized_embedding(ids, *self.codes, **self.form)
+        operands = ids, self.weight, self.scales, self.biases
+        return kernels.quantized_embedding(*operands, **self.form, mode=self.mode, dtype=dtype)
 
 
 def split(x: Array, *sizes: int) -> list[Array]:

@@ -10,7 +10,9 @@ from dataclasses import replace
 from hiprt.bench.engine.models.config import REMEDY, Config, Mixture
 from hiprt.bench.engine.settings import Settings
 
-__all__ = ["read", "sparse"]
+__all__ = ["experts_name", "read", "sparse"]
+
+MOST_EXPERTS = 100_000
 
 
 def read(settings: Settings) -> Config:
@@ -22,6 +24,12 @@ def read(settings: Settings) -> Config:
         A value is missing, of another type or not supported.
     """
     return sparse(Config.read(settings), settings, is_normalized=False)
+
+
+def experts_name(settings: Settings) -> str:
+    """Return the name that the number of experts has: files of transformers 5 have another one."""
+    values = settings.values
+    return "num_local_experts" if "num_local_experts" in values and "num_experts" not in values else "num_experts"
 
 
 def sparse(config: Config, settings: Settings, is_normalized: bool) -> Config:
@@ -36,16 +44,19 @@ def sparse(config: Config, settings: Settings, is_normalized: bool) -> Config:
     """
     get = settings.get
     mixture = Mixture(
-        get("num_experts", int),
+        get(experts_name(settings), int),
         get("num_experts_per_tok", int),
         get("moe_intermediate_size", int),
         get("shared_expert_intermediate_size", int, 0),
         get("norm_topk_prob", bool, is_normalized),
     )
     wrong = {
-        f"{mixture.chosen} of {mixture.experts} experts cannot be chosen": not (
-            1 <= mixture.chosen <= mixture.experts and mixture.inner > 0
-        )
+        f"num_experts is {mixture.experts}, not from 1 to {MOST_EXPERTS}": not 1 <= mixture.experts <= MOST_EXPERTS,
+        f"num_experts_per_tok is {mixture.chosen}, not from 1 to {mixture.experts}": not (
+            1 <= mixture.chosen <= mixture.experts
+        ),
+        f"moe_intermediate_size is {mixture.inner}": mixture.inner < 1,
+        f"shared_expert_intermediate_size is {mixture.shared}": mixture.shared < 0,
     }
     settings.refuse(wrong, REMEDY)
     every, dense = get("decoder_sparse_step", int, 1), get("mlp_only_layers", list, [])

@@ -113,14 +113,14 @@ class Transformer:
 
     def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
         """Take one token of each sequence; see `Model.decode`."""
-        x = self.embedding.rows(tokens)
+        x = self.embedding.rows(tokens, self.dtype)
         for layer, kept in zip(self.layers, state):
             x = layer.decode(x, position, kept, self.fused)
         return self.logits(x, self.fused)
 
     def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
         """Take consecutive tokens of one sequence; see `Model.prefill`."""
-        x = self.embedding.rows(tokens)
+        x = self.embedding.rows(tokens, self.dtype)
         for layer, kept in zip(self.layers, state):
             x = layer.prefill(x, position, kept, sequence)
         return self.logits(x[-1:], self.fused)
