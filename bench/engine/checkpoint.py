@@ -315,6 +315,11 @@ class Checkpoint:
             raise CheckpointError(f"{self.path} holds no tensor {name}", f"{DOWNLOAD}, or check its architecture")
         return self.places[name]
 
+    def release(self) -> None:
+        """Give back the memory of what has been read of the mapped files."""
+        for file in self.files.values():
+            file.release()
+
     def warn_unused(self) -> list[str]:
         """Warn about tensors that nobody has asked for; return their names."""
         unused = sorted(set(self.places) - self.used)

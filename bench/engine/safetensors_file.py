@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import mmap
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -99,7 +100,13 @@ class SafetensorsFile:
                 raise CheckpointError(f"{path}: {name} has dtype {part.get_dtype()}, which is not supported", CONVERT)
             entry = self.entries[name] = Entry(DTYPES[part.get_dtype()], tuple(part.get_shape()), start)
             start += math.prod(entry.shape) * entry.dtype.itemsize
-        self.bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
+        with path.open("rb") as file:
+            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.bytes: NDArray[np.uint8] = np.frombuffer(self.map, np.uint8)
+
+    def release(self) -> None:
+        """Give the memory of pages that were read back to the system; they are read from the file again when needed."""
+        self.map.madvise(mmap.MADV_DONTNEED)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return a read-only view of a tensor."""

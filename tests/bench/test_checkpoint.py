@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import shutil
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -550,3 +552,20 @@ def test_floating_codes(tmp_path, stream, mode, mixed):
         texts.append(np.array(logits))
     assert np.isfinite(texts[1]).all()
     np.testing.assert_allclose(texts[0], texts[1], rtol=2e-4, atol=2e-4 * np.abs(texts[1]).max())
+
+
+def resident(path):
+    """Return the bytes of a mapped file that are in this process's memory."""
+    maps = Path("/proc/self/smaps").read_text().split(str(path))[1:]
+    return sum(int(re.search(r"Rss: +(\d+) kB", each)[1]) << 10 for each in maps)
+
+
+def test_a_loaded_model_leaves_no_pages_of_its_file(tmp_path):
+    """Where the device is the host, weights and mapped file would take memory twice."""
+    folder = checkpoints.write(tmp_path, vocab_size=20000)
+    checkpoint = Checkpoint(folder)
+    file = checkpoint.files["model.safetensors"]
+    assert int(np.sum(file.bytes, dtype=np.uint64)) > 0
+    assert resident(file.path) > 1 << 20
+    load(checkpoint)
+    assert resident(file.path) < 64 << 10

@@ -137,6 +137,7 @@ class CheckpointWeights:
         As mlx-lm does, rows that are no whole groups stay plain.
         """
         made = Linear.upload(matrix)
+        self.checkpoint.release()  # else a model takes the size of its files twice where the device is the host
         for part in (made.weight if made.scales is None else made.scales, made.biases):
             if part is not None and part.dtype != np.uint8:
                 self.finite.ask(part, modules)
