@@ -219,7 +219,7 @@ class Flags:
         "else none.",
     )
     graph_verify = Flag(
-        boolean, False, "1 runs every graph launch eagerly as well, and compares all memory that the two have written."
+        boolean, False, "1 runs every graph launch eagerly as well, and compares all memory that the step reaches."
     )
     graph_canary = Flag(
         boolean, False, "1 adds a kernel to each graph that shows whether patches and updates took effect."

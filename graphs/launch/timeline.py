@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hiprt import core, fork
-from hiprt.errors import HipError, OutOfMemoryError
+from hiprt.errors import HipError, OutOfMemoryError, UndefinedOutputsError
 from hiprt.event import Event
 from hiprt.flags import flags
 from hiprt.graphs.launch.timing import node_times, read_bandwidth, why_not_timed
@@ -127,7 +127,9 @@ def graph_of(recording: Recording, name: str, stream: Stream) -> dict[str, Any]:
         try:
             times = node_times(recording, stream)
             graph.update(node_us=times.us, event_us=times.event_us)
-        except (HipError, OutOfMemoryError) as error:
+        except UndefinedOutputsError:
+            raise
+        except HipError as error:
             why_not = str(error)
     graph["node_times"] = f"not measured: {why_not}" if why_not else METHOD
     return graph
@@ -150,16 +152,22 @@ def observe(name: str, recording: Recording, stream: Stream) -> None:
 
 
 def mark(stream: Stream) -> None:
-    """Note when the device is here, before a launch and behind it, if ``HIPRT_GRAPH_TRACE`` is set."""
+    """Note when the device is here, before a launch and behind it, if ``HIPRT_GRAPH_TRACE`` is set.
+
+    Where that fails, the launch has no time on the device. It is no failure of the launch (G8).
+    """
     if not flags.graph_trace:
         return
     begin = now()
-    with lock:
-        if stream.number not in clocks:
-            clocks[stream.number] = Clock(stream)
-    event = Event()
-    event.record(stream)
-    thread.marks = [*getattr(thread, "marks", []), event][-2:]
+    try:
+        with lock:
+            if stream.number not in clocks:
+                clocks[stream.number] = Clock(stream)
+        event = Event()
+        event.record(stream)
+        thread.marks = [*getattr(thread, "marks", []), event][-2:]
+    except HipError:
+        thread.marks = []
     thread.spent = getattr(thread, "spent", 0.0) + now() - begin
 
 
@@ -209,12 +217,18 @@ def trace(stats: Stats, rung: str, start: float, recording: Recording, stream: S
 
 
 def read(stream: int, count: int) -> None:
-    """Read the events of a stream's oldest launches."""
-    clock = clocks[stream]
-    for launch, begin, end in pending[stream][:count]:
-        launch.device_ts = round(clock.read(begin), 3)
-        launch.device_us = round(clock.read(end) - launch.device_ts, 3)
-    del pending[stream][:count]
+    """Read the events of a stream's oldest launches; those that cannot be read leave no time on the device."""
+    oldest, pending[stream][:count] = pending[stream][:count], []
+    clock = clocks.get(stream)
+    if clock is None:
+        return
+    try:
+        for launch, begin, end in oldest:
+            ts = clock.read(begin)
+            us = clock.read(end) - ts
+            launch.device_ts, launch.device_us = round(ts, 3), round(us, 3)
+    except HipError:
+        del clocks[stream]
 
 
 def run(bandwidth: float | None = None) -> dict[str, Any]:

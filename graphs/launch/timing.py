@@ -14,6 +14,7 @@ import numpy as np
 
 from hiprt.array import empty
 from hiprt.compiler import compile_source
+from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.event import Event
 from hiprt.graphs.launch import policy
 from hiprt.graphs.launch.exec import Exec
@@ -161,8 +162,10 @@ def node_times(recording: Recording, stream: Stream) -> NodeTimes:
 
     Raises
     ------
+    UndefinedOutputsError
+        What the nodes wrote could not be put back.
     HipError
-        A node could not be launched.
+        A node could not be launched or timed; memory is as before.
     """
     nodes = [recording.slice(i, i + 1) for i in range(len(recording))]
     written = [declared(recording, i) for i in range(len(recording))]
@@ -179,7 +182,10 @@ def node_times(recording: Recording, stream: Stream) -> NodeTimes:
                 nothing = min(nothing, empty_us)
                 best[first : first + CHUNK] = map(min, best[first : first + CHUNK], taken)
     finally:
-        before.restore()
+        try:
+            before.restore()
+        except HipError as error:
+            raise UndefinedOutputsError.of(error, "its nodes ran to be timed, and what they wrote stays") from error
     return NodeTimes([round(max(0.0, us - nothing), 3) for us in best], round(nothing, 3))
 
 

@@ -1,29 +1,48 @@
-"""Verification (``HIPRT_GRAPH_VERIFY=1``): every graph launch is run eagerly as well, and all written memory compared.
+"""Verification (``HIPRT_GRAPH_VERIFY``): every graph launch is run eagerly as well, and all memory compared.
 
-On a mismatch the first node that differs is named, the exec is discarded, and the eager results stay. Each launch costs
-two copies of everything that the graph writes, so this is a tool to find defects with.
+Compared is everything that the nodes declare, whether they read or write it, and the rest of the buffers that it lies
+in, by fingerprints that the device takes of pieces of it. The first node that differs is named, or the node that wrote
+what it does not declare. Then the exec is discarded, and the eager results stay.
 """
 
 from __future__ import annotations
 
-import zlib
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hiprt.errors import HipError, UndefinedOutputsError
-from hiprt.graphs.launch.exec import Exec
-from hiprt.graphs.launch.snapshot import Snapshot
+from hiprt.graphs.launch.exec import Exec, locks
+from hiprt.graphs.launch.mirror import mirror
+from hiprt.graphs.launch.pieces import Pieces, Sums
 from hiprt.graphs.record.declarations import declared
-from hiprt.graphs.record.extents import Extent, coalesce, subtract
+from hiprt.graphs.record.dump import accesses
+from hiprt.graphs.record.extents import Extent, coalesce
 from hiprt.graphs.record.recording import Recording
-from hiprt.module import WRITE
+from hiprt.module import READ, WRITE, Function
 from hiprt.stream import Stream
 
 __all__ = ["Mismatch", "launch_verified"]
 
+logger = logging.getLogger("hiprt.graphs")
+
+TRIES = 4  # launches from the same state, to tell what is wrong each time from what is wrong now and then
+EAGER = "run eagerly twice, it gives two results: the kernel is not deterministic"
+FRESH = "a graph made afresh is wrong too: an edge is missing, or the kernel is not deterministic"
+STALE = "the executable graph is stale: it is wrong in the same way each time, and one made afresh is right"
+RACE = "the graph is not wrong each time: an edge is missing, or the kernel is not deterministic"
+
+# What launches of kernels were seen to write nothing but what they declare: dimensions and sizes of buffers.
+honest: WeakKeyDictionary[Function, set[tuple[object, ...]]] = WeakKeyDictionary()
+
 
 @dataclass(frozen=True)
 class Mismatch:
-    """The first node whose result differs between a graph and its nodes run eagerly.
+    """What is wrong with a graph, and the first node that shows it.
 
     Attributes
     ----------
@@ -31,26 +50,28 @@ class Mismatch:
         The node's index in program order.
     name : str
         The node's name.
+    caller : str
+        The line of the program that launched it; empty where that is not known.
+    cause : str
+        What was found out about the node.
     is_stale : bool
-        Whether a graph made afresh from the same recording is right. Then this exec carries other arguments or edges,
-        as after an update that reported success and changed nothing.
-    inputs, graph, eager : str
-        The CRC-32 of what the node reads, of what it wrote in the graph, and of what it wrote eagerly.
+        Whether the exec carries other arguments than it should, as after an update that reported success and changed
+        nothing. A race is never taken for that.
+    sums : str
+        For a node whose results differ, fingerprints of what it reads, and of what it wrote in the graph and eagerly.
     """
 
     node: int
     name: str
-    is_stale: bool
-    inputs: str
-    graph: str
-    eager: str
+    caller: str
+    cause: str
+    is_stale: bool = False
+    sums: str = ""
 
     def __str__(self) -> str:
-        cause = (
-            "the executable graph is stale, one made afresh is right" if self.is_stale else "a fresh graph is wrong too"
-        )
-        sums = f"inputs {self.inputs}, outputs {self.graph} in the graph, {self.eager} eagerly"
-        return f"verify: node {self.node} ({self.name}) differs; {sums}; {cause}"
+        line = f", launched at {self.caller}," if self.caller else ""
+        differs = f" differs; {self.sums};" if self.sums else ""
+        return f"verify: node {self.node} ({self.name}){line}{differs} {self.cause}"
 
 
 def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
@@ -59,7 +80,7 @@ def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
     Returns
     -------
     Mismatch or None
-        The first difference.
+        The first thing that is wrong.
 
     Raises
     ------
@@ -68,92 +89,270 @@ def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
     HipError
         Something failed before the launch.
     """
-    recording = exec_.recording
-    written = coalesce(piece for i in range(len(recording)) for piece in writes(recording, i))
-    before = Snapshot(written, stream)
+    memory = Memory(exec_.recording, stream)
     exec_.launch(stream)
     try:
-        return compare(recording, before, Snapshot(written, stream), stream)
+        return compare(exec_, memory)
     except HipError as error:
         raise UndefinedOutputsError.of(error, "the graph has run, and could not be compared") from error
 
 
-def compare(recording: Recording, before: Snapshot, graph: Snapshot, stream: Stream) -> Mismatch | None:
-    """Run the nodes eagerly from the state `before`, and compare what they wrote with what the graph wrote."""
-    before.restore()
-    recording.run(stream)
-    eager = Snapshot(before.extents, stream)
-    if graph == eager:
+class Memory:
+    """What the nodes of a recording reach, and what it holds before a launch.
+
+    Parameters
+    ----------
+    recording : Recording
+    stream : Stream
+
+    Attributes
+    ----------
+    pieces : Pieces
+        No node declares a part of one.
+    before : array of uint64
+        Their fingerprints.
+    is_declared, is_written : array of bool
+        Which pieces any node declares, and which any node may write. A kernel that declares no output may write any.
+    lost : bool
+        Whether memory was overwritten of which the host has no copy.
+    """
+
+    def __init__(self, recording: Recording, stream: Stream) -> None:
+        self.recording, self.stream = recording, stream
+        self.touched = [
+            [(start, end, access) for start, end, access in declared(recording, i) if start < end]
+            for i in range(len(recording))
+        ]
+        everything = [(start, end) for each in self.touched for start, end, _ in each]
+        buffers = [(buffer.address, buffer.address + buffer.nbytes) for buffer in recording.keep if buffer.nbytes]
+        cuts = (address for extent in [*everything, *buffers] for address in extent)
+        self.pieces = Pieces(coalesce([*everything, *buffers]), cuts, stream)
+        self.is_declared = self.pieces.within(everything)
+        self.is_written = self.pieces.within(extent for i in range(len(recording)) for extent in self.writes(i))
+        if any(map(self.is_barrier, range(len(recording)))):
+            self.is_written |= self.is_declared
+        self.before = self.pieces.fingerprints()
+        mirror.hold(self.pieces, self.before, self.is_written)
+        self.lost = False
+
+    def writes(self, index: int) -> list[Extent]:
+        """Return the memory that a node declares to write."""
+        return [(start, end) for start, end, access in self.touched[index] if access & WRITE]
+
+    def reads(self, index: int) -> list[Extent]:
+        """Return the memory that a node declares to read."""
+        return [(start, end) for start, end, access in self.touched[index] if access & READ]
+
+    def is_barrier(self, index: int) -> bool:
+        """Whether a node is a kernel that declares no output, so that it is a barrier in the graph."""
+        return bool(self.recording.raw(index).kernel) and not self.writes(index)
+
+    def differ(self, one: Sums, other: Sums) -> NDArray[np.intp]:
+        """Return the declared pieces whose fingerprints differ."""
+        return np.flatnonzero((one != other) & self.is_declared)
+
+    def run(self, begin: int, end: int) -> None:
+        """Run nodes eagerly."""
+        if begin < end:
+            self.recording.slice(begin, end).run(self.stream)
+
+    def restore(self, now: Sums | None = None) -> None:
+        """Put back what the nodes declare and what is not as it was; `now`: the fingerprints, where they are known.
+
+        Memory that no node declares stays: something else may be using it.
+        """
+        changed = self.differ(self.before, self.pieces.fingerprints() if now is None else now)
+        self.lost |= bool(mirror.restore(self.pieces, self.before, changed.tolist()))
+
+    def run_watched(self, nodes: Iterable[int]) -> tuple[int, NDArray[np.intp]] | None:
+        """Run all nodes eagerly, and return the first of some nodes that writes what it does not declare.
+
+        Parameters
+        ----------
+        nodes : iterable of int
+            The nodes that are watched, ascending.
+
+        Returns
+        -------
+        tuple of int and array of int, or None
+            The node, and the pieces that it writes.
+        """
+        done, sums, found = 0, None, None
+        for i in nodes:
+            if i > done or sums is None:
+                self.run(done, i)
+                sums = self.pieces.fingerprints()
+            self.run(i, i + 1)
+            after, done = self.pieces.fingerprints(), i + 1
+            changed = np.flatnonzero((sums != after) & ~self.pieces.within(self.writes(i)))
+            if found is None and len(changed):
+                found = i, changed
+            sums = after
+        self.run(done, len(self.recording))
+        return found
+
+    def unknown(self) -> list[int]:
+        """Return the nodes that were not seen to write nothing but what they declare."""
+        return [i for i in self.kernels() if not self.is_honest(i)]
+
+    def kernels(self) -> list[int]:
+        """Return the kernels that declare an output: only those are watched."""
+        return [i for i in range(len(self.recording)) if self.recording.raw(i).kernel and self.writes(i)]
+
+    def is_honest(self, index: int, *, seen: bool = False) -> bool:
+        """Whether a node is like one that was seen to write what it declares; `seen`: from now on it is."""
+        node = self.recording.node(index)
+        if node.function is None:
+            return False
+        known = honest.setdefault(node.function, set())
+        launch = (node.grid, node.block, node.shared, *(end - start for start, end, _ in self.touched[index]))
+        if seen:
+            known.add(launch)
+        return launch in known
+
+    def mismatch(self, index: int, cause: str, *, is_stale: bool = False, sums: str = "") -> Mismatch:
+        """Return what is wrong, with the node's name and line."""
+        callers = self.recording.callers
+        caller = callers[index] if index < len(callers) else None
+        if self.lost:
+            cause += "; what was overwritten before cannot be put back, since the host has no memory for a copy of it"
+        return Mismatch(index, self.recording.node(index).name, str(caller or ""), cause, is_stale, sums)
+
+
+def compare(exec_: Exec, memory: Memory) -> Mismatch | None:
+    """Run the nodes eagerly from the state before the launch, and compare."""
+    graph = memory.pieces.fingerprints()
+    memory.restore(graph)
+    watched = memory.unknown()
+    found = memory.run_watched(watched)
+    eager = memory.pieces.fingerprints()
+    undeclared = memory.is_declared & ~memory.is_written & ((graph != memory.before) | (eager != memory.before))
+    is_right = not len(memory.differ(graph, eager)) and not undeclared.any()
+    if found is None and is_right:
+        for i in watched:
+            memory.is_honest(i, seen=True)
         return None
-    found = locate(recording, before, graph, eager, stream)
-    eager.restore()
-    return found
+    if found is None:
+        memory.restore(eager)
+        found = memory.run_watched(memory.kernels())
+    if found is not None and not memory.is_declared[found[1]].any():
+        logger.warning("verify: %s", memory.mismatch(found[0], outside(memory, *found)))
+        found = None
+        if is_right:
+            return None
+    if found is not None:
+        return memory.mismatch(found[0], trespass(memory, *found))
+    mismatch = locate(exec_, memory, graph, eager)
+    memory.restore()
+    memory.run(0, len(memory.recording))
+    return mismatch
 
 
-def writes(recording: Recording, index: int) -> list[Extent]:
-    """Return the memory a node writes."""
-    return [(start, end) for start, end, access in declared(recording, index) if access & WRITE and start < end]
+def outside(memory: Memory, index: int, changed: NDArray[np.intp]) -> str:
+    """Describe a change of memory that no node declares."""
+    nbytes = int((memory.pieces.ends - memory.pieces.starts)[changed].sum())
+    return (
+        f"ran when something changed within {nbytes} bytes of the step's buffers that no node declares: it writes "
+        "outside of what it declares, or other work does at the same time"
+    )
 
 
-def locate(recording: Recording, before: Snapshot, graph: Snapshot, eager: Snapshot, stream: Stream) -> Mismatch:
-    """Name the first node that differs."""
-    first = first_that_differs(recording, graph, eager)
-    fresh = first_wrong_prefix(recording, before, stream)
-    # Either may come behind the culprit: its result may be overwritten, and a race does not show every time.
-    index = first if fresh is None else min(first, fresh)
-    before.restore()
-    recording.slice(0, index).run(stream)
-    reads = coalesce((start, end) for start, end, access in declared(recording, index) if access != WRITE)
-    inputs = checksum(Snapshot(reads, stream), reads)
-    own = writes(recording, index)
-    return Mismatch(
-        index, recording.node(index).name, fresh is None, inputs, checksum(graph, own), checksum(eager, own)
-    )  # fmt: skip
+def trespass(memory: Memory, index: int, changed: NDArray[np.intp]) -> str:
+    """Describe what a node writes without declaring it, by the name of its own argument or of another node's."""
+    piece = int(changed[memory.is_declared[changed]][0])
+    start, end = int(memory.pieces.starts[piece]), int(memory.pieces.ends[piece])
+    for i in (index, *range(len(memory.recording))):
+        node = memory.recording.node(i)
+        for access in accesses(memory.recording, i, node):
+            if access.start <= start and end <= access.end:
+                if i == index:
+                    return f"writes {access.buffer}, which it declares as read"
+                return f"writes memory that it does not declare: what node {i} ({node.name}) calls {access.buffer}"
+    raise AssertionError("a piece that is declared is declared by a node")
 
 
-def first_that_differs(recording: Recording, graph: Snapshot, eager: Snapshot) -> int:
+def locate(exec_: Exec, memory: Memory, graph: Sums, eager: Sums) -> Mismatch:
+    """Name the first node whose result differs, and say why it does."""
+    memory.restore()
+    memory.run(0, len(memory.recording))
+    again = memory.pieces.fingerprints()
+    is_stale = False
+    if len(memory.differ(eager, again)):
+        index, cause = first_that_differs(memory, eager, again), EAGER
+    else:
+        index, wrong = first_that_differs(memory, graph, eager), first_wrong_prefix(exec_, memory)
+        if wrong is not None:
+            # Either may come behind the culprit: its result may be overwritten, and a race does not show every time.
+            index, cause = min(index, wrong), FRESH
+        else:
+            is_stale = exec_.updated_nodes > 0 and is_the_same_each_time(exec_, memory, graph)
+            cause = STALE if is_stale else RACE
+    memory.restore()
+    memory.run(0, index)
+    texts = [
+        checksum(memory, memory.pieces.fingerprints(), memory.reads(index)),
+        *(checksum(memory, sums, memory.writes(index)) for sums in (graph, eager)),
+    ]
+    return memory.mismatch(
+        index, cause, is_stale=is_stale, sums="inputs {}, outputs {} in the graph, {} eagerly".format(*texts)
+    )
+
+
+def first_that_differs(memory: Memory, one: Sums, other: Sums) -> int:
     """Return the first node that differs in results which no later node overwrote."""
-    later: list[Extent] = []
-    found = len(recording) - 1
-    for i in reversed(range(len(recording))):
-        for piece in subtract(writes(recording, i), later):
-            if bytes(graph.read(piece)) != bytes(eager.read(piece)):
-                found = i
-        later = coalesce([*later, *writes(recording, i)])
+    differs = np.zeros(len(memory.pieces), np.bool_)
+    differs[memory.differ(one, other)] = True
+    found = len(memory.recording) - 1
+    for i in reversed(range(len(memory.recording))):
+        own = memory.pieces.within(memory.writes(i))
+        if (differs & own).any():
+            found = i
+        differs &= ~own
     return found
 
 
-def first_wrong_prefix(recording: Recording, before: Snapshot, stream: Stream) -> int | None:
+def first_wrong_prefix(exec_: Exec, memory: Memory) -> int | None:
     """Return the last node of the shortest graph of first nodes that is wrong when made afresh, or None."""
-    if not is_wrong(recording, len(recording), before, stream):
+    if not is_wrong(exec_, memory, len(memory.recording)):
         return None
-    right, wrong = 0, len(recording)
+    right, wrong = 0, len(memory.recording)
     while wrong - right > 1:
         middle = (right + wrong) // 2
-        if is_wrong(recording, middle, before, stream):
+        if is_wrong(exec_, memory, middle):
             wrong = middle
         else:
             right = middle
     return wrong - 1
 
 
-def is_wrong(recording: Recording, nodes: int, before: Snapshot, stream: Stream) -> bool:
-    """Whether a fresh graph of the first nodes gives other bits than running them eagerly."""
-    part = recording.slice(0, nodes)
-    before.restore()
-    part.run(stream)
-    expected = Snapshot(before.extents, stream)
-    before.restore()
-    try:
-        Exec(part, stream.device.index).launch(stream)
-    except HipError:
-        return True
-    return Snapshot(before.extents, stream) != expected
+def is_wrong(exec_: Exec, memory: Memory, nodes: int) -> bool:
+    """Whether a graph made afresh of the first nodes gives other bits than they do eagerly, in any of some launches."""
+    part = memory.recording.slice(0, nodes)
+    memory.restore()
+    part.run(memory.stream)
+    expected = memory.pieces.fingerprints()
+    device = memory.stream.device.index
+    with locks[device]:
+        fresh = Exec(part, device, exec_.fanout, overlap=exec_.overlap)
+    for _ in range(TRIES):
+        memory.restore()
+        fresh.launch(memory.stream)
+        if len(memory.differ(memory.pieces.fingerprints(), expected)):
+            return True
+    return False
 
 
-def checksum(snapshot: Snapshot, extents: list[Extent]) -> str:
-    """Return the CRC-32 of some of a snapshot's memory."""
-    value = 0
-    for extent in extents:
-        value = zlib.crc32(bytes(snapshot.read(extent)), value)
-    return f"{value:08x}"
+def is_the_same_each_time(exec_: Exec, memory: Memory, graph: Sums) -> bool:
+    """Whether an exec gives the same bits again, in each of some launches from the same state."""
+    for _ in range(TRIES):
+        memory.restore()
+        exec_.launch(memory.stream)
+        if len(memory.differ(memory.pieces.fingerprints(), graph)):
+            return False
+    return True
+
+
+def checksum(memory: Memory, sums: Sums, extents: list[Extent]) -> str:
+    """Return a fingerprint of some of the memory."""
+    total = int(sums[memory.pieces.within(extents)].sum(dtype=np.uint64))
+    return f"{total >> 32 ^ total & 0xFFFFFFFF:08x}"

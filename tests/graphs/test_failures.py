@@ -113,6 +113,8 @@ def sweep(calls, mode, flags):
         ("armed", {"graph_verify": True}),
         ("patched", {"graph_verify": True}),
         ("replayed", {"graph_canary": True}),
+        ("armed", {"graph_trace": "/dev/null"}),
+        ("patched", {"graph_trace": "/dev/null"}),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value) or "default",
 )

@@ -16,6 +16,8 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parent.parent
 # The calls of a launch, of what is asked about one, of changes of an exec, and of copies.
 NAMES = [
+    "hipEventCreateWithFlags",
+    "hipEventElapsedTime",
     "hipEventQuery",
     "hipEventRecord",
     "hipEventSynchronize",
