@@ -70,6 +70,11 @@ class Arena(Holder):
         self.buffers.append(weakref.ref(buffer))
         return buffer
 
+    @property
+    def unsettled(self) -> tuple[int, int]:
+        """The addresses of arrays that have no memory yet: the first, and one past the last; zeros without any."""
+        return (self.extents[0][0], self.next) if self.extents else (0, 0)
+
     def settle(
         self,
         stream: Stream,

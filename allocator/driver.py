@@ -208,8 +208,8 @@ def hand_over(one: Stream, two: Stream) -> str:
 @contextmanager
 def taken(nbytes: int, stream: Stream) -> Iterator[int]:
     """Take memory with hipMallocAsync for the block, and free it behind the block's work on the stream."""
-    address = handle(lib.hipMallocAsync, nbytes, stream.handle)
+    address = handle(lib.hipMallocAsync, nbytes, stream.raw)
     try:
         yield address
     finally:
-        call(lib.hipFreeAsync(address, stream.handle))
+        call(lib.hipFreeAsync(address, stream.raw))

@@ -108,9 +108,9 @@ class Queue:
     """A queue puts work on a stream even while that records. Where the stream is closed, the device is waited for."""
 
     def __init__(self, stream: Stream) -> None:
-        handle = 0
+        handle, self.stream = 0, stream
         if stream.is_open:
-            handle = stream.handle
+            handle = stream.raw
         else:
             call(lib.hipSetDevice(stream.device.index))
             call(lib.hipDeviceSynchronize())
@@ -120,18 +120,20 @@ class Queue:
     def fill(self, address: int, value: int, width: int, count: int) -> None:
         """Set `count` elements of `width` bytes."""
         if count:
-            core.call(core.lib.hiprt_fill(self.core, address, value, width, count))
+            with self.stream.aside():
+                core.call(core.lib.hiprt_fill(self.core, address, value, width, count))
 
     def read(self, address: int, nbytes: int) -> NDArray[Any]:
         """Return bytes, once everything before on the stream has run."""
         out = np.empty(nbytes, np.uint8)
-        core.call(core.lib.hiprt_copy(self.core, int(out.ctypes.data), address, nbytes, lib.hipMemcpyDeviceToHost))
-        self.wait()
+        with self.stream.aside():
+            core.call(core.lib.hiprt_copy(self.core, int(out.ctypes.data), address, nbytes, lib.hipMemcpyDeviceToHost))
+            self.wait()
         return out
 
     def wait(self) -> None:
         """Wait until everything on the stream has run."""
-        with relaxed():
+        with relaxed(), self.stream.aside():
             core.call(core.lib.hiprt_stream_synchronize(self.core))
 
 

@@ -131,7 +131,7 @@ class Pool(Holder):
         lane = self.lanes.get(stream.number)
         if lane is None:
             can_fence = self.parent is None and stream.is_open
-            made = core.lib.hiprt_pool_lane(self.core, stream.number, stream.handle, stream.device.index, can_fence)
+            made = core.lib.hiprt_pool_lane(self.core, stream.number, stream.raw, stream.device.index, can_fence)
             lane = self.lanes.setdefault(stream.number, core.created(made))
             self.addresses[stream.number] = core.address(lane)
             if can_fence:

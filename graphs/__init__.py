@@ -7,6 +7,7 @@ from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.probes import probes
+from hiprt.graphs.record.captured import capture
 from hiprt.graphs.record.dump import as_dict, dot
 from hiprt.graphs.record.recording import Node, Recording
 from hiprt.graphs.stats import RUNG_NAMES, Event, Stats, explain, stats
@@ -23,6 +24,7 @@ __all__ = [
     "Stats",
     "Step",
     "as_dict",
+    "capture",
     "dot",
     "explain",
     "probes",

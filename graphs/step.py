@@ -17,6 +17,7 @@ from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.recurring import TRANSIENT, Recurring
 from hiprt.graphs.launch.results import arrays_in
+from hiprt.graphs.record.captured import capture
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.record.session import EARLIER, Session, why_forced
 from hiprt.graphs.signature import arrays_of, form_of, is_frozen, signature_of
@@ -100,6 +101,8 @@ class Step(Armed, Generic[P, R]):
 
         def __call__(self, *args: P.args, **keywords: P.kwargs) -> R:
             """Run the step; `Armed` does this, in C."""
+
+    capture = staticmethod(capture)
 
     @property
     def name(self) -> str:
@@ -369,7 +372,7 @@ def step(name: str, *, key: Hashable = None, stream: Stream | None = None) -> It
     Yields
     ------
     Ladder
-        Its ``stats`` say which rungs were taken.
+        Its ``stats`` say which rungs were taken; its ``capture`` takes in launches of other code.
 
     Raises
     ------

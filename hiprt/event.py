@@ -40,11 +40,13 @@ class Event:
 
     def record(self, stream: Stream) -> None:
         """Mark the point behind everything launched on the stream so far."""
-        call(lib.hipEventRecord(self.handle, stream.handle))
+        with stream.outside("record of an event"):
+            call(lib.hipEventRecord(self.handle, stream.raw))
 
     def wait(self, stream: Stream) -> None:
         """Hold back later work of the stream until the event has happened."""
-        call(lib.hipStreamWaitEvent(stream.handle, self.handle, 0))
+        with stream.outside("wait for an event"):
+            call(lib.hipStreamWaitEvent(stream.raw, self.handle, 0))
 
     def synchronize(self) -> None:
         """Wait on the host until the event has happened."""

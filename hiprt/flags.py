@@ -209,6 +209,12 @@ class Flags:
     graph_update_budget_mb = Flag(
         integer(1), 64, "The MiB of arguments that may be patched or updated during the life of an executable graph."
     )
+    graph_foreign = Flag(
+        boolean,
+        True,
+        "0 lets work that other code puts on a stream while a step records there run at once, unless it is within "
+        "step.capture. 1 takes it into the step: a stream whose handle others have is captured while a step records.",
+    )
     graph_force_eager_from = Flag(
         integer(0), 0, "The first node of a step that is launched eagerly, for finding a wrong node by bisection."
     )

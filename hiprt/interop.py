@@ -85,6 +85,6 @@ def from_dlpack(source: Any, stream: Stream | None = None) -> Array:
         else:
             # The source records an event on our stream or makes it wait: not while the stream records.
             outside.enter_context(stream.outside("DLPack import"))
-            capsule = source.__dlpack__(stream=stream.handle or (LEGACY if device == dlpack.CUDA else 0))
+            capsule = source.__dlpack__(stream=stream.raw or (LEGACY if device == dlpack.CUDA else 0))
     owner = dlpack.Imported(capsule)
     return wrap(owner.address, owner.shape, owner.dtype, owner=owner, strides=owner.strides, stream=stream)

@@ -42,11 +42,13 @@ class Stream(objects.Stream):
 
     Attributes
     ----------
-    handle : int
-        The ``hipStream_t``.
     device : Device
     is_open : bool
         Whether work can still be launched on it: until `close`.
+    is_shared : bool
+        Whether other code may put work on it: it is somebody else's, or its handle was asked for.
+    raw : int
+        The ``hipStream_t`` for calls of the library's own.
     """
 
     def __init__(self, device: Device | None = None) -> None:
@@ -85,7 +87,8 @@ class Stream(objects.Stream):
         """Make the C core's wrapper."""
         # The pools that hold memory for the stream are told before it goes.
         self.pools: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.handle = handle
+        self.raw = handle
+        self.is_shared = not self.owned
         # Unlike handles, numbers are never used again: memory freed on a closed stream cannot reach another one.
         self.number = next(numbers)
         self.owner: Any = None
@@ -95,10 +98,18 @@ class Stream(objects.Stream):
         self.keep = []
         self.session: Any = None
         self.core = core.ffi.gc(
-            core.created(lib.hiprt_stream_create(self.handle, self.device.index)), lib.hiprt_stream_release
+            core.created(lib.hiprt_stream_create(self.raw, self.device.index)), lib.hiprt_stream_release
         )
         self.address = core.address(self.core)
         self.is_open = True
+
+    @property
+    def handle(self) -> int:
+        """The ``hipStream_t``. Work that other code puts on it while a step records there becomes part of the step."""
+        self.is_shared = True
+        if self.session is not None:
+            self.session.share()
+        return self.raw
 
     def retain(self, arrays: Iterable[Any]) -> None:
         """Keep the memory of arrays alive with the step being recorded, but for the step's own, which lives with it."""
@@ -162,7 +173,7 @@ class Stream(objects.Stream):
             call(lib.hiprt_barrier(self.core))
 
     def make_room(self, status: int) -> Sequence[Move]:
-        """Launch what is recorded if a call failed because the recording is full; raise what else the status means.
+        """Make room for a call that could not be recorded: the recording is full, or other code's work comes first.
 
         Returns
         -------
@@ -174,9 +185,12 @@ class Stream(objects.Stream):
         HipError
             The call failed for another reason.
         """
-        if status != lib.HIPRT_E_FULL:
+        if status == lib.HIPRT_E_CAPTURED:
+            self.session.make_room()
+        elif status == lib.HIPRT_E_FULL:
+            self.session.split("the graph has reached HIPRT_GRAPH_MAX_NODES or HIPRT_GRAPH_MAX_BYTES")
+        else:
             raise core.failure(status)
-        self.session.split("the graph has reached HIPRT_GRAPH_MAX_NODES or HIPRT_GRAPH_MAX_BYTES")
         moves: Sequence[Move] = self.session.moves
         return moves
 
@@ -193,6 +207,11 @@ class Stream(objects.Stream):
         if not self.recording:
             return nullcontext()
         context: AbstractContextManager[None] = self.session.outside(reason, array)
+        return context
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Let work that the library puts on the stream within the block run at once, even while a step records."""
+        context: AbstractContextManager[None] = self.session.aside() if self.session is not None else nullcontext()
         return context
 
     def __cuda_stream__(self) -> tuple[int, int]:
@@ -227,7 +246,7 @@ class Stream(objects.Stream):
         is_mine, self.owned, self.is_open = self.owned and self.is_open, False, False
         if is_mine:
             lib.hiprt_stream_close(self.core)
-            call(lib.hipStreamDestroy(self.handle))
+            call(lib.hipStreamDestroy(self.raw))
 
     def leave(self, *, can_fence: bool) -> None:
         """Tell the pools that nothing more comes.
@@ -260,10 +279,10 @@ class Stream(objects.Stream):
                 # Somebody else's stream may have gone before its wrapper.
                 self.leave(can_fence=False)
         except Exception as error:
-            warnings.warn(f"stream {self.handle:#x} was not destroyed: {error}", HipWarning, stacklevel=1)
+            warnings.warn(f"stream {self.raw:#x} was not destroyed: {error}", HipWarning, stacklevel=1)
 
     def __repr__(self) -> str:
-        return f"Stream({self.handle:#x}, device {self.device.index})"
+        return f"Stream({self.raw:#x}, device {self.device.index})"
 
 
 def new_stream(device: Device) -> Stream:

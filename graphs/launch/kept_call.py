@@ -101,4 +101,7 @@ class KeptCall:
     def can_move(self, target: Placement) -> bool:
         """Whether the exec can be given arguments that lie there with the edges that it has."""
         exec_ = self.exec
-        return exec_ is not None and exec_.holders == 1 and self.placements.can_move(exec_.recording, target)
+        # Where other code's arguments hold addresses of the arrays is not known.
+        if exec_ is None or exec_.holders != 1 or exec_.recording.foreign:
+            return False
+        return self.placements.can_move(exec_.recording, target)

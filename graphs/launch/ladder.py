@@ -33,6 +33,7 @@ from hiprt.graphs.launch.placement import Placement
 from hiprt.graphs.launch.timeline import mark, observe, trace
 from hiprt.graphs.launch.trust import distrust
 from hiprt.graphs.launch.verify import Mismatch, launch_verified
+from hiprt.graphs.record.captured import capture
 from hiprt.graphs.record.dump import dump
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.stats import Event, Stats
@@ -63,6 +64,8 @@ class Ladder:
         How often a recording had a topology of which there was no exec.
     splits : dict
         What is said of the splits at a line of the program, by line and reason.
+    has_foreign : bool
+        Whether other code has put work on the step's stream, or was given its handle, while it recorded.
     lock : RLock
         Held from the choice of an exec to its launch, so that no other thread patches it in between (G12).
     """
@@ -75,8 +78,11 @@ class Ladder:
         self.user_keys: dict[Hashable, Recording] = {}
         self.topologies = 0
         self.splits: dict[tuple[Caller | None, str], str] = {}
+        self.has_foreign = False
         self.lock = fork.rlock()
         statistics.register(self, self.stats)
+
+    capture = staticmethod(capture)
 
     def launch(
         self,

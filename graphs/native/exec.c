@@ -236,6 +236,11 @@ static int patch_node(hiprt_exec *e, const hiprt_node *n, uint32_t index) {
   } else if (n->kind == HIPRT_NODE_FILL) {
     hipMemsetParams p = hiprt_fill_params((const hiprt_fill_args *)n->payload);
     HIPRT_TRY(hipGraphExecMemsetNodeSetParams, e->handle, e->nodes[index], &p);
+  } else if (n->kind == HIPRT_NODE_OPAQUE) {
+    hipKernelNodeParams p;
+    int status = hiprt_captured_params((const hiprt_opaque *)n->payload, &p);
+    if (status) return status;
+    HIPRT_TRY(hipGraphExecKernelNodeSetParams, e->handle, e->nodes[index], &p);
   }
   e->updated_nodes++;
   e->updated_bytes += n->payload_size;

@@ -94,6 +94,15 @@ static int overlaps(const builder *b, const hiprt_node *n) {
   return !hiprt_recorder_node(b->recorder, n->deps[0], &earlier) && earlier.kind == HIPRT_NODE_KERNEL;
 }
 
+/* Add a kernel of other code whose arguments only HIP can read, and which copies them. */
+static int add_opaque(builder *b, const hiprt_node *n, hipGraphNode_t *out, const hipGraphNode_t *deps, size_t n_deps) {
+  hipKernelNodeParams p;
+  int status = hiprt_captured_params((const hiprt_opaque *)n->payload, &p);
+  if (status) return status;
+  HIPRT_TRY(hipGraphAddKernelNode, out, b->graph, deps, n_deps, &p);
+  return 0;
+}
+
 static int add_node(builder *b, const hiprt_node *n, uint32_t index, const hipGraphNode_t *deps, size_t n_deps) {
   hipGraphNode_t *out = b->nodes + index;
   if (n->kind == HIPRT_NODE_KERNEL) {
@@ -112,9 +121,17 @@ static int add_node(builder *b, const hiprt_node *n, uint32_t index, const hipGr
   } else if (n->kind == HIPRT_NODE_FILL) {
     hipMemsetParams p = hiprt_fill_params((const hiprt_fill_args *)n->payload);
     HIPRT_TRY(hipGraphAddMemsetNode, out, b->graph, deps, n_deps, &p);
+  } else if (n->kind == HIPRT_NODE_OPAQUE) {
+    int status = add_opaque(b, n, out, deps, n_deps);
+    if (status) return status;
   } else {
     HIPRT_TRY(hipGraphAddEmptyNode, out, b->graph, deps, n_deps);
   }
+  /* What HIP kernels have of these are hints, and CLR refuses to copy where there are none; clusters, which NVIDIA's
+   * kernels need, come over. */
+  if (n->source && (n->kind == HIPRT_NODE_KERNEL || n->kind == HIPRT_NODE_OPAQUE) &&
+      hiprt_hip.hipGraphKernelNodeCopyAttributes)
+    hiprt_hip.hipGraphKernelNodeCopyAttributes(n->source, *out);
   return add_joins(b, index, *out);
 }
 

@@ -1,13 +1,18 @@
 #include "recorder.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture.h"
 #include "guards.h"
 #include "status.h"
 
 #define HASH_START 14695981039346656037u
+/* A range at which no memory is. All work of other code writes it: libraries have workspaces of which nobody tells. */
+#define FOREIGN_START (UINT64_MAX - 8)
+#define FOREIGN_END UINT64_MAX
 
 typedef struct {
   uint32_t kind;
@@ -16,6 +21,8 @@ typedef struct {
   uint32_t may_overlap;
   size_t payload; /* where it starts in `bytes` */
   uint32_t deps, n_deps; /* where they start in `deps` */
+  hiprt_captured *captured; /* NULL unless it is work of other code, as the next */
+  hipGraphNode_t source;
 } node;
 
 struct hiprt_recorder {
@@ -32,6 +39,8 @@ struct hiprt_recorder {
   uint64_t max_bytes;
   void (*added)(void *owner); /* called for each node that is recorded, unless NULL */
   void *owner;
+  hipStream_t captured; /* NULL unless other code's work is taken in by capture */
+  uint32_t n_foreign;
 };
 
 /* Make room for `more` items behind `count` items in an array that grows. */
@@ -66,7 +75,10 @@ void hiprt_recorder_retain(hiprt_recorder *r) { atomic_fetch_add_explicit(&r->re
 
 void hiprt_recorder_release(hiprt_recorder *r) {
   if (!r || atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) != 1) return;
-  for (uint32_t i = 0; i < r->n_nodes; i++) hiprt_kernel_release(r->nodes[i].kernel);
+  for (uint32_t i = 0; i < r->n_nodes; i++) {
+    hiprt_kernel_release(r->nodes[i].kernel);
+    hiprt_captured_release(r->nodes[i].captured);
+  }
   hiprt_deps_destroy(r->tracker);
   free(r->nodes);
   free(r->bytes);
@@ -80,6 +92,8 @@ static void hash(hiprt_recorder *r, const void *data, size_t n_words) {
   for (size_t i = 0; i < n_words; i++) r->key = (r->key ^ words[i]) * 1099511628211u;
 }
 
+void hiprt_recorder_listen(hiprt_recorder *r, uint64_t handle) { r->captured = (hipStream_t)(uintptr_t)handle; }
+
 void hiprt_recorder_limit(hiprt_recorder *r, uint32_t nodes, uint64_t bytes) {
   r->max_nodes = nodes;
   r->max_bytes = bytes;
@@ -90,7 +104,7 @@ void hiprt_recorder_watch(hiprt_recorder *r, void (*added)(void *owner), void *o
   r->owner = owner;
 }
 
-static int is_full(const hiprt_recorder *r) {
+int hiprt_recorder_is_full(const hiprt_recorder *r) {
   if (!r->n_nodes) return 0;
   return (r->max_nodes && r->n_nodes >= r->max_nodes) || (r->max_bytes && hiprt_deps_bytes(r->tracker) >= r->max_bytes);
 }
@@ -98,9 +112,21 @@ static int is_full(const hiprt_recorder *r) {
 /* Return the size of a node's arguments, which a kernel's dimensions are not part of, and where they start. */
 static size_t arguments_of(const node *n, size_t *out_start) {
   *out_start = n->payload;
+  if (n->kind == HIPRT_NODE_OPAQUE) {
+    *out_start += offsetof(hiprt_opaque, serial);
+    return sizeof(uint64_t);
+  }
   if (n->kind != HIPRT_NODE_KERNEL) return n->payload_size;
   *out_start += sizeof(hiprt_dims);
   return n->kernel->args_size;
+}
+
+/* Whether a node is a kernel; its payload begins with dimensions. */
+static int is_launch(const node *n) { return n->kind == HIPRT_NODE_KERNEL || n->kind == HIPRT_NODE_OPAQUE; }
+
+static uint64_t function_of(const hiprt_recorder *r, const node *n) {
+  if (n->kernel) return (uint64_t)(uintptr_t)n->kernel->function;
+  return ((const hiprt_opaque *)(r->bytes + n->payload))->function;
 }
 
 /* Payloads are multiples of 8 bytes long. */
@@ -148,18 +174,39 @@ static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t cou
   uint32_t head[3] = {n->kind, n->may_overlap, count};
   hash(r, head, 3);
   hash(r, deps, count);
-  if (n->kind == HIPRT_NODE_KERNEL) {
-    hiprt_kernel_retain(n->kernel);
-    hash(r, &n->kernel->function, sizeof n->kernel->function / 4);
+  if (n->kernel) hiprt_kernel_retain(n->kernel);
+  r->n_foreign += hiprt_captured_retain(n->captured) != 0;
+  if (is_launch(n)) {
+    const uint64_t function = function_of(r, n);
+    const uint32_t words[2] = {(uint32_t)function, (uint32_t)(function >> 32)};
+    hash(r, words, 2);
     hash(r, r->bytes + n->payload, sizeof(hiprt_dims) / 4);
   }
   return 0;
+}
+
+/* Whether a node works on something that it did not name. */
+static int is_barrier(const node *n) {
+  if (n->captured) return n->captured->is_barrier;
+  return n->kind == HIPRT_NODE_EMPTY || (n->kind == HIPRT_NODE_KERNEL && !n->kernel->n_written);
+}
+
+/* Declare what all work of one capture touches. */
+static int declare_captured(hiprt_recorder *r, const hiprt_captured *c) {
+  for (int write = 0; write < 2; write++)
+    for (uint32_t i = 0; i < c->n_ranges; i++)
+      if ((c->access[i] != HIPRT_READ) == write &&
+          hiprt_deps_access(r->tracker, c->ranges[i].start, c->ranges[i].end, write))
+        return HIPRT_E_MEMORY;
+  return hiprt_deps_access(r->tracker, FOREIGN_START, FOREIGN_END, 1);
 }
 
 /* Declare what a node's payload touches. Reads come first: a node that reads and writes a range waits for its
  * writer. */
 static int declare(hiprt_recorder *r, const node *n) {
   const char *payload = r->bytes + n->payload;
+  if (is_barrier(n)) return hiprt_deps_barrier(r->tracker);
+  if (n->captured) return declare_captured(r, n->captured);
   if (n->kind == HIPRT_NODE_COPY) {
     const hiprt_copy_args *c = (const hiprt_copy_args *)payload;
     int status = hiprt_deps_access(r->tracker, c->src, c->src + c->nbytes, 0);
@@ -169,8 +216,6 @@ static int declare(hiprt_recorder *r, const node *n) {
     const hiprt_fill_args *f = (const hiprt_fill_args *)payload;
     return hiprt_deps_access(r->tracker, f->dst, f->dst + f->count * f->width, 1);
   }
-  /* A kernel that declares no output works on something that it did not name, so it is a barrier. */
-  if (n->kind == HIPRT_NODE_EMPTY || !n->kernel->n_written) return hiprt_deps_barrier(r->tracker);
   const hiprt_range *ranges = hiprt_kernel_ranges(n->kernel, payload);
   for (int write = 0; write < 2; write++)
     for (uint32_t i = 0; i < n->kernel->n_buffers; i++)
@@ -200,9 +245,22 @@ static int commit(hiprt_recorder *r, node *n) {
 }
 
 static int add_new(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload, uint32_t size) {
-  if (is_full(r)) return hiprt_fail(HIPRT_E_FULL, "hiprt_recorder", "the recording has reached its bound");
+  if (hiprt_recorder_is_full(r)) return hiprt_fail(HIPRT_E_FULL, "hiprt_recorder", "the recording has reached its bound");
+  if (r->captured && hiprt_capture_has_work(r->captured))
+    return hiprt_fail(HIPRT_E_CAPTURED, "hiprt_recorder", "other code put work on the stream before this");
   node *n = add(r, kind, kernel, payload, size);
   int status = n ? commit(r, n) : HIPRT_E_MEMORY;
+  if (!status && r->added) r->added(r->owner);
+  return status;
+}
+
+int hiprt_recorder_add_captured(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload,
+                                uint32_t size, hiprt_captured *captured, hipGraphNode_t source) {
+  node *n = add(r, kind, kernel, payload, size);
+  if (!n) return HIPRT_E_MEMORY;
+  n->captured = captured;
+  n->source = source;
+  int status = commit(r, n);
   if (!status && r->added) r->added(r->owner);
   return status;
 }
@@ -238,6 +296,8 @@ int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t en
     node *n = add(into, old->kind, old->kernel, from->bytes + old->payload, old->payload_size);
     if (!n) return HIPRT_E_MEMORY;
     n->may_overlap = old->may_overlap;
+    n->captured = old->captured;
+    n->source = old->source;
     int status = is_whole ? append(into, n, from->deps + old->deps, old->n_deps) : commit(into, n);
     if (status) return status;
   }
@@ -278,6 +338,7 @@ char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->byte
 
 uint32_t hiprt_recorder_size(const hiprt_recorder *r) { return r->n_nodes; }
 uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
+uint32_t hiprt_recorder_foreign(const hiprt_recorder *r) { return r->n_foreign; }
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *r) { return r->n_bytes; }
 uint64_t hiprt_recorder_key(const hiprt_recorder *r) { return r->key; }
 uint64_t hiprt_recorder_arguments(const hiprt_recorder *r) { return r->arguments; }
@@ -285,7 +346,11 @@ uint64_t hiprt_recorder_arguments(const hiprt_recorder *r) { return r->arguments
 static void list_ranges(const node *n, hiprt_node *out) {
   static const uint8_t read_then_write[] = {HIPRT_READ, HIPRT_WRITE}, write[] = {HIPRT_WRITE};
   out->ranges = out->own;
-  if (n->kind == HIPRT_NODE_KERNEL) {
+  if (n->captured) {
+    out->ranges = n->captured->ranges;
+    out->access = n->captured->access;
+    out->n_ranges = n->captured->n_ranges;
+  } else if (n->kind == HIPRT_NODE_KERNEL) {
     out->ranges = hiprt_kernel_ranges(n->kernel, out->payload);
     out->access = n->kernel->access;
     out->n_ranges = n->kernel->n_buffers;
@@ -313,10 +378,13 @@ int hiprt_recorder_node(const hiprt_recorder *r, uint32_t index, hiprt_node *out
   out->kernel = n->kernel;
   out->name = n->kernel ? n->kernel->name : 0;
   out->payload = r->bytes + n->payload;
+  if (n->kind == HIPRT_NODE_OPAQUE) out->name = ((const hiprt_opaque *)out->payload)->name;
   out->payload_size = n->payload_size;
   out->deps = r->deps + n->deps;
   out->n_deps = n->n_deps;
   out->may_overlap = n->may_overlap;
+  out->is_barrier = (uint32_t)is_barrier(n);
+  out->source = n->source;
   list_ranges(n, out);
   return 0;
 }
@@ -328,8 +396,8 @@ int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
   for (uint32_t i = 0; i < a->n_nodes; i++) {
     const node *x = a->nodes + i, *y = b->nodes + i;
     if (x->kind != y->kind || x->n_deps != y->n_deps || x->may_overlap != y->may_overlap) return 0;
-    if (x->kind != HIPRT_NODE_KERNEL) continue;
-    if (x->kernel->function != y->kernel->function) return 0;
+    if (!is_launch(x)) continue;
+    if (function_of(a, x) != function_of(b, y)) return 0;
     if (memcmp(a->bytes + x->payload, b->bytes + y->payload, sizeof(hiprt_dims))) return 0;
   }
   return 1;
@@ -352,6 +420,17 @@ uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b
   return changed;
 }
 
+static int run_opaque(const hiprt_opaque *opaque, hiprt_stream *stream) {
+  hipKernelNodeParams p;
+  HIPRT_TRY(hipSetDevice, stream->device);
+  int status = hiprt_captured_params(opaque, &p);
+  if (status) return status;
+  HIPRT_TRY(hipModuleLaunchKernel, (hipFunction_t)p.func, p.gridDim.x, p.gridDim.y, p.gridDim.z, p.blockDim.x,
+            p.blockDim.y, p.blockDim.z, p.sharedMemBytes, stream->handle, p.kernelParams, p.extra);
+  stream->launches++;
+  return 0;
+}
+
 static int run_node(const hiprt_recorder *r, const node *n, hiprt_stream *stream) {
   const char *payload = r->bytes + n->payload;
   if (n->kind == HIPRT_NODE_KERNEL) return hiprt_launch_payload(stream, n->kernel, payload);
@@ -363,7 +442,7 @@ static int run_node(const hiprt_recorder *r, const node *n, hiprt_stream *stream
     const hiprt_fill_args *f = (const hiprt_fill_args *)payload;
     return hiprt_fill(stream, f->dst, f->value, f->width, f->count);
   }
-  return 0;
+  return n->kind == HIPRT_NODE_OPAQUE ? run_opaque((const hiprt_opaque *)payload, stream) : 0;
 }
 
 int hiprt_recorder_run(const hiprt_recorder *r, hiprt_stream *stream, int *out_ran) {

@@ -5,6 +5,7 @@
 #pragma once
 #include <stdint.h>
 
+#include "captured.h"
 #include "deps.h"
 #include "kernel.h"
 #include "move.h"
@@ -13,7 +14,8 @@
 /* cffi begin */
 typedef struct hiprt_recorder hiprt_recorder;
 
-enum hiprt_node_kind { HIPRT_NODE_KERNEL, HIPRT_NODE_COPY, HIPRT_NODE_FILL, HIPRT_NODE_EMPTY };
+/* An opaque node is a kernel of other code whose arguments only HIP can read. */
+enum hiprt_node_kind { HIPRT_NODE_KERNEL, HIPRT_NODE_COPY, HIPRT_NODE_FILL, HIPRT_NODE_EMPTY, HIPRT_NODE_OPAQUE };
 
 /* The payload of a copy node, and of a fill node. */
 typedef struct {
@@ -29,7 +31,7 @@ typedef struct {
   uint32_t kind;        /* hiprt_node_kind */
   hiprt_kernel *kernel; /* NULL unless a kernel, as the next */
   const char *name;
-  const char *payload; /* of a kernel as in kernel.h; an empty node has none */
+  const char *payload; /* of a kernel as in kernel.h, of an opaque one as in captured.h; an empty node has none */
   uint32_t payload_size;
   const uint32_t *deps; /* earlier nodes this one waits for, ascending */
   uint32_t n_deps;
@@ -39,6 +41,8 @@ typedef struct {
   const uint32_t *addresses; /* where a kernel's payload holds addresses that are no buffers */
   uint32_t n_addresses;
   uint32_t may_overlap; /* it waits itself, and nothing before it wrote what it reads ahead of that */
+  uint32_t is_barrier;  /* it waits for all before it, and all behind it wait for it */
+  void *source;         /* of other code's work: the hipGraphNode_t that was captured; NULL for our own */
   hiprt_range own[2];
 } hiprt_node;
 
@@ -49,8 +53,14 @@ void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t byt
 /* Call `added` with `owner` for each node that is recorded from now on, in the thread that launches it, before the
  * launch returns; NULL ends that. */
 void hiprt_recorder_watch(hiprt_recorder *recorder, void (*added)(void *owner), void *owner);
+int hiprt_recorder_is_full(const hiprt_recorder *recorder);
 /* Take a stream's work as nodes, until hiprt_stream_stop. */
 int hiprt_recorder_start(hiprt_recorder *recorder, hiprt_stream *stream);
+/* Say HIPRT_E_CAPTURED from now on where work that other code put on the stream, which is being captured, is to become
+ * nodes first; 0 for the handle ends that. */
+void hiprt_recorder_listen(hiprt_recorder *recorder, uint64_t handle);
+/* Return the number of nodes that are work of other code. */
+uint32_t hiprt_recorder_foreign(const hiprt_recorder *recorder);
 /* Append nodes [begin, end) to another recorder, with edges among themselves; all nodes keep the edges they have. */
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into);
 /* List the nodes with a buffer that begins in [start, end), or another address in it; out_nodes has room for all
@@ -78,6 +88,9 @@ int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream, int
 /* cffi end */
 
 void hiprt_recorder_retain(hiprt_recorder *recorder);
+/* Append a node that was captured; the recorder takes references. */
+int hiprt_recorder_add_captured(hiprt_recorder *recorder, uint32_t kind, hiprt_kernel *kernel, const void *payload,
+                                uint32_t size, hiprt_captured *captured, hipGraphNode_t source);
 char *hiprt_recorder_payload(hiprt_recorder *recorder, uint32_t index);
 /* Return the number of a node's addresses that lie in memory that moves. out_payload, unless NULL, receives them as
  * they are after the moves; it may be the node's payload itself. */

@@ -31,6 +31,7 @@ KINDS = {
     core.lib.HIPRT_NODE_COPY: "copy",
     core.lib.HIPRT_NODE_FILL: "fill",
     core.lib.HIPRT_NODE_EMPTY: "empty",
+    core.lib.HIPRT_NODE_OPAQUE: "kernel",
 }
 # The types of the payloads that are plain structures.
 PLAIN = {"copy": "hiprt_copy_args", "fill": "hiprt_fill_args"}
@@ -69,6 +70,8 @@ class Node:
         Name to value; the value of a buffer is its address.
     function : Function or None
         What was launched, where that is a kernel that is still in use.
+    is_foreign : bool
+        Whether other code launched it.
     """
 
     kind: str
@@ -79,6 +82,7 @@ class Node:
     dependencies: tuple[int, ...]
     arguments: dict[str, Any]
     function: module.Function | None = None
+    is_foreign: bool = False
 
 
 class Recording:
@@ -183,6 +187,11 @@ class Recording:
         return int(core.lib.hiprt_recorder_size(self.core))
 
     @property
+    def foreign(self) -> int:
+        """Number of nodes that other code launched."""
+        return int(core.lib.hiprt_recorder_foreign(self.core))
+
+    @property
     def nbytes(self) -> int:
         """Size of all nodes' arguments."""
         return int(core.lib.hiprt_recorder_bytes(self.core))
@@ -279,10 +288,24 @@ class Recording:
             handle = core.address(raw.kernel)
             grid, block = (dims.grid[0], dims.grid[1], dims.grid[2]), (dims.block[0], dims.block[1], dims.block[2])
             payload = bytes(core.ffi.buffer(raw.payload, raw.payload_size))
-            arguments = module.argument_values(handle, payload[core.ffi.sizeof("hiprt_dims") :])
-            name, function = core.ffi.string(raw.name).decode(), module.functions.get(handle)
-            return Node(kind, name, grid, block, dims.shared, dependencies, arguments, function)
+            block_of_arguments = payload[core.ffi.sizeof("hiprt_dims") :]
+            name, function = core.ffi.string(raw.name).decode(), None
+            if raw.source:
+                arguments = foreign_arguments(raw.kernel, block_of_arguments) if raw.kernel else {}
+            else:
+                function, arguments = module.functions.get(handle), module.argument_values(handle, block_of_arguments)
+            return Node(kind, name, grid, block, dims.shared, dependencies, arguments, function, bool(raw.source))
         if kind in PLAIN:
             fields = core.ffi.cast(f"{PLAIN[kind]} *", raw.payload)
             arguments = {name: getattr(fields, name) for name, _ in core.ffi.typeof(PLAIN[kind]).fields}
-        return Node(kind, kind, (0, 0, 0), (0, 0, 0), 0, dependencies, arguments)
+        return Node(kind, kind, (0, 0, 0), (0, 0, 0), 0, dependencies, arguments, is_foreign=bool(raw.source))
+
+
+def foreign_arguments(kernel: Any, block: bytes) -> dict[str, Any]:
+    """Return the arguments of other code's kernel by number; those of 1, 2, 4 and 8 bytes as unsigned integers."""
+    values: dict[str, Any] = {}
+    for i in range(core.lib.hiprt_kernel_count(kernel)):
+        start, size = core.lib.hiprt_kernel_offset(kernel, i), core.lib.hiprt_kernel_size(kernel, i)
+        cell = block[start : start + size]
+        values[f"argument {i}"] = int.from_bytes(cell, "little") if size in (1, 2, 4, 8) else cell
+    return values

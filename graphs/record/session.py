@@ -6,9 +6,10 @@ work that cannot be a node, such as a host read. Each part is launched as soon a
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hiprt import core
 from hiprt.allocator import Arena, Pool, default_pool
@@ -18,6 +19,7 @@ from hiprt.caller import caller
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.arguments import Difference
+from hiprt.graphs.record.captured import REMEDY, Claims, claims_of
 from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.stats import Event
@@ -83,7 +85,8 @@ class Session:
         self.memory: Pool | Arena = ladder.memory
         if reserve:
             # Only a pool puts red zones between buffers, and only an arena lays them out by plan.
-            kind = Arena if flags.alloc_plan and not flags.alloc_poison else Pool
+            # Other code is given addresses, which an arena decides only when the recording ends.
+            kind = Arena if flags.alloc_plan and not flags.alloc_poison and not ladder.has_foreign else Pool
             self.memory = kind(default_pool.allocate, ladder.name)
         self.extended = 0 if isinstance(self.memory, Arena) else self.memory.extended
         self.stream = stream
@@ -94,6 +97,9 @@ class Session:
         self.is_whole = True
         self.offset = 0
         self.recording: Recording | None = None
+        self.thread = threading.get_ident()
+        self.is_listening = False
+        self.claims: Claims | None = None
 
     @contextmanager
     def record(self) -> Iterator[None]:
@@ -142,15 +148,21 @@ class Session:
         core.lib.hiprt_recorder_limit(recording.core, flags.graph_max_nodes, flags.graph_max_bytes)
         recording.start(self.stream)
         self.recording = recording
+        if self.claims is not None or (self.stream.is_shared and flags.graph_foreign):
+            self.listen()
 
     def abandon(self) -> None:
         """Stop recording without launching."""
         if self.recording is not None:
+            if self.is_listening:
+                self.is_listening = False
+                core.lib.hiprt_flatten_drop(self.recording.core, self.stream.core)
             self.recording.stop(self.stream)
             self.recording = None
 
     def end(self) -> None:
         """Launch the part that was recorded."""
+        self.take_in()
         recording = self.recording
         self.abandon()
         if recording is not None:
@@ -233,6 +245,105 @@ class Session:
         self.end()
         yield
         self.begin()
+
+    def listen(self) -> None:
+        """Capture what other code puts on the stream from now on."""
+        assert self.recording is not None
+        status = core.lib.hiprt_flatten_begin(self.recording.core, self.stream.core)
+        self.is_listening = not status
+        if not status:
+            return
+        error = core.failure(status)
+        if self.claims is not None:
+            raise HipError(error.code, error.name, error.call, f"the stream cannot be captured; {REMEDY}")
+        # The null stream cannot be, nor a stream that other code captures.
+        self.ladder.stats.reasons[f"work of other code would not be noticed: {error}"] += 1
+
+    def take_in(self) -> None:
+        """Make nodes of what other code has put on the stream.
+
+        Raises
+        ------
+        HipError
+            Some of it cannot be a node. Nothing of the recording can be launched.
+        """
+        recording = self.recording
+        if not self.is_listening or recording is None:
+            return
+        self.is_listening = False
+        extents, accesses = ([], []) if self.claims is None else self.claims[1:]
+        start, end = self.memory.unsettled if isinstance(self.memory, Arena) else (0, 0)
+        count = core.ffi.new("uint32_t *")
+        status = core.lib.hiprt_flatten_end(
+            recording.core, self.stream.core, len(extents), extents, bytes(accesses), not extents, start, end, count
+        )
+        if status:
+            error = core.failure(status)
+            detail = f"step {self.ladder.name}: work of other code on its stream cannot be recorded: {error.detail}"
+            raise HipError(error.code, error.name, error.call, f"{detail}; {REMEDY}")
+        if count[0]:
+            self.ladder.has_foreign = True
+
+    def make_room(self) -> None:
+        """Make nodes of other code's work, before which a launch of ours cannot be recorded."""
+        self.take_in()
+        assert self.recording is not None
+        if core.lib.hiprt_recorder_is_full(self.recording.core):
+            self.split("the graph has reached HIPRT_GRAPH_MAX_NODES or HIPRT_GRAPH_MAX_BYTES")
+        else:
+            self.listen()
+
+    def share(self) -> None:
+        """Be ready for work of other code, which asks for the stream's handle while it records."""
+        if flags.graph_foreign and self.recording is not None and threading.get_ident() == self.thread:
+            self.fix_addresses()
+            if not self.is_listening:
+                self.listen()
+
+    def fix_addresses(self) -> None:
+        """Give the step's arrays, those there are and those to come, the addresses that they will keep."""
+        self.ladder.has_foreign = True
+        arena = self.memory
+        if not isinstance(arena, Arena):
+            return
+        assert self.recording is not None
+        if len(self.recording) or arena.unsettled[1]:
+            self.ladder.stats.reasons["split: other code is given addresses; once"] += 1
+            # The call is not kept, so that the next one is recorded whole.
+            self.is_whole = False
+        self.end()
+        self.memory = Pool(default_pool.allocate, self.ladder.name)
+        self.begin()
+
+    @contextmanager
+    def capture(self, reads: list[Any], writes: list[Any]) -> Iterator[None]:
+        """Take in what other code launches within the block as nodes that read and write these arrays."""
+        self.fix_addresses()
+        self.take_in()
+        outer, self.claims = self.claims, claims_of(reads, writes)
+        self.stream.keep += self.claims.objects
+        try:
+            self.listen()
+            try:
+                yield
+            finally:
+                # After an exception too, because the work would have run if nothing had been recorded.
+                self.take_in()
+        finally:
+            self.claims = outer
+        if outer is not None or (self.stream.is_shared and flags.graph_foreign):
+            self.listen()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Let work of ours on the stream within the block run at once, though the step records."""
+        is_listening = self.is_listening
+        self.take_in()
+        try:
+            yield
+        finally:
+            if is_listening:
+                self.listen()
 
 
 def forced(size: int, offset: int = 0) -> tuple[int, int]:

@@ -1,5 +1,9 @@
 #include "capture.h"
 
+#include <stdlib.h>
+
+#include "status.h"
+
 int hiprt_capture_mode(int mode) {
   hipStreamCaptureMode swapped = (hipStreamCaptureMode)mode;
   if (!hiprt_hip.hipThreadExchangeStreamCaptureMode || hiprt_hip.hipThreadExchangeStreamCaptureMode(&swapped)) return mode;
@@ -10,4 +14,95 @@ int hiprt_is_capturing(hipStream_t stream) {
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
   if (!hiprt_hip.hipStreamIsCapturing) return 0;
   return hiprt_hip.hipStreamIsCapturing(stream, &status) != hipSuccess || status != hipStreamCaptureStatusNone;
+}
+
+int hiprt_capture_begin(hipStream_t stream) {
+  const hiprt_functions *hip = &hiprt_hip;
+  if (!hip->hipStreamBeginCapture || !hip->hipStreamEndCapture || !hip->hipStreamGetCaptureInfo_v2 ||
+      !hip->hipStreamUpdateCaptureDependencies || !hip->hipGraphGetNodes || !hip->hipGraphGetEdges)
+    return hiprt_fail(HIPRT_E_LIBRARY, "hipStreamBeginCapture", "the library lacks stream capture");
+  HIPRT_TRY(hipStreamBeginCapture, stream, hipStreamCaptureModeRelaxed);
+  return 0;
+}
+
+int hiprt_capture_has_work(hipStream_t stream) {
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  size_t count = 0;
+  if (hiprt_hip.hipStreamGetCaptureInfo_v2(stream, &status, 0, 0, 0, &count)) return 1;
+  return status != hipStreamCaptureStatusActive || count != 0;
+}
+
+static int is_in(hipGraphNode_t node, const hipGraphNode_t *nodes, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (nodes[i] == node) return 1;
+  return 0;
+}
+
+/* Collect the nodes that no edge leaves, and say how many of them the stream's next work would not come after. */
+static int find_leaves(hipGraph_t graph, const hipGraphNode_t *tails, size_t n_tails, hipGraphNode_t **out_leaves,
+                       size_t *out_count, size_t *out_open) {
+  size_t n_nodes = 0, n_edges = 0;
+  HIPRT_TRY(hipGraphGetNodes, graph, 0, &n_nodes);
+  HIPRT_TRY(hipGraphGetEdges, graph, 0, 0, &n_edges);
+  hipGraphNode_t *nodes = calloc(n_nodes + 2 * n_edges + 1, sizeof *nodes), *from = nodes + n_nodes;
+  if (!nodes) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_capture_end", 0);
+  int status = n_nodes ? (int)hiprt_hip.hipGraphGetNodes(graph, nodes, &n_nodes) : 0;
+  if (!status && n_edges) status = (int)hiprt_hip.hipGraphGetEdges(graph, from, from + n_edges, &n_edges);
+  if (status) {
+    free(nodes);
+    return hiprt_fail(status, "hipGraphGetEdges", "of a capture");
+  }
+  *out_count = *out_open = 0;
+  for (size_t i = 0; i < n_nodes; i++) {
+    if (is_in(nodes[i], from, n_edges)) continue;
+    *out_open += !is_in(nodes[i], tails, n_tails);
+    nodes[(*out_count)++] = nodes[i];
+  }
+  *out_leaves = nodes;
+  return 0;
+}
+
+/* Join what the capture forked. CLR ends a capture without an operation behind its joins as unjoined, and leaves the
+ * stream of an unjoined capture in a state that nothing ends: so that all work comes before one empty node.
+ * *out_open is the number of branches that were not joined. */
+static int join(hipStream_t stream, size_t *out_open) {
+  hipStreamCaptureStatus state = hipStreamCaptureStatusNone;
+  hipGraph_t graph = 0;
+  const hipGraphNode_t *tails = 0;
+  hipGraphNode_t *leaves = 0, joined;
+  size_t n_tails = 0, count = 0;
+  *out_open = 0;
+  HIPRT_TRY(hipStreamGetCaptureInfo_v2, stream, &state, 0, &graph, &tails, &n_tails);
+  if (state != hipStreamCaptureStatusActive) return 0;
+  int status = find_leaves(graph, tails, n_tails, &leaves, &count, out_open);
+  if (!status && (count > 1 || *out_open)) {
+    status = (int)hiprt_hip.hipGraphAddEmptyNode(&joined, graph, leaves, count);
+    if (!status)
+      status = (int)hiprt_hip.hipStreamUpdateCaptureDependencies(stream, &joined, 1, hipStreamSetCaptureDependencies);
+    if (status) hiprt_fail(status, "hipStreamUpdateCaptureDependencies", "to join a capture");
+  }
+  free(leaves);
+  return status;
+}
+
+int hiprt_capture_end(hipStream_t stream, hipGraph_t *out_graph) {
+  size_t open = 0;
+  hipGraph_t graph = 0;
+  *out_graph = 0;
+  int status = join(stream, &open), ended = (int)hiprt_hip.hipStreamEndCapture(stream, &graph);
+  if (ended) {
+    /* CLR leaves junk in `graph`, and the stream captured: a new capture takes it out of that state. */
+    if (!hiprt_hip.hipStreamBeginCapture(stream, hipStreamCaptureModeRelaxed) &&
+        !hiprt_hip.hipStreamEndCapture(stream, &graph) && graph)
+      hiprt_hip.hipGraphDestroy(graph);
+    return hiprt_fail(ended, "hipStreamEndCapture", "a call that a capture forbids has ended it");
+  }
+  if (!status && open)
+    status = hiprt_fail(hipErrorStreamCaptureUnjoined, "hipStreamEndCapture", "a stream that it forked was not joined");
+  if (status) {
+    if (graph) hiprt_hip.hipGraphDestroy(graph);
+    return status;
+  }
+  *out_graph = graph;
+  return 0;
 }

@@ -1,4 +1,4 @@
-/* Stream capture by somebody else: what the core must not disturb (G10). */
+/* Stream capture: what the core must not disturb of others' captures (G10), and captures of its own (G14). */
 #pragma once
 #include "library.h"
 
@@ -11,3 +11,9 @@ int hiprt_capture_mode(int mode);
 /* Whether a stream is being captured: an event recorded on it now would become a part of the capture, and a question
  * about that event would end the capture. */
 int hiprt_is_capturing(hipStream_t stream);
+/* Capture what is put on a stream from now on, in relaxed mode, which forbids the threads of the process the least. */
+int hiprt_capture_begin(hipStream_t stream);
+/* Whether a stream that is being captured has work by now, or its capture was made invalid. */
+int hiprt_capture_has_work(hipStream_t stream);
+/* End a capture. *out_graph is what was captured, and on failure NULL; the stream can be used again in any case. */
+int hiprt_capture_end(hipStream_t stream, hipGraph_t *out_graph);

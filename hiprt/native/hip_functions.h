@@ -51,6 +51,25 @@
   X(hiprtGraphAddKernelNodeOverlapped, (hipGraphNode_t *, hipGraph_t, hipGraphNode_t, const hipKernelNodeParams *))   \
   X(hipStreamIsCapturing, (hipStream_t, hipStreamCaptureStatus *))                                                     \
   X(hipThreadExchangeStreamCaptureMode, (hipStreamCaptureMode *))                                                      \
+  X(hipStreamBeginCapture, (hipStream_t, hipStreamCaptureMode))                                                        \
+  X(hipStreamEndCapture, (hipStream_t, hipGraph_t *))                                                                  \
+  X(hipStreamGetCaptureInfo_v2, (hipStream_t, hipStreamCaptureStatus *, unsigned long long *, hipGraph_t *,            \
+                                 const hipGraphNode_t **, size_t *))                                                   \
+  X(hipStreamUpdateCaptureDependencies, (hipStream_t, hipGraphNode_t *, size_t, unsigned))                             \
+  X(hipGraphGetNodes, (hipGraph_t, hipGraphNode_t *, size_t *))                                                        \
+  X(hipGraphGetEdges, (hipGraph_t, hipGraphNode_t *, hipGraphNode_t *, size_t *))                                      \
+  X(hipGraphNodeGetType, (hipGraphNode_t, hipGraphNodeType *))                                                         \
+  X(hipGraphChildGraphNodeGetGraph, (hipGraphNode_t, hipGraph_t *))                                                    \
+  X(hipGraphKernelNodeGetParams, (hipGraphNode_t, hipKernelNodeParams *))                                              \
+  X(hipGraphKernelNodeGetAttribute, (hipGraphNode_t, hipLaunchAttributeID, hipLaunchAttributeValue *))                 \
+  X(hipGraphKernelNodeCopyAttributes, (hipGraphNode_t, hipGraphNode_t))                                                \
+  X(hipGraphMemcpyNodeGetParams, (hipGraphNode_t, hipMemcpy3DParms *))                                                 \
+  X(hipGraphMemsetNodeGetParams, (hipGraphNode_t, hipMemsetParams *))                                                  \
+  X(hipKernelGetParamInfo, (hipKernel_t, size_t, size_t *, size_t *))                                                  \
+  X(hipGetFuncBySymbol, (hipFunction_t *, const void *))                                                               \
+  X(hipPeekAtLastError, (void))                                                                                        \
+  X(hipGetLastError, (void))                                                                                           \
+  X(hipPointerGetAttributes, (hipPointerAttribute_t *, const void *))                                                  \
   X(hipEventElapsedTime, (float *, hipEvent_t, hipEvent_t))                                                            \
   X(hipDeviceGetAttribute, (int *, hipDeviceAttribute_t, int))                                                         \
   X(hipMemGetInfo, (size_t *, size_t *))                                                                               \

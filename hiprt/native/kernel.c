@@ -50,6 +50,23 @@ hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t 
   return kernel;
 }
 
+hiprt_kernel *hiprt_kernel_create_foreign(hipFunction_t function, const char *name, uint32_t n_args,
+                                          const uint32_t *offsets, const uint32_t *sizes, size_t packed) {
+  hiprt_kernel *kernel = hiprt_kernel_create((uint64_t)(uintptr_t)function, name, 0, 0);
+  if (!kernel) return 0;
+  uint32_t end = 0;
+  kernel->n_args = n_args;
+  kernel->packed = packed;
+  for (uint32_t i = 0; i < n_args; i++) {
+    kernel->offsets[i] = offsets[i];
+    kernel->args[i] = (hiprt_argument){sizes[i], 1, HIPRT_BY_VALUE};
+    if (end < offsets[i] + sizes[i]) end = offsets[i] + sizes[i];
+  }
+  kernel->args_size = (end + 7) / 8 * 8;
+  kernel->payload_size = (uint32_t)sizeof(hiprt_dims) + kernel->args_size;
+  return kernel;
+}
+
 void hiprt_kernel_wait_itself(hiprt_kernel *kernel, uint64_t ahead) {
   kernel->waits_itself = 1;
   kernel->ahead = ahead;
@@ -67,6 +84,8 @@ int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t 
   return 0;
 }
 
+uint32_t hiprt_kernel_count(const hiprt_kernel *kernel) { return kernel->n_args; }
+uint32_t hiprt_kernel_size(const hiprt_kernel *kernel, uint32_t argument) { return kernel->args[argument].size; }
 uint32_t hiprt_kernel_offset(const hiprt_kernel *kernel, uint32_t argument) { return kernel->offsets[argument]; }
 
 void hiprt_kernel_retain(hiprt_kernel *kernel) {
@@ -87,13 +106,20 @@ hipKernelNodeParams hiprt_kernel_params(const hiprt_kernel *kernel, const char *
   hiprt_dims dims;
   memcpy(&dims, payload, sizeof dims);
   char *args = (char *)payload + sizeof dims;
-  for (uint32_t i = 0; i < kernel->n_args; i++) cells[i] = args + kernel->offsets[i];
   hipKernelNodeParams params = {0};
+  if (kernel->packed) {
+    void *extra[] = {HIP_LAUNCH_PARAM_BUFFER_POINTER, args, HIP_LAUNCH_PARAM_BUFFER_SIZE, (void *)&kernel->packed,
+                     HIP_LAUNCH_PARAM_END};
+    memcpy(cells, extra, sizeof extra);
+    params.extra = cells;
+  } else {
+    for (uint32_t i = 0; i < kernel->n_args; i++) cells[i] = args + kernel->offsets[i];
+    params.kernelParams = kernel->n_args ? cells : 0;
+  }
   params.func = (void *)kernel->function;
   params.gridDim = (dim3){dims.grid[0], dims.grid[1], dims.grid[2]};
   params.blockDim = (dim3){dims.block[0], dims.block[1], dims.block[2]};
   params.sharedMemBytes = dims.shared;
-  params.kernelParams = kernel->n_args ? cells : 0;
   return params;
 }
 

@@ -47,8 +47,10 @@ void hiprt_kernel_retain(hiprt_kernel *kernel);
 void hiprt_kernel_release(hiprt_kernel *kernel);
 /* Return how many references there are at this moment; recordings and execs hold some. */
 uint32_t hiprt_kernel_references(const hiprt_kernel *kernel);
-/* Return where an argument lies, from the first. */
+/* Return the number of arguments, where one lies, from the first, and its size. */
+uint32_t hiprt_kernel_count(const hiprt_kernel *kernel);
 uint32_t hiprt_kernel_offset(const hiprt_kernel *kernel, uint32_t argument);
+uint32_t hiprt_kernel_size(const hiprt_kernel *kernel, uint32_t argument);
 /* Give a payload the addresses it has after the moves. */
 void hiprt_kernel_move(const hiprt_kernel *kernel, char *payload, uint32_t n_moves, const hiprt_move *moves);
 /* cffi end */
@@ -67,13 +69,19 @@ struct hiprt_kernel {
   uint8_t access[HIPRT_MAX_ARGS];   /* of each buffer, in order */
   int waits_itself;                 /* hiprt_kernel_wait_itself was called */
   uint64_t ahead;                   /* with this */
+  size_t packed;                    /* bytes of one block of arguments that is passed whole; 0: they are passed one by one */
   uint32_t *addresses, n_addresses; /* of addresses that are no buffers, from the payload's start */
 };
 
+/* Return one reference to a kernel of other code that takes values, of which offsets and sizes are known; NULL with the
+ * failure noted. packed: as in hiprt_kernel. */
+hiprt_kernel *hiprt_kernel_create_foreign(hipFunction_t function, const char *name, uint32_t n_args,
+                                          const uint32_t *offsets, const uint32_t *sizes, size_t packed);
 /* Return the number of addresses in a payload that lie in memory that moves. out_payload, unless NULL, receives them as
  * they are after the moves; it may be the payload itself. */
 uint32_t hiprt_kernel_moved(const hiprt_kernel *kernel, const char *payload, uint32_t n_moves, const hiprt_move *moves,
                             char *out_payload);
-/* Fill `cells` with the addresses of the arguments in a payload and return the HIP parameters (G4: fresh each time). */
+/* Fill `cells`, of which there are HIPRT_MAX_ARGS, with where the arguments in a payload lie, and return the HIP
+ * parameters (G4: fresh each time). */
 hipKernelNodeParams hiprt_kernel_params(const hiprt_kernel *kernel, const char *payload, void **cells);
 const hiprt_range *hiprt_kernel_ranges(const hiprt_kernel *kernel, const char *payload);

@@ -24,6 +24,7 @@ int hiprt_library_is_open(void) { return library.handle != 0; }
 static int fill(void *handle, hiprt_functions *table) {
   HIPRT_HIP_FUNCTIONS(HIPRT_REQUIRE)
   HIPRT_HIP_OPTIONAL(HIPRT_LOOK_UP)
+  HIPRT_LOOK_UP(hipKernelNameRef, )
   return 0;
 }
 

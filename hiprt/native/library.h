@@ -9,6 +9,7 @@ typedef struct {
   HIPRT_HIP_FUNCTIONS(HIPRT_FIELD)
   HIPRT_HIP_OPTIONAL(HIPRT_FIELD)
 #undef HIPRT_FIELD
+  const char *(*hipKernelNameRef)(hipFunction_t); /* optional, and the only one that returns no status */
 } hiprt_functions;
 
 typedef struct {

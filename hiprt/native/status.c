@@ -33,6 +33,8 @@ const char *hiprt_status_name(int status) {
     case HIPRT_E_LIMIT: return "HIPRT_E_LIMIT";
     case HIPRT_E_STALE: return "HIPRT_E_STALE";
     case HIPRT_E_FORKED: return "HIPRT_E_FORKED";
+    case HIPRT_E_CAPTURED: return "HIPRT_E_CAPTURED";
+    case HIPRT_E_FOREIGN: return "HIPRT_E_FOREIGN";
     default: return status > 0 ? "hipError_t" : "HIPRT_E_UNKNOWN";
   }
 }

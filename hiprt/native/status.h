@@ -13,6 +13,8 @@
 #define HIPRT_E_LIMIT -7     /* a limit in bytes would be exceeded */
 #define HIPRT_E_STALE -8     /* an executable graph does not carry a change that HIP reported as made */
 #define HIPRT_E_FORKED -9    /* the process was forked from one that had opened a library */
+#define HIPRT_E_CAPTURED -10 /* other code put work on the stream that records, which is to be taken in first */
+#define HIPRT_E_FOREIGN -11  /* work of other code cannot be a node */
 
 /* The call that failed last on this thread, and what else is known about it; empty texts before the first failure. */
 const char *hiprt_failure_call(void);

@@ -114,7 +114,7 @@ int hiprt_launch_payload(hiprt_stream *stream, const hiprt_kernel *kernel, const
   void *cells[HIPRT_MAX_ARGS];
   hipKernelNodeParams p = hiprt_kernel_params(kernel, payload, cells);
   HIPRT_TRY(hipModuleLaunchKernel, kernel->function, p.gridDim.x, p.gridDim.y, p.gridDim.z, p.blockDim.x, p.blockDim.y,
-            p.blockDim.z, p.sharedMemBytes, stream->handle, p.kernelParams, 0);
+            p.blockDim.z, p.sharedMemBytes, stream->handle, p.kernelParams, p.extra);
   stream->launches++;
   return 0;
 }

@@ -21,6 +21,12 @@ typedef struct {
 } CUDA_KERNEL_NODE_PARAMS_v1;
 
 typedef struct {
+  CUDA_KERNEL_NODE_PARAMS_v1 launch;
+  void *kern; /* CUkernel, where `func` is NULL */
+  CUcontext context;
+} CUDA_KERNEL_NODE_PARAMS_v2;
+
+typedef struct {
   CUdeviceptr dst;
   size_t pitch;
   unsigned value, elementSize;
@@ -41,7 +47,9 @@ typedef struct {
   void *dstArray, *reserved1;
   size_t dstPitch, dstHeight, WidthInBytes, Height, Depth;
 } CUDA_MEMCPY3D_v2;
+#define CU_MEMORYTYPE_DEVICE 2
 #define CU_MEMORYTYPE_UNIFIED 4
+#define CU_POINTER_ATTRIBUTE_MEMORY_TYPE 2
 
 typedef struct {
   unsigned char from_port, to_port, type, reserved[5];
@@ -131,8 +139,25 @@ typedef struct {
                                                                      const CUDA_MEMSET_NODE_PARAMS_v1 *, CUcontext))   \
   X(GraphLaunch, "cuGraphLaunch", (void *, void *))
 
-/* NULL where the driver lacks them, which is before CUDA 12.3. */
+/* NULL where the driver lacks them: some are of CUDA 12.3 and 12.4. */
 #define NV_OPTIONAL(X)                                                                                                 \
+  X(StreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2", (void *, int *, unsigned long long *, void **, void *const **,  \
+                                                        size_t *))                                                     \
+  X(StreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies", (void *, void **, size_t, unsigned))         \
+  X(GraphGetNodes, "cuGraphGetNodes", (void *, void **, size_t *))                                                     \
+  X(GraphGetEdges, "cuGraphGetEdges", (void *, void **, void **, size_t *))                                            \
+  X(GraphGetEdgesWithData, "cuGraphGetEdges_v2", (void *, void **, void **, CUgraphEdgeData *, size_t *))              \
+  X(GraphNodeGetType, "cuGraphNodeGetType", (void *, int *))                                                           \
+  X(GraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph", (void *, void **))                                   \
+  X(GraphKernelNodeGetParams, "cuGraphKernelNodeGetParams_v2", (void *, CUDA_KERNEL_NODE_PARAMS_v2 *))                 \
+  X(GraphKernelNodeGetAttribute, "cuGraphKernelNodeGetAttribute", (void *, int, void *))                               \
+  X(GraphKernelNodeCopyAttributes, "cuGraphKernelNodeCopyAttributes", (void *, void *))                                \
+  X(GraphMemcpyNodeGetParams, "cuGraphMemcpyNodeGetParams", (void *, CUDA_MEMCPY3D_v2 *))                              \
+  X(GraphMemsetNodeGetParams, "cuGraphMemsetNodeGetParams", (void *, CUDA_MEMSET_NODE_PARAMS_v1 *))                    \
+  X(KernelGetFunction, "cuKernelGetFunction", (void **, void *))                                                       \
+  X(FuncGetParamInfo, "cuFuncGetParamInfo", (void *, size_t, size_t *, size_t *))                                      \
+  X(FuncGetName, "cuFuncGetName", (const char **, void *))                                                             \
+  X(PointerGetAttribute, "cuPointerGetAttribute", (void *, int, CUdeviceptr))                                          \
   X(GraphAddDependencies, "cuGraphAddDependencies_v2", (void *, void *const *, void *const *, const CUgraphEdgeData *, \
                                                         size_t))
 

@@ -32,32 +32,6 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int
   return (hipError_t)nv.StreamWaitEvent(stream, event, flags);
 }
 
-hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
-  NV_ENTER();
-  return (hipError_t)nv.StreamBeginCapture(stream, (int)mode);
-}
-
-hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph) {
-  NV_ENTER();
-  return (hipError_t)nv.StreamEndCapture(stream, (void **)graph);
-}
-
-hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status) {
-  NV_ENTER();
-  int now = 0;
-  hipError_t result = (hipError_t)nv.StreamIsCapturing(stream, &now);
-  *status = (hipStreamCaptureStatus)now;
-  return result;
-}
-
-hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
-  NV_ENTER();
-  int now = (int)*mode;
-  hipError_t result = (hipError_t)nv.ThreadExchangeStreamCaptureMode(&now);
-  *mode = (hipStreamCaptureMode)now;
-  return result;
-}
-
 /* The driver has the same flags, and no mask. */
 hipError_t hipStreamWaitValue32(hipStream_t stream, void *pointer, uint32_t value, unsigned flags, uint32_t mask) {
   NV_ENTER();

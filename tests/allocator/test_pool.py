@@ -35,7 +35,7 @@ class Lane:
     """Stands for a stream that is closed already: nothing can be put behind its work."""
 
     device = SimpleNamespace(index=0)
-    handle = 0
+    raw = 0
     is_open = False
 
     def __init__(self, number):

@@ -3,12 +3,13 @@
 from contextlib import contextmanager
 
 import numpy as np
+from helpers import foreign as other_code
 from helpers.child import child
 from helpers.hip_calls import Gate
 from helpers.kernels import accumulate, launch, mix, scale
 
 import hiprt
-from hiprt import flags, graphs
+from hiprt import flags, graphs, kernels as k
 
 N = 192
 CHANGES = 160  # of 64 bytes of arguments each: more than a kernarg_limit of 8192
@@ -229,6 +230,29 @@ def functions():
     return results
 
 
+def foreign():
+    """Other code between launches of ours: where its place is not declared, in blocks, with other arguments."""
+    x, y, state = hiprt.array(START.view(np.uint32)), hiprt.zeros(N, np.uint32), hiprt.zeros(N, np.uint32)
+    stream, factor = hiprt.current_stream(), 1
+
+    def function():
+        k.add(x, state, out=state)
+        other_code.affine(stream.handle, y, state, factor)
+        k.add(y, state, out=state)
+        with step.capture(reads=[state], writes=[y]):
+            other_code.affine_packed(stream.handle, y, state, factor)
+            other_code.pair(stream.handle, y, factor)
+        return k.add(state, y)
+
+    results = []
+    for keep in (True, False):
+        step = graphs.Step(function, name=f"foreign {keep}", keep=keep)
+        for i in range(6):
+            factor = 1 if keep else 1 + i // 2
+            results.append(step().numpy())
+    return results
+
+
 WORKLOADS = {
     function.__name__: function
     for function in (
@@ -247,6 +271,7 @@ WORKLOADS = {
         rewired,
         nested,
         functions,
+        foreign,
     )
 }
 

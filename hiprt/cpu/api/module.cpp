@@ -6,6 +6,7 @@
 #include <iterator>
 #include <vector>
 
+#include "quirks/quirks.h"
 #include "runtime/module.h"
 #include "runtime/status.h"
 
@@ -193,6 +194,7 @@ const char *hipKernelNameRef(hipFunction_t function) {
 hipError_t hipKernelGetParamInfo(hipKernel_t kernel, size_t index, size_t *offset, size_t *size) {
   return api([&] {
     Function found;
+    if (quirk(Quirk::ParamInfoMissing)) return hipErrorNotSupported;  // ROCm before 7.2 lacks the function
     if (!find_function(kernel, &found)) return hipErrorInvalidHandle;
     if (!offset || index >= found.kernel->params.size()) return hipErrorInvalidValue;
     *offset = found.kernel->params[index].offset;

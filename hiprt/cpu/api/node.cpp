@@ -1,5 +1,6 @@
 // HIP's functions that add nodes, and that get and set the parameters of nodes of a graph definition.
 #include <algorithm>
+#include <cstring>
 
 #include "enumerator.h"
 #include "graph/graph_memory.h"
@@ -218,7 +219,12 @@ hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams 
 }
 
 hipError_t hipGraphMemcpyNodeGetParams(hipGraphNode_t node, hipMemcpy3DParms *pNodeParams) {
-  return get_node(node, hipGraphNodeTypeMemcpy, pNodeParams, [&](Node &n) { *pNodeParams = n.action.copy; });
+  return get_node(node, hipGraphNodeTypeMemcpy, pNodeParams, [&](Node &n) {
+    *pNodeParams = n.action.copy;
+    // CLR's GraphMemcpyNode1D keeps what it copies apart from the parameters of its base, which nobody has set.
+    const bool is_junk = n.action.flavour == Flavour::Flat && quirk(Quirk::GetparamsFlatCopy);
+    if (is_junk) std::memset(static_cast<void *>(pNodeParams), 0xFB, sizeof *pNodeParams);
+  });
 }
 
 hipError_t hipDrvGraphMemcpyNodeGetParams(hipGraphNode_t hNode, HIP_MEMCPY3D *nodeParams) {

@@ -256,14 +256,22 @@ Action captured_action(std::shared_ptr<Work> work) {
 
 hipKernelNodeParams kernel_params(Node &node) {
   auto &work = static_cast<KernelWork &>(*node.action.work);
-  node.arguments.clear();
-  for (size_t i = 0; i < work.function.kernel->params.size(); ++i) node.arguments.push_back(work.argument(i));
   hipKernelNodeParams params{};
+  node.arguments.clear();
+  // CLR keeps arguments as they were given (GraphKernelNode::copyParams, hip_graph_internal.hpp:1108-1176).
+  const bool as_extra = work.packed && quirk(Quirk::GetparamsExtra);
+  if (as_extra) {
+    node.arguments = {HIP_LAUNCH_PARAM_BUFFER_POINTER, work.arguments(), HIP_LAUNCH_PARAM_BUFFER_SIZE, &work.packed,
+                      HIP_LAUNCH_PARAM_END};
+    params.extra = node.arguments.data();
+  } else {
+    for (size_t i = 0; i < work.function.kernel->params.size(); ++i) node.arguments.push_back(work.argument(i));
+    params.kernelParams = node.arguments.empty() ? nullptr : node.arguments.data();
+  }
   params.func = const_cast<void *>(work.function.handle);
   params.gridDim = work.geometry.grid;
   params.blockDim = work.geometry.block;
   params.sharedMemBytes = work.geometry.shared;
-  params.kernelParams = node.arguments.empty() ? nullptr : node.arguments.data();
   return params;
 }
 

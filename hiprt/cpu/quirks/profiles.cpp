@@ -12,6 +12,7 @@ using Group = std::vector<Quirk>;
 // These are in CLR's sources from 6.2 to 10.0.
 const Group kEvery = {
     Quirk::GetparamsAlias,            // from 5.6 on
+    Quirk::GetparamsExtra, Quirk::GetparamsFlatCopy,
     Quirk::SetparamsValidateOldFunc,
     Quirk::UpdateBfsCountOnly,        // pairs have the same breadth-first position and number of dependencies
     Quirk::UpdatePartial,             // an update changes node after node and undoes nothing
@@ -30,7 +31,10 @@ const Group kEvery = {
     Quirk::AutofreeDeviceWide, Quirk::AllocNodeOnce,
 };
 // HIP 7.0 aligned error codes and capture rules with CUDA; these are older.
-const Group kBefore7 = {Quirk::LasterrorOverwrite, Quirk::FreeasyncNullError, Quirk::CaptureHolesLt7};
+const Group kBefore7 = {
+    Quirk::LasterrorOverwrite, Quirk::FreeasyncNullError, Quirk::CaptureHolesLt7,
+    Quirk::ParamInfoMissing,  // it came with 7.2
+};
 // From 6.2 on packets are built at instantiation, and an update does not build those inside a child graph again.
 const Group kStaleChildPackets = {Quirk::ChildUpdateStalePackets};
 // From 6.4 on setters forget the packet, and the status of UpdateAQLPacket is dropped (rocm-systems#10714).

@@ -17,6 +17,9 @@ namespace cpu {
 #define HIPRT_CPU_QUIRKS(X)                                       \
   X(ParamsByPointer, params_by_pointer)                           \
   X(GetparamsAlias, getparams_alias)                              \
+  X(GetparamsExtra, getparams_extra)                              \
+  X(GetparamsFlatCopy, getparams_flat_copy)                       \
+  X(ParamInfoMissing, param_info_missing)                         \
   X(SetparamsValidateOldFunc, setparams_validate_old_func)        \
   X(UpdateBfsCountOnly, update_bfs_count_only)                    \
   X(UpdatePartial, update_partial)                                \

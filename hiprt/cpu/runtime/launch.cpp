@@ -68,6 +68,7 @@ std::shared_ptr<Work> KernelWork::clone() const {
   auto copy = std::make_shared<KernelWork>(function, geometry);
   std::memcpy(copy->arguments(), arguments(), function.kernel->kernarg_size);
   copy->caller_ = caller_;
+  copy->packed = packed;
   return copy;
 }
 
@@ -92,7 +93,8 @@ hipError_t KernelWork::take_arguments(void **params, void **extra) {
     if (const hipError_t error = parse_extra(extra, &buffer, &size)) return error;
     const size_t needed = kernel.params.empty() ? 0 : kernel.params.back().offset + kernel.params.back().size;
     if (size < needed) return hipErrorInvalidValue;
-    std::memcpy(arguments(), buffer, std::min<size_t>(size, kernel.kernarg_size));
+    packed = std::min<size_t>(size, kernel.kernarg_size);
+    std::memcpy(arguments(), buffer, packed);
   }
   return hipSuccess;
 }

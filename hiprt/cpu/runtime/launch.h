@@ -40,6 +40,7 @@ struct KernelWork : Work {
 
   const Function function;
   Geometry geometry;
+  size_t packed = 0;  // bytes of `extra`, where the arguments were passed like that
 
  private:
   bool is_as_given() const;

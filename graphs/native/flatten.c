@@ -1,0 +1,342 @@
+#include "flatten.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "capture.h"
+#include "status.h"
+
+/* A captured node as it will be in the recording. */
+typedef struct {
+  uint32_t kind;
+  hipGraphNode_t source;
+  hiprt_kernel *kernel;
+  void *payload;
+  uint32_t size;
+} piece;
+
+typedef struct {
+  piece *pieces;
+  size_t count, capacity;
+  uint64_t from, to; /* addresses that are not final */
+} pieces;
+
+static int refuse(const char *what) { return hiprt_fail(HIPRT_E_FOREIGN, "hipStreamEndCapture", what); }
+
+/* Append a piece; it takes the kernel, and a copy of the payload. */
+static int append(pieces *all, uint32_t kind, hipGraphNode_t source, hiprt_kernel *kernel, const void *payload,
+                  uint32_t size) {
+  void *copy = malloc(size ? size : 1);
+  if (copy && all->count == all->capacity) {
+    size_t capacity = all->capacity ? all->capacity * 2 : 16;
+    piece *grown = realloc(all->pieces, capacity * sizeof *grown);
+    if (grown) {
+      all->pieces = grown;
+      all->capacity = capacity;
+    }
+  }
+  if (!copy || all->count == all->capacity) {
+    free(copy);
+    hiprt_kernel_release(kernel);
+    return hiprt_fail(HIPRT_E_MEMORY, "hiprt_flatten_end", 0);
+  }
+  if (size) memcpy(copy, payload, size);
+  all->pieces[all->count++] = (piece){kind, source, kernel, copy, size};
+  return 0;
+}
+
+static int is_provisional(const pieces *all, uint64_t address) { return all->from <= address && address < all->to; }
+
+/* HIP keeps the last failure of a thread for who asks, and other code asks after its launches. */
+static int before_questions(void) { return hiprt_hip.hipPeekAtLastError ? (int)hiprt_hip.hipPeekAtLastError() : 0; }
+static void after_questions(int before) {
+  if (!before && hiprt_hip.hipGetLastError) hiprt_hip.hipGetLastError();
+}
+
+/* Learn where the arguments of a kernel lie, and how many there are; -1: the library does not tell. */
+static int learn_arguments(hipFunction_t function, uint32_t *offsets, uint32_t *sizes) {
+  if (!hiprt_hip.hipKernelGetParamInfo) return -1;
+  for (int i = 0; i <= HIPRT_MAX_ARGS; i++) {
+    size_t offset = 0, size = 0;
+    if (hiprt_hip.hipKernelGetParamInfo((hipKernel_t)function, (size_t)i, &offset, &size)) return i ? i : -1;
+    if (i == HIPRT_MAX_ARGS || !size) break;
+    offsets[i] = (uint32_t)offset;
+    sizes[i] = (uint32_t)size;
+  }
+  return -1;
+}
+
+/* Find the block of arguments in `extra`; NULL if there is none. */
+static const void *packed_block(void **extra, size_t *out_size) {
+  const void *block = 0;
+  for (; extra && *extra && *extra != HIP_LAUNCH_PARAM_END; extra += 2) {
+    if (*extra == HIP_LAUNCH_PARAM_BUFFER_POINTER) block = extra[1];
+    if (*extra == HIP_LAUNCH_PARAM_BUFFER_SIZE) *out_size = *(const size_t *)extra[1];
+  }
+  return *out_size ? block : 0;
+}
+
+static hiprt_dims dims_of(const hipKernelNodeParams *p) {
+  return (hiprt_dims){{p->gridDim.x, p->gridDim.y, p->gridDim.z},
+                      {p->blockDim.x, p->blockDim.y, p->blockDim.z},
+                      p->sharedMemBytes,
+                      0};
+}
+
+static int append_opaque(pieces *all, hipGraphNode_t source, hipFunction_t function, const char *name,
+                         const hipKernelNodeParams *p) {
+  static _Atomic uint64_t serials;
+  if (all->from < all->to) return refuse("a kernel whose arguments HIP does not tell may have been given the address "
+                                         "of an array that the step made and has no memory for yet");
+  hiprt_opaque opaque = {dims_of(p), (uint64_t)(uintptr_t)function, (uint64_t)(uintptr_t)source, 0, ""};
+  opaque.serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
+  snprintf(opaque.name, sizeof opaque.name, "%s", name);
+  return append(all, HIPRT_NODE_OPAQUE, source, 0, &opaque, sizeof opaque);
+}
+
+/* Append a kernel, of which offsets and sizes of the arguments are known. */
+static int append_known(pieces *all, hipGraphNode_t source, hiprt_kernel *kernel, const hipKernelNodeParams *p,
+                        const void *block) {
+  char *payload = kernel ? calloc(1, kernel->payload_size) : 0;
+  if (!payload) {
+    hiprt_kernel_release(kernel);
+    return hiprt_fail(HIPRT_E_MEMORY, "hiprt_flatten_end", 0);
+  }
+  const hiprt_dims dims = dims_of(p);
+  char *args = payload + sizeof dims;
+  memcpy(payload, &dims, sizeof dims);
+  for (uint32_t i = 0; i < kernel->n_args; i++)
+    memcpy(args + kernel->offsets[i], block ? block : p->kernelParams[i], kernel->args[i].size);
+  int status = 0;
+  for (uint32_t at = 0; !status && at < kernel->args_size; at += 8) {
+    uint64_t word;
+    memcpy(&word, args + at, sizeof word);
+    if (is_provisional(all, word))
+      status = refuse("a kernel was given the address of an array that the step made and has no memory for yet");
+  }
+  if (status)
+    hiprt_kernel_release(kernel);
+  else
+    status = append(all, HIPRT_NODE_KERNEL, source, kernel, payload, kernel->payload_size);
+  free(payload);
+  return status;
+}
+
+static int append_kernel(pieces *all, hipGraphNode_t source) {
+  hipKernelNodeParams p = {0};
+  HIPRT_TRY(hipGraphKernelNodeGetParams, source, &p);
+  int before = before_questions();
+  hipLaunchAttributeValue value = {0};
+  int is_cooperative = hiprt_hip.hipGraphKernelNodeGetAttribute &&
+                       !hiprt_hip.hipGraphKernelNodeGetAttribute(source, hipLaunchAttributeCooperative, &value) &&
+                       value.cooperative;
+  /* A kernel that a program launches as `kernel<<<…>>>` is known by a host symbol. */
+  hipFunction_t function = 0;
+  if (!hiprt_hip.hipGetFuncBySymbol || hiprt_hip.hipGetFuncBySymbol(&function, p.func)) function = (hipFunction_t)p.func;
+  uint32_t offsets[HIPRT_MAX_ARGS] = {0}, sizes[HIPRT_MAX_ARGS];
+  size_t packed = 0;
+  const void *block = p.kernelParams ? 0 : packed_block(p.extra, &packed);
+  int count = block ? 1 : p.kernelParams ? learn_arguments(function, offsets, sizes) : 0;
+  if (block) sizes[0] = (uint32_t)packed;
+  const char *name = hiprt_hip.hipKernelNameRef ? hiprt_hip.hipKernelNameRef(function) : 0;
+  after_questions(before);
+  if (is_cooperative) return refuse("a cooperative launch cannot be repeated eagerly");
+  if (!name) name = "kernel of other code";
+  if (count < 0) return append_opaque(all, source, function, name, &p);
+  return append_known(all, source, hiprt_kernel_create_foreign(function, name, (uint32_t)count, offsets, sizes, packed),
+                      &p, block);
+}
+
+/* Whether the library tells what a copy node copies: CLR's copies of one row keep that where GetParams does not look
+ * (GraphMemcpyNode1D), and what it returns is junk. */
+static int tells_of_copies(void) {
+  static atomic_int known = -1;
+  if (known >= 0) return known;
+  hipGraph_t graph = 0;
+  hipGraphNode_t node;
+  char *memory = 0;
+  int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed), is_right = 0;
+  if (!hiprt_hip.hipMalloc((void **)&memory, 256) && !hiprt_hip.hipGraphCreate(&graph, 0)) {
+    hipMemcpy3DParms p = {0};
+    is_right = hiprt_hip.hipGraphMemcpyNodeGetParams &&
+               !hiprt_hip.hipGraphAddMemcpyNode1D(&node, graph, 0, 0, memory + 64, memory, 24, hipMemcpyDeviceToDevice) &&
+               !hiprt_hip.hipGraphMemcpyNodeGetParams(node, &p) && p.srcPtr.ptr == memory &&
+               p.dstPtr.ptr == memory + 64 && p.extent.width == 24;
+  }
+  if (graph) hiprt_hip.hipGraphDestroy(graph);
+  if (memory) hiprt_hip.hipFree(memory);
+  hiprt_capture_mode(mode);
+  return known = is_right;
+}
+
+static int is_device_memory(const void *pointer) {
+  hipPointerAttribute_t a = {0};
+  if (!hiprt_hip.hipPointerGetAttributes) return 0;
+  int before = before_questions(), status = (int)hiprt_hip.hipPointerGetAttributes(&a, pointer);
+  after_questions(before);
+  return !status && a.type == hipMemoryTypeDevice;
+}
+
+static int append_copy(pieces *all, hipGraphNode_t source) {
+  hipMemcpy3DParms p = {0};
+  if (!tells_of_copies()) return refuse("the HIP library does not tell what a captured copy copies");
+  HIPRT_TRY(hipGraphMemcpyNodeGetParams, source, &p);
+  const char *from = (const char *)p.srcPtr.ptr + p.srcPos.x, *to = (const char *)p.dstPtr.ptr + p.dstPos.x;
+  if (p.srcArray || p.dstArray || p.extent.height > 1 || p.extent.depth > 1 || p.srcPos.y || p.srcPos.z || p.dstPos.y ||
+      p.dstPos.z)
+    return refuse("a copy of more than one row");
+  if (p.kind != hipMemcpyDeviceToDevice && !(p.kind == hipMemcpyDefault && is_device_memory(from) && is_device_memory(to)))
+    return refuse("a copy from or to the host");
+  hiprt_copy_args args = {(uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, p.extent.width};
+  if (is_provisional(all, args.dst) || is_provisional(all, args.src))
+    return refuse("a copy was given the address of an array that the step made and has no memory for yet");
+  return args.nbytes ? append(all, HIPRT_NODE_COPY, source, 0, &args, sizeof args) : 0;
+}
+
+static int append_fill(pieces *all, hipGraphNode_t source) {
+  hipMemsetParams p = {0};
+  HIPRT_TRY(hipGraphMemsetNodeGetParams, source, &p);
+  if (p.height > 1) return refuse("a fill of more than one row");
+  hiprt_fill_args args = {(uint64_t)(uintptr_t)p.dst, p.width, p.value, p.elementSize};
+  if (is_provisional(all, args.dst))
+    return refuse("a fill was given the address of an array that the step made and has no memory for yet");
+  return args.count ? append(all, HIPRT_NODE_FILL, source, 0, &args, sizeof args) : 0;
+}
+
+static int append_graph(pieces *all, hipGraph_t graph);
+
+static int append_node(pieces *all, hipGraphNode_t source) {
+  hipGraphNodeType type;
+  hipGraph_t child;
+  HIPRT_TRY(hipGraphNodeGetType, source, &type);
+  switch ((int)type) {
+    case hipGraphNodeTypeKernel: return append_kernel(all, source);
+    case hipGraphNodeTypeMemcpy: return append_copy(all, source);
+    case hipGraphNodeTypeMemset: return append_fill(all, source);
+    case hipGraphNodeTypeEmpty: return 0;
+    case hipGraphNodeTypeGraph: {
+      HIPRT_TRY(hipGraphChildGraphNodeGetGraph, source, &child);
+      return append_graph(all, child);
+    }
+    case hipGraphNodeTypeHost: return refuse("a function of the host (hipLaunchHostFunc)");
+    case hipGraphNodeTypeWaitEvent:
+    case hipGraphNodeTypeEventRecord: return refuse("an external event");
+    case hipGraphNodeTypeMemAlloc:
+    case hipGraphNodeTypeMemFree: return refuse("memory that is allocated or freed in stream order (hipMallocAsync)");
+    case hipGraphNodeTypeMemcpyFromSymbol:
+    case hipGraphNodeTypeMemcpyToSymbol: return refuse("a copy from or to a symbol");
+    default: {
+      char what[64];
+      snprintf(what, sizeof what, "a graph node of type %d", (int)type);
+      return refuse(what);
+    }
+  }
+}
+
+/* Append the nodes of a graph, each behind those that it waits for, and else in the graph's own order. */
+static int append_ordered(pieces *all, hipGraphNode_t *nodes, size_t n_nodes, const hipGraphNode_t *from,
+                          const hipGraphNode_t *to, size_t n_edges) {
+  for (size_t left = n_nodes; left;) {
+    const size_t before = left;
+    for (size_t i = 0; i < n_nodes; i++) {
+      if (!nodes[i]) continue;
+      int waits = 0;
+      for (size_t k = 0; k < n_edges && !waits; k++) {
+        if (to[k] != nodes[i]) continue;
+        for (size_t j = 0; j < n_nodes && !waits; j++) waits = nodes[j] == from[k];
+      }
+      if (waits) continue;
+      int status = append_node(all, nodes[i]);
+      if (status) return status;
+      nodes[i] = 0;
+      left--;
+    }
+    if (left == before) return refuse("a graph with a cycle");
+  }
+  return 0;
+}
+
+static int append_graph(pieces *all, hipGraph_t graph) {
+  size_t n_nodes = 0, n_edges = 0;
+  HIPRT_TRY(hipGraphGetNodes, graph, 0, &n_nodes);
+  HIPRT_TRY(hipGraphGetEdges, graph, 0, 0, &n_edges);
+  hipGraphNode_t *nodes = calloc(n_nodes + 2 * n_edges + 1, sizeof *nodes), *from = nodes + n_nodes;
+  if (!nodes) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_flatten_end", 0);
+  int status = n_nodes ? (int)hiprt_hip.hipGraphGetNodes(graph, nodes, &n_nodes) : 0;
+  if (!status && n_edges) status = (int)hiprt_hip.hipGraphGetEdges(graph, from, from + n_edges, &n_edges);
+  status = status ? hiprt_fail(status, "hipGraphGetEdges", "of a capture")
+                  : append_ordered(all, nodes, n_nodes, from, from + n_edges, n_edges);
+  free(nodes);
+  return status;
+}
+
+/* Say what all of the work touches: what the program said, and what copies and fills tell themselves. */
+static int claim(hiprt_captured *captured, const pieces *all, uint32_t n_ranges, const hiprt_range *ranges,
+                 const uint8_t *access) {
+  int status = 0;
+  for (uint32_t i = 0; !status && i < n_ranges; i++) status = hiprt_captured_claim(captured, ranges[i], access[i]);
+  for (size_t i = 0; !status && i < all->count; i++) {
+    if (all->pieces[i].kind == HIPRT_NODE_COPY) {
+      const hiprt_copy_args *c = all->pieces[i].payload;
+      status = hiprt_captured_claim(captured, (hiprt_range){c->src, c->src + c->nbytes}, HIPRT_READ);
+      if (!status) status = hiprt_captured_claim(captured, (hiprt_range){c->dst, c->dst + c->nbytes}, HIPRT_WRITE);
+    } else if (all->pieces[i].kind == HIPRT_NODE_FILL) {
+      const hiprt_fill_args *f = all->pieces[i].payload;
+      status = hiprt_captured_claim(captured, (hiprt_range){f->dst, f->dst + f->count * f->width}, HIPRT_WRITE);
+    }
+  }
+  return status;
+}
+
+/* Make nodes of all pieces. The captured graph is theirs from here on. */
+static int add_pieces(hiprt_recorder *r, const pieces *all, hiprt_captured *captured) {
+  for (size_t i = 0; i < all->count; i++) {
+    const piece *p = all->pieces + i;
+    int status = hiprt_recorder_add_captured(r, p->kind, p->kernel, p->payload, p->size, captured, p->source);
+    if (status) return status;
+  }
+  return 0;
+}
+
+int hiprt_flatten_begin(hiprt_recorder *r, hiprt_stream *stream) {
+  HIPRT_TRY(hipSetDevice, stream->device);
+  int status = hiprt_capture_begin(stream->handle);
+  if (!status) hiprt_recorder_listen(r, (uint64_t)(uintptr_t)stream->handle);
+  return status;
+}
+
+int hiprt_flatten_end(hiprt_recorder *r, hiprt_stream *stream, uint32_t n_ranges, const hiprt_range *ranges,
+                      const uint8_t *access, int is_barrier, uint64_t from, uint64_t to, uint32_t *out_nodes) {
+  hipGraph_t graph = 0;
+  *out_nodes = 0;
+  hiprt_recorder_listen(r, 0);
+  HIPRT_TRY(hipSetDevice, stream->device);
+  int status = hiprt_capture_end(stream->handle, &graph);
+  if (status) return status;
+  pieces all = {.from = from, .to = to};
+  hiprt_captured *captured = hiprt_captured_create(graph, stream->device);
+  if (!captured) {
+    hiprt_hip.hipGraphDestroy(graph);
+    return HIPRT_E_MEMORY;
+  }
+  captured->is_barrier = is_barrier;
+  status = append_graph(&all, graph);
+  if (!status) status = claim(captured, &all, n_ranges, ranges, access);
+  if (!status) status = add_pieces(r, &all, captured);
+  *out_nodes = status ? 0 : (uint32_t)all.count;
+  for (size_t i = 0; i < all.count; i++) {
+    hiprt_kernel_release(all.pieces[i].kernel);
+    free(all.pieces[i].payload);
+  }
+  free(all.pieces);
+  hiprt_captured_release(captured);
+  return status;
+}
+
+void hiprt_flatten_drop(hiprt_recorder *r, hiprt_stream *stream) {
+  hipGraph_t graph = 0;
+  hiprt_recorder_listen(r, 0);
+  hiprt_hip.hipSetDevice(stream->device);
+  if (!hiprt_capture_end(stream->handle, &graph)) hiprt_hip.hipGraphDestroy(graph);
+}

@@ -1,0 +1,17 @@
+/* Flattening: the nodes of a graph that a stream capture made become nodes of a recording, in an order that keeps
+ * theirs; those of child graphs stand where the child stood (G5). */
+#pragma once
+#include "recorder.h"
+
+/* cffi begin */
+/* Begin to capture what other code puts on the recorder's stream. */
+int hiprt_flatten_begin(hiprt_recorder *recorder, hiprt_stream *stream);
+/* End the capture and append its work.
+ * ranges, access: what all of the work reads and writes; is_barrier: the program did not say.
+ * from, to: addresses that are not final; work that was given one is refused.
+ * HIPRT_E_FOREIGN: some of the work cannot be a node, and none of it has become one. */
+int hiprt_flatten_end(hiprt_recorder *recorder, hiprt_stream *stream, uint32_t n_ranges, const hiprt_range *ranges,
+                      const uint8_t *access, int is_barrier, uint64_t from, uint64_t to, uint32_t *out_nodes);
+/* End the capture and throw its work away. */
+void hiprt_flatten_drop(hiprt_recorder *recorder, hiprt_stream *stream);
+/* cffi end */
