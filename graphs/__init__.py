@@ -12,6 +12,7 @@ from hiprt.graphs.record.dump import as_dict, dot
 from hiprt.graphs.record.recording import Node, Recording
 from hiprt.graphs.stats import RUNG_NAMES, Event, Stats, explain, stats
 from hiprt.graphs.step import Step, step
+from hiprt.graphs.view.view import View, show
 
 __all__ = [
     "RUNG_NAMES",
@@ -23,11 +24,13 @@ __all__ = [
     "Recording",
     "Stats",
     "Step",
+    "View",
     "as_dict",
     "capture",
     "dot",
     "explain",
     "probes",
+    "show",
     "stats",
     "step",
 ]

@@ -17,6 +17,7 @@ __all__ = ["main"]
 FAILURE, INTERRUPTED = 1, 130
 COMMANDS = {
     "generate": ("hiprt.bench.engine.command", "write text with a model"),
+    "graph": ("hiprt.graphs.command", "show what steps launched: timeline, memory, rungs and why"),
     "bench": ("hiprt.bench", "measure graphs, allocation, decoding and kernels, beside others"),
     "compile": ("hiprt.metal_compat.compile", "compile kernels ahead, also for GPUs not here"),
     "doctor": ("hiprt.doctor", "show what hiprt runs on and what stands in its way"),

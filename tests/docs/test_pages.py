@@ -63,7 +63,7 @@ def is_like(shown, printed):
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "index.md", "kernels.md", "cpu.md", "memory.md", "reuse.md", "offline.md"]
+    "name", ["README.md", "index.md", "kernels.md", "cpu.md", "memory.md", "reuse.md", "show.md", "offline.md"]
 )
 def test_programs_run_and_print_what_the_page_says(root, tmp_path, name):
     """All blocks of a page, from top to bottom."""
@@ -91,7 +91,7 @@ def test_commands_in_the_text_exist(root):
     for text in pages(root).values():
         for words in re.findall(r"^\$ (hiprt .*)|`(hiprt\s+\w[^`]*)`", text, re.M):
             command, *rest = re.split(r"  +|\||&&", "".join(words))[0].split()[1:]
-            command = f"bench {rest[0]}" if command == "bench" and rest else command
+            command = f"{command} {rest[0]}" if command in ("bench", "graph") and rest else command
             options = (re.match(r"--[\w-]+", word) for word in rest if word[:2] == "--")
             named.setdefault(command, set()).update(option[0] for option in options)
     assert {"generate", "doctor", "compile", "bench", "bench decode"} <= set(named)
