@@ -98,7 +98,7 @@ def ops() -> str:
 def family(module: ModuleType) -> str:
     """The ops of one family."""
     members = {name: getattr(module, name) for name in module.__all__}
-    functions = [value for value in members.values() if inspect.isfunction(value)]
+    functions = [value for value in members.values() if inspect.isfunction(inspect.unwrap(value))]
     entries = [name for name in members if members[name] not in functions]
     title = module.__name__.rpartition(".")[2]
     meanings = {name: " ".join((members[name].__doc__ or "").split()) for name in entries}

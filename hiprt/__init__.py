@@ -7,6 +7,8 @@ imported by name.
 """
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from hiprt.array import Array, array, bfloat16, empty, full, zeros
 from hiprt.device import Device, current_device, device_count, set_device
@@ -16,6 +18,9 @@ from hiprt.flags import flags, warn_unknown
 from hiprt.interop import from_dlpack, wrap
 from hiprt.module import Argument, Function, Module
 from hiprt.stream import Stream, current_stream, use_stream
+
+if TYPE_CHECKING:
+    from hiprt.graphs.trace.compile import compile, disable_compile, enable_compile  # noqa: A004
 
 __all__ = [
     "Argument",
@@ -33,10 +38,13 @@ __all__ = [
     "UndefinedOutputsError",
     "array",
     "bfloat16",
+    "compile",
     "current_device",
     "current_stream",
     "device_count",
+    "disable_compile",
     "empty",
+    "enable_compile",
     "flags",
     "from_dlpack",
     "full",
@@ -49,3 +57,10 @@ __all__ = [
 
 __version__ = "0.1.0"
 warn_unknown(os.environ)
+
+
+def __getattr__(name: str) -> Any:
+    """Import what belongs to a layer above at its first use."""
+    if name in ("compile", "disable_compile", "enable_compile"):
+        return getattr(import_module("hiprt.graphs.trace.compile"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,6 +14,7 @@ from hiprt import core, dlpack, library, objects
 from hiprt.buffer import allocate
 from hiprt.dtype import bfloat16, dtype_of
 from hiprt.event import Event
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Array", "Form", "array", "bfloat16", "dtype_of", "empty", "full", "zeros"]
@@ -336,6 +337,7 @@ def expand_ellipsis(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     return items if at < 0 else (*items[:at], *[slice(None)] * (ndim - used), *items[at + 1 :])
 
 
+@op
 def empty(shape: int | Iterable[int], dtype: DTypeLike = np.float32, stream: Stream | None = None) -> Array:
     """Return an array with undefined contents.
 
@@ -358,6 +360,7 @@ def make(shape: tuple[int, ...], dtype: np.dtype[Any], stream: Stream) -> Array:
     return Array(buffer, shape, dtype, buffer.address)
 
 
+@op
 def zeros(shape: int | Iterable[int], dtype: DTypeLike = np.float32, stream: Stream | None = None) -> Array:
     """Return an array of zeros."""
     made = empty(shape, dtype, stream)
@@ -365,10 +368,18 @@ def zeros(shape: int | Iterable[int], dtype: DTypeLike = np.float32, stream: Str
     return made
 
 
+@op
 def full(shape: int | Iterable[int], value: Any, dtype: DTypeLike = np.float32, stream: Stream | None = None) -> Array:
     """Return an array with every element set to `value`."""
     made = empty(shape, dtype, stream)
-    made.set(np.full(made.shape, value, made.dtype), stream)
+    element = np.asarray(value, made.dtype)
+    if element.ndim or element.dtype.itemsize > 4:
+        made.set(np.full(made.shape, element), stream)
+    elif made.size:
+        stream = stream or current_stream()
+        stream.fill(made.address, int.from_bytes(element.tobytes(), "little"), element.dtype.itemsize, made.size)
+        if stream.recording:
+            stream.retain((made,))
     return made
 
 
@@ -385,6 +396,6 @@ def array(values: ArrayLike, dtype: DTypeLike | None = None, stream: Stream | No
         The stream that copies; this thread's by default.
     """
     host = np.asarray(values, None if dtype is None else dtype_of(dtype))
-    made = empty(host.shape, host.dtype, stream)
+    made = make(host.shape, host.dtype, stream or current_stream())
     made.set(host, stream)
     return made

@@ -278,6 +278,7 @@ class Flags:
         "Path of the NVRTC that compiles for NVIDIA GPUs. It is searched for if it is not set.",
         native=True,
     )
+    compile = Flag(boolean, True, "`hiprt.compile` traces and runs programs; 0 calls the functions as they are.")
     cpu_compiler = Flag(str, "", "The CPU device's compiler: a path, or one of zig, clang++ and g++.", native=True)
     cpu_zig = Flag(
         str,

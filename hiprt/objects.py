@@ -9,7 +9,7 @@ from types import ModuleType
 
 from hiprt import core
 
-__all__ = ["Array", "Buffer", "Launch", "Launcher", "Plan", "Planned", "Stream", "load"]
+__all__ = ["Array", "Buffer", "Launch", "Launcher", "Op", "Plan", "Planned", "Stream", "load"]
 
 
 def load(name: str) -> ModuleType:
@@ -25,4 +25,4 @@ def load(name: str) -> ModuleType:
 types = load("hiprt.native.objects")
 Array, Buffer, Stream = types.Array, types.Buffer, types.Stream
 Launcher, Planned = types.Launcher, types.Planned
-Launch, Plan = types.Launch, types.Plan
+Launch, Plan, Op = types.Launch, types.Plan, types.Op

@@ -61,12 +61,17 @@ class Array:
     def ndim(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
+    @property
+    def primitive(self) -> Any: ...
+    @property
+    def output(self) -> int: ...
     def rebase(self, delta: int) -> None: ...
 
 class Stream:
     address: int
     memory: Any
     keep: list[Any]
+    written: list[Any] | None
 
 class Launcher:
     def open(self, kernel: int, formats: str, shared: int, /) -> None: ...
@@ -91,6 +96,24 @@ class Plan:
         self, op: str, shape: tuple[int, ...], dtype: np.dtype[Any], launch: Launch | None, make: Callable[..., Any], /
     ) -> None: ...
     def run(self, stream: Any, out: AnyArray | None, /, **operands: Any) -> AnyArray: ...
+
+class Op:
+    function: Callable[..., Any]
+    name: str
+    names: tuple[str, ...]
+    defaults: tuple[Any, ...]
+    rules: dict[Any, Any]
+    positional: int
+    def declare(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        names: tuple[str, ...],
+        defaults: tuple[Any, ...],
+        positional: int,
+        /,
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 class Planned(Generic[P, T]):
     function: Callable[P, T]

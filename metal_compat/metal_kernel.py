@@ -14,6 +14,7 @@ from hiprt.metal_compat.call import MISSING, Call, Names
 from hiprt.metal_compat.copy_and_fill import from_host, initialise, row_contiguous
 from hiprt.metal_compat.options import math_mode
 from hiprt.metal_compat.program_cache import MOST_THREADS, ProgramCache
+from hiprt.op import Op
 
 __all__ = ["MetalKernel", "metal_kernel"]
 
@@ -158,34 +159,23 @@ class MetalKernel:
         """
         if positional or unknown:
             raise call_error(f"Only known keywords are taken{''.join(f', not `{name}`' for name in unknown)}.")
-        given = {
-            "inputs": inputs,
-            "output_shapes": output_shapes,
-            "output_dtypes": output_dtypes,
-            "grid": grid,
-            "threadgroup": threadgroup,
-            "template": template,
-            "init_value": init_value,
-            "verbose": verbose,
-            "stream": stream,
-        }
-        call = Call(self.names, given)
-        programs = self.program(call.names)
-        form = call.form()
-        if verbose:
-            print(f"Generated source code for `{self.name}`:\n```\n{programs.body.metal(form)}\n```")
-        call.check_limits(MOST_THREADS)
         contiguous = self.ensure_row_contiguous if ensure_row_contiguous is None else ensure_row_contiguous
-        arrays = [x if isinstance(x, Array) else from_host(x, call.stream) for x in call.inputs]
-        if contiguous:
-            arrays = [row_contiguous(x, call.stream) for x in arrays]
-        made = [empty(shape, dtype, call.stream) for shape, dtype in zip(call.output_shapes, call.output_dtypes)]
-        if init_value is not None:
-            for out in made:
-                initialise(out, init_value, call.stream)
-        reads_outputs = init_value is not None or self.atomic_outputs
-        programs.launch(call.stream, form, call.grid, call.threadgroup, arrays, made, reads_outputs=reads_outputs)
-        return dict(zip(call.names[1], made)) if call.by_name else made
+        made = run(
+            self,
+            inputs=inputs,
+            output_shapes=output_shapes,
+            output_dtypes=output_dtypes,
+            grid=grid,
+            threadgroup=threadgroup,
+            template=template,
+            init_value=init_value,
+            verbose=verbose,
+            contiguous=contiguous,
+            stream=stream,
+        )
+        if not isinstance(inputs, Mapping):
+            return made
+        return dict(zip(self.names[1] if self.names else sorted(output_shapes), made))
 
     def program(self, names: Names) -> ProgramCache:
         """Return the programs for inputs and outputs of these names."""
@@ -194,3 +184,53 @@ class MetalKernel:
             body = Body(self.name, *names, self.source, self.header, self.atomic_outputs)
             found = self.programs.setdefault(names, ProgramCache(body, self.math_mode))
         return found
+
+
+def run_on(
+    kernel: MetalKernel,
+    *,
+    inputs: Any,
+    output_shapes: Any,
+    output_dtypes: Any,
+    grid: Any,
+    threadgroup: Any,
+    template: Any = None,
+    init_value: float | None = None,
+    verbose: bool = False,
+    contiguous: bool = True,
+    stream: Any = None,
+) -> list[Array]:
+    """Do what a call of a kernel does, and return the outputs in order; traces record this."""
+    given = {
+        "inputs": inputs,
+        "output_shapes": output_shapes,
+        "output_dtypes": output_dtypes,
+        "grid": grid,
+        "threadgroup": threadgroup,
+        "template": template,
+        "init_value": init_value,
+        "verbose": verbose,
+        "stream": stream,
+    }
+    call = Call(kernel.names, given)
+    programs = kernel.program(call.names)
+    form = call.form()
+    is_rehearsed = call.stream.written is not None
+    if verbose and not is_rehearsed:
+        print(f"Generated source code for `{kernel.name}`:\n```\n{programs.body.metal(form)}\n```")
+    call.check_limits(MOST_THREADS)
+    made = [empty(shape, dtype, call.stream) for shape, dtype in zip(call.output_shapes, call.output_dtypes)]
+    if is_rehearsed:  # nothing runs on the stream, so that nothing is compiled
+        return made
+    arrays = [x if isinstance(x, Array) else from_host(x, call.stream) for x in call.inputs]
+    if contiguous:
+        arrays = [row_contiguous(x, call.stream) for x in arrays]
+    if init_value is not None:
+        for out in made:
+            initialise(out, init_value, call.stream)
+    reads_outputs = init_value is not None or kernel.atomic_outputs
+    programs.launch(call.stream, form, call.grid, call.threadgroup, arrays, made, reads_outputs=reads_outputs)
+    return made
+
+
+run = Op(run_on, "metal_kernel")

@@ -157,6 +157,7 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->dtype);
   Py_VISIT(self->strides);
   Py_VISIT(self->form);
+  Py_VISIT(self->primitive);
   return 0;
 }
 
@@ -167,6 +168,7 @@ static int clear(PyObject *object) {
   Py_CLEAR(self->dtype);
   Py_CLEAR(self->strides);
   Py_CLEAR(self->form);
+  Py_CLEAR(self->primitive);
   return 0;
 }
 
@@ -184,6 +186,8 @@ PyTypeObject *hiprt_py_make_array(void) {
       {"address", T_ULONGLONG, offsetof(hiprt_py_array, address), READONLY, 0},
       {"size", T_PYSSIZET, offsetof(hiprt_py_array, size), READONLY, 0},
       {"is_contiguous", T_BOOL, offsetof(hiprt_py_array, is_contiguous), READONLY, 0},
+      {"primitive", T_OBJECT, offsetof(hiprt_py_array, primitive), READONLY, 0},
+      {"output", T_UINT, offsetof(hiprt_py_array, output), READONLY, 0},
       {0},
   };
   static PyGetSetDef getters[] = {

@@ -101,10 +101,23 @@ static int tell(const launch_object *self, PyObject *const *values) {
   return done ? 0 : -1;
 }
 
+/* Launch nothing, but tell a rehearsal what the launch would write. */
+static int rehearse(const launch_object *self, hiprt_py_stream *stream, PyObject *const *values) {
+  PyObject *told = PyObject_CallMethod((PyObject *)self, "writes", 0);
+  if (!told) return -1;
+  int status = 0;
+  for (Py_ssize_t i = 0; !status && i < PyTuple_Size(self->names); i++)
+    if (values[i] && PySequence_Contains(told, PyTuple_GetItem(self->names, i)) == 1)
+      status = PyList_Append(stream->written, values[i]);
+  Py_DECREF(told);
+  return status;
+}
+
 /* Launch with the values that the call gives, by argument; those of `fixed` are NULL. */
 static int submit(launch_object *self, PyObject *stream_object, PyObject *const *values, uint64_t given) {
   hiprt_py_stream *stream = (hiprt_py_stream *)stream_object;
-  if (!PyObject_TypeCheck(stream_object, hiprt_py_stream_type) || !stream->address) {
+  const int is_stream = PyObject_TypeCheck(stream_object, hiprt_py_stream_type);
+  if (!is_stream || !(stream->address || stream->written)) {
     PyErr_Format(PyExc_TypeError, "%R is not a stream", stream_object);
     return -1;
   }
@@ -118,6 +131,7 @@ static int submit(launch_object *self, PyObject *stream_object, PyObject *const 
         return -1;
       }
   }
+  if (stream->written) return rehearse(self, stream, values);
   const int device = ((const hiprt_stream *)(uintptr_t)stream->address)->device;
   if ((!self->function || device != self->device) && bind(self, stream_object, device)) return -1;
   const hiprt_py_launcher *launcher = (const hiprt_py_launcher *)self->function;

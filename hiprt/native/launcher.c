@@ -82,6 +82,11 @@ int hiprt_py_pack_array(const launcher *self, uint32_t argument, uint32_t buffer
     PyErr_Format(PyExc_TypeError, "%s: argument %u is %R; an array is needed", kernel->name, argument, value);
     return -1;
   }
+  if (array->primitive) {
+    PyErr_Format(PyExc_ValueError, "%s: argument %u is a traced value, which is not in memory: it was used after its "
+                 "trace, or by a kernel that the trace does not see", kernel->name, argument);
+    return -1;
+  }
   char *args = payload + sizeof(hiprt_dims);
   const hiprt_range touched = {array->start, array->end};
   memcpy(args + kernel->offsets[argument], &array->address, sizeof array->address);

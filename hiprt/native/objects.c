@@ -14,8 +14,8 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit_objects(void) {
   static PyTypeObject *(*const make[])(void) = {hiprt_py_make_buffer, hiprt_py_make_array, hiprt_py_make_stream,
                                                 hiprt_py_make_launcher, hiprt_py_make_planned, hiprt_py_make_launch,
-                                                hiprt_py_make_plan};
-  static const char *const names[] = {"Buffer", "Array", "Stream", "Launcher", "Planned", "Launch", "Plan"};
+                                                hiprt_py_make_plan,     hiprt_py_make_op};
+  static const char *const names[] = {"Buffer", "Array", "Stream", "Launcher", "Planned", "Launch", "Plan", "Op"};
   PyObject *module = PyModule_Create(&definition);
   for (size_t i = 0; module && i < sizeof make / sizeof *make; i++) {
     PyTypeObject *type = make[i]();

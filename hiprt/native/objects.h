@@ -25,8 +25,10 @@ typedef struct {
   PyObject_HEAD
   PyObject *buffer, *shape, *dtype;
   PyObject *strides, *form; /* NULL until somebody asks */
+  PyObject *primitive;      /* what makes a traced value, which has no memory; NULL for an array in memory */
   unsigned long long address, start, end;
   Py_ssize_t size, itemsize;
+  uint32_t output; /* which of the primitive's outputs a traced value is */
   char is_contiguous;
 } hiprt_py_array;
 
@@ -35,7 +37,27 @@ typedef struct {
   PyObject_HEAD
   unsigned long long address; /* of the hiprt_stream */
   PyObject *memory, *keep;    /* while a step records: its memory, and the list of what it must keep alive */
+  PyObject *written;          /* of a rehearsal, where launches only append here the arrays that they write; else NULL */
 } hiprt_py_stream;
+
+/* Base of hiprt.op.Op. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *function;    /* what a call does */
+  PyObject *name;
+  PyObject *names;       /* a tuple: its parameters, those given by position first, without `stream` */
+  PyObject *defaults;    /* a tuple: their values where a call gives none; Ellipsis where one must be given */
+  PyObject *rules;       /* a dict: what a trace has learnt of the op's results */
+  Py_ssize_t positional; /* how many parameters may be given by position */
+} hiprt_py_op;
+
+/* Base of what records the ops that a thread calls instead of letting them launch. */
+typedef struct hiprt_py_trace {
+  PyObject_HEAD
+  PyObject *(*add)(struct hiprt_py_trace *self, hiprt_py_op *op, PyObject *args, PyObject *kwargs);
+} hiprt_py_trace;
+
+extern _Thread_local hiprt_py_trace *hiprt_py_current_trace; /* borrowed; NULL: ops launch */
 
 extern PyTypeObject *hiprt_py_buffer_type, *hiprt_py_array_type, *hiprt_py_stream_type;
 PyTypeObject *hiprt_py_make_buffer(void);
@@ -45,6 +67,7 @@ PyTypeObject *hiprt_py_make_launcher(void);
 PyTypeObject *hiprt_py_make_planned(void);
 PyTypeObject *hiprt_py_make_launch(void);
 PyTypeObject *hiprt_py_make_plan(void);
+PyTypeObject *hiprt_py_make_op(void);
 
 /* Return a new object of a subclass of hiprt_py_buffer_type, all zeros. */
 hiprt_py_buffer *hiprt_py_new_buffer(PyTypeObject *type);

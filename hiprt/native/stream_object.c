@@ -8,6 +8,7 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->memory);
   Py_VISIT(self->keep);
+  Py_VISIT(self->written);
   return 0;
 }
 
@@ -15,6 +16,7 @@ static int clear(PyObject *object) {
   hiprt_py_stream *self = (hiprt_py_stream *)object;
   Py_CLEAR(self->memory);
   Py_CLEAR(self->keep);
+  Py_CLEAR(self->written);
   return 0;
 }
 
@@ -29,6 +31,7 @@ PyTypeObject *hiprt_py_make_stream(void) {
       {"address", T_ULONGLONG, offsetof(hiprt_py_stream, address), 0, 0},
       {"memory", T_OBJECT, offsetof(hiprt_py_stream, memory), 0, 0},
       {"keep", T_OBJECT, offsetof(hiprt_py_stream, keep), 0, 0},
+      {"written", T_OBJECT, offsetof(hiprt_py_stream, written), 0, 0},
       {0},
   };
   static PyType_Slot slots[] = {{Py_tp_dealloc, (void *)dealloc}, {Py_tp_traverse, (void *)traverse},

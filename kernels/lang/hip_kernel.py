@@ -12,8 +12,9 @@ from hiprt import fork
 from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
 from hiprt.kernels.lang.hip_arguments import TRAITS, Declared, assertions
-from hiprt.module import Function, laid_over
+from hiprt.module import READ_WRITE, WRITE, Function, laid_over
 from hiprt.module_cache import FunctionTable, modules
+from hiprt.op import Op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["HipKernel", "hip_kernel", "hip_kernels"]
@@ -300,15 +301,15 @@ class HipKernel:
         CompileError
             The source does not compile, or the kernel is not as it was declared.
         """
-        stream = stream or current_stream()
         given = self.ordered(args, named)
-        function, declared = self.bound(self.values(template), stream.device)
+        launch(self, given, grid=grid, threads=threads, block=block, template=template, shared=shared, stream=stream)
+
+    def checked(self, declared: Sequence[Declared], given: Sequence[Any]) -> list[Any]:
+        """Return the values of a launch after checking them against their declarations."""
         try:
-            launched = [d.value(value, strided=self.strided) for d, value in zip(declared, given)]
+            return [d.value(value, strided=self.strided) for d, value in zip(declared, given)]
         except (TypeError, ValueError) as error:
             raise type(error)(f"{self.name}: {error}") from None
-        whole = sizes(self.name, "block", block)
-        function.launch(stream, self.blocks(grid, threads, whole), whole, *launched, shared=shared)
 
     def ordered(self, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """Return a call's arguments in order."""
@@ -334,6 +335,33 @@ class HipKernel:
             return sizes(self.name, "grid", grid)
         x, y, z = sizes(self.name, "threads", threads if threads is not None else 0)
         return (-(-x // block[0]), -(-y // block[1]), -(-z // block[2]))
+
+
+def launch_on(
+    kernel: HipKernel,
+    given: Sequence[Any],
+    *,
+    grid: int | Sequence[int] | None = None,
+    threads: int | Sequence[int] | None = None,
+    block: int | Sequence[int] = 256,
+    template: Mapping[str, Any] | None = None,
+    shared: int = 0,
+    stream: Stream | None = None,
+) -> None:
+    """Do what a call of a kernel does, with its arguments in order; traces record this."""
+    stream = stream or current_stream()
+    values, whole = kernel.values(template), sizes(kernel.name, "block", block)
+    blocks = kernel.blocks(grid, threads, whole)
+    if stream.written is not None:  # nothing runs on the stream, so that nothing is compiled
+        declared = kernel.declared(values)
+        kernel.checked(declared, given)
+        stream.written += [value for d, value in zip(declared, given) if d.access in (WRITE, READ_WRITE)]
+        return
+    function, declared = kernel.bound(values, stream.device)
+    function.launch(stream, blocks, whole, *kernel.checked(declared, given), shared=shared)
+
+
+launch = Op(launch_on, "hip_kernel")
 
 
 def sizes(kernel: str, name: str, given: int | Sequence[int]) -> Three:

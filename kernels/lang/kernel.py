@@ -83,6 +83,8 @@ class Kernel:
     ----------
     names : tuple of str
         All arguments, in the order of the function's: inputs, updates, outputs, scalars.
+    written : frozenset of str
+        The names of the buffers that the kernel writes.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Kernel:
         groups = ((inputs, READ), (updates, READ_WRITE), (outputs, WRITE), (scalars, SCALAR))
         self.declaration = [(name, word, access) for group, access in groups for name, word in (group or {}).items()]
         self.names = tuple(name for name, _, _ in self.declaration)
+        self.written = frozenset(name for name, _, access in self.declaration if access in (READ_WRITE, WRITE))
         self.functions: FunctionTable[Function] = FunctionTable()
         self.lock = fork.lock()
         if instances is not None:

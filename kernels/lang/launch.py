@@ -59,6 +59,10 @@ class Launch(objects.Launch):
         """Return the kernel's function on the device of a stream; the C core asks once."""
         return self.kernel.function(self.template, stream)
 
+    def writes(self) -> frozenset[str]:
+        """Return the names of the arrays that the kernel writes; the C core asks where it launches nothing."""
+        return self.kernel.written
+
 
 class Plan(objects.Plan):
     """What an op does for arrays of certain forms: the result that it makes, and the launch that fills it.

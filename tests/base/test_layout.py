@@ -27,7 +27,8 @@ MAY_INCLUDE = {
     "hiprt/null": ["hiprt/native/include"],
 }
 GENERATED = {"code_generation.h"}
-LAZY = {"hiprt/__main__.py", "hiprt/doctor.py"}  # the command line opens the upper layers inside its functions
+# The command line opens the upper layers inside its functions; `hiprt` names them for type checkers only.
+LAZY = {"hiprt/__init__.py", "hiprt/__main__.py", "hiprt/doctor.py"}
 
 
 def sources(root):

@@ -15,6 +15,7 @@ from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["attention", "combine_launch"]
@@ -44,6 +45,7 @@ COMBINE = Kernel(
 )
 
 
+@op
 def attention(
     q: Array,
     keys: Array,

@@ -9,6 +9,7 @@ from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch
 from hiprt.kernels.lang.operands import INT32, buffer, floating, same
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["kv_write"]
@@ -24,6 +25,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def kv_write(cache: Array, x: Array, position: Array, *, stream: Stream | None = None) -> Array:
     """Set ``cache[:, position] = x`` in place: of one row, of several rows in one cache, or of one row in each cache.
 

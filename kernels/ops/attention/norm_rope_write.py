@@ -10,6 +10,7 @@ from hiprt.kernels.lang.operands import INT32, buffer, floating, same
 from hiprt.kernels.ops.attention.frequencies import check_rotation, device_frequencies
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["norm_rope_write"]
@@ -39,6 +40,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def norm_rope_write(
     qkv: Array,
     q_norm: Array | None,
@@ -90,7 +92,7 @@ def norm_rope_write(
     """
     stream = stream or current_stream()
     plan = plan_of(qkv, q_norm, k_norm, position, keys, values, heads, base, eps, dims, target_of(stream))
-    frequencies = device_frequencies(stream.device, base, keys.shape[-1] if dims is None else dims)
+    frequencies = device_frequencies(stream, base, keys.shape[-1] if dims is None else dims)
     given = {"x": qkv, "q_norm": q_norm, "k_norm": k_norm, "position": position, "keys": keys, "values": values}
     return plan.run(stream, out, **given, frequencies=frequencies)
 

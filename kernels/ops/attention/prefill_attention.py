@@ -16,6 +16,7 @@ from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES
 from hiprt.kernels.tuning.table import DEFAULT, Table
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["prefill_attention", "tile_rows"]
@@ -46,6 +47,7 @@ def tile_rows(dtype: np.dtype[Any], width: int, table: Table = DEFAULT, *, takes
     return LOOP_ROWS if takes_loops else next(fitting, table.prefill_rows[-1])
 
 
+@op
 def prefill_attention(
     q: Array,
     keys: Array,

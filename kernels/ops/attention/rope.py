@@ -10,6 +10,7 @@ from hiprt.kernels.lang.operands import INT32, buffer, floating
 from hiprt.kernels.ops.attention.frequencies import check_rotation, device_frequencies
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["rope"]
@@ -27,6 +28,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def rope(
     x: Array,
     position: Array,
@@ -73,7 +75,7 @@ def rope(
     """
     stream = stream or current_stream()
     plan = plan_of(x, position, base, dims, traditional, target_of(stream))
-    frequencies = device_frequencies(stream.device, base, x.shape[-1] if dims is None else dims)
+    frequencies = device_frequencies(stream, base, x.shape[-1] if dims is None else dims)
     return plan.run(stream, out, x=x, position=position, frequencies=frequencies)
 
 

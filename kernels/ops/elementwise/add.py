@@ -9,6 +9,7 @@ from hiprt.kernels.lang.operands import FLOATS
 from hiprt.kernels.ops.elementwise import binary
 from hiprt.kernels.ops.elementwise.expression import Operand
 from hiprt.kernels.ops.elementwise.same_shape_launch import combine
+from hiprt.op import op
 from hiprt.stream import Stream
 
 __all__ = ["add"]
@@ -24,6 +25,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def add(a: Operand, b: Operand, *, stream: Stream | None = None, out: Array | None = None) -> Array:
     """Return ``a + b``; floating dtypes are computed in float32 and rounded once.
 

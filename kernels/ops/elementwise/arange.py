@@ -8,6 +8,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.lang.operands import INT32, LARGEST
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["arange"]
@@ -21,6 +22,7 @@ KERNEL = Kernel(
 THREADS = 256
 
 
+@op
 def arange(
     start: int,
     stop: int | None = None,

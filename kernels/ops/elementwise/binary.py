@@ -8,6 +8,7 @@ from hiprt.array import Array
 from hiprt.kernels.ops.elementwise.expression import Expression, Operand, apply
 from hiprt.kernels.ops.elementwise.result_dtypes import DType, Rule, floating, number, test, truth
 from hiprt.kernels.ops.promotion import BOOL, is_float
+from hiprt.op import op
 from hiprt.stream import Stream
 
 __all__ = [
@@ -77,26 +78,26 @@ class Binary:
         return apply(self.expression, ("a", "b"), (a, b), self.rule, stream, out)
 
 
-add = Binary("add", number, "a + b", "a + b")
-bitwise_and = Binary("bitwise_and", bits, "a & b", "the bits that both have")
-bitwise_or = Binary("bitwise_or", bits, "a | b", "the bits that either has")
-bitwise_xor = Binary("bitwise_xor", bits, "a ^ b", "the bits that one has")
-divide = Binary("divide", floating, "a / b", "a / b")
-equal = Binary("equal", test, "a == b", "whether both are equal")
-floor_divide = Binary("floor_divide", number, "quotient(a, b)", "a / b rounded down; an integer by zero gives 0")
-greater = Binary("greater", test, "a > b", "whether a > b")
-greater_equal = Binary("greater_equal", test, "a >= b", "whether a >= b")
-left_shift = Binary("left_shift", shift, "a << b", "a * 2**b")
-less = Binary("less", test, "a < b", "whether a < b")
-less_equal = Binary("less_equal", test, "a <= b", "whether a <= b")
-logaddexp = Binary("logaddexp", floating, "logaddexp_of(a, b)", "log(exp(a) + exp(b))")
-logical_and = Binary("logical_and", truth, "a && b", "whether both are not zero")
-logical_or = Binary("logical_or", truth, "a || b", "whether one is not zero")
-maximum = Binary("maximum", number, "larger(a, b)", "the larger, or NaN where one is")
-minimum = Binary("minimum", number, "smaller(a, b)", "the smaller, or NaN where one is")
-multiply = Binary("multiply", number, "a * b", "a * b")
-not_equal = Binary("not_equal", test, "a != b", "whether they differ")
-power = Binary("power", number, "power_of(a, b)", "a to the power of b; integers to a negative one give 0")
-remainder = Binary("remainder", number, "modulo(a, b)", "what floor_divide leaves; an integer by zero leaves 0")
-right_shift = Binary("right_shift", shift, "a >> b", "a / 2**b rounded down")
-subtract = Binary("subtract", number, "a - b", "a - b")
+add = op(Binary("add", number, "a + b", "a + b"))
+bitwise_and = op(Binary("bitwise_and", bits, "a & b", "the bits that both have"))
+bitwise_or = op(Binary("bitwise_or", bits, "a | b", "the bits that either has"))
+bitwise_xor = op(Binary("bitwise_xor", bits, "a ^ b", "the bits that one has"))
+divide = op(Binary("divide", floating, "a / b", "a / b"))
+equal = op(Binary("equal", test, "a == b", "whether both are equal"))
+floor_divide = op(Binary("floor_divide", number, "quotient(a, b)", "a / b rounded down; an integer by zero gives 0"))
+greater = op(Binary("greater", test, "a > b", "whether a > b"))
+greater_equal = op(Binary("greater_equal", test, "a >= b", "whether a >= b"))
+left_shift = op(Binary("left_shift", shift, "a << b", "a * 2**b"))
+less = op(Binary("less", test, "a < b", "whether a < b"))
+less_equal = op(Binary("less_equal", test, "a <= b", "whether a <= b"))
+logaddexp = op(Binary("logaddexp", floating, "logaddexp_of(a, b)", "log(exp(a) + exp(b))"))
+logical_and = op(Binary("logical_and", truth, "a && b", "whether both are not zero"))
+logical_or = op(Binary("logical_or", truth, "a || b", "whether one is not zero"))
+maximum = op(Binary("maximum", number, "larger(a, b)", "the larger, or NaN where one is"))
+minimum = op(Binary("minimum", number, "smaller(a, b)", "the smaller, or NaN where one is"))
+multiply = op(Binary("multiply", number, "a * b", "a * b"))
+not_equal = op(Binary("not_equal", test, "a != b", "whether they differ"))
+power = op(Binary("power", number, "power_of(a, b)", "a to the power of b; integers to a negative one give 0"))
+remainder = op(Binary("remainder", number, "modulo(a, b)", "what floor_divide leaves; an integer by zero leaves 0"))
+right_shift = op(Binary("right_shift", shift, "a >> b", "a / 2**b rounded down"))
+subtract = op(Binary("subtract", number, "a - b", "a - b"))

@@ -10,6 +10,7 @@ from hiprt.array import Array, dtype_of, empty
 from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.elementwise.expression import Expression, evaluate, target
 from hiprt.kernels.ops.promotion import WORDS, promote, strided
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["along", "astype", "axis_of", "concatenate", "contiguous", "copy_into"]
@@ -22,6 +23,7 @@ def copy_into(to: Array, x: Array, stream: Stream, *, is_whole: bool = False) ->
     evaluate(COPY, (x,), (x.dtype,), to, stream, is_whole=is_whole)
 
 
+@op
 def astype(x: Array, dtype: DTypeLike, *, stream: Stream | None = None, out: Array | None = None) -> Array:
     """Return the values of an array in another dtype.
 
@@ -58,6 +60,7 @@ def astype(x: Array, dtype: DTypeLike, *, stream: Stream | None = None, out: Arr
     return out
 
 
+@op
 def contiguous(x: Array, *, stream: Stream | None = None, out: Array | None = None) -> Array:
     """Return an array of the same elements that is contiguous: `x` itself if it is, and `out` is not given.
 
@@ -111,6 +114,7 @@ def along(
     return astype(turned, turned.dtype, stream=stream, out=out)
 
 
+@op
 def concatenate(
     arrays: Sequence[Array], axis: int = 0, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:

@@ -6,6 +6,7 @@ from hiprt.array import Array
 from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.ops.elementwise.same_shape_launch import combine
+from hiprt.op import op
 from hiprt.stream import Stream
 
 __all__ = ["silu_mul"]
@@ -21,6 +22,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def silu_mul(gate: Array, up: Array, *, stream: Stream | None = None, out: Array | None = None) -> Array:
     """Return ``gate / (1 + exp(-gate)) * up``, computed in float32 and rounded once.
 

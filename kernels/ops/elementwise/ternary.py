@@ -11,6 +11,7 @@ from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.kernels.ops.elementwise.binary import maximum, minimum
 from hiprt.kernels.ops.elementwise.expression import Expression, Operand, apply, evaluate, fits, target
 from hiprt.kernels.ops.promotion import BOOL, promote, strided, weak
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["clip", "where"]
@@ -19,6 +20,7 @@ CLIP = Expression("clip", "smaller(larger(a, b), c)")
 WHERE = Expression("where", "a ? b : c")
 
 
+@op
 def where(condition: Array, x: Operand, y: Operand, *, stream: Stream | None = None, out: Array | None = None) -> Array:
     """Return `x` where a condition holds and `y` elsewhere.
 
@@ -54,6 +56,7 @@ def where(condition: Array, x: Operand, y: Operand, *, stream: Stream | None = N
     return out
 
 
+@op
 def clip(
     a: Array,
     a_min: Operand | None,

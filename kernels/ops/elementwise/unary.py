@@ -6,6 +6,7 @@ from hiprt.array import Array
 from hiprt.kernels.ops.elementwise.expression import Expression, apply
 from hiprt.kernels.ops.elementwise.result_dtypes import DType, Rule, floating, number, test, truth
 from hiprt.kernels.ops.promotion import BOOL, is_integer
+from hiprt.op import op
 from hiprt.stream import Stream
 
 __all__ = [
@@ -85,39 +86,41 @@ class Unary:
         return apply(self.expression, ("a",), (a,), self.rule, stream, out)
 
 
-abs = Unary("abs", number, "absolute(a)", "the absolute value")  # noqa: A001
-bitwise_invert = Unary("bitwise_invert", integer, "inverted(a)", "all bits turned over")
-ceil = Unary("ceil", number, "whole_up(a)", "the smallest integer not below")
-cos = Unary("cos", floating, "cos(a)", "the cosine")
-erf = Unary("erf", floating, "erf_of(a)", "the error function")
-exp = Unary("exp", floating, "exp(a)", "e to the power of a")
-expm1 = Unary("expm1", floating, "expm1_of(a)", "exp(a) - 1, exact near 0")
-floor = Unary("floor", number, "whole_down(a)", "the largest integer not above")
-gelu = Unary("gelu", floating, "0.5f * a * (1.0f + erf_of(a * 0.707106781f))", "a * (1 + erf(a / sqrt(2))) / 2")
-gelu_approx = Unary(
-    "gelu_approx",
-    floating,
-    "0.5f * a * (1.0f + tanh_of(0.797884561f * (a + 0.044715f * a * a * a)))",
-    "a * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 * a**3))) / 2",
+abs = op(Unary("abs", number, "absolute(a)", "the absolute value"))  # noqa: A001
+bitwise_invert = op(Unary("bitwise_invert", integer, "inverted(a)", "all bits turned over"))
+ceil = op(Unary("ceil", number, "whole_up(a)", "the smallest integer not below"))
+cos = op(Unary("cos", floating, "cos(a)", "the cosine"))
+erf = op(Unary("erf", floating, "erf_of(a)", "the error function"))
+exp = op(Unary("exp", floating, "exp(a)", "e to the power of a"))
+expm1 = op(Unary("expm1", floating, "expm1_of(a)", "exp(a) - 1, exact near 0"))
+floor = op(Unary("floor", number, "whole_down(a)", "the largest integer not above"))
+gelu = op(Unary("gelu", floating, "0.5f * a * (1.0f + erf_of(a * 0.707106781f))", "a * (1 + erf(a / sqrt(2))) / 2"))
+gelu_approx = op(
+    Unary(
+        "gelu_approx",
+        floating,
+        "0.5f * a * (1.0f + tanh_of(0.797884561f * (a + 0.044715f * a * a * a)))",
+        "a * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 * a**3))) / 2",
+    )
 )
-gelu_fast_approx = Unary("gelu_fast_approx", floating, "a / (1.0f + exp(-1.702f * a))", "a * sigmoid(1.702 * a)")
-isfinite = Unary("isfinite", test, "isfinite(float(a))", "whether a is neither NaN nor infinite")
-isinf = Unary("isinf", test, "isinf(float(a))", "whether a is infinite")
-isnan = Unary("isnan", test, "isnan(float(a))", "whether a is NaN")
-log = Unary("log", floating, "log(a)", "the natural logarithm")
-log1p = Unary("log1p", floating, "log1p_of(a)", "log(1 + a), exact near 0")
-log2 = Unary("log2", floating, "log2(a)", "the logarithm to base 2")
-log10 = Unary("log10", floating, "log10(a)", "the logarithm to base 10")
-logical_not = Unary("logical_not", truth, "!a", "whether a is zero")
-negative = Unary("negative", signed, "-a", "-a")
-reciprocal = Unary("reciprocal", floating, "1.0f / a", "1 / a")
-round = Unary("round", number, "whole_near(a)", "the nearest integer, the even one of two")  # noqa: A001
-rsqrt = Unary("rsqrt", floating, "1.0f / sqrt(a)", "1 / sqrt(a)")
-sigmoid = Unary("sigmoid", floating, "1.0f / (1.0f + exp(-a))", "1 / (1 + exp(-a))")
-sign = Unary("sign", number, "sign_of(a)", "-1, 0 or 1")
-silu = Unary("silu", floating, "a / (1.0f + exp(-a))", "a * sigmoid(a)")
-sin = Unary("sin", floating, "sin(a)", "the sine")
-softplus = Unary("softplus", floating, "logaddexp_of(a, 0.0f)", "log(1 + exp(a))")
-sqrt = Unary("sqrt", floating, "sqrt(a)", "the square root")
-square = Unary("square", number, "a * a", "a * a")
-tanh = Unary("tanh", floating, "tanh_of(a)", "the hyperbolic tangent")
+gelu_fast_approx = op(Unary("gelu_fast_approx", floating, "a / (1.0f + exp(-1.702f * a))", "a * sigmoid(1.702 * a)"))
+isfinite = op(Unary("isfinite", test, "isfinite(float(a))", "whether a is neither NaN nor infinite"))
+isinf = op(Unary("isinf", test, "isinf(float(a))", "whether a is infinite"))
+isnan = op(Unary("isnan", test, "isnan(float(a))", "whether a is NaN"))
+log = op(Unary("log", floating, "log(a)", "the natural logarithm"))
+log1p = op(Unary("log1p", floating, "log1p_of(a)", "log(1 + a), exact near 0"))
+log2 = op(Unary("log2", floating, "log2(a)", "the logarithm to base 2"))
+log10 = op(Unary("log10", floating, "log10(a)", "the logarithm to base 10"))
+logical_not = op(Unary("logical_not", truth, "!a", "whether a is zero"))
+negative = op(Unary("negative", signed, "-a", "-a"))
+reciprocal = op(Unary("reciprocal", floating, "1.0f / a", "1 / a"))
+round = op(Unary("round", number, "whole_near(a)", "the nearest integer, the even one of two"))  # noqa: A001
+rsqrt = op(Unary("rsqrt", floating, "1.0f / sqrt(a)", "1 / sqrt(a)"))
+sigmoid = op(Unary("sigmoid", floating, "1.0f / (1.0f + exp(-a))", "1 / (1 + exp(-a))"))
+sign = op(Unary("sign", number, "sign_of(a)", "-1, 0 or 1"))
+silu = op(Unary("silu", floating, "a / (1.0f + exp(-a))", "a * sigmoid(a)"))
+sin = op(Unary("sin", floating, "sin(a)", "the sine"))
+softplus = op(Unary("softplus", floating, "logaddexp_of(a, 0.0f)", "log(1 + exp(a))"))
+sqrt = op(Unary("sqrt", floating, "sqrt(a)", "the square root"))
+square = op(Unary("square", number, "a * a", "a * a"))
+tanh = op(Unary("tanh", floating, "tanh_of(a)", "the hyperbolic tangent"))

@@ -18,6 +18,7 @@ from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.kernels.tuning.tiling import Shape, Share
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["CHOSEN", "EXPERT_WIDTHS", "moe_down", "moe_gate_up"]
@@ -178,6 +179,7 @@ def ring_share_of(target: Target, dtype: np.dtype[Any], shape: Shape) -> Share |
     return ring and ring_share(shape, ring, target)
 
 
+@op
 def moe_gate_up(
     x: Array,
     indices: Array,
@@ -280,6 +282,7 @@ def plan_gate_up(
     return Plan(op, (tokens, chosen, columns), x.dtype, launch)
 
 
+@op
 def moe_down(
     y: Array,
     indices: Array,

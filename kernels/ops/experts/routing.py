@@ -12,6 +12,7 @@ from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.lang.operands import INT32, floating, result, same
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["moe_combine", "moe_route"]
@@ -39,6 +40,7 @@ COMBINE = Kernel(
 )
 
 
+@op
 def moe_route(
     logits: Array,
     k: int,
@@ -112,6 +114,7 @@ def route_of(logits: Form, k: int, normalize: bool, shared: bool, target: Target
     return Route((*logits.shape[:-1], k + shared), launch)
 
 
+@op
 def moe_combine(
     y: Array,
     weights: Array,

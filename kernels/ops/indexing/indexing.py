@@ -15,6 +15,7 @@ from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous, copy_into
 from hiprt.kernels.ops.promotion import WORDS, is_integer, strided
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["put_along_axis", "scatter", "scatter_add", "take", "take_along_axis"]
@@ -103,6 +104,7 @@ def take_of(a: Form, indices: Form, axis: int, is_along: bool, size: int) -> Lau
     return Launch(kernel, (-(-size // THREADS), 1, 1), (THREADS, 1, 1), count=count, **scalars)
 
 
+@op
 def take(
     a: Array,
     indices: Array,
@@ -158,6 +160,7 @@ def along(op: str, a: Array, indices: Array, axis: int) -> tuple[int, tuple[int,
     return axis, shape
 
 
+@op
 def take_along_axis(
     a: Array, indices: Array, axis: int, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:
@@ -229,6 +232,7 @@ def put_of(a: Form, indices: Form, axis: int, is_along: bool, is_adding: bool) -
     return Launch(putter(word, WORDS[indices.dtype], is_adding), grid, (THREADS, 1, 1), **scalars)
 
 
+@op
 def put_along_axis(
     a: Array, indices: Array, values: Array, axis: int, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:
@@ -286,6 +290,7 @@ def rows(
     return put(op, a, indices, spread, axis, False, stream, out, is_adding=is_adding)
 
 
+@op
 def scatter(
     a: Array,
     indices: Array,
@@ -324,6 +329,7 @@ def scatter(
     return rows("scatter", a, indices, updates, axis, stream, out, False)
 
 
+@op
 def scatter_add(
     a: Array,
     indices: Array,

@@ -13,6 +13,7 @@ from hiprt.kernels.ops.elementwise.copies import astype, axis_of, copy_into
 from hiprt.kernels.ops.indexing.indexing import MOVED
 from hiprt.kernels.ops.promotion import WORDS, strided
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["slice", "slice_update"]
@@ -93,6 +94,7 @@ def checked_axes(op: str, a: Array, starts: Array, axes: Sequence[int], part: tu
     return found
 
 
+@op
 def slice(  # noqa: A001
     a: Array,
     start_indices: Array,
@@ -134,6 +136,7 @@ def slice(  # noqa: A001
     return out
 
 
+@op
 def slice_update(
     a: Array,
     update: Array,

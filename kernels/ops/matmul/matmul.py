@@ -18,6 +18,7 @@ from hiprt.kernels.ops.matmul.stacks import ITEMS, items
 from hiprt.kernels.ops.promotion import is_float, promote, strided
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["matmul"]
@@ -47,6 +48,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | None = None) -> Array:
     """Return ``a @ b``.
 

@@ -10,6 +10,7 @@ from hiprt.kernels.lang.operands import result, same
 from hiprt.kernels.ops.row_launch import row_launch, rows_of, vector
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["add_rms_norm"]
@@ -27,6 +28,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def add_rms_norm(
     x: Array,
     residual: Array,

@@ -10,6 +10,7 @@ from hiprt.kernels.lang.operands import same
 from hiprt.kernels.ops.row_launch import row_launch, rows_of, vector
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["gated_rms_norm"]
@@ -26,6 +27,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def gated_rms_norm(
     x: Array, gate: Array, weight: Array, eps: float, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:

@@ -9,6 +9,7 @@ from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.ops.row_launch import row_launch, rows_of, vector
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["layer_norm"]
@@ -25,6 +26,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def layer_norm(
     x: Array,
     weight: Array | None,

@@ -10,6 +10,7 @@ from hiprt.kernels.ops.row_launch import rows_of, vector
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["rms_norm"]
@@ -25,6 +26,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def rms_norm(
     x: Array, weight: Array | None, eps: float, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:

@@ -15,6 +15,7 @@ from hiprt.kernels.ops.promotion import at_least_float, strided
 from hiprt.kernels.ops.row_launch import row_launch
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["row_softmax", "softmax"]
@@ -31,6 +32,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def softmax(x: Array, axis: int = -1, *, stream: Stream | None = None, out: Array | None = None) -> Array:
     """Return ``exp(x) / sum(exp(x))`` along an axis, without overflow.
 

@@ -20,6 +20,7 @@ from hiprt.kernels.ops.reduction.sort import argsort
 from hiprt.kernels.tuning.table import DEFAULT, Table
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Operands", "gather_qmm", "multiply", "operands_of"]
@@ -182,6 +183,7 @@ def checked(
     return dtype, columns, is_ready
 
 
+@op
 def gather_qmm(
     x: Array,
     w: Array,

@@ -19,6 +19,7 @@ from hiprt.kernels.tuning.rings import Ring, ring_of, ring_share
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.kernels.tuning.tiling import Shape, Tiling, tensor_share, tiling_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["qmv"]
@@ -74,6 +75,7 @@ INTEGER = ring_kernel(
 )
 
 
+@op
 def qmv(
     x: Array,
     w: Array,

@@ -15,6 +15,7 @@ from hiprt.kernels.lang.operands import FLOATS, UINT32, contiguous
 from hiprt.kernels.ops.elementwise import copies
 from hiprt.kernels.ops.quantized.formats import Format, check_matrix, format_of, listed
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["dequantize", "quantize"]
@@ -40,6 +41,7 @@ DEQUANTIZE = Kernel(
 )
 
 
+@op
 def quantize(
     w: Array,
     group_size: int | None = None,
@@ -120,6 +122,7 @@ def quantize_of(w: Form, group_size: int | None, bits: int | None, mode: str) ->
     return Quantize((*rows, width * form.bits // 32), (*rows, width // form.group_size), launch)
 
 
+@op
 def dequantize(
     w: Array,
     scales: Array,

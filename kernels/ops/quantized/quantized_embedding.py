@@ -12,6 +12,7 @@ from hiprt.kernels.lang.operands import FLOATS, INT32, buffer, contiguous
 from hiprt.kernels.ops.quantized.formats import check_matrix, format_of
 from hiprt.kernels.ops.quantized.quantize import check_floating
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["quantized_embedding"]
@@ -29,6 +30,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def quantized_embedding(
     ids: Array,
     weight: Array,

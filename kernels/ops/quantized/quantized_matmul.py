@@ -7,6 +7,7 @@ from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.kernels.ops.matmul.stacks import Side, side_of, size_of
 from hiprt.kernels.ops.quantized.formats import format_of
 from hiprt.kernels.ops.quantized.gather_qmm import multiply, operands_of
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["quantized_matmul"]
@@ -14,6 +15,7 @@ __all__ = ["quantized_matmul"]
 ONE = Side(1, 1, 1)
 
 
+@op
 def quantized_matmul(
     x: Array,
     w: Array,

@@ -8,6 +8,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
 from hiprt.kernels.lang.operands import disjoint, floating, same
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["conv_step", "taps_of"]
@@ -34,6 +35,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def conv_step(
     x: Array,
     state: Array,

@@ -9,6 +9,7 @@ from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch, Plan
 from hiprt.kernels.lang.operands import FLOAT32, buffer, disjoint, floating, same
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["WIDEST_KEY", "gated_delta"]
@@ -33,6 +34,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def gated_delta(
     q: Array,
     k: Array,

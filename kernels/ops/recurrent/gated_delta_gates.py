@@ -8,6 +8,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import FLOAT32, buffer, floating, result, same
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["gated_delta_gates"]
@@ -25,6 +26,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def gated_delta_gates(
     a: Array,
     b: Array,

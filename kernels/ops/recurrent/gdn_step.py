@@ -12,6 +12,7 @@ from hiprt.kernels.ops.recurrent.gated_delta import WIDEST_KEY
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["gdn_step"]
@@ -41,6 +42,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def gdn_step(
     proj: Array,
     conv_weight: Array,

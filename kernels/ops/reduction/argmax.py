@@ -14,6 +14,7 @@ from hiprt.kernels.ops.promotion import WORDS, strided
 from hiprt.kernels.ops.row_launch import row_launch
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["argmax", "argmin", "threads_of"]
@@ -73,6 +74,7 @@ def kernel_of(name: str, key: str, word: str) -> Kernel:
     )
 
 
+@op
 def argmax(
     x: Array, axis: int | None = -1, keepdims: bool = False, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:
@@ -104,6 +106,7 @@ def argmax(
     return place_of("argmax", x, axis, keepdims, stream, out)
 
 
+@op
 def argmin(
     x: Array, axis: int | None = -1, keepdims: bool = False, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:

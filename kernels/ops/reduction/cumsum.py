@@ -12,6 +12,7 @@ from hiprt.kernels.ops.promotion import BOOL, INT32, WORDS
 from hiprt.kernels.ops.row_launch import row_launch
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["cumsum"]
@@ -58,6 +59,7 @@ def kernel_of(given: str, out: str) -> Kernel:
     )
 
 
+@op
 def cumsum(
     a: Array,
     axis: int | None = None,

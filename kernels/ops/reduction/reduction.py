@@ -18,6 +18,7 @@ from hiprt.kernels.ops.promotion import BOOL, INT32, WORDS, at_least_float, is_f
 from hiprt.kernels.ops.row_launch import row_launch
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Reduction", "all", "any", "logsumexp", "max", "mean", "min", "prod", "rows_of", "sum"]
@@ -184,15 +185,16 @@ def truth(_: DType) -> DType:
     return BOOL
 
 
-all = Reduction("all", truth, "a && b", "true", "whether none is zero")  # noqa: A001
-any = Reduction("any", truth, "a || b", "false", "whether one is not zero")  # noqa: A001
-max = Reduction("max", same, "larger(a, b)", "from[0]", "the largest, or NaN where one is")  # noqa: A001
-mean = Reduction("mean", at_least_float, "a + b", "0", "the mean", "total / float(width)")
-min = Reduction("min", same, "smaller(a, b)", "from[0]", "the smallest, or NaN where one is")  # noqa: A001
-prod = Reduction("prod", summed, "a * b", "1", "the product")
-sum = Reduction("sum", summed, "a + b", "0", "the sum")  # noqa: A001
+all = op(Reduction("all", truth, "a && b", "true", "whether none is zero"))  # noqa: A001
+any = op(Reduction("any", truth, "a || b", "false", "whether one is not zero"))  # noqa: A001
+max = op(Reduction("max", same, "larger(a, b)", "from[0]", "the largest, or NaN where one is"))  # noqa: A001
+mean = op(Reduction("mean", at_least_float, "a + b", "0", "the mean", "total / float(width)"))
+min = op(Reduction("min", same, "smaller(a, b)", "from[0]", "the smallest, or NaN where one is"))  # noqa: A001
+prod = op(Reduction("prod", summed, "a * b", "1", "the product"))
+sum = op(Reduction("sum", summed, "a + b", "0", "the sum"))  # noqa: A001
 
 
+@op
 def logsumexp(
     x: Array, axis: Axis = None, keepdims: bool = False, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:

@@ -14,6 +14,7 @@ from hiprt.kernels.ops.indexing.indexing import take_along_axis
 from hiprt.kernels.ops.promotion import WORDS, strided
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["argpartition", "argsort", "partition", "sort", "topk"]
@@ -159,6 +160,7 @@ def elements(rows: Array, order: Array, stream: Stream) -> Array:
     return take_along_axis(rows, order, -1, stream=stream)
 
 
+@op
 def argsort(a: Array, axis: int | None = -1, *, stream: Stream | None = None, out: Array | None = None) -> Array:
     """Return the places of elements from the smallest to the largest.
 
@@ -189,6 +191,7 @@ def argsort(a: Array, axis: int | None = -1, *, stream: Stream | None = None, ou
     return ordered("argsort", a, axis, places, stream, out)
 
 
+@op
 def sort(a: Array, axis: int | None = -1, *, stream: Stream | None = None, out: Array | None = None) -> Array:
     """Return the elements from the smallest to the largest. The arguments and the order are those of `argsort`."""
     return ordered("sort", a, axis, elements, stream, out)
@@ -202,6 +205,7 @@ def kth_of(op: str, a: Array, kth: int, axis: int | None) -> None:
         raise ValueError(f"[{op}] Received invalid kth {kth} along axis {axis} for array with shape: {a.shape}")
 
 
+@op
 def argpartition(
     a: Array, kth: int, axis: int | None = -1, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:
@@ -213,6 +217,7 @@ def argpartition(
     return ordered("argpartition", a, axis, places, stream, out)
 
 
+@op
 def partition(
     a: Array, kth: int, axis: int | None = -1, *, stream: Stream | None = None, out: Array | None = None
 ) -> Array:
@@ -221,6 +226,7 @@ def partition(
     return ordered("partition", a, axis, elements, stream, out)
 
 
+@op
 def topk(a: Array, k: int, axis: int | None = -1, *, stream: Stream | None = None, out: Array | None = None) -> Array:
     """Return the `k` largest elements along an axis, the largest last. Arguments and order are those of `argsort`."""
     strided("topk", "a", a)

@@ -8,6 +8,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import INT32, buffer, disjoint
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["advance"]
@@ -22,6 +23,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def advance(step: Array, tokens: Array, sampled: Array, *, stream: Stream | None = None) -> Array:
     """Move the step block of a text, or of several, to the next position, in place.
 

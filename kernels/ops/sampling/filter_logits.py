@@ -12,6 +12,7 @@ from hiprt.kernels.lang.operands import FLOAT32, INT32, buffer, floating, result
 from hiprt.kernels.ops.row_launch import row_launch
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["FilterPlan", "check_logits", "filter_logits", "plan_of"]
@@ -58,6 +59,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def filter_logits(
     logits: Array,
     *,

@@ -10,6 +10,7 @@ from hiprt.kernels.lang.operands import FLOAT32, INT32, buffer
 from hiprt.kernels.ops.sampling.filter_logits import check_logits
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["repetition_penalty"]
@@ -26,6 +27,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def repetition_penalty(
     logits: Array,
     tokens: Array,

@@ -10,6 +10,7 @@ from hiprt.kernels.lang.operands import FLOAT32, INT32, UINT32, buffer, floating
 from hiprt.kernels.ops.reduction.argmax import threads_of
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
+from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["sample"]
@@ -26,6 +27,7 @@ KERNEL = Kernel(
 )
 
 
+@op
 def sample(
     logits: Array,
     temperature: Array,

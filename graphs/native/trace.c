@@ -1,0 +1,466 @@
+/* Traces: while a thread has one, the ops that it calls become primitives, and their results values without memory.
+ *
+ * This is the extension module hiprt.graphs.native.trace. */
+#include "objects.h" /* first: Python.h says so */
+
+#include <string.h>
+
+#define MOST_PARAMETERS 64
+#define MOST_PARTS 512 /* of a call's key: operands, numbers, and the elements of lists */
+
+/* One call of an op. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *op;        /* None for a value that is given from outside */
+  PyObject *arguments; /* a tuple: one for each of the op's parameters, lists copied */
+  PyObject *inputs;    /* a tuple: the arrays among the arguments, in order */
+  PyObject *rule;      /* what the op does with arrays of these forms */
+  uint64_t trace;      /* the number of the trace that it belongs to */
+  uint64_t number;     /* of its first output; later primitives have larger ones */
+  uint64_t hash;       /* of the op, its arguments, and those of all primitives that it depends on */
+} primitive_object;
+
+/* Base of hiprt.graphs.trace.trace.Trace. */
+typedef struct {
+  hiprt_py_trace base;
+  uint64_t number;
+  PyObject *primitives;    /* a list, in the order of the calls */
+  PyObject *buffer;        /* that all values show */
+  PyTypeObject *value;     /* the class of values */
+  PyTypeObject *size;      /* the class of sizes that stand for an axis of a value */
+} trace_object;
+
+/* One call while its key is made. */
+typedef struct {
+  const trace_object *trace;
+  PyObject *key[MOST_PARTS]; /* new references */
+  PyObject *inputs[MOST_PARTS];
+  Py_ssize_t parts, operands;
+  uint64_t hash;
+} reading;
+
+static PyTypeObject *primitive_type;
+static uint64_t traces;                                            /* so far */
+static uint64_t values;                                            /* so far */
+static unsigned long long next_address = 1ull << 62; /* of values: no memory lies there */
+
+static PyObject *shared(PyObject *value) {
+  Py_XINCREF(value);
+  return value;
+}
+
+static uint64_t mixed(uint64_t hash, uint64_t with) {
+  hash = (hash ^ with) * 0x9e3779b97f4a7c15ull;
+  return hash ^ hash >> 29;
+}
+
+/* Append one part to the key; `part` is a new reference, or NULL after an error. */
+static int append(reading *r, PyObject *part) {
+  if (!part) return -1;
+  if (r->parts < MOST_PARTS) {
+    r->key[r->parts++] = part;
+    return 0;
+  }
+  Py_DECREF(part);
+  PyErr_SetString(PyExc_ValueError, "a call in a trace has too many arguments");
+  return -1;
+}
+
+static int append_operand(reading *r, PyObject *value) {
+  hiprt_py_array *array = (hiprt_py_array *)value;
+  const primitive_object *maker = (const primitive_object *)array->primitive;
+  if (maker && maker->trace != r->trace->number) {
+    PyErr_SetString(PyExc_ValueError,
+                    "a traced value is used after its trace: what a compiled function leaves outside of its results "
+                    "must be captured, compile(function, outputs=...)");
+    return -1;
+  }
+  PyObject *form = hiprt_py_form(array);
+  if (append(r, form)) return -1;
+  r->hash = mixed(r->hash, maker ? maker->hash + array->output : (uint64_t)(uintptr_t)form);
+  r->inputs[r->operands++] = value;
+  return 0;
+}
+
+/* Read one argument: append it to the key and return it, lists copied, as a new reference. */
+static PyObject *read_argument(reading *r, PyObject *value) {
+  PyTypeObject *type = Py_TYPE(value);
+  if (PyObject_TypeCheck(value, hiprt_py_array_type)) return append_operand(r, value) ? 0 : shared(value);
+  if (value == Py_None || PyLong_CheckExact(value) || PyUnicode_CheckExact(value))
+    return append(r, shared(value)) ? 0 : shared(value);
+  if (append(r, shared((PyObject *)type))) return 0;
+  if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+    const int is_tuple = PyTuple_CheckExact(value);
+    const Py_ssize_t count = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
+    PyObject *copy = is_tuple ? PyTuple_New(count) : PyList_New(count);
+    if (!copy || append(r, PyLong_FromSsize_t(count))) return 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+      PyObject *item = read_argument(r, is_tuple ? PyTuple_GetItem(value, i) : PyList_GetItem(value, i));
+      if (!item) {
+        Py_DECREF(copy);
+        return 0;
+      }
+      if (is_tuple)
+        PyTuple_SetItem(copy, i, item);
+      else
+        PyList_SetItem(copy, i, item);
+    }
+    return copy;
+  }
+  if (PyDict_CheckExact(value)) {
+    PyObject *copy = PyDict_New(), *name, *each;
+    if (!copy || append(r, PyLong_FromSsize_t(PyDict_Size(value)))) return 0;
+    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &name, &each);) {
+      PyObject *item = append(r, shared(name)) ? 0 : read_argument(r, each);
+      const int status = item ? PyDict_SetItem(copy, name, item) : -1;
+      Py_XDECREF(item);
+      if (status) {
+        Py_DECREF(copy);
+        return 0;
+      }
+    }
+    return copy;
+  }
+  if (PySlice_Check(value)) {
+    static const char *const names[] = {"start", "stop", "step"};
+    PyObject *bounds[3] = {0};
+    for (int i = 0; i < 3; i++) {
+      PyObject *bound = PyObject_GetAttrString(value, names[i]);
+      bounds[i] = bound ? read_argument(r, bound) : 0;
+      Py_XDECREF(bound);
+    }
+    PyObject *copy = bounds[0] && bounds[1] && bounds[2] ? PySlice_New(bounds[0], bounds[1], bounds[2]) : 0;
+    for (int i = 0; i < 3; i++) Py_XDECREF(bounds[i]);
+    return copy;
+  }
+  if (type == r->trace->size) return append(r, PyObject_GetAttrString(value, "value")) ? 0 : shared(value);
+  return append(r, shared(value)) ? 0 : shared(value);
+}
+
+/* Put a call's arguments in the order of the op's parameters; borrowed references. */
+static int order(const hiprt_py_op *op, PyObject *args, PyObject *kwargs, PyObject **ordered) {
+  const Py_ssize_t count = PyTuple_Size(op->names), given = PyTuple_Size(args);
+  if (given > op->positional || count > MOST_PARAMETERS) {
+    PyErr_Format(PyExc_TypeError, "%U takes %zd arguments by position, %zd are given", op->name, op->positional, given);
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; i++) ordered[i] = i < given ? PyTuple_GetItem(args, i) : 0;
+  PyObject *name, *value;
+  for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &name, &value);) {
+    Py_ssize_t i = 0;
+    while (i < count && PyTuple_GetItem(op->names, i) != name) i++;
+    if (i == count) /* names of code are interned, others may not be */
+      for (i = 0; i < count && PyUnicode_Compare(PyTuple_GetItem(op->names, i), name);) i++;
+    if (i < count && !ordered[i]) {
+      ordered[i] = value;
+    } else if (i < count) {
+      PyErr_Format(PyExc_TypeError, "%U: %U is given twice", op->name, name);
+      return -1;
+    } else if (PyUnicode_CompareWithASCIIString(name, "stream")) {
+      PyErr_Format(PyExc_TypeError, "%U has no parameter %R", op->name, name);
+      return -1;
+    } else if (value != Py_None) {
+      PyErr_Format(PyExc_ValueError, "%U: a traced op has no stream of its own: the program runs on one stream, that "
+                   "on which the compiled function is called", op->name);
+      return -1;
+    }
+  }
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (!ordered[i]) ordered[i] = PyTuple_GetItem(op->defaults, i);
+    if (ordered[i] == Py_Ellipsis && PyTuple_GetItem(op->defaults, i) == Py_Ellipsis) {
+      PyErr_Format(PyExc_TypeError, "%U: %U is not given", op->name, PyTuple_GetItem(op->names, i));
+      return -1;
+    }
+  }
+  return 0;
+}
+
+/* Return a value like `pattern`, a plain array, at an address. */
+static PyObject *new_value(const trace_object *self, PyObject *pattern, primitive_object *maker, uint32_t output,
+                           unsigned long long address) {
+  allocfunc allocate = (allocfunc)PyType_GetSlot(self->value, Py_tp_alloc);
+  hiprt_py_array *made = (hiprt_py_array *)allocate(self->value, 0);
+  const hiprt_py_array *like = (const hiprt_py_array *)pattern;
+  if (!made) return 0;
+  made->buffer = shared(self->buffer);
+  made->shape = shared(like->shape);
+  made->dtype = shared(like->dtype);
+  made->strides = shared(like->strides);
+  made->form = shared(like->form);
+  made->primitive = shared((PyObject *)maker);
+  made->address = address;
+  made->start = like->start + (address - like->address);
+  made->end = like->end + (address - like->address);
+  made->size = like->size;
+  made->itemsize = like->itemsize;
+  made->is_contiguous = like->is_contiguous;
+  made->output = output;
+  return (PyObject *)made;
+}
+
+static unsigned long long address_for(const hiprt_py_array *pattern) {
+  const unsigned long long address = next_address;
+  next_address += (pattern->end - pattern->start + 511) & ~255ull;
+  return address + (pattern->address - pattern->start);
+}
+
+/* Make the results that a rule tells of: a container, results (pattern or None, operand or -1, bytes), writes. */
+static PyObject *results(const trace_object *self, const reading *r, PyObject *rule, primitive_object *maker) {
+  PyObject *patterns = PyTuple_GetItem(rule, 1);
+  const long container = PyLong_AsLong(PyTuple_GetItem(rule, 0));
+  const Py_ssize_t count = PyTuple_Size(patterns);
+  PyObject *all = container == 2 ? PyList_New(count) : PyTuple_New(count);
+  for (Py_ssize_t i = 0; all && i < count; i++) {
+    PyObject *pattern, *made;
+    Py_ssize_t operand;
+    long long bytes;
+    if (!PyArg_ParseTuple(PyTuple_GetItem(patterns, i), "OnL", &pattern, &operand, &bytes)) {
+      Py_CLEAR(all);
+      break;
+    }
+    if (pattern == Py_None) {
+      made = operand < 0 ? shared(Py_None) : shared(r->inputs[operand]);
+    } else {
+      const unsigned long long at = operand < 0
+                                        ? address_for((hiprt_py_array *)pattern)
+                                        : ((hiprt_py_array *)r->inputs[operand])->address + (unsigned long long)bytes;
+      made = new_value(self, pattern, maker, (uint32_t)i, at);
+    }
+    if (!made) {
+      Py_CLEAR(all);
+    } else if (container == 2) {
+      PyList_SetItem(all, i, made);
+    } else {
+      PyTuple_SetItem(all, i, made);
+    }
+  }
+  if (!all || container) return all;
+  PyObject *only = shared(PyTuple_GetItem(all, 0));
+  Py_DECREF(all);
+  return only;
+}
+
+static primitive_object *new_primitive(const trace_object *self, PyObject *op, PyObject *arguments, PyObject *inputs,
+                                       PyObject *rule, uint64_t hash) {
+  allocfunc allocate = (allocfunc)PyType_GetSlot(primitive_type, Py_tp_alloc);
+  primitive_object *made = inputs ? (primitive_object *)allocate(primitive_type, 0) : 0;
+  if (!made) return 0;
+  made->op = shared(op);
+  made->arguments = shared(arguments);
+  made->inputs = inputs;
+  made->rule = shared(rule);
+  made->trace = self->number;
+  made->number = values;
+  made->hash = hash;
+  return made;
+}
+
+static PyObject *tuple_of(PyObject *const *items, Py_ssize_t count) {
+  PyObject *tuple = PyTuple_New(count);
+  for (Py_ssize_t i = 0; tuple && i < count; i++) PyTuple_SetItem(tuple, i, shared(items[i]));
+  return tuple;
+}
+
+/* Return the rule of a call: what is remembered for such operands, else what the subclass infers. */
+static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *arguments, reading *r) {
+  PyObject *key = tuple_of(r->key, r->parts);
+  if (!key) return 0;
+  const Py_hash_t hash = PyObject_Hash(key);
+  PyObject *rule = hash == -1 ? 0 : PyDict_GetItemWithError(op->rules, key);
+  r->hash = mixed(mixed(r->hash, (uint64_t)hash), (uint64_t)(uintptr_t)op);
+  Py_XINCREF(rule);
+  if (!rule) {
+    const int has_hash = !PyErr_Occurred();
+    PyErr_Clear(); /* an argument without a hash is inferred at each call */
+    rule = PyObject_CallMethod((PyObject *)self, "infer", "OO", op, arguments);
+    if (rule && has_hash && PyDict_Size(op->rules) >= 4096) PyDict_Clear(op->rules);
+    if (rule && has_hash && PyDict_SetItem(op->rules, key, rule)) Py_CLEAR(rule);
+  }
+  Py_DECREF(key);
+  return rule;
+}
+
+static PyObject *add(hiprt_py_trace *base, hiprt_py_op *op, PyObject *args, PyObject *kwargs) {
+  trace_object *self = (trace_object *)base;
+  PyObject *ordered[MOST_PARAMETERS], *rule = 0, *made = 0;
+  primitive_object *primitive = 0;
+  if (order(op, args, kwargs, ordered)) return 0;
+  const Py_ssize_t count = PyTuple_Size(op->names);
+  PyObject *arguments = PyTuple_New(count);
+  reading r;
+  r.trace = self;
+  r.parts = r.operands = 0;
+  r.hash = 0;
+  for (Py_ssize_t i = 0; arguments && i < count; i++) {
+    PyObject *read = read_argument(&r, ordered[i]);
+    if (read)
+      PyTuple_SetItem(arguments, i, read);
+    else
+      Py_CLEAR(arguments);
+  }
+  if (arguments) rule = rule_of(self, op, arguments, &r);
+  if (rule)
+    primitive = new_primitive(self, (PyObject *)op, arguments, tuple_of(r.inputs, r.operands), rule, r.hash);
+  if (primitive) made = results(self, &r, rule, primitive);
+  if (made && PyList_Append(self->primitives, (PyObject *)primitive)) Py_CLEAR(made);
+  if (rule) values += (uint64_t)PyTuple_Size(PyTuple_GetItem(rule, 1)) + 1;
+  for (Py_ssize_t i = 0; i < r.parts; i++) Py_DECREF(r.key[i]);
+  Py_XDECREF(arguments);
+  Py_XDECREF(rule);
+  Py_XDECREF((PyObject *)primitive);
+  return made;
+}
+
+/* prepare(buffer, value class, size class or None) */
+static PyObject *prepare(PyObject *object, PyObject *args) {
+  trace_object *self = (trace_object *)object;
+  PyObject *buffer, *value, *size;
+  if (!PyArg_ParseTuple(args, "O!O!O", hiprt_py_buffer_type, &buffer, &PyType_Type, &value, &size)) return 0;
+  if (self->primitives || !PyType_IsSubtype((PyTypeObject *)value, hiprt_py_array_type))
+    return PyErr_Format(PyExc_TypeError, "prepare: once, with a class of arrays");
+  if (!(self->primitives = PyList_New(0))) return 0;
+  self->buffer = shared(buffer);
+  self->value = (PyTypeObject *)shared(value);
+  self->size = size == Py_None ? 0 : (PyTypeObject *)shared(size);
+  self->number = ++traces;
+  self->base.add = add;
+  Py_RETURN_NONE;
+}
+
+/* given(array): a value that stands for an array of this form, whichever it will be. */
+static PyObject *given(PyObject *object, PyObject *array) {
+  trace_object *self = (trace_object *)object;
+  if (!PyObject_TypeCheck(array, hiprt_py_array_type) || !self->primitives)
+    return PyErr_Format(PyExc_TypeError, "%R is not an array", array);
+  PyObject *none = PyTuple_New(0), *form = hiprt_py_form((hiprt_py_array *)array);
+  const uint64_t hash = mixed(values, (uint64_t)(uintptr_t)form);
+  primitive_object *maker = form && none ? new_primitive(self, Py_None, none, shared(none), Py_None, hash) : 0;
+  PyObject *made = maker ? new_value(self, array, maker, 0, address_for((hiprt_py_array *)array)) : 0;
+  Py_XDECREF(none);
+  Py_XDECREF(form);
+  Py_XDECREF((PyObject *)maker);
+  values++;
+  return made;
+}
+
+/* enter(): record this thread's ops from now on; return the trace that did so before. */
+static PyObject *enter(PyObject *object, PyObject *unused) {
+  hiprt_py_trace *before = hiprt_py_current_trace;
+  if (!((trace_object *)object)->primitives) return PyErr_Format(PyExc_TypeError, "the trace is not prepared");
+  hiprt_py_current_trace = (hiprt_py_trace *)object;
+  return shared(before ? (PyObject *)before : Py_None);
+}
+
+/* leave(trace or None): let the trace that was before record again. */
+static PyObject *leave(PyObject *object, PyObject *before) {
+  hiprt_py_current_trace = before == Py_None ? 0 : (hiprt_py_trace *)before;
+  Py_RETURN_NONE;
+}
+
+/* current(): the trace that records this thread's ops, or None. */
+static PyObject *current(PyObject *type, PyObject *unused) {
+  return shared(hiprt_py_current_trace ? (PyObject *)hiprt_py_current_trace : Py_None);
+}
+
+static int trace_traverse(PyObject *object, visitproc visit, void *arg) {
+  trace_object *self = (trace_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->primitives);
+  Py_VISIT(self->buffer);
+  Py_VISIT((PyObject *)self->value);
+  Py_VISIT((PyObject *)self->size);
+  return 0;
+}
+
+static int trace_clear(PyObject *object) {
+  trace_object *self = (trace_object *)object;
+  Py_CLEAR(self->primitives);
+  Py_CLEAR(self->buffer);
+  PyObject *value = (PyObject *)self->value, *size = (PyObject *)self->size;
+  self->value = self->size = 0;
+  Py_XDECREF(value);
+  Py_XDECREF(size);
+  return 0;
+}
+
+static void trace_dealloc(PyObject *object) {
+  PyObject_GC_UnTrack(object);
+  trace_clear(object);
+  hiprt_py_free(object);
+}
+
+static PyTypeObject *make_trace(void) {
+  static PyMemberDef members[] = {{"primitives", T_OBJECT, offsetof(trace_object, primitives), READONLY, 0}, {0}};
+  static PyMethodDef methods[] = {{"prepare", prepare, METH_VARARGS, 0},
+                                  {"given", given, METH_O, 0},
+                                  {"enter", enter, METH_NOARGS, 0},
+                                  {"leave", leave, METH_O, 0},
+                                  {"current", current, METH_NOARGS | METH_STATIC, 0},
+                                  {0}};
+  static PyType_Slot slots[] = {
+      {Py_tp_dealloc, (void *)trace_dealloc}, {Py_tp_traverse, (void *)trace_traverse},
+      {Py_tp_clear, (void *)trace_clear},     {Py_tp_members, members},
+      {Py_tp_methods, methods},               {0, 0},
+  };
+  static PyType_Spec spec = {"hiprt.graphs.native.trace.Trace", sizeof(trace_object), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+  return (PyTypeObject *)PyType_FromSpec(&spec);
+}
+
+static int primitive_traverse(PyObject *object, visitproc visit, void *arg) {
+  primitive_object *self = (primitive_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->op);
+  Py_VISIT(self->arguments);
+  Py_VISIT(self->inputs);
+  Py_VISIT(self->rule);
+  return 0;
+}
+
+static int primitive_clear(PyObject *object) {
+  primitive_object *self = (primitive_object *)object;
+  Py_CLEAR(self->op);
+  Py_CLEAR(self->arguments);
+  Py_CLEAR(self->inputs);
+  Py_CLEAR(self->rule);
+  return 0;
+}
+
+static void primitive_dealloc(PyObject *object) {
+  PyObject_GC_UnTrack(object);
+  primitive_clear(object);
+  hiprt_py_free(object);
+}
+
+static PyTypeObject *make_primitive(void) {
+  static PyMemberDef members[] = {
+      {"op", T_OBJECT, offsetof(primitive_object, op), READONLY, 0},
+      {"arguments", T_OBJECT, offsetof(primitive_object, arguments), READONLY, 0},
+      {"inputs", T_OBJECT, offsetof(primitive_object, inputs), READONLY, 0},
+      {"rule", T_OBJECT, offsetof(primitive_object, rule), READONLY, 0},
+      {"trace", T_ULONGLONG, offsetof(primitive_object, trace), READONLY, 0},
+      {"number", T_ULONGLONG, offsetof(primitive_object, number), READONLY, 0},
+      {"hash", T_ULONGLONG, offsetof(primitive_object, hash), READONLY, 0},
+      {0},
+  };
+  static PyType_Slot slots[] = {
+      {Py_tp_dealloc, (void *)primitive_dealloc}, {Py_tp_traverse, (void *)primitive_traverse},
+      {Py_tp_clear, (void *)primitive_clear},     {Py_tp_members, members},
+      {0, 0},
+  };
+  static PyType_Spec spec = {"hiprt.graphs.native.trace.Primitive", sizeof(primitive_object), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
+  return primitive_type = (PyTypeObject *)PyType_FromSpec(&spec);
+}
+
+PyMODINIT_FUNC PyInit_trace(void) {
+  static struct PyModuleDef definition = {
+      PyModuleDef_HEAD_INIT, "hiprt.graphs.native.trace", "Traces and primitives.", -1, 0, 0, 0, 0, 0,
+  };
+  PyObject *module = PyModule_Create(&definition);
+  PyTypeObject *trace = module ? make_trace() : 0, *primitive = trace ? make_primitive() : 0;
+  if (!primitive || PyModule_AddObject(module, "Trace", (PyObject *)trace) ||
+      PyModule_AddObject(module, "Primitive", (PyObject *)primitive))
+    Py_CLEAR(module);
+  return module;
+}

@@ -1,0 +1,286 @@
+"""`compile`: functions that are traced once, and afterwards run as one graph."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import partial, update_wrapper
+from typing import Any, overload
+
+from hiprt.array import Array, Form
+from hiprt.errors import HipWarning
+from hiprt.flags import flags
+from hiprt.graphs.step import Step
+from hiprt.graphs.trace import core
+from hiprt.graphs.trace.program import GuardError, Program
+from hiprt.graphs.trace.trace import Trace
+from hiprt.graphs.trace.tree import arrays_of, fill, mapped, structure, swap
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["Compiled", "compile", "disable_compile", "enable_compile"]
+
+MOST_PROGRAMS = 256  # of a function, and sets of shapes that lead to them
+MANY_TRACES = 32  # that make a warning, once
+
+Function = Callable[..., Any]
+is_enabled = True
+
+
+def disable_compile() -> None:
+    """Let compiled functions be called as they are, until `enable_compile`; ``HIPRT_COMPILE=0`` does so as well."""
+    global is_enabled
+    is_enabled = False
+
+
+def enable_compile() -> None:
+    """Let compiled functions run their programs again; what was traced before is still there."""
+    global is_enabled
+    is_enabled = True
+
+
+@overload
+def compile(  # noqa: A001
+    function: Function, inputs: Any = ..., outputs: Any = ..., shapeless: bool = ...
+) -> Compiled: ...
+@overload
+def compile(  # noqa: A001
+    function: None = ..., inputs: Any = ..., outputs: Any = ..., shapeless: bool = ...
+) -> Callable[[Function], Compiled]: ...
+def compile(function: Any = None, inputs: Any = None, outputs: Any = None, shapeless: bool = False) -> Any:  # noqa: A001
+    """Return a function that is traced at its first call, and afterwards runs as one graph.
+
+    It can be used as a decorator, with or without arguments.
+
+    Parameters
+    ----------
+    function : callable
+        It takes trees (lists, tuples, dictionaries) of arrays and constants, calls ops, and returns a tree. It runs
+        once for each set of constants, shapes, strides and dtypes that it is called with; what else it does, it does
+        then only.
+    inputs : list or dict, optional
+        Arrays in it are read at each call, as if they were arguments; the function finds them in the same place. Other
+        arrays that the function uses without being given them are those that it found when it was traced.
+    outputs : list or dict, optional
+        What the function leaves in it, is left there by each call.
+    shapeless : bool
+        True traces again for other numbers of axes, dtypes and constants only; arrays of other shapes go through the
+        program that was traced, with the shapes of all its results inferred anew. Where the function has compared a
+        size or used it as a number, and the answer is another one, it is traced again as well.
+
+    Returns
+    -------
+    Compiled
+
+    Raises
+    ------
+    TypeError
+        `function` cannot be called.
+    """
+    if function is None:
+        return partial(compile, inputs=inputs, outputs=outputs, shapeless=shapeless)
+    if not callable(function):
+        raise TypeError(f"compile: {function!r} is not callable")
+    return Compiled(function, inputs, outputs, shapeless)
+
+
+class Traced:
+    """What one trace of a function gave.
+
+    Parameters
+    ----------
+    program : Program
+    result : tree
+        What the function returned, with values in it.
+    state : tree
+        What it left in ``outputs``.
+
+    Attributes
+    ----------
+    steps : dict
+        The step that runs the program, by stream.
+    """
+
+    def __init__(self, name: str, program: Program, result: Any, state: Any) -> None:
+        self.name, self.program, self.result, self.state = name, program, result, state
+        self.is_single = isinstance(result, Array) and state is None
+        self.steps: dict[Stream, Step] = {}
+
+    def step(self, stream: Stream) -> Step:
+        """Return the step that runs the program on a stream."""
+        found = self.steps.get(stream)
+        if found is None:
+            found = self.steps[stream] = Step(self.program.run, name=self.name, stream=stream, moves=True)
+        return found
+
+    def __call__(self, arrays: list[Array], outputs: Any) -> Any:
+        """Run the program and return what the function returns; give `outputs` what it leaves there."""
+        made = self.step(current_stream())(*arrays)
+        if self.is_single:
+            return made[0]
+        found = dict(zip(map(id, self.program.outputs), made))
+
+        def replaced(value: Array) -> Any:
+            return found[id(value)]
+
+        if self.state is not None:
+            fill(outputs, mapped(self.state, replaced))
+        return mapped(self.result, replaced)
+
+
+class Compiled:
+    """A function that `compile` made; it is called like the function.
+
+    Attributes
+    ----------
+    function : callable
+    traces : int
+        How often the function was traced.
+    programs : list of Program
+        What was traced and is still kept, the last one last.
+    """
+
+    def __init__(self, function: Function, inputs: Any, outputs: Any, shapeless: bool) -> None:
+        self.function, self.inputs, self.outputs, self.shapeless = function, inputs, outputs, shapeless
+        self.traces = 0
+        self.known: OrderedDict[Hashable, Traced] = OrderedDict()
+        self.kinds: OrderedDict[Hashable, list[Traced]] = OrderedDict()
+        self.lock = threading.RLock()
+        update_wrapper(self, function)
+
+    @property
+    def name(self) -> str:
+        """The function's name, in messages and statistics."""
+        return str(getattr(self.function, "__name__", "compiled"))
+
+    @property
+    def programs(self) -> list[Program]:
+        """The programs that are kept, the last one traced last."""
+        return [traced.program for group in self.kinds.values() for traced in group]
+
+    @property
+    def program(self) -> str:
+        """The text of the program that was traced last; empty before the first call."""
+        return self.programs[-1].text() if self.kinds else ""
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps that run the programs, whose ``rungs`` and ``reasons`` tell how."""
+        return [step for group in self.kinds.values() for traced in group for step in traced.steps.values()]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program of such arguments; trace the function where there is none yet.
+
+        Raises
+        ------
+        ValueError
+            An argument is no tree of arrays and constants, the function needs the contents of an array while it is
+            traced, or a program cannot take the shapes.
+        """
+        if core.Trace.current() is not None or not (is_enabled and flags.compile):
+            return self.function(*args, **kwargs)
+        arrays: list[Array] = []
+        shape: Hashable = structure((args, kwargs) if kwargs else args, arrays)
+        if self.inputs is not None:
+            shape = (shape, structure(self.inputs, arrays))
+        key = (shape, *[array.form for array in arrays])
+        traced = self.known.get(key)
+        if traced is None:
+            with self.lock:
+                traced = self.find(shape, key, arrays, args, kwargs)
+        return traced(arrays, self.outputs)
+
+    def find(
+        self, shape: Hashable, key: Hashable, arrays: list[Array], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Traced:
+        """Return the program for arrays of these forms, and remember it; the function is traced if there is none."""
+        alike = (alike_without_shapes if self.shapeless else alike_with_shapes)([array.form for array in arrays])
+        group = self.kinds.setdefault((shape, alike), [])
+        traced = None if not group else self.fitting(group, arrays)
+        if traced is None:
+            try:
+                traced = self.trace(args, kwargs)
+            except BaseException:
+                if not group:
+                    del self.kinds[shape, alike]
+                raise
+            group.append(traced)
+            self.kinds.move_to_end((shape, alike))
+        self.known[key] = traced
+        while len(self.known) > MOST_PROGRAMS:
+            self.known.popitem(last=False)
+        while len(self.kinds) > MOST_PROGRAMS:
+            gone = self.kinds.popitem(last=False)[1]
+            for old in [old for old, each in self.known.items() if each in gone]:
+                del self.known[old]
+        return traced
+
+    def fitting(self, group: list[Traced], arrays: list[Array]) -> Traced | None:
+        """Return the program of a group whose guards hold for these arrays; None if there is none."""
+        if not self.shapeless:
+            return group[0]
+        for traced in group:
+            try:
+                traced.program.forms(arrays)
+            except GuardError:
+                continue
+            return traced
+        return None
+
+    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        """Call the function with values in the place of the arrays, and return its program."""
+        trace = Trace(shapeless=self.shapeless)
+        values: list[Array] = []
+
+        def given(array: Array) -> Array:
+            values.append(trace.given(array))
+            return values[-1]
+
+        placed_args, placed_kwargs = mapped((args, kwargs), given)
+        inputs, outputs = keep(self.inputs), keep(self.outputs)
+        try:
+            swap(self.inputs, given)
+            with trace.recording():
+                result = self.function(*placed_args, **placed_kwargs)
+            state = keep(self.outputs)
+        finally:
+            fill(self.inputs, inputs)
+            fill(self.outputs, outputs)
+        made = [*arrays_of(result), *arrays_of(state)]
+        program = Program(values, trace.primitives, list({id(each): each for each in made}.values()), trace.guards)
+        self.traces += 1
+        if self.traces == MANY_TRACES:
+            warnings.warn(
+                f"compile: {self.name} was traced {self.traces} times. A constant among its arguments, a shape or the "
+                "tree changes from call to call: give numbers that change as arrays, or shapes with shapeless=True.",
+                HipWarning,
+                stacklevel=4,
+            )
+        return Traced(self.name, program, result, state)
+
+    def explain(self) -> str:
+        """Return what was traced, and how it ran, as text."""
+        lines = [f"{self.name}: traced {self.traces} times, {len(self.programs)} programs kept"]
+        for program in self.programs:
+            lines += ["", program.text()]
+        for step in self.steps:
+            rungs = ", ".join(f"{rung} {n}" for rung, n in step.rungs.items() if n)
+            lines += ["", f"{step.nodes} nodes, {step.edges} edges; {rungs or 'not run'}"]
+            lines += [f"  {reason}: {n}" for reason, n in step.reasons.items()]
+        return "\n".join(lines)
+
+
+def keep(tree: Any) -> Any:
+    """Return a copy of a tree's lists and dictionaries."""
+    return mapped(tree, lambda array: array)
+
+
+def alike_with_shapes(forms: list[Form]) -> Hashable:
+    """Return what arrays must share for one program to serve both."""
+    return tuple([(form.shape, form.strides, form.dtype) for form in forms])
+
+
+def alike_without_shapes(forms: list[Form]) -> Hashable:
+    """Return what arrays must share for one program to serve both, whatever their shapes."""
+    return tuple([(form.ndim, form.dtype) for form in forms])

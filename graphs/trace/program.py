@@ -1,0 +1,269 @@
+"""Programs: what a function does to arrays, as its primitives in order; they are printed, compared, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hiprt.array import Array
+from hiprt.buffer import Buffer
+from hiprt.graphs.trace.core import Primitive
+from hiprt.graphs.trace.rehearsal import Rule, rehearse, stand_in, substitute
+from hiprt.graphs.trace.size import Guard, Size, size_text, value_of
+from hiprt.graphs.trace.value import number_of
+
+__all__ = ["Program", "results_of"]
+
+
+class Program:
+    """The primitives of a function, with what it takes, what it captured, and what it returns.
+
+    Parameters
+    ----------
+    inputs : sequence of Value
+        What stands for the arrays that it is given.
+    primitives : sequence of Primitive
+        Each comes after those that it depends on, and they run in this order.
+    outputs : sequence of Array
+        Values, or arrays that it captured.
+    guards : sequence of Guard
+        Which answers about sizes the program is tied to.
+
+    Attributes
+    ----------
+    captured : list of Array
+        The arrays in memory that the primitives use, each once.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Array],
+        primitives: Sequence[Primitive],
+        outputs: Sequence[Array],
+        guards: Sequence[Guard] = (),
+    ) -> None:
+        self.inputs, self.primitives, self.outputs = tuple(inputs), tuple(primitives), tuple(outputs)
+        self.guards = tuple(guards)
+        used = [*(array for primitive in self.primitives for array in primitive.inputs), *self.outputs]
+        self.captured = list({id(array): array for array in used if array.primitive is None}.values())
+        self.lasts = last_uses(self)
+
+    def __len__(self) -> int:
+        return len(self.primitives)
+
+    def run(self, *arrays: Array) -> tuple[Array, ...]:
+        """Call the ops of all primitives with arrays in the place of the inputs, and return the outputs.
+
+        Within a `hiprt.graphs.Step` this records; elsewhere it launches.
+        """
+        found = {number_of(value): array for value, array in zip(self.inputs, arrays)}
+
+        def replaced(part: Any) -> Any:
+            if isinstance(part, Array):
+                return part if part.primitive is None else found[number_of(part)]
+            return value_of(part, lambda number, axis: found[number].shape[axis]) if type(part) is Size else part
+
+        for primitive, lasts in zip(self.primitives, self.lasts):
+            op = primitive.op
+            assert op is not None
+            arguments = substitute(primitive.arguments, replaced)
+            named = dict(zip(op.names[op.positional :], arguments[op.positional :]))
+            result = op(*arguments[: op.positional], **named)
+            container, patterns, _ = primitive.rule
+            results = result if container else (result,)
+            for i, (made, (pattern, _, _)) in enumerate(zip(results, patterns)):
+                if pattern is not None:
+                    found[primitive.number + i] = made
+            del arguments, result, results
+            # An intermediate is let go behind its last use, so that its memory can be used again.
+            for number in lasts:
+                found.pop(number, None)
+        return tuple(replaced(value) for value in self.outputs)
+
+    def forms(self, arrays: Sequence[Array]) -> list[Array]:
+        """Infer the forms of all outputs for arrays of other shapes, without running anything.
+
+        Parameters
+        ----------
+        arrays : sequence of Array
+            What the program would be given; only the forms count.
+
+        Returns
+        -------
+        list of Array
+            Arrays of these forms, at addresses without memory.
+
+        Raises
+        ------
+        GuardError
+            The shapes answer a question of the traced function otherwise than when it was traced.
+        ValueError
+            A primitive cannot take such shapes; the message names it and the remedy.
+        """
+        found = {number_of(value): stand_in(array, Buffer(0, 0, -1)) for value, array in zip(self.inputs, arrays)}
+
+        def axis(number: int, axis: int) -> int:
+            return found[number].shape[axis]
+
+        waiting = list(self.guards)
+        for at, primitive in enumerate(self.primitives):
+            while waiting and waiting[0].at <= at:
+                check(waiting.pop(0), axis)
+            operands: list[Array] = []
+
+            def replaced(part: Any, operands: list[Array] = operands) -> Any:
+                if isinstance(part, Array):
+                    operands.append(part if part.primitive is None else found[number_of(part)])
+                    return operands[-1]
+                return value_of(part, axis) if type(part) is Size else part
+
+            assert primitive.op is not None
+            arguments = substitute(primitive.arguments, replaced)
+            try:
+                rule: Rule = rehearse(primitive.op, arguments, operands)
+            except (TypeError, ValueError, IndexError) as error:
+                shapes = ", ".join(str(operand.shape) for operand in operands)
+                raise ValueError(
+                    f"[compile] {primitive.op.name} of the program cannot take the shapes {shapes}: {error} A number "
+                    "that the traced function computed from a shape must be made from x.shape itself, without int(); "
+                    "or compile without shapeless=True, which traces again for each shape."
+                ) from error
+            for i, result in enumerate(results_of(rule, operands)):
+                if result is not None:
+                    found[primitive.number + i] = result
+        for guard in waiting:
+            check(guard, axis)
+        return [value if value.primitive is None else found[number_of(value)] for value in self.outputs]
+
+    def text(self) -> str:
+        """Return the program as text, a line for each primitive."""
+        names: dict[int, str] = {}
+        arrays = {id(array): f"@{i}" for i, array in enumerate(self.captured)}
+
+        def name(value: Array) -> str:
+            return arrays[id(value)] if value.primitive is None else numbered(number_of(value))
+
+        def numbered(number: int) -> str:
+            return names.setdefault(number, f"%{len(names)}")
+
+        taken = ", ".join(f"{name(value)}: {form_text(value)}" for value in self.inputs)
+        lines = [f"program({taken})"]
+        lines += [f"  {arrays[id(array)]}: {form_text(array)} captured" for array in self.captured]
+        for primitive in self.primitives:
+            called = call_text(primitive, name, numbered)
+            made = [
+                f"{numbered(primitive.number + i)}: {form_text(pattern)}"
+                for i, (pattern, _, _) in enumerate(primitive.rule[1])
+                if pattern is not None
+            ]
+            lines.append(f"  {', '.join(made)} = {called}" if made else f"  {called}")
+        for guard in self.guards:
+            asked = f"{size_text(guard.size, numbered)} {guard.test} {size_text(guard.other, numbered)}"
+            lines.append(f"  assert {asked}" if guard.answer else f"  assert not {asked}")
+        lines.append(f"  return {', '.join(name(value) for value in self.outputs)}".rstrip())
+        return "\n".join(lines)
+
+    __str__ = text
+
+
+class GuardError(Exception):
+    """A size answers otherwise than when the function was traced."""
+
+
+def check(guard: Guard, axis: Callable[[int, int], int]) -> None:
+    """Raise GuardError where sizes give another answer."""
+    if not guard.holds(axis):
+        raise GuardError
+
+
+def results_of(rule: Rule, operands: Sequence[Array]) -> list[Array | None]:
+    """Return arrays like the results that a rule tells of; None for an operand itself."""
+    made: list[Array | None] = []
+    for pattern, operand, nbytes in rule[1]:
+        if pattern is None:
+            made.append(None)
+        elif operand < 0:
+            made.append(pattern)
+        else:
+            whole = operands[operand]
+            form = pattern.form
+            made.append(Array(whole.buffer, form.shape, form.dtype, whole.address + nbytes, form.strides))
+    return made
+
+
+def last_uses(program: Program) -> list[list[int]]:
+    """Return, for each primitive, the numbers of the values that nothing behind it uses."""
+    seen = {number_of(value) for value in program.outputs if value.primitive is not None}
+    lasts: list[list[int]] = []
+    for primitive in reversed(program.primitives):
+        numbers = {number_of(value) for value in primitive.inputs if value.primitive is not None}
+        numbers |= sizes_in(primitive.arguments)
+        numbers |= {primitive.number + i for i in range(len(primitive.rule[1]))}
+        lasts.append(sorted(numbers - seen))
+        seen |= numbers
+    return lasts[::-1]
+
+
+def sizes_in(argument: Any) -> set[int]:
+    """Return the numbers of the values whose axes the sizes in an argument stand for."""
+    found: set[int] = set()
+
+    def note(part: Any) -> Any:
+        if type(part) is Size:
+            if part.terms[0] == "axis":
+                found.add(part.terms[1])
+            else:
+                note(part.terms[1])
+                note(part.terms[2])
+        return part
+
+    substitute(argument, note)
+    return found
+
+
+def form_text(array: Array) -> str:
+    """Return an array's dtype and shape, and its strides where it is not contiguous."""
+    form = array.form
+    gaps = "" if form.strides is None else f" strides {list(form.strides)}"
+    return f"{form.dtype}{list(form.shape)}{gaps}"
+
+
+def call_text(primitive: Primitive, name: Callable[[Array], str], numbered: Callable[[int], str]) -> str:
+    """Return a primitive's call; an operand that is written has an exclamation mark."""
+    op = primitive.op
+    assert op is not None
+    written = {id(primitive.inputs[i]) for i in primitive.rule[2]}
+
+    def text(value: Any) -> str:
+        if isinstance(value, Array):
+            return name(value) + ("!" if id(value) in written else "")
+        if type(value) is Size:
+            return size_text(value, numbered)
+        if isinstance(value, np.dtype):
+            return str(value)
+        if isinstance(value, type):
+            return value.__name__
+        if type(value).__module__.startswith("hiprt.") and isinstance(getattr(value, "name", None), str):
+            return str(value.name)
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key}: {text(each)}" for key, each in value.items()) + "}"
+        if isinstance(value, (tuple, list)):
+            inside = ", ".join(map(text, value))
+            end = "," if len(value) == 1 else ""
+            return f"[{inside}]" if isinstance(value, list) else f"({inside}{end})"
+        if isinstance(value, slice):
+            bounds = [text(bound) if bound is not None else "" for bound in (value.start, value.stop, value.step)]
+            return ":".join(bounds[:2] if value.step is None else bounds)
+        return "..." if value is ... else repr(value)
+
+    given = []
+    for i, (parameter, value, default) in enumerate(zip(op.names, primitive.arguments, op.defaults)):
+        is_default = value is default or (
+            type(value) is type(default) and not isinstance(value, Array) and value == default
+        )
+        if is_default and default is not ...:
+            continue
+        given.append(text(value) if i < op.positional else f"{parameter}={text(value)}")
+    return f"{op.name}({', '.join(given)})"

@@ -1,0 +1,75 @@
+"""Trace: what records the ops that a thread calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hiprt.array import Array
+from hiprt.buffer import Buffer
+from hiprt.graphs.trace import core
+from hiprt.graphs.trace.rehearsal import Rule, rehearse, stand_in, substitute
+from hiprt.graphs.trace.size import Guard, Size
+from hiprt.graphs.trace.value import ShapelessValue, Value
+from hiprt.op import Op
+
+__all__ = ["Trace"]
+
+
+class Trace(core.Trace):
+    """Records ops as primitives, in their order, within `recording`.
+
+    Parameters
+    ----------
+    shapeless : bool
+        Whether the sizes in shapes of values are remembered as what they are, so that the program can be given arrays
+        of other shapes.
+
+    Attributes
+    ----------
+    primitives : list of Primitive
+    guards : list of Guard
+        Which sizes the traced function has compared or used as numbers.
+    """
+
+    def __init__(self, *, shapeless: bool = False) -> None:
+        self.guards: list[Guard] = []
+        self.prepare(Buffer(0, 0, -1), ShapelessValue if shapeless else Value, Size if shapeless else None)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record what this thread calls within the block."""
+        before = self.enter()
+        try:
+            yield
+        finally:
+            self.leave(before)
+
+    def infer(self, op: Op, arguments: tuple[Any, ...]) -> Rule:
+        """Return what an op does for operands of some form; the C core asks once for each."""
+        operands: list[Array] = []
+
+        def replaced(part: Any) -> Any:
+            if isinstance(part, Array):
+                buffer = Buffer(0, 0, -1) if part.primitive is not None else part.buffer
+                operands.append(stand_in(part, buffer))
+                return operands[-1]
+            return part.value if type(part) is Size else part
+
+        with paused():
+            return rehearse(op, substitute(arguments, replaced), operands)
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Let this thread's ops launch within the block, although it traces."""
+    before = core.Trace.current()
+    if before is None:
+        yield
+        return
+    before.leave(None)
+    try:
+        yield
+    finally:
+        before.enter()

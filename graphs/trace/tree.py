@@ -1,0 +1,102 @@
+"""Trees: arguments and results of functions, as lists, tuples and dictionaries with arrays in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from hiprt.array import Array
+
+__all__ = ["arrays_of", "fill", "mapped", "structure", "swap"]
+
+CONSTANTS = (bool, int, float, str, type(None))
+
+
+def structure(tree: Any, arrays: list[Array]) -> Hashable:
+    """Return all of a tree but its arrays, hashable; append these to `arrays` in order.
+
+    Two trees with one structure differ in their arrays only: numbers of different types are different, lists differ
+    from tuples, and the order of a dictionary counts.
+
+    Raises
+    ------
+    ValueError
+        There is something else than arrays and constants in it.
+    """
+    if isinstance(tree, Array):
+        arrays.append(tree)
+        return Array
+    kind = type(tree)
+    if isinstance(tree, (tuple, list)):
+        return (kind, *[structure(each, arrays) for each in tree])
+    if isinstance(tree, dict):
+        return (kind, *[(name, structure(each, arrays)) for name, each in tree.items()])
+    if not isinstance(tree, CONSTANTS):
+        raise ValueError(
+            "[compile] Function arguments must be trees of arrays or constants (floats, ints, strings, or None), but "
+            f"received type {kind.__name__}."
+        )
+    # 0.0 and -0.0 are equal, and NaN is not equal to itself.
+    return (kind, repr(tree)) if isinstance(tree, float) else (kind, tree)
+
+
+def mapped(tree: Any, replaced: Callable[[Array], Any]) -> Any:
+    """Return a copy of a tree with each array replaced; what is no list, tuple or dictionary stays."""
+    if isinstance(tree, Array):
+        return replaced(tree)
+    if isinstance(tree, (tuple, list)):
+        items = [mapped(each, replaced) for each in tree]
+        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+    if isinstance(tree, dict):
+        return {name: mapped(each, replaced) for name, each in tree.items()}
+    return tree
+
+
+def arrays_of(tree: Any) -> list[Array]:
+    """Return the arrays in a tree, in order."""
+    found: list[Array] = []
+
+    def note(array: Array) -> Array:
+        found.append(array)
+        return array
+
+    mapped(tree, note)
+    return found
+
+
+def swap(tree: Any, replaced: Callable[[Array], Array]) -> None:
+    """Replace each array in the lists and dictionaries of a tree, in these themselves."""
+    places = enumerate(tree) if isinstance(tree, list) else tree.items() if isinstance(tree, dict) else ()
+    for place, each in list(places):
+        if isinstance(each, Array):
+            tree[place] = replaced(each)
+        else:
+            swap(each, replaced)
+    if isinstance(tree, tuple):
+        for each in tree:
+            if isinstance(each, Array):
+                raise TypeError("[compile] Arrays of captured state must be in lists or dictionaries, not in a tuple.")
+            swap(each, replaced)
+
+
+def fill(tree: Any, contents: Any) -> None:
+    """Give the lists and dictionaries of a tree the contents of another; those that both have stay the same objects."""
+    if isinstance(tree, dict):
+        for name in [name for name in tree if name not in contents]:
+            del tree[name]
+        for name, each in contents.items():
+            tree[name] = inside(tree.get(name), each)
+    elif isinstance(tree, list):
+        old = dict(enumerate(tree))
+        tree[:] = [inside(old.get(i), each) for i, each in enumerate(contents)]
+    elif isinstance(tree, tuple):
+        for mine, its in zip(tree, contents):
+            fill(mine, its)
+
+
+def inside(mine: Any, its: Any) -> Any:
+    """Return what belongs in a place: the container there with new contents, or something new."""
+    if type(mine) is type(its) and isinstance(mine, (dict, list)):
+        fill(mine, its)
+        return mine
+    return its

@@ -1,0 +1,58 @@
+"""Ops: functions that launch kernels, and that a trace can record instead of calling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, TypeVar, cast
+
+from hiprt import objects
+
+__all__ = ["Op", "op"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Op(objects.Op):
+    """A function on arrays, called as it is.
+
+    While its thread traces (`hiprt.compile`), a call becomes a primitive of the traced program, and the function is
+    called when the program runs. What it returns then, and what it writes, is found out by calling it once, for
+    operands of each form, where launches do nothing: its own checks and shapes are the primitive's rule.
+
+    Parameters
+    ----------
+    function : callable
+        It returns arrays, or a tuple or list of them. It launches on its parameter ``stream``, which comes last if it
+        can be given by position.
+    name : str, optional
+        The function's name by default.
+
+    Attributes
+    ----------
+    declared : callable
+        The function.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str = "") -> None:
+        self.declared = function
+        called: Any = function if hasattr(function, "__code__") else function.__call__  # type: ignore[operator]
+        code = called.__code__
+        bound = int(hasattr(called, "__self__"))
+        names = code.co_varnames[bound : code.co_argcount + code.co_kwonlyargcount]
+        positional = code.co_argcount - bound
+        values = called.__defaults__ or ()
+        known = dict(zip(names[positional - len(values) : positional], values)) | (called.__kwdefaults__ or {})
+        kept = tuple(each for each in names if each != "stream")
+        by_position = sum(each in kept for each in names[:positional])
+        update_wrapper(self, function)
+        defaults = tuple(known.get(each, ...) for each in kept)
+        self.declare(called, name or function.__name__, kept, defaults, by_position)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+def op(function: F) -> F:
+    """Declare a function an op; see `Op`."""
+    return cast(F, Op(function))
