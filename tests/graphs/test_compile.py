@@ -1,0 +1,385 @@
+"""compile: what is traced when, what a compiled function returns and writes, and that its bits are those of the ops."""
+
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import hiprt
+from hiprt import graphs, kernels
+from hiprt.errors import HipWarning
+from hiprt.flags import flags
+from hiprt.metal_compat import metal_kernel
+
+
+def ramp(*shape, dtype=np.float32):
+    return hiprt.array((np.arange(np.prod(shape, dtype=int)) % 7 - 2).reshape(shape).astype(dtype))
+
+
+def counted(function):
+    """Return the function and a list that grows with each call of it."""
+    calls = []
+
+    def counting(*args, **kwargs):
+        calls.append(1)
+        return function(*args, **kwargs)
+
+    return counting, calls
+
+
+def double(x, *_args, **_kwargs):
+    return kernels.add(x, x)
+
+
+# What is traced when
+
+
+@pytest.mark.parametrize(
+    ("calls", "traces"),
+    [
+        ([lambda f: f(ramp(3)), lambda f: f(ramp(3))], 1),
+        ([lambda f: f(ramp(3)), lambda f: f(ramp(4)), lambda f: f(ramp(3))], 2),
+        ([lambda f: f(ramp(3)), lambda f: f(ramp(3, dtype=np.int32))], 2),
+        ([lambda f: f(ramp(3)), lambda f: f(ramp(1, 3))], 2),
+        ([lambda f: f(ramp(3, 2)), lambda f: f(ramp(2, 3).T)], 2),
+        ([lambda f: f(ramp(3), 1), lambda f: f(ramp(3), 1), lambda f: f(ramp(3), 2)], 2),
+        ([lambda f: f(ramp(3), 1), lambda f: f(ramp(3), True), lambda f: f(ramp(3), 1.0)], 3),
+        ([lambda f: f(ramp(3), 0.0), lambda f: f(ramp(3), -0.0), lambda f: f(ramp(3), 0.0)], 2),
+        ([lambda f: f(ramp(3), float("nan")), lambda f: f(ramp(3), float("nan"))], 1),
+        ([lambda f: f(ramp(3), "a"), lambda f: f(ramp(3), None), lambda f: f(ramp(3), "a")], 2),
+        ([lambda f: f(ramp(3), [ramp(2)]), lambda f: f(ramp(3), (ramp(2),))], 2),
+        ([lambda f: f(ramp(3), [ramp(2)], ramp(2)), lambda f: f(ramp(3), [ramp(2), ramp(2)])], 2),
+        ([lambda f: f(ramp(3), a=1, b=2), lambda f: f(ramp(3), b=2, a=1)], 2),
+        ([lambda f: f(ramp(3), {"a": ramp(1)}), lambda f: f(ramp(3), {"b": ramp(1)})], 2),
+    ],
+)
+def test_when_it_is_traced_again(calls, traces):
+    function, seen = counted(double)
+    compiled = hiprt.compile(function)
+    for call in calls:
+        call(compiled)
+    assert len(seen) == compiled.traces == traces
+
+
+def test_results_have_the_tree_that_the_function_returns():
+    compiled = hiprt.compile(lambda x: {"a": [kernels.exp(x), 3], "b": ("s", None, x), "c": object})
+    x = ramp(4)
+    for _ in range(3):
+        made = compiled(x)
+        assert list(made) == ["a", "b", "c"] and made["a"][1] == 3 and made["b"][:2] == ("s", None)
+        assert made["c"] is object
+        np.testing.assert_array_equal(made["a"][0].numpy(), kernels.exp(x).numpy())
+        np.testing.assert_array_equal(made["b"][2].numpy(), x.numpy())
+    assert hiprt.compile(lambda x: None)(x) is None
+    assert hiprt.compile(lambda: 7)() == 7
+
+
+def test_results_stay_as_they_were():
+    compiled = hiprt.compile(double)
+    made = [compiled(hiprt.full((4,), float(i))) for i in range(5)]
+    assert [array.numpy()[0] for array in made] == [0, 2, 4, 6, 8]
+
+
+def test_constants_and_other_objects_are_refused():
+    compiled = hiprt.compile(double)
+    for wrong in (np.zeros(3), np.dtype(np.float32), 1j, {1}, b"", object()):
+        with pytest.raises(ValueError, match=r"\[compile\] Function arguments must be trees of arrays or constants"):
+            compiled(ramp(3), wrong)
+    with pytest.raises(TypeError, match="not callable"):
+        hiprt.compile(3)
+
+
+def test_as_a_decorator():
+    @hiprt.compile
+    def plain(x):
+        """Say."""
+        return kernels.exp(x)
+
+    @hiprt.compile(shapeless=True)
+    def shapeless(x):
+        return kernels.exp(x)
+
+    assert plain.__name__ == "plain" and plain.__doc__ == "Say." and "exp" not in plain.program
+    for n in (3, 4):
+        np.testing.assert_array_equal(plain(ramp(n)).numpy(), shapeless(ramp(n)).numpy())
+    assert (plain.traces, shapeless.traces) == (2, 1)
+    assert "exp(%0)" in plain.program and "exp(%0)" in plain.explain()
+
+
+def test_side_effects_happen_once():
+    said = []
+    compiled = hiprt.compile(lambda x: said.append(x.shape) or kernels.exp(x))
+    for _ in range(3):
+        compiled(ramp(4))
+    assert said == [(4,)]
+
+
+def test_an_error_leaves_nothing_behind():
+    fails = [True]
+
+    def function(x):
+        if fails[0]:
+            raise KeyError("once")
+        return kernels.exp(x)
+
+    compiled = hiprt.compile(function)
+    with pytest.raises(KeyError):
+        compiled(ramp(3))
+    fails[0] = False
+    np.testing.assert_array_equal(compiled(ramp(3)).numpy(), kernels.exp(ramp(3)).numpy())
+    assert compiled.traces == 1 and len(compiled.programs) == 1
+
+
+def test_host_reads_name_the_line():
+    def function(x):
+        y = kernels.exp(x)
+        return y if y.item() > 1 else x
+
+    with pytest.raises(ValueError, match=r"\[eval\] .*test_compile\.py:\d+ in function: item\(\) needs the contents"):
+        hiprt.compile(function)(ramp(1))
+
+
+def test_captured_arrays():
+    """Their contents are read at each call; another array under the same name is not seen."""
+    held = {"weight": hiprt.full((4,), 2.0)}
+    compiled = hiprt.compile(lambda x: kernels.multiply(x, held["weight"]))
+    x = hiprt.full((4,), 3.0)
+    assert compiled(x).numpy()[0] == 6
+    held["weight"].set([5.0] * 4)
+    assert compiled(x).numpy()[0] == 15
+    held["weight"] = hiprt.zeros(4)
+    assert compiled(x).numpy()[0] == 15
+
+
+def test_captured_inputs_and_outputs():
+    state = {"weight": hiprt.full((4,), 2.0), "steps": [hiprt.zeros(1)], "name": "s"}
+
+    def function(x):
+        state["steps"][0] = kernels.add(state["steps"][0], 1.0)
+        state["sum"] = kernels.sum(state["weight"])
+        return kernels.multiply(x, state["weight"])
+
+    compiled = hiprt.compile(function, inputs=state, outputs=state)
+    x, steps = hiprt.full((4,), 3.0), state["steps"]
+    for i in range(1, 5):
+        assert compiled(x).numpy()[0] == 6
+        assert state["steps"] is steps and steps[0].numpy()[0] == i and state["sum"].item() == 8
+    assert compiled.traces == 2, "the second call found the new entry"
+    state["weight"] = hiprt.full((4,), 10.0)
+    assert compiled(x).numpy()[0] == 30 and state["sum"].item() == 40
+    assert compiled.traces == 2
+
+
+def test_state_is_as_before_after_an_error():
+    state = [hiprt.zeros(4)]
+    before = state[0]
+
+    def function():
+        state[0] = kernels.exp(state[0])
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        hiprt.compile(function, inputs=state, outputs=state)()
+    assert state == [before]
+
+
+def test_writes_in_place_reach_the_callers_arrays():
+    """As they do without compile, also through a view, and into an array that was captured."""
+    held = [hiprt.zeros((2, 5, 4))]
+
+    def function(cache, x, position):
+        kernels.kv_write(cache[:2], x, position)
+        kernels.kv_write(held[0], x, position)
+        kernels.add(cache[2], 1.0, out=cache[2])
+        return kernels.sum(cache)
+
+    x, position = ramp(2, 4), hiprt.array(np.array([3], np.int32))
+    mine, its, captured = hiprt.zeros((4, 5, 4)), hiprt.zeros((4, 5, 4)), held[0]
+    compiled = hiprt.compile(function)
+    found = [compiled(mine, x, position).item() for _ in range(3)]
+    held[0] = hiprt.zeros((2, 5, 4))
+    assert found == [function(its, x, position).item() for _ in range(3)]
+    np.testing.assert_array_equal(mine.numpy(), its.numpy())
+    np.testing.assert_array_equal(captured.numpy(), held[0].numpy())
+
+
+def test_disable_and_enable():
+    function, calls = counted(double)
+    compiled = hiprt.compile(function)
+    compiled(ramp(3))
+    hiprt.disable_compile()
+    try:
+        compiled(ramp(3))
+        compiled(ramp(3))
+    finally:
+        hiprt.enable_compile()
+    assert len(calls) == 3
+    with flags.override(compile=False):
+        compiled(ramp(3))
+    compiled(ramp(3))
+    assert len(calls) == 4 and compiled.traces == 1
+
+
+def test_compiled_in_compiled_is_inlined():
+    inner = hiprt.compile(double)
+    outer = hiprt.compile(lambda x: kernels.exp(inner(x)))
+    np.testing.assert_array_equal(outer(ramp(3)).numpy(), kernels.exp(double(ramp(3))).numpy())
+    assert inner.traces == 0
+    assert [line.split(" = ")[-1] for line in outer.program.splitlines()[1:3]] == ["add(%0, %0)", "exp(%1)"]
+
+
+def test_compiled_in_a_step_is_inlined():
+    inner, x = hiprt.compile(double), ramp(3)
+    step = graphs.Step(lambda: kernels.exp(inner(x)))
+    for _ in range(4):
+        np.testing.assert_array_equal(step().numpy(), kernels.exp(double(x)).numpy())
+    assert step.nodes == 2 and step.rungs["replay"] == 3 and inner.traces == 1
+
+
+def test_one_launch_a_call():
+    compiled = hiprt.compile(lambda x: kernels.exp(kernels.add(kernels.softmax(x), x)), outputs=None)
+    x = ramp(4, 8)
+    compiled(x)
+    stream = hiprt.current_stream()
+    before = stream.launches
+    for _ in range(10):
+        compiled(x)
+    assert stream.launches - before == 10
+    assert compiled.steps[0].rungs["replay"] == 10
+
+
+def test_another_stream_and_another_thread():
+    compiled, x = hiprt.compile(double), ramp(3)
+    found = []
+
+    def call():
+        found.append(compiled(x).numpy())
+
+    call()
+    with hiprt.use_stream(hiprt.Stream()):
+        call()
+    other = threading.Thread(target=call)
+    other.start()
+    other.join()
+    assert all((each == 2 * x.numpy()).all() for each in found) and len(found) == 3
+    assert compiled.traces == 1
+
+
+def test_many_traces_warn_once_and_are_bounded():
+    compiled = hiprt.compile(double)
+    x = ramp(3)
+    with pytest.warns(HipWarning, match="double was traced 32 times"):
+        for i in range(40):
+            compiled(x, i)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i in range(40, 300):
+            compiled(x, i)
+    assert len(compiled.programs) == 256
+
+
+# shapeless
+
+
+def test_shapeless_uses_sizes_as_numbers():
+    def function(x):
+        flat = x.reshape(x.shape[0] * x.shape[1], -1)
+        last = kernels.add(x[-1], kernels.astype(kernels.arange(x.shape[1]), np.float32)[:, None])
+        halves = kernels.add(x[: x.shape[0] // 2], 1.0)
+        return flat, last, halves, x.reshape(-1, x.shape[-1])
+
+    compiled = hiprt.compile(function, shapeless=True)
+    for shape in ((4, 3, 2), (5, 3, 2), (1, 7, 5), (6, 1, 1)):
+        x = ramp(*shape)
+        for mine, its in zip(compiled(x), function(x)):
+            assert mine.shape == its.shape
+            np.testing.assert_array_equal(mine.numpy(), its.numpy())
+    assert compiled.traces == 1
+
+
+def test_shapeless_is_traced_again_where_an_answer_changes():
+    def function(x):
+        if x.shape[0] > 4:
+            return kernels.exp(x)
+        return kernels.add(x, float(len(range(x.shape[0]))))
+
+    compiled = hiprt.compile(function, shapeless=True)
+    for n, traces in ((3, 1), (5, 2), (9, 2), (4, 3), (3, 3)):
+        np.testing.assert_array_equal(compiled(ramp(n)).numpy(), function(ramp(n)).numpy())
+        assert compiled.traces == traces
+    assert "assert %0.shape[0] > 4" in compiled.explain() and "assert not %0.shape[0] > 4" in compiled.explain()
+
+
+def test_shapeless_is_traced_again_for_axes_dtypes_and_constants():
+    compiled = hiprt.compile(double, shapeless=True)
+    for call, traces in (
+        (lambda: compiled(ramp(3)), 1),
+        (lambda: compiled(ramp(9)), 1),
+        (lambda: compiled(ramp(3, 3)), 2),
+        (lambda: compiled(ramp(3, dtype=np.float16)), 3),
+        (lambda: compiled(ramp(3), 1), 4),
+        (lambda: compiled(ramp(0)), 4),
+    ):
+        call()
+        assert compiled.traces == traces
+
+
+def test_shapeless_refuses_what_it_cannot_infer_before_anything_runs():
+    """The primitive and the remedy are named; nothing was launched."""
+    held = ramp(4)
+    compiled = hiprt.compile(lambda x: kernels.add(kernels.exp(x), held), shapeless=True)
+    compiled(ramp(4))
+    stream = hiprt.current_stream()
+    x, before = ramp(5), stream.launches
+    with pytest.raises(ValueError, match=r"\[compile\] add of the program cannot take the shapes \(5,\), \(4,\)"):
+        compiled(x)
+    assert stream.launches == before
+    np.testing.assert_array_equal(compiled(ramp(4)).numpy(), kernels.add(kernels.exp(ramp(4)), held).numpy())
+
+
+def test_shapeless_custom_kernels():
+    """Sizes of values, functions of shapes, and constants: shape and grid are right for 4 and then 8 elements."""
+    body = "uint i = thread_position_in_grid.x; y[i] = 2 * x[i];"
+    kernel = metal_kernel("double", ["x"], ["y"], body)
+
+    def by_sizes(x):
+        return kernel(
+            inputs=[x], output_shapes=[x.shape], output_dtypes=[x.dtype], grid=(x.size, 1, 1), threadgroup=(4, 1, 1)
+        )[0]
+
+    def by_functions(x):
+        return kernel(
+            inputs=[x],
+            output_shapes=lambda shape: [shape],
+            output_dtypes=[x.dtype],
+            grid=lambda shape: (shape[0], 1, 1),
+            threadgroup=(4, 1, 1),
+        )[0]
+
+    for function in (by_sizes, by_functions):
+        compiled = hiprt.compile(function, shapeless=True)
+        for n in (4, 8, 3, 100):
+            np.testing.assert_array_equal(compiled(ramp(n)).numpy(), 2 * ramp(n).numpy())
+        assert compiled.traces == 1
+    fixed = hiprt.compile(
+        lambda x: kernel(
+            inputs=[x], output_shapes=[(2,)], output_dtypes=[x.dtype], grid=(2, 1, 1), threadgroup=(2, 1, 1)
+        )[0],
+        shapeless=True,
+    )
+    assert [fixed(ramp(n)).shape for n in (4, 8)] == [(2,), (2,)]
+
+
+def test_shapeless_gather_qmm_with_another_batch():
+    """Default indices follow the batch of the call, not that of the trace."""
+    w, scales, biases = kernels.quantize(ramp(4, 8, 64))
+    compiled = hiprt.compile(
+        lambda x, right: kernels.gather_qmm(x, w, scales, biases, rhs_indices=right, transpose=True), shapeless=True
+    )
+    for rows in (2, 5):
+        x, right = ramp(rows, 1, 64), hiprt.array((np.arange(rows) % 4).astype(np.uint32))
+        exact = kernels.gather_qmm(x, w, scales, biases, rhs_indices=right, transpose=True)
+        assert compiled(x, right).shape == (rows, 1, 8)
+        np.testing.assert_array_equal(compiled(x, right).numpy(), exact.numpy())
+    assert compiled.traces == 1
