@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial, update_wrapper
 from typing import Any, overload
 
+from hiprt import fork
 from hiprt.array import Array, Form
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
@@ -146,7 +146,7 @@ class Compiled:
         self.traces = 0
         self.known: OrderedDict[Hashable, Traced] = OrderedDict()
         self.kinds: OrderedDict[Hashable, list[Traced]] = OrderedDict()
-        self.lock = threading.RLock()
+        self.lock = fork.rlock()
         update_wrapper(self, function)
 
     @property

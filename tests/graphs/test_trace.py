@@ -245,7 +245,7 @@ print(Program([x, position], trace.primitives, [y]))
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [line.split(" = ")[-1].split("(")[0].strip() for line in done.stdout.splitlines()] == [
-        "program", "rope", "metal_kernel", "hip_kernel", "softmax", "transpose", "matmul", "return %5",
+        "program", "rope", "metal_kernel", "hip_kernel", "softmax", "transpose", "matmul", "return %6",
     ]  # fmt: skip
 
 
