@@ -22,7 +22,6 @@ from hiprt.array import Array
 from hiprt.caller import Caller
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
-from hiprt.graphs import stats as statistics
 from hiprt.graphs.arguments import Difference
 from hiprt.graphs.launch import policy
 from hiprt.graphs.launch.budget import with_budget
@@ -36,7 +35,7 @@ from hiprt.graphs.launch.verify import Mismatch, launch_verified
 from hiprt.graphs.record.captured import capture
 from hiprt.graphs.record.dump import dump
 from hiprt.graphs.record.recording import Recording
-from hiprt.graphs.stats import Event, Stats
+from hiprt.graphs.stats import Event, Stats, register
 from hiprt.stream import Stream
 
 __all__ = ["Ladder"]
@@ -80,7 +79,7 @@ class Ladder:
         self.splits: dict[tuple[Caller | None, str], str] = {}
         self.has_foreign = False
         self.lock = fork.rlock()
-        statistics.register(self, self.stats)
+        register(self, self.stats)
 
     capture = staticmethod(capture)
 

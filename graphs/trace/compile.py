@@ -105,9 +105,9 @@ class Traced:
     def __init__(self, name: str, program: Program, result: Any, state: Any) -> None:
         self.name, self.program, self.result, self.state = name, program, result, state
         self.is_single = isinstance(result, Array) and state is None
-        self.steps: dict[Stream, Step] = {}
+        self.steps: dict[Stream, Step[..., Any]] = {}
 
-    def step(self, stream: Stream) -> Step:
+    def step(self, stream: Stream) -> Step[..., Any]:
         """Return the step that runs the program on a stream."""
         found = self.steps.get(stream)
         if found is None:
@@ -165,7 +165,7 @@ class Compiled:
         return self.programs[-1].text() if self.kinds else ""
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[Step[..., Any]]:
         """The steps that run the programs, whose ``rungs`` and ``reasons`` tell how."""
         return [step for group in self.kinds.values() for traced in group for step in traced.steps.values()]
 
