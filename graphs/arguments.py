@@ -22,7 +22,7 @@ REMEDIES = {
     "shape": "Pad it to a few shapes: each shape has a graph of its own",
     "layout": "Copy it into an array of one layout: each has a graph of its own",
     "alignment": "Let it begin at a multiple of 16 bytes, as arrays do that are no views",
-    "value": "If it changes from call to call, pass it in device memory, as an array",
+    "value": "If it changes from call to call, name it in varying= of the step, which then reads it in device memory",
     "address": "Write into one array instead of passing another, or make the step with moves=True",
 }
 WIDEST = 60  # characters of a value that are shown

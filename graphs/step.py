@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+from numpy.typing import DTypeLike
 
 from hiprt.allocator import Arena, Plan, Pool
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.arguments import Arguments, names_of
+from hiprt.graphs.cells import Cells
 from hiprt.graphs.launch.armed import Armed
 from hiprt.graphs.launch.exec import Exec, launch_failure
 from hiprt.graphs.launch.kept_call import KeptCall
@@ -60,6 +63,9 @@ class Step(Armed, Generic[P, R]):
         True returns the very arrays that the function returned, and the next call of the same signature overwrites
         them. False returns copies, made in stream order, of those that lie in the step's own memory. A step that
         returns an object in which arrays cannot be found is then recorded at each call.
+    varying : mapping, optional
+        The arguments that are another number at each call: name to dtype. The function gets each as an array without
+        axes, in device memory, also where it runs eagerly; a call writes the number there, and replays.
 
     Attributes
     ----------
@@ -83,6 +89,7 @@ class Step(Armed, Generic[P, R]):
         keep: bool = True,
         moves: bool = False,
         overwrite: bool = False,
+        varying: Mapping[str, DTypeLike] | None = None,
     ) -> None:
         self.function = function
         self.ladder = Ladder(name or getattr(function, "__name__", "step"))
@@ -91,6 +98,7 @@ class Step(Armed, Generic[P, R]):
         self.keep = keep
         self.moves = moves
         self.overwrite = overwrite
+        self.cells = Cells(function, varying) if varying else None
         self.kept: OrderedDict[Hashable, KeptCall] = OrderedDict()
         self.recordings: list[Recording] = []
         self.recurring = Recurring()
@@ -169,13 +177,17 @@ class Step(Armed, Generic[P, R]):
             run = stream.device.provider.run_step
             # The launches of a step within a step become nodes of the outer one (G5).
             function = cast(Callable[..., R], self.function)
+            if self.cells is not None:
+                args, keywords = self.cells.place(args, keywords, stream)
             return function(*args, **keywords) if run is None else cast(R, run(self, stream, args, keywords))
         if not flags.graph:
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args, **keywords)
-        signature = signature_of(args, keywords, moves=self.moves)
         with self.ladder.lock:
             self.disarm()
+            if self.cells is not None:
+                args, keywords = self.cells.place(args, keywords, stream)
+            signature = signature_of(args, keywords, moves=self.moves)
             kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
             rung = self.relaunch(signature, kept, args, keywords, stream) if kept is not None else ""
             if rung == "replay":
@@ -188,8 +200,10 @@ class Step(Armed, Generic[P, R]):
 
     def eager(self, *args: Any, **keywords: Any) -> R:
         """Call the function on the step's stream without recording."""
-        self.stream = self.stream or current_stream()
-        with use_stream(self.stream):
+        stream = self.stream = self.stream or current_stream()
+        if self.cells is not None:
+            args, keywords = self.cells.place(args, keywords, stream)
+        with use_stream(stream):
             return cast(Callable[..., R], self.function)(*args, **keywords)
 
     def forget(self) -> None:
@@ -206,8 +220,10 @@ class Step(Armed, Generic[P, R]):
         exec_ = None if kept is None else kept.exec
         if kept is None or exec_ is None or flags.graph_verify or flags.graph_trace:
             return
+        cells = [] if self.cells is None else self.cells.formats(len(args), cast(Stream, self.stream))
         # The C core takes the same object for the same argument.
-        if not keywords and is_frozen(args):
+        if not keywords and cells is not None and is_frozen(args):
+            self.vary(cells)
             self.arm(kept, exec_, exec_.address, args, bool(kept.own))
 
     def drop(self, signature: Hashable) -> list[Exec]:

@@ -6,14 +6,18 @@
 runs on the device in use; plain ``pytest`` leaves this folder out. A step is a chain of 1,000 nodes.
 """
 
+import itertools
+
+import numpy as np
 import pytest
 
 import hiprt
+from hiprt import kernels
 from hiprt.allocator import Pool
 from hiprt.allocator.driver import device_memory
 from hiprt.bench.graph import ALLOWED, Bench
 from hiprt.bench.topology import BLOCK, GRID, WIDTH, Work
-from hiprt.graphs import RUNG_NAMES
+from hiprt.graphs import RUNG_NAMES, Step
 
 NODES, CHANGED, ROUNDS = 1000, 10, 50
 
@@ -41,6 +45,33 @@ def test_step(benchmark, stream, mode):
         benchmark.pedantic(lambda step: step(), setup=set_up, rounds=ROUNDS, warmup_rounds=5)
     benchmark.extra_info["device"] = stream.device.name
     benchmark.extra_info["nodes"] = NODES
+
+
+@pytest.mark.parametrize("way", ["replay", "varying", "argument", "keep=False"])
+def test_changing_value(benchmark, stream, way):
+    """One step that is given another number each time, which the nodes behind the first use.
+
+    replay: always the same number. varying: the number lies in device memory. argument: a plain argument of a kept
+    step. keep=False: the same of a step that is not kept.
+    """
+    x = hiprt.full(WIDTH, 1.0)
+
+    def function(by):
+        y = kernels.multiply(x, by)
+        for _ in range(99):
+            y = kernels.sin(y)
+        return y
+
+    varying = {"by": np.float32} if way in ("replay", "varying") else None
+    step = Step(function, stream=stream, keep=way != "keep=False", overwrite=True, varying=varying)
+    numbers = itertools.repeat(1.5) if way == "replay" else itertools.count(0.5)
+
+    def set_up():
+        stream.synchronize()
+        return (next(numbers),), {}
+
+    benchmark.pedantic(step, setup=set_up, rounds=500, warmup_rounds=10)
+    benchmark.extra_info["rungs"] = dict(step.rungs)
 
 
 def test_launch(benchmark, stream):

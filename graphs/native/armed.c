@@ -17,6 +17,15 @@ typedef struct {
   unsigned long long *addresses; /* one for each argument; 0 unless it is an array */
 } ready;
 
+/* Device memory that a call writes an argument to, ahead of the launch. */
+typedef struct {
+  Py_ssize_t argument;
+  unsigned long long address;
+  char format; /* of Python's struct: f, d, i or q */
+} cell;
+
+#define MOST_CELLS 16
+
 /* Base of hiprt.graphs.Step. */
 typedef struct {
   PyObject_HEAD
@@ -25,6 +34,8 @@ typedef struct {
   PyObject *rungs, *flags;      /* the counts by rung, and the values of the flags */
   pthread_mutex_t is_launching; /* taken with the GIL held, kept while it is released */
   ready last;
+  cell cells[MOST_CELLS];
+  Py_ssize_t n_cells;
 } step;
 
 static PyObject *interned(PyObject **name, const char *text) {
@@ -96,6 +107,40 @@ static unsigned long long *addresses_of(PyObject *args) {
   return addresses;
 }
 
+/* vary([(argument, address, format), ...]): a call writes these arguments to device memory. Called while the step is
+ * not armed. */
+static PyObject *vary(PyObject *object, PyObject *cells) {
+  step *self = (step *)object;
+  Py_ssize_t n = PyList_Check(cells) ? PyList_Size(cells) : MOST_CELLS + 1;
+  if (n > MOST_CELLS) return PyErr_Format(PyExc_ValueError, "vary: a list of up to %d cells is needed", MOST_CELLS);
+  for (Py_ssize_t i = 0; i < n; i++) {
+    int format;
+    cell *each = self->cells + i;
+    if (!PyArg_ParseTuple(PyList_GetItem(cells, i), "nKC", &each->argument, &each->address, &format)) return 0;
+    each->format = (char)format;
+  }
+  self->n_cells = n;
+  Py_RETURN_NONE;
+}
+
+/* Convert an argument to the bits of its cell; 0 where only Python can. */
+static int convert(char format, PyObject *value, uint64_t *out_bits) {
+  *out_bits = 0;
+  if (format == 'f' || format == 'd') {
+    if (!PyFloat_CheckExact(value)) return 0;
+    const double number = PyFloat_AsDouble(value);
+    const float narrow = (float)number;
+    memcpy(out_bits, format == 'f' ? (const void *)&narrow : &number, format == 'f' ? 4 : 8);
+    return 1;
+  }
+  int overflow;
+  const long long number = PyLong_CheckExact(value) ? PyLong_AsLongLongAndOverflow(value, &overflow) : 0;
+  if (!PyLong_CheckExact(value) || overflow) return 0;
+  if (format == 'i' && (number < INT32_MIN || number > INT32_MAX)) return 0;
+  memcpy(out_bits, &number, format == 'i' ? 4 : 8);
+  return 1;
+}
+
 static PyObject *shared(PyObject *value) {
   Py_XINCREF(value);
   return value;
@@ -144,14 +189,39 @@ static hiprt_stream *core_of(PyObject *stream) {
   return (hiprt_stream *)(uintptr_t)((hiprt_py_stream *)stream)->address;
 }
 
-static int is_ready_for(const step *self, PyObject *args) {
+static const cell *cell_of(const step *self, Py_ssize_t argument) {
+  for (Py_ssize_t i = 0; i < self->n_cells; i++)
+    if (self->cells[i].argument == argument) return self->cells + i;
+  return 0;
+}
+
+/* Whether the step is armed for a call; out_bits receives what goes to each cell. */
+static int is_ready_for(const step *self, PyObject *args, uint64_t *out_bits) {
   const ready *last = &self->last;
   if (!last->kept || !self->keep || last->stream != self->stream || version_of(self) != last->version) return 0;
   Py_ssize_t n = PyTuple_Size(args);
   if (core_of(last->stream)->recorder || n != PyTuple_Size(last->args)) return 0;
-  for (Py_ssize_t i = 0; i < n; i++)
-    if (!is_same(PyTuple_GetItem(last->args, i), PyTuple_GetItem(args, i), last->addresses[i])) return 0;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *value = PyTuple_GetItem(args, i);
+    const cell *own = self->n_cells ? cell_of(self, i) : 0;
+    if (own ? !convert(own->format, value, out_bits + (own - self->cells))
+            : !is_same(PyTuple_GetItem(last->args, i), value, last->addresses[i]))
+      return 0;
+  }
   return 1;
+}
+
+/* Write the cells in stream order, four bytes at a time. */
+static int write_cells(const step *self, const uint64_t *bits) {
+  hiprt_stream *stream = core_of(self->last.stream);
+  for (Py_ssize_t i = 0; i < self->n_cells; i++) {
+    const cell *each = self->cells + i;
+    const int is_wide = each->format == 'd' || each->format == 'q';
+    int status = hiprt_fill(stream, each->address, (uint32_t)bits[i], 4, 1);
+    if (!status && is_wide) status = hiprt_fill(stream, each->address + 4, (uint32_t)(bits[i] >> 32), 4, 1);
+    if (status) return status;
+  }
+  return 0;
 }
 
 static int count(step *self) {
@@ -201,8 +271,12 @@ static int names_only_key(PyObject *kwargs) {
 static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
   static PyObject *name;
   step *self = (step *)object;
-  if (is_ready_for(self, args) && names_only_key(kwargs) && !pthread_mutex_trylock(&self->is_launching))
-    return launch(self);
+  uint64_t bits[MOST_CELLS];
+  if (is_ready_for(self, args, bits) && names_only_key(kwargs) && !pthread_mutex_trylock(&self->is_launching)) {
+    if (!write_cells(self, bits)) return launch(self);
+    /* Nothing was launched: Python writes the cells again, and says what is wrong. */
+    pthread_mutex_unlock(&self->is_launching);
+  }
   PyObject *method = interned(&name, "call") ? PyObject_GetAttr(object, name) : 0;
   PyObject *result = method ? PyObject_Call(method, args, kwargs) : 0;
   Py_XDECREF(method);
@@ -245,6 +319,7 @@ static PyTypeObject *make_type(void) {
       {"stream", T_OBJECT, offsetof(step, stream), 0, 0}, {"keep", T_BOOL, offsetof(step, keep), 0, 0}, {0}};
   static PyMethodDef methods[] = {{"attach", attach, METH_VARARGS, 0},
                                   {"arm", arm, METH_VARARGS, 0},
+                                  {"vary", vary, METH_O, 0},
                                   {"disarm", disarm, METH_NOARGS, 0},
                                   {0}};
   static PyType_Slot slots[] = {

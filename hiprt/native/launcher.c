@@ -97,6 +97,12 @@ int hiprt_py_pack_array(const launcher *self, uint32_t argument, uint32_t buffer
 int hiprt_py_pack_value(const launcher *self, uint32_t argument, PyObject *value, char *payload) {
   const hiprt_kernel *kernel = self->kernel;
   char *cell = payload + sizeof(hiprt_dims) + kernel->offsets[argument];
+  /* An array might be converted to a number, but only by waiting for the device. */
+  if (!PyFloat_CheckExact(value) && !PyLong_CheckExact(value) && PyObject_TypeCheck(value, hiprt_py_array_type)) {
+    PyErr_Format(PyExc_TypeError, "%s: argument %u is %R; a number is needed, or a kernel that reads it from memory",
+                 kernel->name, argument, value);
+    return -1;
+  }
   return pack(self->formats[argument], value, kernel->args[argument].size, cell);
 }
 
