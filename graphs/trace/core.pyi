@@ -1,0 +1,25 @@
+from typing import Any
+
+from hiprt.array import Array
+from hiprt.buffer import Buffer
+from hiprt.op import Op
+
+class Primitive:
+    op: Op | None
+    arguments: tuple[Any, ...]
+    inputs: tuple[Array, ...]
+    rule: tuple[int, tuple[tuple[Array | None, int, int], ...], tuple[int, ...]]
+    trace: int
+    number: int
+    hash: int
+
+class Trace:
+    primitives: list[Primitive]
+    def prepare(self, buffer: Buffer, value: type, size: type | None, /) -> None: ...
+    def given(self, array: Array, /) -> Any: ...
+    def enter(self) -> Trace | None: ...
+    def leave(self, before: Trace | None, /) -> None: ...
+    @staticmethod
+    def current() -> Trace | None: ...
+    @staticmethod
+    def signature(tree: Any, /) -> tuple[tuple[Any, ...], list[Array]]: ...
