@@ -1,0 +1,89 @@
+"""Runs phases under faults, in a process of its own: `python -m faults.run SHIM REAL`. It answers lines with lines."""
+
+import json
+import logging
+import sys
+import warnings
+from pathlib import Path
+
+from faults.shim import Shim, stand_before
+
+
+class Trial:
+    """One phase under faults."""
+
+    def __init__(self, shim, phase):
+        from faults.workload import PHASES, tidy
+
+        self.shim, self.work, self.tidy = shim, PHASES[phase], tidy
+        for _ in range(2):
+            self.wanted = self.work()
+            self.tidy()
+        self.live = shim.live()
+
+    def calls(self):
+        """Return the calls of the phase."""
+        seen = self.shim.watch(self.work)
+        self.tidy()
+        return seen
+
+    def fail(self, n, burst, status):
+        """Run the phase with a fault, then without; returns the call that failed and what was wrong."""
+        wrong = []
+        self.shim.arm(n, burst, status)
+        try:
+            if self.work() != self.wanted:
+                wrong.append("other results, and no error")
+        except Exception as error:
+            if not is_clear(error):
+                wrong.append(f"an error that does not say what failed: {error!r}")
+        finally:
+            name = self.shim.disarm()
+        for _ in range(2):
+            try:
+                if self.work() != self.wanted:
+                    wrong.append("other results afterwards")
+            except Exception as error:
+                wrong.append(f"afterwards: {error!r}")
+        self.tidy()
+        return name, wrong
+
+    def lost(self):
+        """Return the objects that are alive beyond those at the beginning, which are then taken as given."""
+        now = self.shim.live()
+        more = {kind: now[kind] - self.live[kind] for kind in now if now[kind] > self.live[kind]}
+        self.live = now
+        return more
+
+    def check(self, n, burst, status):
+        """Return the call that failed, and what was wrong with it."""
+        name, wrong = self.fail(n, burst, status)
+        # An object that is made once and kept is none that was lost: it is made once only.
+        if self.lost():
+            wrong += self.fail(n, burst, status)[1]
+            if more := self.lost():
+                wrong.append(f"lost: {more}")
+        return name, wrong
+
+
+def is_clear(error):
+    """Whether an error names the call that failed."""
+    from hiprt.errors import HipError
+
+    return isinstance(error, HipError) and bool(error.call)
+
+
+def main(file, real):
+    """Answer requests: ["calls", phase], or [phase, n, burst, status]."""
+    stand_before(Path(file))
+    warnings.simplefilter("ignore")
+    logging.disable()
+    shim, trials = Shim(file, real), {}
+    for line in sys.stdin:
+        phase, *fault = json.loads(line)
+        trial = trials.get(phase) or trials.setdefault(phase, Trial(shim, phase))
+        print(json.dumps(trial.check(*fault) if fault else trial.calls()), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,49 @@
+"""HIP calls that fail: a clear error or a lower rung, nothing lost, and afterwards the same bits in one process."""
+
+import pytest
+from faults.sweep import PHASES, Worker, by_stack, ways
+
+from hiprt.provider import PACKAGE
+
+pytestmark = pytest.mark.only("cpu", reason="the shim counts its objects")
+FAULTS = 60  # of each phase, in the short form
+
+
+@pytest.fixture
+def worker(tmp_path, request):
+    """A process whose calls fail."""
+    made = Worker(tmp_path, PACKAGE / "cpu" / "libhiprt_cpu.so", **getattr(request, "param", {}))
+    yield made
+    made.close()
+
+
+def faults(worker, phase, count):
+    """Let calls from many places of a program fail; return what was wrong."""
+    wrong = []
+    for i, n in enumerate(by_stack(worker.ask(phase), count)):
+        burst, status = ways(i)
+        name, found = worker.ask(phase, n, burst, status)
+        wrong += [(n, name, burst, status, each) for each in found]
+    return wrong
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_call_fails(worker, phase, form):
+    assert faults(worker, phase, FAULTS if form == "short" else 10_000) == []
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("phase", [pytest.param(phase, marks=pytest.mark.wide) for phase in ("kept", "recorded")])
+@pytest.mark.parametrize("worker", [{"HIPRT_GRAPH_VERIFY": "1"}], indirect=True)
+def test_a_call_fails_while_launches_are_verified(worker, phase):
+    assert faults(worker, phase, FAULTS) == []
+
+
+def test_mistakes_are_found(worker):
+    """An event that a failure loses, and a failure that is swallowed."""
+    names = [name for name, _ in worker.ask("leaky")]
+    lost = worker.ask("leaky", names.index("hipEventSynchronize") + 1, 1, 999)
+    assert lost == ["hipEventSynchronize", ["lost: {'event': 1}"]]
+    _, swallowed = worker.ask("leaky", names.index("hipEventRecord") + 1, 1, 999)
+    assert "other results, and no error" in swallowed

@@ -1,0 +1,180 @@
+"""What runs while calls fail: phases, each a function that makes all that it uses and returns its results' bytes."""
+
+import gc
+import tempfile
+
+import numpy as np
+
+import hiprt
+from hiprt import allocator, graphs, hip, kernels
+from hiprt.errors import HipError
+from hiprt.flags import flags
+from hiprt.graphs.step import ladders
+from hiprt.kernels import hip_kernel
+from hiprt.module_cache import modules
+
+AXPY = """
+extern "C" __global__ void axpy(const float* x, float* y, float a, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] += a * x[i];
+}
+"""
+ARGUMENTS = {"x": "read float32", "y": "update float32", "a": "float32", "n": "int32"}
+axpy = hip_kernel(AXPY, "axpy", ARGUMENTS)
+N = 100
+
+
+def start():
+    """Return two arrays."""
+    return hiprt.array(np.arange(N, dtype=np.float32)), hiprt.zeros(N)
+
+
+def joined(*arrays):
+    """Return the bytes of arrays."""
+    return b"".join(array.numpy().tobytes() for array in arrays)
+
+
+def kept():
+    """A step that is replayed, one that returns copies, one whose arrays take turns, one that a host read splits."""
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x, y = start()
+
+        def token():
+            for a in (1.0, 2.0, 3.0):
+                axpy(x, y, a, N, threads=N)
+            return y
+
+        step, out = graphs.Step(token), []
+        for _ in range(3):
+            out.append(step())
+        copies = graphs.Step(lambda a, b: kernels.add(kernels.add(a, b), b))
+        out += [copies(x, y) for _ in range(2)]
+        moves = graphs.Step(kernels.add, moves=True)
+        turns = [hiprt.full(N, float(i), np.float32) for i in range(3)]
+        out += [moves(turns[i], y) for i in (0, 1, 2, 0)]
+
+        def reads():
+            axpy(x, y, 0.25, N, threads=N)
+            axpy(x, y, float(y.numpy()[1]), N, threads=N)
+            return y
+
+        split = graphs.Step(reads)
+        out += [split(), split()]
+        return joined(*out)
+
+
+def recorded():
+    """Steps that are recorded each time, with other values, by patch and by update alone; topologies; a budget."""
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x, y = start()
+        values = [1.0, 3]
+
+        def token():
+            for k in range(6):
+                axpy(x, y, values[0] if k < values[1] else 1.0, N, threads=N)
+
+        def run(step, times):
+            for i in range(times):
+                values[:] = [float(i % 3), 3 if i % 2 else 6]
+                step()
+
+        for rung in ("patch", "update"):
+            with flags.override(graph_rungs=("replay", rung, "instantiate", "eager")):
+                run(graphs.Step(token, keep=False), 4)
+        with flags.override(graph_update_budget=8):
+            run(graphs.Step(token, keep=False), 5)
+
+        def grows(n):
+            for _ in range(n):
+                axpy(x, y, 0.5, N, threads=N)
+            y[:4].copy_from(x[4:8])
+            hiprt.zeros(8)
+
+        step = graphs.Step(grows)
+        for n in (1, 2, 1):
+            step(n)
+        for i in range(2):
+            with graphs.step("block", stream=stream):
+                axpy(x, y, float(i), N, threads=N)
+                z = kernels.add(x, y)
+        return joined(y, z)
+
+
+def pool():
+    """Memory of many sizes, two streams, a take-over, a trim, and events."""
+    with hiprt.Stream() as one, hiprt.Stream() as two:
+        begin, end = hiprt.Event(), hiprt.Event()
+        begin.record(one)
+        with hiprt.use_stream(one):
+            held = [hiprt.full(n, float(i), np.float32) for i, n in enumerate((1, 5000, 300_000, 1_000_000))]
+        sums = [float(each.numpy(one).sum(dtype=np.float64)) for each in held]
+        end.record(one)
+        end.wait(two)
+        del held
+        with hiprt.use_stream(two):
+            held = [hiprt.full(n, 2.0, np.float32) for n in (1_000_000, 5000)]
+        sums += [float(each.numpy(two).sum(dtype=np.float64)) for each in held]
+        end.synchronize()
+        assert end.elapsed_ms(begin) >= 0
+        del held
+        allocator.default_pool.trim()
+        return np.array(sums).tobytes()
+
+
+def unloading():
+    """Modules that are loaded, launched, let go of and unloaded."""
+    out = []
+    with flags.override(cache_modules=0), hiprt.Stream() as stream, hiprt.use_stream(stream):
+        for i in range(2):
+            y = hiprt.zeros(N)
+            source = f'extern "C" __global__ void f(float* y) {{ y[threadIdx.x] += {i + 1}.0f; }}'
+            kernel = hip_kernel(source, "f", {"y": "update float32"})
+            kernel(y, threads=N, block=N)
+            step = graphs.Step(lambda kernel=kernel, y=y: kernel(y, threads=N, block=N))
+            step()
+            step()
+            out.append(y)
+            del kernel, step
+            gc.collect()
+            modules.sweep()
+        return joined(*out)
+
+
+def first():
+    """The first graph of a process: the device is probed."""
+    from hiprt.allocator import driver
+    from hiprt.graphs.launch import probes, trust
+
+    for known in (probes.results, probes.asked, trust.decided, driver.found, driver.asked):
+        known.clear()
+    with tempfile.TemporaryDirectory() as folder, flags.override(cache_dir=folder):
+        x, y = start()
+        step = graphs.Step(lambda: axpy(x, y, 2.0, N, threads=N))
+        for _ in range(3):
+            step()
+        return joined(y)
+
+
+def leaky():
+    """A phase with two mistakes, by which the tests see that mistakes are found."""
+    y = hiprt.zeros(N)
+    before = hip.handle(hip.lib.hipEventCreateWithFlags, 0)
+    try:
+        hip.call(hip.lib.hipEventRecord(before, hiprt.current_stream().handle))
+    except HipError:
+        return b"wrong"
+    hip.call(hip.lib.hipEventSynchronize(before))
+    hip.call(hip.lib.hipEventDestroy(before))
+    return joined(y)
+
+
+PHASES = {"kept": kept, "recorded": recorded, "pool": pool, "unloading": unloading, "first": first, "leaky": leaky}
+
+
+def tidy():
+    """Let go of everything that a phase may have left."""
+    ladders.clear()
+    gc.collect()
+    modules.sweep()
+    gc.collect()
+    allocator.default_pool.trim()
