@@ -44,14 +44,14 @@ def as_dict(recording: Recording, name: str = "") -> dict[str, Any]:
     -------
     dict
         ``name``, ``key``, ``nodes``, ``edges`` and ``memory``. Each of the nodes has its index, node_type, kernel_name,
-        dimensions, arguments, ``accesses`` (the buffer, whether it is read, written or updated, its first address and
-        one past the last), the bytes that it declares to read and to write, ``caller`` (file, line and function that
-        launched it, or None where these were not noted), dependencies and dependents. Each of the edges has the node
-        before, the one ``after``, and ``hazards``: the kind (RAW, WAR or WAW; ``barrier`` where a node says nothing of
-        what it writes, ``order`` where a flag asks for the edge), what both call the buffer, and the range of
-        addresses. ``memory`` is the block of the intermediates, or None: ``start``, ``bytes``, ``lower_bound`` and
-        ``values``, each with its offset and size, the first and the last node that touch it, whether it is a result,
-        and the value that it is written over in place, or None.
+        dimensions, ``is_foreign`` (whether other code launched it), arguments, ``accesses`` (the buffer, whether it is
+        read, written or updated, its first address and one past the last), the bytes that it declares to read and to
+        write, ``caller`` (file, line and function that launched it, or None where these were not noted), dependencies
+        and dependents. Each of the edges has the node before, the one ``after``, and ``hazards``: the kind (RAW, WAR or
+        WAW; ``barrier`` where a node says nothing of what it writes, ``order`` where a flag asks for the edge), what
+        both call the buffer, and the range of addresses. ``memory`` is the block of the intermediates, or None:
+        ``start``, ``bytes``, ``lower_bound`` and ``values``, each with its offset and size, the first and the last node
+        that touch it, whether it is a result, and the value that it is written over in place, or None.
     """
     nodes = recording.nodes()
     touched = [accesses(recording, i, node) for i, node in enumerate(nodes)]
@@ -73,6 +73,7 @@ def as_dict(recording: Recording, name: str = "") -> dict[str, Any]:
                 "grid": node.grid,
                 "block": node.block,
                 "shared_bytes": node.shared,
+                "is_foreign": node.is_foreign,
                 "arguments": {k: v.hex() if isinstance(v, bytes) else v for k, v in node.arguments.items()},
                 "accesses": [
                     {"buffer": a.buffer, "access": WORDS[a.access], "start": a.start, "end": a.end} for a in touched[i]
@@ -143,7 +144,8 @@ def label(node: dict[str, Any]) -> str:
     if node["node_type"] != "kernel":
         return f"{node['index']} {node['kernel_name']}"
     sizes = "x".join(map(str, node["grid"])) + " of " + "x".join(map(str, node["block"]))
-    return f"{node['index']} {node['kernel_name']}\\n{sizes}"
+    by = "\\nby other code" if node["is_foreign"] else ""
+    return f"{node['index']} {node['kernel_name']}\\n{sizes}{by}"
 
 
 def reason(found: list[dict[str, Any]]) -> str:

@@ -307,12 +307,15 @@ class Session:
         if not isinstance(arena, Arena):
             return
         assert self.recording is not None
-        if len(self.recording) or arena.unsettled[1]:
-            self.ladder.stats.reasons["split: other code is given addresses; once"] += 1
-            # The call is not kept, so that the next one is recorded whole.
-            self.is_whole = False
+        pool = self.memory = Pool(default_pool.allocate, self.ladder.name)
+        if not arena.unsettled[1] and not arena.chunks:
+            self.recording.memory = self.stream.memory = pool
+            return
+        self.ladder.stats.reasons["split: other code is given addresses; once"] += 1
+        # The call is not kept, so that the next one is recorded whole.
+        self.is_whole, self.memory = False, arena
         self.end()
-        self.memory = Pool(default_pool.allocate, self.ladder.name)
+        self.memory = pool
         self.begin()
 
     @contextmanager

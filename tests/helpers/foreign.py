@@ -68,10 +68,20 @@ def pair(stream, y, m=3, c=1):
     submit("pair", stream, y.size, [np.array([y.address], np.uint64), numbers, np.array([y.size], np.int32)])
 
 
+def pointer(array):
+    """An array's address, where HIP takes a pointer to constants."""
+    return core.ffi.cast("void *", array.address)
+
+
 def copy(stream, y, x):
     """Copy an array on the device."""
-    source = core.ffi.cast("void *", x.address)
-    call(lib.hipMemcpyAsync(y.address, source, x.nbytes, lib.hipMemcpyDeviceToDevice, stream))
+    call(lib.hipMemcpyAsync(y.address, pointer(x), x.nbytes, lib.hipMemcpyDeviceToDevice, stream))
+
+
+def allocate(stream):
+    """Allocate and free in stream order."""
+    address = handle(lib.hipMallocAsync, 256, stream)
+    call(lib.hipFreeAsync(address, stream))
 
 
 def fill(stream, y, value):
