@@ -15,7 +15,7 @@ from hiprt.device import Device, current_device, device_count, set_device
 from hiprt.errors import CompileError, HipError, HipWarning, OutOfMemoryError, ProviderError, UndefinedOutputsError
 from hiprt.event import Event
 from hiprt.flags import flags, warn_unknown
-from hiprt.interop import from_dlpack, wrap
+from hiprt.interop import asarray, from_dlpack, wrap
 from hiprt.module import Argument, Function, Module
 from hiprt.stream import Stream, current_stream, use_stream
 
@@ -37,6 +37,7 @@ __all__ = [
     "Stream",
     "UndefinedOutputsError",
     "array",
+    "asarray",
     "bfloat16",
     "compile",
     "current_device",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,11 @@ from hiprt.buffer import allocate
 from hiprt.dtype import bfloat16, dtype_of
 from hiprt.event import Event
 from hiprt.op import op
+from hiprt.operators import Operators, ops
 from hiprt.stream import Stream, current_stream
 
+# The dtypes of Python's floats and complex numbers on the device.
+NARROWER = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.complex64)}
 __all__ = ["Array", "Form", "array", "bfloat16", "dtype_of", "empty", "full", "zeros"]
 
 
@@ -60,7 +64,7 @@ class Form:
         return 1 + sum((n - 1) * abs(step) for n, step in zip(self.shape, self.strides))
 
 
-class Array(objects.Array):
+class Array(Operators):
     """An n-dimensional array in device memory; slices and reshapes are views of it.
 
     Attributes
@@ -85,6 +89,7 @@ class Array(objects.Array):
     """
 
     __slots__ = ("__weakref__",)
+    __dlpack_c_exchange_api__ = objects.exchange_api
 
     @staticmethod
     def make_form(
@@ -102,7 +107,13 @@ class Array(objects.Array):
         return f"Array(shape={self.shape}, dtype={self.dtype}, device {self.buffer.device})"
 
     def __getitem__(self, index: Any) -> Array:
-        """Return a view; integers, slices, None and ``...`` are understood."""
+        """Return a view; integers, slices, None and ``...`` are understood.
+
+        An array of integers gives a copy of the rows that it names (`hiprt.kernels.take`).
+        """
+        if isinstance(index, Array):
+            taken: Array = ops().rows(self, index)
+            return taken
         items = expand_ellipsis(index if isinstance(index, tuple) else (index,), self.ndim)
         mine, steps = self.shape, self.strides
         shape: list[int] = []
@@ -121,7 +132,7 @@ class Array(objects.Array):
                 strides.append(step * stride)
                 offset += start * step if count else 0
             else:
-                at = int(item)
+                at = operator.index(item)
                 if not -n <= at < n:
                     raise IndexError(f"index {at} is out of bounds for axis {axis} with size {n}")
                 offset += (at % n) * step
@@ -203,9 +214,46 @@ class Array(objects.Array):
             raise RuntimeError("the array belongs to a step that another stream is still recording")
         return self.extent
 
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+        """Copy to the host for numpy, as `numpy` does, which makes ``np.asarray(array)`` work.
+
+        Raises
+        ------
+        ValueError
+            `copy` is False: numpy sees memory of the device by a copy. ``np.from_dlpack`` shares it on the CPU device.
+        """
+        if copy is False:
+            raise ValueError("an array of hiprt is copied to the host; np.from_dlpack shares memory where it can be")
+        host = self.numpy()
+        return host if dtype is None else host.astype(dtype, copy=False)
+
     def item(self) -> Any:
-        """Return the only element as a Python number."""
+        """Return the only element as a Python number.
+
+        Raises
+        ------
+        ValueError
+            There are more, or none.
+        """
+        if self.size != 1:
+            raise ValueError(f"an array of shape {self.shape} is no single number")
         return self.numpy().item()
+
+    def tolist(self) -> Any:
+        """Return the elements as Python numbers, in nested lists."""
+        return self.numpy().tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
 
     def set(self, values: ArrayLike, stream: Stream | None = None) -> None:
         """Overwrite the elements from the host, in stream order.
@@ -213,9 +261,10 @@ class Array(objects.Array):
         Raises
         ------
         ValueError
-            The values do not have the array's shape, or the array is not contiguous.
+            The values do not have the array's shape, the array is not contiguous, or its memory is read-only.
         """
         stream = stream or current_stream()
+        self.check_writable("set")
         host = np.ascontiguousarray(values, self.dtype)
         if host.size != self.size or not self.is_contiguous:
             raise ValueError(f"set: values of shape {np.shape(values)} for a contiguous array of shape {self.shape}")
@@ -229,6 +278,7 @@ class Array(objects.Array):
     def copy_from(self, source: Array, stream: Stream | None = None) -> None:
         """Copy from another contiguous array of the same size and dtype, on the device."""
         stream = stream or current_stream()
+        self.check_writable("copy_from")
         if source.nbytes != self.nbytes or source.dtype != self.dtype:
             raise ValueError(f"copy_from: {source} into {self}")
         if not (self.is_contiguous and source.is_contiguous):
@@ -241,12 +291,46 @@ class Array(objects.Array):
     def fill_bytes(self, value: int, stream: Stream | None = None) -> None:
         """Set every byte of a contiguous array."""
         stream = stream or current_stream()
+        self.check_writable("fill_bytes")
         if not self.is_contiguous:
             raise ValueError("fill_bytes: the array must be contiguous")
         if self.size:
             stream.fill(self.address, value, 1, self.nbytes)
             if stream.recording:
                 stream.retain((self,))
+
+    def check_writable(self, op: str) -> None:
+        """Refuse to write to memory that belongs to another library, which shared it for reading."""
+        if self.buffer.is_readonly:
+            raise ValueError(f"{op}: the array's memory is read-only; copy() it")
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The CUDA array interface, version 3, by which CuPy, Numba and torch take arrays of a GPU.
+
+        ``stream`` is this thread's: what it has launched on the array is done when that stream is.
+
+        Raises
+        ------
+        AttributeError
+            The memory is not that of a GPU, or the interface has no such elements.
+        """
+        if not library.current().provider.has_cuda_interface:
+            raise AttributeError("the array is not on a GPU: use np.asarray or np.from_dlpack")
+        if self.dtype.kind not in "biufc":
+            raise AttributeError(f"the CUDA array interface has no type for {self.dtype}: use DLPack")
+        stream = current_stream()
+        with stream.outside("CUDA array interface"):
+            self.settled_extent()
+        item = self.dtype.itemsize
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.address if self.size else 0, self.buffer.is_readonly),
+            "strides": None if self.is_contiguous else tuple(step * item for step in self.strides),
+            "stream": stream.raw or dlpack.LEGACY_STREAM,
+        }
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's type and number of the device."""
@@ -286,11 +370,21 @@ class Array(objects.Array):
         if dl_device is not None and tuple(dl_device) != here:
             if tuple(dl_device) != (dlpack.CPU, 0) or copy is False:
                 raise BufferError(f"an array on DLPack device {here} cannot be shared with device {tuple(dl_device)}")
-            return self.numpy().__dlpack__()
-        shared = array(self.numpy()) if copy else self
+            host = self.numpy()
+            strides, address = row_strides(host.shape), int(host.ctypes.data)
+            return dlpack.export(
+                address, (dlpack.CPU, 0), host.shape, strides, host.dtype, host,
+                flags=dlpack.COPIED, max_version=max_version,
+            )  # fmt: skip
+        dlpack.type_of(self.dtype)  # raises before anything is copied
+        shared = self.copy() if copy else self
         put_behind_current_stream(here[0], stream)
         shared.settled_extent()
-        return dlpack.export(shared.address, here, shared.shape, shared.strides, shared.dtype, shared)
+        flags = dlpack.COPIED if copy else dlpack.READ_ONLY if self.buffer.is_readonly else 0
+        return dlpack.export(
+            shared.address, here, shared.shape, shared.strides, shared.dtype, shared,
+            flags=flags, max_version=max_version,
+        )  # fmt: skip
 
 
 def put_behind_current_stream(device_type: int, consumer: int | None) -> None:
@@ -383,19 +477,29 @@ def full(shape: int | Iterable[int], value: Any, dtype: DTypeLike = np.float32, 
     return made
 
 
-def array(values: ArrayLike, dtype: DTypeLike | None = None, stream: Stream | None = None) -> Array:
-    """Copy host values to the device.
+def array(values: ArrayLike | Array, dtype: DTypeLike | None = None, stream: Stream | None = None) -> Array:
+    """Copy values to the device.
 
     Parameters
     ----------
-    values : array_like
-        Anything numpy accepts.
+    values : array_like or Array
+        Anything numpy accepts, or an array on the device, which is copied there.
     dtype : dtype, optional
-        The one that numpy chooses by default.
+        That of the values by default. Python floats become float32, which is what kernels have; integers become int64.
     stream : Stream, optional
         The stream that copies; this thread's by default.
+
+    Raises
+    ------
+    TypeError
+        The values are no numbers.
     """
+    if isinstance(values, Array):
+        copied: Array = ops().astype(values, values.dtype if dtype is None else dtype, True, stream)
+        return copied
     host = np.asarray(values, None if dtype is None else dtype_of(dtype))
-    made = make(host.shape, host.dtype, stream or current_stream())
+    if dtype is None and not hasattr(values, "dtype"):
+        host = host.astype(NARROWER.get(host.dtype, host.dtype), copy=False)
+    made = make(host.shape, dtype_of(host.dtype), stream or current_stream())
     made.set(host, stream)
     return made

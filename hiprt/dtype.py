@@ -14,5 +14,15 @@ bfloat16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def dtype_of(value: DTypeLike) -> np.dtype[Any]:
-    """Return a numpy dtype; ``"bfloat16"`` names the type that numpy itself lacks."""
-    return bfloat16 if isinstance(value, str) and value == "bfloat16" else np.dtype(value)
+    """Return a numpy dtype in the byte order of the machine; ``"bfloat16"`` names the type that numpy itself lacks.
+
+    Raises
+    ------
+    TypeError
+        Device memory cannot hold such elements: Python objects, text, dates.
+    """
+    dtype: np.dtype[Any] = bfloat16 if isinstance(value, str) and value == "bfloat16" else np.dtype(value)
+    if dtype.hasobject or dtype.kind in "SUMmT":
+        raise TypeError(f"{dtype}: device memory holds numbers")
+    native: np.dtype[Any] = dtype if dtype.isnative else dtype.newbyteorder("=")
+    return native

@@ -9,7 +9,9 @@ from types import ModuleType
 
 from hiprt import core
 
-__all__ = ["Array", "Buffer", "Launch", "Launcher", "Op", "Plan", "Planned", "Stream", "load"]
+__all__ = [
+    "Array", "Buffer", "Launch", "Launcher", "Op", "Plan", "Planned", "Stream", "exchange_api", "lend", "load",
+]  # fmt: skip
 
 
 def load(name: str) -> ModuleType:
@@ -26,3 +28,4 @@ types = load("hiprt.native.objects")
 Array, Buffer, Stream = types.Array, types.Buffer, types.Stream
 Launcher, Planned = types.Launcher, types.Planned
 Launch, Plan, Op = types.Launch, types.Plan, types.Op
+exchange_api, lend = types.exchange_api, types.lend

@@ -11,6 +11,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 def load(name: str) -> ModuleType: ...
+def lend(
+    owner: Any,
+    address: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    device: tuple[int, int],
+    dtype: tuple[int, int],
+    flags: int,
+    is_versioned: bool,
+    /,
+) -> Any: ...
+
+exchange_api: Any
 
 class Buffer:
     address: int
@@ -20,6 +33,7 @@ class Buffer:
     owner: Any
     pool: Any
     views: list[Any] | None
+    is_readonly: bool
     def __init__(
         self,
         address: int,

@@ -82,6 +82,8 @@ class Provider:
         DLPack's type of the memory of its arrays.
     dlpack_usable : tuple of int
         The types of memory that its kernels can use.
+    has_cuda_interface : bool
+        Whether arrays have ``__cuda_array_interface__``, which stands for HIP's memory on AMD GPUs too.
     math_modes : mapping of str to tuple of str
         The compiler's options for each math mode of `metal_kernel`; hiprt's own kernels use those of ``"safe"``.
     caches_code : bool
@@ -112,6 +114,7 @@ class Provider:
     dlpack_device: int
     dlpack_usable: tuple[int, ...]
     math_modes: Mapping[str, tuple[str, ...]]
+    has_cuda_interface: bool = False
     caches_code: bool = False
     is_host: bool = False
     takes_loops: bool = False
@@ -290,6 +293,7 @@ ROCM = Provider(
     dlpack_device=dlpack.ROCM,
     dlpack_usable=(dlpack.ROCM, dlpack.ROCM_HOST),
     math_modes=CLANG_MODES,
+    has_cuda_interface=True,
     caches_code=True,
 )
 NVIDIA = Provider(
@@ -298,6 +302,7 @@ NVIDIA = Provider(
     dlpack_device=dlpack.CUDA,
     dlpack_usable=(dlpack.CUDA, dlpack.CUDA_HOST, dlpack.CUDA_MANAGED),
     math_modes=NVRTC_MODES,
+    has_cuda_interface=True,
     caches_code=True,
 )
 CPU = Provider(

@@ -22,6 +22,7 @@ from hiprt.kernels.ops import (
     sampling as _sampling,
 )
 from hiprt.kernels.ops.attention import *  # noqa: F403
+from hiprt.kernels.ops.broadcasting import broadcast_to
 from hiprt.kernels.ops.elementwise import *  # noqa: F403
 from hiprt.kernels.ops.experts import *  # noqa: F403
 from hiprt.kernels.ops.indexing import *  # noqa: F403
@@ -32,7 +33,7 @@ from hiprt.kernels.ops.recurrent import *  # noqa: F403
 from hiprt.kernels.ops.reduction import *  # noqa: F403
 from hiprt.kernels.ops.sampling import *  # noqa: F403
 
-__all__ = ["HipKernel", "Kernel", "hip_kernel", "hip_kernels"]
+__all__ = ["HipKernel", "Kernel", "broadcast_to", "hip_kernel", "hip_kernels"]
 __all__ += _attention.__all__
 __all__ += _elementwise.__all__
 __all__ += _experts.__all__

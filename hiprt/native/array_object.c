@@ -175,6 +175,7 @@ static int clear(PyObject *object) {
 static void dealloc(PyObject *object) {
   PyObject_GC_UnTrack(object);
   clear(object);
+  PyMem_Free(((hiprt_py_array *)object)->sizes);
   hiprt_py_free(object);
 }
 

@@ -82,6 +82,7 @@ PyTypeObject *hiprt_py_make_buffer(void) {
       {"owner", T_OBJECT, offsetof(hiprt_py_buffer, owner), 0, 0},
       {"pool", T_OBJECT, offsetof(hiprt_py_buffer, pool), 0, 0},
       {"views", T_OBJECT, offsetof(hiprt_py_buffer, views), 0, 0},
+      {"is_readonly", T_BOOL, offsetof(hiprt_py_buffer, is_readonly), 0, 0},
       {0},
   };
   static PyType_Slot slots[] = {

@@ -87,6 +87,11 @@ int hiprt_py_pack_array(const launcher *self, uint32_t argument, uint32_t buffer
                  "trace, or by a kernel that the trace does not see", kernel->name, argument);
     return -1;
   }
+  if (kernel->args[argument].access & HIPRT_WRITE && ((const hiprt_py_buffer *)array->buffer)->is_readonly) {
+    PyErr_Format(PyExc_ValueError, "%s: argument %u is written, and its memory is read-only: pass a copy", kernel->name,
+                 argument);
+    return -1;
+  }
   char *args = payload + sizeof(hiprt_dims);
   const hiprt_range touched = {array->start, array->end};
   memcpy(args + kernel->offsets[argument], &array->address, sizeof array->address);

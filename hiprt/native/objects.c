@@ -7,8 +7,9 @@ void hiprt_py_free(PyObject *self) {
   Py_DECREF(type);
 }
 
+static PyMethodDef functions[] = {{"lend", hiprt_py_lend, METH_VARARGS, 0}, {0}};
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "hiprt.native.objects", "Python types of the per-launch path.", -1, 0, 0, 0, 0, 0,
+    PyModuleDef_HEAD_INIT, "hiprt.native.objects", "Python types of the per-launch path.", -1, functions, 0, 0, 0, 0,
 };
 
 PyMODINIT_FUNC PyInit_objects(void) {
@@ -21,5 +22,6 @@ PyMODINIT_FUNC PyInit_objects(void) {
     PyTypeObject *type = make[i]();
     if (!type || PyModule_AddObject(module, names[i], (PyObject *)type)) Py_CLEAR(module);
   }
+  if (module && PyModule_AddObject(module, "exchange_api", hiprt_py_exchange_api())) Py_CLEAR(module);
   return module;
 }

@@ -18,6 +18,7 @@ typedef struct {
   void (*give)(void *books, void *block); /* called once at the end; NULL: `free` is called */
   void *books, *block;                    /* with these */
   uint64_t kept_by;                       /* the last recording that was told to keep the buffer */
+  char is_readonly;                       /* kernels and copies must not write */
 } hiprt_py_buffer;
 
 /* Base of hiprt.array.Array. */
@@ -30,6 +31,7 @@ typedef struct {
   Py_ssize_t size, itemsize;
   uint32_t output; /* which of the primitive's outputs a traced value is */
   char is_contiguous;
+  int64_t *sizes; /* shape and strides for DLPack; NULL until somebody asks */
 } hiprt_py_array;
 
 /* Base of hiprt.stream.Stream. */
@@ -73,5 +75,9 @@ PyTypeObject *hiprt_py_make_op(void);
 hiprt_py_buffer *hiprt_py_new_buffer(PyTypeObject *type);
 /* Return a new reference to what `Array.form` gives. */
 PyObject *hiprt_py_form(hiprt_py_array *array);
+/* lend(owner, address, shape, strides, (type, index), (code, bits), flags, is_versioned): return a capsule of DLPack's. */
+PyObject *hiprt_py_lend(PyObject *module, PyObject *args);
+/* Return a capsule with the functions that extension modules call: DLPack's C exchange API. */
+PyObject *hiprt_py_exchange_api(void);
 /* Do what tp_dealloc of a type made from a spec does in the end. */
 void hiprt_py_free(PyObject *self);

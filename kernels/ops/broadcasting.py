@@ -50,14 +50,27 @@ def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise ValueError(f"[{op}] Shapes {listed} cannot be broadcast.") from None
 
 
-def broadcast_to(x: Array, shape: tuple[int, ...]) -> Array:
-    """Return a view of another shape, whose new axes and axes of size 1 have stride 0.
+def broadcast_to(x: Array, shape: int | Sequence[int]) -> Array:
+    """Return a view of another shape, in which the elements repeat along new axes and along axes of size 1.
+
+    Parameters
+    ----------
+    x : Array
+        An array of any strides and dtype.
+    shape : int or sequence of int
+        The new shape.
+
+    Returns
+    -------
+    Array
+        A view, with stride 0 along the axes where elements repeat.
 
     Raises
     ------
     ValueError
         The shape does not fit.
     """
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if x.shape == shape:
         return x
     if broadcast_shapes("broadcast_to", x.shape, shape) != shape:

@@ -188,7 +188,7 @@ def test_exports_wait_for_the_stream(stream):
 def test_exports_keep_the_memory(stream):
     """Until the consumer lets go; an unused capsule lets go by itself."""
     external.trim()
-    before, x = len(dlpack.exports), hiprt.full(100, 7.0)
+    x = hiprt.full(100, 7.0)
     buffer = weakref.ref(x.buffer)
     got, view = np.from_dlpack(x), np.from_dlpack(x[::2])
     capsule = x.__dlpack__()
@@ -199,7 +199,6 @@ def test_exports_keep_the_memory(stream):
     assert buffer() is not None
     del capsule
     assert buffer() is None
-    assert len(dlpack.exports) == before
 
 
 @host
@@ -237,7 +236,7 @@ def test_kernels_write_into_numpy(stream):
 
 @host
 def test_refused_imports(stream):
-    """Memory of another device, unknown types, capsules that are used up, memory that must not be written."""
+    """Memory of another device, unknown types, capsules that are used up."""
     x = hiprt.full(10, 1.0)
 
     class Elsewhere(Capsule):
@@ -250,13 +249,8 @@ def test_refused_imports(stream):
     hiprt.from_dlpack(producer)
     with pytest.raises(BufferError, match="has been used"):
         hiprt.from_dlpack(producer)
-    fixed = np.zeros(3)
-    fixed.flags.writeable = False
-    with pytest.raises(BufferError):
-        hiprt.from_dlpack(fixed)
-    tensor = dlpack.Tensor(0, 1, 0, 1, 9, 8, 1)
-    with pytest.raises(BufferError, match="no dtype for DLPack's code 9, 8 bits"):
-        dlpack.dtype_of_tensor(tensor)
+    with pytest.raises(BufferError, match="no dtype for DLPack's code 3, 8 bits"):
+        dlpack.dtype_of(3, 8, 1)
 
 
 def test_empty_and_scalar(stream):

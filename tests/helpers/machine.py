@@ -445,7 +445,7 @@ class Device(Machine):
                 found = ladders[step].stats.reasons if step in ladders else ()
             else:
                 found = step.reasons
-            asked = ("eager: HIPRT_GRAPH", "eager: the step launched nothing")
+            asked = ("eager: HIPRT_GRAPH", "eager: recorded while HIPRT_GRAPH", "eager: the step launched nothing")
             yield from (reason for reason in found if reason.startswith("eager:") and not reason.startswith(asked))
 
     def configured(self, i):

@@ -113,6 +113,7 @@ CASES = {
     **dict.fromkeys("all any argmax argmin logsumexp max mean min prod softmax sum".split(), REDUCED),
     **dict.fromkeys("argsort cumsum sort".split(), SORTED),
     "contiguous": {"x": Rows((5,))},
+    "copy": {"x": Rows((5,))},
     "astype": {"x": Rows((5,)), "dtype": np.float16},
     "bitwise_invert": {"a": Rows((5,), INT)},
     "argpartition": SORTED | {"kth": 2},

@@ -26,7 +26,7 @@ from hiprt.kernels.ops.elementwise.binary import (
     right_shift,
     subtract,
 )
-from hiprt.kernels.ops.elementwise.copies import astype, concatenate, contiguous
+from hiprt.kernels.ops.elementwise.copies import astype, concatenate, contiguous, copy, copyto
 from hiprt.kernels.ops.elementwise.silu_mul import silu_mul
 from hiprt.kernels.ops.elementwise.ternary import clip, where
 from hiprt.kernels.ops.elementwise.unary import (
@@ -76,6 +76,8 @@ __all__ = [
     "clip",
     "concatenate",
     "contiguous",
+    "copy",
+    "copyto",
     "cos",
     "divide",
     "equal",

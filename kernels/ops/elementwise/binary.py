@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hiprt.array import Array
-from hiprt.kernels.ops.elementwise.expression import Expression, Operand, apply
+from hiprt.kernels.ops.elementwise.expression import Expression, Operand, apply, given, joint_of
 from hiprt.kernels.ops.elementwise.result_dtypes import DType, Rule, floating, number, test, truth
 from hiprt.kernels.ops.promotion import BOOL, is_float
 from hiprt.op import op
@@ -36,6 +36,9 @@ __all__ = [
     "right_shift",
     "subtract",
 ]
+
+
+NAMES = ("a", "b")
 
 
 def bits(dtype: DType) -> tuple[DType, DType]:
@@ -75,7 +78,20 @@ class Binary:
 
     def __call__(self, a: Operand, b: Operand, *, stream: Stream | None = None, out: Array | None = None) -> Array:
         """Launch on `stream`, this thread's by default; `out` may be an operand of its shape and dtype."""
-        return apply(self.expression, ("a", "b"), (a, b), self.rule, stream, out)
+        return apply(self.expression, NAMES, (a, b), self.rule, stream, out)
+
+    def result_of(self, a: Operand, b: Operand) -> tuple[DType, tuple[int, ...]]:
+        """Return the dtype and the shape that the result will have.
+
+        Raises
+        ------
+        TypeError
+            No operand is an array, or a dtype is wrong.
+        ValueError
+            The shapes do not fit.
+        """
+        _, dtype, shape = joint_of(self.expression.name, NAMES, self.rule, given(a), given(b))
+        return dtype, shape
 
 
 add = op(Binary("add", number, "a + b", "a + b"))

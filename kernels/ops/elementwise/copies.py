@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 from numpy.typing import DTypeLike
 
-from hiprt.array import Array, dtype_of, empty
+from hiprt.array import Array, array, dtype_of, empty, make
 from hiprt.kernels.lang.operands import result
-from hiprt.kernels.ops.elementwise.expression import Expression, evaluate, target
-from hiprt.kernels.ops.promotion import WORDS, promote, strided
+from hiprt.kernels.ops.broadcasting import broadcast_shapes
+from hiprt.kernels.ops.elementwise.expression import Expression, evaluate, fits, target
+from hiprt.kernels.ops.promotion import BOOL, WORDS, promote, strided
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["along", "astype", "axis_of", "concatenate", "contiguous", "copy_into"]
+__all__ = ["along", "astype", "axis_of", "concatenate", "contiguous", "copy", "copy_into", "copyto"]
 
 COPY = Expression("copy", "a")
 
@@ -58,6 +61,88 @@ def astype(x: Array, dtype: DTypeLike, *, stream: Stream | None = None, out: Arr
     out = target("astype", out, x.shape, new, stream, [x])
     copy_into(out, x, stream, is_whole=True)
     return out
+
+
+@op
+def copy(x: Array, *, stream: Stream | None = None) -> Array:
+    """Return a contiguous array of the same elements, with memory of its own.
+
+    Parameters
+    ----------
+    x : Array
+        An array of any dtype; one with gaps has elements of at most 8 bytes.
+
+    Returns
+    -------
+    Array
+    """
+    stream = stream or current_stream()
+    made = make(x.shape, x.dtype, stream)
+    if x.is_contiguous:
+        made.copy_from(x, stream)
+    else:
+        copy_into(words_of(made), strided("copy", "x", words_of(x)), stream, is_whole=True)
+    return made
+
+
+def words_of(x: Array) -> Array:
+    """Return an array of a dtype that kernels lack as unsigned integers of its width; any other as it is."""
+    return x if x.dtype in WORDS or x.dtype.itemsize > 8 else x.view(f"u{x.dtype.itemsize}")
+
+
+@op
+def copyto(to: Array, x: Any, *, stream: Stream | None = None) -> Array:
+    """Write values into an array, as ``to[...] = x`` does.
+
+    Parameters
+    ----------
+    to : Array
+        An array of any strides: a view of the array that changes, say.
+    x : Array, number or array_like
+        The values, which are broadcast to the shape of `to` and converted to its dtype as in `astype`. They may overlap
+        `to`, as in ``a[1:] = a[:-1]``. A number is an argument of a kernel. Values of the host are copied to the
+        device; a step that records is split around that.
+
+    Returns
+    -------
+    Array
+        `to`.
+
+    Raises
+    ------
+    TypeError
+        No kernel has the dtypes.
+    ValueError
+        The shape does not fit, or the memory is read-only.
+    OverflowError
+        A Python integer does not fit the dtype.
+    """
+    stream = stream or current_stream()
+    if isinstance(x, np.generic) and x.dtype.kind in "biuf":
+        x = x.item()
+    if isinstance(x, (bool, int, float)):
+        if to.dtype in WORDS and (isinstance(x, float) or abs(x) < 2**31):
+            x = bool(x) if to.dtype == BOOL else x
+            fits("copyto", x, to.dtype)
+            evaluate(COPY, (x,), (to.dtype,), to, stream, is_whole=to.is_contiguous)
+            return to
+        x = np.asarray(x, to.dtype)
+    if not isinstance(x, Array):
+        host = np.broadcast_to(np.asarray(x).astype(to.dtype), to.shape)
+        if to.is_contiguous:
+            to.set(host, stream)
+            return to
+        x = array(host, stream=stream)
+    if broadcast_shapes("copyto", x.shape, to.shape) != to.shape:
+        raise ValueError(f"[copyto] Shape {x.shape} cannot be broadcast to {to.shape}.")
+    if x.address == to.address and x.form is to.form:
+        return to
+    (start, end), (first, last) = to.extent, x.extent
+    if start < last and first < end:
+        x = copy(x, stream=stream)
+    written, read = (words_of(to), words_of(x)) if x.dtype == to.dtype else (to, x)
+    copy_into(strided("copyto", "to", written), strided("copyto", "x", read), stream, is_whole=to.is_contiguous)
+    return to
 
 
 @op
