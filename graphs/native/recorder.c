@@ -41,6 +41,7 @@ struct hiprt_recorder {
   void *owner;
   hipStream_t captured; /* NULL unless other code's work is taken in by capture */
   uint32_t n_foreign;
+  int is_broken; /* a node could not be recorded: the tracker may have counted it, and would number later ones wrongly */
 };
 
 /* Make room for `more` items behind `count` items in an array that grows. */
@@ -248,8 +249,10 @@ static int add_new(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const
   if (hiprt_recorder_is_full(r)) return hiprt_fail(HIPRT_E_FULL, "hiprt_recorder", "the recording has reached its bound");
   if (r->captured && hiprt_capture_has_work(r->captured))
     return hiprt_fail(HIPRT_E_CAPTURED, "hiprt_recorder", "other code put work on the stream before this");
+  if (r->is_broken) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_recorder", "a node before this one could not be recorded");
   node *n = add(r, kind, kernel, payload, size);
   int status = n ? commit(r, n) : HIPRT_E_MEMORY;
+  r->is_broken = status == HIPRT_E_MEMORY;
   if (!status && r->added) r->added(r->owner);
   return status;
 }

@@ -1,4 +1,4 @@
-"""Runs phases under faults, in a process of its own: `python -m faults.run SHIM REAL`. It answers lines with lines."""
+"""Runs phases under faults, in a process of its own: `python -m faults.run SHIM REAL [memory]`."""
 
 import json
 import logging
@@ -6,31 +6,32 @@ import sys
 import warnings
 from pathlib import Path
 
+from faults.mallocs import Mallocs
 from faults.shim import Shim, stand_before
 
 
 class Trial:
     """One phase under faults."""
 
-    def __init__(self, shim, phase):
+    def __init__(self, calls, phase):
         from faults.workload import PHASES, tidy
 
-        self.shim, self.work, self.tidy = shim, PHASES[phase], tidy
+        self.faulty, self.work, self.tidy = calls, PHASES[phase], tidy
         for _ in range(2):
             self.wanted = self.work()
             self.tidy()
-        self.live = shim.live()
+        self.live = calls.live()
 
     def calls(self):
         """Return the calls of the phase."""
-        seen = self.shim.watch(self.work)
+        seen = self.faulty.watch(self.work)
         self.tidy()
         return seen
 
     def fail(self, n, burst, status):
         """Run the phase with a fault, then without; returns the call that failed and what was wrong."""
         wrong = []
-        self.shim.arm(n, burst, status)
+        self.faulty.arm(n, burst, status)
         try:
             if self.work() != self.wanted:
                 wrong.append("other results, and no error")
@@ -38,7 +39,7 @@ class Trial:
             if not is_clear(error):
                 wrong.append(f"an error that does not say what failed: {error!r}")
         finally:
-            name = self.shim.disarm()
+            name = self.faulty.disarm()
         for _ in range(2):
             try:
                 if self.work() != self.wanted:
@@ -50,7 +51,7 @@ class Trial:
 
     def lost(self):
         """Return the objects that are alive beyond those at the beginning, which are then taken as given."""
-        now = self.shim.live()
+        now = self.faulty.live()
         more = {kind: now[kind] - self.live[kind] for kind in now if now[kind] > self.live[kind]}
         self.live = now
         return more
@@ -73,15 +74,17 @@ def is_clear(error):
     return isinstance(error, HipError) and bool(error.call)
 
 
-def main(file, real):
+def main(file, real, is_of_memory=False):
     """Answer requests: ["calls", phase], or [phase, n, burst, status]."""
     stand_before(Path(file))
     warnings.simplefilter("ignore")
     logging.disable()
-    shim, trials = Shim(file, real), {}
+    calls, trials = Shim(file, real), {}
+    if is_of_memory:
+        calls = Mallocs(calls)
     for line in sys.stdin:
         phase, *fault = json.loads(line)
-        trial = trials.get(phase) or trials.setdefault(phase, Trial(shim, phase))
+        trial = trials.get(phase) or trials.setdefault(phase, Trial(calls, phase))
         print(json.dumps(trial.check(*fault) if fault else trial.calls()), flush=True)
 
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from faults import shim
+from faults import mallocs, shim
 
 TESTS = Path(__file__).resolve().parent.parent
 STATUSES = (2, 719, 999, 1)  # out of memory, launch failure, unknown, invalid value
@@ -18,10 +18,13 @@ PHASES = ("kept", "recorded", "pool", "unloading", "first")
 
 
 class Worker:
-    """A process that runs phases under faults."""
+    """A process that runs phases while HIP calls fail, or memory requests of the C core."""
 
-    def __init__(self, folder, real, **environment):
+    def __init__(self, folder, real, *, is_of_memory=False, **environment):
         self.command = [sys.executable, "-m", "faults.run", str(shim.make(folder, real)), str(real)]
+        if is_of_memory:
+            self.command.append("memory")
+            environment["LD_PRELOAD"] = str(mallocs.make(folder))
         path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
         self.environment = {**os.environ, "PYTHONPATH": path, "HIPRT_PROVIDER": "cpu", **environment}
         self.process = subprocess.Popen(

@@ -2,13 +2,16 @@
 
 import gc
 import tempfile
+import threading
+from contextlib import suppress
 
 import numpy as np
 
 import hiprt
-from hiprt import allocator, graphs, hip, kernels
+from hiprt import allocator, core, graphs, hip, kernels
 from hiprt.errors import HipError
 from hiprt.flags import flags
+from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.step import ladders
 from hiprt.kernels import hip_kernel
 from hiprt.module_cache import modules
@@ -155,9 +158,23 @@ def first():
         return joined(y)
 
 
+def swallowing():
+    """A function that goes on after a launch could not be recorded: the edges of what was recorded are right."""
+    x, y = start()
+    launch = Recording()
+    with hiprt.Stream() as stream, hiprt.use_stream(stream), launch.record(stream):
+        for i in range(300):
+            with suppress(HipError):
+                axpy(x, y, float(i), N, threads=N)
+    return b"right" if all(node == ([i - 1] if i else []) for i, node in enumerate(launch.dependencies())) else b"wrong"
+
+
 def leaky():
-    """A phase with two mistakes, by which the tests see that mistakes are found."""
+    """A phase with mistakes, by which the tests see that mistakes are found."""
     y = hiprt.zeros(N)
+    piece = core.lib.hiprt_stream_create(0, 0)
+    core.lib.hiprt_stream_release(core.created(core.lib.hiprt_stream_create(0, 0)))
+    core.lib.hiprt_stream_release(piece)
     before = hip.handle(hip.lib.hipEventCreateWithFlags, 0)
     try:
         hip.call(hip.lib.hipEventRecord(before, hiprt.current_stream().handle))
@@ -168,11 +185,15 @@ def leaky():
     return joined(y)
 
 
-PHASES = {"kept": kept, "recorded": recorded, "pool": pool, "unloading": unloading, "first": first, "leaky": leaky}
+PHASES = {"kept": kept, "recorded": recorded, "pool": pool, "unloading": unloading, "first": first}
+PHASES |= {"swallowing": swallowing, "leaky": leaky}
 
 
 def tidy():
     """Let go of everything that a phase may have left."""
+    for thread in threading.enumerate():
+        if thread.name == "hiprt-successor":
+            thread.join()
     ladders.clear()
     gc.collect()
     modules.sweep()

@@ -1,0 +1,34 @@
+"""Memory requests of the C core that fail: a clear error, nothing lost, and afterwards the same bits in one process."""
+
+import pytest
+from faults.sweep import PHASES, Worker, by_stack
+
+from hiprt.provider import PACKAGE
+
+pytestmark = pytest.mark.only("cpu", reason="the shim counts its objects")
+
+
+@pytest.fixture
+def worker(tmp_path):
+    """A process in which requests of the C core fail."""
+    made = Worker(tmp_path, PACKAGE / "cpu" / "libhiprt_cpu.so", is_of_memory=True)
+    yield made
+    made.close()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("phase", [*(phase for phase in PHASES if phase != "first"), "swallowing"])
+def test_a_request_fails(worker, phase, form):
+    """One of each place in the core, or with ``--all`` every one, once and from then on."""
+    requests, wrong = worker.ask(phase), []
+    assert requests
+    for n in by_stack(requests, 100) if form == "short" else range(1, len(requests) + 1):
+        for burst in (1, 0):
+            wrong += [(n, burst, each) for each in worker.ask(phase, n, burst, 0)[1]]
+    assert wrong == []
+
+
+def test_mistakes_are_found(worker):
+    """A piece that a failure loses."""
+    wrong = [each for n in range(1, len(worker.ask("leaky")) + 1) for each in worker.ask("leaky", n, 1, 0)[1]]
+    assert wrong == ["lost: {'pieces of the core': 1}"]
