@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hiprt import bfloat16
-from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError
+from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError, summary
 from hiprt.bench.engine.matrix import Matrix, Quantized
 from hiprt.bench.engine.safetensors_file import SafetensorsFile, require_file
 from hiprt.bench.engine.settings import Settings, short
@@ -28,6 +28,7 @@ from hiprt.kernels.ops.quantized.formats import MODES, Format
 __all__ = ["FLOATS", "Checkpoint", "CheckpointWarning"]
 
 FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
+MOST_NAME = 255  # characters of a file's name
 MOST_JSON = 64 << 20  # bytes; the index of the largest published model has 10 MiB
 
 
@@ -83,7 +84,7 @@ class Checkpoint:
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, RecursionError, ValueError) as error:
-            raise CheckpointError(f"{path} cannot be read ({error})", DOWNLOAD) from None
+            raise CheckpointError(f"{path} cannot be read ({summary(error)})", DOWNLOAD) from None
         if not isinstance(value, dict):
             raise CheckpointError(f"{path} holds no JSON object", DOWNLOAD)
         return value
@@ -96,7 +97,7 @@ class Checkpoint:
         try:
             return Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises plain Exception
-            raise CheckpointError(f"{path} cannot be read ({error})", DOWNLOAD) from None
+            raise CheckpointError(f"{path} cannot be read ({summary(error)})", DOWNLOAD) from None
 
     @cached_property
     def stops(self) -> frozenset[int]:
@@ -159,9 +160,7 @@ class Checkpoint:
         if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
             raise CheckpointError(f"{index} has no weight_map of names to files", DOWNLOAD)
         for shard in sorted(set(shards.values())):
-            parts = PurePath(shard).parts
-            # A link in the folder may lead elsewhere, as in the hub's cache; a name may not.
-            if not parts or PurePath(shard).is_absolute() or ".." in parts or "\0" in shard:
+            if not is_inside(shard):
                 raise CheckpointError(f"{index} names {short(shard)}, which is no file of the folder", DOWNLOAD)
             if not (self.path / shard).exists():
                 raise CheckpointError(f"{index} names {shard}, which is missing", "download that file too")
@@ -338,6 +337,13 @@ class Checkpoint:
             The prompt has no token, and config.json names none that begins a text.
         """
         return list(self.tokenizer.encode(prompt).ids) or [self.settings.get("bos_token_id", int)]
+
+
+def is_inside(name: str) -> bool:
+    """Whether a name is one of a file in the folder. The file may be a link elsewhere, as in the hub's cache."""
+    path = PurePath(name)
+    is_name = bool(path.parts) and len(name) <= MOST_NAME and name.isprintable()
+    return is_name and not path.is_absolute() and ".." not in path.parts
 
 
 def listed(values: tuple[int, ...]) -> str:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["CONVERT", "DOWNLOAD", "CheckpointError"]
+__all__ = ["CONVERT", "DOWNLOAD", "CheckpointError", "summary"]
 
 DOWNLOAD = "download the model again"
 CONVERT = "convert the model with `mlx_lm.convert -q --q-bits 4`"
+
+
+MOST_CHARACTERS = 200
+
+
+def summary(error: BaseException) -> str:
+    """Return what an error of a library says, in one line that is not too long to be read."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said if len(said) <= MOST_CHARACTERS else f"{said[:MOST_CHARACTERS]} …"
 
 
 class CheckpointError(ValueError):

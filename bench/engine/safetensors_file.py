@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError
+from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError, summary
 from hiprt.bench.engine.settings import short
 
 __all__ = ["Entry", "SafetensorsFile", "require_file"]
@@ -85,12 +85,12 @@ class SafetensorsFile:
                 # The library keeps the last of several tensors of one name.
                 json.loads(file.read(header_end)[8:], object_pairs_hook=partial(require_unique, path))
         except OSError as error:
-            raise CheckpointError(f"{path} cannot be read ({error.strerror or error})", DOWNLOAD) from None
+            raise CheckpointError(f"{path} cannot be read ({error.strerror or summary(error)})", DOWNLOAD) from None
         except SafetensorError as error:
             if "not fully covered" in str(error):
                 cause = f"{path} is truncated or corrupt: its header does not describe the {nbytes} bytes that it has"
             else:
-                cause = f"the header of {path} is corrupt ({error})"
+                cause = f"the header of {path} is corrupt ({summary(error)})"
             raise CheckpointError(cause, DOWNLOAD) from None
         self.entries: dict[str, Entry] = {}
         # The library has checked that the tensors lie one behind the other, from the header to the end of the file.

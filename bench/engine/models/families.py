@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hiprt.bench.engine.models import qwen3, qwen3_moe, qwen3_next
 from hiprt.bench.engine.models.config import Config
-from hiprt.bench.engine.settings import Settings
+from hiprt.bench.engine.settings import Settings, short
 
 __all__ = ["FAMILIES", "read"]
 
@@ -28,6 +28,6 @@ def read(settings: Settings) -> Config:
         Its architecture is unknown, or a value is missing, of another type or not supported.
     """
     name = settings.get("model_type", str)
-    unknown = f"model_type {name!r} is not supported"
+    unknown = f"model_type {short(name)} is not supported"
     settings.refuse({unknown: name not in FAMILIES}, f"use a model of type {', '.join(FAMILIES)}")
     return FAMILIES[name](settings)
