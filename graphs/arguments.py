@@ -60,7 +60,7 @@ class Difference(NamedTuple):
         return REMEDIES[self.aspect]
 
     def __str__(self) -> str:
-        rest = f" (and {self.others} other arguments)" if self.others else ""
+        rest = f" (and {self.others} other argument{'s' * (self.others > 1)})" if self.others else ""
         return f"argument {self.name}: {self.old} -> {self.new}{rest}"
 
 

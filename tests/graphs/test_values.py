@@ -202,7 +202,7 @@ def test_differences_inside_structures_have_paths():
     arguments = graphs.arguments.Arguments
     before = arguments((1,), {"weights": {"a": [1.0, 2.0]}, "mode": "x"}, ("n",))
     assert str(arguments((1,), {"weights": {"a": [1.0, 3.0]}, "mode": "y"}, ("n",)).difference(before)) == (
-        "argument weights['a'][1]: 2.0 -> 3.0 (and 1 other arguments)"
+        "argument weights['a'][1]: 2.0 -> 3.0 (and 1 other argument)"
     )
     assert str(arguments((1,), {"weights": {"a": [1.0]}, "mode": "x"}, ("n",)).difference(before)) == (
         "argument weights['a'][1]: given -> not given"

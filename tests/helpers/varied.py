@@ -6,6 +6,7 @@ is.
 
 import argparse
 import itertools
+import logging
 import sys
 
 import numpy as np
@@ -88,6 +89,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1)
     options = parser.parse_args()
+    logging.getLogger("hiprt.graphs").setLevel(logging.ERROR)
     with hiprt.Stream() as stream, hiprt.use_stream(stream):
         for seed in range(options.seed, options.seed + options.count):
             found = run(seed, **WAYS[seed % len(WAYS)])
