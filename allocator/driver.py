@@ -8,6 +8,7 @@ does nothing else, what goes back is idle, and the driver's pool keeps nothing.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -155,6 +156,7 @@ def device_memory(nbytes: int, stream: Stream) -> Buffer:
 
 found: dict[Device, str] = {}
 asked: Counter[Device] = Counter()
+asking = threading.Lock()  # a thread that comes third waits for the answer to the first
 
 
 def probe(device: Device) -> str:
@@ -167,10 +169,11 @@ def probe(device: Device) -> str:
     ----------
     device : Device
     """
-    asked[device] += 1
-    if found.get(device, RAISED).startswith(RAISED) and asked[device] & (asked[device] - 1) == 0:
-        found[device] = ask(device)
-    return found[device]
+    with asking:
+        asked[device] += 1
+        if found.get(device, RAISED).startswith(RAISED) and asked[device] & (asked[device] - 1) == 0:
+            found[device] = ask(device)
+        return found[device]
 
 
 def ask(device: Device) -> str:

@@ -111,6 +111,11 @@ class Arguments:
             kept = value.copy() if isinstance(value, np.ndarray) else value
             self.facts[name] = {"type": (str(kind), kind.__name__), "value": (value_of(value), kept)}
 
+    @property
+    def arrays(self) -> list[str]:
+        """The names of the arrays, in order."""
+        return [name for name, facts in self.facts.items() if "address" in facts]
+
     def difference(self, earlier: Arguments) -> Difference | None:
         """Return what differs from an earlier call, or None where nothing does."""
         mine, its = self.facts, earlier.facts

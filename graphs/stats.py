@@ -171,6 +171,8 @@ def report() -> None:
     for name, row in counts.items():
         lines.append("hiprt: " + name.ljust(width) + "".join(str(row["rungs"][rung]).rjust(13) for rung in RUNG_NAMES))
         lines += [f"hiprt:   {count} x {reason}" for reason, count in row["reasons"].items()]
+        if row["signatures"]:
+            lines.append(f"hiprt:   keeps {row['signatures']} calls, which take {row['nbytes']:,} bytes")
     print("\n".join(lines), file=sys.stderr)
 
 

@@ -56,7 +56,7 @@ class KeptCall:
         self.result = result
         self.own = own
         self.arguments = arguments
-        self.placements = Placements(arrays, result)
+        self.placements = Placements(arrays, result, [] if arguments is None else arguments.arrays)
 
     @property
     def memories(self) -> list[Pool | Arena]:

@@ -233,6 +233,7 @@ class Ladder:
 
     def instantiate(self, recording: Recording, stream: Stream, reason: str, why: Difference | None) -> Exec:
         """Make an exec and keep it."""
+        difference = self.difference(recording)
         start = time.perf_counter()
         fanout, refused = policy.fanout(stream.device)
         if refused:
@@ -241,11 +242,21 @@ class Ladder:
             made = Exec(recording, stream.device.index, fanout, overlap=policy.may_overlap(stream.device))
         seconds = time.perf_counter() - start
         dump(recording, self.name)
-        self.stats.count(because(why, Event(self.name, "instantiate", reason, recording.key, "", seconds)))
+        self.stats.count(because(why, Event(self.name, "instantiate", reason, recording.key, difference, seconds)))
         if self.stats.rungs["instantiate"] == MANY:
-            warn_of_many(self.name, reason, why)
+            warn_of_many(self.name, reason, difference, why)
         self.execs.add(made)
         return made
+
+    def difference(self, recording: Recording) -> str:
+        """Describe how a recording differs from what was launched before it."""
+        before = max(self.execs, key=lambda exec_: exec_.launched, default=None)
+        if before is None:
+            return ""
+        if not before.recording.same_key(recording):
+            return before.recording.first_other(recording)
+        count, _, first = before.recording.changed(recording)
+        return before.recording.difference(recording, first) if count else ""
 
     @staticmethod
     def start(exec_: Exec, stream: Stream) -> Mismatch | None:
@@ -328,7 +339,7 @@ class Ladder:
             kept.placements.carry(arrays, target)
         self.stats.patched += move.size
         seconds = time.perf_counter() - start
-        self.stats.count(Event(self.name, "patch", move.reason, exec_.recording.key, "", seconds))
+        self.stats.count(Event(self.name, "patch", move.reason, exec_.recording.key, move.difference, seconds))
         return True
 
     def disagree(self, recording: Recording, mismatch: Mismatch) -> None:
@@ -369,13 +380,13 @@ def because(why: Difference | None, event: Event) -> Event:
     return replace(event, reason=f"{why.reason}: {event.reason}", difference="; ".join(parts))
 
 
-def warn_of_many(name: str, reason: str, why: Difference | None) -> None:
+def warn_of_many(name: str, reason: str, difference: str, why: Difference | None) -> None:
     """Warn of a step that makes graphs again and again, with the argument that the last one was made for."""
     if why is None:
         logger.warning(
-            "step %s: %d graphs were instantiated, the last one because: %s. No argument differs from the call before: "
-            "the function launches other nodes, or takes other values and arrays from elsewhere",
-            name, MANY, reason,
+            "step %s: %d graphs were instantiated, the last one because: %s (%s). No argument differs from the call "
+            "before: the function launches other nodes, or takes other values and arrays from elsewhere",
+            name, MANY, reason, difference,
         )  # fmt: skip
     else:
         logger.warning(

@@ -38,8 +38,8 @@ class Move(NamedTuple):
         What moves: first address, one past the last, and the new first address; ascending.
     moves : int
         Number of ranges.
-    reason : str
-        The reason that statistics give.
+    reason, difference : str
+        The reason that statistics give, and the first argument that moves.
     """
 
     nodes: Any
@@ -48,6 +48,7 @@ class Move(NamedTuple):
     ranges: Any
     moves: int
     reason: str
+    difference: str
 
 
 class Placement:
@@ -83,6 +84,8 @@ class Placements:
         The array arguments of the call that was recorded.
     result : object
         What the function returned.
+    names : sequence of str
+        The names of the arrays.
 
     Attributes
     ----------
@@ -90,8 +93,9 @@ class Placements:
         The placement that the exec carries.
     """
 
-    def __init__(self, arrays: Sequence[Array], result: Any) -> None:
+    def __init__(self, arrays: Sequence[Array], result: Any, names: Sequence[str] = ()) -> None:
         self.arrays = list(arrays)
+        self.names = names
         self.result = result
         self.others: list[Extent] | None = None  # what the step uses besides its arguments
         self.is_movable = False
@@ -147,7 +151,10 @@ class Placements:
             nbytes = sum(map(recording.node_bytes, nodes))
             ranges = core.ffi.new("hiprt_move[]", sorted([(*before[i], after[i][0]) for i in moved]))
             reason = f"arrays moved, {len(nodes)} nodes"
-            move = Move(core.ffi.new("uint32_t[]", nodes), len(nodes), nbytes, ranges, len(moved), reason)
+            name = self.names[moved[0]] if self.names else str(moved[0])
+            difference = f"argument {name}: {before[moved[0]][0]:#x} -> {after[moved[0]][0]:#x}"
+            users = core.ffi.new("uint32_t[]", nodes)
+            move = Move(users, len(nodes), nbytes, ranges, len(moved), reason, difference)
             target.moves[self.here] = move
         return move
 

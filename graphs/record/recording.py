@@ -33,6 +33,7 @@ KINDS = {
     core.lib.HIPRT_NODE_EMPTY: "empty",
     core.lib.HIPRT_NODE_OPAQUE: "kernel",
 }
+MOST_COMPARED = 4096  # nodes of two recordings
 # The types of the payloads that are plain structures.
 PLAIN = {"copy": "hiprt_copy_args", "fill": "hiprt_fill_args"}
 
@@ -83,6 +84,13 @@ class Node:
     arguments: dict[str, Any]
     function: module.Function | None = None
     is_foreign: bool = False
+
+    @property
+    def launch(self) -> str:
+        """What is launched, and over how many threads."""
+        if self.kind != "kernel":
+            return self.name
+        return f"{self.name} {'x'.join(map(str, self.grid))} of {'x'.join(map(str, self.block))}"
 
 
 class Recording:
@@ -239,6 +247,19 @@ class Recording:
                 return f"node {index} ({mine.name}) {name}: {mine.arguments[name]} -> {its.arguments[name]}"
         return f"node {index} ({mine.name})"
 
+    def first_other(self, other: Recording) -> str:
+        """Describe the first node that a recording of another key has in another form, or has not, or has besides."""
+        size = min(len(self), len(other), MOST_COMPARED)
+        for index in range(size):
+            if launched(self.raw(index)) != launched(other.raw(index)):
+                return f"node {index}: {self.node(index).launch} -> {other.node(index).launch}"
+        if size == MOST_COMPARED:
+            return ""
+        if len(self) == len(other):
+            return "the same nodes, with other edges"
+        longer, word = (self, "not launched") if len(self) > size else (other, "launched besides")
+        return f"node {size} ({longer.node(size).name}) is {word}"
+
     def copy(self) -> Recording:
         """Return a recording of the same nodes; it shares memory and buffers."""
         return self.slice(0, len(self))
@@ -309,3 +330,10 @@ def foreign_arguments(kernel: Any, block: bytes) -> dict[str, Any]:
         cell = block[start : start + size]
         values[f"argument {i}"] = int.from_bytes(cell, "little") if size in (1, 2, 4, 8) else cell
     return values
+
+
+def launched(raw: Any) -> tuple[int, int, bytes]:
+    """Return what two nodes share that launch the same: the kind, the kernel, and its dimensions."""
+    if not raw.kernel:
+        return raw.kind, 0, b""
+    return raw.kind, core.address(raw.kernel), bytes(core.ffi.buffer(raw.payload, core.ffi.sizeof("hiprt_dims")))

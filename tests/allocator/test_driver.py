@@ -1,6 +1,8 @@
 """HIPRT_ALLOC_ASYNC: memory from hipMalloc or hipMallocAsync, by flag or by probe, with the known defects of pools."""
 
 import threading
+import time
+from collections import Counter
 
 import pytest
 from helpers.child import child
@@ -8,7 +10,7 @@ from helpers.gate import Gate
 from quirks.decode import decode, expected, free_bytes
 
 import hiprt
-from hiprt.allocator import Pool, default_pool
+from hiprt.allocator import Pool, default_pool, driver
 from hiprt.allocator.driver import async_malloc, probe
 
 DEFECTS = (
@@ -135,3 +137,22 @@ def test_exhaustion_raises():
     """No call is made that some drivers answer with a fault; free memory is given back first."""
     for defect in ("", "pool_oom_fault"):
         assert child(exhaust, quirks=defect, HIPRT_CPU_MEMORY_MB="64", **ASYNC) == 2.0
+
+
+def test_threads_that_ask_at_once_have_one_answer(monkeypatch):
+    """The third waits for what the first finds."""
+
+    def ask(device):
+        time.sleep(0.05)
+        return "no pools"
+
+    monkeypatch.setattr(driver, "found", {})
+    monkeypatch.setattr(driver, "asked", Counter())
+    monkeypatch.setattr(driver, "ask", ask)
+    answers = []
+    threads = [threading.Thread(target=lambda: answers.append(probe(hiprt.current_device()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == ["no pools"] * 4

@@ -334,3 +334,53 @@ def test_memory_of_kept_calls_is_bounded(stream):
     assert len(step.kept) == 12
     step.forget()
     assert (graphs.stats()["bounded memory"]["signatures"], graphs.stats()["bounded memory"]["nbytes"]) == (0, 0)
+
+
+def test_graphs_made_for_other_nodes_name_the_first(stream, x, caplog):
+    """Where no argument differs, for a step that takes what it launches from elsewhere."""
+    layers = []
+
+    def function():
+        y = scale(x, 1.0)
+        for _ in layers:
+            y = mix(y, x)
+
+    step = graphs.Step(function, stream=stream, keep=False, name="grows")
+    for _ in range(10):
+        layers.append(1)
+        step()
+    assert "instantiate: first of this topology; node 10 (mix) is launched besides" in latest()
+    assert "10 graphs were instantiated" in caplog.text
+    assert "No argument differs from the call before" in caplog.text
+
+
+def test_moved_arrays_are_named(stream):
+    """Those of moves=True, which are patched without the function."""
+    arrays = [hiprt.full(N, float(i)) for i in range(2)]
+    step = graphs.Step(lambda first, moving: mix(first, moving), stream=stream, moves=True, name="moving")
+    for moving in arrays:
+        step(arrays[0][::2], moving[::2])
+    assert "moving" in step.name
+    assert f"argument moving: {arrays[0].address:#x} -> {arrays[1].address:#x}" in latest()
+
+
+def test_topologies_are_compared_by_the_first_node_that_differs(stream, x):
+    """Other sizes, another number of nodes, other edges."""
+
+    def recorded(work):
+        recording = graphs.Recording()
+        with recording.record(stream):
+            recording.keep.append(work())
+        return recording
+
+    large, y = hiprt.zeros(8 * N), hiprt.zeros(N)
+    one = recorded(lambda: scale(x, 2.0))
+    assert one.first_other(recorded(lambda: scale(large, 2.0))) == (
+        "node 0: scale 1x1x1 of 64x1x1 -> scale 8x1x1 of 64x1x1"
+    )
+    two = recorded(lambda: (accumulate(x, y), accumulate(y, x)))
+    assert one.first_other(two) == "node 0: scale 1x1x1 of 64x1x1 -> accumulate 1x1x1 of 64x1x1"
+    assert two.first_other(recorded(lambda: (accumulate(x, y), accumulate(large[:N], large[N : 2 * N])))) == (
+        "the same nodes, with other edges"
+    )
+    assert two.first_other(recorded(lambda: accumulate(x, y))) == "node 1 (accumulate) is not launched"
