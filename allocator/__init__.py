@@ -9,7 +9,7 @@ from hiprt.allocator.holder import PoolStats
 from hiprt.allocator.pages import UseAfterFreeError
 from hiprt.allocator.planner import InPlace, Plan, Request, in_place_of, plan, requests_of
 from hiprt.allocator.poison import RedZoneError, check_steps
-from hiprt.allocator.pool import Pool, default_pool
+from hiprt.allocator.pool import Pool, default_pool, trim
 from hiprt.allocator.report import MemoryReport, Watch, memory_report, stats, watch
 from hiprt.buffer import set_adopter, set_allocator
 
@@ -33,6 +33,7 @@ __all__ = [
     "plan",
     "requests_of",
     "stats",
+    "trim",
     "watch",
 ]
 

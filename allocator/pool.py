@@ -14,6 +14,7 @@ give blocks back at any time, on any thread.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 from bisect import bisect_left
@@ -337,3 +338,18 @@ class Pool(Holder):
 
 
 default_pool = Pool(device_memory, "device")
+
+
+def trim() -> int:
+    """Give memory that nobody uses back to the devices.
+
+    Python first collects the objects that hold each other, such as a model and the step made of its method: their
+    memory is free only then.
+
+    Returns
+    -------
+    int
+        The number of bytes given back.
+    """
+    gc.collect()
+    return default_pool.trim()

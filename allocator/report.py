@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,6 +18,9 @@ from hiprt.caller import caller
 from hiprt.stream import Stream
 
 __all__ = ["MemoryReport", "Row", "Slot", "StepRow", "Watch", "memory_report", "stats", "watch"]
+
+
+MOST_SLOTS = 4  # lines of a step's graphs in the table
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,12 @@ class Slot:
 
 @dataclass(frozen=True)
 class StepRow(Row):
-    """Sizes of a step's memory.
+    """Sizes of the memory of all steps of one name, for all arguments that they are kept for.
 
     Attributes
     ----------
+    memories : int
+        How many pools and arenas these are. Sizes are sums over them, the peak too.
     slots : list of Slot
         One slot for each kept graph, and for each part of a split step. Graphs of a step that is recorded at each call
         share its pool and have none.
@@ -77,6 +83,7 @@ class StepRow(Row):
         from the device's pool. Kept steps get their memory when all their requests are known, and cannot overflow.
     """
 
+    memories: int = 1
     slots: list[Slot] = field(default_factory=list)
     overflows: int = 0
 
@@ -90,8 +97,7 @@ class MemoryReport:
     device : Row
         Everything that the pool holds.
     steps : list of StepRow
-        The memory of steps that have held any, by name. Each argument signature that a step is kept for has a row, and
-        so has each of several steps of one name.
+        The memory of steps that have held any: a row for each name, the one that holds the most first.
     streams : list of Row
         The memory that each stream used last, pools of steps included.
     external : Row
@@ -112,20 +118,24 @@ class MemoryReport:
 
     def __str__(self) -> str:
         rows = [self.device, *self.steps, *self.streams, *([self.external] if self.external.peak else [])]
-        width = max(len(row.name) for row in rows)
+        times = {id(row): f" x {row.memories}" for row in self.steps if row.memories > 1}
+        names = [row.name + times.get(id(row), "") for row in rows]
+        width = max(map(len, names))
         lines = [f"{'':{width}}  {'allocated':>14} {'reserved':>14} {'peak':>14} {'retiring':>14} {'fragmented':>10}"]
-        for row in rows:
+        for name, row in zip(names, rows):
             peak = "" if row.peak is None else f"{row.peak:,}"
             part = "" if row.fragmentation is None else f"{row.fragmentation:.0%}"
             wait = "" if row.retiring is None else f"{row.retiring:,}"
-            lines.append(
-                f"{row.name:{width}}  {row.allocated:>14,} {row.reserved:>14,} {peak:>14} {wait:>14} {part:>10}"
-            )
+            lines.append(f"{name:{width}}  {row.allocated:>14,} {row.reserved:>14,} {peak:>14} {wait:>14} {part:>10}")
         for row in self.steps:
-            lines += [
-                f"{row.name}: a graph in {slot.planned:,} bytes, of which {slot.lower_bound:,} may be live at once"
-                for slot in row.slots
-            ]
+            kinds = sorted(Counter(row.slots).items(), key=lambda item: -item[0].planned * item[1])
+            for slot, count in kinds[:MOST_SLOTS]:
+                graphs = "a graph" if count == 1 else f"{count} graphs, each"
+                lines.append(
+                    f"{row.name}: {graphs} in {slot.planned:,} bytes, of which {slot.lower_bound:,} may be live at once"
+                )
+            if rest := sum(count for _, count in kinds[MOST_SLOTS:]):
+                lines.append(f"{row.name}: {rest} more graphs in less")
             if row.overflows:
                 lines.append(f"{row.name}: {row.overflows} times a call asked for more than those before")
         if self.drains:
@@ -146,8 +156,11 @@ def memory_report(pool: Pool | None = None) -> MemoryReport:
     MemoryReport
     """
     whole = pool or default_pool
-    inner = sorted((each for each in list(holders) if each.parent is whole and each.chunks), key=lambda each: each.name)
-    steps = [step_row(each) for each in inner]
+    inner: dict[str, list[Holder]] = {}
+    for each in list(holders):
+        if each.parent is whole and each.chunks:
+            inner.setdefault(each.name, []).append(each)
+    steps = sorted((step_row(group) for group in inner.values()), key=lambda row: (-row.reserved, row.name))
     used: Counter[int] = Counter()
     reserved: Counter[int] = Counter()
     for block in whole.blocks():
@@ -164,11 +177,20 @@ def row_of(holder: Holder) -> Row:
     return Row(holder.name, sizes.allocated, sizes.reserved, sizes.peak, sizes.fragmentation, retiring)
 
 
-def step_row(memory: Holder) -> StepRow:
-    """Return the row of a step's memory."""
-    slots = [Slot(plan.nbytes, plan.lower_bound) for plan in memory.plans] if isinstance(memory, Arena) else []
-    overflows = memory.overflows if isinstance(memory, Pool) else 0
-    return StepRow(**asdict(row_of(memory)), slots=slots, overflows=overflows)
+def step_row(memories: Sequence[Holder]) -> StepRow:
+    """Return the row of the memory of all steps of one name."""
+    rows = [row_of(memory) for memory in memories]
+    slots = [Slot(p.nbytes, p.lower_bound) for memory in memories if isinstance(memory, Arena) for p in memory.plans]
+    return StepRow(
+        rows[0].name,
+        sum(row.allocated for row in rows),
+        sum(row.reserved for row in rows),
+        sum(row.peak or 0 for row in rows),
+        rows[0].fragmentation if len(rows) == 1 else None,
+        memories=len(rows),
+        slots=slots,
+        overflows=sum(memory.overflows for memory in memories if isinstance(memory, Pool)),
+    )
 
 
 def stats(pool: Pool | None = None) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """What mkdocs puts into the pages when the site is built: the flags, the quirks, the profiles, the ops.
 
 A page says ``<!-- made: flags -->`` where they go. They are made from what the code itself reads: the flags from
-`hiprt.flags`, the quirks from the CPU device's header, their meaning from the first lines of the test that each has,
-the profiles from the library, which is asked, and the ops from the families of `hiprt.kernels`.
+`hiprt.flags`, the quirks and profiles from the CPU device, which is asked, the meaning of quirks from the first lines
+of the test that each has, and the ops from the families of `hiprt.kernels`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,18 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import os
 import pkgutil
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from hiprt.flags import table as flags
+from hiprt.imitation import imitation
 from hiprt.kernels import ops as families
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKER = re.compile(r"<!-- made: (\w+) -->")
-DEVICE = ROOT / "hiprt" / "cpu"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -32,29 +29,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return MARKER.sub(lambda match: MADE[match[1]](), markdown)
 
 
-def quirk_names() -> list[str]:
-    """The names of all quirks, in the order of the header."""
-    header = DEVICE / "quirks" / "quirks.h"
-    return re.findall(r"^ +X\(\w+, (\w+)", header.read_text(), re.MULTILINE)
-
-
-def profile_names() -> list[str]:
-    """The names of all profiles, in the order of the source."""
-    source = DEVICE / "quirks" / "profiles.cpp"
-    return re.findall(r'^ *\{"([\w.-]+)", \{', source.read_text(), re.MULTILINE)
-
-
-def quirks_of(profile: str) -> set[str]:
-    """The quirks that the library switches on for a profile."""
-    code = (
-        "import ctypes, sys\n"
-        "library = ctypes.CDLL(sys.argv[1])\n"
-        "print(*[name for name in sys.argv[2:] if library.hiprtCpuQuirk(name.encode()) == 1])"
-    )
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HIPRT_CPU_")}
-    environment["HIPRT_CPU_PROFILE"] = profile
-    command = [sys.executable, "-c", code, str(DEVICE / "libhiprt_cpu.so"), *quirk_names()]
-    return set(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split())
+def imitated() -> dict[str, Any]:
+    """The quirks and profiles of the CPU device."""
+    found = imitation()
+    if found is None:
+        raise RuntimeError("the CPU device is not built: pip install -e .")
+    return found
 
 
 def meaning_of(quirk: str) -> tuple[str, str]:
@@ -76,14 +56,14 @@ def escaped(text: str) -> str:
 
 def quirks() -> str:
     """Every quirk, what it does, and what hiprt does about it."""
-    rows = [f"| `{name}` | {does} | {ours} |" for name in quirk_names() for does, ours in [meaning_of(name)]]
+    rows = [f"| `{name}` | {does} | {ours} |" for name in imitated()["quirks"] for does, ours in [meaning_of(name)]]
     return "\n".join(["| quirk | the defect | what hiprt does |", "| --- | --- | --- |", *rows])
 
 
 def profiles() -> str:
     """Which quirks each profile switches on."""
-    switched = {profile: quirks_of(profile) for profile in profile_names()}
-    rows = [[f"`{name}`", *("x" if name in on else "" for on in switched.values())] for name in quirk_names()]
+    switched, names = imitated()["profiles"], imitated()["quirks"]
+    rows = [[f"`{name}`", *("x" if name in on else "" for on in switched.values())] for name in names]
     head = ["quirk", *(f"`{profile}`" for profile in switched)]
     lines = [head, ["---", *[":---:"] * len(switched)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

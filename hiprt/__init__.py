@@ -10,6 +10,11 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hiprt.interrupt import end_at_once, is_command
+
+if is_command():
+    end_at_once()  # the imports below take most of the time in which a command starts
+
 from hiprt.array import Array, array, bfloat16, empty, full, zeros
 from hiprt.device import Device, current_device, device_count, set_device
 from hiprt.errors import CompileError, HipError, HipWarning, OutOfMemoryError, ProviderError, UndefinedOutputsError

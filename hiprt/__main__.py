@@ -11,10 +11,11 @@ from typing import Any
 
 from hiprt import CompileError, HipError, ProviderError, __version__
 from hiprt.command import add_commands
+from hiprt.interrupt import STATUS, TEXT, end_at_once, is_command, raise_in_command
 
 __all__ = ["main"]
 
-FAILURE, INTERRUPTED = 1, 130
+FAILURE = 1
 COMMANDS = {
     "generate": ("hiprt.bench.engine.command", "write text with a model"),
     "graph": ("hiprt.graphs.command", "show what steps launched: timeline, memory, rungs and why"),
@@ -39,14 +40,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     is_debug = False
     try:
+        if is_command():
+            raise_in_command()
         options = parser().parse_args(argv)
         is_debug = options.debug
         with warnings.catch_warnings():
             warnings.showwarning = show_warning
             return int(options.run(options))
     except KeyboardInterrupt:
-        print("\nhiprt: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        print(TEXT, end="", file=sys.stderr)
+        return STATUS
     except BrokenPipeError:
         # The reader has gone (`hiprt generate | head`); what is still buffered must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -56,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"hiprt: {sentence(error)}", file=sys.stderr)
         return FAILURE
+    finally:
+        if is_command():
+            end_at_once()
 
 
 def parser() -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import warnings
 from pathlib import Path
@@ -23,6 +24,7 @@ from hiprt.compiler import compile_source
 from hiprt.device import Device, current_device, describe, device_count
 from hiprt.errors import HipError, ProviderError
 from hiprt.flags import flags, names, spelled, warn_unknown
+from hiprt.imitation import imitation
 from hiprt.machine import hip_version
 from hiprt.module import WRITE, Argument, Function, Module
 from hiprt.provider import Provider
@@ -92,7 +94,8 @@ def diagnose() -> dict[str, Any]:
     -------
     dict
         Plain values under the names usable, problem, versions, provider, library, devices, compiler, cache, probes,
-        refused, flags, environment and warnings. ``problem`` is one sentence if nothing is usable, else empty.
+        refused, imitation, flags, environment and warnings. ``problem`` is one sentence if nothing is usable, else
+        empty.
     """
     report: dict[str, Any] = {
         "usable": False,
@@ -105,6 +108,7 @@ def diagnose() -> dict[str, Any]:
         "cache": None,
         "probes": {},
         "refused": [],
+        "imitation": imitation(),
         "flags": {},
         "environment": {name: os.environ[name] for name in FOREIGN if name in os.environ},
     }
@@ -285,6 +289,7 @@ def render(report: dict[str, Any]) -> str:
         lines.append(f"cache        {cached['dir']}, {state}")
     lines += section("graph probes", [f"{name}: {result}" for name, result in report["probes"].items()])
     lines += section("refused", [f"{row['library']}: {row['reason']}" for row in report["refused"]])
+    lines += section("what the CPU device imitates", imitation_lines(report["imitation"]))
     lines += section("flags", [flag_line(name, row) for name, row in report["flags"].items()])
     lines += section("environment", [f"{name}={value}" for name, value in report["environment"].items()])
     lines += section("warnings", report["warnings"])
@@ -295,6 +300,23 @@ def render(report: dict[str, Any]) -> str:
 def section(title: str, rows: list[str]) -> list[str]:
     """Return a heading and its rows, or nothing where there are none."""
     return ["", title, *(f"  {row}" for row in rows)] if rows else []
+
+
+def imitation_lines(found: dict[str, Any] | None) -> list[str]:
+    """Return the profiles and quirks of the CPU device as text, those that are on first."""
+    if found is None:
+        return ["its library is not built"]
+    quirks, on = found["quirks"], found["on"]
+    profiles = ", ".join(f"{name} ({len(members)} quirks)" for name, members in found["profiles"].items())
+    texts = {
+        "on": f"{len(on)} of {len(quirks)} quirks{': ' if on else ''}{', '.join(on)}",
+        "HIPRT_CPU_PROFILE": profiles,
+        "HIPRT_CPU_QUIRKS": ", ".join(quirks),
+    }
+    lines = []
+    for name, text in texts.items():
+        lines += textwrap.wrap(f"{name}: {text}", 116, subsequent_indent="  ", break_on_hyphens=False)
+    return lines
 
 
 def flag_line(name: str, row: dict[str, Any]) -> str:

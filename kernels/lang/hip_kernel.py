@@ -11,6 +11,7 @@ import numpy as np
 from hiprt import fork
 from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
+from hiprt.errors import CompileError
 from hiprt.kernels.lang.hip_arguments import TRAITS, Declared, assertions
 from hiprt.module import READ_WRITE, WRITE, Function, laid_over
 from hiprt.module_cache import FunctionTable, modules
@@ -21,6 +22,8 @@ __all__ = ["HipKernel", "hip_kernel", "hip_kernels"]
 
 NAME = re.compile(r"(\w+(?:::\w+)*)\s*(?:<([\w\s,]*)>)?")
 # hiprtc declares this header's names by itself, and no other compiler has the header.
+BOUNDS = re.compile(r"\b__launch_bounds__\s*\([^)]*\)")
+KERNEL = re.compile(r"\b__global__\b[\w\s:]*?\b(\w+)\s*\(")
 RUNTIME_HEADER = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<hip/hip_runtime.h>", re.MULTILINE)
 WORDS = {
     "bool": "bool",
@@ -153,12 +156,23 @@ class Program:
             f'#line 1 "declarations of {self.file}"\n{checks}\n'
         )
 
+    def says(self, name: str) -> bool:
+        """Whether a kernel's name, without its namespaces, is a word of the source."""
+        return re.search(rf"\b{re.escape(name.rpartition('::')[2])}\b", self.definitions + self.source) is not None
+
     def compile(self, parameters: tuple[str, ...], values: Values, device: Device) -> None:
         """Compile and load every kernel of these template parameters, and bind it."""
         group = [kernel for kernel in self.kernels.values() if kernel.parameters == parameters]
         declared = {kernel.expression(values): kernel.declared(values) for kernel in group}
         text = self.text(declared)
-        module = modules.load(text, self.file, options=self.options, expressions=tuple(declared), device=device)
+        try:
+            module = modules.load(text, self.file, options=self.options, expressions=tuple(declared), device=device)
+        except CompileError:
+            missing = [kernel.name for kernel in group if not self.says(kernel.name)]
+            if not missing:
+                raise
+            known = ", ".join(dict.fromkeys(KERNEL.findall(BOUNDS.sub("", self.source)))) or "none"
+            raise ValueError(f"the source has no kernel {missing[0]}; it has {known}") from None
         for kernel, (expression, args) in zip(group, declared.items()):
             arguments = [arg.argument for arg in args]
             function = Function(module, module.lowered[expression], arguments, kernel.name)

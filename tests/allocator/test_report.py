@@ -9,7 +9,7 @@ from helpers.plans import check_plans
 
 import hiprt
 from hiprt import graphs, kernels
-from hiprt.allocator import Pool, memory_report, stats, watch
+from hiprt.allocator import Pool, memory_report, stats, trim, watch
 from hiprt.allocator.external import external
 from hiprt.buffer import Buffer
 
@@ -76,9 +76,10 @@ def test_steps_of_the_default_pool_are_listed(stream):
     for step in steps:
         step()
     report = memory_report()
-    rows = [row for row in report.steps if row.name == "listed"]
-    assert len(rows) == 2
-    assert all(row.reserved >= 2048 for row in rows)
+    (row,) = [row for row in report.steps if row.name == "listed"]
+    assert row.memories == 2
+    assert row.reserved >= 2 * 2048
+    assert "listed x 2 " in str(report)
     del step, steps
     gc.collect()
     assert not any(row.name == "listed" for row in memory_report().steps)
@@ -102,17 +103,33 @@ def test_stats_are_plain_values(pool, stream):
 
 
 def test_a_kept_step_shows_its_plans(stream):
-    """One slot for each graph; each size of the argument has a graph, and a row, of its own."""
+    """One slot for each graph; each size of the argument has a graph of its own, and the step one row."""
     step = graphs.Step(kernels.exp, name="two sizes", stream=stream)
     for size in (256, 512):
         step(hiprt.zeros(size))
-    rows = [row for row in stats()["steps"] if row["name"] == "two sizes"]
-    slots = sorted((row["slots"] for row in rows), key=lambda each: each[0]["planned"])
-    assert slots == [[{"planned": n, "lower_bound": n}] for n in (1024, 2048)]
+    (row,) = [row for row in stats()["steps"] if row["name"] == "two sizes"]
+    slots = sorted(row["slots"], key=lambda each: each["planned"])
+    assert slots == [{"planned": n, "lower_bound": n} for n in (1024, 2048)]
+    assert (row["memories"], row["reserved"]) == (2, 3072)
     assert [(plan.nbytes, plan.lower_bound) for plan in step.plans] == [(1024, 1024), (2048, 2048)]
-    assert [row["overflows"] for row in rows] == [0, 0]
+    assert row["overflows"] == 0
     assert "two sizes: a graph in 2,048 bytes, of which 2,048 may be live at once" in str(memory_report())
     check_plans(step)
+
+
+def test_many_graphs_of_a_step_are_some_lines(stream):
+    """Graphs of one size are one line, and of many sizes the largest have lines."""
+    sizes = [*[8] * 3, *range(1, 8)]
+    steps = [graphs.Step(kernels.exp, name="many sizes", stream=stream) for _ in sizes]
+    for step, size in zip(steps, sizes):
+        step(hiprt.zeros(256 * size))
+    lines = [line for line in str(memory_report()).splitlines() if line.startswith("many sizes")]
+    assert lines[0].split()[:3] == ["many", "sizes", "x"]
+    assert lines[1] == "many sizes: 3 graphs, each in 8,192 bytes, of which 8,192 may be live at once"
+    assert lines[2:] == [
+        *(f"many sizes: a graph in {n * 1024:,} bytes, of which {n * 1024:,} may be live at once" for n in (7, 6, 5)),
+        "many sizes: 4 more graphs in less",
+    ]
 
 
 def test_a_step_that_asks_for_more_than_before(stream):
@@ -137,10 +154,9 @@ def test_a_kept_step_cannot_overflow(stream):
     step = graphs.Step(lambda count: [scale(x, float(i)) for i in range(count)], name="known", stream=stream)
     for count in (1, 40, 3, 40):
         assert [float(y.numpy()[7]) for y in step(count)] == list(range(count))
-    rows = [row for row in stats()["steps"] if row["name"] == "known"]
-    assert sorted(row["slots"][0]["planned"] for row in rows) == [1024, 3072, 40 * 1024]
-    assert [row["overflows"] for row in rows] == [0, 0, 0]
-    assert all(row["allocated"] == row["slots"][0]["planned"] for row in rows)
+    (row,) = [row for row in stats()["steps"] if row["name"] == "known"]
+    assert sorted(slot["planned"] for slot in row["slots"]) == [1024, 3072, 40 * 1024]
+    assert (row["overflows"], row["memories"], row["allocated"]) == (0, 3, 44 * 1024)
 
 
 def test_watch_names_what_grows(pool, stream):
@@ -204,3 +220,24 @@ def test_external_and_retiring_memory_are_shown(stream):
     assert "external" in str(report)
     gate.open()
     gate.close()
+
+
+def test_a_model_that_is_dropped_is_given_back(stream):
+    """A model and the step made of its method hold each other; trim lets go of both."""
+
+    class Model:
+        def __init__(self):
+            self.weight = hiprt.zeros((256, 1024))
+            self.step = graphs.Step(self.forward, stream=stream, name="unloaded")
+
+        def forward(self):
+            return kernels.exp(self.weight)
+
+    model = Model()
+    model.step()
+    stream.synchronize()
+    held = stats()["reserved"]
+    del model
+    assert trim() >= 2 << 20
+    assert stats()["reserved"] <= held - (2 << 20)
+    assert not any(row["name"] == "unloaded" for row in stats()["steps"])

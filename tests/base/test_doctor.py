@@ -161,3 +161,19 @@ def test_try_compiler_names_the_compiler():
     found = doctor.try_compiler()
     assert found["works"], found["error"]
     assert any(word in found["name"].lower() for word in ("clang", "g++", "nvrtc", "hiprtc"))
+
+
+def test_quirks_and_profiles_are_listed(report):
+    """All of them, which are on, and the same in the text."""
+    found = report["imitation"]
+    assert {"fanout_drop", "update_partial", "arg_guard"} <= set(found["quirks"])
+    assert next(iter(found["profiles"])) == "cuda"
+    assert found["profiles"]["cuda"] == []
+    assert "fanout_drop" in found["profiles"]["clr-7.2"]
+    assert all(set(members) <= set(found["quirks"]) for members in found["profiles"].values())
+    changed = json.loads(run("--json", HIPRT_CPU_PROFILE="clr-7.2", HIPRT_CPU_QUIRKS="arg_guard")[0])["imitation"]
+    assert set(changed["on"]) == {*found["profiles"]["clr-7.2"], "arg_guard"}
+    text = " ".join(doctor.render({**report, "imitation": changed}).split())
+    assert f"on: {len(changed['on'])} of {len(found['quirks'])} quirks: {changed['on'][0]}, " in text
+    assert "clr-7.2 (" in text
+    assert doctor.imitation_lines(None) == ["its library is not built"]

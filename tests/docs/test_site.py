@@ -36,10 +36,10 @@ def test_every_quirk_is_documented(root, hooks):
     """Name and meaning of each, and the profiles that switch it on, as the library says."""
     text = page(root, hooks, "quirks.md")
     meanings = dict(re.findall(r"^\| `(\w+)` \| ([^|]{10,}) \|", text, re.M))
-    assert list(meanings) == hooks.quirk_names()
+    assert list(meanings) == hooks.imitated()["quirks"]
     assert len(meanings) > 50
     (head,) = re.findall(r"^\| quirk \| `cuda` \|.*$", text, re.M)
-    assert re.findall(r"`([\w.-]+)`", head) == hooks.profile_names()
+    assert re.findall(r"`([\w.-]+)`", head) == list(hooks.imitated()["profiles"])
     on = dict(re.findall(r"^\| `(\w+)` \| ((?:x? \| )+x? ?\|)$", text, re.M))
     assert len(on) == len(meanings)
     # No profile of a release has the defects of another kind of device, and paranoid has what any release has.

@@ -62,9 +62,13 @@ def test_a_step_has_the_types_of_its_function(root, tmp_path):
         number, kind, text = line.split(":", 2)
         said.setdefault(PROGRAM.splitlines()[int(number) - 1].strip(), []).append((kind.strip(), text.strip()))
     signature = "[x: Array, scale: float =, *, weights: dict[str, list[Array]], shape: list[int]], tuple[Array, int]]"
-    assert said.pop("reveal_type(step)")[0][1].replace("builtins.", "").replace("hiprt.array.", "").replace(
-        "hiprt.graphs.step.", ""
-    ) == f'Revealed type is "Step[{signature}"'
+    assert (
+        said.pop("reveal_type(step)")[0][1]
+        .replace("builtins.", "")
+        .replace("hiprt.array.", "")
+        .replace("hiprt.graphs.step.", "")
+        == f'Revealed type is "Step[{signature}"'
+    )
     assert said.pop("reveal_type(count)")[0][1].replace("builtins.", "") == 'Revealed type is "int"'
     assert [line for line, found in said.items() if found[0][0] == "error"] == [
         'step(x, "2.0", weights={}, shape=[])',

@@ -498,3 +498,19 @@ def test_a_failed_build_is_not_kept():
         with pytest.raises(CompileError):
             axpy.bind()
     assert not axpy.functions
+
+
+def test_a_wrong_name_is_one_line():
+    """The error names the kernels that there are, instead of the assertions behind the source that fail."""
+    source = """
+    template <typename T> __global__ void __launch_bounds__(64) twice(T* x, int n) { x[0] *= 2; }
+    namespace inner { __global__ void thrice(float* x, int n) { x[0] *= 3; } }
+    """
+    wrong = hip_kernel(source, "twise<T>", {"x": "update T", "n": "int32"})
+    with pytest.raises(ValueError, match=r"^the source has no kernel twise; it has twice, thrice$") as caught:
+        wrong(hiprt.zeros(4), 4, template={"T": np.float32}, threads=4)
+    assert caught.value.__suppress_context__
+    with pytest.raises(ValueError, match=r"^the source has no kernel inner::once; it has twice, thrice$"):
+        hip_kernel(source, "inner::once", {"x": "update float32", "n": "int32"})(hiprt.zeros(4), 4, threads=4)
+    with pytest.raises(ValueError, match=r"^the source has no kernel f; it has none$"):
+        hip_kernel("", "f", {"x": "update float32"})(hiprt.zeros(4), threads=4)
