@@ -317,7 +317,7 @@ class Array(Operators):
         """
         if not library.current().provider.has_cuda_interface:
             raise AttributeError("the array is not on a GPU: use np.asarray or np.from_dlpack")
-        if self.dtype.kind not in "biufc":
+        if self.dtype.isbuiltin != 1:
             raise AttributeError(f"the CUDA array interface has no type for {self.dtype}: use DLPack")
         stream = current_stream()
         with stream.outside("CUDA array interface"):
