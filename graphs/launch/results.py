@@ -42,20 +42,28 @@ def copied(result: Any, own: Collection[int], stream: Stream) -> Any:
         The ids of the buffers that are copied. Arrays in other buffers are returned as they are.
     stream : Stream
     """
-    return copied_once(result, own, {}, stream)
+    return copied_array(result, own, {}, stream) if isinstance(result, Array) else copied_once(result, own, {}, stream)
+
+
+def copied_array(array: Array, own: Collection[int], copies: dict[int, Buffer], stream: Stream) -> Array:
+    """Return an array, or its copy; arrays that share a buffer share its copy."""
+    buffer = array.buffer
+    number = id(buffer)
+    if number not in own:
+        return array
+    copy = copies.get(number)
+    start = buffer.address
+    if copy is None:
+        copy = copies[number] = allocate(buffer.nbytes, stream)
+        stream.copy(copy.address, start, buffer.nbytes, DEVICE_TO_DEVICE)
+    strides = None if array.is_contiguous else array.strides
+    return Array(copy, array.shape, array.dtype, array.address - start + copy.address, strides)
 
 
 def copied_once(value: Any, own: Collection[int], copies: dict[int, Buffer], stream: Stream) -> Any:
-    """Do the work of `copied`; arrays that share a buffer share its copy."""
+    """Do the work of `copied`."""
     if isinstance(value, Array):
-        buffer = value.buffer
-        if id(buffer) not in own:
-            return value
-        copy = copies.get(id(buffer))
-        if copy is None:
-            copy = copies[id(buffer)] = allocate(buffer.nbytes, stream)
-            stream.copy(copy.address, buffer.address, buffer.nbytes, DEVICE_TO_DEVICE)
-        return Array(copy, value.shape, value.dtype, value.address - buffer.address + copy.address, value.strides)
+        return copied_array(value, own, copies, stream)
     if isinstance(value, dict):
         return {key: copied_once(item, own, copies, stream) for key, item in value.items()}
     if isinstance(value, (tuple, list)):

@@ -69,7 +69,7 @@ static int append(reading *r, PyObject *part) {
 static int append_operand(reading *r, PyObject *value) {
   hiprt_py_array *array = (hiprt_py_array *)value;
   const primitive_object *maker = (const primitive_object *)array->primitive;
-  if (maker && maker->trace != r->trace->number) {
+  if (maker && (!r->trace || maker->trace != r->trace->number)) {
     PyErr_SetString(PyExc_ValueError,
                     "a traced value is used after its trace: what a compiled function leaves outside of its results "
                     "must be captured, compile(function, outputs=...)");
@@ -89,6 +89,12 @@ static PyObject *read_argument(reading *r, PyObject *value) {
   if (value == Py_None || PyLong_CheckExact(value) || PyUnicode_CheckExact(value))
     return append(r, shared(value)) ? 0 : shared(value);
   if (append(r, shared((PyObject *)type))) return 0;
+  if (PyFloat_CheckExact(value)) { /* by its bits: 0.0 equals -0.0, and NaN not itself */
+    const double number = PyFloat_AsDouble(value);
+    unsigned long long bits;
+    memcpy(&bits, &number, sizeof bits);
+    return append(r, PyLong_FromUnsignedLongLong(bits)) ? 0 : shared(value);
+  }
   if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
     const int is_tuple = PyTuple_CheckExact(value);
     const Py_ssize_t count = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
@@ -133,7 +139,7 @@ static PyObject *read_argument(reading *r, PyObject *value) {
     for (int i = 0; i < 3; i++) Py_XDECREF(bounds[i]);
     return copy;
   }
-  if (type == r->trace->size) return append(r, PyObject_GetAttrString(value, "value")) ? 0 : shared(value);
+  if (r->trace && type == r->trace->size) return append(r, PyObject_GetAttrString(value, "value")) ? 0 : shared(value);
   return append(r, shared(value)) ? 0 : shared(value);
 }
 
@@ -362,6 +368,23 @@ static PyObject *current(PyObject *type, PyObject *unused) {
   return shared(hiprt_py_current_trace ? (PyObject *)hiprt_py_current_trace : Py_None);
 }
 
+/* signature(tree): all of a tree but the contents of its arrays, as a tuple, and the arrays as a list. */
+static PyObject *signature(PyObject *type, PyObject *tree) {
+  reading r;
+  r.trace = 0;
+  r.parts = r.operands = 0;
+  r.hash = 0;
+  PyObject *copy = read_argument(&r, tree), *key = 0, *arrays = 0, *both = 0;
+  if (copy && (key = tuple_of(r.key, r.parts)) && (arrays = PyList_New(r.operands)))
+    for (Py_ssize_t i = 0; i < r.operands; i++) PyList_SetItem(arrays, i, shared(r.inputs[i]));
+  if (arrays) both = PyTuple_Pack(2, key, arrays);
+  for (Py_ssize_t i = 0; i < r.parts; i++) Py_DECREF(r.key[i]);
+  Py_XDECREF(copy);
+  Py_XDECREF(key);
+  Py_XDECREF(arrays);
+  return both;
+}
+
 static int trace_traverse(PyObject *object, visitproc visit, void *arg) {
   trace_object *self = (trace_object *)object;
   Py_VISIT(Py_TYPE(object));
@@ -396,6 +419,7 @@ static PyTypeObject *make_trace(void) {
                                   {"enter", enter, METH_NOARGS, 0},
                                   {"leave", leave, METH_O, 0},
                                   {"current", current, METH_NOARGS | METH_STATIC, 0},
+                                  {"signature", signature, METH_O | METH_STATIC, 0},
                                   {0}};
   static PyType_Slot slots[] = {
       {Py_tp_dealloc, (void *)trace_dealloc}, {Py_tp_traverse, (void *)trace_traverse},

@@ -108,17 +108,16 @@ class Traced:
         self.steps: dict[Stream, Step[..., Any]] = {}
 
     def step(self, stream: Stream) -> Step[..., Any]:
-        """Return the step that runs the program on a stream."""
-        found = self.steps.get(stream)
-        if found is None:
-            found = self.steps[stream] = Step(self.program.run, name=self.name, stream=stream, moves=True)
-        return found
+        """Return a new step that runs the program on a stream."""
+        return self.steps.setdefault(stream, Step(self.run, name=self.name, stream=stream, moves=True))
 
-    def __call__(self, arrays: list[Array], outputs: Any) -> Any:
-        """Run the program and return what the function returns; give `outputs` what it leaves there."""
-        made = self.step(current_stream())(*arrays)
-        if self.is_single:
-            return made[0]
+    def run(self, *arrays: Array) -> Any:
+        """Run the program; return its outputs, or the only one."""
+        made = self.program.run(*arrays)
+        return made[0] if self.is_single else made
+
+    def results(self, made: tuple[Array, ...], outputs: Any) -> Any:
+        """Return what the function returns, of a run's outputs; give the captured `outputs` what it leaves there."""
         found = dict(zip(map(id, self.program.outputs), made))
 
         def replaced(value: Array) -> Any:
@@ -180,21 +179,22 @@ class Compiled:
         """
         if core.Trace.current() is not None or not (is_enabled and flags.compile):
             return self.function(*args, **kwargs)
-        arrays: list[Array] = []
-        shape: Hashable = structure((args, kwargs) if kwargs else args, arrays)
-        if self.inputs is not None:
-            shape = (shape, structure(self.inputs, arrays))
-        key = (shape, *[array.form for array in arrays])
-        traced = self.known.get(key)
+        tree: tuple[Any, ...] = (args, kwargs) if self.inputs is None else (args, kwargs, self.inputs)
+        key, arrays = core.Trace.signature(tree)
+        try:
+            traced = self.known.get(key)
+        except TypeError:  # something without a hash, which `find` refuses
+            traced = None
         if traced is None:
             with self.lock:
-                traced = self.find(shape, key, arrays, args, kwargs)
-        return traced(arrays, self.outputs)
+                traced = self.find(key, arrays, args, kwargs)
+        stream = current_stream()
+        made = (traced.steps.get(stream) or traced.step(stream))(*arrays)
+        return made if traced.is_single else traced.results(made, self.outputs)
 
-    def find(
-        self, shape: Hashable, key: Hashable, arrays: list[Array], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Traced:
+    def find(self, key: Hashable, arrays: list[Array], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """Return the program for arrays of these forms, and remember it; the function is traced if there is none."""
+        shape: Hashable = (structure((args, kwargs), []), structure(self.inputs, []))
         alike = (alike_without_shapes if self.shapeless else alike_with_shapes)([array.form for array in arrays])
         group = self.kinds.setdefault((shape, alike), [])
         traced = None if not group else self.fitting(group, arrays)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,14 +24,19 @@ NO_DEVICE = Device(-1, "no device", "none", 32, 0, 1, CPU)
 
 
 class Memory:
-    """Hands out addresses at which there is no memory."""
+    """Hands out addresses at which there is no memory, each once in the life of the process."""
 
     def __init__(self) -> None:
-        self.next = itertools.count(1 << 61, 1 << 40)
+        self.next = 1 << 61
 
     def allocate(self, nbytes: int, _stream: Stream) -> Buffer:
         """Return a buffer of this size."""
-        return Buffer(next(self.next), nbytes, NO_DEVICE.index)
+        address = self.next
+        self.next += -(-nbytes // ALIGNMENT) * ALIGNMENT + ALIGNMENT
+        return Buffer(address, nbytes, NO_DEVICE.index)
+
+
+memory = Memory()
 
 
 class RehearsalStream(Stream):
@@ -45,7 +49,7 @@ class RehearsalStream(Stream):
     """
 
     def __init__(self) -> None:
-        self.device, self.memory, self.written = NO_DEVICE, Memory(), []
+        self.device, self.memory, self.written = NO_DEVICE, memory, []
         self.recording, self.session, self.is_open = False, None, False
         self.extents: list[tuple[int, int]] = []
 

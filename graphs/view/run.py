@@ -146,9 +146,7 @@ def of_program(program: Path, arguments: Sequence[str] = ()) -> Run:
         file = Path(folder) / f"{program.name}.json"
         environment = {**os.environ, "HIPRT_GRAPH_TRACE": str(file)}
         # What the program prints goes to stderr: stdout is for what is shown.
-        ran = subprocess.run(
-            [sys.executable, str(program), *arguments], env=environment, stdout=2, check=False
-        )
+        ran = subprocess.run([sys.executable, str(program), *arguments], env=environment, stdout=2, check=False)
         if ran.returncode:
             raise ValueError(f"{program} ended with status {ran.returncode}")
         if not file.exists():

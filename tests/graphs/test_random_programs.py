@@ -1,0 +1,141 @@
+"""Random programs of 5 to 60 primitives: eager, compiled, and compiled without shapes at other shapes, bit by bit."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+import hiprt
+from hiprt import kernels
+from hiprt.metal_compat import metal_kernel
+
+WIDTH = 8
+UNARY = ("exp", "abs", "negative", "tanh", "sigmoid", "square", "floor", "isnan", "logical_not")
+SCALE = metal_kernel("scale", ["x"], ["y"], "uint i = thread_position_in_grid.x; y[i] = x[i] * T(2) + T(1);")
+
+
+def scaled(x):
+    """Call a custom kernel whose grid and shape follow from the array's."""
+    return SCALE(
+        inputs=[x],
+        template=[("T", x.dtype)],
+        output_shapes=[x.shape],
+        output_dtypes=[x.dtype],
+        grid=(x.size, 1, 1),
+        threadgroup=(32, 1, 1),
+    )[0]
+
+
+def as_float(x):
+    return x if x.dtype == np.float32 else kernels.astype(x, np.float32)
+
+
+def solid(x):
+    """Return a contiguous array of float32, for ops that take no other."""
+    return kernels.contiguous(as_float(x))
+
+
+def unary(name, x, y, n):
+    return getattr(kernels, name)(as_float(x))
+
+
+# What a line of a program does with two arrays, [rows, 8], and a whole number; each returns such an array.
+LINES = {
+    **{name: partial(unary, name) for name in UNARY},
+    "add": lambda x, y, n: kernels.add(x, y),
+    "multiply": lambda x, y, n: kernels.multiply(x, y),
+    "subtract": lambda x, y, n: kernels.subtract(as_float(x), y),
+    "maximum": lambda x, y, n: kernels.maximum(x, y),
+    "less": lambda x, y, n: kernels.less(x, y),
+    "where": lambda x, y, n: kernels.where(kernels.less(x, y), x, 1.5),
+    "silu_mul": lambda x, y, n: kernels.silu_mul(solid(x), solid(y)),
+    "number": lambda x, y, n: kernels.add(x, float(n)),
+    "whole": lambda x, y, n: kernels.multiply(x, n),
+    "half": lambda x, y, n: kernels.astype(x, np.float16),
+    "int": lambda x, y, n: kernels.astype(kernels.clip(as_float(x), -9, 9), np.int32),
+    "softmax": lambda x, y, n: kernels.softmax(as_float(x), axis=n % 2),
+    "rms_norm": lambda x, y, n: kernels.rms_norm(solid(x), None, 1e-5),
+    "row sum": lambda x, y, n: kernels.multiply(x, kernels.sum(x, axis=1, keepdims=True)),
+    "column max": lambda x, y, n: kernels.subtract(as_float(x), kernels.max(x, axis=0, keepdims=True)),
+    "reverse": lambda x, y, n: kernels.contiguous(x[::-1]),
+    "reversed view": lambda x, y, n: kernels.add(x[::-1], y),
+    "last row": lambda x, y, n: kernels.add(x, y[-1]),
+    "first rows": lambda x, y, n: kernels.concatenate([x[: x.shape[0] // 2], y[x.shape[0] // 2 :]]),
+    "turn": lambda x, y, n: kernels.contiguous(x.T).T,
+    "reshape": lambda x, y, n: kernels.contiguous(x).reshape(-1).reshape(x.shape[0], WIDTH),
+    "flat": lambda x, y, n: kernels.cumsum(solid(x).reshape(x.shape[0] * x.shape[1])).reshape(-1, WIDTH),
+    "matmul": lambda x, y, n: kernels.matmul(kernels.matmul(as_float(x), as_float(y).T), as_float(y)),
+    "take": lambda x, y, n: kernels.take(x, kernels.argsort(as_float(y)[:, n % WIDTH]), axis=0),
+    "custom kernel": lambda x, y, n: scaled(solid(x)),
+    "sort": lambda x, y, n: kernels.sort(as_float(x), axis=n % 2),
+    "arange": lambda x, y, n: kernels.add(x, kernels.arange(x.shape[0])[:, None]),
+    "zeros": lambda x, y, n: kernels.add(hiprt.zeros(x.shape), x),
+    "full": lambda x, y, n: kernels.add(hiprt.full((x.shape[0], 1), n, np.int32), x),
+    "write": lambda x, y, n: kernels.add(copy(x), 1.0, out=copy(x)),
+    "write row": lambda x, y, n: written(copy(x), y, n),
+    "nothing": lambda x, y, n: kernels.astype(x, x.dtype)[:],
+}
+
+
+def copy(x):
+    """Return a new array of float32."""
+    made = hiprt.empty(x.shape)
+    kernels.astype(x, np.float32, out=made)
+    return made
+
+
+def written(x, y, n):
+    """Write to one row of an array through a view, and read the whole."""
+    kernels.add(as_float(y)[n % 2], 1.0, out=x[n % 2])
+    return kernels.multiply(x, 2.0)
+
+
+@st.composite
+def programs(draw, most):
+    """A list of lines: a name, which two earlier arrays, a number; and how many of the last arrays are returned."""
+    length = draw(st.integers(5, most))
+    names = [draw(st.sampled_from(sorted(LINES))) for _ in range(length)]
+    earlier = [st.integers(0, i + 1) for i in range(length)]
+    lines = [(name, draw(each), draw(each), draw(st.integers(0, 7))) for name, each in zip(names, earlier)]
+    return lines, draw(st.integers(1, 4))
+
+
+def function_of(program):
+    """Return the function of a random program."""
+    lines, count = program
+
+    def function(x, y):
+        known = [x, y]
+        for name, first, second, number in lines:
+            known.append(LINES[name](known[first], known[second], number))
+        return tuple(known[-count:])
+
+    return function
+
+
+def operands(rows):
+    random = np.random.default_rng(rows)
+    return [hiprt.array(random.normal(size=(rows, WIDTH)).astype(np.float32)) for _ in range(2)]
+
+
+def check(program):
+    function = function_of(program)
+    compiled, shapeless = hiprt.compile(function), hiprt.compile(function, shapeless=True)
+    for rows in (4, 4, 7, 2):
+        given_arrays = operands(rows)
+        exact = [(each.dtype, each.numpy()) for each in function(*given_arrays)]
+        for made in (compiled(*given_arrays), shapeless(*given_arrays)):
+            for array, (dtype, values) in zip(made, exact):
+                assert array.dtype == dtype
+                assert array.shape == values.shape
+                assert array.numpy().tobytes() == values.tobytes()
+    assert shapeless.traces == 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_random_programs(form):
+    """40 short programs by default, 400 with ``--all``, 20,000 in the long form."""
+    count, most = {"short": (40, 25), "usual": (400, 60), "long": (20_000, 60)}[form]
+    settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))(given(programs(most))(check))()
