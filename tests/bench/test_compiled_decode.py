@@ -1,0 +1,87 @@
+"""A decode step in plain ops, compiled without shapes: the same tokens as eager, one launch each, traced once."""
+
+import numpy as np
+import pytest
+
+import hiprt
+from hiprt import kernels
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.models import load
+from hiprt.bench.engine.models.model import KeyValue
+from hiprt.bench.story import CHECKPOINT
+
+TOKENS = {"short": 200, "usual": 2000, "long": 2000}
+FIRST = 64  # tokens for which there is room at first
+
+
+class Text:
+    """The arrays of one text, whose caches grow to twice their size when they are full.
+
+    Attributes
+    ----------
+    block : Array of int32, [4, 1]
+        The token, the position, the length of the prompt, the capacity.
+    """
+
+    def __init__(self, model, prompt, length):
+        tokens = np.zeros((1, length + 1), np.int32)
+        tokens[0, : len(prompt)] = prompt
+        self.tokens = hiprt.array(tokens)
+        self.block = hiprt.array(np.array([[prompt[0]], [0], [len(prompt)], [length + 1]], np.int32))
+        self.temperature, self.seed = hiprt.full((1,), 0.7), hiprt.array(np.array([5], np.uint32))
+        self.model, self.room = model, FIRST
+        self.caches = self.make()
+
+    def make(self):
+        return [{"keys": each.keys, "values": each.values} for each in self.model.state(1, self.room)]
+
+    def grow(self):
+        """Move the caches to larger ones."""
+        old, self.room = self.caches, 2 * self.room
+        self.caches = self.make()
+        for mine, its in zip(self.caches, old):
+            for name in mine:
+                copy(mine[name], its[name])
+
+    def arguments(self, position):
+        if position >= self.room:
+            self.grow()
+        return self.block, self.tokens, self.temperature, self.seed, self.caches
+
+
+def copy(whole, part):
+    """Write a part to the first positions of a cache."""
+    start = hiprt.zeros(4, np.int32)
+    kernels.slice_update(whole, part, start, range(4), out=whole)
+
+
+@pytest.mark.soak
+def test_a_decode_step_in_plain_ops(form):
+    model = load(Checkpoint(CHECKPOINT), fused=False)
+    count = TOKENS[form]
+
+    def step(block, tokens, temperature, seed, caches):
+        state = [KeyValue(cache["keys"], cache["values"]) for cache in caches]
+        logits = model.decode(block[0], block[1], state)
+        drawn = kernels.sample(logits, temperature, seed, block[1])
+        kernels.advance(block, tokens, drawn)
+        return drawn
+
+    compiled = hiprt.compile(step, shapeless=True)
+    mine, its = (Text(model, [1, 5, 9, 2], count) for _ in range(2))
+    stream = hiprt.current_stream()
+    launches = []
+    for position in range(count):
+        given = mine.arguments(position)
+        before = stream.launches
+        compiled(*given)
+        launches.append(stream.launches - before)
+        step(*its.arguments(position))
+    assert mine.room > FIRST
+    np.testing.assert_array_equal(mine.tokens.numpy(), its.tokens.numpy())
+    assert len(np.unique(mine.tokens.numpy())) > 20
+    assert compiled.traces == 1
+    assert set(launches) == {1}
+    (graph,) = compiled.steps
+    assert graph.rungs["replay"] + graph.rungs["instantiate"] + graph.rungs["patch"] + graph.rungs["update"] == count
+    assert graph.rungs["replay"] >= count - 3 * (mine.room // FIRST)
