@@ -14,6 +14,7 @@ from hiprt.errors import HipWarning
 from hiprt.flags import flags
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace import core
+from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.program import GuardError, Program
 from hiprt.graphs.trace.trace import Trace
 from hiprt.graphs.trace.tree import arrays_of, fill, mapped, structure, swap
@@ -91,10 +92,14 @@ class Traced:
     Parameters
     ----------
     program : Program
+    outputs : list of Array
+        What stands for its outputs in `result` and `state`.
     result : tree
         What the function returned, with values in it.
     state : tree
-        What it left in ``outputs``.
+        What it left in the captured ``outputs``.
+    passes : list of str
+        What passes did to the program, a line each.
 
     Attributes
     ----------
@@ -102,8 +107,11 @@ class Traced:
         The step that runs the program, by stream.
     """
 
-    def __init__(self, name: str, program: Program, result: Any, state: Any) -> None:
-        self.name, self.program, self.result, self.state = name, program, result, state
+    def __init__(
+        self, name: str, program: Program, outputs: list[Array], result: Any, state: Any, passes: list[str]
+    ) -> None:
+        self.name, self.program, self.outputs, self.result, self.state = name, program, outputs, result, state
+        self.passes = passes
         self.is_single = isinstance(result, Array) and state is None
         self.steps: dict[Stream, Step[..., Any]] = {}
 
@@ -118,7 +126,7 @@ class Traced:
 
     def results(self, made: tuple[Array, ...], outputs: Any) -> Any:
         """Return what the function returns, of a run's outputs; give the captured `outputs` what it leaves there."""
-        found = dict(zip(map(id, self.program.outputs), made))
+        found = dict(zip(map(id, self.outputs), made))
 
         def replaced(value: Array) -> Any:
             return found[id(value)]
@@ -248,7 +256,9 @@ class Compiled:
             fill(self.inputs, inputs)
             fill(self.outputs, outputs)
         made = [*arrays_of(result), *arrays_of(state)]
-        program = Program(values, trace.primitives, list({id(each): each for each in made}.values()), trace.guards)
+        outputs_of = list({id(each): each for each in made}.values())
+        traced = Program(values, trace.primitives, outputs_of, trace.guards)
+        program, passes = improved(traced)
         self.traces += 1
         if self.traces == MANY_TRACES:
             warnings.warn(
@@ -257,13 +267,13 @@ class Compiled:
                 HipWarning,
                 stacklevel=4,
             )
-        return Traced(self.name, program, result, state)
+        return Traced(self.name, program, outputs_of, result, state, passes)
 
     def explain(self) -> str:
         """Return what was traced, and how it ran, as text."""
         lines = [f"{self.name}: traced {self.traces} times, {len(self.programs)} programs kept"]
-        for program in self.programs:
-            lines += ["", program.text()]
+        for traced in [traced for group in self.kinds.values() for traced in group]:
+            lines += ["", *traced.passes, traced.program.text()]
         for step in self.steps:
             rungs = ", ".join(f"{rung} {n}" for rung, n in step.rungs.items() if n)
             lines += ["", f"{step.nodes} nodes, {step.edges} edges; {rungs or 'not run'}"]

@@ -14,7 +14,7 @@ from hiprt.graphs.trace.rehearsal import Rule, rehearse, stand_in, substitute
 from hiprt.graphs.trace.size import Guard, Size, size_text, value_of
 from hiprt.graphs.trace.value import number_of
 
-__all__ = ["Program", "results_of"]
+__all__ = ["GuardError", "Program", "call", "numbers_in", "results_of"]
 
 
 class Program:
@@ -66,17 +66,10 @@ class Program:
             return value_of(part, lambda number, axis: found[number].shape[axis]) if type(part) is Size else part
 
         for primitive, lasts in zip(self.primitives, self.lasts):
-            op = primitive.op
-            assert op is not None
-            arguments = substitute(primitive.arguments, replaced)
-            named = dict(zip(op.names[op.positional :], arguments[op.positional :]))
-            result = op(*arguments[: op.positional], **named)
-            container, patterns, _ = primitive.rule
-            results = result if container else (result,)
-            for i, (made, (pattern, _, _)) in enumerate(zip(results, patterns)):
+            for i, (made, (pattern, _, _)) in enumerate(zip(call(primitive, replaced), primitive.rule[1])):
                 if pattern is not None:
                     found[primitive.number + i] = made
-            del arguments, result, results
+            made = None
             # An intermediate is let go behind its last use, so that its memory can be used again.
             for number in lasts:
                 found.pop(number, None)
@@ -199,14 +192,24 @@ def last_uses(program: Program) -> list[list[int]]:
     lasts: list[list[int]] = []
     for primitive in reversed(program.primitives):
         numbers = {number_of(value) for value in primitive.inputs if value.primitive is not None}
-        numbers |= sizes_in(primitive.arguments)
+        numbers |= numbers_in(primitive.arguments)
         numbers |= {primitive.number + i for i in range(len(primitive.rule[1]))}
         lasts.append(sorted(numbers - seen))
         seen |= numbers
     return lasts[::-1]
 
 
-def sizes_in(argument: Any) -> set[int]:
+def call(primitive: Primitive, replaced: Callable[[Any], Any]) -> list[Any]:
+    """Call a primitive's op with the parts of its arguments replaced, and return the results."""
+    op = primitive.op
+    assert op is not None
+    arguments = substitute(primitive.arguments, replaced)
+    named = dict(zip(op.names[op.positional :], arguments[op.positional :]))
+    result = op(*arguments[: op.positional], **named)
+    return list(result) if primitive.rule[0] else [result]
+
+
+def numbers_in(argument: Any) -> set[int]:
     """Return the numbers of the values whose axes the sizes in an argument stand for."""
     found: set[int] = set()
 

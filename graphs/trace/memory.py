@@ -1,0 +1,58 @@
+"""Memory of programs: which values show the same, which of it comes from outside, and what is written."""
+
+from __future__ import annotations
+
+from hiprt.array import Array
+from hiprt.graphs.trace.core import Primitive
+from hiprt.graphs.trace.program import Program
+from hiprt.graphs.trace.value import number_of
+
+__all__ = ["Memory"]
+
+
+class Memory:
+    """What is known of the memory that a program's values show.
+
+    Attributes
+    ----------
+    root : dict
+        The number of the value whose memory a value shows, by number; its own where it is a view of nothing.
+    written : set of int
+        The roots that a primitive writes, and -1 where that is memory that the program captured.
+    outside : set of int
+        The roots that are the program's inputs.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.outside = {number_of(value) for value in program.inputs}
+        self.root = {number: number for number in self.outside}
+        self.written: set[int] = set()
+        for primitive in program.primitives:
+            for i, (pattern, operand, _) in enumerate(primitive.rule[1]):
+                if pattern is not None:
+                    number = primitive.number + i
+                    self.root[number] = number if operand < 0 else self.root_of(primitive.inputs[operand])
+            self.written |= {self.root_of(primitive.inputs[i]) for i in primitive.rule[2]}
+
+    def root_of(self, value: Array) -> int:
+        """Return the root of a value; -1 for an array that the program captured."""
+        return -1 if value.primitive is None else self.root[number_of(value)]
+
+    def shown_by(self, value: Array) -> set[int]:
+        """Return the number of a value and that of its root, of those that are no captured arrays."""
+        return set() if value.primitive is None else {number_of(value), self.root_of(value)} - {-1}
+
+    def made_by(self, primitive: Primitive) -> set[int]:
+        """Return the numbers of a primitive's results, views and new ones."""
+        return {primitive.number + i for i, (pattern, _, _) in enumerate(primitive.rule[1]) if pattern is not None}
+
+    def is_outside(self, value: Array) -> bool:
+        """Whether a value shows memory that is not the program's own."""
+        root = self.root_of(value)
+        return root == -1 or root in self.outside
+
+    def is_constant(self, value: Array) -> bool:
+        """Whether no primitive writes what a value shows; arrays from outside may show each other's memory."""
+        if self.is_outside(value):
+            return not any(root == -1 or root in self.outside for root in self.written)
+        return self.root_of(value) not in self.written

@@ -1,0 +1,27 @@
+"""Passes: what is changed in a program before it runs, each in a file that says when it may.
+
+Each takes a program and returns another one with the same results, bit for bit; it returns the program itself where it
+finds nothing to do. ``HIPRT_COMPILE_PASSES`` names those that are used.
+"""
+
+from hiprt.flags import flags
+from hiprt.graphs.trace.passes.dead_code import dead_code
+from hiprt.graphs.trace.passes.simplify import simplify
+from hiprt.graphs.trace.program import Program
+
+__all__ = ["PASSES", "improved"]
+
+# In the order in which they run.
+PASSES = {"simplify": simplify, "dead_code": dead_code}
+
+
+def improved(program: Program) -> tuple[Program, list[str]]:
+    """Return a program after all passes, and a line for each pass that changed something."""
+    told: list[str] = []
+    for name, change in PASSES.items():
+        if name in flags.compile_passes:
+            after = change(program)
+            if after is not program:
+                told.append(f"{name}: {len(program)} primitives become {len(after)}")
+            program = after
+    return program, told
