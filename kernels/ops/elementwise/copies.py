@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from hiprt.array import Array, array, dtype_of, empty, make
 from hiprt.kernels.lang.operands import result
-from hiprt.kernels.ops.broadcasting import broadcast_shapes
+from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to
 from hiprt.kernels.ops.elementwise.expression import Expression, evaluate, fits, target
 from hiprt.kernels.ops.promotion import BOOL, WORDS, promote, strided
 from hiprt.op import op
@@ -70,7 +70,7 @@ def copy(x: Array, *, stream: Stream | None = None) -> Array:
     Parameters
     ----------
     x : Array
-        An array of any dtype; one with gaps has elements of at most 8 bytes.
+        An array of any strides and dtype.
 
     Returns
     -------
@@ -86,8 +86,13 @@ def copy(x: Array, *, stream: Stream | None = None) -> Array:
 
 
 def words_of(x: Array) -> Array:
-    """Return an array of a dtype that kernels lack as unsigned integers of its width; any other as it is."""
-    return x if x.dtype in WORDS or x.dtype.itemsize > 8 else x.view(f"u{x.dtype.itemsize}")
+    """Return an array of a dtype that kernels lack as unsigned integers, several where an element is wide."""
+    item = x.dtype.itemsize
+    if x.dtype in WORDS or item % 8:
+        return x if x.dtype in WORDS else x.view(f"u{item}")
+    count = item // 8
+    steps = tuple(step * count for step in x.strides)
+    return Array(x.buffer, (*x.shape, count), np.dtype(np.uint64), x.address, (*steps, 1))
 
 
 @op
@@ -140,7 +145,7 @@ def copyto(to: Array, x: Any, *, stream: Stream | None = None) -> Array:
     (start, end), (first, last) = to.extent, x.extent
     if start < last and first < end:
         x = copy(x, stream=stream)
-    written, read = (words_of(to), words_of(x)) if x.dtype == to.dtype else (to, x)
+    written, read = (words_of(to), words_of(broadcast_to(x, to.shape))) if x.dtype == to.dtype else (to, x)
     copy_into(strided("copyto", "to", written), strided("copyto", "x", read), stream, is_whole=to.is_contiguous)
     return to
 
