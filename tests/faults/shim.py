@@ -17,6 +17,7 @@ MAKES = {
     "hipStreamCreateWithFlags": "stream",
     "hipEventCreateWithFlags": "event",
     "hipGraphCreate": "graph",
+    "hipStreamEndCapture": "graph",
     "hipGraphInstantiate": "exec",
     "hipModuleLoadData": "module",
     "hipMemPoolCreate": "pool",

@@ -6,6 +6,7 @@ import threading
 from contextlib import suppress
 
 import numpy as np
+from helpers import foreign as other_code
 
 import hiprt
 from hiprt import allocator, core, graphs, hip, kernels
@@ -143,6 +144,33 @@ def unloading():
         return joined(*out)
 
 
+def foreign():
+    """Other code's work in steps: kernels, copies and fills, declared and not, forked streams, other arguments."""
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x, y = hiprt.array(np.arange(N, dtype=np.uint32)), hiprt.zeros(N, np.uint32)
+        side, factor = other_code.Side(), 1
+
+        def token():
+            kernels.add(x, x, out=x)
+            other_code.affine(stream.handle, y, x, factor)
+            kernels.add(x, y, out=y)
+            with graphs.capture(reads=[x], writes=[y]):
+                other_code.affine_packed(stream.raw, y, x, factor)
+                side.fork.between(stream.raw, side.handle)
+                other_code.pair(side.handle, y, factor)
+                other_code.copy(side.handle, x, y)
+                side.join.between(side.handle, stream.raw)
+            with graphs.capture():
+                other_code.fill(stream.raw, y[:8], 7)
+
+        for keep in (True, False):
+            step = graphs.Step(token, keep=keep)
+            for i in range(3):
+                factor = 1 if keep else i
+                step()
+        return joined(x, y)
+
+
 def first():
     """The first graph of a process: the device is probed."""
     from hiprt.allocator import driver
@@ -185,7 +213,7 @@ def leaky():
     return joined(y)
 
 
-PHASES = {"kept": kept, "recorded": recorded, "pool": pool, "unloading": unloading, "first": first}
+PHASES = {"kept": kept, "recorded": recorded, "foreign": foreign, "pool": pool, "unloading": unloading, "first": first}
 PHASES |= {"swallowing": swallowing, "leaky": leaky}
 
 
