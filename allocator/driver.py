@@ -54,6 +54,9 @@ class Memory:
         with relaxed():
             try:
                 call(lib.hipSetDevice(self.device))
+                if not self.is_idle and lib.hiprt_captures():
+                    line.late.append(self)
+                    return
                 if not self.is_idle:
                     call(lib.hipDeviceSynchronize())
             except HipError:

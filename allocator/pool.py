@@ -278,7 +278,7 @@ class Pool(Holder):
             poison.release()
         if self.needs_idle:
             self.settle()
-            if core.lib.hiprt_pool_retiring(self.core, core.ffi.NULL):
+            if core.lib.hiprt_pool_retiring(self.core, core.ffi.NULL) and not core.lib.hiprt_captures():
                 for index in {chunk.device for chunk in list(self.chunks.values())}:
                     call(lib.hipSetDevice(index))
                     call(lib.hipDeviceSynchronize())

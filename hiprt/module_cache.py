@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from hiprt import fork
+from hiprt import core, fork
 from hiprt.code_cache import key_of
 from hiprt.compiler import compile_source, reads_files
 from hiprt.device import Device, current_device, set_device
@@ -134,6 +134,9 @@ class ModuleCache:
         """Unload the idle modules of a device; those that cannot be unloaded now are kept for another time."""
         mine = [old for old in idle if old.device == device]
         count = 0
+        if core.lib.hiprt_captures():
+            self.retired += mine
+            return count
         try:
             with on_device(device):
                 device.synchronize()  # their kernels may have been launched eagerly

@@ -21,8 +21,8 @@ from hiprt.stream import current_stream
 __all__ = ["Claims", "capture", "extent_of"]
 
 REMEDY = (
-    "do it before the step, or within `with stream.outside(reason):`, which splits the step around it; arrays that a "
-    "step makes have their addresses within `with step.capture(reads=…, writes=…):`"
+    "do it before the step, or in `with stream.outside(reason):`, which splits the step around it; within "
+    "`with step.capture(reads=…, writes=…):` all arrays have their addresses"
 )
 
 

@@ -1,5 +1,6 @@
 #include "capture.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "status.h"
@@ -9,6 +10,10 @@ int hiprt_capture_mode(int mode) {
   if (!hiprt_hip.hipThreadExchangeStreamCaptureMode || hiprt_hip.hipThreadExchangeStreamCaptureMode(&swapped)) return mode;
   return (int)swapped;
 }
+
+static atomic_int captures;
+
+int hiprt_captures(void) { return atomic_load_explicit(&captures, memory_order_relaxed); }
 
 int hiprt_is_capturing(hipStream_t stream) {
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
@@ -22,6 +27,7 @@ int hiprt_capture_begin(hipStream_t stream) {
       !hip->hipStreamUpdateCaptureDependencies || !hip->hipGraphGetNodes || !hip->hipGraphGetEdges)
     return hiprt_fail(HIPRT_E_LIBRARY, "hipStreamBeginCapture", "the library lacks stream capture");
   HIPRT_TRY(hipStreamBeginCapture, stream, hipStreamCaptureModeRelaxed);
+  atomic_fetch_add_explicit(&captures, 1, memory_order_relaxed);
   return 0;
 }
 
@@ -90,12 +96,13 @@ int hiprt_capture_end(hipStream_t stream, hipGraph_t *out_graph) {
   hipGraph_t graph = 0;
   *out_graph = 0;
   int status = join(stream, &open), ended = (int)hiprt_hip.hipStreamEndCapture(stream, &graph);
+  atomic_fetch_sub_explicit(&captures, 1, memory_order_relaxed);
   if (ended) {
     /* CLR leaves junk in `graph`, and the stream captured: a new capture takes it out of that state. */
     if (!hiprt_hip.hipStreamBeginCapture(stream, hipStreamCaptureModeRelaxed) &&
         !hiprt_hip.hipStreamEndCapture(stream, &graph) && graph)
       hiprt_hip.hipGraphDestroy(graph);
-    return hiprt_fail(ended, "hipStreamEndCapture", "a call that a capture forbids has ended it");
+    return hiprt_fail(ended, "hipStreamEndCapture", "a call that a capture forbids has ended it, here or in another thread");
   }
   if (!status && open)
     status = hiprt_fail(hipErrorStreamCaptureUnjoined, "hipStreamEndCapture", "a stream that it forked was not joined");

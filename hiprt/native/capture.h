@@ -6,6 +6,8 @@
 /* Set this thread's hipStreamCaptureMode and return the one before; `mode` itself where the library has no such thing.
  * In relaxed mode, asking for memory and for events leaves the captures of others alone. */
 int hiprt_capture_mode(int mode);
+/* Return the number of captures that the core has open: on ROCm, waiting for a device ends them. */
+int hiprt_captures(void);
 /* cffi end */
 
 /* Whether a stream is being captured: an event recorded on it now would become a part of the capture, and a question

@@ -1,6 +1,7 @@
 """Work of other code on the stream of a step while it records (G14): it becomes nodes, or an error."""
 
 import ctypes
+import gc
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ import hiprt
 from hiprt import flags, graphs, kernels as k
 from hiprt.errors import HipError
 from hiprt.hip import call, lib
+from hiprt.module_cache import modules
 
 N = 300
 START = np.arange(N, dtype=np.uint32)
@@ -409,6 +411,30 @@ def test_torch(stream):
     for _ in range(3):
         values = values * 2
         assert np.array_equal(step().numpy(stream=stream), values * 2 + 1)
+
+
+def unload_while_captured():
+    """Unload modules while a step records on a stream that is captured; how many go then, and afterwards."""
+    with hiprt.Stream() as stream, hiprt.use_stream(stream), flags.override(cache_modules=0):
+        x, seen = hiprt.array(START), []
+        source = 'extern "C" __global__ void f(unsigned* y) { y[threadIdx.x] += 1; }'
+        kernel = k.hip_kernel(source, "f", {"y": "update uint32"})
+        kernel(x, threads=N, block=N)
+        del kernel
+        gc.collect()
+
+        def function():
+            foreign.affine(stream.handle, x, x, 2, 0)
+            seen.append(modules.sweep())
+            return k.add(x, x)
+
+        result = graphs.Step(function)().numpy().tolist()
+        return [seen, modules.sweep() > 0, result == ((START + 1) * 4).tolist()]
+
+
+@pytest.mark.parametrize("profile", ["", "clr-6.4"])
+def test_our_own_waiting_ends_no_capture(profile):
+    assert child(unload_while_captured, profile=profile) == [[0], True, True]
 
 
 def random_program(seed, eager):
