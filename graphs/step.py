@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.recurring import TRANSIENT, Recurring
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.captured import capture
+from hiprt.graphs.record.comparison import Recorded, first_change
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.record.session import EARLIER, Session, why_forced
 from hiprt.graphs.signature import arrays_of, form_of, is_frozen, signature_of
@@ -31,6 +33,11 @@ __all__ = ["Step", "step"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+logger = logging.getLogger("hiprt.graphs")
+
+CAPTURED = "The function uses something that has changed and that is no argument: pass it, or call Step.forget"
 
 
 class Step(Armed, Generic[P, R]):
@@ -189,13 +196,22 @@ class Step(Armed, Generic[P, R]):
                 args, keywords = self.cells.place(args, keywords, stream)
             signature = signature_of(args, keywords, moves=self.moves)
             kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
+            before = None
+            if kept is not None and flags.graph_verify > 1:
+                before = kept.recorded if self.is_launched_for(kept, args, keywords) else None
+                self.drop(signature)
+                kept = None
             rung = self.relaunch(signature, kept, args, keywords, stream) if kept is not None else ""
             if rung == "replay":
                 self.make_ready(signature, args, keywords)
             elif not rung:
                 self.drop(signature)
         if kept is None or not rung:
-            return self.record(signature, args, keywords, stream, key)
+            result = self.record(signature, args, keywords, stream, key)
+            if before is not None:
+                extents = [array.extent for array in arrays_of((args, keywords))]
+                self.compare(before, Recorded(self.recordings, extents))
+            return result
         return self.eager(*args, **keywords) if rung == "eager" else cast(R, kept.results(stream))
 
     def eager(self, *args: Any, **keywords: Any) -> R:
@@ -352,6 +368,18 @@ class Step(Armed, Generic[P, R]):
                 self.make_ready(signature, args, keywords)
             result = cast(R, kept.results(stream))
         return result
+
+    def is_launched_for(self, kept: KeptCall, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+        """Whether a kept call is launched again for these arguments, whose signature it has."""
+        target = kept.placements.of(list(arrays_of((args, keywords)))) if self.moves else kept.placements.here
+        return target is kept.placements.here or kept.can_move(target)
+
+    def compare(self, before: Recorded, now: Recorded) -> None:
+        """Report what a kept call would have launched otherwise than its function does now."""
+        found = first_change(before, now)
+        if found is not None:
+            logger.error("step %s: verify: what was kept is stale: %s. %s", self.name, found, CAPTURED)
+            self.reasons[f"verify: what was kept is stale: {found}"] += 1
 
     def remember(self, signature: Hashable, kept: KeptCall) -> None:
         """Keep a call, and no more than ``HIPRT_GRAPH_KEYS`` and ``HIPRT_GRAPH_KEEP_MB`` allow."""

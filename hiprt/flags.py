@@ -226,7 +226,10 @@ class Flags:
         "else none.",
     )
     graph_verify = Flag(
-        boolean, False, "1 runs every graph launch eagerly as well, and compares all memory that the step reaches."
+        integer(0, 2),
+        0,
+        "1 runs every graph launch eagerly as well, and compares all memory that the step reaches. 2 also calls the "
+        "functions of kept steps again, and compares what they launch with what was kept.",
     )
     graph_canary = Flag(
         boolean, False, "1 adds a kernel to each graph that shows whether patches and updates took effect."

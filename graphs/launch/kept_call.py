@@ -12,6 +12,7 @@ from hiprt.graphs.arguments import Arguments
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.placement import Placement, Placements
 from hiprt.graphs.launch.results import copied
+from hiprt.graphs.record.comparison import Recorded
 from hiprt.graphs.record.recording import Recording
 from hiprt.stream import Stream
 
@@ -59,10 +60,15 @@ class KeptCall:
         self.placements = Placements(arrays, result, [] if arguments is None else arguments.arrays)
 
     @property
+    def recorded(self) -> Recorded:
+        """What it launches now."""
+        recordings = [each if isinstance(each, Recording) else each.recording for each in self.segments]
+        return Recorded(recordings, self.placements.here.extents)
+
+    @property
     def memories(self) -> list[Pool | Arena]:
         """The pools and arenas in which the intermediates of its segments lie."""
-        recordings = [each if isinstance(each, Recording) else each.recording for each in self.segments]
-        memories = {id(each.memory): each.memory for each in recordings}
+        memories = {id(each.memory): each.memory for each in self.recorded.recordings}
         return [memory for memory in memories.values() if memory is not None]
 
     @property

@@ -33,6 +33,7 @@ from hiprt.graphs.launch.timeline import mark, observe, trace
 from hiprt.graphs.launch.trust import distrust
 from hiprt.graphs.launch.verify import Mismatch, launch_verified
 from hiprt.graphs.record.captured import capture
+from hiprt.graphs.record.declarations import why_once
 from hiprt.graphs.record.dump import dump
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.stats import Event, Stats, register
@@ -258,11 +259,13 @@ class Ladder:
         count, _, first = before.recording.changed(recording)
         return before.recording.difference(recording, first) if count else ""
 
-    @staticmethod
-    def start(exec_: Exec, stream: Stream) -> Mismatch | None:
+    def start(self, exec_: Exec, stream: Stream) -> Mismatch | None:
         """Launch; under ``HIPRT_GRAPH_VERIFY`` eagerly as well, and compare."""
         if flags.graph_verify:
-            return launch_verified(exec_, stream)
+            why_not = why_once(exec_.recording)
+            if not why_not:
+                return launch_verified(exec_, stream)
+            self.stats.reasons[f"not verified: {why_not}"] += 1
         mark(stream)
         exec_.launch(stream)
         mark(stream)

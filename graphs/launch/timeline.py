@@ -24,7 +24,8 @@ from hiprt import core, fork
 from hiprt.errors import HipError, OutOfMemoryError, UndefinedOutputsError
 from hiprt.event import Event
 from hiprt.flags import flags
-from hiprt.graphs.launch.timing import node_times, read_bandwidth, why_not_timed
+from hiprt.graphs.launch.timing import node_times, read_bandwidth
+from hiprt.graphs.record.declarations import why_once
 from hiprt.graphs.record.dump import as_dict
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.stats import Stats
@@ -122,7 +123,7 @@ def graph_of(recording: Recording, name: str, stream: Stream) -> dict[str, Any]:
         were measured, or why not; ``ts``, when.
     """
     graph = {**as_dict(recording, name), "node_us": None, "event_us": None, "ts": now()}
-    why_not = why_not_timed(recording)
+    why_not = why_once(recording)
     if not why_not:
         try:
             times = node_times(recording, stream)

@@ -25,7 +25,7 @@ from hiprt.graphs.record.recording import Recording
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 from hiprt.stream import Stream, use_stream
 
-__all__ = ["NodeTimes", "elapsed_us", "microseconds", "node_times", "read_bandwidth", "why_not_timed"]
+__all__ = ["NodeTimes", "elapsed_us", "microseconds", "node_times", "read_bandwidth"]
 
 TRIALS = 5
 LEAST_US = 2000.0  # a trial takes at least this long, so that the resolution of events does not count
@@ -137,16 +137,6 @@ class NodeTimes:
     event_us: float
 
 
-def why_not_timed(recording: Recording) -> str:
-    """Return why the nodes of a recording must not run once more; empty where they may."""
-    for index in range(len(recording)):
-        raw = recording.raw(index)
-        if raw.n_ranges and not any(access & WRITE for _, _, access in declared(recording, index)):
-            name = recording.node(index).name
-            return f"node {index} ({name}) does not declare what it writes, so that cannot be put back"
-    return ""
-
-
 def node_times(recording: Recording, stream: Stream) -> NodeTimes:
     """Time each node by events around it, while the nodes run eagerly in program order.
 
@@ -156,7 +146,7 @@ def node_times(recording: Recording, stream: Stream) -> NodeTimes:
     Parameters
     ----------
     recording : Recording
-        `why_not_timed` is empty for it.
+        `why_once` is empty for it.
     stream : Stream
         Must not record.
 

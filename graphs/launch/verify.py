@@ -83,6 +83,8 @@ class Mismatch:
 def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
     """Launch an exec, and then its nodes eagerly from the same state. The eager results stay.
 
+    Every kernel must declare an output (`why_once`).
+
     Returns
     -------
     Mismatch or None
@@ -134,7 +136,7 @@ class Memory:
     before : array of uint64
         Their fingerprints.
     is_declared, is_written : array of bool
-        Which pieces any node declares, and which any node may write. A kernel that declares no output may write any.
+        Which pieces any node declares, and which any node declares to write.
     lost : bool
         Whether memory was overwritten of which the host has no copy.
     """
@@ -151,8 +153,6 @@ class Memory:
         self.pieces = Pieces(coalesce([*everything, *buffers]), cuts, stream)
         self.is_declared = self.pieces.within(everything)
         self.is_written = self.pieces.within(extent for i in range(len(recording)) for extent in self.writes(i))
-        if any(map(self.is_barrier, range(len(recording)))):
-            self.is_written |= self.is_declared
         self.before = self.pieces.fingerprints()
         mirror.hold(self.pieces, self.before, self.is_written)
         self.lost = False
@@ -164,10 +164,6 @@ class Memory:
     def reads(self, index: int) -> list[Extent]:
         """Return the memory that a node declares to read."""
         return [(start, end) for start, end, access in self.touched[index] if access & READ]
-
-    def is_barrier(self, index: int) -> bool:
-        """Whether a node is a kernel that declares no output, so that it is a barrier in the graph."""
-        return bool(self.recording.raw(index).kernel) and not self.writes(index)
 
     def differ(self, one: Sums, other: Sums) -> NDArray[np.intp]:
         """Return the declared pieces whose fingerprints differ."""
@@ -218,8 +214,8 @@ class Memory:
         return [i for i in self.kernels() if not self.is_honest(i)]
 
     def kernels(self) -> list[int]:
-        """Return the kernels that declare an output: only those are watched."""
-        return [i for i in range(len(self.recording)) if self.recording.raw(i).kernel and self.writes(i)]
+        """Return the nodes that are kernels: what the others write is known."""
+        return [i for i in range(len(self.recording)) if self.recording.raw(i).kernel]
 
     def is_honest(self, index: int, *, seen: bool = False) -> bool:
         """Whether a node is like one that was seen to write what it declares; `seen`: from now on it is."""

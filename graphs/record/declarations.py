@@ -12,7 +12,7 @@ from hiprt.graphs.record.extents import Extent
 if TYPE_CHECKING:
     from hiprt.graphs.record.recording import Recording
 
-__all__ = ["Piece", "declared", "extents", "in_place", "reachable"]
+__all__ = ["Piece", "declared", "extents", "in_place", "reachable", "why_once"]
 
 Piece = tuple[int, int, int]  # first address, one past the last, and module.READ, WRITE or READ_WRITE
 ADDRESS = struct.Struct("<Q")
@@ -31,6 +31,16 @@ def reachable(recording: Recording, index: int) -> list[Piece]:
         (address,) = ADDRESS.unpack_from(core.ffi.buffer(raw.payload, raw.payload_size), raw.addresses[k])
         pieces.append((address, address + 1, module.READ_WRITE))
     return pieces
+
+
+def why_once(recording: Recording) -> str:
+    """Return why the nodes of a recording must not run once more than the step does; empty where they may."""
+    for index in range(len(recording)):
+        raw = recording.raw(index)
+        if raw.kernel and not any(access & module.WRITE for _, _, access in declared(recording, index)):
+            name = recording.node(index).name
+            return f"node {index} ({name}) does not declare what it writes, so that cannot be put back"
+    return ""
 
 
 def extents(recording: Recording) -> set[Extent]:

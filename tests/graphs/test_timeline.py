@@ -13,7 +13,8 @@ from helpers.kernels import accumulate, functions, scale
 import hiprt
 from hiprt import graphs
 from hiprt.graphs.launch import timeline
-from hiprt.graphs.launch.timing import node_times, why_not_timed
+from hiprt.graphs.launch.timing import node_times
+from hiprt.graphs.record.declarations import why_once
 from hiprt.module import READ
 
 SCRIPT = """
@@ -158,7 +159,7 @@ def test_nodes_are_timed_from_the_state_that_they_find(stream):
     assert len(times.us) == 300
     assert max(times.us) < float("inf")
     assert y.numpy()[0] == 0
-    assert not why_not_timed(recording)
+    assert not why_once(recording)
 
 
 def test_what_cannot_be_put_back_is_not_timed(stream, tmp_path):
