@@ -265,7 +265,10 @@ class Ladder:
             why_not = why_once(exec_.recording)
             if not why_not:
                 return launch_verified(exec_, stream)
-            self.stats.reasons[f"not verified: {why_not}"] += 1
+            reason = f"verify: not compared: {why_not}"
+            if not self.stats.reasons[reason]:
+                logger.warning("step %s: %s", self.name, reason)
+            self.stats.reasons[reason] += 1
         mark(stream)
         exec_.launch(stream)
         mark(stream)

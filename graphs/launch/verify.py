@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,16 +34,10 @@ TRIES = 4  # launches from the same state, to tell what is wrong each time from 
 EAGER = "run eagerly twice, it gives two results: the kernel is not deterministic"
 FRESH = "a graph made afresh is wrong too: an edge is missing, or the kernel is not deterministic"
 STALE = "the executable graph is stale: it is wrong in the same way each time, and one made afresh is right"
-HIDDEN = (
-    "is work of other code that does not say what it writes, which cannot be put back to run it twice; "
-    "step.capture(reads=…, writes=…) says it"
-)
 RACE = "the graph is not wrong each time: an edge is missing, or the kernel is not deterministic"
 
 # What launches of kernels were seen to write nothing but what they declare: dimensions and sizes of buffers.
 honest: WeakKeyDictionary[Function, set[tuple[object, ...]]] = WeakKeyDictionary()
-# Execs that are not compared, which was said.
-told: WeakSet[Exec] = WeakSet()
 
 
 @dataclass(frozen=True)
@@ -97,28 +91,12 @@ def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
     HipError
         Something failed before the launch.
     """
-    hidden = hidden_node(exec_.recording)
-    if hidden is not None:
-        exec_.launch(stream)
-        if exec_ not in told:
-            told.add(exec_)
-            logger.warning("verify: not compared: node %d (%s) %s", hidden, exec_.recording.node(hidden).name, HIDDEN)
-        return None
     memory = Memory(exec_.recording, stream)
     exec_.launch(stream)
     try:
         return compare(exec_, memory)
     except HipError as error:
         raise UndefinedOutputsError.of(error, "the graph has run, and could not be compared") from error
-
-
-def hidden_node(recording: Recording) -> int | None:
-    """Return the first kernel of other code of which nobody said what it writes, so that it must not run twice."""
-    for index in range(len(recording) if recording.foreign else 0):
-        raw = recording.raw(index)
-        if raw.source and raw.is_barrier and recording.node(index).kind == "kernel":
-            return index
-    return None
 
 
 class Memory:
@@ -215,7 +193,7 @@ class Memory:
 
     def kernels(self) -> list[int]:
         """Return the nodes that are kernels: what the others write is known."""
-        return [i for i in range(len(self.recording)) if self.recording.raw(i).kernel]
+        return [i for i in range(len(self.recording)) if self.recording.node(i).kind == "kernel"]
 
     def is_honest(self, index: int, *, seen: bool = False) -> bool:
         """Whether a node is like one that was seen to write what it declares; `seen`: from now on it is."""

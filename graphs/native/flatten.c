@@ -311,8 +311,12 @@ int hiprt_flatten_end(hiprt_recorder *r, hiprt_stream *stream, uint32_t n_ranges
   hipGraph_t graph = 0;
   *out_nodes = 0;
   hiprt_recorder_listen(r, 0);
-  HIPRT_TRY(hipSetDevice, stream->device);
-  int status = hiprt_capture_end(stream->handle, &graph);
+  /* The capture ends whatever fails, so that the stream can be used. */
+  int chosen = (int)hiprt_hip.hipSetDevice(stream->device), status = hiprt_capture_end(stream->handle, &graph);
+  if (chosen) {
+    if (graph) hiprt_hip.hipGraphDestroy(graph);
+    return hiprt_fail(chosen, "hipSetDevice", 0);
+  }
   if (status) return status;
   pieces all = {.from = from, .to = to};
   hiprt_captured *captured = hiprt_captured_create(graph, stream->device);

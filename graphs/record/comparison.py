@@ -128,6 +128,10 @@ def change(
 
 def parts(node: Node, name: str, value: Any) -> tuple[list[int], str]:
     """Take an argument apart: the addresses in it, and a text for everything else."""
+    if node.is_foreign:
+        # Nobody knows which numbers are addresses, so each may be one.
+        words = value[: len(value) // 8 * 8] if isinstance(value, bytes) else ADDRESS.pack(value)
+        return [word for (word,) in ADDRESS.iter_unpack(words)], value[len(words) :].hex() if words != value else ""
     if node.function is None:
         return ([value], "") if name in ADDRESSES else ([], repr(value))
     (argument,) = (each for each in node.function.arguments if each.name == name)

@@ -37,9 +37,10 @@ def why_once(recording: Recording) -> str:
     """Return why the nodes of a recording must not run once more than the step does; empty where they may."""
     for index in range(len(recording)):
         raw = recording.raw(index)
-        if raw.kernel and not any(access & module.WRITE for _, _, access in declared(recording, index)):
-            name = recording.node(index).name
-            return f"node {index} ({name}) does not declare what it writes, so that cannot be put back"
+        node = recording.node(index) if raw.is_barrier else None
+        if node is not None and node.kind == "kernel":
+            who = "is work of other code, and step.capture does not say" if node.is_foreign else "does not declare"
+            return f"node {index} ({node.name}) {who} what it writes, so that cannot be put back"
     return ""
 
 

@@ -130,5 +130,5 @@ def test_random_programs_are_found_right(level):
 
 def alarms():
     """How often verification has found something in this process."""
-    counts = graphs.stats().values()
-    return sum(n for each in counts for reason, n in each["reasons"].items() if "verify: " in reason)
+    found = [item for each in graphs.stats().values() for item in each["reasons"].items()]
+    return sum(count for reason, count in found if "verify: node" in reason or "stale" in reason)
