@@ -96,8 +96,13 @@ class CodeCache:
         content = taken(lib.hiprt_cache_load(self.place, provider.encode(), key.encode(), size))
         if content is None:
             return None
-        names, _, code = bytes(ffi.buffer(content, size[0])).partition(b"\n")
-        return code, json.loads(names)
+        text, _, code = bytes(ffi.buffer(content, size[0])).partition(b"\n")
+        try:
+            names = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        is_table = isinstance(names, dict) and all(isinstance(name, str) for name in names.values())
+        return (code, names) if is_table else None
 
     def store(self, provider: str, key: str, code: bytes, names: dict[str, str]) -> None:
         """Keep code, and remove what is then too much (``HIPRT_CACHE_MAX_MB``).

@@ -119,7 +119,7 @@ class Declared:
             if text is None or (isinstance(kind, str) and len(kind) == 1):
                 raise TypeError  # numpy would take None and the one-letter codes of its types
             return cls(name, access, None if kind is None else value_dtype(kind), over).valid()
-        except TypeError:
+        except (TypeError, SyntaxError):  # numpy parses some texts as Python
             raise ValueError(
                 f"{name}: {text!r} is no declaration; it is `read`, `write` or `update` and a dtype for a buffer, or "
                 "the dtype of a value"

@@ -74,24 +74,27 @@ def whole(worker, phase):
     return {"calls": len(calls), "faults": faults, "wrong": wrong, "seconds": round(time.time() - begin)}
 
 
-def commit():
-    """Return the commit that runs."""
+def machine():
+    """Return where and when this runs, and what."""
+    import hiprt
+
     command = ["git", "-C", str(TESTS), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip(),
+        "machine": f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}",
+        "hiprt": hiprt.__version__,
+    }
 
 
 def main(out):
     """Sweep all phases, plain and with each launch verified, and write the result."""
-    import hiprt
     from hiprt.provider import PACKAGE
 
     report = {
         "what": "single HIP calls fail, once, in bursts of 2 and 3 and from then on, with 3 statuses: no other result "
         "without an error, the same results afterwards in the same process, nothing lost",
-        "date": time.strftime("%Y-%m-%d"),
-        "commit": commit(),
-        "machine": f"{os.cpu_count()} cores, {platform.platform()}, Python {platform.python_version()}",
-        "hiprt": hiprt.__version__,
+        **machine(),
         "command": "python -m faults.sweep FILE",
         "plain": {},
         "verified": {},
