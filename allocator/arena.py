@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from hiprt import core
 from hiprt.allocator.holder import Holder, PoolStats
 from hiprt.allocator.planner import ALIGNMENT, InPlace, Plan, in_place_of, plan, requests_of
 from hiprt.buffer import Allocate, Buffer
@@ -66,6 +67,7 @@ class Arena(Holder):
         self.next += -(-nbytes // SPACING) * SPACING + SPACING
         buffer = Buffer(address, nbytes, stream.device.index, pool=self)
         buffer.views = []
+        buffer.share(core.address(self.uses))
         self.extents.append((address, address + nbytes))
         self.buffers.append(weakref.ref(buffer))
         return buffer
@@ -111,6 +113,7 @@ class Arena(Holder):
         alive = [i for i, buffer in enumerate(buffers) if buffer is not None]
         made = layout(extents, touched, dependencies, alive, in_place)
         block = self.source(max(made.nbytes, 1), stream)
+        block.share(core.address(self.uses))
         self.plans.append(made)
         self.chunks[len(self.chunks)] = block
         self.extents, self.buffers = [], []

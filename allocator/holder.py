@@ -6,6 +6,7 @@ import itertools
 import weakref
 from dataclasses import dataclass
 
+from hiprt import core
 from hiprt.buffer import Allocate, Buffer
 
 __all__ = ["Holder", "PoolStats", "holders"]
@@ -57,6 +58,8 @@ class Holder:
         The holder that the source belongs to.
     chunks : dict
         Number to memory taken from the source.
+    uses : hiprt_uses *
+        Which streams work with the memory of a step, all of which counts as one piece.
     """
 
     def __init__(self, source: Allocate, name: str) -> None:
@@ -65,6 +68,7 @@ class Holder:
         parent = getattr(source, "__self__", None)
         self.parent = parent if isinstance(parent, Holder) else None
         self.chunks: dict[int, Buffer] = {}
+        self.uses = core.ffi.gc(core.created(core.lib.hiprt_uses_create(True)), core.lib.hiprt_uses_release)
         holders.add(self)
 
     def stats(self) -> PoolStats:

@@ -211,8 +211,14 @@ def allocate(pool: Holder, take: Take, nbytes: int, stream: Stream) -> Buffer:
         queue = Queue(stream)
         for part in parts:
             queue.fill(*part)
+    uses = inner.uses
     free = partial(free_checked, pool, [inner], start, nbytes, stream, threading.get_ident(), allocated_at)
-    return Buffer(first, nbytes, inner.device, free, pool=pool)
+    buffer = Buffer(first, nbytes, inner.device, free, pool=pool)
+    buffer.share(uses)
+    buffer.belong(stream)
+    if not records(pool, stream):
+        stream.wait_for(buffer, core.lib.HIPRT_WRITE)
+    return buffer
 
 
 def free_checked(

@@ -95,6 +95,8 @@ class Pool(Holder):
         self.core = core.ffi.gc(core.created(core.lib.hiprt_pool_create()), core.lib.hiprt_pool_release)
         # Where the books and each lane lie, for `blocks.take`.
         self.address, self.addresses = core.address(self.core), dict[int, int]()
+        if self.parent is not None:
+            core.lib.hiprt_pool_share(self.core, self.uses)
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
         """Return memory that is ready for work on `stream`.
@@ -132,7 +134,7 @@ class Pool(Holder):
         lane = self.lanes.get(stream.number)
         if lane is None:
             can_fence = self.parent is None and stream.is_open
-            made = core.lib.hiprt_pool_lane(self.core, stream.number, stream.raw, stream.device.index, can_fence)
+            made = core.lib.hiprt_pool_lane(self.core, stream.number, stream.core, can_fence)
             lane = self.lanes.setdefault(stream.number, core.created(made))
             self.addresses[stream.number] = core.address(lane)
             if can_fence:
@@ -241,6 +243,8 @@ class Pool(Holder):
             raise error
         # The pool holds the chunk, not its users: in a reference cycle the collector would finalise both at once.
         self.chunks[number] = chunk
+        if self.parent is not None:
+            chunk.share(core.address(self.uses))
         self.needs_idle = self.needs_idle or needs_idle
         if self.is_guarded and self.parent is None:
             poison.open_before_free(chunk)

@@ -136,6 +136,4 @@ def write(cell: Array, value: Any, name: str, stream: Stream) -> None:
         raise TypeError(f"argument {name} has the shape {whole.shape}; a number is needed")
     raw, width = whole.tobytes(), min(cell.dtype.itemsize, 4)
     for at in range(0, len(raw), width):
-        stream.fill(cell.address + at, int.from_bytes(raw[at : at + width], "little"), width, 1)
-    if stream.recording:
-        stream.retain((cell,))
+        stream.fill(cell.address + at, int.from_bytes(raw[at : at + width], "little"), width, 1, to=cell.buffer)

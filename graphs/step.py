@@ -27,7 +27,7 @@ from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.record.session import EARLIER, Session, why_forced
 from hiprt.graphs.signature import arrays_of, form_of, is_frozen, signature_of
 from hiprt.graphs.stats import Event
-from hiprt.stream import Stream, current_stream, use_stream
+from hiprt.stream import Stream, current_stream, session_of_thread, use_stream
 
 __all__ = ["Step", "step"]
 
@@ -51,6 +51,8 @@ class Step(Armed, Generic[P, R]):
     anything hashable, or a small numpy array, which is compared by content. Where a plain value or an address is
     another one at each call, the function is called each time, and its launches are patched into a graph that is there.
 
+    Any thread may call it. Calls take turns, from the choice of a graph, or the recording, to the copy of the results.
+
     Parameters
     ----------
     function : callable
@@ -59,7 +61,7 @@ class Step(Armed, Generic[P, R]):
     name : str, optional
         The step's name in messages and statistics; the function's name by default.
     stream : Stream, optional
-        The stream it runs on; by default the one that is current at the first call.
+        The stream it runs on; by default its caller's current stream at each call.
     keep : bool
         False calls the function and records at every call, for an engine that issues each launch again. Execs are
         reused all the same.
@@ -101,7 +103,7 @@ class Step(Armed, Generic[P, R]):
         self.function = function
         self.ladder = Ladder(name or getattr(function, "__name__", "step"))
         self.attach(self.rungs, vars(flags))
-        self.stream = stream
+        self.given, self.last = stream, stream
         self.keep = keep
         self.moves = moves
         self.overwrite = overwrite
@@ -118,6 +120,15 @@ class Step(Armed, Generic[P, R]):
             """Run the step; `Armed` does this, in C."""
 
     capture = staticmethod(capture)
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream that it was given, else that of its last call; None before that."""
+        return self.given or self.last
+
+    @stream.setter
+    def stream(self, stream: Stream | None) -> None:
+        self.given = stream
 
     @property
     def name(self) -> str:
@@ -179,18 +190,22 @@ class Step(Armed, Generic[P, R]):
         HipError
             A call failed, and nothing of the step has run.
         """
-        stream = self.stream = self.stream or current_stream()
-        if stream.recording:
-            run = stream.device.provider.run_step
-            # The launches of a step within a step become nodes of the outer one (G5).
-            function = cast(Callable[..., R], self.function)
+        stream = self.own_stream()
+        run, session = stream.device.provider.run_step, session_of_thread()
+        if session is not None or (stream.recording and run is None):
+            return self.inside(session, args, keywords)
+        if run is not None:
+            self.last = stream
             if self.cells is not None:
                 args, keywords = self.cells.place(args, keywords, stream)
-            return function(*args, **keywords) if run is None else cast(R, run(self, stream, args, keywords))
+            return cast(R, run(self, stream, args, keywords))
         if not flags.graph:
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args, **keywords)
+        # A thread has the step for itself until its results are copied (G12). While it records it takes no other lock
+        # of a step, because steps within a step become nodes of it: no two threads wait for each other.
         with self.ladder.lock:
+            self.last = stream
             self.disarm()
             if self.cells is not None:
                 args, keywords = self.cells.place(args, keywords, stream)
@@ -203,20 +218,35 @@ class Step(Armed, Generic[P, R]):
                 kept = None
             rung = self.relaunch(signature, kept, args, keywords, stream) if kept is not None else ""
             if rung == "replay":
-                self.make_ready(signature, args, keywords)
+                self.make_ready(signature, args, keywords, stream)
             elif not rung:
                 self.drop(signature)
-        if kept is None or not rung:
+            if kept is not None and rung:
+                return self.eager(*args, **keywords) if rung == "eager" else cast(R, kept.results(stream))
             result = self.record(signature, args, keywords, stream, key)
             if before is not None:
                 extents = [array.extent for array in arrays_of((args, keywords))]
                 self.compare(before, Recorded(self.recordings, extents))
             return result
-        return self.eager(*args, **keywords) if rung == "eager" else cast(R, kept.results(stream))
+
+    def own_stream(self) -> Stream:
+        """Return the stream that a call of this thread runs on."""
+        return self.given or current_stream()
+
+    def inside(self, session: Session | None, args: tuple[Any, ...], keywords: dict[str, Any]) -> R:
+        """Call the function within another step: its launches become nodes of that one, whatever its stream (G5)."""
+        if session is None or session.stream.device == self.own_stream().device:
+            stream = current_stream() if session is None else session.stream
+            if self.cells is not None:
+                args, keywords = self.cells.place(args, keywords, stream)
+            with use_stream(stream):
+                return cast(Callable[..., R], self.function)(*args, **keywords)
+        with session.outside("a step on another device"):
+            return self.eager(*args, **keywords)
 
     def eager(self, *args: Any, **keywords: Any) -> R:
         """Call the function on the step's stream without recording."""
-        stream = self.stream = self.stream or current_stream()
+        stream = self.last = self.own_stream()
         if self.cells is not None:
             args, keywords = self.cells.place(args, keywords, stream)
         with use_stream(stream):
@@ -230,17 +260,17 @@ class Step(Armed, Generic[P, R]):
                 self.drop(signature)
             self.recurring.clear()
 
-    def make_ready(self, signature: Hashable, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    def make_ready(self, signature: Hashable, args: tuple[Any, ...], keywords: dict[str, Any], stream: Stream) -> None:
         """Arm the step for calls with these arguments, if they launch one exec only and no flag asks for more."""
         kept = self.kept.get(signature)
         exec_ = None if kept is None else kept.exec
         if kept is None or exec_ is None or flags.graph_verify or flags.graph_trace:
             return
-        cells = [] if self.cells is None else self.cells.formats(len(args), cast(Stream, self.stream))
+        cells = [] if self.cells is None else self.cells.formats(len(args), stream)
         # The C core takes the same object for the same argument.
         if not keywords and cells is not None and is_frozen(args):
             self.vary(cells)
-            self.arm(kept, exec_, exec_.address, args, bool(kept.own))
+            self.arm(kept, exec_, exec_.address, stream, args, bool(kept.own), flags.device)
 
     def drop(self, signature: Hashable) -> list[Exec]:
         """Keep a call no longer, if it is kept, and return the execs that no kept call holds any more."""
@@ -294,6 +324,8 @@ class Step(Armed, Generic[P, R]):
                 if isinstance(segment, Recording):
                     self.ladder.run_eagerly(segment, stream, why_forced())
                 else:
+                    if not segment.may_launch(stream):
+                        segment.wait()
                     whole = self.ladder.repeat(segment, stream, rung) and whole
             except HipError as error:
                 self.drop(signature)
@@ -314,7 +346,7 @@ class Step(Armed, Generic[P, R]):
         self.ladder.stats.count(Event(self.name, "eager", str(error)))
         return "eager"
 
-    def fail(self, kept: KeptCall, status: int, ran: bool) -> Any:
+    def fail(self, kept: KeptCall, status: int, ran: bool, stream: Stream) -> Any:
         """Run eagerly what the C core could not launch again, if none of it may have run (G8).
 
         Parameters
@@ -325,15 +357,17 @@ class Step(Armed, Generic[P, R]):
             The status of the launch.
         ran : bool
             Whether its nodes may have run.
+        stream : Stream
+            The stream of the launch.
         """
-        error, stream = launch_failure(status, ran), self.stream
+        error = launch_failure(status, ran)
         with self.ladder.lock:
             self.disarm()
             for signature in [signature for signature, each in self.kept.items() if each is kept]:
                 self.drop(signature)
             assert kept.exec is not None
             self.ladder.replace(kept.exec, stream, error)
-        return kept.results(stream)
+            return kept.results(stream)
 
     def record(
         self, signature: Hashable, args: tuple[Any, ...], keywords: dict[str, Any], stream: Stream, key: Hashable
@@ -363,9 +397,8 @@ class Step(Armed, Generic[P, R]):
                 return result
             own = {id(array.buffer) for array in found if session.owns(array.buffer)}
             kept = KeptCall(session.segments, result, list(arrays_of((args, keywords))), own, arguments)
-            with self.ladder.lock:
-                self.remember(signature, kept)
-                self.make_ready(signature, args, keywords)
+            self.remember(signature, kept)
+            self.make_ready(signature, args, keywords, stream)
             result = cast(R, kept.results(stream))
         return result
 
@@ -425,11 +458,12 @@ def step(name: str, *, key: Hashable = None, stream: Stream | None = None) -> It
     """
     stream = stream or current_stream()
     ladder = ladders.get(name) or ladders.setdefault(name, Ladder(name))
-    if stream.recording or not flags.graph:
+    session = session_of_thread()
+    if session is not None or stream.recording or not flags.graph:
         if not flags.graph:
             ladder.stats.count(Event(name, "eager", "HIPRT_GRAPH=0"))
-        with use_stream(stream):
+        with use_stream(stream if session is None else session.stream):
             yield ladder
         return
-    with Session(ladder, stream, key=key).record():
+    with ladder.lock, Session(ladder, stream, key=key).record():
         yield ladder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from hiprt.dtype import bfloat16, dtype_of
 from hiprt.event import Event
 from hiprt.op import op
 from hiprt.operators import Operators, ops
-from hiprt.stream import Stream, current_stream
+from hiprt.stream import Stream, apart, current_stream
 
 # The dtypes of Python's floats and complex numbers on the device.
 NARROWER = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.complex64)}
@@ -179,8 +180,15 @@ class Array(Operators):
         """The transposed view."""
         return self.transpose()
 
-    def numpy(self, stream: Stream | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+    def numpy(self, stream: Stream | None = None, *, after: Event | None = None) -> np.ndarray[Any, np.dtype[Any]]:
         """Copy to the host, once everything that was launched on the stream has run.
+
+        Parameters
+        ----------
+        stream : Stream, optional
+            The stream that copies; this thread's by default. It waits for what other streams write there.
+        after : Event, optional
+            What it waits for instead: the elements were written before the event, and no work in flight changes them.
 
         Returns
         -------
@@ -190,12 +198,14 @@ class Array(Operators):
         stream = stream or current_stream()
         if not self.size:
             return np.empty(self.shape, self.dtype)
-        with stream.outside("host read of an array", self):
+        with stream.outside("host read of an array", self), nullcontext() if after is None else apart():
+            if after is not None:
+                after.wait(stream)
             # Where a step's intermediates lie is decided when its recording ends, which `outside` has brought about.
             first, last = self.settled_extent()
             raw = np.empty(last - first, np.uint8)
             target = int(raw.ctypes.data)
-            stream.copy(target, first, raw.nbytes, core.lib.hipMemcpyDeviceToHost)
+            stream.copy(target, first, raw.nbytes, core.lib.hipMemcpyDeviceToHost, of=self.buffer)
             stream.synchronize()
         item = self.dtype.itemsize
         strides = tuple(step * item for step in self.strides)
@@ -208,10 +218,12 @@ class Array(Operators):
         Raises
         ------
         RuntimeError
-            The array belongs to a step that another stream is still recording.
+            The array belongs to a step that another thread is still recording.
         """
         if self.buffer.views is not None:
-            raise RuntimeError("the array belongs to a step that another stream is still recording")
+            raise RuntimeError(
+                "the array belongs to a step that another thread is still recording: wait until that call returns"
+            )
         return self.extent
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, np.dtype[Any]]:
@@ -271,7 +283,7 @@ class Array(Operators):
         if host.size:
             with stream.outside("host write of an array", self):
                 source, (target, _) = int(host.ctypes.data), self.settled_extent()
-                stream.copy(target, source, host.nbytes, core.lib.hipMemcpyHostToDevice)
+                stream.copy(target, source, host.nbytes, core.lib.hipMemcpyHostToDevice, to=self.buffer)
                 # HIP may read pageable host memory after an asynchronous copy has returned.
                 stream.synchronize()
 
@@ -284,9 +296,8 @@ class Array(Operators):
         if not (self.is_contiguous and source.is_contiguous):
             raise ValueError("copy_from: both arrays must be contiguous")
         if self.size:
-            stream.copy(self.address, source.address, self.nbytes, core.lib.hipMemcpyDeviceToDevice)
-            if stream.recording:
-                stream.retain((self, source))
+            kind = core.lib.hipMemcpyDeviceToDevice
+            stream.copy(self.address, source.address, self.nbytes, kind, to=self.buffer, of=source.buffer)
 
     def fill_bytes(self, value: int, stream: Stream | None = None) -> None:
         """Set every byte of a contiguous array."""
@@ -295,9 +306,7 @@ class Array(Operators):
         if not self.is_contiguous:
             raise ValueError("fill_bytes: the array must be contiguous")
         if self.size:
-            stream.fill(self.address, value, 1, self.nbytes)
-            if stream.recording:
-                stream.retain((self,))
+            stream.fill(self.address, value, 1, self.nbytes, to=self.buffer)
 
     def check_writable(self, op: str) -> None:
         """Refuse to write to memory that belongs to another library, which shared it for reading."""
@@ -378,7 +387,7 @@ class Array(Operators):
             )  # fmt: skip
         dlpack.type_of(self.dtype)  # raises before anything is copied
         shared = self.copy() if copy else self
-        put_behind_current_stream(here[0], stream)
+        put_behind_current_stream(shared, here[0], stream)
         shared.settled_extent()
         flags = dlpack.COPIED if copy else dlpack.READ_ONLY if self.buffer.is_readonly else 0
         return dlpack.export(
@@ -387,17 +396,22 @@ class Array(Operators):
         )  # fmt: skip
 
 
-def put_behind_current_stream(device_type: int, consumer: int | None) -> None:
-    """Make a consumer's later work wait for this thread's stream.
+def put_behind_current_stream(shared: Array, device_type: int, consumer: int | None) -> None:
+    """Make a consumer's later work wait for this thread's stream, and that for all work on an array.
 
     Parameters
     ----------
+    shared : Array
+        What the consumer may read and write.
     device_type : int
         DLPack's type of the device; the host, as a consumer, waits here and now.
     consumer : int or None
         The consumer's stream as DLPack passes it: None and 1 are the null stream, -1 asks for no wait.
     """
     ours = current_stream()
+    if consumer != -1 or device_type == dlpack.CPU:
+        with ours.outside("DLPack export"):
+            ours.wait_for(shared.buffer, core.lib.HIPRT_READ_WRITE)
     if device_type == dlpack.CPU:
         ours.synchronize()
     elif consumer != -1:
@@ -471,9 +485,8 @@ def full(shape: int | Iterable[int], value: Any, dtype: DTypeLike = np.float32, 
         made.set(np.full(made.shape, element), stream)
     elif made.size:
         stream = stream or current_stream()
-        stream.fill(made.address, int.from_bytes(element.tobytes(), "little"), element.dtype.itemsize, made.size)
-        if stream.recording:
-            stream.retain((made,))
+        bits = int.from_bytes(element.tobytes(), "little")
+        stream.fill(made.address, bits, element.dtype.itemsize, made.size, to=made.buffer)
     return made
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -97,6 +99,9 @@ def wait_then_drop(address: int, nbytes: int, owner: Any, stream: Stream) -> Buf
     return Buffer(address, nbytes, stream.device.index, stream.synchronize, owner)
 
 
+# Others' memory by its address, as long as a buffer shows it.
+adopted: weakref.WeakValueDictionary[int, Buffer] = weakref.WeakValueDictionary()
+adopting = threading.Lock()
 allocator: Allocate = hip_malloc
 adopter: Adopt = wait_then_drop
 
@@ -138,7 +143,17 @@ def adopt(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:
         Kept alive until the buffer is gone and everything launched on the stream by then has run.
     stream : Stream
     """
-    return adopter(address, nbytes, owner, stream)
+    buffer = adopter(address, nbytes, owner, stream)
+    buffer.belong(stream)
+    with adopting:
+        # The same memory under another wrapper is in one order with it.
+        known = adopted.get(address)
+        if known is not None:
+            buffer.share(known.uses)
+        adopted[address] = buffer
+    # Whoever hands memory over has ordered it with this stream.
+    stream.wait_for(buffer, core.lib.HIPRT_WRITE)
+    return buffer
 
 
 def set_adopter(new: Adopt | None) -> Adopt:

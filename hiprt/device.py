@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from hiprt import library
+from hiprt import library, objects
 from hiprt.core import ffi
 from hiprt.flags import flags
 from hiprt.hip import call, lib, result
@@ -100,5 +100,6 @@ def set_device(index: int) -> Device:
     device = describe(index)
     # The choice is noted whatever HIP says: each call of ours sets the device that it needs.
     thread.index = index
+    objects.Stream.choose_device(index)
     call(lib.hipSetDevice(index))
     return device

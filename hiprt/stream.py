@@ -7,7 +7,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, SupportsInt
@@ -17,10 +17,28 @@ from hiprt.device import Device, current_device
 from hiprt.errors import HipError, HipWarning
 from hiprt.hip import call, handle, lib
 
-__all__ = ["Move", "Stream", "current_stream", "new_stream", "use_stream"]
+__all__ = ["Move", "Stream", "apart", "current_stream", "new_stream", "session_of_thread", "thread", "use_stream"]
 
-thread = threading.local()
+
+class Thread(threading.local):
+    """What a thread does with streams.
+
+    Attributes
+    ----------
+    session : Session or None
+        The session in which the thread records a step, or has interrupted that.
+    is_apart : bool
+        Whether the thread is within `apart`.
+    """
+
+    session: Any = None
+    is_apart = False
+
+
+thread = Thread()
 numbers = itertools.count()
+defaults: dict[int, Stream] = {}
+lock = threading.Lock()
 # Memory that moves: its first address, one past the last, and the new first address.
 Move = tuple[int, int, int]
 
@@ -33,7 +51,9 @@ def moved(address: int, moves: Sequence[Move]) -> int:
 class Stream(objects.Stream):
     """A HIP stream.
 
-    Work launched on it runs in order. While a step records (`hiprt.graphs`), launches become nodes instead.
+    Work launched on it runs in order, from whatever thread. Work on other streams waits for it where both use an array
+    and one writes it (G13). While a thread records a step on it (`hiprt.graphs`), that thread's launches become nodes
+    instead.
 
     Parameters
     ----------
@@ -92,11 +112,10 @@ class Stream(objects.Stream):
         # Unlike handles, numbers are never used again: memory freed on a closed stream cannot reach another one.
         self.number = next(numbers)
         self.owner: Any = None
-        # hiprt.graphs sets these while a step records: its memory, what it must keep alive, and the session.
-        self.recording = False
+        # One thread at a time records a step on the stream. Its are the memory, and the list of what it keeps alive.
+        self.turn = threading.RLock()
         self.memory = None
-        self.keep = []
-        self.session: Any = None
+        self.keep: list[Any] = []
         self.core = core.ffi.gc(
             core.created(lib.hiprt_stream_create(self.raw, self.device.index)), lib.hiprt_stream_release
         )
@@ -111,12 +130,13 @@ class Stream(objects.Stream):
             self.session.share()
         return self.raw
 
-    def retain(self, arrays: Iterable[Any]) -> None:
-        """Keep the memory of arrays alive with the step being recorded, but for the step's own, which lives with it."""
-        memory = self.memory
-        self.keep += [array.buffer for array in arrays if array.buffer.pool is not memory]
+    @property
+    def session(self) -> Any:
+        """The step that this thread records on the stream, or None."""
+        session = session_of_thread()
+        return session if session is not None and session.stream is self else None
 
-    def copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
+    def copy(self, target: int, source: int, nbytes: int, kind: int, *, to: Any = None, of: Any = None) -> None:
         """Copy memory in stream order.
 
         Parameters
@@ -126,18 +146,25 @@ class Stream(objects.Stream):
         nbytes : int
         kind : int
             A ``hipMemcpyKind``. Only copies within the device can be recorded.
+        to, of : Buffer, optional
+            The memory that is written, and that is read. The copy waits for what other streams do there, and a
+            recording keeps it alive.
 
         Raises
         ------
         HipError
             The copy failed, or cannot be part of a recorded step.
         """
-        status = lib.hiprt_copy(self.core, target, source, nbytes, kind)
+        if thread.is_apart:
+            to = of = None
+        moves = self.step_aside() if to is not None or of is not None else ()
+        target, source = moved(target, moves), moved(source, moves)
+        status = self.queue_copy(target, source, nbytes, kind, to, of)
         if status:
             moves = self.make_room(status)
-            call(lib.hiprt_copy(self.core, moved(target, moves), moved(source, moves), nbytes, kind))
+            core.call(self.queue_copy(moved(target, moves), moved(source, moves), nbytes, kind, to, of))
 
-    def fill(self, target: int, value: int, width: int, count: int) -> None:
+    def fill(self, target: int, value: int, width: int, count: int, *, to: Any = None) -> None:
         """Set elements in stream order.
 
         Parameters
@@ -149,15 +176,37 @@ class Stream(objects.Stream):
             Size of an element in bytes: 1, 2 or 4.
         count : int
             Number of elements.
+        to : Buffer, optional
+            The memory that is written, as in `copy`.
 
         Raises
         ------
         HipError
             The fill failed.
         """
-        status = lib.hiprt_fill(self.core, target, value, width, count)
+        if thread.is_apart:
+            to = None
+        moves = self.step_aside() if to is not None else ()
+        target = moved(target, moves)
+        status = self.queue_fill(target, value, width, count, to)
         if status:
-            call(lib.hiprt_fill(self.core, moved(target, self.make_room(status)), value, width, count))
+            core.call(self.queue_fill(moved(target, self.make_room(status)), value, width, count, to))
+
+    def wait_for(self, buffer: Any, access: int) -> None:
+        """Order what others put on the stream next with other streams' work on a buffer.
+
+        Parameters
+        ----------
+        buffer : Buffer
+        access : int
+            What that work does there: `hiprt.module.READ`, `WRITE` or `READ_WRITE`.
+
+        Raises
+        ------
+        HipError
+            The stream cannot wait.
+        """
+        core.call(self.order(buffer, access))
 
     def barrier(self) -> None:
         """Order everything after it behind everything before it, for work that declares nothing.
@@ -195,7 +244,7 @@ class Stream(objects.Stream):
         return moves
 
     def outside(self, reason: str, array: Any = None) -> AbstractContextManager[None]:
-        """Do the block's work outside the step being recorded, which is split around it, if one is.
+        """Do the block's work outside the step that this thread records, which is split around it, if it records one.
 
         Parameters
         ----------
@@ -204,15 +253,30 @@ class Stream(objects.Stream):
         array : Array, optional
             The array that it is done to.
         """
-        if not self.recording:
-            return nullcontext()
-        context: AbstractContextManager[None] = self.session.outside(reason, array)
+        session = session_of_thread()
+        context: AbstractContextManager[None] = session.outside(reason, array) if session is not None else nullcontext()
         return context
 
     def aside(self) -> AbstractContextManager[None]:
         """Let work that the library puts on the stream within the block run at once, even while a step records."""
-        context: AbstractContextManager[None] = self.session.aside() if self.session is not None else nullcontext()
+        session = self.session
+        context: AbstractContextManager[None] = session.aside() if session is not None else nullcontext()
         return context
+
+    def step_aside(self) -> Sequence[Move]:
+        """Launch what this thread has recorded on another stream, because eager work on this one comes behind it.
+
+        Returns
+        -------
+        sequence of Move
+            The memory that has moved since the call was prepared.
+        """
+        session = session_of_thread()
+        if session is None or session.stream is self:
+            return ()
+        session.step_aside("work on another stream")
+        moves: Sequence[Move] = session.moves
+        return moves
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Return (version, handle): the protocol by which libraries pass streams (cuda.core, CuPy, Warp)."""
@@ -245,7 +309,6 @@ class Stream(objects.Stream):
         # It is let go of first: what is known of a stream whose destruction failed is that it must not be used again.
         is_mine, self.owned, self.is_open = self.owned and self.is_open, False, False
         if is_mine:
-            lib.hiprt_stream_close(self.core)
             call(lib.hipStreamDestroy(self.raw))
 
     def leave(self, *, can_fence: bool) -> None:
@@ -259,6 +322,7 @@ class Stream(objects.Stream):
         for pool in list(self.pools):
             pool.close(self, can_fence=can_fence)
         self.pools.clear()
+        lib.hiprt_stream_close(self.core, can_fence)
 
     def __enter__(self) -> Stream:
         return self
@@ -292,23 +356,53 @@ def new_stream(device: Device) -> Stream:
 
 
 def current_stream() -> Stream:
-    """Return the stream this thread launches on: that of the innermost `use_stream`, else the thread's own."""
-    stack: list[Stream] = getattr(thread, "stack", [])
-    if stack:
-        return stack[-1]
-    device = current_device()
-    streams: dict[int, Stream] = thread.__dict__.setdefault("streams", {})
-    if device.index not in streams:
-        streams[device.index] = Stream(device)
-    return streams[device.index]
+    """Return the stream this thread launches on: that of the innermost `use_stream`, else its device's default stream.
+
+    The default stream is one of hiprt's, the same for all threads.
+    """
+    stream: Stream | None = Stream.chosen()
+    if stream is None:
+        device = current_device()
+        stream = defaults.get(device.index)
+        if stream is None or not stream.is_open:
+            stream = default_stream(device)
+    return stream
+
+
+def default_stream(device: Device) -> Stream:
+    """Return the stream of a device for threads that chose none; it is made at the first request."""
+    with lock:
+        stream = defaults.get(device.index)
+        if stream is None or not stream.is_open:
+            stream = defaults[device.index] = Stream(device)
+            stream.default_of = device.index + 1
+        return stream
 
 
 @contextmanager
 def use_stream(stream: Stream) -> Iterator[Stream]:
-    """Launch on `stream` within the block."""
-    stack: list[Stream] = thread.__dict__.setdefault("stack", [])
-    stack.append(stream)
+    """Launch on `stream` within the block, on this thread."""
+    before = Stream.choose(stream)
     try:
         yield stream
     finally:
-        stack.pop()
+        Stream.choose(before)
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Do the block's copies and fills in no order with other streams, and outside the step that this thread records.
+
+    This is for memory that nobody else knows yet, and for reads that the caller has ordered by an event.
+    """
+    before, thread.is_apart = thread.is_apart, True
+    try:
+        yield
+    finally:
+        thread.is_apart = before
+
+
+def session_of_thread() -> Any:
+    """Return the session in which this thread records a step, on whatever stream; None outside of one."""
+    session = thread.session
+    return session if session is not None and session.recording is not None and not thread.is_apart else None

@@ -84,6 +84,4 @@ def fill(out: Array, element: np.ndarray[Any, Any], stream: Stream) -> None:
         groups = -(-out.size // THREADS[0])
         FILL(stream, (groups, 1, 1), THREADS, out=out.view(WORDS[8]), low=low, high=high, size=out.size)
         return
-    stream.fill(out.address, low, width, out.nbytes // width)
-    if stream.recording:
-        stream.retain((out,))
+    stream.fill(out.address, low, width, out.nbytes // width, to=out.buffer)

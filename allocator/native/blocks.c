@@ -3,7 +3,10 @@
 
 #include "pool.h"
 
-static void give(void *pool, void *block) { hiprt_pool_give(pool, block); }
+static void give(void *pool, void *block, hiprt_uses *uses) {
+  if (uses) hiprt_pool_take_back(pool, block, uses);
+  hiprt_pool_give(pool, block);
+}
 
 /* Return a buffer that holds a block; on failure the block is the pool's again. */
 static PyObject *hold(PyTypeObject *type, hiprt_pool *books, hiprt_block *block, unsigned long long nbytes, int device,
@@ -19,6 +22,7 @@ static PyObject *hold(PyTypeObject *type, hiprt_pool *books, hiprt_block *block,
   self->give = give;
   self->books = books;
   self->block = block;
+  self->uses = hiprt_pool_uses(books, block);
   Py_INCREF(pool);
   self->pool = pool;
   return (PyObject *)self;

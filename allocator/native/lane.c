@@ -34,5 +34,6 @@ int hiprt_lane_is_retiring(const hiprt_lane *lane, const block *b) { return !b->
 void hiprt_lane_free(hiprt_lane *lane) {
   if (lane->fence) hiprt_hip.hipEventDestroy(lane->fence);
   hiprt_bins_free(&lane->bins);
+  hiprt_stream_release(lane->core);
   free(lane);
 }

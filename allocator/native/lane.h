@@ -5,10 +5,12 @@
 #pragma once
 #include "bins.h"
 #include "library.h"
+#include "stream.h"
 
 struct hiprt_lane {
   uint64_t number;
   hipStream_t stream;
+  hiprt_stream *core; /* the stream, by which memory is ordered with other streams */
   int device;
   int can_fence; /* the stream's handle is known and valid */
   int is_closed;

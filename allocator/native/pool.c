@@ -15,6 +15,7 @@ struct hiprt_pool {
   hiprt_chunk *chunks, *last_chunk;
   block *spare; /* structures for reuse, linked by next */
   hiprt_pool *before, *next; /* in the list of all pools */
+  hiprt_uses *uses; /* of all its memory together; NULL: each buffer has its own */
 };
 
 /* All pools. A fork waits until no thread is in any pool's books, so that those of the child are whole. */
@@ -82,6 +83,7 @@ static void destroy(hiprt_pool *pool) {
     after = b->next;
     free(b);
   }
+  hiprt_uses_release(pool->uses);
   pthread_mutex_destroy(&pool->lock);
   free(pool);
 }
@@ -98,15 +100,39 @@ void hiprt_pool_release(hiprt_pool *pool) {
   unlock_and_release(pool);
 }
 
-hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, uint64_t stream, int device, int can_fence) {
+void hiprt_pool_share(hiprt_pool *pool, hiprt_uses *uses) {
+  hiprt_uses_retain(uses);
+  pool->uses = uses;
+}
+
+void hiprt_pool_take_back(hiprt_pool *pool, const hiprt_block *block, hiprt_uses *uses) {
+  /* The next launch of the step waits for all that is done with its memory. */
+  if (uses != pool->uses) hiprt_order_take_back(((const struct block *)block)->lane->core, uses);
+}
+
+hiprt_uses *hiprt_pool_uses(hiprt_pool *pool, const hiprt_block *block) {
+  if (pool->uses) {
+    hiprt_uses_retain(pool->uses);
+    return pool->uses;
+  }
+  hiprt_stream *stream = ((const struct block *)block)->lane->core;
+  if (!hiprt_order_is_needed(stream)) return 0;
+  hiprt_uses *uses = hiprt_uses_create(1);
+  if (uses) hiprt_order_give(stream, uses);
+  return uses;
+}
+
+hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, hiprt_stream *stream, int can_fence) {
   hiprt_lane *lane = calloc(1, sizeof *lane);
   if (!lane) {
     hiprt_fail(HIPRT_E_MEMORY, "hiprt_pool_lane", 0);
     return 0;
   }
   lane->number = number;
-  lane->stream = (hipStream_t)(uintptr_t)stream;
-  lane->device = device;
+  hiprt_stream_retain(stream);
+  lane->core = stream;
+  lane->stream = stream->handle;
+  lane->device = stream->device;
   lane->can_fence = can_fence;
   pthread_mutex_lock(&pool->lock);
   lane->next = pool->lanes;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "block.h"
+#include "order.h"
 
 /* cffi begin */
 typedef struct hiprt_pool hiprt_pool;
@@ -28,9 +29,11 @@ typedef struct {
 hiprt_pool *hiprt_pool_create(void);
 /* Let the pool go; its books go with the last block that is given back. */
 void hiprt_pool_release(hiprt_pool *pool);
+/* Make all memory of the pool one piece, for the order with other streams: it is one step's. */
+void hiprt_pool_share(hiprt_pool *pool, hiprt_uses *uses);
 /* Return a new lane, which belongs to the pool. number: no other lane of the process has it. can_fence: the stream's
  * handle is known, and stays valid until hiprt_pool_close. */
-hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, uint64_t stream, int device, int can_fence);
+hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, hiprt_stream *stream, int can_fence);
 /* Forget a lane's stream; the lane is invalid afterwards. can_fence: the stream is still open, and its work so far is
  * fenced now; else its blocks wait for a forced trim. is_gone: nobody launches on it any more. */
 void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int can_fence, int is_gone);
@@ -61,3 +64,7 @@ void hiprt_pool_measure(hiprt_pool *pool, hiprt_pool_sizes *out_sizes);
 /* List at most `capacity` blocks, and return how many there are. */
 uint32_t hiprt_pool_list(hiprt_pool *pool, uint32_t capacity, hiprt_pool_entry *out_entries);
 /* cffi end */
+/* Order the stream of a block, which is given next, behind what other streams do with it. */
+void hiprt_pool_take_back(hiprt_pool *pool, const hiprt_block *block, hiprt_uses *uses);
+/* Return who works with a block that was taken, as a reference; NULL: nobody, as far as is noted. */
+hiprt_uses *hiprt_pool_uses(hiprt_pool *pool, const hiprt_block *block);

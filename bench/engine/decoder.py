@@ -249,9 +249,9 @@ class Decoder:
         """Return the token that follows those taken so far: one of the prompt, or the one that the last step drew."""
         return self.read_token(sequence, self.positions[sequence], self.stream)
 
-    def read_token(self, sequence: int, position: int, stream: Stream) -> int:
+    def read_token(self, sequence: int, position: int, stream: Stream, after: Event | None = None) -> int:
         """Return the token at a position of a text."""
-        return int(self.state.tokens[sequence, position : position + 1].numpy(stream)[0])
+        return int(self.state.tokens[sequence, position : position + 1].numpy(stream, after=after)[0])
 
     def mark(self) -> Mark:
         """Return the point behind the last step, at which `read` reads while later steps run; two are kept."""
@@ -271,8 +271,7 @@ class Decoder:
         stream : Stream
             The stream to read on, another one than that of the steps.
         """
-        mark.event.wait(stream)
-        return [self.read_token(i, at, stream) for i, at in enumerate(mark.lengths)]
+        return [self.read_token(i, at, stream, mark.event) for i, at in enumerate(mark.lengths)]
 
 
 def prompts_of(prompt: Sequence[int] | Sequence[Sequence[int]], batch: int) -> list[Sequence[int]]:

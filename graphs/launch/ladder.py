@@ -67,7 +67,8 @@ class Ladder:
     has_foreign : bool
         Whether other code has put work on the step's stream, or was given its handle, while it recorded.
     lock : RLock
-        Held from the choice of an exec to its launch, so that no other thread patches it in between (G12).
+        Held while a thread records, and from the choice of an exec to its launch, so that no other thread patches it in
+        between (G12).
     """
 
     def __init__(self, name: str) -> None:
@@ -342,6 +343,7 @@ class Ladder:
                     exec_.patch(old.recording)
                     kept.segments = [exec_]
                 exec_.move(move.nodes, move.size, move.ranges, move.moves)
+            exec_.recording.move_buffers(kept.placements.arrays, arrays)
             kept.placements.carry(arrays, target)
         self.stats.patched += move.size
         seconds = time.perf_counter() - start

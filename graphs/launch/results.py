@@ -55,7 +55,7 @@ def copied_array(array: Array, own: Collection[int], copies: dict[int, Buffer], 
     start = buffer.address
     if copy is None:
         copy = copies[number] = allocate(buffer.nbytes, stream)
-        stream.copy(copy.address, start, buffer.nbytes, DEVICE_TO_DEVICE)
+        stream.copy(copy.address, start, buffer.nbytes, DEVICE_TO_DEVICE, to=copy, of=buffer)
     strides = None if array.is_contiguous else array.strides
     return Array(copy, array.shape, array.dtype, array.address - start + copy.address, strides)
 

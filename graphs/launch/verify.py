@@ -91,6 +91,7 @@ def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
     HipError
         Something failed before the launch.
     """
+    exec_.recording.order(stream)
     memory = Memory(exec_.recording, stream)
     exec_.launch(stream)
     try:

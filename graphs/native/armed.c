@@ -15,6 +15,7 @@ typedef struct {
   PyObject *result;                  /* what a call returns; NULL: `kept` makes a result for each call */
   hiprt_exec *exec;
   unsigned long long *addresses; /* one for each argument; 0 unless it is an array */
+  int device;                    /* the one that the flags name, counted from 1 */
 } ready;
 
 /* Device memory that a call writes an argument to, ahead of the launch. */
@@ -29,10 +30,11 @@ typedef struct {
 /* Base of hiprt.graphs.Step. */
 typedef struct {
   PyObject_HEAD
-  PyObject *stream;
+  PyObject *given; /* the stream it runs on; NULL or None: its caller's */
   char keep;
   PyObject *rungs, *flags;      /* the counts by rung, and the values of the flags */
   pthread_mutex_t is_launching; /* taken with the GIL held, kept while it is released */
+  uintptr_t launcher;           /* the thread that has taken it; set with the GIL held */
   ready last;
   cell cells[MOST_CELLS];
   Py_ssize_t n_cells;
@@ -86,7 +88,8 @@ static void set(step *self, ready next) {
 static PyObject *disarm(PyObject *object, PyObject *unused) {
   step *self = (step *)object;
   set(self, (ready){0});
-  if (hiprt_is_forked) Py_RETURN_NONE; /* a thread that was launching is not in this process */
+  /* A thread that was launching is not in a forked process; a finaliser may come while a result is copied. */
+  if (hiprt_is_forked || self->launcher == hiprt_this_thread()) Py_RETURN_NONE;
   if (pthread_mutex_trylock(&self->is_launching)) {
     Py_BEGIN_ALLOW_THREADS;
     pthread_mutex_lock(&self->is_launching);
@@ -146,22 +149,24 @@ static PyObject *shared(PyObject *value) {
   return value;
 }
 
-/* arm(kept, holder, exec, args, is_copied): until disarm() or a change of flags, a call with these arguments launches
- * the exec, which the holder keeps alive, on the stream of now. It returns kept.result or, where that is copied each
+/* arm(kept, holder, exec, stream, args, is_copied, device): until disarm() or a change of flags, a call with these arguments launches
+ * the exec, which the holder keeps alive, on the stream, if it is the caller's where the step follows that;
+ * `device` is the one that the flags name. It returns kept.result or, where that is copied each
  * time, kept.results(stream). */
 static PyObject *arm(PyObject *object, PyObject *given) {
   step *self = (step *)object;
-  PyObject *kept, *holder, *args, *result = 0, *version = version_of(self);
+  PyObject *kept, *holder, *stream, *args, *result = 0, *version = version_of(self);
   unsigned long long exec;
-  int is_copied;
-  if (!PyArg_ParseTuple(given, "OOKO!p", &kept, &holder, &exec, &PyTuple_Type, &args, &is_copied)) return 0;
-  if (!version || !self->stream || !PyObject_TypeCheck(self->stream, hiprt_py_stream_type))
-    return PyErr_Format(PyExc_TypeError, "arm: the step has no stream or no flags");
+  int is_copied, device;
+  if (!PyArg_ParseTuple(given, "OOKO!O!pi", &kept, &holder, &exec, hiprt_py_stream_type, &stream, &PyTuple_Type,
+                        &args, &is_copied, &device))
+    return 0;
+  if (!version) return PyErr_Format(PyExc_TypeError, "arm: the step has no flags");
   if (!is_copied && !(result = PyObject_GetAttrString(kept, "result"))) return 0;
   unsigned long long *addresses = addresses_of(args);
   if (addresses)
-    set(self, (ready){shared(kept), shared(holder), shared(args), shared(self->stream), shared(version), shared(result),
-                      (hiprt_exec *)(uintptr_t)exec, addresses});
+    set(self, (ready){shared(kept), shared(holder), shared(args), shared(stream), shared(version), shared(result),
+                      (hiprt_exec *)(uintptr_t)exec, addresses, device + 1});
   Py_XDECREF(result);
   return addresses ? shared(Py_None) : 0;
 }
@@ -198,9 +203,11 @@ static const cell *cell_of(const step *self, Py_ssize_t argument) {
 /* Whether the step is armed for a call; out_bits receives what goes to each cell. */
 static int is_ready_for(const step *self, PyObject *args, uint64_t *out_bits) {
   const ready *last = &self->last;
-  if (!last->kept || !self->keep || last->stream != self->stream || version_of(self) != last->version) return 0;
+  if (!last->kept || !self->keep || version_of(self) != last->version) return 0;
   Py_ssize_t n = PyTuple_Size(args);
-  if (core_of(last->stream)->recorder || n != PyTuple_Size(last->args)) return 0;
+  if (hiprt_thread_recordings || core_of(last->stream)->closed_by || n != PyTuple_Size(last->args)) return 0;
+  const int follows = !self->given || self->given == Py_None;
+  if (follows ? !hiprt_py_is_current((hiprt_py_stream *)last->stream, last->device) : last->stream != self->given) return 0;
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *value = PyTuple_GetItem(args, i);
     const cell *own = self->n_cells ? cell_of(self, i) : 0;
@@ -241,20 +248,25 @@ static PyObject *launch(step *self) {
   PyObject *kept = shared(self->last.kept), *holder = shared(self->last.holder), *stream = shared(self->last.stream);
   PyObject *result = shared(self->last.result);
   hiprt_exec *exec = self->last.exec;
+  const int is_copied = !result;
   int status, ran;
+  self->launcher = hiprt_this_thread();
   Py_BEGIN_ALLOW_THREADS;
   status = hiprt_exec_launch(exec, core_of(stream), 0, &ran);
-  pthread_mutex_unlock(&self->is_launching);
   Py_END_ALLOW_THREADS;
+  /* The next launch overwrites what is copied, so it comes after the copy. */
+  if (!status && is_copied && interned(&results, "results"))
+    result = PyObject_CallMethodObjArgs(kept, results, stream, 0);
+  self->launcher = 0;
+  pthread_mutex_unlock(&self->is_launching);
   if (status) {
     PyObject *number = interned(&fail, "fail") ? PyLong_FromLong(status) : 0;
     Py_XDECREF(result);
-    result = number ? PyObject_CallMethodObjArgs((PyObject *)self, fail, kept, number, ran ? Py_True : Py_False, 0) : 0;
+    result = number ? PyObject_CallMethodObjArgs((PyObject *)self, fail, kept, number, ran ? Py_True : Py_False, stream, 0)
+                    : 0;
     Py_XDECREF(number);
-  } else if (count(self)) {
+  } else if (result && count(self)) {
     Py_CLEAR(result);
-  } else if (!result) {
-    result = interned(&results, "results") ? PyObject_CallMethodObjArgs(kept, results, stream, 0) : 0;
   }
   Py_DECREF(kept);
   Py_DECREF(holder);
@@ -286,7 +298,7 @@ static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
 static int traverse(PyObject *object, visitproc visit, void *arg) {
   step *self = (step *)object;
   Py_VISIT(Py_TYPE(object));
-  Py_VISIT(self->stream);
+  Py_VISIT(self->given);
   Py_VISIT(self->rungs);
   Py_VISIT(self->flags);
   Py_VISIT(self->last.kept);
@@ -301,7 +313,7 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
 static int clear(PyObject *object) {
   step *self = (step *)object;
   set(self, (ready){0});
-  Py_CLEAR(self->stream);
+  Py_CLEAR(self->given);
   Py_CLEAR(self->rungs);
   Py_CLEAR(self->flags);
   return 0;
@@ -316,7 +328,7 @@ static void dealloc(PyObject *object) {
 
 static PyTypeObject *make_type(void) {
   static PyMemberDef members[] = {
-      {"stream", T_OBJECT, offsetof(step, stream), 0, 0}, {"keep", T_BOOL, offsetof(step, keep), 0, 0}, {0}};
+      {"given", T_OBJECT, offsetof(step, given), 0, 0}, {"keep", T_BOOL, offsetof(step, keep), 0, 0}, {0}};
   static PyMethodDef methods[] = {{"attach", attach, METH_VARARGS, 0},
                                   {"arm", arm, METH_VARARGS, 0},
                                   {"vary", vary, METH_O, 0},

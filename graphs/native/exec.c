@@ -185,16 +185,32 @@ static int launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *out_r
   if (status) return hiprt_fail(status, "hipGraphLaunch", 0);
   e->canary.is_due = 1;
   e->launched = ++launches;
-  stream->launches++;
+  atomic_fetch_add_explicit(&stream->launches, 1, memory_order_relaxed);
   return followed;
+}
+
+/* Launch behind what other streams do with the memory that the nodes touch. */
+static int launch_in_order(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *out_ran) {
+  uint32_t count;
+  const hiprt_touch *touches = hiprt_recorder_touches(e->recorder, &count);
+  const int is_ordered = hiprt_order_is_needed(stream);
+  int status = is_ordered ? hiprt_order_begin(stream, touches, count) : 0;
+  if (status) return status;
+  status = (int)hiprt_hip.hipSetDevice(e->device);
+  status = status ? hiprt_fail(status, "hipSetDevice", 0) : launch(e, stream, is_fenced, out_ran);
+  if (is_ordered)
+    hiprt_order_end(stream, touches, count);
+  else if (hiprt_order_is_needed(stream))
+    hiprt_order_note(stream, touches, count);
+  return status;
 }
 
 int hiprt_exec_launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *out_ran) {
   *out_ran = 0;
-  if (stream->recorder) return hiprt_fail(HIPRT_E_RECORDING, "hiprt_exec_launch", "the stream is recording");
-  HIPRT_TRY(hipSetDevice, e->device);
+  if (hiprt_stream_records(stream))
+    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_exec_launch", "the stream is recording");
   pthread_mutex_lock(&e->lock);
-  int status = launch(e, stream, is_fenced, out_ran);
+  int status = launch_in_order(e, stream, is_fenced, out_ran);
   pthread_mutex_unlock(&e->lock);
   return status;
 }

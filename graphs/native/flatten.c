@@ -301,8 +301,12 @@ static int add_pieces(hiprt_recorder *r, const pieces *all, hiprt_captured *capt
 
 int hiprt_flatten_begin(hiprt_recorder *r, hiprt_stream *stream) {
   HIPRT_TRY(hipSetDevice, stream->device);
+  hiprt_order_close(stream);
   int status = hiprt_capture_begin(stream->handle);
-  if (!status) hiprt_recorder_listen(r, (uint64_t)(uintptr_t)stream->handle);
+  if (!status)
+    hiprt_recorder_listen(r, (uint64_t)(uintptr_t)stream->handle);
+  else
+    hiprt_order_open(stream);
   return status;
 }
 
@@ -313,6 +317,7 @@ int hiprt_flatten_end(hiprt_recorder *r, hiprt_stream *stream, uint32_t n_ranges
   hiprt_recorder_listen(r, 0);
   /* The capture ends whatever fails, so that the stream can be used. */
   int chosen = (int)hiprt_hip.hipSetDevice(stream->device), status = hiprt_capture_end(stream->handle, &graph);
+  hiprt_order_open(stream);
   if (chosen) {
     if (graph) hiprt_hip.hipGraphDestroy(graph);
     return hiprt_fail(chosen, "hipSetDevice", 0);
@@ -343,4 +348,5 @@ void hiprt_flatten_drop(hiprt_recorder *r, hiprt_stream *stream) {
   hiprt_recorder_listen(r, 0);
   hiprt_hip.hipSetDevice(stream->device);
   if (!hiprt_capture_end(stream->handle, &graph)) hiprt_hip.hipGraphDestroy(graph);
+  hiprt_order_open(stream);
 }

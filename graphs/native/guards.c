@@ -16,6 +16,11 @@ static hipError_t claim_reached(hipEvent_t event) {
   return hipSuccess;
 }
 
+static hipError_t claim_waited(hipStream_t stream, hipEvent_t event, unsigned flags) {
+  (void)stream, (void)event, (void)flags;
+  return hipSuccess;
+}
+
 __attribute__((visibility("default"))) int hiprt_test_disable(const char *guard) {
   if (!strcmp(guard, "key")) {
     hiprt_guards_off |= HIPRT_GUARD_KEY;
@@ -27,6 +32,8 @@ __attribute__((visibility("default"))) int hiprt_test_disable(const char *guard)
     hiprt_hip.hipEventQuery = claim_reached;
   } else if (!strcmp(guard, "wait")) {
     hiprt_hip.hipEventSynchronize = claim_reached;
+  } else if (!strcmp(guard, "order")) {
+    hiprt_hip.hipStreamWaitEvent = claim_waited;
   } else {
     return -1;
   }

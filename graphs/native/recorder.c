@@ -42,6 +42,8 @@ struct hiprt_recorder {
   hipStream_t captured; /* NULL unless other code's work is taken in by capture */
   uint32_t n_foreign;
   int is_broken; /* a node could not be recorded: the tracker may have counted it, and would number later ones wrongly */
+  hiprt_touch *touches; /* each piece of memory once */
+  size_t n_touches, touches_capacity;
 };
 
 /* Make room for `more` items behind `count` items in an array that grows. */
@@ -80,7 +82,9 @@ void hiprt_recorder_release(hiprt_recorder *r) {
     hiprt_kernel_release(r->nodes[i].kernel);
     hiprt_captured_release(r->nodes[i].captured);
   }
+  for (size_t i = 0; i < r->n_touches; i++) hiprt_uses_release(r->touches[i].uses);
   hiprt_deps_destroy(r->tracker);
+  free(r->touches);
   free(r->nodes);
   free(r->bytes);
   free(r->deps);
@@ -284,9 +288,48 @@ static int take_fill(void *r, uint64_t dst, uint32_t value, uint32_t width, uint
 
 static int take_barrier(void *r) { return add_new(r, HIPRT_NODE_EMPTY, 0, 0, 0); }
 
-int hiprt_recorder_start(hiprt_recorder *r, hiprt_stream *stream) {
-  static const hiprt_recorder_calls calls = {take_launch, take_copy, take_fill, take_barrier};
-  return hiprt_stream_start(stream, &calls, r, r->serial);
+int hiprt_recorder_touch(hiprt_recorder *r, hiprt_uses *uses, uint32_t access) {
+  const uint32_t place = atomic_load_explicit(&uses->place, memory_order_relaxed);
+  if (atomic_load_explicit(&uses->recorder, memory_order_relaxed) == r->serial && place < r->n_touches &&
+      r->touches[place].uses == uses) {
+    r->touches[place].access |= access;
+    return 0;
+  }
+  if (reserve((void **)&r->touches, r->n_touches, 1, &r->touches_capacity, sizeof *r->touches)) return HIPRT_E_MEMORY;
+  hiprt_uses_retain(uses);
+  atomic_store_explicit(&uses->place, (uint32_t)r->n_touches, memory_order_relaxed);
+  atomic_store_explicit(&uses->recorder, r->serial, memory_order_relaxed);
+  r->touches[r->n_touches++] = (hiprt_touch){uses, access};
+  return 0;
+}
+
+static int take_touch(void *r, hiprt_uses *uses, uint32_t access) { return hiprt_recorder_touch(r, uses, access); }
+
+void hiprt_recorder_retouch(hiprt_recorder *r, hiprt_uses *before, hiprt_uses *after) {
+  for (size_t i = 0; i < r->n_touches; i++) {
+    if (r->touches[i].uses != before) continue;
+    hiprt_uses_retain(after);
+    r->touches[i].uses = after;
+    hiprt_uses_release(before);
+  }
+}
+
+const hiprt_touch *hiprt_recorder_touches(const hiprt_recorder *r, uint32_t *out_count) {
+  *out_count = (uint32_t)r->n_touches;
+  return r->touches;
+}
+
+int hiprt_recorder_order(const hiprt_recorder *r, hiprt_stream *stream) {
+  if (!hiprt_order_is_needed(stream)) return 0;
+  int status = hiprt_order_begin(stream, r->touches, (uint32_t)r->n_touches);
+  if (!status) hiprt_order_end(stream, r->touches, (uint32_t)r->n_touches);
+  return status;
+}
+
+int hiprt_recorder_start(hiprt_recorder *r, hiprt_stream *stream, int is_shared) {
+  static const hiprt_recorder_calls calls = {take_launch, take_copy, take_fill, take_barrier, take_touch};
+  hiprt_order_expect(stream);
+  return hiprt_stream_start(stream, &calls, r, r->serial, is_shared);
 }
 
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into) {
@@ -304,6 +347,8 @@ int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t en
     int status = is_whole ? append(into, n, from->deps + old->deps, old->n_deps) : commit(into, n);
     if (status) return status;
   }
+  for (size_t i = 0; i < from->n_touches; i++)
+    if (hiprt_recorder_touch(into, from->touches[i].uses, from->touches[i].access)) return HIPRT_E_MEMORY;
   return 0;
 }
 
@@ -448,14 +493,23 @@ static int run_node(const hiprt_recorder *r, const node *n, hiprt_stream *stream
   return n->kind == HIPRT_NODE_OPAQUE ? run_opaque((const hiprt_opaque *)payload, stream) : 0;
 }
 
-int hiprt_recorder_run(const hiprt_recorder *r, hiprt_stream *stream, int *out_ran) {
-  *out_ran = 0;
-  if (stream->recorder)
-    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_recorder_run", "the stream is recording");
+static int run_nodes(const hiprt_recorder *r, hiprt_stream *stream, int *out_ran) {
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     int status = run_node(r, r->nodes + i, stream);
     *out_ran |= !hiprt_is_refused(status);
     if (status) return status;
   }
   return 0;
+}
+
+int hiprt_recorder_run(const hiprt_recorder *r, hiprt_stream *stream, int *out_ran) {
+  *out_ran = 0;
+  if (hiprt_stream_records(stream))
+    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_recorder_run", "the stream is recording");
+  const uint32_t count = (uint32_t)r->n_touches;
+  int status = hiprt_order_begin(stream, r->touches, count);
+  if (status) return status;
+  status = run_nodes(r, stream, out_ran);
+  hiprt_order_end(stream, r->touches, count);
+  return status;
 }

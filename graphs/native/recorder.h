@@ -9,6 +9,7 @@
 #include "deps.h"
 #include "kernel.h"
 #include "move.h"
+#include "order.h"
 #include "stream.h"
 
 /* cffi begin */
@@ -54,13 +55,19 @@ void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t byt
  * launch returns; NULL ends that. */
 void hiprt_recorder_watch(hiprt_recorder *recorder, void (*added)(void *owner), void *owner);
 int hiprt_recorder_is_full(const hiprt_recorder *recorder);
-/* Take a stream's work as nodes, until hiprt_stream_stop. */
-int hiprt_recorder_start(hiprt_recorder *recorder, hiprt_stream *stream);
+/* Take what this thread, or with is_shared every thread, puts on a stream as nodes, until hiprt_stream_stop. */
+int hiprt_recorder_start(hiprt_recorder *recorder, hiprt_stream *stream, int is_shared);
 /* Say HIPRT_E_CAPTURED from now on where work that other code put on the stream, which is being captured, is to become
  * nodes first; 0 for the handle ends that. */
 void hiprt_recorder_listen(hiprt_recorder *recorder, uint64_t handle);
 /* Return the number of nodes that are work of other code. */
 uint32_t hiprt_recorder_foreign(const hiprt_recorder *recorder);
+/* Note what the nodes do (hiprt_access) with memory that other streams may use too; their launches are ordered by it. */
+int hiprt_recorder_touch(hiprt_recorder *recorder, hiprt_uses *uses, uint32_t access);
+/* Note that the nodes use other memory in the place of some. */
+void hiprt_recorder_retouch(hiprt_recorder *recorder, hiprt_uses *before, hiprt_uses *after);
+/* Order a stream as before a launch of the nodes, and note it, for work that others put on the stream next. */
+int hiprt_recorder_order(const hiprt_recorder *recorder, hiprt_stream *stream);
 /* Append nodes [begin, end) to another recorder, with edges among themselves; all nodes keep the edges they have. */
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into);
 /* List the nodes with a buffer that begins in [start, end), or another address in it; out_nodes has room for all
@@ -91,6 +98,8 @@ void hiprt_recorder_retain(hiprt_recorder *recorder);
 /* Append a node that was captured; the recorder takes references. */
 int hiprt_recorder_add_captured(hiprt_recorder *recorder, uint32_t kind, hiprt_kernel *kernel, const void *payload,
                                 uint32_t size, hiprt_captured *captured, hipGraphNode_t source);
+/* Return what the nodes do with memory that other streams may use too. */
+const hiprt_touch *hiprt_recorder_touches(const hiprt_recorder *recorder, uint32_t *out_count);
 char *hiprt_recorder_payload(hiprt_recorder *recorder, uint32_t index);
 /* Return the number of a node's addresses that lie in memory that moves. out_payload, unless NULL, receives them as
  * they are after the moves; it may be the node's payload itself. */

@@ -13,6 +13,7 @@ from typing import Any
 
 from hiprt import core, module
 from hiprt.allocator import Arena, Plan, Pool
+from hiprt.array import Array
 from hiprt.caller import Caller, caller
 from hiprt.errors import UndefinedOutputsError
 from hiprt.flags import flags
@@ -123,12 +124,12 @@ class Recording:
 
     @contextmanager
     def record(self, stream: Stream) -> Iterator[None]:
-        """Record what is launched on `stream` within the block.
+        """Record what this thread launches on `stream` within the block.
 
         Raises
         ------
         HipError
-            The stream records already.
+            A thread records on the stream already.
         """
         self.start(stream)
         try:
@@ -136,24 +137,33 @@ class Recording:
         finally:
             self.stop(stream)
 
-    def start(self, stream: Stream) -> None:
-        """Take what is launched on `stream` from now on, instead of running it.
+    def start(self, stream: Stream, *, is_shared: bool = False) -> None:
+        """Take what this thread launches on `stream` from now on, instead of running it.
+
+        Parameters
+        ----------
+        stream : Stream
+        is_shared : bool
+            Whether to take what other threads launch as well.
 
         Raises
         ------
         HipError
-            The stream records already.
+            A thread records on the stream already.
         """
         if callers_are_wanted():
             self.handle = core.ffi.new_handle(self.callers)
             core.lib.hiprt_recorder_watch(self.core, added, self.handle)
-        core.call(core.lib.hiprt_recorder_start(self.core, stream.core))
-        stream.recording, stream.memory, stream.keep = True, self.memory, self.keep
+        if self.memory is not None:
+            core.call(core.lib.hiprt_recorder_touch(self.core, self.memory.uses, module.READ_WRITE))
+        core.call(core.lib.hiprt_recorder_start(self.core, stream.core, is_shared))
+        stream.memory, stream.keep = self.memory, self.keep
 
     def stop(self, stream: Stream) -> None:
         """Let the stream run its work again."""
+        # The memory goes first: once the stream records no more, other threads see what it allocates from.
+        stream.memory, stream.keep = None, []
         core.lib.hiprt_stream_stop(stream.core)
-        stream.recording, stream.memory, stream.keep = False, None, []
         self.keep[:] = {id(buffer): buffer for buffer in self.keep}.values()
 
     def settle(self, stream: Stream) -> None:
@@ -174,6 +184,21 @@ class Recording:
     def relocate(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Give all nodes the addresses they have when memory moves: (start, end, new start), ascending."""
         core.lib.hiprt_recorder_relocate(self.core, len(moves), moves)
+
+    def order(self, stream: Stream) -> None:
+        """Order what is put on the stream next with other streams' work on memory that the nodes use (G13)."""
+        core.call(core.lib.hiprt_recorder_order(self.core, stream.core))
+
+    def touch(self, array: Array, access: int) -> None:
+        """Note what the nodes do (`module.READ`, `WRITE`) with the memory of an array, for the order with others."""
+        core.call(core.lib.hiprt_recorder_touch(self.core, core.ffi.cast("hiprt_uses *", array.buffer.uses), access))
+
+    def move_buffers(self, before: Sequence[Array], after: Sequence[Array]) -> None:
+        """Note that the nodes use the memory of other arrays in the place of some."""
+        for old, new in zip(before, after):
+            if old.buffer is not new.buffer:
+                uses = [core.ffi.cast("hiprt_uses *", array.buffer.uses) for array in (old, new)]
+                core.lib.hiprt_recorder_retouch(self.core, *uses)
 
     def run(self, stream: Stream) -> None:
         """Launch every node eagerly, in program order.

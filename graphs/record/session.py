@@ -24,7 +24,7 @@ from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.stats import Event
 from hiprt.module import READ
-from hiprt.stream import Move, Stream, use_stream
+from hiprt.stream import Move, Stream, thread, use_stream
 
 if TYPE_CHECKING:
     from hiprt.graphs.launch.exec import Exec
@@ -114,9 +114,9 @@ class Session:
         HipError
             A call failed, and nothing of the step has run.
         """
-        self.stream.session = self
+        before, thread.session = thread.session, self
         try:
-            with use_stream(self.stream):
+            with self.stream.turn, use_stream(self.stream):
                 self.begin()
                 yield
                 self.end()
@@ -127,7 +127,7 @@ class Session:
             raise
         finally:
             self.abandon()
-            self.stream.session = None
+            thread.session = before
             if isinstance(self.memory, Arena):
                 self.memory.abandon(self.stream)
             elif 0 < self.extended < self.memory.extended:
@@ -210,6 +210,11 @@ class Session:
         self.ladder.stats.reasons[f"split: {reason}"] += 1
         self.end()
         self.begin()
+
+    def step_aside(self, reason: str) -> None:
+        """Launch what was recorded so far, ahead of work that is no part of the step, and go on recording."""
+        with self.outside(reason):
+            pass
 
     def outside(self, reason: str, array: Array | None = None) -> AbstractContextManager[None]:
         """Launch what was recorded so far, do the block's work on the stream, and go on recording.
@@ -325,6 +330,10 @@ class Session:
         self.take_in()
         outer, self.claims = self.claims, claims_of(reads, writes)
         self.stream.keep += self.claims.objects
+        assert self.recording is not None
+        for each, access in zip(self.claims.objects, self.claims.accesses):
+            if isinstance(each, Array):
+                self.recording.touch(each, access)
         try:
             self.listen()
             try:

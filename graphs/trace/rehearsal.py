@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from hiprt.array import Array
@@ -50,16 +51,20 @@ class RehearsalStream(Stream):
 
     def __init__(self) -> None:
         self.device, self.memory, self.written = NO_DEVICE, memory, []
-        self.recording, self.session, self.is_open = False, None, False
+        self.is_open = False
         self.extents: list[tuple[int, int]] = []
 
-    def copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
+    def copy(self, target: int, source: int, nbytes: int, kind: int, *, to: Any = None, of: Any = None) -> None:
         """Note what a copy would write."""
         self.extents.append((target, target + nbytes))
 
-    def fill(self, target: int, value: int, width: int, count: int) -> None:
+    def fill(self, target: int, value: int, width: int, count: int, *, to: Any = None) -> None:
         """Note what a fill would write."""
         self.extents.append((target, target + width * count))
+
+    def outside(self, reason: str, array: Any = None) -> AbstractContextManager[None]:
+        """Return a block of nothing: what the thread records is not concerned."""
+        return nullcontext()
 
     def barrier(self) -> None:
         """Order nothing."""

@@ -114,7 +114,7 @@ class Value(Array):
         """Not there: a value has no memory."""
         return self.refuse("address")
 
-    def numpy(self, stream: Any = None) -> Any:
+    def numpy(self, stream: Any = None, *, after: Any = None) -> Any:
         """Refuse; see `refuse`."""
         self.refuse("numpy()")
 

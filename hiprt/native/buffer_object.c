@@ -25,13 +25,53 @@ static PyObject *new_buffer(PyTypeObject *type, PyObject *args, PyObject *kwargs
   self->free = given[0];
   self->owner = given[1];
   self->pool = given[2];
+  self->is_new = (char)hiprt_order_is_on();
   return (PyObject *)self;
 }
 
+hiprt_uses *hiprt_py_uses(hiprt_py_buffer *buffer) {
+  if (!buffer->uses && !(buffer->uses = hiprt_uses_create(buffer->is_new))) PyErr_NoMemory();
+  return buffer->uses;
+}
+
+int hiprt_py_is_settled(const hiprt_py_buffer *buffer) {
+  if (!buffer->views || buffer->views == Py_None) return 1;
+  PyErr_Format(PyExc_RuntimeError,
+               "the array belongs to a step that another thread is still recording: wait until that call returns");
+  return 0;
+}
+
 static void give(hiprt_py_buffer *self) {
-  void (*function)(void *, void *) = self->give;
+  void (*function)(void *, void *, hiprt_uses *) = self->give;
   self->give = 0;
-  if (function) function(self->books, self->block);
+  if (function) function(self->books, self->block, self->uses);
+}
+
+/* share(uses): from now on the memory is part of a larger one with these, a hiprt_uses. */
+static PyObject *share(PyObject *object, PyObject *address) {
+  hiprt_py_buffer *self = (hiprt_py_buffer *)object;
+  hiprt_uses *uses = PyLong_AsVoidPtr(address), *before = self->uses;
+  if (!uses) return 0;
+  hiprt_uses_retain(uses);
+  self->uses = uses;
+  hiprt_uses_release(before);
+  Py_RETURN_NONE;
+}
+
+/* belong(stream): what `free` does is ordered behind the work of this stream, and so behind that of all others. */
+static PyObject *belong(PyObject *object, PyObject *stream) {
+  hiprt_py_buffer *self = (hiprt_py_buffer *)object;
+  if (!PyObject_TypeCheck(stream, hiprt_py_stream_type)) return PyErr_Format(PyExc_TypeError, "belong: a stream is needed");
+  hiprt_stream *before = self->home;
+  self->home = hiprt_py_core((hiprt_py_stream *)stream);
+  hiprt_stream_retain(self->home);
+  hiprt_stream_release(before);
+  Py_RETURN_NONE;
+}
+
+static PyObject *get_uses(PyObject *object, void *closure) {
+  hiprt_uses *uses = hiprt_py_uses((hiprt_py_buffer *)object);
+  return uses ? PyLong_FromVoidPtr(uses) : 0;
 }
 
 /* Python code is called only for memory that Python code frees. */
@@ -39,6 +79,7 @@ static void finalize(PyObject *object) {
   hiprt_py_buffer *self = (hiprt_py_buffer *)object;
   give(self);
   if (!self->free || self->free == Py_None) return;
+  if (self->home && self->uses) hiprt_order_take_back(self->home, self->uses);
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyObject *done = PyObject_CallMethod(object, "release", 0);
@@ -70,6 +111,8 @@ static void dealloc(PyObject *object) {
   PyObject_GC_UnTrack(object);
   give((hiprt_py_buffer *)object);
   clear(object);
+  hiprt_uses_release(((hiprt_py_buffer *)object)->uses);
+  hiprt_stream_release(((hiprt_py_buffer *)object)->home);
   hiprt_py_free(object);
 }
 
@@ -85,10 +128,12 @@ PyTypeObject *hiprt_py_make_buffer(void) {
       {"is_readonly", T_BOOL, offsetof(hiprt_py_buffer, is_readonly), 0, 0},
       {0},
   };
+  static PyMethodDef methods[] = {{"share", share, METH_O, 0}, {"belong", belong, METH_O, 0}, {0}};
+  static PyGetSetDef getset[] = {{"uses", get_uses, 0, 0, 0}, {0}};
   static PyType_Slot slots[] = {
       {Py_tp_new, (void *)new_buffer},    {Py_tp_dealloc, (void *)dealloc}, {Py_tp_traverse, (void *)traverse},
       {Py_tp_clear, (void *)clear},       {Py_tp_members, members},         {Py_tp_finalize, (void *)finalize},
-      {0, 0},
+      {Py_tp_methods, methods},           {Py_tp_getset, getset},           {0, 0},
   };
   static PyType_Spec spec = {"hiprt.objects.Buffer", sizeof(hiprt_py_buffer), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};

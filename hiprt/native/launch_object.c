@@ -132,12 +132,13 @@ static int submit(launch_object *self, PyObject *stream_object, PyObject *const 
       }
   }
   if (stream->written) return rehearse(self, stream, values);
-  const int device = ((const hiprt_stream *)(uintptr_t)stream->address)->device;
+  const int device = hiprt_py_core(stream)->device;
   if ((!self->function || device != self->device) && bind(self, stream_object, device)) return -1;
   const hiprt_py_launcher *launcher = (const hiprt_py_launcher *)self->function;
   const hiprt_kernel *kernel = launcher->kernel;
   if (watcher && tell(self, values)) return -1;
   if (!self->dims.grid[0] || !self->dims.grid[1] || !self->dims.grid[2]) return 0;
+  if (hiprt_py_step_aside(stream)) return -1;
   _Alignas(16) char payload[HIPRT_PY_PAYLOAD];
   memcpy(payload, self->payload, kernel->payload_size);
   for (uint32_t i = 0, buffer = 0; i < kernel->n_args; i++) {

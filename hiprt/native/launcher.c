@@ -126,34 +126,85 @@ static int pack_all(const launcher *self, PyObject *const *values, char *payload
 }
 
 /* Keep the buffers of a recorded launch alive, except those in the step's own memory, which lives with the step. */
-static int keep(const launcher *self, const hiprt_py_stream *stream, uint64_t recording, PyObject *const *values) {
-  for (uint32_t i = 0; i < self->kernel->n_args; i++) {
-    if (!self->kernel->args[i].access) continue;
-    hiprt_py_buffer *buffer = (hiprt_py_buffer *)((const hiprt_py_array *)values[i])->buffer;
-    if (buffer->kept_by == recording || buffer->pool == stream->memory) continue;
-    if (PyList_Append(stream->keep, (PyObject *)buffer)) return -1;
-    buffer->kept_by = recording;
+static int keep(const launcher *self, const hiprt_py_stream *stream, PyObject *const *values) {
+  const hiprt_kernel *kernel = self->kernel;
+  for (uint32_t i = 0; i < kernel->n_args; i++)
+    if (kernel->args[i].access &&
+        hiprt_py_keep(stream, ((const hiprt_py_array *)values[i])->buffer, kernel->args[i].access))
+      return -1;
+  return 0;
+}
+
+static int are_settled(const launcher *self, PyObject *const *values) {
+  const hiprt_kernel *kernel = self->kernel;
+  for (uint32_t i = 0; i < kernel->n_args; i++)
+    if (kernel->args[i].access && !hiprt_py_is_settled((hiprt_py_buffer *)((const hiprt_py_array *)values[i])->buffer))
+      return 0;
+  return 1;
+}
+
+static int list_touches(const launcher *self, PyObject *const *values, hiprt_touch *touches, uint32_t *out_count) {
+  const hiprt_kernel *kernel = self->kernel;
+  *out_count = 0;
+  for (uint32_t i = 0; i < kernel->n_args; i++) {
+    if (!kernel->args[i].access) continue;
+    hiprt_uses *uses = hiprt_py_uses((hiprt_py_buffer *)((const hiprt_py_array *)values[i])->buffer);
+    if (!uses) return -1;
+    touches[(*out_count)++] = (hiprt_touch){uses, kernel->args[i].access};
   }
   return 0;
 }
 
+/* Launch behind what other streams do with the buffers. Return the status; -1 with an exception. */
+static int launch_in_order(const launcher *self, hiprt_stream *stream, const char *payload, PyObject *const *values,
+                           int *out_status) {
+  hiprt_touch touches[HIPRT_MAX_ARGS];
+  uint32_t count;
+  if (list_touches(self, values, touches, &count)) return -1;
+  Py_BEGIN_ALLOW_THREADS;
+  *out_status = hiprt_order_begin(stream, touches, count);
+  if (!*out_status) {
+    *out_status = hiprt_launch_payload(stream, self->kernel, payload);
+    hiprt_order_end(stream, touches, count);
+  }
+  Py_END_ALLOW_THREADS;
+  return 0;
+}
+
+/* Note a launch during which a second stream came. */
+static int note(const launcher *self, hiprt_stream *stream, PyObject *const *values) {
+  hiprt_touch touches[HIPRT_MAX_ARGS];
+  uint32_t count;
+  if (list_touches(self, values, touches, &count)) return -1;
+  Py_BEGIN_ALLOW_THREADS;
+  hiprt_order_note(stream, touches, count);
+  Py_END_ALLOW_THREADS;
+  return 0;
+}
+
 int hiprt_py_submit(const launcher *self, hiprt_py_stream *stream, const char *payload, PyObject *const *values) {
-  hiprt_stream *queue = (hiprt_stream *)(uintptr_t)stream->address;
+  hiprt_stream *queue = hiprt_py_core(stream);
   uint32_t size = self->kernel->payload_size;
+  const int is_recorded = hiprt_stream_records(queue);
   int status;
-  if (queue->recorder) {
+  if (is_recorded) {
     status = hiprt_launch(queue, self->kernel, payload, size);
+  } else if (!are_settled(self, values)) {
+    return -1;
+  } else if (hiprt_order_is_needed(queue)) {
+    if (launch_in_order(self, queue, payload, values, &status)) return -1;
   } else {
     Py_BEGIN_ALLOW_THREADS;
-    status = hiprt_launch(queue, self->kernel, payload, size);
+    status = hiprt_launch_payload(queue, self->kernel, payload);
     Py_END_ALLOW_THREADS;
+    if (hiprt_order_is_needed(queue) && note(self, queue, values)) return -1;
   }
   if (status) {
     PyObject *done = PyObject_CallMethod((PyObject *)self, "recover", "Oiy#", stream, status, payload, (Py_ssize_t)size);
     Py_XDECREF(done);
     if (!done) return -1;
   }
-  return queue->recorder ? keep(self, stream, queue->recording, values) : 0;
+  return is_recorded ? keep(self, stream, values) : 0;
 }
 
 /* launch(stream, grid, block, *values, shared) */
@@ -168,6 +219,7 @@ static PyObject *launch(PyObject *object, PyObject *const *args, Py_ssize_t coun
                         kernel->name, kernel->n_args);
   if (!PyObject_TypeCheck(args[0], hiprt_py_stream_type) || !stream->address)
     return PyErr_Format(PyExc_TypeError, "%s: %R is not a stream", kernel->name, args[0]);
+  if (hiprt_py_step_aside(stream)) return 0;
   _Alignas(16) char payload[MOST];
   hiprt_dims dims = {.zero = 0};
   Py_ssize_t shared = named ? PyNumber_AsSsize_t(args[count], PyExc_OverflowError) : self->shared;

@@ -9,16 +9,22 @@
 #include <stdint.h>
 #include <structmember.h>
 
+#include "order.h"
+
 /* Base of hiprt.buffer.Buffer. */
 typedef struct {
   PyObject_HEAD
   unsigned long long address, nbytes;
   int device;
   PyObject *free, *owner, *pool, *views; /* NULL stands for None */
-  void (*give)(void *books, void *block); /* called once at the end; NULL: `free` is called */
-  void *books, *block;                    /* with these */
-  uint64_t kept_by;                       /* the last recording that was told to keep the buffer */
-  char is_readonly;                       /* kernels and copies must not write */
+  void (*give)(void *books, void *block, hiprt_uses *uses); /* called once at the end; NULL: `free` is called */
+  void *books, *block;  /* with these */
+  uint64_t kept_by;     /* the last recording that was told to keep the buffer */
+  uint32_t kept_access; /* and what it does with it */
+  hiprt_uses *uses;     /* NULL until somebody asks */
+  char is_new;          /* it was made when uses were noted, of memory that nobody had used */
+  char is_readonly;     /* kernels and copies must not write */
+  hiprt_stream *home;   /* the stream that `free` is ordered behind; NULL: the pool knows, or `free` waits for all */
 } hiprt_py_buffer;
 
 /* Base of hiprt.array.Array. */
@@ -40,6 +46,7 @@ typedef struct {
   unsigned long long address; /* of the hiprt_stream */
   PyObject *memory, *keep;    /* while a step records: its memory, and the list of what it must keep alive */
   PyObject *written;          /* of a rehearsal, where launches only append here the arrays that they write; else NULL */
+  int default_of;             /* the device, counted from 1, whose default stream it is; 0: of none */
 } hiprt_py_stream;
 
 /* Base of hiprt.op.Op. */
@@ -73,6 +80,23 @@ PyTypeObject *hiprt_py_make_op(void);
 
 /* Return a new object of a subclass of hiprt_py_buffer_type, all zeros. */
 hiprt_py_buffer *hiprt_py_new_buffer(PyTypeObject *type);
+/* Return who works with a buffer's memory, borrowed; NULL with an exception. */
+hiprt_uses *hiprt_py_uses(hiprt_py_buffer *buffer);
+static inline hiprt_stream *hiprt_py_core(const hiprt_py_stream *stream) {
+  return (hiprt_stream *)(uintptr_t)stream->address;
+}
+/* Return what this thread allocates from on a stream while it records there, borrowed; else NULL. */
+PyObject *hiprt_py_memory(const hiprt_py_stream *stream);
+/* Keep a buffer alive with what records on a stream, and order the recording's launches with other work on it. */
+int hiprt_py_keep(const hiprt_py_stream *stream, PyObject *buffer, uint32_t access);
+/* Whether a buffer has its memory; 0 with an exception where another thread still records the step that it belongs
+ * to. */
+int hiprt_py_is_settled(const hiprt_py_buffer *buffer);
+/* If this thread records on another stream, launch that part before it goes on eagerly here. -1 with an exception. */
+int hiprt_py_step_aside(hiprt_py_stream *stream);
+/* Whether this thread launches on a stream, where one that chose neither stream nor device uses this device, counted
+ * from 1. */
+int hiprt_py_is_current(const hiprt_py_stream *stream, int device);
 /* Return a new reference to what `Array.form` gives. */
 PyObject *hiprt_py_form(hiprt_py_array *array);
 /* lend(owner, address, shape, strides, (type, index), (code, bits), flags, is_versioned): return a capsule of DLPack's. */

@@ -5,7 +5,12 @@
 #include "capture.h"
 #include "status.h"
 
+_Thread_local unsigned hiprt_thread_recordings;
+
+uintptr_t hiprt_this_thread(void) { return (uintptr_t)&hiprt_thread_recordings; }
+
 hiprt_stream *hiprt_stream_create(uint64_t handle, int device) {
+  static atomic_ullong numbers;
   hiprt_stream *stream = calloc(1, sizeof *stream);
   if (!stream) {
     hiprt_fail(HIPRT_E_MEMORY, "hiprt_stream_create", 0);
@@ -13,6 +18,7 @@ hiprt_stream *hiprt_stream_create(uint64_t handle, int device) {
   }
   stream->handle = (hipStream_t)(uintptr_t)handle;
   stream->device = device;
+  stream->number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
   stream->references = 1;
   pthread_mutex_init(&stream->lock, 0);
   return stream;
@@ -22,7 +28,10 @@ void hiprt_stream_retain(hiprt_stream *stream) { stream->references++; }
 
 void hiprt_stream_release(hiprt_stream *stream) {
   if (!stream || --stream->references) return;
+  if (atomic_load(&stream->owner)) hiprt_stream_stop(stream);
   if (stream->last) hiprt_hip.hipEventDestroy(stream->last);
+  for (uint32_t i = 0; i < HIPRT_MARKS; i++)
+    if (stream->marks[i]) hiprt_hip.hipEventDestroy(stream->marks[i]);
   pthread_mutex_destroy(&stream->lock);
   free(stream);
 }
@@ -50,33 +59,55 @@ int hiprt_stream_fence(hiprt_stream *stream, hipEvent_t *event) {
   return status;
 }
 
-void hiprt_stream_close(hiprt_stream *stream) {
+void hiprt_stream_close(hiprt_stream *stream, int is_valid) {
   if (hiprt_is_forked) return;
   pthread_mutex_lock(&stream->lock);
-  /* The other references are those of execs that do not know yet whether their last launch is done. */
-  if (!stream->is_closed && stream->references > 1 && !hiprt_is_capturing(stream->handle)) {
-    hipEvent_t last = 0;
-    if (!hiprt_hip.hipSetDevice(stream->device)) hiprt_hip.hipEventCreateWithFlags(&last, hipEventDisableTiming);
-    stream->last = last;
-    record_or_wait(stream, &stream->last); /* if that fails, the work is done as well */
-    if (last && !stream->last) hiprt_hip.hipEventDestroy(last);
+  /* The other references are those of memory that it used, and of execs that do not know whether their last launch is
+   * done. */
+  if (!stream->is_closed && stream->references > 1) {
+    if (is_valid && !hiprt_is_capturing(stream->handle)) {
+      hipEvent_t last = 0;
+      if (!hiprt_hip.hipSetDevice(stream->device)) hiprt_hip.hipEventCreateWithFlags(&last, hipEventDisableTiming);
+      stream->last = last;
+      record_or_wait(stream, &stream->last); /* if that fails, the work is done as well */
+      if (last && !stream->last) hiprt_hip.hipEventDestroy(last);
+    } else {
+      stream->is_lost = 1;
+    }
   }
   stream->is_closed = 1;
   pthread_mutex_unlock(&stream->lock);
 }
 
-uint64_t hiprt_stream_launches(const hiprt_stream *stream) { return stream->launches; }
+uint64_t hiprt_stream_launches(const hiprt_stream *stream) {
+  return atomic_load_explicit(&stream->launches, memory_order_relaxed);
+}
 
-int hiprt_stream_start(hiprt_stream *stream, const hiprt_recorder_calls *calls, void *recorder, uint64_t recording) {
-  if (stream->recorder)
-    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_start", "the stream is already recording");
+int hiprt_stream_start(hiprt_stream *stream, const hiprt_recorder_calls *calls, void *recorder, uint64_t recording,
+                       int is_shared) {
+  uintptr_t nobody = 0, owner = is_shared ? HIPRT_EVERY_THREAD : hiprt_this_thread();
+  if (!atomic_compare_exchange_strong(&stream->owner, &nobody, owner))
+    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_start",
+                      nobody == owner ? "this thread records on the stream already: end that recording first"
+                                      : "another thread records on the stream: wait until it has ended, or record on "
+                                        "a stream of your own");
   stream->calls = calls;
   stream->recorder = recorder;
   stream->recording = recording;
+  hiprt_thread_recordings += !is_shared;
   return 0;
 }
 
-void hiprt_stream_stop(hiprt_stream *stream) { stream->recorder = 0; }
+void hiprt_stream_stop(hiprt_stream *stream) {
+  const uintptr_t owner = atomic_load(&stream->owner);
+  if (owner == hiprt_this_thread()) hiprt_thread_recordings--;
+  atomic_store(&stream->owner, 0);
+}
+
+int hiprt_stream_records(const hiprt_stream *stream) {
+  const uintptr_t owner = atomic_load_explicit(&stream->owner, memory_order_acquire);
+  return owner && (owner == HIPRT_EVERY_THREAD || owner == hiprt_this_thread());
+}
 
 static int ready(const hiprt_stream *stream, const char *call) {
   if (!hiprt_library_is_open()) return hiprt_fail(HIPRT_E_CLOSED, call, 0);
@@ -85,11 +116,14 @@ static int ready(const hiprt_stream *stream, const char *call) {
 }
 
 int hiprt_stream_synchronize(hiprt_stream *stream) {
-  if (stream->recorder)
+  if (hiprt_stream_records(stream))
     return hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_synchronize", "a step that is being recorded has not run yet");
   int status = ready(stream, "hiprt_stream_synchronize");
   if (status) return status;
+  const uint64_t serial = atomic_load(&stream->serial);
   HIPRT_TRY(hipStreamSynchronize, stream->handle);
+  uint64_t done = atomic_load(&stream->done);
+  while (done < serial && !atomic_compare_exchange_weak(&stream->done, &done, serial)) continue;
   return 0;
 }
 
@@ -115,19 +149,19 @@ int hiprt_launch_payload(hiprt_stream *stream, const hiprt_kernel *kernel, const
   hipKernelNodeParams p = hiprt_kernel_params(kernel, payload, cells);
   HIPRT_TRY(hipModuleLaunchKernel, kernel->function, p.gridDim.x, p.gridDim.y, p.gridDim.z, p.blockDim.x, p.blockDim.y,
             p.blockDim.z, p.sharedMemBytes, stream->handle, p.kernelParams, p.extra);
-  stream->launches++;
+  atomic_fetch_add_explicit(&stream->launches, 1, memory_order_relaxed);
   return 0;
 }
 
 int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *payload, uint32_t nbytes) {
   if (nbytes != kernel->payload_size)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch", "the payload does not have the kernel's size");
-  if (stream->recorder) return stream->calls->launch(stream->recorder, kernel, payload);
+  if (hiprt_stream_records(stream)) return stream->calls->launch(stream->recorder, kernel, payload);
   return hiprt_launch_payload(stream, kernel, payload);
 }
 
 int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes, int kind) {
-  if (stream->recorder) {
+  if (hiprt_stream_records(stream)) {
     /* A host pointer in a node would be read again at every replay, long after its owner is gone. */
     if (kind != hipMemcpyDeviceToDevice)
       return hiprt_fail(HIPRT_E_RECORDING, "hiprt_copy", "a host copy cannot be part of a recorded step");
@@ -143,7 +177,7 @@ int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes
 int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t width, uint64_t count) {
   if (width != 1 && width != 2 && width != 4)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_fill", "width must be 1, 2 or 4");
-  if (stream->recorder) return stream->calls->fill(stream->recorder, dst, value, width, count);
+  if (hiprt_stream_records(stream)) return stream->calls->fill(stream->recorder, dst, value, width, count);
   int status = ready(stream, "hiprt_fill");
   if (status) return status;
   hipDeviceptr_t at = (hipDeviceptr_t)(uintptr_t)dst;
@@ -156,4 +190,4 @@ int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t widt
   return 0;
 }
 
-int hiprt_barrier(hiprt_stream *stream) { return stream->recorder ? stream->calls->barrier(stream->recorder) : 0; }
+int hiprt_barrier(hiprt_stream *stream) { return hiprt_stream_records(stream) ? stream->calls->barrier(stream->recorder) : 0; }

@@ -1,6 +1,7 @@
-/* Streams: a HIP stream with its device, and what takes its work instead of HIP while it records.
+/* Streams: a HIP stream with its device, and what takes a thread's work on it instead of HIP while that records.
  *
- * A stream belongs to one thread at a time, but for what its lock guards. */
+ * Any thread may launch on a stream. A recording belongs to the thread that started it: what others launch on the stream
+ * meanwhile goes to HIP at once. */
 #pragma once
 #include <pthread.h>
 #include <stdatomic.h>
@@ -17,9 +18,12 @@ hiprt_stream *hiprt_stream_create(uint64_t handle, int device);
 void hiprt_stream_release(hiprt_stream *stream);
 /* Promise that the handle stays valid until hiprt_stream_close, which comes before the HIP stream is destroyed. */
 void hiprt_stream_own(hiprt_stream *stream);
-void hiprt_stream_close(hiprt_stream *stream);
+/* Note that nothing more comes. is_valid: the handle may still be used now. */
+void hiprt_stream_close(hiprt_stream *stream, int is_valid);
 /* Let HIP have the stream's work again after a recorder took it. */
 void hiprt_stream_stop(hiprt_stream *stream);
+/* Whether this thread records on the stream. */
+int hiprt_stream_records(const hiprt_stream *stream);
 int hiprt_stream_synchronize(hiprt_stream *stream);
 /* Return the number of kernels and graphs handed to HIP so far; copies and fills are not counted. */
 uint64_t hiprt_stream_launches(const hiprt_stream *stream);
@@ -36,31 +40,63 @@ int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t widt
 int hiprt_barrier(hiprt_stream *stream);
 /* cffi end */
 
+struct hiprt_uses; /* in order.h */
 /* How a recorder takes a stream's work. */
 typedef struct {
   int (*launch)(void *recorder, hiprt_kernel *kernel, const char *payload);
   int (*copy)(void *recorder, uint64_t dst, uint64_t src, uint64_t nbytes);
   int (*fill)(void *recorder, uint64_t dst, uint32_t value, uint32_t width, uint64_t count);
   int (*barrier)(void *recorder);
+  int (*touch)(void *recorder, struct hiprt_uses *uses, uint32_t access); /* memory, of which others may know */
 } hiprt_recorder_calls;
+
+#define HIPRT_MARKS 8
+#define HIPRT_SEEN 32
+#define HIPRT_EVERY_THREAD 1 /* the owner of a recording of all that is launched on a stream */
+
+/* A submission to a stream, by its number; no stream: none. */
+typedef struct {
+  hiprt_stream *stream;
+  uint64_t serial;
+} hiprt_use;
+/* Up to which submission another stream, by its number, has been waited for. */
+typedef struct {
+  uint64_t number, serial;
+} hiprt_seen;
 
 struct hiprt_stream {
   hipStream_t handle;
   int device;
-  void *recorder; /* NULL: the stream does not record */
+  uint64_t number;         /* no other stream of the process has it */
+  atomic_uintptr_t owner;  /* the thread that records, by hiprt_this_thread; 0: none; its are the next three */
+  void *recorder;
   const hiprt_recorder_calls *calls;
   uint64_t recording; /* the recorder's number, which no other recording of the process has */
-  uint64_t launches;
+  atomic_ullong launches;
   atomic_uint references;
   int is_own;           /* the handle is valid until the stream is closed */
   pthread_mutex_t lock; /* guards what follows: one thread may close what another asks about */
-  int is_closed;
-  hipEvent_t last; /* recorded behind the work of a closed stream; NULL: that work is done */
+  int is_closed, is_lost; /* lost: the handle may have become invalid before anybody asked what it still does */
+  hipEvent_t last; /* recorded behind the work of a closed stream; NULL: that work is done, unless it is lost */
+  /* The next are guarded by the mutex of order.h, but for `done`. */
+  atomic_ullong serial, done; /* of the last submission that others may wait for, and the last known to be done */
+  int has_waited;             /* its next submission waits for another stream */
+  uintptr_t closed_by;        /* the thread, if any, for whose recording it is captured: others wait */
+  hiprt_seen seen[HIPRT_SEEN];
+  hipEvent_t marks[HIPRT_MARKS]; /* recorded behind some submissions */
+  uint64_t marked[HIPRT_MARKS];  /* these; 0: none */
+  uint32_t next_seen, next_mark;
 };
 
 void hiprt_stream_retain(hiprt_stream *stream);
-/* Give the stream's work to a recorder until hiprt_stream_stop. */
-int hiprt_stream_start(hiprt_stream *stream, const hiprt_recorder_calls *calls, void *recorder, uint64_t recording);
+/* Return a number that no other thread has at the same time; never 0 or HIPRT_EVERY_THREAD. */
+uintptr_t hiprt_this_thread(void);
+/* The number of streams on which this thread records. */
+extern _Thread_local unsigned hiprt_thread_recordings __attribute__((tls_model("initial-exec")));
+/* Give the work that this thread, or with is_shared every thread, puts on the stream to a recorder until
+ * hiprt_stream_stop. */
+int hiprt_stream_start(hiprt_stream *stream, const hiprt_recorder_calls *calls, void *recorder, uint64_t recording,
+                       int is_shared);
 /* Record *event behind the work that is on an own stream by now. For a closed stream, *event becomes the event behind
  * all of its work, which belongs to the stream. NULL: the work is done. HIPRT_E_RECORDING: the stream is being
  * captured, and cannot be asked before that has ended. */

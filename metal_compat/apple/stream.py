@@ -55,7 +55,7 @@ class MetalStream(Stream):
         """Collect launches from now on; they are committed together."""
         self.pending = Recording()
         core.lib.hiprt_recorder_limit(self.pending.core, flags.graph_max_nodes, flags.graph_max_bytes)
-        self.pending.start(self)
+        self.pending.start(self, is_shared=True)
         self.memory = self.device.heap
 
     def flush(self) -> None:
@@ -149,7 +149,7 @@ class MetalStream(Stream):
         self.pending, self.may_leave = None, may_leave
         arena = Arena(self.device.heap.allocate, "Metal step")
         self.recorded = recording = Recording(arena)
-        recording.start(self)
+        recording.start(self, is_shared=True)
         try:
             with use_stream(self):
                 yield recording
@@ -171,12 +171,12 @@ class MetalStream(Stream):
         self.begin()
         return recording
 
-    def copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
+    def copy(self, target: int, source: int, nbytes: int, kind: int, *, to: Any = None, of: Any = None) -> None:
         """Copy memory in stream order; a copy from or to the host waits for the stream."""
         if kind in (HOST_TO_DEVICE, DEVICE_TO_HOST):
             self.copy_host(target, source, nbytes, kind)
         else:
-            super().copy(target, source, nbytes, kind)
+            super().copy(target, source, nbytes, kind, to=to, of=of)
 
     def copy_host(self, target: int, source: int, nbytes: int, kind: int) -> None:
         """Copy between the host's memory and the heap, which the host can address as well."""

@@ -1,5 +1,7 @@
 """Arenas: intermediates at provisional addresses find their place when the recording ends."""
 
+import threading
+
 import numpy as np
 import pytest
 from helpers.kernels import functions, scale
@@ -211,19 +213,46 @@ def test_addresses_lie_inside_their_argument(pointed, argument):
         Argument("pair", SCALAR, **argument)
 
 
-def test_another_stream_cannot_read_what_is_being_recorded(stream, x):
-    """It has not been computed, and has no place yet."""
+def test_another_stream_reads_what_is_being_recorded(stream, x):
+    """The thread that records may read on any stream: what it recorded is launched first, and is waited for (G13)."""
     with hiprt.Stream() as other:
 
         def function():
             y = scale(x, 2.0)
-            with pytest.raises(RuntimeError, match="still recording"):
-                y.numpy(other)
-            with pytest.raises(RuntimeError, match="still recording"):
-                y.set(np.zeros(N, np.float32), other)
-            return y
+            np.testing.assert_array_equal(y.numpy(other), x.numpy() * 2)
+            y.set(np.ones(N, np.float32), other)
+            return scale(y, 3.0)
 
-        np.testing.assert_array_equal(graphs.Step(function, stream=stream)().numpy(), x.numpy() * 2)
+        step = graphs.Step(function, stream=stream)
+        for _ in range(2):
+            np.testing.assert_array_equal(step().numpy(), np.full(N, 3, np.float32))
+        assert step.reasons["split: host read of an array"] == 4
+
+
+def test_another_thread_cannot_read_what_is_being_recorded(stream, x):
+    """Where such an array will lie is not known before the recording ends."""
+    errors = []
+
+    def read(y):
+        with pytest.raises(RuntimeError, match="still recording"):
+            y.numpy()
+        with pytest.raises(RuntimeError, match="still recording"):
+            y.set(np.zeros(N, np.float32))
+        with pytest.raises(RuntimeError, match="still recording"):
+            scale(y, 2.0)
+        with pytest.raises(RuntimeError, match="still recording"):
+            y.copy_from(x)
+        errors.append(y.shape)
+
+    def function():
+        y = scale(x, 2.0)
+        thread = threading.Thread(target=read, args=(y,))
+        thread.start()
+        thread.join()
+        return y
+
+    np.testing.assert_array_equal(graphs.Step(function, stream=stream)().numpy(), x.numpy() * 2)
+    assert errors == [(N,)]
 
 
 def test_arrays_of_a_step_that_failed_have_memory(stream, x):

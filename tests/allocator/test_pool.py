@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import hiprt
+from hiprt import core
 from hiprt.allocator import Pool
 from hiprt.allocator.pool import size_class
 from hiprt.buffer import Buffer
@@ -35,11 +36,11 @@ class Lane:
     """Stands for a stream that is closed already: nothing can be put behind its work."""
 
     device = SimpleNamespace(index=0)
-    raw = 0
     is_open = False
 
     def __init__(self, number):
         self.number = number
+        self.core = core.ffi.gc(core.lib.hiprt_stream_create(0, 0), core.lib.hiprt_stream_release)
 
 
 @given(st.integers(0, 1 << 40))

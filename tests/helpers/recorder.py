@@ -11,7 +11,7 @@ class Program:
     def __init__(self, edges=1):
         self.recorder = core.ffi.gc(core.lib.hiprt_recorder_create(edges), core.lib.hiprt_recorder_release)
         self.stream = core.ffi.gc(core.lib.hiprt_stream_create(0, 0), core.lib.hiprt_stream_release)
-        core.call(core.lib.hiprt_recorder_start(self.recorder, self.stream))
+        core.call(core.lib.hiprt_recorder_start(self.recorder, self.stream, False))
 
     def kernel(self, *ranges, function=0x1000, grid=(1, 1, 1), block=(32, 1, 1), shared=0, scalar=0, ahead=None):
         """Record a kernel; ranges are (start, end, access). `ahead` has a bit for each that it reads before waiting."""

@@ -119,7 +119,7 @@ void step(Lane *lane, int round) {
   lane->expected += by;
   if (round % 5 == 4) return issue(*lane, by);
   hiprt_recorder *recorder = hiprt_recorder_create(1);
-  check(hiprt_recorder_start(recorder, lane->stream) == 0, "record");
+  check(hiprt_recorder_start(recorder, lane->stream, 0) == 0, "record");
   issue(*lane, by);
   hiprt_stream_stop(lane->stream);
   uint32_t patched = 0;
@@ -148,7 +148,7 @@ void close_lane(Lane *lane) {
   check(hiprt_stream_synchronize(lane->stream) == 0, "synchronize");
   for (int value : result) check(value == lane->expected, "result");
   check(hiprt_exec_launch(lane->exec, lane->stream, 0, &ran) == 0, "hiprt_exec_launch");
-  hiprt_stream_close(lane->stream);
+  hiprt_stream_close(lane->stream, 1);
   check(hipStreamDestroy(lane->handle) == hipSuccess, "hipStreamDestroy");
   hiprt_stream_release(lane->stream);
   hiprt_exec_release(lane->exec);

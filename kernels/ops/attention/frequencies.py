@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hiprt import fork
 from hiprt.array import Array, array, make
 from hiprt.device import Device
-from hiprt.stream import Stream, new_stream
+from hiprt.stream import Stream, apart, new_stream
 
 __all__ = ["check_rotation", "device_frequencies", "frequencies_of"]
 
@@ -55,6 +55,6 @@ def upload(device: Device, base: float, dims: int) -> Array:
     with lock:
         if key not in tables:
             # A stream of its own: the caller's may be recording, and a recording must not own the table's memory.
-            with new_stream(device) as stream:
+            with new_stream(device) as stream, apart():
                 tables[key] = array(frequencies_of(base, dims), stream=stream)
         return tables[key]

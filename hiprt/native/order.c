@@ -1,0 +1,320 @@
+#include "order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "capture.h"
+#include "status.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
+hiprt_stream *_Atomic hiprt_order_only;
+static hiprt_stream several; /* what hiprt_order_only is once there are two streams */
+static hiprt_use alone;      /* what the only stream had done when the second came */
+
+int hiprt_order_is_on(void) { return atomic_load(&hiprt_order_only) == &several; }
+
+hiprt_uses *hiprt_uses_create(int is_new) {
+  hiprt_uses *uses = calloc(1, sizeof *uses);
+  if (!uses) {
+    hiprt_fail(HIPRT_E_MEMORY, "hiprt_uses_create", 0);
+    return 0;
+  }
+  atomic_init(&uses->references, 1);
+  uses->is_known = is_new && hiprt_order_is_on();
+  return uses;
+}
+
+void hiprt_uses_retain(hiprt_uses *uses) { atomic_fetch_add_explicit(&uses->references, 1, memory_order_relaxed); }
+
+static void forget_readers(hiprt_uses *uses) {
+  for (uint32_t i = 0; i < uses->n_readers; i++) hiprt_stream_release(uses->readers[i].stream);
+  uses->n_readers = 0;
+}
+
+void hiprt_uses_release(hiprt_uses *uses) {
+  if (!uses || atomic_fetch_sub_explicit(&uses->references, 1, memory_order_acq_rel) != 1) return;
+  forget_readers(uses);
+  hiprt_stream_release(uses->writer.stream);
+  free(uses->readers);
+  free(uses);
+}
+
+static int is_done(const hiprt_use *use) {
+  return !use->stream || use->serial <= atomic_load_explicit(&use->stream->done, memory_order_acquire);
+}
+
+static int wait_on_host(hipEvent_t event) {
+  int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed);
+  int status = (int)hiprt_hip.hipEventSynchronize(event);
+  hiprt_capture_mode(mode);
+  return status ? hiprt_fail(status, "hipEventSynchronize", 0) : 0;
+}
+
+/* Hold a stream back until an event has happened; where the device cannot, the host waits. */
+static int put_wait(hiprt_stream *stream, hipEvent_t event) {
+  HIPRT_TRY(hipSetDevice, stream->device);
+  if (!stream->is_closed && !hiprt_is_capturing(stream->handle) &&
+      !hiprt_hip.hipStreamWaitEvent(stream->handle, event, 0))
+    return 0;
+  return wait_on_host(event);
+}
+
+/* Record the next of a stream's marks behind all that it has. */
+static hipEvent_t put_mark(hiprt_stream *stream) {
+  const uint32_t at = stream->next_mark % HIPRT_MARKS;
+  hipEvent_t *event = stream->marks + at;
+  if (hiprt_hip.hipSetDevice(stream->device) || hiprt_is_capturing(stream->handle)) return 0;
+  if (!*event && hiprt_hip.hipEventCreateWithFlags(event, hipEventDisableTiming)) {
+    *event = 0;
+    return 0;
+  }
+  stream->marked[at] = 0;
+  if (hiprt_hip.hipEventRecord(*event, stream->handle)) return 0;
+  stream->marked[at] = stream->serial;
+  stream->next_mark++;
+  return *event;
+}
+
+/* Return the earliest mark behind a submission; NULL if there is none. */
+static hipEvent_t find_mark(const hiprt_stream *stream, uint64_t serial, uint64_t *out_reached) {
+  hipEvent_t found = 0;
+  for (uint32_t i = 0; i < HIPRT_MARKS; i++)
+    if (stream->marked[i] >= serial && (!found || stream->marked[i] < *out_reached)) {
+      found = stream->marks[i];
+      *out_reached = stream->marked[i];
+    }
+  return found;
+}
+
+/* Return the entry of what a stream has waited for; the one that is replaced next if there is none. */
+static hiprt_seen *seen_of(hiprt_stream *stream, const hiprt_stream *other) {
+  for (uint32_t i = 0; i < HIPRT_SEEN; i++)
+    if (stream->seen[i].number == other->number) return stream->seen + i;
+  hiprt_seen *replaced = stream->seen + stream->next_seen++ % HIPRT_SEEN;
+  *replaced = (hiprt_seen){other->number, 0};
+  return replaced;
+}
+
+/* Make a stream wait for the work of a stream that is closed. */
+static int wait_for_closed(hiprt_stream *stream, hiprt_stream *other) {
+  if (other->last) return put_wait(stream, other->last);
+  if (other->is_lost) {
+    /* Nobody knows whether its handle is still valid. */
+    HIPRT_TRY(hipSetDevice, other->device);
+    int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed), status = (int)hiprt_hip.hipDeviceSynchronize();
+    hiprt_capture_mode(mode);
+    if (status) return hiprt_fail(status, "hipDeviceSynchronize", 0);
+  }
+  atomic_store_explicit(&other->done, UINT64_MAX, memory_order_release);
+  return 0;
+}
+
+static int wait_for_open(hiprt_stream *stream, hiprt_stream *other, uint64_t serial, uint64_t *out_reached) {
+  hipEvent_t event = find_mark(other, serial, out_reached);
+  if (!event) {
+    event = put_mark(other);
+    *out_reached = other->serial;
+  }
+  stream->has_waited = 1;
+  if (event) return put_wait(stream, event);
+  if (hiprt_is_capturing(other->handle))
+    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_order",
+                      "the array was used last on a stream that is being captured: end the capture before another stream uses it");
+  HIPRT_TRY(hipStreamSynchronize, other->handle);
+  return 0;
+}
+
+static int wait_for(hiprt_stream *stream, const hiprt_use *use) {
+  hiprt_stream *other = use->stream;
+  if (other == stream || is_done(use) || !hiprt_library_is_open()) return 0;
+  hiprt_seen *seen = seen_of(stream, other);
+  if (seen->serial >= use->serial) return 0;
+  uint64_t reached = UINT64_MAX;
+  pthread_mutex_lock(&other->lock);
+  /* Two wrappers of one stream of somebody else. */
+  const int is_same = other->handle == stream->handle && !other->is_closed && other->device == stream->device;
+  int status = is_same             ? 0
+               : other->is_closed ? wait_for_closed(stream, other)
+                                   : wait_for_open(stream, other, use->serial, &reached);
+  pthread_mutex_unlock(&other->lock);
+  if (!status && !is_same) seen->serial = reached;
+  return status;
+}
+
+static void set(hiprt_use *use, hiprt_stream *stream, uint64_t serial) {
+  if (use->stream != stream) {
+    hiprt_stream_retain(stream);
+    hiprt_stream_release(use->stream);
+    use->stream = stream;
+  }
+  use->serial = serial;
+}
+
+/* What was done before there were two streams was not noted. */
+static void know(hiprt_uses *uses) {
+  if (!uses->is_known) set(&uses->writer, alone.stream, alone.serial);
+  uses->is_known = 1;
+}
+
+static int wait_for_all(hiprt_stream *stream, hiprt_uses *uses, uint32_t access) {
+  know(uses);
+  int status = wait_for(stream, &uses->writer);
+  for (uint32_t i = 0; !status && access & HIPRT_WRITE && i < uses->n_readers; i++)
+    status = wait_for(stream, uses->readers + i);
+  return status;
+}
+
+static void drop_done(hiprt_uses *uses) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < uses->n_readers; i++)
+    if (is_done(uses->readers + i))
+      hiprt_stream_release(uses->readers[i].stream);
+    else
+      uses->readers[kept++] = uses->readers[i];
+  uses->n_readers = kept;
+}
+
+static void note_reader(hiprt_uses *uses, hiprt_stream *stream) {
+  for (uint32_t i = 0; i < uses->n_readers; i++)
+    if (uses->readers[i].stream == stream) {
+      uses->readers[i].serial = stream->serial;
+      return;
+    }
+  drop_done(uses);
+  if (uses->n_readers == uses->capacity) {
+    const uint32_t capacity = uses->capacity ? 2 * uses->capacity : 2;
+    hiprt_use *readers = realloc(uses->readers, capacity * sizeof *readers);
+    if (!readers) {
+      hiprt_hip.hipStreamSynchronize(stream->handle); /* what is done needs no note */
+      return;
+    }
+    uses->readers = readers;
+    uses->capacity = capacity;
+  }
+  hiprt_use *reader = uses->readers + uses->n_readers++;
+  *reader = (hiprt_use){0, 0};
+  set(reader, stream, stream->serial);
+}
+
+static void note(hiprt_stream *stream, const hiprt_touch *touches, uint32_t count) {
+  stream->serial++;
+  for (uint32_t i = 0; i < count; i++) {
+    hiprt_uses *uses = touches[i].uses;
+    know(uses);
+    if (touches[i].access & HIPRT_WRITE) {
+      forget_readers(uses);
+      set(&uses->writer, stream, stream->serial);
+    } else {
+      note_reader(uses, stream);
+    }
+  }
+  /* What was handed over once is handed over again: a mark lets the next stream wait for this and no more. */
+  if (stream->has_waited) {
+    pthread_mutex_lock(&stream->lock);
+    if (!stream->is_closed) put_mark(stream);
+    pthread_mutex_unlock(&stream->lock);
+  }
+  stream->has_waited = 0;
+}
+
+/* A fork waits until no thread submits, so that the notes of the child are whole. */
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+
+/* Make a stream the only one, if there is none. Whether there is another. */
+static int claim(hiprt_stream *stream) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
+  hiprt_stream *only = atomic_load(&hiprt_order_only);
+  if (only) return only != stream;
+  hiprt_stream_retain(stream); /* for ever: no other stream may come to lie at its address */
+  atomic_store(&hiprt_order_only, stream);
+  return 0;
+}
+
+static void turn_on(void) {
+  hiprt_stream *first = atomic_load(&hiprt_order_only);
+  if (first == &several) return;
+  alone = (hiprt_use){first, ++first->serial};
+  atomic_store(&hiprt_order_only, &several);
+}
+
+/* Wait while another thread has the stream captured. The caller holds the mutex, which is released meanwhile. */
+static void wait_until_open(hiprt_stream *stream) {
+  while (stream->closed_by && stream->closed_by != hiprt_this_thread())
+    pthread_cond_wait(&opened, &lock);
+}
+
+int hiprt_order_begin(hiprt_stream *stream, const hiprt_touch *touches, uint32_t count) {
+  int status = 0;
+  pthread_mutex_lock(&lock);
+  wait_until_open(stream);
+  if (claim(stream)) {
+    turn_on();
+    for (uint32_t i = 0; i < count && !status; i++) status = wait_for_all(stream, touches[i].uses, touches[i].access);
+  }
+  if (status) pthread_mutex_unlock(&lock);
+  return status;
+}
+
+void hiprt_order_end(hiprt_stream *stream, const hiprt_touch *touches, uint32_t count) {
+  if (hiprt_order_is_on()) note(stream, touches, count);
+  pthread_mutex_unlock(&lock);
+}
+
+void hiprt_order_note(hiprt_stream *stream, const hiprt_touch *touches, uint32_t count) {
+  pthread_mutex_lock(&lock);
+  hiprt_order_end(stream, touches, count);
+}
+
+int hiprt_order_next(hiprt_stream *stream, hiprt_uses *uses, uint32_t access) {
+  if (!hiprt_order_is_needed(stream)) return 0;
+  const hiprt_touch touch = {uses, access};
+  int status = hiprt_order_begin(stream, &touch, 1);
+  if (!status) hiprt_order_end(stream, &touch, 1);
+  return status;
+}
+
+void hiprt_order_give(hiprt_stream *stream, hiprt_uses *uses) {
+  pthread_mutex_lock(&lock);
+  uses->is_known = 1;
+  if (stream->serial) set(&uses->writer, stream, stream->serial);
+  pthread_mutex_unlock(&lock);
+}
+
+void hiprt_order_take_back(hiprt_stream *stream, hiprt_uses *uses) {
+  if (hiprt_is_forked || !hiprt_order_is_on() || !hiprt_library_is_open()) return;
+  pthread_mutex_lock(&lock);
+  /* Memory that another stream uses inside somebody's capture cannot be waited for; whoever captures keeps it. */
+  wait_for_all(stream, uses, HIPRT_WRITE);
+  stream->has_waited = 0;
+  pthread_mutex_unlock(&lock);
+}
+
+void hiprt_order_expect(hiprt_stream *stream) {
+  if (!hiprt_order_is_needed(stream) || hiprt_order_is_on() || !hiprt_library_is_open()) return;
+  pthread_mutex_lock(&lock);
+  if (claim(stream)) turn_on();
+  pthread_mutex_unlock(&lock);
+}
+
+void hiprt_order_close(hiprt_stream *stream) {
+  pthread_mutex_lock(&lock);
+  claim(stream);
+  turn_on();
+  /* Others that come to wait for the stream's work so far cannot ask for an event then. */
+  pthread_mutex_lock(&stream->lock);
+  if (!stream->is_closed && stream->serial) put_mark(stream);
+  pthread_mutex_unlock(&stream->lock);
+  stream->closed_by = hiprt_this_thread();
+  pthread_mutex_unlock(&lock);
+}
+
+void hiprt_order_open(hiprt_stream *stream) {
+  pthread_mutex_lock(&lock);
+  stream->closed_by = 0;
+  pthread_cond_broadcast(&opened);
+  pthread_mutex_unlock(&lock);
+}
