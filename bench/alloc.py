@@ -29,6 +29,7 @@ from hiprt.bench.graph import CHOICES, choose, positive
 from hiprt.bench.table import text_table
 from hiprt.buffer import Buffer
 from hiprt.command import set_run
+from hiprt.machine import machine
 
 __all__ = ["Report", "add_arguments", "measure", "run"]
 
@@ -142,7 +143,7 @@ def run(options: argparse.Namespace) -> int:
     if options.provider:
         choose(options.provider)
     report = measure(options.bytes)
-    print(json.dumps(asdict(report)) if options.json else table(report))
+    print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
     return 0
 
 

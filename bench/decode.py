@@ -5,7 +5,8 @@
     eager      every kernel is launched by itself
 
 Tokens are drawn on the device, so the host waits for none of them. Events between tokens measure the time on the
-device; the time on the host is that until a token's launches have returned. The kernels are timed afterwards, with the
+device; the time on the host is that until a token's launches have returned. All averages over tokens are means, so
+that they go with tokens per second. The kernels are timed afterwards, with the
 arguments that they have in the step: all nodes of one kernel run in turn as one graph.
 """
 
@@ -36,6 +37,7 @@ from hiprt.graphs import Recording, Step
 from hiprt.graphs.launch.timing import microseconds, read_bandwidth
 from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.recording import Node
+from hiprt.machine import machine
 
 __all__ = ["MODES", "Report", "add_arguments", "measure", "run", "weight_bytes"]
 
@@ -82,9 +84,9 @@ class Mode:
     tok_s : float
         Tokens of all sequences per second, while the host waits for none.
     ms_per_token : dict
-        The time on the device, ``median`` and ``p99``.
+        The time on the device, ``mean`` and ``p99``.
     host_us_per_token : float
-        The median time until the launches of a token have returned.
+        The mean time until the launches of a token have returned.
     weights_gb_s, share_of_bandwidth : float
         The bytes of weights that a token reads over its time, and their part of the read bandwidth.
     nodes, edges : int
@@ -209,8 +211,8 @@ class Run:
         rungs = {rung: count - before[rung] for rung, count in step.rungs.items()}
         return Mode(
             round(self.batch * tokens / whole, 2),
-            {"median": round(statistics.median(ms), 4), "p99": round(float(np.percentile(ms, 99)), 4)},
-            round(statistics.median(host) * 1e6, 2),
+            {"mean": round(statistics.fmean(ms), 4), "p99": round(float(np.percentile(ms, 99)), 4)},
+            round(statistics.fmean(host) * 1e6, 2),
             round(rate, 1),
             round(rate / bandwidth, 4),
             step.nodes,
@@ -340,7 +342,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure, and print tables or JSON."""
     modes = MODES if options.mode == "all" else (options.mode,)
     report = measure(options.model, options.context, options.tokens, options.batch, modes, fused=not options.plain)
-    print(json.dumps(asdict(report)) if options.json else table(report))
+    print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
     return 0
 
 
@@ -351,7 +353,7 @@ def table(report: Report) -> str:
         (
             name,
             f"{mode.tok_s:.1f}",
-            f"{mode.ms_per_token['median']:.3f}",
+            f"{mode.ms_per_token['mean']:.3f}",
             f"{mode.ms_per_token['p99']:.3f}",
             f"{mode.host_us_per_token:.1f}",
             f"{mode.weights_gb_s:.0f}",
@@ -376,7 +378,7 @@ def table(report: Report) -> str:
         f"{report.preset} on {report.provider} ({report.device}), context {report.context}, batch {report.batch}, "
         f"{size:.0f} MiB of weights a token, read bandwidth {report.read_gb_s:.0f} GB/s",
         f"first token {report.first_token_ms:.2f} ms, peak {report.peak_bytes / 2**20:.0f} MiB",
-        text_table(("mode", "tok/s", "ms median", "ms p99", "host us", "GB/s", "share", "launches"), modes),
+        text_table(("mode", "tok/s", "ms mean", "ms p99", "host us mean", "GB/s", "share", "launches"), modes),
         text_table(("kernel", "nodes", "us", "share", "GB/s", "largest grid, block"), [*kernels, total]),
     ]
     return "\n".join(lines)

@@ -35,6 +35,7 @@ from hiprt.bench.table import text_table
 from hiprt.bench.topology import SETS, TOPOLOGIES, Work
 from hiprt.command import set_run
 from hiprt.graphs import RUNG_NAMES, Exec, Recording
+from hiprt.machine import machine
 from hiprt.provider import PROVIDERS
 
 __all__ = ["MODES", "TOPOLOGIES", "Report", "add_arguments", "measure", "run"]
@@ -310,7 +311,7 @@ def run(options: argparse.Namespace) -> int:
     # This comes last: the program opens the library in a process of its own.
     floor = chain(options.nodes, min(options.changed, options.nodes)) if options.raw else None
     if options.json:
-        print(json.dumps({**asdict(report), **({"raw": floor} if floor else {})}))
+        print(json.dumps({**machine(), **asdict(report), **({"raw": floor} if floor else {})}))
     else:
         print(table(report) + ("\n" + raw_table(floor, options.nodes) if floor else ""))
     return 0

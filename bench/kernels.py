@@ -23,6 +23,7 @@ from hiprt.bench.table import text_table
 from hiprt.command import set_run
 from hiprt.graphs import Recording
 from hiprt.graphs.launch.timing import microseconds, read_bandwidth
+from hiprt.machine import machine
 
 __all__ = ["CASES", "Case", "Row", "add_arguments", "measure", "run"]
 
@@ -345,7 +346,7 @@ def run(options: argparse.Namespace) -> int:
         "kernels": [asdict(row) for row in rows],
         "absent": absent,
     }
-    print(json.dumps(report) if options.json else table(report))
+    print(json.dumps({**machine(), **report}) if options.json else table(report))
     return 0
 
 

@@ -14,13 +14,13 @@ import argparse
 import json
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from hiprt.bench.engine.models import PRESETS
 from hiprt.bench.table import text_table
 from hiprt.command import set_run
+from hiprt.machine import machine
 
 __all__ = ["PEERS", "add_arguments", "ask", "run"]
 
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         if peer.startswith(options.only):
             name = peer.removesuffix("_peer")
             answers[name] = ask(peer, workload, pythons.get(name, sys.executable))
-    report = {"what": "the same workloads through peers", "date": date.today().isoformat(), "workload": workload}
+    report = {**machine(), "what": "the same workloads through peers", "workload": workload}
     report["peers"] = answers
     print(json.dumps(report) if options.json else table(report))
     return 0

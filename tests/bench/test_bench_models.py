@@ -1,6 +1,7 @@
 """`hiprt bench decode`, `kernels`, `peers`, `plot`, `graph --raw`: small runs on the device in use, and their forms."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from hiprt import library
+from hiprt.__main__ import main
 from hiprt.bench import BENCHES, decode, kernels, peers, plot
 from hiprt.bench.engine.models import preset
 from hiprt.bench.raw import chain
@@ -28,7 +30,7 @@ def test_modes_decode_the_same_step(report):
     assert eager.launches_per_token == graph.nodes == rerecord.nodes > 10
     for mode in report.modes.values():
         assert mode.tok_s > 0
-        assert mode.ms_per_token["median"] <= mode.ms_per_token["p99"]
+        assert mode.ms_per_token["mean"] > 0
 
 
 def test_kernels_add_up(report):
@@ -92,14 +94,114 @@ def test_command(tmp_path):
     assert list(json.loads(done.stdout)["modes"]) == ["graph"]
     (tmp_path / "decode.json").write_text(done.stdout)
     (found,) = plot.read([tmp_path / "decode.json"])
-    assert [name for name, (fits, _) in plot.PICTURES.items() if fits(found)] == ["decode", "time"]
+    assert [name for name, (fits, _) in plot.PICTURES.items() if fits(found)] == ["decode", "time", "peers"]
     assert plot.device_of(found)
     assert library.current().provider
 
 
-def test_plots(tmp_path, report):
-    """There is a picture for each kind of report and each device."""
-    pytest.importorskip("matplotlib")
-    made = plot.draw([json.loads(json.dumps(decode.asdict(report)))], tmp_path / "out")
-    assert [path.stem.split("-")[0] for path in made] == ["decode", "time"]
+def figures_of(monkeypatch):
+    """Keep the axes of the pictures that are drawn, by name."""
+    found = {}
+
+    def keep(name, picture):
+        def drawn(axes, reports):
+            found[name] = axes
+            return picture(axes, reports)
+
+        return drawn
+
+    kept = {name: (fits, keep(name, picture)) for name, (fits, picture) in plot.PICTURES.items()}
+    monkeypatch.setattr(plot, "PICTURES", kept)
+    return found
+
+
+def overlaps(axes):
+    """Pairs of labels of the vertical axis that lie over each other."""
+    axes.figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+    return [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :] if a.overlaps(b)]
+
+
+def test_plots(tmp_path, report, monkeypatch):
+    """There is a picture for each kind of report and each device, and in it a row for each report."""
+    one = json.loads(json.dumps(decode.asdict(report)))
+    reports = [one, {**one, "batch": 1}, {**one, "batch": 1}, *({**one, "preset": f"{i} of many"} for i in range(9))]
+    found = figures_of(monkeypatch)
+    made = plot.draw([*reports, {**one, "device": "another"}], tmp_path / "out")
+    assert [path.stem.split("-")[0] for path in made] == ["decode", "decode", "time", "time"]
     assert all(path.stat().st_size > 1000 for path in made)
+    plot.draw(reports, tmp_path / "out")
+    labels = [label.get_text() for label in found["decode"].get_yticklabels()]
+    assert labels[:4] == ["qwen3-moe-mini, batch 2", "qwen3-moe-mini", "qwen3-moe-mini #2", "0 of many, batch 2"]
+    assert len(found["decode"].patches) == 3 * len(reports)
+    for axes in (found["decode"], found["time"]):
+        assert not overlaps(axes)
+    # Bars of one report are as long as its kernels take together, and do not add up with those of others.
+    ends = [patch.get_x() + patch.get_width() for patch in found["time"].patches]
+    assert max(ends) == pytest.approx(sum(kernel["us"] for kernel in one["kernels"]), rel=1e-3)
+
+
+def test_plots_of_peers(tmp_path, monkeypatch, report):
+    """Peers without hiprt have its bar from a decode report; peers that decoded nothing have no picture."""
+    found = figures_of(monkeypatch)
+    answer = {"device": "a GPU", "decode_eager_tok_s": 5.0, "decode_graph_tok_s": 9.0}
+    asked = {"workload": {"preset": "qwen3-moe-mini"}, "peers": {"torch": answer, "cupy": {"absent": "not installed"}}}
+    plot.draw([asked], tmp_path)
+    assert [label.get_text() for label in found["peers"].get_yticklabels()] == ["torch, qwen3-moe-mini"]
+    assert "hiprt was not measured" in found["peers"].get_xlabel()
+    own = {**json.loads(json.dumps(decode.asdict(report))), "batch": 1, "device": "a GPU"}
+    plot.draw([asked, own], tmp_path)
+    labels = [label.get_text() for label in found["peers"].get_yticklabels()]
+    assert labels == ["hiprt, qwen3-moe-mini", "torch, qwen3-moe-mini"]
+    nothing = {"workload": {"preset": "x"}, "peers": {"cupy": {"version": "14", "chain_replay_us": 3.0}}}
+    assert plot.draw([nothing], tmp_path / "none") == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_plots_of_kernels_and_graphs(tmp_path, monkeypatch):
+    """What reads from a cache goes beyond 100 %; reports of one mode are one row, the driver's calls beside it."""
+    found = figures_of(monkeypatch)
+    rows = [{"name": "qmv", "shape": f"{i}x64", "share": share} for i, share in enumerate((0.5, 2.5))]
+    raw = {f"{name}_us": 100.0 for name in ("eager", "relaunch", "patch", "build", "instantiate", "update")}
+    modes = [{"mode": "replay", "nodes": 100, "changed": 0, "us_per_node": {"median": us}} for us in (1.0, 3.0)]
+    reports = [{"device": "d", "read_gb_s": 10.0, "kernels": rows}, *({"device": "d", "raw": raw, **m} for m in modes)]
+    plot.draw(reports, tmp_path)
+    assert found["kernels"].get_xlim()[1] > 250
+    assert "from a cache" in found["kernels"].get_xlabel()
+    assert [label.get_text() for label in found["graph"].get_yticklabels()] == ["replay"]
+    assert [patch.get_width() for patch in found["graph"].patches] == [2.0, 1.0]
+
+
+def test_plot_without_anything_says_what_to_give(tmp_path, monkeypatch, capsys):
+    """No files, none that fit, and none that are JSON: one line, and what would do."""
+    monkeypatch.setattr(plot, "RESULTS", tmp_path / "missing")
+    wanted = "give files of what hiprt bench graph, decode, kernels or peers print with --json"
+    assert main(["bench", "plot"]) == 1
+    assert wanted in capsys.readouterr().err
+    (tmp_path / "other.json").write_text('{"what": "something else"}')
+    assert main(["bench", "plot", "--out", str(tmp_path / "out"), str(tmp_path / "other.json")]) == 1
+    error = capsys.readouterr().err
+    assert wanted in error
+    assert error.count("\n") == 1
+    (tmp_path / "text.json").write_text("no JSON")
+    assert main(["bench", "plot", str(tmp_path / "text.json")]) == 1
+    assert "text.json is not JSON" in capsys.readouterr().err
+
+
+def test_results_say_what_they_were_made_with(capsys):
+    """Version, commit, machine and device, in what the benchmarks print for files."""
+    assert main(["bench", "alloc", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"hiprt", "commit", "host", "date", "device", "provider", "library", "allocate_us"} <= set(found)
+    assert found["commit"] is None or re.fullmatch(r"[0-9a-f]{7,}\+?", found["commit"])
+
+
+def test_the_suites_run_with_what_their_extra_installs(root):
+    """Plugins of other extras are left out here: the options in pyproject.toml must not need them."""
+    (extra,) = re.findall(r"^bench = \[(.*)\]$", (root / "pyproject.toml").read_text(), re.M)
+    plugins = ("xdist", "hypothesispytest", "anyio", "cov", "mypy")
+    left_out = [part for name in plugins for part in ("-p", f"no:{name}")]
+    command = [sys.executable, "-m", "pytest", "-q", *left_out, "--benchmark-disable", "-k", "allocate", "bench/suites"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {"pytest", "pytest-timeout", "pytest-benchmark"} <= set(re.findall(r'"([\w-]+)', extra))
