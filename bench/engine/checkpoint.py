@@ -118,6 +118,24 @@ class Checkpoint:
             raise CheckpointError(cause, DOWNLOAD)
         return frozenset(listed)
 
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """How generation_config.json says that tokens are drawn, by the names of `Sampling`; empty without the file.
+
+        Raises
+        ------
+        CheckpointError
+            A value is of another type or not finite.
+        """
+        name = "generation_config.json"
+        if not (self.path / name).exists():
+            return {}
+        values = Settings(self.json(name), str(self.path / name))
+        if not values.get("do_sample", bool, False):
+            return {}
+        kinds: dict[str, type] = {"temperature": float, "top_p": float, "top_k": int, "repetition_penalty": float}
+        return {key: values.get(key, kind) for key, kind in kinds.items() if values.values.get(key) is not None}
+
     def check_text(self) -> None:
         """Read the tokenizer and the stop tokens, which are otherwise read when they are first asked for.
 

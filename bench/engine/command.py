@@ -9,16 +9,17 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from hiprt.bench.engine import generate as generation
 from hiprt.bench.engine.report import Report
-from hiprt.bench.engine.request import Request
+from hiprt.bench.engine.request import DRAW, Request
 from hiprt.command import set_run
 
 __all__ = ["Interrupt", "Printer", "add_arguments", "run"]
 
 FAILURE, INTERRUPTED = 1, 130
-FIELDS = ("model", "tokens", "temperature", "seed", "eager", "verify", "rerecord", "batch", "plain")
+FIELDS = ("model", "tokens", *DRAW, "eager", "verify", "rerecord", "batch", "plain")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,12 +30,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Hugging Face directory of a Qwen3, Qwen3 MoE, Qwen3-Next or Qwen3.5 model (default: a small one of ours)",
     )
     parser.add_argument(
-        "--prompt", metavar="TEXT", action="append", help="what the text begins with; several are written side by side"
+        "--prompt",
+        metavar="TEXT",
+        action="append",
+        help="what the text begins with, - for the standard input; several are written side by side",
     )
     parser.add_argument("--batch", metavar="N", type=int, help="texts of one prompt, at most 8 (default: 1)")
-    parser.add_argument("--tokens", metavar="N", type=int, help="stop after N tokens (default: 200)")
-    parser.add_argument("--temperature", metavar="T", type=float, help="0 (default) takes the likeliest token")
-    parser.add_argument("--seed", metavar="S", type=int, help="seed of the draws at a temperature above 0 (default: 0)")
+    parser.add_argument(
+        "--prompt-file", metavar="FILE", action="append", help="a file whose text is a prompt; - is the standard input"
+    )
+    parser.add_argument("--tokens", "--max-tokens", metavar="N", type=int, help="stop after N tokens (default: 200)")
+    parser.add_argument(
+        "--stop", metavar="TEXT", action="append", help="end before this text; may be given several times"
+    )
+    draw = parser.add_argument_group("how tokens are drawn (defaults: generation_config.json's, else the likeliest)")
+    draw.add_argument("--temperature", "--temp", metavar="T", type=float, help="0 takes the likeliest token")
+    draw.add_argument("--top-p", metavar="P", type=float, help="of the likeliest tokens with probability P together")
+    draw.add_argument("--top-k", metavar="K", type=int, help="of the K likeliest tokens")
+    draw.add_argument("--min-p", metavar="P", type=float, help="of tokens with P times the highest probability")
+    draw.add_argument("--repetition-penalty", metavar="R", type=float, help="make the last 20 tokens less likely")
+    draw.add_argument("--presence-penalty", metavar="R", type=float, help="subtract R from the last 20 tokens' logits")
+    draw.add_argument("--seed", metavar="S", type=int, help="seed of the draws at a temperature above 0 (default: 0)")
     parser.add_argument("--eager", action="store_true", help="launch every kernel by itself")
     parser.add_argument("--verify", action="store_true", help="run eagerly beside and compare every logit bit by bit")
     parser.add_argument("--plain", action="store_true", help="leave weights that are not quantised as they are")
@@ -46,9 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the text, then what it cost; return the exit status."""
     given = {name: getattr(options, name) for name in FIELDS if getattr(options, name) is not None}
-    if options.prompt:
-        given["prompt"] = options.prompt[0] if len(options.prompt) == 1 else tuple(options.prompt)
     try:
+        prompts = [read_prompt("-") if prompt == "-" else prompt for prompt in options.prompt or ()]
+        prompts += map(read_prompt, options.prompt_file or ())
+        if prompts:
+            given["prompt"] = prompts[0] if len(prompts) == 1 else tuple(prompts)
+        given["stops"] = tuple(options.stop or ())
         request = Request(**given)
     except ValueError as error:
         options.refuse(str(error))
@@ -64,6 +83,17 @@ def run(options: argparse.Namespace) -> int:
         print(f"hiprt: graph and eager differ at {report.mismatch}", file=sys.stderr)
         return FAILURE
     return INTERRUPTED if report.stop == "interrupted" else 0
+
+
+def read_prompt(name: str) -> str:
+    """Return the text of a prompt's file; raise ValueError where there is none."""
+    try:
+        raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return raw.decode()
+    except OSError as error:
+        raise ValueError(f"--prompt-file {name}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--prompt-file {name}: byte {error.start + 1} is no valid UTF-8") from None
 
 
 class Printer:

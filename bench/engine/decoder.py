@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from hiprt import Array, Event, Stream, kernels, use_stream
 from hiprt.bench.engine.models.model import Model
+from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.state import State
 from hiprt.graphs import Step
 
@@ -83,6 +84,8 @@ class Decoder:
         The capacity up to which the caches grow, each time to twice their size. By default they do not grow.
     chunk : int
         The most tokens of a prompt that one step takes: a power of two.
+    sampling : Sampling, optional
+        The penalties and filters of a draw; none by default. `start` gives temperature and seed.
 
     Attributes
     ----------
@@ -117,13 +120,14 @@ class Decoder:
         batch: int = 1,
         limit: int | None = None,
         chunk: int = CHUNK,
+        sampling: Sampling | None = None,
     ) -> None:
         if chunk < 1 or chunk & (chunk - 1):
             raise ValueError(f"chunk={chunk}: must be a power of two")
         self.model, self.stream, self.chunk = model, stream, chunk
         self.room = Room(capacity, max(capacity, limit or capacity))
         with use_stream(stream):
-            self.state = state = State.empty(model, batch, capacity, chunk)
+            self.state = state = State.empty(model, batch, capacity, chunk, sampling or Sampling())
         # The steps hold functions, not methods: a decoder in no cycle gives its memory back as soon as it is dropped.
         made: Callable[..., Step[..., Any]] = partial(Step, stream=stream, keep=keep, overwrite=True)
         self.graph = made(partial(advance, model, state), name="decode")
@@ -287,7 +291,7 @@ def advance(model: Model, state: State) -> Array:
     """Launch one step: take the tokens in the step block, write the next ones there; return the logits."""
     tokens, position = state.block[0], state.block[1]
     logits = model.decode(tokens, position, state.layers)
-    kernels.advance(state.block, state.tokens, kernels.sample(logits, state.temperature, state.seed, position))
+    kernels.advance(state.block, state.tokens, state.sampler.draw(logits, state.tokens, position))
     return logits
 
 
@@ -301,5 +305,5 @@ def fill(model: Model, state: State, sequence: int, size: int) -> Array:
 
 def draw(state: State) -> None:
     """Launch the first draw of every text."""
-    drawn = kernels.sample(state.logits, state.temperature, state.seed, state.block[1])
+    drawn = state.sampler.draw(state.logits, state.tokens, state.block[1])
     kernels.advance(state.block, state.tokens, drawn)

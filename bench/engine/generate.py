@@ -19,6 +19,7 @@ from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models import FORM, Model, load
 from hiprt.bench.engine.report import Report
 from hiprt.bench.engine.request import Request
+from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.text import Writer
 
 __all__ = ["difference", "generate"]
@@ -49,7 +50,7 @@ def generate(
     CheckpointError
         The model directory cannot be used.
     ValueError
-        Prompt and tokens exceed what the model was trained for, or there is no graph to verify.
+        The prompt exceeds what the model was trained for, or there is no graph to verify.
     HipError
         A HIP call failed.
     """
@@ -62,22 +63,33 @@ def generate(
     prompts = [checkpoint.encode(prompt) for prompt in request.prompts]
     longest = max(map(len, prompts))
     limit = model.config.max_position_embeddings
-    if longest + request.tokens > limit:
-        sizes = f"{longest} prompt tokens and {request.tokens} new ones"
-        raise ValueError(f"{sizes} exceed the {limit} positions of the model: ask for fewer tokens")
-    return Generation(request, model, checkpoint, prompts, stream).run(write, stopped, progress)
+    if longest >= limit:
+        raise ValueError(f"a prompt of {longest} tokens leaves no place among the {limit} positions of the model")
+    sampling = request.sampling(checkpoint.sampling)
+    return Generation(request, sampling, model, checkpoint, prompts, stream).run(write, stopped, progress)
 
 
 class Generation:
     """One run of a model over prompts: a decoder, a second one that runs eagerly for verification, and clocks."""
 
     def __init__(
-        self, request: Request, model: Model, checkpoint: Checkpoint, prompts: list[list[int]], stream: Stream
+        self,
+        request: Request,
+        sampling: Sampling,
+        model: Model,
+        checkpoint: Checkpoint,
+        prompts: list[list[int]],
+        stream: Stream,
     ) -> None:
         self.request, self.checkpoint, self.prompts, self.stream = request, checkpoint, prompts, stream
+        self.sampling = sampling
         longest = max(map(len, prompts))
-        limit = bucket(longest + request.tokens)
-        made = partial(Decoder, model, capacity=bucket(longest + 1), limit=limit, batch=len(prompts))
+        # Behind its last position the model has not been trained.
+        self.tokens = min(request.tokens, model.config.max_position_embeddings - longest)
+        limit = bucket(longest + self.tokens)
+        made = partial(
+            Decoder, model, capacity=bucket(longest + 1), limit=limit, batch=len(prompts), sampling=sampling
+        )
         self.decoder = made(stream=stream, keep=not request.rerecord)
         self.own_bytes = allocator.default_pool.stats().allocated
         self.changed = self.launches = self.steps = 0
@@ -91,8 +103,10 @@ class Generation:
             str(request.model),
             library.current().provider.name,
             stream.device.name,
-            request.temperature,
-            request.seed,
+            sampling.temperature,
+            sampling.seed,
+            sampling=sampling.changed,
+            stop="length" if self.tokens == request.tokens else "positions",
             verified=True if request.verify else None,
         )
 
@@ -101,9 +115,12 @@ class Generation:
     ) -> Report:
         """Generate until every text has ended, by a stop token or by its length."""
         report, tokenizer = self.report, self.checkpoint.tokenizer
-        writers = [Writer(tokenizer, p, (lambda piece: None) if i else write) for i, p in enumerate(self.prompts)]
+        stops = self.request.stops
+        writers = [
+            Writer(tokenizer, p, (lambda piece: None) if i else write, stops) for i, p in enumerate(self.prompts)
+        ]
         for decoder in filter(None, (self.decoder, self.shadow)):
-            decoder.start(self.prompts, self.request.temperature, self.request.seed)
+            decoder.start(self.prompts, self.sampling.temperature, self.sampling.seed)
         begin = time.perf_counter()
         times: list[float] = []
         if self.prefill(stopped, progress):
@@ -111,12 +128,14 @@ class Generation:
                 times.append(time.perf_counter() - begin - self.verifying)
                 for writer, token in zip(writers, tokens):
                     writer.push(token, self.checkpoint.stops)
-                if all(writer.is_ended for writer in writers):
-                    report.stop = "eos"
+                if all(writer.end for writer in writers):
+                    report.stop = writers[0].end
                     break
         for writer in writers:
-            writer.show(writer.pieces.flush())
+            writer.finish()
         report.texts, report.token_ids = [writer.text for writer in writers], writers[0].ids
+        report.ids = [writer.ids for writer in writers]
+        report.stops = [writer.end or report.stop for writer in writers]
         report.text, report.tokens = writers[0].text, sum(len(writer.ids) for writer in writers)
         self.account(times)
         return report
@@ -145,7 +164,7 @@ class Generation:
     def steps_of(self, stopped: Callable[[], bool]) -> Iterator[list[int]]:
         """Yield the tokens that each step drew; they are read while the next step runs."""
         pending = self.decoder.mark()
-        for left in reversed(range(self.request.tokens)):
+        for left in reversed(range(self.tokens)):
             following = None
             if left and stopped():
                 self.report.stop = "interrupted"

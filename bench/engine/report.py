@@ -55,7 +55,14 @@ class Report:
     mismatch : str
         The first difference between them; empty without one.
     stop : str
-        Why the text ended: ``eos``, ``length``, ``interrupted`` or ``mismatch``.
+        Why the text ended: ``eos`` by a stop token, ``stop`` before a text that was to end it, ``length``,
+        ``positions`` where the model was trained for no more, ``interrupted`` or ``mismatch``.
+    ids : list of list of int
+        The generated tokens of each text.
+    stops : list of str
+        Why each text ended.
+    sampling : dict
+        The rules of the draws, where they differ from taking the likeliest token.
     """
 
     prompt: str
@@ -87,6 +94,9 @@ class Report:
     verified: bool | None = None
     mismatch: str = ""
     stop: str = "length"
+    ids: list[list[int]] = field(default_factory=list)
+    stops: list[str] = field(default_factory=list)
+    sampling: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""

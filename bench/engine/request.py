@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.story import CHECKPOINT
 
-__all__ = ["PROMPT", "Request"]
+__all__ = ["DRAW", "PROMPT", "Request"]
 
 PROMPT = "Once upon a time there was a clever fox named Mia."
 MOST_TEXTS = 8
+DRAW = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "seed")
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,12 @@ class Request:
         What the text begins with; a tuple has the beginning of each of several texts.
     tokens : int
         The most tokens that are generated for each text.
-    temperature : float
-        How evenly tokens are drawn; 0 takes the likeliest token.
-    seed : int
-        The seed of the draws, from 0 to 2**32 - 1; text i of several has ``seed + i``.
+    temperature, top_p, min_p, repetition_penalty, presence_penalty : float, optional
+    top_k, seed : int, optional
+        How tokens are drawn, as `Sampling` says. What is not given is the model's own, where its directory has
+        generation_config.json, else takes the likeliest token.
+    stops : tuple of str
+        Texts that end the text before them.
     eager : bool
         Whether every kernel is launched by itself.
     verify : bool
@@ -49,13 +55,35 @@ class Request:
     model: Path | str = CHECKPOINT
     prompt: str | tuple[str, ...] = PROMPT
     tokens: int = 200
-    temperature: float = 0.0
-    seed: int = 0
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: int | None = None
+    stops: tuple[str, ...] = ()
     eager: bool = False
     verify: bool = False
     rerecord: bool = False
     batch: int = 0
     plain: bool = False
+
+    def sampling(self, defaults: Mapping[str, Any]) -> Sampling:
+        """Return how tokens are drawn.
+
+        Parameters
+        ----------
+        defaults : mapping of str to object
+            What holds where the request says nothing.
+
+        Raises
+        ------
+        ValueError
+            A value is out of range.
+        """
+        given = {name: getattr(self, name) for name in DRAW}
+        return Sampling(**{**defaults, **{name: value for name, value in given.items() if value is not None}})
 
     @property
     def prompts(self) -> list[str]:
@@ -71,10 +99,9 @@ class Request:
                 raise ValueError(f"prompt: character {error.start + 1} is no valid UTF-8") from None
         if self.tokens < 1:
             raise ValueError(f"tokens={self.tokens}: must be at least 1")
-        if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature={self.temperature}: must be 0 or more")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed={self.seed}: must be from 0 to 2**32 - 1")
+        self.sampling({})
+        if not all(self.stops):
+            raise ValueError("stop: an empty text would end every text")
         if not 1 <= len(self.prompts) <= MOST_TEXTS:
             raise ValueError(f"{len(self.prompts)} texts: from 1 to {MOST_TEXTS} are written side by side")
         if self.batch and self.batch != len(self.prompts):

@@ -9,6 +9,7 @@ import numpy as np
 
 from hiprt import Array, Stream, current_stream, empty, zeros
 from hiprt.bench.engine.models.model import KeyValue, LayerState, Model
+from hiprt.bench.engine.sampling import Sampler, Sampling
 from hiprt.kernels.ops.elementwise.copies import copy_into
 
 __all__ = ["State"]
@@ -25,8 +26,7 @@ class State:
         The step block. Its rows: the token, the position, the length of the prompt, the capacity.
     tokens : Array of int32, shape (batch, capacity)
         The prompts, and behind them what was drawn.
-    temperature : Array of float32, shape (batch,)
-    seed : Array of uint32, shape (batch,)
+    sampler : Sampler
     chunk : Array of int32, shape (2, tokens)
         A chunk of a prompt: its tokens, and their positions.
     logits : Array, shape (batch, vocab_size)
@@ -36,13 +36,12 @@ class State:
     layers: list[LayerState]
     block: Array
     tokens: Array
-    temperature: Array
-    seed: Array
+    sampler: Sampler
     chunk: Array
     logits: Array
 
     @classmethod
-    def empty(cls, model: Model, batch: int, capacity: int, chunk: int) -> State:
+    def empty(cls, model: Model, batch: int, capacity: int, chunk: int, sampling: Sampling) -> State:
         """Allocate the state of some texts on the current stream.
 
         Parameters
@@ -54,15 +53,17 @@ class State:
             The tokens of a text for which there is memory.
         chunk : int
             The most tokens of a prompt that one step takes.
+        sampling : Sampling
+            How tokens are drawn.
         """
+        width = model.config.vocab_size
         return cls(
             model.state(batch, capacity),
             zeros((4, batch), np.int32),
             zeros((batch, capacity), np.int32),
-            zeros(batch, np.float32),
-            zeros(batch, np.uint32),
+            Sampler(sampling, batch, width, model.dtype),
             zeros((2, chunk), np.int32),
-            empty((batch, model.config.vocab_size), model.dtype),
+            empty((batch, width), model.dtype),
         )
 
     def start(self, prompts: Sequence[Sequence[int]], temperature: float, seed: int) -> None:
@@ -74,8 +75,7 @@ class State:
         lengths = [len(prompt) for prompt in prompts]
         self.tokens.set(texts)
         self.block.set(np.array([texts[:, 0].tolist(), [0] * batch, lengths, [capacity] * batch]))
-        self.temperature.set([temperature] * batch)
-        self.seed.set((np.arange(batch) + seed).astype(np.uint32))
+        self.sampler.set(temperature, seed)
         for layer in self.layers:
             layer.reset()
 

@@ -60,6 +60,8 @@ class Writer:
     prompt : sequence of int
     write : callable
         Takes each piece of the text.
+    stops : sequence of str
+        Texts that end the text before them.
 
     Attributes
     ----------
@@ -67,28 +69,52 @@ class Writer:
         What has been written.
     ids : list of int
         The tokens, with the one that ended the text.
-    is_ended : bool
-        Whether a stop token has come.
+    end : str
+        What has ended the text: ``eos`` for a stop token, ``stop`` for one of `stops`; empty before that.
     """
 
-    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], write: Callable[[str], object]) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, prompt: Sequence[int], write: Callable[[str], object], stops: Sequence[str] = ()
+    ) -> None:
         self.pieces = Text(tokenizer, prompt)
         self.write = write
-        self.text = ""
+        self.stops = stops
+        self.text = self.held = ""  # held: what may begin one of `stops`
         self.ids: list[int] = []
-        self.is_ended = False
+        self.end = ""
 
     def push(self, token: int, stops: Collection[int]) -> None:
         """Add a token, unless the text has ended; one of `stops` ends it."""
-        if self.is_ended:
+        if self.end:
             return
         self.ids.append(token)
-        self.is_ended = token in stops
-        if not self.is_ended:
+        if token in stops:
+            self.end = "eos"
+        else:
             self.show(self.pieces.push(token))
 
+    def finish(self) -> None:
+        """Write what was held back."""
+        if self.end != "stop":
+            self.show(self.pieces.flush())
+        if self.end != "stop":
+            self.emit(self.held)
+
     def show(self, piece: str) -> None:
-        """Write a piece; an empty one is kept back."""
+        """Write a piece, up to where one of `stops` is or may begin."""
+        text = self.held + piece
+        found = [at for at in map(text.find, self.stops) if at >= 0]
+        if found:
+            self.end = "stop"
+            self.emit(text[: min(found)])
+            return
+        ends = (text[-size:] for stop in self.stops for size in range(min(len(stop) - 1, len(text)), 0, -1))
+        starts = (end for end in ends if any(stop.startswith(end) for stop in self.stops))
+        self.held = max(starts, key=len, default="")
+        self.emit(text[: len(text) - len(self.held)])
+
+    def emit(self, piece: str) -> None:
+        """Write a piece; an empty one is nothing to be told."""
         self.text += piece
         if piece:
             self.write(piece)

@@ -213,10 +213,40 @@ def test_an_interrupt_ends_the_prompt(request_for):
     assert taken == [(8, 9)]
 
 
-def test_too_long_a_text_is_refused(request_for):
-    """Prompt and tokens must fit what the model was trained for."""
-    with pytest.raises(ValueError, match="9 prompt tokens and 1020 new ones exceed the 1024 positions"):
-        generate(request_for(tokens=1020))
+def test_a_text_ends_where_the_model_was_trained_for_no_more(tmp_path):
+    """Tokens beyond the model's positions are not written, which the report says; a prompt must leave a place."""
+    folder = checkpoints.write(tmp_path, eos_token_id=None, max_position_embeddings=24)
+    report = generate(Request(model=folder, prompt="Once upon", tokens=100))
+    assert (report.tokens, report.stop) == (15, "positions")
+    with pytest.raises(ValueError, match="a prompt of 24 tokens leaves no place among the 24 positions"):
+        generate(Request(model=folder, prompt="x" * 24))
+
+
+def test_prompts_from_files(folder, tmp_path):
+    """A prompt may be a file, or what comes in."""
+    (tmp_path / "prompt.txt").write_text("Once upon")
+    arguments = ("generate", "--model", folder, "--max-tokens", 5, "--json")
+    expected, found = (
+        json.loads(run(*arguments, *prompt)[0])
+        for prompt in (("--prompt", "Once upon"), ("--prompt-file", tmp_path / "prompt.txt"))
+    )
+    assert found["token_ids"] == expected["token_ids"]
+    command = [sys.executable, "-m", "hiprt", *map(str, arguments), "--prompt", "-"]
+    child = subprocess.run(command, input=b"Once upon", capture_output=True, timeout=280, check=True)
+    assert json.loads(child.stdout)["token_ids"] == expected["token_ids"]
+    (tmp_path / "prompt.txt").write_bytes(b"ab\xff")
+    assert "byte 3 is no valid UTF-8" in run(*arguments, "--prompt-file", tmp_path / "prompt.txt", status=2)[1]
+    assert "No such file" in run(*arguments, "--prompt-file", tmp_path / "none", status=2)[1]
+
+
+def test_a_prompt_that_is_no_text():
+    """An argument that is no UTF-8 is an error of one line, before anything is loaded."""
+    with pytest.raises(ValueError, match="character 3 is no valid UTF-8"):
+        Request(prompt="ab\udcff")
+
+
+def test_a_model_does_not_exist():
+    """The model is looked for first."""
     with pytest.raises(CheckpointError):
         generate(Request(model="no such model"))
 
@@ -402,7 +432,13 @@ def test_command_refuses(arguments, status, words):
 
 def test_help_names_every_command():
     """The help lists every command, though none of their modules is imported."""
-    assert re.findall(r"^    (\w+) ", run("--help")[0], re.MULTILINE) == ["generate", "bench", "compile", "doctor"]
+    assert re.findall(r"^    (\w+) ", run("--help")[0], re.MULTILINE) == [
+        "generate",
+        "graph",
+        "bench",
+        "compile",
+        "doctor",
+    ]
 
 
 LOADED = """
