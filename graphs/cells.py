@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hiprt.allocator import default_pool
-from hiprt.array import Array, dtype_of
+from hiprt.array import Array, dtype_of, empty
 from hiprt.stream import Stream
 
 __all__ = ["Cells"]
@@ -64,7 +63,7 @@ class Cells:
         self.arrays: weakref.WeakKeyDictionary[Stream, dict[str, Array]] = weakref.WeakKeyDictionary()
 
     def place(
-        self, args: tuple[Any, ...], keywords: Mapping[str, Any], stream: Stream
+        self, args: tuple[Any, ...], keywords: Mapping[str, Any], stream: Stream, *, anew: bool = False
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Write the values that vary into their cells, in stream order, and put the cells in their places.
 
@@ -73,6 +72,8 @@ class Cells:
         args, keywords : tuple, mapping
             The arguments of a call. A value is a number; or an array of its dtype and one element, which is copied.
         stream : Stream
+        anew : bool
+            Whether to make cells for this call alone, because other threads may call the function at the same time.
 
         Returns
         -------
@@ -85,7 +86,7 @@ class Cells:
             A value is no number of its cell's dtype.
         """
         positional, named = list(args), dict(keywords)
-        arrays = self.arrays.setdefault(stream, {})
+        arrays = {} if anew else self.arrays.setdefault(stream, {})
         for name, dtype in self.dtypes.items():
             position = self.positions.get(name, len(args))
             is_given = position < len(args) or name in named
@@ -94,11 +95,8 @@ class Cells:
             value = positional[position] if position < len(args) else named.get(name, self.defaults.get(name))
             cell = arrays.get(name)
             if cell is None:
-                # While another step records on the stream, this is memory that the recording does not lay out.
-                buffer = default_pool.allocate(dtype.itemsize, stream)
-                cell = arrays[name] = Array(buffer, (), dtype, buffer.address)
-            if value is not cell:
-                write(cell, value, name, stream)
+                cell = arrays[name] = empty((), dtype, stream)
+            write(cell, value, name, stream)
             if position < len(args):
                 positional[position] = cell
             else:

@@ -238,7 +238,7 @@ class Step(Armed, Generic[P, R]):
         if session is None or session.stream.device == self.own_stream().device:
             stream = current_stream() if session is None else session.stream
             if self.cells is not None:
-                args, keywords = self.cells.place(args, keywords, stream)
+                args, keywords = self.cells.place(args, keywords, stream, anew=True)
             with use_stream(stream):
                 return cast(Callable[..., R], self.function)(*args, **keywords)
         with session.outside("a step on another device"):
@@ -248,7 +248,7 @@ class Step(Armed, Generic[P, R]):
         """Call the function on the step's stream without recording."""
         stream = self.last = self.own_stream()
         if self.cells is not None:
-            args, keywords = self.cells.place(args, keywords, stream)
+            args, keywords = self.cells.place(args, keywords, stream, anew=True)
         with use_stream(stream):
             return cast(Callable[..., R], self.function)(*args, **keywords)
 

@@ -154,8 +154,9 @@ def test_what_cannot_vary_is_refused_at_once():
         graphs.Step(times, varying={"by": np.complex128})
 
 
-def test_threads_launch_with_their_own_number(stream, x):
-    """G12: between writing the number and the launch, a thread has the step for itself."""
+@pytest.mark.parametrize("graph", [True, False])
+def test_threads_launch_with_their_own_number(stream, graph):
+    """G12: between writing the number and the launch, a thread has the step for itself, or memory of its own."""
     total = hiprt.zeros(())
     step = graphs.Step(lambda by: kernels.add(total, by, out=total), stream=stream, varying={"by": np.float32})
     step(0.0)
@@ -165,10 +166,11 @@ def test_threads_launch_with_their_own_number(stream, x):
             step(by)
 
     threads = [threading.Thread(target=work, args=(float(by),)) for by in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with hiprt.flags.override(graph=graph):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert float(total.numpy(stream)) == 1000
 
 

@@ -14,7 +14,7 @@ from hiprt import library
 from hiprt.errors import CompileError, HipError, OutOfMemoryError, ProviderError
 from hiprt.flags import flags
 from hiprt.graphs import Step
-from hiprt.kernels import Kernel, add
+from hiprt.kernels import Kernel, add, multiply
 from hiprt.metal_compat import metal_kernel
 from hiprt.metal_compat.apple import MetalStream, Replay, heap as heap_module, open_device
 from hiprt.metal_compat.apple.dispatches import barriers
@@ -228,6 +228,14 @@ def test_a_step(apple):
     with flags.override(graph=False):
         expect(step(a, 1), np.arange(COUNT) * 3)
     assert step.rungs["eager"] == 1
+
+
+def test_a_step_whose_argument_varies(apple):
+    step, a = Step(lambda a, by: multiply(a, by), stream=apple, varying={"by": np.float32}), numbers()
+    for by in (2.0, 3.0, 0.5):
+        expect(step(a, by), np.arange(COUNT) * by)
+    assert (step.rungs["instantiate"], step.rungs["replay"]) == (1, 2)
+    expect(step.eager(a, 4.0), np.arange(COUNT) * 4)
 
 
 def test_the_oldest_replay_is_dropped(apple):
