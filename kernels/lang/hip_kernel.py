@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import numpy as np
 from hiprt import fork
 from hiprt.array import bfloat16
 from hiprt.device import Device, current_device
-from hiprt.errors import CompileError
+from hiprt.errors import CompileError, HipWarning
 from hiprt.kernels.lang.hip_arguments import TRAITS, Declared, assertions
-from hiprt.module import READ_WRITE, WRITE, Function, laid_over
+from hiprt.kernels.lang.hip_signature import parameters_of, points_to_const
+from hiprt.module import READ, READ_WRITE, WRITE, Function, laid_over
 from hiprt.module_cache import FunctionTable, modules
 from hiprt.op import Op
 from hiprt.stream import Stream, current_stream
@@ -84,11 +86,20 @@ def hip_kernel(
     ValueError
         A name or a declaration is not valid.
 
+    Warns
+    -----
+    HipWarning
+        An argument is declared as read, and the source has it as a pointer through which the kernel may write; or no
+        argument is declared as written, so that the kernel is a barrier in a graph.
+
     See Also
     --------
     hip_kernels : Several kernels of one source.
     """
-    (made,) = hip_kernels(source, {name: args}, constants=constants, options=options, strided=strided).values()
+    program = declare(source, {name: args}, constants, options, strided=strided)
+    for doubt in program.doubts():
+        warnings.warn(doubt, HipWarning, stacklevel=2)
+    (made,) = program.kernels.values()
     return made
 
 
@@ -112,6 +123,21 @@ def hip_kernels(
     constants, options, strided
         The same as in `hip_kernel`.
     """
+    program = declare(source, kernels, constants, options, strided=strided)
+    for doubt in program.doubts():
+        warnings.warn(doubt, HipWarning, stacklevel=2)
+    return dict(program.kernels)
+
+
+def declare(
+    source: str,
+    kernels: Mapping[str, Mapping[str, Any]],
+    constants: Mapping[str, Any] | None,
+    options: Sequence[str],
+    *,
+    strided: bool,
+) -> Program:
+    """Return a program with its kernels; see `hip_kernels`."""
     program = Program(source, constants or {}, options)
     for name, args in kernels.items():
         match = NAME.fullmatch(name.strip())
@@ -119,7 +145,7 @@ def hip_kernels(
             raise ValueError(f"{name!r} is not the name of a kernel: it is like axpy, or axpy<T, N> for a template")
         parameters = tuple(word.strip() for word in (match[2] or "").split(",") if word.strip())
         program.kernels[match[1]] = HipKernel(program, match[1], parameters, args, strided=strided)
-    return dict(program.kernels)
+    return program
 
 
 class Program:
@@ -147,6 +173,24 @@ class Program:
     def file(self) -> str:
         """The source's name in messages."""
         return f"{next(iter(self.kernels)).rpartition('::')[2]}.hip"
+
+    def doubts(self) -> Iterator[str]:
+        """Yield what is probably wrong with the declarations, as far as the source tells."""
+        for kernel in self.kernels.values():
+            declared = kernel.declared(tuple(np.dtype(np.float32) for _ in kernel.parameters))
+            if not any(each.access & WRITE for each in declared):
+                yield (
+                    f"{kernel.name} declares nothing that it writes, so that in a graph it is a barrier: it waits for "
+                    "everything before it, and everything after it waits for it. Declare what it writes as write or "
+                    "update"
+                )
+            written = parameters_of(self.source, kernel.name) or []
+            for each, parameter in zip(declared, written if len(written) == len(declared) else []):
+                if each.access == READ and points_to_const(parameter) is False:
+                    yield (
+                        f"{kernel.name}: {each.name} is declared as read, but its parameter is {parameter!r}. If the "
+                        "kernel writes there, declare it as update; else make the parameter a pointer to const"
+                    )
 
     def text(self, declared: Mapping[str, tuple[Declared, ...]]) -> str:
         """Return the program: the source, and behind it the assertions about some of its kernels."""

@@ -9,9 +9,10 @@ import pytest
 
 import hiprt
 from hiprt import graphs, kernels
-from hiprt.errors import CompileError
+from hiprt.errors import CompileError, HipWarning
 from hiprt.graphs.record.recording import Recording
 from hiprt.kernels import hip_kernel, hip_kernels
+from hiprt.kernels.lang.hip_signature import parameters_of, points_to_const
 from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
 from hiprt.module import ADDRESS, READ, READ_WRITE, SCALAR, WRITE
 
@@ -228,7 +229,10 @@ def test_kernels_of_one_source_share_its_variables():
     extern "C" __global__ void get(int* out) { out[0] = counter; }
     template <int N> __global__ void put() { counter = N; }
     """
-    kernels = hip_kernels(source, {"add": {"n": "int32"}, "get": {"out": "write int32"}, "put<N>": {}})
+    with pytest.warns(
+        HipWarning, match=r"(add|put) declares nothing that it writes, so that in a graph it is a barrier"
+    ):
+        kernels = hip_kernels(source, {"add": {"n": "int32"}, "get": {"out": "write int32"}, "put<N>": {}})
     assert list(kernels) == ["add", "get", "put"]
     out = hiprt.zeros(1, np.int32)
     kernels["add"](2, grid=1, block=3)
@@ -236,6 +240,62 @@ def test_kernels_of_one_source_share_its_variables():
     assert out.item() == 11
     assert kernels["add"].bind().module is kernels["get"].bind().module
     assert kernels["put"].bind({"N": 3}).module is not kernels["get"].bind().module
+
+
+def test_a_read_of_what_the_kernel_may_write_is_doubted():
+    """The warning is that of the line that declares the kernel, and names the argument and the remedy."""
+    source = AXPY.replace("const float* x", "float* x")
+    with pytest.warns(
+        HipWarning, match=r"axpy: x is declared as read, but its parameter is 'float\* x'.*update"
+    ) as told:
+        hip_kernel(source, "axpy", ARGS)
+    assert told[0].filename == __file__
+    with pytest.warns(HipWarning, match="x is declared as read") as told:
+        hip_kernels(source, {"axpy": ARGS})
+    assert told[0].filename == __file__
+    hip_kernel(source, "axpy", {**ARGS, "x": "update float32"})
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("__global__ void f(float* x, int n) {}", ["float* x", "int n"]),
+        ("__global__ void f() {}", [""]),
+        ("__global__ void __launch_bounds__(2 * N) f(const float *__restrict__ x) {}", ["const float *__restrict__ x"]),
+        (
+            "template <class T, int N>\n__global__ void f(const Pair<T, N>* x, // one, two\n T y) {}",
+            ["const Pair<T, N>* x", "T y"],
+        ),
+        ("/* __global__ void f(int a) */ __global__ void f(int b) {}", ["int b"]),
+        ("__global__ void f(int a);\n__global__ void f(int a) { g(1, 2); }", ["int a"]),
+        ("__global__ void f(int a) {}\n__global__ void f(float a) {}", None),
+        ("__global__ void other(int a) { f(a); }", None),
+        ("KERNEL(f)(int a) {}", None),
+    ],
+)
+def test_parameters_that_can_be_seen(source, found):
+    """What is not in plain sight is left to the compiler."""
+    assert parameters_of(source, "f") == found
+
+
+@pytest.mark.parametrize(
+    ("parameter", "is_const"),
+    [
+        ("const float* x", True),
+        ("float const *x", True),
+        ("float* const x", False),
+        ("float* __restrict__ x", False),
+        ("const volatile float4* __restrict__ x", True),
+        ("float x[]", False),
+        ("const float x[4]", True),
+        ("constant* x", False),
+        ("int n", None),
+        ("Pointer x", None),
+    ],
+)
+def test_pointers_to_const(parameter, is_const):
+    """The const is that of what the pointer points to."""
+    assert points_to_const(parameter) is is_const
 
 
 def test_constants_are_macros():
@@ -281,6 +341,7 @@ def test_compile_errors_name_the_user_s_line():
         ({"n": "int64"}, "n of axpy is declared as int64"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:axpy declares nothing that it writes")
 def test_a_kernel_that_is_not_as_declared_does_not_compile(change, message):
     args = {name: text for name, text in {**ARGS, **change}.items() if text}
     with pytest.raises(CompileError) as caught:
