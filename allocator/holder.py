@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from hiprt import core
@@ -42,7 +43,7 @@ class PoolStats:
     drains: int = 0
 
 
-class Holder:
+class Holder(ABC):
     """What hands out buffers.
 
     Parameters
@@ -71,9 +72,9 @@ class Holder:
         self.uses = core.ffi.gc(core.created(core.lib.hiprt_uses_create(True)), core.lib.hiprt_uses_release)
         holders.add(self)
 
+    @abstractmethod
     def stats(self) -> PoolStats:
         """Return the sizes."""
-        raise NotImplementedError
 
 
 holders: weakref.WeakSet[Holder] = weakref.WeakSet()
