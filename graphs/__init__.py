@@ -1,6 +1,7 @@
 """Per-token graphs: a step's launches are recorded, and launched as one executable graph that later steps reuse.
 
-``record/`` holds what a step launched, ``launch/`` how that is launched, and ``GUARANTEES.md`` what always holds.
+``record/`` holds what a step launched, ``launch/`` how that is launched, ``trace/`` functions as programs
+(`hiprt.compile`), and ``GUARANTEES.md`` what always holds.
 """
 
 from hiprt.graphs.launch.exec import Exec

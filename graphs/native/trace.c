@@ -40,8 +40,8 @@ typedef struct {
 } reading;
 
 static PyTypeObject *primitive_type;
-static uint64_t traces;                                            /* so far */
-static uint64_t values;                                            /* so far */
+static uint64_t traces;     /* so far */
+static uint64_t values = 1; /* so far; 0 is the number of arrays in memory */
 static unsigned long long next_address = 1ull << 62; /* of values: no memory lies there */
 
 static PyObject *shared(PyObject *value) {
@@ -77,7 +77,7 @@ static int append_operand(reading *r, PyObject *value) {
   }
   PyObject *form = hiprt_py_form(array);
   if (append(r, form)) return -1;
-  r->hash = mixed(r->hash, maker ? maker->hash + array->output : (uint64_t)(uintptr_t)form);
+  r->hash = mixed(r->hash, maker ? maker->hash + (array->number - maker->number) : (uint64_t)(uintptr_t)form);
   r->inputs[r->operands++] = value;
   return 0;
 }
@@ -200,7 +200,7 @@ static PyObject *new_value(const trace_object *self, PyObject *pattern, primitiv
   made->size = like->size;
   made->itemsize = like->itemsize;
   made->is_contiguous = like->is_contiguous;
-  made->output = output;
+  made->number = maker->number + output;
   return (PyObject *)made;
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hiprt.array import Array
 from hiprt.graphs.trace.core import Primitive
 from hiprt.graphs.trace.program import Program
-from hiprt.graphs.trace.value import number_of
 
 __all__ = ["Memory"]
 
@@ -24,7 +23,7 @@ class Memory:
     """
 
     def __init__(self, program: Program) -> None:
-        self.outside = {number_of(value) for value in program.inputs}
+        self.outside = {value.number for value in program.inputs}
         self.root = {number: number for number in self.outside}
         self.written: set[int] = set()
         for primitive in program.primitives:
@@ -36,11 +35,11 @@ class Memory:
 
     def root_of(self, value: Array) -> int:
         """Return the root of a value; -1 for an array that the program captured."""
-        return -1 if value.primitive is None else self.root[number_of(value)]
+        return -1 if value.primitive is None else self.root[value.number]
 
     def shown_by(self, value: Array) -> set[int]:
         """Return the number of a value and that of its root, of those that are no captured arrays."""
-        return set() if value.primitive is None else {number_of(value), self.root_of(value)} - {-1}
+        return set() if value.primitive is None else {value.number, self.root_of(value)} - {-1}
 
     def made_by(self, primitive: Primitive) -> set[int]:
         """Return the numbers of a primitive's results, views and new ones."""

@@ -12,7 +12,7 @@ from hiprt.buffer import Buffer
 from hiprt.graphs.trace.core import Primitive
 from hiprt.graphs.trace.rehearsal import Rule, rehearse, stand_in, substitute
 from hiprt.graphs.trace.size import Guard, Size, size_text, value_of
-from hiprt.graphs.trace.value import number_of
+from hiprt.graphs.trace.value import ShapelessValue
 
 __all__ = ["GuardError", "Program", "call", "numbers_in", "results_of"]
 
@@ -58,11 +58,11 @@ class Program:
 
         Within a `hiprt.graphs.Step` this records; elsewhere it launches.
         """
-        found = {number_of(value): array for value, array in zip(self.inputs, arrays)}
+        found = {value.number: array for value, array in zip(self.inputs, arrays)}
 
         def replaced(part: Any) -> Any:
             if isinstance(part, Array):
-                return part if part.primitive is None else found[number_of(part)]
+                return part if part.primitive is None else found[part.number]
             return value_of(part, lambda number, axis: found[number].shape[axis]) if type(part) is Size else part
 
         for primitive, lasts in zip(self.primitives, self.lasts):
@@ -95,7 +95,7 @@ class Program:
         ValueError
             A primitive cannot take such shapes; the message names it and the remedy.
         """
-        found = {number_of(value): stand_in(array, Buffer(0, 0, -1)) for value, array in zip(self.inputs, arrays)}
+        found = {value.number: stand_in(array, Buffer(0, 0, -1)) for value, array in zip(self.inputs, arrays)}
 
         def axis(number: int, axis: int) -> int:
             return found[number].shape[axis]
@@ -108,7 +108,7 @@ class Program:
 
             def replaced(part: Any, operands: list[Array] = operands) -> Any:
                 if isinstance(part, Array):
-                    operands.append(part if part.primitive is None else found[number_of(part)])
+                    operands.append(part if part.primitive is None else found[part.number])
                     return operands[-1]
                 return value_of(part, axis) if type(part) is Size else part
 
@@ -128,7 +128,7 @@ class Program:
                     found[primitive.number + i] = result
         for guard in waiting:
             check(guard, axis)
-        return [value if value.primitive is None else found[number_of(value)] for value in self.outputs]
+        return [value if value.primitive is None else found[value.number] for value in self.outputs]
 
     def text(self) -> str:
         """Return the program as text, a line for each primitive."""
@@ -136,7 +136,7 @@ class Program:
         arrays = {id(array): f"@{i}" for i, array in enumerate(self.captured)}
 
         def name(value: Array) -> str:
-            return arrays[id(value)] if value.primitive is None else numbered(number_of(value))
+            return arrays[id(value)] if value.primitive is None else numbered(value.number)
 
         def numbered(number: int) -> str:
             return names.setdefault(number, f"%{len(names)}")
@@ -188,11 +188,13 @@ def results_of(rule: Rule, operands: Sequence[Array]) -> list[Array | None]:
 
 def last_uses(program: Program) -> list[list[int]]:
     """Return, for each primitive, the numbers of the values that nothing behind it uses."""
-    seen = {number_of(value) for value in program.outputs if value.primitive is not None}
+    has_sizes = any(isinstance(value, ShapelessValue) for value in program.inputs)
+    seen = {value.number for value in program.outputs if value.primitive is not None}
     lasts: list[list[int]] = []
     for primitive in reversed(program.primitives):
-        numbers = {number_of(value) for value in primitive.inputs if value.primitive is not None}
-        numbers |= numbers_in(primitive.arguments)
+        numbers = {value.number for value in primitive.inputs if value.primitive is not None}
+        if has_sizes:
+            numbers |= numbers_in(primitive.arguments)
         numbers |= {primitive.number + i for i in range(len(primitive.rule[1]))}
         lasts.append(sorted(numbers - seen))
         seen |= numbers

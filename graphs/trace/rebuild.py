@@ -12,7 +12,7 @@ from hiprt.graphs.trace.core import Primitive
 from hiprt.graphs.trace.program import Program, call
 from hiprt.graphs.trace.size import Size
 from hiprt.graphs.trace.trace import Trace
-from hiprt.graphs.trace.value import ShapelessValue, number_of
+from hiprt.graphs.trace.value import ShapelessValue
 
 __all__ = ["Call", "Change", "rebuild"]
 
@@ -27,11 +27,11 @@ def rebuild(program: Program, change: Change) -> Program:
     """Return a program of the same inputs and outputs, of what `change` makes of each primitive."""
     trace = Trace(shapeless=any(isinstance(value, ShapelessValue) for value in program.inputs))
     values = [trace.given(value) for value in program.inputs]
-    found: dict[int, Array] = {number_of(old): new for old, new in zip(program.inputs, values)}
+    found: dict[int, Array] = {old.number: new for old, new in zip(program.inputs, values)}
 
     def replaced(part: Any) -> Any:
         if isinstance(part, Array):
-            return part if part.primitive is None else found[number_of(part)]
+            return part if part.primitive is None else found[part.number]
         return moved(part) if type(part) is Size else part
 
     def moved(size: Any) -> Any:
@@ -39,7 +39,7 @@ def rebuild(program: Program, change: Change) -> Program:
             return size
         text, a, b = size.terms
         if text == "axis":
-            return Size(size.value, (text, number_of(found[a]), b))
+            return Size(size.value, (text, found[a].number, b))
         return Size(size.value, (text, moved(a), moved(b)))
 
     places: list[int] = []

@@ -11,15 +11,10 @@ from hiprt.array import Array
 from hiprt.graphs.trace.size import Size
 from hiprt.op import Op
 
-__all__ = ["ShapelessValue", "Value", "number_of"]
+__all__ = ["ShapelessValue", "Value"]
 
 # Where a read of contents is made on behalf of the line that is to be named.
 OURS = ("hiprt.array", "hiprt.graphs.", "hiprt.kernels.", "hiprt.metal_compat.")
-
-
-def number_of(value: Array) -> int:
-    """Return the number of a value, which no other has."""
-    return int(value.primitive.number) + value.output
 
 
 def copied_from(array: Array, source: Array, *, stream: Any = None) -> Array:
@@ -59,14 +54,14 @@ class Value(Array):
     ----------
     primitive : Primitive
         The call that makes it; its op is None for a value that stands for an argument.
-    output : int
-        Which of the primitive's results it is.
+    number : int
+        The number of the value, which no other has: its primitive's number, and which of the results it is.
     """
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"Value(shape={self.shape}, dtype={self.dtype}, %{number_of(self)})"
+        return f"Value(shape={self.shape}, dtype={self.dtype}, %{self.number})"
 
     def __getitem__(self, index: Any) -> Array:
         """Add a primitive that returns the view."""
@@ -153,7 +148,7 @@ class ShapelessValue(Value):
     @property
     def shape(self) -> tuple[Any, ...]:
         """The sizes, which stand for the value's axes."""
-        number = number_of(self)
+        number = self.number
         return tuple(Size.axis(number, axis, n) for axis, n in enumerate(self.form.shape))
 
     @property

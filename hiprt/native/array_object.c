@@ -188,7 +188,7 @@ PyTypeObject *hiprt_py_make_array(void) {
       {"size", T_PYSSIZET, offsetof(hiprt_py_array, size), READONLY, 0},
       {"is_contiguous", T_BOOL, offsetof(hiprt_py_array, is_contiguous), READONLY, 0},
       {"primitive", T_OBJECT, offsetof(hiprt_py_array, primitive), READONLY, 0},
-      {"output", T_UINT, offsetof(hiprt_py_array, output), READONLY, 0},
+      {"number", T_ULONGLONG, offsetof(hiprt_py_array, number), READONLY, 0},
       {0},
   };
   static PyGetSetDef getters[] = {

@@ -35,7 +35,7 @@ typedef struct {
   PyObject *primitive;      /* what makes a traced value, which has no memory; NULL for an array in memory */
   unsigned long long address, start, end;
   Py_ssize_t size, itemsize;
-  uint32_t output; /* which of the primitive's outputs a traced value is */
+  uint64_t number; /* of a traced value: that of its primitive, and which of the results it is */
   char is_contiguous;
   int64_t *sizes; /* shape and strides for DLPack; NULL until somebody asks */
 } hiprt_py_array;

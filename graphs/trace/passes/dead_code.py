@@ -15,6 +15,12 @@ def dead_code(program: Program) -> Program:
     What a primitive writes is used where it is memory from outside, an argument's or captured, or where a primitive
     behind it or an output shows that memory.
     """
+    used = {value.number for primitive in program.primitives for value in primitive.inputs}
+    used |= {value.number for value in program.outputs}
+    if all(
+        primitive.rule[1] and primitive.number in used and not primitive.rule[2] for primitive in program.primitives
+    ):
+        return program  # each has a first result that something uses: no end of a chain is dead
     memory = Memory(program)
     live = {number for value in program.outputs for number in memory.shown_by(value)}
     live |= {number for guard in program.guards for number in numbers_in((guard.size, guard.other))}

@@ -13,7 +13,7 @@ from hiprt.graphs.trace.memory import Memory
 from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.rebuild import Call, rebuild
 from hiprt.graphs.trace.size import Size
-from hiprt.graphs.trace.value import ShapelessValue, number_of
+from hiprt.graphs.trace.value import ShapelessValue
 
 __all__ = ["simplify"]
 
@@ -28,9 +28,12 @@ def simplify(program: Program) -> Program:
     the caller gets memory of its own for each. In a program for other shapes a view may be of the whole array in one
     shape and not in another, so that views stay there.
     """
+    is_shapeless = any(isinstance(value, ShapelessValue) for value in program.inputs)
+    hashes = {primitive.hash for primitive in program.primitives}
+    if len(hashes) == len(program) and (is_shapeless or not any(map(is_nothing, program.primitives))):
+        return program
     memory = Memory(program)
     returned = {memory.root_of(value) for value in program.outputs}
-    is_shapeless = any(isinstance(value, ShapelessValue) for value in program.inputs)
     known: dict[Hashable, list[Any]] = {}
     same: dict[int, int] = {}  # which earlier value stands for a value, by number
     gone: dict[int, int] = {}  # primitives by number: the one whose results they have; -1: they return an operand
@@ -87,7 +90,7 @@ def name_of(value: Array, same: dict[int, int]) -> int:
     """Return the number of the value that stands for another; a negative one for a captured array."""
     if value.primitive is None:
         return -id(value)
-    number = number_of(value)
+    number = value.number
     return same.get(number, number)
 
 
