@@ -74,11 +74,9 @@ def in_place(op: str, a: Array, b: Any) -> Any:
         raise TypeError(f"{op}: the result is {dtype}, which does not go into an array of {a.dtype} in place")
     if shape != a.shape:
         raise ValueError(f"{op}: the result of shape {shape} does not go into an array of shape {a.shape} in place")
-    if dtype == a.dtype and a.is_contiguous and (not isinstance(b, Array) or is_same(a, b) or is_apart(a, b)):
-        getattr(kernels, op)(a, b, out=a)
-    else:
-        assign(a, getattr(kernels, op)(a, b))
-    return a
+    if dtype == a.dtype and a.is_contiguous and (not isinstance(b, Array) or lies_right(a, b)):
+        return getattr(kernels, op)(a, b, out=a)
+    return assign(a, getattr(kernels, op)(a, b))
 
 
 def rank(dtype: np.dtype[Any]) -> int:
@@ -86,14 +84,15 @@ def rank(dtype: np.dtype[Any]) -> int:
     return 2 if is_float(dtype) else RANKS.get(dtype.kind, 2)
 
 
-def is_same(a: Array, b: Array) -> bool:
-    """Whether each element of two arrays lies where the other's does."""
-    return a.address == b.address and a.form is b.form
+def lies_right(a: Array, b: Array) -> bool:
+    """Whether an operand may be read while the result is written over the other one.
 
-
-def is_apart(a: Array, b: Array) -> bool:
-    """Whether two arrays share no memory."""
-    return a.extent[1] <= b.extent[0] or b.extent[1] <= a.extent[0]
+    Values of a trace share memory only where they are views of one value; ops find that out when the program runs.
+    """
+    if a.primitive is not None or b.primitive is not None:
+        return a is b or a.primitive is not b.primitive
+    is_apart = a.extent[1] <= b.extent[0] or b.extent[1] <= a.extent[0]
+    return is_apart or (a.address == b.address and a.form is b.form)
 
 
 def rows(a: Array, indices: Array) -> Array:

@@ -28,7 +28,7 @@ MAY_INCLUDE = {
 }
 GENERATED = {"code_generation.h"}
 # The command line opens the upper layers inside its functions; `hiprt` names them for type checkers only.
-LAZY = {"hiprt/__init__.py", "hiprt/__main__.py", "hiprt/doctor.py"}
+LAZY = {"hiprt/__init__.py", "hiprt/__main__.py", "hiprt/doctor.py", "hiprt/operators.py"}
 
 
 def sources(root):
@@ -48,6 +48,8 @@ def imported(tree, top_level_only):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.module or ""
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (each.value for each in node.args if isinstance(each, ast.Constant))
 
 
 def test_layers(root):

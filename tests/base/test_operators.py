@@ -271,6 +271,28 @@ def test_operators_and_assignments_are_recorded(stream):
     assert step.rungs["replay"] >= 3
 
 
+def test_operators_and_assignments_are_traced(stream):
+    """What compile runs is what the function does."""
+    x, state = hiprt.array(np.arange(4, dtype=np.float32)), hiprt.zeros(4)
+
+    def function(x):
+        y = (x * 2 - 1) / (x + 3)
+        y += x
+        y[1:3] = 5
+        y *= np.float32(2)
+        state[...] = state + y
+        return y, y > 0.1, -y, y.sum(), x.copy(), y.astype("float16")
+
+    exact = [each.numpy() for each in function(x)]
+    total = state.numpy()
+    state.fill_bytes(0)
+    compiled = hiprt.compile(function)
+    for i in range(1, 4):
+        for got, wanted in zip(compiled(x), exact, strict=True):
+            np.testing.assert_array_equal(got.numpy(), wanted)
+        np.testing.assert_allclose(state.numpy(), total * i, rtol=1e-6)
+
+
 def test_host_reads_within_a_step_split_it_and_are_right(stream):
     """`float()`, `tolist()` and `np.asarray` wait for what was launched before them."""
     x, seen = hiprt.zeros(3), []
