@@ -98,10 +98,10 @@ int hiprt_capture_end(hipStream_t stream, hipGraph_t *out_graph) {
   int status = join(stream, &open), ended = (int)hiprt_hip.hipStreamEndCapture(stream, &graph);
   atomic_fetch_sub_explicit(&captures, 1, memory_order_relaxed);
   if (ended) {
-    /* CLR leaves junk in `graph`, and the stream captured: a new capture takes it out of that state. */
-    if (!hiprt_hip.hipStreamBeginCapture(stream, hipStreamCaptureModeRelaxed) &&
-        !hiprt_hip.hipStreamEndCapture(stream, &graph) && graph)
-      hiprt_hip.hipGraphDestroy(graph);
+    /* CLR leaves junk in `graph`, and the stream captured: a new capture takes it out of that state. A stream on which
+     * none can begin is asked once more to end this one. */
+    hiprt_hip.hipStreamBeginCapture(stream, hipStreamCaptureModeRelaxed);
+    if (!hiprt_hip.hipStreamEndCapture(stream, &graph) && graph) hiprt_hip.hipGraphDestroy(graph);
     return hiprt_fail(ended, "hipStreamEndCapture", "a call that a capture forbids has ended it, here or in another thread");
   }
   if (!status && open)
