@@ -345,7 +345,8 @@ print(Program({source!r}).launch("k", 4096, 64, np.zeros(32, np.int32), np.int64
 @pytest.fixture
 def sanitized(library):
     """Return whether the device is built with a sanitizer that handles faults itself."""
-    return b"__asan_init" in library.read_bytes()
+    built = library.read_bytes()
+    return b"__asan_init" in built or b"__tsan_init" in built
 
 
 def test_a_launch_after_a_failure(python):
