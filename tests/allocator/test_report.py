@@ -2,6 +2,7 @@
 
 import gc
 import json
+import linecache
 
 import pytest
 from helpers.kernels import scale
@@ -201,6 +202,25 @@ def test_watch_names_the_line_that_leaks(stream):
     named = {name.split(" in ")[-1]: nbytes for name, nbytes in leaks.growing().items() if "test_report.py" in name}
     assert named == {"leak": 1024.0}
     assert kept.buffer not in leaks.sites or len(leaks.sites) == 13
+
+
+def test_watch_names_the_line_of_an_operator_that_leaks(stream):
+    """The line of the program, not that of the library which calls the op."""
+    x, leaked = hiprt.zeros(256, stream=stream), []
+
+    def token():
+        y = x * 2
+        leaked.append(y + 1)
+
+    leaks = watch(sites=True)
+    for _ in range(12):
+        token()
+        leaks.mark()
+    leaks.close()
+    (line,) = [name for name in leaks.growing() if ".py:" in name]
+    assert line.endswith("in token")
+    file, number = line.removesuffix(" in token").rsplit(":", 1)
+    assert linecache.getline(file, int(number)).strip() == "leaked.append(y + 1)"
 
 
 def test_external_and_retiring_memory_are_shown(stream):

@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "hiprt/null": ["hiprt/native/include"],
 }
 GENERATED = {"code_generation.h"}
-# The command line opens the upper layers inside its functions; `hiprt` names them for type checkers only.
+# The command line and operators open the upper layers inside functions; `hiprt` names them for type checkers only.
 LAZY = {"hiprt/__init__.py", "hiprt/__main__.py", "hiprt/doctor.py", "hiprt/operators.py"}
 
 
