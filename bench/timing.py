@@ -6,22 +6,28 @@ from collections.abc import Iterable
 
 from hiprt import Stream, core
 from hiprt.allocator import default_pool
+from hiprt.allocator.holder import Holder, PoolStats
 from hiprt.buffer import Buffer
 from hiprt.graphs import Recording
 
 __all__ = ["Apart", "join"]
 
 
-class Apart:
+class Apart(Holder):
     """Memory for a recording whose buffers do not overlap, so that its nodes can run again in any order."""
 
     def __init__(self) -> None:
-        self.held: list[Buffer] = []
+        super().__init__(default_pool.allocate, "nodes apart")
 
     def allocate(self, nbytes: int, stream: Stream) -> Buffer:
         """Return a buffer that lives as long as this object."""
-        self.held.append(default_pool.allocate(nbytes, stream))
-        return self.held[-1]
+        made = self.chunks[len(self.chunks)] = self.source(nbytes, stream)
+        return made
+
+    def stats(self) -> PoolStats:
+        """Return the sizes."""
+        nbytes = sum(buffer.nbytes for buffer in self.chunks.values())
+        return PoolStats(nbytes, nbytes, nbytes)
 
 
 def join(recording: Recording, indices: Iterable[int]) -> Recording:

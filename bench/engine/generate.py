@@ -87,9 +87,7 @@ class Generation:
         # Behind its last position the model has not been trained.
         self.tokens = min(request.tokens, model.config.max_position_embeddings - longest)
         limit = bucket(longest + self.tokens)
-        made = partial(
-            Decoder, model, capacity=bucket(longest + 1), limit=limit, batch=len(prompts), sampling=sampling
-        )
+        made = partial(Decoder, model, capacity=bucket(longest + 1), limit=limit, batch=len(prompts), sampling=sampling)
         self.decoder = made(stream=stream, keep=not request.rerecord)
         self.own_bytes = allocator.default_pool.stats().allocated
         self.changed = self.launches = self.steps = 0

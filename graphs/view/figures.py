@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
 
 from hiprt.flags import RUNG_NAMES
@@ -14,7 +15,7 @@ from hiprt.graphs.record.extents import coalesce
 from hiprt.graphs.view.run import Run
 from hiprt.graphs.view.schedule import Schedule, schedule
 
-__all__ = ["Figures", "KernelRow", "Ladder", "figures"]
+__all__ = ["Figures", "KernelRow", "Ladder", "bands_of", "figures"]
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,21 @@ class Figures:
         """Return the line that launched a node; empty where it was not noted."""
         line = self.nodes[index]["caller"]
         return f"{line['file']}:{line['line']} in {line['function']}" if line else ""
+
+
+def bands_of(memory: dict[str, Any]) -> list[tuple[int, float]]:
+    """Return where offsets of the intermediates' block are drawn, so that one large value leaves room for the others.
+
+    Returns
+    -------
+    list of (int, float)
+        The offsets at which values begin and end, ascending, and their places from 0 to 1; between two of them places
+        are proportional. A band is as high as the square root of its bytes says.
+    """
+    ends = {value["offset"] + value["bytes"] for value in memory["values"]}
+    offsets = sorted({0, memory["bytes"], *ends, *(value["offset"] for value in memory["values"])})
+    places = [0.0, *accumulate((after - before) ** 0.5 for before, after in pairwise(offsets))]
+    return [(offset, place / max(places[-1], 1.0)) for offset, place in zip(offsets, places)]
 
 
 def reasons_of(launches: Iterable[dict[str, Any]]) -> list[tuple[str, str, str, int]]:

@@ -379,7 +379,7 @@ function makeMemory() {
     return void host.replaceChildren(make("p", { class: "empty" }, "This graph has no intermediates with a plan of their own: the step is recorded at each call, or writes to memory that it was given."));
   }
   const inPlace = plan.over.filter((over) => over >= 0).length;
-  note.textContent = `${count(plan.offset.length)} intermediates in ${bytes(plan.bytes)} (no plan is below ${bytes(plan.lowerBound)}); ${count(inPlace)} written in place, in the colour of the one that they continue`;
+  note.textContent = `${count(plan.offset.length)} intermediates in ${bytes(plan.bytes)} (no plan is below ${bytes(plan.lowerBound)}); ${count(inPlace)} in place, in the colour of what they continue; not to scale`;
   memory = new Plot(host, {
     label: "intermediates in their block of memory",
     max: graph.size,
@@ -393,14 +393,35 @@ function makeMemory() {
 }
 
 const lastOf = (value) => (graph.memory.result[value] ? graph.size : graph.memory.last[value] + 1);
-const memoryY = (offset, plot) => AXIS + (offset / graph.memory.bytes) * (plot.height - AXIS - 2);
+
+// Offsets are drawn in bands, so that one large value leaves room for the others; between two of them in proportion.
+// `from` and `to` are columns of graph.memory.bands: 0 is the offset, 1 the place from 0 to 1.
+function throughBands(value, from, to) {
+  const bands = graph.memory.bands;
+  let low = 0, high = bands.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (bands[middle][from] <= value) low = middle;
+    else high = middle;
+  }
+  const [before, after] = [bands[low], bands[high]], span = after[from] - before[from];
+  return before[to] + (span ? ((value - before[from]) / span) * (after[to] - before[to]) : 0);
+}
+
+const memoryY = (offset, plot) => AXIS + throughBands(offset, 0, 1) * (plot.height - AXIS - 2);
 
 function drawMemory(context, plot) {
   drawAxis(context, plot, (at) => `node ${count(at)}`, true);
   const plan = graph.memory;
   context.textAlign = "right";
   context.fillStyle = color("soft");
-  for (let i = 0; i <= 4; i++) context.fillText(bytes(Math.round((plan.bytes * i) / 4)), plot.left - 8, Math.min(plot.height - 8, memoryY((plan.bytes * i) / 4, plot) + (i ? 0 : 6)));
+  let labelled = -Infinity;
+  for (const [offset, place] of plan.bands) {
+    const y = Math.min(plot.height - 8, Math.max(AXIS + 6, AXIS + place * (plot.height - AXIS - 2)));
+    if (y - labelled < 24 && offset !== plan.bytes) continue;
+    if (y - labelled >= 13) context.fillText(bytes(offset), plot.left - 8, y);
+    labelled = y;
+  }
   context.save();
   context.beginPath();
   context.rect(plot.left, AXIS, plot.width, plot.height - AXIS);
@@ -436,7 +457,7 @@ function drawMemory(context, plot) {
 
 function valueAt(x, y, plot) {
   const plan = graph.memory, at = plot.value(x);
-  const offset = ((y - AXIS) / (plot.height - AXIS - 2)) * plan.bytes;
+  const offset = throughBands((y - AXIS) / (plot.height - AXIS - 2), 1, 0);
   for (let value = plan.offset.length - 1; value >= 0; value--) {
     if (plan.offset[value] <= offset && offset < plan.offset[value] + plan.size[value] && plan.first[value] <= at && at < lastOf(value)) return value;
   }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hiprt.graphs.view.compare import Comparison, shape
-from hiprt.graphs.view.figures import Figures
+from hiprt.graphs.view.figures import Figures, bands_of
 from hiprt.graphs.view.run import Run
 
 __all__ = ["page", "page_data"]
@@ -156,6 +156,7 @@ def memory_data(memory: dict[str, Any]) -> dict[str, Any]:
     return {
         "bytes": memory["bytes"],
         "lowerBound": memory["lower_bound"],
+        "bands": [[offset, round(place, 5)] for offset, place in bands_of(memory)],
         "offset": [value["offset"] for value in values],
         "size": [value["bytes"] for value in values],
         "first": [value["first"] for value in values],

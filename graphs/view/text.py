@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import math
 import shutil
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hiprt.graphs.view.compare import Comparison
-from hiprt.graphs.view.figures import Figures
+from hiprt.graphs.view.figures import Figures, bands_of
 
 __all__ = ["comparison_text", "graph_text"]
 
@@ -101,26 +102,30 @@ def path_text(figures: Figures, width: int) -> str:
 
 
 def memory_text(figures: Figures, width: int) -> str:
-    """Draw the block of the intermediates: offsets downwards, nodes to the right, a letter for each chain in place."""
+    """Draw the block of the intermediates: offsets downwards, nodes to the right, a letter for each chain in place.
+
+    Lines are not of one size (`bands_of`); each says where it begins.
+    """
     memory = figures.graph["memory"]
     if memory is None:
         return ""
     values, nodes = memory["values"], max(1, len(figures.nodes))
     columns = max(10, min(nodes, (width or terminal()) - 14))
-    lines = min(LANES, max(1, -(-memory["bytes"] // 256)))
+    bands = dict(bands_of(memory))
+    lines = min(LANES, max(1, len(bands) - 1))
     picture = [[" "] * columns for _ in range(lines)]
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     for i, value in enumerate(values):
         head = i if value["over"] is None else value["over"]
         letter = letters[head % len(letters)]
         last = nodes - 1 if value["is_result"] else value["last"]
-        top = value["offset"] * lines // max(1, memory["bytes"])
-        bottom = max(top + 1, -(-(value["offset"] + value["bytes"]) * lines // max(1, memory["bytes"])))
+        top = min(lines - 1, int(bands[value["offset"]] * lines))
+        bottom = max(top + 1, math.ceil(bands[value["offset"] + value["bytes"]] * lines - 1e-9))
         for line in picture[top:bottom]:
             for column in range(value["first"] * columns // nodes, last * columns // nodes + 1):
                 line[column] = letter
-    step = memory["bytes"] / lines
-    body = [f"{size(i * step):>10}  {''.join(line).rstrip()}" for i, line in enumerate(picture)]
+    begins = [min(offset for offset, place in bands.items() if place * lines >= i - 1e-9) for i in range(lines)]
+    body = [f"{size(begin):>10}  {''.join(line).rstrip()}" for begin, line in zip(begins, picture)]
     over = sum(value["over"] is not None for value in values)
     head = (
         f"memory: {len(values)} intermediates in {size(memory['bytes'])} (no plan is below "

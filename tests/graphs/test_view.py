@@ -16,7 +16,7 @@ import hiprt
 from hiprt import graphs
 from hiprt.__main__ import main
 from hiprt.graphs.view.compare import compare, paired
-from hiprt.graphs.view.figures import Figures, figures
+from hiprt.graphs.view.figures import Figures, bands_of, figures
 from hiprt.graphs.view.run import Run, of_program, of_step, read
 from hiprt.graphs.view.schedule import schedule
 from hiprt.graphs.view.view import View
@@ -266,3 +266,17 @@ def test_programs_of_one_run_are_found_by_their_steps(program):
     found = of_program(program, ["3"])
     assert [each.name for each in figures(found)] == ["decode", "other"]
     assert [each["rung"] for each in found.only("other").launches] == ["instantiate"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 1 << 20)), max_size=12))
+def test_bands_keep_the_order_of_offsets(values):
+    """From 0 to 1, ascending, and every value begins and ends at one."""
+    whole = max((offset + nbytes for offset, nbytes in values), default=0)
+    memory = {"bytes": whole, "values": [{"offset": offset, "bytes": nbytes} for offset, nbytes in values]}
+    bands = bands_of(memory)
+    offsets, places = [offset for offset, _ in bands], [place for _, place in bands]
+    assert offsets == sorted(set(offsets))
+    assert places == sorted(places)
+    assert places[0] == 0
+    assert not whole or places[-1] == pytest.approx(1)
+    assert {end for offset, nbytes in values for end in (offset, offset + nbytes)} <= set(offsets)
