@@ -279,10 +279,13 @@ def test_any_fields_give_an_array_within_memory_or_an_error(fields, versioned):
         assert x.ndim <= 64
 
 
+OTHER_NAME = b"something_else"  # a capsule borrows its name
+
+
 @host
 @pytest.mark.parametrize(
     "given",
-    [None, 3, "capsule", object(), new_capsule(1 << 20, b"something_else", None)],
+    [None, 3, "capsule", object(), new_capsule(1 << 20, OTHER_NAME, None)],
     ids=["none", "number", "text", "object", "capsule"],  # processes that share the tests must name them alike
 )
 def test_what_is_no_capsule_is_refused(stream, given):
