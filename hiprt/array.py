@@ -39,6 +39,8 @@ class Form:
         Whether the address is a multiple of 16, which loads of 128 bits need.
     size : int
         The number of elements.
+    is_readonly : bool
+        Whether launches that write to the array are refused.
     """
 
     shape: tuple[int, ...]
@@ -46,6 +48,7 @@ class Form:
     dtype: np.dtype[Any]
     is_aligned: bool
     size: int
+    is_readonly: bool = False
 
     @property
     def is_contiguous(self) -> bool:
@@ -94,10 +97,14 @@ class Array(Operators):
 
     @staticmethod
     def make_form(
-        shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: np.dtype[Any], is_aligned: bool
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None,
+        dtype: np.dtype[Any],
+        is_aligned: bool,
+        is_readonly: bool = False,
     ) -> Form:
         """Return a new form. The C core calls this once for all arrays that are equal in this respect."""
-        return Form(shape, strides, dtype, is_aligned, math.prod(shape))
+        return Form(shape, strides, dtype, is_aligned, math.prod(shape), is_readonly)
 
     def __len__(self) -> int:
         if not self.shape:

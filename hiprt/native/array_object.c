@@ -104,11 +104,13 @@ static PyObject *find_form(hiprt_py_array *self) {
   if (!forms && !(forms = PyDict_New())) return 0;
   PyObject *strides = self->is_contiguous ? Py_None : self->strides;
   PyObject *is_aligned = self->address % 16 ? Py_False : Py_True;
-  PyObject *key = PyTuple_Pack(4, self->shape, strides, self->dtype, is_aligned);
+  PyObject *is_readonly = ((const hiprt_py_buffer *)self->buffer)->is_readonly ? Py_True : Py_False;
+  PyObject *key = PyTuple_Pack(5, self->shape, strides, self->dtype, is_aligned, is_readonly);
   PyObject *form = key ? PyDict_GetItemWithError(forms, key) : 0;
   Py_XINCREF(form);
   if (!form && !PyErr_Occurred()) {
-    form = PyObject_CallMethod((PyObject *)self, "make_form", "OOOO", self->shape, strides, self->dtype, is_aligned);
+    form = PyObject_CallMethod((PyObject *)self, "make_form", "OOOOO", self->shape, strides, self->dtype, is_aligned,
+                               is_readonly);
     if (form && PyDict_Size(forms) >= MOST) PyDict_Clear(forms);
     if (form && PyDict_SetItem(forms, key, form)) Py_CLEAR(form);
   }

@@ -119,6 +119,11 @@ def test_memory_that_is_read_only(stream):
     ):
         with pytest.raises(ValueError, match="read-only"):
             write()
+    change = graphs.Step(lambda x: kernels.add(x, 1, out=x), name="change", moves=True)
+    for _ in range(3):
+        change(hiprt.zeros(4))
+    with pytest.raises(ValueError, match="read-only"):
+        change(x)
     step = graphs.Step(lambda: x + x, name="read")
     assert [step().tolist() for _ in range(3)] == [[0, 2, 4, 6]] * 3
     assert values.tolist() == [0, 1, 2, 3]
