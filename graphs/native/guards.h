@@ -8,6 +8,7 @@
 extern uint32_t hiprt_guards_off;
 
 /* Take one away: "key" or "fence", as above; "device": hipSetDevice before graph calls (G11); "busy": asking whether an
- * exec is in flight (G2); "wait": waiting until it is not, before it is changed or destroyed. Return 0, or -1 for
+ * exec is in flight (G2); "wait": waiting until it is not, before it is changed or destroyed; "order": what
+ * a stream waits for of others (G13). Return 0, or -1 for
  * another name. A library must be open. */
 int hiprt_test_disable(const char *guard);

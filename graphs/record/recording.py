@@ -195,10 +195,10 @@ class Recording:
 
     def move_buffers(self, before: Sequence[Array], after: Sequence[Array]) -> None:
         """Note that the nodes use the memory of other arrays in the place of some."""
-        for old, new in zip(before, after):
-            if old.buffer is not new.buffer:
-                uses = [core.ffi.cast("hiprt_uses *", array.buffer.uses) for array in (old, new)]
-                core.lib.hiprt_recorder_retouch(self.core, *uses)
+        old, new = (
+            [core.ffi.cast("hiprt_uses *", array.buffer.uses) for array in arrays] for arrays in (before, after)
+        )
+        core.lib.hiprt_recorder_retouch(self.core, len(old), old, new)
 
     def run(self, stream: Stream) -> None:
         """Launch every node eagerly, in program order.
