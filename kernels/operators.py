@@ -72,7 +72,7 @@ def in_place(op: str, a: Array, b: Any) -> Any:
     dtype, shape = getattr(binary_ops, op).declared.result_of(a, b)
     if rank(dtype) > rank(a.dtype):
         raise TypeError(f"{op}: the result is {dtype}, which does not go into an array of {a.dtype} in place")
-    if shape != a.shape:
+    if shape != a.form.shape:
         raise ValueError(f"{op}: the result of shape {shape} does not go into an array of shape {a.shape} in place")
     if dtype == a.dtype and a.is_contiguous and (not isinstance(b, Array) or lies_right(a, b)):
         return getattr(kernels, op)(a, b, out=a)
@@ -87,12 +87,11 @@ def rank(dtype: np.dtype[Any]) -> int:
 def lies_right(a: Array, b: Array) -> bool:
     """Whether an operand may be read while the result is written over the other one.
 
-    Values of a trace share memory only where they are views of one value; ops find that out when the program runs.
+    Either they share no memory, or each element lies where the other's does. Values of a trace have extents as well,
+    and share some where they are views of one value.
     """
-    if a.primitive is not None or b.primitive is not None:
-        return a is b or a.primitive is not b.primitive
     is_apart = a.extent[1] <= b.extent[0] or b.extent[1] <= a.extent[0]
-    return is_apart or (a.address == b.address and a.form is b.form)
+    return is_apart or (a.extent == b.extent and a.form is b.form)
 
 
 def rows(a: Array, indices: Array) -> Array:

@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from hiprt.array import Array
+from hiprt.op import op
 
 __all__ = ["Layout", "broadcast_shapes", "broadcast_to", "layout_of", "period", "spread_strides"]
 
@@ -50,6 +51,7 @@ def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise ValueError(f"[{op}] Shapes {listed} cannot be broadcast.") from None
 
 
+@op
 def broadcast_to(x: Array, shape: int | Sequence[int]) -> Array:
     """Return a view of another shape, in which the elements repeat along new axes and along axes of size 1.
 

@@ -203,6 +203,25 @@ def test_misuse_in_a_trace():
     assert (kernels.add(x, 1.0).numpy() == 1).all(), "the thread launches again after an error in a trace"
 
 
+def test_operators_and_methods():
+    """Of values and numbers, reflected, in place, through views, and by methods of numpy's."""
+
+    def function(x, y):
+        z = 1.0 - (x + y) * 2 @ y.T / 3
+        z += 1
+        z -= z[0]
+        z[1:, ::2] = y[:1, :1] > 0
+        rows = [row * 2 for row in x]
+        return z, rows[1] + x.sum(0).astype(np.int32), abs(-x).max(-1, keepdims=True).broadcast_to((3, 4)), x[chosen]
+
+    x, y, chosen = ramp(3, 4), ramp(3, 4), hiprt.array(np.array([2, 0], np.int32))
+    for shapeless in (False, True):
+        program = traced(function, x, y, shapeless=shapeless)
+        for mine, its in zip(program.run(x, y), function(x, y)):
+            np.testing.assert_array_equal(mine.numpy(), its.numpy())
+    assert "copyto(" in program.text()
+
+
 def test_values_made_in_the_function():
     def function(x):
         made = hiprt.zeros(x.shape)
