@@ -189,3 +189,16 @@ hipError_t nv_set_device(int device);
   } while (0)
 
 static inline CUdeviceptr nv_address(const void *pointer) { return (CUdeviceptr)(uintptr_t)pointer; }
+
+/* Arguments of a kernel as one block: the driver ends the list of its address and size with NULL, HIP with
+ * HIP_LAUNCH_PARAM_END. out has room for 5 entries. */
+static inline void **nv_extra(void **extra, void **out) {
+  if (!extra) return 0;
+  size_t n = 0;
+  for (; n < 4 && extra[n] && extra[n] != HIP_LAUNCH_PARAM_END; n += 2) {
+    out[n] = extra[n];
+    out[n + 1] = extra[n + 1];
+  }
+  out[n] = 0;
+  return out;
+}

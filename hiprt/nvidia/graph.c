@@ -2,9 +2,11 @@
 #include "driver.h"
 #include "hip/hiprt_graph_api.h"
 
-static CUDA_KERNEL_NODE_PARAMS_v1 kernel_params(const hipKernelNodeParams *p) {
-  return (CUDA_KERNEL_NODE_PARAMS_v1){p->func,       p->gridDim.x,  p->gridDim.y,      p->gridDim.z,    p->blockDim.x,
-                                      p->blockDim.y, p->blockDim.z, p->sharedMemBytes, p->kernelParams, p->extra};
+static CUDA_KERNEL_NODE_PARAMS_v1 kernel_params(const hipKernelNodeParams *p, void **list) {
+  return (CUDA_KERNEL_NODE_PARAMS_v1){p->func,           p->gridDim.x,    p->gridDim.y,
+                                      p->gridDim.z,      p->blockDim.x,   p->blockDim.y,
+                                      p->blockDim.z,     p->sharedMemBytes, p->kernelParams,
+                                      nv_extra(p->extra, list)};
 }
 
 static CUDA_MEMCPY3D_v2 copy_params(void *dst, const void *src, size_t size) {
@@ -36,7 +38,8 @@ hipError_t hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const h
   NV_ENTER();
   hipError_t status = nv_allow_shared(params->func, params->sharedMemBytes);
   if (status) return status;
-  CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params);
+  void *list[5];
+  CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params, list);
   return (hipError_t)nv.GraphAddKernelNode((void **)node, graph, (void *const *)deps, n, &p);
 }
 
@@ -105,7 +108,8 @@ hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t exec, hipGraphNode_t n
   NV_ENTER();
   hipError_t status = nv_allow_shared(params->func, params->sharedMemBytes);
   if (status) return status;
-  CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params);
+  void *list[5];
+  CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params, list);
   return (hipError_t)nv.GraphExecKernelNodeSetParams(exec, node, &p);
 }
 

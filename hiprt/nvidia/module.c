@@ -39,5 +39,6 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned gx, unsigned g
   NV_ENTER();
   hipError_t status = nv_allow_shared(function, shared);
   if (status) return status;
-  return (hipError_t)nv.LaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  void *list[5];
+  return (hipError_t)nv.LaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, nv_extra(extra, list));
 }
