@@ -1,6 +1,8 @@
 /* Buffers as Python objects: memory that is given back when the last reference to it is gone. */
 #include "objects.h"
 
+#include "status.h"
+
 PyTypeObject *hiprt_py_buffer_type;
 
 hiprt_py_buffer *hiprt_py_new_buffer(PyTypeObject *type) {
@@ -30,7 +32,7 @@ static PyObject *new_buffer(PyTypeObject *type, PyObject *args, PyObject *kwargs
 }
 
 hiprt_uses *hiprt_py_uses(hiprt_py_buffer *buffer) {
-  if (!buffer->uses && !(buffer->uses = hiprt_uses_create(buffer->is_new))) PyErr_NoMemory();
+  if (!buffer->uses && !(buffer->uses = hiprt_uses_create(buffer->is_new))) hiprt_py_raise(HIPRT_E_MEMORY);
   return buffer->uses;
 }
 

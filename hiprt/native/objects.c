@@ -7,6 +7,13 @@ void hiprt_py_free(PyObject *self) {
   Py_DECREF(type);
 }
 
+void hiprt_py_raise(int status) {
+  PyObject *module = PyImport_ImportModule("hiprt.core");
+  PyObject *done = module ? PyObject_CallMethod(module, "call", "i", status) : 0;
+  Py_XDECREF(done);
+  Py_XDECREF(module);
+}
+
 static PyMethodDef functions[] = {{"lend", hiprt_py_lend, METH_VARARGS, 0}, {0}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "hiprt.native.objects", "Python types of the per-launch path.", -1, functions, 0, 0, 0, 0,

@@ -78,6 +78,8 @@ PyTypeObject *hiprt_py_make_launch(void);
 PyTypeObject *hiprt_py_make_plan(void);
 PyTypeObject *hiprt_py_make_op(void);
 
+/* Raise what a status of the core, which is not 0, stands for: hiprt.core.call. */
+void hiprt_py_raise(int status);
 /* Return a new object of a subclass of hiprt_py_buffer_type, all zeros. */
 hiprt_py_buffer *hiprt_py_new_buffer(PyTypeObject *type);
 /* Return who works with a buffer's memory, borrowed; NULL with an exception. */

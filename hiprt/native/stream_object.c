@@ -45,11 +45,14 @@ int hiprt_py_keep(const hiprt_py_stream *stream, PyObject *object, uint32_t acce
   if ((is_kept && !(access & ~buffer->kept_access)) || buffer->pool == stream->memory) return 0;
   hiprt_uses *uses = hiprt_py_uses(buffer);
   if (!uses || (!is_kept && PyList_Append(stream->keep, object))) return -1;
+  const int status = core->calls->touch(core->recorder, uses, access);
+  if (status) {
+    hiprt_py_raise(status);
+    return -1;
+  }
   buffer->kept_access = (is_kept ? buffer->kept_access : 0) | access;
   buffer->kept_by = core->recording;
-  if (!core->calls->touch(core->recorder, uses, access)) return 0;
-  PyErr_NoMemory();
-  return -1;
+  return 0;
 }
 
 int hiprt_py_step_aside(hiprt_py_stream *stream) {
