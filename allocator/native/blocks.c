@@ -22,7 +22,12 @@ static PyObject *hold(PyTypeObject *type, hiprt_pool *books, hiprt_block *block,
   self->give = give;
   self->books = books;
   self->block = block;
-  self->uses = hiprt_pool_uses(books, block);
+  const int status = hiprt_pool_uses(books, block, &self->uses);
+  if (status) {
+    Py_DECREF(self); /* it gives the block back */
+    hiprt_py_raise(status);
+    return 0;
+  }
   Py_INCREF(pool);
   self->pool = pool;
   return (PyObject *)self;

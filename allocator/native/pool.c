@@ -110,16 +110,17 @@ void hiprt_pool_take_back(hiprt_pool *pool, const hiprt_block *block, hiprt_uses
   if (uses != pool->uses) hiprt_order_take_back(((const struct block *)block)->lane->core, uses);
 }
 
-hiprt_uses *hiprt_pool_uses(hiprt_pool *pool, const hiprt_block *block) {
+int hiprt_pool_uses(hiprt_pool *pool, const hiprt_block *block, hiprt_uses **out_uses) {
+  *out_uses = pool->uses;
   if (pool->uses) {
     hiprt_uses_retain(pool->uses);
-    return pool->uses;
+    return 0;
   }
   hiprt_stream *stream = ((const struct block *)block)->lane->core;
   if (!hiprt_order_is_needed(stream)) return 0;
-  hiprt_uses *uses = hiprt_uses_create(1);
-  if (uses) hiprt_order_give(stream, uses);
-  return uses;
+  if (!(*out_uses = hiprt_uses_create(1))) return HIPRT_E_MEMORY;
+  hiprt_order_give(stream, *out_uses);
+  return 0;
 }
 
 hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, hiprt_stream *stream, int can_fence) {

@@ -66,5 +66,5 @@ uint32_t hiprt_pool_list(hiprt_pool *pool, uint32_t capacity, hiprt_pool_entry *
 /* cffi end */
 /* Order the stream of a block, which is given next, behind what other streams do with it. */
 void hiprt_pool_take_back(hiprt_pool *pool, const hiprt_block *block, hiprt_uses *uses);
-/* Return who works with a block that was taken, as a reference; NULL: nobody, as far as is noted. */
-hiprt_uses *hiprt_pool_uses(hiprt_pool *pool, const hiprt_block *block);
+/* Give a reference to who works with a block that was taken; NULL: nobody, as far as is noted. Return a status. */
+int hiprt_pool_uses(hiprt_pool *pool, const hiprt_block *block, hiprt_uses **out_uses);
