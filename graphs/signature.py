@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ def signature_of(args: tuple[Any, ...], keywords: dict[str, Any] | None = None, 
         An argument is nothing of this.
     """
     array = form_of_array if moves else identity_of_array
-    parts = [described(arg, array, value_of) for arg in args]
+    parts = [array(arg) if isinstance(arg, Array) else described(arg, array, value_of) for arg in args]
     return (*parts, KEYWORDS, described(keywords, array, value_of)) if keywords else tuple(parts)
 
 
@@ -103,16 +103,17 @@ def content_of(value: np.ndarray[Any, Any] | np.generic) -> bytes:
     return value.tobytes()
 
 
-def arrays_of(value: Any) -> Iterator[Array]:
-    """Yield the arrays in an argument, or in a tuple of arguments."""
-    if isinstance(value, Array):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from arrays_of(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from arrays_of(item)
+def arrays_of(*values: Any) -> list[Array]:
+    """Return the arrays in arguments, and in lists, tuples and dictionaries of them."""
+    found: list[Array] = []
+    for value in values:
+        if isinstance(value, Array):
+            found.append(value)
+        elif isinstance(value, (tuple, list)):
+            found += arrays_of(*value)
+        elif isinstance(value, dict):
+            found += arrays_of(*value.values())
+    return found
 
 
 def is_frozen(args: tuple[Any, ...]) -> bool:

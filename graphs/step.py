@@ -225,7 +225,7 @@ class Step(Armed, Generic[P, R]):
                 return self.eager(*args, **keywords) if rung == "eager" else cast(R, kept.results(stream))
             result = self.record(signature, args, keywords, stream, key)
             if before is not None:
-                extents = [array.extent for array in arrays_of((args, keywords))]
+                extents = [array.extent for array in arrays_of(args, keywords)]
                 self.compare(before, Recorded(self.recordings, extents))
             return result
 
@@ -309,7 +309,7 @@ class Step(Armed, Generic[P, R]):
         """
         self.kept.move_to_end(signature)
         rung = "replay"
-        arrays = list(arrays_of((args, keywords))) if self.moves else []
+        arrays = arrays_of(args, keywords) if self.moves else []
         target = kept.placements.of(arrays) if self.moves else kept.placements.here
         if target is not kept.placements.here:
             rung = "patch"
@@ -396,7 +396,7 @@ class Step(Armed, Generic[P, R]):
                 session.let_go()
                 return result
             own = {id(array.buffer) for array in found if session.owns(array.buffer)}
-            kept = KeptCall(session.segments, result, list(arrays_of((args, keywords))), own, arguments)
+            kept = KeptCall(session.segments, result, arrays_of(args, keywords), own, arguments)
             self.remember(signature, kept)
             self.make_ready(signature, args, keywords, stream)
             result = cast(R, kept.results(stream))
@@ -404,7 +404,7 @@ class Step(Armed, Generic[P, R]):
 
     def is_launched_for(self, kept: KeptCall, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether a kept call is launched again for these arguments, whose signature it has."""
-        target = kept.placements.of(list(arrays_of((args, keywords)))) if self.moves else kept.placements.here
+        target = kept.placements.of(arrays_of(args, keywords)) if self.moves else kept.placements.here
         return target is kept.placements.here or kept.can_move(target)
 
     def compare(self, before: Recorded, now: Recorded) -> None:

@@ -305,14 +305,14 @@ int hiprt_recorder_touch(hiprt_recorder *r, hiprt_uses *uses, uint32_t access) {
 
 static int take_touch(void *r, hiprt_uses *uses, uint32_t access) { return hiprt_recorder_touch(r, uses, access); }
 
-void hiprt_recorder_retouch(hiprt_recorder *r, uint32_t count, hiprt_uses **before, hiprt_uses **after) {
+void hiprt_recorder_retouch(hiprt_recorder *r, uint32_t count, const uint64_t *before, const uint64_t *after) {
   for (size_t i = 0; i < r->n_touches; i++) {
     hiprt_uses *old = r->touches[i].uses;
     uint32_t at = 0;
-    while (at < count && before[at] != old) at++;
+    while (at < count && before[at] != (uintptr_t)old) at++;
     if (at == count) continue;
-    hiprt_uses_retain(after[at]);
-    r->touches[i].uses = after[at];
+    r->touches[i].uses = (hiprt_uses *)(uintptr_t)after[at];
+    hiprt_uses_retain(r->touches[i].uses);
     hiprt_uses_release(old);
   }
 }

@@ -64,8 +64,8 @@ void hiprt_recorder_listen(hiprt_recorder *recorder, uint64_t handle);
 uint32_t hiprt_recorder_foreign(const hiprt_recorder *recorder);
 /* Note what the nodes do (hiprt_access) with memory that other streams may use too; their launches are ordered by it. */
 int hiprt_recorder_touch(hiprt_recorder *recorder, hiprt_uses *uses, uint32_t access);
-/* Note that the nodes use other memory in the place of some, all at once. */
-void hiprt_recorder_retouch(hiprt_recorder *recorder, uint32_t count, hiprt_uses **before, hiprt_uses **after);
+/* Note that the nodes use other memory in the place of some, all at once. before, after: addresses of hiprt_uses. */
+void hiprt_recorder_retouch(hiprt_recorder *recorder, uint32_t count, const uint64_t *before, const uint64_t *after);
 /* Order a stream as before a launch of the nodes, and note it, for work that others put on the stream next. */
 int hiprt_recorder_order(const hiprt_recorder *recorder, hiprt_stream *stream);
 /* Append nodes [begin, end) to another recorder, with edges among themselves; all nodes keep the edges they have. */

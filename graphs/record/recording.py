@@ -195,9 +195,7 @@ class Recording:
 
     def move_buffers(self, before: Sequence[Array], after: Sequence[Array]) -> None:
         """Note that the nodes use the memory of other arrays in the place of some."""
-        old, new = (
-            [core.ffi.cast("hiprt_uses *", array.buffer.uses) for array in arrays] for arrays in (before, after)
-        )
+        old, new = [array.buffer.uses for array in before], [array.buffer.uses for array in after]
         core.lib.hiprt_recorder_retouch(self.core, len(old), old, new)
 
     def run(self, stream: Stream) -> None:
