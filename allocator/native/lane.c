@@ -5,6 +5,8 @@
 #include "capture.h"
 
 void hiprt_lane_fence_behind(hiprt_lane *lane, uint64_t serial) {
+  /* The handle of a closed stream names nothing, and NVIDIA's driver does not survive a question about it. */
+  if (lane->core->is_closed) lane->can_fence = 0;
   if (!lane->can_fence || !hiprt_library_is_open() || hiprt_is_capturing(lane->stream)) return;
   int failed = hiprt_hip.hipSetDevice(lane->device) != hipSuccess;
   if (!failed && !lane->fence) failed = hiprt_hip.hipEventCreateWithFlags(&lane->fence, hipEventDisableTiming) != hipSuccess;
