@@ -153,6 +153,7 @@ class CheckpointWeights:
         CheckpointError
             A tensor holds NaN or infinity, which would make every logit NaN.
         """
+        self.checkpoint.release()
         unfit = [self.full(module) for module in self.finite.unfit()]
         if unfit:
             self.refuse(unfit)
