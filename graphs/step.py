@@ -217,12 +217,14 @@ class Step(Armed, Generic[P, R]):
                 self.drop(signature)
                 kept = None
             rung = self.relaunch(signature, kept, args, keywords, stream) if kept is not None else ""
-            if rung == "replay":
-                self.make_ready(signature, args, keywords, stream)
-            elif not rung:
+            if not rung:
                 self.drop(signature)
             if kept is not None and rung:
-                return self.eager(*args, **keywords) if rung == "eager" else cast(R, kept.results(stream))
+                result = self.eager(*args, **keywords) if rung == "eager" else cast(R, kept.results(stream))
+                if rung == "replay":
+                    # Calls of an armed step do not take this lock, and would overwrite what is not copied yet.
+                    self.make_ready(signature, args, keywords, stream)
+                return result
             result = self.record(signature, args, keywords, stream, key)
             if before is not None:
                 extents = [array.extent for array in arrays_of(args, keywords)]
@@ -398,8 +400,8 @@ class Step(Armed, Generic[P, R]):
             own = {id(array.buffer) for array in found if session.owns(array.buffer)}
             kept = KeptCall(session.segments, result, arrays_of(args, keywords), own, arguments)
             self.remember(signature, kept)
-            self.make_ready(signature, args, keywords, stream)
             result = cast(R, kept.results(stream))
+            self.make_ready(signature, args, keywords, stream)
         return result
 
     def is_launched_for(self, kept: KeptCall, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
