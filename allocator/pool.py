@@ -216,8 +216,7 @@ class Pool(Holder):
             detail = f"HIPRT_ALLOC_LIMIT_MB is {flags.alloc_limit_mb}"
             raise OutOfMemoryError(core.lib.HIPRT_E_LIMIT, "HIPRT_E_LIMIT", f"allocate({nbytes} bytes)", detail)
         try:
-            with stream.aside():
-                chunk = self.source(size, stream)
+            chunk = self.source(size, stream)
         except BaseException:
             core.lib.hiprt_pool_cancel(self.core, size)
             raise

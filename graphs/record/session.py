@@ -98,7 +98,7 @@ class Session:
         self.offset = 0
         self.recording: Recording | None = None
         self.thread = threading.get_ident()
-        self.is_listening = self.is_aside = False
+        self.is_listening = False
         self.claims: Claims | None = None
 
     @contextmanager
@@ -300,8 +300,6 @@ class Session:
 
     def share(self) -> None:
         """Be ready for work of other code, which asks for the stream's handle while it records."""
-        if self.is_aside:
-            return
         if flags.graph_foreign and self.recording is not None and threading.get_ident() == self.thread:
             self.fix_addresses()
             if not self.is_listening:
@@ -350,17 +348,12 @@ class Session:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Let work on the stream within the block run at once, though the step records: it is no part of the step.
-
-        Work of ours does so, and a pool's source of memory, which may be other code with the stream's handle.
-        """
-        is_listening, was_aside = self.is_listening, self.is_aside
+        """Let work of ours on the stream within the block run at once, though the step records."""
+        is_listening = self.is_listening
         self.take_in()
-        self.is_aside = True
         try:
             yield
         finally:
-            self.is_aside = was_aside
             if is_listening:
                 self.listen()
 

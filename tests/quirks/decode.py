@@ -56,8 +56,9 @@ def free_bytes():
 
 def driver_memory(nbytes, stream):
     """Memory of the driver's pool, which gets it back in stream order."""
-    pointer = ok(hip.hipMallocAsync(nbytes, stream.hip_stream))
-    return Buffer(int(pointer), nbytes, stream.device.index, lambda: ok(hip.hipFreeAsync(pointer, stream.hip_stream)))
+    handle = hip.ihipStream_t.fromObj(stream.raw)  # not shared, so that a step does not listen for work of other code
+    pointer = ok(hip.hipMallocAsync(nbytes, handle))
+    return Buffer(int(pointer), nbytes, stream.device.index, lambda: ok(hip.hipFreeAsync(pointer, handle)))
 
 
 def decode(*, on_driver=False, beside=None):
