@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "graph.h"
+#include "capture.h"
 #include "canary.h"
 #include "guards.h"
 #include "status.h"
@@ -70,6 +71,8 @@ static void ask_later(hiprt_exec *e, hiprt_stream *stream) {
 static int put_fence(hiprt_exec *e, hipEvent_t *out_event) {
   *out_event = 0;
   if (e->is_in_flight && e->is_lost) {
+    /* A wait for the device would end the captures of this thread, and CLR's of all threads. */
+    if (hiprt_captures()) return hiprt_fail(HIPRT_E_RECORDING, "hiprt_exec_wait", "a stream is being captured");
     HIPRT_TRY(hipDeviceSynchronize);
     e->is_in_flight = e->is_lost = 0;
   }

@@ -30,6 +30,13 @@ def cpu_device(library):
         os.environ.setdefault("HIPRT_CPU_ZIG", str(zig / "zig"))
 
 
+@pytest.fixture
+def sanitized(library):
+    """Return whether the device is built with a sanitizer that handles faults itself."""
+    built = library.read_bytes()
+    return b"__asan_init" in built or b"__tsan_init" in built
+
+
 PREAMBLE = """
 import ctypes, os, sys
 import numpy as np

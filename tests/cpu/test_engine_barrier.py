@@ -342,13 +342,6 @@ print(Program({source!r}).launch("k", 4096, 64, np.zeros(32, np.int32), np.int64
     assert out.split() == ["hipErrorIllegalAddress"]
 
 
-@pytest.fixture
-def sanitized(library):
-    """Return whether the device is built with a sanitizer that handles faults itself."""
-    built = library.read_bytes()
-    return b"__asan_init" in built or b"__tsan_init" in built
-
-
 def test_a_launch_after_a_failure(python):
     """The blocks after a failed one run well: strands that were left behind are made anew."""
     out = python("""

@@ -1,5 +1,6 @@
 """Traces: programs as text, their rules, and what a traced value refuses."""
 
+import os
 import subprocess
 import sys
 
@@ -261,6 +262,7 @@ with trace.recording():
 print(Program([x, position], trace.primitives, [y]))
 """
     environment = {"HIPRT_PROVIDER": "rocm", "HIPRT_LIBRARY": "/nowhere", "PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    environment = os.environ | environment
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [line.split(" = ")[-1].split("(")[0].strip() for line in done.stdout.splitlines()] == [

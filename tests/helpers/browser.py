@@ -1,6 +1,7 @@
 """A browser without a window, to read what a page shows once its program has run."""
 
 import html
+import os
 import re
 import shutil
 import subprocess
@@ -41,7 +42,9 @@ def shown(page, program="", width=1400, height=1600):
         file.write_text(page)
         command = [browser(), "--headless=new", "--no-sandbox", "--disable-gpu", f"--window-size={width},{height}"]
         command += [f"--user-data-dir={folder}/profile", "--virtual-time-budget=5000", "--dump-dom", file.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        # A sanitizer that is preloaded is for this program, not for a browser.
+        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def result(document):
