@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from hiprt import Array, Event, Stream, kernels, use_stream
-from hiprt.bench.engine.models.model import Model
+from hiprt.bench.engine.models.model import Model, Recurrent
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.state import State
 from hiprt.graphs import Step
@@ -136,6 +136,7 @@ class Decoder:
         self.positions = self.lengths = [0] * batch
         self.prompts: list[Sequence[int]] = []
         self.events: list[Event] = []
+        self.saved: tuple[int, list[Recurrent]] | None = None
         self.eager_steps = 0
 
     @property
@@ -153,7 +154,14 @@ class Decoder:
         """How many tokens of the longest text have been taken."""
         return max(self.positions)
 
-    def start(self, prompt: Sequence[int] | Sequence[Sequence[int]], temperature: float = 0.0, seed: int = 0) -> None:
+    def start(
+        self,
+        prompt: Sequence[int] | Sequence[Sequence[int]],
+        temperature: float = 0.0,
+        seed: int = 0,
+        *,
+        kept: int = 0,
+    ) -> None:
         """Begin the texts.
 
         Parameters
@@ -164,11 +172,15 @@ class Decoder:
             0 takes the likeliest token; higher values draw more evenly.
         seed : int
             The seed of the first text's draws; text i has ``seed + i``, and each position draws anew.
+        kept : int
+            How many of the first tokens of every prompt the caches hold already, as `rewind` returns it: these are not
+            taken again.
 
         Raises
         ------
         ValueError
-            A prompt is empty, too long, or holds a token that the model lacks, or a text has none.
+            A prompt is empty, too long, or holds a token that the model lacks, a text has none, or none of a prompt's
+            tokens is left to be taken.
         """
         prompts = prompts_of(prompt, self.batch)
         vocabulary = self.model.config.vocab_size
@@ -176,13 +188,47 @@ class Decoder:
             if not each or not all(0 <= token < vocabulary for token in each):
                 raise ValueError(f"the prompt needs tokens from 0 to {vocabulary - 1}, it is {list(each)}")
         longest = max(map(len, prompts))
+        if not 0 <= kept < min(map(len, prompts)):
+            raise ValueError(f"{kept} tokens are kept of a prompt of {min(map(len, prompts))}: one at least is taken")
         if longest >= self.room.limit:
             raise ValueError(f"a prompt of {longest} tokens is too long for a capacity of {self.room.limit}")
         if longest >= self.capacity:
             self.grow(longest + 1)
         with use_stream(self.stream):
-            self.state.start(prompts, temperature, seed)
-        self.prompts, self.positions, self.lengths = prompts, [0] * self.batch, [*map(len, prompts)]
+            self.state.start(prompts, temperature, seed, kept)
+        if self.saved is not None and self.saved[0] > kept:
+            self.saved = None  # it is of a text that goes on differently
+        self.prompts, self.positions, self.lengths = prompts, [kept] * self.batch, [*map(len, prompts)]
+
+    def save(self) -> None:
+        """Keep what cannot be rewound as it is now, so that `rewind` can come back here."""
+        if not self.state.is_rewindable:
+            with use_stream(self.stream):
+                self.saved = self.position, self.state.copy_recurrent()
+
+    def rewind(self, tokens: int) -> int:
+        """Go back in a single text, so that another one can begin with its first tokens.
+
+        Caches of keys and values go back anywhere; what recurrent layers keep stands at the end, and where `save` was
+        called.
+
+        Parameters
+        ----------
+        tokens : int
+            How many tokens the two texts have in common.
+
+        Returns
+        -------
+        int
+            How many of them need not be taken again: ``kept`` of `start`.
+        """
+        if self.state.is_rewindable or tokens == self.position:
+            return min(tokens, self.position)
+        if self.saved is None or self.saved[0] > tokens:
+            return 0
+        with use_stream(self.stream):
+            self.state.restore(self.saved[1])
+        return self.saved[0]
 
     @property
     def is_in_prompt(self) -> bool:
@@ -204,15 +250,14 @@ class Decoder:
             the end must start again.
         """
         fill, draw = (step.eager if eager else step for step in (self.filling, self.drawing))
-        taken = 0
         for sequence, prompt in enumerate(self.prompts):
-            for size in chunks(len(prompt), self.chunk):
+            for size in chunks(len(prompt) - self.positions[sequence], self.chunk):
                 at = self.positions[sequence]
                 self.state.give(prompt[at : at + size], at, self.stream)
                 self.logits = fill(sequence, size)
                 self.positions[sequence] += size
                 self.eager_steps += eager
-                taken += size
+                taken = sum(self.positions)
                 if taken == sum(self.lengths):
                     self.state.stand_at([length - 1 for length in self.lengths], self.stream)
                     draw()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hiprt import Array, Stream, current_stream, empty, zeros
-from hiprt.bench.engine.models.model import KeyValue, LayerState, Model
+from hiprt import Array, Stream, current_stream, empty, kernels, zeros
+from hiprt.bench.engine.models.model import KeyValue, LayerState, Model, Recurrent
 from hiprt.bench.engine.sampling import Sampler, Sampling
 from hiprt.kernels.ops.elementwise.copies import copy_into
 
@@ -66,7 +66,7 @@ class State:
             empty((batch, width), model.dtype),
         )
 
-    def start(self, prompts: Sequence[Sequence[int]], temperature: float, seed: int) -> None:
+    def start(self, prompts: Sequence[Sequence[int]], temperature: float, seed: int, kept: int = 0) -> None:
         """Begin the texts, on the current stream; `Decoder.start` explains the parameters."""
         texts = np.zeros(self.tokens.shape, np.int32)
         for text, prompt in zip(texts, prompts):
@@ -74,10 +74,28 @@ class State:
         batch, capacity = texts.shape
         lengths = [len(prompt) for prompt in prompts]
         self.tokens.set(texts)
-        self.block.set(np.array([texts[:, 0].tolist(), [0] * batch, lengths, [capacity] * batch]))
+        self.block.set(np.array([texts[:, kept].tolist(), [kept] * batch, lengths, [capacity] * batch]))
         self.sampler.set(temperature, seed)
-        for layer in self.layers:
-            layer.reset()
+        if not kept:
+            for layer in self.layers:
+                layer.reset()
+
+    @property
+    def is_rewindable(self) -> bool:
+        """Whether every layer keeps its positions apart, so that a text can go back to any of them."""
+        return all(isinstance(layer, KeyValue) for layer in self.layers)
+
+    def copy_recurrent(self) -> list[Recurrent]:
+        """Return copies of what the recurrent layers keep, made on the current stream."""
+        recurrent = [layer for layer in self.layers if isinstance(layer, Recurrent)]
+        return [Recurrent(kernels.copy(layer.conv), kernels.copy(layer.delta)) for layer in recurrent]
+
+    def restore(self, saved: Sequence[Recurrent]) -> None:
+        """Put copies of the recurrent layers back, on the current stream."""
+        recurrent = (layer for layer in self.layers if isinstance(layer, Recurrent))
+        for layer, source in zip(recurrent, saved, strict=True):
+            copy_into(layer.conv, source.conv, current_stream())
+            copy_into(layer.delta, source.delta, current_stream())
 
     def give(self, tokens: Sequence[int], position: int, stream: Stream) -> None:
         """Write the next chunk of a prompt, which begins at this position of its text."""

@@ -167,6 +167,28 @@ def test_the_limit_ends_a_text(model, stream):
         made.step()
 
 
+@pytest.mark.parametrize("common", [0, 1, 30, 41, 44, 46])
+def test_a_text_goes_on_from_what_another_has_in_common(family, stream, common):
+    """What the caches hold is not taken again; recurrent layers go back to where they were saved."""
+    made, fresh = Decoder(family, stream, 16, limit=256), Decoder(family, stream, 256)
+    fill(made, PROMPTS[1][:30])
+    made.save()
+    made.start(PROMPTS[1], kept=made.rewind(30))
+    assert list(made.prefill()) == [38, 40, 41]
+    text = [*PROMPTS[1], *write(made, 5)[0][0]]
+    assert made.position == len(text) - 1 == 46
+    other = [*text[:common], *PROMPTS[3]]
+    kept = made.rewind(common)
+    is_recurrent = not made.state.is_rewindable
+    assert kept == ({46: 46, 0: 0, 1: 0}.get(common, 30) if is_recurrent else common)
+    made.start(other, kept=kept)
+    assert list(made.prefill())[-1] == len(other)
+    fill(fresh, other)
+    assert relative(made.logits.numpy(), fresh.logits.numpy()) < 1e-5
+    assert write(made, 4)[0] == write(fresh, 4)[0]
+    assert made.rewind(len(other)) == (len(other) if not is_recurrent else 30 if kept >= 30 else 0)
+
+
 def test_tokens_are_read_while_the_next_step_runs(model, stream):
     made, reader = Decoder(model, stream, 64, batch=2), Stream()
     fill(made, PROMPTS[:2])
@@ -192,6 +214,7 @@ def test_mistakes_are_named(model, stream):
         ("needs tokens from 0 to 258", lambda: made.start([[1], []])),
         ("needs tokens from 0 to 258", lambda: made.start([[1], [259]])),
         ("too long", lambda: made.start([[1], [2] * 16])),
+        ("3 tokens are kept of a prompt of 3", lambda: made.start([1, 2, 3], kept=3)),
         ("no prompt", lambda: made.step()),
     ]:
         with pytest.raises(ValueError, match=message):
