@@ -332,6 +332,11 @@ class Checkpoint:
             raise CheckpointError(f"{self.path} holds no tensor {name}", f"{DOWNLOAD}, or check its architecture")
         return self.places[name]
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the files that hold the weights."""
+        return sum(file.bytes.size for file in self.files.values())
+
     def release(self) -> None:
         """Give back the memory of what has been read of the mapped files."""
         for file in self.files.values():

@@ -7,11 +7,66 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from hiprt.kernels.reference.quantize import dequantize, dequantize_floating, pack, unpack
 
-__all__ = ["Matrix", "Quantized", "join", "lifted", "reordered", "stacked"]
+__all__ = ["Joined", "Matrix", "Quantized", "Rows", "join", "lifted", "read", "reordered", "stacked"]
+
+
+class Joined:
+    """Arrays behind each other along an axis, which are put together only where they are read.
+
+    Parameters
+    ----------
+    parts : sequence of Rows
+        At least one; all have the same dtype, and the same shape but for the axis.
+    axis : int
+        The axis, counted from the first.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    """
+
+    def __init__(self, parts: Sequence[Rows], axis: int) -> None:
+        self.parts, self.axis = parts, axis
+        shape = list(parts[0].shape)
+        shape[axis] = sum(part.shape[axis] for part in parts)
+        self.shape: tuple[int, ...] = tuple(shape)
+        self.dtype: np.dtype[Any] = parts[0].dtype
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the whole as one array, a new one."""
+        whole: NDArray[Any] = np.empty(self.shape, self.dtype)
+        read(self, 0, len(whole), whole)
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def read(self, start: int, stop: int, into: NDArray[Any]) -> None:
+        """Copy the rows from `start` up to `stop`; see the function `read`."""
+        at = 0
+        for part in self.parts:
+            size = part.shape[self.axis]
+            if self.axis:
+                read(part, start, stop, into[(slice(None),) * self.axis + (slice(at, at + size),)])
+            elif start < at + size and at < stop:
+                first, last = max(start, at), min(stop, at + size)
+                read(part, first - at, last - at, into[first - start : last - start])
+            at += size
+
+
+Rows = NDArray[Any] | Joined
+
+
+def read(rows: Rows, start: int, stop: int, into: NDArray[Any]) -> None:
+    """Copy rows, from one up to another along the first axis, into an array of their shape and dtype."""
+    if isinstance(rows, Joined):
+        rows.read(start, stop, into)
+    else:
+        # Numpy lets other threads run while it copies integers; of dtypes that are not its own it does not know that.
+        word = np.dtype(f"u{into.itemsize}")
+        into.view(word)[...] = rows[start:stop].view(word)
 
 
 @dataclass(frozen=True)
@@ -20,34 +75,40 @@ class Quantized:
 
     Attributes
     ----------
-    weight : ndarray of uint32, shape (..., rows, columns * bits / 32)
-    scales : ndarray, shape (..., rows, columns / group_size)
+    weight : Rows of uint32, shape (..., rows, columns * bits / 32)
+    scales : Rows, shape (..., rows, columns / group_size)
         They are uint8 for floating codes.
-    biases : ndarray, shape (..., rows, columns / group_size), or None
+    biases : Rows, shape (..., rows, columns / group_size), or None
         None for floating codes.
     group_size, bits : int
     mode : str
         ``affine`` for integer codes, or the kind of floating codes: ``mxfp4``, ``mxfp8`` or ``nvfp4``.
     """
 
-    weight: NDArray[np.uint32]
-    scales: NDArray[Any]
-    biases: NDArray[Any] | None
+    weight: Rows
+    scales: Rows
+    biases: Rows | None
     group_size: int
     bits: int
     mode: str = "affine"
 
     @property
-    def parts(self) -> tuple[NDArray[Any], ...]:
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the plain matrix: (..., rows, columns)."""
+        *rows, groups = self.scales.shape
+        return (*rows, groups * self.group_size)
+
+    @property
+    def parts(self) -> tuple[Rows, ...]:
         """The weight, the scales and, for integer codes, the biases."""
         found = self.weight, self.scales, self.biases
         return tuple(part for part in found if part is not None)
 
-    def changed(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Quantized:
+    def changed(self, change: Callable[[Rows], Rows]) -> Quantized:
         """Return the matrix with each of its parts changed."""
         return self.made_of([change(part) for part in self.parts])
 
-    def made_of(self, parts: Sequence[NDArray[Any]]) -> Quantized:
+    def made_of(self, parts: Sequence[Rows]) -> Quantized:
         """Return a matrix of the same format with other parts."""
         weight, scales, *biases = parts
         return replace(self, weight=weight, scales=scales, biases=biases[0] if biases else None)
@@ -56,25 +117,27 @@ class Quantized:
         """Return the values of integer codes with more bits in a code and smaller groups; nothing is lost."""
         if (group_size, bits) == (self.group_size, self.bits):
             return self
-        weight = self.weight if bits == self.bits else pack(unpack(self.weight, self.bits), bits)
-        scales, biases = (np.repeat(part, self.group_size // group_size, axis=-1) for part in self.parts[1:])
+        weight = self.weight if bits == self.bits else pack(unpack(np.asarray(self.weight), self.bits), bits)
+        parts = map(np.asarray, self.parts[1:])
+        scales, biases = (np.repeat(part, self.group_size // group_size, axis=-1) for part in parts)
         return Quantized(weight, scales, biases, group_size, bits)
 
     def plain(self, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return the values as a plain matrix; `dtype` is what floating codes become."""
-        if self.biases is None:
-            return dequantize_floating(self.weight, self.scales, self.mode).astype(dtype)
-        return dequantize(self.weight, self.scales, self.biases, self.group_size, self.bits)
+        weight, scales, *biases = map(np.asarray, self.parts)
+        if not biases:
+            return dequantize_floating(weight, scales, self.mode).astype(dtype)
+        return dequantize(weight, scales, biases[0], self.group_size, self.bits)
 
 
-Matrix = Quantized | NDArray[Any]
+Matrix = Quantized | Rows
 
 
 def reordered(matrix: Matrix, order: NDArray[np.intp]) -> Matrix:
     """Return a matrix whose row i is row ``order[i]`` of the one given."""
-    if not isinstance(matrix, Quantized):
-        return matrix[..., order, :]
-    return matrix.changed(lambda part: part[..., order, :])
+    if isinstance(matrix, Quantized):
+        return matrix.changed(lambda part: np.asarray(part)[..., order, :])
+    return np.asarray(matrix)[..., order, :]
 
 
 def join(matrices: Sequence[Matrix], axis: int = -2) -> Matrix:
@@ -91,16 +154,17 @@ def join(matrices: Sequence[Matrix], axis: int = -2) -> Matrix:
     """
     if len(matrices) == 1:
         return matrices[0]
+    axis %= len(matrices[0].shape)
     coded = [matrix for matrix in matrices if isinstance(matrix, Quantized)]
     if len(coded) < len(matrices) or len({matrix.mode for matrix in coded}) > 1:
         # Floating codes take the dtype of the others: that of plain weights, or of the scales of integer codes.
         floats = [m.scales if isinstance(m, Quantized) else m for m in matrices]
         dtype = next(values.dtype for values in floats if values.dtype != np.uint8)
-        return np.concatenate([m.plain(dtype) if isinstance(m, Quantized) else m for m in matrices], axis)
+        return Joined([m.plain(dtype) if isinstance(m, Quantized) else m for m in matrices], axis)
     if coded[0].biases is not None:
         group_size, bits = min(m.group_size for m in coded), max(m.bits for m in coded)
         coded = [matrix.widened(group_size, bits) for matrix in coded]
-    return coded[0].made_of([np.concatenate(parts, axis) for parts in zip(*(matrix.parts for matrix in coded))])
+    return coded[0].made_of([Joined(parts, axis) for parts in zip(*(matrix.parts for matrix in coded))])
 
 
 def stacked(matrices: Sequence[Matrix]) -> Matrix:
@@ -110,6 +174,13 @@ def stacked(matrices: Sequence[Matrix]) -> Matrix:
 
 def lifted(matrix: Matrix) -> Matrix:
     """Return a stack of one matrix."""
-    if not isinstance(matrix, Quantized):
-        return matrix[None]
-    return matrix.changed(lambda part: part[None])
+    if isinstance(matrix, Quantized):
+        return matrix.changed(lifted_rows)
+    return lifted_rows(matrix)
+
+
+def lifted_rows(rows: Rows) -> Rows:
+    """Return the rows with an axis of size 1 in front."""
+    if isinstance(rows, Joined):
+        return Joined([lifted_rows(part) for part in rows.parts], rows.axis + 1)
+    return rows[None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models.checkpoint_weights import CheckpointWeights
@@ -27,7 +29,13 @@ __all__ = [
 FORM = (64, 4)  # the group size and bits to which plain weights are quantised
 
 
-def load(checkpoint: Checkpoint, *, fused: bool = True, form: tuple[int, int] | None = FORM) -> Transformer:
+def load(
+    checkpoint: Checkpoint,
+    *,
+    fused: bool = True,
+    form: tuple[int, int] | None = FORM,
+    progress: Callable[[int, int], object] = lambda copied, nbytes: None,
+) -> Transformer:
     """Upload a checkpoint's weights on the current stream.
 
     Parameters
@@ -37,6 +45,8 @@ def load(checkpoint: Checkpoint, *, fused: bool = True, form: tuple[int, int] | 
         Whether decoding uses kernels that do several ops at once.
     form : (int, int), optional
         The group size and bits to which plain weights are quantised; None leaves them plain.
+    progress : callable, optional
+        Takes how many bytes of the weights have been copied to the device, and how many there are.
 
     Raises
     ------
@@ -48,7 +58,7 @@ def load(checkpoint: Checkpoint, *, fused: bool = True, form: tuple[int, int] | 
         cause = f"num_hidden_layers is {config.num_hidden_layers}, but the weights have {checkpoint.layers} layers"
         raise CheckpointError(f"{checkpoint.settings.where}: {cause}", "take config.json and weights from one model")
     checkpoint.check_text()  # before the weights are copied, which may take minutes
-    weights = CheckpointWeights(checkpoint, form)
+    weights = CheckpointWeights(checkpoint, form, progress)
     model = Transformer.build(config, weights, fused)
     weights.finish()
     return model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from hiprt.bench.engine.errors import DOWNLOAD, CheckpointError
 from hiprt.bench.engine.matrix import Matrix, Quantized, join, lifted, reordered, stacked
 from hiprt.bench.engine.models.finite import Finite
 from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.upload import Upload
 from hiprt.bench.engine.models.weights import Part
 
 __all__ = ["CheckpointWeights"]
@@ -32,6 +33,8 @@ class CheckpointWeights:
     checkpoint : Checkpoint
     form : (int, int), optional
         The group size and bits to which plain weights are quantised; None leaves them plain.
+    progress : callable
+        Takes how many bytes have been copied, and how many there are.
 
     Attributes
     ----------
@@ -44,8 +47,11 @@ class CheckpointWeights:
         There is no embedding, or it has no floating dtype.
     """
 
-    def __init__(self, checkpoint: Checkpoint, form: tuple[int, int] | None) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, form: tuple[int, int] | None, progress: Callable[[int, int], object]
+    ) -> None:
         self.checkpoint = checkpoint
+        self.copy = Upload(checkpoint.nbytes, progress, checkpoint.release)
         # In a quantised checkpoint, a module that is plain was left so on purpose.
         self.form = None if checkpoint.section else form
         names = checkpoint.places
@@ -136,8 +142,7 @@ class CheckpointWeights:
 
         As mlx-lm does, rows that are no whole groups stay plain.
         """
-        made = Linear.upload(matrix)
-        self.checkpoint.release()  # else a model takes the size of its files twice where the device is the host
+        made = Linear.upload(matrix, self.copy)
         for part in (made.weight if made.scales is None else made.scales, made.biases):
             if part is not None and part.dtype != np.uint8:
                 self.finite.ask(part, modules)
@@ -146,13 +151,14 @@ class CheckpointWeights:
         return made.quantized(self.form[0], bits or self.form[1])
 
     def finish(self) -> None:
-        """Warn about tensors that nothing asked for.
+        """Wait for the copies; warn about tensors that nothing asked for.
 
         Raises
         ------
         CheckpointError
             A tensor holds NaN or infinity, which would make every logit NaN.
         """
+        self.copy.close()
         self.checkpoint.release()
         unfit = [self.full(module) for module in self.finite.unfit()]
         if unfit:

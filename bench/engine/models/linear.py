@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, TypedDict
@@ -9,7 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from hiprt import Array, array, kernels
-from hiprt.bench.engine.matrix import Matrix, Quantized
+from hiprt.bench.engine.matrix import Matrix, Quantized, Rows
 
 __all__ = ["Linear", "gated", "split"]
 
@@ -48,12 +49,12 @@ class Linear:
     mode: str = "affine"
 
     @classmethod
-    def upload(cls, matrix: Matrix) -> Linear:
-        """Copy a matrix to the device."""
+    def upload(cls, matrix: Matrix, copy: Callable[[Rows], Array] = array) -> Linear:
+        """Copy a matrix to the device, each of its parts by `copy`."""
         if not isinstance(matrix, Quantized):
-            return cls(array(matrix))
-        biases = None if matrix.biases is None else array(matrix.biases)
-        return cls(array(matrix.weight), array(matrix.scales), biases, matrix.group_size, matrix.bits, matrix.mode)
+            return cls(copy(matrix))
+        biases = None if matrix.biases is None else copy(matrix.biases)
+        return cls(copy(matrix.weight), copy(matrix.scales), biases, matrix.group_size, matrix.bits, matrix.mode)
 
     def quantized(self, group_size: int, bits: int) -> Linear:
         """Quantise a plain matrix on the device."""

@@ -1,0 +1,161 @@
+"""Upload: matrices in pieces through pinned memory, what that takes of memory, and what it says on the way."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import checkpoints
+from hypothesis import given, settings, strategies as st
+
+from hiprt import HipError, bfloat16
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.matrix import Joined, join, lifted
+from hiprt.bench.engine.models import load, upload
+from hiprt.bench.engine.models.upload import Upload
+from hiprt.hip import lib
+
+SIZES = {"vocab_size": 60000, "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8}
+
+
+@st.composite
+def trees(draw, ndim, depth=0):
+    """Draw an array as parts of parts, with the same array in one piece."""
+    dtype = draw(st.sampled_from([np.uint8, np.float32, bfloat16])) if not depth else None
+    shape = draw(st.lists(st.integers(1, 5), min_size=ndim, max_size=ndim))
+
+    def make(shape, depth):
+        axis = draw(st.integers(0, min(1, ndim - 1)))
+        if depth == 3 or shape[axis] < 2 or draw(st.booleans()):
+            whole = np.array([draw(st.integers(0, 200)) for _ in range(int(np.prod(shape)))]).reshape(shape)
+            return whole.astype(dtype), whole.astype(dtype)
+        cut = draw(st.integers(1, shape[axis] - 1))
+        made = [make([*shape[:axis], size, *shape[axis + 1 :]], depth + 1) for size in (cut, shape[axis] - cut)]
+        return Joined([part for part, _ in made], axis), np.concatenate([whole for _, whole in made], axis)
+
+    return make(shape, depth)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 3).flatmap(trees), st.data())
+def test_joined_arrays_are_the_concatenation(tree, data):
+    """Whatever rows are read of whatever parts."""
+    parts, whole = tree
+    assert (parts.shape, parts.dtype) == (whole.shape, whole.dtype)
+    assert np.asarray(parts).tobytes() == whole.tobytes()
+    start = data.draw(st.integers(0, len(whole)))
+    stop = data.draw(st.integers(start, len(whole)))
+    into = np.zeros((stop - start, *whole.shape[1:]), whole.dtype)
+    upload.read(parts, start, stop, into)
+    assert into.tobytes() == whole[start:stop].tobytes()
+    assert np.asarray(lifted(parts)).tobytes() == whole[None].tobytes()
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 3).flatmap(trees), st.sampled_from([1, 3, 16, 1 << 20]))
+def test_what_is_uploaded_is_what_was_given(tree, size):
+    """In pieces of any size, which take turns, with a row at least in each."""
+    parts, whole = tree
+    said = []
+    copy = Upload(whole.nbytes, lambda *counts: said.append(counts), lambda: None)
+    copy.size = size
+    made = [copy(parts) for _ in range(3)]
+    copy.close()
+    assert [each.numpy().tobytes() for each in made] == [whole.tobytes()] * 3
+    assert said[-1] == (3 * whole.nbytes, whole.nbytes)
+    assert said == sorted(said)
+
+
+def test_pieces_that_several_threads_fill(monkeypatch):
+    """Each has a share of the rows; the last one may be smaller."""
+    monkeypatch.setattr(upload, "SHARE", 64)
+    rng = np.random.default_rng(0)
+    parts = [rng.integers(0, 2**32, (rows, 33), np.uint32) for rows in (70, 1, 58)]
+    copy = Upload(0, lambda *_: None, lambda: None)
+    assert copy(join(parts)).numpy().tobytes() == np.concatenate(parts).tobytes()
+    copy.close()
+
+
+def test_pinned_memory_is_given_back(monkeypatch):
+    """Two pieces are pinned at most at a time, and none after the end, or after an error."""
+    held = []
+    malloc, free = upload.handle, lib.hipHostFree
+
+    def pinned(function, *args, **options):
+        held.append(malloc(function, *args, **options))
+        return held[-1]
+
+    def freed(address):
+        held.remove(address)
+        return free(address)
+
+    monkeypatch.setattr(upload, "handle", pinned)
+    names = {name: getattr(lib, name) for name in dir(lib)} | {"hipHostFree": freed}
+    monkeypatch.setattr(upload, "lib", type("lib", (), names))
+    copy = Upload(0, lambda *_: None, lambda: None)
+    copy.size = 64
+    for width in (4, 64, 256):
+        copy(np.zeros((7, width), np.uint8))
+        assert len(held) <= 2
+    copy.close()
+    assert held == []
+
+    def fail(*_):
+        raise HipError(1, "hipErrorInvalidValue", "hipMemcpyAsync", "")
+
+    copy = Upload(0, fail, lambda: None)
+    with pytest.raises(HipError):
+        copy(np.zeros((7, 4), np.uint8))
+    del copy
+    assert held == []
+
+
+def test_loading_says_how_far_it_is(tmp_path):
+    """Bytes that were copied, up to nearly all of the files; norms and headers are not counted."""
+    checkpoint, said = Checkpoint(checkpoints.write(tmp_path, shards=3)), []
+    load(checkpoint, progress=lambda *counts: said.append(counts))
+    assert {nbytes for _, nbytes in said} == {checkpoint.nbytes}
+    assert 0.8 * checkpoint.nbytes < said[-1][0] < checkpoint.nbytes
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.models import load
+
+def memory(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
+
+load(Checkpoint(sys.argv[1]))
+Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+before = memory("VmRSS")
+kept = load(Checkpoint(sys.argv[2]))
+print("took", memory("VmHWM") - before)
+"""
+
+
+def coded(config, group=32):
+    """Return weights of a config's shapes whose codes are random and whose scales are small."""
+    matrices, vectors = checkpoints.shapes(config)
+    rng, made = np.random.default_rng(0), {}
+    for name, (rows, columns) in matrices.items():
+        made[f"{name}.weight"] = rng.integers(0, 2**32, (rows, columns // 8), np.uint32)
+        made |= {f"{name}.{part}": np.full((rows, columns // group), 0.01, np.float16) for part in ("scales", "biases")}
+    return made | {f"{name}.weight": np.ones(size, np.float16) for name, size in vectors.items()}
+
+
+@pytest.mark.only("cpu", reason="elsewhere the device's memory is not the host's")
+def test_a_model_takes_the_memory_of_its_file_once(tmp_path):
+    """Mapped pages, pinned pieces and what is put together of parts are a tenth of the file at most."""
+    config = {**checkpoints.CONFIG, **SIZES}
+    small = checkpoints.write(tmp_path / "small")
+    large = checkpoints.write(tmp_path / "large", weights=coded(config), **SIZES)
+    size = (large / "model.safetensors").stat().st_size
+    made = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(small), str(large)], capture_output=True, text=True, check=True, timeout=240
+    )
+    taken = int(re.search(r"took (\d+)", made.stdout)[1])
+    assert 0.9 * size < taken < 1.1 * size
