@@ -13,9 +13,8 @@ from hiprt.allocator.arena import Arena
 from hiprt.allocator.external import external
 from hiprt.allocator.holder import Holder, holders
 from hiprt.allocator.pool import Pool, default_pool
-from hiprt.buffer import Buffer, set_allocator
+from hiprt.buffer import Buffer, observers
 from hiprt.caller import caller
-from hiprt.stream import Stream
 
 __all__ = ["MemoryReport", "Row", "Slot", "StepRow", "Watch", "memory_report", "stats", "watch"]
 
@@ -240,21 +239,18 @@ class Watch:
         self.pool = pool
         self.samples: list[Counter[str]] = []
         self.sites: weakref.WeakKeyDictionary[Buffer, str] = weakref.WeakKeyDictionary()
-        self.before = set_allocator(self.allocate) if sites else None
+        if sites:
+            observers.append(self.note)
         self.mark()
 
-    def allocate(self, nbytes: int, stream: Stream) -> Buffer:
-        """Allocate as before, and note the line that asked."""
-        assert self.before is not None
-        buffer = self.before(nbytes, stream)
+    def note(self, buffer: Buffer) -> None:
+        """Note the line that asked for a buffer."""
         self.sites[buffer] = str(caller() or "unknown")
-        return buffer
 
     def close(self) -> None:
         """Note sites no longer."""
-        if self.before is not None:
-            set_allocator(self.before)
-            self.before = None
+        if self.note in observers:
+            observers.remove(self.note)
 
     def mark(self) -> None:
         """Take a sample at the end of a step."""

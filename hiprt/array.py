@@ -324,7 +324,8 @@ class Array(Operators):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The CUDA array interface, version 3, by which CuPy, Numba and torch take arrays of a GPU.
 
-        ``stream`` is this thread's: what it has launched on the array is done when that stream is.
+        ``stream`` is this thread's, which waits for the work of other streams on the array (G13): all that was launched
+        on it by now is done when that stream is.
 
         Raises
         ------
@@ -337,6 +338,7 @@ class Array(Operators):
             raise AttributeError(f"the CUDA array interface has no type for {self.dtype}: use DLPack")
         stream = current_stream()
         with stream.outside("CUDA array interface"):
+            stream.wait_for(self.buffer, core.lib.HIPRT_READ_WRITE)
             self.settled_extent()
         item = self.dtype.itemsize
         return {

@@ -104,6 +104,8 @@ adopted: weakref.WeakValueDictionary[int, Buffer] = weakref.WeakValueDictionary(
 adopting = threading.Lock()
 allocator: Allocate = hip_malloc
 adopter: Adopt = wait_then_drop
+# What is called with each new buffer, wherever its memory comes from.
+observers: list[Callable[[Buffer], None]] = []
 
 
 def allocate(nbytes: int, stream: Stream) -> Buffer:
@@ -123,7 +125,11 @@ def allocate(nbytes: int, stream: Stream) -> Buffer:
     """
     if nbytes < 0:
         raise ValueError(f"nbytes={nbytes}: must not be negative")
-    return stream.memory.allocate(nbytes, stream) if stream.memory is not None else allocator(nbytes, stream)
+    buffer = stream.memory.allocate(nbytes, stream) if stream.memory is not None else allocator(nbytes, stream)
+    if observers:
+        for observe in list(observers):
+            observe(buffer)
+    return buffer
 
 
 def set_allocator(new: Allocate | None) -> Allocate:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from hiprt import dlpack, library
+from hiprt import core, dlpack, library
 from hiprt.array import Array, array, empty, row_strides
 from hiprt.buffer import adopt
 from hiprt.dtype import dtype_of
@@ -208,10 +208,12 @@ def from_cuda_interface(owner: Any, interface: Mapping[str, Any], stream: Stream
 def make_ready(shared: Array) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return DLPack's device and dtype of an array that an extension module is about to use on this thread's stream.
 
-    Work on a device that is the host is waited for, since its consumers know no streams.
+    The stream waits for the work of others on the array (G13). Where the device is the host, that is waited for here,
+    since its consumers know no streams.
     """
     stream, device = current_stream(), shared.__dlpack_device__()
     with stream.outside("DLPack exchange"):
+        stream.wait_for(shared.buffer, core.lib.HIPRT_READ_WRITE)
         if device[0] == dlpack.CPU:
             stream.synchronize()
         shared.settled_extent()

@@ -223,6 +223,45 @@ def test_watch_names_the_line_of_an_operator_that_leaks(stream):
     assert linecache.getline(file, int(number)).strip() == "leaked.append(y + 1)"
 
 
+@pytest.mark.parametrize("way", ["step", "block"])
+def test_watch_names_the_line_of_a_leak_within_a_step(stream, way):
+    """What is allocated while a step records comes from the step's own memory, and has lines too."""
+    x, leaked = hiprt.zeros(256, stream=stream), []
+
+    def token():
+        y = x * 2
+        leaked.append(y + 1)
+        return y
+
+    def block():
+        with graphs.step("leaky block", stream=stream):
+            token()
+
+    call = graphs.Step(token, name="leaky", keep=False, stream=stream) if way == "step" else block
+    leaks = watch(sites=True)
+    for _ in range(12):
+        call()
+        leaks.mark()
+    leaks.close()
+    lines = {name: nbytes for name, nbytes in leaks.growing().items() if ".py:" in name}
+    ((line, nbytes),) = lines.items()
+    file, number = line.removesuffix(" in token").rsplit(":", 1)
+    assert linecache.getline(file, int(number)).strip() == "leaked.append(y + 1)"
+    assert nbytes == 1024
+
+
+def test_watches_end_in_any_order(stream):
+    """Each notes what is made while it is there."""
+    first, second = watch(sites=True), watch(sites=True)
+    first.close()
+    kept = hiprt.empty(256, stream=stream)
+    assert kept.buffer in second.sites
+    assert kept.buffer not in first.sites
+    second.close()
+    second.close()
+    assert hiprt.empty(256, stream=stream).buffer not in second.sites
+
+
 def test_external_and_retiring_memory_are_shown(stream):
     """What others own has a row of its own, and so has what only its stream may have yet."""
     from helpers.gate import Gate

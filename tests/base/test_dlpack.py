@@ -5,12 +5,14 @@ import ctypes
 import dataclasses
 import gc
 import sys
+import threading
 import weakref
 from typing import ClassVar
 
 import ml_dtypes
 import numpy as np
 import pytest
+from helpers.gate import Gate
 from hypothesis import given, settings, strategies as st
 
 import hiprt
@@ -169,6 +171,54 @@ def test_exports_of_a_step_that_records_are_made_behind_what_it_launched(stream)
     for i in range(1, 4):
         step()
         assert seen[-1] == [float(i)] * 3
+
+
+@contextlib.contextmanager
+def written_late():
+    """An array that another stream goes on writing for a moment; yields it, and whether that is so still."""
+    with hiprt.Stream() as writer:
+        x = hiprt.zeros(8, stream=writer)
+        gate = Gate(writer)
+        gate.shut()
+        with hiprt.use_stream(writer):
+            x += 1
+        later = threading.Timer(0.1, gate.release)
+        later.start()
+        try:
+            yield x, gate
+        finally:
+            later.join()
+            writer.synchronize()
+
+
+@host
+@pytest.mark.parametrize("way", ["capsule", "table", "table, without keeping it"])
+def test_the_host_waits_for_the_stream_that_wrote_an_array(stream, table, way):
+    """G13: what another library is given is what the last stream has written, whatever stream this thread has."""
+    with written_late() as (x, gate):
+        assert gate.is_closed
+        out, tensor = ctypes.c_void_p(), dlpack.Tensor()
+        if way == "capsule":
+            given = x.__dlpack__()
+            address = dlpack.Imported.from_capsule(given).address
+        elif way == "table":
+            assert table.from_object(x, ctypes.addressof(out)) == 0
+            address = taken(out.value).address
+        else:
+            assert table.describe(x, ctypes.addressof(tensor)) == 0
+            address = tensor.data
+        assert not gate.is_closed
+        assert list((ctypes.c_float * 8).from_address(address)) == [1.0] * 8
+
+
+def test_the_stream_of_the_cuda_array_interface_waits_for_the_one_that_wrote(stream, as_gpu):
+    """G13: a consumer waits for the stream that the interface names, and for no other."""
+    with written_late() as (x, gate):
+        named = x.__cuda_array_interface__["stream"]
+        assert named == stream.raw
+        assert gate.is_closed
+        stream.synchronize()
+        assert not gate.is_closed
 
 
 # Hostile and broken producers.

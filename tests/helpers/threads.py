@@ -1,7 +1,8 @@
 """Random programs over several threads and streams, held against numpy.
 
-From tests/: ``python -m helpers.threads --seed 7`` runs one program again, ``--count N`` runs N from there on, and
-``--loose`` lets the order of streams go, to see that programs notice.
+From tests/: ``python -m helpers.threads --seed 7`` runs one program again, ``--count N`` runs N from there on,
+``--profiles FILE`` runs N under each profile of the CPU device and writes what came of it, and ``--loose`` lets the
+order of streams go, to see that programs notice.
 
 Threads take turns to issue the statements of a program, so that its order is known, and nothing else orders them: no
 thread waits for the device, but where a statement reads on the host. Each thread changes between streams.
@@ -9,15 +10,23 @@ thread waits for the device, but where a statement reads on the host. Each threa
 
 import argparse
 import ctypes
+import json
+import os
 import random
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 
 import hiprt
 from hiprt import _core, graphs, kernels
 from hiprt.allocator import default_pool
+from hiprt.machine import machine
+
+from helpers import fuzz
 
 THREADS, STREAMS, ARRAYS, SIZE, STATEMENTS = 4, 4, 5, 48, 40
 LAG = 1 << 15  # elements of the work that makes a stream late
@@ -291,13 +300,42 @@ def check_range(first, count):
     return None
 
 
+def under_profiles(first, count, file):
+    """Run programs under each profile, each in a process of its own, and write the counts; whether one failed."""
+    report = {
+        "what": "random programs over 4 threads and 5 streams, every fifth a race without turns: graphs, eager launches, "
+        "copies and memory give numpy's bits",
+        "machine": machine(),
+        "command": f"python -m helpers.threads --seed {first} --count {count} --profiles FILE",
+        "programs": 0,
+        "failed": 0,
+        "profiles": {},
+    }
+    for profile in ("", *fuzz.PROFILES):
+        environment = {**os.environ, "HIPRT_CPU_PROFILE": profile}
+        command = [sys.executable, "-m", "helpers.threads", "--seed", str(first), "--count", str(count)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        print(profile or "none", done.stdout[-6000:], done.stderr[-6000:], flush=True)
+        first += count
+        # A process that dies has failed once at least.
+        failed = int(done.stdout.split()[-4]) if done.returncode in (0, 1) and done.stdout else 1
+        report["programs"] += count
+        report["failed"] += failed
+        report["profiles"][profile or "none"] = {"programs": count, "failed": failed}
+        Path(file).write_text(json.dumps(report, indent=1) + "\n")
+    return report["failed"] > 0
+
+
 def main():
     """Run what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--loose", action="store_true", help="streams do not wait for each other")
+    parser.add_argument("--profiles", metavar="FILE", help="run as many under each profile, and write the counts")
     options = parser.parse_args()
+    if options.profiles:
+        return under_profiles(options.seed, options.count, options.profiles)
     hiprt.zeros(1)  # opens the library
     if options.loose:
         assert ctypes.CDLL(_core.__file__).hiprt_test_disable(b"order") == 0
