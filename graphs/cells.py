@@ -103,8 +103,16 @@ class Cells:
                 named[name] = cell
         return tuple(positional), named
 
-    def formats(self, count: int, stream: Stream) -> list[tuple[int, int, str]] | None:
-        """Return what the C core needs to write the cells of the first `count` arguments.
+    def formats(self, count: int, names: tuple[str, ...], stream: Stream) -> list[tuple[int, int, str]] | None:
+        """Return what the C core needs to write the cells of a call's arguments.
+
+        Parameters
+        ----------
+        count : int
+            How many arguments are given by position.
+        names : tuple of str
+            The names of the others, which are counted on from there.
+        stream : Stream
 
         Returns
         -------
@@ -116,7 +124,9 @@ class Cells:
             return None
         for name, dtype in self.dtypes.items():
             position, form = self.positions.get(name, count), FORMATS.get(dtype.name)
-            if position >= count or form is None:
+            if name in names:
+                position = count + names.index(name)
+            if position >= count + len(names) or form is None:
                 return None
             found.append((position, self.arrays[stream][name].address, form))
         return found

@@ -268,11 +268,12 @@ class Step(Armed, Generic[P, R]):
         exec_ = None if kept is None else kept.exec
         if kept is None or exec_ is None or flags.graph_verify or flags.graph_trace:
             return
-        cells = [] if self.cells is None else self.cells.formats(len(args), stream)
+        values, names = (*args, *keywords.values()), tuple(keywords)
+        cells = [] if self.cells is None else self.cells.formats(len(args), names, stream)
         # The C core takes the same object for the same argument.
-        if not keywords and cells is not None and is_frozen(args):
+        if cells is not None and is_frozen(values):
             self.vary(cells)
-            self.arm(kept, exec_, exec_.address, stream, args, bool(kept.own), flags.device)
+            self.arm(kept, exec_, exec_.address, stream, values, names, bool(kept.own), flags.device)
 
     def drop(self, signature: Hashable) -> list[Exec]:
         """Keep a call no longer, if it is kept, and return the execs that no kept call holds any more."""

@@ -5,7 +5,16 @@ class Armed:
     keep: bool
     def attach(self, rungs: dict[str, int], flags: dict[str, Any], /) -> None: ...
     def arm(
-        self, kept: Any, holder: Any, address: int, stream: Any, args: tuple[Any, ...], is_copied: bool, device: int, /
+        self,
+        kept: Any,
+        holder: Any,
+        address: int,
+        stream: Any,
+        args: tuple[Any, ...],
+        names: tuple[str, ...],
+        is_copied: bool,
+        device: int,
+        /,
     ) -> None: ...
     def vary(self, cells: list[tuple[int, int, str]], /) -> None: ...
     def disarm(self) -> None: ...

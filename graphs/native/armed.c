@@ -11,7 +11,8 @@
 /* What a call launches again: all NULL, or all of one call. */
 typedef struct {
   PyObject *kept, *holder;           /* the kept call, and what keeps the exec alive */
-  PyObject *args, *stream, *version; /* of that call: its arguments, its stream, and the version of the flags */
+  PyObject *args, *names;            /* its arguments, and the names of the last of them that are given by name */
+  PyObject *stream, *version;        /* its stream, and the version of the flags */
   PyObject *result;                  /* what a call returns; NULL: `kept` makes a result for each call */
   hiprt_exec *exec;
   unsigned long long *addresses; /* one for each argument; 0 unless it is an array */
@@ -78,6 +79,7 @@ static void set(step *self, ready next) {
   Py_XDECREF(before.kept);
   Py_XDECREF(before.holder);
   Py_XDECREF(before.args);
+  Py_XDECREF(before.names);
   Py_XDECREF(before.stream);
   Py_XDECREF(before.version);
   Py_XDECREF(before.result);
@@ -149,24 +151,24 @@ static PyObject *shared(PyObject *value) {
   return value;
 }
 
-/* arm(kept, holder, exec, stream, args, is_copied, device): until disarm() or a change of flags, a call with these arguments launches
- * the exec, which the holder keeps alive, on the stream, if it is the caller's where the step follows that;
- * `device` is the one that the flags name. It returns kept.result or, where that is copied each
- * time, kept.results(stream). */
+/* arm(kept, holder, exec, stream, args, names, is_copied, device): until disarm() or a change of flags, a call with
+ * these arguments, the last of them by these names, launches the exec, which the holder keeps alive, on the stream, if
+ * it is the caller's where the step follows that; `device` is the one that the flags name. It returns kept.result or,
+ * where that is copied each time, kept.results(stream). */
 static PyObject *arm(PyObject *object, PyObject *given) {
   step *self = (step *)object;
-  PyObject *kept, *holder, *stream, *args, *result = 0, *version = version_of(self);
+  PyObject *kept, *holder, *stream, *args, *names, *result = 0, *version = version_of(self);
   unsigned long long exec;
   int is_copied, device;
-  if (!PyArg_ParseTuple(given, "OOKO!O!pi", &kept, &holder, &exec, hiprt_py_stream_type, &stream, &PyTuple_Type,
-                        &args, &is_copied, &device))
+  if (!PyArg_ParseTuple(given, "OOKO!O!O!pi", &kept, &holder, &exec, hiprt_py_stream_type, &stream, &PyTuple_Type,
+                        &args, &PyTuple_Type, &names, &is_copied, &device))
     return 0;
   if (!version) return PyErr_Format(PyExc_TypeError, "arm: the step has no flags");
   if (!is_copied && !(result = PyObject_GetAttrString(kept, "result"))) return 0;
   unsigned long long *addresses = addresses_of(args);
   if (addresses)
-    set(self, (ready){shared(kept), shared(holder), shared(args), shared(stream), shared(version), shared(result),
-                      (hiprt_exec *)(uintptr_t)exec, addresses, device + 1});
+    set(self, (ready){shared(kept), shared(holder), shared(args), shared(names), shared(stream), shared(version),
+                      shared(result), (hiprt_exec *)(uintptr_t)exec, addresses, device + 1});
   Py_XDECREF(result);
   return addresses ? shared(Py_None) : 0;
 }
@@ -200,19 +202,28 @@ static const cell *cell_of(const step *self, Py_ssize_t argument) {
   return 0;
 }
 
+/* How many arguments are given by name; `key` is none. */
+static Py_ssize_t count_named(PyObject *kwargs) {
+  static PyObject *name;
+  const Py_ssize_t n = kwargs ? PyDict_Size(kwargs) : 0;
+  return n && interned(&name, "key") && PyDict_GetItemWithError(kwargs, name) ? n - 1 : n;
+}
+
 /* Whether the step is armed for a call; out_bits receives what goes to each cell. */
-static int is_ready_for(const step *self, PyObject *args, uint64_t *out_bits) {
+static int is_ready_for(const step *self, PyObject *args, PyObject *kwargs, uint64_t *out_bits) {
   const ready *last = &self->last;
   if (!last->kept || !self->keep || version_of(self) != last->version) return 0;
-  Py_ssize_t n = PyTuple_Size(args);
+  const Py_ssize_t n_placed = PyTuple_Size(args), n_named = PyTuple_Size(last->names), n = n_placed + n_named;
   if (hiprt_thread_recordings || core_of(last->stream)->closed_by || n != PyTuple_Size(last->args)) return 0;
+  if (count_named(kwargs) != n_named) return 0;
   const int follows = !self->given || self->given == Py_None;
   if (follows ? !hiprt_py_is_current((hiprt_py_stream *)last->stream, last->device) : last->stream != self->given) return 0;
   for (Py_ssize_t i = 0; i < n; i++) {
-    PyObject *value = PyTuple_GetItem(args, i);
+    PyObject *value = i < n_placed ? PyTuple_GetItem(args, i)
+                                   : PyDict_GetItemWithError(kwargs, PyTuple_GetItem(last->names, i - n_placed));
     const cell *own = self->n_cells ? cell_of(self, i) : 0;
-    if (own ? !convert(own->format, value, out_bits + (own - self->cells))
-            : !is_same(PyTuple_GetItem(last->args, i), value, last->addresses[i]))
+    if (!value || (own ? !convert(own->format, value, out_bits + (own - self->cells))
+                       : !is_same(PyTuple_GetItem(last->args, i), value, last->addresses[i])))
       return 0;
   }
   return 1;
@@ -274,17 +285,11 @@ static PyObject *launch(step *self) {
   return result;
 }
 
-static int names_only_key(PyObject *kwargs) {
-  static PyObject *name;
-  return !kwargs || !PyDict_Size(kwargs) ||
-         (PyDict_Size(kwargs) == 1 && interned(&name, "key") && PyDict_GetItemWithError(kwargs, name));
-}
-
 static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
   static PyObject *name;
   step *self = (step *)object;
   uint64_t bits[MOST_CELLS];
-  if (is_ready_for(self, args, bits) && names_only_key(kwargs) && !pthread_mutex_trylock(&self->is_launching)) {
+  if (is_ready_for(self, args, kwargs, bits) && !pthread_mutex_trylock(&self->is_launching)) {
     if (!write_cells(self, bits)) return launch(self);
     /* Nothing was launched: Python writes the cells again, and says what is wrong. */
     pthread_mutex_unlock(&self->is_launching);
@@ -304,6 +309,7 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->last.kept);
   Py_VISIT(self->last.holder);
   Py_VISIT(self->last.args);
+  Py_VISIT(self->last.names);
   Py_VISIT(self->last.stream);
   Py_VISIT(self->last.version);
   Py_VISIT(self->last.result);

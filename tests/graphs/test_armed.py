@@ -108,6 +108,46 @@ def test_the_callers_key_needs_no_python(stream, x, calls):
     assert step.rungs["replay"] == 2
 
 
+def test_arguments_by_name_need_no_python(stream, x, calls):
+    """In any order, and beside the caller's key; another name, value or number of them is another call."""
+
+    def function(x, by, also=3):
+        launch("scale", x, x, float(by), size=N)
+        return also
+
+    step = graphs.Step(function, stream=stream)
+    step(x, by=2, also=4)
+    for _ in range(3):
+        assert step(x, also=4, by=2) == 4
+        assert step(x, by=2, also=4, key="here") == 4
+    assert len(calls) == 1
+    others = [
+        ((x,), {"by": 3, "also": 4}),
+        ((x,), {"by": 2}),
+        ((x,), {"by": 4, "also": 2}),
+        ((x, 2), {"also": 4}),
+        ((x, 2, 4), {}),
+        ((), {"x": x, "by": 2, "also": 4}),
+    ]
+    for count, (args, keywords) in enumerate(others, 2):
+        assert step(*args, **keywords) == keywords.get("also", 3 if len(args) < 3 else 4)
+        assert len(calls) == count
+    for args, keywords in [((x,), {"by": 2, "other": 4}), ((x, 2, 4), {"also": 4}), ((x,), {})]:
+        with pytest.raises(TypeError, match="argument"):
+            step(*args, **keywords)
+    factor = 2 * 2 * 2 * 2 * 2 * 2 * 2 * 3 * 2 * 4 * 2 * 2 * 2
+    np.testing.assert_array_equal(x.numpy(), np.arange(N, dtype=np.float32) * factor)
+
+
+@pytest.mark.parametrize("name", ["x", "nothing"])
+def test_structures_by_name_are_compared_in_python(stream, x, calls, name):
+    """A list may have changed since the call before."""
+    step = graphs.Step(lambda a, x=None, nothing=(): in_place(a), stream=stream)
+    for _ in range(3):
+        step(x, **{name: [1, 2]})
+    assert len(calls) == 3
+
+
 def test_results_are_what_they_always_are(stream, x, calls):
     """Each call returns memory of its own, unless the caller wants the step's."""
     step, same = (graphs.Step(lambda: scale(x, 2.0), stream=stream, overwrite=overwrite) for overwrite in (False, True))

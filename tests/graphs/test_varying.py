@@ -52,6 +52,19 @@ def test_another_number_is_a_replay_without_python(stream, x, calls):
     assert len(step.kept) == 1
 
 
+def test_another_number_by_name_is_a_replay_without_python(stream, x, calls):
+    """Wherever the others stand."""
+    step = graphs.Step(times, stream=stream, varying={"by": np.float32})
+    for number in (2.0, 0.5, -3.0):
+        np.testing.assert_array_equal(step(x, by=number).numpy(), host(number))
+        np.testing.assert_array_equal(step(by=number, x=x).numpy(), host(number))
+    assert step.rungs["instantiate"] == 2
+    del calls[:]
+    for number in (4.0, 5.0):
+        np.testing.assert_array_equal(step(by=number, x=x).numpy(), host(number))
+    assert not calls
+
+
 @pytest.mark.parametrize(
     ("dtype", "numbers"),
     [

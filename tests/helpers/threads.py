@@ -22,11 +22,10 @@ from pathlib import Path
 import numpy as np
 
 import hiprt
+from helpers import fuzz
 from hiprt import _core, graphs, kernels
 from hiprt.allocator import default_pool
 from hiprt.machine import machine
-
-from helpers import fuzz
 
 THREADS, STREAMS, ARRAYS, SIZE, STATEMENTS = 4, 4, 5, 48, 40
 LAG = 1 << 15  # elements of the work that makes a stream late
@@ -303,8 +302,8 @@ def check_range(first, count):
 def under_profiles(first, count, file):
     """Run programs under each profile, each in a process of its own, and write the counts; whether one failed."""
     report = {
-        "what": "random programs over 4 threads and 5 streams, every fifth a race without turns: graphs, eager launches, "
-        "copies and memory give numpy's bits",
+        "what": "random programs over 4 threads and 5 streams, every fifth a race without turns: graphs, eager "
+        "launches, copies and memory give numpy's bits",
         "machine": machine(),
         "command": f"python -m helpers.threads --seed {first} --count {count} --profiles FILE",
         "programs": 0,
