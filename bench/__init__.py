@@ -10,6 +10,7 @@ __all__ = ["BENCHES", "add_arguments"]
 
 BENCHES = {
     "graph": "what recording, replaying and changing graphs costs the host",
+    "compile": "what a compiled function costs the host, beside torch, MLX and jax",
     "alloc": "what allocations from a warm pool cost the host",
     "decode": "tokens a second of a preset, and where a token's time goes",
     "kernels": "the hot kernels at the shapes of models: time, GB/s, share of the device's bandwidth",

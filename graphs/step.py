@@ -273,7 +273,7 @@ class Step(Armed, Generic[P, R]):
         # The C core takes the same object for the same argument.
         if cells is not None and is_frozen(values):
             self.vary(cells)
-            self.arm(kept, exec_, exec_.address, stream, values, names, bool(kept.own), flags.device)
+            self.arm(kept, exec_, exec_.address, stream, values, names, flags.device)
 
     def drop(self, signature: Hashable) -> list[Exec]:
         """Keep a call no longer, if it is kept, and return the execs that no kept call holds any more."""

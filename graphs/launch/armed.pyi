@@ -12,7 +12,6 @@ class Armed:
         stream: Any,
         args: tuple[Any, ...],
         names: tuple[str, ...],
-        is_copied: bool,
         device: int,
         /,
     ) -> None: ...

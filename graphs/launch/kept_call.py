@@ -85,13 +85,13 @@ class KeptCall:
     def results(self, stream: Stream) -> Any:
         """Return what the function returned, with what the next launch overwrites copied to memory of its own.
 
+        Tuples, lists and dictionaries are made anew for each call.
+
         Raises
         ------
         UndefinedOutputsError
             There is no memory for the copies, or making them failed. The step has run.
         """
-        if not self.own:
-            return self.result
         try:
             return copied(self.result, self.own, stream)
         except HipError as error:

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "exec.h"
+#include "results.h"
 #include "stream.h"
 
 /* What a call launches again: all NULL, or all of one call. */
@@ -13,7 +14,8 @@ typedef struct {
   PyObject *kept, *holder;           /* the kept call, and what keeps the exec alive */
   PyObject *args, *names;            /* its arguments, and the names of the last of them that are given by name */
   PyObject *stream, *version;        /* its stream, and the version of the flags */
-  PyObject *result;                  /* what a call returns; NULL: `kept` makes a result for each call */
+  PyObject *result;                  /* what a call returns */
+  PyObject *own;                     /* the ids of the buffers of results that are copied for each call */
   hiprt_exec *exec;
   unsigned long long *addresses; /* one for each argument; 0 unless it is an array */
   int device;                    /* the one that the flags name, counted from 1 */
@@ -83,6 +85,7 @@ static void set(step *self, ready next) {
   Py_XDECREF(before.stream);
   Py_XDECREF(before.version);
   Py_XDECREF(before.result);
+  Py_XDECREF(before.own);
   PyMem_Free(before.addresses);
 }
 
@@ -151,25 +154,26 @@ static PyObject *shared(PyObject *value) {
   return value;
 }
 
-/* arm(kept, holder, exec, stream, args, names, is_copied, device): until disarm() or a change of flags, a call with
- * these arguments, the last of them by these names, launches the exec, which the holder keeps alive, on the stream, if
- * it is the caller's where the step follows that; `device` is the one that the flags name. It returns kept.result or,
- * where that is copied each time, kept.results(stream). */
+/* arm(kept, holder, exec, stream, args, names, device): until disarm() or a change of flags, a call with these
+ * arguments, the last of them by these names, launches the exec, which the holder keeps alive, on the stream, if it is
+ * the caller's where the step follows that; `device` is the one that the flags name. It returns kept.result, of which
+ * arrays in the buffers of kept.own are copied. */
 static PyObject *arm(PyObject *object, PyObject *given) {
   step *self = (step *)object;
-  PyObject *kept, *holder, *stream, *args, *names, *result = 0, *version = version_of(self);
+  PyObject *kept, *holder, *stream, *args, *names, *version = version_of(self);
   unsigned long long exec;
-  int is_copied, device;
-  if (!PyArg_ParseTuple(given, "OOKO!O!O!pi", &kept, &holder, &exec, hiprt_py_stream_type, &stream, &PyTuple_Type,
-                        &args, &PyTuple_Type, &names, &is_copied, &device))
+  int device;
+  if (!PyArg_ParseTuple(given, "OOKO!O!O!i", &kept, &holder, &exec, hiprt_py_stream_type, &stream, &PyTuple_Type,
+                        &args, &PyTuple_Type, &names, &device))
     return 0;
   if (!version) return PyErr_Format(PyExc_TypeError, "arm: the step has no flags");
-  if (!is_copied && !(result = PyObject_GetAttrString(kept, "result"))) return 0;
-  unsigned long long *addresses = addresses_of(args);
+  PyObject *result = PyObject_GetAttrString(kept, "result"), *own = PyObject_GetAttrString(kept, "own");
+  unsigned long long *addresses = result && own ? addresses_of(args) : 0;
   if (addresses)
     set(self, (ready){shared(kept), shared(holder), shared(args), shared(names), shared(stream), shared(version),
-                      shared(result), (hiprt_exec *)(uintptr_t)exec, addresses, device + 1});
+                      shared(result), shared(own), (hiprt_exec *)(uintptr_t)exec, addresses, device + 1});
   Py_XDECREF(result);
+  Py_XDECREF(own);
   return addresses ? shared(Py_None) : 0;
 }
 
@@ -257,17 +261,24 @@ static PyObject *launch(step *self) {
   static PyObject *fail, *results;
   /* Another thread may disarm the step during the launch. */
   PyObject *kept = shared(self->last.kept), *holder = shared(self->last.holder), *stream = shared(self->last.stream);
-  PyObject *result = shared(self->last.result);
+  PyObject *result = shared(self->last.result), *own = shared(self->last.own);
   hiprt_exec *exec = self->last.exec;
-  const int is_copied = !result;
   int status, ran;
   self->launcher = hiprt_this_thread();
   Py_BEGIN_ALLOW_THREADS;
   status = hiprt_exec_launch(exec, core_of(stream), 0, &ran);
   Py_END_ALLOW_THREADS;
   /* The next launch overwrites what is copied, so it comes after the copy. */
-  if (!status && is_copied && interned(&results, "results"))
-    result = PyObject_CallMethodObjArgs(kept, results, stream, 0);
+  if (!status) {
+    PyObject *copied = hiprt_py_copied(result, own, stream);
+    if (!copied && PyErr_ExceptionMatches(PyExc_Exception) && interned(&results, "results")) {
+      PyErr_Clear(); /* Python copies once more, or says what is wrong */
+      copied = PyObject_CallMethodObjArgs(kept, results, stream, 0);
+    }
+    Py_DECREF(result);
+    result = copied;
+  }
+  Py_DECREF(own);
   self->launcher = 0;
   pthread_mutex_unlock(&self->is_launching);
   if (status) {
@@ -313,6 +324,7 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->last.stream);
   Py_VISIT(self->last.version);
   Py_VISIT(self->last.result);
+  Py_VISIT(self->last.own);
   return 0;
 }
 

@@ -1,12 +1,12 @@
 /* Traces: while a thread has one, the ops that it calls become primitives, and their results values without memory.
  *
  * This is the extension module hiprt.graphs.native.trace. */
-#include "objects.h" /* first: Python.h says so */
+#include "trace.h" /* first: Python.h says so */
 
 #include <string.h>
 
 #define MOST_PARAMETERS 64
-#define MOST_PARTS 512 /* of a call's key: operands, numbers, and the elements of lists */
+#define FEW_PARTS 64 /* of a call's key: operands, numbers, and the elements of lists; more are allocated */
 
 /* One call of an op. */
 typedef struct {
@@ -33,10 +33,11 @@ typedef struct {
 /* One call while its key is made. */
 typedef struct {
   const trace_object *trace;
-  PyObject *key[MOST_PARTS]; /* new references */
-  PyObject *inputs[MOST_PARTS];
-  Py_ssize_t parts, operands;
+  PyObject **key;    /* new references */
+  PyObject **inputs; /* borrowed; behind the key */
+  Py_ssize_t parts, operands, room;
   uint64_t hash;
+  PyObject *few[2 * FEW_PARTS];
 } reading;
 
 static PyTypeObject *primitive_type;
@@ -54,16 +55,45 @@ static uint64_t mixed(uint64_t hash, uint64_t with) {
   return hash ^ hash >> 29;
 }
 
+static void begin(reading *r, const trace_object *trace) {
+  r->trace = trace;
+  r->key = r->few;
+  r->inputs = r->few + FEW_PARTS;
+  r->parts = r->operands = 0;
+  r->room = FEW_PARTS;
+  r->hash = 0;
+}
+
+static void end(reading *r) {
+  for (Py_ssize_t i = 0; i < r->parts; i++) Py_DECREF(r->key[i]);
+  if (r->key != r->few) PyMem_Free(r->key);
+}
+
+static int grow(reading *r) {
+  const Py_ssize_t room = 4 * r->room;
+  PyObject **key = PyMem_Calloc(2 * (size_t)room, sizeof *key);
+  if (!key) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  memcpy(key, r->key, (size_t)r->parts * sizeof *key);
+  memcpy(key + room, r->inputs, (size_t)r->operands * sizeof *key);
+  if (r->key != r->few) PyMem_Free(r->key);
+  r->key = key;
+  r->inputs = key + room;
+  r->room = room;
+  return 0;
+}
+
 /* Append one part to the key; `part` is a new reference, or NULL after an error. */
 static int append(reading *r, PyObject *part) {
   if (!part) return -1;
-  if (r->parts < MOST_PARTS) {
-    r->key[r->parts++] = part;
-    return 0;
+  if (r->parts == r->room && grow(r)) {
+    Py_DECREF(part);
+    return -1;
   }
-  Py_DECREF(part);
-  PyErr_SetString(PyExc_ValueError, "a call in a trace has too many arguments");
-  return -1;
+  r->key[r->parts++] = part;
+  return 0;
 }
 
 static int append_operand(reading *r, PyObject *value) {
@@ -184,24 +214,11 @@ static int order(const hiprt_py_op *op, PyObject *args, PyObject *kwargs, PyObje
 /* Return a value like `pattern`, a plain array, at an address. */
 static PyObject *new_value(const trace_object *self, PyObject *pattern, primitive_object *maker, uint32_t output,
                            unsigned long long address) {
-  allocfunc allocate = (allocfunc)PyType_GetSlot(self->value, Py_tp_alloc);
-  hiprt_py_array *made = (hiprt_py_array *)allocate(self->value, 0);
-  const hiprt_py_array *like = (const hiprt_py_array *)pattern;
+  PyObject *made = hiprt_py_array_at(self->value, (const hiprt_py_array *)pattern, self->buffer, address);
   if (!made) return 0;
-  made->buffer = shared(self->buffer);
-  made->shape = shared(like->shape);
-  made->dtype = shared(like->dtype);
-  made->strides = shared(like->strides);
-  made->form = shared(like->form);
-  made->primitive = shared((PyObject *)maker);
-  made->address = address;
-  made->start = like->start + (address - like->address);
-  made->end = like->end + (address - like->address);
-  made->size = like->size;
-  made->itemsize = like->itemsize;
-  made->is_contiguous = like->is_contiguous;
-  made->number = maker->number + output;
-  return (PyObject *)made;
+  ((hiprt_py_array *)made)->primitive = shared((PyObject *)maker);
+  ((hiprt_py_array *)made)->number = maker->number + output;
+  return made;
 }
 
 static unsigned long long address_for(const hiprt_py_array *pattern) {
@@ -294,9 +311,7 @@ static PyObject *add(hiprt_py_trace *base, hiprt_py_op *op, PyObject *args, PyOb
   const Py_ssize_t count = PyTuple_Size(op->names);
   PyObject *arguments = PyTuple_New(count);
   reading r;
-  r.trace = self;
-  r.parts = r.operands = 0;
-  r.hash = 0;
+  begin(&r, self);
   for (Py_ssize_t i = 0; arguments && i < count; i++) {
     PyObject *read = read_argument(&r, ordered[i]);
     if (read)
@@ -310,7 +325,7 @@ static PyObject *add(hiprt_py_trace *base, hiprt_py_op *op, PyObject *args, PyOb
   if (primitive) made = results(self, &r, rule, primitive);
   if (made && PyList_Append(self->primitives, (PyObject *)primitive)) Py_CLEAR(made);
   if (rule) values += (uint64_t)PyTuple_Size(PyTuple_GetItem(rule, 1)) + 1;
-  for (Py_ssize_t i = 0; i < r.parts; i++) Py_DECREF(r.key[i]);
+  end(&r);
   Py_XDECREF(arguments);
   Py_XDECREF(rule);
   Py_XDECREF((PyObject *)primitive);
@@ -368,20 +383,25 @@ static PyObject *current(PyObject *type, PyObject *unused) {
   return shared(hiprt_py_current_trace ? (PyObject *)hiprt_py_current_trace : Py_None);
 }
 
-/* signature(tree): all of a tree but the contents of its arrays, as a tuple, and the arrays as a list. */
-static PyObject *signature(PyObject *type, PyObject *tree) {
+int hiprt_py_signature(PyObject *tree, PyObject **out_key, PyObject **out_arrays) {
   reading r;
-  r.trace = 0;
-  r.parts = r.operands = 0;
-  r.hash = 0;
-  PyObject *copy = read_argument(&r, tree), *key = 0, *arrays = 0, *both = 0;
-  if (copy && (key = tuple_of(r.key, r.parts)) && (arrays = PyList_New(r.operands)))
-    for (Py_ssize_t i = 0; i < r.operands; i++) PyList_SetItem(arrays, i, shared(r.inputs[i]));
-  if (arrays) both = PyTuple_Pack(2, key, arrays);
-  for (Py_ssize_t i = 0; i < r.parts; i++) Py_DECREF(r.key[i]);
+  begin(&r, 0);
+  PyObject *copy = read_argument(&r, tree);
+  *out_key = copy ? tuple_of(r.key, r.parts) : 0;
+  *out_arrays = *out_key ? tuple_of(r.inputs, r.operands) : 0;
+  if (!*out_arrays) Py_CLEAR(*out_key);
+  end(&r);
   Py_XDECREF(copy);
-  Py_XDECREF(key);
-  Py_XDECREF(arrays);
+  return *out_arrays ? 0 : -1;
+}
+
+/* signature(tree): all of a tree but the contents of its arrays, as a tuple, and the arrays, as one. */
+static PyObject *signature(PyObject *type, PyObject *tree) {
+  PyObject *key, *arrays;
+  if (hiprt_py_signature(tree, &key, &arrays)) return 0;
+  PyObject *both = PyTuple_Pack(2, key, arrays);
+  Py_DECREF(key);
+  Py_DECREF(arrays);
   return both;
 }
 

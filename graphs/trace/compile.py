@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial, update_wrapper
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from hiprt import fork
 from hiprt.array import Array, Form
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
+from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace import core
 from hiprt.graphs.trace.passes import improved
@@ -33,12 +34,14 @@ def disable_compile() -> None:
     """Let compiled functions be called as they are, until `enable_compile`; ``HIPRT_COMPILE=0`` does so as well."""
     global is_enabled
     is_enabled = False
+    flags.version += 1
 
 
 def enable_compile() -> None:
     """Let compiled functions run their programs again; what was traced before is still there."""
     global is_enabled
     is_enabled = True
+    flags.version += 1
 
 
 @overload
@@ -86,7 +89,7 @@ def compile(function: Any = None, inputs: Any = None, outputs: Any = None, shape
     return Compiled(function, inputs, outputs, shapeless)
 
 
-class Traced:
+class Traced(core.Traced):
     """What one trace of a function gave.
 
     Parameters
@@ -100,6 +103,8 @@ class Traced:
         What it left in the captured ``outputs``.
     passes : list of str
         What passes did to the program, a line each.
+    primitives : int
+        How many the function had before that.
 
     Attributes
     ----------
@@ -108,21 +113,32 @@ class Traced:
     """
 
     def __init__(
-        self, name: str, program: Program, outputs: list[Array], result: Any, state: Any, passes: list[str]
+        self,
+        name: str,
+        program: Program,
+        outputs: list[Array],
+        result: Any,
+        state: Any,
+        passes: list[str],
+        primitives: int,
     ) -> None:
         self.name, self.program, self.outputs, self.result, self.state = name, program, outputs, result, state
         self.passes = passes
-        self.is_single = isinstance(result, Array) and state is None
+        self.primitives = primitives
+        self.is_plain = state is None and arrays_in(result) is not None
         self.steps: dict[Stream, Step[..., Any]] = {}
 
     def step(self, stream: Stream) -> Step[..., Any]:
-        """Return a new step that runs the program on a stream."""
-        return self.steps.setdefault(stream, Step(self.run, name=self.name, stream=stream, moves=True))
+        """Return the step that runs the program on a stream."""
+        step = self.steps.get(stream)
+        if step is None:
+            step = self.steps.setdefault(stream, Step(self.run, name=self.name, stream=stream, moves=True))
+        return step
 
     def run(self, *arrays: Array) -> Any:
-        """Run the program; return its outputs, or the only one."""
+        """Run the program; return what the function returns if that `is_plain`, else the outputs."""
         made = self.program.run(*arrays)
-        return made[0] if self.is_single else made
+        return self.results(made, None) if self.is_plain else made
 
     def results(self, made: tuple[Array, ...], outputs: Any) -> Any:
         """Return what the function returns, of a run's outputs; give the captured `outputs` what it leaves there."""
@@ -136,7 +152,7 @@ class Traced:
         return mapped(self.result, replaced)
 
 
-class Compiled:
+class Compiled(core.Compiled):
     """A function that `compile` made; it is called like the function.
 
     Attributes
@@ -149,11 +165,13 @@ class Compiled:
     """
 
     def __init__(self, function: Function, inputs: Any, outputs: Any, shapeless: bool) -> None:
-        self.function, self.inputs, self.outputs, self.shapeless = function, inputs, outputs, shapeless
+        self.function, self.shapeless = function, shapeless
+        self.inputs, self.outputs = inputs, outputs
         self.traces = 0
         self.known: OrderedDict[Hashable, Traced] = OrderedDict()
         self.kinds: OrderedDict[Hashable, list[Traced]] = OrderedDict()
         self.lock = fork.rlock()
+        self.attach(self.known, vars(flags))
         update_wrapper(self, function)
 
     @property
@@ -176,8 +194,15 @@ class Compiled:
         """The steps that run the programs, whose ``rungs`` and ``reasons`` tell how."""
         return [step for group in self.kinds.values() for traced in group for step in traced.steps.values()]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """Run the program of such arguments; the C base does this, or calls `call`."""
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program of such arguments; trace the function where there is none yet.
+
+        Calling the compiled function does this, unless the last call with such arguments was on the same stream.
 
         Raises
         ------
@@ -187,6 +212,7 @@ class Compiled:
         """
         if core.Trace.current() is not None or not (is_enabled and flags.compile):
             return self.function(*args, **kwargs)
+        self.version, self.device = flags.version, flags.device
         tree: tuple[Any, ...] = (args, kwargs) if self.inputs is None else (args, kwargs, self.inputs)
         key, arrays = core.Trace.signature(tree)
         try:
@@ -197,10 +223,12 @@ class Compiled:
             with self.lock:
                 traced = self.find(key, arrays, args, kwargs)
         stream = current_stream()
-        made = (traced.steps.get(stream) or traced.step(stream))(*arrays)
-        return made if traced.is_single else traced.results(made, self.outputs)
+        step = traced.step(stream)
+        traced.use(stream, step)
+        made = step(*arrays)
+        return made if traced.is_plain else traced.results(made, self.outputs)
 
-    def find(self, key: Hashable, arrays: list[Array], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+    def find(self, key: Hashable, arrays: Sequence[Array], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """Return the program for arrays of these forms, and remember it; the function is traced if there is none."""
         shape: Hashable = (structure((args, kwargs), []), structure(self.inputs, []))
         alike = (alike_without_shapes if self.shapeless else alike_with_shapes)([array.form for array in arrays])
@@ -224,7 +252,7 @@ class Compiled:
                 del self.known[old]
         return traced
 
-    def fitting(self, group: list[Traced], arrays: list[Array]) -> Traced | None:
+    def fitting(self, group: list[Traced], arrays: Sequence[Array]) -> Traced | None:
         """Return the program of a group whose guards hold for these arrays; None if there is none."""
         if not self.shapeless:
             return group[0]
@@ -267,7 +295,7 @@ class Compiled:
                 HipWarning,
                 stacklevel=4,
             )
-        return Traced(self.name, program, outputs_of, result, state, passes)
+        return Traced(self.name, program, outputs_of, result, state, passes, len(traced))
 
     def explain(self) -> str:
         """Return what was traced, and how it ran, as text."""

@@ -3,6 +3,7 @@ from typing import Any
 from hiprt.array import Array
 from hiprt.buffer import Buffer
 from hiprt.op import Op
+from hiprt.stream import Stream
 
 class Primitive:
     op: Op | None
@@ -22,4 +23,15 @@ class Trace:
     @staticmethod
     def current() -> Trace | None: ...
     @staticmethod
-    def signature(tree: Any, /) -> tuple[tuple[Any, ...], list[Array]]: ...
+    def signature(tree: Any, /) -> tuple[tuple[Any, ...], tuple[Array, ...]]: ...
+
+class Compiled:
+    inputs: Any
+    outputs: Any
+    version: Any
+    device: int
+    def attach(self, known: dict[Any, Any], flags: dict[str, Any], /) -> None: ...
+
+class Traced:
+    is_plain: bool
+    def use(self, stream: Stream, step: Any, /) -> None: ...

@@ -84,6 +84,29 @@ static PyObject *new_array(PyTypeObject *type, PyObject *args, PyObject *kwargs)
   return 0;
 }
 
+PyObject *hiprt_py_array_at(PyTypeObject *type, const hiprt_py_array *like, PyObject *buffer,
+                            unsigned long long address) {
+  allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  hiprt_py_array *made = (hiprt_py_array *)allocate(type, 0);
+  if (!made) return 0;
+  const int is_alike = (address - like->address) % 16 == 0 && ((const hiprt_py_buffer *)buffer)->is_readonly ==
+                                                               ((const hiprt_py_buffer *)like->buffer)->is_readonly;
+  made->buffer = Py_NewRef(buffer);
+  made->shape = Py_NewRef(like->shape);
+  made->dtype = Py_NewRef(like->dtype);
+  made->strides = Py_XNewRef(like->strides);
+  made->form = is_alike ? Py_XNewRef(like->form) : 0;
+  made->address = address;
+  made->start = like->start + (address - like->address);
+  made->end = like->end + (address - like->address);
+  made->size = like->size;
+  made->itemsize = like->itemsize;
+  made->is_contiguous = like->is_contiguous;
+  if (!show(made)) return (PyObject *)made;
+  Py_DECREF(made);
+  return 0;
+}
+
 static PyObject *get_strides(PyObject *object, void *closure) {
   hiprt_py_array *self = (hiprt_py_array *)object;
   if (!self->strides) {

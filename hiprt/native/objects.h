@@ -101,6 +101,12 @@ int hiprt_py_step_aside(hiprt_py_stream *stream);
 int hiprt_py_is_current(const hiprt_py_stream *stream, int device);
 /* Return a new reference to what `Array.form` gives. */
 PyObject *hiprt_py_form(hiprt_py_array *array);
+/* Return a new array of this type and of the form of another one, at an address in a buffer. */
+PyObject *hiprt_py_array_at(PyTypeObject *type, const hiprt_py_array *like, PyObject *buffer,
+                            unsigned long long address);
+/* Copy a whole buffer to another one in stream order, outside of recordings; return a status, or -1 with an
+ * exception. */
+int hiprt_py_copy(hiprt_py_stream *stream, PyObject *to, PyObject *from);
 /* lend(owner, address, shape, strides, (type, index), (code, bits), flags, is_versioned): return a capsule of DLPack's. */
 PyObject *hiprt_py_lend(PyObject *module, PyObject *args);
 /* Return a capsule with the functions that extension modules call: DLPack's C exchange API. */

@@ -88,8 +88,8 @@ static int submit_in_order(hiprt_stream *stream, const work *w, const hiprt_touc
   return status;
 }
 
-/* Return the status of the work as a number; NULL with an exception. */
-static PyObject *run(hiprt_py_stream *self, const work *w) {
+/* Return the status of the work; -1 with an exception. */
+static int run(hiprt_py_stream *self, const work *w) {
   hiprt_stream *stream = hiprt_py_core(self);
   hiprt_touch touches[2];
   uint32_t count = 0;
@@ -97,32 +97,41 @@ static PyObject *run(hiprt_py_stream *self, const work *w) {
   for (int i = 0; i < 2; i++)
     if (w->buffers[i] && w->buffers[i] != Py_None) {
       if (!PyObject_TypeCheck(w->buffers[i], hiprt_py_buffer_type))
-        return PyErr_Format(PyExc_TypeError, "%R is not a buffer", w->buffers[i]);
+        return PyErr_Format(PyExc_TypeError, "%R is not a buffer", w->buffers[i]), -1;
       touches[count].access = i ? HIPRT_READ : HIPRT_WRITE;
-      if (!(touches[count++].uses = hiprt_py_uses((hiprt_py_buffer *)w->buffers[i]))) return 0;
+      if (!(touches[count++].uses = hiprt_py_uses((hiprt_py_buffer *)w->buffers[i]))) return -1;
     }
   if (hiprt_stream_records(stream)) {
     status = submit(stream, w);
     for (int i = 0; i < 2 && !status; i++)
       if (w->buffers[i] && w->buffers[i] != Py_None &&
           hiprt_py_keep(self, w->buffers[i], i ? HIPRT_READ : HIPRT_WRITE))
-        return 0;
+        return -1;
   } else {
     for (int i = 0; i < 2; i++)
-      if (w->buffers[i] && w->buffers[i] != Py_None && !hiprt_py_is_settled((hiprt_py_buffer *)w->buffers[i])) return 0;
+      if (w->buffers[i] && w->buffers[i] != Py_None && !hiprt_py_is_settled((hiprt_py_buffer *)w->buffers[i])) return -1;
     Py_BEGIN_ALLOW_THREADS;
     status = count ? submit_in_order(stream, w, touches, count) : submit(stream, w);
     Py_END_ALLOW_THREADS;
   }
-  return PyLong_FromLong(status);
+  return status;
 }
+
+int hiprt_py_copy(hiprt_py_stream *stream, PyObject *to, PyObject *from) {
+  const hiprt_py_buffer *target = (hiprt_py_buffer *)to, *source = (hiprt_py_buffer *)from;
+  const work w = {.dst = target->address, .src = source->address, .nbytes = source->nbytes,
+                  .kind = hipMemcpyDeviceToDevice, .buffers = {to, from}};
+  return run(stream, &w);
+}
+
+static PyObject *status_of(int status) { return PyErr_Occurred() ? 0 : PyLong_FromLong(status); }
 
 /* queue_copy(target, source, nbytes, kind, to, of): return a status. The buffers `to` and `of` may be None; then the
  * copy is in no order with other streams. */
 static PyObject *queue_copy(PyObject *object, PyObject *args) {
   work w = {.width = 0};
   if (!PyArg_ParseTuple(args, "KKKiOO", &w.dst, &w.src, &w.nbytes, &w.kind, w.buffers, w.buffers + 1)) return 0;
-  return run((hiprt_py_stream *)object, &w);
+  return status_of(run((hiprt_py_stream *)object, &w));
 }
 
 /* queue_fill(target, value, width, count, to) */
@@ -130,7 +139,7 @@ static PyObject *queue_fill(PyObject *object, PyObject *args) {
   work w = {.kind = 0};
   if (!PyArg_ParseTuple(args, "KIIKO", &w.dst, &w.value, &w.width, &w.nbytes, w.buffers)) return 0;
   if (!w.width) return PyErr_Format(PyExc_ValueError, "width must be 1, 2 or 4");
-  return run((hiprt_py_stream *)object, &w);
+  return status_of(run((hiprt_py_stream *)object, &w));
 }
 
 /* order(buffer, access): order what others put on the stream next. */

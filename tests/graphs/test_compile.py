@@ -77,6 +77,57 @@ def test_results_have_the_tree_that_the_function_returns():
     assert hiprt.compile(lambda: 7)() == 7
 
 
+def test_containers_are_new_at_each_call():
+    """Also where nothing in them is copied, because it is the caller's."""
+    compiled = hiprt.compile(lambda x: ([kernels.add(x, 1.0, out=x)], {"a": x}))
+    x = ramp(4)
+    made = [compiled(x) for _ in range(4)]
+    assert all(each[0][0] is x and each[1]["a"] is x for each in made)
+    assert len({id(each[0]) for each in made}) == len({id(each[1]) for each in made}) == 4
+    made[-1][0].append("mine")
+    assert len(compiled(x)[0]) == 1
+
+
+def test_arrays_that_share_memory_share_its_copy():
+    def function(x):
+        y = kernels.exp(x)
+        return y, y[1:], x
+
+    compiled, x = hiprt.compile(function), ramp(5)
+    for _ in range(4):
+        whole, part, given = compiled(x)
+        assert part.buffer is whole.buffer
+        assert given is x
+        np.testing.assert_array_equal(part.numpy(), whole.numpy()[1:])
+        np.testing.assert_array_equal(whole.numpy(), kernels.exp(x).numpy())
+
+
+def test_many_arguments():
+    """As many arrays as a model has weights, in a tree."""
+    weights = {"layers": [{"w": ramp(2), "b": ramp(2)} for _ in range(600)]}
+    compiled = hiprt.compile(lambda x, tree: kernels.add(x, tree["layers"][-1]["b"]))
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(ramp(2), weights).numpy(), 2 * ramp(2).numpy())
+    assert compiled.traces == 1
+
+
+def test_calls_follow_the_stream_of_their_caller():
+    compiled, x = hiprt.compile(double), ramp(4)
+    streams = [hiprt.Stream() for _ in range(2)]
+    for stream in (*streams, *streams, hiprt.current_stream()):
+        with hiprt.use_stream(stream):
+            before = stream.launches
+            for _ in range(3):
+                made = compiled(x)
+            np.testing.assert_array_equal(made.numpy(), double(x).numpy())
+        assert stream.launches > before
+    assert compiled.traces == 1
+    assert len(compiled.steps) == 3
+    for stream in streams:
+        stream.close()
+    np.testing.assert_array_equal(compiled(x).numpy(), double(x).numpy())
+
+
 def test_results_stay_as_they_were():
     compiled = hiprt.compile(double)
     made = [compiled(hiprt.full((4,), float(i))) for i in range(5)]
