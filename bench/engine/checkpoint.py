@@ -7,7 +7,6 @@ what it is and what to do about it.
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from functools import cached_property
@@ -20,8 +19,9 @@ from tokenizers import Tokenizer
 
 from hiprt import bfloat16
 from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError, summary
+from hiprt.bench.engine.files import read_json, require_file
 from hiprt.bench.engine.matrix import Matrix, Quantized
-from hiprt.bench.engine.safetensors_file import SafetensorsFile, require_file
+from hiprt.bench.engine.safetensors_file import SafetensorsFile
 from hiprt.bench.engine.settings import Settings, short
 from hiprt.kernels.ops.quantized.formats import MODES, Format
 
@@ -29,7 +29,6 @@ __all__ = ["FLOATS", "Checkpoint", "CheckpointWarning"]
 
 FLOATS = (np.dtype(np.float16), bfloat16, np.dtype(np.float32))
 MOST_NAME = 255  # characters of a file's name
-MOST_JSON = 64 << 20  # bytes; the index of the largest published model has 10 MiB
 
 
 class CheckpointWarning(UserWarning):
@@ -77,17 +76,7 @@ class Checkpoint:
 
     def json(self, name: str) -> dict[str, Any]:
         """Read a JSON object of the directory."""
-        path = self.path / name
-        require_file(path)
-        if path.stat().st_size > MOST_JSON:
-            raise CheckpointError(f"{path} is larger than {MOST_JSON >> 20} MiB", DOWNLOAD)
-        try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, RecursionError, ValueError) as error:
-            raise CheckpointError(f"{path} cannot be read ({summary(error)})", DOWNLOAD) from None
-        if not isinstance(value, dict):
-            raise CheckpointError(f"{path} holds no JSON object", DOWNLOAD)
-        return value
+        return read_json(self.path / name)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -351,15 +340,24 @@ class Checkpoint:
             warnings.warn(message, CheckpointWarning, stacklevel=2)
         return unused
 
-    def encode(self, prompt: str) -> list[int]:
+    def encode(self, prompt: str, *, special: bool = True) -> list[int]:
         """Return the tokens of a prompt; an empty prompt becomes the token that begins a text.
+
+        Parameters
+        ----------
+        prompt : str
+        special : bool
+            Whether the tokenizer adds the special tokens of a text's beginning and end, which a chat template writes
+            itself.
 
         Raises
         ------
         CheckpointError
             The prompt has no token, and config.json names none that begins a text.
         """
-        return list(self.tokenizer.encode(prompt).ids) or [self.settings.get("bos_token_id", int)]
+        return list(self.tokenizer.encode(prompt, add_special_tokens=special).ids) or [
+            self.settings.get("bos_token_id", int)
+        ]
 
 
 def is_inside(name: str) -> bool:

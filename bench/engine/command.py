@@ -10,25 +10,24 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hiprt.bench.engine import generate as generation
 from hiprt.bench.engine.report import Report
 from hiprt.bench.engine.request import DRAW, Request
+from hiprt.bench.engine.template import find_template
 from hiprt.command import set_run
 
 __all__ = ["Interrupt", "Printer", "add_arguments", "run"]
 
 FAILURE, INTERRUPTED = 1, 130
-FIELDS = ("model", "tokens", *DRAW, "eager", "verify", "rerecord", "batch", "plain")
+CHAT = ("system_prompt", "chat_template", "template_values")
+FIELDS = ("model", "tokens", *DRAW, *CHAT, "eager", "verify", "rerecord", "batch", "plain")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt generate``."""
-    parser.add_argument(
-        "--model",
-        metavar="DIR",
-        help="Hugging Face directory of a Qwen3, Qwen3 MoE, Qwen3-Next or Qwen3.5 model (default: a small one of ours)",
-    )
+    add_model(parser)
     parser.add_argument(
         "--prompt",
         metavar="TEXT",
@@ -43,6 +42,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stop", metavar="TEXT", action="append", help="end before this text; may be given several times"
     )
+    add_template(parser)
+    add_draw(parser)
+    parser.add_argument("--eager", action="store_true", help="launch every kernel by itself")
+    parser.add_argument("--verify", action="store_true", help="run eagerly beside and compare every logit bit by bit")
+    parser.add_argument("--plain", action="store_true", help="leave weights that are not quantised as they are")
+    parser.add_argument("--rerecord", action="store_true", help="record every step again, as some engines must")
+    set_run(parser, run)
+    parser.set_defaults(refuse=parser.error)
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the model directory, which may be named with and without ``--model``."""
+    said = "Hugging Face directory of a Qwen3, Qwen3 MoE, Qwen3-Next or Qwen3.5 model (default: a small one of ours)"
+    parser.add_argument("model", metavar="MODEL", nargs="?", default=argparse.SUPPRESS, help=said)
+    parser.add_argument("--model", metavar="DIR", help="the same")
+
+
+def add_template(parser: argparse.ArgumentParser) -> None:
+    """Add how a prompt is put to a model that was trained for conversations."""
+    chat = parser.add_argument_group("conversation, where the model has a chat template")
+    chat.add_argument("--system-prompt", metavar="TEXT", help="what the model is told before the prompt")
+    chat.add_argument(
+        "--no-chat-template",
+        dest="chat_template",
+        action="store_false",
+        default=None,
+        help="continue the prompt itself",
+    )
+    chat.add_argument(
+        "--chat-template-config",
+        dest="template_values",
+        metavar="JSON",
+        type=json_object,
+        help="""what else the template reads, as '{"enable_thinking": false}'""",
+    )
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object of an option."""
+    try:
+        value = json.loads(text)
+    except (RecursionError, ValueError):
+        value = None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"invalid JSON object: {text!r}")
+    return value
+
+
+def add_draw(parser: argparse.ArgumentParser) -> None:
+    """Add how tokens are drawn."""
     draw = parser.add_argument_group("how tokens are drawn (defaults: generation_config.json's, else the likeliest)")
     draw.add_argument("--temperature", "--temp", metavar="T", type=float, help="0 takes the likeliest token")
     draw.add_argument("--top-p", metavar="P", type=float, help="of the likeliest tokens with probability P together")
@@ -51,12 +100,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     draw.add_argument("--repetition-penalty", metavar="R", type=float, help="make the last 20 tokens less likely")
     draw.add_argument("--presence-penalty", metavar="R", type=float, help="subtract R from the last 20 tokens' logits")
     draw.add_argument("--seed", metavar="S", type=int, help="seed of the draws at a temperature above 0 (default: 0)")
-    parser.add_argument("--eager", action="store_true", help="launch every kernel by itself")
-    parser.add_argument("--verify", action="store_true", help="run eagerly beside and compare every logit bit by bit")
-    parser.add_argument("--plain", action="store_true", help="leave weights that are not quantised as they are")
-    parser.add_argument("--rerecord", action="store_true", help="record every step again, as some engines must")
-    set_run(parser, run)
-    parser.set_defaults(refuse=parser.error)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,10 +114,12 @@ def run(options: argparse.Namespace) -> int:
         request = Request(**given)
     except ValueError as error:
         options.refuse(str(error))
-    printer = Printer(request.prompts[0], is_silent=options.json)
+    is_answer = request.chat_template and find_template(Path(request.model)) is not None
+    shown = [""] * len(request.prompts) if is_answer else request.prompts
+    printer = Printer(shown[0], is_silent=options.json)
     with interruptible() as interrupt:
         report = generation.generate(request, printer.write, interrupt.poll, printer.progress)
-    printer.finish(p + text for p, text in zip(request.prompts[1:], report.texts[1:]))
+    printer.finish(p + text for p, text in zip(shown[1:], report.texts[1:]))
     if options.json:
         print(json.dumps(report.as_dict()))
     else:

@@ -137,6 +137,7 @@ class Decoder:
         self.prompts: list[Sequence[int]] = []
         self.events: list[Event] = []
         self.saved: tuple[int, list[Recurrent]] | None = None
+        self.save_at = 0
         self.eager_steps = 0
 
     @property
@@ -161,6 +162,7 @@ class Decoder:
         seed: int = 0,
         *,
         kept: int = 0,
+        save_at: int = 0,
     ) -> None:
         """Begin the texts.
 
@@ -175,6 +177,8 @@ class Decoder:
         kept : int
             How many of the first tokens of every prompt the caches hold already, as `rewind` returns it: these are not
             taken again.
+        save_at : int
+            How many tokens of the prompt `prefill` takes before it calls `save`; 0 for never.
 
         Raises
         ------
@@ -199,6 +203,7 @@ class Decoder:
         if self.saved is not None and self.saved[0] > kept:
             self.saved = None  # it is of a text that goes on differently
         self.prompts, self.positions, self.lengths = prompts, [kept] * self.batch, [*map(len, prompts)]
+        self.save_at = save_at
 
     def save(self) -> None:
         """Keep what cannot be rewound as it is now, so that `rewind` can come back here."""
@@ -251,12 +256,16 @@ class Decoder:
         """
         fill, draw = (step.eager if eager else step for step in (self.filling, self.drawing))
         for sequence, prompt in enumerate(self.prompts):
-            for size in chunks(len(prompt) - self.positions[sequence], self.chunk):
+            before = max(self.save_at - self.positions[sequence], 0)
+            behind = len(prompt) - self.positions[sequence] - before
+            for size in chunks(before, self.chunk) + chunks(behind, self.chunk):
                 at = self.positions[sequence]
                 self.state.give(prompt[at : at + size], at, self.stream)
                 self.logits = fill(sequence, size)
                 self.positions[sequence] += size
                 self.eager_steps += eager
+                if self.positions[sequence] == self.save_at:
+                    self.save()
                 taken = sum(self.positions)
                 if taken == sum(self.lengths):
                     self.state.stand_at([length - 1 for length in self.lengths], self.stream)

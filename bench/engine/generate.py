@@ -16,13 +16,14 @@ from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder, bucket
 from hiprt.bench.engine.errors import CheckpointError
-from hiprt.bench.engine.models import FORM, Model, load
+from hiprt.bench.engine.models import FORM, Model, load, read
 from hiprt.bench.engine.report import Report
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.sampling import Sampling
+from hiprt.bench.engine.template import Template, find_template
 from hiprt.bench.engine.text import Writer
 
-__all__ = ["difference", "generate"]
+__all__ = ["difference", "encode", "generate"]
 
 WARM_UP = 4  # tokens whose changed nodes are not counted
 
@@ -57,16 +58,36 @@ def generate(
     if request.verify and not flags.graph:
         raise ValueError("verify compares graph steps with eager ones: HIPRT_GRAPH=0 leaves none")
     checkpoint = Checkpoint(request.model)
-    stream = Stream()
-    with use_stream(stream):
-        model = load(checkpoint, form=None if request.plain else FORM)
-    prompts = [checkpoint.encode(prompt) for prompt in request.prompts]
+    limit = read(checkpoint.settings).max_position_embeddings
+    prompts = encode(request, checkpoint, find_template(checkpoint.path))
     longest = max(map(len, prompts))
-    limit = model.config.max_position_embeddings
     if longest >= limit:
         raise ValueError(f"a prompt of {longest} tokens leaves no place among the {limit} positions of the model")
     sampling = request.sampling(checkpoint.sampling)
+    stream = Stream()
+    with use_stream(stream):
+        model = load(checkpoint, form=None if request.plain else FORM)
     return Generation(request, sampling, model, checkpoint, prompts, stream).run(write, stopped, progress)
+
+
+def encode(request: Request, checkpoint: Checkpoint, template: Template | None) -> list[list[int]]:
+    """Return the tokens of each prompt of a request, as questions in the chat template where there is one.
+
+    Raises
+    ------
+    CheckpointError
+        The template cannot write them.
+    ValueError
+        There is a system prompt and no template.
+    """
+    if template is not None and request.chat_template:
+        system = [{"role": "system", "content": request.system_prompt}] if request.system_prompt else []
+        asked = ([*system, {"role": "user", "content": prompt}] for prompt in request.prompts)
+        texts = [template.render(messages, **request.template_values) for messages in asked]
+        return [checkpoint.encode(text, special=False) for text in texts]
+    if request.system_prompt:
+        raise ValueError(f"a system prompt is part of a chat template, which {checkpoint.path} does not have")
+    return [checkpoint.encode(prompt) for prompt in request.prompts]
 
 
 class Generation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,12 @@ class Request:
         How many texts are written side by side from one prompt. With several prompts it is 0 or their number.
     plain : bool
         Whether weights that are not quantised stay as they are.
+    chat_template : bool
+        Whether a prompt is a question in the checkpoint's chat template, where it has one.
+    system_prompt : str
+        What the chat template is told before the prompt; empty for nothing.
+    template_values : mapping of str to object
+        What else the chat template reads, as ``enable_thinking``.
 
     Raises
     ------
@@ -68,6 +74,9 @@ class Request:
     rerecord: bool = False
     batch: int = 0
     plain: bool = False
+    chat_template: bool = True
+    system_prompt: str = ""
+    template_values: Mapping[str, Any] = field(default_factory=dict)
 
     def sampling(self, defaults: Mapping[str, Any]) -> Sampling:
         """Return how tokens are drawn.
@@ -92,11 +101,14 @@ class Request:
         return given * (self.batch or 1) if len(given) == 1 else given
 
     def __post_init__(self) -> None:
-        for prompt in self.prompts:
-            try:
-                prompt.encode()
-            except UnicodeEncodeError as error:
-                raise ValueError(f"prompt: character {error.start + 1} is no valid UTF-8") from None
+        for name, texts in (("prompt", self.prompts), ("system_prompt", [self.system_prompt])):
+            for text in texts:
+                try:
+                    text.encode()
+                except UnicodeEncodeError as error:
+                    raise ValueError(f"{name}: character {error.start + 1} is no valid UTF-8") from None
+        if self.system_prompt and not self.chat_template:
+            raise ValueError("a system prompt is part of the chat template: do not leave the template out")
         if self.tokens < 1:
             raise ValueError(f"tokens={self.tokens}: must be at least 1")
         self.sampling({})

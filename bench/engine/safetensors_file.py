@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError, summary
+from hiprt.bench.engine.files import require_file
 from hiprt.bench.engine.settings import short
 
-__all__ = ["Entry", "SafetensorsFile", "require_file"]
+__all__ = ["Entry", "SafetensorsFile"]
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -112,14 +113,6 @@ class SafetensorsFile:
         """Return a read-only view of a tensor."""
         entry = self.entries[name]
         return np.ndarray(entry.shape, entry.dtype, self.bytes.data, entry.start)
-
-
-def require_file(path: Path) -> None:
-    """Raise CheckpointError unless a path names a file: a pipe or a terminal would be waited for."""
-    if not path.exists():
-        raise CheckpointError(f"{path} is missing", "give a complete Hugging Face model directory")
-    if not path.is_file():
-        raise CheckpointError(f"{path} is no file", DOWNLOAD)
 
 
 def require_unique(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -171,10 +171,7 @@ def test_the_limit_ends_a_text(model, stream):
 def test_a_text_goes_on_from_what_another_has_in_common(family, stream, common):
     """What the caches hold is not taken again; recurrent layers go back to where they were saved."""
     made, fresh = Decoder(family, stream, 16, limit=256), Decoder(family, stream, 256)
-    fill(made, PROMPTS[1][:30])
-    made.save()
-    made.start(PROMPTS[1], kept=made.rewind(30))
-    assert list(made.prefill()) == [38, 40, 41]
+    assert fill(made, PROMPTS[1], save_at=30) == [16, 24, 28, 30, 38, 40, 41]
     text = [*PROMPTS[1], *write(made, 5)[0][0]]
     assert made.position == len(text) - 1 == 46
     other = [*text[:common], *PROMPTS[3]]
