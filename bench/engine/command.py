@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from hiprt.bench.engine import generate as generation
-from hiprt.bench.engine.report import Report
+from hiprt.bench.engine.loading_bar import LoadingBar
+from hiprt.bench.engine.report import Choice, Report
 from hiprt.bench.engine.request import DRAW, Request
 from hiprt.bench.engine.template import find_template
 from hiprt.command import set_run
@@ -22,7 +24,7 @@ __all__ = ["Interrupt", "Printer", "add_arguments", "run"]
 
 FAILURE, INTERRUPTED = 1, 130
 CHAT = ("system_prompt", "chat_template", "template_values")
-FIELDS = ("model", "tokens", *DRAW, *CHAT, "eager", "verify", "rerecord", "batch", "plain")
+FIELDS = ("model", "tokens", *DRAW, *CHAT, "eager", "verify", "rerecord", "batch", "plain", "logprobs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,15 +34,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt",
         metavar="TEXT",
         action="append",
-        help="what the text begins with, - for the standard input; several are written side by side",
+        help="what the text begins with, - for the standard input; several are written side by side, up to 8 at a time",
     )
-    parser.add_argument("--batch", metavar="N", type=int, help="texts of one prompt, at most 8 (default: 1)")
+    parser.add_argument("--batch", metavar="N", type=int, help="texts of one prompt (default: 1)")
     parser.add_argument(
         "--prompt-file", metavar="FILE", action="append", help="a file whose text is a prompt; - is the standard input"
+    )
+    parser.add_argument(
+        "--prompt-ids",
+        metavar="IDS",
+        action="append",
+        help="a prompt as tokens: 1,2,3, or a file of such numbers; - is the standard input",
     )
     parser.add_argument("--tokens", "--max-tokens", metavar="N", type=int, help="stop after N tokens (default: 200)")
     parser.add_argument(
         "--stop", metavar="TEXT", action="append", help="end before this text; may be given several times"
+    )
+    parser.add_argument(
+        "--logprobs",
+        metavar="N",
+        type=int,
+        help="print the log probability of each token, and of the N likeliest at its place, from 0 to 20",
     )
     add_template(parser)
     add_draw(parser)
@@ -109,20 +123,28 @@ def run(options: argparse.Namespace) -> int:
         prompts = [read_prompt("-") if prompt == "-" else prompt for prompt in options.prompt or ()]
         prompts += map(read_prompt, options.prompt_file or ())
         if prompts:
-            given["prompt"] = prompts[0] if len(prompts) == 1 else tuple(prompts)
+            given["prompt"] = tuple(prompts)
+        given["prompt_ids"] = tuple(map(read_ids, options.prompt_ids or ()))
         given["stops"] = tuple(options.stop or ())
         request = Request(**given)
     except ValueError as error:
         options.refuse(str(error))
+    # Of texts in several groups the first one would stand there for long, without those that were written beside it.
+    is_streamed = len(request.prompts) <= generation.MOST_TEXTS
+    printer = Printer(is_silent=options.json, is_held=not is_streamed)
+    with interruptible() as interrupt, LoadingBar() as bar:
+        report = generation.generate(
+            request, printer.write, interrupt.poll, printer.progress, begin=printer.begin, loading=bar
+        )
     is_answer = request.chat_template and find_template(Path(request.model)) is not None
-    shown = [""] * len(request.prompts) if is_answer else request.prompts
-    printer = Printer(shown[0], is_silent=options.json)
-    with interruptible() as interrupt:
-        report = generation.generate(request, printer.write, interrupt.poll, printer.progress)
-    printer.finish(p + text for p, text in zip(shown[1:], report.texts[1:]))
+    questions = [is_answer and isinstance(prompt, str) for prompt in request.prompts]
+    rest = report.choices[is_streamed:]
+    printer.finish(choice.text if questions[choice.index] else choice.prompt + choice.text for choice in rest)
     if options.json:
         print(json.dumps(report.as_dict()))
     else:
+        for choice in report.choices:
+            print_logprobs(choice, is_numbered=len(report.choices) > 1)
         print_table(table(report))
     if report.mismatch:
         print(f"hiprt: graph and eager differ at {report.mismatch}", file=sys.stderr)
@@ -130,15 +152,31 @@ def run(options: argparse.Namespace) -> int:
     return INTERRUPTED if report.stop == "interrupted" else 0
 
 
-def read_prompt(name: str) -> str:
+def read_prompt(name: str, option: str = "--prompt-file") -> str:
     """Return the text of a prompt's file; raise ValueError where there is none."""
     try:
         raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         return raw.decode()
     except OSError as error:
-        raise ValueError(f"--prompt-file {name}: {error.strerror}") from None
+        raise ValueError(f"{option} {name}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ValueError(f"--prompt-file {name}: byte {error.start + 1} is no valid UTF-8") from None
+        raise ValueError(f"{option} {name}: byte {error.start + 1} is no valid UTF-8") from None
+
+
+def read_ids(given: str) -> tuple[int, ...]:
+    """Return a prompt's tokens: numbers with commas or spaces between them, in brackets or not, or a file of them.
+
+    Raises
+    ------
+    ValueError
+        There is no such file, or it holds something else, or no token.
+    """
+    text = given if re.fullmatch(r"[\d\s,\[\]]+", given) else read_prompt(given, "--prompt-ids")
+    listed = re.fullmatch(r"\s*\[(.*)\]\s*", text, re.DOTALL)
+    inner = (listed[1] if listed else text).strip()
+    if not re.fullmatch(r"\d{1,18}(?:(?:\s*,\s*|\s+)\d{1,18})*", inner):
+        raise ValueError(f"--prompt-ids {given}: tokens are numbers with commas between them, as 1,2,3")
+    return tuple(map(int, re.findall(r"\d+", inner)))
 
 
 class Printer:
@@ -146,44 +184,58 @@ class Printer:
 
     Parameters
     ----------
-    prompt : str
     is_silent : bool
         Whether nothing is printed.
+    is_held : bool
+        Whether pieces are left to `finish`, which gets the whole texts.
     """
 
     HINT = "preparing kernels (the first run compiles them) ..."
 
-    def __init__(self, prompt: str, *, is_silent: bool) -> None:
-        self.prompt: str | None = prompt
-        self.is_silent = is_silent
-        self.is_hinting = sys.stderr.isatty() and not is_silent
+    def __init__(self, *, is_silent: bool, is_held: bool = False) -> None:
+        self.prompt: str | None = None
+        self.is_silent, self.is_held = is_silent, is_held
+        self.is_hinting = sys.stderr.isatty()
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A terminal that lacks a character shows a question mark; it does not end the program.
             sys.stdout.reconfigure(errors="replace")
         if self.is_hinting:
             print(self.HINT, end="", file=sys.stderr, flush=True)
 
+    def begin(self, prompt: str) -> None:
+        """Take the prompt, which is printed with the first piece."""
+        self.prompt = prompt
+
     def write(self, piece: str) -> None:
         """Print a piece."""
-        if self.is_silent:
-            return
+        if not self.is_held:
+            self.print(piece)
+
+    def print(self, piece: str) -> None:
+        """Print a piece, in the place of what was said before it."""
         if self.is_hinting:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
             self.is_hinting = False
+        if self.is_silent:
+            return
         if self.prompt is not None:
             piece, self.prompt = self.prompt + piece, None
         print(piece, end="", flush=True)
 
-    def progress(self, taken: int, length: int) -> None:
-        """Say on a terminal how many tokens of a long prompt are taken."""
+    def progress(self, done: int, total: int, unit: str) -> None:
+        """Say on a terminal how many tokens of a long prompt are taken, or how many of many texts are written."""
         if self.is_hinting:
-            print(f"\r\x1b[Kprompt: {taken} of {length} tokens ...", end="", file=sys.stderr, flush=True)
+            what = "prompt" if unit == "tokens" else "writing"
+            print(f"\r\x1b[K{what}: {done} of {total} {unit} ...", end="", file=sys.stderr, flush=True)
 
     def finish(self, others: Iterable[str]) -> None:
-        """End the text, and print the texts that were written beside it."""
-        self.write("\n\n")
+        """End the text that was written, and print whole texts."""
+        if self.is_held:
+            self.prompt = None
+        else:
+            self.print("\n\n")
         for text in others:
-            self.write(f"{text}\n\n")
+            self.print(f"{text}\n\n")
 
 
 class Interrupt:
@@ -237,6 +289,27 @@ def table(report: Report) -> list[tuple[str, str]]:
         same = "every logit has the same bits as run eagerly" if report.verified else f"no: {report.mismatch}"
         rows.append(("verified", same))
     return rows
+
+
+def print_logprobs(choice: Choice, *, is_numbered: bool) -> None:
+    """Print how likely the tokens of a text were, if that was asked for: a line for each token."""
+    if choice.logprobs is None:
+        return
+    from hiprt.bench.table import text_table
+
+    def quoted(entry: Mapping[str, Any]) -> str:
+        return json.dumps(entry["token"], ensure_ascii=False)
+
+    def rounded(entry: Mapping[str, Any]) -> str:
+        return f"{round(entry['logprob'], 4) + 0.0:.4f}"  # which makes 0 of -0
+
+    rows = [
+        (quoted(each), str(each["id"]), rounded(each), *(f"{quoted(e)} {rounded(e)}" for e in each["top_logprobs"]))
+        for each in choice.logprobs
+    ]
+    count = max((len(row) - 3 for row in rows), default=0)
+    head = "token", "id", "logprob", *(f"likeliest {place}" for place in range(1, count + 1))
+    print(f"text {choice.index + 1}" if is_numbered else "", text_table(head, rows), "", sep="\n")
 
 
 def print_table(rows: list[tuple[str, str]]) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from hiprt import Array, Event, Stream, kernels, use_stream
+from hiprt.bench.engine.logprobs import Likely
 from hiprt.bench.engine.models.model import Model, Recurrent
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.state import State
@@ -86,6 +87,8 @@ class Decoder:
         The most tokens of a prompt that one step takes: a power of two.
     sampling : Sampling, optional
         The penalties and filters of a draw; none by default. `start` gives temperature and seed.
+    logprobs : int, optional
+        How many of the likeliest tokens `likely` tells for each place; by default nothing is kept for it.
 
     Attributes
     ----------
@@ -121,13 +124,14 @@ class Decoder:
         limit: int | None = None,
         chunk: int = CHUNK,
         sampling: Sampling | None = None,
+        logprobs: int | None = None,
     ) -> None:
         if chunk < 1 or chunk & (chunk - 1):
             raise ValueError(f"chunk={chunk}: must be a power of two")
         self.model, self.stream, self.chunk = model, stream, chunk
         self.room = Room(capacity, max(capacity, limit or capacity))
         with use_stream(stream):
-            self.state = state = State.empty(model, batch, capacity, chunk, sampling or Sampling())
+            self.state = state = State.empty(model, batch, capacity, chunk, sampling or Sampling(), logprobs)
         # The steps hold functions, not methods: a decoder in no cycle gives its memory back as soon as it is dropped.
         made: Callable[..., Step[..., Any]] = partial(Step, stream=stream, keep=keep, overwrite=True)
         self.graph = made(partial(advance, model, state), name="decode")
@@ -189,8 +193,9 @@ class Decoder:
         prompts = prompts_of(prompt, self.batch)
         vocabulary = self.model.config.vocab_size
         for each in prompts:
-            if not each or not all(0 <= token < vocabulary for token in each):
-                raise ValueError(f"the prompt needs tokens from 0 to {vocabulary - 1}, it is {list(each)}")
+            wrong = next((token for token in each if not 0 <= token < vocabulary), "none")
+            if not each or wrong != "none":
+                raise ValueError(f"the prompt needs tokens from 0 to {vocabulary - 1}, it has {wrong}")
         longest = max(map(len, prompts))
         if not 0 <= kept < min(map(len, prompts)):
             raise ValueError(f"{kept} tokens are kept of a prompt of {min(map(len, prompts))}: one at least is taken")
@@ -311,6 +316,11 @@ class Decoder:
         """Return the token at a position of a text."""
         return int(self.state.tokens[sequence, position : position + 1].numpy(stream, after=after)[0])
 
+    def likely(self, sequence: int, start: int, ids: list[int]) -> list[Likely]:
+        """Return how likely tokens of a text were, of which the first is at the position `start`; see `Logprobs`."""
+        assert self.state.logprobs is not None
+        return self.state.logprobs.read(sequence, start, ids, self.stream)
+
     def mark(self) -> Mark:
         """Return the point behind the last step, at which `read` reads while later steps run; two are kept."""
         while len(self.events) < 2:
@@ -345,7 +355,7 @@ def advance(model: Model, state: State) -> Array:
     """Launch one step: take the tokens in the step block, write the next ones there; return the logits."""
     tokens, position = state.block[0], state.block[1]
     logits = model.decode(tokens, position, state.layers)
-    kernels.advance(state.block, state.tokens, state.sampler.draw(logits, state.tokens, position))
+    follow(state, logits)
     return logits
 
 
@@ -359,5 +369,11 @@ def fill(model: Model, state: State, sequence: int, size: int) -> Array:
 
 def draw(state: State) -> None:
     """Launch the first draw of every text."""
-    drawn = state.sampler.draw(state.logits, state.tokens, state.block[1])
-    kernels.advance(state.block, state.tokens, drawn)
+    follow(state, state.logits)
+
+
+def follow(state: State, logits: Array) -> None:
+    """Launch the draw of the tokens that follow, and move the step block to them."""
+    kernels.advance(state.block, state.tokens, state.sampler.draw(logits, state.tokens, state.block[1]))
+    if state.logprobs is not None:
+        state.logprobs.record(logits, state.block)

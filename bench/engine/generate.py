@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,24 +18,29 @@ from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder, bucket
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models import FORM, Model, load, read
-from hiprt.bench.engine.report import Report
+from hiprt.bench.engine.report import Choice, Report
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.template import Template, find_template
 from hiprt.bench.engine.text import Writer
 
-__all__ = ["difference", "encode", "generate"]
+__all__ = ["MOST_TEXTS", "difference", "encode", "generate"]
 
+MOST_TEXTS = 8  # that are written side by side
 WARM_UP = 4  # tokens whose changed nodes are not counted
+LEAST = -9999.0  # what stands for the log probability of a token that cannot come
 
 
 def generate(
     request: Request,
     write: Callable[[str], object] = lambda piece: None,
     stopped: Callable[[], bool] = lambda: False,
-    progress: Callable[[int, int], object] = lambda taken, length: None,
+    progress: Callable[[int, int, str], object] = lambda done, total, unit: None,
+    *,
+    begin: Callable[[str], object] = lambda prompt: None,
+    loading: Callable[[int, int], object] = lambda copied, nbytes: None,
 ) -> Report:
-    """Write text after a prompt, or several texts side by side.
+    """Write text after a prompt, or several texts: `MOST_TEXTS` of them side by side, then the next.
 
     Parameters
     ----------
@@ -44,7 +50,12 @@ def generate(
     stopped : callable, optional
         Is called before each chunk of a prompt and each step; True ends the text.
     progress : callable, optional
-        Takes how many tokens of the prompts have been taken, and how many there are.
+        Takes how much is done, how much there is, and of what: ``tokens`` of the prompts, or ``texts`` where these are
+        more than are written side by side.
+    begin : callable, optional
+        Takes the prompt of the first text, once the model is loaded.
+    loading : callable, optional
+        Takes how many bytes of the weights have been copied to the device, and how many there are.
 
     Raises
     ------
@@ -59,19 +70,37 @@ def generate(
         raise ValueError("verify compares graph steps with eager ones: HIPRT_GRAPH=0 leaves none")
     checkpoint = Checkpoint(request.model)
     limit = read(checkpoint.settings).max_position_embeddings
-    prompts = encode(request, checkpoint, find_template(checkpoint.path))
-    longest = max(map(len, prompts))
+    texts = encode(request, checkpoint, find_template(checkpoint.path))
+    longest = max(len(text.ids) for text in texts)
     if longest >= limit:
         raise ValueError(f"a prompt of {longest} tokens leaves no place among the {limit} positions of the model")
     sampling = request.sampling(checkpoint.sampling)
     stream = Stream()
     with use_stream(stream):
-        model = load(checkpoint, form=None if request.plain else FORM)
-    return Generation(request, sampling, model, checkpoint, prompts, stream).run(write, stopped, progress)
+        model = load(checkpoint, form=None if request.plain else FORM, progress=loading)
+    begin("" if texts[0].is_question else texts[0].prompt)
+    return Generation(request, sampling, model, checkpoint, texts, stream).run(write, stopped, progress)
 
 
-def encode(request: Request, checkpoint: Checkpoint, template: Template | None) -> list[list[int]]:
-    """Return the tokens of each prompt of a request, as questions in the chat template where there is one.
+class Beginning(NamedTuple):
+    """What a text begins with.
+
+    Attributes
+    ----------
+    prompt : str
+    ids : list of int
+        The tokens.
+    is_question : bool
+        Whether the chat template is around the prompt, so that the text is an answer.
+    """
+
+    prompt: str
+    ids: list[int]
+    is_question: bool = False
+
+
+def encode(request: Request, checkpoint: Checkpoint, template: Template | None) -> list[Beginning]:
+    """Return the beginning of each text; prompts that are texts are questions in the chat template, where there is one.
 
     Raises
     ------
@@ -80,18 +109,29 @@ def encode(request: Request, checkpoint: Checkpoint, template: Template | None) 
     ValueError
         There is a system prompt and no template.
     """
-    if template is not None and request.chat_template:
-        system = [{"role": "system", "content": request.system_prompt}] if request.system_prompt else []
-        asked = ([*system, {"role": "user", "content": prompt}] for prompt in request.prompts)
-        texts = [template.render(messages, **request.template_values) for messages in asked]
-        return [checkpoint.encode(text, special=False) for text in texts]
-    if request.system_prompt:
+    is_question = template is not None and request.chat_template
+    if request.system_prompt and not is_question:
         raise ValueError(f"a system prompt is part of a chat template, which {checkpoint.path} does not have")
-    return [checkpoint.encode(prompt) for prompt in request.prompts]
+    system = [{"role": "system", "content": request.system_prompt}] if request.system_prompt else []
+    texts = []
+    for prompt in request.prompts:
+        if not isinstance(prompt, str):
+            written = checkpoint.tokenizer.decode(list(prompt), skip_special_tokens=False)
+            texts.append(Beginning(written, list(prompt)))
+        elif template is not None and is_question:
+            asked = template.render([*system, {"role": "user", "content": prompt}], **request.template_values)
+            texts.append(Beginning(prompt, checkpoint.encode(asked, special=False), is_question=True))
+        else:
+            texts.append(Beginning(prompt, checkpoint.encode(prompt)))
+    return texts
 
 
 class Generation:
-    """One run of a model over prompts: a decoder, a second one that runs eagerly for verification, and clocks."""
+    """One run of a model over prompts: a decoder, a second one that runs eagerly for verification, and clocks.
+
+    The texts are written in groups, all of them by the same decoder and graph. Groups are as even as can be; where the
+    last one lacks texts, its last prompt is there several times.
+    """
 
     def __init__(
         self,
@@ -99,16 +139,23 @@ class Generation:
         sampling: Sampling,
         model: Model,
         checkpoint: Checkpoint,
-        prompts: list[list[int]],
+        texts: list[Beginning],
         stream: Stream,
     ) -> None:
-        self.request, self.checkpoint, self.prompts, self.stream = request, checkpoint, prompts, stream
-        self.sampling = sampling
-        longest = max(map(len, prompts))
-        # Behind its last position the model has not been trained.
-        self.tokens = min(request.tokens, model.config.max_position_embeddings - longest)
-        limit = bucket(longest + self.tokens)
-        made = partial(Decoder, model, capacity=bucket(longest + 1), limit=limit, batch=len(prompts), sampling=sampling)
+        self.request, self.checkpoint, self.texts, self.stream = request, checkpoint, texts, stream
+        self.sampling, self.positions = sampling, model.config.max_position_embeddings
+        self.batch = -(-len(texts) // -(-len(texts) // MOST_TEXTS))
+        longest = max(len(text.ids) for text in texts)
+        limit = bucket(longest + self.most(longest))
+        made = partial(
+            Decoder,
+            model,
+            capacity=bucket(longest + 1),
+            limit=limit,
+            batch=self.batch,
+            sampling=sampling,
+            logprobs=request.logprobs,
+        )
         self.decoder = made(stream=stream, keep=not request.rerecord)
         self.own_bytes = allocator.default_pool.stats().allocated
         self.changed = self.launches = self.steps = 0
@@ -116,48 +163,100 @@ class Generation:
         self.shadow = made(stream=Stream(stream.device)) if request.verify else None
         self.reader = Stream(stream.device)
         self.verifying = 0.0  # seconds that verification took
+        self.spent = Spent()
         self.report = Report(
-            request.prompts[0],
-            sum(map(len, prompts)),
+            texts[0].prompt,
+            sum(len(text.ids) for text in texts),
             str(request.model),
             library.current().provider.name,
             stream.device.name,
             sampling.temperature,
             sampling.seed,
             sampling=sampling.changed,
-            stop="length" if self.tokens == request.tokens else "positions",
             verified=True if request.verify else None,
         )
 
+    def most(self, length: int) -> int:
+        """Return how many tokens may follow a prompt: behind its last position the model has not been trained."""
+        return min(self.request.tokens, self.positions - length)
+
     def run(
-        self, write: Callable[[str], object], stopped: Callable[[], bool], progress: Callable[[int, int], object]
+        self,
+        write: Callable[[str], object],
+        stopped: Callable[[], bool],
+        progress: Callable[[int, int, str], object],
     ) -> Report:
         """Generate until every text has ended, by a stop token or by its length."""
-        report, tokenizer = self.report, self.checkpoint.tokenizer
-        stops = self.request.stops
+        report, count = self.report, len(self.texts)
+        for first in range(0, count, self.batch):
+            if count > self.batch:
+                progress(first, count, "texts")
+            report.choices += self.write_group(first, write if first == 0 else lambda piece: None, stopped, progress)
+            if report.stop in ("interrupted", "mismatch"):
+                break
+        head = report.choices[0]
+        report.text, report.token_ids = head.text, head.token_ids
+        report.tokens = sum(len(choice.token_ids) for choice in report.choices)
+        self.account()
+        return report
+
+    def write_group(
+        self,
+        first: int,
+        write: Callable[[str], object],
+        stopped: Callable[[], bool],
+        progress: Callable[[int, int, str], object],
+    ) -> list[Choice]:
+        """Write the texts from `first` on, as many as the decoder holds; return them."""
+        texts, tokenizer = self.texts[first : first + self.batch], self.checkpoint.tokenizer
+        ids = [text.ids for text in texts]
         writers = [
-            Writer(tokenizer, p, (lambda piece: None) if i else write, stops) for i, p in enumerate(self.prompts)
+            Writer(tokenizer, each, (lambda piece: None) if i else write, self.request.stops)
+            for i, each in enumerate(ids)
         ]
+        prompts = ids + ids[-1:] * (self.batch - len(ids))
         for decoder in filter(None, (self.decoder, self.shadow)):
-            decoder.start(self.prompts, self.sampling.temperature, self.sampling.seed)
-        begin = time.perf_counter()
+            decoder.start(prompts, self.sampling.temperature, (self.sampling.seed + first) % 2**32)
+        most = self.most(max(map(len, ids)))
+        end = "length" if most == self.request.tokens else "positions"
+        begin, verified = time.perf_counter(), self.verifying
         times: list[float] = []
-        if self.prefill(stopped, progress):
-            for tokens in self.steps_of(stopped):
-                times.append(time.perf_counter() - begin - self.verifying)
+        if self.prefill(stopped, lambda taken, length: None if first else progress(taken, length, "tokens")):
+            for tokens in self.steps_of(most, stopped):
+                times.append(time.perf_counter() - begin - (self.verifying - verified))
                 for writer, token in zip(writers, tokens):
                     writer.push(token, self.checkpoint.stops)
                 if all(writer.end for writer in writers):
-                    report.stop = writers[0].end
                     break
         for writer in writers:
             writer.finish()
-        report.texts, report.token_ids = [writer.text for writer in writers], writers[0].ids
-        report.ids = [writer.ids for writer in writers]
-        report.stops = [writer.end or report.stop for writer in writers]
-        report.text, report.tokens = writers[0].text, sum(len(writer.ids) for writer in writers)
-        self.account(times)
-        return report
+        self.spent.add(times, sum(len(writer.ids) for writer in writers), sum(map(len, ids)))
+        if self.report.stop in ("interrupted", "mismatch"):
+            end = self.report.stop
+        elif first == 0:
+            self.report.stop = writers[0].end or end
+        return [
+            Choice(
+                first + i, text.prompt, len(text.ids), writer.text, writer.ids, writer.end or end,
+                self.logprobs(i, text, writer.ids),
+            )
+            for i, (text, writer) in enumerate(zip(texts, writers))
+        ]  # fmt: skip
+
+    def logprobs(self, sequence: int, text: Beginning, ids: list[int]) -> list[dict[str, Any]] | None:
+        """Return how likely the tokens of a text were, as `Choice` has it."""
+        if self.request.logprobs is None:
+            return None
+        told = self.decoder.likely(sequence, len(text.ids), ids)
+        return [
+            {**self.entry(each.token, each.logprob), "top_logprobs": [self.entry(*pair) for pair in each.best]}
+            for each in told
+        ]
+
+    def entry(self, token: int, logprob: float) -> dict[str, Any]:
+        """Return a token with its text and log probability; JSON has no infinity."""
+        text = self.checkpoint.tokenizer.decode([token], skip_special_tokens=False)
+        return {"id": token, "token": text, "logprob": max(logprob, LEAST)}
 
     def prefill(self, stopped: Callable[[], bool], progress: Callable[[int, int], object]) -> bool:
         """Take the prompts in chunks; return whether all of them were taken."""
@@ -170,7 +269,7 @@ class Generation:
                 return True
             if beside is not None and not self.verify(partial(next, beside)):
                 return False
-            progress(taken, self.report.prompt_tokens)
+            progress(taken, sum(self.decoder.lengths))
         self.report.stop = "interrupted"
         return False
 
@@ -180,10 +279,10 @@ class Generation:
             cause = f"{self.request.model}: the logits of the first token hold NaN or infinity"
             raise CheckpointError(cause, "its weights are damaged, or too large for their dtype: download it again")
 
-    def steps_of(self, stopped: Callable[[], bool]) -> Iterator[list[int]]:
+    def steps_of(self, most: int, stopped: Callable[[], bool]) -> Iterator[list[int]]:
         """Yield the tokens that each step drew; they are read while the next step runs."""
         pending = self.decoder.mark()
-        for left in reversed(range(self.tokens)):
+        for left in reversed(range(most)):
             following = None
             if left and stopped():
                 self.report.stop = "interrupted"
@@ -235,21 +334,14 @@ class Generation:
             self.report.verified, self.report.stop = False, "mismatch"
         return found is None
 
-    def account(self, times: list[float]) -> None:
-        """Put times and counts into the report.
-
-        Parameters
-        ----------
-        times : list of float
-            Seconds from the start of the prompt to each generated token.
-        """
-        report, decoder, graph = self.report, self.decoder, self.decoder.graph
+    def account(self) -> None:
+        """Put times and counts into the report."""
+        report, decoder, graph, spent = self.report, self.decoder, self.decoder.graph, self.spent
         steps = [decoder.filling, decoder.drawing, graph]
-        if times:
-            report.first_token_ms = round(times[0] * 1e3, 3)
-            report.prefill_tok_s = round(report.prompt_tokens / times[0], 1)
-            span = times[-1] - times[0] if len(times) > 1 else times[0]
-            report.tok_s = round(max(len(times) - 1, 1) * report.tokens / len(times) / span, 2)
+        if spent.first is not None:
+            report.first_token_ms = round(spent.first * 1e3, 3)
+            report.prefill_tok_s = round(spent.prompt_tokens / spent.prompts, 1)
+            report.tok_s = round(spent.tokens / spent.texts, 2)
         report.nodes_per_token, report.edges = graph.nodes, graph.edges
         report.launches_per_token = round(self.launches / max(self.steps, 1), 3)
         report.rungs = {name: sum(step.rungs[name] for step in steps) for name in graph.rungs}
@@ -261,6 +353,39 @@ class Generation:
         report.lower_bound_bytes = sum(plan.lower_bound for plan in graph.plans)
         report.peak_bytes = allocator.default_pool.stats().peak
         report.graph_peak_bytes = self.own_bytes + graph.nbytes
+
+
+@dataclass
+class Spent:
+    """What groups of texts took.
+
+    Attributes
+    ----------
+    first : float or None
+        Seconds to the first token of the first group; None before it.
+    prompts, texts : float
+        Seconds to the first tokens, and from those to the last ones.
+    prompt_tokens : int
+    tokens : float
+        The generated tokens that the seconds of `texts` are for.
+    """
+
+    first: float | None = None
+    prompts: float = 0.0
+    texts: float = 0.0
+    prompt_tokens: int = 0
+    tokens: float = 0.0
+
+    def add(self, times: list[float], tokens: int, prompt_tokens: int) -> None:
+        """Add a group of texts with so many tokens, and the seconds from the start of its prompts to each step."""
+        if not times:
+            return
+        self.first = times[0] if self.first is None else self.first
+        self.prompts += times[0]
+        self.prompt_tokens += prompt_tokens
+        # A text of one token has no later one: its time is that of the prompt.
+        self.texts += times[-1] - times[0] if len(times) > 1 else times[0]
+        self.tokens += tokens * max(len(times) - 1, 1) / len(times)
 
 
 @contextmanager

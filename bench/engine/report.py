@@ -5,7 +5,43 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["Report"]
+__all__ = ["Choice", "Report"]
+
+# What the interfaces of servers call the ends of a text.
+FINISH_REASONS = {"eos": "stop", "stop": "stop string"}
+
+
+@dataclass
+class Choice:
+    """One text.
+
+    Attributes
+    ----------
+    index : int
+    prompt : str
+    prompt_tokens : int
+    text : str
+        The text without its prompt.
+    token_ids : list of int
+        The generated tokens, the one that ended the text included.
+    finish_reason : str
+        Why the text ended: ``stop`` by a stop token, ``stop string`` before a text that was to end it, ``length``,
+        ``positions`` where the model was trained for no more, ``interrupted`` or ``mismatch``.
+    logprobs : list of dict or None
+        For each token ``id``, ``token`` (its text), ``logprob`` (the natural logarithm of its probability), and
+        ``top_logprobs`` with the same of the likeliest tokens at its place; None where that was not asked for.
+    """
+
+    index: int
+    prompt: str
+    prompt_tokens: int
+    text: str
+    token_ids: list[int]
+    finish_reason: str
+    logprobs: list[dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        self.finish_reason = FINISH_REASONS.get(self.finish_reason, self.finish_reason)
 
 
 @dataclass
@@ -16,7 +52,7 @@ class Report:
     ----------
     text : str
         The text without its prompt; the first one of several.
-    texts : list of str
+    choices : list of Choice
         Every text.
     tokens : int
         How many tokens were generated in all texts, those that ended a text included.
@@ -57,10 +93,6 @@ class Report:
     stop : str
         Why the text ended: ``eos`` by a stop token, ``stop`` before a text that was to end it, ``length``,
         ``positions`` where the model was trained for no more, ``interrupted`` or ``mismatch``.
-    ids : list of list of int
-        The generated tokens of each text.
-    stops : list of str
-        Why each text ended.
     sampling : dict
         The rules of the draws, where they differ from taking the likeliest token.
     """
@@ -74,7 +106,7 @@ class Report:
     seed: int
     text: str = ""
     tokens: int = 0
-    texts: list[str] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     tok_s: float = 0.0
     prefill_tok_s: float = 0.0
@@ -94,8 +126,6 @@ class Report:
     verified: bool | None = None
     mismatch: str = ""
     stop: str = "length"
-    ids: list[list[int]] = field(default_factory=list)
-    stops: list[str] = field(default_factory=list)
     sampling: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hiprt.bench.engine.logprobs import MOST
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.story import CHECKPOINT
 
-__all__ = ["DRAW", "PROMPT", "Request"]
+__all__ = ["DRAW", "PROMPT", "Prompt", "Request"]
 
 PROMPT = "Once upon a time there was a clever fox named Mia."
-MOST_TEXTS = 8
+Prompt = str | tuple[int, ...]
 DRAW = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "seed")
 
 
@@ -25,8 +26,11 @@ class Request:
     ----------
     model : Path or str
         The model directory.
-    prompt : str or tuple of str
-        What the text begins with; a tuple has the beginning of each of several texts.
+    prompt : str or tuple of str, optional
+        What the text begins with; a tuple has the beginning of each of several texts. By default it is `PROMPT`, where
+        there are no `prompt_ids`.
+    prompt_ids : tuple of (tuple of int)
+        Beginnings of texts as tokens, which follow those of `prompt`.
     tokens : int
         The most tokens that are generated for each text.
     temperature, top_p, min_p, repetition_penalty, presence_penalty : float, optional
@@ -42,7 +46,7 @@ class Request:
     rerecord : bool
         Whether every step is recorded again, as in an engine that issues each launch for each token.
     batch : int
-        How many texts are written side by side from one prompt. With several prompts it is 0 or their number.
+        How many texts are written from one prompt. With several prompts it is 0 or their number.
     plain : bool
         Whether weights that are not quantised stay as they are.
     chat_template : bool
@@ -51,6 +55,9 @@ class Request:
         What the chat template is told before the prompt; empty for nothing.
     template_values : mapping of str to object
         What else the chat template reads, as ``enable_thinking``.
+    logprobs : int, optional
+        How many of the likeliest tokens are told for each place, with the log probability of the token that was drawn;
+        by default none of it is.
 
     Raises
     ------
@@ -59,7 +66,8 @@ class Request:
     """
 
     model: Path | str = CHECKPOINT
-    prompt: str | tuple[str, ...] = PROMPT
+    prompt: str | tuple[str, ...] | None = None
+    prompt_ids: tuple[tuple[int, ...], ...] = ()
     tokens: int = 200
     temperature: float | None = None
     top_p: float | None = None
@@ -77,6 +85,7 @@ class Request:
     chat_template: bool = True
     system_prompt: str = ""
     template_values: Mapping[str, Any] = field(default_factory=dict)
+    logprobs: int | None = None
 
     def sampling(self, defaults: Mapping[str, Any]) -> Sampling:
         """Return how tokens are drawn.
@@ -95,13 +104,16 @@ class Request:
         return Sampling(**{**defaults, **{name: value for name, value in given.items() if value is not None}})
 
     @property
-    def prompts(self) -> list[str]:
-        """The prompt of each text."""
-        given = [self.prompt] if isinstance(self.prompt, str) else list(self.prompt)
+    def prompts(self) -> list[Prompt]:
+        """The prompt of each text: a text, or tokens."""
+        first = () if self.prompt_ids else (PROMPT,)
+        texts = first if self.prompt is None else (self.prompt,) if isinstance(self.prompt, str) else self.prompt
+        given: list[Prompt] = [*texts, *self.prompt_ids]
         return given * (self.batch or 1) if len(given) == 1 else given
 
     def __post_init__(self) -> None:
-        for name, texts in (("prompt", self.prompts), ("system_prompt", [self.system_prompt])):
+        given = [prompt for prompt in self.prompts if isinstance(prompt, str)]
+        for name, texts in (("prompt", given), ("system_prompt", [self.system_prompt])):
             for text in texts:
                 try:
                     text.encode()
@@ -109,13 +121,17 @@ class Request:
                     raise ValueError(f"{name}: character {error.start + 1} is no valid UTF-8") from None
         if self.system_prompt and not self.chat_template:
             raise ValueError("a system prompt is part of the chat template: do not leave the template out")
+        if not all(self.prompt_ids):
+            raise ValueError("prompt_ids: a prompt needs a token at least")
+        if self.logprobs is not None and not 0 <= self.logprobs <= MOST:
+            raise ValueError(f"logprobs={self.logprobs}: must be from 0 to {MOST}")
         if self.tokens < 1:
             raise ValueError(f"tokens={self.tokens}: must be at least 1")
         self.sampling({})
         if not all(self.stops):
             raise ValueError("stop: an empty text would end every text")
-        if not 1 <= len(self.prompts) <= MOST_TEXTS:
-            raise ValueError(f"{len(self.prompts)} texts: from 1 to {MOST_TEXTS} are written side by side")
+        if self.batch < 0 or not self.prompts:
+            raise ValueError(f"batch={self.batch} of {len(self.prompts)} prompts: at least one text must be asked for")
         if self.batch and self.batch != len(self.prompts):
             raise ValueError(f"batch={self.batch} with {len(self.prompts)} prompts: give one, or one for each text")
         if self.eager and self.verify:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hiprt import Array, Stream, current_stream, empty, kernels, zeros
+from hiprt.bench.engine.logprobs import Logprobs
 from hiprt.bench.engine.models.model import KeyValue, LayerState, Model, Recurrent
 from hiprt.bench.engine.sampling import Sampler, Sampling
 from hiprt.kernels.ops.elementwise.copies import copy_into
@@ -31,6 +32,8 @@ class State:
         A chunk of a prompt: its tokens, and their positions.
     logits : Array, shape (batch, vocab_size)
         The logits from which the first token behind each prompt is drawn.
+    logprobs : Logprobs or None
+        How likely the tokens were, where that is asked for.
     """
 
     layers: list[LayerState]
@@ -39,9 +42,12 @@ class State:
     sampler: Sampler
     chunk: Array
     logits: Array
+    logprobs: Logprobs | None = None
 
     @classmethod
-    def empty(cls, model: Model, batch: int, capacity: int, chunk: int, sampling: Sampling) -> State:
+    def empty(
+        cls, model: Model, batch: int, capacity: int, chunk: int, sampling: Sampling, logprobs: int | None = None
+    ) -> State:
         """Allocate the state of some texts on the current stream.
 
         Parameters
@@ -55,6 +61,8 @@ class State:
             The most tokens of a prompt that one step takes.
         sampling : Sampling
             How tokens are drawn.
+        logprobs : int, optional
+            How many of the likeliest tokens of each place are told, with the log probability of its own.
         """
         width = model.config.vocab_size
         return cls(
@@ -64,6 +72,7 @@ class State:
             Sampler(sampling, batch, width, model.dtype),
             zeros((2, chunk), np.int32),
             empty((batch, width), model.dtype),
+            None if logprobs is None else Logprobs(logprobs, batch, capacity),
         )
 
     def start(self, prompts: Sequence[Sequence[int]], temperature: float, seed: int, kept: int = 0) -> None:
@@ -113,6 +122,8 @@ class State:
         tokens = zeros((batch, capacity), np.int32)
         copy_into(tokens[:, :old], self.tokens, current_stream())
         self.tokens = tokens
+        if self.logprobs is not None:
+            self.logprobs.grow(capacity)
         for index, (layer, larger) in enumerate(zip(self.layers, model.state(batch, capacity))):
             if isinstance(layer, KeyValue) and isinstance(larger, KeyValue):
                 for source, target in ((layer.keys, larger.keys), (layer.values, larger.values)):

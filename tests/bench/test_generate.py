@@ -1,5 +1,6 @@
 """Generation and its command: text in pieces, what is counted, how it ends."""
 
+import io
 import json
 import os
 import re
@@ -13,7 +14,8 @@ from helpers import checkpoints
 from tokenizers import Tokenizer, decoders, models
 
 from hiprt import CompileError, HipError, ProviderError, __main__, bfloat16, flags
-from hiprt.bench.engine import command, generate as generation
+from hiprt.bench.engine import command, generate as generation, loading_bar
+from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.generate import difference, generate
@@ -116,7 +118,10 @@ def test_difference_is_bit_by_bit():
         ({"temperature": float("nan")}, "temperature=nan"),
         ({"seed": -1}, "seed=-1"),
         ({"eager": True, "verify": True}, "verify"),
-        ({"batch": 9}, "9 texts"),
+        ({"batch": -1}, "batch=-1"),
+        ({"prompt": ()}, "at least one text"),
+        ({"prompt_ids": ((),)}, "prompt_ids"),
+        ({"logprobs": 21}, "logprobs=21"),
         ({"prompt": ("a", "b"), "batch": 3}, "batch=3 with 2 prompts"),
     ],
 )
@@ -170,10 +175,104 @@ def test_texts_side_by_side(request_for):
     assert together.tokens == len(prompts) * TOKENS
     for index, prompt in enumerate(prompts):
         alone = generate(request_for(prompt=prompt, temperature=0.8, seed=3 + index))
-        assert together.texts[index] == alone.text
+        assert together.choices[index].text == alone.text
     several = generate(request_for(batch=2, temperature=0.8, seed=3))
-    assert several.texts[0] == together.texts[0]
-    assert several.texts[1] == generate(request_for(temperature=0.8, seed=4)).text
+    assert several.choices[0].text == together.text
+    assert several.choices[1].text == generate(request_for(temperature=0.8, seed=4)).text
+
+
+def test_many_texts_are_written_in_groups(request_for):
+    """More than are written side by side come in groups, by one graph, and each text is what it is alone."""
+    prompts, said = [f"{'ab' * i}." for i in range(11)], []
+    request = request_for(prompt=tuple(prompts), tokens=6, temperature=0.8, seed=2**32 - 3)
+    report = generate(request, progress=lambda *counts: said.append(counts))
+    assert [counts for counts in said if counts[2] == "texts"] == [(0, 11, "texts"), (6, 11, "texts")]
+    assert [choice.index for choice in report.choices] == list(range(11))
+    assert [choice.prompt for choice in report.choices] == prompts
+    assert report.tokens == 11 * 6
+    assert (report.launches_per_token, report.only_replay_after) == (1, 1)
+    for choice, prompt in zip(report.choices, prompts):
+        seed = (2**32 - 3 + choice.index) % 2**32
+        alone = generate(request_for(prompt=prompt, tokens=6, temperature=0.8, seed=seed))
+        assert (choice.text, choice.token_ids) == (alone.text, alone.token_ids)
+        assert (choice.finish_reason, choice.prompt_tokens) == ("length", len(prompt))
+
+
+def test_an_interrupt_ends_the_groups(request_for):
+    """The texts of later groups are not begun."""
+    answers = iter([False] * 20 + [True] * 9)
+    report = generate(request_for(prompt="Once", batch=9, tokens=50), stopped=lambda: next(answers))
+    assert report.stop == "interrupted"
+    assert [choice.finish_reason for choice in report.choices] == ["interrupted"] * 5
+
+
+def test_every_text_has_tokens_and_an_end(tmp_path, folder, request_for):
+    """Each text has its tokens and why it ended: by a stop token, its length, or the model's positions."""
+    free = generate(request_for(prompt=("Once upon", "A"), batch=0))
+    first, second = (choice.token_ids for choice in free.choices)
+    last = next(token for token in second if token not in first)
+    config = json.loads((folder / "config.json").read_text())
+    stopping = checkpoints.write(tmp_path, **{**config, "eos_token_id": last, "max_position_embeddings": 30})
+    report = generate(request_for(model=stopping, prompt=("Once upon", "A"), tokens=90))
+    long, short = report.choices
+    assert (long.finish_reason, len(long.token_ids)) == ("positions", 30 - 9)
+    assert (short.finish_reason, short.token_ids) == ("stop", second[: second.index(last) + 1])
+    assert report.as_dict()["choices"][1]["finish_reason"] == "stop"
+
+
+def test_prompts_as_tokens(folder, tmp_path, capsys):
+    """Tokens are numbers with commas between them, or a file of them; they are the prompt that they spell."""
+    arguments = ["generate", "--model", str(folder), "--tokens", "5", "--json"]
+
+    def choices(*given):
+        assert __main__.main([*arguments, *given]) == 0
+        return json.loads(capsys.readouterr().out)["choices"]
+
+    ids = Checkpoint(folder).encode("Once")
+    (expected,) = choices("--prompt", "Once")
+    (tmp_path / "ids.json").write_text(json.dumps(ids))
+    (tmp_path / "ids.txt").write_text("\n".join(map(str, ids)))
+    for given in (",".join(map(str, ids)), str(ids), str(tmp_path / "ids.json"), str(tmp_path / "ids.txt")):
+        assert choices("--prompt-ids", given) == [expected]
+    both = choices("--prompt", "Once", "--prompt-ids", "7", "--prompt-ids", "258")
+    assert [choice["prompt"] for choice in both] == ["Once", Checkpoint(folder).tokenizer.decode([7]), "<|b|>"]
+
+
+@pytest.mark.parametrize("given", ["", "1;2", "1,,2", "1.5", "[1", "-3", "none.txt", "[]", "1,x"])
+def test_tokens_that_are_none(given, capsys):
+    """What is neither numbers nor a file of them is refused in one line."""
+    with pytest.raises(SystemExit):
+        __main__.main(["generate", "--prompt-ids", given])
+    assert "--prompt-ids" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_token_that_the_model_lacks(folder, capsys):
+    """It is named."""
+    assert __main__.main(["generate", "--model", str(folder), "--prompt-ids", "1,259,3"]) == 1
+    assert "the prompt needs tokens from 0 to 258, it has 259" in capsys.readouterr().err
+
+
+def test_the_bar_comes_late_and_goes(monkeypatch, capsys):
+    """A bar is shown on a terminal after two seconds, and nothing is left of it."""
+    stderr = io.StringIO()
+    monkeypatch.setattr(stderr, "isatty", lambda: True, raising=False)
+    now = iter([0.0, 1.9, 2.1])
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setattr(loading_bar.time, "monotonic", lambda: next(now, 3.0))
+    monkeypatch.setenv("TERM", "xterm")
+    with loading_bar.LoadingBar() as bar:
+        bar(1 << 20, 4 << 20)
+        assert stderr.getvalue() == ""
+        bar(2 << 20, 4 << 20)
+        bar(3 << 20, 4 << 20)
+        bar.bar.refresh()
+        assert "loading" in stderr.getvalue()
+    assert bar.bar is None
+    monkeypatch.setattr(stderr, "isatty", lambda: False, raising=False)
+    with loading_bar.LoadingBar() as bar:
+        bar.begun = -10
+        bar(1, 2)
+        assert bar.bar is None
 
 
 def test_command_prints_every_text(folder):
@@ -210,7 +309,7 @@ def test_an_interrupt_ends_the_prompt(request_for):
     answers, taken = iter([False, True]), []
     report = generate(request_for(), stopped=lambda: next(answers), progress=lambda *counts: taken.append(counts))
     assert (report.stop, report.tokens, report.text) == ("interrupted", 0, "")
-    assert taken == [(8, 9)]
+    assert taken == [(8, 9, "tokens")]
 
 
 def test_a_text_ends_where_the_model_was_trained_for_no_more(tmp_path):
@@ -323,7 +422,7 @@ def test_ctrl_c_before_the_first_step_ends_at_once():
 def test_errors_are_one_line(monkeypatch, capsys, folder):
     """hiprt's errors are one line on stderr and status 1; --debug raises them."""
 
-    def fail(*_):
+    def fail(*_, **__):
         raise HipError(1, "hipErrorInvalidValue", "hipGraphLaunch", "line one\nline two")
 
     monkeypatch.setattr(generation, "generate", fail)

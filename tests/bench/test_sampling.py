@@ -167,6 +167,6 @@ def test_stops_of_a_request(folder):
     stop = whole.text[10:12]
     report = generate(Request(model=folder, prompt="ab", tokens=30, stops=(stop,)))
     assert report.text == whole.text[: whole.text.index(stop)]
-    assert (report.stop, report.stops) == ("stop", ["stop"])
+    assert (report.stop, report.choices[0].finish_reason) == ("stop", "stop string")
     assert report.tokens < 30
-    assert report.ids == [report.token_ids]
+    assert [choice.token_ids for choice in report.choices] == [report.token_ids]
