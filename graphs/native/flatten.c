@@ -234,22 +234,23 @@ static int append_node(pieces *all, hipGraphNode_t source) {
   }
 }
 
-/* Append the nodes of a graph, each behind those that it waits for, and else in the graph's own order. */
-static int append_ordered(pieces *all, hipGraphNode_t *nodes, size_t n_nodes, const hipGraphNode_t *from,
-                          const hipGraphNode_t *to, size_t n_edges) {
-  for (size_t left = n_nodes; left;) {
+static int waits(const hiprt_wiring *graph, hipGraphNode_t node) {
+  for (size_t k = 0; k < graph->n_edges; k++)
+    for (size_t j = 0; graph->to[k] == node && j < graph->n_nodes; j++)
+      if (graph->nodes[j] == graph->from[k]) return 1;
+  return 0;
+}
+
+/* Append the nodes of a graph, each behind those that it waits for, and else in the graph's own order. A node that was
+ * appended is no longer listed. */
+static int append_ordered(pieces *all, const hiprt_wiring *graph) {
+  for (size_t left = graph->n_nodes; left;) {
     const size_t before = left;
-    for (size_t i = 0; i < n_nodes; i++) {
-      if (!nodes[i]) continue;
-      int waits = 0;
-      for (size_t k = 0; k < n_edges && !waits; k++) {
-        if (to[k] != nodes[i]) continue;
-        for (size_t j = 0; j < n_nodes && !waits; j++) waits = nodes[j] == from[k];
-      }
-      if (waits) continue;
-      int status = append_node(all, nodes[i]);
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+      if (!graph->nodes[i] || waits(graph, graph->nodes[i])) continue;
+      int status = append_node(all, graph->nodes[i]);
       if (status) return status;
-      nodes[i] = 0;
+      graph->nodes[i] = 0;
       left--;
     }
     if (left == before) return refuse("a graph with a cycle");
@@ -258,16 +259,10 @@ static int append_ordered(pieces *all, hipGraphNode_t *nodes, size_t n_nodes, co
 }
 
 static int append_graph(pieces *all, hipGraph_t graph) {
-  size_t n_nodes = 0, n_edges = 0;
-  HIPRT_TRY(hipGraphGetNodes, graph, 0, &n_nodes);
-  HIPRT_TRY(hipGraphGetEdges, graph, 0, 0, &n_edges);
-  hipGraphNode_t *nodes = calloc(n_nodes + 2 * n_edges + 1, sizeof *nodes), *from = nodes + n_nodes;
-  if (!nodes) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_flatten_end", 0);
-  int status = n_nodes ? (int)hiprt_hip.hipGraphGetNodes(graph, nodes, &n_nodes) : 0;
-  if (!status && n_edges) status = (int)hiprt_hip.hipGraphGetEdges(graph, from, from + n_edges, &n_edges);
-  status = status ? hiprt_fail(status, "hipGraphGetEdges", "of a capture")
-                  : append_ordered(all, nodes, n_nodes, from, from + n_edges, n_edges);
-  free(nodes);
+  hiprt_wiring wiring;
+  int status = hiprt_capture_wiring(graph, &wiring);
+  if (!status) status = append_ordered(all, &wiring);
+  free(wiring.nodes);
   return status;
 }
 

@@ -44,28 +44,36 @@ static int is_in(hipGraphNode_t node, const hipGraphNode_t *nodes, size_t count)
   return 0;
 }
 
-/* Collect the nodes that no edge leaves, and say how many of them the stream's next work would not come after. */
-static int find_leaves(hipGraph_t graph, const hipGraphNode_t *tails, size_t n_tails, hipGraphNode_t **out_leaves,
-                       size_t *out_count, size_t *out_open) {
+int hiprt_capture_wiring(hipGraph_t graph, hiprt_wiring *out) {
   size_t n_nodes = 0, n_edges = 0;
+  *out = (hiprt_wiring){0};
   HIPRT_TRY(hipGraphGetNodes, graph, 0, &n_nodes);
   HIPRT_TRY(hipGraphGetEdges, graph, 0, 0, &n_edges);
-  hipGraphNode_t *nodes = calloc(n_nodes + 2 * n_edges + 1, sizeof *nodes), *from = nodes + n_nodes;
-  if (!nodes) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_capture_end", 0);
+  hipGraphNode_t *nodes = calloc(n_nodes + 2 * n_edges + 1, sizeof *nodes), *from = nodes + n_nodes, *to = from + n_edges;
+  if (!nodes) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_capture_wiring", 0);
   int status = n_nodes ? (int)hiprt_hip.hipGraphGetNodes(graph, nodes, &n_nodes) : 0;
-  if (!status && n_edges) status = (int)hiprt_hip.hipGraphGetEdges(graph, from, from + n_edges, &n_edges);
+  if (!status && n_edges) status = (int)hiprt_hip.hipGraphGetEdges(graph, from, to, &n_edges);
   if (status) {
     free(nodes);
     return hiprt_fail(status, "hipGraphGetEdges", "of a capture");
   }
-  *out_count = *out_open = 0;
-  for (size_t i = 0; i < n_nodes; i++) {
-    if (is_in(nodes[i], from, n_edges)) continue;
-    *out_open += !is_in(nodes[i], tails, n_tails);
-    nodes[(*out_count)++] = nodes[i];
-  }
-  *out_leaves = nodes;
+  *out = (hiprt_wiring){nodes, from, to, n_nodes, n_edges};
   return 0;
+}
+
+/* Collect the nodes that no edge leaves, and say how many of them the stream's next work would not come after. */
+static int find_leaves(hipGraph_t graph, const hipGraphNode_t *tails, size_t n_tails, hipGraphNode_t **out_leaves,
+                       size_t *out_count, size_t *out_open) {
+  hiprt_wiring all;
+  int status = hiprt_capture_wiring(graph, &all);
+  *out_count = *out_open = 0;
+  for (size_t i = 0; i < all.n_nodes; i++) {
+    if (is_in(all.nodes[i], all.from, all.n_edges)) continue;
+    *out_open += !is_in(all.nodes[i], tails, n_tails);
+    all.nodes[(*out_count)++] = all.nodes[i];
+  }
+  *out_leaves = all.nodes;
+  return status;
 }
 
 /* Join what the capture forked. CLR ends a capture without an operation behind its joins as unjoined, and leaves the

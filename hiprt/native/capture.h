@@ -19,3 +19,12 @@ int hiprt_capture_begin(hipStream_t stream);
 int hiprt_capture_has_work(hipStream_t stream);
 /* End a capture. *out_graph is what was captured, and on failure NULL; the stream can be used again in any case. */
 int hiprt_capture_end(hipStream_t stream, hipGraph_t *out_graph);
+
+/* A graph's nodes and edges; edge k leads from from[k] to to[k]. All lie in one block, which begins at `nodes`. */
+typedef struct {
+  hipGraphNode_t *nodes, *from, *to;
+  size_t n_nodes, n_edges;
+} hiprt_wiring;
+
+/* List what was captured so far. The caller frees out->nodes, which is NULL on failure. */
+int hiprt_capture_wiring(hipGraph_t graph, hiprt_wiring *out);
