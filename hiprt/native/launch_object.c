@@ -7,7 +7,7 @@ typedef struct {
   PyObject_HEAD
   PyObject *names;    /* the kernel's arguments, in order */
   PyObject *scalars;  /* a dict: those that every call has in common */
-  PyObject *function; /* the launcher, once a call has asked for it */
+  PyObject *function; /* a weak reference to the launcher, once a call has asked for it: the kernel keeps that */
   int device;         /* the launcher's */
   hiprt_dims dims;
   uint64_t fixed;     /* a bit for each argument that is in `scalars` */
@@ -55,10 +55,10 @@ static PyObject *prepare(PyObject *object, PyObject *const *args, Py_ssize_t cou
   Py_RETURN_NONE;
 }
 
-/* Ask the subclass for the function on a stream's device, and lay out what its calls have in common. */
-static int bind(launch_object *self, PyObject *stream, int device) {
-  PyObject *function = PyObject_CallMethod((PyObject *)self, "bind", "O", stream);
-  if (!function) return -1;
+/* Ask the subclass for the launcher on a stream's device, lay out what its calls have in common, and return it. */
+static PyObject *bind(launch_object *self, PyObject *stream, int device) {
+  PyObject *function = PyObject_CallMethod((PyObject *)self, "bind", "O", stream), *weak = 0;
+  if (!function) return 0;
   const hiprt_py_launcher *launcher = (const hiprt_py_launcher *)function;
   char *payload = 0;
   if (!PyObject_TypeCheck(function, hiprt_py_launcher_type) ||
@@ -73,18 +73,27 @@ static int bind(launch_object *self, PyObject *stream, int device) {
     for (Py_ssize_t at = 0; !PyErr_Occurred() && PyDict_Next(self->scalars, &at, &name, &value);)
       hiprt_py_pack_value(launcher, (uint32_t)argument_of(self, name), value, payload);
   }
-  if (PyErr_Occurred()) {
+  if (PyErr_Occurred() || !(weak = PyWeakref_NewRef(function, 0))) {
     PyMem_Free(payload);
     Py_DECREF(function);
-    return -1;
+    return 0;
   }
   PyMem_Free(self->payload);
-  PyObject *before = self->function;
-  self->function = function;
-  Py_XDECREF(before);
+  Py_XDECREF(self->function);
+  self->function = weak;
   self->payload = payload;
   self->device = device;
-  return 0;
+  return function;
+}
+
+/* Return the launcher on a stream's device: that of the call before, if it is still there. */
+static PyObject *launcher_on(launch_object *self, PyObject *stream, int device) {
+  if (!self->function || device != self->device) return bind(self, stream, device);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* PyWeakref_GetRef takes its place, from Python 3.13 on */
+  PyObject *found = PyWeakref_GetObject(self->function);
+#pragma GCC diagnostic pop
+  return !found || found == Py_None ? bind(self, stream, device) : Py_NewRef(found);
 }
 
 /* Tell the watcher of a launch: watcher(launch, values), with the values in the order of the kernel's arguments. */
@@ -113,6 +122,24 @@ static int rehearse(const launch_object *self, hiprt_py_stream *stream, PyObject
   return status;
 }
 
+static int launch_with(const hiprt_py_launcher *launcher, const launch_object *self, hiprt_py_stream *stream,
+                       PyObject *const *values) {
+  const hiprt_kernel *kernel = launcher->kernel;
+  if (watcher && tell(self, values)) return -1;
+  if (!self->dims.grid[0] || !self->dims.grid[1] || !self->dims.grid[2]) return 0;
+  if (hiprt_py_step_aside(stream)) return -1;
+  _Alignas(16) char payload[HIPRT_PY_PAYLOAD];
+  memcpy(payload, self->payload, kernel->payload_size);
+  for (uint32_t i = 0, buffer = 0; i < kernel->n_args; i++) {
+    if (kernel->args[i].access) {
+      if (hiprt_py_pack_array(launcher, i, buffer++, values[i], payload)) return -1;
+    } else if (values[i] && hiprt_py_pack_value(launcher, i, values[i], payload)) {
+      return -1;
+    }
+  }
+  return hiprt_py_submit(launcher, stream, payload, values);
+}
+
 /* Launch with the values that the call gives, by argument; those of `fixed` are NULL. */
 static int submit(launch_object *self, PyObject *stream_object, PyObject *const *values, uint64_t given) {
   hiprt_py_stream *stream = (hiprt_py_stream *)stream_object;
@@ -132,26 +159,10 @@ static int submit(launch_object *self, PyObject *stream_object, PyObject *const 
       }
   }
   if (stream->written) return rehearse(self, stream, values);
-  const int device = hiprt_py_core(stream)->device;
-  if ((!self->function || device != self->device) && bind(self, stream_object, device)) return -1;
-  const hiprt_py_launcher *launcher = (const hiprt_py_launcher *)self->function;
-  const hiprt_kernel *kernel = launcher->kernel;
-  if (watcher && tell(self, values)) return -1;
-  if (!self->dims.grid[0] || !self->dims.grid[1] || !self->dims.grid[2]) return 0;
-  if (hiprt_py_step_aside(stream)) return -1;
-  _Alignas(16) char payload[HIPRT_PY_PAYLOAD];
-  memcpy(payload, self->payload, kernel->payload_size);
-  for (uint32_t i = 0, buffer = 0; i < kernel->n_args; i++) {
-    if (kernel->args[i].access) {
-      if (hiprt_py_pack_array(launcher, i, buffer++, values[i], payload)) return -1;
-    } else if (values[i] && hiprt_py_pack_value(launcher, i, values[i], payload)) {
-      return -1;
-    }
-  }
-  /* The launch may be bound to another device by another thread while HIP works. */
-  Py_INCREF(launcher);
-  const int status = hiprt_py_submit(launcher, stream, payload, values);
-  Py_DECREF(launcher);
+  PyObject *function = launcher_on(self, stream_object, hiprt_py_core(stream)->device);
+  if (!function) return -1;
+  const int status = launch_with((const hiprt_py_launcher *)function, self, stream, values);
+  Py_DECREF(function);
   return status;
 }
 

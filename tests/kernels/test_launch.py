@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hiprt
-from hiprt import objects
+from hiprt import module_cache, objects
 from hiprt.graphs import Step
 from hiprt.kernels import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
@@ -52,6 +52,21 @@ def test_scalars_may_differ_from_call_to_call(stream, x):
         out = hiprt.zeros(4)
         launch(stream, x=x, bias=x, out=out, by=by)
         np.testing.assert_array_equal(out.numpy(), np.arange(4) * by)
+
+
+def test_a_function_that_the_kernel_dropped_is_kept_by_no_launch(stream, x, monkeypatch):
+    """Launches are kept in plans, of which there are many more than functions of one kernel may be."""
+    monkeypatch.setattr(module_cache, "FORMS", 2)
+    made, functions = kernel(), []
+    with hiprt.flags.override(cache_modules=0):
+        launches = [Launch(made, GRID, THREADS, (FLOAT32, n), size=4, by=2.0) for n in range(4)]
+        for n in (0, 1, 2, 3, 0):
+            out = hiprt.zeros(4)
+            launches[n](stream, x=x, bias=x, out=out)
+            np.testing.assert_array_equal(out.numpy(), np.arange(4) * (2.0 + n))
+            functions.append(weakref.ref(list(made.functions.values())[-1]))
+        gc.collect()
+    assert [function() is not None for function in functions] == [False, False, False, True, True]
 
 
 def test_a_recorded_launch_keeps_its_arrays(stream):
