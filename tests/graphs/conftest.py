@@ -17,3 +17,16 @@ def _probed():
 def _untried_rungs(monkeypatch):
     """Begin as a fresh process does: what patches and updates cost in other tests does not choose between them."""
     monkeypatch.setattr(policy, "costs", {name: policy.Cost() for name in policy.costs})
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The arguments of each call of a step that Python was asked for."""
+    made, call = [], graphs.Step.call
+
+    def counted(self, *args, **keywords):
+        made.append(args)
+        return call(self, *args, **keywords)
+
+    monkeypatch.setattr(graphs.Step, "call", counted)
+    return made

@@ -23,19 +23,6 @@ def x(stream):
     return hiprt.array(np.arange(N, dtype=np.float32))
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    """How often Python was called for a step."""
-    made, call = [], graphs.Step.call
-
-    def counted(self, *args, **kwargs):
-        made.append(args)
-        return call(self, *args, **kwargs)
-
-    monkeypatch.setattr(graphs.Step, "call", counted)
-    return made
-
-
 def in_place(x):
     """Change an array."""
     accumulate(x, x)

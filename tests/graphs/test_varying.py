@@ -18,19 +18,6 @@ def x(stream):
     return hiprt.array(np.arange(N, dtype=np.float32))
 
 
-@pytest.fixture
-def calls(monkeypatch):
-    """How often Python was called for a step."""
-    made, call = [], graphs.Step.call
-
-    def counted(self, *args, **keywords):
-        made.append(args)
-        return call(self, *args, **keywords)
-
-    monkeypatch.setattr(graphs.Step, "call", counted)
-    return made
-
-
 def times(x, by):
     """Multiply an array by one number in device memory."""
     return kernels.multiply(x, by)
