@@ -11,7 +11,7 @@ import numpy as np
 from hiprt.array import Array
 from hiprt.graphs.signature import value_of
 
-__all__ = ["Arguments", "Difference", "names_of"]
+__all__ = ["Arguments", "Difference", "Why", "names_of"]
 
 # What two arguments may differ in. The first that is found is the reason why a call is not a replay.
 ASPECTS = ("type", "dtype", "shape", "layout", "alignment", "value", "address")
@@ -62,6 +62,9 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         rest = f" (and {self.others} other argument{'s' * (self.others > 1)})" if self.others else ""
         return f"argument {self.name}: {self.old} -> {self.new}{rest}"
+
+
+Why = Callable[[], Difference | None]  # says what differs from the call before, if that is known and anything does
 
 
 class Arguments:

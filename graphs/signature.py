@@ -33,8 +33,12 @@ def signature_of(args: tuple[Any, ...], keywords: dict[str, Any] | None = None, 
     TypeError
         An argument is nothing of this.
     """
-    array = form_of_array if moves else identity_of_array
-    parts = [array(arg) if isinstance(arg, Array) else described(arg, array, value_of) for arg in args]
+    if moves:
+        array = form_of_array
+        parts = [arg.form if isinstance(arg, Array) else described(arg, array, value_of) for arg in args]
+    else:
+        array = identity_of_array
+        parts = [array(arg) if isinstance(arg, Array) else described(arg, array, value_of) for arg in args]
     return (*parts, KEYWORDS, described(keywords, array, value_of)) if keywords else tuple(parts)
 
 
@@ -105,7 +109,10 @@ def content_of(value: np.ndarray[Any, Any] | np.generic) -> bytes:
 
 def arrays_of(*values: Any) -> list[Array]:
     """Return the arrays in arguments, and in lists, tuples and dictionaries of them."""
-    found: list[Array] = []
+    found = [value for value in values if isinstance(value, Array)]
+    if len(found) == len(values):
+        return found
+    found = []
     for value in values:
         if isinstance(value, Array):
             found.append(value)

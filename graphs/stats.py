@@ -10,7 +10,7 @@ import weakref
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hiprt import core
 from hiprt.flags import RUNG_NAMES, flags
@@ -20,8 +20,7 @@ __all__ = ["RUNG_NAMES", "Event", "Stats", "explain", "stats"]
 KEPT_EVENTS = 256
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One time that a rung other than replay was taken, or that a step was split.
 
     Attributes

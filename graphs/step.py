@@ -6,6 +6,7 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from numpy.typing import DTypeLike
@@ -100,7 +101,7 @@ class Step(Armed, Generic[P, R]):
         overwrite: bool = False,
         varying: Mapping[str, DTypeLike] | None = None,
     ) -> None:
-        self.function = function
+        self.function: Callable[..., R] = function
         self.ladder = Ladder(name or getattr(function, "__name__", "step"))
         self.attach(self.rungs, vars(flags))
         self.given, self.last = stream, stream
@@ -209,8 +210,10 @@ class Step(Armed, Generic[P, R]):
             self.disarm()
             if self.cells is not None:
                 args, keywords = self.cells.place(args, keywords, stream)
+            if not self.keep:
+                return self.record((), args, keywords, stream, key)
             signature = signature_of(args, keywords, moves=self.moves)
-            kept = self.kept.get(signature) if self.keep and "replay" in flags.graph_rungs else None
+            kept = self.kept.get(signature) if "replay" in flags.graph_rungs else None
             before = None
             if kept is not None and flags.graph_verify > 1:
                 before = kept.recorded if self.is_launched_for(kept, args, keywords) else None
@@ -227,7 +230,7 @@ class Step(Armed, Generic[P, R]):
                 return result
             result = self.record(signature, args, keywords, stream, key)
             if before is not None:
-                extents = [array.extent for array in arrays_of(args, keywords)]
+                extents = [array.extent for array in arrays_of(*args, *keywords.values())]
                 self.compare(before, Recorded(self.recordings, extents))
             return result
 
@@ -242,7 +245,7 @@ class Step(Armed, Generic[P, R]):
             if self.cells is not None:
                 args, keywords = self.cells.place(args, keywords, stream, anew=True)
             with use_stream(stream):
-                return cast(Callable[..., R], self.function)(*args, **keywords)
+                return self.function(*args, **keywords)
         with session.outside("a step on another device"):
             return self.eager(*args, **keywords)
 
@@ -252,7 +255,7 @@ class Step(Armed, Generic[P, R]):
         if self.cells is not None:
             args, keywords = self.cells.place(args, keywords, stream, anew=True)
         with use_stream(stream):
-            return cast(Callable[..., R], self.function)(*args, **keywords)
+            return self.function(*args, **keywords)
 
     def forget(self) -> None:
         """Drop what is kept of earlier calls: the next call records, and finds the execs of earlier ones to change."""
@@ -312,7 +315,7 @@ class Step(Armed, Generic[P, R]):
         """
         self.kept.move_to_end(signature)
         rung = "replay"
-        arrays = arrays_of(args, keywords) if self.moves else []
+        arrays = arrays_of(*args, *keywords.values()) if self.moves else []
         target = kept.placements.of(arrays) if self.moves else kept.placements.here
         if target is not kept.placements.here:
             rung = "patch"
@@ -379,14 +382,16 @@ class Step(Armed, Generic[P, R]):
         if len(args) not in self.names:
             self.names[len(args)] = names_of(self.function, len(args))
         arguments, before = Arguments(args, keywords, self.names[len(args)]), self.latest
-        difference = arguments.difference(before) if before is not None else None
+        why = None if before is None else partial(arguments.difference, before)
         self.latest = arguments
-        form, known = form_of(args, keywords), self.ladder.topologies
-        reserve = self.keep and self.recurring.is_expected(form, signature)
-        slots = min(TRANSIENT, flags.graph_slots) if self.keep else flags.graph_slots
-        session = Session(self.ladder, stream, reserve=reserve, key=key, difference=difference, slots=slots)
+        reserve, slots, known = False, flags.graph_slots, self.ladder.topologies
+        form: tuple[Hashable, ...] = ()
+        if self.keep:
+            form, slots = form_of(args, keywords), min(TRANSIENT, slots)
+            reserve = self.recurring.is_expected(form, signature)
+        session = Session(self.ladder, stream, reserve=reserve, key=key, why=why, slots=slots)
         with session.record():
-            result = cast(Callable[..., R], self.function)(*args, **keywords)
+            result = self.function(*args, **keywords)
         self.recordings = [s if isinstance(s, Recording) else s.recording for s in session.segments]
         if not session.segments:
             self.ladder.stats.count(Event(self.name, "eager", "the step launched nothing"))
@@ -399,7 +404,7 @@ class Step(Armed, Generic[P, R]):
                 session.let_go()
                 return result
             own = {id(array.buffer) for array in found if session.owns(array.buffer)}
-            kept = KeptCall(session.segments, result, arrays_of(args, keywords), own, arguments)
+            kept = KeptCall(session.segments, result, arrays_of(*args, *keywords.values()), own, arguments)
             self.remember(signature, kept)
             result = cast(R, kept.results(stream))
             self.make_ready(signature, args, keywords, stream)
@@ -407,7 +412,7 @@ class Step(Armed, Generic[P, R]):
 
     def is_launched_for(self, kept: KeptCall, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Whether a kept call is launched again for these arguments, whose signature it has."""
-        target = kept.placements.of(arrays_of(args, keywords)) if self.moves else kept.placements.here
+        target = kept.placements.of(arrays_of(*args, *keywords.values())) if self.moves else kept.placements.here
         return target is kept.placements.here or kept.can_move(target)
 
     def compare(self, before: Recorded, now: Recorded) -> None:

@@ -2,6 +2,7 @@
 
 from hiprt import objects
 
-__all__ = ["Armed"]
+__all__ = ["Armed", "retouch"]
 
-Armed = objects.load("hiprt.graphs.native.armed").Armed
+armed = objects.load("hiprt.graphs.native.armed")
+Armed, retouch = armed.Armed, armed.retouch

@@ -1,5 +1,7 @@
 from typing import Any
 
+def retouch(exec_: int, arrays: list[Any], /) -> bool: ...
+
 class Armed:
     given: Any
     keep: bool

@@ -69,6 +69,7 @@ class Exec:
         self.fanout = fanout
         self.overlap = overlap
         self.address = core.address(self.core)
+        self.ran = core.ffi.new("int *")  # kept for launches, which one thread at a time makes
         self.holders = 0
         self.stream = -1
         self.successor: Successor | None = None
@@ -83,12 +84,12 @@ class Exec:
         HipError
             The launch failed, and the graph has certainly not been launched: its nodes may be run instead.
         """
-        ran = core.ffi.new("int *")
-        status = core.lib.hiprt_exec_launch(self.core, stream.core, True, ran)
-        if ran[0]:
+        status = core.lib.hiprt_exec_launch(self.core, stream.core, True, self.ran)
+        ran = bool(self.ran[0])
+        if ran:
             self.stream = stream.number
         if status:
-            raise launch_failure(status, bool(ran[0]))
+            raise launch_failure(status, ran)
 
     @property
     def launched(self) -> int:

@@ -107,7 +107,6 @@ class KeptCall:
     def can_move(self, target: Placement) -> bool:
         """Whether the exec can be given arguments that lie there with the edges that it has."""
         exec_ = self.exec
-        # Where other code's arguments hold addresses of the arrays is not known.
-        if exec_ is None or exec_.holders != 1 or exec_.recording.foreign:
+        if exec_ is None or exec_.holders != 1:
             return False
         return self.placements.can_move(exec_.recording, target)

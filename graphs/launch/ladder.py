@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
 from hiprt import core, fork
 from hiprt.allocator import Pool, default_pool
@@ -22,8 +21,9 @@ from hiprt.array import Array
 from hiprt.caller import Caller
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
-from hiprt.graphs.arguments import Difference
+from hiprt.graphs.arguments import Why
 from hiprt.graphs.launch import policy
+from hiprt.graphs.launch.armed import retouch
 from hiprt.graphs.launch.budget import with_budget
 from hiprt.graphs.launch.exec import Exec, locks
 from hiprt.graphs.launch.execs import Execs
@@ -91,7 +91,7 @@ class Ladder:
         stream: Stream,
         *,
         key: Hashable = None,
-        difference: Difference | None = None,
+        why: Why | None = None,
         slots: int | None = None,
     ) -> Exec | None:
         """Launch a recording by the first rung that serves.
@@ -103,8 +103,8 @@ class Ladder:
             Must not record.
         key : hashable, optional
             The caller's name of this topology. It is checked, not trusted.
-        difference : Difference, optional
-            What the step was given that it was not given before, which says why the rung is not replay.
+        why : callable, optional
+            Returns what the step was given that it was not given before, which says why the rung is not replay.
         slots : int, optional
             The most execs that recordings of the topology may take turns in; ``HIPRT_GRAPH_SLOTS`` by default.
 
@@ -125,12 +125,11 @@ class Ladder:
                 self.check_user_key(key, recording)
             observe(self.name, recording, stream)
             start = time.perf_counter()
-            allowed = policy.allowed(stream.device)
-            if "instantiate" not in allowed:
+            if not policy.allows(stream.device, "instantiate"):
                 self.run_eagerly(recording, stream, policy.why_no_graph(stream.device))
                 return None
             try:
-                exec_, rung = self.find(recording, stream, allowed, difference, slots or flags.graph_slots)
+                exec_, rung = self.find(recording, stream, why, slots or flags.graph_slots)
                 mismatch = self.start(exec_, stream)
             except HipError as error:
                 self.execs.discard(recording.key)
@@ -144,20 +143,14 @@ class Ladder:
             trace(self.stats, rung, start, recording, stream)
             return exec_
 
-    def find(
-        self,
-        recording: Recording,
-        stream: Stream,
-        allowed: frozenset[str],
-        why: Difference | None,
-        slots: int,
-    ) -> tuple[Exec, str]:
+    def find(self, recording: Recording, stream: Stream, why: Why | None, slots: int) -> tuple[Exec, str]:
         """Return an exec that carries the recording's arguments, and the rung that led to it."""
         same = self.execs.of(recording)
         self.topologies += not same
-        exec_ = self.replay(same, recording, stream, allowed)
+        exec_ = self.replay(same, recording, stream)
         if exec_ is not None:
             return exec_, "replay"
+        allowed = policy.allowed(stream.device)
         free = [exec_ for exec_ in same if not exec_.holders]
         drained = next((exec_ for exec_ in free if not exec_.busy), None)
         comes_back = self.execs.comes_back(recording)
@@ -172,18 +165,14 @@ class Ladder:
             reason = policy.NO_CHANGE
         return self.instantiate(recording, stream, reason, why), "instantiate"
 
-    def replay(
-        self, same: Sequence[Exec], recording: Recording, stream: Stream, allowed: frozenset[str]
-    ) -> Exec | None:
+    def replay(self, same: Sequence[Exec], recording: Recording, stream: Stream) -> Exec | None:
         """Return the exec that carries these arguments already; count how far the nearest is from it if none does."""
-        nearest = len(recording)
+        allowed = "replay" in flags.graph_rungs
         for exec_ in same:
-            changed = exec_.recording.changed(recording)[0]
-            if not changed and "replay" in allowed and exec_.may_launch(stream):
+            if allowed and exec_.recording.same_arguments(recording) and exec_.may_launch(stream):
                 self.stats.rungs["replay"] += 1
                 return exec_
-            nearest = min(nearest, changed)
-        self.stats.changed += nearest
+        self.stats.changed += min((exec_.recording.changed(recording)[0] for exec_ in same), default=len(recording))
         return None
 
     def wait(self, execs: Sequence[Exec]) -> Exec:
@@ -194,7 +183,7 @@ class Ladder:
         return oldest
 
     def change(
-        self, exec_: Exec, recording: Recording, stream: Stream, allowed: frozenset[str], why: Difference | None
+        self, exec_: Exec, recording: Recording, stream: Stream, allowed: frozenset[str], why: Why | None
     ) -> tuple[Exec, str] | None:
         """Make an exec without a launch in flight carry the recording's arguments, by the cheaper rung.
 
@@ -233,7 +222,7 @@ class Ladder:
             self.stats.reasons["replaced: update budget spent"] += 1
         return within
 
-    def instantiate(self, recording: Recording, stream: Stream, reason: str, why: Difference | None) -> Exec:
+    def instantiate(self, recording: Recording, stream: Stream, reason: str, why: Why | None) -> Exec:
         """Make an exec and keep it."""
         difference = self.difference(recording)
         start = time.perf_counter()
@@ -319,7 +308,7 @@ class Ladder:
             self.fall(error, stream)
             self.run_eagerly(exec_.recording, stream, str(error))
 
-    def move(self, kept: KeptCall, arrays: Sequence[Array], target: Placement, stream: Stream) -> bool:
+    def move(self, kept: KeptCall, arrays: list[Array], target: Placement, stream: Stream) -> bool:
         """Patch arrays at other addresses into a kept call's exec; False where it has to be recorded again.
 
         Raises
@@ -343,7 +332,9 @@ class Ladder:
                     exec_.patch(old.recording)
                     kept.segments = [exec_]
                 exec_.move(move.nodes, move.size, move.ranges, move.moves)
-            exec_.recording.move_buffers(kept.placements.arrays, arrays)
+            if not retouch(exec_.address, arrays):
+                kept.placements.set_apart(exec_.recording)
+                retouch(exec_.address, arrays)
             kept.placements.carry(arrays, target)
         self.stats.patched += move.size
         seconds = time.perf_counter() - start
@@ -380,17 +371,19 @@ class Ladder:
             self.user_keys[key] = recording
 
 
-def because(why: Difference | None, event: Event) -> Event:
+def because(why: Why | None, event: Event) -> Event:
     """Return an event that says first what the step was given that it was not given before, if that is known."""
-    if why is None:
+    given = why() if why is not None else None
+    if given is None:
         return event
-    parts = [part for part in (str(why), event.difference) if part]
-    return replace(event, reason=f"{why.reason}: {event.reason}", difference="; ".join(parts))
+    parts = [part for part in (str(given), event.difference) if part]
+    return event._replace(reason=f"{given.reason}: {event.reason}", difference="; ".join(parts))
 
 
-def warn_of_many(name: str, reason: str, difference: str, why: Difference | None) -> None:
+def warn_of_many(name: str, reason: str, difference: str, why: Why | None) -> None:
     """Warn of a step that makes graphs again and again, with the argument that the last one was made for."""
-    if why is None:
+    given = why() if why is not None else None
+    if given is None:
         logger.warning(
             "step %s: %d graphs were instantiated, the last one because: %s (%s). No argument differs from the call "
             "before: the function launches other nodes, or takes other values and arrays from elsewhere",
@@ -398,5 +391,5 @@ def warn_of_many(name: str, reason: str, difference: str, why: Difference | None
         )  # fmt: skip
     else:
         logger.warning(
-            "step %s: %d graphs were instantiated, the last one because of %s. %s", name, MANY, why, why.remedy
+            "step %s: %d graphs were instantiated, the last one because of %s. %s", name, MANY, given, given.remedy
         )

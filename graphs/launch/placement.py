@@ -118,7 +118,8 @@ class Placements:
         if self.others is None:
             own = set(self.here.extents)
             self.others = coalesce(extent for extent in extents(recording) if extent not in own)
-            self.is_movable = self.are_alone()
+            # Where other code's arguments hold addresses of the arrays is not known.
+            self.is_movable = not recording.foreign and self.are_alone()
         if target.is_free is None:
             target.is_free = self.is_movable and are_apart(target.extents) and not self.is_in_use(target.extents)
         return target.is_free
@@ -157,6 +158,12 @@ class Placements:
             move = Move(users, len(nodes), nbytes, ranges, len(moved), reason, difference)
             target.moves[self.here] = move
         return move
+
+    def set_apart(self, recording: Recording) -> None:
+        """Let a recording know which of its memory lies in the arguments."""
+        for array in self.arrays:
+            start, end = array.buffer.address, array.buffer.address + array.buffer.nbytes
+            recording.set_apart(array, is_shared=self.is_in_use([(start, end)]))
 
     def carry(self, arrays: Sequence[Array], target: Placement) -> None:
         """Note that the exec carries these arrays now."""

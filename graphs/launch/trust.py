@@ -21,16 +21,17 @@ NEEDED = {
     "unbounded fan-out": ("roots ordered", "fan-out kept"),
 }
 distrusted: defaultdict[Device, set[str]] = defaultdict(set)
-decided: dict[Device, frozenset[str]] = {}  # for devices of which every probe has an answer
+# By index, for devices of which every probe has an answer.
+decided: dict[int, frozenset[str]] = {}
 
 
 def trusted(device: Device) -> frozenset[str]:
     """Return the names in `NEEDED` whose probes this device passed and that have not failed since."""
-    known = decided.get(device)
+    known = decided.get(device.index)
     if known is None:
         known = decide(device)
         if not (device.provider.runs_kernels and unanswered(device)):
-            decided[device] = known
+            decided[device.index] = known
     return known
 
 
@@ -48,7 +49,7 @@ def decide(device: Device) -> frozenset[str]:
 def distrust(device: Device, names: Iterable[str]) -> None:
     """Stop using rungs on a device for the rest of the process: they were seen to fail."""
     distrusted[device].update(names)
-    decided.pop(device, None)
+    decided.pop(device.index, None)
 
 
 def is_too_old(device: Device) -> bool:

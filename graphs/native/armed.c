@@ -362,9 +362,28 @@ static PyTypeObject *make_type(void) {
   return (PyTypeObject *)PyType_FromSpec(&spec);
 }
 
+/* retouch(exec, arrays): note whose memory an exec uses through its arguments now; False if that was not set apart. */
+static PyObject *retouch(PyObject *module, PyObject *args) {
+  unsigned long long exec;
+  PyObject *arrays;
+  if (!PyArg_ParseTuple(args, "KO!", &exec, &PyList_Type, &arrays)) return 0;
+  hiprt_recorder *recorder = hiprt_exec_recorder((hiprt_exec *)(uintptr_t)exec);
+  const Py_ssize_t count = PyList_Size(arrays);
+  if (hiprt_recorder_apart(recorder) != (size_t)count) Py_RETURN_FALSE;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *array = PyList_GetItem(arrays, i);
+    if (!PyObject_TypeCheck(array, hiprt_py_array_type)) return PyErr_Format(PyExc_TypeError, "%R is no array", array);
+    hiprt_uses *uses = hiprt_py_uses((hiprt_py_buffer *)((hiprt_py_array *)array)->buffer);
+    if (!uses) return 0;
+    hiprt_recorder_retouch(recorder, (uint32_t)i, uses);
+  }
+  Py_RETURN_TRUE;
+}
+
 PyMODINIT_FUNC PyInit_armed(void) {
+  static PyMethodDef functions[] = {{"retouch", retouch, METH_VARARGS, 0}, {0}};
   static struct PyModuleDef definition = {
-      PyModuleDef_HEAD_INIT, "hiprt.graphs.native.armed", "Steps that do their last call again.", -1, 0, 0, 0, 0, 0,
+      PyModuleDef_HEAD_INIT, "hiprt.graphs.native.armed", "Steps that do their last call again.", -1, functions, 0, 0, 0, 0,
   };
   PyObject *module = PyModule_Create(&definition);
   PyTypeObject *type = module ? make_type() : 0;

@@ -323,6 +323,8 @@ int hiprt_exec_update(hiprt_exec *e, hiprt_recorder *recorder) {
   return 0;
 }
 
+hiprt_recorder *hiprt_exec_recorder(const hiprt_exec *e) { return e->recorder; }
+
 uint64_t hiprt_exec_launched(const hiprt_exec *e) { return e->launched; }
 uint32_t hiprt_exec_overlaps(const hiprt_exec *e) { return e->overlaps; }
 uint64_t hiprt_exec_updated_nodes(const hiprt_exec *e) { return e->updated_nodes; }

@@ -42,3 +42,6 @@ uint64_t hiprt_exec_updated_bytes(const hiprt_exec *exec);
 /* Return the number of nodes with a programmatic edge. */
 uint32_t hiprt_exec_overlaps(const hiprt_exec *exec);
 /* cffi end */
+
+/* Return the recorder whose arguments an exec carries. */
+hiprt_recorder *hiprt_exec_recorder(const hiprt_exec *exec);

@@ -13,6 +13,7 @@
 /* A range at which no memory is. All work of other code writes it: libraries have workspaces of which nobody tells. */
 #define FOREIGN_START (UINT64_MAX - 8)
 #define FOREIGN_END UINT64_MAX
+#define NOWHERE UINT32_MAX
 
 typedef struct {
   uint32_t kind;
@@ -34,7 +35,7 @@ struct hiprt_recorder {
   size_t n_bytes, bytes_capacity;
   uint32_t *deps;
   size_t n_deps, deps_capacity;
-  uint64_t key, arguments, serial;
+  uint64_t key, arguments_hash, serial;
   uint32_t max_nodes; /* 0: no bound */
   uint64_t max_bytes;
   void (*added)(void *owner); /* called for each node that is recorded, unless NULL */
@@ -42,8 +43,10 @@ struct hiprt_recorder {
   hipStream_t captured; /* NULL unless other code's work is taken in by capture */
   uint32_t n_foreign;
   int is_broken; /* a node could not be recorded: the tracker may have counted it, and would number later ones wrongly */
-  hiprt_touch *touches; /* each piece of memory once */
+  hiprt_touch *touches; /* each piece of memory once, but for those of arguments that were set apart */
   size_t n_touches, touches_capacity;
+  uint32_t *arguments; /* where the memory of each argument that was set apart stands in `touches`, or NOWHERE */
+  size_t n_arguments, arguments_capacity;
 };
 
 /* Make room for `more` items behind `count` items in an array that grows. */
@@ -70,7 +73,7 @@ hiprt_recorder *hiprt_recorder_create(uint32_t edges) {
   atomic_init(&r->references, 1);
   r->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
   hiprt_deps_set_edges(r->tracker, edges);
-  r->key = r->arguments = HASH_START;
+  r->key = r->arguments_hash = HASH_START;
   return r;
 }
 
@@ -85,6 +88,7 @@ void hiprt_recorder_release(hiprt_recorder *r) {
   for (size_t i = 0; i < r->n_touches; i++) hiprt_uses_release(r->touches[i].uses);
   hiprt_deps_destroy(r->tracker);
   free(r->touches);
+  free(r->arguments);
   free(r->nodes);
   free(r->bytes);
   free(r->deps);
@@ -140,8 +144,8 @@ static void hash_arguments(hiprt_recorder *r, const node *n) {
   for (size_t i = 0; i < size; i += 8) {
     uint64_t word;
     memcpy(&word, r->bytes + start + i, 8);
-    r->arguments = (r->arguments ^ word) * 1099511628211u;
-    r->arguments ^= r->arguments >> 29;
+    r->arguments_hash = (r->arguments_hash ^ word) * 1099511628211u;
+    r->arguments_hash ^= r->arguments_hash >> 29;
   }
 }
 
@@ -305,16 +309,32 @@ int hiprt_recorder_touch(hiprt_recorder *r, hiprt_uses *uses, uint32_t access) {
 
 static int take_touch(void *r, hiprt_uses *uses, uint32_t access) { return hiprt_recorder_touch(r, uses, access); }
 
-void hiprt_recorder_retouch(hiprt_recorder *r, uint32_t count, const uint64_t *before, const uint64_t *after) {
-  for (size_t i = 0; i < r->n_touches; i++) {
-    hiprt_uses *old = r->touches[i].uses;
-    uint32_t at = 0;
-    while (at < count && before[at] != (uintptr_t)old) at++;
-    if (at == count) continue;
-    r->touches[i].uses = (hiprt_uses *)(uintptr_t)after[at];
-    hiprt_uses_retain(r->touches[i].uses);
-    hiprt_uses_release(old);
+int hiprt_recorder_set_apart(hiprt_recorder *r, hiprt_uses *uses, int is_shared) {
+  uint32_t place = 0;
+  while (place < r->n_touches && r->touches[place].uses != uses) place++;
+  for (uint32_t i = 0; i < r->n_arguments; i++) is_shared |= r->arguments[i] == place;
+  if (reserve((void **)&r->arguments, r->n_arguments, 1, &r->arguments_capacity, sizeof *r->arguments))
+    return HIPRT_E_MEMORY;
+  if (place == r->n_touches) {
+    place = NOWHERE;
+  } else if (is_shared) {
+    if (reserve((void **)&r->touches, r->n_touches, 1, &r->touches_capacity, sizeof *r->touches)) return HIPRT_E_MEMORY;
+    hiprt_uses_retain(uses);
+    r->touches[r->n_touches] = r->touches[place];
+    place = (uint32_t)r->n_touches++;
   }
+  r->arguments[r->n_arguments++] = place;
+  return 0;
+}
+
+uint32_t hiprt_recorder_apart(const hiprt_recorder *r) { return (uint32_t)r->n_arguments; }
+
+void hiprt_recorder_retouch(hiprt_recorder *r, uint32_t argument, hiprt_uses *uses) {
+  if (r->arguments[argument] == NOWHERE) return;
+  hiprt_uses **place = &r->touches[r->arguments[argument]].uses, *before = *place;
+  hiprt_uses_retain(uses);
+  *place = uses;
+  hiprt_uses_release(before);
 }
 
 const hiprt_touch *hiprt_recorder_touches(const hiprt_recorder *r, uint32_t *out_count) {
@@ -377,7 +397,7 @@ uint32_t hiprt_recorder_moved(const hiprt_recorder *r, uint32_t index, uint32_t 
 }
 
 void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_move *moves) {
-  r->arguments = HASH_START;
+  r->arguments_hash = HASH_START;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const node *n = r->nodes + i;
     hiprt_recorder_moved(r, i, n_moves, moves, r->bytes + n->payload);
@@ -392,7 +412,7 @@ uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
 uint32_t hiprt_recorder_foreign(const hiprt_recorder *r) { return r->n_foreign; }
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *r) { return r->n_bytes; }
 uint64_t hiprt_recorder_key(const hiprt_recorder *r) { return r->key; }
-uint64_t hiprt_recorder_arguments(const hiprt_recorder *r) { return r->arguments; }
+uint64_t hiprt_recorder_arguments(const hiprt_recorder *r) { return r->arguments_hash; }
 
 static void list_ranges(const node *n, hiprt_node *out) {
   static const uint8_t read_then_write[] = {HIPRT_READ, HIPRT_WRITE}, write[] = {HIPRT_WRITE};
@@ -458,6 +478,12 @@ int hiprt_recorder_differs(const hiprt_recorder *a, const hiprt_recorder *b, uin
   size_t x, y, size = arguments_of(a->nodes + i, &x);
   arguments_of(b->nodes + i, &y);
   return size && memcmp(a->bytes + x, b->bytes + y, size) != 0;
+}
+
+int hiprt_recorder_same_arguments(const hiprt_recorder *a, const hiprt_recorder *b) {
+  for (uint32_t i = 0; i < a->n_nodes; i++)
+    if (hiprt_recorder_differs(a, b, i)) return 0;
+  return 1;
 }
 
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes) {

@@ -64,8 +64,9 @@ void hiprt_recorder_listen(hiprt_recorder *recorder, uint64_t handle);
 uint32_t hiprt_recorder_foreign(const hiprt_recorder *recorder);
 /* Note what the nodes do (hiprt_access) with memory that other streams may use too; their launches are ordered by it. */
 int hiprt_recorder_touch(hiprt_recorder *recorder, hiprt_uses *uses, uint32_t access);
-/* Note that the nodes use other memory in the place of some, all at once. before, after: addresses of hiprt_uses. */
-void hiprt_recorder_retouch(hiprt_recorder *recorder, uint32_t count, const uint64_t *before, const uint64_t *after);
+/* Set apart what is noted of the memory of the step's next argument, so that hiprt_recorder_retouch can put other memory
+ * in its place. is_shared: the nodes use that memory in another way as well. */
+int hiprt_recorder_set_apart(hiprt_recorder *recorder, hiprt_uses *uses, int is_shared);
 /* Order a stream as before a launch of the nodes, and note it, for work that others put on the stream next. */
 int hiprt_recorder_order(const hiprt_recorder *recorder, hiprt_stream *stream);
 /* Append nodes [begin, end) to another recorder, with edges among themselves; all nodes keep the edges they have. */
@@ -84,6 +85,8 @@ uint64_t hiprt_recorder_arguments(const hiprt_recorder *recorder);
 int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b);
 /* Return the size of all payloads. */
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *recorder);
+/* Whether two recordings of one key carry the same arguments. */
+int hiprt_recorder_same_arguments(const hiprt_recorder *a, const hiprt_recorder *b);
 /* Return the number of nodes whose arguments differ between two recordings of one key, the first of them, and the size
  * of their payloads. */
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
@@ -94,6 +97,10 @@ void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const h
 int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream, int *out_ran);
 /* cffi end */
 
+/* Return the number of arguments that were set apart. */
+uint32_t hiprt_recorder_apart(const hiprt_recorder *recorder);
+/* Note that the nodes use other memory through an argument that was set apart. */
+void hiprt_recorder_retouch(hiprt_recorder *recorder, uint32_t argument, hiprt_uses *uses);
 void hiprt_recorder_retain(hiprt_recorder *recorder);
 /* Append a node that was captured; the recorder takes references. */
 int hiprt_recorder_add_captured(hiprt_recorder *recorder, uint32_t kind, hiprt_kernel *kernel, const void *payload,

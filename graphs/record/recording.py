@@ -164,7 +164,8 @@ class Recording:
         # The memory goes first: once the stream records no more, other threads see what it allocates from.
         stream.memory, stream.keep = None, []
         core.lib.hiprt_stream_stop(stream.core)
-        self.keep[:] = {id(buffer): buffer for buffer in self.keep}.values()
+        if len(self.keep) > 1:
+            self.keep[:] = {id(buffer): buffer for buffer in self.keep}.values()
 
     def settle(self, stream: Stream) -> None:
         """Give what was recorded in an arena the addresses that the arena's plan says.
@@ -193,10 +194,17 @@ class Recording:
         """Note what the nodes do (`module.READ`, `WRITE`) with the memory of an array, for the order with others."""
         core.call(core.lib.hiprt_recorder_touch(self.core, core.ffi.cast("hiprt_uses *", array.buffer.uses), access))
 
-    def move_buffers(self, before: Sequence[Array], after: Sequence[Array]) -> None:
-        """Note that the nodes use the memory of other arrays in the place of some."""
-        old, new = [array.buffer.uses for array in before], [array.buffer.uses for array in after]
-        core.lib.hiprt_recorder_retouch(self.core, len(old), old, new)
+    def set_apart(self, array: Array, *, is_shared: bool) -> None:
+        """Note that the step's next argument is this array, for which another may be given later.
+
+        Parameters
+        ----------
+        array : Array
+        is_shared : bool
+            Whether the nodes use its buffer in another way as well.
+        """
+        uses = core.ffi.cast("hiprt_uses *", array.buffer.uses)
+        core.call(core.lib.hiprt_recorder_set_apart(self.core, uses, is_shared))
 
     def run(self, stream: Stream) -> None:
         """Launch every node eagerly, in program order.
@@ -245,6 +253,10 @@ class Recording:
     def same_key(self, other: Recording) -> bool:
         """Whether both have the same functions, dimensions, shared memory and edges, by content (G3)."""
         return bool(core.lib.hiprt_recorder_same_key(self.core, other.core))
+
+    def same_arguments(self, other: Recording) -> bool:
+        """Whether the nodes carry the same arguments as those of a recording of the same key, by content."""
+        return bool(core.lib.hiprt_recorder_same_arguments(self.core, other.core))
 
     def changed(self, other: Recording) -> tuple[int, int, int]:
         """Compare with a recording of the same key.

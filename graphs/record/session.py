@@ -18,13 +18,13 @@ from hiprt.buffer import Buffer
 from hiprt.caller import caller
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
-from hiprt.graphs.arguments import Difference
+from hiprt.graphs.arguments import Why
 from hiprt.graphs.record.captured import REMEDY, Claims, claims_of
 from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.stats import Event
 from hiprt.module import READ
-from hiprt.stream import Move, Stream, thread, use_stream
+from hiprt.stream import Move, Stream, thread
 
 if TYPE_CHECKING:
     from hiprt.graphs.launch.exec import Exec
@@ -55,8 +55,8 @@ class Session:
         Whether the execs will be launched again as they are, so that they must not be patched for other recordings.
     key : hashable, optional
         The caller's name of the topology.
-    difference : Difference, optional
-        What the step was given that it was not given before.
+    why : callable, optional
+        Returns what the step was given that it was not given before.
     slots : int, optional
         The most execs that recordings of one topology may take turns in.
 
@@ -75,23 +75,23 @@ class Session:
         *,
         reserve: bool = False,
         key: Hashable = None,
-        difference: Difference | None = None,
+        why: Why | None = None,
         slots: int | None = None,
     ) -> None:
         self.ladder = ladder
         self.reserve = reserve
         self.held: list[Exec] = []
         # A reserved exec writes its intermediates at every replay, so it shares their memory with no other call.
-        self.memory: Pool | Arena = ladder.memory
-        if reserve:
-            # Only a pool puts red zones between buffers, and only an arena lays them out by plan.
-            # Other code is given addresses, which an arena decides only when the recording ends.
-            kind = Arena if flags.alloc_plan and not flags.alloc_poison and not ladder.has_foreign else Pool
-            self.memory = kind(default_pool.allocate, ladder.name)
-        self.extended = 0 if isinstance(self.memory, Arena) else self.memory.extended
+        self.pool = Pool(default_pool.allocate, ladder.name) if reserve else ladder.memory
+        self.extended = self.pool.extended
+        # Only a pool puts red zones between buffers, and only an arena lays them out by plan.
+        # Other code is given addresses, which an arena decides only when the recording ends.
+        self.arena: Arena | None = None
+        if reserve and flags.alloc_plan and not flags.alloc_poison and not ladder.has_foreign:
+            self.arena = Arena(default_pool.allocate, ladder.name)
         self.stream = stream
         self.key = key
-        self.difference = difference
+        self.why = why
         self.slots = slots
         self.segments: list[Segment] = []
         self.is_whole = True
@@ -115,8 +115,9 @@ class Session:
             A call failed, and nothing of the step has run.
         """
         before, thread.session = thread.session, self
+        chosen = Stream.choose(self.stream)
         try:
-            with self.stream.turn, use_stream(self.stream):
+            with self.stream.turn:
                 self.begin()
                 yield
                 self.end()
@@ -126,12 +127,13 @@ class Session:
                 raise UndefinedOutputsError.of(error, EARLIER) from error
             raise
         finally:
+            Stream.choose(chosen)
             self.abandon()
             thread.session = before
-            if isinstance(self.memory, Arena):
-                self.memory.abandon(self.stream)
-            elif 0 < self.extended < self.memory.extended:
-                self.memory.overflows += 1
+            if self.arena is not None:
+                self.arena.abandon(self.stream)
+            elif 0 < self.extended < self.pool.extended:
+                self.pool.overflows += 1
                 self.ladder.stats.reasons["overflow: the step asked for more memory than before"] += 1
             if not self.is_whole:
                 self.let_go()
@@ -174,9 +176,7 @@ class Session:
                 self.ladder.run_eagerly(part, self.stream, why_forced())
                 self.segments.append(part)
             else:
-                launched = self.ladder.launch(
-                    part, self.stream, key=self.key, difference=self.difference, slots=self.slots
-                )
+                launched = self.ladder.launch(part, self.stream, key=self.key, why=self.why, slots=self.slots)
                 self.segments.append(launched if launched is not None else part)
                 self.is_whole = self.is_whole and launched is not None
                 if self.reserve and launched is not None:
@@ -187,23 +187,28 @@ class Session:
 
     def divide(self, recording: Recording) -> list[tuple[Recording, bool]]:
         """Cut out the nodes that flags ask to launch eagerly, for bisection by node."""
+        if not (flags.graph_force_eager_from or flags.graph_force_eager_to):
+            return [(recording, False)]
         size = len(recording)
         begin, end = forced(size, self.offset)
-        if begin == end:
-            return [(recording, False)]
         cuts = [(0, begin, False), (begin, end, True), (end, size, False)]
         return [(recording.slice(a, b), eager) for a, b, eager in cuts if a < b]
 
     def owns(self, buffer: Buffer) -> bool:
         """Whether a buffer lies in the memory of the session, which every launch of its segments writes anew."""
-        if isinstance(self.memory, Arena):
-            return any(buffer.owner is block for block in self.memory.chunks.values())
-        return buffer.pool is self.memory
+        if self.arena is not None:
+            return any(buffer.owner is block for block in self.arena.chunks.values())
+        return buffer.pool is self.pool
+
+    @property
+    def memory(self) -> Pool | Arena:
+        """Where the intermediates of what is recorded now live."""
+        return self.arena if self.arena is not None else self.pool
 
     @property
     def moves(self) -> list[Move]:
         """The memory that moved when the last part ended."""
-        return self.memory.moves if isinstance(self.memory, Arena) else []
+        return self.arena.moves if self.arena is not None else []
 
     def split(self, reason: str) -> None:
         """Launch what was recorded so far and go on recording."""
@@ -277,7 +282,7 @@ class Session:
             return
         self.is_listening = False
         extents, accesses = ([], []) if self.claims is None else self.claims[1:]
-        start, end = self.memory.unsettled if isinstance(self.memory, Arena) else (0, 0)
+        start, end = self.arena.unsettled if self.arena is not None else (0, 0)
         count = core.ffi.new("uint32_t *")
         status = core.lib.hiprt_flatten_end(
             recording.core, self.stream.core, len(extents), extents, bytes(accesses), not extents, start, end, count
@@ -308,19 +313,19 @@ class Session:
     def fix_addresses(self) -> None:
         """Give the step's arrays, those there are and those to come, the addresses that they will keep."""
         self.ladder.has_foreign = True
-        arena = self.memory
-        if not isinstance(arena, Arena):
+        arena = self.arena
+        if arena is None:
             return
         assert self.recording is not None
-        pool = self.memory = Pool(default_pool.allocate, self.ladder.name)
         if not arena.unsettled[1] and not arena.chunks:
-            self.recording.memory = self.stream.memory = pool
+            self.arena = None
+            self.recording.memory = self.stream.memory = self.pool
             return
         self.ladder.stats.reasons["split: other code is given addresses; once"] += 1
         # The call is not kept, so that the next one is recorded whole.
-        self.is_whole, self.memory = False, arena
+        self.is_whole = False
         self.end()
-        self.memory = pool
+        self.arena = None
         self.begin()
 
     @contextmanager

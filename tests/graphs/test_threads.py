@@ -106,6 +106,30 @@ def test_streams_that_share_nothing_do_not_wait():
         assert (y.numpy(two) == 2).all()
 
 
+@pytest.mark.parametrize("is_argument", [True, False])
+def test_a_kept_step_waits_for_each_of_its_buffers_after_arguments_moved(is_argument):
+    """It was recorded with two views of one buffer, both of them arguments or only one (G13)."""
+    with hiprt.Stream() as one, hiprt.Stream() as two:
+        gate = Gate(two)
+        with hiprt.use_stream(one):
+            whole, x, y = hiprt.zeros(2 * N), hiprt.zeros(N), hiprt.zeros(N)
+        left, right = whole[:N], whole[N:]
+        step = graphs.Step((lambda a, b: a + b) if is_argument else lambda a: a + right, stream=one, moves=True)
+        before, after, late = ((left, right), (x, y), y) if is_argument else ((left,), (x,), right)
+        for arguments in (before, before, after):
+            step(*arguments)
+        assert step.rungs["patch"] == 1
+        for value in (1.0, 2.0):
+            gate.shut()
+            with hiprt.use_stream(two):
+                kernels.add(late, 1.0, out=late)
+            result = step(*after)
+            gate.release()
+            assert (result.numpy(one) == value).all()
+        two.synchronize()
+        gate.close()
+
+
 def test_memory_that_another_stream_still_reads_is_not_reused():
     """G1, G13: the stream that the memory goes back to waits for the other."""
     with hiprt.Stream() as home, hiprt.Stream() as reader:
