@@ -13,6 +13,7 @@ from hiprt.buffer import Allocate, Buffer
 __all__ = ["Holder", "PoolStats", "holders"]
 
 numbers = itertools.count()
+known: weakref.WeakValueDictionary[int, Holder] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,19 @@ class Holder(ABC):
 
     def __init__(self, source: Allocate, name: str) -> None:
         self.source = source
-        self.name = name or f"{type(self).__name__.lower()} {next(numbers)}"
+        number = next(numbers)
+        self.name = name or f"{type(self).__name__.lower()} {number}"
         parent = getattr(source, "__self__", None)
         self.parent = parent if isinstance(parent, Holder) else None
         self.chunks: dict[int, Buffer] = {}
         self.uses = core.ffi.gc(core.created(core.lib.hiprt_uses_create(True)), core.lib.hiprt_uses_release)
-        holders.add(self)
+        known[number] = self
 
     @abstractmethod
     def stats(self) -> PoolStats:
         """Return the sizes."""
 
 
-holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+def holders() -> list[Holder]:
+    """Return all holders; other threads may make more meanwhile."""
+    return [holder for reference in known.valuerefs() if (holder := reference()) is not None]

@@ -6,7 +6,7 @@ what nobody uses. Of the free blocks that fit, the one that was made first goes 
 and frees that is repeated gets the addresses that it had the first time.
 
 A pool whose source is another pool holds the memory of a step. Executable graphs go on using its blocks after they are
-free, so it neither gives them to other streams nor trims itself.
+free, so it does not trim itself. All streams of the step share it, since its launches wait for one another (G13).
 
 The C core keeps the books (`allocator/native/pool.h`) and never calls Python while it holds its lock, so finalisers may
 give blocks back at any time, on any thread.
@@ -32,7 +32,7 @@ from hiprt.buffer import Allocate, Buffer
 from hiprt.errors import OutOfMemoryError
 from hiprt.flags import flags
 from hiprt.hip import call, lib
-from hiprt.stream import Stream
+from hiprt.stream import Stream, leaving
 
 __all__ = ["Block", "Pool", "default_pool"]
 
@@ -131,14 +131,14 @@ class Pool(Holder):
 
     def lane(self, stream: Stream) -> Any:
         """Return the core's lane of a stream, which is made at the first request."""
-        lane = self.lanes.get(stream.number)
+        # The memory of a step is one piece, whatever stream the step runs on (G13): its streams share a lane.
+        number = stream.number if self.parent is None else stream.device.index
+        lane = self.lanes.get(number)
         if lane is None:
             can_fence = self.parent is None and stream.is_open
-            made = core.lib.hiprt_pool_lane(self.core, stream.number, stream.core, can_fence)
-            lane = self.lanes.setdefault(stream.number, core.created(made))
-            self.addresses[stream.number] = core.address(lane)
-            if can_fence:
-                stream.pools.add(self)
+            made = core.lib.hiprt_pool_lane(self.core, number, stream.core, can_fence)
+            lane = self.lanes.setdefault(number, core.created(made))
+        self.addresses[stream.number] = core.address(lane)
         return lane
 
     def close(self, stream: Stream, *, can_fence: bool) -> None:
@@ -151,7 +151,7 @@ class Pool(Holder):
             Whether the stream is still open. If not, its memory waits for a trim.
         """
         self.addresses.pop(stream.number, None)
-        lane = self.lanes.pop(stream.number, None)
+        lane = self.lanes.pop(stream.number, None) if self.parent is None else None
         if lane is not None:
             # Somebody else's stream may live on under another wrapper.
             core.lib.hiprt_pool_close(self.core, lane, can_fence, stream.owned)
@@ -314,7 +314,7 @@ class Pool(Holder):
         """Return the blocks in use, each with who holds it: a step by its pool's name, else a stream's arrays."""
         inner = sorted(
             (chunk.address, pool.name)
-            for pool in list(holders)
+            for pool in holders()
             if pool.parent is self
             for chunk in list(pool.chunks.values())
         )
@@ -341,6 +341,14 @@ class Pool(Holder):
         )
 
 
+def leave(stream: Stream, can_fence: bool) -> None:
+    """Let all pools forget a stream."""
+    for holder in holders():
+        if isinstance(holder, Pool):
+            holder.close(stream, can_fence=can_fence)
+
+
+leaving.append(leave)
 default_pool = Pool(device_memory, "device")
 
 

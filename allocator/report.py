@@ -156,7 +156,7 @@ def memory_report(pool: Pool | None = None) -> MemoryReport:
     """
     whole = pool or default_pool
     inner: dict[str, list[Holder]] = {}
-    for each in list(holders):
+    for each in holders():
         if each.parent is whole and each.chunks:
             inner.setdefault(each.name, []).append(each)
     steps = sorted((step_row(group) for group in inner.values()), key=lambda row: (-row.reserved, row.name))

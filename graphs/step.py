@@ -200,6 +200,7 @@ class Step(Armed, Generic[P, R]):
             if self.cells is not None:
                 args, keywords = self.cells.place(args, keywords, stream)
             return cast(R, run(self, stream, args, keywords))
+        stream.check_open()
         if not flags.graph:
             self.ladder.stats.count(Event(self.name, "eager", "HIPRT_GRAPH=0"))
             return self.eager(*args, **keywords)
@@ -467,6 +468,8 @@ def step(name: str, *, key: Hashable = None, stream: Stream | None = None) -> It
     stream = stream or current_stream()
     ladder = ladders.get(name) or ladders.setdefault(name, Ladder(name))
     session = session_of_thread()
+    if session is None:
+        stream.check_open()
     if session is not None or stream.recording or not flags.graph:
         if not flags.graph:
             ladder.stats.count(Event(name, "eager", "HIPRT_GRAPH=0"))

@@ -40,11 +40,13 @@ class Event:
 
     def record(self, stream: Stream) -> None:
         """Mark the point behind everything launched on the stream so far."""
+        stream.check_open()
         with stream.outside("record of an event"):
             call(lib.hipEventRecord(self.handle, stream.raw))
 
     def wait(self, stream: Stream) -> None:
         """Hold back later work of the stream until the event has happened."""
+        stream.check_open()
         with stream.outside("wait for an event"):
             call(lib.hipStreamWaitEvent(stream.raw, self.handle, 0))
 

@@ -6,7 +6,6 @@ import itertools
 import sys
 import threading
 import warnings
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
@@ -17,7 +16,17 @@ from hiprt.device import Device, current_device
 from hiprt.errors import HipError, HipWarning
 from hiprt.hip import call, handle, lib
 
-__all__ = ["Move", "Stream", "apart", "current_stream", "new_stream", "session_of_thread", "thread", "use_stream"]
+__all__ = [
+    "Move",
+    "Stream",
+    "apart",
+    "current_stream",
+    "leaving",
+    "new_stream",
+    "session_of_thread",
+    "thread",
+    "use_stream",
+]
 
 
 class Thread(threading.local):
@@ -39,6 +48,9 @@ thread = Thread()
 numbers = itertools.count()
 defaults: dict[int, Stream] = {}
 lock = threading.Lock()
+# What is told of each stream that goes, and whether its handle is still valid: whoever keeps memory for streams. It is
+# no list of the stream's own, whose weak references would be gone before `close` where a cycle of objects is collected.
+leaving: list[Callable[[Stream, bool], None]] = []
 # Memory that moves: its first address, one past the last, and the new first address.
 Move = tuple[int, int, int]
 
@@ -105,8 +117,6 @@ class Stream(objects.Stream):
 
     def attach(self, handle: int) -> None:
         """Make the C core's wrapper."""
-        # The pools that hold memory for the stream are told before it goes.
-        self.pools: weakref.WeakSet[Any] = weakref.WeakSet()
         self.raw = handle
         self.is_shared = not self.owned
         # Unlike handles, numbers are never used again: memory freed on a closed stream cannot reach another one.
@@ -311,17 +321,21 @@ class Stream(objects.Stream):
         if is_mine:
             call(lib.hipStreamDestroy(self.raw))
 
+    def check_open(self) -> None:
+        """Refuse work on a stream that is closed: its handle names nothing, or another stream by now."""
+        if not self.is_open:
+            raise RuntimeError("the stream is closed: work needs one that is open")
+
     def leave(self, *, can_fence: bool) -> None:
-        """Tell the pools that nothing more comes.
+        """Tell whoever keeps memory for the stream that nothing more comes.
 
         Parameters
         ----------
         can_fence : bool
             Whether the handle is still valid.
         """
-        for pool in list(self.pools):
-            pool.close(self, can_fence=can_fence)
-        self.pools.clear()
+        for tell in leaving:
+            tell(self, can_fence)
         lib.hiprt_stream_close(self.core, can_fence)
 
     def __enter__(self) -> Stream:

@@ -218,7 +218,8 @@ static int is_ready_for(const step *self, PyObject *args, PyObject *kwargs, uint
   const ready *last = &self->last;
   if (!last->kept || !self->keep || version_of(self) != last->version) return 0;
   const Py_ssize_t n_placed = PyTuple_Size(args), n_named = PyTuple_Size(last->names), n = n_placed + n_named;
-  if (hiprt_thread_recordings || core_of(last->stream)->closed_by || n != PyTuple_Size(last->args)) return 0;
+  const hiprt_stream *stream = core_of(last->stream);
+  if (hiprt_thread_recordings || stream->closed_by || stream->is_closed || n != PyTuple_Size(last->args)) return 0;
   if (count_named(kwargs) != n_named) return 0;
   const int follows = !self->given || self->given == Py_None;
   if (follows ? !hiprt_py_is_current((hiprt_py_stream *)last->stream, last->device) : last->stream != self->given) return 0;

@@ -212,8 +212,10 @@ int hiprt_exec_launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *o
   *out_ran = 0;
   if (hiprt_stream_records(stream))
     return hiprt_fail(HIPRT_E_RECORDING, "hiprt_exec_launch", "the stream is recording");
+  int status = hiprt_stream_is_open(stream, "hiprt_exec_launch");
+  if (status) return status;
   pthread_mutex_lock(&e->lock);
-  int status = launch_in_order(e, stream, is_fenced, out_ran);
+  status = launch_in_order(e, stream, is_fenced, out_ran);
   pthread_mutex_unlock(&e->lock);
   return status;
 }

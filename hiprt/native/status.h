@@ -5,7 +5,7 @@
 
 /* cffi begin */
 #define HIPRT_E_LIBRARY -1   /* the library or one of its symbols cannot be loaded */
-#define HIPRT_E_CLOSED -2    /* no library is open */
+#define HIPRT_E_CLOSED -2    /* no library is open, or the stream is closed */
 #define HIPRT_E_MEMORY -3    /* the host is out of memory */
 #define HIPRT_E_ARGUMENT -4  /* an argument is out of range */
 #define HIPRT_E_RECORDING -5 /* the call is not legal while the stream records */

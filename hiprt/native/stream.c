@@ -109,8 +109,15 @@ int hiprt_stream_records(const hiprt_stream *stream) {
   return owner && (owner == HIPRT_EVERY_THREAD || owner == hiprt_this_thread());
 }
 
+int hiprt_stream_is_open(const hiprt_stream *stream, const char *call) {
+  if (!atomic_load_explicit(&stream->is_closed, memory_order_relaxed)) return 0;
+  return hiprt_fail(HIPRT_E_CLOSED, call, "the stream is closed: work needs one that is open");
+}
+
 static int ready(const hiprt_stream *stream, const char *call) {
   if (!hiprt_library_is_open()) return hiprt_fail(HIPRT_E_CLOSED, call, 0);
+  int status = hiprt_stream_is_open(stream, call);
+  if (status) return status;
   HIPRT_TRY(hipSetDevice, stream->device);
   return 0;
 }

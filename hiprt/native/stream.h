@@ -76,7 +76,8 @@ struct hiprt_stream {
   atomic_uint references;
   int is_own;           /* the handle is valid until the stream is closed */
   pthread_mutex_t lock; /* guards what follows: one thread may close what another asks about */
-  int is_closed, is_lost; /* lost: the handle may have become invalid before anybody asked what it still does */
+  atomic_int is_closed; /* set with the lock held; launches read it without */
+  int is_lost;          /* the handle may have become invalid before anybody asked what it still does */
   hipEvent_t last; /* recorded behind the work of a closed stream; NULL: that work is done, unless it is lost */
   /* The next are guarded by the mutex of order.h, but for `done`. */
   atomic_ullong serial, done; /* of the last submission that others may wait for, and the last known to be done */
@@ -89,6 +90,8 @@ struct hiprt_stream {
 };
 
 void hiprt_stream_retain(hiprt_stream *stream);
+/* HIPRT_E_CLOSED if the stream is closed: its handle names nothing, which NVIDIA's driver does not survive. */
+int hiprt_stream_is_open(const hiprt_stream *stream, const char *call);
 /* Return a number that no other thread has at the same time; never 0 or HIPRT_EVERY_THREAD. */
 uintptr_t hiprt_this_thread(void);
 /* The number of streams on which this thread records. */

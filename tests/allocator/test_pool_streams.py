@@ -8,6 +8,7 @@ import pytest
 from helpers.gate import Gate
 
 import hiprt
+from hiprt import graphs, kernels
 from hiprt.allocator import Pool
 from hiprt.buffer import Buffer
 from hiprt.errors import OutOfMemoryError
@@ -170,15 +171,77 @@ def test_lanes_of_closed_streams_do_not_pile_up():
     assert not pool.lanes
 
 
-def test_step_memory_stays_with_its_stream(gates):
-    """Graphs launched later still use a step's free blocks, so no other stream gets them, and no trim by itself."""
+@pytest.mark.parametrize("way", ["in a cycle", "closed", "dropped"])
+def test_streams_that_go_leave_their_blocks_however_they_go(gates, way):
+    """Python's collector clears the weak references in a cycle of objects before it finalises any of them."""
+    pool, stream = Pool(source), hiprt.Stream()
+    first = pool.allocate(512, stream)
+    address = first.address
+    del first
+    if way == "in a cycle":
+        stream.itself = stream
+    elif way == "closed":
+        stream.close()
+    del stream
+    gc.collect()
+    pool.settle()
+    assert not pool.lanes
+    assert pool.allocate(512, gates[0].stream).address == address
+
+
+def test_work_on_a_closed_stream_is_an_error_that_says_so():
+    """Its handle names nothing any more, and may be another stream's by now."""
+    x, stream = hiprt.zeros(8), hiprt.Stream()
+    step = graphs.Step(lambda: kernels.add(x, 1.0), stream=stream)
+    step()
+    step()
+    stream.close()
+    event = hiprt.Event()
+
+    def block():
+        with graphs.step("block", stream=stream):
+            kernels.add(x, 1.0)
+
+    def current():
+        with hiprt.use_stream(stream):
+            kernels.add(x, 1.0)
+
+    arrays = lambda: x.numpy(stream), lambda: hiprt.zeros(8, stream=stream)
+    events = lambda: event.record(stream), lambda: event.wait(stream)
+    for work in (step, block, current, stream.synchronize, *arrays, *events):
+        with pytest.raises(RuntimeError, match="stream is closed"):
+            work()
+    with hiprt.Stream() as other:
+        step.stream = other
+        assert (step().numpy(other) == 1).all()
+    assert step.rungs["instantiate"] == 1
+
+
+def test_a_step_needs_no_more_memory_for_more_streams():
+    """A server may open a stream for each request: a step that is recorded at each call has one piece of memory."""
+    x = hiprt.array([1.0] * 64)
+    step = graphs.Step(lambda: kernels.add(kernels.add(x, 1.0), 1.0), keep=False)
+    sizes = []
+    for _ in range(8):
+        with hiprt.Stream() as stream, hiprt.use_stream(stream):
+            assert (step().numpy() == 3).all()
+            sizes.append(step.nbytes)
+    assert len(set(sizes)) == 1
+    assert step.rungs["replay"] == 7
+
+
+def test_step_memory_is_one_piece_for_all_streams(gates):
+    """Launches of a step wait for one another, so any stream gets its free blocks at once; it does not trim itself."""
     pool, (a, b) = Pool(source), gates
     step = Pool(pool.allocate)
     first = step.allocate(512, a.stream)
     address = first.address
+    a.shut()
     del first
+    again = step.allocate(512, b.stream)
+    assert again.address == address
+    del again
     a.open()
-    assert address not in [step.allocate(512, b.stream).address for _ in range(3)]
     with hiprt.flags.override(alloc_limit_mb=1), pytest.raises(OutOfMemoryError):
         step.allocate(1 << 20, a.stream)
     assert step.allocate(512, a.stream).address == address

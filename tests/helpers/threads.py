@@ -60,9 +60,8 @@ class Program:
             3: lambda a, b, out: kernels.multiply(kernels.add(a, b), b),
             4: lambda a, b, out: kernels.add(a, b),
         }[number]
-        made = graphs.Step(
-            function, name=f"step {number}", stream=own, moves=number == 2, keep=number != 1, overwrite=number == 3
-        )
+        kinds = {"moves": number == 2, "keep": number not in (1, 4), "overwrite": number == 3}
+        made = graphs.Step(function, name=f"step {number}", stream=own, **kinds)
         meaning = {
             0: lambda a, b: a * b + (a + b),
             1: lambda a, b: a + b + (b + b),
