@@ -25,6 +25,9 @@ from hiprt.module import Argument, Function, Module
 from hiprt.stream import Stream, current_stream, use_stream
 
 if TYPE_CHECKING:
+    from hiprt.graphs.export.dot import export_to_dot
+    from hiprt.graphs.export.exporter import export_function, exporter
+    from hiprt.graphs.export.importer import import_function
     from hiprt.graphs.trace.compile import compile, disable_compile, enable_compile  # noqa: A004
 
 __all__ = [
@@ -51,9 +54,13 @@ __all__ = [
     "disable_compile",
     "empty",
     "enable_compile",
+    "export_function",
+    "export_to_dot",
+    "exporter",
     "flags",
     "from_dlpack",
     "full",
+    "import_function",
     "set_device",
     "use_stream",
     "warn_unknown",
@@ -65,8 +72,22 @@ __version__ = "0.1.0"
 warn_unknown(os.environ)
 
 
+# What belongs to a layer above, and is imported at its first use.
+ABOVE = {
+    "compile": "hiprt.graphs.trace.compile",
+    "disable_compile": "hiprt.graphs.trace.compile",
+    "enable_compile": "hiprt.graphs.trace.compile",
+    "export_function": "hiprt.graphs.export.exporter",
+    "export_to_dot": "hiprt.graphs.export.dot",
+    "exporter": "hiprt.graphs.export.exporter",
+    "import_function": "hiprt.graphs.export.importer",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Import what belongs to a layer above at its first use."""
-    if name in ("compile", "disable_compile", "enable_compile"):
-        return getattr(import_module("hiprt.graphs.trace.compile"), name)
+    """Import what belongs to a layer above."""
+    if name in ABOVE:
+        if "export" in ABOVE[name]:
+            import_module("hiprt.metal_compat")  # files may have metal kernels
+        return getattr(import_module(ABOVE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

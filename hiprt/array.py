@@ -490,10 +490,11 @@ def full(shape: int | Iterable[int], value: Any, dtype: DTypeLike = np.float32, 
     """Return an array with every element set to `value`."""
     made = empty(shape, dtype, stream)
     element = np.asarray(value, made.dtype)
+    stream = stream or current_stream()
     if element.ndim or element.dtype.itemsize > 4:
-        made.set(np.full(made.shape, element), stream)
+        if stream.written is None:  # else nothing runs on the stream, and the host needs no such array either
+            made.set(np.full(made.shape, element), stream)
     elif made.size:
-        stream = stream or current_stream()
         bits = int.from_bytes(element.tobytes(), "little")
         stream.fill(made.address, bits, element.dtype.itemsize, made.size, to=made.buffer)
     return made

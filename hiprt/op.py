@@ -4,13 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from hiprt import objects
 
-__all__ = ["Op", "op"]
+__all__ = ["CustomKernel", "Op", "custom_ops", "op"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class CustomKernel(Protocol):
+    """A user's kernel, which programs that are written to files take with them."""
+
+    name: str
+
+    def definition(self) -> dict[str, Any]:
+        """Return all that the kernel is made from, as texts, numbers, dtypes, lists and dictionaries of these."""
+
+    def portable(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return a call's arguments by name as they mean the same in another process, or raise ValueError."""
+
+    @classmethod
+    def defined(cls, definition: dict[str, Any], shared: dict[str, Any]) -> CustomKernel:
+        """Make a kernel from its definition; `shared` keeps what several kernels of one file have in common."""
+
+
+# The ops that run kernels of users, by name, with the class of their kernels.
+custom_ops: dict[str, tuple[Op, type[CustomKernel]]] = {}
 
 
 class Op(objects.Op):
@@ -27,6 +47,8 @@ class Op(objects.Op):
         can be given by position.
     name : str, optional
         The function's name by default.
+    kernel : type, optional
+        The class of the users' kernels that the op runs, which it is given as its first argument.
 
     Attributes
     ----------
@@ -34,7 +56,9 @@ class Op(objects.Op):
         The function.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str = "") -> None:
+    def __init__(
+        self, function: Callable[..., Any], name: str = "", kernel: type[CustomKernel] | None = None
+    ) -> None:
         self.declared = function
         called: Any = function if hasattr(function, "__code__") else function.__call__  # type: ignore[operator]
         code = called.__code__
@@ -48,6 +72,8 @@ class Op(objects.Op):
         update_wrapper(self, function)
         defaults = tuple(known.get(each, ...) for each in kept)
         self.declare(called, name or function.__name__, kept, defaults, by_position)
+        if kernel is not None:
+            custom_ops[self.name] = (self, kernel)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

@@ -21,7 +21,7 @@ from hiprt.metal_compat.argument_values import (
 )
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["MISSING", "Call", "Names"]
+__all__ = ["FUNCTIONS", "MISSING", "Call", "Names", "ordered"]
 
 MISSING: Any = object()
 FLOAT64 = np.dtype(np.float64)

@@ -9,8 +9,8 @@ import numpy as np
 
 from hiprt.array import Array, empty
 from hiprt.kernels.lang.metal_body import Body
-from hiprt.metal_compat.argument_values import call_error, is_list
-from hiprt.metal_compat.call import MISSING, Call, Names
+from hiprt.metal_compat.argument_values import call_error, input_value, is_list
+from hiprt.metal_compat.call import FUNCTIONS, MISSING, Call, Names, ordered
 from hiprt.metal_compat.copy_and_fill import from_host, initialise, row_contiguous
 from hiprt.metal_compat.options import math_mode
 from hiprt.metal_compat.program_cache import MOST_THREADS, ProgramCache
@@ -177,6 +177,32 @@ class MetalKernel:
             return made
         return dict(zip(self.names[1] if self.names else sorted(output_shapes), made))
 
+    def definition(self) -> dict[str, Any]:
+        """Return the arguments of `metal_kernel` that make the kernel."""
+        inputs, outputs = self.names or (None, None)
+        return {
+            "name": self.name,
+            "input_names": inputs,
+            "output_names": outputs,
+            "source": self.source,
+            "header": self.header,
+            "ensure_row_contiguous": self.ensure_row_contiguous,
+            "atomic_outputs": self.atomic_outputs,
+            "compile_options": {"math_mode": self.math_mode},
+        }
+
+    def portable(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return a call's arguments by name, with those that are functions of the inputs' shapes called."""
+        _, inputs = ordered("inputs", self.names and self.names[0], arguments["inputs"])
+        shapes = [input_value(x).shape for x in inputs]
+        late = {name: arguments[name](*shapes) for name in FUNCTIONS if callable(arguments[name])}
+        return arguments | late
+
+    @classmethod
+    def defined(cls, definition: dict[str, Any], shared: dict[str, Any]) -> MetalKernel:
+        """Return the kernel that has a definition."""
+        return metal_kernel(**definition)
+
     def program(self, names: Names) -> ProgramCache:
         """Return the programs for inputs and outputs of these names."""
         found = self.programs.get(names)
@@ -233,4 +259,4 @@ def run_on(
     return made
 
 
-run = Op(run_on, "metal_kernel")
+run = Op(run_on, "metal_kernel", MetalKernel)

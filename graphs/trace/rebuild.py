@@ -54,4 +54,6 @@ def rebuild(program: Program, change: Change) -> Program:
         replace(guard, at=places[guard.at], size=moved(guard.size), other=moved(guard.other))
         for guard in program.guards
     ]
+    guards += trace.guards
+    guards.sort(key=lambda guard: guard.at)
     return Program(values, trace.primitives, [replaced(value) for value in program.outputs], guards)

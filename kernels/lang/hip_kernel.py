@@ -169,6 +169,39 @@ class Program:
         self.kernels: dict[str, HipKernel] = {}
         self.lock = fork.lock()
 
+    def definition(self) -> dict[str, Any]:
+        """Return all that the program is made from."""
+        return {
+            "source": self.source,
+            "definitions": self.definitions,
+            "options": list(self.options),
+            "kernels": [
+                {"name": each.name, "parameters": list(each.parameters), "args": each.args, "strided": each.strided}
+                for each in self.kernels.values()
+            ],
+        }
+
+    @classmethod
+    def defined(cls, definition: dict[str, Any]) -> Program:
+        """Return the program that has a definition.
+
+        Raises
+        ------
+        TypeError, ValueError
+            A part has another type, or is no declaration.
+        """
+        source, definitions, options = definition["source"], definition["definitions"], definition["options"]
+        if not all(isinstance(text, str) for text in (source, definitions, *options)):
+            raise TypeError("the source of a kernel and its options are texts")
+        made = cls(source, {}, options)
+        made.definitions = definitions
+        for each in definition["kernels"]:
+            name, parameters = each["name"], tuple(each["parameters"])
+            if NAME.fullmatch(name) is None or not all(isinstance(parameter, str) for parameter in parameters):
+                raise ValueError(f"{name!r} is not the name of a kernel")
+            made.kernels[name] = HipKernel(made, name, parameters, each["args"], strided=bool(each["strided"]))
+        return made
+
     @property
     def file(self) -> str:
         """The source's name in messages."""
@@ -362,6 +395,37 @@ class HipKernel:
         given = self.ordered(args, named)
         launch(self, given, grid=grid, threads=threads, block=block, template=template, shared=shared, stream=stream)
 
+    def definition(self) -> dict[str, Any]:
+        """Return the kernel's name, and its program with all kernels of that."""
+        return {"name": self.name, "program": self.program.definition()}
+
+    def portable(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return a call's arguments by name.
+
+        Raises
+        ------
+        ValueError
+            The kernel is passed addresses, which are those of this process.
+        """
+        for each in self.declared(self.values(arguments["template"])):
+            argument = each.argument
+            if argument.addresses or argument.dtype == "address":
+                raise ValueError(
+                    f"{self.name}: {each.name} has an address, which means nothing in another process. Declare a "
+                    "buffer and pass the array."
+                )
+        return arguments
+
+    @classmethod
+    def defined(cls, definition: dict[str, Any], shared: dict[str, Any]) -> HipKernel:
+        """Return the kernel that has a definition; kernels of equal programs are made one program."""
+        name, program = definition["name"], definition["program"]
+        key = repr(program)
+        if key not in shared:
+            shared[key] = Program.defined(program)
+        made: HipKernel = shared[key].kernels[name]
+        return made
+
     def checked(self, declared: Sequence[Declared], given: Sequence[Any]) -> list[Any]:
         """Return the values of a launch after checking them against their declarations."""
         try:
@@ -419,7 +483,7 @@ def launch_on(
     function.launch(stream, blocks, whole, *kernel.checked(declared, given), shared=shared)
 
 
-launch = Op(launch_on, "hip_kernel")
+launch = Op(launch_on, "hip_kernel", HipKernel)
 
 
 def sizes(kernel: str, name: str, given: int | Sequence[int]) -> Three:

@@ -4,6 +4,7 @@
 `python -m faults.mutations all FILE` runs 10,000 of each and writes what was found.
 """
 
+import copy
 import ctypes
 import json
 import os
@@ -15,9 +16,11 @@ import sys
 import tempfile
 import time
 import traceback
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
+import msgpack
 import numpy as np
 
 MEMORY, SECONDS = 8 << 30, 10  # of address space for a child; for a case
@@ -307,12 +310,114 @@ class Declarations:
         return True
 
 
+class ExportedPrograms:
+    """Files of exported functions: a function that can be told as text, or an error; memory as the file is large."""
+
+    MOST = 4, 1 << 20  # bytes of Python's for each byte of the file, and in any case
+
+    def __init__(self, folder):
+        import hiprt
+        from hiprt import kernels
+        from hiprt.kernels import hip_kernel
+        from hiprt.metal_compat import metal_kernel
+
+        half = hip_kernel("__global__ void half(float* x) { }", "half", {"x": "update float32", "n": "int32"})
+        twice = metal_kernel("twice", ["x"], ["y"], "y[thread_position_in_grid.x] = 2;")
+        weight = np.arange(24, dtype=np.float32).reshape(3, 8)
+
+        def function(x, *, y):
+            z = kernels.concatenate([x[: x.shape[0] // 2 + 1, None], (y * weight)[:, None]], axis=0)
+            half(z, 3, threads=z.size)
+            (made,) = twice(
+                inputs=[z],
+                output_shapes=lambda shape: [shape],
+                output_dtypes=[np.float16],
+                grid=lambda shape: (shape[0] * shape[2], 1, 1),
+                threadgroup=(32, 1, 1),
+            )
+            return kernels.sum(made, axis=(0, 1)), kernels.astype(x, np.int64) if x.shape[1] > 4 else x
+
+        self.file, self.wholes = folder / "f.hiprt", []
+        for shapeless in (False, True):
+            with hiprt.exporter(self.file, function, shapeless=shapeless, metadata="text") as export:
+                export(weight, y=weight)
+                export(weight.astype(np.float16), y=weight)
+            self.wholes.append(self.file.read_bytes())
+        hiprt.import_function(self.file)  # what is made once is not counted below
+
+    def case(self, chance):
+        """Import a file of which bytes, or parts of the program, are others."""
+        import hiprt
+
+        whole = chance.choice(self.wholes)
+        content = mutated(whole, chance) if chance.random() < 0.4 else self.with_parts(whole, chance)
+        self.file.write_bytes(content)
+        tracemalloc.start()
+        try:
+            imported = hiprt.import_function(self.file)
+            assert imported.program.startswith("program("), imported.program
+            return True
+        except ValueError as error:
+            says(error, f"[import_function] {self.file}: ")
+            return False
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < self.MOST[0] * len(content) + self.MOST[1], f"{peak} bytes for {len(content)}"
+
+    def with_parts(self, whole, chance):
+        """Return a file whose header or program has a few parts replaced, and is consistent otherwise."""
+        length = int.from_bytes(whole[:8], "little")
+        header, body = json.loads(whole[8 : 8 + length]), whole[8 + length :]
+        begin, end = header["program"]["data_offsets"]
+        program = msgpack.unpackb(body[begin:end])
+        if chance.random() < 0.2:
+            header = replaced(header, chance, (*TEXTS[:8], "F64", "U8"))
+        else:
+            program = replaced(program, chance, (*TEXTS[:8], "value", "kernel", "float64", ["value", 1], ["+", 1, 1]))
+            packed = msgpack.packb(program)
+            body = body[:begin] + packed
+            header["program"]["data_offsets"] = [begin, begin + len(packed)]
+            header["program"]["shape"] = [len(packed)]
+        text = json.dumps(header).encode()
+        return len(text).to_bytes(8, "little") + text + body
+
+
+def replaced(value, chance, words):
+    """Return a tree of lists and maps in which a few parts are other ones: numbers, words, or other parts of it."""
+    value = copy.deepcopy(value)
+    for _ in range(chance.choice((1, 1, 1, 2, 4))):
+        places, waiting = [], [value]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, (list, dict)) and each:
+                places.append(each)
+                waiting += each.values() if isinstance(each, dict) else each
+        if not places:
+            break
+        place = chance.choice(places)
+        key = chance.choice(list(place)) if isinstance(place, dict) else chance.randrange(len(place))
+        kind = chance.randrange(5)
+        if kind == 0:
+            del place[key]
+        elif kind == 1:
+            place[key] = max(-(2**63), min(2**64 - 1, number(chance)))
+        elif kind == 2:
+            place[key] = copy.deepcopy(chance.choice(places))
+        elif kind == 3:
+            place[key] = chance.choice((None, True, 1.5, "a", [], {}))
+        else:
+            place[key] = chance.choice(words)
+    return value
+
+
 KINDS = {
     "cache entries": CacheEntries,
     "probes": Probes,
     "flags": Flags,
     "capsules": Capsules,
     "declarations": Declarations,
+    "exported programs": ExportedPrograms,
 }
 
 

@@ -1,10 +1,18 @@
-"""Random programs of 5 to 60 primitives: eager, compiled, and compiled without shapes at other shapes, bit by bit."""
+"""Random programs of 5 to 60 primitives, bit by bit the same in all ways in which they can run.
 
+These are: eager; compiled; compiled without shapes, at other shapes; and exported and imported in another process.
+"""
+
+import json
+import os
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
@@ -139,3 +147,65 @@ def test_random_programs(form):
     """40 short programs by default, 400 with ``--all``, 20,000 in the long form."""
     count, most = {"short": (40, 25), "usual": (400, 60), "long": (20_000, 60)}[form]
     settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))(given(programs(most))(check))()
+
+
+IMPORTING = """
+import json, sys
+from pathlib import Path
+import numpy as np
+import hiprt
+for file in sorted(Path(sys.argv[1]).glob("*.hiprt")):
+    imported = hiprt.import_function(file)
+    cases = json.loads(file.with_suffix(".json").read_text())
+    for case in cases:
+        given = [hiprt.array(np.frombuffer(bytes.fromhex(each), np.float32).reshape(-1, 8)) for each in case["given"]]
+        for made, (dtype, shape, exact) in zip(imported(*given), case["made"], strict=True):
+            assert (str(made.dtype), list(made.shape)) == (dtype, shape), file
+            assert made.numpy().tobytes().hex() == exact, file
+    file.unlink()
+"""
+BATCH = 50  # programs that a process imports
+
+
+def export(program, folder, number):
+    """Export a program for fixed shapes and for all, with what it makes of a few inputs."""
+    function = function_of(program)
+    for shapeless, sizes in ((False, (4,)), (True, (7, 2))):
+        file = folder / f"{number}-{shapeless}.hiprt"
+        hiprt.export_function(file, function, *operands(4), shapeless=shapeless)
+        cases = []
+        for rows in sizes:
+            given_arrays = operands(rows)
+            exact = [(str(each.dtype), each.shape, each.numpy().tobytes().hex()) for each in function(*given_arrays)]
+            cases.append({"given": [each.numpy().tobytes().hex() for each in given_arrays], "made": exact})
+        file.with_suffix(".json").write_text(json.dumps(cases))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_exported_programs_in_another_process(form, tmp_path):
+    """20 short programs by default, 200 with ``--all``, 20,000 in the long form."""
+    count, most = {"short": (20, 25), "usual": (200, 60), "long": (20_000, 60)}[form]
+    written = []
+
+    def check_imports():
+        child = [sys.executable, "-c", IMPORTING, str(tmp_path)]
+        done = subprocess.run(child, env=os.environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert not list(Path(tmp_path).glob("*.hiprt"))
+        written.clear()
+
+    def check(program):
+        written.append(program)
+        export(program, tmp_path, len(written))
+        if len(written) == BATCH:
+            check_imports()
+
+    settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )(given(programs(most))(check))()
+    check_imports()

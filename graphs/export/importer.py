@@ -1,0 +1,232 @@
+"""`import_function`: a function from a file, which is called like the one that was exported and runs as a graph."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hiprt import fork
+from hiprt.array import Array, array
+from hiprt.flags import flags
+from hiprt.graphs.export.host_stream import host_array
+from hiprt.graphs.export.inputs import fits, given, listed
+from hiprt.graphs.export.program_file import FileFunction, ProgramFile, read_programs
+from hiprt.graphs.step import Step
+from hiprt.graphs.trace import compile as compiling, core
+from hiprt.graphs.trace.compile import Traced
+from hiprt.graphs.trace.passes import improved
+from hiprt.graphs.trace.program import GuardError, Program
+from hiprt.graphs.trace.rehearsal import NO_DEVICE
+from hiprt.graphs.trace.size import size_text
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["Imported", "import_function"]
+
+PREFIX = "[import_function::call]"
+MOST_SIGNATURES = 256
+
+
+def import_function(file: str | os.PathLike[str], return_metadata: bool = False) -> Any:
+    """Return the function that a file of `export_function` has.
+
+    The file is checked; nothing is compiled and no device is opened before the first call. To call the function is to
+    run the kernels that the file has: they are code.
+
+    Parameters
+    ----------
+    file : path
+    return_metadata : bool
+        Whether the text that was kept in the file is returned as well.
+
+    Returns
+    -------
+    Imported, or tuple of Imported and str
+
+    Raises
+    ------
+    RuntimeError
+        The file cannot be opened.
+    ValueError
+        The file is damaged or of another kind, or has something that this library lacks; the message says what.
+    """
+    path = Path(file)
+    try:
+        content = read_programs(path)
+        made = Imported(path, content)
+    except OSError as error:
+        raise RuntimeError(f"[import_function] Failed to open {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ValueError(f"[import_function] {path}: {error}") from error
+    return (made, content.metadata) if return_metadata else made
+
+
+class Imported:
+    """A function from a file. It takes arrays as the exported one did, and returns a tuple of arrays.
+
+    It runs as a compiled function does: one graph, which is launched again. Called within a traced function it becomes
+    part of that one's program. Constants lie on each device once, and writes to them are kept between calls.
+
+    Attributes
+    ----------
+    path : Path
+    metadata : str
+        The text that was kept in the file.
+    shapeless : bool
+    """
+
+    def __init__(self, path: Path, content: ProgramFile) -> None:
+        self.path, self.metadata, self.shapeless = path, content.metadata, content.shapeless
+        self.functions, self.host = content.functions, content.constants
+        self.constants: dict[int, list[Array]] = {NO_DEVICE.index: [host_array(each) for each in self.host]}
+        self.known: OrderedDict[Hashable, Traced] = OrderedDict()
+        self.programs_of: OrderedDict[Hashable, Traced] = OrderedDict()
+        self.lock = fork.rlock()
+        # Every program is built once, which checks it.
+        self.programs = [each.build(self.constants[NO_DEVICE.index], each.inputs) for each in self.functions]
+        self.__name__ = self.functions[0].name
+
+    def __repr__(self) -> str:
+        return f"<imported function {self.__name__} of {self.path}>"
+
+    @property
+    def program(self) -> str:
+        """The text of the programs."""
+        return "\n\n".join(program.text() for program in self.programs)
+
+    @property
+    def steps(self) -> list[Step[..., Any]]:
+        """The steps that run the programs, whose ``rungs`` and ``reasons`` tell how."""
+        return [step for traced in self.programs_of.values() for step in traced.steps.values()]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Array, ...]:
+        """Run the program of such inputs: arrays by position or by name; one list or tuple, one dictionary, or both.
+
+        Raises
+        ------
+        ValueError
+            The file has no function for such inputs, or an input is no array.
+        """
+        stream = current_stream()
+        if core.Trace.current() is not None or not (compiling.is_enabled and flags.compile):
+            return self.called(stream, args, kwargs)
+        signature, arrays = core.Trace.signature((args, kwargs))
+        key = (stream.device.index, signature)
+        try:
+            traced = self.known.get(key)
+        except TypeError:  # something without a hash, which `find` refuses
+            traced = None
+        if traced is None:
+            with self.lock:
+                traced = self.find(stream, arrays, args, kwargs)
+                self.known[key] = traced
+                while len(self.known) > MOST_SIGNATURES:
+                    self.known.popitem(last=False)
+        made = (traced.steps.get(stream) or traced.step(stream))(*arrays)
+        result: tuple[Array, ...] = traced.results(made, None)
+        return result
+
+    def called(self, stream: Stream, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, ...]:
+        """Call the ops of the program, which a trace records."""
+        in_order, by_name = given(PREFIX, args, kwargs, is_array)
+        function = self.matching(in_order, by_name)
+        arrays = [*in_order, *(by_name[name] for name in function.keywords)]
+        program = self.program_for(stream, function, arrays)
+        self.check_guards(program, arrays)
+        return program.run(*arrays)
+
+    def matching(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> FileFunction:
+        """Return the function for inputs.
+
+        Raises
+        ------
+        ValueError
+            There is none; the message has those that there are.
+        """
+        for function in self.functions:
+            if fits(function.keywords, function.inputs, args, kwargs, self.shapeless):
+                return function
+        said = [f"{PREFIX} No imported function found which matches the given positional and keyword arguments. "]
+        said.append("Possible functions include:\n")
+        for i, function in enumerate(self.functions, 1):
+            count = len(function.inputs) - len(function.keywords)
+            by_name = dict(zip(function.keywords, function.inputs[count:]))
+            said.append(f" {i}. {counted('Function with', count, len(by_name))}")
+            said.append(listed(function.inputs[:count], by_name, "   "))
+        said.append(f"\n{counted('Called with', len(args), len(kwargs))}{listed(args, kwargs, '  ')}")
+        if self.shapeless:
+            said.append("Shapes may differ, numbers of axes and dtypes may not.\n")
+        raise ValueError("".join(said))
+
+    def program_for(self, stream: Stream, function: FileFunction, arrays: Sequence[Array]) -> Program:
+        """Return a function's program for inputs of these strides, with its constants on the stream's device."""
+        index = stream.device.index
+        if index not in self.constants:
+            self.constants[index] = [array(each) for each in self.host]
+        return function.build(self.constants[index], function.inputs if self.shapeless else arrays)
+
+    def check_guards(self, program: Program, arrays: Sequence[Array]) -> None:
+        """Refuse shapes that the program is not for.
+
+        Raises
+        ------
+        ValueError
+            A size answers a question of the traced function otherwise, or a primitive cannot take the shapes.
+        """
+        if self.shapeless:
+            try:
+                program.forms(arrays)
+            except GuardError:
+                shapes = ", ".join(str(each.form.shape) for each in arrays)
+                raise ValueError(
+                    f"{PREFIX} The program of {self.__name__} does not hold for the shapes {shapes}: the function has "
+                    f"compared a size, or used it as a number, when it was exported ({guards_text(program)})."
+                ) from None
+
+    def find(self, stream: Stream, arrays: list[Array], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        """Return what runs the program of such inputs, in the order of the call."""
+        in_order, by_name = given(PREFIX, args, kwargs, is_array)
+        function = self.matching(in_order, by_name)
+        forms = () if self.shapeless else tuple((each.form.shape, each.form.strides) for each in arrays)
+        key = (stream.device.index, self.functions.index(function), tuple(by_name), forms)
+        ordered = [*in_order, *(by_name[name] for name in function.keywords)]
+        traced = self.programs_of.get(key)
+        if traced is None:
+            program = self.program_for(stream, function, ordered)
+            first = len(in_order)
+            named = dict(zip(function.keywords, program.inputs[first:]))
+            inputs = [*program.inputs[:first], *(named[name] for name in by_name)]
+            outputs = list({id(each): each for each in program.outputs}.values())
+            better, passes = improved(Program(inputs, program.primitives, outputs, program.guards))
+            traced = Traced(self.__name__, better, outputs, tuple(program.outputs), None, passes)
+            self.programs_of[key] = traced
+            while len(self.programs_of) > MOST_SIGNATURES:
+                self.programs_of.popitem(last=False)
+        self.check_guards(traced.program, arrays)
+        return traced
+
+
+def is_array(value: Any) -> bool:
+    """Whether a call's input is an array."""
+    return isinstance(value, Array)
+
+
+def counted(what: str, positional: int, by_name: int) -> str:
+    """Return how many inputs a function has."""
+    return f"{what} {positional} positional inputs and {by_name} keyword inputs:\n"
+
+
+def guards_text(program: Program) -> str:
+    """Return what a program asks of sizes, in terms of its inputs where it can."""
+    names = {value.number: f"input {i}" for i, value in enumerate(program.inputs, 1)}
+
+    def named(number: int) -> str:
+        return names.get(number, "a result")
+
+    asked = [
+        f"{'' if guard.answer else 'not '}{size_text(guard.size, named)} {guard.test} {size_text(guard.other, named)}"
+        for guard in program.guards
+    ]
+    return "; ".join(asked[:5])
