@@ -6,7 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hiprt import fork
 from hiprt.array import Array, array
@@ -63,7 +63,24 @@ def import_function(file: str | os.PathLike[str], return_metadata: bool = False)
     return (made, content.metadata) if return_metadata else made
 
 
-class Imported:
+class Loaded(Traced):
+    """A program whose constants lie on a device.
+
+    Attributes
+    ----------
+    device : int
+        The index of the device.
+    """
+
+    def __init__(self, device: int, name: str, program: Program) -> None:
+        outputs = list({id(each): each for each in program.outputs}.values())
+        given = Program(program.inputs, program.primitives, outputs, program.guards)
+        better, passes = improved(given)
+        super().__init__(name, better, outputs, tuple(program.outputs), None, passes, len(given))
+        self.device = device
+
+
+class Imported(core.Compiled):
     """A function from a file. It takes arrays as the exported one did, and returns a tuple of arrays.
 
     It runs as a compiled function does: one graph, which is launched again. Called within a traced function it becomes
@@ -81,12 +98,13 @@ class Imported:
         self.path, self.metadata, self.shapeless = path, content.metadata, content.shapeless
         self.functions, self.host = content.functions, content.constants
         self.constants: dict[int, list[Array]] = {NO_DEVICE.index: [host_array(each) for each in self.host]}
-        self.known: OrderedDict[Hashable, Traced] = OrderedDict()
-        self.programs_of: OrderedDict[Hashable, Traced] = OrderedDict()
+        self.known: OrderedDict[Hashable, Loaded] = OrderedDict()
+        self.loaded: OrderedDict[Hashable, Loaded] = OrderedDict()
         self.lock = fork.rlock()
         # Every program is built once, which checks it.
         self.programs = [each.build(self.constants[NO_DEVICE.index], each.inputs) for each in self.functions]
         self.__name__ = self.functions[0].name
+        self.attach(self.known, vars(flags))
 
     def __repr__(self) -> str:
         return f"<imported function {self.__name__} of {self.path}>"
@@ -99,10 +117,17 @@ class Imported:
     @property
     def steps(self) -> list[Step[..., Any]]:
         """The steps that run the programs, whose ``rungs`` and ``reasons`` tell how."""
-        return [step for traced in self.programs_of.values() for step in traced.steps.values()]
+        return [step for traced in self.loaded.values() for step in traced.steps.values()]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Array, ...]:
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> tuple[Array, ...]:
+            """Run the program of such inputs; the C base does this, or calls `call`."""
+
+    def call(self, *args: Any, **kwargs: Any) -> tuple[Array, ...]:
         """Run the program of such inputs: arrays by position or by name; one list or tuple, one dictionary, or both.
+
+        Calling the function does this, unless the last call with such inputs was on the same stream.
 
         Raises
         ------
@@ -112,21 +137,21 @@ class Imported:
         stream = current_stream()
         if core.Trace.current() is not None or not (compiling.is_enabled and flags.compile):
             return self.called(stream, args, kwargs)
-        signature, arrays = core.Trace.signature((args, kwargs))
-        key = (stream.device.index, signature)
+        self.version, self.device = flags.version, flags.device
+        key, arrays = core.Trace.signature((args, kwargs))
         try:
-            traced = self.known.get(key)
+            loaded = self.known.get(key)
         except TypeError:  # something without a hash, which `find` refuses
-            traced = None
-        if traced is None:
+            loaded = None
+        if loaded is None or loaded.device != stream.device.index:
             with self.lock:
-                traced = self.find(stream, arrays, args, kwargs)
-                self.known[key] = traced
+                loaded = self.known[key] = self.find(stream, arrays, args, kwargs)
                 while len(self.known) > MOST_SIGNATURES:
                     self.known.popitem(last=False)
-        made = (traced.steps.get(stream) or traced.step(stream))(*arrays)
-        result: tuple[Array, ...] = traced.results(made, None)
-        return result
+        step = loaded.step(stream)
+        loaded.use(stream, step)
+        made: tuple[Array, ...] = step(*arrays)
+        return made if loaded.is_plain else loaded.results(made, None)
 
     def called(self, stream: Stream, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, ...]:
         """Call the ops of the program, which a trace records."""
@@ -185,27 +210,25 @@ class Imported:
                     f"compared a size, or used it as a number, when it was exported ({guards_text(program)})."
                 ) from None
 
-    def find(self, stream: Stream, arrays: list[Array], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+    def find(self, stream: Stream, arrays: Sequence[Array], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Loaded:
         """Return what runs the program of such inputs, in the order of the call."""
         in_order, by_name = given(PREFIX, args, kwargs, is_array)
         function = self.matching(in_order, by_name)
         forms = () if self.shapeless else tuple((each.form.shape, each.form.strides) for each in arrays)
         key = (stream.device.index, self.functions.index(function), tuple(by_name), forms)
         ordered = [*in_order, *(by_name[name] for name in function.keywords)]
-        traced = self.programs_of.get(key)
-        if traced is None:
+        loaded = self.loaded.get(key)
+        if loaded is None:
             program = self.program_for(stream, function, ordered)
             first = len(in_order)
             named = dict(zip(function.keywords, program.inputs[first:]))
             inputs = [*program.inputs[:first], *(named[name] for name in by_name)]
-            outputs = list({id(each): each for each in program.outputs}.values())
-            better, passes = improved(Program(inputs, program.primitives, outputs, program.guards))
-            traced = Traced(self.__name__, better, outputs, tuple(program.outputs), None, passes)
-            self.programs_of[key] = traced
-            while len(self.programs_of) > MOST_SIGNATURES:
-                self.programs_of.popitem(last=False)
-        self.check_guards(traced.program, arrays)
-        return traced
+            in_this_order = Program(inputs, program.primitives, program.outputs, program.guards)
+            loaded = self.loaded[key] = Loaded(stream.device.index, self.__name__, in_this_order)
+            while len(self.loaded) > MOST_SIGNATURES:
+                self.loaded.popitem(last=False)
+        self.check_guards(loaded.program, arrays)
+        return loaded
 
 
 def is_array(value: Any) -> bool:
