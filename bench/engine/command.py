@@ -24,7 +24,20 @@ __all__ = ["Interrupt", "Printer", "add_arguments", "run"]
 
 FAILURE, INTERRUPTED = 1, 130
 CHAT = ("system_prompt", "chat_template", "template_values")
-FIELDS = ("model", "tokens", *DRAW, *CHAT, "eager", "verify", "rerecord", "batch", "plain", "logprobs")
+FIELDS = (
+    "model",
+    "tokens",
+    *DRAW,
+    *CHAT,
+    "eager",
+    "verify",
+    "rerecord",
+    "batch",
+    "plain",
+    "logprobs",
+    "load_cache",
+    "save_cache",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", "--max-tokens", metavar="N", type=int, help="stop after N tokens (default: 200)")
     parser.add_argument(
         "--stop", metavar="TEXT", action="append", help="end before this text; may be given several times"
+    )
+    parser.add_argument(
+        "--save-cache", metavar="FILE", help="write what the layers keep of the prompt to a file, as safetensors"
+    )
+    parser.add_argument(
+        "--load-cache", metavar="FILE", help="begin from such a file, as far as the prompt agrees with it"
     )
     parser.add_argument(
         "--logprobs",
@@ -285,6 +304,8 @@ def table(report: Report) -> list[tuple[str, str]]:
         ("rungs", rungs or "none"),
         ("peak memory", f"{report.peak_bytes / 2**20:.1f} MiB"),
     ]
+    if report.cached_tokens is not None:
+        rows.insert(2, ("prompt cache", f"{report.cached_tokens} tokens of the prompt"))
     if report.verified is not None:
         same = "every logit has the same bits as run eagerly" if report.verified else f"no: {report.mismatch}"
         rows.append(("verified", same))

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from hiprt import Array, Event, Stream, kernels, use_stream
+from hiprt import Array, Event, Stream, array, kernels, use_stream
 from hiprt.bench.engine.logprobs import Likely
 from hiprt.bench.engine.models.model import Model, Recurrent
+from hiprt.bench.engine.prompt_cache import PromptCache
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.state import State
 from hiprt.graphs import Step
+from hiprt.kernels.ops.elementwise.copies import copy_into
 
 __all__ = ["CHUNK", "Decoder", "Mark", "bucket", "chunks"]
 
@@ -239,6 +242,68 @@ class Decoder:
         with use_stream(self.stream):
             self.state.restore(self.saved[1])
         return self.saved[0]
+
+    def write_cache(self, path: Path | str) -> None:
+        """Write a file with which `read_cache` begins behind the text of this decoder.
+
+        It has what the layers keep of all tokens that were taken, or of those before `save` where that was called for
+        recurrent layers.
+
+        Raises
+        ------
+        ValueError
+            There are several texts, or none has been begun.
+        OSError
+            The file cannot be written.
+        """
+        if self.batch > 1 or not self.position:
+            raise ValueError(f"a prompt cache is of one text: the decoder has {self.batch}, of {self.position} tokens")
+        at, recurrent = self.saved or (self.position, None)
+        with use_stream(self.stream):
+            parts = self.state.kept(at, recurrent)
+            layers = {name: kernels.contiguous(part[0]).numpy(self.stream) for name, part in parts.items()}
+        tokens = self.state.tokens[0, : self.position].numpy(self.stream)
+        PromptCache.write(path, self.model.identity, tokens.tolist(), at, layers)
+
+    def read_cache(self, path: Path | str, prompt: Sequence[int] | Sequence[Sequence[int]]) -> int:
+        """Take over what a file of `write_cache` has of the first tokens of prompts, which `start` gets next.
+
+        Caches of keys and values are taken over as far as all prompts agree with the file; recurrent layers only as a
+        whole, if all prompts go on from its text.
+
+        Parameters
+        ----------
+        path : Path or str
+        prompt : sequence of int, or a sequence of them
+            The prompt of all texts, or of each.
+
+        Returns
+        -------
+        int
+            How many tokens need not be taken again: ``kept`` of `start`.
+
+        Raises
+        ------
+        CheckpointError
+            The file is missing, damaged, or of another model.
+        ValueError
+            The number of prompts is not that of the texts.
+        """
+        cache = PromptCache(path, self.model.identity)
+        kept = cache.common(prompts_of(prompt, self.batch))
+        if kept < cache.positions and not self.state.is_rewindable:
+            kept = 0
+        if kept >= self.room.limit:
+            raise ValueError(f"{path} has {kept} tokens, too many for a capacity of {self.room.limit}")
+        if kept >= self.capacity:
+            self.grow(kept + 1)
+        self.saved = None
+        with use_stream(self.stream):
+            for name, part in self.state.kept(kept).items():
+                found = cache.layer(name, kept, part.shape[1:], part.dtype)
+                for sequence in range(self.batch if kept else 0):
+                    copy_into(part[sequence], array(found), self.stream)
+        return kept
 
     @property
     def is_in_prompt(self) -> bool:

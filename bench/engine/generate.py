@@ -18,6 +18,7 @@ from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder, bucket
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models import FORM, Model, load, read
+from hiprt.bench.engine.prompt_cache import PromptCache
 from hiprt.bench.engine.report import Choice, Report
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.sampling import Sampling
@@ -71,6 +72,9 @@ def generate(
     checkpoint = Checkpoint(request.model)
     limit = read(checkpoint.settings).max_position_embeddings
     texts = encode(request, checkpoint, find_template(checkpoint.path))
+    if request.load_cache is not None and request.prompt is None and not request.prompt_ids:
+        ids = PromptCache.read_tokens(request.load_cache)
+        texts = [Beginning(checkpoint.tokenizer.decode(ids, skip_special_tokens=False), ids)] * len(texts)
     longest = max(len(text.ids) for text in texts)
     if longest >= limit:
         raise ValueError(f"a prompt of {longest} tokens leaves no place among the {limit} positions of the model")
@@ -215,13 +219,21 @@ class Generation:
             for i, each in enumerate(ids)
         ]
         prompts = ids + ids[-1:] * (self.batch - len(ids))
+        seed, load, save = (self.sampling.seed + first) % 2**32, self.request.load_cache, self.request.save_cache
+        kept = 0
         for decoder in filter(None, (self.decoder, self.shadow)):
-            decoder.start(prompts, self.sampling.temperature, (self.sampling.seed + first) % 2**32)
+            kept = 0 if load is None else decoder.read_cache(load, prompts)
+            # The last token is taken anew by whoever reads the cache, for the logits behind it.
+            decoder.start(prompts, self.sampling.temperature, seed, kept=kept, save_at=len(ids[0]) - 1 if save else 0)
+        if load is not None:
+            self.report.cached_tokens = (self.report.cached_tokens or 0) + kept * len(ids)
         most = self.most(max(map(len, ids)))
         end = "length" if most == self.request.tokens else "positions"
         begin, verified = time.perf_counter(), self.verifying
         times: list[float] = []
         if self.prefill(stopped, lambda taken, length: None if first else progress(taken, length, "tokens")):
+            if save is not None:
+                self.decoder.write_cache(save)
             for tokens in self.steps_of(most, stopped):
                 times.append(time.perf_counter() - begin - (self.verifying - verified))
                 for writer, token in zip(writers, tokens):
@@ -230,7 +242,7 @@ class Generation:
                     break
         for writer in writers:
             writer.finish()
-        self.spent.add(times, sum(len(writer.ids) for writer in writers), sum(map(len, ids)))
+        self.spent.add(times, sum(len(writer.ids) for writer in writers), sum(len(each) - kept for each in ids))
         if self.report.stop in ("interrupted", "mismatch"):
             end = self.report.stop
         elif first == 0:

@@ -93,6 +93,8 @@ class Report:
     stop : str
         Why the text ended: ``eos`` by a stop token, ``stop`` before a text that was to end it, ``length``,
         ``positions`` where the model was trained for no more, ``interrupted`` or ``mismatch``.
+    cached_tokens : int or None
+        How many tokens of the prompts came from a prompt cache; None without one.
     sampling : dict
         The rules of the draws, where they differ from taking the likeliest token.
     """
@@ -126,6 +128,7 @@ class Report:
     verified: bool | None = None
     mismatch: str = ""
     stop: str = "length"
+    cached_tokens: int | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

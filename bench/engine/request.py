@@ -58,6 +58,11 @@ class Request:
     logprobs : int, optional
         How many of the likeliest tokens are told for each place, with the log probability of the token that was drawn;
         by default none of it is.
+    load_cache : Path or str, optional
+        A prompt cache, from which the texts begin as far as their prompts agree with it. Without a prompt its text is
+        the prompt.
+    save_cache : Path or str, optional
+        Where the prompt's cache is written to, once the prompt has been taken.
 
     Raises
     ------
@@ -86,6 +91,8 @@ class Request:
     system_prompt: str = ""
     template_values: Mapping[str, Any] = field(default_factory=dict)
     logprobs: int | None = None
+    load_cache: Path | str | None = None
+    save_cache: Path | str | None = None
 
     def sampling(self, defaults: Mapping[str, Any]) -> Sampling:
         """Return how tokens are drawn.
@@ -128,6 +135,10 @@ class Request:
         if self.tokens < 1:
             raise ValueError(f"tokens={self.tokens}: must be at least 1")
         self.sampling({})
+        if self.save_cache is not None and len(self.prompts) > 1:
+            raise ValueError(f"a prompt cache is of one text: save_cache with {len(self.prompts)} of them")
+        if self.save_cache is not None and not Path(self.save_cache).absolute().parent.is_dir():
+            raise ValueError(f"save_cache={self.save_cache}: there is no such folder")
         if not all(self.stops):
             raise ValueError("stop: an empty text would end every text")
         if self.batch < 0 or not self.prompts:

@@ -62,6 +62,8 @@ class SafetensorsFile:
     ----------
     entries : dict of str to Entry
         The tensors by name.
+    metadata : dict of str to str
+        What the header says beside them.
     bytes : ndarray of uint8
         The mapped file.
 
@@ -82,6 +84,7 @@ class SafetensorsFile:
                 raise CheckpointError(f"{path} is truncated or no safetensors file: it ends in its header", DOWNLOAD)
             with safe_open(path, "numpy") as opened:
                 slices = {name: opened.get_slice(name) for name in opened.offset_keys()}
+                self.metadata: dict[str, str] = opened.metadata() or {}
             with path.open("rb") as file:
                 # The library keeps the last of several tensors of one name.
                 json.loads(file.read(header_end)[8:], object_pairs_hook=partial(require_unique, path))

@@ -106,6 +106,23 @@ class State:
             copy_into(layer.conv, source.conv, current_stream())
             copy_into(layer.delta, source.delta, current_stream())
 
+    def kept(self, positions: int, recurrent: Sequence[Recurrent] | None = None) -> dict[str, Array]:
+        """Return, by name, what all layers keep of so many first positions of each text.
+
+        Parameters
+        ----------
+        positions : int
+        recurrent : sequence of Recurrent, optional
+            What stands for that of the recurrent layers.
+        """
+        copies = iter(recurrent or ())
+        layers = (next(copies, layer) if isinstance(layer, Recurrent) else layer for layer in self.layers)
+        return {
+            f"layers.{index}.{name}": part
+            for index, layer in enumerate(layers)
+            for name, part in layer.parts(positions).items()
+        }
+
     def give(self, tokens: Sequence[int], position: int, stream: Stream) -> None:
         """Write the next chunk of a prompt, which begins at this position of its text."""
         size = len(tokens)

@@ -58,6 +58,7 @@ class CheckpointWeights:
         self.prefix = next((p for p in PREFIXES if f"{p}{EMBEDDING}.weight" in names), PREFIXES[0])
         self.head = "language_model.lm_head" if self.prefix == PREFIXES[1] else HEAD
         self.dtype = checkpoint.dtype_of(self.prefix + EMBEDDING, f"{self.prefix}norm.weight")
+        self.identity = f"{checkpoint.fingerprint}, {self.form}"
         # As published, hybrids store a norm's weight less 1, and a convolution as (channels, 1, taps). MLX's conversion
         # adds the 1 and stores (channels, taps, 1).
         convs = [file.entries[name] for name, file in names.items() if name.endswith(CONV)]

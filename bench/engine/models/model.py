@@ -29,6 +29,10 @@ class KeyValue:
     def reset(self, sequence: int | None = None) -> None:
         """Begin a text, in one sequence or in all: nothing has to be cleared."""
 
+    def parts(self, positions: int) -> dict[str, Array]:
+        """Return, by name, what is kept of so many first positions of each sequence."""
+        return {"keys": self.keys[:, :, :positions], "values": self.values[:, :, :positions]}
+
 
 @dataclass(frozen=True)
 class Recurrent:
@@ -49,6 +53,10 @@ class Recurrent:
         for part in (self.conv, self.delta):
             (part if sequence is None else part[sequence]).fill_bytes(0)
 
+    def parts(self, positions: int) -> dict[str, Array]:
+        """Return, by name, what is kept of each sequence, whatever the positions."""
+        return {"conv": self.conv, "delta": self.delta}
+
 
 LayerState = KeyValue | Recurrent
 
@@ -63,6 +71,10 @@ class Model(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of activations, caches and logits."""
+
+    @property
+    def identity(self) -> str:
+        """What tells files that are made with the model from those of another: a digest of its config and weights."""
 
     @property
     def fused(self) -> bool:

@@ -55,6 +55,7 @@ class RandomWeights:
     def __init__(self, dtype: np.dtype[Any], form: tuple[int, int], seed: int) -> None:
         self.dtype = dtype
         self.group_size, self.bits = form
+        self.identity = f"random, seed {seed}, {form}"
         self.host = np.random.default_rng(seed)
 
     def has(self, module: str) -> bool:

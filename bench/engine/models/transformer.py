@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,6 +68,8 @@ class Transformer:
     Attributes
     ----------
     config : Config
+    identity : str
+        A digest of the config and the weights.
     dtype : numpy.dtype
         The dtype of scales, norms, states and logits.
     fused : bool
@@ -79,6 +82,7 @@ class Transformer:
     """
 
     config: Config
+    identity: str
     dtype: np.dtype[Any]
     fused: bool
     embedding: Linear
@@ -105,7 +109,9 @@ class Transformer:
             for index, (mixer, feed) in enumerate(config.layers)
         ]
         head = embedding if config.tie_word_embeddings else weights.matrix([Part("lm_head", vocab)], hidden)
-        return cls(config, weights.dtype, fused, embedding, tuple(layers), weights.norm("norm", hidden), head)
+        identity = sha256(f"{config} {weights.dtype} {weights.identity}".encode()).hexdigest()
+        norm = weights.norm("norm", hidden)
+        return cls(config, identity, weights.dtype, fused, embedding, tuple(layers), norm, head)
 
     def state(self, batch: int, capacity: int) -> list[LayerState]:
         """Allocate, on the current stream, what the layers keep of `batch` sequences of up to `capacity` tokens."""

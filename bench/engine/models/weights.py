@@ -47,9 +47,12 @@ class Weights(Protocol):
     ----------
     dtype : numpy.dtype
         The dtype of everything that is not a code.
+    identity : str
+        What tells them from the weights of another model.
     """
 
     dtype: np.dtype[Any]
+    identity: str
 
     def has(self, module: str) -> bool:
         """Whether there is a module of this name."""
