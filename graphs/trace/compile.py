@@ -132,6 +132,9 @@ class Traced(core.Traced):
         """Return the step that runs the program on a stream."""
         step = self.steps.get(stream)
         if step is None:
+            # Streams may come and go, and a step has memory and graphs.
+            for gone in [each for each in list(self.steps) if not each.is_open]:
+                self.steps.pop(gone, None)
             step = self.steps.setdefault(stream, Step(self.run, name=self.name, stream=stream, moves=True))
         return step
 

@@ -564,7 +564,7 @@ function drawTiles() {
     tile(graph.isTimed ? micro(graph.totalUs) : "–", "all nodes, one behind the other"),
     tile(graph.isTimed ? micro(graph.length) : `${count(graph.length)} nodes`, `critical path, ${count(graph.critical.length)} nodes`),
     tile(micro(graph.floorUs), `floor: ${bytes(graph.distinctBytes)} that are declared, once` + (graph.run.bandwidth ? ` at ${digits(graph.run.bandwidth, 0)} GB/s` : ", no bandwidth measured")),
-    part != null && part > 1 ? tile("–", "of the floor's speed: the nodes declare more than they touch") : tile(share(part), "of the floor's speed"),
+    part != null && part > 1 ? tile("–", "of the floor's speed: memory that lies in caches, or is declared and not touched") : tile(share(part), "of the floor's speed"),
     tile(count(graph.size), `nodes, ${count(graph.edges.before.length)} edges`),
   ];
   byId("tiles").replaceChildren(...tiles);

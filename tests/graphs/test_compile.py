@@ -8,6 +8,7 @@ import pytest
 
 import hiprt
 from hiprt import graphs, kernels
+from hiprt.allocator import stats, trim
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
 from hiprt.metal_compat import metal_kernel
@@ -327,6 +328,19 @@ def test_another_stream_and_another_thread():
     other.join()
     assert all((each == 2 * x.numpy()).all() for each in found)
     assert len(found) == 3
+    assert compiled.traces == 1
+
+
+def test_streams_that_are_closed_leave_nothing():
+    """A server may open a stream for each request."""
+    compiled, x = hiprt.compile(lambda x: double(double(x))), ramp(1000)
+    reserved = []
+    for _ in range(8):
+        with hiprt.Stream() as stream, hiprt.use_stream(stream):
+            np.testing.assert_array_equal(compiled(x).numpy(), 4 * x.numpy())
+        trim()
+        reserved.append(stats()["reserved"])
+    assert reserved[-1] == reserved[2]
     assert compiled.traces == 1
 
 

@@ -213,7 +213,7 @@ def test_files_that_cannot_be_shown_say_why(content, message, tmp_path, capsys):
 
 
 def test_what_is_asked_for_wrongly_says_what_would_do(tmp_path, capsys, program):
-    """Files that are missing, three of them, options behind them, and steps that are not there."""
+    """Files that are missing, three of them, and steps that are not there."""
     file = tmp_path / "run.json"
     whole = vars(made_run(nodes=2))
     file.write_text(json.dumps({"format": "hiprt run 1", **{name: whole[name] for name in whole if name != "name"}}))
@@ -223,8 +223,8 @@ def test_what_is_asked_for_wrongly_says_what_would_do(tmp_path, capsys, program)
     broken.write_text("raise SystemExit(3)")
     for arguments, message in (
         ([file, file, file], "one file is shown, or two are compared; 3 were given"),
-        ([file, "--html", "x.html"], "options come before the files"),
         (["--step", "prefill", file], "run.json has no step 'prefill'; it has decode"),
+        ([file, "--step", "prefill"], "run.json has no step 'prefill'; it has decode"),
         ([tmp_path / "missing.json"], "No such file"),
         ([tmp_path / "missing.py"], "there is no program"),
         ([quiet], "quiet.py launched no step, so there is nothing to show"),
@@ -232,6 +232,29 @@ def test_what_is_asked_for_wrongly_says_what_would_do(tmp_path, capsys, program)
     ):
         assert main(["graph", "show", *map(str, arguments)]) == 1
         assert message in capsys.readouterr().err
+
+
+def test_options_stand_before_a_file_or_behind_it(tmp_path, capsys):
+    """Those behind a program are the program's."""
+    file, page = tmp_path / "run.json", tmp_path / "page.html"
+    whole = vars(made_run(nodes=2))
+    file.write_text(json.dumps({"format": "hiprt run 1", **{name: whole[name] for name in whole if name != "name"}}))
+    shown = []
+    for arguments in (
+        ["--text", "--step", "decode", "--html", page, file],
+        [file, "--html", page, "--text", "--step", "decode"],
+        ["--text", file, "--html", page, "--step=decode"],
+    ):
+        page.unlink(missing_ok=True)
+        assert main(["graph", "show", *map(str, arguments)]) == 0
+        shown.append(capsys.readouterr().out)
+        assert page.exists()
+    assert shown[0] == shown[1] == shown[2] != ""
+    assert main(["graph", "show", str(file), "--json", str(file)]) == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 2
+    with pytest.raises(SystemExit):
+        main(["graph", "show", str(file), "--htlm", "page.html"])
+    assert "unrecognized arguments: --htlm" in capsys.readouterr().err
 
 
 def test_a_dump_is_shown_without_times(stream, tmp_path):
