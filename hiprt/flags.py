@@ -19,7 +19,7 @@ from hiprt.runtimes import FANOUT
 __all__ = ["Flag", "Flags", "flags", "spelled", "table", "warn_unknown"]
 
 T = TypeVar("T")
-PASS_NAMES: tuple[str, ...] = ("simplify", "dead_code")
+PASS_NAMES: tuple[str, ...] = ("simplify", "dead_code", "fusion")
 RUNG_NAMES = ("replay", "patch", "update", "instantiate", "eager")
 PREFIX = "HIPRT_"
 UNSET = object()
@@ -286,7 +286,8 @@ class Flags:
     compile_passes = Flag(
         words(*PASS_NAMES),
         PASS_NAMES,
-        "What `hiprt.compile` does to programs before they run: `simplify`, `dead_code`; words separated by commas.",
+        "What `hiprt.compile` does to programs before they run: `simplify`, `dead_code`, `fusion`; words "
+        "separated by commas.",
     )
     cpu_compiler = Flag(str, "", "The CPU device's compiler: a path, or one of zig, clang++ and g++.", native=True)
     cpu_zig = Flag(

@@ -55,3 +55,7 @@ class Memory:
         if self.is_outside(value):
             return not any(root == -1 or root in self.outside for root in self.written)
         return self.root_of(value) not in self.written
+
+    def may_share(self, a: Array, b: Array) -> bool:
+        """Whether two values may show the same memory; arrays from outside may."""
+        return self.root_of(a) == self.root_of(b) or (self.is_outside(a) and self.is_outside(b))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from hiprt.graphs.trace.size import Size
 from hiprt.graphs.trace.trace import Trace
 from hiprt.graphs.trace.value import ShapelessValue
 
-__all__ = ["Call", "Change", "rebuild"]
+__all__ = ["Call", "Change", "Rebuilding", "rebuild"]
 
 Call = Callable[[], list[Any]]
 # What becomes of a primitive: its results in the new program; none where nothing uses them. It is given the primitive,
@@ -23,37 +23,68 @@ Call = Callable[[], list[Any]]
 Change = Callable[[Primitive, Call, Callable[[Any], Any]], list[Any]]
 
 
-def rebuild(program: Program, change: Change) -> Program:
-    """Return a program of the same inputs and outputs, of what `change` makes of each primitive."""
-    trace = Trace(shapeless=any(isinstance(value, ShapelessValue) for value in program.inputs))
-    values = [trace.given(value) for value in program.inputs]
-    found: dict[int, Array] = {old.number: new for old, new in zip(program.inputs, values)}
+class Rebuilding:
+    """A program that is being made from another one.
 
-    def replaced(part: Any) -> Any:
+    Within ``trace.recording()``, ops that are called on what `replaced` returns become its primitives.
+
+    Attributes
+    ----------
+    trace : Trace
+    found : dict
+        What stands for each value of the old program, by number.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.trace = Trace(shapeless=any(isinstance(value, ShapelessValue) for value in program.inputs))
+        self.values = [self.trace.given(value) for value in program.inputs]
+        self.found: dict[int, Array] = {old.number: new for old, new in zip(program.inputs, self.values)}
+
+    def replaced(self, part: Any) -> Any:
+        """Return what stands for a value or a size of the old program; other parts of arguments as they are."""
         if isinstance(part, Array):
-            return part if part.primitive is None else found[part.number]
-        return moved(part) if type(part) is Size else part
+            return part if part.primitive is None else self.found[part.number]
+        return self.moved(part) if type(part) is Size else part
 
-    def moved(size: Any) -> Any:
+    def moved(self, size: Any) -> Any:
+        """Return a size of the old program as one of the new one."""
         if type(size) is not Size:
             return size
         text, a, b = size.terms
         if text == "axis":
-            return Size(size.value, (text, found[a].number, b))
-        return Size(size.value, (text, moved(a), moved(b)))
+            return Size(size.value, (text, self.found[a].number, b))
+        return Size(size.value, (text, self.moved(a), self.moved(b)))
 
+    def call(self, primitive: Primitive) -> list[Any]:
+        """Add the call of a primitive, and return its results."""
+        return call(primitive, self.replaced)
+
+    def put(self, primitive: Primitive, results: Sequence[Any]) -> None:
+        """Let results stand for those of a primitive."""
+        for i, made in enumerate(results):
+            if primitive.rule[1][i][0] is not None:
+                self.found[primitive.number + i] = made
+
+    def finished(self, places: Sequence[int]) -> Program:
+        """Return the program; `places` has how many primitives it had before each one of the old, and at the end."""
+        guards = [
+            replace(guard, at=places[guard.at], size=self.moved(guard.size), other=self.moved(guard.other))
+            for guard in self.program.guards
+        ]
+        guards += self.trace.guards
+        guards.sort(key=lambda guard: guard.at)
+        outputs = [self.replaced(value) for value in self.program.outputs]
+        return Program(self.values, self.trace.primitives, outputs, guards)
+
+
+def rebuild(program: Program, change: Change) -> Program:
+    """Return a program of the same inputs and outputs, of what `change` makes of each primitive."""
+    new = Rebuilding(program)
     places: list[int] = []
-    with trace.recording():
+    with new.trace.recording():
         for primitive in program.primitives:
-            places.append(len(trace.primitives))
-            for i, made in enumerate(change(primitive, partial(call, primitive, replaced), replaced)):
-                if primitive.rule[1][i][0] is not None:
-                    found[primitive.number + i] = made
-    places.append(len(trace.primitives))
-    guards = [
-        replace(guard, at=places[guard.at], size=moved(guard.size), other=moved(guard.other))
-        for guard in program.guards
-    ]
-    guards += trace.guards
-    guards.sort(key=lambda guard: guard.at)
-    return Program(values, trace.primitives, [replaced(value) for value in program.outputs], guards)
+            places.append(len(new.trace.primitives))
+            new.put(primitive, change(primitive, partial(new.call, primitive), new.replaced))
+    places.append(len(new.trace.primitives))
+    return new.finished(places)

@@ -288,7 +288,7 @@ def test_compiled_in_compiled_is_inlined():
     outer = hiprt.compile(lambda x: kernels.exp(inner(x)))
     np.testing.assert_array_equal(outer(ramp(3)).numpy(), kernels.exp(double(ramp(3))).numpy())
     assert inner.traces == 0
-    assert [line.split(" = ")[-1] for line in outer.program.splitlines()[1:3]] == ["add(%0, %0)", "exp(%1)"]
+    assert "'v0 = add(x0, x0); v1 = exp(v0); return v1'" in outer.program
 
 
 def test_compiled_in_a_step_is_inlined():
@@ -412,7 +412,7 @@ def test_shapeless_refuses_what_it_cannot_infer_before_anything_runs():
     compiled(ramp(4))
     stream = hiprt.current_stream()
     x, before = ramp(5), stream.launches
-    with pytest.raises(ValueError, match=r"\[compile\] add of the program cannot take the shapes \(5,\), \(4,\)"):
+    with pytest.raises(ValueError, match=r"fused of the program cannot take the shapes \(5,\), \(4,\): \[add\] Shapes"):
         compiled(x)
     assert stream.launches == before
     np.testing.assert_array_equal(compiled(ramp(4)).numpy(), kernels.add(kernels.exp(ramp(4)), held).numpy())

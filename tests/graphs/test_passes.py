@@ -1,6 +1,7 @@
 """Passes: programs as text before and after, and what each must leave alone."""
 
 import numpy as np
+from helpers.traced import calls, traced
 
 import hiprt
 from hiprt import kernels
@@ -8,8 +9,6 @@ from hiprt.flags import flags
 from hiprt.graphs.trace.passes import PASSES
 from hiprt.graphs.trace.passes.dead_code import dead_code
 from hiprt.graphs.trace.passes.simplify import simplify
-from hiprt.graphs.trace.program import Program
-from hiprt.graphs.trace.trace import Trace
 from hiprt.metal_compat import metal_kernel
 
 TWICE = metal_kernel("twice", ["x"], ["y"], "y[thread_position_in_grid.x] = 2 * x[thread_position_in_grid.x];")
@@ -17,19 +16,6 @@ TWICE = metal_kernel("twice", ["x"], ["y"], "y[thread_position_in_grid.x] = 2 * 
 
 def ramp(*shape):
     return hiprt.array(np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(np.float32))
-
-
-def traced(function, *arrays, shapeless=False):
-    trace = Trace(shapeless=shapeless)
-    values = [trace.given(array) for array in arrays]
-    with trace.recording():
-        made = function(*values)
-    return Program(values, trace.primitives, made if isinstance(made, tuple) else (made,), trace.guards)
-
-
-def calls(program):
-    """The calls of a program, without what they return."""
-    return [line.split(" = ")[-1].strip() for line in program.text().splitlines()[1:-1] if "captured" not in line]
 
 
 def test_all_names_are_flags():

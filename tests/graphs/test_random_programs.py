@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
+from hiprt.kernels.ops.elementwise import fused
 from hiprt.metal_compat import metal_kernel
 
 WIDTH = 8
@@ -144,8 +145,22 @@ def check(program):
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_random_programs(form):
-    """40 short programs by default, 400 with ``--all``, 20,000 in the long form."""
+    """40 short programs by default, 400 with ``--all``, 20,000 in the long form; what is fused runs op by op."""
     count, most = {"short": (40, 25), "usual": (400, 60), "long": (20_000, 60)}[form]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fused, "whole_of", lambda *_: None)
+        run(count, most)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_random_programs_in_fused_kernels(form):
+    """The same where what is fused is one kernel, which takes a compiler's time for each program."""
+    count, most = {"short": (2, 25), "usual": (10, 60), "long": (500, 60)}[form]
+    run(count, most)
+
+
+def run(count, most):
     settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))(given(programs(most))(check))()
 
 

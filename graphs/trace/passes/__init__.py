@@ -6,13 +6,14 @@ finds nothing to do. ``HIPRT_COMPILE_PASSES`` names those that are used.
 
 from hiprt.flags import flags
 from hiprt.graphs.trace.passes.dead_code import dead_code
+from hiprt.graphs.trace.passes.fusion import fusion
 from hiprt.graphs.trace.passes.simplify import simplify
 from hiprt.graphs.trace.program import Program
 
 __all__ = ["PASSES", "improved"]
 
 # In the order in which they run.
-PASSES = {"simplify": simplify, "dead_code": dead_code}
+PASSES = {"simplify": simplify, "dead_code": dead_code, "fusion": fusion}
 
 
 def improved(program: Program) -> tuple[Program, list[str]]:

@@ -15,11 +15,11 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, layout_of, spread_strides
-from hiprt.kernels.ops.promotion import WORDS, is_float, promote, strided, weak
+from hiprt.kernels.ops.promotion import BOOL, WORDS, is_float, promote, strided, weak
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["Expression", "Operand", "apply", "evaluate"]
+__all__ = ["Expression", "Operand", "apply", "evaluate", "given", "joint_dtypes", "number_word", "strides_of"]
 
 DType = np.dtype[Any]
 Operand = Array | float
@@ -253,15 +253,23 @@ def joint_of(
     op: str, names: tuple[str, ...], rule: Callable[[DType], tuple[DType, DType]], *operands: Given
 ) -> tuple[tuple[DType, ...], DType, tuple[int, ...]]:
     """Check the operands and return what each is computed in, and the result's dtype and shape."""
-    numbers = [v for v in operands if isinstance(v, type)]
     arrays = [strided(op, n, v) for n, v in zip(names, operands) if not isinstance(v, type)]
     if not arrays:
         raise TypeError(f"{op}: no operand is a hiprt.Array")
-    dtype = promote(*(v.dtype for v in arrays))
-    for number in numbers:
-        dtype = weak(number(), dtype)
-    computed, given_dtype = rule(dtype)
-    return (computed,) * len(operands), given_dtype, broadcast_shapes(op, *(v.shape for v in arrays))
+    common, dtype = joint_dtypes(rule, [v if isinstance(v, type) else v.dtype for v in operands])
+    return common, dtype, broadcast_shapes(op, *(v.shape for v in arrays))
+
+
+def joint_dtypes(
+    rule: Callable[[DType], tuple[DType, DType]], kinds: Sequence[DType | type[float]]
+) -> tuple[tuple[DType, ...], DType]:
+    """Return the dtype that each operand is converted to and the result's, given dtypes and the types of numbers."""
+    dtype = promote(*(kind for kind in kinds if not isinstance(kind, type)))
+    for kind in kinds:
+        if isinstance(kind, type):
+            dtype = weak(kind(), dtype)
+    computed, made = rule(dtype)
+    return (computed,) * len(kinds), made
 
 
 def target(
@@ -278,7 +286,7 @@ def target(
 
 def fits(op: str, number: float, dtype: DType) -> None:
     """Refuse an integer that the dtype or a kernel's argument does not hold."""
-    if isinstance(number, float) or is_float(dtype) or isinstance(number, bool):
+    if isinstance(number, float) or is_float(dtype) or isinstance(number, bool) or dtype == BOOL:
         return
     limits = np.iinfo(dtype)
     if not max(limits.min, -(2**31)) <= number <= min(limits.max, 2**31 - 1):

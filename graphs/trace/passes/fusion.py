@@ -1,0 +1,237 @@
+"""Fusion: elementwise ops that follow each other become one kernel."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from hiprt.array import Array
+from hiprt.graphs.trace.core import Primitive
+from hiprt.graphs.trace.memory import Memory
+from hiprt.graphs.trace.program import Program, numbers_in
+from hiprt.graphs.trace.rebuild import Rebuilding
+from hiprt.graphs.trace.size import Size
+from hiprt.graphs.trace.value import ShapelessValue
+from hiprt.kernels.ops.elementwise.fused import FUSABLE, fused
+
+__all__ = ["fusion"]
+
+MOST_ARRAYS = 16  # that a kernel reads and writes
+MOST_NUMBERS = 16
+MOST_OPS = 64
+
+NAMES = {id(fusable.op): name for name, fusable in FUSABLE.items()}
+
+
+class Member(NamedTuple):
+    """A primitive that can be a part of a fused kernel: the name of its op, its operands, the dtype that it names."""
+
+    primitive: Primitive
+    name: str
+    operands: tuple[Any, ...]
+    dtype: str
+
+    @property
+    def number(self) -> int:
+        """The number of its result."""
+        return int(self.primitive.number)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its result, where the program was traced."""
+        pattern = self.primitive.rule[1][0][0]
+        assert pattern is not None
+        shape: tuple[int, ...] = pattern.form.shape
+        return shape
+
+
+class Group:
+    """Members that become one kernel, in their order.
+
+    Attributes
+    ----------
+    members : list of Member
+    arrays : dict
+        The arrays that the kernel reads, by number; captured ones by their negative id.
+    numbers : int
+        How many numbers it takes.
+    """
+
+    def __init__(self, member: Member) -> None:
+        self.members = [member]
+        self.arrays = {key_of(v): v for v in member.operands if isinstance(v, Array)}
+        self.numbers = sum(not isinstance(v, Array) for v in member.operands)
+
+    def fits(self, others: list[Group], member: Member) -> bool:
+        """Whether one kernel could take this group with others, and a member that uses them all."""
+        groups = [self, *others]
+        made = {each.number for group in groups for each in group.members}
+        keys = {key for group in groups for key in group.arrays} | {
+            key_of(v) for v in member.operands if isinstance(v, Array)
+        }
+        numbers = sum(group.numbers for group in groups) + sum(not isinstance(v, Array) for v in member.operands)
+        return len(keys - made) < MOST_ARRAYS and numbers <= MOST_NUMBERS and len(made) < MOST_OPS
+
+    def take(self, others: list[Group], member: Member) -> None:
+        """Take other groups in, and a member that uses them all."""
+        for group in [*others, Group(member)]:
+            self.members += group.members
+            self.arrays |= group.arrays
+            self.numbers += group.numbers
+        made = {each.number for each in self.members}
+        self.arrays = {key: array for key, array in self.arrays.items() if key not in made}
+        self.members.sort(key=lambda each: each.number)
+
+
+def fusion(program: Program) -> Program:
+    """Return the program with elementwise ops of one shape, of which each uses others, as calls of `fused`.
+
+    The ops run where the first primitive needs one of their results, or would write what they read. Results that others
+    use are results of the kernel, so that nothing is computed twice. A kernel reads and writes at most `MOST_ARRAYS`
+    arrays.
+    """
+    members = {primitive.number: member for primitive in program.primitives if (member := member_of(primitive))}
+    if not any(v.number in members for m in members.values() for v in m.operands if is_made(v)):
+        return program
+    return Fusion(program, members).run()
+
+
+class Fusion:
+    """The pass on one program.
+
+    Parameters
+    ----------
+    program : Program
+    members : dict
+        The primitives that can be parts of fused kernels, by number.
+    """
+
+    def __init__(self, program: Program, members: dict[int, Member]) -> None:
+        self.program, self.members = program, members
+        self.new = Rebuilding(program)
+        self.group_of: dict[int, Group] = {}  # groups that wait to be called, by the numbers of their results
+        self.is_shapeless = any(isinstance(value, ShapelessValue) for value in program.inputs)
+        self.users: defaultdict[int, set[int]] = defaultdict(set)  # -1 is no primitive
+        for primitive in program.primitives:
+            for number in self.used_by(primitive):
+                self.users[number].add(primitive.number)
+        last = {v.number for v in program.outputs if is_made(v)}
+        last |= {number for guard in program.guards for number in numbers_in((guard.size, guard.other))}
+        for number in last:
+            self.users[number].add(-1)
+        has_writes = any(primitive.rule[2] for primitive in program.primitives)
+        self.memory = Memory(program) if has_writes else None
+
+    def used_by(self, primitive: Primitive) -> set[int]:
+        """Return the numbers of the values that a primitive uses, or whose sizes it uses."""
+        numbers = {value.number for value in primitive.inputs if is_made(value)}
+        return numbers | numbers_in(primitive.arguments) if self.is_shapeless else numbers
+
+    def run(self) -> Program:
+        """Return the program with groups as calls of `fused`; itself where no group has two members."""
+        places: list[int] = []
+        with self.new.trace.recording():
+            for primitive in self.program.primitives:
+                places.append(len(self.new.trace.primitives))
+                member = self.members.get(primitive.number)
+                if member is None:
+                    self.call_before(primitive)
+                    self.new.put(primitive, self.new.call(primitive))
+                else:
+                    self.join(member)
+            places.append(len(self.new.trace.primitives))
+            for group in dict.fromkeys(self.group_of.values()):
+                self.call(group.members)
+        is_same = len(self.new.trace.primitives) == len(self.program)
+        return self.program if is_same else self.new.finished(places)
+
+    def join(self, member: Member) -> None:
+        """Let a member join the groups whose results it uses; those of other shapes are called first."""
+        used = list(dict.fromkeys(self.group_of[n] for n in self.used_by(member.primitive) if n in self.group_of))
+        for group in [group for group in used if group.members[0].shape != member.shape]:
+            self.flush(group)
+            used.remove(group)
+        while used and not used[0].fits(used[1:], member):
+            self.flush(max(used, key=lambda group: len(group.arrays)))
+            used = [group for group in used if group.members[0].number in self.group_of]
+        if used:
+            group = used[0]
+            group.take(used[1:], member)
+        else:
+            group = Group(member)
+        for each in group.members:
+            self.group_of[each.number] = group
+
+    def call_before(self, primitive: Primitive) -> None:
+        """Call the groups that a primitive needs, or whose operands it writes."""
+        for number in self.used_by(primitive):
+            if number in self.group_of:
+                self.flush(self.group_of[number])
+        if self.memory is not None and primitive.rule[2] and self.group_of:
+            written = [primitive.inputs[i] for i in primitive.rule[2]]
+            for group in dict.fromkeys(self.group_of.values()):
+                if any(self.memory.may_share(value, array) for value in written for array in group.arrays.values()):
+                    self.flush(group)
+
+    def flush(self, group: Group) -> None:
+        """Call a group now."""
+        for member in group.members:
+            del self.group_of[member.number]
+        self.call(group.members)
+
+    def call(self, members: list[Member]) -> None:
+        """Add the call of members to the new program: one of `fused`, or several where results are too many."""
+        inside = {member.number for member in members}
+        results = [member for member in members if not self.users[member.number] <= inside]
+        operands: dict[Any, Any] = {}
+        for member in members:
+            for v in member.operands:
+                if not (is_made(v) and v.number in inside):
+                    operands.setdefault(key_of(v), v)
+        arrays = sum(isinstance(v, Array) for v in operands.values())
+        if len(members) == 1 or not results:
+            for member in members:
+                self.new.put(member.primitive, self.new.call(member.primitive))
+            return
+        if arrays + len(results) > MOST_ARRAYS:
+            half = len(members) // 2
+            self.call(members[:half])
+            self.call(members[half:])
+            return
+        names = {key: f"x{i}" for i, key in enumerate(operands)}
+        names |= {member.number: f"v{i}" for i, member in enumerate(members)}
+        lines = []
+        for member in members:
+            words = [names[key_of(v)] for v in member.operands] + ([member.dtype] if member.dtype else [])
+            lines.append(f"{names[member.number]} = {member.name}({', '.join(words)})")
+        lines.append(f"return {', '.join(names[member.number] for member in results)}")
+        made = fused([self.new.replaced(v) for v in operands.values()], "; ".join(lines))
+        for member, result in zip(results, made):
+            self.new.put(member.primitive, [result])
+
+
+def member_of(primitive: Primitive) -> Member | None:
+    """Return a primitive as a member of a group; None where it is no elementwise op that returns a new array."""
+    name = NAMES.get(id(primitive.op))
+    if name is None or primitive.rule[0] or primitive.rule[2]:
+        return None
+    ((pattern, operand, _),) = primitive.rule[1]
+    if pattern is None or operand >= 0:
+        return None
+    fusable = FUSABLE[name]
+    operands = primitive.arguments[: fusable.operands]
+    if not all(isinstance(v, (Array, bool, int, float)) or type(v) is Size for v in operands):
+        return None
+    return Member(primitive, name, operands, str(pattern.dtype) if fusable.names_dtype else "")
+
+
+def is_made(value: Any) -> bool:
+    """Whether something is a value of the program, and no number and no captured array."""
+    return isinstance(value, Array) and value.primitive is not None
+
+
+def key_of(operand: Any) -> Any:
+    """Return what tells operands apart: a value's number, or a captured array's negative id; numbers by their bits."""
+    if isinstance(operand, Array):
+        return operand.number if operand.primitive is not None else -id(operand)
+    return type(operand), repr(operand) if type(operand) is not Size else id(operand)
