@@ -107,7 +107,7 @@ static int append_operand(reading *r, PyObject *value) {
   }
   PyObject *form = hiprt_py_form(array);
   if (append(r, form)) return -1;
-  r->hash = mixed(r->hash, maker ? maker->hash + (array->number - maker->number) : (uint64_t)(uintptr_t)form);
+  r->hash = mixed(r->hash, maker ? maker->hash + (array->number - maker->number) : (uint64_t)(uintptr_t)value);
   r->inputs[r->operands++] = value;
   return 0;
 }

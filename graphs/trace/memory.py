@@ -20,6 +20,8 @@ class Memory:
         The roots that a primitive writes, and -1 where that is memory that the program captured.
     outside : set of int
         The roots that are the program's inputs.
+    writes_outside : bool
+        Whether a primitive writes an input or what the program captured.
     """
 
     def __init__(self, program: Program) -> None:
@@ -32,6 +34,7 @@ class Memory:
                     number = primitive.number + i
                     self.root[number] = number if operand < 0 else self.root_of(primitive.inputs[operand])
             self.written |= {self.root_of(primitive.inputs[i]) for i in primitive.rule[2]}
+        self.writes_outside = bool(self.written & (self.outside | {-1}))
 
     def root_of(self, value: Array) -> int:
         """Return the root of a value; -1 for an array that the program captured."""
@@ -53,7 +56,7 @@ class Memory:
     def is_constant(self, value: Array) -> bool:
         """Whether no primitive writes what a value shows; arrays from outside may show each other's memory."""
         if self.is_outside(value):
-            return not any(root == -1 or root in self.outside for root in self.written)
+            return not self.writes_outside
         return self.root_of(value) not in self.written
 
     def may_share(self, a: Array, b: Array) -> bool:
