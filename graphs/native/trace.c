@@ -25,6 +25,7 @@ typedef struct {
   hiprt_py_trace base;
   uint64_t number;
   PyObject *primitives;    /* a list, in the order of the calls */
+  PyObject *places;        /* a dict: the numbers of the arrays in memory that calls use, by id */
   PyObject *buffer;        /* that all values show */
   PyTypeObject *value;     /* the class of values */
   PyTypeObject *size;      /* the class of sizes that stand for an axis of a value */
@@ -96,6 +97,23 @@ static int append(reading *r, PyObject *part) {
   return 0;
 }
 
+/* Return the place of an array in memory among those that the trace has used, for hashes: the same in two traces of the
+ * same calls. */
+static uint64_t place_of(const trace_object *trace, PyObject *array) {
+  PyObject *id = trace ? PyLong_FromVoidPtr(array) : 0;
+  PyObject *found = id ? PyDict_GetItemWithError(trace->places, id) : 0;
+  uint64_t place = found ? PyLong_AsUnsignedLongLong(found) : 0;
+  if (id && !found) {
+    place = (uint64_t)PyDict_Size(trace->places) + 1;
+    PyObject *number = PyLong_FromUnsignedLongLong(place);
+    if (number) PyDict_SetItem(trace->places, id, number);
+    Py_XDECREF(number);
+  }
+  Py_XDECREF(id);
+  PyErr_Clear(); /* without memory for it, arrays hash alike */
+  return place << 1;
+}
+
 static int append_operand(reading *r, PyObject *value) {
   hiprt_py_array *array = (hiprt_py_array *)value;
   const primitive_object *maker = (const primitive_object *)array->primitive;
@@ -107,7 +125,7 @@ static int append_operand(reading *r, PyObject *value) {
   }
   PyObject *form = hiprt_py_form(array);
   if (append(r, form)) return -1;
-  r->hash = mixed(r->hash, maker ? maker->hash + (array->number - maker->number) : (uint64_t)(uintptr_t)value);
+  r->hash = mixed(r->hash, maker ? maker->hash + (array->number - maker->number) : place_of(r->trace, value) ^ (uint64_t)(uintptr_t)form);
   r->inputs[r->operands++] = value;
   return 0;
 }
@@ -339,7 +357,7 @@ static PyObject *prepare(PyObject *object, PyObject *args) {
   if (!PyArg_ParseTuple(args, "O!O!O", hiprt_py_buffer_type, &buffer, &PyType_Type, &value, &size)) return 0;
   if (self->primitives || !PyType_IsSubtype((PyTypeObject *)value, hiprt_py_array_type))
     return PyErr_Format(PyExc_TypeError, "prepare: once, with a class of arrays");
-  if (!(self->primitives = PyList_New(0))) return 0;
+  if (!(self->places = PyDict_New()) || !(self->primitives = PyList_New(0))) return 0;
   self->buffer = shared(buffer);
   self->value = (PyTypeObject *)shared(value);
   self->size = size == Py_None ? 0 : (PyTypeObject *)shared(size);
@@ -409,6 +427,7 @@ static int trace_traverse(PyObject *object, visitproc visit, void *arg) {
   trace_object *self = (trace_object *)object;
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->primitives);
+  Py_VISIT(self->places);
   Py_VISIT(self->buffer);
   Py_VISIT((PyObject *)self->value);
   Py_VISIT((PyObject *)self->size);
@@ -418,6 +437,7 @@ static int trace_traverse(PyObject *object, visitproc visit, void *arg) {
 static int trace_clear(PyObject *object) {
   trace_object *self = (trace_object *)object;
   Py_CLEAR(self->primitives);
+  Py_CLEAR(self->places);
   Py_CLEAR(self->buffer);
   PyObject *value = (PyObject *)self->value, *size = (PyObject *)self->size;
   self->value = self->size = 0;
