@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hiprt.graphs.export.dot import export_to_dot
     from hiprt.graphs.export.exporter import export_function, exporter
     from hiprt.graphs.export.importer import import_function
+    from hiprt.graphs.trace.bucket import bucketed
     from hiprt.graphs.trace.compile import compile, disable_compile, enable_compile  # noqa: A004
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "array",
     "asarray",
     "bfloat16",
+    "bucketed",
     "compile",
     "current_device",
     "current_stream",
@@ -74,6 +76,7 @@ warn_unknown(os.environ)
 
 # What belongs to a layer above, and is imported at its first use.
 ABOVE = {
+    "bucketed": "hiprt.graphs.trace.bucket",
     "compile": "hiprt.graphs.trace.compile",
     "disable_compile": "hiprt.graphs.trace.compile",
     "enable_compile": "hiprt.graphs.trace.compile",

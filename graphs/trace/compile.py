@@ -44,6 +44,11 @@ def enable_compile() -> None:
     flags.version += 1
 
 
+def is_active() -> bool:
+    """Whether compiled functions run their programs."""
+    return is_enabled and flags.compile
+
+
 @overload
 def compile(  # noqa: A001
     function: Function, inputs: Any = ..., outputs: Any = ..., shapeless: bool = ...
@@ -213,9 +218,15 @@ class Compiled(core.Compiled):
             An argument is no tree of arrays and constants, the function needs the contents of an array while it is
             traced, or a program cannot take the shapes.
         """
-        if core.Trace.current() is not None or not (is_enabled and flags.compile):
+        if core.Trace.current() is not None or not is_active():
             return self.function(*args, **kwargs)
         self.version, self.device = flags.version, flags.device
+        traced, arrays = self.traced_for(args, kwargs)
+        made = self.launch(traced, arrays)
+        return made if traced.is_plain else traced.results(made, self.outputs)
+
+    def traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Traced, Sequence[Array]]:
+        """Return what a call runs, and the arrays that it is given; trace the function where there is nothing yet."""
         tree: tuple[Any, ...] = (args, kwargs) if self.inputs is None else (args, kwargs, self.inputs)
         key, arrays = core.Trace.signature(tree)
         try:
@@ -225,11 +236,14 @@ class Compiled(core.Compiled):
         if traced is None:
             with self.lock:
                 traced = self.find(key, arrays, args, kwargs)
+        return traced, arrays
+
+    def launch(self, traced: Traced, arrays: Sequence[Array]) -> Any:
+        """Run a program on this thread's stream, and return what `Traced.run` does."""
         stream = current_stream()
         step = traced.step(stream)
         traced.use(stream, step)
-        made = step(*arrays)
-        return made if traced.is_plain else traced.results(made, self.outputs)
+        return step(*arrays)
 
     def find(self, key: Hashable, arrays: Sequence[Array], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """Return the program for arrays of these forms, and remember it; the function is traced if there is none."""
@@ -269,7 +283,15 @@ class Compiled(core.Compiled):
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """Call the function with values in the place of the arrays, and return its program."""
-        trace = Trace(shapeless=self.shapeless)
+        program, outputs, result, state = self.record(args, kwargs, shapeless=self.shapeless)
+        better, passes = improved(program)
+        return Traced(self.name, better, outputs, result, state, passes, len(program))
+
+    def record(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], *, shapeless: bool
+    ) -> tuple[Program, list[Array], Any, Any]:
+        """Return the program of a call as it is traced, its outputs, what the function returned, and what it left."""
+        trace = Trace(shapeless=shapeless)
         values: list[Array] = []
 
         def given(array: Array) -> Array:
@@ -288,17 +310,15 @@ class Compiled(core.Compiled):
             fill(self.outputs, outputs)
         made = [*arrays_of(result), *arrays_of(state)]
         outputs_of = list({id(each): each for each in made}.values())
-        traced = Program(values, trace.primitives, outputs_of, trace.guards)
-        program, passes = improved(traced)
         self.traces += 1
         if self.traces == MANY_TRACES:
             warnings.warn(
                 f"compile: {self.name} was traced {self.traces} times. A constant among its arguments, a shape or the "
                 "tree changes from call to call: give numbers that change as arrays, or shapes with shapeless=True.",
                 HipWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        return Traced(self.name, program, outputs_of, result, state, passes, len(traced))
+        return Program(values, trace.primitives, outputs_of, trace.guards), outputs_of, result, state
 
     def explain(self) -> str:
         """Return what was traced, and how it ran, as text."""

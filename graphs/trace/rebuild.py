@@ -28,6 +28,13 @@ class Rebuilding:
 
     Within ``trace.recording()``, ops that are called on what `replaced` returns become its primitives.
 
+    Parameters
+    ----------
+    program : Program
+        The old one.
+    fixed : bool
+        Whether sizes become the numbers that they are, so that the new one has no guards.
+
     Attributes
     ----------
     trace : Trace
@@ -35,9 +42,9 @@ class Rebuilding:
         What stands for each value of the old program, by number.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.trace = Trace(shapeless=any(isinstance(value, ShapelessValue) for value in program.inputs))
+    def __init__(self, program: Program, *, fixed: bool = False) -> None:
+        self.program, self.fixed = program, fixed
+        self.trace = Trace(shapeless=not fixed and any(isinstance(value, ShapelessValue) for value in program.inputs))
         self.values = [self.trace.given(value) for value in program.inputs]
         self.found: dict[int, Array] = {old.number: new for old, new in zip(program.inputs, self.values)}
 
@@ -51,6 +58,8 @@ class Rebuilding:
         """Return a size of the old program as one of the new one."""
         if type(size) is not Size:
             return size
+        if self.fixed:
+            return size.value
         text, a, b = size.terms
         if text == "axis":
             return Size(size.value, (text, self.found[a].number, b))
@@ -71,6 +80,7 @@ class Rebuilding:
         guards = [
             replace(guard, at=places[guard.at], size=self.moved(guard.size), other=self.moved(guard.other))
             for guard in self.program.guards
+            if not self.fixed
         ]
         guards += self.trace.guards
         guards.sort(key=lambda guard: guard.at)
@@ -78,9 +88,9 @@ class Rebuilding:
         return Program(self.values, self.trace.primitives, outputs, guards)
 
 
-def rebuild(program: Program, change: Change) -> Program:
-    """Return a program of the same inputs and outputs, of what `change` makes of each primitive."""
-    new = Rebuilding(program)
+def rebuild(program: Program, change: Change, *, fixed: bool = False) -> Program:
+    """Return a program of the same inputs and outputs, of what `change` makes of each primitive; see `Rebuilding`."""
+    new = Rebuilding(program, fixed=fixed)
     places: list[int] = []
     with new.trace.recording():
         for primitive in program.primitives:

@@ -157,5 +157,10 @@ class ShapelessValue(Value):
         sizes = self.shape
         return reduce(mul, sizes) if sizes else 1
 
+    @property
+    def nbytes(self) -> Any:
+        """The size in bytes."""
+        return self.size * self.dtype.itemsize
+
     def __len__(self) -> int:
         return int(self.shape[0])
