@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from hiprt.kernels.reference.quantize import dequantize, dequantize_floating, pack, unpack
 
-__all__ = ["Joined", "Matrix", "Quantized", "Rows", "join", "lifted", "read", "reordered", "stacked"]
+__all__ = ["Joined", "Matrix", "Quantized", "Rows", "copied", "join", "lifted", "read", "reordered", "stacked"]
 
 
 class Joined:
@@ -43,30 +43,45 @@ class Joined:
         read(self, 0, len(whole), whole)
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
-    def read(self, start: int, stop: int, into: NDArray[Any]) -> None:
+    def read(self, start: int, stop: int, into: NDArray[Any], copy: Copy) -> None:
         """Copy the rows from `start` up to `stop`; see the function `read`."""
         at = 0
         for part in self.parts:
             size = part.shape[self.axis]
             if self.axis:
-                read(part, start, stop, into[(slice(None),) * self.axis + (slice(at, at + size),)])
+                read(part, start, stop, into[(slice(None),) * self.axis + (slice(at, at + size),)], copy)
             elif start < at + size and at < stop:
                 first, last = max(start, at), min(stop, at + size)
-                read(part, first - at, last - at, into[first - start : last - start])
+                read(part, first - at, last - at, into[first - start : last - start], copy)
             at += size
 
 
 Rows = NDArray[Any] | Joined
+Copy = Callable[[NDArray[Any], NDArray[Any]], None]
 
 
-def read(rows: Rows, start: int, stop: int, into: NDArray[Any]) -> None:
-    """Copy rows, from one up to another along the first axis, into an array of their shape and dtype."""
+def copied(rows: NDArray[Any], into: NDArray[Any]) -> None:
+    """Copy an array into another of its shape and dtype."""
+    # Numpy lets other threads run while it copies integers; of dtypes that are not its own it does not know that.
+    word = np.dtype(f"u{into.itemsize}")
+    into.view(word)[...] = rows.view(word)
+
+
+def read(rows: Rows, start: int, stop: int, into: NDArray[Any], copy: Copy = copied) -> None:
+    """Copy rows, from one up to another along the first axis, into an array of their shape and dtype.
+
+    Parameters
+    ----------
+    rows : Rows
+    start, stop : int
+    into : ndarray
+    copy : callable, optional
+        Copies the arrays of which the rows are parts; it takes such an array and where it goes.
+    """
     if isinstance(rows, Joined):
-        rows.read(start, stop, into)
+        rows.read(start, stop, into, copy)
     else:
-        # Numpy lets other threads run while it copies integers; of dtypes that are not its own it does not know that.
-        word = np.dtype(f"u{into.itemsize}")
-        into.view(word)[...] = rows[start:stop].view(word)
+        copy(rows[start:stop], into)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import os
+import weakref
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -104,18 +106,46 @@ class SafetensorsFile:
                 raise CheckpointError(f"{path}: {name} has dtype {part.get_dtype()}, which is not supported", CONVERT)
             entry = self.entries[name] = Entry(DTYPES[part.get_dtype()], tuple(part.get_shape()), start)
             start += math.prod(entry.shape) * entry.dtype.itemsize
-        with path.open("rb") as file:
-            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self.descriptor)
+        self.map = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ)
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.map, np.uint8)
+        self.address = address_of(self.bytes)
 
     def release(self) -> None:
         """Give the memory of pages that were read back to the system; they are read from the file again when needed."""
         self.map.madvise(mmap.MADV_DONTNEED)
 
+    def holds(self, view: NDArray[Any]) -> bool:
+        """Whether an array without gaps is a view of the file."""
+        return view.flags.c_contiguous and 0 <= address_of(view) - self.address < self.bytes.size
+
+    def read(self, view: NDArray[Any], into: NDArray[Any]) -> None:
+        """Read what a view shows into an array without gaps; unlike a copy of the view, this maps no page of the file.
+
+        Raises
+        ------
+        CheckpointError
+            The file has become shorter.
+        OSError
+            It cannot be read.
+        """
+        at, target = address_of(view) - self.address, into.reshape(-1).view(np.uint8).data
+        while target:
+            count = os.preadv(self.descriptor, [target], at)
+            if not count:
+                raise CheckpointError(f"{self.path} has become shorter while it was read", DOWNLOAD)
+            at, target = at + count, target[count:]
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return a read-only view of a tensor."""
         entry = self.entries[name]
         return np.ndarray(entry.shape, entry.dtype, self.bytes.data, entry.start)
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Return the address of an array's first element."""
+    return int(array.__array_interface__["data"][0])
 
 
 def require_unique(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Upload: matrices in pieces through pinned memory, what that takes of memory, and what it says on the way."""
 
+import os
 import re
 import subprocess
 import sys
@@ -8,12 +9,15 @@ import numpy as np
 import pytest
 from helpers import checkpoints
 from hypothesis import given, settings, strategies as st
+from safetensors.numpy import save_file
 
 from hiprt import HipError, bfloat16
 from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.matrix import Joined, join, lifted
 from hiprt.bench.engine.models import load, upload
 from hiprt.bench.engine.models.upload import Upload
+from hiprt.bench.engine.safetensors_file import SafetensorsFile
 from hiprt.hip import lib
 
 SIZES = {"vocab_size": 60000, "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8}
@@ -58,7 +62,7 @@ def test_what_is_uploaded_is_what_was_given(tree, size):
     """In pieces of any size, which take turns, with a row at least in each."""
     parts, whole = tree
     said = []
-    copy = Upload(whole.nbytes, lambda *counts: said.append(counts), lambda: None)
+    copy = Upload(whole.nbytes, lambda *counts: said.append(counts))
     copy.size = size
     made = [copy(parts) for _ in range(3)]
     copy.close()
@@ -72,8 +76,30 @@ def test_pieces_that_several_threads_fill(monkeypatch):
     monkeypatch.setattr(upload, "SHARE", 64)
     rng = np.random.default_rng(0)
     parts = [rng.integers(0, 2**32, (rows, 33), np.uint32) for rows in (70, 1, 58)]
-    copy = Upload(0, lambda *_: None, lambda: None)
+    copy = Upload(0, lambda *_: None)
     assert copy(join(parts)).numpy().tobytes() == np.concatenate(parts).tobytes()
+    copy.close()
+
+
+def test_files_are_read_and_not_mapped(tmp_path):
+    """Views of a file, and parts of them, are read from it; of a file that has become shorter that is said."""
+    rng = np.random.default_rng(0)
+    stored = {"a": rng.integers(0, 2**32, (40, 6), np.uint32), "b": rng.integers(0, 2**32, (3, 40, 6), np.uint32)}
+    save_file(stored, tmp_path / "file")
+    file = SafetensorsFile(tmp_path / "file")
+    copy = Upload(0, lambda *_: None, [file])
+    copied = []
+    copy.take = lambda rows, into: (copied.append(file.holds(rows)), Upload.take(copy, rows, into))
+    assert copy(join([file["a"], file["a"]])).numpy().tobytes() == np.concatenate([stored["a"]] * 2).tobytes()
+    wide = copy(join([file["b"], file["b"][:, 3:7]]))
+    assert wide.numpy().tobytes() == np.concatenate([stored["b"], stored["b"][:, 3:7]], 1).tobytes()
+    assert all(copied[:2])
+    assert copy(file["a"][::2]).numpy().tobytes() == stored["a"][::2].tobytes()
+    assert not copied[-1]
+    raw = (tmp_path / "file").read_bytes()
+    os.truncate(tmp_path / "file", len(raw) - 100)
+    with pytest.raises(CheckpointError, match="has become shorter"):
+        copy(file["b"])
     copy.close()
 
 
@@ -93,7 +119,7 @@ def test_pinned_memory_is_given_back(monkeypatch):
     monkeypatch.setattr(upload, "handle", pinned)
     names = {name: getattr(lib, name) for name in dir(lib)} | {"hipHostFree": freed}
     monkeypatch.setattr(upload, "lib", type("lib", (), names))
-    copy = Upload(0, lambda *_: None, lambda: None)
+    copy = Upload(0, lambda *_: None)
     copy.size = 64
     for width in (4, 64, 256):
         copy(np.zeros((7, width), np.uint8))
@@ -104,7 +130,7 @@ def test_pinned_memory_is_given_back(monkeypatch):
     def fail(*_):
         raise HipError(1, "hipErrorInvalidValue", "hipMemcpyAsync", "")
 
-    copy = Upload(0, fail, lambda: None)
+    copy = Upload(0, fail)
     with pytest.raises(HipError):
         copy(np.zeros((7, 4), np.uint8))
     del copy

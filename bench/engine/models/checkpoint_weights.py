@@ -51,7 +51,7 @@ class CheckpointWeights:
         self, checkpoint: Checkpoint, form: tuple[int, int] | None, progress: Callable[[int, int], object]
     ) -> None:
         self.checkpoint = checkpoint
-        self.copy = Upload(checkpoint.nbytes, progress, checkpoint.release)
+        self.copy = Upload(checkpoint.nbytes, progress, checkpoint.files.values())
         # In a quantised checkpoint, a module that is plain was left so on purpose.
         self.form = None if checkpoint.section else form
         names = checkpoint.places
@@ -144,6 +144,7 @@ class CheckpointWeights:
         As mlx-lm does, rows that are no whole groups stay plain.
         """
         made = Linear.upload(matrix, self.copy)
+        self.checkpoint.release()  # what was put together on the host has mapped pages of the files
         for part in (made.weight if made.scales is None else made.scales, made.biases):
             if part is not None and part.dtype != np.uint8:
                 self.finite.ask(part, modules)

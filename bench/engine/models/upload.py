@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hiprt import Array, Event, Stream, current_stream, empty
-from hiprt.bench.engine.matrix import Rows, read
+from hiprt.bench.engine.matrix import Rows, copied, read
+from hiprt.bench.engine.safetensors_file import SafetensorsFile
 from hiprt.buffer import relaxed
 from hiprt.core import ffi
 from hiprt.hip import call, handle, lib
@@ -22,7 +23,7 @@ __all__ = ["Upload"]
 
 SMALLEST, LARGEST = 1 << 20, 32 << 20  # bytes of a piece
 PARTS = 64  # pieces that all bytes make at least, so that the pieces in memory are few of them
-THREADS = 8  # that fill a piece together: one alone reads slower than a link copies
+THREADS = 16  # that fill a piece together: one alone reads slower than a link copies
 SHARE = 1 << 20  # bytes of a piece that are worth a thread
 
 
@@ -77,13 +78,15 @@ class Upload:
         How many bytes there are in all.
     tell : callable
         Takes the bytes that were copied so far, and `nbytes`, behind every piece.
-    release : callable
-        Is called when a piece has been read, to give back the memory in which files are mapped: where the device is the
-        host, a model would take the size of its files twice.
+    files : sequence of SafetensorsFile, optional
+        Files of which arrays may be views. These are read from the files: mapping their pages costs more than reading
+        them, and where the device is the host, a model would take their memory twice.
     """
 
-    def __init__(self, nbytes: int, tell: Callable[[int, int], object], release: Callable[[], object]) -> None:
-        self.nbytes, self.tell, self.release = nbytes, tell, release
+    def __init__(
+        self, nbytes: int, tell: Callable[[int, int], object], files: Collection[SafetensorsFile] = ()
+    ) -> None:
+        self.nbytes, self.tell, self.files = nbytes, tell, files
         self.size = max(SMALLEST, min(LARGEST, nbytes // PARTS))
         self.pieces: list[Piece] = []
         self.threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1))
@@ -111,7 +114,6 @@ class Upload:
         stream.copy(made.address + start * width, piece.address, nbytes, kind, to=made.buffer)
         piece.event.record(stream)
         self.copied += nbytes
-        self.release()
         self.tell(self.copied, self.nbytes)
 
     def next_piece(self, nbytes: int) -> Piece:
@@ -128,12 +130,24 @@ class Upload:
         """Read some rows, with as many threads as are worth it."""
         shares = min(THREADS, len(into), max(1, into.nbytes // SHARE))
         if shares == 1:
-            read(rows, start, stop, into)
+            read(rows, start, stop, into, self.take)
             return
         ends = [len(into) * i // shares for i in range(shares + 1)]
-        made = [self.threads.submit(read, rows, start + a, start + b, into[a:b]) for a, b in pairwise(ends)]
+        made = [self.threads.submit(read, rows, start + a, start + b, into[a:b], self.take) for a, b in pairwise(ends)]
         for each in made:
             each.result()
+
+    def take(self, rows: NDArray[Any], into: NDArray[Any]) -> None:
+        """Copy an array to pinned memory, from its file where it has one."""
+        if not into.flags.c_contiguous:
+            for one, part in zip(rows, into):
+                self.take(one, part)
+            return
+        file = next((file for file in self.files if file.holds(rows)), None)
+        if file is None:
+            copied(rows, into)
+        else:
+            file.read(rows, into)
 
     def close(self) -> None:
         """Wait for the copies, and give the pinned memory back."""
