@@ -41,6 +41,8 @@ METHOD = (
     "events around each node, the nodes run eagerly one behind the other; the least of 3 passes, less the time of two "
     "events with nothing between them"
 )
+# Slices of a track must not overlap, which Perfetto judges in whole nanoseconds: each is drawn so much (us) shorter.
+GAP = 0.003
 # Tracks that are no threads of the host have numbers that no thread has.
 STREAM_TRACK, GRAPH_TRACK = 1_000_000_000, 2_000_000_000
 
@@ -271,13 +273,15 @@ def trace_events(whole: dict[str, Any], pid: int) -> Iterator[dict[str, Any]]:
         names = ("step", "key", "rung", "reason", "difference", "nodes")
         arguments = {name: launch[name] for name in names if launch[name] != ""}
         event = {"name": f"{launch['step']}: {launch['rung']}", "ph": "X", "pid": pid, "args": arguments}
-        yield {**event, "cat": "host", "tid": launch["thread"], "ts": launch["ts"], "dur": launch["us"]}
+        yield {**event, "cat": "host", "tid": launch["thread"], **slice_of(launch["ts"], launch["us"])}
         if launch["device_us"] is not None:
             track, ts = STREAM_TRACK + launch["stream"], launch["device_ts"]
-            yield {**event, "cat": "device", "tid": track, "ts": ts, "dur": launch["device_us"]}
-            flow = {"name": "launch", "cat": "launch", "id": number, "pid": pid}
-            yield {**flow, "ph": "s", "tid": launch["thread"], "ts": launch["ts"]}
-            yield {**flow, "ph": "f", "bp": "e", "tid": track, "ts": ts}
+            yield {**event, "cat": "device", "tid": track, **slice_of(ts, launch["device_us"])}
+            # The device's clock is known from events only, and no arrow may end before it begins.
+            if ts >= launch["ts"]:
+                flow = {"name": "launch", "cat": "launch", "id": number, "pid": pid}
+                yield {**flow, "ph": "s", "tid": launch["thread"], "ts": launch["ts"]}
+                yield {**flow, "ph": "f", "bp": "e", "tid": track, "ts": ts}
     for number, graph in enumerate(whole["graphs"]):
         yield from node_events(graph, pid, GRAPH_TRACK + number)
 
@@ -300,8 +304,13 @@ def node_events(graph: dict[str, Any], pid: int, track: int) -> Iterator[dict[st
             "caller": f"{line['file']}:{line['line']} in {line['function']}" if line else "",
         }
         event = {"name": node["kernel_name"], "cat": "node", "ph": "X", "pid": pid, "tid": track, "args": arguments}
-        yield {**event, "ts": round(ts, 3), "dur": us}
+        yield {**event, **slice_of(ts, us)}
         ts += us
+
+
+def slice_of(ts: float, us: float) -> dict[str, float]:
+    """Return when a slice begins, in microseconds, and how long it is drawn."""
+    return {"ts": ts, "dur": max(us - GAP, 0.0)}
 
 
 def metadata(pid: int, tid: int, kind: str, name: str) -> dict[str, Any]:
@@ -319,7 +328,9 @@ def write() -> None:
         except OutOfMemoryError:
             bandwidth = None
         whole = run(bandwidth)
-        Path(flags.graph_trace).write_text(json.dumps(chrome_trace(whole, os.getpid())))
+        # Some versions of Perfetto know no escapes of letters.
+        text = json.dumps(chrome_trace(whole, os.getpid()), ensure_ascii=False)
+        Path(flags.graph_trace).write_text(text, encoding="utf-8", errors="backslashreplace")
     except (HipError, OSError) as error:
         print(f"hiprt: HIPRT_GRAPH_TRACE: {error}", file=sys.stderr)
 
@@ -327,10 +338,11 @@ def write() -> None:
 def chrome_trace(whole: dict[str, Any], pid: int) -> dict[str, Any]:
     """Return what `run` returned in Chrome's trace format, of a process of this number."""
     return {
-        "traceEvents": list(trace_events(whole, pid)),
+        # Perfetto reads the first two where they are in the first piece of the file only, and no further than to a name
+        # that it does not know, so ours comes last.
         "displayTimeUnit": "ms",
         "otherData": {"node times": METHOD, **{name: str(value) for name, value in whole["machine"].items()}},
-        # Perfetto reads no further than to a name that it does not know, so ours comes last.
+        "traceEvents": list(trace_events(whole, pid)),
         "hiprt": whole,
     }
 

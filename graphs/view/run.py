@@ -81,7 +81,7 @@ def read(path: Path) -> Run:
     """
     wanted = "a file of HIPRT_GRAPH_TRACE or a JSON file of HIPRT_GRAPH_DUMP is needed"
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise ValueError(f"{path} is not JSON; {wanted}") from None
     if not isinstance(found, dict):

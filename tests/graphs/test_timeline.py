@@ -9,6 +9,8 @@ from collections import defaultdict
 import numpy as np
 import pytest
 from helpers.kernels import accumulate, functions, scale
+from helpers.perfetto import errors_of
+from hypothesis import given, settings, strategies as st
 
 import hiprt
 from hiprt import graphs
@@ -58,7 +60,7 @@ def traced(tmp_path_factory):
         text=True,
         check=True,
     )
-    return json.loads(file.read_text()), ran
+    return json.loads(file.read_text()), ran, file
 
 
 def test_timing_changes_nothing(traced):
@@ -71,7 +73,7 @@ def test_timing_changes_nothing(traced):
 def test_a_trace_is_valid_in_chrome_s_format(traced):
     """By its documentation: the fields of each phase, nesting on each track, names of tracks, pairs of flows."""
     trace = traced[0]
-    assert list(trace)[:2] == ["traceEvents", "displayTimeUnit"]
+    assert list(trace)[:3] == ["displayTimeUnit", "otherData", "traceEvents"]
     assert trace["displayTimeUnit"] in ("ms", "ns")
     assert all(isinstance(value, str) for value in trace["otherData"].values())
     tracks, named, flows = defaultdict(list), set(), defaultdict(list)
@@ -107,6 +109,53 @@ def test_a_trace_is_valid_in_chrome_s_format(traced):
         assert [phase for phase, _, _ in ends] == ["s", "f"]
         for _, track, ts in ends:
             assert any(begin - 1e-3 <= ts <= end + 1e-3 for begin, end in tracks[track])
+
+
+def test_perfetto_opens_it_without_an_error(traced):
+    """By the rules of its importer, which counts errors."""
+    assert not errors_of(traced[2].read_text())
+
+
+US = st.floats(0, 1e4) | st.integers(0, 10_000).map(lambda ns: ns / 1000)
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(US, US, US, US), max_size=40), st.lists(US, max_size=60), NAMES, NAMES)
+def test_perfetto_opens_whatever_was_measured(launches, nodes, step, kernel):
+    """Times are numbers of any form; what the device does follows on itself closely, and clocks disagree a little."""
+    host = device = 0.0
+    rows = []
+    for number, (gap, us, idle, device_us) in enumerate(launches):
+        host, device = host + gap + 0.01, device + idle
+        known = number % 4 != 3
+        rows.append(
+            {
+                "step": step, "key": "0", "rung": "replay", "reason": "", "difference": "", "nodes": 1, "thread": 7,
+                "stream": 1, "ts": round(host, 3), "us": round(us, 3),
+                "device_ts": device if known else None, "device_us": device_us if known else None,
+            }
+        )  # fmt: skip
+        host, device = host + us, device + device_us
+    node = {
+        "index": 0, "kernel_name": kernel, "grid": [1], "block": [1], "bytes_read": 1, "bytes_written": 1,
+        "dependencies": [], "caller": None,
+    }  # fmt: skip
+    graph = {"name": step, "key": "0", "ts": 12.3456, "node_us": nodes, "nodes": [node] * len(nodes)}
+    whole = {"machine": {"device": "d"}, "launches": rows, "graphs": [graph]}
+    text = json.dumps(timeline.chrome_trace(whole, 1), ensure_ascii=False)
+    assert not errors_of(text)
+
+
+def test_names_of_any_letters_are_written(tmp_path):
+    """Perfetto's importer knows no escapes of letters in an event."""
+    place = tmp_path / "trace.json"
+    code = SCRIPT.replace('name="kept"', 'name="décode \\udcff"')
+    environment = {**os.environ, "HIPRT_GRAPH_TRACE": str(place)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
+    text = place.read_text(encoding="utf-8")
+    assert "décode" in text
+    assert json.loads(text)["hiprt"]["launches"][0]["step"] == "décode \udcff"
 
 
 def test_launches_say_why(traced):
