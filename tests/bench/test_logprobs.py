@@ -115,7 +115,12 @@ def test_caches_that_grow_keep_them(folder):
             decoder.step()
         ids = decoder.state.tokens.numpy()[1, 2:22].tolist()
         told.append(decoder.likely(1, 2, ids))
-    assert told[0] == told[1]
+    assert [each.token for each in told[0]] == [each.token for each in told[1]]
+    for small, large in zip(
+        *told
+    ):  # on GPUs attention is split by the capacity, and sums of other splits round differently
+        assert small.logprob == pytest.approx(large.logprob, abs=1e-4)
+        assert dict(small.best) == pytest.approx(dict(large.best), abs=1e-4)
 
 
 def test_the_command_prints_them(folder, capsys):
