@@ -48,10 +48,11 @@ def chunks(length: int, most: int = CHUNK) -> list[int]:
 
 
 class Mark(NamedTuple):
-    """A point behind a step: an event there, and how many tokens each text had then."""
+    """A point behind a step: an event there, and how many tokens each text had then, and where they lay."""
 
     event: Event
     lengths: tuple[int, ...]
+    tokens: Array
 
 
 @dataclass
@@ -185,7 +186,7 @@ class Decoder:
             How many of the first tokens of every prompt the caches hold already, as `rewind` returns it: these are not
             taken again.
         save_at : int
-            How many tokens of the prompt `prefill` takes before it calls `save`; 0 for never.
+            How many tokens of the prompt `prefill` takes before it calls `save`, if that saves anything; 0 for never.
 
         Raises
         ------
@@ -211,7 +212,7 @@ class Decoder:
         if self.saved is not None and self.saved[0] > kept:
             self.saved = None  # it is of a text that goes on differently
         self.prompts, self.positions, self.lengths = prompts, [kept] * self.batch, [*map(len, prompts)]
-        self.save_at = save_at
+        self.save_at = 0 if self.state.is_rewindable else save_at
 
     def save(self) -> None:
         """Keep what cannot be rewound as it is now, so that `rewind` can come back here."""
@@ -375,11 +376,8 @@ class Decoder:
 
     def token(self, sequence: int = 0) -> int:
         """Return the token that follows those taken so far: one of the prompt, or the one that the last step drew."""
-        return self.read_token(sequence, self.positions[sequence], self.stream)
-
-    def read_token(self, sequence: int, position: int, stream: Stream, after: Event | None = None) -> int:
-        """Return the token at a position of a text."""
-        return int(self.state.tokens[sequence, position : position + 1].numpy(stream, after=after)[0])
+        position = self.positions[sequence]
+        return int(self.state.tokens[sequence, position : position + 1].numpy(self.stream)[0])
 
     def likely(self, sequence: int, start: int, ids: list[int]) -> list[Likely]:
         """Return how likely tokens of a text were, of which the first is at the position `start`; see `Logprobs`."""
@@ -393,7 +391,7 @@ class Decoder:
         event = self.events.pop(0)
         self.events.append(event)
         event.record(self.stream)
-        return Mark(event, tuple(self.positions))
+        return Mark(event, tuple(self.positions), self.state.tokens)
 
     def read(self, mark: Mark, stream: Stream) -> list[int]:
         """Return the token that each text had drawn at a mark; this waits for no later step.
@@ -404,7 +402,8 @@ class Decoder:
         stream : Stream
             The stream to read on, another one than that of the steps.
         """
-        return [self.read_token(i, at, stream, mark.event) for i, at in enumerate(mark.lengths)]
+        places = enumerate(mark.lengths)
+        return [int(mark.tokens[i, at : at + 1].numpy(stream, after=mark.event)[0]) for i, at in places]
 
 
 def prompts_of(prompt: Sequence[int] | Sequence[Sequence[int]], batch: int) -> list[Sequence[int]]:
