@@ -25,6 +25,7 @@ from hiprt.module import Argument, Function, Module
 from hiprt.stream import Stream, current_stream, use_stream
 
 if TYPE_CHECKING:
+    from hiprt.bench.engine.text_model import load
     from hiprt.graphs.export.dot import export_to_dot
     from hiprt.graphs.export.exporter import export_function, exporter
     from hiprt.graphs.export.importer import import_function
@@ -63,6 +64,7 @@ __all__ = [
     "from_dlpack",
     "full",
     "import_function",
+    "load",
     "set_device",
     "use_stream",
     "warn_unknown",
@@ -84,6 +86,7 @@ ABOVE = {
     "export_to_dot": "hiprt.graphs.export.dot",
     "exporter": "hiprt.graphs.export.exporter",
     "import_function": "hiprt.graphs.export.importer",
+    "load": "hiprt.bench.engine.text_model",
 }
 
 

@@ -18,6 +18,7 @@ __all__ = ["main"]
 FAILURE = 1
 COMMANDS = {
     "generate": ("hiprt.bench.engine.command", "write text with a model"),
+    "chat": ("hiprt.bench.engine.chat", "converse with a model"),
     "graph": ("hiprt.graphs.command", "show what steps launched: timeline, memory, rungs and why"),
     "bench": ("hiprt.bench", "measure graphs, allocation, decoding and kernels, beside others"),
     "compile": ("hiprt.metal_compat.compile", "compile kernels ahead, also for GPUs not here"),

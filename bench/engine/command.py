@@ -207,11 +207,13 @@ class Printer:
         Whether nothing is printed.
     is_held : bool
         Whether pieces are left to `finish`, which gets the whole texts.
+    hint : str
+        What stands on a terminal until the first piece comes.
     """
 
     HINT = "preparing kernels (the first run compiles them) ..."
 
-    def __init__(self, *, is_silent: bool, is_held: bool = False) -> None:
+    def __init__(self, *, is_silent: bool, is_held: bool = False, hint: str = HINT) -> None:
         self.prompt: str | None = None
         self.is_silent, self.is_held = is_silent, is_held
         self.is_hinting = sys.stderr.isatty()
@@ -219,7 +221,7 @@ class Printer:
             # A terminal that lacks a character shows a question mark; it does not end the program.
             sys.stdout.reconfigure(errors="replace")
         if self.is_hinting:
-            print(self.HINT, end="", file=sys.stderr, flush=True)
+            print(hint, end="", file=sys.stderr, flush=True)
 
     def begin(self, prompt: str) -> None:
         """Take the prompt, which is printed with the first piece."""

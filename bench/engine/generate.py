@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.template import Template, find_template
 from hiprt.bench.engine.text import Writer
 
-__all__ = ["MOST_TEXTS", "difference", "encode", "generate"]
+__all__ = ["MOST_TEXTS", "Beginning", "Generation", "difference", "encode", "generate"]
 
 MOST_TEXTS = 8  # that are written side by side
 WARM_UP = 4  # tokens whose changed nodes are not counted
@@ -70,14 +70,7 @@ def generate(
     if request.verify and not flags.graph:
         raise ValueError("verify compares graph steps with eager ones: HIPRT_GRAPH=0 leaves none")
     checkpoint = Checkpoint(request.model)
-    limit = read(checkpoint.settings).max_position_embeddings
     texts = encode(request, checkpoint, find_template(checkpoint.path))
-    if request.load_cache is not None and request.prompt is None and not request.prompt_ids:
-        ids = PromptCache.read_tokens(request.load_cache)
-        texts = [Beginning(checkpoint.tokenizer.decode(ids, skip_special_tokens=False), ids)] * len(texts)
-    longest = max(len(text.ids) for text in texts)
-    if longest >= limit:
-        raise ValueError(f"a prompt of {longest} tokens leaves no place among the {limit} positions of the model")
     sampling = request.sampling(checkpoint.sampling)
     stream = Stream()
     with use_stream(stream):
@@ -109,10 +102,11 @@ def encode(request: Request, checkpoint: Checkpoint, template: Template | None) 
     Raises
     ------
     CheckpointError
-        The template cannot write them.
+        The architecture is unknown, or the template cannot write them.
     ValueError
-        There is a system prompt and no template.
+        A prompt exceeds what the model was trained for, or there is a system prompt and no template.
     """
+    limit = read(checkpoint.settings).max_position_embeddings
     is_question = template is not None and request.chat_template
     if request.system_prompt and not is_question:
         raise ValueError(f"a system prompt is part of a chat template, which {checkpoint.path} does not have")
@@ -127,6 +121,12 @@ def encode(request: Request, checkpoint: Checkpoint, template: Template | None) 
             texts.append(Beginning(prompt, checkpoint.encode(asked, special=False), is_question=True))
         else:
             texts.append(Beginning(prompt, checkpoint.encode(prompt)))
+    if request.load_cache is not None and request.prompt is None and not request.prompt_ids:
+        ids = PromptCache.read_tokens(request.load_cache)
+        texts = [Beginning(checkpoint.tokenizer.decode(ids, skip_special_tokens=False), ids)] * len(texts)
+    longest = max(len(text.ids) for text in texts)
+    if longest >= limit:
+        raise ValueError(f"a prompt of {longest} tokens leaves no place among the {limit} positions of the model")
     return texts
 
 
@@ -135,6 +135,23 @@ class Generation:
 
     The texts are written in groups, all of them by the same decoder and graph. Groups are as even as can be; where the
     last one lacks texts, its last prompt is there several times.
+
+    Parameters
+    ----------
+    request : Request
+    sampling : Sampling
+    model : Model
+    checkpoint : Checkpoint
+    texts : list of Beginning
+    stream : Stream
+        The stream on which the steps run.
+    decoder : Decoder, optional
+        One of an earlier run on that stream, with the same number of texts, of likely tokens that are told, and rules
+        of draws; its steps are recorded.
+    kept : int
+        How many of the first tokens of the prompt this decoder holds, as `Decoder.rewind` returns it.
+    save_at : int
+        As `Decoder.start` says.
     """
 
     def __init__(
@@ -145,6 +162,10 @@ class Generation:
         checkpoint: Checkpoint,
         texts: list[Beginning],
         stream: Stream,
+        *,
+        decoder: Decoder | None = None,
+        kept: int = 0,
+        save_at: int = 0,
     ) -> None:
         self.request, self.checkpoint, self.texts, self.stream = request, checkpoint, texts, stream
         self.sampling, self.positions = sampling, model.config.max_position_embeddings
@@ -160,9 +181,13 @@ class Generation:
             sampling=sampling,
             logprobs=request.logprobs,
         )
-        self.decoder = made(stream=stream, keep=not request.rerecord)
-        self.own_bytes = allocator.default_pool.stats().allocated
-        self.changed = self.launches = self.steps = 0
+        self.decoder = decoder or made(stream=stream, keep=not request.rerecord)
+        self.decoder.room.limit = max(limit, self.decoder.room.limit)
+        self.kept, self.save_at = kept, save_at
+        self.earlier = self.counts()
+        self.own_bytes = allocator.default_pool.stats().allocated - self.decoder.graph.nbytes
+        self.changed = self.decoder.graph.ladder.stats.changed
+        self.launches = self.steps = 0
         # These have streams of their own: what the shadow launches is not counted, and reads wait for no later step.
         self.shadow = made(stream=Stream(stream.device)) if request.verify else None
         self.reader = Stream(stream.device)
@@ -191,41 +216,48 @@ class Generation:
         progress: Callable[[int, int, str], object],
     ) -> Report:
         """Generate until every text has ended, by a stop token or by its length."""
+        for piece in self.pieces(stopped, progress):
+            write(piece)
+        return self.report
+
+    def pieces(
+        self,
+        stopped: Callable[[], bool] = lambda: False,
+        progress: Callable[[int, int, str], object] = lambda done, total, unit: None,
+    ) -> Iterator[str]:
+        """Generate as `run` does; yield each piece of the first text as it comes."""
         report, count = self.report, len(self.texts)
         for first in range(0, count, self.batch):
             if count > self.batch:
                 progress(first, count, "texts")
-            report.choices += self.write_group(first, write if first == 0 else lambda piece: None, stopped, progress)
+            report.choices += yield from self.write_group(first, stopped, progress)
             if report.stop in ("interrupted", "mismatch"):
                 break
         head = report.choices[0]
         report.text, report.token_ids = head.text, head.token_ids
         report.tokens = sum(len(choice.token_ids) for choice in report.choices)
         self.account()
-        return report
 
     def write_group(
-        self,
-        first: int,
-        write: Callable[[str], object],
-        stopped: Callable[[], bool],
-        progress: Callable[[int, int, str], object],
-    ) -> list[Choice]:
+        self, first: int, stopped: Callable[[], bool], progress: Callable[[int, int, str], object]
+    ) -> Generator[str, None, list[Choice]]:
         """Write the texts from `first` on, as many as the decoder holds; return them."""
         texts, tokenizer = self.texts[first : first + self.batch], self.checkpoint.tokenizer
         ids = [text.ids for text in texts]
+        made: list[str] = []
         writers = [
-            Writer(tokenizer, each, (lambda piece: None) if i else write, self.request.stops)
+            Writer(tokenizer, each, (lambda piece: None) if first + i else made.append, self.request.stops)
             for i, each in enumerate(ids)
         ]
         prompts = ids + ids[-1:] * (self.batch - len(ids))
         seed, load, save = (self.sampling.seed + first) % 2**32, self.request.load_cache, self.request.save_cache
-        kept = 0
+        # The last token is taken anew by whoever reads the cache, for the logits behind it.
+        save_at = len(ids[0]) - 1 if save else self.save_at
+        kept = self.kept
         for decoder in filter(None, (self.decoder, self.shadow)):
-            kept = 0 if load is None else decoder.read_cache(load, prompts)
-            # The last token is taken anew by whoever reads the cache, for the logits behind it.
-            decoder.start(prompts, self.sampling.temperature, seed, kept=kept, save_at=len(ids[0]) - 1 if save else 0)
-        if load is not None:
+            kept = kept if load is None else decoder.read_cache(load, prompts)
+            decoder.start(prompts, self.sampling.temperature, seed, kept=kept, save_at=save_at)
+        if kept or load is not None:
             self.report.cached_tokens = (self.report.cached_tokens or 0) + kept * len(ids)
         most = self.most(max(map(len, ids)))
         end = "length" if most == self.request.tokens else "positions"
@@ -238,10 +270,13 @@ class Generation:
                 times.append(time.perf_counter() - begin - (self.verifying - verified))
                 for writer, token in zip(writers, tokens):
                     writer.push(token, self.checkpoint.stops)
+                yield from made
+                made.clear()
                 if all(writer.end for writer in writers):
                     break
         for writer in writers:
             writer.finish()
+        yield from made
         self.spent.add(times, sum(len(writer.ids) for writer in writers), sum(len(each) - kept for each in ids))
         if self.report.stop in ("interrupted", "mismatch"):
             end = self.report.stop
@@ -346,19 +381,25 @@ class Generation:
             self.report.verified, self.report.stop = False, "mismatch"
         return found is None
 
+    def counts(self) -> tuple[Counter[str], Counter[str]]:
+        """Return how often each rung was taken since the decoder was made, and how often for which reason."""
+        steps = [self.decoder.filling, self.decoder.drawing, self.decoder.graph]
+        rungs = Counter({name: sum(step.rungs[name] for step in steps) for name in self.decoder.graph.rungs})
+        rungs["eager"] += self.decoder.eager_steps
+        return rungs, sum((Counter(step.reasons) for step in steps), Counter())
+
     def account(self) -> None:
         """Put times and counts into the report."""
-        report, decoder, graph, spent = self.report, self.decoder, self.decoder.graph, self.spent
-        steps = [decoder.filling, decoder.drawing, graph]
+        report, graph, spent = self.report, self.decoder.graph, self.spent
         if spent.first is not None:
             report.first_token_ms = round(spent.first * 1e3, 3)
             report.prefill_tok_s = round(spent.prompt_tokens / spent.prompts, 1)
             report.tok_s = round(spent.tokens / spent.texts, 2)
         report.nodes_per_token, report.edges = graph.nodes, graph.edges
         report.launches_per_token = round(self.launches / max(self.steps, 1), 3)
-        report.rungs = {name: sum(step.rungs[name] for step in steps) for name in graph.rungs}
-        report.rungs["eager"] += decoder.eager_steps
-        report.reasons = dict(sum((step.reasons for step in steps), Counter()))
+        rungs, reasons = self.counts()
+        rungs.subtract(self.earlier[0])
+        report.rungs, report.reasons = dict(rungs), dict(reasons - self.earlier[1])
         changed = graph.ladder.stats.changed - self.changed
         report.changed_nodes_per_token = round(changed / max(self.steps - WARM_UP, 1), 3)
         report.planned_bytes = sum(plan.nbytes for plan in graph.plans)

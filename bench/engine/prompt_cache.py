@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.safetensors_file import SafetensorsFile
 
-__all__ = ["PromptCache"]
+__all__ = ["PromptCache", "shared"]
 
 FORMAT = "hiprt prompt cache 1"
 TOKENS = "tokens"

@@ -533,6 +533,7 @@ def test_help_names_every_command():
     """The help lists every command, though none of their modules is imported."""
     assert re.findall(r"^    (\w+) ", run("--help")[0], re.MULTILINE) == [
         "generate",
+        "chat",
         "graph",
         "bench",
         "compile",

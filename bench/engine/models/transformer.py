@@ -126,10 +126,14 @@ class Transformer:
 
     def prefill(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
         """Take consecutive tokens of one sequence; see `Model.prefill`."""
+        return self.logits(self.rows(tokens, position, state, sequence)[-1:], self.fused)
+
+    def rows(self, tokens: Array, position: Array, state: list[LayerState], sequence: int) -> Array:
+        """Take consecutive tokens of one sequence, as `prefill`; return the row of the residual stream behind each."""
         x = self.embedding.rows(tokens, self.dtype)
         for layer, kept in zip(self.layers, state):
             x = layer.prefill(x, position, kept, sequence)
-        return self.logits(x[-1:], self.fused)
+        return x
 
     def logits(self, x: Array, fused: bool) -> Array:
         """Return the logits of a few rows of the residual stream."""

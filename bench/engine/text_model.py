@@ -1,0 +1,190 @@
+"""A text model: a checkpoint on the device, and methods that write text with it. ``hiprt.load`` returns one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hiprt import Array, Stream, array, empty, kernels, use_stream
+from hiprt.bench.engine.checkpoint import Checkpoint
+from hiprt.bench.engine.conversation import Conversation
+from hiprt.bench.engine.decoder import Decoder, bucket, chunks
+from hiprt.bench.engine.generate import Generation, encode
+from hiprt.bench.engine.models import FORM, load as load_model
+from hiprt.bench.engine.report import Report
+from hiprt.bench.engine.request import PROMPT, Request
+from hiprt.bench.engine.sampling import Sampling
+from hiprt.bench.engine.template import find_template
+from hiprt.bench.story import CHECKPOINT
+
+__all__ = ["TextModel", "load"]
+
+ALIASES = {"max_tokens": "tokens", "temp": "temperature", "stop": "stops"}  # other names that the command has too
+
+
+class TextModel:
+    """A checkpoint on the device.
+
+    Its methods take the options of ``hiprt generate`` as keywords, as `Request` explains them: ``tokens`` or
+    ``max_tokens``, ``temperature`` or ``temp``, ``top_p``, ``top_k``, ``min_p``, ``repetition_penalty``,
+    ``presence_penalty``, ``seed``, ``stop``, ``batch``, ``logprobs``, ``eager``, ``verify``, ``rerecord``,
+    ``chat_template``, ``system_prompt`` and ``template_values``. They raise the command's errors: `ValueError` for an
+    option, and `HipError` where a HIP call failed.
+
+    Parameters
+    ----------
+    path : Path or str
+        The model directory.
+    plain : bool
+        Whether weights that are not quantised stay as they are.
+
+    Raises
+    ------
+    CheckpointError
+        A ValueError: the model directory cannot be used.
+    """
+
+    def __init__(self, path: Path | str = CHECKPOINT, *, plain: bool = False) -> None:
+        self.checkpoint = Checkpoint(path)
+        self.template = find_template(self.checkpoint.path)
+        self.device_stream = Stream()
+        with use_stream(self.device_stream):
+            self.model = load_model(self.checkpoint, form=None if plain else FORM)
+        self.idle: Decoder | None = None  # the last text's, whose steps are recorded
+
+    def generate(self, prompt: str | Sequence[str] = PROMPT, **options: Any) -> Report:
+        """Write text after a prompt, or several texts side by side.
+
+        Parameters
+        ----------
+        prompt : str or sequence of str
+            What the text begins with, or a question where the checkpoint has a chat template.
+        **options
+            The options of ``hiprt generate``.
+
+        Returns
+        -------
+        Report
+            ``text``, ``tokens``, ``stop``, ``tok_s`` and what else the command's JSON has.
+        """
+        generation = self.generation(prompt, options)
+        for _ in self.pieces(generation):
+            pass
+        return generation.report
+
+    def stream(self, prompt: str = PROMPT, **options: Any) -> Iterator[str]:
+        """Write text after a prompt, and yield each piece as it comes; a caller who stops iterating ends the text.
+
+        Parameters
+        ----------
+        prompt : str
+            What the text begins with, or a question where the checkpoint has a chat template.
+        **options
+            The options of ``hiprt generate``.
+        """
+        return self.pieces(self.generation(prompt, options))
+
+    def conversation(self, **options: Any) -> Conversation:
+        """Begin a conversation, which keeps its key/value cache from answer to answer.
+
+        Parameters
+        ----------
+        **options
+            The options of ``hiprt generate``, ``system_prompt`` among them. ``tokens`` is for each answer, and by
+            default as many as the model has positions for.
+        """
+        return Conversation(self, self.request("", {"tokens": self.positions, **options}))
+
+    def logits(self, tokens: Sequence[int]) -> Array:
+        """Return the logits behind each token of a text.
+
+        Parameters
+        ----------
+        tokens : sequence of int
+
+        Returns
+        -------
+        Array, shape (len(tokens), vocab_size)
+            In the dtype of the model. Row i is for the token behind ``tokens[i]``.
+
+        Raises
+        ------
+        ValueError
+            There is no token, one that the model lacks, or more of them than the model has positions.
+        """
+        vocabulary = self.model.config.vocab_size
+        if not 0 < len(tokens) <= self.positions or not all(0 <= token < vocabulary for token in tokens):
+            raise ValueError(f"logits need from 1 to {self.positions} tokens from 0 to {vocabulary - 1}")
+        logits, at = empty((len(tokens), vocabulary), self.model.dtype, stream=self.device_stream), 0
+        with use_stream(self.device_stream):
+            state = self.model.state(1, bucket(len(tokens)))
+            for size in chunks(len(tokens)):
+                chunk, position = array(np.array(tokens[at : at + size], np.int32)), np.arange(at, at + size)
+                rows = self.model.rows(chunk, array(position.astype(np.int32)), state, 0)
+                kernels.contiguous(self.model.logits(rows, False), out=logits[at : at + size])
+                at += size
+        return logits
+
+    @property
+    def positions(self) -> int:
+        """How many tokens a text may have."""
+        return self.model.config.max_position_embeddings
+
+    def request(self, prompt: str | Sequence[str], options: dict[str, Any]) -> Request:
+        """Return the request for a prompt and options; raise ValueError or TypeError where there is no such option."""
+        given = {ALIASES.get(name, name): value for name, value in options.items()}
+        if isinstance(given.get("stops"), str):
+            given["stops"] = (given["stops"],)
+        texts = prompt if isinstance(prompt, str) else tuple(prompt)
+        return Request(model=self.checkpoint.path, prompt=texts, **given)
+
+    def generation(self, prompt: str | Sequence[str], options: dict[str, Any]) -> Generation:
+        """Return a run over a prompt that has not begun."""
+        request = self.request(prompt, options)
+        texts = encode(request, self.checkpoint, self.template)
+        sampling = request.sampling(self.checkpoint.sampling)
+        decoder, self.idle = self.idle, None
+        if decoder is not None and not fits(decoder, request, sampling):
+            decoder = None
+        return Generation(request, sampling, self.model, self.checkpoint, texts, self.device_stream, decoder=decoder)
+
+    def pieces(self, generation: Generation) -> Iterator[str]:
+        """Yield the pieces of a run, and keep its decoder for the next one."""
+        yield from generation.pieces()
+        if not generation.request.rerecord:
+            self.idle = generation.decoder
+
+
+def fits(decoder: Decoder, request: Request, sampling: Sampling) -> bool:
+    """Whether the steps of a decoder can write what is asked for."""
+    same = replace(decoder.state.sampler.sampling, temperature=sampling.temperature, seed=sampling.seed)
+    is_plain = not request.rerecord and request.logprobs is None and decoder.state.logprobs is None
+    return is_plain and decoder.batch == len(request.prompts) and same == sampling
+
+
+def load(path: Path | str = CHECKPOINT, *, plain: bool = False) -> TextModel:
+    """Load a model directory; by default the small model of the package.
+
+    Parameters
+    ----------
+    path : Path or str
+        A Hugging Face directory of a Qwen3, Qwen3 MoE, Qwen3-Next or Qwen3.5 model.
+    plain : bool
+        Whether weights that are not quantised stay as they are; otherwise they are quantised to 4 bits.
+
+    Returns
+    -------
+    TextModel
+
+    Raises
+    ------
+    CheckpointError
+        A ValueError: the model directory cannot be used.
+    HipError
+        A HIP call failed.
+    """
+    return TextModel(path, plain=plain)
