@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hiprt.bench.engine.decoder import Decoder
@@ -94,8 +95,9 @@ class Conversation:
         CheckpointError
             The template refuses the conversation.
         ValueError
-            The model has no positions left.
+            The model has no positions left, or the question is no valid UTF-8.
         """
+        request = replace(self.request, prompt=question)
         messages = [*self.messages, {"role": "user", "content": question}]
         prompt = self.encode(messages, question)
         if len(prompt) >= self.model.positions:
@@ -104,7 +106,7 @@ class Conversation:
         before, self.held = shared(self.held, prompt), []
         self.kept = self.decoder.rewind(min(before, len(prompt) - 1)) if self.decoder is not None else 0
         generation = Generation(
-            self.request,
+            request,
             self.sampling,
             self.model.model,
             self.model.checkpoint,

@@ -16,7 +16,7 @@ from hiprt.bench.engine.decoder import Decoder, bucket, chunks
 from hiprt.bench.engine.generate import Generation, encode
 from hiprt.bench.engine.models import FORM, load as load_model
 from hiprt.bench.engine.report import Report
-from hiprt.bench.engine.request import PROMPT, Request
+from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.template import find_template
 from hiprt.bench.story import CHECKPOINT
@@ -31,9 +31,9 @@ class TextModel:
 
     Its methods take the options of ``hiprt generate`` as keywords, as `Request` explains them: ``tokens`` or
     ``max_tokens``, ``temperature`` or ``temp``, ``top_p``, ``top_k``, ``min_p``, ``repetition_penalty``,
-    ``presence_penalty``, ``seed``, ``stop``, ``batch``, ``logprobs``, ``eager``, ``verify``, ``rerecord``,
-    ``chat_template``, ``system_prompt`` and ``template_values``. They raise the command's errors: `ValueError` for an
-    option, and `HipError` where a HIP call failed.
+    ``presence_penalty``, ``seed``, ``stop``, ``batch``, ``prompt_ids``, ``logprobs``, ``load_cache``, ``save_cache``,
+    ``chat_template``, ``system_prompt``, ``template_values``, ``eager``, ``verify`` and ``rerecord``. They raise the
+    command's errors: `ValueError` for an option, and `HipError` where a HIP call failed.
 
     Parameters
     ----------
@@ -56,13 +56,14 @@ class TextModel:
             self.model = load_model(self.checkpoint, form=None if plain else FORM)
         self.idle: Decoder | None = None  # the last text's, whose steps are recorded
 
-    def generate(self, prompt: str | Sequence[str] = PROMPT, **options: Any) -> Report:
+    def generate(self, prompt: str | Sequence[str] | None = None, **options: Any) -> Report:
         """Write text after a prompt, or several texts side by side.
 
         Parameters
         ----------
-        prompt : str or sequence of str
-            What the text begins with, or a question where the checkpoint has a chat template.
+        prompt : str or sequence of str, optional
+            What the text begins with, or a question where the checkpoint has a chat template. By default it is the
+            command's, where ``prompt_ids`` has no tokens instead.
         **options
             The options of ``hiprt generate``.
 
@@ -76,13 +77,13 @@ class TextModel:
             pass
         return generation.report
 
-    def stream(self, prompt: str = PROMPT, **options: Any) -> Iterator[str]:
+    def stream(self, prompt: str | None = None, **options: Any) -> Iterator[str]:
         """Write text after a prompt, and yield each piece as it comes; a caller who stops iterating ends the text.
 
         Parameters
         ----------
-        prompt : str
-            What the text begins with, or a question where the checkpoint has a chat template.
+        prompt : str, optional
+            As that of `generate`.
         **options
             The options of ``hiprt generate``.
         """
@@ -134,15 +135,15 @@ class TextModel:
         """How many tokens a text may have."""
         return self.model.config.max_position_embeddings
 
-    def request(self, prompt: str | Sequence[str], options: dict[str, Any]) -> Request:
+    def request(self, prompt: str | Sequence[str] | None, options: dict[str, Any]) -> Request:
         """Return the request for a prompt and options; raise ValueError or TypeError where there is no such option."""
         given = {ALIASES.get(name, name): value for name, value in options.items()}
         if isinstance(given.get("stops"), str):
             given["stops"] = (given["stops"],)
-        texts = prompt if isinstance(prompt, str) else tuple(prompt)
+        texts = prompt if prompt is None or isinstance(prompt, str) else tuple(prompt)
         return Request(model=self.checkpoint.path, prompt=texts, **given)
 
-    def generation(self, prompt: str | Sequence[str], options: dict[str, Any]) -> Generation:
+    def generation(self, prompt: str | Sequence[str] | None, options: dict[str, Any]) -> Generation:
         """Return a run over a prompt that has not begun."""
         request = self.request(prompt, options)
         texts = encode(request, self.checkpoint, self.template)
