@@ -13,6 +13,7 @@ from hiprt.array import Array, array
 from hiprt.flags import flags
 from hiprt.graphs.export.host_stream import host_array
 from hiprt.graphs.export.inputs import fits, given, listed
+from hiprt.graphs.export.mlxfn.tape import is_mlxfn, read_mlxfn
 from hiprt.graphs.export.program_file import FileFunction, ProgramFile, read_programs
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace import compile as compiling, core
@@ -21,6 +22,7 @@ from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.program import GuardError, Program
 from hiprt.graphs.trace.rehearsal import NO_DEVICE
 from hiprt.graphs.trace.size import size_text
+from hiprt.graphs.trace.trace import paused
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Imported", "import_function"]
@@ -30,7 +32,7 @@ MOST_SIGNATURES = 256
 
 
 def import_function(file: str | os.PathLike[str], return_metadata: bool = False) -> Any:
-    """Return the function that a file of `export_function` has.
+    """Return the function that a file has: one of `export_function`, or one of MLX 0.30 to 0.32 (``.mlxfn``).
 
     The file is checked; nothing is compiled and no device is opened before the first call. To call the function is to
     run the kernels that the file has: they are code.
@@ -54,7 +56,7 @@ def import_function(file: str | os.PathLike[str], return_metadata: bool = False)
     """
     path = Path(file)
     try:
-        content = read_programs(path)
+        content = read_mlxfn(path) if is_mlxfn(path) else read_programs(path)
         made = Imported(path, content)
     except OSError as error:
         raise RuntimeError(f"[import_function] Failed to open {path}: {error.strerror or error}") from error
@@ -159,7 +161,9 @@ class Imported(core.Compiled):
         function = self.matching(in_order, by_name)
         arrays = [*in_order, *(by_name[name] for name in function.keywords)]
         program = self.program_for(stream, function, arrays)
-        self.check_guards(program, arrays)
+        if function.is_general:
+            with paused():
+                check_guards(self.__name__, program, arrays)
         return program.run(*arrays)
 
     def matching(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> FileFunction:
@@ -190,31 +194,13 @@ class Imported(core.Compiled):
         index = stream.device.index
         if index not in self.constants:
             self.constants[index] = [array(each) for each in self.host]
-        return function.build(self.constants[index], function.inputs if self.shapeless else arrays)
-
-    def check_guards(self, program: Program, arrays: Sequence[Array]) -> None:
-        """Refuse shapes that the program is not for.
-
-        Raises
-        ------
-        ValueError
-            A size answers a question of the traced function otherwise, or a primitive cannot take the shapes.
-        """
-        if self.shapeless:
-            try:
-                program.forms(arrays)
-            except GuardError:
-                shapes = ", ".join(str(each.form.shape) for each in arrays)
-                raise ValueError(
-                    f"{PREFIX} The program of {self.__name__} does not hold for the shapes {shapes}: the function has "
-                    f"compared a size, or used it as a number, when it was exported ({guards_text(program)})."
-                ) from None
+        return function.build(self.constants[index], function.inputs if function.is_general else arrays)
 
     def find(self, stream: Stream, arrays: Sequence[Array], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Loaded:
         """Return what runs the program of such inputs, in the order of the call."""
         in_order, by_name = given(PREFIX, args, kwargs, is_array)
         function = self.matching(in_order, by_name)
-        forms = () if self.shapeless else tuple((each.form.shape, each.form.strides) for each in arrays)
+        forms = () if function.is_general else tuple((each.form.shape, each.form.strides) for each in arrays)
         key = (stream.device.index, self.functions.index(function), tuple(by_name), forms)
         ordered = [*in_order, *(by_name[name] for name in function.keywords)]
         loaded = self.loaded.get(key)
@@ -227,7 +213,8 @@ class Imported(core.Compiled):
             loaded = self.loaded[key] = Loaded(stream.device.index, self.__name__, in_this_order)
             while len(self.loaded) > MOST_SIGNATURES:
                 self.loaded.popitem(last=False)
-        self.check_guards(loaded.program, arrays)
+        if function.is_general:
+            check_guards(self.__name__, loaded.program, arrays)
         return loaded
 
 
@@ -239,6 +226,24 @@ def is_array(value: Any) -> bool:
 def counted(what: str, positional: int, by_name: int) -> str:
     """Return how many inputs a function has."""
     return f"{what} {positional} positional inputs and {by_name} keyword inputs:\n"
+
+
+def check_guards(name: str, program: Program, arrays: Sequence[Array]) -> None:
+    """Refuse shapes that a program is not for.
+
+    Raises
+    ------
+    ValueError
+        A size answers a question of the traced function otherwise, or a primitive cannot take the shapes.
+    """
+    try:
+        program.forms(arrays)
+    except GuardError:
+        shapes = ", ".join(str(each.form.shape) for each in arrays)
+        raise ValueError(
+            f"{PREFIX} The program of {name} does not hold for the shapes {shapes}: the function has compared a size, "
+            f"or used it as a number, when it was exported ({guards_text(program)})."
+        ) from None
 
 
 def guards_text(program: Program) -> str:

@@ -72,12 +72,15 @@ class FileFunction:
         Arrays of the inputs' forms, without memory.
     build : callable
         Returns its program for constants, and for inputs of other forms.
+    is_general : bool
+        Whether one program is for inputs of all shapes that the function takes; else it is built for each.
     """
 
     name: str
     keywords: tuple[str, ...]
     inputs: tuple[Array, ...]
     build: Build
+    is_general: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +258,7 @@ def function_of(entry: Any, kernels: Sequence[CustomKernel], shapeless: bool) ->
     for part in ("primitives", "guards", "outputs"):
         check(type(entry.get(part)) is list, f"a function without its {part}")
     inputs = tuple(map(input_of, forms))
-    return FileFunction(name, tuple(keywords), inputs, partial(build, entry, kernels, shapeless))
+    return FileFunction(name, tuple(keywords), inputs, partial(build, entry, kernels, shapeless), shapeless)
 
 
 def input_of(form: Any) -> Array:

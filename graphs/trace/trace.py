@@ -14,7 +14,7 @@ from hiprt.graphs.trace.size import Guard, Size
 from hiprt.graphs.trace.value import ShapelessValue, Value
 from hiprt.op import Op
 
-__all__ = ["Trace"]
+__all__ = ["Trace", "paused"]
 
 
 class Trace(core.Trace):

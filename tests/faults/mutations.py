@@ -18,6 +18,7 @@ import time
 import traceback
 import tracemalloc
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import msgpack
@@ -347,23 +348,10 @@ class ExportedPrograms:
 
     def case(self, chance):
         """Import a file of which bytes, or parts of the program, are others."""
-        import hiprt
-
         whole = chance.choice(self.wholes)
         content = mutated(whole, chance) if chance.random() < 0.4 else self.with_parts(whole, chance)
         self.file.write_bytes(content)
-        tracemalloc.start()
-        try:
-            imported = hiprt.import_function(self.file)
-            assert imported.program.startswith("program("), imported.program
-            return True
-        except ValueError as error:
-            says(error, f"[import_function] {self.file}: ")
-            return False
-        finally:
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            assert peak < self.MOST[0] * len(content) + self.MOST[1], f"{peak} bytes for {len(content)}"
+        return imported(self.file, len(content), self.MOST)
 
     def with_parts(self, whole, chance):
         """Return a file whose header or program has a few parts replaced, and is consistent otherwise."""
@@ -381,6 +369,51 @@ class ExportedPrograms:
             header["program"]["shape"] = [len(packed)]
         text = json.dumps(header).encode()
         return len(text).to_bytes(8, "little") + text + body
+
+
+class MlxFunctions:
+    """MLX's files of functions: the same."""
+
+    MOST = ExportedPrograms.MOST
+
+    def __init__(self, folder):
+        import hiprt
+
+        self.file = folder / "f.mlxfn"
+        self.wholes = [
+            file.read_bytes() for file in (Path(__file__).parent.parent / "graphs/mlxfn").glob("*-0.32*.mlxfn")
+        ]
+        for whole in self.wholes:
+            self.file.write_bytes(whole)
+            with suppress(ValueError):  # one has a primitive that there is no op for
+                hiprt.import_function(self.file)
+
+    def case(self, chance):
+        """Import a file of which a few bytes, or numbers, are others."""
+        content = bytearray(mutated(chance.choice(self.wholes), chance))
+        for _ in range(chance.choice((0, 1, 1, 4))):
+            at = chance.randrange(len(content) + 1)
+            content[at : at + 8] = (number(chance) & (2**64 - 1)).to_bytes(8, "little")[: chance.choice((1, 4, 8))]
+        self.file.write_bytes(content)
+        return imported(self.file, len(content), self.MOST)
+
+
+def imported(file, nbytes, most):
+    """Import a file; whether it could be, after it was seen that an error says of which file it is."""
+    import hiprt
+
+    tracemalloc.start()
+    try:
+        made = hiprt.import_function(file)
+        assert made.program.startswith("program("), made.program
+        return True
+    except ValueError as error:
+        says(error, f"[import_function] {file}: ")
+        return False
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < most[0] * nbytes + most[1], f"{peak} bytes for {nbytes}"
 
 
 def replaced(value, chance, words):
@@ -418,6 +451,7 @@ KINDS = {
     "capsules": Capsules,
     "declarations": Declarations,
     "exported programs": ExportedPrograms,
+    "MLX functions": MlxFunctions,
 }
 
 

@@ -363,6 +363,12 @@ def test_imported_functions_are_part_of_others(tmp_path):
     step = graphs.Step(lambda: imported(x, x))
     for _ in range(3):
         same(step(), plain(x, x))
+    hiprt.export_function(tmp_path / "s", sliced, x, shapeless=True)
+    general = hiprt.import_function(tmp_path / "s")
+    for shapeless in (False, True):
+        compiled = hiprt.compile(lambda x: general(x), shapeless=shapeless)
+        for host in (HOST, WIDER):
+            same(compiled(array(host)), sliced(array(host)))
     hiprt.export_function(tmp_path / "g", hiprt.compile(plain), x, x)
     same(hiprt.import_function(tmp_path / "g")(x, x), plain(x, x))
     hiprt.disable_compile()
