@@ -3,6 +3,7 @@
     graph      the decode step is kept and launched again as one graph
     rerecord   the step is recorded again for each token, as an engine does that issues every launch
     eager      every kernel is launched by itself
+    compiled   the step is traced by hiprt.compile, with the passes of HIPRT_COMPILE_PASSES, and runs as its graph
 
 Tokens are drawn on the device, so the host waits for none of them. Events between tokens measure the time on the
 device; the time on the host is that until a token's launches have returned. All averages over tokens are means, so
@@ -37,11 +38,12 @@ from hiprt.graphs import Recording, Step
 from hiprt.graphs.launch.timing import microseconds, read_bandwidth
 from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.recording import Node
+from hiprt.graphs.trace.compile import Compiled
 from hiprt.machine import machine
 
 __all__ = ["MODES", "Report", "add_arguments", "measure", "run", "weight_bytes"]
 
-MODES = ("graph", "rerecord", "eager")
+MODES = ("graph", "rerecord", "eager", "compiled")
 WARM_UP = 4  # tokens
 # The names of these kernels begin like this; they read a part of what they declare, chosen by indices or a position.
 PARTIAL = ("attention", "gather", "kv_write", "moe", "norm_rope", "quantized_embedding", "take")
@@ -196,12 +198,23 @@ class Run:
 
     def decode(self, mode: str, tokens: int, weights: int, bandwidth: float) -> Mode:
         """Decode tokens in one mode, and return what that took."""
-        step = Step(self.issue, name=f"decode {mode}", stream=self.stream, keep=mode == "graph", overwrite=True)
+        with use_stream(self.stream):
+            return self.decode_here(mode, tokens, weights, bandwidth)
+
+    def decode_here(self, mode: str, tokens: int, weights: int, bandwidth: float) -> Mode:
+        """Decode tokens where the stream is the current one."""
+        step: Step[..., Any] = Step(
+            self.issue, name=f"decode {mode}", stream=self.stream, keep=mode == "graph", overwrite=True
+        )
         call: Callable[[], Any] = step.eager if mode == "eager" else step
+        if mode == "compiled":
+            call = hiprt.compile(self.issue)
         self.reset()
         for _ in range(WARM_UP):
             call()
         self.stream.synchronize()
+        if isinstance(call, Compiled):
+            (step,) = call.steps
         before, launches = dict(step.rungs), self.stream.launches
         times, host, whole = self.follow(call, tokens)
         ms = [times[i + 1].elapsed_ms(times[i]) for i in range(tokens)]

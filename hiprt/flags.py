@@ -19,7 +19,7 @@ from hiprt.runtimes import FANOUT
 __all__ = ["Flag", "Flags", "flags", "spelled", "table", "warn_unknown"]
 
 T = TypeVar("T")
-PASS_NAMES: tuple[str, ...] = ("simplify", "dead_code", "fusion")
+PASS_NAMES: tuple[str, ...] = ("simplify", "decode", "dead_code", "fusion")
 RUNG_NAMES = ("replay", "patch", "update", "instantiate", "eager")
 PREFIX = "HIPRT_"
 UNSET = object()
@@ -285,9 +285,9 @@ class Flags:
     compile = Flag(boolean, True, "`hiprt.compile` traces and runs programs; 0 calls the functions as they are.")
     compile_passes = Flag(
         words(*PASS_NAMES),
-        PASS_NAMES,
-        "What `hiprt.compile` does to programs before they run: `simplify`, `dead_code`, `fusion`; words "
-        "separated by commas.",
+        tuple(name for name in PASS_NAMES if name != "decode"),
+        "What `hiprt.compile` does to programs before they run: `simplify`, `dead_code`, `fusion`, and `decode`, which "
+        "changes results by rounding; words separated by commas.",
     )
     cpu_compiler = Flag(str, "", "The CPU device's compiler: a path, or one of zig, clang++ and g++.", native=True)
     cpu_zig = Flag(

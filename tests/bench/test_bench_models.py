@@ -24,9 +24,9 @@ def report():
 
 def test_modes_decode_the_same_step(report):
     """A graph is one launch for each token, an eager step one for each node; a step recorded again is replayed."""
-    graph, rerecord, eager = (report.modes[mode] for mode in decode.MODES)
-    assert graph.rungs["replay"] == rerecord.rungs["replay"] == eager.rungs["eager"] == 4
-    assert graph.launches_per_token == rerecord.launches_per_token == 1
+    graph, rerecord, eager, compiled = (report.modes[mode] for mode in decode.MODES)
+    assert graph.rungs["replay"] == rerecord.rungs["replay"] == compiled.rungs["replay"] == eager.rungs["eager"] == 4
+    assert graph.launches_per_token == rerecord.launches_per_token == compiled.launches_per_token == 1
     assert eager.launches_per_token == graph.nodes == rerecord.nodes > 10
     for mode in report.modes.values():
         assert mode.tok_s > 0
@@ -133,7 +133,7 @@ def test_plots(tmp_path, report, monkeypatch):
     plot.draw(reports, tmp_path / "out")
     labels = [label.get_text() for label in found["decode"].get_yticklabels()]
     assert labels[:4] == ["qwen3-moe-mini, batch 2", "qwen3-moe-mini", "qwen3-moe-mini #2", "0 of many, batch 2"]
-    assert len(found["decode"].patches) == 3 * len(reports)
+    assert len(found["decode"].patches) == len(decode.MODES) * len(reports)
     for axes in (found["decode"], found["time"]):
         assert not overlaps(axes)
     # Bars of one report are as long as its kernels take together, and do not add up with those of others.

@@ -8,7 +8,10 @@ from hiprt import kernels
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.models import load
 from hiprt.bench.engine.models.model import KeyValue
+from hiprt.bench.engine.models.presets import preset
 from hiprt.bench.story import CHECKPOINT
+from hiprt.flags import flags
+from hiprt.graphs import Step
 
 TOKENS = {"short": 200, "usual": 2000, "long": 2000}
 FIRST = 64  # tokens for which there is room at first
@@ -55,26 +58,36 @@ def copy(whole, part):
     kernels.slice_update(whole, part, start, range(4), out=whole)
 
 
+DECODE = ("simplify", "decode", "dead_code", "fusion")
+
+
 @pytest.mark.soak
-def test_a_decode_step_in_plain_ops(form):
+@pytest.mark.parametrize("passes", [flags.compile_passes, DECODE], ids=["exact", "decode"])
+def test_a_decode_step_in_plain_ops(form, passes):
+    """With the pass that rounds otherwise, the tokens are those of the kernels that it puts in, called by hand."""
     model = load(Checkpoint(CHECKPOINT), fused=False)
+    hand = load(Checkpoint(CHECKPOINT), fused="decode" in passes)
     count = TOKENS[form]
 
-    def step(block, tokens, temperature, seed, caches):
-        state = [KeyValue(cache["keys"], cache["values"]) for cache in caches]
-        logits = model.decode(block[0], block[1], state)
-        drawn = kernels.sample(logits, temperature, seed, block[1])
-        kernels.advance(block, tokens, drawn)
-        return drawn
+    def step_of(model):
+        def step(block, tokens, temperature, seed, caches):
+            state = [KeyValue(cache["keys"], cache["values"]) for cache in caches]
+            logits = model.decode(block[0], block[1], state)
+            drawn = kernels.sample(logits, temperature, seed, block[1])
+            kernels.advance(block, tokens, drawn)
+            return drawn
 
-    compiled = hiprt.compile(step, shapeless=True)
-    mine, its = (Text(model, [1, 5, 9, 2], count) for _ in range(2))
+        return step
+
+    compiled, step = hiprt.compile(step_of(model), shapeless=True), step_of(hand)
+    mine, its = Text(model, [1, 5, 9, 2], count), Text(hand, [1, 5, 9, 2], count)
     stream = hiprt.current_stream()
     launches = []
     for position in range(count):
         given = mine.arguments(position)
         before = stream.launches
-        compiled(*given)
+        with flags.override(compile_passes=passes):
+            compiled(*given)
         launches.append(stream.launches - before)
         step(*its.arguments(position))
     assert mine.room > FIRST
@@ -85,3 +98,22 @@ def test_a_decode_step_in_plain_ops(form):
     (graph,) = compiled.steps
     assert graph.rungs["replay"] + graph.rungs["instantiate"] + graph.rungs["patch"] + graph.rungs["update"] == count
     assert graph.rungs["replay"] >= count - 3 * (mine.room // FIRST)
+
+
+@pytest.mark.parametrize("name", ["qwen3-mini"])
+def test_the_nodes_of_plain_ops_are_those_of_the_engine(name):
+    """Compiled plain ops have no more nodes than kernels called by hand, and their bits."""
+    tokens, position = (hiprt.array(np.array([n, 7], np.int32)) for n in (3, 0))
+
+    def step_of(model):
+        state = model.state(2, 64)
+        return lambda tokens, position: model.decode(tokens, position, state)
+
+    with flags.override(compile_passes=DECODE):
+        compiled = hiprt.compile(step_of(preset(name, fused=False)))
+        hand = Step(step_of(preset(name)))
+        for _ in range(3):
+            mine, its = compiled(tokens, position).numpy(), hand(tokens, position).numpy()
+            assert mine.tobytes() == its.tobytes()
+    assert compiled.steps[0].nodes <= 1.25 * hand.nodes
+    assert "decode: " in compiled.explain()

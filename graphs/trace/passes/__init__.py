@@ -1,19 +1,22 @@
 """Passes: what is changed in a program before it runs, each in a file that says when it may.
 
-Each takes a program and returns another one with the same results, bit for bit; it returns the program itself where it
-finds nothing to do. ``HIPRT_COMPILE_PASSES`` names those that are used.
+Each takes a program and returns another one with the same results, bit for bit but for `ROUNDING`; it returns the
+program itself where it finds nothing to do. ``HIPRT_COMPILE_PASSES`` names those that are used.
 """
 
 from hiprt.flags import flags
 from hiprt.graphs.trace.passes.dead_code import dead_code
+from hiprt.graphs.trace.passes.decode import decode
 from hiprt.graphs.trace.passes.fusion import fusion
 from hiprt.graphs.trace.passes.simplify import simplify
 from hiprt.graphs.trace.program import Program
 
-__all__ = ["PASSES", "improved"]
+__all__ = ["PASSES", "ROUNDING", "improved"]
 
 # In the order in which they run.
-PASSES = {"simplify": simplify, "dead_code": dead_code, "fusion": fusion}
+PASSES = {"simplify": simplify, "decode": decode, "dead_code": dead_code, "fusion": fusion}
+# Those that change results by rounding, which are off by default.
+ROUNDING = {"decode"}
 
 
 def improved(program: Program) -> tuple[Program, list[str]]:
