@@ -12,6 +12,7 @@ BENCHES = {
     "graph": "what recording, replaying and changing graphs costs the host",
     "compile": "what a compiled function costs the host, beside torch, MLX and jax",
     "alloc": "what allocations from a warm pool cost the host",
+    "arguments": "what a call of a step costs by how a number reaches it",
     "decode": "tokens a second of a preset, and where a token's time goes",
     "kernels": "the hot kernels at the shapes of models: time, GB/s, share of the device's bandwidth",
     "peers": "the same workloads through torch, CuPy, MLX and llama.cpp, where they are installed",
