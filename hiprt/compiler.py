@@ -7,12 +7,14 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from hiprt import library
+from hiprt import code_folder, library
 from hiprt.code_cache import CodeCache, key_of
+from hiprt.code_folder import Source
 from hiprt.core import ffi, status_name
 from hiprt.device import current_device
 from hiprt.errors import CompileError
 from hiprt.hip import call, handle, lib
+from hiprt.provider import Provider
 
 __all__ = ["compile_source", "reads_files"]
 
@@ -50,7 +52,19 @@ def compile_source(
     CompileError
         The source does not compile; ``log`` is the compiler's output.
     """
-    provider, target = library.current().provider, f"--offload-arch={current_device().arch}"
+    provider, arch = library.current().provider, current_device().arch
+    program = code_folder.Source(source, name, tuple(options), tuple(expressions))
+    ahead = code_folder.find(arch, program)
+    if ahead is None:
+        ahead = compile_now(provider, arch, program)
+        code_folder.keep(arch, program, *ahead)
+    return ahead
+
+
+def compile_now(provider: Provider, arch: str, program: Source) -> tuple[bytes, dict[str, str]]:
+    """Return what the cache of compiled kernels has of a program, or compile it."""
+    source, name, options, expressions = program
+    target = f"--offload-arch={arch}"
     if not provider.caches_code or reads_files(source, options):
         return build(source, name, (target, *options), expressions)
     key = key_of([identity(), name, source, "options", target, *options, "expressions", *expressions])

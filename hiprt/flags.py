@@ -266,6 +266,9 @@ class Flags:
     cache_dir = Flag(
         str, "", "The folder of compiled kernels. The platform's cache folder is used if it is not set.", native=True
     )
+    code_dir = Flag(
+        str, "", "A folder of code objects that `hiprt compile FILE.hiprt` made; what is found there is not compiled."
+    )
     cache_max_mb = Flag(
         integer(0),
         1024,

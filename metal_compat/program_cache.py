@@ -9,6 +9,7 @@ from typing import Any
 
 from hiprt import fork
 from hiprt.array import Array
+from hiprt.code_folder import Source
 from hiprt.device import Device
 from hiprt.errors import CompileError, HipWarning
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ
@@ -16,6 +17,7 @@ from hiprt.kernels.lang.metal_body import Body, Form
 from hiprt.metal_compat.signature_rules import SLOTS
 from hiprt.module import Function, Module
 from hiprt.module_cache import FunctionTable, modules
+from hiprt.provider import Provider
 from hiprt.stream import Stream
 
 __all__ = ["MOST_THREADS", "BuildError", "ProgramCache"]
@@ -23,6 +25,7 @@ __all__ = ["MOST_THREADS", "BuildError", "ProgramCache"]
 # A kernel compiled for at most this many threads may use more registers than one for the largest threadgroups.
 FEW_THREADS = 256
 MOST_THREADS = 1024
+Size3 = tuple[int, int, int]
 EXTENT = struct.Struct("<6I")
 PACKED = {
     "shape": lambda x: struct.pack(f"<{x.ndim}i", *x.shape),
@@ -71,8 +74,7 @@ class ProgramCache:
         ValueError
             A kernel cannot have a name that the body has.
         """
-        line = threadgroup[1] == threadgroup[2] == 1
-        threads = FEW_THREADS if threadgroup[0] * threadgroup[1] * threadgroup[2] <= FEW_THREADS else MOST_THREADS
+        line, threads = variant(threadgroup)
         key = (device.index, form, line, threads, reads_outputs, is_folded)
         found = self.functions.get(key)
         if found is None:
@@ -89,6 +91,14 @@ class ProgramCache:
                         module = self.compiled(device, text)
                     found = self.functions[key] = Function(module, self.body.symbol(form), arguments, self.body.name)
         return found
+
+    def source(self, form: Form, grid: Size3, threadgroup: Size3, provider: Provider) -> Source:
+        """Return what hiprtc compiles for a launch."""
+        whole, _, is_folded = laid_out(grid, threadgroup)
+        line, threads = variant(whole)
+        self.check(form)
+        text = self.body.hip(form, line=line, threads=threads, is_folded=is_folded)
+        return Source(text, f"{self.body.name}.hip", provider.math_modes[self.mode], ())
 
     def check(self, form: Form) -> None:
         """Refuse names that no compiler takes, and warn of more buffers than Metal takes."""
@@ -135,10 +145,7 @@ class ProgramCache:
         """
         if 0 in grid:
             return
-        whole = (min(threadgroup[0], grid[0]), min(threadgroup[1], grid[1]), min(threadgroup[2], grid[2]))
-        columns, rows, layers = (-(-n // size) for n, size in zip(grid, whole))
-        # A grid that the runtime would not take is launched as rows, of which the program makes the grid again.
-        is_folded = max(rows, layers) > LARGEST_GRID_YZ
+        whole, (columns, rows, layers), is_folded = laid_out(grid, threadgroup)
         function = self.function(stream.device, form, whole, reads_outputs=reads_outputs, is_folded=is_folded)
         values: list[Any] = []
         for name, x in zip(self.body.inputs, inputs):
@@ -159,3 +166,19 @@ class ProgramCache:
             return modules.load(text, f"{self.body.name}.hip", options=options, device=device)
         except CompileError as error:
             raise BuildError(error.code, error.name, error.call, error.detail, error.log) from None
+
+
+def laid_out(grid: Size3, threadgroup: Size3) -> tuple[Size3, Size3, bool]:
+    """Return the threads of a whole threadgroup, the threadgroups, and whether these are launched as rows.
+
+    A grid that the runtime would not take is launched as rows, of which the program makes the grid again.
+    """
+    whole = (min(threadgroup[0], grid[0]), min(threadgroup[1], grid[1]), min(threadgroup[2], grid[2]))
+    groups = (-(-grid[0] // whole[0]), -(-grid[1] // whole[1]), -(-grid[2] // whole[2]))
+    return whole, groups, max(groups[1:]) > LARGEST_GRID_YZ
+
+
+def variant(threadgroup: Size3) -> tuple[bool, int]:
+    """Return what programs differ by: whether the threadgroup is a line, and the most threads that it may have."""
+    threads = threadgroup[0] * threadgroup[1] * threadgroup[2]
+    return threadgroup[1] == threadgroup[2] == 1, FEW_THREADS if threads <= FEW_THREADS else MOST_THREADS

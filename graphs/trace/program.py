@@ -9,8 +9,9 @@ import numpy as np
 
 from hiprt.array import Array
 from hiprt.buffer import Buffer
+from hiprt.device import Device
 from hiprt.graphs.trace.core import Primitive
-from hiprt.graphs.trace.rehearsal import Rule, rehearse, stand_in, substitute
+from hiprt.graphs.trace.rehearsal import NO_DEVICE, Needed, Rule, rehearse, stand_in, substitute
 from hiprt.graphs.trace.size import Guard, Size, size_text, value_of
 from hiprt.graphs.trace.value import ShapelessValue
 
@@ -75,13 +76,17 @@ class Program:
                 found.pop(number, None)
         return tuple(replaced(value) for value in self.outputs)
 
-    def forms(self, arrays: Sequence[Array]) -> list[Array]:
+    def forms(self, arrays: Sequence[Array], device: Device = NO_DEVICE, needed: Needed | None = None) -> list[Array]:
         """Infer the forms of all outputs for arrays of other shapes, without running anything.
 
         Parameters
         ----------
         arrays : sequence of Array
             What the program would be given; only the forms count.
+        device : Device
+            What plans see of the device.
+        needed : list, optional
+            It receives what returns the program of each kernel that would be launched there, for a provider.
 
         Returns
         -------
@@ -115,7 +120,7 @@ class Program:
             assert primitive.op is not None
             arguments = substitute(primitive.arguments, replaced)
             try:
-                rule: Rule = rehearse(primitive.op, arguments, operands)
+                rule: Rule = rehearse(primitive.op, arguments, operands, device, needed)
             except (TypeError, ValueError, IndexError) as error:
                 shapes = ", ".join(str(operand.shape) for operand in operands)
                 raise ValueError(

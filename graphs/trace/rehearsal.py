@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from hiprt.array import Array
 from hiprt.buffer import Buffer
+from hiprt.code_folder import Source
 from hiprt.device import Device
 from hiprt.op import Op
-from hiprt.provider import CPU
+from hiprt.provider import CPU, Provider
 from hiprt.stream import Stream, use_stream
 
-__all__ = ["Rule", "rehearse", "stand_in", "substitute"]
+__all__ = ["Needed", "Rule", "rehearse", "stand_in", "substitute"]
 
 # What a call returns (0: a result, 1: a tuple, 2: a list), each result, and the operands that it writes. A result is
 # an array like it (None: an operand itself, or None), the operand whose memory it shows (-1: new memory), and how many
 # bytes behind that operand's address it begins.
 Rule = tuple[int, tuple[tuple[Array | None, int, int], ...], tuple[int, ...]]
+Needed = list[Callable[[Provider], Source]]
 ALIGNMENT = 256
 # Results do not depend on the device, so that programs are made without one.
 NO_DEVICE = Device(-1, "no device", "none", 32, 0, 1, CPU)
@@ -47,16 +49,24 @@ class RehearsalStream(Stream):
     ----------
     written : list of Array
         The arrays that launches would have written.
+    needed : list of callable, optional
+        It receives, for each launch, what returns the program of its kernel for a provider.
     """
 
-    def __init__(self) -> None:
-        self.device, self.memory, self.written = NO_DEVICE, memory, []
+    def __init__(self, device: Device = NO_DEVICE, needed: Needed | None = None) -> None:
+        self.device, self.memory, self.written = device, memory, []
+        self.needed = needed
         self.is_open = False
         self.extents: list[tuple[int, int]] = []
 
     def copy(self, target: int, source: int, nbytes: int, kind: int, *, to: Any = None, of: Any = None) -> None:
         """Note what a copy would write."""
         self.extents.append((target, target + nbytes))
+
+    def need(self, source: Callable[[Provider], Source]) -> None:
+        """Note the program of a kernel that would be launched."""
+        if self.needed is not None:
+            self.needed.append(source)
 
     def fill(self, target: int, value: int, width: int, count: int, *, to: Any = None) -> None:
         """Note what a fill would write."""
@@ -92,7 +102,13 @@ def substitute(argument: Any, replaced: Any) -> Any:
     return replaced(argument)
 
 
-def rehearse(op: Op, arguments: tuple[Any, ...], operands: Sequence[Array]) -> Rule:
+def rehearse(
+    op: Op,
+    arguments: tuple[Any, ...],
+    operands: Sequence[Array],
+    device: Device = NO_DEVICE,
+    needed: Needed | None = None,
+) -> Rule:
     """Call an op where launches do nothing.
 
     Parameters
@@ -102,13 +118,17 @@ def rehearse(op: Op, arguments: tuple[Any, ...], operands: Sequence[Array]) -> R
         One for each of the op's parameters; arrays that are not in memory are among them.
     operands : sequence of Array
         The arrays in the arguments, in order.
+    device : Device
+        What plans see of the device.
+    needed : list, optional
+        As for `RehearsalStream`.
 
     Raises
     ------
     TypeError, ValueError
         The op refuses the arguments.
     """
-    stream = RehearsalStream()
+    stream = RehearsalStream(device, needed)
     named = dict(zip(op.names[op.positional :], arguments[op.positional :]))
     with use_stream(stream):
         result = op.function(*arguments[: op.positional], **named)

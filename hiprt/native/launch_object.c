@@ -112,7 +112,7 @@ static int tell(const launch_object *self, PyObject *const *values) {
 
 /* Launch nothing, but tell a rehearsal what the launch would write. */
 static int rehearse(const launch_object *self, hiprt_py_stream *stream, PyObject *const *values) {
-  PyObject *told = PyObject_CallMethod((PyObject *)self, "writes", 0);
+  PyObject *told = PyObject_CallMethod((PyObject *)self, "writes", "O", stream);
   if (!told) return -1;
   int status = 0;
   for (Py_ssize_t i = 0; !status && i < PyTuple_Size(self->names); i++)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hiprt import fork
 from hiprt.array import bfloat16
+from hiprt.code_folder import Source
 from hiprt.device import Device, current_device
 from hiprt.errors import CompileError, HipWarning
 from hiprt.kernels.lang.hip_arguments import TRAITS, Declared, assertions
@@ -18,6 +20,7 @@ from hiprt.kernels.lang.hip_signature import parameters_of, points_to_const
 from hiprt.module import READ, READ_WRITE, WRITE, Function, laid_over
 from hiprt.module_cache import FunctionTable, modules
 from hiprt.op import Op
+from hiprt.provider import Provider
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["HipKernel", "hip_kernel", "hip_kernels"]
@@ -237,13 +240,21 @@ class Program:
         """Whether a kernel's name, without its namespaces, is a word of the source."""
         return re.search(rf"\b{re.escape(name.rpartition('::')[2])}\b", self.definitions + self.source) is not None
 
+    def group(self, parameters: tuple[str, ...]) -> list[HipKernel]:
+        """Return the kernels of these template parameters, which are compiled together."""
+        return [kernel for kernel in self.kernels.values() if kernel.parameters == parameters]
+
+    def code(self, declared: Mapping[str, tuple[Declared, ...]]) -> Source:
+        """Return what hiprtc compiles for some of its kernels."""
+        return Source(self.text(declared), self.file, tuple(self.options), tuple(declared))
+
     def compile(self, parameters: tuple[str, ...], values: Values, device: Device) -> None:
         """Compile and load every kernel of these template parameters, and bind it."""
-        group = [kernel for kernel in self.kernels.values() if kernel.parameters == parameters]
+        group = self.group(parameters)
         declared = {kernel.expression(values): kernel.declared(values) for kernel in group}
-        text = self.text(declared)
+        text, name, options, expressions = self.code(declared)
         try:
-            module = modules.load(text, self.file, options=self.options, expressions=tuple(declared), device=device)
+            module = modules.load(text, name, options=options, expressions=expressions, device=device)
         except CompileError:
             missing = [kernel.name for kernel in group if not self.says(kernel.name)]
             if not missing:
@@ -340,6 +351,11 @@ class HipKernel:
             The source does not compile, or the kernel is not as it was declared; the log names the lines.
         """
         return self.bound(self.values(template), device or current_device())[0]
+
+    def source(self, values: Values, _provider: Provider) -> Source:
+        """Return what hiprtc compiles for a template's values."""
+        group = self.program.group(self.parameters)
+        return self.program.code({kernel.expression(values): kernel.declared(values) for kernel in group})
 
     def bound(self, values: Values, device: Device) -> tuple[Function, tuple[Declared, ...]]:
         """Return function and arguments for a template's values."""
@@ -477,6 +493,8 @@ def launch_on(
     if stream.written is not None:  # nothing runs on the stream, so that nothing is compiled
         declared = kernel.declared(values)
         kernel.checked(declared, given)
+        rehearsal: Any = stream
+        rehearsal.need(partial(kernel.source, values))
         stream.written += [value for d, value in zip(declared, given) if d.access in (WRITE, READ_WRITE)]
         return
     function, declared = kernel.bound(values, stream.device)

@@ -11,12 +11,14 @@ import numpy as np
 
 from hiprt import fork
 from hiprt.array import bfloat16
+from hiprt.code_folder import Source
 from hiprt.device import Device, current_device
 from hiprt.kernels.lang.dialect import DIALECTS, OPS, Parameter
 from hiprt.kernels.lang.launch import Launch, Three
 from hiprt.kernels.tuning.target import Target, describe, target_of
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function, Module
 from hiprt.module_cache import FunctionTable, modules
+from hiprt.provider import Provider
 from hiprt.stream import Stream
 
 __all__ = ["KERNELS", "Kernel"]
@@ -271,8 +273,13 @@ class Kernel:
 
     def load(self, values: tuple[Any, ...], device: Device, target: Target) -> Module:
         """Compile with hiprtc."""
-        options = device.provider.math_modes["safe"] + ((GENERIC_OPTION,) if target.is_generic else ())
-        return modules.load(self.text("hip", values), f"{self.name}.hip", options=options, device=device)
+        text, name, options, _ = self.program(values, device.provider)
+        options += (GENERIC_OPTION,) if target.is_generic else ()
+        return modules.load(text, name, options=options, device=device)
+
+    def program(self, values: tuple[Any, ...], provider: Provider) -> Source:
+        """Return what hiprtc compiles."""
+        return Source(self.text("hip", values), f"{self.name}.hip", provider.math_modes["safe"], ())
 
     def __call__(
         self, stream: Stream, grid: Three, threads: Three, template: Template = (), /, **arguments: Any

@@ -9,8 +9,10 @@ import numpy as np
 
 from hiprt import objects
 from hiprt.array import Array, make
+from hiprt.code_folder import Source
 from hiprt.kernels.lang.operands import result
 from hiprt.module import Function
+from hiprt.provider import Provider
 from hiprt.stream import Stream
 
 if TYPE_CHECKING:
@@ -59,9 +61,14 @@ class Launch(objects.Launch):
         """Return the kernel's function on the device of a stream; the C core asks once."""
         return self.kernel.function(self.template, stream)
 
-    def writes(self) -> frozenset[str]:
+    def writes(self, stream: Any) -> frozenset[str]:
         """Return the names of the arrays that the kernel writes; the C core asks where it launches nothing."""
+        stream.need(self.source)
         return self.kernel.written
+
+    def source(self, provider: Provider) -> Source:
+        """Return the program that has the kernel on devices of a provider that take its branch of lanes."""
+        return self.kernel.program(self.template, provider)
 
 
 class Plan(objects.Plan):
