@@ -10,8 +10,9 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
+import tempfile
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from hiprt.kernels.lang.dialect import CHECK, prelude
@@ -22,10 +23,10 @@ from hiprt.metal_compat.syntax_rules import forbidden
 __all__ = ["Problem", "check_metal"]
 
 FLAGS = """clang -x cl -cl-std=CLC++ --target=amdgcn-amd-amdhsa -mcpu=gfx1201 -nogpulib -cl-no-stdinc -Xclang
--fnative-half-type -cl-single-precision-constant -fsyntax-only -ferror-limit=0 -fno-color-diagnostics
+-fnative-half-type -cl-single-precision-constant -ferror-limit=0 -fno-color-diagnostics
 -fno-caret-diagnostics -w""".split()
 NAMESPACE = "hiprt_user"
-TREE = ["-Xclang", "-ast-dump=json", "-Xclang", f"-ast-dump-filter={NAMESPACE}"]
+TREE = ["-fsyntax-only", "-Xclang", "-ast-dump=json", "-Xclang", f"-ast-dump-filter={NAMESPACE}"]
 ERROR = re.compile(r"^(.*?):(\d+):\d+: (?:fatal )?error: (.*)$", re.MULTILINE)
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:metal_\w+|simd/\w+\.h)>", re.MULTILINE)
 MISSING = "double goto virtual dynamic_cast typeid thread_local asm new delete"
@@ -82,8 +83,7 @@ def check_metal(text: str, name: str = "kernel.metal") -> list[Problem]:
     """
     plain = without_comments(text)
     problems = {Problem(name, line, what) for line, what in check_signatures(plain)}
-    program = translated(plain, name)
-    done = run(program)
+    done = run(swizzles(plain) + prelude(CHECK), translated(plain, name))
     found = ERROR.findall(done.stderr)
     for file, line, what in found:
         # The compiler says where a poisoned word is, but not which word it is.
@@ -103,11 +103,12 @@ def in_metal(message: str) -> str:
 
 
 def translated(plain: str, name: str) -> str:
-    """Return the program for the compiler; each line stays on its line."""
+    """Return the program for the compiler, without the prelude; each line stays on its line."""
     body = INCLUDE.sub("", hide_attributes(SHARED.sub(shared_variables, plain)))
     return "\n".join(
         [
-            swizzles(plain) + prelude(CHECK),
+            # The tree names a line only where it differs from the one before: the frame has numbers of its own.
+            "#line 1000000",
             # A program may open the namespace metal to add names to it.
             f"namespace {NAMESPACE} {{ namespace metal {{ using namespace ::metal; }} using namespace metal;",
             f"#pragma GCC poison {MISSING}",
@@ -140,7 +141,20 @@ def compiler() -> str:
     return str(Path(found.origin).parent / "zig")
 
 
-def run(program: str) -> subprocess.CompletedProcess[str]:
-    """Run the compiler on a program; it writes errors to stderr and the syntax tree to stdout."""
-    command = [compiler(), *FLAGS, *TREE, "-"]
-    return subprocess.run(command, input=program, capture_output=True, text=True, check=False)
+@lru_cache(maxsize=16)
+def precompiled(head: str) -> bytes:
+    """Return the beginning of a program as a precompiled header: most of a check's time would go to reading it."""
+    with tempfile.TemporaryDirectory(prefix="hiprt-") as folder:
+        file = Path(folder, "head.pch")
+        command = [compiler(), *FLAGS, "-S", "-Xclang", "-emit-pch", "-o", str(file), "-"]
+        subprocess.run(command, input=head, capture_output=True, text=True, check=True)
+        return file.read_bytes()
+
+
+def run(head: str, program: str) -> subprocess.CompletedProcess[str]:
+    """Run the compiler on a program behind its head; it writes errors to stderr and the syntax tree to stdout."""
+    with tempfile.TemporaryDirectory(prefix="hiprt-") as folder:
+        file = Path(folder, "head.pch")
+        file.write_bytes(precompiled(head))
+        command = [compiler(), *FLAGS, *TREE, "-include-pch", str(file), "-"]
+        return subprocess.run(command, input=program, capture_output=True, text=True, check=False)
