@@ -213,6 +213,8 @@ class Decoder:
             self.saved = None  # it is of a text that goes on differently
         self.prompts, self.positions, self.lengths = prompts, [kept] * self.batch, [*map(len, prompts)]
         self.save_at = 0 if self.state.is_rewindable else save_at
+        if 0 < self.save_at == kept:
+            self.save()
 
     def save(self) -> None:
         """Keep what cannot be rewound as it is now, so that `rewind` can come back here."""

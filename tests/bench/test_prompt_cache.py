@@ -46,6 +46,18 @@ def same(found, expected):
     assert np.linalg.norm(found[1] - expected[1]) / np.linalg.norm(expected[1]) < 1e-5
 
 
+def test_a_cache_that_is_read_is_written_again(tmp_path, family, stream):
+    """What was read up to the last token but one is saved there, so that the same prompt finds it once more."""
+    made = Decoder(family, stream, 64)
+    kept = 0
+    for round_ in range(3):
+        fill(made, PROMPT, kept, save_at=len(PROMPT) - 1)
+        made.write_cache(tmp_path / "cache")
+        made = Decoder(family, stream, 64)
+        kept = made.read_cache(tmp_path / "cache", PROMPT)
+        assert kept == len(PROMPT) - 1, round_
+
+
 @pytest.mark.parametrize(
     ("behind", "batch", "capacity"), [([], 1, 64), ([7], 1, 16), ([9, 8, 7, 6, 5], 1, 64), ([1, 2], 3, 16)]
 )
