@@ -13,6 +13,7 @@ from typing import Any
 
 from hiprt.bench.engine.command import CHAT, Printer, add_draw, add_model, add_template, interruptible
 from hiprt.bench.engine.conversation import Conversation
+from hiprt.bench.engine.loading_bar import LoadingBar
 from hiprt.bench.engine.request import DRAW, Request
 from hiprt.bench.engine.text_model import TextModel
 from hiprt.command import set_run
@@ -45,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
         request = Request(**{"tokens": UNLIMITED, **given, "stops": tuple(options.stop or ())})
     except ValueError as error:
         options.refuse(str(error))
-    model = TextModel(request.model, plain=request.plain)
+    with LoadingBar() as bar:
+        model = TextModel(request.model, plain=request.plain, progress=bar)
     chat = Chat(Conversation(model, request), is_silent=options.json, has_stats=options.stats)
     chat.greet()
     for line in chat.lines():

@@ -88,8 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the model directory, which may be named with and without ``--model``."""
     said = "Hugging Face directory of a Qwen3, Qwen3 MoE, Qwen3-Next or Qwen3.5 model (default: a small one of ours)"
-    parser.add_argument("model", metavar="MODEL", nargs="?", default=argparse.SUPPRESS, help=said)
-    parser.add_argument("--model", metavar="DIR", help="the same")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("model", metavar="MODEL", nargs="?", default=argparse.SUPPRESS, help=said)
+    either.add_argument("--model", metavar="DIR", help="the same")
 
 
 def add_template(parser: argparse.ArgumentParser) -> None:

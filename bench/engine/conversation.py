@@ -104,7 +104,8 @@ class Conversation:
             cause = f"the conversation has {len(prompt)} tokens, and the model {self.model.positions} positions"
             raise ValueError(f"{cause}: begin a new one (/reset), or ask less")
         before, self.held = shared(self.held, prompt), []
-        self.kept = self.decoder.rewind(min(before, len(prompt) - 1)) if self.decoder is not None else 0
+        decoder, self.decoder = self.decoder, None  # one that an exception has ended amid a step is used no more
+        self.kept = 0 if decoder is None else decoder.rewind(min(before, len(prompt) - 1))
         generation = Generation(
             request,
             self.sampling,
@@ -112,14 +113,14 @@ class Conversation:
             self.model.checkpoint,
             [Beginning(question, prompt)],
             self.model.device_stream,
-            decoder=self.decoder,
+            decoder=decoder,
             kept=self.kept,
             save_at=self.end_of_question(messages, prompt),
         )
-        self.decoder, self.report = generation.decoder, generation.report
-        self.report.cached_tokens = self.kept
+        self.report = generation.report
         yield from generation.pieces(stopped, progress)
-        drawn = generation.report.token_ids
+        self.report.cached_tokens = self.kept
+        self.decoder, drawn = generation.decoder, generation.report.token_ids
         self.held = [*prompt, *drawn][: self.decoder.position]
         if drawn:
             self.messages = [*messages, {"role": "assistant", "content": generation.report.text}]

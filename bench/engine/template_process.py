@@ -77,7 +77,9 @@ def line_of(error: Exception) -> int | None:
 
 
 def bound_memory(nbytes: int) -> None:
-    """Let the process have so many bytes beyond what it has."""
+    """Let the process have so many bytes beyond what it has; other systems than Linux have no such bound."""
+    if sys.platform != "linux":
+        return
     with open("/proc/self/statm") as file:
         limit = int(file.read().split()[0]) * resource.getpagesize() + nbytes
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

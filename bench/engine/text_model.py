@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class TextModel:
         The model directory.
     plain : bool
         Whether weights that are not quantised stay as they are.
+    progress : callable, optional
+        Takes how many bytes of the weights have been copied to the device, and how many there are.
 
     Raises
     ------
@@ -48,12 +50,18 @@ class TextModel:
         A ValueError: the model directory cannot be used.
     """
 
-    def __init__(self, path: Path | str = CHECKPOINT, *, plain: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | str = CHECKPOINT,
+        *,
+        plain: bool = False,
+        progress: Callable[[int, int], object] = lambda loaded, nbytes: None,
+    ) -> None:
         self.checkpoint = Checkpoint(path)
         self.template = find_template(self.checkpoint.path)
         self.device_stream = Stream()
         with use_stream(self.device_stream):
-            self.model = load_model(self.checkpoint, form=None if plain else FORM)
+            self.model = load_model(self.checkpoint, form=None if plain else FORM, progress=progress)
         self.idle: Decoder | None = None  # the last text's, whose steps are recorded
 
     def generate(self, prompt: str | Sequence[str] | None = None, **options: Any) -> Report:
@@ -167,7 +175,12 @@ def fits(decoder: Decoder, request: Request, sampling: Sampling) -> bool:
     return is_plain and decoder.batch == len(request.prompts) and same == sampling
 
 
-def load(path: Path | str = CHECKPOINT, *, plain: bool = False) -> TextModel:
+def load(
+    path: Path | str = CHECKPOINT,
+    *,
+    plain: bool = False,
+    progress: Callable[[int, int], object] = lambda loaded, nbytes: None,
+) -> TextModel:
     """Load a model directory; by default the small model of the package.
 
     Parameters
@@ -176,6 +189,8 @@ def load(path: Path | str = CHECKPOINT, *, plain: bool = False) -> TextModel:
         A Hugging Face directory of a Qwen3, Qwen3 MoE, Qwen3-Next or Qwen3.5 model.
     plain : bool
         Whether weights that are not quantised stay as they are; otherwise they are quantised to 4 bits.
+    progress : callable, optional
+        Takes how many bytes of the weights have been copied to the device, and how many there are.
 
     Returns
     -------
@@ -188,4 +203,4 @@ def load(path: Path | str = CHECKPOINT, *, plain: bool = False) -> TextModel:
     HipError
         A HIP call failed.
     """
-    return TextModel(path, plain=plain)
+    return TextModel(path, plain=plain, progress=progress)

@@ -8,6 +8,8 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from functools import partial
 
 import pytest
 from helpers import checkpoints
@@ -39,6 +41,14 @@ def fresh(chat, question):
     """Return the tokens that a model writes behind a whole conversation, without a cache."""
     text = chat.template.render([*chat.messages, {"role": "user", "content": question}])
     return chat.model.generate(text, tokens=SIZE, chat_template=False)
+
+
+def at_the_end(left, given):
+    """Whether there is nothing left, or an exception where that is given for it."""
+    is_end = next(left, None) is None
+    if is_end and given:
+        raise given
+    return is_end
 
 
 def check_answer(chat, question):
@@ -114,7 +124,7 @@ def test_any_course_of_a_conversation(model, form):
         chat = model.conversation(tokens=SIZE)
         for _ in range(6):
             question = "".join(draw.choices("abc ", k=draw.choice((1, 7, 40))))
-            course = draw.choice(("ask", "ask", "end", "leave", "reset"))
+            course = draw.choice(("ask", "ask", "end", "leave", "break", "reset"))
             if course == "ask":
                 check_answer(chat, question)
             elif course == "reset":
@@ -125,7 +135,9 @@ def test_any_course_of_a_conversation(model, form):
                 pieces.close()
             else:
                 left = iter(range(draw.randrange(1, 8)))
-                list(chat.ask(question, lambda left=left: next(left, None) is None))
+                given = KeyboardInterrupt if course == "break" else None
+                with suppress(KeyboardInterrupt):
+                    list(chat.ask(question, partial(at_the_end, left, given)))
         check_answer(chat, "Well?")
 
 

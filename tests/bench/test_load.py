@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -108,6 +109,16 @@ def test_a_stream_that_is_left_ends_its_text(model):
     for texts, stream in zip(pieces, (first, second)):
         texts += stream
     assert ["".join(texts) for texts in pieces] == [expected, expected]
+
+
+def test_texts_of_several_threads(model):
+    """Each thread has a decoder of its own, and gets the text that it would get alone."""
+    prompts = ["Once", "Another", "A", "The fox"]
+    expected = {prompt: model.generate(prompt, tokens=20).text for prompt in prompts}
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(3):
+            texts = pool.map(lambda prompt: model.generate(prompt, tokens=20).text, prompts)
+            assert dict(zip(prompts, texts)) == expected
 
 
 def test_errors_are_those_of_the_command(tmp_path, model):

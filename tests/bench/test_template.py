@@ -1,6 +1,7 @@
 """Chat templates: the texts of published styles, where they are found, and templates that are wrong or hostile."""
 
 import json
+import random
 import subprocess
 import sys
 import threading
@@ -259,6 +260,26 @@ def test_an_interrupt_leaves_no_answer_behind(folder, monkeypatch):
     assert template.render([2]) == "2"
 
 
+def test_any_template_is_a_text_or_an_error(folder, form, monkeypatch):
+    """Templates with letters that are left out, doubled or exchanged."""
+    monkeypatch.setattr(templates, "SECONDS", 0.5)
+    draw, texts, errors = random.Random(0), [], []
+    template = find_template(give(folder, ""))
+    for _ in range(40 if form == "short" else 1000):
+        source = list(draw.choice(list(STYLES.values())))
+        for _ in range(draw.randrange(1, 4)):
+            at = draw.randrange(len(source))
+            source[at] = draw.choice(["", source[at] * 2, source[draw.randrange(len(source))]])
+        template.sources["default"] = "".join(source)
+        try:
+            texts.append(template.render(TALK))
+        except CheckpointError as error:
+            errors.append(str(error))
+    assert texts
+    assert errors
+    assert all("chat_template.jinja, line " in error for error in errors)
+
+
 def test_without_jinja2(folder, monkeypatch):
     monkeypatch.setattr(templates, "find_spec", lambda name: None)
     with pytest.raises(CheckpointError, match="need the package jinja2: `pip install jinja2`"):
@@ -317,6 +338,9 @@ def test_the_command_answers(tmp_path, capsys):
         assert main(["generate", folder, "--tokens", "1", "--json", "--chat-template-config", config]) == 0
         counts.append(json.loads(capsys.readouterr().out)["prompt_tokens"])
     assert counts[1] - counts[0] == len("<think>\n\n</think>\n\n")
+    with pytest.raises(SystemExit):
+        main(["generate", folder, "--model", folder])
+    assert "not allowed with argument" in capsys.readouterr().err
     for wrong in ("[]", "{"):
         with pytest.raises(SystemExit):
             main(["generate", folder, "--chat-template-config", wrong])
