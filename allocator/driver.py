@@ -54,11 +54,8 @@ class Memory:
         with relaxed():
             try:
                 call(lib.hipSetDevice(self.device))
-                if not self.is_idle and lib.hiprt_captures():
-                    line.late.append(self)
-                    return
                 if not self.is_idle:
-                    call(lib.hipDeviceSynchronize())
+                    call(lib.hiprt_wait_for_device(self.device))
             except HipError:
                 line.late.append(self)
                 return

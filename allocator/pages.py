@@ -32,6 +32,8 @@ class UseAfterFreeError(HipError):
         The stacks of the two calls.
     """
 
+    is_last = True
+
     def __init__(self, call: str, address: int, freed: Freed) -> None:
         super().__init__(ILLEGAL_ADDRESS, "hipErrorIllegalAddress", call)
         self.address, self.start, self.nbytes = address, freed.address, freed.nbytes

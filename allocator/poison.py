@@ -112,8 +112,7 @@ class Queue:
         if stream.is_open:
             handle = stream.raw
         else:
-            call(lib.hipSetDevice(stream.device.index))
-            call(lib.hipDeviceSynchronize())
+            call(lib.hiprt_wait_for_device(stream.device.index))
         made = core.lib.hiprt_stream_create(handle, stream.device.index)
         self.core = core.ffi.gc(core.created(made), core.lib.hiprt_stream_release)
 
@@ -240,6 +239,8 @@ def free_checked(
         return
     if not is_there(pool, start):
         return
+    if not stream.is_open and core.lib.hiprt_captures():
+        return  # the device cannot be waited for
     # What graphs have found is not raised here, because an error in a finaliser is only a warning.
     queue = Queue(stream)
     found = queue.read(start, size) != RED

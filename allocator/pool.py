@@ -284,8 +284,7 @@ class Pool(Holder):
             self.settle()
             if core.lib.hiprt_pool_retiring(self.core, core.ffi.NULL) and not core.lib.hiprt_captures():
                 for index in {chunk.device for chunk in list(self.chunks.values())}:
-                    call(lib.hipSetDevice(index))
-                    call(lib.hipDeviceSynchronize())
+                    call(lib.hiprt_wait_for_device(index))
                 return self.give_back(force=True)
         return self.give_back()
 

@@ -35,7 +35,11 @@ class HipError(RuntimeError):
         The status's name, for example ``hipErrorInvalidValue``.
     call : str
         The function that returned it.
+    is_last : bool
+        Whether the error explains why the device runs nothing more.
     """
+
+    is_last = False
 
     def __init__(self, code: int, name: str, call: str, detail: str = "") -> None:
         super().__init__(code, name, call, detail)
@@ -60,9 +64,12 @@ class UndefinedOutputsError(HipError):
     """
 
     @classmethod
-    def of(cls, error: HipError, why: str) -> UndefinedOutputsError:
-        """Return the exception for a step that failed with `error`; `why` says what may have run."""
-        if isinstance(error, cls):
+    def of(cls, error: HipError, why: str) -> HipError:
+        """Return the exception for a step that failed with `error`; `why` says what may have run.
+
+        An error that explains why the device runs nothing more is told as it is: the step cannot be called again.
+        """
+        if isinstance(error, cls) or error.is_last:
             return error
         text = f"{why}; what the step writes is undefined, and nothing was run again"
         return cls(error.code, error.name, error.call, f"{error.detail}: {text}" if error.detail else text)

@@ -251,12 +251,17 @@ class Function(objects.Launcher):
         formats = ("P" if a.access else "s" if a.dtype == "bytes" else FORMATS[a.dtype] for a in arguments)
         self.open(core.address(self.core), "".join(formats), shared)
 
-    def recover(self, stream: Stream, status: int, payload: bytes) -> None:
-        """Launch again after a launch that failed because the recording is full; raise what else the status means."""
-        moves = stream.make_room(status)
-        moved = core.ffi.from_buffer(bytearray(payload))
-        lib.hiprt_kernel_move(self.core, moved, len(moves), moves)
-        core.call(lib.hiprt_launch(stream.core, self.core, moved, len(payload)))
+    def make_room(self, stream: Stream, status: int, payload: bytes) -> bytes:
+        """Make room for a launch that could not be recorded, and return its payload for the addresses from then on.
+
+        Raises
+        ------
+        HipError
+            The launch failed for another reason.
+        """
+        moves, moved = stream.make_room(status), bytearray(payload)
+        lib.hiprt_kernel_move(self.core, core.ffi.from_buffer(moved), len(moves), moves)
+        return bytes(moved)
 
     def __call__(
         self, stream: Stream, grid: tuple[int, int, int], block: tuple[int, int, int], *values: Any, **named: int

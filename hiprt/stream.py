@@ -47,6 +47,7 @@ class Thread(threading.local):
 thread = Thread()
 numbers = itertools.count()
 defaults: dict[int, Stream] = {}
+closed: list[Any] = []  # what is to be destroyed
 lock = threading.Lock()
 # What is told of each stream that goes, and whether its handle is still valid: whoever keeps memory for streams. It is
 # no list of the stream's own, whose weak references would be gone before `close` where a cycle of objects is collected.
@@ -319,7 +320,8 @@ class Stream(objects.Stream):
         # It is let go of first: what is known of a stream whose destruction failed is that it must not be used again.
         is_mine, self.owned, self.is_open = self.owned and self.is_open, False, False
         if is_mine:
-            call(lib.hipStreamDestroy(self.raw))
+            closed.append(self.core)
+            destroy_closed()
 
     def check_open(self) -> None:
         """Refuse work on a stream that is closed: its handle names nothing, or another stream by now."""
@@ -361,6 +363,20 @@ class Stream(objects.Stream):
 
     def __repr__(self) -> str:
         return f"Stream({self.raw:#x}, device {self.device.index})"
+
+
+def destroy_closed() -> None:
+    """Destroy the streams that were closed, but for those that a capture has forked to, which would end it."""
+    waiting = []
+    try:
+        while closed:
+            each = closed.pop()
+            if lib.hiprt_stream_is_captured(each):
+                waiting.append(each)
+            else:
+                call(lib.hiprt_stream_destroy(each))
+    finally:
+        closed.extend(waiting)
 
 
 def new_stream(device: Device) -> Stream:

@@ -3,9 +3,10 @@
 
 #include "pool.h"
 
-static void give(void *pool, void *block, hiprt_uses *uses) {
-  if (uses) hiprt_pool_take_back(pool, block, uses);
-  hiprt_pool_give(pool, block);
+static int give(void *pool, void *block, hiprt_uses *uses) {
+  int status = uses ? hiprt_pool_take_back(pool, block, uses) : 0;
+  if (!status) hiprt_pool_give(pool, block);
+  return status;
 }
 
 /* Return a buffer that holds a block; on failure the block is the pool's again. */

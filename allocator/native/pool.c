@@ -105,9 +105,9 @@ void hiprt_pool_share(hiprt_pool *pool, hiprt_uses *uses) {
   pool->uses = uses;
 }
 
-void hiprt_pool_take_back(hiprt_pool *pool, const hiprt_block *block, hiprt_uses *uses) {
+int hiprt_pool_take_back(hiprt_pool *pool, const hiprt_block *block, hiprt_uses *uses) {
   /* The next launch of the step waits for all that is done with its memory. */
-  if (uses != pool->uses) hiprt_order_take_back(((const struct block *)block)->lane->core, uses);
+  return uses == pool->uses ? 0 : hiprt_order_take_back(((const struct block *)block)->lane->core, uses);
 }
 
 int hiprt_pool_uses(hiprt_pool *pool, const hiprt_block *block, hiprt_uses **out_uses) {
@@ -243,9 +243,9 @@ static block *find(hiprt_pool *pool, const hiprt_lane *lane, uint64_t size) {
 static int wait_for_fence(hiprt_pool *pool, hiprt_lane *lane) {
   uint64_t serial = lane->fenced;
   pthread_mutex_unlock(&pool->lock);
-  int failed = (int)hiprt_hip.hipEventSynchronize(lane->fence);
+  int status = hiprt_wait_for_event(lane->fence);
   pthread_mutex_lock(&pool->lock);
-  if (failed) return hiprt_fail(failed, "hipEventSynchronize", 0);
+  if (status) return status;
   hiprt_lane_pass(lane, serial);
   return 0;
 }

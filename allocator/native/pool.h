@@ -64,7 +64,7 @@ void hiprt_pool_measure(hiprt_pool *pool, hiprt_pool_sizes *out_sizes);
 /* List at most `capacity` blocks, and return how many there are. */
 uint32_t hiprt_pool_list(hiprt_pool *pool, uint32_t capacity, hiprt_pool_entry *out_entries);
 /* cffi end */
-/* Order the stream of a block, which is given next, behind what other streams do with it. */
-void hiprt_pool_take_back(hiprt_pool *pool, const hiprt_block *block, hiprt_uses *uses);
+/* Order the stream of a block, which is given next, behind what other streams do with it. Return a status. */
+int hiprt_pool_take_back(hiprt_pool *pool, const hiprt_block *block, hiprt_uses *uses);
 /* Give a reference to who works with a block that was taken; NULL: nobody, as far as is noted. Return a status. */
 int hiprt_pool_uses(hiprt_pool *pool, const hiprt_block *block, hiprt_uses **out_uses);

@@ -2,12 +2,16 @@
 
 #include <stdio.h>
 
+#include "capture.h"
 #include "status.h"
 
 int hiprt_canary_open(hiprt_canary *c, hiprt_kernel *kernel) {
   void *word = 0;
   if (!kernel) return 0;
-  HIPRT_TRY(hipHostMalloc, &word, sizeof *c->word, 0);
+  const int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed);
+  const int status = (int)hiprt_hip.hipHostMalloc(&word, sizeof *c->word, 0);
+  hiprt_capture_mode(mode);
+  if (status) return hiprt_fail(status, "hipHostMalloc", 0);
   hiprt_kernel_retain(kernel);
   *c = (hiprt_canary){kernel, 0, word, 1, 0};
   *c->word = 0;
@@ -16,7 +20,9 @@ int hiprt_canary_open(hiprt_canary *c, hiprt_kernel *kernel) {
 
 void hiprt_canary_close(hiprt_canary *c) {
   if (!c->kernel) return;
+  const int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed);
   hiprt_hip.hipHostFree(c->word);
+  hiprt_capture_mode(mode);
   hiprt_kernel_release(c->kernel);
 }
 

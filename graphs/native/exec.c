@@ -71,9 +71,8 @@ static void ask_later(hiprt_exec *e, hiprt_stream *stream) {
 static int put_fence(hiprt_exec *e, hipEvent_t *out_event) {
   *out_event = 0;
   if (e->is_in_flight && e->is_lost) {
-    /* A wait for the device would end the captures of this thread, and CLR's of all threads. */
-    if (hiprt_captures()) return hiprt_fail(HIPRT_E_RECORDING, "hiprt_exec_wait", "a stream is being captured");
-    HIPRT_TRY(hipDeviceSynchronize);
+    int status = hiprt_wait_for_device(e->device);
+    if (status) return status;
     e->is_in_flight = e->is_lost = 0;
   }
   if (e->is_in_flight) *out_event = e->done;
@@ -99,8 +98,7 @@ static int wait_for(hiprt_exec *e) {
   hipEvent_t event;
   int status = fence(e, &event);
   if (status) return status;
-  if (event) HIPRT_TRY(hipEventSynchronize, event);
-  return 0;
+  return event ? hiprt_wait_for_event(event) : 0;
 }
 
 static void destroy(hiprt_exec *e) {
@@ -175,9 +173,9 @@ static int follow(hiprt_exec *e, hiprt_stream *stream, int is_fenced) {
   ask_later(e, is_recorded || !stream->is_own ? 0 : stream);
   if (is_recorded || stream->is_own) return 0;
   /* A stream of somebody else may be gone when it is asked later, so it is asked now. */
-  int status = (int)hiprt_hip.hipStreamSynchronize(stream->handle);
+  int status = hiprt_wait_for_stream(stream->handle);
   e->is_in_flight = e->is_lost = status != 0;
-  return status ? hiprt_fail(status, "hipStreamSynchronize", 0) : 0;
+  return status;
 }
 
 static int launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *out_ran) {
@@ -224,9 +222,9 @@ int hiprt_exec_busy(hiprt_exec *e) {
   hipEvent_t event;
   int status = fence(e, &event);
   if (status) return status == HIPRT_E_RECORDING ? 1 : status;
-  status = event ? (int)hiprt_hip.hipEventQuery(event) : 0;
+  status = event ? hiprt_ask_event(event) : 0;
   if (status == hipErrorNotReady) return 1;
-  return status ? hiprt_fail(status, "hipEventQuery", 0) : hiprt_canary_check(&e->canary);
+  return status ? status : hiprt_canary_check(&e->canary);
 }
 
 int hiprt_exec_wait(hiprt_exec *e) {

@@ -43,11 +43,8 @@ int hiprt_py_is_settled(const hiprt_py_buffer *buffer) {
   return 0;
 }
 
-static void give(hiprt_py_buffer *self) {
-  void (*function)(void *, void *, hiprt_uses *) = self->give;
-  self->give = 0;
-  if (function) function(self->books, self->block, self->uses);
-}
+/* Buffers that went when their stream could not be made to wait for what others do with the memory; NULL: none. */
+static PyObject *late;
 
 /* share(uses): from now on the memory is part of a larger one with these, a hiprt_uses. */
 static PyObject *share(PyObject *object, PyObject *address) {
@@ -76,17 +73,43 @@ static PyObject *get_uses(PyObject *object, void *closure) {
   return uses ? PyLong_FromVoidPtr(uses) : 0;
 }
 
-/* Python code is called only for memory that Python code frees. */
+/* Give the memory back, behind what other streams do with it. Return a status; on failure the buffer still has it.
+ * Python code is called only for memory that Python code frees. */
+static int give_back(hiprt_py_buffer *self) {
+  int status = self->give ? self->give(self->books, self->block, self->uses) : 0;
+  if (status) return status;
+  self->give = 0;
+  if (!self->free || self->free == Py_None) return 0;
+  if (self->home && self->uses && (status = hiprt_order_take_back(self->home, self->uses))) return status;
+  PyObject *done = PyObject_CallMethod((PyObject *)self, "release", 0);
+  if (!done) PyErr_WriteUnraisable((PyObject *)self);
+  Py_XDECREF(done);
+  return 0;
+}
+
+static void give_back_later(PyObject *buffer) {
+  if (!late) late = PyList_New(0);
+  if (!late || PyList_Append(late, buffer)) PyErr_WriteUnraisable(buffer);
+}
+
+/* Give back what could not be given back before. */
+static void give_back_late(void) {
+  PyObject *buffers = late;
+  int status = 0;
+  late = 0;
+  for (Py_ssize_t i = 0; i < PyList_Size(buffers); i++) {
+    PyObject *buffer = PyList_GetItem(buffers, i);
+    if (!status) status = give_back((hiprt_py_buffer *)buffer);
+    if (status) give_back_later(buffer);
+  }
+  Py_DECREF(buffers);
+}
+
 static void finalize(PyObject *object) {
-  hiprt_py_buffer *self = (hiprt_py_buffer *)object;
-  give(self);
-  if (!self->free || self->free == Py_None) return;
-  if (self->home && self->uses) hiprt_order_take_back(self->home, self->uses);
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
-  PyObject *done = PyObject_CallMethod(object, "release", 0);
-  if (!done) PyErr_WriteUnraisable(object);
-  Py_XDECREF(done);
+  if (late) give_back_late();
+  if (give_back((hiprt_py_buffer *)object)) give_back_later(object);
   PyErr_Restore(type, value, trace);
 }
 
@@ -111,7 +134,6 @@ static int clear(PyObject *object) {
 
 static void dealloc(PyObject *object) {
   PyObject_GC_UnTrack(object);
-  give((hiprt_py_buffer *)object);
   clear(object);
   hiprt_uses_release(((hiprt_py_buffer *)object)->uses);
   hiprt_stream_release(((hiprt_py_buffer *)object)->home);

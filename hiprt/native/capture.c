@@ -15,6 +15,32 @@ static atomic_int captures;
 
 int hiprt_captures(void) { return atomic_load_explicit(&captures, memory_order_relaxed); }
 
+int hiprt_wait_for_device(int device) {
+  if (hiprt_captures())
+    return hiprt_fail(HIPRT_E_RECORDING, "hipDeviceSynchronize", "a stream is being captured, which this would end");
+  HIPRT_TRY(hipSetDevice, device);
+  HIPRT_TRY(hipDeviceSynchronize);
+  return 0;
+}
+
+int hiprt_wait_for_event(hipEvent_t event) {
+  const int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed), status = (int)hiprt_hip.hipEventSynchronize(event);
+  hiprt_capture_mode(mode);
+  return status ? hiprt_fail(status, "hipEventSynchronize", 0) : 0;
+}
+
+int hiprt_ask_event(hipEvent_t event) {
+  const int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed), status = (int)hiprt_hip.hipEventQuery(event);
+  hiprt_capture_mode(mode);
+  return status ? hiprt_fail(status, "hipEventQuery", 0) : 0;
+}
+
+int hiprt_wait_for_stream(hipStream_t stream) {
+  const int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed), status = (int)hiprt_hip.hipStreamSynchronize(stream);
+  hiprt_capture_mode(mode);
+  return status ? hiprt_fail(status, "hipStreamSynchronize", 0) : 0;
+}
+
 int hiprt_is_capturing(hipStream_t stream) {
   hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
   if (!hiprt_hip.hipStreamIsCapturing) return 0;
@@ -77,7 +103,8 @@ static int find_leaves(hipGraph_t graph, const hipGraphNode_t *tails, size_t n_t
 }
 
 /* Join what the capture forked. CLR ends a capture without an operation behind its joins as unjoined, and leaves the
- * stream of an unjoined capture in a state that nothing ends: so that all work comes before one empty node.
+ * stream of an unjoined capture in a state that nothing ends: so all work comes before one empty node. Which stream a node
+ * came from is not told, and so one leaf, too, may be another stream's.
  * *out_open is the number of branches that were not joined. */
 static int join(hipStream_t stream, size_t *out_open) {
   hipStreamCaptureStatus state = hipStreamCaptureStatusNone;
@@ -89,7 +116,7 @@ static int join(hipStream_t stream, size_t *out_open) {
   HIPRT_TRY(hipStreamGetCaptureInfo_v2, stream, &state, 0, &graph, &tails, &n_tails);
   if (state != hipStreamCaptureStatusActive) return 0;
   int status = find_leaves(graph, tails, n_tails, &leaves, &count, out_open);
-  if (!status && (count > 1 || *out_open)) {
+  if (!status && count) {
     status = (int)hiprt_hip.hipGraphAddEmptyNode(&joined, graph, leaves, count);
     if (!status)
       status = (int)hiprt_hip.hipStreamUpdateCaptureDependencies(stream, &joined, 1, hipStreamSetCaptureDependencies);

@@ -6,13 +6,20 @@
 /* Set this thread's hipStreamCaptureMode and return the one before; `mode` itself where the library has no such thing.
  * In relaxed mode, asking for memory and for events leaves the captures of others alone. */
 int hiprt_capture_mode(int mode);
-/* Return the number of captures that the core has open: on ROCm, waiting for a device ends them. */
+/* Return the number of captures that the core has open. */
 int hiprt_captures(void);
+/* Wait for a device, or fail with HIPRT_E_RECORDING while the core has a capture open: the wait would end it, on ROCm
+ * whatever device and thread it belongs to. */
+int hiprt_wait_for_device(int device);
 /* cffi end */
 
 /* Whether a stream is being captured: an event recorded on it now would become a part of the capture, and a question
  * about that event would end the capture. */
 int hiprt_is_capturing(hipStream_t stream);
+/* Wait for an event, or ask about it, or wait for a stream that is not being captured. */
+int hiprt_wait_for_event(hipEvent_t event);
+int hiprt_ask_event(hipEvent_t event);
+int hiprt_wait_for_stream(hipStream_t stream);
 /* Capture what is put on a stream from now on, in relaxed mode, which forbids the threads of the process the least. */
 int hiprt_capture_begin(hipStream_t stream);
 /* Whether a stream that is being captured has work by now, or its capture was made invalid. */

@@ -125,7 +125,8 @@ static int pack_all(const launcher *self, PyObject *const *values, char *payload
   return 0;
 }
 
-/* Keep the buffers of a recorded launch alive, except those in the step's own memory, which lives with the step. */
+/* Keep the buffers of a launch that is to be recorded alive, except those in the step's own memory, which lives with the
+ * step. */
 static int keep(const launcher *self, const hiprt_py_stream *stream, PyObject *const *values) {
   const hiprt_kernel *kernel = self->kernel;
   for (uint32_t i = 0; i < kernel->n_args; i++)
@@ -182,13 +183,33 @@ static int note(const launcher *self, hiprt_stream *stream, PyObject *const *val
   return 0;
 }
 
+static int record(const launcher *self, const hiprt_py_stream *stream, const char *payload, PyObject *const *values,
+                  int *out_status) {
+  if (keep(self, stream, values)) return -1;
+  *out_status = hiprt_launch(hiprt_py_core(stream), self->kernel, payload, self->kernel->payload_size);
+  return 0;
+}
+
+/* Record a launch for which there was no room, with the addresses that its arrays have by then; raise what else the
+ * status means. */
+static int record_again(const launcher *self, const hiprt_py_stream *stream, int status, const char *payload,
+                        PyObject *const *values) {
+  const Py_ssize_t size = self->kernel->payload_size;
+  PyObject *moved = PyObject_CallMethod((PyObject *)self, "make_room", "Oiy#", stream, status, payload, size);
+  if (!moved) return -1;
+  _Alignas(16) char again[MOST];
+  memcpy(again, PyBytes_AsString(moved), (size_t)size);
+  Py_DECREF(moved);
+  if (record(self, stream, again, values, &status)) return -1;
+  if (status) hiprt_py_raise(status);
+  return status ? -1 : 0;
+}
+
 int hiprt_py_submit(const launcher *self, hiprt_py_stream *stream, const char *payload, PyObject *const *values) {
   hiprt_stream *queue = hiprt_py_core(stream);
-  uint32_t size = self->kernel->payload_size;
-  const int is_recorded = hiprt_stream_records(queue);
   int status;
-  if (is_recorded) {
-    status = hiprt_launch(queue, self->kernel, payload, size);
+  if (hiprt_stream_records(queue)) {
+    if (record(self, stream, payload, values, &status)) return -1;
   } else if (!are_settled(self, values)) {
     return -1;
   } else if (hiprt_order_is_needed(queue)) {
@@ -199,12 +220,7 @@ int hiprt_py_submit(const launcher *self, hiprt_py_stream *stream, const char *p
     Py_END_ALLOW_THREADS;
     if (hiprt_order_is_needed(queue) && note(self, queue, values)) return -1;
   }
-  if (status) {
-    PyObject *done = PyObject_CallMethod((PyObject *)self, "recover", "Oiy#", stream, status, payload, (Py_ssize_t)size);
-    Py_XDECREF(done);
-    if (!done) return -1;
-  }
-  return is_recorded ? keep(self, stream, values) : 0;
+  return status ? record_again(self, stream, status, payload, values) : 0;
 }
 
 /* launch(stream, grid, block, *values, shared) */

@@ -17,7 +17,7 @@ typedef struct {
   unsigned long long address, nbytes;
   int device;
   PyObject *free, *owner, *pool, *views; /* NULL stands for None */
-  void (*give)(void *books, void *block, hiprt_uses *uses); /* called once at the end; NULL: `free` is called */
+  int (*give)(void *books, void *block, hiprt_uses *uses); /* called at the end until it gives 0; NULL: `free` is called */
   void *books, *block;  /* with these */
   uint64_t kept_by;     /* the last recording that was told to keep the buffer */
   uint32_t kept_access; /* and what it does with it */
@@ -89,7 +89,8 @@ static inline hiprt_stream *hiprt_py_core(const hiprt_py_stream *stream) {
 }
 /* Return what this thread allocates from on a stream while it records there, borrowed; else NULL. */
 PyObject *hiprt_py_memory(const hiprt_py_stream *stream);
-/* Keep a buffer alive with what records on a stream, and order the recording's launches with other work on it. */
+/* Keep a buffer alive with what records on a stream, and order the recording's launches with other work on it. It comes
+ * before the work is recorded, so that no node has a buffer that is not kept. */
 int hiprt_py_keep(const hiprt_py_stream *stream, PyObject *buffer, uint32_t access);
 /* Whether a buffer has its memory; 0 with an exception where another thread still records the step that it belongs
  * to. */

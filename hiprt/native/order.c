@@ -44,20 +44,13 @@ static int is_done(const hiprt_use *use) {
   return !use->stream || use->serial <= atomic_load_explicit(&use->stream->done, memory_order_acquire);
 }
 
-static int wait_on_host(hipEvent_t event) {
-  int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed);
-  int status = (int)hiprt_hip.hipEventSynchronize(event);
-  hiprt_capture_mode(mode);
-  return status ? hiprt_fail(status, "hipEventSynchronize", 0) : 0;
-}
-
 /* Hold a stream back until an event has happened; where the device cannot, the host waits. */
 static int put_wait(hiprt_stream *stream, hipEvent_t event) {
   HIPRT_TRY(hipSetDevice, stream->device);
   if (!stream->is_closed && !hiprt_is_capturing(stream->handle) &&
       !hiprt_hip.hipStreamWaitEvent(stream->handle, event, 0))
     return 0;
-  return wait_on_host(event);
+  return hiprt_wait_for_event(event);
 }
 
 /* Record the next of a stream's marks behind all that it has. */
@@ -101,10 +94,8 @@ static int wait_for_closed(hiprt_stream *stream, hiprt_stream *other) {
   if (other->last) return put_wait(stream, other->last);
   if (other->is_lost) {
     /* Nobody knows whether its handle is still valid. */
-    HIPRT_TRY(hipSetDevice, other->device);
-    int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed), status = (int)hiprt_hip.hipDeviceSynchronize();
-    hiprt_capture_mode(mode);
-    if (status) return hiprt_fail(status, "hipDeviceSynchronize", 0);
+    int status = hiprt_wait_for_device(other->device);
+    if (status) return status;
   }
   atomic_store_explicit(&other->done, UINT64_MAX, memory_order_release);
   return 0;
@@ -121,8 +112,7 @@ static int wait_for_open(hiprt_stream *stream, hiprt_stream *other, uint64_t ser
   if (hiprt_is_capturing(other->handle))
     return hiprt_fail(HIPRT_E_RECORDING, "hiprt_order",
                       "the array was used last on a stream that is being captured: end the capture before another stream uses it");
-  HIPRT_TRY(hipStreamSynchronize, other->handle);
-  return 0;
+  return hiprt_wait_for_stream(other->handle);
 }
 
 static int wait_for(hiprt_stream *stream, const hiprt_use *use) {
@@ -186,7 +176,7 @@ static void note_reader(hiprt_uses *uses, hiprt_stream *stream) {
     const uint32_t capacity = uses->capacity ? 2 * uses->capacity : 2;
     hiprt_use *readers = realloc(uses->readers, capacity * sizeof *readers);
     if (!readers) {
-      hiprt_hip.hipStreamSynchronize(stream->handle); /* what is done needs no note */
+      hiprt_wait_for_stream(stream->handle); /* what is done needs no note */
       return;
     }
     uses->readers = readers;
@@ -284,13 +274,13 @@ void hiprt_order_give(hiprt_stream *stream, hiprt_uses *uses) {
   pthread_mutex_unlock(&lock);
 }
 
-void hiprt_order_take_back(hiprt_stream *stream, hiprt_uses *uses) {
-  if (hiprt_is_forked || !hiprt_order_is_on() || !hiprt_library_is_open()) return;
+int hiprt_order_take_back(hiprt_stream *stream, hiprt_uses *uses) {
+  if (hiprt_is_forked || !hiprt_order_is_on() || !hiprt_library_is_open()) return 0;
   pthread_mutex_lock(&lock);
-  /* Memory that another stream uses inside somebody's capture cannot be waited for; whoever captures keeps it. */
-  wait_for_all(stream, uses, HIPRT_WRITE);
+  int status = wait_for_all(stream, uses, HIPRT_WRITE);
   stream->has_waited = 0;
   pthread_mutex_unlock(&lock);
+  return status;
 }
 
 void hiprt_order_expect(hiprt_stream *stream) {

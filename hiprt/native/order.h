@@ -57,8 +57,8 @@ void hiprt_order_end(hiprt_stream *stream, const hiprt_touch *touches, uint32_t 
 void hiprt_order_note(hiprt_stream *stream, const hiprt_touch *touches, uint32_t count);
 /* Note that new memory comes from a stream, whose work so far may be using it. */
 void hiprt_order_give(hiprt_stream *stream, hiprt_uses *uses);
-/* Order a stream, to which memory goes back, behind the work of all others there. */
-void hiprt_order_take_back(hiprt_stream *stream, hiprt_uses *uses);
+/* Order a stream, to which memory goes back, behind the work of all others there. Return a status. */
+int hiprt_order_take_back(hiprt_stream *stream, hiprt_uses *uses);
 /* Note that second streams are coming: a thread records on this one while others launch. */
 void hiprt_order_expect(hiprt_stream *stream);
 /* Let no thread but this one submit to a stream, which is about to be captured, until hiprt_order_open. */

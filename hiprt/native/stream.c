@@ -42,8 +42,7 @@ void hiprt_stream_own(hiprt_stream *stream) { stream->is_own = 1; }
 static int record_or_wait(hiprt_stream *stream, hipEvent_t *event) {
   if (*event && !hiprt_hip.hipEventRecord(*event, stream->handle)) return 0;
   *event = 0;
-  HIPRT_TRY(hipStreamSynchronize, stream->handle);
-  return 0;
+  return hiprt_wait_for_stream(stream->handle);
 }
 
 int hiprt_stream_fence(hiprt_stream *stream, hipEvent_t *event) {
@@ -77,6 +76,13 @@ void hiprt_stream_close(hiprt_stream *stream, int is_valid) {
   }
   stream->is_closed = 1;
   pthread_mutex_unlock(&stream->lock);
+}
+
+int hiprt_stream_is_captured(const hiprt_stream *stream) { return hiprt_is_capturing(stream->handle); }
+
+int hiprt_stream_destroy(const hiprt_stream *stream) {
+  HIPRT_TRY(hipStreamDestroy, stream->handle);
+  return 0;
 }
 
 uint64_t hiprt_stream_launches(const hiprt_stream *stream) {

@@ -20,6 +20,10 @@ void hiprt_stream_release(hiprt_stream *stream);
 void hiprt_stream_own(hiprt_stream *stream);
 /* Note that nothing more comes. is_valid: the handle may still be used now. */
 void hiprt_stream_close(hiprt_stream *stream, int is_valid);
+/* Whether what is put on the stream now is captured. */
+int hiprt_stream_is_captured(const hiprt_stream *stream);
+/* Destroy the HIP stream of one that is closed. */
+int hiprt_stream_destroy(const hiprt_stream *stream);
 /* Let HIP have the stream's work again after a recorder took it. */
 void hiprt_stream_stop(hiprt_stream *stream);
 /* Whether this thread records on the stream. */

@@ -102,11 +102,11 @@ static int run(hiprt_py_stream *self, const work *w) {
       if (!(touches[count++].uses = hiprt_py_uses((hiprt_py_buffer *)w->buffers[i]))) return -1;
     }
   if (hiprt_stream_records(stream)) {
-    status = submit(stream, w);
-    for (int i = 0; i < 2 && !status; i++)
+    for (int i = 0; i < 2; i++)
       if (w->buffers[i] && w->buffers[i] != Py_None &&
           hiprt_py_keep(self, w->buffers[i], i ? HIPRT_READ : HIPRT_WRITE))
         return -1;
+    status = submit(stream, w);
   } else {
     for (int i = 0; i < 2; i++)
       if (w->buffers[i] && w->buffers[i] != Py_None && !hiprt_py_is_settled((hiprt_py_buffer *)w->buffers[i])) return -1;

@@ -365,6 +365,28 @@ print(values.sum())
     assert out.split() == ["hipErrorLaunchFailure", "64"]
 
 
+def test_no_address_space_for_stacks(python, sanitized):
+    """The launch fails, and works once there is room."""
+    if sanitized:
+        pytest.skip("the sanitizer itself ends where address space ends")
+    out = python("""
+import resource
+from helpers.rtc import Program
+source = 'extern "C" __global__ void k(int* p) { __syncthreads(); p[blockIdx.x * 256 + threadIdx.x] = 1; }'
+program = Program(source)
+values = np.zeros(512, np.int32)
+program.run("k", 1, 1, values)  # the device's own threads are there
+used = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize")) << 10
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), resource.RLIM_INFINITY))
+print(program.launch("k", 2, 256, values).name)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+hip.hipDeviceReset()
+Program(source).run("k", 2, 256, values)
+print(values.sum())
+""")
+    assert out.split() == ["hipErrorLaunchOutOfResources", "512"]
+
+
 @pytest.mark.parametrize("threads", ["1", "2", "7"])
 def test_any_number_of_cores_gives_the_same(python, threads):
     out = python(

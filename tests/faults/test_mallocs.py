@@ -1,5 +1,7 @@
 """Memory requests of the C core that fail: a clear error, nothing lost, and afterwards the same bits in one process."""
 
+from collections import Counter
+
 import pytest
 from faults.sweep import PHASES, Worker, by_stack
 
@@ -17,7 +19,7 @@ def worker(tmp_path):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("phase", [*(phase for phase in PHASES if phase != "first"), "swallowing"])
+@pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "first"])
 def test_a_request_fails(worker, phase, form):
     """One of each place in the core, or with ``--all`` every one, once and from then on."""
     requests, wrong = worker.ask(phase), []
@@ -26,6 +28,16 @@ def test_a_request_fails(worker, phase, form):
         for burst in (1, 0):
             wrong += [(n, burst, each) for each in worker.ask(phase, n, burst, 0)[1]]
     assert wrong == []
+
+
+@pytest.mark.timeout(900)
+def test_a_failure_that_a_program_swallows(worker, form):
+    """Every request, but in the short form one only of each place in the core that asks for each launch."""
+    requests = worker.ask("swallowing")
+    count = Counter(place[0] for _, place in requests)
+    rare = [n for n, (_, place) in enumerate(requests, 1) if count[place[0]] < 100]
+    numbers = sorted({*rare, *by_stack(requests, 100)}) if form == "short" else range(1, len(requests) + 1)
+    assert [(n, worker.ask("swallowing", n, 1, 0)[1]) for n in numbers] == [(n, []) for n in numbers]
 
 
 def test_mistakes_are_found(worker):

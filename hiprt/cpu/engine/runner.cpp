@@ -10,6 +10,8 @@ namespace {
 
 thread_local Runner *active_runner = nullptr;
 
+constexpr char kNoStack[] = "there is no address space for the stacks of its threads";
+
 unsigned lowest(uint32_t set) { return unsigned(__builtin_ctz(set)); }
 
 // Returns whether `a` comes before `b` in the program. The outermost step in which the ways to them differ decides. A
@@ -70,14 +72,13 @@ void Runner::run(Launch *launch, uint64_t begin, uint64_t end) {
   fiber_home(&home_);
   if (!launch->code->synchronises) {
     begin_ = begin, end_ = end;
-    Strand *strand = take_strand();
-    running_ = strand;
-    fiber_switch(&home_, strand);
+    running_ = take_strand();
+    running_ ? fiber_switch(&home_, running_) : launch->fail(hipErrorLaunchOutOfResources, kNoStack);
   } else {
     for (uint64_t i = begin; i < end && !launch->failed.load(std::memory_order_relaxed); ++i) {
       begin_block(i);
       running_ = next(nullptr);
-      fiber_switch(&home_, running_);
+      running_ ? fiber_switch(&home_, running_) : launch->fail(hipErrorLaunchOutOfResources, kNoStack);
     }
   }
   active_runner = nullptr;
@@ -140,9 +141,12 @@ void Runner::begin_block(uint64_t index) {
   }
 }
 
-bool Runner::add_strands() {
+bool Runner::add_strands() try {
   auto slab = std::make_unique<StackSlab>();
   if (!slab->stack(0)) return false;
+  slabs_.reserve(slabs_.size() + 1);
+  strands_.reserve(strands_.size() + StackSlab::kCount);
+  idle_.reserve(strands_.size() + StackSlab::kCount);
   for (size_t i = StackSlab::kCount; i-- > 0;) {
     Strand *s = new (Strand::on_stack(slab->stack(i))) Strand;
     s->runner = this;
@@ -153,10 +157,13 @@ bool Runner::add_strands() {
   }
   slabs_.push_back(std::move(slab));
   return true;
+} catch (const std::bad_alloc &) {
+  return false;
 }
 
+// Returns null if there is no address space for another stack.
 Strand *Runner::take_strand() {
-  if (idle_.empty() && !add_strands()) std::abort();  // no address space left for stacks
+  if (idle_.empty() && !add_strands()) return nullptr;
   Strand *s = idle_.back();
   idle_.pop_back();
   if (!s->usable) {
@@ -167,9 +174,11 @@ Strand *Runner::take_strand() {
   return s;
 }
 
-// Gives a thread that has not begun to a strand.
+// Gives a thread that has not begun to a strand. Returns null if there is none.
 Strand *Runner::start(Strand *idle, Warp *warp, unsigned lane) {
   Strand *s = idle ? idle : take_strand();
+  is_starved_ = !s;
+  if (!s) return nullptr;
   __hiprt_thread *record = s->record();
   s->warp = warp, s->lane = record->lane = lane;
   record->step = 0;
@@ -207,7 +216,7 @@ Strand *Runner::next(Strand *idle) {
   }
 }
 
-// Returns null if the block has ended or cannot go on.
+// Returns null if the block has ended, or cannot go on for want of a stack or because its threads wait for each other.
 Strand *Runner::next_warp(Strand *idle) {
   for (unsigned k = 1; k <= warp_count_; ++k) {
     const unsigned i = (current_ + k) % warp_count_;
@@ -262,7 +271,7 @@ void Runner::finish(Strand *self) {
   --alive_;
   Strand *to = next(self);
   if (to == self) return;
-  if (!to && alive_) fail(hipErrorLaunchFailure, deadlock_text());
+  if (!to && alive_) give_up();
   idle_.push_back(self);
   go(self, to ? static_cast<Fiber *>(to) : &home_);
 }
@@ -272,7 +281,7 @@ unsigned Runner::barrier(Strand *self, __hiprt_barrier kind, unsigned predicate)
   ++parked_;
   votes_ += predicate;
   Strand *to = next(nullptr);
-  if (!to) fail(hipErrorLaunchFailure, deadlock_text());
+  if (!to) give_up();
   go(self, to);
   if (kind == __hiprt_barrier_and) return result_votes_ == result_threads_;
   return kind == __hiprt_barrier_or ? result_votes_ != 0 : result_votes_;
@@ -286,7 +295,7 @@ uint64_t Runner::warp_op(Strand *self, unsigned key, __hiprt_warp_op op, uint64_
   w.op[lane] = op, w.value[lane] = value, w.source[lane] = source, w.mask[lane] = mask;
   w.waiting |= 1u << lane;
   Strand *to = next(nullptr);
-  if (!to) fail(hipErrorLaunchFailure, deadlock_text());
+  if (!to) give_up();
   go(self, to);
   return w.value[lane];
 }
@@ -300,6 +309,12 @@ std::string Runner::deadlock_text() const {
          " threads wait at a block barrier, " + std::to_string(waiting) +
          " at a warp operation whose mask names lanes that wait elsewhere, " + std::to_string(threads - alive_) +
          " have exited";
+}
+
+// Gives up a block that cannot go on.
+void Runner::give_up() {
+  if (is_starved_) fail(hipErrorLaunchOutOfResources, kNoStack);
+  fail(hipErrorLaunchFailure, deadlock_text());
 }
 
 // Gives up the block: all strands of this core start anew.

@@ -103,6 +103,7 @@ class Runner {
   bool resolve(Warp *warp, bool by_any_way);
   void release();
   void finish(Strand *self);
+  [[noreturn]] void give_up();
   void go(Strand *from, Fiber *to, bool keep = true);
   std::string deadlock_text() const;
 
@@ -116,6 +117,7 @@ class Runner {
   std::unique_ptr<SharedMemory> shared_;
   std::vector<Strand *> idle_;
   std::vector<Warp> warps_;
+  bool is_starved_ = false;  // the last thread that was to begin got no stack
   unsigned warp_count_ = 0, current_ = 0;
   unsigned alive_ = 0, parked_ = 0;      // threads of the block that have not ended; those at the barrier
   unsigned votes_ = 0;                   // threads at the barrier whose predicate held
