@@ -80,7 +80,7 @@ class Conversation:
     ) -> Iterator[str]:
         """Ask, and yield each piece of the answer as it comes.
 
-        A question whose answer has no token, as it was stopped before, is forgotten.
+        A question is forgotten where its answer is stopped before the first token, or the caller stops iterating.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Conversation:
             cause = f"the conversation has {len(prompt)} tokens, and the model {self.model.positions} positions"
             raise ValueError(f"{cause}: begin a new one (/reset), or ask less")
         before, self.held = shared(self.held, prompt), []
-        decoder, self.decoder = self.decoder, None  # one that an exception has ended amid a step is used no more
+        decoder, self.decoder = self.decoder, None  # one that an exception ends amid a step is used no more
         self.kept = 0 if decoder is None else decoder.rewind(min(before, len(prompt) - 1))
         generation = Generation(
             request,
@@ -118,7 +118,11 @@ class Conversation:
             save_at=self.end_of_question(messages, prompt),
         )
         self.report = generation.report
-        yield from generation.pieces(stopped, progress)
+        try:
+            yield from generation.pieces(stopped, progress)
+        except GeneratorExit:
+            self.decoder = self.decoder or generation.decoder  # another answer's may be there by now
+            raise
         self.report.cached_tokens = self.kept
         self.decoder, drawn = generation.decoder, generation.report.token_ids
         self.held = [*prompt, *drawn][: self.decoder.position]

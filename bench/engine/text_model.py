@@ -163,16 +163,20 @@ class TextModel:
 
     def pieces(self, generation: Generation) -> Iterator[str]:
         """Yield the pieces of a run, and keep its decoder for the next one."""
-        yield from generation.pieces()
-        if not generation.request.rerecord:
+        try:
+            yield from generation.pieces()
+        except GeneratorExit:
             self.idle = generation.decoder
+            raise
+        self.idle = generation.decoder
 
 
 def fits(decoder: Decoder, request: Request, sampling: Sampling) -> bool:
     """Whether the steps of a decoder can write what is asked for."""
     same = replace(decoder.state.sampler.sampling, temperature=sampling.temperature, seed=sampling.seed)
-    is_plain = not request.rerecord and request.logprobs is None and decoder.state.logprobs is None
-    return is_plain and decoder.batch == len(request.prompts) and same == sampling
+    is_recorded = decoder.graph.keep and not request.rerecord
+    has_logprobs = request.logprobs is not None or decoder.state.logprobs is not None
+    return is_recorded and not has_logprobs and decoder.batch == len(request.prompts) and same == sampling
 
 
 def load(

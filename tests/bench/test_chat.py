@@ -148,6 +148,18 @@ def test_two_conversations_do_not_mix(model):
         check_answer(other, question + "?")
 
 
+def test_an_answer_that_is_left_late(model):
+    """An answer that is left while another one is written, or after it, changes nothing."""
+    chat = model.conversation(tokens=SIZE)
+    check_answer(chat, "Hi")
+    left = chat.ask("Tell me a long story.")
+    next(left)
+    check_answer(chat, "Why?")
+    left.close()
+    check_answer(chat, "Really?")
+    assert chat.kept > 0
+
+
 def test_without_a_template_a_conversation_is_one_text(tmp_path):
     """What is written and what is answered follow each other, and the caches hold all of it."""
     loaded = hiprt.load(checkpoints.write(tmp_path, eos_token_id=None))
