@@ -5,5 +5,5 @@ A file is safetensors (`tensor_file`): a tensor for each constant, and one that 
 (`program_file`, in the words of `notation`). Neither needs a device: what a traced function makes of numpy's arrays
 lies in memory of the host meanwhile (`host_stream`), and constants are copied to the device at the first call.
 
-``mlxfn/`` reads MLX's own files.
+``mlxfn/`` reads and writes MLX's own files.
 """

@@ -15,6 +15,8 @@ from hiprt.array import Array, dtype_of
 from hiprt.graphs.export.callback import Callback, call_back
 from hiprt.graphs.export.host_stream import HostStream
 from hiprt.graphs.export.inputs import given, same_inputs
+from hiprt.graphs.export.mlxfn.tape import is_mlxfn
+from hiprt.graphs.export.mlxfn.writer import write_mlxfn
 from hiprt.graphs.export.program_file import Exported, without_memory, write_programs
 from hiprt.graphs.trace.core import Primitive
 from hiprt.graphs.trace.memory import Memory
@@ -48,7 +50,8 @@ def export_function(
     Parameters
     ----------
     file_or_callback : path or callable
-        A callable is called with a dictionary for each part of the program, as MLX's is: see ``docs/export.md``.
+        The file that is written; one that ends in ``.mlxfn`` is for MLX. A callable is called with a dictionary for
+        each part of the program, as MLX's is: see ``docs/export.md``.
     function : callable
         It takes arrays, by position or by name, and returns an array, or a tuple or list of arrays.
     *args, **kwargs : Array, numpy array, or anything with ``shape`` and ``dtype``
@@ -154,8 +157,9 @@ class Exporter:
         if not self.is_open:
             return
         self.is_open = False
+        write = write_mlxfn if is_mlxfn(self.path) else write_programs
         try:
-            write_programs(self.path, self.functions, shapeless=self.shapeless, metadata=self.metadata)
+            write(self.path, self.functions, shapeless=self.shapeless, metadata=self.metadata)
         except OSError as error:
             raise RuntimeError(f"{PREFIX} Failed to open {self.path}: {error.strerror}") from error
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import hiprt
+from hiprt import kernels
 
 FILES = Path(__file__).parent / "mlxfn"
 MIXED = sorted(FILES.glob("mixed-*.mlxfn"))
@@ -92,3 +93,144 @@ def test_every_primitive_that_mlx_exports(tmp_path, case):
         found = found if wanted.dtype == found.dtype else found.astype(wanted.dtype)  # numpy has no bfloat16
         assert found.shape == wanted.shape, i
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5, err_msg=f"output {i}")
+
+
+def weighted(x, y):
+    """Constants, one of them a view with gaps."""
+    return x * hiprt.array(np.arange(16, dtype=np.float32))[::2] + np.float32(2)
+
+
+def elementwise(x, y):
+    """Ops of one, two and three arrays, with numbers and broadcasts."""
+    names = (
+        "abs ceil cos erf exp expm1 floor isnan logical_not negative round sigmoid sign silu sin square tanh".split()
+    )
+    ones = [getattr(kernels, name)(x) for name in names]
+    above = kernels.abs(x) + 1
+    ones += [getattr(kernels, name)(above) for name in ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal")]
+    names = "add subtract multiply divide maximum minimum remainder logaddexp equal not_equal less less_equal".split()
+    names += "greater greater_equal logical_and logical_or floor_divide".split()
+    two = [getattr(kernels, name)(x, y[:1]) for name in names]
+    whole = kernels.astype(x * 4, np.int32)
+    two += [getattr(kernels, f"bitwise_{name}")(whole, 3) for name in ("and", "or", "xor")]
+    more = [kernels.where(x > y, x, 1.5), kernels.clip(x, -0.5, y), kernels.power(above, 2), whole + x, whole * 2.5]
+    return [*ones, *two, *more, kernels.silu_mul(x, y), kernels.exp(whole)]
+
+
+def rows(x, y):
+    """Reductions, orders and norms."""
+    made = [getattr(kernels, name)(x) for name in ("sum", "prod", "max", "min", "mean")]
+    made += [getattr(kernels, name)(x, 0, True) for name in ("sum", "max", "mean", "logsumexp", "argmax")]
+    made += [kernels.any(x > 1, 1), kernels.all(x > -9), kernels.softmax(x), kernels.softmax(x, 0), kernels.argmin(x)]
+    made += [kernels.cumsum(x, 1), kernels.cumsum(x, 0, reverse=True, inclusive=False), kernels.cumsum(x)]
+    made += [kernels.sort(x, 1), kernels.argsort(x, 0), kernels.logsumexp(x, 1), kernels.argmax(x, None)]
+    return [*made, kernels.rms_norm(x, y[0], 1e-5), kernels.layer_norm(x, y[0], None, 1e-5)]
+
+
+def moved(x, y):
+    """Views, copies, dtypes and indices."""
+    indices = kernels.argsort(x, 1)
+    made = [x[1:, ::2], x[::-1], x[:, ::-3], x[1], x[..., 3], x[None, :, None], x.T, x.reshape(4, 6), x[2:2], x[-1:, 0]]
+    made += [kernels.concatenate([x, kernels.astype(y, np.float16)], 1), kernels.broadcast_to(x[:1], (5, 8))]
+    made += [
+        kernels.take(x, indices[0], 1),
+        kernels.take(x, indices[:, :2] % 3, 0),
+        kernels.take_along_axis(x, indices, 1),
+    ]
+    made += [
+        kernels.arange(3, 9, 2) + 1,
+        hiprt.zeros((2, 3)) + x[0, 0],
+        hiprt.full((2,), 7, np.int32),
+        x.view(np.int32),
+    ]
+    return [*made, kernels.astype(x, np.float16), kernels.astype(x, np.int32), kernels.contiguous(x.T)]
+
+
+def products(x, y):
+    """Products of matrices."""
+    packed = hiprt.array(np.arange(8 * 4, dtype=np.uint32).reshape(8, 4) * 12345)
+    scales = hiprt.array(np.linspace(0.1, 1, 8, dtype=np.float32).reshape(8, 1))
+    wide = kernels.concatenate([x, y, x, y], 1)
+    quantized = kernels.quantized_matmul(wide, packed, scales, scales, group_size=32, bits=4)
+    return [x @ y.T, x @ y[0], y[0] @ x.T, x[None] @ kernels.contiguous(y.T), quantized]
+
+
+WRITTEN = [weighted, elementwise, rows, moved, products]
+RANDOM = np.random.default_rng(3)
+A, B = (RANDOM.normal(size=(3, 8)).astype(np.float32) for _ in range(2))
+
+
+def close(found, exact):
+    assert len(found) == len(exact)
+    for i, (a, b) in enumerate(zip(found, exact)):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), i
+        np.testing.assert_allclose(a, b, rtol=1e-3 if a.dtype == np.float16 else 1e-5, atol=1e-5, err_msg=f"output {i}")
+
+
+def written(function, file, shapeless=False):
+    """Write a function for MLX, and return what it makes."""
+    x, y = hiprt.array(A), hiprt.array(B)
+    hiprt.export_function(file, function, x, y, shapeless=shapeless, metadata="for MLX")
+    made = function(x, y)
+    return [each.numpy() for each in (made if isinstance(made, list) else [made])]
+
+
+@pytest.mark.parametrize("function", WRITTEN)
+def test_what_is_written_is_read(tmp_path, function):
+    exact = written(function, tmp_path / "f.mlxfn")
+    imported, metadata = hiprt.import_function(tmp_path / "f.mlxfn", return_metadata=True)
+    assert metadata == "for MLX"
+    close([each.numpy() for each in imported(hiprt.array(A), hiprt.array(B))], exact)
+
+
+def test_what_mlx_has_nothing_for_is_named(tmp_path):
+    x = hiprt.array(A)
+    for function, said in [
+        (lambda x: kernels.gelu(x), "gelu cannot be written as MLX's primitives: no primitive of MLX's does it"),
+        (lambda x: kernels.add(x, 1.0, out=x), "add cannot be written as MLX's primitives: it writes in place"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            hiprt.export_function(tmp_path / "f.mlxfn", function, x)
+    with pytest.raises(ValueError, match="getitem cannot be written as MLX's primitives: MLX has no rule for slices"):
+        hiprt.export_function(tmp_path / "f.mlxfn", lambda x: x[1:], x, shapeless=True)
+    assert not list(tmp_path.iterdir())
+
+
+MLX = """
+import sys
+import mlx.core as mx
+import numpy as np
+imported, metadata = mx.import_function(sys.argv[1], return_metadata=True)
+given = np.load(sys.argv[2])
+made = imported(*[mx.array(given[name]) for name in sorted(given)])
+np.savez(sys.argv[3], *[np.array(each) for each in made])
+assert metadata == "for MLX"
+"""
+
+
+def in_mlx(folder, *given):
+    """Return what MLX makes of a file."""
+    np.savez(folder / "in.npz", *given)
+    files = [str(folder / name) for name in ("f.mlxfn", "in.npz", "out.npz")]
+    subprocess.run([sys.executable, "-c", MLX, *files], check=True)
+    made = np.load(folder / "out.npz")
+    return [made[f"arr_{i}"] for i in range(len(made))]
+
+
+@pytest.mark.parametrize("function", WRITTEN)
+def test_mlx_imports_what_is_written(tmp_path, function):
+    pytest.importorskip("mlx.core")
+    exact = written(function, tmp_path / "f.mlxfn")
+    close(in_mlx(tmp_path, A, B), exact)
+
+
+def test_mlx_imports_a_function_for_all_shapes(tmp_path):
+    pytest.importorskip("mlx.core")
+
+    def function(x, y):
+        return kernels.softmax(kernels.tanh(x * y + 1), 0)
+
+    written(function, tmp_path / "f.mlxfn", shapeless=True)
+    wider = np.resize(A, (5, 8))
+    exact = function(hiprt.array(wider), hiprt.array(wider))
+    close(in_mlx(tmp_path, wider, wider), [exact.numpy()])

@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-__all__ = ["DTYPES", "MODES", "Source", "Version", "layout_of", "version_of"]
+__all__ = ["DTYPES", "MODES", "Source", "Target", "Version", "layout_of", "version_of"]
 
 Version = tuple[int, ...]
 OLDEST, NEWEST = (0, 30), (0, 33)
@@ -224,3 +224,47 @@ class Source:
         if kind not in (0, 1, 2):
             raise ValueError(f"a number of the type {kind}")
         return self.bool() if kind == 2 else self.number("if"[kind])
+
+
+class Target:
+    """Writes the same bytes."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+
+    def number(self, kind: str, value: Any) -> None:
+        """Append a number of a kind of `struct`."""
+        self.content += struct.pack("<" + kind, value)
+
+    def text(self, text: str) -> None:
+        """Append a text."""
+        raw = text.encode()
+        self.number("Q", len(raw))
+        self.content += raw
+
+    def numbers(self, kind: str, values: Any) -> None:
+        """Append a list of numbers."""
+        self.number("Q", len(values))
+        self.content += struct.pack(f"<{len(values)}{kind}", *values)
+
+    def dtype(self, dtype: np.dtype[Any]) -> None:
+        """Append a dtype."""
+        self.number("i", DTYPES.index(dtype))
+        self.number("B", dtype.itemsize)
+
+    def form(self, shape: Any, dtype: np.dtype[Any]) -> None:
+        """Append a shape and a dtype."""
+        self.numbers("i", shape)
+        self.dtype(dtype)
+
+    def part(self, kind: str, value: Any) -> None:
+        """Append a part of a state."""
+        if kind in "ifd":
+            self.number(kind, value)
+        elif kind in "ILZ":
+            self.numbers({"I": "i", "L": "q", "Z": "Q"}[kind], value)
+        elif kind == "b":
+            self.number("B", bool(value))
+        else:
+            assert kind == "D", kind
+            self.dtype(value)

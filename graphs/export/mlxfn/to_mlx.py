@@ -1,0 +1,613 @@
+"""What ops of ours are in MLX's primitives: a table of functions, which add them to a `Tape`.
+
+A function is given the tape and a `Call`, and returns the array that the op makes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from hiprt.array import Array, dtype_of
+from hiprt.graphs.export.host_stream import host_values
+from hiprt.graphs.export.mlxfn.layout import MODES, Target, Version, layout_of
+from hiprt.graphs.trace.core import Primitive
+from hiprt.graphs.trace.size import Size
+from hiprt.kernels.ops.elementwise.expression import joint_dtypes
+from hiprt.kernels.ops.elementwise.result_dtypes import number
+
+__all__ = ["Call", "Ref", "Tape", "add"]
+
+VERSION: Version = (0, 32, 4)
+BOOL, INT32, UINT32, FLOAT32 = (np.dtype(each) for each in (np.bool_, np.int32, np.uint32, np.float32))
+Shape = tuple[int, ...]
+DType = np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """An array of a tape."""
+
+    number: int
+    shape: Shape
+    dtype: DType
+
+
+class Tape:
+    """What a function computes, as MLX writes it, while it is made.
+
+    Parameters
+    ----------
+    first : int
+        The number of its first array: no other function of the file has it.
+    saved : dict
+        The numbers of the file's constants, by identity.
+    is_general : bool
+        Whether the function is for all shapes, so that broadcasts name what they broadcast to by arrays.
+    """
+
+    def __init__(self, first: int, saved: dict[int, Ref], is_general: bool) -> None:
+        self.next, self.saved, self.is_general = first, saved, is_general
+        self.entries: list[bytes] = []
+        self.here: set[int] = set()
+
+    def ref(self, shape: Sequence[int], dtype: DType) -> Ref:
+        """Return a new array."""
+        self.next += 1
+        return Ref(self.next - 1, tuple(shape), dtype)
+
+    def input(self, shape: Shape, dtype: DType) -> Ref:
+        """Add an input."""
+        made = self.ref(shape, dtype)
+        target = Target()
+        target.number("Q", made.number)
+        target.content += b"\0\0"
+        self.entries.append(bytes(target.content))
+        return made
+
+    def constant(self, array: Array | np.ndarray[Any, DType]) -> Ref:
+        """Add a constant, whose bytes are written where the file first has it."""
+        known = self.saved.get(id(array)) if isinstance(array, Array) else None
+        made = known or self.ref(array.shape, array.dtype)
+        if made.number in self.here:
+            return made
+        self.here.add(made.number)
+        target = Target()
+        target.number("Q", made.number)
+        target.content += b"\0\1"
+        if known is None:
+            target.form(made.shape, made.dtype)
+            target.content += (host_values(array) if isinstance(array, Array) else array).tobytes()
+            if isinstance(array, Array):
+                self.saved[id(array)] = made
+        self.entries.append(bytes(target.content))
+        return made
+
+    def number(self, value: Any, dtype: DType) -> Ref:
+        """Add a constant without axes."""
+        return self.constant(np.asarray(value).astype(dtype))
+
+    def add(self, name: str, inputs: Sequence[Ref], state: Sequence[Any], shape: Sequence[int], dtype: DType) -> Ref:
+        """Add a primitive, and return what it makes."""
+        made = self.ref(shape, dtype)
+        target = Target()
+        target.number("Q", made.number)
+        target.content += b"\1"
+        target.numbers("Q", [each.number for each in inputs])
+        for part in (0, 0, 0):  # a stream of the CPU: MLX takes the first one that it has
+            target.number("i", part)
+        target.text(name)
+        for kind, part in zip(layout_of(name, VERSION), state, strict=True):
+            target.part(kind, part)
+        target.number("Q", 0)
+        target.form(made.shape, dtype)
+        self.entries.append(bytes(target.content))
+        return made
+
+    def cast(self, x: Ref, dtype: DType) -> Ref:
+        """Return an array in another dtype."""
+        return x if x.dtype == dtype else self.add("AsType", [x], [dtype], x.shape, dtype)
+
+    def broadcast(self, x: Ref, shape: Shape, others: Sequence[Ref] = ()) -> Ref:
+        """Return an array that is repeated to a shape, which it has together with others."""
+        if x.shape == shape and not self.is_general:
+            return x
+        if self.is_general and not others:
+            refuse("its shape is a number in the file")
+        inputs = [x, *(each for each in others if each is not x)] if self.is_general else [x]
+        return self.add("Broadcast", inputs, [shape], shape, x.dtype)
+
+    def apply(self, name: str, operands: Sequence[Ref], dtype: DType, *state: Any) -> Ref:
+        """Add a primitive of arrays that broadcast."""
+        shape = np.broadcast_shapes(*(each.shape for each in operands))
+        if len(operands) > 1:
+            operands = [self.broadcast(each, shape, operands) for each in operands]
+        return self.add(name, operands, state, shape, dtype)
+
+    def reshape(self, x: Ref, shape: Sequence[int]) -> Ref:
+        """Return an array in another shape."""
+        if self.is_general and tuple(shape) != x.shape:
+            refuse("its shape is a number in the file")
+        return x if tuple(shape) == x.shape else self.add("Reshape", [x], [shape], shape, x.dtype)
+
+    def transpose(self, x: Ref, order: Sequence[int]) -> Ref:
+        """Return an array with the axes in another order."""
+        if list(order) == sorted(order):
+            return x
+        return self.add("Transpose", [x], [order], [x.shape[i] for i in order], x.dtype)
+
+    def squeeze(self, x: Ref, axes: Sequence[int]) -> Ref:
+        """Return an array without axes of one element."""
+        shape = [n for i, n in enumerate(x.shape) if i not in axes]
+        return self.add("Squeeze", [x], [sorted(axes)], shape, x.dtype) if axes else x
+
+    def reduce(self, kind: int, x: Ref, axes: Sequence[int], keeps: bool) -> Ref:
+        """Return a reduction: all, any, sum, product, minimum, maximum."""
+        shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
+        made = self.add("Reduce", [x], [kind, sorted(axes)], shape, x.dtype)
+        return made if keeps else self.squeeze(made, axes)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an op.
+
+    Attributes
+    ----------
+    primitive : Primitive
+    given : dict
+        The arguments by name; arrays are those of the tape.
+    shape, dtype
+        Those of the result.
+    """
+
+    primitive: Primitive
+    given: dict[str, Any]
+    shape: Shape
+    dtype: DType
+
+    @property
+    def x(self) -> Ref:
+        """The first argument."""
+        first: Ref = next(iter(self.given.values()))
+        return first
+
+
+def refuse(why: str) -> NoReturn:
+    """Raise the error of an op that MLX has nothing for."""
+    raise ValueError(why)
+
+
+def add(tape: Tape, primitive: Primitive, found: dict[int, Ref]) -> None:
+    """Add what an op of ours is in MLX's primitives, and note what it makes.
+
+    Raises
+    ------
+    ValueError
+        MLX has no primitives for it.
+    """
+    op = primitive.op
+    assert op is not None
+
+    def read(part: Any) -> Any:
+        if isinstance(part, Array):
+            return tape.constant(part) if part.primitive is None else found[part.number]
+        if isinstance(part, (list, tuple)):
+            return type(part)(map(read, part))
+        if type(part) is Size:
+            refuse("it depends on a size, which MLX's files have as a number")
+        return part
+
+    try:
+        if op.name not in TABLE:
+            refuse("no primitive of MLX's does it")
+        if primitive.rule[2] or len(primitive.rule[1]) != 1:
+            refuse("it writes in place")
+        pattern = primitive.rule[1][0][0]
+        assert pattern is not None
+        given = {name: read(value) for name, value in zip(op.names, primitive.arguments)}
+        if given.pop("out", None) is not None:
+            refuse("it writes in place")
+        made = TABLE[op.name](tape, Call(primitive, given, pattern.form.shape, pattern.dtype))
+        if made.shape != pattern.form.shape or made.dtype != pattern.dtype:
+            refuse(f"MLX makes {made.dtype}{list(made.shape)} of it, not {pattern.dtype}{list(pattern.form.shape)}")
+    except ValueError as error:
+        raise ValueError(
+            f"[export_function] {op.name} cannot be written as MLX's primitives: {error}. A file whose name does not "
+            "end in .mlxfn holds it."
+        ) from None
+    found[primitive.number] = made
+
+
+def axes_of(axis: Any, ndim: int) -> list[int]:
+    """Return axes that are given as one, several, or all by None."""
+    axes = range(ndim) if axis is None else [axis] if isinstance(axis, (int, np.integer)) else axis
+    return sorted(int(each) % ndim for each in axes)
+
+
+def operands(tape: Tape, call: Call, names: Sequence[str], rule: Any = None) -> tuple[list[Ref], DType]:
+    """Return operands, which may be numbers, in the dtype that the op computes in, and that of the result."""
+    values = [call.given[name] for name in names]
+    kinds = [each.dtype if isinstance(each, Ref) else type(each) for each in values]
+    assert call.primitive.op is not None
+    # An op that is a function of its own has the rule of numbers.
+    common, dtype = joint_dtypes(rule or getattr(call.primitive.op.declared, "rule", number), kinds)
+    made = [tape.cast(each, to) if isinstance(each, Ref) else tape.number(each, to) for each, to in zip(values, common)]
+    return made, dtype
+
+
+def unary(name: str, *state: Any) -> Callable[[Tape, Call], Ref]:
+    """Return what adds a primitive of one array."""
+
+    def added(tape: Tape, call: Call) -> Ref:
+        (x,), dtype = operands(tape, call, ["a"])
+        return tape.add(name, [x], state, x.shape, dtype)
+
+    return added
+
+
+def binary(name: str, *state: Any) -> Callable[[Tape, Call], Ref]:
+    """Return what adds a primitive of two arrays."""
+
+    def added(tape: Tape, call: Call) -> Ref:
+        pair, dtype = operands(tape, call, ["a", "b"])
+        return tape.apply(name, pair, dtype, *state)
+
+    return added
+
+
+def floor_divide(tape: Tape, call: Call) -> Ref:
+    pair, dtype = operands(tape, call, ["a", "b"])
+    if dtype.kind in "iub":
+        refuse("MLX's whole quotients are rounded to zero")
+    whole = tape.apply("Divide", pair, dtype)
+    return tape.add("Floor", [whole], [], whole.shape, dtype)
+
+
+def reciprocal(tape: Tape, call: Call) -> Ref:
+    (x,), dtype = operands(tape, call, ["a"])
+    return tape.apply("Divide", [tape.number(1, dtype), x], dtype)
+
+
+def isnan(tape: Tape, call: Call) -> Ref:
+    return tape.add("NotEqual", [call.x, call.x], [], call.x.shape, BOOL)
+
+
+def silu(tape: Tape, call: Call) -> Ref:
+    (x,), dtype = operands(tape, call, ["a"])
+    return tape.apply("Multiply", [x, tape.add("Sigmoid", [x], [], x.shape, dtype)], dtype)
+
+
+def where(tape: Tape, call: Call) -> Ref:
+    values, dtype = operands(tape, call, ["x", "y"], lambda dtype: (dtype, dtype))
+    return tape.apply("Select", [tape.cast(call.given["condition"], BOOL), *values], dtype)
+
+
+def clip(tape: Tape, call: Call) -> Ref:
+    made = call.x
+    for name, primitive in (("a_min", "Maximum"), ("a_max", "Minimum")):
+        bound = call.given[name]
+        if bound is not None:
+            bound = tape.cast(bound, call.dtype) if isinstance(bound, Ref) else tape.number(bound, call.dtype)
+            made = tape.apply(primitive, [tape.cast(made, call.dtype), bound], call.dtype)
+    return made
+
+
+def getitem(tape: Tape, call: Call) -> Ref:
+    index = call.given["index"]
+    items = list(index) if isinstance(index, tuple) else [index]
+    x = call.x
+    if any(item is ... for item in items):
+        at = next(i for i, item in enumerate(items) if item is ...)
+        rest = len(x.shape) - sum(item is not None and item is not ... for item in items)
+        items[at : at + 1] = [slice(None)] * rest
+    starts: list[int] = []
+    strides: list[int] = []
+    counts: list[int] = []
+    gone: list[int] = []
+    new: list[int] = []
+    for item in items:
+        axis = len(starts)
+        if item is None:
+            new.append(axis + len(new) - len(gone))
+            continue
+        n = x.shape[axis]
+        if isinstance(item, slice):
+            start, stop, stride = item.indices(n)
+            starts.append(start)
+            strides.append(stride)
+            counts.append(len(range(start, stop, stride)))
+        else:
+            starts.append(int(item) % n)
+            strides.append(1)
+            counts.append(1)
+            gone.append(axis)
+    for n in x.shape[len(starts) :]:
+        starts.append(0)
+        strides.append(1)
+        counts.append(n)
+    if tuple(counts) != x.shape or any(stride != 1 for stride in strides):
+        if tape.is_general:
+            refuse("MLX has no rule for slices of all shapes")
+        ends = [start + stride * count for start, stride, count in zip(starts, strides, counts)]
+        # Of a reversed axis MLX's stop is before the first place, counted from the end.
+        ends = [end if end >= 0 else end - n for end, n in zip(ends, x.shape)]
+        x = tape.add("Slice", [x], [starts, ends, strides], counts, x.dtype)
+    x = tape.squeeze(x, gone)
+    if new:
+        shape = list(x.shape)
+        for axis in new:
+            shape.insert(axis, 1)
+        x = tape.add("ExpandDims", [x], [new], shape, x.dtype)
+    return x
+
+
+def transposed(tape: Tape, call: Call) -> Ref:
+    return tape.transpose(call.x, call.given["axes"] or range(len(call.x.shape))[::-1])
+
+
+def reshaped(tape: Tape, call: Call) -> Ref:
+    return tape.reshape(call.x, call.shape)
+
+
+def viewed(tape: Tape, call: Call) -> Ref:
+    dtype = dtype_of(call.given["dtype"])
+    return tape.add("View", [call.x], [dtype], call.x.shape, dtype)
+
+
+def broadcast(tape: Tape, call: Call) -> Ref:
+    return tape.broadcast(call.x, call.shape)
+
+
+def concatenate(tape: Tape, call: Call) -> Ref:
+    arrays = [tape.cast(each, call.dtype) for each in call.given["arrays"]]
+    return tape.add("Concatenate", arrays, [call.given["axis"] % len(call.shape)], call.shape, call.dtype)
+
+
+def reduction(kind: int, to_bool: bool = False) -> Callable[[Tape, Call], Ref]:
+    """Return what adds a reduction."""
+
+    def added(tape: Tape, call: Call) -> Ref:
+        x, axis = tape.cast(call.x, BOOL if to_bool else call.dtype), call.given["axis"]
+        return tape.reduce(kind, x, axes_of(axis, len(x.shape)), call.given["keepdims"])
+
+    return added
+
+
+def mean(tape: Tape, call: Call) -> Ref:
+    axes = axes_of(call.given["axis"], len(call.x.shape))
+    if tape.is_general:
+        refuse("it divides by a size, which MLX's files have as a number")
+    total = tape.reduce(2, tape.cast(call.x, FLOAT32), axes, call.given["keepdims"])
+    count = tape.number(math.prod(call.x.shape[i] for i in axes), FLOAT32)
+    return tape.cast(tape.apply("Divide", [total, count], FLOAT32), call.dtype)
+
+
+def at_the_end(tape: Tape, x: Ref, axis: int) -> tuple[Ref, list[int]]:
+    """Return an array with an axis as its last, and the order of axes, which undoes itself."""
+    order = list(range(len(x.shape)))
+    order[axis], order[-1] = order[-1], order[axis]
+    return tape.transpose(x, order), order
+
+
+def softmax(tape: Tape, call: Call) -> Ref:
+    x, order = at_the_end(tape, tape.cast(call.x, call.dtype), call.given["axis"] % len(call.shape))
+    return tape.transpose(tape.add("Softmax", [x], [True], x.shape, x.dtype), order)
+
+
+def logsumexp(tape: Tape, call: Call) -> Ref:
+    axes = axes_of(call.given["axis"], len(call.x.shape))
+    if len(axes) != 1:
+        refuse("MLX has it along one axis")
+    x, order = at_the_end(tape, tape.cast(call.x, call.dtype), axes[0])
+    made = tape.add("LogSumExp", [x], [], [*x.shape[:-1], 1], x.dtype)
+    made = tape.transpose(made, order)
+    return made if call.given["keepdims"] else tape.squeeze(made, axes)
+
+
+def flat(tape: Tape, call: Call) -> tuple[Ref, int]:
+    """Return the first argument and the axis that is given, None for the whole as one row."""
+    axis = next(value for name, value in call.given.items() if name == "axis")
+    if axis is None:
+        return tape.reshape(call.x, [math.prod(call.x.shape)]), 0
+    return call.x, axis % len(call.x.shape)
+
+
+def along(name: str, dtype: DType | None = None) -> Callable[[Tape, Call], Ref]:
+    """Return what adds a primitive that orders an axis."""
+
+    def added(tape: Tape, call: Call) -> Ref:
+        x, axis = flat(tape, call)
+        return tape.cast(tape.add(name, [x], [axis], x.shape, dtype or x.dtype), call.dtype)
+
+    return added
+
+
+def cumsum(tape: Tape, call: Call) -> Ref:
+    x, axis = flat(tape, call)
+    state = [2, axis, call.given["reverse"], call.given["inclusive"]]
+    return tape.add("Scan", [tape.cast(x, call.dtype)], state, x.shape, call.dtype)
+
+
+def place(kind: int) -> Callable[[Tape, Call], Ref]:
+    """Return what adds the place of an extreme value."""
+
+    def added(tape: Tape, call: Call) -> Ref:
+        x, axis = flat(tape, call)
+        shape = [1 if i == axis else n for i, n in enumerate(x.shape)]
+        made = tape.add("ArgReduce", [x], [kind, axis], shape, UINT32)
+        return tape.cast(made if call.given["keepdims"] else tape.squeeze(made, [axis]), call.dtype)
+
+    return added
+
+
+def matmul(tape: Tape, call: Call) -> Ref:
+    a, b = (tape.cast(call.given[name], call.dtype) for name in ("a", "b"))
+    gone = []
+    if len(a.shape) == 1:
+        a = tape.add("ExpandDims", [a], [[0]], [1, *a.shape], a.dtype)
+        gone.append(-2)
+    if len(b.shape) == 1:
+        b = tape.add("ExpandDims", [b], [[1]], [*b.shape, 1], b.dtype)
+        gone.append(-1)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    pair = (a, b)
+    if len(batch) and (a.shape[:-2] != b.shape[:-2] or tape.is_general):
+        if tape.is_general:
+            refuse("it broadcasts products of all shapes")
+        a, b = (tape.broadcast(each, (*batch, *each.shape[-2:])) for each in pair)
+    made = tape.add("Matmul", [a, b], [], [*batch, a.shape[-2], b.shape[-1]], a.dtype)
+    return tape.squeeze(made, sorted(len(made.shape) + axis for axis in gone))
+
+
+def take(tape: Tape, call: Call) -> Ref:
+    x, axis = flat(tape, call)
+    indices = call.given["indices"]
+    if tape.is_general:
+        refuse("MLX has slices of all other axes as numbers in the file")
+    sizes = [1 if i == axis else n for i, n in enumerate(x.shape)]
+    count = len(indices.shape)
+    made = tape.add("Gather", [x, indices], [[axis], sizes], [*indices.shape, *sizes], x.dtype)
+    made = tape.squeeze(made, [count + axis])
+    order = [*range(count, count + axis), *range(count), *range(count + axis, len(made.shape))]
+    return tape.transpose(made, order)
+
+
+def take_along_axis(tape: Tape, call: Call) -> Ref:
+    axis = call.given["axis"] % len(call.x.shape)
+    indices = tape.broadcast(call.given["indices"], call.shape)
+    return tape.add("GatherAxis", [call.x, indices], [axis], call.shape, call.x.dtype)
+
+
+def arange(tape: Tape, call: Call) -> Ref:
+    start, stop, step = (call.given[name] for name in ("start", "stop", "step"))
+    first, last = (0, start) if stop is None else (start, stop)
+    return tape.add("Arange", [], [float(first), float(last), float(step)], call.shape, call.dtype)
+
+
+def full(tape: Tape, call: Call) -> Ref:
+    value = call.given.get("value", 0)
+    if isinstance(value, (list, np.ndarray)):
+        return tape.constant(np.full(call.shape, np.asarray(value, call.dtype)))
+    return tape.broadcast(tape.number(value, call.dtype), call.shape)
+
+
+def rms_norm(tape: Tape, call: Call) -> Ref:
+    return normalised(tape, call, tape.cast(call.x, FLOAT32), ["weight"])
+
+
+def layer_norm(tape: Tape, call: Call) -> Ref:
+    x = tape.cast(call.x, FLOAT32)
+    middle = mean_of_row(tape, x)
+    return normalised(tape, call, tape.apply("Subtract", [x, middle], FLOAT32), ["weight", "bias"])
+
+
+def mean_of_row(tape: Tape, x: Ref) -> Ref:
+    """Return the mean along the last axis, which stays."""
+    if tape.is_general:
+        refuse("it divides by a size, which MLX's files have as a number")
+    total = tape.reduce(2, x, [len(x.shape) - 1], True)
+    return tape.apply("Divide", [total, tape.number(x.shape[-1], FLOAT32)], FLOAT32)
+
+
+def normalised(tape: Tape, call: Call, x: Ref, names: Sequence[str]) -> Ref:
+    """Return rows over the root of the mean of their squares, with weight and bias."""
+    squares = mean_of_row(tape, tape.add("Square", [x], [], x.shape, FLOAT32))
+    steady = tape.apply("Add", [squares, tape.number(call.given["eps"], FLOAT32)], FLOAT32)
+    made = tape.apply("Multiply", [x, tape.add("Sqrt", [steady], [True], steady.shape, FLOAT32)], FLOAT32)
+    for name, primitive in zip(names, ("Multiply", "Add")):
+        if call.given[name] is not None:
+            made = tape.apply(primitive, [made, tape.cast(call.given[name], FLOAT32)], FLOAT32)
+    return tape.cast(made, call.dtype)
+
+
+def silu_mul(tape: Tape, call: Call) -> Ref:
+    gate, up = (tape.cast(each, FLOAT32) for each in call.given.values())
+    silu = tape.apply("Multiply", [gate, tape.add("Sigmoid", [gate], [], gate.shape, FLOAT32)], FLOAT32)
+    return tape.cast(tape.apply("Multiply", [silu, up], FLOAT32), call.dtype)
+
+
+def quantized_matmul(tape: Tape, call: Call) -> Ref:
+    given = call.given
+    if given["mode"] not in MODES or given["group_size"] is None or given["bits"] is None:
+        refuse("its format is not given by group_size and bits")
+    matrices = [given[name] for name in ("w", "scales", "biases") if given[name] is not None]
+    matrices = [matrices[0], *(tape.cast(each, call.dtype) for each in matrices[1:])]
+    state = [given["group_size"], given["bits"], MODES.index(given["mode"]), given["transpose"]]
+    inputs = [tape.cast(call.x, call.dtype), *matrices]
+    return tape.add("QuantizedMatmul", inputs, state, call.shape, call.dtype)
+
+
+def same(tape: Tape, call: Call) -> Ref:
+    return call.x
+
+
+TABLE: dict[str, Callable[[Tape, Call], Ref]] = {
+    **{
+        name.lower(): unary(name)
+        for name in ("Abs", "Ceil", "Cos", "Erf", "Exp", "Expm1", "Floor", "Log1p", "Negative", "Round", "Sigmoid")
+    },
+    **{name.lower(): unary(name) for name in ("Sign", "Sin", "Square", "Tanh")},
+    **{name.lower(): binary(name) for name in ("Add", "Divide", "Greater", "Less", "Maximum", "Minimum", "Multiply")},
+    **{name.lower(): binary(name) for name in ("LogAddExp", "Power", "Remainder", "Subtract")},
+    "all": reduction(0, to_bool=True),
+    "any": reduction(1, to_bool=True),
+    "arange": arange,
+    "argmax": place(1),
+    "argmin": place(0),
+    "argsort": along("ArgSort", UINT32),
+    "astype": lambda tape, call: tape.cast(call.x, call.dtype),
+    "bitwise_and": binary("BitwiseBinary", 0),
+    "bitwise_or": binary("BitwiseBinary", 1),
+    "bitwise_xor": binary("BitwiseBinary", 2),
+    "broadcast_to": broadcast,
+    "clip": clip,
+    "concatenate": concatenate,
+    "contiguous": same,
+    "copy": same,
+    "cumsum": cumsum,
+    "equal": binary("Equal", False),
+    "floor_divide": floor_divide,
+    "full": full,
+    "getitem": getitem,
+    "greater_equal": binary("GreaterEqual"),
+    "isnan": isnan,
+    "layer_norm": layer_norm,
+    "left_shift": binary("BitwiseBinary", 3),
+    "less_equal": binary("LessEqual"),
+    "log": unary("Log", 2),
+    "log10": unary("Log", 1),
+    "log2": unary("Log", 0),
+    "logical_and": binary("LogicalAnd"),
+    "logical_not": unary("LogicalNot"),
+    "logical_or": binary("LogicalOr"),
+    "logsumexp": logsumexp,
+    "matmul": matmul,
+    "max": reduction(5),
+    "mean": mean,
+    "min": reduction(4),
+    "not_equal": binary("NotEqual"),
+    "prod": reduction(3),
+    "quantized_matmul": quantized_matmul,
+    "reciprocal": reciprocal,
+    "reshape": reshaped,
+    "right_shift": binary("BitwiseBinary", 4),
+    "rms_norm": rms_norm,
+    "rsqrt": unary("Sqrt", True),
+    "silu": silu,
+    "silu_mul": silu_mul,
+    "softmax": softmax,
+    "sort": along("Sort"),
+    "sqrt": unary("Sqrt", False),
+    "sum": reduction(2),
+    "take": take,
+    "take_along_axis": take_along_axis,
+    "transpose": transposed,
+    "view": viewed,
+    "where": where,
+    "zeros": full,
+}
