@@ -180,7 +180,9 @@ static int is_device_memory(const void *pointer) {
 
 static int append_copy(pieces *all, hipGraphNode_t source) {
   hipMemcpy3DParms p = {0};
-  if (!tells_of_copies()) return refuse("the HIP library does not tell what a captured copy copies");
+  if (!tells_of_copies())
+    return refuse("the HIP library does not tell what a captured copy copies, as ROCm's does not: within the device, "
+                  "Array.copy_from of hiprt makes a copy that can be recorded");
   HIPRT_TRY(hipGraphMemcpyNodeGetParams, source, &p);
   const char *from = (const char *)p.srcPtr.ptr + p.srcPos.x, *to = (const char *)p.dstPtr.ptr + p.dstPos.x;
   if (p.srcArray || p.dstArray || p.extent.height > 1 || p.extent.depth > 1 || p.srcPos.y || p.srcPos.z || p.dstPos.y ||

@@ -47,5 +47,6 @@ def test_ours_refuses_what_it_cannot_know():
     assert child(refused) == ["", doubled]
     said, after = child(refused, quirks="getparams_flat_copy")
     assert "does not tell what a captured copy copies" in said
+    assert "Array.copy_from" in said
     assert "outside" in said
     assert after == doubled
