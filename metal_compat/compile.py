@@ -30,6 +30,8 @@ def run(options: argparse.Namespace) -> int:
 
     Raises
     ------
+    FileNotFoundError
+        There is no such file.
     ValueError
         Programs and sources are named together, or no folder is.
     """
@@ -40,6 +42,9 @@ def run(options: argparse.Namespace) -> int:
 
     if len(programs) < len(options.files) or not options.out:
         raise ValueError(f"{programs[0]}: give programs only, and the folder of their code, --out DIR")
+    for file in programs:
+        if not file.is_file():
+            raise FileNotFoundError(f"{file}: there is no such file; hiprt.export_function writes one")
     options.out.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     counts = dict.fromkeys(options.target, 0)
@@ -51,8 +56,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"targets": counts, "seconds": seconds, "out": str(options.out)}))
     else:
-        told = "; ".join(
-            f"{count} {'functions here' if target == DEVICE else target}" for target, count in counts.items()
-        )
+        names = {target: "functions here" if target == DEVICE else f"kernels for {target}" for target in counts}
+        told = "; ".join(f"{count} {names[target]}" for target, count in counts.items())
         print(f"{told} in {seconds} s, in {options.out}; a process takes them with HIPRT_CODE_DIR={options.out}")
     return 0

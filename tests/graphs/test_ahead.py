@@ -111,5 +111,8 @@ def test_the_program_of_a_launch_is_the_one_that_is_compiled(monkeypatch):
 def test_what_cannot_be_compiled_ahead(tmp_path, capsys):
     assert __main__.main(["compile", str(tmp_path / "f.hiprt")]) == 1
     assert "--out DIR" in capsys.readouterr().err
+    assert __main__.main(["compile", str(tmp_path / "f.hiprt"), "--out", str(tmp_path / "code")]) == 1
+    assert "there is no such file; hiprt.export_function writes one" in capsys.readouterr().err
+    assert not (tmp_path / "code").exists()
     with pytest.raises(FileNotFoundError, match="no folder of code objects"):
         code_folder.use(tmp_path / "missing")
