@@ -271,8 +271,11 @@ SHAPES = {
 }
 
 
+KINDS = 2 * [DTYPES[:3], DTYPES[3:6], DTYPES[2:7:2]]
+
+
 @pytest.mark.parametrize("is_generic", [False, True], ids=["loops", "lanes"])
-@pytest.mark.parametrize(("shapes", "dtypes"), list(zip(SHAPES, 2 * [DTYPES[:3], DTYPES[3:6], DTYPES[2:7:2]])), ids=str)
+@pytest.mark.parametrize(("shapes", "dtypes"), list(zip(SHAPES, KINDS)), ids=str)
 def test_the_bits_of_a_kernel(shapes, dtypes, is_generic, form):
     """A text of many random ops of which all values are results, on all dtypes and special values."""
     seed = sum(map(ord, "".join(dtypes) + shapes))

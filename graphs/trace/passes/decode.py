@@ -61,6 +61,8 @@ def decode(program: Program) -> Program:
     - ``rms_norm``, ``quantized_matmul``, ``silu_mul`` of its halves and ``add`` of a residual become ``product``;
     - the norms and rotations of queries and keys and the writes to both caches become ``norm_rope_write``.
     """
+    if not any(primitive.op in (kernels.quantized_matmul, kernels.kv_write) for primitive in program.primitives):
+        return program
     for find in (gates, residuals, norms, caches):
         uses = Uses(program)
         program = replaced_by(program, find(uses), uses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hiprt.array import Array
@@ -21,28 +21,35 @@ MOST_NUMBERS = 16
 MOST_OPS = 64
 
 NAMES = {id(fusable.op): name for name, fusable in FUSABLE.items()}
+OPERANDS = (Array, bool, int, float, Size)
 
 
 class Member(NamedTuple):
-    """A primitive that can be a part of a fused kernel: the name of its op, its operands, the dtype that it names."""
+    """A primitive that can be a part of a fused kernel.
+
+    Attributes
+    ----------
+    primitive : Primitive
+    number : int
+        The number of its result.
+    name : str
+        The op's name.
+    operands : tuple
+    sources : list of int
+        The numbers of the values among them.
+    dtype : str
+        The dtype that the line names; empty for most ops.
+    shape : tuple of int
+        The shape of its result, where the program was traced.
+    """
 
     primitive: Primitive
+    number: int
     name: str
     operands: tuple[Any, ...]
+    sources: list[int]
     dtype: str
-
-    @property
-    def number(self) -> int:
-        """The number of its result."""
-        return int(self.primitive.number)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of its result, where the program was traced."""
-        pattern = self.primitive.rule[1][0][0]
-        assert pattern is not None
-        shape: tuple[int, ...] = pattern.form.shape
-        return shape
+    shape: tuple[int, ...]
 
 
 class Group:
@@ -51,36 +58,46 @@ class Group:
     Attributes
     ----------
     members : list of Member
+    made : set of int
+        The numbers of their results.
     arrays : dict
         The arrays that the kernel reads, by number; captured ones by their negative id.
     numbers : int
         How many numbers it takes.
     """
 
-    def __init__(self, member: Member) -> None:
-        self.members = [member]
-        self.arrays = {key_of(v): v for v in member.operands if isinstance(v, Array)}
-        self.numbers = sum(not isinstance(v, Array) for v in member.operands)
+    def __init__(self) -> None:
+        self.members: list[Member] = []
+        self.made: set[int] = set()
+        self.arrays: dict[int, Array] = {}
+        self.numbers = 0
 
     def fits(self, others: list[Group], member: Member) -> bool:
         """Whether one kernel could take this group with others, and a member that uses them all."""
-        groups = [self, *others]
-        made = {each.number for group in groups for each in group.members}
-        keys = {key for group in groups for key in group.arrays} | {
-            key_of(v) for v in member.operands if isinstance(v, Array)
-        }
-        numbers = sum(group.numbers for group in groups) + sum(not isinstance(v, Array) for v in member.operands)
-        return len(keys - made) < MOST_ARRAYS and numbers <= MOST_NUMBERS and len(made) < MOST_OPS
+        arrays, numbers, made = len(self.arrays), self.numbers, len(self.made)
+        for other in others:
+            arrays, numbers, made = arrays + len(other.arrays), numbers + other.numbers, made + len(other.made)
+        more = len(member.operands)
+        return arrays + more < MOST_ARRAYS and numbers + more <= MOST_NUMBERS and made < MOST_OPS
 
-    def take(self, others: list[Group], member: Member) -> None:
-        """Take other groups in, and a member that uses them all."""
-        for group in [*others, Group(member)]:
-            self.members += group.members
-            self.arrays |= group.arrays
-            self.numbers += group.numbers
-        made = {each.number for each in self.members}
-        self.arrays = {key: array for key, array in self.arrays.items() if key not in made}
-        self.members.sort(key=lambda each: each.number)
+    def merge(self, other: Group) -> None:
+        """Take another group in."""
+        self.members = sorted([*self.members, *other.members], key=lambda each: each.number)
+        self.made |= other.made
+        self.arrays |= other.arrays
+        self.numbers += other.numbers
+
+    def append(self, member: Member) -> None:
+        """Take a member in that comes after all others."""
+        self.members.append(member)
+        self.made.add(member.number)
+        for value in member.operands:
+            if not isinstance(value, Array):
+                self.numbers += 1
+            elif value.primitive is None:
+                self.arrays[-id(value)] = value
+            elif value.number not in self.made:
+                self.arrays[value.number] = value
 
 
 def fusion(program: Program) -> Program:
@@ -91,7 +108,7 @@ def fusion(program: Program) -> Program:
     arrays.
     """
     members = {primitive.number: member for primitive in program.primitives if (member := member_of(primitive))}
-    if not any(v.number in members for m in members.values() for v in m.operands if is_made(v)):
+    if members.keys().isdisjoint([number for member in members.values() for number in member.sources]):
         return program
     return Fusion(program, members).run()
 
@@ -111,21 +128,22 @@ class Fusion:
         self.new = Rebuilding(program)
         self.group_of: dict[int, Group] = {}  # groups that wait to be called, by the numbers of their results
         self.is_shapeless = any(isinstance(value, ShapelessValue) for value in program.inputs)
-        self.users: defaultdict[int, set[int]] = defaultdict(set)  # -1 is no primitive
+        self.users: dict[int, set[int]] = {number: set() for number in members}  # -1 is no primitive
         for primitive in program.primitives:
             for number in self.used_by(primitive):
-                self.users[number].add(primitive.number)
-        last = {v.number for v in program.outputs if is_made(v)}
+                if number in self.users:
+                    self.users[number].add(primitive.number)
+        last = {v.number for v in program.outputs if v.primitive is not None}
         last |= {number for guard in program.guards for number in numbers_in((guard.size, guard.other))}
-        for number in last:
+        for number in last & self.users.keys():
             self.users[number].add(-1)
         has_writes = any(primitive.rule[2] for primitive in program.primitives)
         self.memory = Memory(program) if has_writes else None
 
-    def used_by(self, primitive: Primitive) -> set[int]:
+    def used_by(self, primitive: Primitive) -> Iterable[int]:
         """Return the numbers of the values that a primitive uses, or whose sizes it uses."""
-        numbers = {value.number for value in primitive.inputs if is_made(value)}
-        return numbers | numbers_in(primitive.arguments) if self.is_shapeless else numbers
+        numbers = [value.number for value in primitive.inputs if value.primitive is not None]
+        return numbers + list(numbers_in(primitive.arguments)) if self.is_shapeless else numbers
 
     def run(self) -> Program:
         """Return the program with groups as calls of `fused`; itself where no group has two members."""
@@ -147,20 +165,25 @@ class Fusion:
 
     def join(self, member: Member) -> None:
         """Let a member join the groups whose results it uses; those of other shapes are called first."""
-        used = list(dict.fromkeys(self.group_of[n] for n in self.used_by(member.primitive) if n in self.group_of))
-        for group in [group for group in used if group.members[0].shape != member.shape]:
-            self.flush(group)
-            used.remove(group)
+        used: list[Group] = []
+        for number in self.used_by(member.primitive) if self.is_shapeless else member.sources:
+            group = self.group_of.get(number)
+            if group is not None and group not in used:
+                used.append(group)
+        for group in used[:]:
+            if group.members[0].shape != member.shape:
+                self.flush(group)
+                used.remove(group)
         while used and not used[0].fits(used[1:], member):
-            self.flush(max(used, key=lambda group: len(group.arrays)))
-            used = [group for group in used if group.members[0].number in self.group_of]
-        if used:
-            group = used[0]
-            group.take(used[1:], member)
-        else:
-            group = Group(member)
-        for each in group.members:
-            self.group_of[each.number] = group
+            largest = max(used, key=lambda group: len(group.arrays))
+            self.flush(largest)
+            used.remove(largest)
+        group = used[0] if used else Group()
+        for other in used[1:]:
+            group.merge(other)
+            self.group_of.update(dict.fromkeys(other.made, group))
+        group.append(member)
+        self.group_of[member.number] = group
 
     def call_before(self, primitive: Primitive) -> None:
         """Call the groups that a primitive needs, or whose operands it writes."""
@@ -186,8 +209,9 @@ class Fusion:
         operands: dict[Any, Any] = {}
         for member in members:
             for v in member.operands:
-                if not (is_made(v) and v.number in inside):
-                    operands.setdefault(key_of(v), v)
+                key = key_of(v)
+                if key not in inside:
+                    operands.setdefault(key, v)
         arrays = sum(isinstance(v, Array) for v in operands.values())
         if len(members) == 1 or not results:
             for member in members:
@@ -202,7 +226,9 @@ class Fusion:
         names |= {member.number: f"v{i}" for i, member in enumerate(members)}
         lines = []
         for member in members:
-            words = [names[key_of(v)] for v in member.operands] + ([member.dtype] if member.dtype else [])
+            words = [names[key_of(v)] for v in member.operands]
+            if member.dtype:
+                words.append(member.dtype)
             lines.append(f"{names[member.number]} = {member.name}({', '.join(words)})")
         lines.append(f"return {', '.join(names[member.number] for member in results)}")
         made = fused([self.new.replaced(v) for v in operands.values()], "; ".join(lines))
@@ -220,18 +246,16 @@ def member_of(primitive: Primitive) -> Member | None:
         return None
     fusable = FUSABLE[name]
     operands = primitive.arguments[: fusable.operands]
-    if not all(isinstance(v, (Array, bool, int, float)) or type(v) is Size for v in operands):
-        return None
-    return Member(primitive, name, operands, str(pattern.dtype) if fusable.names_dtype else "")
-
-
-def is_made(value: Any) -> bool:
-    """Whether something is a value of the program, and no number and no captured array."""
-    return isinstance(value, Array) and value.primitive is not None
+    for value in operands:
+        if not isinstance(value, OPERANDS):
+            return None
+    sources = [value.number for value in primitive.inputs if value.primitive is not None]
+    dtype = str(pattern.dtype) if fusable.names_dtype else ""
+    return Member(primitive, primitive.number, name, operands, sources, dtype, pattern.form.shape)
 
 
 def key_of(operand: Any) -> Any:
     """Return what tells operands apart: a value's number, or a captured array's negative id; numbers by their bits."""
     if isinstance(operand, Array):
         return operand.number if operand.primitive is not None else -id(operand)
-    return type(operand), repr(operand) if type(operand) is not Size else id(operand)
+    return type(operand), id(operand) if type(operand) is Size else repr(operand)
