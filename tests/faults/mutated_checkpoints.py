@@ -1,9 +1,10 @@
 """Damage a small checkpoint in many ways, and say what became of each try.
 
-    python mutated_checkpoints.py KIND FIRST COUNT
+    python mutated_checkpoints.py KIND FIRST COUNT [VOCABULARY]
 
-KIND is the file that is damaged: ``config``, ``header``, ``index`` or ``tokenizer``. Try N is made from the seed N, so
-that it can be repeated alone. Every try prints a line of JSON: its number, its outcome, and what was said.
+VOCABULARY makes the checkpoint larger than it is by default. KIND is the file that is damaged: ``config``, ``header``,
+``index`` or ``tokenizer``. Try N is made from the seed N, so that it can be repeated alone. Every try prints a line of
+JSON: its number, its outcome, and what was said.
 
     refused   an error of the checkpoint, in one line with a remedy
     runs      a text was written
@@ -13,7 +14,6 @@ that it can be repeated alone. Every try prints a line of JSON: its number, its 
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import struct
@@ -32,7 +32,9 @@ from hiprt.bench.engine.generate import generate
 from hiprt.bench.engine.request import Request
 
 KINDS = ("config", "header", "index", "tokenizer")
-SECONDS, MIB = 10, 64  # the most that a try may take, beside what the tries before it have taken
+SECONDS = 10  # that a try may take
+# The most memory that a try may take: a few MiB for the program, or three times a large file.
+MIB, TIMES = 64, 3
 HOSTILE = [
     None, True, False, 0, 1, -1, 2, 3, 7, 255, 2**16, 2**31 - 1, 2**31, 2**32, 2**63, 2**64, 10**30, -(2**63), 0.5,
     -0.0, 1e-300, 1e30, 1e308, float("inf"), float("-inf"), float("nan"), "", "a", "float16", "F32", "BF16", "F8_E4M3",
@@ -141,9 +143,15 @@ def attempt(folder):
     return "runs", f"{report.tokens} tokens"
 
 
-def peak():
-    """Return the most memory that this process has had, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+def memory(name):
+    """Return a figure of this process in MiB: ``VmRSS``, what it has now, or ``VmHWM``, the most since `forget`."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) >> 10 for line in lines if line.startswith(name))
+
+
+def forget():
+    """Let the most memory that this process has had be what it has now."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def slow(*_):
@@ -151,11 +159,12 @@ def slow(*_):
     raise Slow
 
 
-def main(kind, first, count):
+def main(kind, first, count, vocabulary=checkpoints.CONFIG["vocab_size"]):
     """Make the tries, and print what became of them."""
     warnings.simplefilter("ignore")
     root = Path(tempfile.mkdtemp(prefix="checkpoint-"))
-    sound = checkpoints.write(root / "sound", shards=2)
+    sound = checkpoints.write(root / "sound", shards=2, vocab_size=vocabulary)
+    most = max(MIB, TIMES * sum(each.stat().st_size for each in sound.glob("*.safetensors")) >> 20)
     assert attempt(sound) == ("runs", "3 tokens")
     (root / "outside.safetensors").write_bytes((sound / "model-00001-of-00002.safetensors").read_bytes())
     opened = []
@@ -175,7 +184,8 @@ def main(kind, first, count):
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(sound, folder)
         damage(folder, kind, random.Random(number))
-        before, start = peak(), time.monotonic()
+        forget()
+        before, start = memory("VmRSS"), time.monotonic()
         opened.clear()
         signal.alarm(SECONDS)
         try:
@@ -188,12 +198,19 @@ def main(kind, first, count):
             signal.alarm(0)
         if opened:
             outcome, said = "wrong", f"opened {opened[0]}"
-        if peak() - before > MIB:
-            outcome, said = "wrong", f"took {peak() - before} MiB: {said}"
-        line = {"try": number, "outcome": outcome, "said": said[:300], "seconds": round(time.monotonic() - start, 3)}
+        taken = memory("VmHWM") - before
+        if taken > most:
+            outcome, said = "wrong", f"took {taken} MiB: {said}"
+        line = {
+            "try": number,
+            "outcome": outcome,
+            "said": said[:300],
+            "MiB": taken,
+            "seconds": round(time.monotonic() - start, 3),
+        }
         print(json.dumps(line), flush=True)
     shutil.rmtree(root)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))
