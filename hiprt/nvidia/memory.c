@@ -91,6 +91,10 @@ hipError_t hipMemcpyAsync(void *dst, const void *src, size_t size, hipMemcpyKind
   return size ? (hipError_t)nv.MemcpyAsync(nv_address(dst), nv_address(src), size, stream) : hipSuccess;
 }
 
+hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t dst, hipDeviceptr_t src, size_t size, hipStream_t stream) {
+  return hipMemcpyAsync(dst, src, size, hipMemcpyDeviceToDevice, stream);
+}
+
 hipError_t hipMemcpy(void *dst, const void *src, size_t size, hipMemcpyKind kind) {
   NV_ENTER();
   (void)kind;
