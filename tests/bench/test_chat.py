@@ -1,5 +1,6 @@
 """Conversations: caches that are kept from answer to answer, and ``hiprt chat`` in a terminal and behind a pipe."""
 
+import io
 import json
 import os
 import random
@@ -17,6 +18,7 @@ from helpers.chat_templates import SHORT, give
 from helpers.families import Family
 
 import hiprt
+from hiprt.__main__ import main
 from hiprt.bench.engine.errors import CheckpointError
 from hiprt.bench.engine.models.presets import MINIS
 
@@ -212,15 +214,24 @@ def test_a_template_that_refuses(tmp_path):
     assert len(chat.messages) == 2
 
 
-def run(folder, *arguments, given, status=0):
-    """Run the command behind a pipe; return its stdout and stderr."""
-    command = [sys.executable, "-m", "hiprt", "chat", str(folder), *arguments]
-    child = subprocess.run(command, input=given, capture_output=True, timeout=280, check=False)
-    assert child.returncode == status, child.stderr
-    return child.stdout.decode(), child.stderr.decode()
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command on lines that come in; return its stdout and stderr."""
+
+    def ran(*arguments, given, status=0):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf-8"))
+        try:
+            found = main(["chat", *map(str, arguments)])
+        except SystemExit as end:
+            found = end.code
+        out, err = capsys.readouterr()
+        assert found == status, err
+        return out, err
+
+    return ran
 
 
-def test_lines_through_a_pipe(endless):
+def test_lines_through_a_pipe(run, endless):
     """Each line is a question, each answer ends with a line break; what is no answer goes to the standard error."""
     lines = b"Hi\n\nWhy?\n/help\n/reset\n/what\nHi\n/exit\nnever asked\n"
     out, err = run(endless, "--max-tokens", "5", "--stats", "--system-prompt", "x", given=lines)
@@ -249,14 +260,14 @@ def test_the_model_of_the_package_continues():
     ("given", "words"),
     [(b"ab\xff\n", "prompt: character 3 is no valid UTF-8"), (b"x" * 200_000 + b"\n", "the model 100000 positions")],
 )
-def test_what_cannot_be_asked_ends_a_pipe(endless, given, words):
+def test_what_cannot_be_asked_ends_a_pipe(run, endless, given, words):
     out, err = run(endless, given=given, status=1)
     assert out == ""
     assert words in err
     assert "Traceback" not in err
 
 
-def test_wrong_options(endless):
+def test_wrong_options(run, endless):
     assert "tokens=0: must be at least 1" in run(endless, "--tokens", "0", given=b"", status=2)[1]
     assert "top_p=2" in run(endless, "--top-p", "2", given=b"", status=2)[1]
 
