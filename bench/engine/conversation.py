@@ -134,7 +134,7 @@ class Conversation:
         """Return the tokens of the prompt."""
         checkpoint = self.model.checkpoint
         if self.template is not None:
-            text = self.template.render(messages, **self.request.template_values)
+            text = self.template.render(messages, self.request.template_values)
             return checkpoint.encode(text, special=False)
         if not self.text:
             return checkpoint.encode(question)
@@ -144,5 +144,5 @@ class Conversation:
         """Return up to where the prompt of the next question will be the same, whatever is answered."""
         if self.template is None:
             return 0
-        text = self.template.render(messages, add_generation_prompt=False, **self.request.template_values)
+        text = self.template.render(messages, self.request.template_values, add_generation_prompt=False)
         return shared(self.model.checkpoint.encode(text, special=False), prompt)

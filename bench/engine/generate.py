@@ -117,7 +117,7 @@ def encode(request: Request, checkpoint: Checkpoint, template: Template | None) 
             written = checkpoint.tokenizer.decode(list(prompt), skip_special_tokens=False)
             texts.append(Beginning(written, list(prompt)))
         elif template is not None and is_question:
-            asked = template.render([*system, {"role": "user", "content": prompt}], **request.template_values)
+            asked = template.render([*system, {"role": "user", "content": prompt}], request.template_values)
             texts.append(Beginning(prompt, checkpoint.encode(asked, special=False), is_question=True))
         else:
             texts.append(Beginning(prompt, checkpoint.encode(prompt)))

@@ -21,6 +21,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 
 from hiprt.bench.engine.errors import DOWNLOAD, CheckpointError, summary
@@ -59,17 +60,23 @@ class Template:
         """The process in which it runs."""
         return Process()
 
-    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: Any) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        variables: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        add_generation_prompt: bool = True,
+    ) -> str:
         """Return a conversation as the text that the model continues.
 
         Parameters
         ----------
         messages : sequence of mappings
             Each has ``role`` and ``content``.
+        variables : mapping of str to object
+            What else the template reads, as ``tools`` or ``enable_thinking``.
         add_generation_prompt : bool
             Whether the text ends where an answer begins.
-        **variables
-            What else the template reads, as ``tools`` or ``enable_thinking``.
 
         Raises
         ------

@@ -103,7 +103,9 @@ def render(folder):
     """Return the text of a template for some messages."""
 
     def rendered(source, messages=ASKED, **variables):
-        return find_template(give(folder, source)).render(messages, **variables)
+        is_open = variables.pop("add_generation_prompt", True)
+        template = find_template(give(folder, source))
+        return template.render(messages, variables, add_generation_prompt=is_open)
 
     return rendered
 
@@ -141,10 +143,10 @@ def test_where_templates_are_found(folder):
     named = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "{{ tools[0].name }}"}]
     settings.write_text(json.dumps({"chat_template": named}))
     found = find_template(folder)
-    assert (found.render(ASKED), found.render(ASKED, tools=[{"name": "add"}])) == ("plain", "add")
+    assert (found.render(ASKED), found.render(ASKED, {"tools": [{"name": "add"}]})) == ("plain", "add")
     (folder / "chat_template.jinja").write_text("file {{ additional_special_tokens }}")
     settings.write_text(json.dumps({"chat_template": "one", "additional_special_tokens": ["<a>", {"content": "<b>"}]}))
-    assert find_template(folder).render(ASKED, tools=[1]) == "file ['<a>', '<b>']"
+    assert find_template(folder).render(ASKED, {"tools": [1]}) == "file ['<a>', '<b>']"
 
 
 @pytest.mark.parametrize("value", [7, ["a"], [{"name": "default"}], [{"name": "default", "template": 1}], {"a": "b"}])
@@ -341,6 +343,9 @@ def test_the_command_answers(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["generate", folder, "--model", folder])
     assert "not allowed with argument" in capsys.readouterr().err
+    names = '{"add_generation_prompt": false, "messages": [], "self": 1}'
+    assert main(["generate", folder, "--tokens", "1", "--json", "--chat-template-config", names]) == 0
+    assert json.loads(capsys.readouterr().out)["prompt_tokens"] == counts[0]
     for wrong in ("[]", "{"):
         with pytest.raises(SystemExit):
             main(["generate", folder, "--chat-template-config", wrong])
