@@ -64,6 +64,18 @@ def test_a_gated_mlp_is_two_kernels():
     close(program, mlp, x)
 
 
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_gate_in_two_ops(is_turned):
+    def function(x):
+        gate, up = halves(multiply(x, GATE_UP))
+        return kernels.multiply(up, kernels.silu(gate)) if is_turned else kernels.multiply(kernels.silu(gate), up)
+
+    x = array(2, HIDDEN)
+    program = changed(function, x)
+    assert names(program) == ["product"]
+    close(program, function, x)
+
+
 def test_more_rows_than_a_kernel_takes():
     x = array(11, HIDDEN)
     program = changed(mlp, x)

@@ -9,9 +9,13 @@ from hiprt import kernels
 from hiprt.array import bfloat16
 from hiprt.flags import flags
 from hiprt.graphs.trace.passes.fusion import MOST_OPS, fusion
+from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
 from hiprt.kernels.ops.elementwise import fused as fused_ops
 from hiprt.kernels.ops.elementwise.fused import FUSABLE, fused
+from hiprt.kernels.ops.elementwise.fused_kernel import Load, Store, Value, fused_kernel
+from hiprt.kernels.ops.promotion import WORDS
 from hiprt.kernels.tuning.target import force_generic
+from hiprt.metal_compat.checker import check_metal
 
 
 def ramp(*shape, dtype=np.float32):
@@ -216,6 +220,7 @@ def operand(random, dtype, shape):
     return kernels.astype(whole, "bfloat16") if dtype == "bfloat16" else whole
 
 
+BITWISE = {"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"}
 SKIPPED = {"left_shift", "right_shift"}  # shifts by more than the width mean nothing
 
 
@@ -293,6 +298,26 @@ def test_the_bits_of_a_kernel(shapes, dtypes, is_generic, form):
             made, exact = fused([*arrays, *numbers], text), one_by_one([*arrays, *numbers], text)
         for i, (mine, its) in enumerate(zip(made, exact)):
             assert bits(mine) == bits(its), (text, i)
+
+
+@pytest.mark.parametrize(("axes", "run"), [(0, 4), (2, 1)])
+def test_every_op_compiles_for_amd_and_passes_the_check_of_metal(axes, run):
+    kinds = [np.dtype(np.float16), bfloat16, np.dtype(np.int32), float]
+    loads = (Load("half", False, 1), Load("bfloat16_t", False, 0), Load("int", False, None if axes else 1))
+    loads += (Load("float", True, 0),)
+    values = []
+    for name, fusable in FUSABLE.items():
+        operands = tuple(i % 3 if name not in {"bitwise_invert", *BITWISE} else 2 for i in range(fusable.operands))
+        common, dtype = fusable.dtypes([kinds[i] for i in operands], bfloat16 if fusable.names_dtype else None)
+        words = tuple(WORDS[each] for each in common)
+        values.append(Value(name, fusable.expression.text, operands, words, WORDS[dtype]))
+    for i in range(4, 3 + len(values)):
+        values.append(Value("add", "a + b", (i, len(values) + 3), ("float", "float"), "float"))
+    kernel = fused_kernel(loads, tuple(values), (Store(len(values) + 3, "float"),), axes, run)
+    compiler = Compiler()
+    assembly = compiler.assembly(hip_program(kernel.text("hip", ()), "fused.hip"), "fused", "gfx1151")
+    assert compiler.code_object(assembly, "fused", "gfx1151")
+    assert check_metal(kernel.text("metal", ())) == []
 
 
 def test_strided_operands_and_many_axes():

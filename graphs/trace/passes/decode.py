@@ -6,7 +6,7 @@ These kernels do not round in between, and sum in another order, so that this pa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -58,7 +58,8 @@ class Match:
 def decode(program: Program) -> Program:
     """Return the program with the kernels of decode steps in the place of single ops.
 
-    - ``rms_norm``, ``quantized_matmul``, ``silu_mul`` of its halves and ``add`` of a residual become ``product``;
+    - ``rms_norm``, ``quantized_matmul``, ``silu_mul`` of its halves, or ``silu`` and ``multiply``, and ``add`` of a
+      residual become ``product``;
     - the norms and rotations of queries and keys and the writes to both caches become ``norm_rope_write``.
     """
     if not any(primitive.op in (kernels.quantized_matmul, kernels.kv_write) for primitive in program.primitives):
@@ -193,20 +194,32 @@ def product_in_place_of(
 def gates(uses: Uses) -> list[Match]:
     """Find products whose halves are a gate and what it gates."""
     found = []
-    for call in uses.calls(kernels.silu_mul):
-        parts = [parts_of(uses, argument(call, name)) for name in ("gate", "up")]
-        gate, up = parts
-        if gate is None or up is None or gate[0] is not up[0] or argument(call, "out") is not None:
+    for call, gate, up, between in gated(uses):
+        first, second = parts_of(uses, gate), parts_of(uses, up)
+        if first is None or second is None or first[0] is not second[0]:
             continue
-        source, half = gate[0], argument(call, "gate").form.shape[-1]
+        source, half = first[0], gate.form.shape[-1]
         whole = uses.maker(source, kernels.quantized_matmul)
         options = None if whole is None else options_of(whole)
-        if whole is None or options is None or (gate[1], up[1]) != ((0, half), (half, 2 * half)):
+        if whole is None or options is None or (first[1], second[1]) != ((0, half), (half, 2 * half)):
             continue
-        inside = [*gate[2], *up[2]]
+        inside = [*between, *first[2], *second[2]]
         if source.form.shape[-1] == 2 * half and is_inside(uses, [whole, *inside], [*inside, call]):
             found.append(product_in_place_of(call, [whole, *inside], {**options, "swiglu": True}))
     return found
+
+
+def gated(uses: Uses) -> Iterator[tuple[Primitive, Array, Array, list[Primitive]]]:
+    """Yield what is ``silu(gate) * up``: the call, the gate, up, and the calls in between."""
+    for call in uses.calls(kernels.silu_mul):
+        if argument(call, "out") is None:
+            yield call, argument(call, "gate"), argument(call, "up"), []
+    for call in uses.calls(kernels.multiply):
+        a, b = argument(call, "a"), argument(call, "b")
+        for first, up in ((a, b), (b, a)):
+            silu = uses.maker(first, kernels.silu)
+            if silu is not None and isinstance(up, Array) and argument(call, "out") is argument(silu, "out") is None:
+                yield call, argument(silu, "a"), up, [silu]
 
 
 def residuals(uses: Uses) -> list[Match]:
