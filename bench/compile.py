@@ -158,10 +158,29 @@ def measure(name: str) -> Report:
     )
 
 
+def sizes_ready(count: int) -> dict[str, float]:
+    """Return how long it takes until one shapeless function of 300 primitives has a graph for each of many sizes."""
+    weight, ones = hiprt.array(np.zeros((WIDTH, WIDTH), np.float32)), hiprt.full((WIDTH,), 1.0)
+
+    def function(x: hiprt.Array) -> hiprt.Array:
+        for _ in range(60):
+            h = kernels.matmul(kernels.rms_norm(x, ones, 1e-5), weight)
+            x = kernels.add(x, kernels.matmul(kernels.softmax(h), weight))
+        return x
+
+    compiled = hiprt.compile(function, shapeless=True)
+    inputs = [hiprt.empty((rows, WIDTH)) for rows in range(1, count + 1)]
+    with hiprt.flags.override(graph_keys=max(count, hiprt.flags.graph_keys)):
+        compiled(inputs[-1])  # compiles the kernels of most sizes
+        seconds, _ = timed(lambda: [compiled(x) for x in inputs])
+    return {"graphs": count, "nodes": compiled.steps[0].nodes, "seconds": round(seconds, 3)}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt bench compile``."""
     parser.add_argument("--function", choices=(*FUNCTIONS, "all"), default="all", help="what is compiled")
     parser.add_argument("--provider", choices=CHOICES, help="HIP library; null measures hiprt's own cost")
+    parser.add_argument("--sizes", metavar="N", type=int, default=0, help="make graphs for N sizes of a function, too")
     parser.add_argument("--peers", action="store_true", help="ask torch, MLX and jax as well, where they are installed")
     parser.add_argument("--python", metavar="NAME=PATH", action="append", default=[], help="another Python for a peer")
     set_run(parser, run)
@@ -179,6 +198,7 @@ def run(options: argparse.Namespace) -> int:
         choose(options.provider)
     names = list(FUNCTIONS) if options.function == "all" else [options.function]
     reports = [measure(name) for name in names]
+    many = sizes_ready(options.sizes) if options.sizes > 0 else {}
     pythons = dict(each.split("=", 1) for each in options.python)
     sizes = {"rounds": ROUNDS, "layers": LAYERS, "width": WIDTH, "inner": INNER, "tokens": TOKENS}
     answers = {}
@@ -187,9 +207,11 @@ def run(options: argparse.Namespace) -> int:
         answers[peer_name] = ask(peer, {**sizes, "functions": names}, pythons.get(peer_name, sys.executable))
     if options.json:
         told = {**machine(), "what": "compiled functions", "functions": [asdict(report) for report in reports]}
-        print(json.dumps({**told, "peers": answers} if answers else told))
+        print(json.dumps(told | ({"sizes": many} if many else {}) | ({"peers": answers} if answers else {})))
     else:
         print(table(reports, answers))
+        if many:
+            print(f"{many['graphs']} graphs of {many['nodes']} nodes, one for each size, in {many['seconds']:.2f} s")
     return 0
 
 

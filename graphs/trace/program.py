@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ import numpy as np
 from hiprt.array import Array
 from hiprt.buffer import Buffer
 from hiprt.device import Device
-from hiprt.graphs.trace.core import Primitive
+from hiprt.graphs.trace.core import Primitive, Trace
 from hiprt.graphs.trace.rehearsal import NO_DEVICE, Needed, Rule, rehearse, stand_in, substitute
 from hiprt.graphs.trace.size import Guard, Size, size_text, value_of
 from hiprt.graphs.trace.value import ShapelessValue
+from hiprt.op import Op
 
 __all__ = ["GuardError", "Program", "call", "numbers_in", "results_of"]
 
@@ -105,6 +106,19 @@ class Program:
         def axis(number: int, axis: int) -> int:
             return found[number].shape[axis]
 
+        rules: dict[Hashable, Rule] = {}
+
+        def rule_of(op: Op, arguments: tuple[Any, ...], operands: list[Array]) -> Rule:
+            """Return what a call does; the layers of a model have few calls of different forms."""
+            key = op, Trace.signature(arguments)[0]
+            try:
+                rule = rules.get(key)
+            except TypeError:  # an argument without a hash
+                return rehearse(op, arguments, operands, device, needed)
+            if rule is None:
+                rule = rules[key] = rehearse(op, arguments, operands, device, needed)
+            return rule
+
         waiting = list(self.guards)
         for at, primitive in enumerate(self.primitives):
             while waiting and waiting[0].at <= at:
@@ -120,7 +134,7 @@ class Program:
             assert primitive.op is not None
             arguments = substitute(primitive.arguments, replaced)
             try:
-                rule: Rule = rehearse(primitive.op, arguments, operands, device, needed)
+                rule = rule_of(primitive.op, arguments, operands)
             except (TypeError, ValueError, IndexError) as error:
                 shapes = ", ".join(str(operand.shape) for operand in operands)
                 raise ValueError(

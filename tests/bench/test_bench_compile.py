@@ -23,7 +23,7 @@ def child(root, *arguments, provider):
 
 @pytest.mark.parametrize("provider", ["null", "cpu"])
 def test_json(root, provider):
-    told = json.loads(child(root, "--json", "--provider", provider, provider=provider))
+    told = json.loads(child(root, "--json", "--provider", provider, "--sizes", "3", provider=provider))
     assert [each["function"] for each in told["functions"]] == list(bench.FUNCTIONS)
     for each in told["functions"]:
         assert list(each) == KEYS
@@ -32,6 +32,9 @@ def test_json(root, provider):
         assert 0 < each["nodes"] <= each["primitives"]
         assert 0 < each["trace_ms"] <= each["first_call_ms"]
         assert 0 < each["call_us"]["median"] <= each["call_us"]["p99"]
+    assert told["sizes"]["graphs"] == 3
+    assert 0 < told["sizes"]["nodes"] <= 300
+    assert told["sizes"]["seconds"] > 0
     assert "peers" not in told
 
 

@@ -463,3 +463,26 @@ def test_shapeless_gather_qmm_with_another_batch():
         assert compiled(x, right).shape == (rows, 1, 8)
         np.testing.assert_array_equal(compiled(x, right).numpy(), exact.numpy())
     assert compiled.traces == 1
+
+
+@pytest.mark.parametrize(("op", "arrays"), [("exp", 1), ("softmax", 2), ("sort", 3)])
+def test_a_chain_takes_the_memory_of_its_widest_place(op, arrays):
+    """Elementwise kernels write over their operand at its last use; others need a second array, and sort a third."""
+    x = ramp(64, 256)
+
+    def chain(x, length):
+        for _ in range(length):
+            x = getattr(kernels, op)(x)
+        return x
+
+    with flags.override(compile_passes=("simplify", "dead_code")):
+        sizes = []
+        for length in (4, 16):
+            compiled = hiprt.compile(chain)
+            for _ in range(3):
+                made = compiled(x, length)
+            np.testing.assert_array_equal(made.numpy(), chain(x, length).numpy())
+            (step,) = compiled.steps
+            sizes.append(sum(plan.nbytes for plan in step.plans))
+    assert sizes[0] == sizes[1]
+    assert sizes[0] <= arrays * x.nbytes + 8192, sizes
