@@ -199,8 +199,8 @@ def export(program, folder, number):
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_exported_programs_in_another_process(form, tmp_path):
-    """20 short programs by default, 200 with ``--all``, 20,000 in the long form."""
-    count, most = {"short": (20, 25), "usual": (200, 60), "long": (20_000, 60)}[form]
+    """10 short programs by default, 60 with ``--all``, 20,000 in the long form."""
+    count, most = {"short": (10, 25), "usual": (60, 60), "long": (20_000, 60)}[form]
     written = []
 
     def check_imports():
