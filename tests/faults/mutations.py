@@ -379,12 +379,8 @@ class MlxFunctions:
         import hiprt
 
         self.file = folder / "f.mlxfn"
-        self.wholes = [
-            file.read_bytes()
-            for file in (Path(__file__).parent.parent / "graphs/mlxfn").glob(
-                "[!a]*-0.32*.mlxfn"
-            )  # that of arctan is refused in any case
-        ]
+        files = (Path(__file__).parent.parent / "graphs/mlxfn").glob("[!a]*-0.32*.mlxfn")
+        self.wholes = [file.read_bytes() for file in sorted(files)]
         for whole in self.wholes:
             self.file.write_bytes(whole)
             hiprt.import_function(self.file)
