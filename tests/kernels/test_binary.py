@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
-from hiprt import kernels
+from hiprt import graphs, kernels
 from hiprt.kernels.ops.elementwise import binary
 from hiprt.kernels.ops.elementwise.reference import BINARY, values
 from hiprt.kernels.ops.promotion import WORDS, promote
@@ -254,3 +254,29 @@ def test_in_place_and_views_as_operands(normal):
         kernels.subtract(b.T, a, out=b)
     with pytest.raises(ValueError, match="cannot be broadcast"):
         kernels.subtract(a, b[:3])
+
+
+NUMBERS = [np.float32(3), np.float64(3), np.float16(3), np.int32(3), np.uint8(3), np.bool_(True)]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_scalars_of_numpy_count_as_python_numbers(stream, dtype, number):
+    """A value that is read from an array of numpy's is one, as engines have them."""
+    x = hiprt.array(np.arange(4).astype(dtype))
+    for made, expected in (
+        (kernels.multiply(x, number), kernels.multiply(x, number.item())),
+        (kernels.subtract(number, x), kernels.subtract(number.item(), x)),
+    ):
+        assert made.dtype == expected.dtype
+        np.testing.assert_array_equal(made.numpy(), expected.numpy())
+    step = graphs.Step(lambda x, *, by: kernels.multiply(x, by))
+    np.testing.assert_array_equal(step(x, by=number).numpy(), kernels.multiply(x, number.item()).numpy())
+
+
+@pytest.mark.parametrize("wrong", [np.complex64(1), np.str_("a"), "a", None, np.ones(4, np.float32)])
+def test_what_is_no_number_is_named(stream, wrong):
+    with pytest.raises(TypeError, match=rf"multiply: b is a {type(wrong).__name__}, not a hiprt\.Array"):
+        kernels.multiply(hiprt.zeros(4), wrong)
+    with pytest.raises(TypeError, match=r"multiply: no operand is a hiprt\.Array"):
+        kernels.multiply(np.float32(2), 3.0)

@@ -216,7 +216,7 @@ def apply(
     names : sequence of str
         The names that the op gives the operands.
     operands : sequence of Array or number
-        The operands, of which at least one is an array.
+        The operands, of which at least one is an array. A scalar of numpy's counts as a Python number.
     rule : callable
         A function of the promoted dtype that returns the dtype to compute in and the result's. It raises TypeError
         for a dtype that the op does not take.
@@ -233,9 +233,15 @@ def apply(
         A Python integer does not fit the dtype.
     """
     op = expression.name
-    kinds = [
-        given(v) if isinstance(v, (Array, bool, int, float)) else strided(op, n, v) for n, v in zip(names, operands)
-    ]
+    try:
+        kinds = [
+            given(v) if isinstance(v, (Array, bool, int, float)) else strided(op, n, v) for n, v in zip(names, operands)
+        ]
+    except TypeError:
+        numbers = [v.item() if isinstance(v, np.generic) and v.dtype.kind in "biuf" else v for v in operands]
+        if not any(isinstance(v, np.generic) for v in operands) or any(isinstance(v, np.generic) for v in numbers):
+            raise
+        return apply(expression, names, numbers, rule, stream, out)
     common, dtype, shape = joint_of(op, tuple(names), rule, *kinds)
     arrays = [v for v in operands if isinstance(v, Array)]
     if len(arrays) < len(operands):
