@@ -74,10 +74,10 @@ def test_raw_chain(stream):
     assert min(taken.values()) > 0
 
 
-def test_peers_that_are_absent():
+def test_peers_that_are_absent(tmp_path):
     """A peer that cannot run is named with the reason."""
     work = {"nodes": 4, "context": 2, "tokens": 2, "gguf": ""}
-    assert "No such file" in peers.ask("torch_peer", work, "/nonexistent/python")["absent"]
+    assert "No such file" in peers.ask("torch_peer", work, str(tmp_path / "python"))["absent"]
     assert "llama-bench" in peers.ask("llama_peer", work)["absent"]
     text = peers.table({"workload": {**work, "preset": "p"}, "peers": {"torch": {"absent": "why"}, "mlx": {"a": 1.5}}})
     assert "why" in text
