@@ -94,9 +94,10 @@ class Operators(objects.Array):
         """
         ops().assign(self[index], values)
 
-    def __getitem__(self, index: Any) -> Array:
-        """Return a view, which `hiprt.Array` makes."""
-        raise NotImplementedError
+    if TYPE_CHECKING:
+
+        def __getitem__(self, index: Any) -> Array:
+            """Return a view, which `hiprt.Array` makes."""
 
     def __iter__(self) -> Iterator[Array]:
         """Yield the views along the first axis."""

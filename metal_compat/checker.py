@@ -144,7 +144,7 @@ def compiler() -> str:
 @lru_cache(maxsize=16)
 def precompiled(head: str) -> bytes:
     """Return the beginning of a program as a precompiled header: most of a check's time would go to reading it."""
-    with tempfile.TemporaryDirectory(prefix="hiprt-") as folder:
+    with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "head.pch")
         command = [compiler(), *FLAGS, "-S", "-Xclang", "-emit-pch", "-o", str(file), "-"]
         subprocess.run(command, input=head, capture_output=True, text=True, check=True)
@@ -153,7 +153,7 @@ def precompiled(head: str) -> bytes:
 
 def run(head: str, program: str) -> subprocess.CompletedProcess[str]:
     """Run the compiler on a program behind its head; it writes errors to stderr and the syntax tree to stdout."""
-    with tempfile.TemporaryDirectory(prefix="hiprt-") as folder:
+    with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "head.pch")
         file.write_bytes(precompiled(head))
         command = [compiler(), *FLAGS, *TREE, "-include-pch", str(file), "-"]

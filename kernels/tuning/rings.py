@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hiprt.kernels.tuning.tiling import TENSOR_ROWS, Shape, Share
+from hiprt.kernels.tuning.tiling import TENSOR_ROWS, Configuration, Product
 
 if TYPE_CHECKING:
     from hiprt.kernels.tuning.target import Target
 
-__all__ = ["TEMPLATE", "Ring", "RingCost", "ring_of", "ring_share", "rings", "shared_bytes"]
+__all__ = ["TEMPLATE", "Ring", "RingCost", "ring_configuration", "ring_of", "rings", "shared_bytes"]
 
 # The template parameters that a ring gives to the kernels.
 TEMPLATE = {"TEAMS": "int", "SPLIT": "int", "DEPTH": "int", "PER": "int", "EARLY": "int", "RESIDENT": "int"}
@@ -83,17 +83,17 @@ class RingCost:
     best_early: float = 4.58
     best_simdgroups: float = 3.98
 
-    def of(self, shape: Shape, ring: Ring) -> float:
+    def of(self, product: Product, ring: Ring) -> float:
         """Return the cost of a ring for a matrix, to be compared with that of others."""
-        groups = min(ring.groups, shape.tiles)
-        own, turns = -(-shape.steps // ring.split), -(-shape.tiles // (groups * ring.teams))
-        all_steps = math.log2(shape.tiles * shape.steps / groups)
+        groups = min(ring.groups, product.tiles)
+        own, turns = -(-product.steps // ring.split), -(-product.tiles // (groups * ring.teams))
+        all_steps = math.log2(product.tiles * product.steps / groups)
         simdgroups = ring.teams * ring.split
         in_flight = math.log2(simdgroups * min(ring.depth, turns * own))
         early = math.log2(simdgroups * min(ring.early, turns * own))
         return (
-            self.missing_steps * (own * ring.split / shape.steps - 1)
-            + self.idle_teams * (turns * ring.teams * groups / shape.tiles - 1)
+            self.missing_steps * (own * ring.split / product.steps - 1)
+            + self.idle_teams * (turns * ring.teams * groups / product.tiles - 1)
             + self.sums / own
             + self.in_flight * abs(in_flight - min(all_steps, self.best_in_flight))
             + self.early * abs(early - min(all_steps, self.best_early))
@@ -101,40 +101,42 @@ class RingCost:
         )
 
 
-def ring_of(shape: Shape, target: Target) -> Ring | None:
+def ring_of(product: Product, target: Target) -> Ring | None:
     """Return a ring for a matrix; None where integer matrix instructions do not serve the matrix or the target."""
-    if "bulk_copies" not in target.features or not takes_integers(shape):
+    if "bulk_copies" not in target.features or not takes_integers(product):
         return None
-    measured = target.table.rings.get((shape.rows, shape.width)) if shape.bits == 4 and shape.group == 64 else None
+    measured = (
+        target.table.rings.get((product.rows, product.width)) if product.bits == 4 and product.group == 64 else None
+    )
     return measured or min(
-        rings(shape, target.compute_units), key=lambda ring: target.table.ring_cost.of(shape, ring), default=None
+        rings(product, target.compute_units), key=lambda ring: target.table.ring_cost.of(product, ring), default=None
     )
 
 
-def rings(shape: Shape, compute_units: int) -> Iterator[Ring]:
+def rings(product: Product, compute_units: int) -> Iterator[Ring]:
     """Yield the rings that fit a matrix with one threadgroup on each processor."""
-    groups = min(compute_units, shape.tiles)
-    each = -(-shape.tiles // groups)
-    for split in range(1, min(MOST_SIMDGROUPS, shape.steps) + 1):
-        own = -(-shape.steps // split)
+    groups = min(compute_units, product.tiles)
+    each = -(-product.tiles // groups)
+    for split in range(1, min(MOST_SIMDGROUPS, product.steps) + 1):
+        own = -(-product.steps // split)
         for teams in range(1, min(each, MOST_SIMDGROUPS // split) + 1):
             turns = -(-each // teams)
             for depth in range(1, min(DEEPEST, own) + 1):
                 if own % depth == 0 and teams * split * 32 * (48 + 8 * depth) <= REGISTERS:
                     per = min(turns, MOST_TILES // (teams * split))
-                    form = shape.group, shape.bits, shape.width
+                    form = product.group, product.bits, product.width
                     while per and needed_bytes(*form, teams, split, per) > SHARED_BYTES:
                         per -= 1
                     for early in {max(1, depth // 2), depth} if per else ():
                         yield Ring(teams, split, depth, per, early, groups)
 
 
-def takes_integers(shape: Shape) -> bool:
+def takes_integers(product: Product) -> bool:
     """Whether tiles are whole, the columns have room for the scales, and a tile's scales are multiples of 16 bytes."""
-    slots = max(2, 1024 // (shape.bits * shape.group))
-    scales = shape.width // shape.group
-    is_whole = scales * 2 * (4 if shape.is_gated else 8) % 16 == 0
-    return shape.batch == 1 and shape.tiles > 0 and shape.rows % TENSOR_ROWS == 0 and slots <= 4 and is_whole
+    slots = max(2, 1024 // (product.bits * product.group))
+    scales = product.width // product.group
+    is_whole = scales * 2 * (4 if product.is_gated else 8) % 16 == 0
+    return product.batch == 1 and product.tiles > 0 and product.rows % TENSOR_ROWS == 0 and slots <= 4 and is_whole
 
 
 def needed_bytes(group: int, bits: int, width: int, teams: int, split: int, per: int) -> int:
@@ -155,7 +157,7 @@ def shared_bytes(template: Mapping[str, Any], target: Target) -> int:
     return max(needed, ALONE if is_alone else 0)
 
 
-def ring_share(shape: Shape, ring: Ring, target: Target) -> Share:
+def ring_configuration(product: Product, ring: Ring, target: Target) -> Configuration:
     """Return the launch of a kernel of rings.
 
     Raises
@@ -163,18 +165,18 @@ def ring_share(shape: Shape, ring: Ring, target: Target) -> Share:
     ValueError
         The ring does not fit the matrix.
     """
-    own = -(-shape.steps // ring.split)
+    own = -(-product.steps // ring.split)
     fits = own % ring.depth == 0 or ring.depth % own == 0
     if (
-        not takes_integers(shape)
+        not takes_integers(product)
         or not fits
         or ring.per % max(1, ring.depth // own)
         or not 0 <= ring.early <= ring.depth
     ):
-        raise ValueError(f"qmv: {ring} does not fit {shape}")
+        raise ValueError(f"qmv: {ring} does not fit {product}")
     resident = -(-ring.groups // target.compute_units) if "matrix" in target.features else 1
-    return Share(
-        (min(ring.groups, shape.tiles), 1, 1),
+    return Configuration(
+        (min(ring.groups, product.tiles), 1, 1),
         (ring.teams * ring.split * 32, 1, 1),
         dict(zip(TEMPLATE, (*ring[:-1], resident))),
     )

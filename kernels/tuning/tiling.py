@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from hiprt.kernels.tuning.target import Target
 
-__all__ = ["TENSOR_ROWS", "Shape", "Share", "Tiling", "tensor_share", "tiling_of"]
+__all__ = ["TENSOR_ROWS", "Configuration", "Product", "Tiling", "tensor_configuration", "tiling_of"]
 
 TENSOR_ROWS = 8  # rows that a simdgroup takes with matrix instructions
 STAGED_STEPS = 64  # steps of one vector that 32 KiB of threadgroup memory hold
@@ -17,8 +17,8 @@ DEPTH = 5
 SIZES = (1, 2, 4, 8)  # vectors that the kernel is compiled for
 
 
-class Shape(NamedTuple):
-    """The properties of a product that the choice of its kernel depends on.
+class Product(NamedTuple):
+    """A product of a matrix with some vectors, as far as the choice of its kernel depends on it.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Tiling(NamedTuple):
     rounds: int = 1
 
 
-def tiling_of(shape: Shape, target: Target) -> Tiling:
+def tiling_of(product: Product, target: Target) -> Tiling:
     """Return a tiling for a matrix by rules that were found on an H200.
 
     A small matrix gets one threadgroup for each processor, and simdgroups share the width of its rows. A larger one
@@ -79,14 +79,14 @@ def tiling_of(shape: Shape, target: Target) -> Tiling:
     threadgroups.
     """
     processors = target.compute_units
-    batch, steps = padded(shape.batch), shape.steps
+    batch, steps = padded(product.batch), product.steps
     staged = STAGED_STEPS // batch
     is_whole = steps <= staged
-    each = -(-shape.tiles // (2 * processors))
-    tiles, split, rounds, deepest = -(-shape.tiles // processors), 1, 1, DEPTH
+    each = -(-product.tiles // (2 * processors))
+    tiles, split, rounds, deepest = -(-product.tiles // processors), 1, 1, DEPTH
     if not is_whole:
         tiles, split, deepest = (min(3, tiles), 4, 1) if batch == 1 else (min(8, tiles), 2, 4)
-    elif each > LARGE and shape.tiles > 48 * 2 * processors and steps > DEPTH:
+    elif each > LARGE and product.tiles > 48 * 2 * processors and steps > DEPTH:
         tiles, deepest = LARGE, 1
     elif each > LARGE + 2:
         rounds = -(-each // 9)
@@ -113,8 +113,8 @@ def padded(batch: int) -> int:
     return next(size for size in SIZES if size >= batch)
 
 
-class Share(NamedTuple):
-    """How a launch shares out its work.
+class Configuration(NamedTuple):
+    """How a kernel is launched.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Share(NamedTuple):
     template: dict[str, int]
 
 
-def tensor_share(shape: Shape, tiling: Tiling) -> Share:
+def tensor_configuration(product: Product, tiling: Tiling) -> Configuration:
     """Return the launch of the kernel of matrix instructions for 16-bit numbers.
 
     Raises
@@ -137,17 +137,17 @@ def tensor_share(shape: Shape, tiling: Tiling) -> Share:
     ValueError
         The tiling does not fit the matrix.
     """
-    batch = padded(shape.batch)
+    batch = padded(product.batch)
     tiles, split, depth, rounds = tiling
     if tiles * split % batch or tiles * split > SIMDGROUPS_EACH:
-        raise ValueError(f"qmv: {tiles} x {split} simdgroups do not fit {shape.batch} vectors")
+        raise ValueError(f"qmv: {tiles} x {split} simdgroups do not fit {product.batch} vectors")
     staged = STAGED_STEPS // batch
     unit = split * depth
-    phases = -(-shape.steps // max(staged // unit * unit, 1))
-    phase = -(-shape.steps // (phases * unit)) * unit
-    own = -(-shape.steps // split)
-    if phase > staged or (rounds > 1 and (split > 1 or own % depth or phase < shape.steps)):
-        raise ValueError(f"qmv: {tiling} does not fit {shape.steps} steps of {shape.batch} vectors")
-    grid = (-(-shape.tiles // (tiles * rounds)), 1, 1)
+    phases = -(-product.steps // max(staged // unit * unit, 1))
+    phase = -(-product.steps // (phases * unit)) * unit
+    own = -(-product.steps // split)
+    if phase > staged or (rounds > 1 and (split > 1 or own % depth or phase < product.steps)):
+        raise ValueError(f"qmv: {tiling} does not fit {product.steps} steps of {product.batch} vectors")
+    grid = (-(-product.tiles // (tiles * rounds)), 1, 1)
     template = {"BATCH": batch, "TILES": tiles, "SPLIT": split, "DEPTH": depth, "PHASE": phase, "REPEATED": rounds > 1}
-    return Share(grid, (tiles * split * 32, 1, 1), template)
+    return Configuration(grid, (tiles * split * 32, 1, 1), template)

@@ -11,9 +11,9 @@ from hiprt import kernels
 from hiprt.graphs import Step
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import pack, quantize
-from hiprt.kernels.tuning.rings import Ring, ring_of, ring_share, rings, shared_bytes
+from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, rings, shared_bytes
 from hiprt.kernels.tuning.target import force_generic, make_target
-from hiprt.kernels.tuning.tiling import Shape, Tiling, tensor_share, tiling_of
+from hiprt.kernels.tuning.tiling import Product, Tiling, tensor_configuration, tiling_of
 from hiprt.provider import CPU, NVIDIA
 
 
@@ -183,13 +183,13 @@ def test_graph_equals_eager(branch, dtype):
     ("rows", "width"), [(4096, 1024), (1024, 3072), (6144, 1024), (19456, 2560), (151936, 1024), (8192, 8192), (8, 256)]
 )
 def test_tilings_fit(batch, rows, width):
-    shape = Shape(rows, width, batch, 64, 4, False)
-    plan = tensor_share(shape, tiling_of(shape, H200))
-    tiles, split, *_ = tiling_of(shape, H200)
+    product = Product(rows, width, batch, 64, 4, False)
+    plan = tensor_configuration(product, tiling_of(product, H200))
+    tiles, split, *_ = tiling_of(product, H200)
     assert plan.threads == (32 * tiles * split, 1, 1)
-    ring = ring_of(shape, H200)
+    ring = ring_of(product, H200)
     assert (ring is None) == (batch > 1)
-    assert ring is None or ring_share(shape, ring, H200).threads == (32 * ring.teams * ring.split, 1, 1)
+    assert ring is None or ring_configuration(product, ring, H200).threads == (32 * ring.teams * ring.split, 1, 1)
 
 
 @settings(max_examples=200, deadline=None)
@@ -200,14 +200,14 @@ def test_tilings_fit(batch, rows, width):
     bits=st.sampled_from((4, 8)),
 )
 def test_rings_fit(tiles, steps, group, bits):
-    shape = Shape(8 * tiles, steps * 1024 // bits, 1, group, bits, False)
-    ring = ring_of(shape, H200)
+    product = Product(8 * tiles, steps * 1024 // bits, 1, group, bits, False)
+    ring = ring_of(product, H200)
     if ring is None:
         assert (group, bits) == (32, 4)
         return
-    plan = ring_share(shape, ring, H200)
+    plan = ring_configuration(product, ring, H200)
     assert ring.teams * ring.split * 32 * (48 + 8 * ring.depth) <= 65536
-    assert shared_bytes(named(group, bits, shape.width, plan.template), H200) <= 227 << 10
+    assert shared_bytes(named(group, bits, product.width, plan.template), H200) <= 227 << 10
 
 
 def named(group, bits, width, ring):
@@ -216,21 +216,21 @@ def named(group, bits, width, ring):
 
 
 def test_one_threadgroup_a_processor_takes_over_half_of_its_memory():
-    shape, half = Shape(1024, 2560, 1, 64, 4, False), (228 << 10) // 2
-    ring = next(rings(shape, 132))
-    one, three = (ring_share(shape, ring._replace(groups=132 * k), H200).template for k in (1, 3))
+    product, half = Product(1024, 2560, 1, 64, 4, False), (228 << 10) // 2
+    ring = next(rings(product, 132))
+    one, three = (ring_configuration(product, ring._replace(groups=132 * k), H200).template for k in (1, 3))
     one, three = (named(64, 4, 2560, template) for template in (one, three))
     assert shared_bytes(one, H200) > half > shared_bytes(one, target("hiprt-cpu", CPU))
     assert shared_bytes(three, H200) < half
 
 
 def test_bulk_copies_are_for_devices_that_have_them():
-    half, shape = np.dtype(np.float16), Shape(4096, 2560, 1, 64, 4, False)
-    assert isinstance(qmv_module.chosen(H200, half, shape), Ring)
-    assert isinstance(qmv_module.chosen(target("sm_80"), half, shape), Tiling)
-    assert isinstance(qmv_module.chosen(H200, half, shape._replace(batch=2)), Tiling)
+    half, product = np.dtype(np.float16), Product(4096, 2560, 1, 64, 4, False)
+    assert isinstance(qmv_module.chosen(H200, half, product), Ring)
+    assert isinstance(qmv_module.chosen(target("sm_80"), half, product), Tiling)
+    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2)), Tiling)
     for arch, dtype in (("gfx1201", half), ("hiprt-cpu", half), ("sm_90", np.dtype(np.float32))):
-        assert qmv_module.chosen(target(arch), dtype, shape) is None
+        assert qmv_module.chosen(target(arch), dtype, product) is None
 
 
 def test_mistakes_are_named():

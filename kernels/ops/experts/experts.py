@@ -13,10 +13,10 @@ from hiprt.kernels.lang.launch import Launch, Plan, Three
 from hiprt.kernels.lang.operands import INT32, aligned, buffer, floating, same
 from hiprt.kernels.ops.quantized.formats import BITS, check_matrix, format_of
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
-from hiprt.kernels.tuning.rings import ring_of, ring_share
+from hiprt.kernels.tuning.rings import ring_configuration, ring_of
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
-from hiprt.kernels.tuning.tiling import Shape, Share
+from hiprt.kernels.tuning.tiling import Configuration, Product
 from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
@@ -157,26 +157,26 @@ def plain_share(
     return (groups, items, 1), (1 if target.takes_loops else simdgroups * 32, 1, 1), stretch
 
 
-def gate_up_share(
+def gate_up_configuration(
     target: Target, dtype: np.dtype[Any], chosen: int, columns: int, width: int, group: int, bits: int
-) -> Share | None:
+) -> Configuration | None:
     """Return how `GATE_UP_RINGS` shares out one token's experts; None where another kernel takes them."""
-    shape = Shape(chosen * 2 * columns, width, 1, group, bits, True)
-    return ring_share_of(target, dtype, shape) if columns % 4 == 0 else None
+    product = Product(chosen * 2 * columns, width, 1, group, bits, True)
+    return ring_configuration_of(target, dtype, product) if columns % 4 == 0 else None
 
 
-def down_share(
+def down_configuration(
     target: Target, dtype: np.dtype[Any], chosen: int, columns: int, width: int, group: int, bits: int
-) -> Share | None:
+) -> Configuration | None:
     """Return how `DOWN_RINGS` shares out one token's experts; None where another kernel takes them."""
-    shape = Shape(columns, chosen * width, 1, group, bits, False)
-    return ring_share_of(target, dtype, shape) if width * bits % 1024 == 0 else None
+    product = Product(columns, chosen * width, 1, group, bits, False)
+    return ring_configuration_of(target, dtype, product) if width * bits % 1024 == 0 else None
 
 
-def ring_share_of(target: Target, dtype: np.dtype[Any], shape: Shape) -> Share | None:
-    """Return the share of the ring that is chosen for a shape of 16-bit numbers."""
-    ring = ring_of(shape, target) if dtype.itemsize == 2 and shape.width * shape.bits % 1024 == 0 else None
-    return ring and ring_share(shape, ring, target)
+def ring_configuration_of(target: Target, dtype: np.dtype[Any], product: Product) -> Configuration | None:
+    """Return the launch of the ring that is chosen for a product of 16-bit numbers."""
+    ring = ring_of(product, target) if dtype.itemsize == 2 and product.width * product.bits % 1024 == 0 else None
+    return ring and ring_configuration(product, ring, target)
 
 
 @op
@@ -270,10 +270,10 @@ def plan_gate_up(
     }
     sizes: dict[str, Any] = {"columns": columns, "matrices": experts, "eps": eps}
     is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
-    share = gate_up_share(target, x.dtype, chosen, columns, width, group_size, bits) if is_one else None
-    if share:
-        template = {**kinds, **share.template, "CHOSEN": chosen, "COLUMNS": columns}
-        launch = Launch(GATE_UP_RINGS, share.grid, share.threads, template, **sizes)
+    configuration = gate_up_configuration(target, x.dtype, chosen, columns, width, group_size, bits) if is_one else None
+    if configuration:
+        template = {**kinds, **configuration.template, "CHOSEN": chosen, "COLUMNS": columns}
+        launch = Launch(GATE_UP_RINGS, configuration.grid, configuration.threads, template, **sizes)
     else:
         pairs = target.table.expert_columns
         grid, threads, stretch = plain_share(target, columns, 2, width, bits, pairs, indices.size)
@@ -367,10 +367,10 @@ def plan_down(
     kinds: dict[str, Any] = {"T": y.dtype, "GROUP": group_size, "BITS": bits, "WIDTH": width, "CHOSEN": chosen}
     sizes = {"columns": columns, "matrices": experts}
     is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
-    share = down_share(target, y.dtype, chosen, columns, width, group_size, bits) if is_one else None
-    if share:
-        template = {**kinds, **share.template, "ADDED": residual is not None}
-        launch = Launch(DOWN_RINGS, share.grid, share.threads, template, **sizes)
+    configuration = down_configuration(target, y.dtype, chosen, columns, width, group_size, bits) if is_one else None
+    if configuration:
+        template = {**kinds, **configuration.template, "ADDED": residual is not None}
+        launch = Launch(DOWN_RINGS, configuration.grid, configuration.threads, template, **sizes)
     else:
         own_rows = target.table.expert_rows
         grid, threads, stretch = plain_share(target, columns, chosen, width, bits, own_rows, tokens)

@@ -15,9 +15,9 @@ from hiprt.kernels.lang.launch import Launch, Plan, Three
 from hiprt.kernels.lang.operands import FLOATS, aligned, buffer, contiguous, floating, same
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, check_matrix, format_of
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
-from hiprt.kernels.tuning.rings import Ring, ring_of, ring_share
+from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of
 from hiprt.kernels.tuning.target import Target, target_of
-from hiprt.kernels.tuning.tiling import Shape, Tiling, tensor_share, tiling_of
+from hiprt.kernels.tuning.tiling import Product, Tiling, tensor_configuration, tiling_of
 from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
@@ -166,38 +166,40 @@ def plan_of(
     batch, width = x.shape
     launch = None
     if batch * columns:
-        shape = Shape(w.shape[0], width, batch, group_size, bits, is_gated)
+        product = Product(w.shape[0], width, batch, group_size, bits, is_gated)
         kinds = {"T": x.dtype, "S": dtype, "GROUP": group_size, "BITS": bits}
         parts = {"NORMED": norm is not None, "ADDED": residual is not None, "GATED": is_gated}
-        tiling = tiling or chosen(target, x.dtype, shape)
+        tiling = tiling or chosen(target, x.dtype, product)
         if isinstance(tiling, Ring):
-            share = ring_share(shape, tiling, target)
-            template = {**kinds, "WIDTH": width, **share.template, **parts}
-            launch = Launch(INTEGER, share.grid, share.threads, template, columns=columns, eps=eps)
+            configuration = ring_configuration(product, tiling, target)
+            template = {**kinds, "WIDTH": width, **configuration.template, **parts}
+            launch = Launch(INTEGER, configuration.grid, configuration.threads, template, columns=columns, eps=eps)
         elif tiling is not None:
-            share = tensor_share(shape, tiling)
-            template = {**kinds, "WIDTH": width, **share.template, **parts}
-            launch = Launch(TENSOR, share.grid, share.threads, template, columns=columns, batch=batch, eps=eps)
+            configuration = tensor_configuration(product, tiling)
+            template = {**kinds, "WIDTH": width, **configuration.template, **parts}
+            launch = Launch(
+                TENSOR, configuration.grid, configuration.threads, template, columns=columns, batch=batch, eps=eps
+            )
         else:
-            launch = plain_launch(shape, columns, kinds, parts, eps, target)
+            launch = plain_launch(product, columns, kinds, parts, eps, target)
     return Plan(op, (batch, columns), dtype, launch)
 
 
 def plain_launch(
-    shape: Shape, columns: int, kinds: dict[str, Any], parts: dict[str, bool], eps: float, target: Target
+    product: Product, columns: int, kinds: dict[str, Any], parts: dict[str, bool], eps: float, target: Target
 ) -> Launch:
     """Return the launch of the kernel that every target has."""
     vectors, stretch = 1, 0
     if target.takes_loops:
-        rows = min(MOST_ROWS, max(2, target.table.loop_bytes * 8 // (shape.width * shape.bits)))
-        stretch = rows // 2 if shape.is_gated else rows
-        grid: Three = (-(-columns // stretch), shape.batch, 1)
+        rows = min(MOST_ROWS, max(2, target.table.loop_bytes * 8 // (product.width * product.bits)))
+        stretch = rows // 2 if product.is_gated else rows
+        grid: Three = (-(-columns // stretch), product.batch, 1)
         threads: Three = (1, 1, 1)
     else:
-        vectors = min(shape.batch, 2)
-        each_group = SIMDGROUPS * (ROWS // 2 if shape.is_gated else ROWS)
-        grid, threads = (-(-columns // each_group), -(-shape.batch // vectors), 1), (SIMDGROUPS * 32, 1, 1)
-    scalars = {"columns": columns, "width": shape.width, "batch": shape.batch, "stretch": stretch, "eps": eps}
+        vectors = min(product.batch, 2)
+        each_group = SIMDGROUPS * (ROWS // 2 if product.is_gated else ROWS)
+        grid, threads = (-(-columns // each_group), -(-product.batch // vectors), 1), (SIMDGROUPS * 32, 1, 1)
+    scalars = {"columns": columns, "width": product.width, "batch": product.batch, "stretch": stretch, "eps": eps}
     flags = sum(1 << i for i, part in enumerate(parts.values()) if part)
     return Launch(KERNEL, grid, threads, {**kinds, "BATCH": vectors}, flags=flags, **scalars)
 
@@ -240,8 +242,8 @@ def check(
     return columns
 
 
-def chosen(target: Target, dtype: np.dtype[Any], shape: Shape) -> Tiling | Ring | None:
+def chosen(target: Target, dtype: np.dtype[Any], product: Product) -> Tiling | Ring | None:
     """Return how a kernel of matrix instructions for 16-bit numbers shares out the work; None if none takes it."""
-    if "matrix" not in target.features or dtype.itemsize != 2 or shape.width * shape.bits % 1024:
+    if "matrix" not in target.features or dtype.itemsize != 2 or product.width * product.bits % 1024:
         return None
-    return ring_of(shape, target) or tiling_of(shape, target)
+    return ring_of(product, target) or tiling_of(product, target)
