@@ -136,12 +136,13 @@ def target(arch):
 
 def test_rings_are_for_devices_that_have_bulk_copies():
     half, single = HALF, np.dtype(np.float32)
-    for plan, sizes in ((experts_module.gate_up_share, (8, 768, 2048)), (experts_module.down_share, (8, 2048, 768))):
+    gate_up, down = experts_module.gate_up_configuration, experts_module.down_configuration
+    for plan, sizes in ((gate_up, (8, 768, 2048)), (down, (8, 2048, 768))):
         assert plan(target("sm_90"), half, *sizes, 64, 4) is not None
         for arch, dtype in (("sm_80", half), ("gfx1201", half), ("hiprt-cpu", half), ("sm_90", single)):
             assert plan(target(arch), dtype, *sizes, 64, 4) is None
-    assert experts_module.gate_up_share(target("sm_90"), half, 8, 766, 2048, 64, 4) is None
-    assert experts_module.down_share(target("sm_90"), half, 8, 2048, 704, 64, 4) is None
+    assert gate_up(target("sm_90"), half, 8, 766, 2048, 64, 4) is None
+    assert down(target("sm_90"), half, 8, 2048, 704, 64, 4) is None
 
 
 @pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8)])
