@@ -13,6 +13,7 @@ from quirks.capture_calls import GLOBAL, LOCAL, RELAXED, capturing, new_stream, 
 import hiprt
 from hiprt import allocator, flags, graphs, kernels as k
 from hiprt.allocator.driver import device_memory
+from hiprt.bench.engine.models.upload import Piece
 from hiprt.buffer import hip_malloc
 from hiprt.module_cache import modules
 
@@ -113,7 +114,14 @@ def compiled():
     return [made]
 
 
-KINDS = (event, stream, wrapper, shared_array, foreign_memory, step, guarded_step, module, compiled)
+def pinned():
+    """Pinned memory from which a copy is under way."""
+    made = Piece(1 << 16)
+    made.event.record(hiprt.current_stream())
+    return [made]
+
+
+KINDS = (event, stream, wrapper, shared_array, foreign_memory, step, guarded_step, module, compiled, pinned)
 # What waits for the device, unless the core itself captures: it knows of no other capture.
 WAITING = (lost_wrapper, pool)
 

@@ -57,9 +57,11 @@ class Piece:
         """Wait for the last copy, and give the memory back."""
         address, self.address = self.address, 0
         if address:
-            self.event.synchronize()
             with relaxed():
-                call(lib.hipHostFree(address))
+                try:
+                    self.event.synchronize()
+                finally:
+                    call(lib.hipHostFree(address))
 
     def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # At interpreter shutdown modules may be gone, and the process takes its memory with it.
