@@ -56,9 +56,7 @@ class Op(objects.Op):
         The function.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], name: str = "", kernel: type[CustomKernel] | None = None
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], name: str = "", kernel: type[CustomKernel] | None = None) -> None:
         self.declared = function
         called: Any = function if hasattr(function, "__code__") else function.__call__  # type: ignore[operator]
         code = called.__code__

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
@@ -20,26 +19,9 @@ from safetensors import SafetensorError, safe_open
 from hiprt.bench.engine.errors import CONVERT, DOWNLOAD, CheckpointError, summary
 from hiprt.bench.engine.files import require_file
 from hiprt.bench.engine.settings import short
+from hiprt.dtype import SAFETENSORS
 
 __all__ = ["Entry", "SafetensorsFile"]
-
-DTYPES: dict[str, np.dtype[Any]] = {
-    "BOOL": np.dtype(np.bool_),
-    "U8": np.dtype(np.uint8),
-    "I8": np.dtype(np.int8),
-    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
-    "U16": np.dtype(np.uint16),
-    "I16": np.dtype(np.int16),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "U32": np.dtype(np.uint32),
-    "I32": np.dtype(np.int32),
-    "F32": np.dtype(np.float32),
-    "U64": np.dtype(np.uint64),
-    "I64": np.dtype(np.int64),
-    "F64": np.dtype(np.float64),
-}
 
 
 @dataclass(frozen=True)
@@ -102,9 +84,10 @@ class SafetensorsFile:
         # The library has checked that the tensors lie one behind the other, from the header to the end of the file.
         start = header_end
         for name, part in slices.items():
-            if part.get_dtype() not in DTYPES:
+            dtype = SAFETENSORS.get(part.get_dtype())
+            if dtype is None or dtype.kind == "c":
                 raise CheckpointError(f"{path}: {name} has dtype {part.get_dtype()}, which is not supported", CONVERT)
-            entry = self.entries[name] = Entry(DTYPES[part.get_dtype()], tuple(part.get_shape()), start)
+            entry = self.entries[name] = Entry(dtype, tuple(part.get_shape()), start)
             start += math.prod(entry.shape) * entry.dtype.itemsize
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, self.descriptor)

@@ -10,31 +10,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
+
+from hiprt.dtype import SAFETENSORS
 
 __all__ = ["read_tensors", "write_tensors"]
 
 HostArray = np.ndarray[Any, np.dtype[Any]]
-DTYPES = {
-    "BOOL": np.dtype(np.bool_),
-    "U8": np.dtype(np.uint8),
-    "I8": np.dtype(np.int8),
-    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
-    "U16": np.dtype(np.uint16),
-    "I16": np.dtype(np.int16),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "U32": np.dtype(np.uint32),
-    "I32": np.dtype(np.int32),
-    "F32": np.dtype(np.float32),
-    "C64": np.dtype(np.complex64),
-    "U64": np.dtype(np.uint64),
-    "I64": np.dtype(np.int64),
-    "F64": np.dtype(np.float64),
-}
-WORDS = {dtype: word for word, dtype in DTYPES.items()}
+WORDS = {dtype: word for word, dtype in SAFETENSORS.items()}
 ALIGNMENT = 8  # of the first tensor
 MOST_AXES = 64
 
@@ -134,11 +117,11 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def entry_of(name: str, entry: Any) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
     """Return a tensor's dtype and shape, and where its bytes begin and end."""
-    if type(entry) is dict and type(entry.get("dtype")) is str and entry["dtype"] in DTYPES:
+    if type(entry) is dict and type(entry.get("dtype")) is str and entry["dtype"] in SAFETENSORS:
         shape: Any = entry.get("shape")
         offsets: Any = entry.get("data_offsets")
         if is_sizes(shape) and is_sizes(offsets) and len(offsets) == 2:
-            return DTYPES[entry["dtype"]], tuple(shape), offsets[0], offsets[1]
+            return SAFETENSORS[entry["dtype"]], tuple(shape), offsets[0], offsets[1]
     raise ValueError(f"its header says nothing usable of the tensor {name[:40]!r}")
 
 

@@ -78,10 +78,16 @@ int hiprt_library_open(const char *path) {
 }
 
 int hiprt_compiler_open(const char *path) {
+  static void *opened; /* under the lock */
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) return hiprt_fail(HIPRT_E_LIBRARY, "dlopen", dlerror());
   pthread_mutex_lock(&library.lock);
-  fill_compiler(handle, &hiprt_hiprtc);
+  if (handle == opened) {
+    dlclose(handle); /* other threads may read the table by now */
+  } else {
+    fill_compiler(handle, &hiprt_hiprtc);
+    opened = handle;
+  }
   pthread_mutex_unlock(&library.lock);
   return 0;
 }
