@@ -5,12 +5,18 @@ import struct
 from hiprt import core
 
 
+def end(stream):
+    """End a recording, and give its stream back; one that goes on would keep steps of this thread from being armed."""
+    core.lib.hiprt_stream_stop(stream)
+    core.lib.hiprt_stream_release(stream)
+
+
 class Program:
     """A recorder with its stream, to which kernels that declare byte ranges are added."""
 
     def __init__(self, edges=1):
         self.recorder = core.ffi.gc(core.lib.hiprt_recorder_create(edges), core.lib.hiprt_recorder_release)
-        self.stream = core.ffi.gc(core.lib.hiprt_stream_create(0, 0), core.lib.hiprt_stream_release)
+        self.stream = core.ffi.gc(core.lib.hiprt_stream_create(0, 0), end)
         core.call(core.lib.hiprt_recorder_start(self.recorder, self.stream, False))
 
     def kernel(self, *ranges, function=0x1000, grid=(1, 1, 1), block=(32, 1, 1), shared=0, scalar=0, ahead=None):
