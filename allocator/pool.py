@@ -92,9 +92,10 @@ class Pool(Holder):
         self.drains = self.extended = self.overflows = 0
         self.needs_idle = False
         self.is_guarded = flags.alloc_poison if is_guarded is None else is_guarded
+        # Where the books and each lane lie, for `blocks.take`. Streams that go ask all pools, also one whose books fail.
+        self.addresses = dict[int, int]()
         self.core = core.ffi.gc(core.created(core.lib.hiprt_pool_create()), core.lib.hiprt_pool_release)
-        # Where the books and each lane lie, for `blocks.take`.
-        self.address, self.addresses = core.address(self.core), dict[int, int]()
+        self.address = core.address(self.core)
         if self.parent is not None:
             core.lib.hiprt_pool_share(self.core, self.uses)
 

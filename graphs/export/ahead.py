@@ -93,7 +93,10 @@ def compile_for(file: str | os.PathLike[str], target: str, folder: Path) -> int:
 
 
 def compile_here(file: str | os.PathLike[str], folder: Path) -> int:
-    """Run a file's functions once, on zeros; put all that this compiles into a folder, and return how many they are."""
+    """Run a file's functions once, on zeros; put all that this compiles into a folder, and return how many they are.
+
+    The process must be new: a kernel that it has loaded before is not compiled here.
+    """
     imported: Imported = import_function(file)
     with kept_in(folder):
         for text, name, options, expressions in OWN:

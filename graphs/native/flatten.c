@@ -314,6 +314,7 @@ int hiprt_flatten_end(hiprt_recorder *r, hiprt_stream *stream, uint32_t n_ranges
   hiprt_recorder_listen(r, 0);
   /* The capture ends whatever fails, so that the stream can be used. */
   int chosen = (int)hiprt_hip.hipSetDevice(stream->device), status = hiprt_capture_end(stream->handle, &graph);
+  stream->is_stuck = status && hiprt_is_capturing(stream->handle);
   hiprt_order_open(stream);
   if (chosen) {
     if (graph) hiprt_hip.hipGraphDestroy(graph);

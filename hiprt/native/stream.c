@@ -78,7 +78,9 @@ void hiprt_stream_close(hiprt_stream *stream, int is_valid) {
   pthread_mutex_unlock(&stream->lock);
 }
 
-int hiprt_stream_is_captured(const hiprt_stream *stream) { return hiprt_is_capturing(stream->handle); }
+int hiprt_stream_is_captured(const hiprt_stream *stream) {
+  return !stream->is_stuck && hiprt_is_capturing(stream->handle);
+}
 
 int hiprt_stream_destroy(const hiprt_stream *stream) {
   HIPRT_TRY(hipStreamDestroy, stream->handle);

@@ -82,6 +82,7 @@ struct hiprt_stream {
   pthread_mutex_t lock; /* guards what follows: one thread may close what another asks about */
   atomic_int is_closed; /* set with the lock held; launches read it without */
   int is_lost;          /* the handle may have become invalid before anybody asked what it still does */
+  int is_stuck;         /* a capture began on it that could not be ended; destroying the stream ends it */
   hipEvent_t last; /* recorded behind the work of a closed stream; NULL: that work is done, unless it is lost */
   /* The next are guarded by the mutex of order.h, but for `done`. */
   atomic_ullong serial, done; /* of the last submission that others may wait for, and the last known to be done */

@@ -42,10 +42,11 @@ def exported(tmp_path):
     return tmp_path / "f.hiprt"
 
 
-def test_a_process_with_the_folder_compiles_nothing(exported, tmp_path, root, capsys):
+def test_a_process_with_the_folder_compiles_nothing(exported, tmp_path, root):
     folder = tmp_path / "code"
-    assert __main__.main(["compile", str(exported), "--out", str(folder)]) == 0
-    assert f"HIPRT_CODE_DIR={folder}" in capsys.readouterr().out
+    command = [sys.executable, "-m", "hiprt", "compile", str(exported), "--out", str(folder)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    assert f"HIPRT_CODE_DIR={folder}" in done.stdout
     x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
     expected = function(hiprt.array(x)).numpy().tolist()
     environment = os.environ | {"HIPRT_CACHE_DIR": str(tmp_path / "cache")}

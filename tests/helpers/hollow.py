@@ -21,6 +21,7 @@ class Hollow:
     def __init__(self, dtype, form=(64, 4)):
         self.dtype = dtype
         self.group_size, self.bits = form
+        self.identity = "hollow"
         self.empty = cache(empty)
 
     def has(self, module):

@@ -99,9 +99,7 @@ FUSABLE: dict[str, Fusable] = {
     **tabled(unary, Unary, 1),
     **tabled(binary, Binary, 2),
     "add": Fusable(add, Expression("add", "a + b"), together(number), 2),
-    "silu_mul": Fusable(
-        silu_mul, Expression("silu_mul", "a / (1.0f + exp(-a)) * b"), together(number), 2
-    ),
+    "silu_mul": Fusable(silu_mul, Expression("silu_mul", "a / (1.0f + exp(-a)) * b"), together(number), 2),
     "where": Fusable(ternary.where, ternary.WHERE, chosen, 3),
     "clip": Fusable(ternary.clip, ternary.CLIP, together(ternary.same_dtype), 3),
     "contiguous": Fusable(contiguous, COPY, converted, 1),
@@ -236,9 +234,7 @@ def whole_of(text: str, target: Target, *operands: Any) -> Whole | None:
         return Whole(shape, dtypes, None)
     steps = dict(zip(arrays, layout.strides))
     loads = tuple(
-        Load(WORDS[v.dtype], False, step_of(steps[i]))
-        if isinstance(v, Form)
-        else Load(number_word(v), True, STILL)
+        Load(WORDS[v.dtype], False, step_of(steps[i])) if isinstance(v, Form) else Load(number_word(v), True, STILL)
         for i, v in enumerate(operands)
     )
     run = run_of(arrays, steps, dtypes, layout.shape)
