@@ -92,7 +92,7 @@ class Pool(Holder):
         self.drains = self.extended = self.overflows = 0
         self.needs_idle = False
         self.is_guarded = flags.alloc_poison if is_guarded is None else is_guarded
-        # Where the books and each lane lie, for `blocks.take`. Streams that go ask all pools, also one whose books fail.
+        # Where the books and each lane lie, for `blocks.take`. Streams that go ask all pools, one without books too.
         self.addresses = dict[int, int]()
         self.core = core.ffi.gc(core.created(core.lib.hiprt_pool_create()), core.lib.hiprt_pool_release)
         self.address = core.address(self.core)
