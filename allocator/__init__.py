@@ -7,7 +7,7 @@ from hiprt.allocator.arena import Arena
 from hiprt.allocator.external import adopt, external
 from hiprt.allocator.holder import PoolStats
 from hiprt.allocator.pages import UseAfterFreeError
-from hiprt.allocator.planner import InPlace, Plan, Request, in_place_of, plan, requests_of
+from hiprt.allocator.planner import InPlace, Outline, Plan, Request, plan, requests_of
 from hiprt.allocator.poison import RedZoneError, check_steps
 from hiprt.allocator.pool import Pool, default_pool, trim
 from hiprt.allocator.report import MemoryReport, Watch, memory_report, stats, watch
@@ -17,6 +17,7 @@ __all__ = [
     "Arena",
     "InPlace",
     "MemoryReport",
+    "Outline",
     "Plan",
     "Pool",
     "PoolStats",
@@ -28,7 +29,6 @@ __all__ = [
     "check_steps",
     "default_pool",
     "external",
-    "in_place_of",
     "memory_report",
     "plan",
     "requests_of",

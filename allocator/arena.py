@@ -10,24 +10,25 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from hiprt import core
 from hiprt.allocator.holder import Holder, PoolStats
-from hiprt.allocator.planner import ALIGNMENT, InPlace, Plan, in_place_of, plan, requests_of
+from hiprt.allocator.planner import ALIGNMENT, InPlace, Outline, Plan, Request, Structure, plan
 from hiprt.buffer import Allocate, Buffer
 from hiprt.errors import OutOfMemoryError
 from hiprt.stream import Move, Stream
 
 __all__ = ["Arena"]
 
-Written = tuple[int, tuple[int, int], tuple[int, int]]
+Extent = tuple[int, int]
+Outlined = tuple[bytes, Callable[[], Outline]]
 # Provisional addresses lie above every address of 57 bits, so that a stray access faults.
 PROVISIONAL = 1 << 58
 SPACING = 256
 WINDOW = 8192  # nodes planned at a time; a plan keeps as many bits for each of them
+MOST_STRUCTURES = 64  # that are remembered
 
 
 class Arena(Holder):
@@ -55,6 +56,7 @@ class Arena(Holder):
 
     def __init__(self, source: Allocate, name: str = "") -> None:
         super().__init__(source, name)
+        self.shared = core.address(self.uses)
         self.plans: list[Plan] = []
         self.next = PROVISIONAL
         self.moves: list[Move] = []
@@ -67,7 +69,7 @@ class Arena(Holder):
         self.next += -(-nbytes // SPACING) * SPACING + SPACING
         buffer = Buffer(address, nbytes, stream.device.index, pool=self)
         buffer.views = []
-        buffer.share(core.address(self.uses))
+        buffer.share(self.shared)
         self.extents.append((address, address + nbytes))
         self.buffers.append(weakref.ref(buffer))
         return buffer
@@ -80,9 +82,7 @@ class Arena(Holder):
     def settle(
         self,
         stream: Stream,
-        touched: Iterable[Iterable[tuple[int, int, int]]],
-        dependencies: Callable[[], Sequence[Sequence[int]]],
-        in_place: Callable[[], Iterable[Written]] = tuple,
+        outline: Callable[[Sequence[Extent]], Outlined],
     ) -> list[Move]:
         """Lay out the requests since the last time in one block, and move the arrays that are alive.
 
@@ -90,12 +90,9 @@ class Arena(Holder):
         ----------
         stream : Stream
             The stream that the step is launched on.
-        touched : iterable
-            Per node in program order, the memory it declares: (start, end, access).
-        dependencies : callable
-            Returns, per node, the earlier nodes that it waits for.
-        in_place : callable, optional
-            Returns what may be written in place: node, and (start, end) of what it reads and what it writes.
+        outline : callable
+            Returns, for the (start, end) of the requests, what the nodes do with them: as bytes, the same for steps
+            that differ in sizes only, and a function that returns the `Outline` that these stand for.
 
         Returns
         -------
@@ -111,9 +108,9 @@ class Arena(Holder):
         if not extents:
             return []
         alive = [i for i, buffer in enumerate(buffers) if buffer is not None]
-        made = layout(extents, touched, dependencies, alive, in_place)
+        made = layout(extents, outline(extents), alive)
         block = self.source(max(made.nbytes, 1), stream)
-        block.share(core.address(self.uses))
+        block.share(self.shared)
         self.plans.append(made)
         self.chunks[len(self.chunks)] = block
         self.extents, self.buffers = [], []
@@ -142,25 +139,79 @@ class Arena(Holder):
         return PoolStats(nbytes, nbytes, nbytes)
 
 
-def layout(
-    extents: list[tuple[int, int]],
-    touched: Iterable[Iterable[tuple[int, int, int]]],
-    dependencies: Callable[[], Sequence[Sequence[int]]],
-    results: list[int],
-    in_place: Callable[[], Iterable[Written]] = tuple,
-) -> Plan:
+def layout(extents: Sequence[Extent], outlined: Outlined, results: Sequence[int]) -> Plan:
     """Plan the intermediates of one window of nodes at a time.
 
     Intermediates of different windows share nothing, and those that nodes of several windows use share with nobody.
+
+    Parameters
+    ----------
+    extents : sequence of (int, int)
+        First address and one past the last of each intermediate.
+    outlined : (bytes, callable)
+        As `Arena.settle` is given it.
+    results : sequence of int
+        The intermediates that are read after the step.
     """
-    requests = requests_of(extents, touched, results)
-    edges = dependencies() or [[]]
+    key, read = outlined
+    sizes = [end - start for start, end in extents]
+    known = structures.get((key, tuple(results)))
+    if known is not None and known.fits(sizes):
+        return known.structure.plan(known.requests(sizes))
+    outline = read()
+    users, edges = list(outline.users), outline.dependencies or [[]]
     for i in results:
         # Whoever uses a result later comes behind the last node.
-        requests[i] = replace(requests[i], users=requests[i].users or (len(edges) - 1,))
-    written = in_place_of(extents, in_place())
-    if len(edges) <= WINDOW:
-        return plan(requests, edges, written)
+        users[i] = users[i] or (len(edges) - 1,)
+    kept = set(results)
+    requests = [Request(size, each, i in kept) for i, (size, each) in enumerate(zip(sizes, users))]
+    if len(edges) > WINDOW:
+        return by_windows(requests, outline)
+    structure = Structure(requests, edges, outline.in_place)
+    structures[key, tuple(results)] = Known(structure, requests, outline.in_place)
+    for old in list(structures)[:-MOST_STRUCTURES]:
+        structures.pop(old, None)
+    return structure.plan(requests)
+
+
+class Known:
+    """The structure of steps that differ in sizes only.
+
+    Parameters
+    ----------
+    structure : Structure
+    requests : sequence of Request
+        The intermediates of the first of them.
+    in_place : sequence of InPlace
+        What may be written in place.
+    """
+
+    def __init__(self, structure: Structure, requests: Sequence[Request], in_place: Sequence[InPlace]) -> None:
+        self.structure = structure
+        self.users = [(request.users, request.is_result) for request in requests]
+        self.pairs = [(source, target) for _, source, target in in_place]
+        self.form = self.form_of([request.nbytes for request in requests])
+
+    def form_of(self, sizes: Sequence[int]) -> tuple[list[bool], list[bool]]:
+        """Return what of the sizes the structure depends on."""
+        return [not size for size in sizes], [sizes[source] == sizes[target] for source, target in self.pairs]
+
+    def fits(self, sizes: Sequence[int]) -> bool:
+        """Whether the structure is that of intermediates of these sizes."""
+        return len(sizes) == len(self.users) and self.form_of(sizes) == self.form
+
+    def requests(self, sizes: Sequence[int]) -> list[Request]:
+        """Return the requests of these sizes."""
+        return [Request(size, users, is_result) for size, (users, is_result) in zip(sizes, self.users)]
+
+
+# By what `Arena.settle` is given, and the results.
+structures: dict[tuple[bytes, tuple[int, ...]], Known] = {}
+
+
+def by_windows(requests: Sequence[Request], outline: Outline) -> Plan:
+    """Plan one window of nodes after the other."""
+    edges, written = outline.dependencies, outline.in_place
     windows: defaultdict[int, list[int]] = defaultdict(list)
     offsets, heads, nbytes, bound = [0] * len(requests), list(range(len(requests))), 0, 0
     for i, request in enumerate(requests):
@@ -172,7 +223,7 @@ def layout(
     for window, group in windows.items():
         begin, place = window * WINDOW, {i: k for k, i in enumerate(group)}
         near = [[k - begin for k in each if k >= begin] for each in edges[begin : begin + WINDOW]]
-        moved = [replace(requests[i], users=tuple([k - begin for k in requests[i].users])) for i in group]
+        moved = [requests[i]._replace(users=tuple([k - begin for k in requests[i].users])) for i in group]
         inside = [w for w in written if w.source in place and w.target in place]
         part = plan(moved, near, [InPlace(w.node - begin, place[w.source], place[w.target]) for w in inside])
         for i, offset, head in zip(group, part.offsets, part.heads):

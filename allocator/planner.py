@@ -13,20 +13,19 @@ Requests come from a recording in which no two intermediates share memory (`requ
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
 from operator import and_
 from typing import NamedTuple
 
-__all__ = ["InPlace", "Plan", "Request", "in_place_of", "plan", "requests_of"]
+__all__ = ["InPlace", "Outline", "Plan", "Request", "Structure", "plan", "requests_of"]
 
 ALIGNMENT = 256  # bytes; offsets are multiples
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """An intermediate of a step.
 
     Attributes
@@ -57,6 +56,24 @@ class InPlace(NamedTuple):
     node: int
     source: int
     target: int
+
+
+class Outline(NamedTuple):
+    """What the nodes of a step do with its intermediates.
+
+    Attributes
+    ----------
+    users : sequence of tuple of int
+        For each intermediate, the nodes that touch it, ascending.
+    dependencies : sequence of sequence of int
+        For each node, the earlier nodes that it waits for.
+    in_place : sequence of InPlace
+        What may be written in place.
+    """
+
+    users: Sequence[tuple[int, ...]]
+    dependencies: Sequence[Sequence[int]]
+    in_place: Sequence[InPlace]
 
 
 @dataclass(frozen=True)
@@ -123,31 +140,6 @@ def requests_of(
     return [Request(end - start, tuple(users[i]), i in kept) for i, (start, end) in enumerate(extents)]
 
 
-def in_place_of(
-    extents: Sequence[tuple[int, int]], written: Iterable[tuple[int, tuple[int, int], tuple[int, int]]]
-) -> list[InPlace]:
-    """Find the intermediates that nodes may write in place.
-
-    Parameters
-    ----------
-    extents : sequence of (int, int)
-        First address and one past the last of each intermediate.
-    written : iterable
-        A node, what it reads and what it may write in place of that: (start, end) each.
-
-    Returns
-    -------
-    list of InPlace
-        One for each entry in which both are whole intermediates.
-    """
-    known = {extent: i for i, extent in enumerate(extents)}
-    return [
-        InPlace(node, known[source], known[target])
-        for node, source, target in written
-        if source in known and target in known
-    ]
-
-
 def plan(
     requests: Sequence[Request],
     dependencies: Sequence[Sequence[int]] | None = None,
@@ -171,44 +163,82 @@ def plan(
     if dependencies is None:
         last = max((request.users[-1] for request in requests if request.users), default=-1)
         dependencies = [[] if i == 0 else [i - 1] for i in range(last + 1)]
-    ancestors = ancestors_of(dependencies)
-    sizes = [-(-request.nbytes // ALIGNMENT) * ALIGNMENT for request in requests]
-    conflicts = conflicts_of(requests, sizes, ancestors)
-    heads, apart = heads_of(requests, ancestors, in_place), list(range(len(requests)))
-    bound = lower_bound(merged(requests, heads), sizes)
-    best: Plan | None = None
-    # Long chains in place may leave gaps that requests with memory of their own fill.
-    for tried in [heads] if heads == apart else [heads, apart]:
-        for offsets in arrangements(requests, sizes, tried, conflicts):
-            nbytes = max((offset + size for offset, size in zip(offsets, sizes)), default=0)
-            if best is None and nbytes > bound:
-                bound = max(bound, conflicting_bytes(sizes, heads, conflicts))
-            if best is None or nbytes < best.nbytes:
-                best = Plan(offsets, nbytes, bound, tuple(requests), tuple(tried))
-            if nbytes == bound:
-                return best
-    assert best is not None
-    return best
+    return Structure(requests, dependencies, in_place).plan(requests)
 
 
-def arrangements(
-    requests: Sequence[Request], sizes: Sequence[int], heads: Sequence[int], conflicts: Sequence[Iterable[int]]
-) -> Iterator[tuple[int, ...]]:
-    """Yield the offsets that one order of placing after the other leads to; a chain lies where its head does."""
-    others: list[set[int]] = [set() for _ in requests]
+class Structure:
+    """What a plan depends on besides sizes: which requests conflict, and which continue others in place.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+        Their sizes count as far as they are zero, or equal for what is written in place.
+    dependencies : sequence of sequence of int
+        For each node, the earlier nodes that it waits for.
+    in_place : iterable of InPlace
+        What may be written in place.
+    """
+
+    def __init__(
+        self, requests: Sequence[Request], dependencies: Sequence[Sequence[int]], in_place: Iterable[InPlace]
+    ) -> None:
+        ancestors = ancestors_of(dependencies)
+        self.conflicts = conflicts_of(requests, sizes_of(requests), ancestors)
+        self.heads = heads_of(requests, ancestors, in_place)
+        chains = merged(requests, self.heads)
+        self.spans = [(i, *live) for i, chain in enumerate(chains) if (live := live_nodes(chain)) is not None]
+        self.first = [request.users[:1] or (0,) for request in requests]
+        apart = list(range(len(requests)))
+        # Long chains in place may leave gaps that requests with memory of their own fill.
+        tried = [self.heads] if self.heads == apart else [self.heads, apart]
+        self.tried = [(heads, others_of(heads, self.conflicts)) for heads in tried]
+
+    def plan(self, requests: Sequence[Request]) -> Plan:
+        """Place requests that differ from those of the structure in sizes only, and in none of what counts there."""
+        sizes = sizes_of(requests)
+        bound = lower_bound(self.spans, sizes)
+        best: Plan | None = None
+        for heads, others in self.tried:
+            for offsets in self.arrangements(sizes, heads, others):
+                nbytes = max((offset + size for offset, size in zip(offsets, sizes)), default=0)
+                if best is None and nbytes > bound:
+                    bound = max(bound, conflicting_bytes(sizes, self.heads, self.conflicts))
+                if best is None or nbytes < best.nbytes:
+                    best = Plan(offsets, nbytes, bound, tuple(requests), tuple(heads))
+                if nbytes == bound:
+                    return best
+        assert best is not None
+        return best
+
+    def arrangements(
+        self, sizes: Sequence[int], heads: Sequence[int], others: Sequence[Collection[int]]
+    ) -> Iterator[tuple[int, ...]]:
+        """Yield the offsets that one order of placing after the other leads to; a chain lies where its head does."""
+        first = self.first
+        placed = [i for i, head in enumerate(heads) if i == head]
+        degree = [sum([sizes[k] for k in each]) for each in others]
+        orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
+            lambda i: (-sizes[i], -degree[i], i),
+            lambda i: (-sizes[i], i),
+            lambda i: (-degree[i], -sizes[i], i),
+            lambda i: first[i] + (-sizes[i], i),
+        )
+        for order in orders:
+            offsets = place(sorted(placed, key=order), sizes, others)
+            yield tuple([offsets[head] for head in heads])
+
+
+def sizes_of(requests: Sequence[Request]) -> list[int]:
+    """Return the sizes of requests as multiples of `ALIGNMENT`."""
+    return [-(-request.nbytes // ALIGNMENT) * ALIGNMENT for request in requests]
+
+
+def others_of(heads: Sequence[int], conflicts: Sequence[Iterable[int]]) -> list[set[int]]:
+    """Return, for each head of a chain, the other heads that one of the chain conflicts with."""
+    others: list[set[int]] = [set() for _ in heads]
     for i, head in enumerate(heads):
-        others[head].update(heads[k] for k in conflicts[i] if heads[k] != head)
-    placed = [i for i, head in enumerate(heads) if i == head]
-    degree = [sum(sizes[k] for k in each) for each in others]
-    orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
-        lambda i: (-sizes[i], -degree[i], i),
-        lambda i: (-sizes[i], i),
-        lambda i: (-degree[i], -sizes[i], i),
-        lambda i: (requests[i].users[:1] or (0,)) + (-sizes[i], i),
-    )
-    for order in orders:
-        offsets = place(sorted(placed, key=order), sizes, others)
-        yield tuple([offsets[head] for head in heads])
+        others[head].update([heads[k] for k in conflicts[i] if heads[k] != head])
+    return others
 
 
 def conflicting_bytes(sizes: Sequence[int], heads: Sequence[int], conflicts: Sequence[Iterable[int]]) -> int:
@@ -256,14 +286,20 @@ def merged(requests: Sequence[Request], heads: Sequence[int]) -> list[Request]:
     return made
 
 
-def lower_bound(requests: Sequence[Request], sizes: Sequence[int]) -> int:
-    """Return the most bytes that are live at once in program order."""
-    last = max((request.users[-1] for request in requests if request.users), default=0)
-    change = [0] * (last + 2)
-    for request, size in zip(requests, sizes):
-        if request.users:
-            change[request.users[0]] += size
-            change[last + 1 if request.is_result else request.users[-1] + 1] -= size
+def live_nodes(request: Request) -> tuple[int, int | None] | None:
+    """Return the first node for which a request is live, and the one behind the last, None for the end; or None."""
+    if not request.users:
+        return None
+    return request.users[0], None if request.is_result else request.users[-1] + 1
+
+
+def lower_bound(spans: Sequence[tuple[int, int, int | None]], sizes: Sequence[int]) -> int:
+    """Return the most bytes that are live at once in program order; a span is a request and its `live_nodes`."""
+    last = max((end or begin + 1 for _, begin, end in spans), default=1)
+    change = [0] * (last + 1)
+    for i, begin, end in spans:
+        change[begin] += sizes[i]
+        change[last if end is None else end] -= sizes[i]
     return max(accumulate(change))
 
 
@@ -301,13 +337,13 @@ def conflicts_of(requests: Sequence[Request], sizes: Sequence[int], ancestors: S
     return conflicts
 
 
-def place(order: Sequence[int], sizes: Sequence[int], conflicts: Sequence[Iterable[int]]) -> list[int]:
+def place(order: Sequence[int], sizes: Sequence[int], conflicts: Sequence[Collection[int]]) -> list[int]:
     """Return offsets, for which each request in turn went into the tightest gap between those it conflicts with."""
     offsets = [0] * len(sizes)
     placed = [False] * len(sizes)
     for i in order:
         best, tightest, end = -1, -1, 0
-        for start, stop in sorted((offsets[k], offsets[k] + sizes[k]) for k in conflicts[i] if placed[k]):
+        for start, stop in sorted([(offsets[k], offsets[k] + sizes[k]) for k in conflicts[i] if placed[k]]):
             gap = start - end
             if gap >= sizes[i] and (best < 0 or gap < tightest):
                 best, tightest = end, gap

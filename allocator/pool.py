@@ -294,6 +294,10 @@ class Pool(Holder):
         if getattr(self, "needs_idle", False) and not finalizing():
             self.trim()
 
+    def reset_peak(self) -> None:
+        """Count the high-water mark anew, from 0; the next allocation sets it to what is in the hands of users then."""
+        core.lib.hiprt_pool_reset_peak(self.core)
+
     def stats(self) -> PoolStats:
         """Return the pool's sizes."""
         sizes = core.ffi.new("hiprt_pool_sizes *")

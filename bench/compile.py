@@ -5,7 +5,8 @@
 
 Each is traced, called for the first time, and then called again and again with nothing changed. With the provider
 ``null``, whose calls return at once, the time is hiprt's own. torch, MLX and jax do the same in programs of their own,
-on the CPU or on their default device.
+on the CPU or on their default device. ``--preset`` counts the nodes of a preset's decode step in plain ops after each
+pass, beside those of the engine's step, and times nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ import numpy as np
 
 import hiprt
 from hiprt import kernels, library
+from hiprt.bench.engine.models import PRESETS
 from hiprt.bench.graph import CHOICES, choose
 from hiprt.bench.peers import ask
+from hiprt.bench.plain.nodes import Nodes, nodes_of
 from hiprt.bench.table import text_table
 from hiprt.command import set_run
 from hiprt.machine import machine
@@ -124,7 +127,8 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
 def measure(name: str) -> Report:
     """Measure one of `FUNCTIONS`."""
     function, x = FUNCTIONS[name]()
-    first, traced = timed(lambda: hiprt.compile(function).trace((x,), {}))
+    new = hiprt.compile(function)  # the modules are imported, which is no part of a trace
+    first, traced = timed(lambda: new.trace((x,), {}))
     traces = [timed(lambda: hiprt.compile(function).trace((x,), {}))[0] for _ in range(TRACES)]
     compiled = hiprt.compile(function)
     stream = hiprt.current_stream()
@@ -183,6 +187,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", metavar="N", type=int, default=0, help="make graphs for N sizes of a function, too")
     parser.add_argument("--peers", action="store_true", help="ask torch, MLX and jax as well, where they are installed")
     parser.add_argument("--python", metavar="NAME=PATH", action="append", default=[], help="another Python for a peer")
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        choices=PRESETS,
+        action="append",
+        default=[],
+        help="count the nodes of this preset's decode step in plain ops by pass; may be given several times",
+    )
     set_run(parser, run)
 
 
@@ -196,6 +208,11 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.provider:
         choose(options.provider)
+    if options.preset:
+        counted = [nodes_of(name) for name in options.preset]
+        told = {**machine(), "what": "nodes by pass", "presets": [asdict(each) for each in counted]}
+        print(json.dumps(told) if options.json else nodes_table(counted))
+        return 0
     names = list(FUNCTIONS) if options.function == "all" else [options.function]
     reports = [measure(name) for name in names]
     many = sizes_ready(options.sizes) if options.sizes > 0 else {}
@@ -213,6 +230,17 @@ def run(options: argparse.Namespace) -> int:
         if many:
             print(f"{many['graphs']} graphs of {many['nodes']} nodes, one for each size, in {many['seconds']:.2f} s")
     return 0
+
+
+def nodes_table(counted: list[Nodes]) -> str:
+    """Return nodes by pass as text, with what the passes tell."""
+    passes = list(counted[0].after)
+    rows = [
+        (each.preset, str(each.primitives), *(str(each.after[name]) for name in passes), str(each.engine))
+        for each in counted
+    ]
+    told = [f"{each.preset}, {line}" for each in counted for line in each.told]
+    return "\n".join([text_table(("preset", "primitives", *passes, "engine"), rows), *told])
 
 
 def table(reports: list[Report], answers: dict[str, dict[str, Any]]) -> str:

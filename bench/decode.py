@@ -30,6 +30,7 @@ from hiprt.bench.engine.decoder import bucket
 from hiprt.bench.engine.models import PRESETS, Model, preset
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.graph import positive
+from hiprt.bench.plain import Plain
 from hiprt.bench.table import text_table
 from hiprt.bench.timing import Apart, join
 from hiprt.command import set_run
@@ -150,13 +151,13 @@ class Run:
 
     Parameters
     ----------
-    model : Model
+    model : Model or Plain
     stream : Stream
     context, tokens, batch : int
         The tokens of the prompt, those to decode, and the sequences.
     """
 
-    def __init__(self, model: Model, stream: Stream, context: int, tokens: int, batch: int) -> None:
+    def __init__(self, model: Model | Plain, stream: Stream, context: int, tokens: int, batch: int) -> None:
         self.model, self.stream, self.context, self.batch = model, stream, context, batch
         draw = np.random.default_rng(0)
         self.prompt = draw.integers(0, model.config.vocab_size, context).astype(np.int32)
@@ -303,7 +304,13 @@ def weight_bytes(model: Any, batch: int = 1) -> int:
 
 
 def measure(
-    name: str, context: int = 16, tokens: int = 64, batch: int = 1, modes: tuple[str, ...] = MODES, **options: Any
+    name: str,
+    context: int = 16,
+    tokens: int = 64,
+    batch: int = 1,
+    modes: tuple[str, ...] = MODES,
+    is_plain: bool = False,
+    **options: Any,
 ) -> Report:
     """Measure a preset.
 
@@ -319,15 +326,18 @@ def measure(
         How many sequences, 1 to 8.
     modes : tuple of str
         Some of `MODES`.
+    is_plain : bool
+        Whether the step is written in plain ops, as `hiprt.bench.plain.Plain` has it.
     **options
         Options of `hiprt.bench.engine.models.preset`.
     """
     stream = Stream()
     with use_stream(stream):
-        model = preset(name, **options)
+        engine = preset(name, **options)
+        model: Model | Plain = Plain.of(engine) if is_plain else engine
         stream.synchronize()
     report = Report(name, context, tokens, batch, library.current().provider.name, stream.device.name)
-    report.weight_bytes = weight_bytes(model, batch)
+    report.weight_bytes = weight_bytes(engine, batch)
     report.read_gb_s = round(read_bandwidth(stream), 1)
     work = Run(model, stream, context, tokens, batch)
     work.first_token()
@@ -347,14 +357,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", metavar="N", type=positive, default=64, help="tokens to decode (default: 64)")
     parser.add_argument("--batch", metavar="B", type=positive, choices=range(1, 9), default=1, help="sequences, 1 to 8")
     parser.add_argument("--mode", choices=(*MODES, "all"), default="all", help="how steps are launched (default: all)")
-    parser.add_argument("--plain", action="store_true", help="one kernel an op, nothing fused")
+    parser.add_argument("--plain", action="store_true", help="written in plain ops, a matrix each projection")
     set_run(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure, and print tables or JSON."""
     modes = MODES if options.mode == "all" else (options.mode,)
-    report = measure(options.model, options.context, options.tokens, options.batch, modes, fused=not options.plain)
+    report = measure(options.model, options.context, options.tokens, options.batch, modes, options.plain)
     print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
     return 0
 

@@ -178,7 +178,8 @@ class Step(Armed, Generic[P, R]):
         Parameters
         ----------
         *args, **keywords
-            Arrays, values, and lists, tuples and dictionaries of them.
+            Arrays, values, and lists, tuples and dictionaries of them. Keywords mean the same in any order; the
+            function gets them in the order of their names.
         key : hashable, optional
             The caller's name of this topology. It is checked, not trusted.
 
@@ -191,6 +192,8 @@ class Step(Armed, Generic[P, R]):
         HipError
             A call failed, and nothing of the step has run.
         """
+        if len(keywords) > 1:
+            keywords = dict(sorted(keywords.items()))
         stream = self.own_stream()
         run, session = stream.device.provider.run_step, session_of_thread()
         if session is not None or (stream.recording and run is None):

@@ -19,9 +19,11 @@ FAILURE = 1
 COMMANDS = {
     "generate": ("hiprt.bench.engine.command", "write text with a model"),
     "chat": ("hiprt.bench.engine.chat", "converse with a model"),
+    "run": ("hiprt.metal_compat.run", "run a program written for MLX: hiprt run -m mlx_lm generate …"),
     "graph": ("hiprt.graphs.command", "show what steps launched: timeline, memory, rungs and why"),
     "bench": ("hiprt.bench", "measure graphs, allocation, decoding and kernels, beside others"),
     "compile": ("hiprt.metal_compat.compile", "compile kernels ahead, also for GPUs not here"),
+    "check": ("hiprt.check", "run a program on the CPU device and check its kernels for defects"),
     "doctor": ("hiprt.doctor", "show what hiprt runs on and what stands in its way"),
 }
 
@@ -45,9 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise_in_command()
         options = parser().parse_args(argv)
         is_debug = options.debug
-        with warnings.catch_warnings():
-            warnings.showwarning = show_warning
-            return int(options.run(options))
+        if not options.is_program:
+            with warnings.catch_warnings():
+                warnings.showwarning = show_warning
+                return int(options.run(options))
     except KeyboardInterrupt:
         print(TEXT, end="", file=sys.stderr)
         return STATUS
@@ -63,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if is_command():
             end_at_once()
+    return int(options.run(options))
 
 
 def parser() -> argparse.ArgumentParser:

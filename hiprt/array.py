@@ -465,7 +465,7 @@ def empty(shape: int | Iterable[int], dtype: DTypeLike = np.float32, stream: Str
     stream : Stream, optional
         The first stream that may use it; this thread's by default.
     """
-    sizes = (int(shape),) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
     if any(n < 0 for n in sizes):
         raise ValueError(f"shape {sizes}: sizes must not be negative")
     return make(sizes, dtype_of(dtype), stream or current_stream())

@@ -1,7 +1,7 @@
 """Subcommands of ``hiprt``: each is a module, imported when the subcommand is named.
 
-Such a module has ``add_arguments(parser)``, which ends with `set_run`, or with `add_commands` where it has subcommands
-of its own.
+Such a module has ``add_arguments(parser)``, which ends with `set_run`, with `set_program` where it runs a program of
+the user's, or with `add_commands` where it has subcommands of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["LazyParser", "add_commands", "set_run"]
+__all__ = ["LazyParser", "add_commands", "set_program", "set_run"]
 
 
 class LazyParser(argparse.ArgumentParser):
@@ -69,4 +69,18 @@ def set_run(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace],
     """
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, is_program=False)
+
+
+def set_program(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
+    """Make a function what a subcommand does, where that is a program of the user's.
+
+    Its exceptions, its warnings and Ctrl-C are left to Python.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    run : callable
+        Takes the parsed options; returns the exit status.
+    """
+    parser.set_defaults(run=run, is_program=True, debug=False)

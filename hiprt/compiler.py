@@ -12,7 +12,7 @@ from hiprt.code_cache import CodeCache, key_of
 from hiprt.code_folder import Source
 from hiprt.core import ffi, status_name
 from hiprt.device import current_device
-from hiprt.errors import CompileError
+from hiprt.errors import CompileError, ProviderError
 from hiprt.hip import call, handle, lib
 from hiprt.provider import Provider
 
@@ -21,7 +21,8 @@ __all__ = ["compile_source", "reads_files"]
 OWN_INCLUDE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(?:include(?:_next)?[ \t]*[^<\s]|embed|import)|\?\?=", re.MULTILINE)
 # The beginnings of options that name files or folders.
 FILE_OPTIONS = ("-I", "-i", "-B", "-Wp,", "@", "--include", "--pre-include", "-pre-include", "--options-file")
-COMPILER_FILES = ("libnvrtc*.so*", "libhiprtc*.so*", "libamd_comgr*.so*")
+# A distribution's comgr is linked with the LLVM of the system, which lies beside it.
+COMPILER_FILES = ("libnvrtc*.so*", "libhiprtc*.so*", "libamd_comgr*.so*", "libLLVM*.so*", "libclang-cpp.so*")
 
 
 def compile_source(
@@ -96,7 +97,20 @@ def identity() -> str:
 
 @cache
 def open_compiler() -> None:
-    """Give the C core hiprtc's functions."""
+    """Give the C core hiprtc's functions.
+
+    Raises
+    ------
+    ProviderError
+        The runtime has no compiler beside it.
+    """
+    chosen = library.current()
+    if chosen.hiprtc.is_absolute() and not chosen.hiprtc.exists():
+        reason = (
+            f"missing beside {chosen.hip}: install the hiprtc of the same ROCm version, or name folders of code that "
+            "was compiled ahead in HIPRT_CODE_DIR"
+        )
+        raise ProviderError("kernels cannot be compiled", [(str(chosen.hiprtc), reason)])
     call(lib.hiprt_compiler_open(os.fsencode(library.current().hiprtc)))
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from hiprt import library, objects
 from hiprt.core import ffi
+from hiprt.errors import HipWarning
 from hiprt.flags import flags
 from hiprt.hip import call, lib, result
 from hiprt.provider import Provider
+from hiprt.runtimes import shortfall
 
 __all__ = ["Device", "current_device", "device_count", "set_device"]
 
@@ -35,7 +38,7 @@ class Device:
     memory : int
         The device's memory in bytes.
     compute_units : int
-        The number of compute units (NVIDIA: multiprocessors).
+        The number of compute units as HIP counts them: pairs of them on RDNA, multiprocessors on NVIDIA.
     provider : Provider
         What serves the device; its text is its name, for example ``rocm``.
     """
@@ -47,6 +50,11 @@ class Device:
     memory: int
     compute_units: int
     provider: Provider
+
+    @property
+    def shortfall(self) -> str:
+        """The reason why the runtime may not serve the device's architecture; empty where nothing is known."""
+        return shortfall(self.provider.name, self.arch, library.current().version)
 
     def synchronize(self) -> None:
         """Wait for everything queued on this device."""
@@ -68,7 +76,7 @@ def describe(index: int) -> Device:
         raise ValueError(f"there is no device {index}: {count} found, numbered from 0")
     properties = ffi.new("hipDeviceProp_tR0600 *")
     call(lib.hipGetDevicePropertiesR0600(properties, index))
-    return Device(
+    device = Device(
         index,
         text(properties.name),
         text(properties.gcnArchName).split(":")[0],
@@ -77,6 +85,9 @@ def describe(index: int) -> Device:
         int(properties.multiProcessorCount),
         library.current().provider,
     )
+    if device.shortfall:
+        warnings.warn(device.shortfall, HipWarning, stacklevel=3)
+    return device
 
 
 def text(value: Any) -> str:

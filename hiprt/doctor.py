@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 import time
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,15 @@ FOREIGN = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt doctor``."""
+    parser.add_argument("--check", action="store_true", help="run ops, decode steps and benchmarks too, into one file")
+    parser.add_argument("--out", metavar="FILE", default="hiprt-check.json", help="that file (default: %(default)s)")
     set_run(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what hiprt runs on; return the exit status, which is 1 if nothing is usable."""
+    """Print what hiprt runs on, or check it; return the exit status, which is 1 if nothing is usable."""
+    if options.check:
+        return int(import_module("hiprt.bench.check").run(options))
     report = diagnose()
     print(json.dumps(report, indent=2) if options.json else render(report))
     if report["problem"]:

@@ -303,6 +303,16 @@ class Flags:
     cpu_seed = Flag(
         integer(0), 0, "The seed of the order in which the CPU device runs work that is independent.", native=True
     )
+    cpu_check = Flag(
+        str,
+        "",
+        "What the CPU device looks for in kernels while they run: memory, race, init, barrier, by comma, or all.",
+        native=True,
+    )
+    cpu_check_report = Flag(str, "", "A file that gets a line of JSON for each defect that is found.", native=True)
+    cpu_check_suppress = Flag(
+        str, "", "A file of defects that are not told of: lines kind:text, where * is any kind.", native=True
+    )
     cpu_devices = Flag(integer(1), 1, "The number of CPU devices that the machine seems to have.", native=True)
     cpu_memory_mb = Flag(
         integer(0), 0, "The memory of a CPU device in MiB. 0 is as much as the machine has.", native=True

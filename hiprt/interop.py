@@ -59,7 +59,7 @@ def wrap(
         The elements do not lie within an address space.
     """
     stream, kind = stream or current_stream(), dtype_of(dtype)
-    sizes = (int(shape),) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    sizes = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
     steps = row_strides(sizes) if strides is None else tuple(int(n) for n in strides)
     if min(sizes, default=0) < 0 or len(steps) != len(sizes):
         raise ValueError(f"shape {sizes} with strides {steps}")

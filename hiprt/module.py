@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hiprt import core, fork, library, objects
+from hiprt.device import current_device
 from hiprt.hip import call, handle, lib
 from hiprt.stream import Stream
 
@@ -90,7 +91,7 @@ class Module:
         self.lowered = dict(lowered or {})
         self.kernels: list[Any] = []
         library.current()
-        self.handle = handle(lib.hipModuleLoadData, code)
+        self.handle = handle(lib.hipModuleLoadData, code, detail=current_device().shortfall)
 
     @property
     def hip_module(self) -> Any:
@@ -246,6 +247,8 @@ class Function(objects.Launcher):
         for i, argument in enumerate(arguments):
             for offset in argument.addresses:
                 core.call(lib.hiprt_kernel_hold_address(self.core, i, offset))
+        for buffer, sources in self.in_place:
+            core.call(lib.hiprt_kernel_lie_over(self.core, buffer, sum(1 << source for source in sources)))
         module.keep(self.core)
         functions[core.address(self.core)] = self
         formats = ("P" if a.access else "s" if a.dtype == "bytes" else FORMATS[a.dtype] for a in arguments)

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hiprt import dlpack
+from hiprt.core import status_name
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
 from hiprt.runtimes import dotted, runtime
+from hiprt.shared_libraries import beside, in_linker_cache, own_version, versions_in
 
 __all__ = ["CPU", "NULL", "NVIDIA", "PROVIDERS", "ROCM", "Files", "Provider", "Refused", "wanted", "zig_binary"]
 
@@ -32,6 +34,8 @@ status = hip.hipRuntimeGetVersion(ctypes.byref(version)) or hip.hipGetDeviceCoun
 print(status, version.value, count.value)
 """
 PACKAGE = Path(__file__).resolve().parent
+GPU_NODES = ("/dev/kfd", "/dev/dxg")
+HIP, HIPRTC = "libamdhip64.so", "libhiprtc.so"
 
 # Options of a compiler by math mode. In the safe mode, which hiprt's own kernels use too, products are fused with sums
 # only where a body says so (mad), so that every target gives the same bits. The relaxed mode keeps NaN and infinity.
@@ -140,18 +144,35 @@ def find_rocm(refused: Refused) -> Iterator[Files]:
             f"two HIP libraries are mapped in this process: {names}; using the first", HipWarning, stacklevel=5
         )
     if flags.hip_lib:
-        candidates = [Path(flags.hip_lib)]
+        candidates = [named_library(flags.hip_lib)]
     else:
         candidates = mapped[:1] or list(dict.fromkeys(installed_libraries()))
     if not candidates:
         refused.append((ROCM.name, "no libamdhip64.so is installed"))
+    without_compiler = []
     for path in candidates:
         reason = refusal(path)
-        if reason is None:
-            hiprtc = next(iter(sorted(path.parent.glob("libhiprtc.so*"))), path)
-            yield Files(path, hiprtc, hiprtc)
-        else:
+        hiprtc = beside(path, HIPRTC)
+        if reason is not None:
             refused.append((f"{ROCM.name} {path}", reason))
+        elif hiprtc is None:
+            without_compiler.append(path)
+        else:
+            yield Files(path, hiprtc, hiprtc)
+    # They serve a process whose kernels were compiled ahead. The compiler is named as the place where it is missing.
+    for path in without_compiler:
+        missing = path.parent / ".".join([HIPRTC, *map(str, own_version(path)[:1])])
+        yield Files(path, missing, missing)
+
+
+def named_library(text: str) -> Path:
+    """Return the file that ``HIPRT_HIP_LIB`` names: a path, or a bare name that is looked for as the linker does."""
+    if os.sep in text:
+        return Path(text).absolute()
+    folders = [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
+    found = [folder / text for folder in folders if (folder / text).exists()]
+    found += [path for path in in_linker_cache(HIP) if path.name == text]
+    return found[0] if found else Path(text)
 
 
 def mapped_libraries() -> list[Path]:
@@ -165,30 +186,31 @@ def mapped_libraries() -> list[Path]:
 
 
 def installed_libraries() -> Iterator[Path]:
-    """Yield installed ROCm runtimes: the SDK wheels, ROCM_PATH and kin, LD_LIBRARY_PATH, /opt/rocm, the system's."""
-    from ctypes.util import find_library
+    """Yield installed ROCm runtimes: the SDK wheels, ROCM_PATH and kin, LD_LIBRARY_PATH, /opt/rocm, the system's.
 
+    All versions in a folder are yielded, the newest first, because an old one may be left beside the one that works.
+    """
     folders = [place / "lib" for place in package_folders("_rocm_sdk_core")]
-    folders += [
-        Path(os.environ[name]) / "lib" for name in ("ROCM_PATH", "ROCM_HOME", "HIP_PATH") if os.environ.get(name)
-    ]
+    roots = [Path(os.environ[name]) for name in ("ROCM_PATH", "ROCM_HOME", "HIP_PATH") if os.environ.get(name)]
+    folders += [root / lib for root in roots for lib in ("lib", "lib64")]
     folders += [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
     folders += [place / "lib" for place in sorted(Path("/opt/rocm").glob("core-*"), reverse=True)]
     folders.append(Path("/opt/rocm/lib"))
     for folder in folders:
         if PACKAGE not in folder.resolve().parents:
-            yield from sorted(folder.glob("libamdhip64.so*"))[:1]
-    system = find_library("amdhip64")
-    if system:
-        yield Path(system)
+            yield from versions_in(folder.absolute(), HIP)
+    yield from in_linker_cache(HIP)
 
 
 def refusal(path: Path) -> str | None:
     """Say why a ROCm library cannot be used here, or return None when it can."""
     if path.is_absolute() and not path.exists():
         return "no such file"
-    if not any(os.path.exists(node) for node in ("/dev/kfd", "/dev/dxg")):
+    nodes = [node for node in GPU_NODES if os.path.exists(node)]
+    if not nodes:
         return "this machine has no AMD GPU: neither /dev/kfd nor /dev/dxg exists (in a container, pass the device in)"
+    if not any(os.access(node, os.R_OK | os.W_OK) for node in nodes):
+        return f"this user may not open {nodes[0]}: join the group that owns it (usually render), and log in again"
     return probe(path)
 
 
@@ -211,7 +233,8 @@ def probe(path: Path) -> str | None:
         return f"initialising it crashed a test process: {cause}"
     status, version, count = map(int, child.stdout.split()[-3:])
     if status or not count:
-        return f"it sees no GPU (hipGetDeviceCount: status {status}, {count} devices)"
+        named = f"{status_name('hipError_t', status)} ({status})"
+        return f"it sees no GPU (hipGetDeviceCount: {named}, {count} devices)"
     least = runtime(ROCM.name).least_hip
     if version < least:
         return f"HIP {dotted(version)} is too old; {dotted(least)} or newer is needed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FANOUT", "RUNTIMES", "Runtime", "dotted", "runtime"]
+__all__ = ["FANOUT", "FIRST_HIP", "RUNTIMES", "Runtime", "dotted", "runtime", "shortfall"]
 
 FANOUT = 4  # CLR's executor works with four queues, and has lost edges of nodes that have more
 
@@ -37,6 +37,16 @@ RUNTIMES = (
     Runtime("", "", 0, FANOUT),
 )
 
+# The first HIP with which kernels are known to run, by provider and the beginning of the architecture's name. Older
+# compilers may know the architecture all the same. Sources: release notes of ROCm 6.4.1 (gfx12) and 7.0 (gfx950); for
+# RDNA 3.5 a user's runs of 6.4.1, 7.0.2 and 7.1.0, which ended in hipMalloc (warpfront/hipfire, pull request 81).
+FIRST_HIP = {
+    ("rocm", "gfx950"): 70000000,
+    ("rocm", "gfx1150"): 70200000,
+    ("rocm", "gfx1151"): 70200000,
+    ("rocm", "gfx12"): 60400000,
+}
+
 
 def runtime(provider: str, arch: str = "") -> Runtime:
     """Return the row that holds for a device, or for a library whose devices are not known yet.
@@ -54,3 +64,15 @@ def runtime(provider: str, arch: str = "") -> Runtime:
 def dotted(version: int) -> str:
     """Return a HIP version as people write it, for example ``6.0``."""
     return f"{version // 10**7}.{version // 10**5 % 100}"
+
+
+def shortfall(provider: str, arch: str, version: int) -> str:
+    """Say why a runtime may not serve an architecture that it lists; the text is empty where nothing is known."""
+    rows = ((name, first) for (owner, name), first in FIRST_HIP.items() if owner == provider)
+    first = next((first for name, first in rows if arch.startswith(name)), 0)
+    if version >= first:
+        return ""
+    return (
+        f"HIP {dotted(version)} is older than {dotted(first)}, the first that is known to run kernels on {arch}: "
+        "older ones may compile for it and still fail when they load or allocate; install a newer ROCm"
+    )

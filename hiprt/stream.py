@@ -82,7 +82,11 @@ class Stream(objects.Stream):
         Whether other code may put work on it: it is somebody else's, or its handle was asked for.
     raw : int
         The ``hipStream_t`` for calls of the library's own.
+    plans_launches : bool
+        Whether launches on it need kernels; an op only notes what it writes in `written` where they do not.
     """
+
+    plans_launches = True
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or current_device()

@@ -17,7 +17,7 @@ from hiprt.array import Array, array, dtype_of
 from hiprt.kernels.ops.broadcasting import broadcast_to
 from hiprt.kernels.ops.elementwise import binary as binary_ops
 from hiprt.kernels.ops.elementwise.copies import copy, copyto as assign
-from hiprt.kernels.ops.promotion import is_float
+from hiprt.kernels.ops.promotion import as_number, is_float
 from hiprt.stream import Stream
 
 __all__ = ["assign", "astype", "binary", "broadcast_to", "copy", "in_place", "reduced", "rows", "unary"]
@@ -27,10 +27,9 @@ RANKS = {"b": 0, "u": 1, "i": 1}  # floating dtypes come behind
 
 def operand(value: Any) -> Any:
     """Return an operand as ops take it; NotImplemented for what is no operand."""
+    value = as_number(value)
     if isinstance(value, (Array, bool, int, float)):
         return value
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
-        return value.item()
     if isinstance(value, np.ndarray) or (isinstance(value, np.generic) and value.dtype.kind != "O"):
         return array(value, np.float32 if value.dtype == np.float64 else None)
     return NotImplemented

@@ -425,6 +425,12 @@ uint32_t hiprt_pool_trim(hiprt_pool *pool, int force, uint32_t capacity, uint64_
   return count;
 }
 
+void hiprt_pool_reset_peak(hiprt_pool *pool) {
+  pthread_mutex_lock(&pool->lock);
+  pool->peak = 0;
+  pthread_mutex_unlock(&pool->lock);
+}
+
 void hiprt_pool_measure(hiprt_pool *pool, hiprt_pool_sizes *out_sizes) {
   pthread_mutex_lock(&pool->lock);
   *out_sizes = (hiprt_pool_sizes){pool->allocated, pool->reserved, pool->peak, 0, retiring(pool, 0), 0, 0};

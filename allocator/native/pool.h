@@ -61,6 +61,8 @@ hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number,
  * back. Chunks that need it stay until they are known to be idle. force: the caller has waited for the device. */
 uint32_t hiprt_pool_trim(hiprt_pool *pool, int force, uint32_t capacity, uint64_t *out_numbers);
 void hiprt_pool_measure(hiprt_pool *pool, hiprt_pool_sizes *out_sizes);
+/* Lets the high-water mark be found anew, from 0. */
+void hiprt_pool_reset_peak(hiprt_pool *pool);
 /* List at most `capacity` blocks, and return how many there are. */
 uint32_t hiprt_pool_list(hiprt_pool *pool, uint32_t capacity, hiprt_pool_entry *out_entries);
 /* cffi end */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from hiprt.kernels.reference.quantize import dequantize, dequantize_floating, pack, unpack
 
-__all__ = ["Joined", "Matrix", "Quantized", "Rows", "copied", "join", "lifted", "read", "reordered", "stacked"]
+__all__ = ["Joined", "Matrix", "Quantized", "Rows", "blocks", "join", "lifted", "reordered", "stacked"]
 
 
 class Joined:
@@ -37,51 +37,38 @@ class Joined:
         self.shape: tuple[int, ...] = tuple(shape)
         self.dtype: np.dtype[Any] = parts[0].dtype
 
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: int) -> Rows:
+        """Return one of the arrays along the first axis."""
+        if self.axis:
+            return Joined([part[index] for part in self.parts], self.axis - 1)
+        for part in self.parts:
+            if index < len(part):
+                return part[index]
+            index -= len(part)
+        raise IndexError(f"there are {len(self)} arrays along the first axis")
+
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the whole as one array, a new one."""
-        whole: NDArray[Any] = np.empty(self.shape, self.dtype)
-        read(self, 0, len(whole), whole)
+        whole: NDArray[Any] = np.concatenate([block.reshape(-1) for block in blocks(self)]).reshape(self.shape)
         return whole if dtype is None else whole.astype(dtype, copy=False)
-
-    def read(self, start: int, stop: int, into: NDArray[Any], copy: Copy) -> None:
-        """Copy the rows from `start` up to `stop`; see the function `read`."""
-        at = 0
-        for part in self.parts:
-            size = part.shape[self.axis]
-            if self.axis:
-                read(part, start, stop, into[(slice(None),) * self.axis + (slice(at, at + size),)], copy)
-            elif start < at + size and at < stop:
-                first, last = max(start, at), min(stop, at + size)
-                read(part, first - at, last - at, into[first - start : last - start], copy)
-            at += size
 
 
 Rows = NDArray[Any] | Joined
-Copy = Callable[[NDArray[Any], NDArray[Any]], None]
 
 
-def copied(rows: NDArray[Any], into: NDArray[Any]) -> None:
-    """Copy an array into another of its shape and dtype."""
-    # Numpy lets other threads run while it copies integers; of dtypes that are not its own it does not know that.
-    word = np.dtype(f"u{into.itemsize}")
-    into.view(word)[...] = rows.view(word)
-
-
-def read(rows: Rows, start: int, stop: int, into: NDArray[Any], copy: Copy = copied) -> None:
-    """Copy rows, from one up to another along the first axis, into an array of their shape and dtype.
-
-    Parameters
-    ----------
-    rows : Rows
-    start, stop : int
-    into : ndarray
-    copy : callable, optional
-        Copies the arrays of which the rows are parts; it takes such an array and where it goes.
-    """
+def blocks(rows: Rows) -> Iterator[NDArray[Any]]:
+    """Return arrays without gaps that hold the same elements in the same order: views, wherever there can be."""
     if isinstance(rows, Joined):
-        rows.read(start, stop, into, copy)
+        for part in (rows[i] for i in range(len(rows))) if rows.axis else rows.parts:
+            yield from blocks(part)
+    elif rows.flags.c_contiguous or rows.ndim == 1:
+        yield np.ascontiguousarray(rows)
     else:
-        copy(rows[start:stop], into)
+        for part in rows:
+            yield from blocks(part)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from hiprt.bench.engine.files import require_file
 from hiprt.bench.engine.settings import short
 from hiprt.dtype import SAFETENSORS
 
-__all__ = ["Entry", "SafetensorsFile"]
+__all__ = ["Entry", "SafetensorsFile", "address_of"]
 
 
 @dataclass(frozen=True)
@@ -99,26 +99,10 @@ class SafetensorsFile:
         """Give the memory of pages that were read back to the system; they are read from the file again when needed."""
         self.map.madvise(mmap.MADV_DONTNEED)
 
-    def holds(self, view: NDArray[Any]) -> bool:
-        """Whether an array without gaps is a view of the file."""
-        return view.flags.c_contiguous and 0 <= address_of(view) - self.address < self.bytes.size
-
-    def read(self, view: NDArray[Any], into: NDArray[Any]) -> None:
-        """Read what a view shows into an array without gaps; unlike a copy of the view, this maps no page of the file.
-
-        Raises
-        ------
-        CheckpointError
-            The file has become shorter.
-        OSError
-            It cannot be read.
-        """
-        at, target = address_of(view) - self.address, into.reshape(-1).view(np.uint8).data
-        while target:
-            count = os.preadv(self.descriptor, [target], at)
-            if not count:
-                raise CheckpointError(f"{self.path} has become shorter while it was read", DOWNLOAD)
-            at, target = at + count, target[count:]
+    def offset_of(self, view: NDArray[Any]) -> int | None:
+        """Return where in the file an array without gaps begins; None if it is no view of the file."""
+        offset = address_of(view) - self.address
+        return offset if 0 <= offset < self.bytes.size else None
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Return a read-only view of a tensor."""

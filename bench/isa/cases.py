@@ -19,9 +19,11 @@ from hiprt.kernels.ops.attention.attention import combine_launch
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
+from hiprt.kernels.ops.quantized.qmv import SHARED
 from hiprt.kernels.ops.sampling.filter_logits import FilterPlan, plan_of as filter_plan
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import dequantize, quantize
+from hiprt.kernels.tuning.sharing import Sharing
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import target_of
 from hiprt.stream import current_stream
@@ -278,6 +280,8 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     # Codes are read as a power of two plus the code; what that adds is taken off again, in float32.
     yield Case(f"1 by 11, {2 * group} wide", kernels.qmv, (x[:1], *stored), exact[:1], options, slack=1)
     yield Case(f"2 by 11, {2 * group} wide", kernels.qmv, (x, *stored), exact, options, slack=1)
+    if (group, bits) == (64, 4) and dtype.itemsize == 2:
+        yield from shared_rows(dtype)
     if group == GROUP_SIZES[0]:
         for count in (33, *(4 * rows for rows in DEFAULT.tile_rows[:-1] if dtype.itemsize == 2)):
             x = normal(dtype, count, 2 * group, seed=11)
@@ -288,6 +292,24 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
     rows = reference.quantized_embedding(ids, *stored, group, bits)
     name = f"4 rows, {2 * group} wide, two of them missing"
     yield Case(name, kernels.quantized_embedding, (ids, *stored), rows, options)
+
+
+def shared_rows(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield products whose rows are shared by simdgroups, the last of which has two groups only of the width."""
+    for i, (rows, split) in enumerate(SHARED):
+        is_normed, is_added, is_gated = i % 2 == 0, i % 4 == 1, rows > 1 and i % 3 == 0
+        width, count = 1024 * (split - 1) + 128, 6
+        x = np.sign(normal(dtype, 1, width, seed=51))
+        stored = quantize(normal(dtype, count, width, seed=52) * dtype.type(width**-0.5), 64, 4)
+        given: dict[str, Any] = {"swiglu": is_gated}
+        if is_normed:
+            given["norm"] = normal(dtype, width, seed=53)
+        if is_added:
+            given["residual"] = normal(dtype, 1, count // 2 if is_gated else count, seed=54)
+        exact = reference.qmv(x, stored, 64, 4, **given)
+        given = {name: hiprt.array(value) if isinstance(value, np.ndarray) else value for name, value in given.items()}
+        name = f"{count} rows of {width}, {rows} a simdgroup, shared by {split}"
+        yield Case(name, kernels.qmv, (x, *stored), exact, {**given, "tiling": Sharing(rows, split)}, slack=1)
 
 
 def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:
@@ -325,8 +347,10 @@ def formats(dtype: np.dtype[Any]) -> Iterator[Case]:
 
 
 def steps() -> Iterator[Case]:
-    """Yield a range of numbers, and the step block inside a prompt and behind it."""
+    """Yield a range of numbers, random words, and the step block inside a prompt and behind it."""
     yield Case("1000 by 7", kernels.arange, (5, 7005, 7), np.arange(5, 7005, 7, dtype=np.int32))
+    key = np.array([3, 5], np.uint32)
+    yield Case("1001 words", kernels.random_bits, (key, (1001,)), reference.random_bits(key, (1001,)))
     for position in (1, 4):
         step, prompt = int32(3, position, 4, 9), np.arange(100, 109, dtype=np.int32)
         exact = step.copy()

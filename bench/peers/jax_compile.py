@@ -1,17 +1,11 @@
 """jax.jit: the functions of ``hiprt bench compile``."""
 
-import json
-import statistics
-import sys
-import time
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-CALLS, WARM_UP = 500, 5
-Answer = dict[str, Any]
+from compile_timing import Answer, main, timed
 
 
 def elementwise(work: Answer) -> tuple[Any, Any]:
@@ -55,36 +49,10 @@ def decode(work: Answer) -> tuple[Any, Any]:
 
 
 def measure(function: Any, x: Any) -> Answer:
-    """Time the first call, and later ones."""
-    compiled = jax.jit(function)
-    start = time.perf_counter()
-    compiled(x).block_until_ready()
-    first = time.perf_counter() - start
-    for _ in range(WARM_UP):
-        compiled(x).block_until_ready()
-    calls, whole = [], []
-    for _ in range(CALLS):
-        start = time.perf_counter()
-        made = compiled(x)
-        calls.append(time.perf_counter() - start)
-        made.block_until_ready()
-        whole.append(time.perf_counter() - start)
-    return {
-        "first_call_ms": first * 1e3,
-        "call_us": statistics.median(calls) * 1e6,
-        "whole_us": statistics.median(whole) * 1e6,
-    }
-
-
-def main() -> None:
-    """Measure the workload in the first argument, which is JSON."""
-    work = json.loads(sys.argv[1])
-    answer = {"version": jax.__version__, "device": str(jax.devices()[0])}
-    makers = {"elementwise": elementwise, "decode": decode}
-    for name in work["functions"]:
-        answer[name] = measure(*makers[name](work))
-    print(json.dumps(answer))
+    """Time the calls of a function, compiled."""
+    return timed(jax.jit(function), x, jax.block_until_ready)
 
 
 if __name__ == "__main__":
-    main()
+    about = {"version": jax.__version__, "device": str(jax.devices()[0])}
+    main(about, {"elementwise": elementwise, "decode": decode}, measure)

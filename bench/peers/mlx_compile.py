@@ -1,15 +1,9 @@
 """mx.compile: the functions of ``hiprt bench compile``; a call of MLX returns before anything is computed."""
 
-import json
-import statistics
-import sys
-import time
 from typing import Any
 
 import mlx.core as mx
-
-CALLS, WARM_UP = 500, 5
-Answer = dict[str, Any]
+from compile_timing import Answer, main, timed
 
 
 def elementwise(work: Answer) -> tuple[Any, Any]:
@@ -46,37 +40,11 @@ def decode(work: Answer) -> tuple[Any, Any]:
 
 
 def measure(function: Any, x: Any) -> Answer:
-    """Time the first call, and later ones."""
-    compiled = mx.compile(function)
+    """Time the calls of a function, compiled."""
     mx.eval(x)
-    start = time.perf_counter()
-    mx.eval(compiled(x))
-    first = time.perf_counter() - start
-    for _ in range(WARM_UP):
-        mx.eval(compiled(x))
-    calls, whole = [], []
-    for _ in range(CALLS):
-        start = time.perf_counter()
-        made = compiled(x)
-        calls.append(time.perf_counter() - start)
-        mx.eval(made)
-        whole.append(time.perf_counter() - start)
-    return {
-        "first_call_ms": first * 1e3,
-        "call_us": statistics.median(calls) * 1e6,
-        "whole_us": statistics.median(whole) * 1e6,
-    }
-
-
-def main() -> None:
-    """Measure the workload in the first argument, which is JSON."""
-    work = json.loads(sys.argv[1])
-    answer = {"version": mx.__version__, "device": str(mx.default_device())}
-    makers = {"elementwise": elementwise, "decode": decode}
-    for name in work["functions"]:
-        answer[name] = measure(*makers[name](work))
-    print(json.dumps(answer))
+    return timed(mx.compile(function), x, mx.eval)
 
 
 if __name__ == "__main__":
-    main()
+    about = {"version": mx.__version__, "device": str(mx.default_device())}
+    main(about, {"elementwise": elementwise, "decode": decode}, measure)

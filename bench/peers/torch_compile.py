@@ -1,36 +1,32 @@
 """torch.compile(mode="reduce-overhead"): the functions of ``hiprt bench compile``."""
 
-import json
-import statistics
-import sys
-import time
 from typing import Any
 
 import torch
+from compile_timing import Answer, main, timed
 
-CALLS, WARM_UP = 500, 5
-Answer = dict[str, Any]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def elementwise(work: Answer, device: str) -> tuple[Any, Any]:
+def elementwise(work: Answer) -> tuple[Any, Any]:
     """Return the function of elementwise ops, and what it is called with."""
-    y, rounds = torch.linspace(0, 1, 1024, device=device), work["rounds"]
+    y, rounds = torch.linspace(0, 1, 1024, device=DEVICE), work["rounds"]
 
     def function(x: Any) -> Any:
         for _ in range(rounds):
             x = torch.maximum((x + y) * 0.5, x * 0.25)
         return x
 
-    return function, torch.ones(1024, device=device)
+    return function, torch.ones(1024, device=DEVICE)
 
 
-def decode(work: Answer, device: str) -> tuple[Any, Any]:
+def decode(work: Answer) -> tuple[Any, Any]:
     """Return the decode step in plain ops, and what it is called with."""
     width, inner, tokens = work["width"], work["inner"], work["tokens"]
     attention = (width, width), (width, tokens), (tokens, width), (width, width)
     sizes = *attention, (width, inner), (width, inner), (inner, width)
-    layers = [[torch.randn(*size, device=device) * size[0] ** -0.5 for size in sizes] for _ in range(work["layers"])]
-    head = torch.randn(width, 256, device=device) * width**-0.5
+    layers = [[torch.randn(*size, device=DEVICE) * size[0] ** -0.5 for size in sizes] for _ in range(work["layers"])]
+    head = torch.randn(width, 256, device=DEVICE) * width**-0.5
 
     def norm(x: Any) -> Any:
         return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
@@ -44,49 +40,20 @@ def decode(work: Answer, device: str) -> tuple[Any, Any]:
             x = x + (g * torch.sigmoid(g) * (h @ up)) @ down
         return torch.argmax(norm(x) @ head, dim=-1)
 
-    return function, torch.linspace(-1, 1, width, device=device).reshape(1, width)
+    return function, torch.linspace(-1, 1, width, device=DEVICE).reshape(1, width)
 
 
-def measure(function: Any, x: Any, device: str) -> Answer:
-    """Time the first call, and later ones."""
+def wait(_: Any) -> None:
+    """Wait until the device is done."""
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
 
-    def wait() -> None:
-        if device == "cuda":
-            torch.cuda.synchronize()
 
-    compiled = torch.compile(function, mode="reduce-overhead")
+def measure(function: Any, x: Any) -> Answer:
+    """Time the calls of a function, compiled."""
     with torch.inference_mode():
-        start = time.perf_counter()
-        compiled(x)
-        wait()
-        first = time.perf_counter() - start
-        for _ in range(WARM_UP):
-            compiled(x)
-            wait()
-        calls, whole = [], []
-        for _ in range(CALLS):
-            start = time.perf_counter()
-            compiled(x)
-            calls.append(time.perf_counter() - start)
-            wait()
-            whole.append(time.perf_counter() - start)
-    return {
-        "first_call_ms": first * 1e3,
-        "call_us": statistics.median(calls) * 1e6,
-        "whole_us": statistics.median(whole) * 1e6,
-    }
-
-
-def main() -> None:
-    """Measure the workload in the first argument, which is JSON."""
-    work = json.loads(sys.argv[1])
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    answer = {"version": torch.__version__, "device": device}
-    makers = {"elementwise": elementwise, "decode": decode}
-    for name in work["functions"]:
-        answer[name] = measure(*makers[name](work, device), device)
-    print(json.dumps(answer))
+        return timed(torch.compile(function, mode="reduce-overhead"), x, wait)
 
 
 if __name__ == "__main__":
-    main()
+    main({"version": torch.__version__, "device": DEVICE}, {"elementwise": elementwise, "decode": decode}, measure)

@@ -20,10 +20,11 @@ from hiprt.provider import ROCM
 
 __all__ = ["compile_for", "compile_here", "sources_for"]
 
-# Compute units of a device of each architecture, for plans that ask; a device with others finds most of its kernels.
+# Compute units of a device of each architecture as HIP counts them, which are pairs on RDNA, for plans that ask; a
+# device with others finds most of its kernels.
 COMPUTE_UNITS = {
-    "gfx90a": 104, "gfx942": 304, "gfx950": 256, "gfx1030": 80, "gfx1100": 96, "gfx1101": 60, "gfx1102": 32,
-    "gfx1150": 16, "gfx1151": 40, "gfx1200": 32, "gfx1201": 64,
+    "gfx90a": 104, "gfx942": 304, "gfx950": 256, "gfx1030": 40, "gfx1100": 48, "gfx1101": 30, "gfx1102": 16,
+    "gfx1150": 8, "gfx1151": 20, "gfx1200": 16, "gfx1201": 32,
 }  # fmt: skip
 # What a process compiles of its own before its first graph.
 OWN = (Source(probes.SOURCE, "hiprt_probe.hip", (), ()), Source(canary.SOURCE, "hiprt_canary.hip", (), ()))

@@ -14,7 +14,7 @@ import numpy as np
 
 from hiprt.dtype import SAFETENSORS
 
-__all__ = ["read_tensors", "write_tensors"]
+__all__ = ["read_tensors", "tensors_in", "write_tensors"]
 
 HostArray = np.ndarray[Any, np.dtype[Any]]
 WORDS = {dtype: word for word, dtype in SAFETENSORS.items()}
@@ -74,18 +74,29 @@ def read_tensors(path: Path) -> tuple[dict[str, HostArray], dict[str, str]]:
         It is no file of this format: every byte behind the header belongs to exactly one tensor.
     """
     with path.open("rb") as file:
-        nbytes = os.fstat(file.fileno()).st_size
-        length = int.from_bytes(file.read(8), "little")
-        if length > nbytes - 8:
+        if not os.fstat(file.fileno()).st_size:
             raise ValueError("it is truncated, or no safetensors file: it ends in its header")
-        text = file.read(length)
-        try:
-            header = json.loads(text, object_pairs_hook=unique)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"its header is not what safetensors has ({type(error).__name__})") from None
-        if type(header) is not dict:
-            raise ValueError("its header is no table of tensors")
-        content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)[8 + length :]
+        return tensors_in(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+
+
+def tensors_in(memory: memoryview) -> tuple[dict[str, HostArray], dict[str, str]]:
+    """Return the arrays, which are views of the memory, and the texts of a file's bytes.
+
+    Raises
+    ------
+    ValueError
+        They are no file of this format.
+    """
+    length = int.from_bytes(memory[:8], "little")
+    if length > len(memory) - 8:
+        raise ValueError("it is truncated, or no safetensors file: it ends in its header")
+    try:
+        header = json.loads(bytes(memory[8 : 8 + length]), object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its header is not what safetensors has ({type(error).__name__})") from None
+    if type(header) is not dict:
+        raise ValueError("its header is no table of tensors")
+    content = np.frombuffer(memory, np.uint8)[8 + length :]
     texts = header.pop("__metadata__", {})
     if type(texts) is not dict or not all(type(text) is str for text in texts.values()):
         raise ValueError("its metadata are not texts")

@@ -307,15 +307,20 @@ int hiprt_flatten_begin(hiprt_recorder *r, hiprt_stream *stream) {
   return status;
 }
 
+static int end_capture(hiprt_stream *stream, hipGraph_t *out_graph) {
+  const int status = hiprt_capture_end(stream->handle, out_graph);
+  stream->is_stuck = status && hiprt_is_capturing(stream->handle);
+  hiprt_order_open(stream);
+  return status;
+}
+
 int hiprt_flatten_end(hiprt_recorder *r, hiprt_stream *stream, uint32_t n_ranges, const hiprt_range *ranges,
                       const uint8_t *access, int is_barrier, uint64_t from, uint64_t to, uint32_t *out_nodes) {
   hipGraph_t graph = 0;
   *out_nodes = 0;
   hiprt_recorder_listen(r, 0);
   /* The capture ends whatever fails, so that the stream can be used. */
-  int chosen = (int)hiprt_hip.hipSetDevice(stream->device), status = hiprt_capture_end(stream->handle, &graph);
-  stream->is_stuck = status && hiprt_is_capturing(stream->handle);
-  hiprt_order_open(stream);
+  int chosen = (int)hiprt_hip.hipSetDevice(stream->device), status = end_capture(stream, &graph);
   if (chosen) {
     if (graph) hiprt_hip.hipGraphDestroy(graph);
     return hiprt_fail(chosen, "hipSetDevice", 0);
@@ -345,6 +350,5 @@ void hiprt_flatten_drop(hiprt_recorder *r, hiprt_stream *stream) {
   hipGraph_t graph = 0;
   hiprt_recorder_listen(r, 0);
   hiprt_hip.hipSetDevice(stream->device);
-  if (!hiprt_capture_end(stream->handle, &graph)) hiprt_hip.hipGraphDestroy(graph);
-  hiprt_order_open(stream);
+  if (!end_capture(stream, &graph)) hiprt_hip.hipGraphDestroy(graph);
 }

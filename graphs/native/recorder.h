@@ -74,6 +74,12 @@ int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t en
 /* List the nodes with a buffer that begins in [start, end), or another address in it; out_nodes has room for all
  * nodes. */
 uint32_t hiprt_recorder_users(const hiprt_recorder *recorder, uint64_t start, uint64_t end, uint32_t *out_nodes);
+/* Tell what the nodes do with memory that is to be laid out: `extents`, ascending and disjoint. For each node in order:
+ * the number of extents that it touches and these, the number of nodes that it waits for and these, and the number of
+ * pairs of whole extents of which it may write the second where it reads the first, and these. Return the number of
+ * words; those for which `out` has room are written. */
+uint64_t hiprt_recorder_outline(const hiprt_recorder *recorder, uint32_t n_extents, const hiprt_range *extents,
+                                uint32_t *out, uint64_t room);
 uint32_t hiprt_recorder_size(const hiprt_recorder *recorder);
 uint64_t hiprt_recorder_edges(const hiprt_recorder *recorder);
 int hiprt_recorder_node(const hiprt_recorder *recorder, uint32_t index, hiprt_node *out_node);

@@ -8,27 +8,16 @@
 #define MOST_PARAMETERS 64
 #define FEW_PARTS 64 /* of a call's key: operands, numbers, and the elements of lists; more are allocated */
 
-/* One call of an op. */
-typedef struct {
-  PyObject_HEAD
-  PyObject *op;        /* None for a value that is given from outside */
-  PyObject *arguments; /* a tuple: one for each of the op's parameters, lists copied */
-  PyObject *inputs;    /* a tuple: the arrays among the arguments, in order */
-  PyObject *rule;      /* what the op does with arrays of these forms */
-  uint64_t trace;      /* the number of the trace that it belongs to */
-  uint64_t number;     /* of its first output; later primitives have larger ones */
-  uint64_t hash;       /* of the op, its arguments, and those of all primitives that it depends on */
-} primitive_object;
-
 /* Base of hiprt.graphs.trace.trace.Trace. */
 typedef struct {
   hiprt_py_trace base;
   uint64_t number;
-  PyObject *primitives;    /* a list, in the order of the calls */
+  PyObject *primitives;    /* a list, in the order of the calls; empty where only values keep them */
   PyObject *places;        /* a dict: the numbers of the arrays in memory that calls use, by id */
   PyObject *buffer;        /* that all values show */
   PyTypeObject *value;     /* the class of values */
   PyTypeObject *size;      /* the class of sizes that stand for an axis of a value */
+  int keeps;               /* whether primitives are kept in the list; else they live as long as what uses them */
 } trace_object;
 
 /* One call while its key is made. */
@@ -41,7 +30,7 @@ typedef struct {
   PyObject *few[2 * FEW_PARTS];
 } reading;
 
-static PyTypeObject *primitive_type;
+PyTypeObject *hiprt_py_primitive_type;
 static uint64_t traces;     /* so far */
 static uint64_t values = 1; /* so far; 0 is the number of arrays in memory */
 static unsigned long long next_address = 1ull << 62; /* of values: no memory lies there */
@@ -100,7 +89,7 @@ static int append(reading *r, PyObject *part) {
 /* Return the place of an array in memory among those that the trace has used, for hashes: the same in two traces of the
  * same calls. */
 static uint64_t place_of(const trace_object *trace, PyObject *array) {
-  PyObject *id = trace ? PyLong_FromVoidPtr(array) : 0;
+  PyObject *id = trace && trace->keeps ? PyLong_FromVoidPtr(array) : 0;
   PyObject *found = id ? PyDict_GetItemWithError(trace->places, id) : 0;
   uint64_t place = found ? PyLong_AsUnsignedLongLong(found) : 0;
   if (id && !found) {
@@ -116,7 +105,7 @@ static uint64_t place_of(const trace_object *trace, PyObject *array) {
 
 static int append_operand(reading *r, PyObject *value) {
   hiprt_py_array *array = (hiprt_py_array *)value;
-  const primitive_object *maker = (const primitive_object *)array->primitive;
+  const hiprt_py_primitive *maker = (const hiprt_py_primitive *)array->primitive;
   if (maker && (!r->trace || maker->trace != r->trace->number)) {
     PyErr_SetString(PyExc_ValueError,
                     "a traced value is used after its trace: what a compiled function leaves outside of its results "
@@ -125,6 +114,10 @@ static int append_operand(reading *r, PyObject *value) {
   }
   PyObject *form = hiprt_py_form(array);
   if (append(r, form)) return -1;
+  /* What an op does with one array given twice, as `out` too, is not what it does with two. */
+  for (Py_ssize_t i = 0; r->trace && i < r->operands; i++)
+    if (r->inputs[i] == value && (append(r, shared((PyObject *)hiprt_py_primitive_type)) || append(r, PyLong_FromSsize_t(i))))
+      return -1;
   r->hash = mixed(r->hash, maker ? maker->hash + (array->number - maker->number) : place_of(r->trace, value) ^ (uint64_t)(uintptr_t)form);
   r->inputs[r->operands++] = value;
   return 0;
@@ -133,9 +126,10 @@ static int append_operand(reading *r, PyObject *value) {
 /* Read one argument: append it to the key and return it, lists copied, as a new reference. */
 static PyObject *read_argument(reading *r, PyObject *value) {
   PyTypeObject *type = Py_TYPE(value);
-  if (PyObject_TypeCheck(value, hiprt_py_array_type)) return append_operand(r, value) ? 0 : shared(value);
   if (value == Py_None || PyLong_CheckExact(value) || PyUnicode_CheckExact(value))
     return append(r, shared(value)) ? 0 : shared(value);
+  if ((r->trace && type == r->trace->value) || PyObject_TypeCheck(value, hiprt_py_array_type))
+    return append_operand(r, value) ? 0 : shared(value);
   if (append(r, shared((PyObject *)type))) return 0;
   if (PyFloat_CheckExact(value)) { /* by its bits: 0.0 equals -0.0, and NaN not itself */
     const double number = PyFloat_AsDouble(value);
@@ -230,7 +224,7 @@ static int order(const hiprt_py_op *op, PyObject *args, PyObject *kwargs, PyObje
 }
 
 /* Return a value like `pattern`, a plain array, at an address. */
-static PyObject *new_value(const trace_object *self, PyObject *pattern, primitive_object *maker, uint32_t output,
+static PyObject *new_value(const trace_object *self, PyObject *pattern, hiprt_py_primitive *maker, uint32_t output,
                            unsigned long long address) {
   PyObject *made = hiprt_py_array_at(self->value, (const hiprt_py_array *)pattern, self->buffer, address);
   if (!made) return 0;
@@ -246,20 +240,19 @@ static unsigned long long address_for(const hiprt_py_array *pattern) {
 }
 
 /* Make the results that a rule tells of: a container, results (pattern or None, operand or -1, bytes), writes. */
-static PyObject *results(const trace_object *self, const reading *r, PyObject *rule, primitive_object *maker) {
+static PyObject *results(const trace_object *self, const reading *r, PyObject *rule, hiprt_py_primitive *maker) {
   PyObject *patterns = PyTuple_GetItem(rule, 1);
   const long container = PyLong_AsLong(PyTuple_GetItem(rule, 0));
   const Py_ssize_t count = PyTuple_Size(patterns);
   PyObject *all = container == 2 ? PyList_New(count) : PyTuple_New(count);
   for (Py_ssize_t i = 0; all && i < count; i++) {
-    PyObject *pattern, *made;
-    Py_ssize_t operand;
-    long long bytes;
-    if (!PyArg_ParseTuple(PyTuple_GetItem(patterns, i), "OnL", &pattern, &operand, &bytes)) {
-      Py_CLEAR(all);
-      break;
-    }
-    if (pattern == Py_None) {
+    PyObject *result = PyTuple_GetItem(patterns, i), *made = 0;
+    PyObject *pattern = result ? PyTuple_GetItem(result, 0) : 0;
+    const Py_ssize_t operand = pattern ? PyLong_AsSsize_t(PyTuple_GetItem(result, 1)) : -1;
+    const long long bytes = pattern ? PyLong_AsLongLong(PyTuple_GetItem(result, 2)) : 0;
+    if (!pattern || operand >= r->operands || PyErr_Occurred()) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the rule is that of another call");
+    } else if (pattern == Py_None) {
       made = operand < 0 ? shared(Py_None) : shared(r->inputs[operand]);
     } else {
       const unsigned long long at = operand < 0
@@ -281,10 +274,10 @@ static PyObject *results(const trace_object *self, const reading *r, PyObject *r
   return only;
 }
 
-static primitive_object *new_primitive(const trace_object *self, PyObject *op, PyObject *arguments, PyObject *inputs,
+static hiprt_py_primitive *new_primitive(const trace_object *self, PyObject *op, PyObject *arguments, PyObject *inputs,
                                        PyObject *rule, uint64_t hash) {
-  allocfunc allocate = (allocfunc)PyType_GetSlot(primitive_type, Py_tp_alloc);
-  primitive_object *made = inputs ? (primitive_object *)allocate(primitive_type, 0) : 0;
+  allocfunc allocate = (allocfunc)PyType_GetSlot(hiprt_py_primitive_type, Py_tp_alloc);
+  hiprt_py_primitive *made = inputs ? (hiprt_py_primitive *)allocate(hiprt_py_primitive_type, 0) : 0;
   if (!made) return 0;
   made->op = shared(op);
   made->arguments = shared(arguments);
@@ -296,14 +289,34 @@ static primitive_object *new_primitive(const trace_object *self, PyObject *op, P
   return made;
 }
 
+PyObject *hiprt_py_leaf(const hiprt_py_array *value, PyObject *array) {
+  PyObject *none = PyTuple_New(0), *arguments = PyTuple_Pack(1, array);
+  allocfunc allocate = (allocfunc)PyType_GetSlot(hiprt_py_primitive_type, Py_tp_alloc);
+  hiprt_py_primitive *made = none && arguments ? (hiprt_py_primitive *)allocate(hiprt_py_primitive_type, 0) : 0;
+  if (made) {
+    made->op = shared(Py_None);
+    made->arguments = shared(arguments);
+    made->inputs = shared(none);
+    made->rule = shared(Py_None);
+    made->trace = ((const hiprt_py_primitive *)value->primitive)->trace;
+    made->number = value->number;
+    made->hash = mixed(value->number, 0);
+    made->holds = (hiprt_py_buffer *)shared(((hiprt_py_array *)array)->buffer);
+    made->holds->leaves++;
+  }
+  Py_XDECREF(none);
+  Py_XDECREF(arguments);
+  return (PyObject *)made;
+}
+
 static PyObject *tuple_of(PyObject *const *items, Py_ssize_t count) {
   PyObject *tuple = PyTuple_New(count);
   for (Py_ssize_t i = 0; tuple && i < count; i++) PyTuple_SetItem(tuple, i, shared(items[i]));
   return tuple;
 }
 
-/* Return the rule of a call: what is remembered for such operands, else what the subclass infers. */
-static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *arguments, reading *r) {
+/* Return the rule of a call: what is remembered for such operands, else `known`, else what the subclass infers. */
+static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *arguments, reading *r, PyObject *known) {
   PyObject *key = tuple_of(r->key, r->parts);
   if (!key) return 0;
   const Py_hash_t hash = PyObject_Hash(key);
@@ -313,7 +326,7 @@ static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *argument
   if (!rule) {
     const int has_hash = !PyErr_Occurred();
     PyErr_Clear(); /* an argument without a hash is inferred at each call */
-    rule = PyObject_CallMethod((PyObject *)self, "infer", "OO", op, arguments);
+    rule = known ? shared(known) : PyObject_CallMethod((PyObject *)self, "infer", "OO", op, arguments);
     if (rule && has_hash && PyDict_Size(op->rules) >= 4096) PyDict_Clear(op->rules);
     if (rule && has_hash && PyDict_SetItem(op->rules, key, rule)) Py_CLEAR(rule);
   }
@@ -321,11 +334,11 @@ static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *argument
   return rule;
 }
 
-static PyObject *add(hiprt_py_trace *base, hiprt_py_op *op, PyObject *args, PyObject *kwargs) {
-  trace_object *self = (trace_object *)base;
-  PyObject *ordered[MOST_PARAMETERS], *rule = 0, *made = 0;
-  primitive_object *primitive = 0;
-  if (order(op, args, kwargs, ordered)) return 0;
+/* Add a call with one argument for each of the op's parameters; borrowed references. `known` is its rule where the caller
+ * has it, else NULL. */
+static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *const *ordered, PyObject *known) {
+  PyObject *rule = 0, *made = 0;
+  hiprt_py_primitive *primitive = 0;
   const Py_ssize_t count = PyTuple_Size(op->names);
   PyObject *arguments = PyTuple_New(count);
   reading r;
@@ -337,11 +350,11 @@ static PyObject *add(hiprt_py_trace *base, hiprt_py_op *op, PyObject *args, PyOb
     else
       Py_CLEAR(arguments);
   }
-  if (arguments) rule = rule_of(self, op, arguments, &r);
+  if (arguments) rule = rule_of(self, op, arguments, &r, known);
   if (rule)
     primitive = new_primitive(self, (PyObject *)op, arguments, tuple_of(r.inputs, r.operands), rule, r.hash);
   if (primitive) made = results(self, &r, rule, primitive);
-  if (made && PyList_Append(self->primitives, (PyObject *)primitive)) Py_CLEAR(made);
+  if (made && self->keeps && PyList_Append(self->primitives, (PyObject *)primitive)) Py_CLEAR(made);
   if (rule) values += (uint64_t)PyTuple_Size(PyTuple_GetItem(rule, 1)) + 1;
   end(&r);
   Py_XDECREF(arguments);
@@ -350,11 +363,125 @@ static PyObject *add(hiprt_py_trace *base, hiprt_py_op *op, PyObject *args, PyOb
   return made;
 }
 
-/* prepare(buffer, value class, size class or None) */
+static PyObject *add(hiprt_py_trace *base, hiprt_py_op *op, PyObject *args, PyObject *kwargs) {
+  PyObject *ordered[MOST_PARAMETERS];
+  return order(op, args, kwargs, ordered) ? 0 : add_ordered((trace_object *)base, op, ordered, 0);
+}
+
+/* Whether an op can be added with a tuple of arguments; 0 with an exception. */
+static int fits(const trace_object *self, PyObject *op, PyObject *arguments) {
+  if (self->primitives && PyObject_TypeCheck(op, hiprt_py_op_type) && PyTuple_Check(arguments) &&
+      ((hiprt_py_op *)op)->names && PyTuple_Size(arguments) == PyTuple_Size(((hiprt_py_op *)op)->names) &&
+      PyTuple_Size(arguments) <= MOST_PARAMETERS)
+    return 1;
+  PyErr_Format(PyExc_TypeError, "a prepared trace, an op, and an argument for each of its parameters are needed");
+  return 0;
+}
+
+/* add(op, arguments, rule): add a call whose rule is known, and return what the call would. */
+static PyObject *add_known(PyObject *object, PyObject *args) {
+  PyObject *op, *arguments, *rule, *ordered[MOST_PARAMETERS];
+  if (!PyArg_ParseTuple(args, "OOO!", &op, &arguments, &PyTuple_Type, &rule)) return 0;
+  if (!fits((trace_object *)object, op, arguments)) return 0;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(arguments); i++) ordered[i] = PyTuple_GetItem(arguments, i);
+  return add_ordered((trace_object *)object, (hiprt_py_op *)op, ordered, rule);
+}
+
+/* What stands for the values and sizes of an older program: arrays by the number of a value, and a function of sizes. */
+typedef struct {
+  PyObject *found, *moved;
+  PyTypeObject *size;
+} replacement;
+
+/* Return an argument of a primitive with what stands for each of its parts, as a new reference. */
+static PyObject *replaced(const replacement *with, PyObject *value) {
+  if (PyObject_TypeCheck(value, hiprt_py_array_type)) {
+    const hiprt_py_array *array = (const hiprt_py_array *)value;
+    if (!array->primitive) return shared(value);
+    PyObject *number = PyLong_FromUnsignedLongLong(array->number);
+    PyObject *now = number ? PyDict_GetItemWithError(with->found, number) : 0;
+    if (number && !now && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, number);
+    Py_XDECREF(number);
+    return shared(now);
+  }
+  if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+    const int is_tuple = PyTuple_CheckExact(value);
+    const Py_ssize_t count = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
+    PyObject *copy = is_tuple ? PyTuple_New(count) : PyList_New(count);
+    for (Py_ssize_t i = 0; copy && i < count; i++) {
+      PyObject *item = replaced(with, is_tuple ? PyTuple_GetItem(value, i) : PyList_GetItem(value, i));
+      if (!item)
+        Py_CLEAR(copy);
+      else if (is_tuple)
+        PyTuple_SetItem(copy, i, item);
+      else
+        PyList_SetItem(copy, i, item);
+    }
+    return copy;
+  }
+  if (PyDict_CheckExact(value)) {
+    PyObject *copy = PyDict_New(), *name, *each;
+    for (Py_ssize_t at = 0; copy && PyDict_Next(value, &at, &name, &each);) {
+      PyObject *item = replaced(with, each);
+      if (!item || PyDict_SetItem(copy, name, item)) Py_CLEAR(copy);
+      Py_XDECREF(item);
+    }
+    return copy;
+  }
+  if (PySlice_Check(value)) {
+    static const char *const names[] = {"start", "stop", "step"};
+    PyObject *bounds[3] = {0};
+    for (int i = 0; i < 3 && (!i || bounds[i - 1]); i++) {
+      PyObject *bound = PyObject_GetAttrString(value, names[i]);
+      bounds[i] = bound ? replaced(with, bound) : 0;
+      Py_XDECREF(bound);
+    }
+    PyObject *copy = bounds[2] ? PySlice_New(bounds[0], bounds[1], bounds[2]) : 0;
+    for (int i = 0; i < 3; i++) Py_XDECREF(bounds[i]);
+    return copy;
+  }
+  if (with->size && Py_TYPE(value) == with->size) return PyObject_CallFunctionObjArgs(with->moved, value, 0);
+  return shared(value);
+}
+
+/* fill_in(arguments, found, moved, size class): a primitive's arguments with what stands for each value and size. */
+static PyObject *fill_in(PyObject *type, PyObject *args) {
+  PyObject *arguments;
+  replacement with = {0};
+  if (!PyArg_ParseTuple(args, "O!O!OO!", &PyTuple_Type, &arguments, &PyDict_Type, &with.found, &with.moved, &PyType_Type,
+                        &with.size))
+    return 0;
+  return replaced(&with, arguments);
+}
+
+/* repeat(primitive, found, moved, size class): add the call of an older program's primitive, and return its results as a
+ * list; `found` has the arrays that stand for older values, by number, and moved(size) returns what stands for a size. */
+static PyObject *repeat(PyObject *object, PyObject *args) {
+  PyObject *older, *arguments, *ordered[MOST_PARAMETERS], *made = 0;
+  replacement with = {0};
+  if (!PyArg_ParseTuple(args, "O!O!OO!", hiprt_py_primitive_type, &older, &PyDict_Type, &with.found, &with.moved, &PyType_Type,
+                        &with.size))
+    return 0;
+  const hiprt_py_primitive *primitive = (const hiprt_py_primitive *)older;
+  if (!fits((trace_object *)object, primitive->op, primitive->arguments)) return 0;
+  if (!(arguments = replaced(&with, primitive->arguments))) return 0;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(arguments); i++) ordered[i] = PyTuple_GetItem(arguments, i);
+  made = add_ordered((trace_object *)object, (hiprt_py_op *)primitive->op, ordered, 0);
+  Py_DECREF(arguments);
+  if (!made || PyList_CheckExact(made)) return made;
+  PyObject *list = PyTuple_CheckExact(made) ? PySequence_List(made) : PyList_New(1);
+  if (list && !PyTuple_CheckExact(made))
+    PyList_SetItem(list, 0, made);
+  else
+    Py_DECREF(made);
+  return list;
+}
+
+/* prepare(buffer, value class, size class or None, whether the list keeps primitives) */
 static PyObject *prepare(PyObject *object, PyObject *args) {
   trace_object *self = (trace_object *)object;
   PyObject *buffer, *value, *size;
-  if (!PyArg_ParseTuple(args, "O!O!O", hiprt_py_buffer_type, &buffer, &PyType_Type, &value, &size)) return 0;
+  if (!PyArg_ParseTuple(args, "O!O!Op", hiprt_py_buffer_type, &buffer, &PyType_Type, &value, &size, &self->keeps)) return 0;
   if (self->primitives || !PyType_IsSubtype((PyTypeObject *)value, hiprt_py_array_type))
     return PyErr_Format(PyExc_TypeError, "prepare: once, with a class of arrays");
   if (!(self->places = PyDict_New()) || !(self->primitives = PyList_New(0))) return 0;
@@ -373,7 +500,7 @@ static PyObject *given(PyObject *object, PyObject *array) {
     return PyErr_Format(PyExc_TypeError, "%R is not an array", array);
   PyObject *none = PyTuple_New(0), *form = hiprt_py_form((hiprt_py_array *)array);
   const uint64_t hash = mixed(values, (uint64_t)(uintptr_t)form);
-  primitive_object *maker = form && none ? new_primitive(self, Py_None, none, shared(none), Py_None, hash) : 0;
+  hiprt_py_primitive *maker = form && none ? new_primitive(self, Py_None, none, shared(none), Py_None, hash) : 0;
   PyObject *made = maker ? new_value(self, array, maker, 0, address_for((hiprt_py_array *)array)) : 0;
   Py_XDECREF(none);
   Py_XDECREF(form);
@@ -456,6 +583,9 @@ static PyTypeObject *make_trace(void) {
   static PyMemberDef members[] = {{"primitives", T_OBJECT, offsetof(trace_object, primitives), READONLY, 0}, {0}};
   static PyMethodDef methods[] = {{"prepare", prepare, METH_VARARGS, 0},
                                   {"given", given, METH_O, 0},
+                                  {"add", add_known, METH_VARARGS, 0},
+                                  {"repeat", repeat, METH_VARARGS, 0},
+                                  {"fill_in", fill_in, METH_VARARGS | METH_STATIC, 0},
                                   {"enter", enter, METH_NOARGS, 0},
                                   {"leave", leave, METH_O, 0},
                                   {"current", current, METH_NOARGS | METH_STATIC, 0},
@@ -472,7 +602,7 @@ static PyTypeObject *make_trace(void) {
 }
 
 static int primitive_traverse(PyObject *object, visitproc visit, void *arg) {
-  primitive_object *self = (primitive_object *)object;
+  hiprt_py_primitive *self = (hiprt_py_primitive *)object;
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->op);
   Py_VISIT(self->arguments);
@@ -482,7 +612,7 @@ static int primitive_traverse(PyObject *object, visitproc visit, void *arg) {
 }
 
 static int primitive_clear(PyObject *object) {
-  primitive_object *self = (primitive_object *)object;
+  hiprt_py_primitive *self = (hiprt_py_primitive *)object;
   Py_CLEAR(self->op);
   Py_CLEAR(self->arguments);
   Py_CLEAR(self->inputs);
@@ -492,19 +622,22 @@ static int primitive_clear(PyObject *object) {
 
 static void primitive_dealloc(PyObject *object) {
   PyObject_GC_UnTrack(object);
+  hiprt_py_buffer *holds = ((hiprt_py_primitive *)object)->holds;
+  if (holds) holds->leaves--;
+  Py_XDECREF((PyObject *)holds);
   primitive_clear(object);
   hiprt_py_free(object);
 }
 
 static PyTypeObject *make_primitive(void) {
   static PyMemberDef members[] = {
-      {"op", T_OBJECT, offsetof(primitive_object, op), READONLY, 0},
-      {"arguments", T_OBJECT, offsetof(primitive_object, arguments), READONLY, 0},
-      {"inputs", T_OBJECT, offsetof(primitive_object, inputs), READONLY, 0},
-      {"rule", T_OBJECT, offsetof(primitive_object, rule), READONLY, 0},
-      {"trace", T_ULONGLONG, offsetof(primitive_object, trace), READONLY, 0},
-      {"number", T_ULONGLONG, offsetof(primitive_object, number), READONLY, 0},
-      {"hash", T_ULONGLONG, offsetof(primitive_object, hash), READONLY, 0},
+      {"op", T_OBJECT, offsetof(hiprt_py_primitive, op), READONLY, 0},
+      {"arguments", T_OBJECT, offsetof(hiprt_py_primitive, arguments), READONLY, 0},
+      {"inputs", T_OBJECT, offsetof(hiprt_py_primitive, inputs), READONLY, 0},
+      {"rule", T_OBJECT, offsetof(hiprt_py_primitive, rule), READONLY, 0},
+      {"trace", T_ULONGLONG, offsetof(hiprt_py_primitive, trace), READONLY, 0},
+      {"number", T_ULONGLONG, offsetof(hiprt_py_primitive, number), READONLY, 0},
+      {"hash", T_ULONGLONG, offsetof(hiprt_py_primitive, hash), READONLY, 0},
       {0},
   };
   static PyType_Slot slots[] = {
@@ -512,9 +645,9 @@ static PyTypeObject *make_primitive(void) {
       {Py_tp_clear, (void *)primitive_clear},     {Py_tp_members, members},
       {0, 0},
   };
-  static PyType_Spec spec = {"hiprt.graphs.native.trace.Primitive", sizeof(primitive_object), 0,
+  static PyType_Spec spec = {"hiprt.graphs.native.trace.Primitive", sizeof(hiprt_py_primitive), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
-  return primitive_type = (PyTypeObject *)PyType_FromSpec(&spec);
+  return hiprt_py_primitive_type = (PyTypeObject *)PyType_FromSpec(&spec);
 }
 
 PyMODINIT_FUNC PyInit_trace(void) {

@@ -5,3 +5,21 @@
 /* Read a tree of arrays and constants: all of it but the contents of its arrays, as a tuple, and the arrays, as one.
  * -1 with an exception. */
 int hiprt_py_signature(PyObject *tree, PyObject **out_key, PyObject **out_arrays);
+
+/* One call of an op. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *op;        /* None for a value that is given from outside */
+  PyObject *arguments; /* a tuple: one for each of the op's parameters, lists copied */
+  PyObject *inputs;    /* a tuple: the arrays among the arguments, in order */
+  PyObject *rule;      /* what the op does with arrays of these forms */
+  uint64_t trace;      /* the number of the trace that it belongs to */
+  uint64_t number;     /* of its first output; later primitives have larger ones */
+  uint64_t hash;       /* of the op, its arguments, and those of all primitives that it depends on */
+  hiprt_py_buffer *holds; /* of a leaf: the memory of the array that it holds, which is among its arguments */
+} hiprt_py_primitive;
+
+extern PyTypeObject *hiprt_py_primitive_type;
+
+/* Return a primitive that makes nothing but holds the array that a value shows, which is a leaf of its graph then. */
+PyObject *hiprt_py_leaf(const hiprt_py_array *value, PyObject *array);

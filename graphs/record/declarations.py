@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from hiprt import core, module
+from hiprt import core
+from hiprt.allocator import InPlace, Outline
 from hiprt.graphs.record.extents import Extent
 
 if TYPE_CHECKING:
     from hiprt.graphs.record.recording import Recording
 
-__all__ = ["Piece", "declared", "extents", "in_place", "reachable", "why_once"]
+__all__ = ["Piece", "declared", "extents", "outlined", "why_once"]
 
 Piece = tuple[int, int, int]  # first address, one past the last, and module.READ, WRITE or READ_WRITE
-ADDRESS = struct.Struct("<Q")
 
 
 def declared(recording: Recording, index: int) -> list[Piece]:
     """Return the memory that a node declares."""
     raw = recording.raw(index)
     return [(raw.ranges[k].start, raw.ranges[k].end, raw.access[k]) for k in range(raw.n_ranges)]
-
-
-def reachable(recording: Recording, index: int) -> list[Piece]:
-    """Return the memory that a node declares, and the bytes that other addresses among its arguments point to."""
-    raw, pieces = recording.raw(index), declared(recording, index)
-    for k in range(raw.n_addresses):
-        (address,) = ADDRESS.unpack_from(core.ffi.buffer(raw.payload, raw.payload_size), raw.addresses[k])
-        pieces.append((address, address + 1, module.READ_WRITE))
-    return pieces
 
 
 def why_once(recording: Recording) -> str:
@@ -49,44 +41,41 @@ def extents(recording: Recording) -> set[Extent]:
     return {(start, end) for index in range(len(recording)) for start, end, _ in declared(recording, index)}
 
 
-def in_place(recording: Recording) -> Iterator[tuple[int, Extent, Extent]]:
-    """Yield what nodes may write where they read, as their kernels declare it.
-
-    Yields
-    ------
-    tuple of int, Extent and Extent
-        The node, what it reads, and what it writes.
-    """
-    for index in range(len(recording)):
-        raw = recording.raw(index)
-        function = module.functions.get(core.address(raw.kernel)) if raw.kernel else None
-        if function is not None and function.in_place:
-            pieces = declared(recording, index)
-            for target, sources in function.in_place:
-                for extent in {pieces[source][:2]: None for source in sources}:
-                    if is_apart(pieces, extent, sources, target):
-                        yield index, extent, pieces[target][:2]
-
-
-def is_apart(pieces: Sequence[Piece], extent: Extent, sources: Sequence[int], target: int) -> bool:
-    """Whether a node touches an extent through its sources alone, and what it writes through the target alone.
+def outlined(recording: Recording, extents: Sequence[Extent]) -> tuple[bytes, Callable[[], Outline]]:
+    """Return what the nodes do with memory that is to be laid out, as `hiprt.allocator.Arena.settle` takes it.
 
     Parameters
     ----------
-    pieces : sequence of Piece
-        What the node declares, an entry a buffer.
-    extent : Extent
-        What the sources show.
-    sources : sequence of int
-        The buffers, among those, that the output may lie over.
-    target : int
-        The output.
+    recording : Recording
+    extents : sequence of Extent
+        That memory, ascending and disjoint.
     """
-    low, high = extent
-    first, last, _ = pieces[target]
-    for k, (start, end, _) in enumerate(pieces):
-        if k != target and start < last and first < end:
-            return False
-        if start < high and low < end and ((start, end) != extent or k not in sources):
-            return False
-    return low < high
+    count, room = 0, 16 * len(recording) + 64
+    given = core.ffi.new("hiprt_range[]", extents)
+    while True:
+        words = core.ffi.new("uint32_t[]", room)
+        count = core.lib.hiprt_recorder_outline(recording.core, len(extents), given, words, room)
+        if count <= room:
+            break
+        room = 2 * count
+    key = bytes(core.ffi.buffer(words, 4 * count))
+    return key, partial(outline_of, key, len(extents))
+
+
+def outline_of(key: bytes, count: int) -> Outline:
+    """Return the outline that ``hiprt_recorder_outline`` wrote, for so many extents."""
+    words = array("I", key)
+    users: list[list[int]] = [[] for _ in range(count)]
+    dependencies: list[Sequence[int]] = []
+    pairs: list[InPlace] = []
+    at, node = 0, 0
+    while at < len(words):
+        end = at + 1 + words[at]
+        for extent in words[at + 1 : end]:
+            users[extent].append(node)
+        at, end = end, end + 1 + words[end]
+        dependencies.append(words[at + 1 : end].tolist())
+        at, end = end, end + 1 + 2 * words[end]
+        pairs += [InPlace(node, *words[k : k + 2]) for k in range(at + 1, end, 2)]
+        at, node = end, node + 1
+    return Outline([tuple(each) for each in users], dependencies, pairs)

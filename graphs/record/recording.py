@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hiprt import core, module
@@ -17,7 +18,7 @@ from hiprt.array import Array
 from hiprt.caller import Caller, caller
 from hiprt.errors import UndefinedOutputsError
 from hiprt.flags import flags
-from hiprt.graphs.record.declarations import in_place, reachable
+from hiprt.graphs.record.declarations import outlined
 from hiprt.stream import Stream
 
 __all__ = ["Node", "Recording"]
@@ -176,9 +177,8 @@ class Recording:
             There is no memory for it; nothing has moved.
         """
         if isinstance(self.memory, Arena):
-            touched = (reachable(self, index) for index in range(len(self)))
             plans = len(self.memory.plans)
-            self.relocate(self.memory.settle(stream, touched, self.dependencies, lambda: in_place(self)))
+            self.relocate(self.memory.settle(stream, partial(outlined, self)))
             if len(self.memory.plans) > plans:
                 self.layout = self.memory.chunks[len(self.memory.chunks) - 1].address, self.memory.plans[-1]
 

@@ -106,8 +106,8 @@ class Traced(core.Traced):
         What the function returned, with values in it.
     state : tree
         What it left in the captured ``outputs``.
-    passes : list of str
-        What passes did to the program, a line each.
+    passes : list
+        What passes did to the program, a line each, as text when it is read.
     primitives : int
         How many the function had before that.
 
@@ -124,7 +124,7 @@ class Traced(core.Traced):
         outputs: list[Array],
         result: Any,
         state: Any,
-        passes: list[str],
+        passes: list[object],
         primitives: int,
     ) -> None:
         self.name, self.program, self.outputs, self.result, self.state = name, program, outputs, result, state
@@ -324,7 +324,7 @@ class Compiled(core.Compiled):
         """Return what was traced, and how it ran, as text."""
         lines = [f"{self.name}: traced {self.traces} times, {len(self.programs)} programs kept"]
         for traced in [traced for group in self.kinds.values() for traced in group]:
-            lines += ["", *traced.passes, traced.program.text()]
+            lines += ["", *map(str, traced.passes), traced.program.text()]
         for step in self.steps:
             rungs = ", ".join(f"{rung} {n}" for rung, n in step.rungs.items() if n)
             lines += ["", f"{step.nodes} nodes, {step.edges} edges; {rungs or 'not run'}"]

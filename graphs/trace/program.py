@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ class Program:
     ----------
     captured : list of Array
         The arrays in memory that the primitives use, each once.
+    notes : tuple
+        What passes tell of it besides, as text when it is read.
     """
 
     def __init__(
@@ -50,10 +53,15 @@ class Program:
         self.guards = tuple(guards)
         used = [*(array for primitive in self.primitives for array in primitive.inputs), *self.outputs]
         self.captured = list({id(array): array for array in used if array.primitive is None}.values())
-        self.lasts = last_uses(self)
+        self.notes: tuple[object, ...] = ()
 
     def __len__(self) -> int:
         return len(self.primitives)
+
+    @cached_property
+    def lasts(self) -> list[list[int]]:
+        """For each primitive, the numbers of the values that nothing behind it uses."""
+        return last_uses(self)
 
     def run(self, *arrays: Array) -> tuple[Array, ...]:
         """Call the ops of all primitives with arrays in the place of the inputs, and return the outputs.
@@ -62,20 +70,19 @@ class Program:
         """
         found = {value.number: array for value, array in zip(self.inputs, arrays)}
 
-        def replaced(part: Any) -> Any:
-            if isinstance(part, Array):
-                return part if part.primitive is None else found[part.number]
-            return value_of(part, lambda number, axis: found[number].shape[axis]) if type(part) is Size else part
+        def size(part: Size) -> int:
+            return value_of(part, lambda number, axis: found[number].shape[axis])
 
         for primitive, lasts in zip(self.primitives, self.lasts):
-            for i, (made, (pattern, _, _)) in enumerate(zip(call(primitive, replaced), primitive.rule[1])):
+            arguments: Any = Trace.fill_in(primitive.arguments, found, size, Size)
+            for i, (made, (pattern, _, _)) in enumerate(zip(call(primitive, arguments), primitive.rule[1])):
                 if pattern is not None:
                     found[primitive.number + i] = made
-            made = None
+            made = arguments = None
             # An intermediate is let go behind its last use, so that its memory can be used again.
             for number in lasts:
                 found.pop(number, None)
-        return tuple(replaced(value) for value in self.outputs)
+        return tuple(value if value.primitive is None else found[value.number] for value in self.outputs)
 
     def forms(self, arrays: Sequence[Array], device: Device = NO_DEVICE, needed: Needed | None = None) -> list[Array]:
         """Infer the forms of all outputs for arrays of other shapes, without running anything.
@@ -108,9 +115,12 @@ class Program:
 
         rules: dict[Hashable, Rule] = {}
 
-        def rule_of(op: Op, arguments: tuple[Any, ...], operands: list[Array]) -> Rule:
+        def size(part: Size) -> int:
+            return value_of(part, axis)
+
+        def rule_of(op: Op, arguments: tuple[Any, ...], form: Hashable, operands: Sequence[Array]) -> Rule:
             """Return what a call does; the layers of a model have few calls of different forms."""
-            key = op, Trace.signature(arguments)[0]
+            key = op, form
             try:
                 rule = rules.get(key)
             except TypeError:  # an argument without a hash
@@ -123,18 +133,11 @@ class Program:
         for at, primitive in enumerate(self.primitives):
             while waiting and waiting[0].at <= at:
                 check(waiting.pop(0), axis)
-            operands: list[Array] = []
-
-            def replaced(part: Any, operands: list[Array] = operands) -> Any:
-                if isinstance(part, Array):
-                    operands.append(part if part.primitive is None else found[part.number])
-                    return operands[-1]
-                return value_of(part, axis) if type(part) is Size else part
-
             assert primitive.op is not None
-            arguments = substitute(primitive.arguments, replaced)
+            arguments = Trace.fill_in(primitive.arguments, found, size, Size)
+            form, operands = Trace.signature(arguments)
             try:
-                rule = rule_of(primitive.op, arguments, operands)
+                rule = rule_of(primitive.op, arguments, form, operands)
             except (TypeError, ValueError, IndexError) as error:
                 shapes = ", ".join(str(operand.shape) for operand in operands)
                 raise ValueError(
@@ -220,11 +223,10 @@ def last_uses(program: Program) -> list[list[int]]:
     return lasts[::-1]
 
 
-def call(primitive: Primitive, replaced: Callable[[Any], Any]) -> list[Any]:
-    """Call a primitive's op with the parts of its arguments replaced, and return the results."""
+def call(primitive: Primitive, arguments: tuple[Any, ...]) -> list[Any]:
+    """Call a primitive's op, and return the results."""
     op = primitive.op
     assert op is not None
-    arguments = substitute(primitive.arguments, replaced)
     named = dict(zip(op.names[op.positional :], arguments[op.positional :]))
     result = op(*arguments[: op.positional], **named)
     return list(result) if primitive.rule[0] else [result]

@@ -9,7 +9,7 @@ from typing import Any
 
 from hiprt.array import Array
 from hiprt.graphs.trace.core import Primitive
-from hiprt.graphs.trace.program import Program, call
+from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.size import Size
 from hiprt.graphs.trace.trace import Trace
 from hiprt.graphs.trace.value import ShapelessValue
@@ -67,7 +67,7 @@ class Rebuilding:
 
     def call(self, primitive: Primitive) -> list[Any]:
         """Add the call of a primitive, and return its results."""
-        return call(primitive, self.replaced)
+        return self.trace.repeat(primitive, self.found, self.moved, Size)
 
     def put(self, primitive: Primitive, results: Sequence[Any]) -> None:
         """Let results stand for those of a primitive."""

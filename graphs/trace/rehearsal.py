@@ -56,6 +56,7 @@ class RehearsalStream(Stream):
     def __init__(self, device: Device = NO_DEVICE, needed: Needed | None = None) -> None:
         self.device, self.memory, self.written = device, memory, []
         self.needed = needed
+        self.plans_launches = needed is not None
         self.is_open = False
         self.extents: list[tuple[int, int]] = []
 

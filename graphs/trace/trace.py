@@ -25,6 +25,9 @@ class Trace(core.Trace):
     shapeless : bool
         Whether the sizes in shapes of values are remembered as what they are, so that the program can be given arrays
         of other shapes.
+    keeps : bool
+        Whether `primitives` has all that were recorded. Otherwise a primitive lives as long as a value of its results,
+        and programs are cut from the values (`hiprt.graphs.trace.cut`).
 
     Attributes
     ----------
@@ -33,9 +36,9 @@ class Trace(core.Trace):
         Which sizes the traced function has compared or used as numbers.
     """
 
-    def __init__(self, *, shapeless: bool = False) -> None:
+    def __init__(self, *, shapeless: bool = False, keeps: bool = True) -> None:
         self.guards: list[Guard] = []
-        self.prepare(Buffer(0, 0, -1), ShapelessValue if shapeless else Value, Size if shapeless else None)
+        self.prepare(Buffer(0, 0, -1), ShapelessValue if shapeless else Value, Size if shapeless else None, keeps)
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -49,11 +52,13 @@ class Trace(core.Trace):
     def infer(self, op: Op, arguments: tuple[Any, ...]) -> Rule:
         """Return what an op does for operands of some form; the C core asks once for each."""
         operands: list[Array] = []
+        same: dict[int, Array] = {}  # an array that is given twice, as `out` too, is one array
 
         def replaced(part: Any) -> Any:
             if isinstance(part, Array):
-                buffer = Buffer(0, 0, -1) if part.primitive is not None else part.buffer
-                operands.append(stand_in(part, buffer))
+                if id(part) not in same:
+                    same[id(part)] = stand_in(part, Buffer(0, 0, -1) if part.primitive is not None else part.buffer)
+                operands.append(same[id(part)])
                 return operands[-1]
             return part.value if type(part) is Size else part
 

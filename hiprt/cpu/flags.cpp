@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <utility>
 
 #include "code_cache.h"
 
@@ -55,6 +57,22 @@ std::string default_cache_dir() {
   return text;
 }
 
+// Returns the kinds that a list names, as a sum. A name that is none is reported and ignored.
+unsigned check_kinds(const std::string &list) {
+  constexpr std::pair<const char *, unsigned> kNames[] = {
+      {"memory", 1}, {"race", 2}, {"init", 4}, {"barrier", 8}, {"all", 15}};
+  unsigned kinds = 0;
+  for (size_t start = 0; start < list.size();) {
+    const size_t end = std::min(list.find(',', start), list.size());
+    const std::string name = list.substr(start, end - start);
+    start = end + 1;
+    const auto known = std::find_if(std::begin(kNames), std::end(kNames), [&](const auto &n) { return n.first == name; });
+    if (known != std::end(kNames)) kinds |= known->second;
+    else std::fprintf(stderr, "hiprt cpu device: HIPRT_CPU_CHECK: '%s' is none of memory, race, init, barrier and all\n", name.c_str());
+  }
+  return kinds;
+}
+
 Flags read_flags() {
   Flags f;
   f.seed = static_cast<uint32_t>(number("HIPRT_CPU_SEED", 0));
@@ -66,6 +84,9 @@ Flags read_flags() {
   f.cache_bytes = number("HIPRT_CACHE_MAX_MB", HIPRT_CACHE_DEFAULT_MB) << 20;
   f.compiler = text("HIPRT_CPU_COMPILER");
   f.zig = text("HIPRT_CPU_ZIG");
+  f.checks = check_kinds(text("HIPRT_CPU_CHECK"));
+  f.check_report = text("HIPRT_CPU_CHECK_REPORT");
+  f.check_suppress = text("HIPRT_CPU_CHECK_SUPPRESS");
   return f;
 }
 

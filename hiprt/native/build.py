@@ -31,6 +31,7 @@ HIP_NAME = "libamdhip64.so"
 # Sources under hiprt/cpu that decide how a program becomes a module: their hash is part of every cached module's key.
 CODE_GENERATION = (
     "compile/compiler",
+    "compile/opening",
     "compile/options",
     "compile/program",
     "compile/reconvergence",

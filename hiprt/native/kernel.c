@@ -72,6 +72,13 @@ void hiprt_kernel_wait_itself(hiprt_kernel *kernel, uint64_t ahead) {
   kernel->ahead = ahead;
 }
 
+int hiprt_kernel_lie_over(hiprt_kernel *kernel, uint32_t buffer, uint64_t sources) {
+  if (buffer >= kernel->n_buffers || (kernel->n_buffers < 64 && sources >> kernel->n_buffers))
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_kernel_lie_over", "there is no such buffer");
+  kernel->over[buffer] = sources;
+  return 0;
+}
+
 int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t offset) {
   const char *call = "hiprt_kernel_hold_address";
   const hiprt_argument *a = kernel->args + argument;

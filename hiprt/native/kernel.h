@@ -43,6 +43,9 @@ void hiprt_kernel_wait_itself(hiprt_kernel *kernel, uint64_t ahead);
 /* Declare that a value holds an address, `offset` bytes from its start, which moves with the memory it points to.
  * Nothing else in a value is ever changed. Called before the first launch. */
 int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t offset);
+/* Declare that a buffer (counted without values) may lie over those whose bits are set: each element is read before it is
+ * written. Called before the first launch. */
+int hiprt_kernel_lie_over(hiprt_kernel *kernel, uint32_t buffer, uint64_t sources);
 void hiprt_kernel_retain(hiprt_kernel *kernel);
 void hiprt_kernel_release(hiprt_kernel *kernel);
 /* Return how many references there are at this moment; recordings and execs hold some. */
@@ -67,6 +70,7 @@ struct hiprt_kernel {
   hiprt_argument args[HIPRT_MAX_ARGS];
   uint32_t offsets[HIPRT_MAX_ARGS]; /* of each argument, from the first */
   uint8_t access[HIPRT_MAX_ARGS];   /* of each buffer, in order */
+  uint64_t over[HIPRT_MAX_ARGS];    /* of each buffer: a bit for each other that it may lie over */
   int waits_itself;                 /* hiprt_kernel_wait_itself was called */
   uint64_t ahead;                   /* with this */
   size_t packed;                    /* bytes of one block of arguments that is passed whole; 0: they are passed one by one */

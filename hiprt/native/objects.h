@@ -24,6 +24,7 @@ typedef struct {
   hiprt_uses *uses;     /* NULL until somebody asks */
   char is_new;          /* it was made when uses were noted, of memory that nobody had used */
   char is_readonly;     /* kernels and copies must not write */
+  uint32_t leaves;      /* how many values of lazy graphs hold an array that shows it */
   hiprt_stream *home;   /* the stream that `free` is ordered behind; NULL: the pool knows, or `free` waits for all */
 } hiprt_py_buffer;
 
@@ -68,7 +69,7 @@ typedef struct hiprt_py_trace {
 
 extern _Thread_local hiprt_py_trace *hiprt_py_current_trace; /* borrowed; NULL: ops launch */
 
-extern PyTypeObject *hiprt_py_buffer_type, *hiprt_py_array_type, *hiprt_py_stream_type;
+extern PyTypeObject *hiprt_py_buffer_type, *hiprt_py_array_type, *hiprt_py_stream_type, *hiprt_py_op_type;
 PyTypeObject *hiprt_py_make_buffer(void);
 PyTypeObject *hiprt_py_make_array(void);
 PyTypeObject *hiprt_py_make_stream(void);

@@ -2,6 +2,7 @@
 #include "objects.h"
 
 _Thread_local hiprt_py_trace *hiprt_py_current_trace;
+PyTypeObject *hiprt_py_op_type;
 
 static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
   hiprt_py_op *self = (hiprt_py_op *)object;
@@ -73,5 +74,5 @@ PyTypeObject *hiprt_py_make_op(void) {
   };
   static PyType_Spec spec = {"hiprt.objects.Op", sizeof(hiprt_py_op), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
-  return (PyTypeObject *)PyType_FromSpec(&spec);
+  return hiprt_py_op_type = (PyTypeObject *)PyType_FromSpec(&spec);
 }

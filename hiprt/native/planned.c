@@ -41,6 +41,24 @@ static PyObject *key_of(PyObject *args) {
   return key;
 }
 
+/* Make the scalars of numpy's in a key Python numbers, which they equal: a plan is the same for both. */
+static int simplify(PyObject *key) {
+  static PyObject *scalar;
+  if (!scalar) {
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    scalar = numpy ? PyObject_GetAttrString(numpy, "generic") : 0;
+    Py_XDECREF(numpy);
+  }
+  for (Py_ssize_t i = 0; scalar && i < PyTuple_Size(key); i++) {
+    PyObject *value = PyTuple_GetItem(key, i);
+    int is_scalar = PyObject_IsInstance(value, scalar);
+    PyObject *number = is_scalar > 0 ? PyObject_CallMethod(value, "item", 0) : 0;
+    if (is_scalar < 0 || (is_scalar && !number)) return -1;
+    if (is_scalar) PyTuple_SetItem(key, i, number);
+  }
+  return scalar ? 0 : -1;
+}
+
 static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
   planned *self = (planned *)object;
   if (kwargs && PyDict_Size(kwargs)) return PyErr_Format(PyExc_TypeError, "a plan takes no keyword arguments");
@@ -53,7 +71,7 @@ static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
     /* An argument without a hash is refused by the function itself, which says so. */
     int can_remember = !PyErr_Occurred();
     PyErr_Clear();
-    plan = PyObject_CallObject(self->function, key);
+    if (!simplify(key)) plan = PyObject_CallObject(self->function, key);
     if (plan && PyDict_Size(self->plans) >= MOST) PyDict_Clear(self->plans);
     if (plan && can_remember && PyDict_SetItem(self->plans, key, plan)) Py_CLEAR(plan);
   }

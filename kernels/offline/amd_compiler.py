@@ -21,8 +21,9 @@ from hiprt.provider import zig_binary
 
 __all__ = ["Compiler", "hip_program"]
 
+# Code objects of version 5 are loaded by HIP 6.0 and later. HIP 6.1 and 6.2 refuse version 6, which clang would choose.
 COMPILE = """-x hip --offload-device-only -nogpuinc -nogpulib -fdeclspec -fno-math-errno -ffp-contract=off
--fuse-cuid=none -std=c++17 -O3 -S - -o -""".split()
+-fuse-cuid=none -mcode-object-version=5 -std=c++17 -O3 -S - -o -""".split()
 ASSEMBLE = "--target=amdgcn-amd-amdhsa -x assembler -c - -o".split()
 LINK = ["-shared", "--no-undefined", "-o"]
 # A program may include these headers of HIP and C. prelude/hip.h, which comes first, declares what they would declare.

@@ -20,9 +20,10 @@ from hiprt.kernels.offline.amd_targets import MACHINES
 from hiprt.kernels.offline.body_file import BodyFile
 from hiprt.kernels.offline.catalogue import Instance, instances
 from hiprt.kernels.offline.resources import Resources, resources_of
-from hiprt.provider import CPU
+from hiprt.kernels.offline.rocm_compiler import Rocm, RocmCompiler
+from hiprt.provider import CPU, ROCM
 
-__all__ = ["BACKENDS", "Backend", "Product", "Unit", "backend_of", "build", "units"]
+__all__ = ["BACKENDS", "Backend", "Product", "RocmBackend", "Unit", "backend_of", "build", "units"]
 
 DEVICE = "device"  # this target stands for the device in use
 
@@ -146,6 +147,38 @@ class AmdBackend:
             options = ("-I", str(unit.path.parent), *options)
         assembly = self.compiler.assembly(text, unit.name, target, options)
         code = self.compiler.code_object(assembly, unit.name, target)
+        return Product(unit, target, {".co": code}, resources_of(assembly, code))
+
+
+class RocmBackend:
+    """The backend for AMD GPUs by the hiprtc of a ROCm, which compiles as it would beside its GPU.
+
+    Parameters
+    ----------
+    folder : Path
+        An installed ROCm, or a folder that ``kernels/offline/rocm.sh`` made.
+    """
+
+    targets: tuple[str, ...] = tuple(MACHINES)
+    offers = AmdBackend.offers
+    is_loops = False
+    fills_cache = False
+
+    def __init__(self, folder: Path) -> None:
+        self.compiler = RocmCompiler(Rocm.find(folder))
+
+    def serves(self, target: str) -> bool:
+        """Whether the target without its features is an AMD GPU."""
+        return target.partition(":")[0] in self.targets
+
+    def open(self, _target: str) -> str:
+        """Return the compiler's name."""
+        return self.compiler.version
+
+    def build(self, unit: Unit, target: str, options: Sequence[str]) -> Product:
+        """Compile to a code object, with the options that ROCm's provider gives its own hiprtc."""
+        mode = () if unit.path is not None else ROCM.math_modes["safe"]
+        assembly, code = self.compiler.compile(unit.text("hip"), f"{unit.name}.hip", target, (*mode, *options))
         return Product(unit, target, {".co": code}, resources_of(assembly, code))
 
 

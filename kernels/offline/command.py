@@ -13,7 +13,17 @@ from pathlib import Path
 
 from hiprt.code_cache import CodeCache
 from hiprt.command import set_run
-from hiprt.kernels.offline.builder import BACKENDS, DEVICE, Backend, Product, Unit, backend_of, build, units
+from hiprt.kernels.offline.builder import (
+    BACKENDS,
+    DEVICE,
+    Backend,
+    Product,
+    RocmBackend,
+    Unit,
+    backend_of,
+    build,
+    units,
+)
 from hiprt.kernels.offline.report import Report
 
 __all__ = ["add_arguments", "run"]
@@ -45,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser, backends: Sequence[Backend] =
     )
     parser.add_argument("--compare", metavar="FILE", type=Path, help="fail where a kernel is worse than in this report")
     parser.add_argument("--out", metavar="DIR", type=Path, help="write results to DIR/<target>/<name>.co or .metal")
+    parser.add_argument(
+        "--rocm", metavar="DIR", type=Path, help="compile AMD targets with the hiprtc of the ROCm in a folder"
+    )
     parser.add_argument("--emit", action="store_true", help="print the checked Metal text of each kernel")
     parser.add_argument("--option", metavar="O", action="append", default=[], help="for the compiler: --option=-DN=4")
     parser.add_argument("--cache-info", action="store_true", help="say what the cache of compiled kernels holds")
@@ -68,7 +81,22 @@ def megabytes(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compile, and print the result.
+    """Compile, and print the result, as `compile_with` does, with the compilers that the options name."""
+    if options.cache_info or options.cache_limit is not None:
+        return run_cache(options)
+    if not options.rocm:
+        return compile_with(options, options.backends)
+    rocm = RocmBackend(options.rocm)
+    try:
+        if not any(rocm.serves(target) for target in options.target):
+            raise ValueError(f"--rocm has nothing for the targets {', '.join(options.target)}: {AMD}")
+        return compile_with(options, (rocm, *options.backends))
+    finally:
+        rocm.compiler.close()
+
+
+def compile_with(options: argparse.Namespace, backends: Sequence[Backend]) -> int:
+    """Compile with these backends, and print the result.
 
     Raises
     ------
@@ -79,9 +107,6 @@ def run(options: argparse.Namespace) -> int:
     ProviderError
         There is no compiler for a target.
     """
-    if options.cache_info or options.cache_limit is not None:
-        return run_cache(options)
-    backends: Sequence[Backend] = options.backends
     asked = {name for name in WHERE if getattr(options, name)}
     for target in options.target:
         for name in sorted(asked - backend_of(target, backends).offers):

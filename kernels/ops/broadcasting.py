@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import index
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def broadcast_to(x: Array, shape: int | Sequence[int]) -> Array:
     ValueError
         The shape does not fit.
     """
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    shape = (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(map(index, shape))
     if x.shape == shape:
         return x
     if broadcast_shapes("broadcast_to", x.shape, shape) != shape:

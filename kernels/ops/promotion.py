@@ -10,7 +10,18 @@ import numpy as np
 from hiprt.array import Array, Form, bfloat16
 from hiprt.kernels.lang.operands import LARGEST
 
-__all__ = ["BOOL", "INT32", "WORDS", "at_least_float", "is_float", "is_integer", "promote", "strided", "weak"]
+__all__ = [
+    "BOOL",
+    "INT32",
+    "WORDS",
+    "as_number",
+    "at_least_float",
+    "is_float",
+    "is_integer",
+    "promote",
+    "strided",
+    "weak",
+]
 
 DType = np.dtype[Any]
 BOOL = np.dtype(np.bool_)
@@ -69,6 +80,13 @@ def promote_two(a: DType, b: DType) -> DType:
 def at_least_float(dtype: DType) -> DType:
     """Return a floating dtype unchanged, and float32 for every other."""
     return dtype if is_float(dtype) else FLOAT32
+
+
+def as_number(value: Any) -> Any:
+    """Return the Python number that a scalar of numpy's counts as; every other value as it is."""
+    if isinstance(value, np.generic) and (value.dtype.kind in "biuf" or value.dtype == bfloat16):
+        return value.item()
+    return value
 
 
 def weak(number: float, dtype: DType) -> DType:

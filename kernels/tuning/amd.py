@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hiprt.kernels.tuning.table import DEFAULT, Table
 
 __all__ = ["features", "serves", "table"]
+
+SIMDS = 4  # of a compute unit of CDNA, or of a pair of them of RDNA
+WAVES = 4  # that each SIMD shall have of a product
+ATTENTION_EACH = 2  # threadgroups of attention that are resident on a compute unit
 
 
 def serves(arch: str) -> bool:
@@ -17,6 +23,17 @@ def features(_arch: str) -> frozenset[str]:
     return frozenset()
 
 
-def table(_arch: str) -> Table:
-    """Return the launch shapes for an architecture, which are the defaults."""
-    return DEFAULT
+def table(arch: str, compute_units: int) -> Table:
+    """Return the launch shapes for an architecture and a number of compute units.
+
+    Four waves for each of a unit's four SIMDs hide the latency of memory as far as a wave's loads do; a simdgroup is
+    half a wave of 64. HIP counts pairs of compute units on RDNA (ROCm/hip, issue 3767), which have four SIMDs as well.
+    """
+    simdgroups = WAVES * SIMDS * (2 if is_wide(arch) else 1)
+    groups = max(DEFAULT.attention_groups, ATTENTION_EACH * compute_units)
+    return replace(DEFAULT, simdgroups_each=simdgroups, attention_groups=groups, product_rows=2 if is_wide(arch) else 4)
+
+
+def is_wide(arch: str) -> bool:
+    """Whether waves have 64 lanes: GCN and CDNA, whose names are ``gfx9`` and two more characters."""
+    return arch.startswith("gfx9") and len(arch) == len("gfx942")

@@ -17,6 +17,6 @@ def features(_arch: str) -> frozenset[str]:
     return frozenset()
 
 
-def table(_arch: str) -> Table:
+def table(_arch: str, _compute_units: int) -> Table:
     """Return the launch shapes, which are the defaults; plain loops use only its loop sizes."""
     return DEFAULT

@@ -43,6 +43,6 @@ def features(arch: str) -> frozenset[str]:
     return frozenset(("matrix", "bulk_copies") if arch == "sm_90" else ("matrix",))
 
 
-def table(_arch: str) -> Table:
+def table(_arch: str, _compute_units: int) -> Table:
     """Return the launch shapes for an architecture, which are those of an H200."""
     return H200

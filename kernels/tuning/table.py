@@ -35,6 +35,10 @@ class Table:
         The elements of a row from which on several simdgroups share the row.
     norm_simdgroups : int
         Simdgroups of a threadgroup of an RMS norm.
+    product_rows : int
+        The most rows that a simdgroup takes of a quantised product of one vector.
+    simdgroups_each : int
+        The simdgroups of 32 lanes that each compute unit shall have of such a product; 0 leaves the rows unshared.
     prefill_rows : tuple of int
         Rows that a threadgroup of `prefill_attention` may take, the most first.
     tile_rows : tuple of int
@@ -63,6 +67,8 @@ class Table:
     gdn_simdgroups: int = 16
     norm_long_row: int = 1024
     norm_simdgroups: int = 8
+    product_rows: int = 4
+    simdgroups_each: int = 0
     prefill_rows: tuple[int, ...] = (64, 32, 16)
     tile_rows: tuple[int, ...] = (128, 64, 32)
     untiled_rows: int = 8

@@ -58,7 +58,9 @@ def make_target(arch: str, compute_units: int, wave: int, provider: Provider, *,
     """Return the target of a device with these properties."""
     family = next(family for family in FAMILIES if family.serves(arch))
     takes_loops, is_generic = provider.takes_loops and not is_generic, provider.takes_loops and is_generic
-    return Target(arch, compute_units, wave, family.features(arch), takes_loops, is_generic, family.table(arch))
+    return Target(
+        arch, compute_units, wave, family.features(arch), takes_loops, is_generic, family.table(arch, compute_units)
+    )
 
 
 plain: dict[int, Target] = {}

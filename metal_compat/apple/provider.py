@@ -21,8 +21,9 @@ from hiprt.provider import Files, Provider, Refused
 __all__ = ["METAL", "open_device"]
 
 SIMDGROUP = 32
-# The number is negative because HIP's begin at 0, and kernels remember their functions by the device's number.
-numbers = itertools.count(-1, -1)
+# The numbers are negative because HIP's begin at 0, and kernels remember their plans and functions by them. Those that
+# are nearer to 0 stand for no device, and for GPUs that are compiled for ahead.
+numbers = itertools.count(-1000, -1)
 
 
 def find(_refused: Refused) -> Iterator[Files]:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from helpers.kernels import functions, scale
 from helpers.plans import check_plans
+from hypothesis import given, settings, strategies as st
 
 import hiprt
 from hiprt import graphs, kernels
-from hiprt.allocator import Arena, Pool, arena as module, default_pool
+from hiprt.allocator import Arena, InPlace, Outline, Pool, arena as module, default_pool
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.models import load
@@ -286,14 +287,40 @@ def test_the_shipped_models_step_is_near_the_lower_bound(stream):
     check_plans(decoder.graph)
 
 
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_steps_that_differ_in_sizes_share_what_does_not_depend_on_them(data):
+    """The layout is that of a step of which nothing was known, also where a size is zero, or another pair is equal."""
+    count = data.draw(st.integers(1, 10))
+    dependencies = [sorted(data.draw(st.sets(st.integers(0, i - 1), max_size=2))) if i else [] for i in range(count)]
+    nodes = st.sets(st.integers(0, count - 1), max_size=4).map(lambda each: tuple(sorted(each)))
+    users = data.draw(st.lists(nodes, min_size=1, max_size=8))
+    some = range(len(users))
+    pairs = [InPlace(node, a, b) for a in some for b in some for node in {*users[a]} & {*users[b]} if a < b]
+    outline = Outline(users, dependencies, pairs)
+    results = data.draw(st.sets(st.sampled_from(some)).map(sorted))
+    key = repr((outline, results)).encode()
+    for turn in range(4):
+        sizes = data.draw(st.lists(st.sampled_from([0, 256, 300, 512, 1000]), min_size=len(users), max_size=len(users)))
+        extents = [(10_000 * i, 10_000 * i + size) for i, size in enumerate(sizes)]
+        shared = module.layout(extents, (key, lambda: outline), results)
+        assert shared == module.layout(extents, (key + bytes([turn]), lambda: outline), results)
+
+
+def chain(count, in_place=()):
+    """What as many nodes do with as many intermediates: each waits for the one before, and reads what that wrote."""
+    users = [(i, i + 1) if i + 1 < count else (i,) for i in range(count)]
+    outline = Outline(users, [[i - 1] if i else [] for i in range(count)], in_place)
+    return repr(outline).encode(), lambda: outline
+
+
 @pytest.mark.parametrize("window", [1, 3, 1000])
 def test_windows_share_nothing_with_each_other(monkeypatch, window):
     """Requests of one chain: those within so many nodes share, the others lie apart."""
     monkeypatch.setattr(module, "WINDOW", window)
     count = 12
     extents = [(1000 * i, 1000 * i + 256) for i in range(count)]
-    touched = [[(1000 * k, 1000 * k + 1, 3) for k in (i - 1, i) if k >= 0] for i in range(count)]
-    made = module.layout(extents, touched, lambda: [[i - 1] if i else [] for i in range(count)], [count - 1])
+    made = module.layout(extents, chain(count), [count - 1])
     for i in range(count):
         for k in range(i):
             if made.offsets[i] == made.offsets[k]:
@@ -307,9 +334,7 @@ def test_windows_write_in_place_within_each(monkeypatch, window, places):
     """Of a chain in which each may lie over the one before: those that two windows use have places of their own."""
     monkeypatch.setattr(module, "WINDOW", window)
     extents = [(1000 * i, 1000 * i + 256) for i in range(12)]
-    touched = [[(1000 * k, 1000 * k + 256, 3) for k in (i - 1, i) if k >= 0] for i in range(12)]
-    written = [(i, extents[i - 1], extents[i]) for i in range(1, 12)]
-    made = module.layout(extents, touched, lambda: [[i - 1] if i else [] for i in range(12)], [11], lambda: written)
+    made = module.layout(extents, chain(12, [InPlace(i, i - 1, i) for i in range(1, 12)]), [11])
     assert made.nbytes == places * 256
 
 
@@ -318,10 +343,11 @@ def test_alone(stream):
     made = Arena(default_pool.allocate, "alone")
     buffer = made.allocate(1000, stream)
     assert buffer.address >= module.PROVISIONAL
-    ((start, end, to),) = made.settle(stream, [], list)
+    nothing = b"", lambda: Outline([()], [], [])
+    ((start, end, to),) = made.settle(stream, lambda _: nothing)
     assert (buffer.address, buffer.pool) == (to, None)
     assert start < end
     assert made.stats().reserved >= 1000
-    assert made.settle(stream, [], list) == []
+    assert made.settle(stream, lambda _: nothing) == []
     assert isinstance(made.parent, Pool)
     functions()

@@ -82,7 +82,11 @@ def test_stats_follow_use():
     del a
     stats = pool.stats()
     assert (stats.allocated, stats.reserved, stats.peak) == (1024, 1536, 1536)
-    del b
+    pool.reset_peak()
+    assert pool.stats().peak == 0
+    c = pool.allocate(512, lane)
+    assert pool.stats().peak == 1536
+    del b, c
     assert pool.trim() == 1536
     assert pool.stats().reserved == 0
 

@@ -76,6 +76,15 @@ def test_out_of_range_index_is_an_index_error(stream):
         array[0, 0, 0]
 
 
+@pytest.mark.parametrize("size", [np.int64(3), np.uint8(3)])
+def test_sizes_may_be_scalars_of_numpys(stream, size):
+    for made in (hiprt.zeros(size), hiprt.empty((size,)), hiprt.full(size, 1), hiprt.full(1, 2.0).broadcast_to(size)):
+        assert made.shape == (3,)
+        assert type(made.shape[0]) is int
+    x = hiprt.zeros(3)
+    assert hiprt.wrap(x.address, size, np.float32, owner=x).shape == (3,)
+
+
 def test_negative_shape_is_refused(stream):
     """With the shape in the message."""
     with pytest.raises(ValueError, match=r"\(-1,\)"):

@@ -139,6 +139,35 @@ def test_the_least_recently_used_goes(cache):
     assert cache.load("nvidia", KEY)
 
 
+def test_the_bound_holds_after_every_store_of_several_processes(cache):
+    """None of them looks at the folder each time; what the others have stored meanwhile counts all the same."""
+    others = [subprocess.Popen([sys.executable, "-c", FILL, str(cache.folder)], stdin=-1, stdout=-1) for _ in range(3)]
+    held = []
+    for _ in range(40):
+        for each in others:
+            each.stdin.write(b"store\n")
+            each.stdin.flush()
+            assert each.stdout.readline() == b"stored\n"
+            held.append(cache.size()[1])
+    for each in others:
+        each.communicate()
+    assert max(held) <= 2 << 20
+    assert held[-1] > 1 << 20
+
+
+FILL = """
+import os, sys
+from pathlib import Path
+from hiprt.code_cache import CodeCache
+from hiprt.flags import flags
+cache = CodeCache(Path(sys.argv[1]))
+with flags.override(cache_max_mb=2):
+    for _ in sys.stdin:
+        cache.store("rocm", os.urandom(32).hex(), bytes(50_000), {})
+        print("stored", flush=True)
+"""
+
+
 def test_0_is_no_bound(cache):
     with flags.override(cache_max_mb=0):
         for i in range(3):

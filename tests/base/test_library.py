@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import hiprt
-from hiprt import library, provider
+from hiprt import library, provider, runtimes
 from hiprt.errors import HipWarning, ProviderError
 
 
@@ -29,7 +29,7 @@ int hipGetDeviceCount(int *n) {{ *n = {count}; return {status}; }}
 @pytest.mark.parametrize(
     ("version", "count", "status", "reason"),
     [
-        (70000000, 0, 100, "it sees no GPU (hipGetDeviceCount: status 100, 0 devices)"),
+        (70000000, 0, 100, "it sees no GPU (hipGetDeviceCount: hipErrorNoDevice (100), 0 devices)"),
         (70000000, 0, 0, "it sees no GPU"),
         (50220730, 1, 0, "HIP 5.2 is too old; 6.0 or newer is needed"),
         (71526333, 1, 0, None),
@@ -102,6 +102,149 @@ def test_libraries_on_the_loaders_path_are_found(tmp_path, monkeypatch):
     found = list(provider.installed_libraries())
     assert tmp_path / "rocm" / "libamdhip64.so.7" in found
     assert ours not in [path.parent for path in found]
+
+
+def fake_ldconfig(folder, monkeypatch, files):
+    """A linker's cache with these files."""
+    folder.mkdir(exist_ok=True)
+    script = folder / "ldconfig"
+    lines = [f"{len(files)} libs found in cache", *(f"\t{path.name} (libc6,x86-64) => {path}" for path in files)]
+    script.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def touch(folder, *names):
+    """Empty files that stand for libraries."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def rocm_libraries(monkeypatch, reasons=()):
+    """What `find_rocm` yields and refuses where each library works but those in `reasons`."""
+    monkeypatch.setattr(provider, "mapped_libraries", list)
+    monkeypatch.setattr(provider, "refusal", dict(reasons).get)
+    refused = []
+    return list(provider.find_rocm(refused)), refused
+
+
+def test_a_distribution_s_library_is_found_with_its_folder(tmp_path, monkeypatch):
+    """The linker's cache names folders; a bare name would have the compiler looked for in the current folder."""
+    folder = touch(tmp_path / "lib", "libamdhip64.so.6", "libhiprtc.so.6", "libamdhip64.so.7.2")
+    fake_ldconfig(tmp_path / "bin", monkeypatch, [folder / "libamdhip64.so.6", folder / "libm.so.6"])
+    monkeypatch.chdir(touch(tmp_path / "elsewhere", "libhiprtc.so"))
+    assert provider.in_linker_cache("libamdhip64.so") == [folder / "libamdhip64.so.6"]
+    found, _ = rocm_libraries(monkeypatch)
+    assert provider.Files(folder / "libamdhip64.so.6", *[folder / "libhiprtc.so.6"] * 2) in found
+    assert provider.named_library("libamdhip64.so.6") == folder / "libamdhip64.so.6"
+    assert provider.named_library("./libamdhip64.so.6") == tmp_path / "elsewhere" / "libamdhip64.so.6"
+
+
+def test_several_versions_side_by_side_are_all_tried_the_newest_first(tmp_path, monkeypatch):
+    """An old runtime that is left beside the one that works must not hide it."""
+    names = ["libamdhip64.so.5", "libamdhip64.so.10", "libamdhip64.so.7", "libhiprtc.so.5", "libhiprtc.so.10"]
+    folder = touch(tmp_path / "lib", *names, "libhiprtc.so.7", "libamdhip64.sorry")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    reasons = {folder / "libamdhip64.so.10": "it sees no GPU"}
+    found, refused = rocm_libraries(monkeypatch, reasons)
+    ours = [files for files in found if files.hip.parent == folder]
+    assert [(files.hip.name, files.hiprtc.name) for files in ours] == [
+        ("libamdhip64.so.7", "libhiprtc.so.7"),
+        ("libamdhip64.so.5", "libhiprtc.so.5"),
+    ]
+    assert (f"rocm {folder / 'libamdhip64.so.10'}", "it sees no GPU") in refused
+
+
+def test_a_link_and_its_file_are_one_library(tmp_path):
+    """The link without a version is the administrator's choice and comes first."""
+    folder = touch(tmp_path, "libamdhip64.so.6.4.1", "libamdhip64.so.7.2.0")
+    (folder / "libamdhip64.so.6").symlink_to("libamdhip64.so.6.4.1")
+    (folder / "libamdhip64.so").symlink_to("libamdhip64.so.6")
+    found = [path.name for path in provider.versions_in(folder, "libamdhip64.so")]
+    assert found == ["libamdhip64.so", "libamdhip64.so.7.2.0"]
+
+
+def test_the_compiler_is_of_the_runtime_s_version(tmp_path):
+    """Same version first, then same major version, a file without a version, and never another major version."""
+    folder = touch(tmp_path / "a", "libamdhip64.so.7.2.5", "libhiprtc.so.7.2.5", "libhiprtc.so.7.9.0", "libhiprtc.so.6")
+    assert provider.beside(folder / "libamdhip64.so.7.2.5", "libhiprtc.so").name == "libhiprtc.so.7.2.5"
+    (folder / "libhiprtc.so.7.2.5").unlink()
+    assert provider.beside(folder / "libamdhip64.so.7.2.5", "libhiprtc.so").name == "libhiprtc.so.7.9.0"
+    (folder / "libhiprtc.so.7.9.0").unlink()
+    assert provider.beside(folder / "libamdhip64.so.7.2.5", "libhiprtc.so") is None
+    wheel = touch(tmp_path / "wheel", "libamdhip64.so", "libhiprtc.so")
+    assert provider.beside(wheel / "libamdhip64.so", "libhiprtc.so") == wheel / "libhiprtc.so"
+    link = touch(tmp_path / "links") / "libamdhip64.so"
+    link.symlink_to(wheel / "libamdhip64.so")
+    assert provider.beside(link, "libhiprtc.so") == wheel / "libhiprtc.so"
+
+
+def test_a_runtime_without_a_compiler_never_stands_in_for_it(tmp_path, monkeypatch):
+    """It comes last, for kernels compiled ahead, and an error names what is missing where."""
+    alone = touch(tmp_path / "alone", "libamdhip64.so.7")
+    whole = touch(tmp_path / "whole", "libamdhip64.so.6", "libhiprtc.so.6")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{alone}:{whole}")
+    found = [files for files in rocm_libraries(monkeypatch)[0] if tmp_path in files.hip.parents]
+    assert [files.hip.parent for files in found] == [whole, alone]
+    assert found[-1].hiprtc == alone / "libhiprtc.so.7"
+    code = f"""
+from pathlib import Path
+from hiprt import compiler, library, provider
+path = Path({str(alone)!r})
+files = provider.Files(path / "libamdhip64.so.7", path / "libhiprtc.so.7", path / "libhiprtc.so.7")
+library.chosen = library.Library(provider.ROCM, *files, 70200000)
+compiler.open_compiler()
+"""
+    child = run(code)
+    assert f"{alone}/libhiprtc.so.7: missing beside {alone}/libamdhip64.so.7: install" in child.stderr
+
+
+def test_a_device_node_that_may_not_be_opened_is_named(tmp_path, monkeypatch):
+    """The usual cause of "no GPU" for a new user."""
+    monkeypatch.setattr(provider, "GPU_NODES", (str(tmp_path / "kfd"),))
+    assert "this machine has no AMD GPU" in provider.refusal(tmp_path)
+    (tmp_path / "kfd").touch()
+    monkeypatch.setattr(provider.os, "access", lambda *_: False)
+    assert "may not open" in provider.refusal(tmp_path)
+    assert "render" in provider.refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arch", "version", "first"),
+    [("gfx1151", 60400000, "7.2"), ("gfx950", 60400000, "7.0"), ("gfx1201", 60300000, "6.4")],
+)
+def test_a_runtime_that_is_older_than_its_gpu_is_named(arch, version, first):
+    """The cause of status 209 when a module is loaded, and of crashes in hipMalloc."""
+    text = runtimes.shortfall("rocm", arch, version)
+    assert f"older than {first}, the first that is known to run kernels on {arch}" in text
+    assert not runtimes.shortfall("cpu", arch, version)
+    assert not runtimes.shortfall("rocm", arch, 70200000)
+    assert not runtimes.shortfall("rocm", "gfx942", 60000000)
+
+
+@pytest.mark.only("cpu", reason="the arch of the device is made up")
+def test_a_module_that_is_not_loaded_names_the_shortfall():
+    """hipErrorNoBinaryForGpu alone says nothing of the runtime's age."""
+    code = """
+import warnings
+from hiprt import device, library, module, runtimes
+runtimes.FIRST_HIP["cpu", "hiprt"] = 990000000
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    found = device.current_device()
+print(caught[0].message)
+try:
+    module.Module(b"no code")
+except Exception as error:
+    print(error)
+"""
+    child = run(code)
+    warned, failed = child.stdout.splitlines()
+    assert "older than 99.0, the first that is known to run kernels on hiprt-cpu" in warned
+    assert "hipModuleLoadData" in failed
+    assert "install a newer ROCm" in failed
 
 
 def test_mapped_libraries_come_first_and_two_are_warned_about(tmp_path):

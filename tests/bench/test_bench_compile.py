@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from hiprt.bench import compile as bench
+from hiprt.graphs.trace.passes import PASSES
 
 KEYS = "function provider device primitives nodes first_trace_ms trace_ms first_call_ms call_us whole_us".split()
 
@@ -36,6 +37,25 @@ def test_json(root, provider):
     assert 0 < told["sizes"]["nodes"] <= 300
     assert told["sizes"]["seconds"] > 0
     assert "peers" not in told
+
+
+def test_nodes_by_pass(root):
+    told = json.loads(child(root, "--preset", "qwen3-mini", "--json", provider="cpu"))
+    (one,) = told["presets"]
+    assert list(one["after"]) == ["none", *PASSES]
+    assert one["after"]["none"] > 2 * one["engine"]
+    assert one["after"]["fusion"] == one["engine"] > 0
+    assert any("joined" in line for line in one["told"])
+    said = child(root, "--preset", "qwen3-mini", provider="cpu").splitlines()
+    assert said[0].split() == ["preset", "primitives", "none", *PASSES, "engine"]
+    assert said[1].split()[0] == "qwen3-mini"
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("qwen3-30b-a3b", 386), ("qwen3.5-35b-a3b", 292)])
+def test_nodes_of_models_that_are_published(root, name, nodes):
+    """In their own sizes, on no device, plain ops have the nodes of the kernels that the engine calls by hand."""
+    (one,) = json.loads(child(root, "--preset", name, "--json", provider="null"))["presets"]
+    assert one["after"]["fusion"] == one["engine"] == nodes
 
 
 def test_absent_peers_are_named(root):

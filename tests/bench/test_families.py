@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.generate import generate
 from hiprt.bench.engine.models import load
 from hiprt.bench.engine.models.presets import MINIS
+from hiprt.bench.engine.models.upload import Part
 from hiprt.bench.engine.request import Request
 from hiprt.graphs import Step
 from hiprt.kernels.reference.quantize import quantize
@@ -121,6 +123,18 @@ def test_layouts_give_the_same_model(tmp_path, stream, name):
     )
     assert relative(plain, codes) < 1e-5
     assert same.tobytes() == codes.tobytes()
+
+
+@pytest.mark.parametrize("layout", ["published", "mlx"])
+@pytest.mark.parametrize("name", MINIS)
+def test_copies_that_come_late_give_the_same_model(tmp_path, stream, monkeypatch, name, layout):
+    """Nothing that loads a model uses weights that threads are still reading."""
+    family, read = Family(name, "float32"), Part.copy
+    folder = getattr(family, f"write_{layout}")(tmp_path)
+    expected = prefill(model := load(Checkpoint(folder)), model.state(1, 32), TOKENS[:PROMPT], 0)
+    monkeypatch.setattr(Part, "copy", lambda self, piece: (time.sleep(0.02), read(self, piece)))
+    found = prefill(model := load(Checkpoint(folder)), model.state(1, 32), TOKENS[:PROMPT], 0)
+    assert found.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("name", ["qwen3-moe-mini", "qwen3.5-mini"])

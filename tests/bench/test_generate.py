@@ -534,9 +534,11 @@ def test_help_names_every_command():
     assert re.findall(r"^    (\w+) ", run("--help")[0], re.MULTILINE) == [
         "generate",
         "chat",
+        "run",
         "graph",
         "bench",
         "compile",
+        "check",
         "doctor",
     ]
 

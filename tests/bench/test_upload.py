@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -48,11 +49,11 @@ def test_joined_arrays_are_the_concatenation(tree, data):
     parts, whole = tree
     assert (parts.shape, parts.dtype) == (whole.shape, whole.dtype)
     assert np.asarray(parts).tobytes() == whole.tobytes()
-    start = data.draw(st.integers(0, len(whole)))
-    stop = data.draw(st.integers(start, len(whole)))
-    into = np.zeros((stop - start, *whole.shape[1:]), whole.dtype)
-    upload.read(parts, start, stop, into)
-    assert into.tobytes() == whole[start:stop].tobytes()
+    index = data.draw(st.integers(0, len(whole) - 1))
+    assert np.asarray(parts[index]).tobytes() == whole[index].tobytes()
+    if isinstance(parts, Joined):
+        with pytest.raises(IndexError):
+            parts[len(whole)]
     assert np.asarray(lifted(parts)).tobytes() == whole[None].tobytes()
 
 
@@ -65,20 +66,50 @@ def test_what_is_uploaded_is_what_was_given(tree, size):
     copy = Upload(whole.nbytes, lambda *counts: said.append(counts))
     copy.size = size
     made = [copy(parts) for _ in range(3)]
+    copy.wait()
     copy.close()
     assert [each.numpy().tobytes() for each in made] == [whole.tobytes()] * 3
     assert said[-1] == (3 * whole.nbytes, whole.nbytes)
     assert said == sorted(said)
 
 
-def test_pieces_that_several_threads_fill(monkeypatch):
-    """Each has a share of the rows; the last one may be smaller."""
-    monkeypatch.setattr(upload, "SHARE", 64)
+def uploaded(copy, rows):
+    """Return the bytes on the device."""
+    made = copy(rows)
+    copy.wait()
+    return made.numpy().tobytes()
+
+
+def test_pieces_that_several_threads_fill():
+    """Each thread takes a part, and fills its pinned memory several times with it; the last part may be smaller."""
     rng = np.random.default_rng(0)
     parts = [rng.integers(0, 2**32, (rows, 33), np.uint32) for rows in (70, 1, 58)]
     copy = Upload(0, lambda *_: None)
-    assert copy(join(parts)).numpy().tobytes() == np.concatenate(parts).tobytes()
+    copy.size = 8  # a part has 32 bytes, a row 132
+    assert uploaded(copy, join(parts)) == np.concatenate(parts).tobytes()
     copy.close()
+
+
+def test_what_uses_the_contents_follows_the_copies(monkeypatch):
+    """A call returns while threads still read; `then` comes behind its array's copies, in order, and few bytes wait."""
+    monkeypatch.setattr(upload, "AHEAD", 4096)
+    copy, read = Upload(0, lambda *_: None), upload.Part.copy
+    copy.size = 256
+
+    def slowly(self, piece):
+        time.sleep(0.002)
+        read(self, piece)
+
+    monkeypatch.setattr(upload.Part, "copy", slowly)
+    found, most = [], 0
+    for value in range(12):
+        made = copy(np.full((2048,), value, np.uint8))
+        copy.then(lambda made=made, value=value: found.append((value, set(made.numpy().tolist()))))
+        most = max(most, copy.ahead_bytes)
+    copy.wait()
+    copy.close()
+    assert found == [(value, {value}) for value in range(12)]
+    assert 2048 < most <= 4096 + 1024
 
 
 def test_files_are_read_and_not_mapped(tmp_path):
@@ -88,23 +119,27 @@ def test_files_are_read_and_not_mapped(tmp_path):
     save_file(stored, tmp_path / "file")
     file = SafetensorsFile(tmp_path / "file")
     copy = Upload(0, lambda *_: None, [file])
-    copied = []
-    copy.take = lambda rows, into: (copied.append(file.holds(rows)), Upload.take(copy, rows, into))
-    assert copy(join([file["a"], file["a"]])).numpy().tobytes() == np.concatenate([stored["a"]] * 2).tobytes()
-    wide = copy(join([file["b"], file["b"][:, 3:7]]))
-    assert wide.numpy().tobytes() == np.concatenate([stored["b"], stored["b"][:, 3:7]], 1).tobytes()
-    assert all(copied[:2])
-    assert copy(file["a"][::2]).numpy().tobytes() == stored["a"][::2].tobytes()
-    assert not copied[-1]
+    found, source_of = [], copy.source_of
+    copy.source_of = lambda block: (found.append(source_of(block)), found[-1])[1]
+    assert uploaded(copy, join([file["a"], file["a"]])) == np.concatenate([stored["a"]] * 2).tobytes()
+    wide = uploaded(copy, join([file["b"], file["b"][:, 3:7]]))
+    assert wide == np.concatenate([stored["b"], stored["b"][:, 3:7]], 1).tobytes()
+    assert uploaded(copy, file["a"][::2]) == stored["a"][::2].tobytes()
+    assert [at for at, _ in found] == [file] * (2 + 3 * 2 + 20)
+    assert uploaded(copy, file["a"][0, ::2]) == stored["a"][0, ::2].tobytes()
+    assert found[-1][0] is None
     raw = (tmp_path / "file").read_bytes()
     os.truncate(tmp_path / "file", len(raw) - 100)
-    with pytest.raises(CheckpointError, match="has become shorter"):
-        copy(file["b"])
+    with pytest.raises(CheckpointError, match="file has become shorter"):
+        uploaded(copy, file["b"])
+    os.dup2(os.open(tmp_path, os.O_RDONLY), file.descriptor)
+    with pytest.raises(IsADirectoryError, match="file"):
+        uploaded(copy, file["b"])
     copy.close()
 
 
 def test_pinned_memory_is_given_back(monkeypatch):
-    """Two pieces are pinned at most at a time, and none after the end, or after an error."""
+    """Each thread has one piece at most at a time, and none after the end, or after an error."""
     held = []
     malloc, free = upload.handle, lib.hipHostFree
 
@@ -122,8 +157,8 @@ def test_pinned_memory_is_given_back(monkeypatch):
     copy = Upload(0, lambda *_: None)
     copy.size = 64
     for width in (4, 64, 256):
-        copy(np.zeros((7, width), np.uint8))
-        assert len(held) <= 2
+        uploaded(copy, np.zeros((70, width), np.uint8))
+        assert len(held) <= upload.THREADS
     copy.close()
     assert held == []
 
@@ -132,13 +167,13 @@ def test_pinned_memory_is_given_back(monkeypatch):
 
     copy = Upload(0, fail)
     with pytest.raises(HipError):
-        copy(np.zeros((7, 4), np.uint8))
-    del copy
+        uploaded(copy, np.zeros((7, 4), np.uint8))
+    copy.close()
     assert held == []
 
 
 def test_loading_says_how_far_it_is(tmp_path):
-    """Bytes that were copied, up to nearly all of the files; norms and headers are not counted."""
+    """Bytes that were copied, up to nearly all of the files; headers are not counted."""
     checkpoint, said = Checkpoint(checkpoints.write(tmp_path, shards=3)), []
     load(checkpoint, progress=lambda *counts: said.append(counts))
     assert {nbytes for _, nbytes in said} == {checkpoint.nbytes}

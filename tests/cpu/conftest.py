@@ -59,3 +59,16 @@ def python(library, root):
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def counted(tmp_path):
+    """A compiler that writes a line to a file each time it runs, and that file: their paths."""
+    real = os.environ.get("HIPRT_CPU_COMPILER") or os.environ["HIPRT_CPU_ZIG"]
+    log = tmp_path / "runs"
+    name = "zig" if "zig" in Path(real).name else Path(real).name
+    script = tmp_path / "bin" / name
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    return script, log

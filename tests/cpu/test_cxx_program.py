@@ -134,5 +134,22 @@ def test_a_cxx_program(build):
     assert build(CXX, "cpp", "g++", "-std=c++17") == "hiprt-cpu: 0 wrong, timed\nhipErrorInvalidValue\n"
 
 
+QUALIFIED = r"""
+#include <hip/hip_runtime.h>
+
+__host__ __device__ __forceinline__ int twice(int x) { return 2 * x; }
+__global__ void nothing(int *) {}
+__constant__ int three = 3;
+__shared__ int tile[4];
+
+int main() { return twice(three) == 6 && tile[0] == 0 ? 0 : 1; }
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_qualifiers_mean_nothing_to_a_host_compiler(build, compiler):
+    assert build(QUALIFIED, "cpp", compiler, "-std=c++17", "-Wno-unused") == ""
+
+
 def test_a_c_program(build):
     assert build(C, "c", "gcc", "-std=c11") == "32 42 0\n"

@@ -1,10 +1,11 @@
 """Devices: properties, attributes, the current one, contexts, errors and their names."""
 
+import ctypes
 import re
 import threading
 
 import pytest
-from helpers.hip_calls import E, error, ok
+from helpers.hip_calls import E, error, ok, raw
 from rocm.bindings import hip
 
 ATTRIBUTE = hip.hipDeviceAttribute_t
@@ -211,3 +212,41 @@ ok(hip.hipDevicePrimaryCtxReset(0))
 print(int(error(hip.hipFree(int(memory)))))
 """
     ).split() == ["1"]
+
+
+def test_device_ids_are_texts(python):
+    code = """
+from rocm.bindings import hip
+for device in range(2):
+    properties = ok(hip.hipGetDeviceProperties(device))  # the UUID is a view of it
+    uuid = bytes(properties.uuid.bytes)
+    print(uuid.decode(), uuid.decode().isprintable())
+"""
+    ids = python(code, HIPRT_CPU_DEVICES="2").split()
+    assert ids[1::2] == ["True", "True"]
+    assert ids[0] != ids[2]
+
+
+def test_the_plain_symbol_of_properties_is_that_of_hip_5():
+    class Older(ctypes.Structure):
+        _fields_ = (
+            ("name", ctypes.c_char * 256),
+            ("total", ctypes.c_size_t),
+            ("shared", ctypes.c_size_t),
+            ("registers", ctypes.c_int),
+            ("warp", ctypes.c_int),
+            ("until_arch", ctypes.c_byte * 116),
+            ("arch_name", ctypes.c_char * 256),
+            ("rest", ctypes.c_byte * 140),
+        )
+
+    assert (ctypes.sizeof(Older), Older.arch_name.offset) == (792, 396)
+    older, newer = Older(), ok(hip.hipGetDeviceProperties(0))
+    assert raw("hipGetDeviceProperties", ctypes.byref(older), ctypes.c_int(0)) == E.hipSuccess
+    assert (older.name.decode(), older.arch_name.decode()) == (newer.name, newer.gcnArchName)
+    assert (older.total, older.warp) == (newer.totalGlobalMem, newer.warpSize)
+    assert raw("hipGetDeviceProperties", ctypes.byref(older), ctypes.c_int(99)) == E.hipErrorInvalidDevice
+    assert raw("hipGetDeviceProperties", None, ctypes.c_int(0)) == E.hipErrorInvalidValue
+    device = ctypes.c_int(-1)
+    assert raw("hipChooseDevice", ctypes.byref(device), ctypes.byref(older)) == E.hipSuccess
+    assert device.value == 0

@@ -430,3 +430,30 @@ extern "C" __global__ void k(int* lock, int* sum) {
 
 def test_status_of_a_good_launch():
     assert Program('extern "C" __global__ void k() {}').launch("k", 1, 1) == E.hipSuccess
+
+
+@pytest.mark.parametrize("clock", ["wall_clock64", "clock64", "clock"])
+@pytest.mark.parametrize("threads", [3, 100])
+def test_threads_that_wait_for_the_clock_wait_together(clock, threads):
+    source = """
+extern "C" __global__ void wait(long long* first, long long* last) {
+  long long begin = CLOCK(), now = begin;
+  while (now - begin < 20000000) now = CLOCK();
+  first[threadIdx.x] = begin;
+  last[threadIdx.x] = now;
+}"""
+    first, last = np.zeros(threads, np.int64), np.zeros(threads, np.int64)
+    Program(source, options=[f"-DCLOCK={clock}"]).run("wait", 1, threads, first, last)
+    assert first.max() < last.min()
+
+
+def test_reading_the_clock_lets_other_threads_set_what_is_awaited():
+    source = """
+extern "C" __global__ void pass_on(int* turn) {
+  volatile int* shared = turn;
+  while (*shared != blockDim.x - 1 - threadIdx.x) clock64();
+  *shared = *shared + 1;
+}"""
+    turn = np.zeros(1, np.int32)
+    Program(source).run("pass_on", 1, 100, turn)
+    assert turn[0] == 100

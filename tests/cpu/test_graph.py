@@ -391,12 +391,128 @@ def test_user_objects_end_with_their_last_reference():
     assert raw("hipGraphRetainUserObject", graph, kept, two, ctypes.c_uint(0)) == E.hipSuccess
     assert raw("hipGraphRetainUserObject", graph, moved, one, move) == E.hipSuccess
     assert raw("hipUserObjectRelease", kept, one) == E.hipSuccess
-    assert raw("hipUserObjectRelease", kept, ctypes.c_uint(3)) == E.hipErrorInvalidValue
+    assert raw("hipUserObjectRelease", kept, ctypes.c_uint(3)) == E.hipSuccess
+    assert ended == []
     clone, executable = ok(hip.hipGraphClone(graph)), instantiate(graph)
     assert raw("hipGraphReleaseUserObject", graph, kept, two) == E.hipSuccess
-    assert raw("hipGraphReleaseUserObject", graph, kept, one) == E.hipErrorInvalidValue
+    assert raw("hipGraphReleaseUserObject", graph, kept, one) == E.hipSuccess
     ok(hip.hipGraphDestroy(graph))
     ok(hip.hipGraphDestroy(clone))
     assert ended == []
     ok(hip.hipGraphExecDestroy(executable))
     assert sorted(ended) == [1, 2]
+
+
+def copy_1d(name, *args):
+    *leading, target, source, size, kind = args
+    return raw(name, *leading, target, source, ctypes.c_size_t(size), ctypes.c_int(kind))
+
+
+def test_copy_nodes_refuse_what_clr_refuses():
+    x, y, graph, node = Ints(4), Ints(4), new_graph(), ctypes.c_void_p()
+    device, to_device = KIND.hipMemcpyDeviceToDevice, KIND.hipMemcpyHostToDevice
+    host = np.zeros(4, np.int32)
+    adding = "hipGraphAddMemcpyNode1D", ctypes.byref(node), graph, None, ctypes.c_size_t(0)
+    assert copy_1d(*adding, y, x, 0, device) == E.hipErrorInvalidValue
+    pageable = ctypes.c_void_p(host.ctypes.data)
+    for source, target, kind in (
+        (pageable, y, KIND.hipMemcpyDeviceToHost),
+        (pageable, y, device),
+        (x, pageable, to_device),
+        (x, pageable, KIND.hipMemcpyHostToHost),
+    ):
+        assert copy_1d(*adding, target, source, 16, kind) == E.hipErrorInvalidValue
+    assert copy_1d(*adding, y, pageable, 16, to_device) == E.hipSuccess
+    copy = add_copy(graph, [], y, x)
+    setting = "hipGraphMemcpyNodeSetParams1D", copy
+    assert copy_1d(*setting, y, x, 0, device) == E.hipErrorInvalidValue
+    assert copy_1d(*setting, y, y, 16, device) == E.hipErrorInvalidValue
+    assert copy_1d(*setting, y, x, 8, KIND.hipMemcpyDefault) == E.hipSuccess
+    assert copy_1d(*setting, y, x, 8, device) == E.hipSuccess
+    setting = "hipGraphExecMemcpyNodeSetParams1D", instantiate(graph), copy
+    assert copy_1d(*setting, y, x, 0, device) == E.hipErrorInvalidValue
+    assert copy_1d(*setting, y, y, 16, device) == E.hipErrorInvalidValue
+    assert copy_1d(*setting, y, x, 16, KIND.hipMemcpyDefault) == E.hipErrorInvalidValue
+    assert copy_1d(*setting, y, x, 16, device) == E.hipSuccess
+
+
+def test_an_executable_copy_keeps_its_kind():
+    x, y, graph = Ints(4), Ints(4), new_graph()
+    params = hip.hipMemcpy3DParms()
+    for side, memory in ((params.srcPtr, x), (params.dstPtr, y)):
+        side.ptr, side.pitch, side.xsize, side.ysize = int(memory), 16, 16, 1
+    params.extent.width, params.extent.height, params.extent.depth = 16, 1, 1
+    params.kind = KIND.hipMemcpyDeviceToDevice
+    node = ok(hip.hipGraphAddMemcpyNode(graph, None, 0, params))
+    executable = instantiate(graph)
+    assert error(hip.hipGraphExecMemcpyNodeSetParams(executable, node, params)) == E.hipSuccess
+    params.kind = KIND.hipMemcpyDefault
+    assert error(hip.hipGraphExecMemcpyNodeSetParams(executable, node, params)) == E.hipErrorInvalidValue
+
+
+def test_a_captured_copy_has_the_kind_that_the_caller_named():
+    x, y, out = Ints(4), Ints(4), ctypes.c_void_p()
+    stream = ok(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking))
+    ok(hip.hipStreamBeginCapture(stream, hip.hipStreamCaptureMode.hipStreamCaptureModeRelaxed))
+    ok(hip.hipMemcpyAsync(int(y), int(x), 16, KIND.hipMemcpyDeviceToDevice, stream))
+    assert raw("hipStreamEndCapture", stream, ctypes.byref(out)) == E.hipSuccess
+    setting = "hipGraphExecMemcpyNodeSetParams1D", instantiate(out.value), *nodes(out.value)
+    assert copy_1d(*setting, y, x, 8, KIND.hipMemcpyDefault) == E.hipErrorInvalidValue
+    assert copy_1d(*setting, y, x, 8, KIND.hipMemcpyDeviceToDevice) == E.hipSuccess
+
+
+def test_fill_nodes_refuse_what_clr_refuses():
+    x, graph = Ints(64), new_graph()
+    add = lambda **shape: error(hip.hipGraphAddMemsetNode(graph, None, 0, fill_params(x, 1, **shape)))  # noqa: E731
+    assert add(n=8, height=4, pitch=64) == E.hipSuccess
+    assert add(n=8, height=4, pitch=80) == E.hipErrorInvalidValue  # its rows end inside, the last row's pitch does not
+    assert add(n=8, height=1, pitch=512) == E.hipErrorInvalidValue
+    assert add(n=0) == E.hipErrorInvalidValue
+    assert add(n=8, height=0) == E.hipErrorInvalidValue
+    node = add_fill(graph, [], x, 1)
+    wide = fill_params(x, 1, n=8, height=4, pitch=80)
+    assert error(hip.hipGraphMemsetNodeSetParams(node, wide)) == E.hipErrorInvalidValue
+    assert error(hip.hipGraphExecMemsetNodeSetParams(instantiate(graph), node, wide)) == E.hipErrorInvalidValue
+
+
+def test_a_graph_is_not_its_own_child():
+    x, graph, inner = Ints(4), new_graph(), new_graph()
+    add_fill(inner, [], x, 1)
+    node = ok(hip.hipGraphAddChildGraphNode(graph, None, 0, inner))
+    assert error(hip.hipGraphAddChildGraphNode(graph, None, 0, graph)) == E.hipErrorInvalidValue
+    executable, other = instantiate(graph), new_graph()
+    assert error(hip.hipGraphExecChildGraphNodeSetParams(executable, node, graph)) == E.hipErrorUnknown
+    assert error(hip.hipGraphExecChildGraphNodeSetParams(executable, node, other)) == E.hipErrorUnknown
+    add_empty(other)
+    assert error(hip.hipGraphExecChildGraphNodeSetParams(executable, node, other)) == E.hipErrorUnknown
+    assert error(hip.hipGraphExecChildGraphNodeSetParams(executable, node, inner)) == E.hipSuccess
+
+
+def test_counts_of_user_objects_are_checked():
+    ended = []
+    destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(ended.append)
+    made, one = ctypes.c_void_p(), ctypes.c_uint(1)
+    create = lambda count: raw(  # noqa: E731
+        "hipUserObjectCreate", ctypes.byref(made), ctypes.c_void_p(5), destroy, ctypes.c_uint(count), one
+    )
+    assert create(0) == create(2**31) == E.hipErrorInvalidValue
+    assert create(1) == E.hipSuccess
+    graph, thing = new_graph(), made.value
+    for count in (0, 2**31):
+        for name, args in (
+            ("hipUserObjectRetain", (thing,)),
+            ("hipUserObjectRelease", (thing,)),
+            ("hipGraphReleaseUserObject", (graph, thing)),
+        ):
+            assert raw(name, *args, ctypes.c_uint(count)) == E.hipErrorInvalidValue
+    assert raw("hipUserObjectRelease", None, one) == E.hipErrorInvalidValue
+    # It is taken over twice, although there is one reference: the second is one that nobody has.
+    for _ in range(2):
+        assert raw("hipGraphRetainUserObject", graph, thing, one, one) == E.hipSuccess
+    assert raw("hipUserObjectRelease", thing, one) == E.hipSuccess
+    assert ended == [5]
+    assert raw("hipUserObjectRelease", thing, one) == E.hipSuccess
+    assert raw("hipUserObjectRetain", thing, one) == E.hipSuccess
+    assert raw("hipGraphRetainUserObject", graph, thing, one, ctypes.c_uint(0)) == E.hipSuccess
+    ok(hip.hipGraphDestroy(graph))
+    assert ended == [5]

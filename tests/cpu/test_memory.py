@@ -240,3 +240,24 @@ def test_threads_allocate_and_free_together():
         thread.join()
     assert not failures
     assert ok(hip.hipMemGetInfo())[0] == free
+
+
+def test_the_size_of_a_range_has_four_bytes(block):
+    which = hip.hipPointer_attribute.HIP_POINTER_ATTRIBUTE_RANGE_SIZE
+    out = (ctypes.c_uint * 2)(7, 7)
+    assert raw("hipPointerGetAttribute", out, ctypes.c_int(which), block) == E.hipSuccess
+    assert out[0] > 0
+    assert out[1] == 7
+    out = (ctypes.c_uint * 2)(7, 7)
+    names, places = (ctypes.c_int * 1)(which), (ctypes.c_void_p * 1)(ctypes.addressof(out))
+    nowhere = ctypes.c_void_p(ctypes.addressof(out))
+    assert raw("hipDrvPointerGetAttributes", ctypes.c_uint(1), names, places, nowhere) == E.hipSuccess
+    assert list(out) == [0, 7]
+
+
+def test_a_graph_memory_attribute_that_cannot_be_set_is_not_read():
+    nowhere = ctypes.c_void_p(-1)
+    for which in (0, 2, 99):  # used and reserved now, and none
+        assert raw("hipDeviceSetGraphMemAttribute", ctypes.c_int(0), ctypes.c_int(which), nowhere) == (
+            E.hipErrorInvalidValue
+        )

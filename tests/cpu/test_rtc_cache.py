@@ -4,7 +4,6 @@ import fcntl
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -20,19 +19,6 @@ SOURCE = 'extern "C" __global__ void k(int* p) { p[0] = N; }'
 @pytest.fixture
 def cache(tmp_path):
     return tmp_path / "cache"
-
-
-@pytest.fixture
-def counted(tmp_path):
-    """A compiler that writes a line to a file each time it runs, and that file: their paths."""
-    real = os.environ.get("HIPRT_CPU_COMPILER") or os.environ["HIPRT_CPU_ZIG"]
-    log = tmp_path / "runs"
-    name = "zig" if "zig" in Path(real).name else Path(real).name
-    script = tmp_path / "bin" / name
-    script.parent.mkdir()
-    script.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec {real} "$@"\n')
-    script.chmod(0o755)
-    return script, log
 
 
 @pytest.fixture

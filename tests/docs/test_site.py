@@ -64,7 +64,7 @@ def test_a_marker_that_names_nothing_is_an_error(hooks):
 
 def test_the_menu_lists_every_page(root):
     """No page is built that nobody finds, and none is listed that is not there."""
-    listed = set(re.findall(r": ([\w/]+\.md)$", (root / "mkdocs.yml").read_text(), re.M))
+    listed = set(re.findall(r": ([\w/-]+\.md)$", (root / "mkdocs.yml").read_text(), re.M))
     docs = root / "docs"
     assert listed == {str(file.relative_to(docs)) for file in docs.rglob("*.md")}
 

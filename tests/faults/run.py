@@ -1,5 +1,7 @@
 """Runs phases under faults, in a process of its own: `python -m faults.run SHIM REAL [memory]`."""
 
+import gc
+import importlib
 import json
 import logging
 import sys
@@ -82,6 +84,8 @@ def main(file, real, is_of_memory=False):
     calls, trials = Shim(file, real), {}
     if is_of_memory:
         calls = Mallocs(calls)
+    importlib.import_module("faults.workload")
+    gc.freeze()  # Each fault asks the collector three times, which need not walk through every module for that.
     for line in sys.stdin:
         phase, *fault = json.loads(line)
         trial = trials.get(phase) or trials.setdefault(phase, Trial(calls, phase))

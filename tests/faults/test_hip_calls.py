@@ -33,6 +33,18 @@ def test_a_call_fails(worker, phase, form):
     assert faults(worker, phase, FAULTS if form == "short" else 10_000) == []
 
 
+@pytest.mark.parametrize("nth", [0, -1])
+def test_work_of_other_code_fails_from_then_on(worker, nth):
+    """Its launch fails in a capture, which cannot be ended: the stream goes, and with it the capture."""
+    for _ in range(5):  # what the collector frees meanwhile moves the place of a call
+        calls = [n for n, (name, _) in enumerate(worker.ask("foreign"), 1) if name == "hipModuleLaunchKernel"]
+        name, wrong = worker.ask("foreign", calls[nth], 0, 2)
+        assert not wrong
+        if name == "hipModuleLaunchKernel":
+            return
+    pytest.fail("no run failed at the launch")
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("phase", [pytest.param(phase, marks=pytest.mark.wide) for phase in ("kept", "recorded")])
 @pytest.mark.parametrize("worker", [{"HIPRT_GRAPH_VERIFY": "1"}], indirect=True)

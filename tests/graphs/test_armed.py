@@ -12,7 +12,7 @@ from quirks.capture_calls import LOCAL, begin, end
 from quirks.test_guards import CoreExec
 
 import hiprt
-from hiprt import graphs
+from hiprt import flags, graphs, kernels
 
 N = 64
 
@@ -124,6 +124,27 @@ def test_arguments_by_name_need_no_python(stream, x, calls):
             step(*args, **keywords)
     factor = 2 * 2 * 2 * 2 * 2 * 2 * 2 * 3 * 2 * 4 * 2 * 2 * 2
     np.testing.assert_array_equal(x.numpy(), np.arange(N, dtype=np.float32) * factor)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_keywords_in_another_order_are_the_same_call(stream, x, moves):
+    """Also where the step is not armed, and for a function that sees their order."""
+    y, seen = hiprt.full(N, 2.0, np.float32), []
+
+    def function(**arrays):
+        seen.append(list(arrays))
+        return kernels.subtract(*arrays.values())
+
+    step = graphs.Step(function, stream=stream, moves=moves)
+    for i in range(6):
+        result = step(b=y, a=x) if i % 2 else step(a=x, b=y)
+        np.testing.assert_array_equal(result.numpy(), np.arange(N, dtype=np.float32) - 2)
+        step.disarm()
+    assert seen == [["a", "b"]]
+    assert (step.rungs["instantiate"], step.rungs["replay"]) == (1, 5)
+    with flags.override(graph=False):
+        step(b=y, a=x)
+    assert seen == [["a", "b"]] * 2
 
 
 @pytest.mark.parametrize("name", ["x", "nothing"])

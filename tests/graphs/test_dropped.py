@@ -117,7 +117,8 @@ def compiled():
 def pinned():
     """Pinned memory from which a copy is under way."""
     made = Piece(1 << 16)
-    made.event.record(hiprt.current_stream())
+    for each in made.events:
+        each.record(hiprt.current_stream())
     return [made]
 
 

@@ -1,5 +1,7 @@
 """Fusion: which ops become one kernel, which must not, and that the kernel has the bits of the ops one by one."""
 
+import re
+
 import numpy as np
 import pytest
 from helpers.traced import calls, traced
@@ -7,10 +9,12 @@ from helpers.traced import calls, traced
 import hiprt
 from hiprt import kernels
 from hiprt.array import bfloat16
+from hiprt.buffer import Buffer
 from hiprt.flags import flags
 from hiprt.graphs.trace.passes.fusion import MOST_OPS, fusion
+from hiprt.graphs.trace.rehearsal import rehearse, stand_in, substitute
 from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
-from hiprt.kernels.ops.elementwise import fused as fused_ops
+from hiprt.kernels.ops.elementwise import expression, fused as fused_ops
 from hiprt.kernels.ops.elementwise.fused import FUSABLE, fused
 from hiprt.kernels.ops.elementwise.fused_kernel import Load, Store, Value, fused_kernel
 from hiprt.kernels.ops.promotion import WORDS
@@ -258,7 +262,18 @@ def random_text(random, kinds, shapes, length):
         known.append((f"v{len(lines) - 1}", dtype, shape))
         if shape == full:
             returned.append(known[-1][0])
-    return "; ".join([*lines, f"return {', '.join(returned)}"])
+    return "; ".join([*used(lines, returned), f"return {', '.join(returned)}"])
+
+
+def used(lines, returned):
+    """Return the lines whose values are in results; the others would cost a kernel each, and are not compared."""
+    kept, names = [], set(returned)
+    for line in reversed(lines):
+        name, expression = line.split(" = ")
+        if name in names:
+            names.update(re.findall(r"\bv\d+", expression))
+            kept.append(line)
+    return kept[::-1]
 
 
 def one_by_one(operands, text):
@@ -345,6 +360,40 @@ def test_products_and_sums_are_not_contracted():
 def test_wrong_texts_are_refused(text):
     with pytest.raises(ValueError, match=r"\[fused\]"):
         fused([ramp(3)], text)
+
+
+@pytest.mark.parametrize("shapeless", [False, True])
+def test_the_rule_of_a_fused_call_is_that_of_a_rehearsal(shapeless):
+    """The pass takes the rule from the ops that a call stands for, so that a trace makes no text of a kernel."""
+
+    def function(x, y):
+        half = kernels.astype(kernels.multiply(x.T, 2.0), np.float16)
+        return half, kernels.less(half, y), kernels.where(kernels.less(half, y), half, 1)
+
+    program = fusion(traced(function, ramp(3, 5), ramp(5, 3), shapeless=shapeless))
+    (primitive,) = [each for each in program.primitives if each.op is fused]
+    operands = []
+
+    def stands_for(part):
+        if not isinstance(part, hiprt.Array):
+            return part
+        operands.append(stand_in(part, Buffer(0, 0, -1)))
+        return operands[-1]
+
+    kind, results, writes = rehearse(primitive.op, substitute(primitive.arguments, stands_for), operands)
+    assert (kind, writes) == (primitive.rule[0], primitive.rule[2])
+    assert [(each.form, *more) for each, *more in results] == [(each.form, *more) for each, *more in primitive.rule[1]]
+
+
+def test_a_trace_plans_no_launch_of_elementwise_ops(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a trace needs no launch")
+
+    monkeypatch.setattr(fused_ops, "whole_of", refuse)
+    monkeypatch.setattr(expression, "launch_of", refuse)
+    x = ramp(3, 7, 1)  # a shape of which no rule is known yet
+    program = fusion(traced(lambda x: kernels.where(kernels.exp(x) < 1, kernels.add(x[::-1], 1), x), x))
+    assert len(program) == 2
 
 
 def test_all_that_is_fused_is_off_by_name():

@@ -152,7 +152,17 @@ def products(x, y):
     scales = hiprt.array(np.linspace(0.1, 1, 8, dtype=np.float32).reshape(8, 1))
     wide = kernels.concatenate([x, y, x, y], 1)
     quantized = kernels.quantized_matmul(wide, packed, scales, scales, group_size=32, bits=4)
-    return [x @ y.T, x @ y[0], y[0] @ x.T, x[None] @ kernels.contiguous(y.T), quantized]
+    stacked = {"w": packed.reshape(2, 4, 4), "scales": scales.reshape(2, 4, 1), "biases": scales.reshape(2, 4, 1)}
+    stacked |= {"group_size": 32, "bits": 4}
+    experts = hiprt.array(np.array([[0, 1], [1, 1], [1, 0]], np.uint32))
+    gathered = [
+        kernels.gather_qmm(wide[:, None, None], rhs_indices=experts, **stacked),
+        kernels.gather_qmm(wide[:2, None], **stacked),
+        kernels.gather_qmm(
+            wide[:, None], lhs_indices=experts[2], rhs_indices=experts[0], sorted_indices=True, **stacked
+        ),
+    ]
+    return [x @ y.T, x @ y[0], y[0] @ x.T, x[None] @ kernels.contiguous(y.T), quantized, *gathered]
 
 
 WRITTEN = [weighted, elementwise, rows, moved, products]

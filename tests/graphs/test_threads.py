@@ -119,6 +119,7 @@ def test_a_kept_step_waits_for_each_of_its_buffers_after_arguments_moved(is_argu
         for arguments in (before, before, after):
             step(*arguments)
         assert step.rungs["patch"] == 1
+        kernels.add(hiprt.zeros(N), 1.0)  # loads the kernel: a driver may wait for the device, and so for the gate
         for value in (1.0, 2.0):
             gate.shut()
             with hiprt.use_stream(two):

@@ -11,12 +11,13 @@ from helpers.op_cases import CASES, operands_of, results_of
 import hiprt
 from hiprt import kernels
 from hiprt.graphs.trace.program import Program
+from hiprt.graphs.trace.size import Size
 from hiprt.graphs.trace.trace import Trace
 from hiprt.metal_compat import metal_kernel
 from hiprt.op import Op
 
 # What has one text's logits, and no operands with rows.
-NO_ROWS = {"arange", "filter_logits", "repetition_penalty"}
+NO_ROWS = {"arange", "filter_logits", "random_bits", "repetition_penalty"}
 
 
 def traced(function, *arrays, shapeless=False):
@@ -202,6 +203,28 @@ def test_misuse_in_a_trace():
         with pytest.raises(error, match=text):
             traced(call, x)
     assert (kernels.add(x, 1.0).numpy() == 1).all(), "the thread launches again after an error in a trace"
+
+
+def test_misuse_of_a_trace_itself():
+    """By passes, which repeat the primitives of one program in another, and know the rules of calls that they make."""
+    x = hiprt.zeros(4)
+    program = traced(kernels.exp, x)
+    trace = Trace()
+    value, (primitive,) = trace.given(x), program.primitives
+    with pytest.raises(KeyError):
+        trace.repeat(primitive, {}, int, Size)
+    with pytest.raises(TypeError):
+        trace.repeat(value, {}, int, Size)
+    with pytest.raises(TypeError, match="an argument for each of its parameters"):
+        trace.add(kernels.exp, (), primitive.rule)
+    with pytest.raises(TypeError, match="a prepared trace, an op"):
+        trace.add(len, (value,), primitive.rule)
+    ((pattern, _, _),) = primitive.rule[1]
+    with pytest.raises(ValueError, match="that of another call"):
+        trace.add(Op(lambda a: a, "nothing"), (value,), (0, ((pattern, 1, 0),), ()))
+    assert not trace.primitives
+    (made,) = trace.repeat(primitive, {program.inputs[0].number: value}, int, Size)
+    assert (made.shape, made.primitive) == ((4,), trace.primitives[0])
 
 
 def test_operators_and_methods():

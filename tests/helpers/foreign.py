@@ -92,11 +92,14 @@ def fill(stream, y, value):
 class Event:
     """An event of the library's own."""
 
+    handle = None  # of one that could not be made
+
     def __init__(self):
         self.handle = handle(lib.hipEventCreateWithFlags, lib.hipEventDisableTiming)
 
     def __del__(self):
-        lib.hipEventDestroy(self.handle)
+        if self.handle is not None:
+            lib.hipEventDestroy(self.handle)
 
     def between(self, first, second):
         """Make a stream wait for what another one has by now."""
@@ -107,12 +110,15 @@ class Event:
 class Side:
     """A second stream that the library owns, on which it works beside the stream that it was given."""
 
+    handle = None  # of one that could not be made
+
     def __init__(self):
         self.handle = handle(lib.hipStreamCreateWithFlags, lib.hipStreamNonBlocking)
         self.fork, self.join = Event(), Event()
 
     def __del__(self):
-        lib.hipStreamDestroy(self.handle)
+        if self.handle is not None:
+            lib.hipStreamDestroy(self.handle)
 
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

@@ -123,6 +123,10 @@ OTHERS = {
     "rms_norm": Case({"x": Rows((64,), HALF), "weight": whole(64, dtype=HALF), "eps": 1e-6, "out": Same("x")}),
     "contiguous": Case({"x": View(Rows((10,)), lambda x: x[:, ::2])}),
     "arange": Case({"start": 0, "stop": lambda rows: rows}, exact=lambda start, stop: np.arange(stop)),
+    "random_bits": Case(
+        {"key": numbers(3, 5, dtype=UINT), "shape": lambda rows: (rows,)},
+        exact=lambda key, shape: reference.random_bits(key, shape),
+    ),
     "argsort of more than a run": Case({"a": Rows((1030,))}),
     "topk": Case(FEW_ROWS["topk"] | {"k": 6}),
     "quantize": Case({"w": Rows((32,), HALF), "group_size": 32}),

@@ -95,8 +95,9 @@ ATTENTION = {"q": Rows((2, 32)), "position": Rows((), INT), "scale": 0.5}
 STORED = matrix(3, 64)
 DELTA = {"q": Rows((2, 1, 8)), "k": Rows((2, 1, 8)), "v": Rows((2, 2, 8))}
 UNARIES = (
-    "abs ceil cos erf exp expm1 floor gelu gelu_approx gelu_fast_approx isfinite isinf isnan log log1p log2 log10 "
-    "logical_not negative reciprocal round rsqrt sigmoid sign silu sin softplus sqrt square tanh contiguous astype"
+    "abs ceil cos erf erfinv exp expm1 floor gelu gelu_approx gelu_fast_approx isfinite isinf isnan log log1p log2 "
+    "log10 logical_not negative reciprocal round rsqrt sigmoid sign silu sin softplus sqrt square tanh contiguous "
+    "astype"
 )
 PAIRS = (
     "add divide equal floor_divide greater greater_equal less less_equal logaddexp logical_and logical_or maximum "
@@ -173,6 +174,7 @@ CASES = {
         "logits": whole(9), "tokens": numbers(1, 2, 1), "position": numbers(2), "penalty": numbers(1.5, dtype=FLOAT),
     },
     "arange": {"start": 0, "stop": lambda rows: rows},
+    "random_bits": {"key": numbers(3, 5, dtype=UINT), "shape": lambda rows: (rows,)},
 }  # fmt: skip
 
 

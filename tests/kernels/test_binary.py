@@ -256,7 +256,8 @@ def test_in_place_and_views_as_operands(normal):
         kernels.subtract(a, b[:3])
 
 
-NUMBERS = [np.float32(3), np.float64(3), np.float16(3), np.int32(3), np.uint8(3), np.bool_(True)]
+FLOATS = (np.float32, np.float64, np.float16, hiprt.bfloat16.type)
+NUMBERS = [kind(3) for kind in (*FLOATS, np.int32, np.uint8, np.bool_)]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -267,6 +268,9 @@ def test_scalars_of_numpy_count_as_python_numbers(stream, dtype, number):
     for made, expected in (
         (kernels.multiply(x, number), kernels.multiply(x, number.item())),
         (kernels.subtract(number, x), kernels.subtract(number.item(), x)),
+        (kernels.where(x, number, x), kernels.where(x, number.item(), x)),
+        (kernels.where(x, x, number), kernels.where(x, x, number.item())),
+        (kernels.where(x, number, number), kernels.where(x, number.item(), number.item())),
     ):
         assert made.dtype == expected.dtype
         np.testing.assert_array_equal(made.numpy(), expected.numpy())

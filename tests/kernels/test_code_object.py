@@ -50,6 +50,11 @@ def made(request, compiler):
     return request.param, assembly, compiler.code_object(assembly, "sums", request.param)
 
 
+def test_code_objects_have_the_version_that_every_supported_runtime_loads(made):
+    """Version 5, which is 3 in the ELF header's byte 8 (LLVM, AMDGPU usage, "ELF header"); HIP 6.1 and 6.2 refuse 6."""
+    assert made[2][8] == 3
+
+
 def test_metadata_is_what_the_compiler_prints(made):
     target, assembly, code = made
     found = CodeObject(code)

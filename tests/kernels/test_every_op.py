@@ -14,10 +14,11 @@ from hiprt.kernels.tuning.target import force_generic
 MANY = 65_600  # more than 65,535: the largest y and z of a grid
 # How to write a kernel; tested in test_kernel.py and test_hip_kernel.py.
 NO_OPS = {"HipKernel", "Kernel", "hip_kernel", "hip_kernels"}
-# What makes a view, and what writes to its operand; tested in tests/base/test_operators.py.
-NO_RESULT = {"broadcast_to", "copyto"}
+# What makes a view, and what writes to its operand or a part of a copy; tested in tests/base/test_operators.py and
+# tests/metal_compat/mlx/test_indexing.py.
+NO_RESULT = {"assign", "broadcast_to", "copyto"}
 # One text's logits, and what has no operands: there are no rows.
-NO_ROWS = {"arange", "filter_logits", "repetition_penalty"}
+NO_ROWS = {"arange", "filter_logits", "random_bits", "repetition_penalty"}
 # Rows are an axis of the grid that is not split; the limit is named.
 LIMITED = {"attention", "gated_delta", "gdn_step", "kv_write", "moe_down", "moe_gate_up", "norm_rope_write", "qmv",
            "quantized_embedding", "rope"}  # fmt: skip
@@ -73,6 +74,19 @@ def test_operands_with_gaps(name):
             assert re.search("contiguous|strides", str(error)), error  # noqa: PT017
             continue
         check(found, exact)
+
+
+NUMBERED = sorted(
+    name for name in CASES if any(isinstance(value, (bool, int, float)) for value in operands_of(name, 3).values())
+)
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_numbers_may_be_scalars_of_numpys(name):
+    operands = operands_of(name, 3)
+    scalars = {k: np.asarray(v)[()] if isinstance(v, (bool, int, float)) else v for k, v in operands.items()}
+    found, exact = ({k: (v.dtype, v.tobytes()) for k, v in call(name, given).items()} for given in (scalars, operands))
+    assert found == exact
 
 
 # Launches over elements, one of each kind: a call on bytes x of a shape [2, n], and the same in numpy.

@@ -1,11 +1,14 @@
 """Every kernel compiles for AMD GPUs without one: resources, argument blocks and declarations in the machine code."""
 
+import json
 import struct
+import subprocess
+import sys
 
 import pytest
 
 import hiprt
-from hiprt import core
+from hiprt import core, library
 from hiprt.bench.isa.cases import cases
 from hiprt.bench.isa.kernels import launch_of, measured
 from hiprt.kernels.lang.dialect import OPS
@@ -26,12 +29,22 @@ pytestmark = pytest.mark.timeout(900)
 WIDE = {"add", "quantized_matmul", "rms_norm", "silu_mul"}
 
 
+def one_of_each(items, key):
+    """Return one item of each key: of the first key its first item, of the second its second, and so on."""
+    groups = {}
+    for each in items:
+        groups.setdefault(key(each), []).append(each)
+    return [group[i % len(group)] for i, group in enumerate(groups.values())]
+
+
 @pytest.fixture(scope="module")
 def work(form):
-    """Every program for every target; in the short form for one each, in turn."""
-    every = len(TARGETS) if form != "short" else 1
-    programs = enumerate(units([]))
-    return [(unit, TARGETS[(i + j) % len(TARGETS)]) for i, unit in programs for j in range(every)]
+    """Every program for every target; in the short form one of each kernel and dtype, for one target each in turn."""
+    every, programs = len(TARGETS), units([])
+    if form == "short":
+        every = 1
+        programs = one_of_each(programs, lambda unit: (unit.instance.kernel.name, unit.instance.template[:1]))
+    return [(unit, TARGETS[(i + j) % len(TARGETS)]) for i, unit in enumerate(programs) for j in range(every)]
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +79,41 @@ def test_the_catalogue_has_every_kernel():
     assert len(set(symbols)) == len(symbols)
 
 
-def test_ops_launch_what_the_catalogue_has(stream):
-    """The small calls that are executed as machine code: together every instance, and right on the device in use."""
-    launched = set()
-    for case in cases():
+@pytest.mark.wide
+def test_every_instance_of_the_device_is_compiled():
+    """Every branch of plain loops; the test below compiles every one for lanes, as GPUs have them."""
+    command = [sys.executable, "-m", "hiprt", "compile", "--json"]
+    out = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert out["programs"] == len(instances(is_loops=library.current().provider.takes_loops))
+
+
+def test_ops_launch_what_the_catalogue_has(stream, form):
+    """The small calls that are executed as machine code: together every instance, and right on the device in use.
+
+    In the short form one of each op and shape, which are every kernel together.
+    """
+    launched, names = set(), set()
+    for case in cases() if form != "short" else one_of_each(cases(), op_and_shape):
         launch, result = launch_of(case)
         launched.add(launch.kernel.symbol(launch.template))
+        names.add(launch.kernel.name)
         got = result.numpy()
         row = measured("", case, "", got, got)
         assert row.is_right, (launch.kernel.name, case.name, row.error)
-    assert launched == {instance.symbol for instance in instances()}
+    assert names == KERNELS.keys()
+    assert launched <= {instance.symbol for instance in instances()}
+    assert form == "short" or launched == {instance.symbol for instance in instances()}
 
 
-def test_every_kernel_is_compiled_for_every_target(report, work):
+def op_and_shape(case):
+    """What a case calls, and with what."""
+    return getattr(case.op, "func", case.op).__name__, case.name
+
+
+def test_every_kernel_is_compiled_for_every_target(report, work, form):
     expected = {(unit.instance.symbol, target) for unit, target in work}
-    assert {symbol for symbol, _ in expected} == {instance.symbol for instance in instances()}
+    assert {unit.instance.kernel.name for unit, _ in work} == KERNELS.keys()
+    assert form == "short" or {symbol for symbol, _ in expected} == {instance.symbol for instance in instances()}
     assert {target for _, target in expected} == set(TARGETS)
     assert {(row.kernel, row.target) for row in report.rows} == expected
 

@@ -14,6 +14,7 @@ OPS = [name for name in unary.__all__ if name != "Unary"]
 REFUSED = {("negative", "bool")} | {("bitwise_invert", name) for name in ("float16", "bfloat16", "float32")}
 # Float32 roundings of the result that a function may be off; where a result passes through zero, of 1.
 STEPS = {"sin": 8, "cos": 8, "log": 8, "log2": 8, "log10": 8, "log1p": 24, "expm1": 24, "tanh": 48, "erf": 8}
+STEPS |= {"erfinv": 12}
 STEPS |= {"gelu": 8, "gelu_approx": 16, "gelu_fast_approx": 32}
 # Results that pass through zero, beside what they come from.
 BESIDE = {"gelu", "gelu_approx"}
@@ -32,6 +33,7 @@ def numbers(name, dtype, shape, seed=0):
     if dtype == np.bool_:
         return random.random(shape) < 0.5
     x = random.normal(size=shape) * 3
+    x = random.uniform(-1, 1, shape) if name == "erfinv" else x
     x = np.abs(x) + 0.1 if name in POSITIVE else np.clip(x, -0.9, 80) if name == "log1p" else x
     return x.astype(dtype)
 

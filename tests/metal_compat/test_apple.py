@@ -14,6 +14,8 @@ from hiprt import library
 from hiprt.errors import CompileError, HipError, OutOfMemoryError, ProviderError
 from hiprt.flags import flags
 from hiprt.graphs import Step
+from hiprt.graphs.export import ahead
+from hiprt.graphs.trace.rehearsal import NO_DEVICE
 from hiprt.kernels import Kernel, add, multiply
 from hiprt.metal_compat import metal_kernel
 from hiprt.metal_compat.apple import MetalStream, Replay, heap as heap_module, open_device
@@ -57,6 +59,11 @@ def test_an_add_replayed(apple):
         assert replay.busy
         expect(c, np.arange(COUNT) * 3 + 14)
         assert not replay.busy
+
+
+def test_devices_have_numbers_of_their_own(apple):
+    """Plans are remembered by the number, and traces and compiling ahead have numbers below 0 too."""
+    assert apple.device.index < min(NO_DEVICE.index, ahead.FIRST_INDEX - len(ahead.MACHINES))
 
 
 def test_eager_launches_are_one_command_buffer(apple):

@@ -1,7 +1,7 @@
 // Many threads and streams at once through the C core on the CPU device, for ThreadSanitizer.
 //
-// Each thread has its own streams, recorders and buffers, as G12 allows; kernels, module and device are shared. Every
-// result is checked. Usage: stress LIBRARY [THREADS STREAMS ROUNDS]; prints "ok" and exits with 0.
+// Each thread has its own streams, recorders and buffers, as G12 allows; kernels, module, compiler and device are shared.
+// Every result is checked. Usage: stress LIBRARY [THREADS STREAMS ROUNDS]; prints "ok" and exits with 0.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -17,6 +17,8 @@
 #include "hip/hiprtc.h"
 
 extern "C" {
+#include "library.h"
+
 #include "interface.h"
 }
 
@@ -155,10 +157,18 @@ void close_lane(Lane *lane) {
   check(hipFree(lane->x) == hipSuccess && hipFree(lane->y) == hipSuccess, "hipFree");
 }
 
-void work(int streams, int rounds) {
+// Threads open the compiler while others use it.
+void ask_compiler(const char *library) {
+  int major = 0, minor = 0;
+  check(hiprt_compiler_open(library) == 0, "hiprt_compiler_open");
+  check(hiprt_hiprtc.hiprtcVersion(&major, &minor) == HIPRTC_SUCCESS && major, "hiprtcVersion");
+}
+
+void work(const char *library, int streams, int rounds) {
   std::vector<Lane> lanes(static_cast<size_t>(streams));
   for (Lane &lane : lanes) open_lane(&lane);
   for (int round = 0; round < rounds; ++round) {
+    ask_compiler(library);
     for (Lane &lane : lanes) step(&lane, round);
   }
   for (Lane &lane : lanes) close_lane(&lane);
@@ -175,7 +185,7 @@ int main(int argc, char **argv) {
   scale_add = make_kernel(module, "scale_add", {{8, 8, 1}, {8, 8, 3}, {4, 4, 0}, {4, 4, 0}});
   turn = make_kernel(module, "turn", {{8, 8, 3}, {4, 4, 0}});
   std::vector<std::thread> all;
-  for (int i = 0; i < threads; ++i) all.emplace_back(work, streams, rounds);
+  for (int i = 0; i < threads; ++i) all.emplace_back(work, argv[1], streams, rounds);
   for (std::thread &thread : all) thread.join();
   hiprt_kernel_release(scale_add);
   hiprt_kernel_release(turn);

@@ -32,7 +32,7 @@ def make(folder, sanitizer, monkeypatch, root):
     program = folder / "stress"
     # As Python sees the core: its headers are C's own.
     (folder / "interface.h").write_text(f"#include <stdint.h>\n{build.interface()}")
-    include = [*build.compile_flags("-std=c++17"), f"-I{folder}"]
+    include = [*build.compile_flags("-std=c++17"), f"-I{folder}", f"-I{build.NATIVE}"]
     where = ["-L", folder, "-lamdhip64", f"-Wl,-rpath,{folder}", "-pthread", "-ldl"]
     source = root / "tests" / "native" / "stress.cpp"
     subprocess.run(["g++", *include, source, *objects, "-o", program, *where], check=True)
@@ -44,7 +44,7 @@ def make(folder, sanitizer, monkeypatch, root):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("sanitizer", ["", pytest.param("thread", marks=pytest.mark.wide)])
 def test_eight_threads_with_four_streams_each(sanitizer, tmp_path, monkeypatch, root):
-    """Record, patch, update, launch eagerly and destroy at once: every result right, no race (G12)."""
+    """Open the compiler, record, patch, update, launch eagerly, destroy at once: every result right, no race (G12)."""
     program, device = make(tmp_path, sanitizer, monkeypatch, root)
     environment = {**os.environ, "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}
     environment.pop("LD_PRELOAD", None)

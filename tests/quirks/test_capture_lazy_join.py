@@ -1,4 +1,6 @@
-"""A wait joins a capture with the next captured operation only (CLR 7)."""
+"""A wait joins a capture with the next captured operation only. One port reports it of CLR 7; no profile of a
+release has it, because the sources that were read (ROCm/clr @f9f995c6d, ROCm/rocm-systems @004f1770e0b4) join
+at the end."""
 
 from helpers.child import child
 from helpers.hip_calls import Ints, edges

@@ -288,18 +288,20 @@ def node_types(exec_):
 
 def nested(removed):
     """Whether updates of a step within a step arrive, in order; without the guard, as a child graph."""
-    x, y, seen = hiprt.zeros(1, np.int32), hiprt.zeros(1, np.int32), []
+    x, y, z, seen = *(hiprt.zeros(1, np.int32) for _ in range(3)), []
     hiprt.current_stream().synchronize()
     if removed:
         executable = None
         for value in range(1, 40):
             inner, graph = new_graph(), new_graph()
             add_fill(inner, [], x.address, value, n=1)
-            add_copy(graph, [ok(hip.hipGraphAddChildGraphNode(graph, None, 0, inner))], y.address, x.address, n=1)
+            node = ok(hip.hipGraphAddChildGraphNode(graph, None, 0, inner))
+            for target in (y, z):  # the second one runs on another stream
+                add_copy(graph, [node], target.address, x.address, n=1)
             executable = executable or instantiate(graph)
             update_graph(executable, graph)
             run_graph(executable)
-            seen.append(int(y.numpy()[0]) == value)
+            seen.append(int(y.numpy()[0]) == int(z.numpy()[0]) == value)
         return all(seen)
     inner = graphs.Step(lambda: x.fill_bytes(value))
     outer = graphs.Step(lambda: (inner(), y.copy_from(x)), keep=False)

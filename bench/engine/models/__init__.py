@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.errors import CheckpointError
@@ -59,6 +60,7 @@ def load(
         raise CheckpointError(f"{checkpoint.settings.where}: {cause}", "take config.json and weights from one model")
     checkpoint.check_text()  # before the weights are copied, which may take minutes
     weights = CheckpointWeights(checkpoint, form, progress)
-    model = Transformer.build(config, weights, fused)
-    weights.finish()
+    with closing(weights):
+        model = Transformer.build(config, weights, fused)
+        weights.finish()
     return model

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hiprt import Array, array
+from hiprt import Array
 from hiprt.bench.engine.checkpoint import FLOATS, Checkpoint
 from hiprt.bench.engine.errors import DOWNLOAD, CheckpointError
 from hiprt.bench.engine.matrix import Matrix, Quantized, join, lifted, reordered, stacked
@@ -99,8 +99,8 @@ class CheckpointWeights:
     def checked(self, name: str, values: NDArray[Any], dtype: np.dtype[Any]) -> Array:
         """Copy values to the device in a dtype, and have them checked for NaN and infinity."""
         with np.errstate(over="ignore", invalid="ignore"):
-            made = array(values.astype(dtype))
-        self.finite.ask(made, [name])
+            made = self.copy(values.astype(dtype))
+        self.copy.then(lambda: self.finite.ask(made, [name]))
         return made
 
     def floats(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -144,13 +144,18 @@ class CheckpointWeights:
         As mlx-lm does, rows that are no whole groups stay plain.
         """
         made = Linear.upload(matrix, self.copy)
+        self.copy.then(lambda: self.uploaded(made, modules))
+        if isinstance(matrix, Quantized) or self.form is None or matrix.shape[-1] % self.form[0]:
+            return made
+        self.copy.wait()
+        return made.quantized(self.form[0], bits or self.form[1])
+
+    def uploaded(self, made: Linear, modules: Sequence[str]) -> None:
+        """Have the values of a matrix checked whose copies are in the stream."""
         self.checkpoint.release()  # what was put together on the host has mapped pages of the files
         for part in (made.weight if made.scales is None else made.scales, made.biases):
             if part is not None and part.dtype != np.uint8:
                 self.finite.ask(part, modules)
-        if isinstance(matrix, Quantized) or self.form is None or matrix.shape[-1] % self.form[0]:
-            return made
-        return made.quantized(self.form[0], bits or self.form[1])
 
     def finish(self) -> None:
         """Wait for the copies; warn about tensors that nothing asked for.
@@ -160,7 +165,7 @@ class CheckpointWeights:
         CheckpointError
             A tensor holds NaN or infinity, which would make every logit NaN.
         """
-        self.copy.close()
+        self.copy.wait()
         self.checkpoint.release()
         unfit = [self.full(module) for module in self.finite.unfit()]
         if unfit:
@@ -169,3 +174,7 @@ class CheckpointWeights:
         if self.has(HEAD) and self.checkpoint.settings.get("tie_word_embeddings", bool, False):
             self.checkpoint.used.add(f"{self.head}.weight")
         self.checkpoint.warn_unused()
+
+    def close(self) -> None:
+        """Give back what the copies need on the host."""
+        self.copy.close()

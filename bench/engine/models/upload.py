@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import local
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from hiprt import Array, Event, Stream, current_stream, empty
-from hiprt.bench.engine.matrix import Rows, copied, read
-from hiprt.bench.engine.safetensors_file import SafetensorsFile
+from hiprt import Array, Event, Stream, core, current_device, current_stream, empty, set_device
+from hiprt.bench.engine.errors import DOWNLOAD, CheckpointError
+from hiprt.bench.engine.matrix import Rows, blocks
+from hiprt.bench.engine.safetensors_file import SafetensorsFile, address_of
 from hiprt.buffer import relaxed
 from hiprt.core import ffi
 from hiprt.hip import call, handle, lib
+from hiprt.module import WRITE
 
 __all__ = ["Upload"]
 
-SMALLEST, LARGEST = 1 << 20, 32 << 20  # bytes of a piece
-PARTS = 64  # pieces that all bytes make at least, so that the pieces in memory are few of them
-THREADS = 16  # that fill a piece together: one alone reads slower than a link copies
-SHARE = 1 << 20  # bytes of a piece that are worth a thread
+SMALLEST, LARGEST = 1 << 20, 4 << 20  # bytes of a thread's pinned memory
+PARTS = 512  # times that all bytes fill it at least, so that pinned memory is little beside them
+TASK = 4  # times that a thread fills it before it asks for more work
+THREADS = 8  # one alone reads at a tenth of the rate at which a link copies
+AHEAD = 256 << 20  # bytes that are on their way at most, so that few arrays put together on the host are kept
 
 
 class Piece:
@@ -36,10 +39,9 @@ class Piece:
 
     Attributes
     ----------
-    address : int
-    bytes : ndarray of uint8
-    event : Event
-        The end of the last copy, after which the memory may be filled again.
+    address, nbytes : int
+    events : list of Event
+        The ends of the last copies from its halves, after which these may be filled again.
 
     Raises
     ------
@@ -48,18 +50,19 @@ class Piece:
     """
 
     def __init__(self, nbytes: int) -> None:
-        self.event = Event(timing=False)
+        self.events = [Event(timing=False) for _ in range(2)]
         with relaxed():
             self.address = handle(lib.hipHostMalloc, nbytes, lib.hipHostMallocDefault, detail=f"{nbytes} bytes pinned")
-        self.bytes: NDArray[np.uint8] = np.frombuffer(ffi.buffer(ffi.cast("uint8_t *", self.address), nbytes), np.uint8)
+        self.nbytes = nbytes
 
     def close(self) -> None:
-        """Wait for the last copy, and give the memory back."""
+        """Wait for the last copies, and give the memory back."""
         address, self.address = self.address, 0
         if address:
             with relaxed():
                 try:
-                    self.event.synchronize()
+                    for event in self.events:
+                        event.synchronize()
                 finally:
                     call(lib.hipHostFree(address))
 
@@ -69,8 +72,57 @@ class Piece:
             self.close()
 
 
+class Part:
+    """A part of an array, and where its bytes come from.
+
+    Parameters
+    ----------
+    stream : Stream
+    made : Array
+        The array on the device.
+    start : int
+        The byte of the array with which the part begins.
+    """
+
+    def __init__(self, stream: Stream, made: Array, start: int = 0) -> None:
+        self.stream, self.made, self.start = stream, made, start
+        self.nbytes = 0
+        self.sources: list[tuple[int, int, int]] = []
+        self.owners: list[NDArray[Any] | SafetensorsFile] = []
+
+    def add(self, block: NDArray[Any], file: SafetensorsFile | None, source: int, nbytes: int) -> None:
+        """Add bytes of a file, from an offset on, or of the host's memory, from an address on."""
+        self.sources.append((source, nbytes, -1 if file is None else file.descriptor))
+        self.owners.append(block if file is None else file)
+        self.nbytes += nbytes
+
+    def copy(self, piece: Piece) -> None:
+        """Read the bytes into pinned memory, and copy them from there to the device.
+
+        Raises
+        ------
+        CheckpointError
+            A file has become shorter.
+        OSError
+            A file cannot be read.
+        HipError
+            The copy failed.
+        """
+        count, failed, error = len(self.sources), ffi.new("uint32_t *"), ffi.new("int *")
+        parts, target = ffi.new("hiprt_upload_part[]", self.sources), self.made.address + self.start
+        device, stream = self.stream.device.index, self.stream.raw
+        memory = piece.address, piece.nbytes, [event.handle for event in piece.events]
+        status = core.lib.hiprt_upload(device, stream, target, parts, count, *memory, failed, error)
+        if status and failed[0] < count:
+            path = self.owners[failed[0]].path
+            if error[0]:
+                raise OSError(error[0], os.strerror(error[0]), str(path))
+            raise CheckpointError(f"{path} has become shorter while it was read", DOWNLOAD)
+        core.call(status)
+
+
 class Upload:
-    """Copies arrays of the host to the device: threads fill one pinned piece while the device copies from another.
+    """Copies arrays of the host to the device: several threads each fill pinned memory of their own and copy from it.
 
     A copy from memory that is not pinned goes through pieces of the driver's, which one thread fills.
 
@@ -83,6 +135,11 @@ class Upload:
     files : sequence of SafetensorsFile, optional
         Files of which arrays may be views. These are read from the files: mapping their pages costs more than reading
         them, and where the device is the host, a model would take their memory twice.
+
+    Notes
+    -----
+    A call returns before its copies are in the stream, so that the threads have work while the caller prepares the next
+    array. What uses the contents is given to `then`, or comes after `wait`.
     """
 
     def __init__(
@@ -91,68 +148,90 @@ class Upload:
         self.nbytes, self.tell, self.files = nbytes, tell, files
         self.size = max(SMALLEST, min(LARGEST, nbytes // PARTS))
         self.pieces: list[Piece] = []
-        self.threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1))
-        self.copied = 0
+        workers = min(THREADS, os.cpu_count() or 1)
+        self.threads = ThreadPoolExecutor(workers, "hiprt-upload", set_device, (current_device().index,))
+        self.mine = local()
+        # Copies on their way, with their bytes, and between them what follows them.
+        self.ahead: deque[tuple[Future[None], int] | Callable[[], object]] = deque()
+        self.ahead_bytes = self.copied = 0
 
     def __call__(self, rows: Rows) -> Array:
-        """Copy an array to the device on the current stream."""
+        """Return an array on the device to which the threads copy, on the current stream."""
         stream, made = current_stream(), empty(rows.shape, rows.dtype)
-        if not made.size:
+        if stream.device.provider.stream is not None:
+            self.copy_at_once(rows, made, stream)
             return made
-        count = len(made)
-        width = made.nbytes // count
-        step = max(1, self.size // width)
-        for start in range(0, count, step):
-            stop = min(count, start + step)
-            self.copy(rows, start, stop, made, width, stream)
+        stream.wait_for(made.buffer, WRITE)
+        part = Part(stream, made)
+        for block in blocks(rows):
+            file, source = self.source_of(block)
+            at = 0
+            while at < block.nbytes:
+                nbytes = min(block.nbytes - at, TASK * self.size - part.nbytes)
+                part.add(block, file, source + at, nbytes)
+                at += nbytes
+                if part.nbytes == TASK * self.size:
+                    part = self.submit(part)
+        if part.nbytes:
+            self.submit(part)
         return made
 
-    def copy(self, rows: Rows, start: int, stop: int, made: Array, width: int, stream: Stream) -> None:
-        """Copy some rows, of `width` bytes each."""
-        nbytes = (stop - start) * width
-        piece = self.next_piece(nbytes)
-        self.fill(rows, start, stop, piece.bytes[:nbytes].view(rows.dtype).reshape(stop - start, *rows.shape[1:]))
-        kind = lib.hipMemcpyHostToDevice
-        stream.copy(made.address + start * width, piece.address, nbytes, kind, to=made.buffer)
-        piece.event.record(stream)
-        self.copied += nbytes
-        self.tell(self.copied, self.nbytes)
+    def copy_at_once(self, rows: Rows, made: Array, stream: Stream) -> None:
+        """Copy on a stream that is not HIP's, which takes any memory of the host."""
+        at, kind = made.address, lib.hipMemcpyHostToDevice
+        for block in blocks(rows):
+            stream.copy(at, address_of(block), block.nbytes, kind, to=made.buffer)
+            at += block.nbytes
+            self.copied += block.nbytes
+            self.tell(self.copied, self.nbytes)
 
-    def next_piece(self, nbytes: int) -> Piece:
-        """Return a piece of at least this size that may be filled; there are two, which take turns."""
-        piece = self.pieces.pop(0) if len(self.pieces) > 1 else None
-        if piece is not None:
-            piece.event.synchronize()
-        if piece is None or piece.bytes.size < nbytes:
-            piece = Piece(max(self.size, nbytes))
-        self.pieces.append(piece)
-        return piece
+    def source_of(self, block: NDArray[Any]) -> tuple[SafetensorsFile | None, int]:
+        """Return the file of which an array is a view, and where it begins there; or None, and its address."""
+        for file in self.files:
+            offset = file.offset_of(block)
+            if offset is not None:
+                return file, offset
+        return None, address_of(block)
 
-    def fill(self, rows: Rows, start: int, stop: int, into: NDArray[Any]) -> None:
-        """Read some rows, with as many threads as are worth it."""
-        shares = min(THREADS, len(into), max(1, into.nbytes // SHARE))
-        if shares == 1:
-            read(rows, start, stop, into, self.take)
-            return
-        ends = [len(into) * i // shares for i in range(shares + 1)]
-        made = [self.threads.submit(read, rows, start + a, start + b, into[a:b], self.take) for a, b in pairwise(ends)]
-        for each in made:
-            each.result()
+    def submit(self, part: Part) -> Part:
+        """Give a part to the threads; return the one behind it."""
+        self.advance(AHEAD)
+        self.ahead.append((self.threads.submit(self.copy, part), part.nbytes))
+        self.ahead_bytes += part.nbytes
+        return Part(part.stream, part.made, part.start + part.nbytes)
 
-    def take(self, rows: NDArray[Any], into: NDArray[Any]) -> None:
-        """Copy an array to pinned memory, from its file where it has one."""
-        if not into.flags.c_contiguous:
-            for one, part in zip(rows, into):
-                self.take(one, part)
-            return
-        file = next((file for file in self.files if file.holds(rows)), None)
-        if file is None:
-            copied(rows, into)
-        else:
-            file.read(rows, into)
+    def then(self, function: Callable[[], object]) -> None:
+        """Call a function once the copies asked for so far are in the stream."""
+        self.ahead.append(function)
+
+    def wait(self) -> None:
+        """Wait until the copies asked for so far are in the stream."""
+        self.advance(0)
+
+    def advance(self, nbytes: int) -> None:
+        """Wait until at most so many bytes are on their way."""
+        while self.ahead and (self.ahead_bytes > nbytes or not nbytes):
+            first = self.ahead.popleft()
+            if callable(first):
+                first()
+                continue
+            future, size = first
+            self.ahead_bytes -= size
+            future.result()
+            self.copied += size
+            self.tell(self.copied, self.nbytes)
+
+    def copy(self, part: Part) -> None:
+        """Copy a part through this thread's pinned memory."""
+        piece: Piece | None = getattr(self.mine, "piece", None)
+        if piece is None:
+            self.mine.piece = piece = Piece(max(2, self.size))
+            self.pieces.append(piece)
+        part.copy(piece)
 
     def close(self) -> None:
-        """Wait for the copies, and give the pinned memory back."""
-        self.threads.shutdown()
+        """Give the pinned memory back, behind the copies in the stream; what is not there yet is not copied."""
+        self.threads.shutdown(cancel_futures=True)
+        self.ahead.clear()
         while self.pieces:
             self.pieces.pop().close()

@@ -531,15 +531,37 @@ def silu_mul(tape: Tape, call: Call) -> Ref:
     return tape.cast(tape.apply("Multiply", [silu, up], FLOAT32), call.dtype)
 
 
-def quantized_matmul(tape: Tape, call: Call) -> Ref:
+def quantized_operands(tape: Tape, call: Call) -> tuple[list[Ref], list[Any]]:
+    """Return the vectors and the parts of the matrices, and what says their format."""
     given = call.given
     if given["mode"] not in MODES or given["group_size"] is None or given["bits"] is None:
         refuse("its format is not given by group_size and bits")
     matrices = [given[name] for name in ("w", "scales", "biases") if given[name] is not None]
     matrices = [matrices[0], *(tape.cast(each, call.dtype) for each in matrices[1:])]
     state = [given["group_size"], given["bits"], MODES.index(given["mode"]), given["transpose"]]
-    inputs = [tape.cast(call.x, call.dtype), *matrices]
+    return [tape.cast(call.x, call.dtype), *matrices], state
+
+
+def quantized_matmul(tape: Tape, call: Call) -> Ref:
+    inputs, state = quantized_operands(tape, call)
     return tape.add("QuantizedMatmul", inputs, state, call.shape, call.dtype)
+
+
+def gather_qmm(tape: Tape, call: Call) -> Ref:
+    """MLX's primitive takes both kinds of indices, of one shape; one that is not given counts the matrices."""
+    inputs, state = quantized_operands(tape, call)
+    indices = []
+    for name, stack in (("lhs_indices", call.x), ("rhs_indices", call.given["w"])):
+        chosen, lead = call.given[name], stack.shape[:-2]
+        if chosen is None:
+            if tape.is_general:
+                refuse("the number of its matrices is a number in the file")
+            count = math.prod(lead)
+            chosen = tape.reshape(tape.add("Arange", [], [0.0, float(count), 1.0], (count,), UINT32), lead)
+        indices.append(tape.cast(chosen, UINT32))
+    shape = np.broadcast_shapes(*(each.shape for each in indices))
+    inputs += [tape.broadcast(each, shape, indices) for each in indices]
+    return tape.add("GatherQMM", inputs, [*state, False, call.given["sorted_indices"]], call.shape, call.dtype)
 
 
 def same(tape: Tape, call: Call) -> Ref:
@@ -574,6 +596,7 @@ TABLE: dict[str, Callable[[Tape, Call], Ref]] = {
     "floor_divide": floor_divide,
     "full": full,
     "getitem": getitem,
+    "gather_qmm": gather_qmm,
     "greater_equal": binary("GreaterEqual"),
     "isnan": isnan,
     "layer_norm": layer_norm,

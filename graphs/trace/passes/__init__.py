@@ -19,13 +19,13 @@ PASSES = {"simplify": simplify, "decode": decode, "dead_code": dead_code, "fusio
 ROUNDING = {"decode"}
 
 
-def improved(program: Program) -> tuple[Program, list[str]]:
-    """Return a program after all passes, and a line for each pass that changed something."""
-    told: list[str] = []
+def improved(program: Program) -> tuple[Program, list[object]]:
+    """Return a program after all passes, and a line for each pass that changed something, as text when it is read."""
+    told: list[object] = []
     for name, change in PASSES.items():
         if name in flags.compile_passes:
             after = change(program)
             if after is not program:
-                told.append(f"{name}: {len(program)} primitives become {len(after)}")
+                told += [f"{name}: {len(program)} primitives become {len(after)}", *after.notes]
             program = after
     return program, told

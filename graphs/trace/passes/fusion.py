@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hiprt.array import Array
@@ -35,8 +34,6 @@ class Member(NamedTuple):
     name : str
         The op's name.
     operands : tuple
-    sources : list of int
-        The numbers of the values among them.
     dtype : str
         The dtype that the line names; empty for most ops.
     shape : tuple of int
@@ -47,7 +44,6 @@ class Member(NamedTuple):
     number: int
     name: str
     operands: tuple[Any, ...]
-    sources: list[int]
     dtype: str
     shape: tuple[int, ...]
 
@@ -108,9 +104,8 @@ def fusion(program: Program) -> Program:
     arrays.
     """
     members = {primitive.number: member for primitive in program.primitives if (member := member_of(primitive))}
-    if members.keys().isdisjoint([number for member in members.values() for number in member.sources]):
-        return program
-    return Fusion(program, members).run()
+    inputs = [value.number for member in members.values() for value in member.primitive.inputs]
+    return program if members.keys().isdisjoint(inputs) else Fusion(program, members).run()
 
 
 class Fusion:
@@ -128,11 +123,12 @@ class Fusion:
         self.new = Rebuilding(program)
         self.group_of: dict[int, Group] = {}  # groups that wait to be called, by the numbers of their results
         self.is_shapeless = any(isinstance(value, ShapelessValue) for value in program.inputs)
+        self.used = {primitive.number: self.used_by(primitive) for primitive in program.primitives}
         self.users: dict[int, set[int]] = {number: set() for number in members}  # -1 is no primitive
-        for primitive in program.primitives:
-            for number in self.used_by(primitive):
-                if number in self.users:
-                    self.users[number].add(primitive.number)
+        for user, numbers in self.used.items():
+            for number in numbers:
+                if number in members:
+                    self.users[number].add(user)
         last = {v.number for v in program.outputs if v.primitive is not None}
         last |= {number for guard in program.guards for number in numbers_in((guard.size, guard.other))}
         for number in last & self.users.keys():
@@ -140,7 +136,7 @@ class Fusion:
         has_writes = any(primitive.rule[2] for primitive in program.primitives)
         self.memory = Memory(program) if has_writes else None
 
-    def used_by(self, primitive: Primitive) -> Iterable[int]:
+    def used_by(self, primitive: Primitive) -> list[int]:
         """Return the numbers of the values that a primitive uses, or whose sizes it uses."""
         numbers = [value.number for value in primitive.inputs if value.primitive is not None]
         return numbers + list(numbers_in(primitive.arguments)) if self.is_shapeless else numbers
@@ -166,7 +162,7 @@ class Fusion:
     def join(self, member: Member) -> None:
         """Let a member join the groups whose results it uses; those of other shapes are called first."""
         used: list[Group] = []
-        for number in self.used_by(member.primitive) if self.is_shapeless else member.sources:
+        for number in self.used[member.number]:
             group = self.group_of.get(number)
             if group is not None and group not in used:
                 used.append(group)
@@ -187,7 +183,7 @@ class Fusion:
 
     def call_before(self, primitive: Primitive) -> None:
         """Call the groups that a primitive needs, or whose operands it writes."""
-        for number in self.used_by(primitive):
+        for number in self.used[primitive.number]:
             if number in self.group_of:
                 self.flush(self.group_of[number])
         if self.memory is not None and primitive.rule[2] and self.group_of:
@@ -231,7 +227,10 @@ class Fusion:
                 words.append(member.dtype)
             lines.append(f"{names[member.number]} = {member.name}({', '.join(words)})")
         lines.append(f"return {', '.join(names[member.number] for member in results)}")
-        made = fused([self.new.replaced(v) for v in operands.values()], "; ".join(lines))
+        arguments = [self.new.replaced(v) for v in operands.values()], "; ".join(lines)
+        # The ops one by one return such arrays, and so does the kernel.
+        rule = 1, tuple(member.primitive.rule[1][0] for member in results), ()
+        made = self.new.trace.add(fused, arguments, rule)
         for member, result in zip(results, made):
             self.new.put(member.primitive, [result])
 
@@ -249,9 +248,8 @@ def member_of(primitive: Primitive) -> Member | None:
     for value in operands:
         if not isinstance(value, OPERANDS):
             return None
-    sources = [value.number for value in primitive.inputs if value.primitive is not None]
     dtype = str(pattern.dtype) if fusable.names_dtype else ""
-    return Member(primitive, primitive.number, name, operands, sources, dtype, pattern.form.shape)
+    return Member(primitive, primitive.number, name, operands, dtype, pattern.form.shape)
 
 
 def key_of(operand: Any) -> Any:

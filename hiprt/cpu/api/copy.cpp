@@ -65,7 +65,7 @@ hipError_t make_peer_copy(const hipMemcpy3DPeerParms *p, std::shared_ptr<CopyWor
 // serves the caller as well, and the call need not wait.
 template <class Make>
 hipError_t asynchronous(hipStream_t stream, Make &&make) {
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   std::shared_ptr<CopyWork> work;
   if (const hipError_t error = make(&work)) return error;
   if (capture_of(stream)) return submit(stream, std::move(work));
@@ -76,7 +76,7 @@ hipError_t asynchronous(hipStream_t stream, Make &&make) {
 }
 
 hipError_t copy_with_stream(void *dst, const void *src, size_t size, hipMemcpyKind kind, hipStream_t stream) {
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   if (const hipError_t error = capture_forbids_sync(canonical(stream))) return error;
   std::shared_ptr<CopyWork> work;
   const hipError_t error = make_copy(dst, src, size, kind, &work);

@@ -1,5 +1,6 @@
 // HIP's functions of events.
 #include "api/submit.h"
+#include "check/checks.h"
 #include "graph/capture.h"
 #include "graph/capture_rules.h"
 #include "runtime/event.h"
@@ -27,7 +28,8 @@ hipError_t record(hipEvent_t handle, hipStream_t stream, unsigned flags) {
   if (flags != hipEventRecordDefault && flags != hipEventRecordExternal) return hipErrorInvalidValue;
   const std::shared_ptr<Event> event = find_event(handle);
   const std::shared_ptr<Stream> target = find_stream(stream);
-  if (!event || !target) return hipErrorInvalidHandle;
+  if (!event) return hipErrorInvalidHandle;
+  if (!target) return no_such_handle();
   if (event->device != target->device) return hipErrorInvalidHandle;
   const hipStream_t own = canonical(stream);
   if (Capture *capture = target->capture.load(std::memory_order_acquire)) {
@@ -87,6 +89,7 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
     const std::shared_ptr<Recording> recording = target->latest();
     const auto reached = [&] { return !recording || recording->reached.load(std::memory_order_acquire); };
     const hipError_t error = Scheduler::get().block_until(reached);
+    if (recording && is_checking()) host_waited(recording->clock);
     pool_release_unused();
     return error ? error : Scheduler::get().lost(target->device);
   });
@@ -99,6 +102,7 @@ hipError_t hipEventQuery(hipEvent_t event) {
     if (const hipError_t error = capture_forbids_event(event, true)) return error;
     const std::shared_ptr<Recording> recording = target->latest();
     if (recording && !recording->reached.load(std::memory_order_acquire)) return hipErrorNotReady;
+    if (recording && is_checking()) host_waited(recording->clock);
     return Scheduler::get().lost(target->device);
   });
 }
@@ -109,7 +113,7 @@ hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
 
 hipError_t hipEventDestroy(hipEvent_t event) {
   return api([&] {
-    if (!remove_event(event)) return hipErrorInvalidHandle;
+    if (!remove_event(event)) return event ? no_such_handle() : hipErrorInvalidHandle;
     capture_event_forget(event);
     return hipSuccess;
   });

@@ -59,7 +59,7 @@ hipError_t instantiate(hipGraphExec_t *out, hipGraph_t handle, unsigned long lon
 }
 
 hipError_t launch(hipGraphExec_t handle, hipStream_t stream) {
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   if (const hipError_t error = capture_forbids_on(canonical(stream))) return error;
   if (is_legacy(stream)) {
     if (const hipError_t error = capture_forbids_legacy()) return error;
@@ -84,7 +84,7 @@ void spoil_handle(hipError_t error, hipGraphExec_t *out) {
 }
 
 hipError_t upload(hipGraphExec_t handle, hipStream_t stream) {
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   if (const hipError_t error = capture_forbids_on(canonical(stream))) return error;
   Lock lock(graph_mutex());
   return find_exec(handle) ? hipSuccess : hipErrorInvalidValue;

@@ -40,15 +40,22 @@ bool can_disable(hipGraphNodeType type) {
   return type == hipGraphNodeTypeKernel || type == hipGraphNodeTypeMemcpy || type == hipGraphNodeTypeMemset;
 }
 
+// A graph that is not of the node's form, or that has the node itself, is refused by the status of CLR (hip_graph.cpp:
+// 1760-1786 of ROCm/clr @f9f995c6d).
 hipError_t set_child(hipGraphExec_t handle, hipGraphNode_t source, hipGraph_t child) {
   Lock lock(graph_mutex());
   Exec *exec = find_exec(handle);
   const Node *node = exec ? exec->find(source) : nullptr;
   const Graph *next = find_graph(child);
   if (!node || node->action.type != hipGraphNodeTypeGraph || !next) return hipErrorInvalidValue;
+  const Node *original = find_node(source);
+  if (original && original->graph == next) return hipErrorUnknown;
   NodePairs pairs;
   const Node *culprit = nullptr;
   const auto result = match(*node->action.child, *next, exec->flags, &pairs, &culprit);
+  if (result == hipGraphExecUpdateErrorTopologyChanged || result == hipGraphExecUpdateErrorNodeTypeChanged) {
+    return hipErrorUnknown;
+  }
   if (result != hipGraphExecUpdateSuccess) return hipErrorInvalidValue;
   return apply_updates(*exec, pairs);
 }
@@ -81,13 +88,19 @@ hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNo
 hipError_t hipGraphExecMemcpyNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t node,
                                            hipMemcpy3DParms *pNodeParams) {
   return set_exec_node(hGraphExec, node, hipGraphNodeTypeMemcpy,
-                       [&](const Action &, Action *action) { return make_action(pNodeParams, action); });
+                       [&](const Action &now, Action *action) {
+                         const bool changed = pNodeParams && pNodeParams->kind != now.copy.kind;
+                         return changed ? hipErrorInvalidValue : make_action(pNodeParams, action);
+                       });
 }
 
 hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t hGraphExec, hipGraphNode_t node, void *dst,
                                              const void *src, size_t count, hipMemcpyKind kind) {
   return set_exec_node(hGraphExec, node, hipGraphNodeTypeMemcpy,
-                       [&](const Action &, Action *action) { return make_copy_action(dst, src, count, kind, action); });
+                       [&](const Action &now, Action *action) {
+                         const bool refused = dst == src || kind != now.copy.kind;
+                         return refused ? hipErrorInvalidValue : make_copy_action(dst, src, count, kind, action);
+                       });
 }
 
 hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t hNode,

@@ -25,7 +25,7 @@ hipError_t make_fill_3d(const hipPitchedPtr &dst, int value, const hipExtent &ex
 
 template <class Make>
 hipError_t asynchronous(hipStream_t stream, Make &&make) {
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   std::shared_ptr<FillWork> work;
   const hipError_t error = make(&work);
   if (error || (work->width == 0 && !capture_of(stream))) return error;

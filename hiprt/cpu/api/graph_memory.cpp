@@ -27,11 +27,12 @@ hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType at
 hipError_t hipDeviceSetGraphMemAttribute(int device, hipGraphMemAttributeType attr, void *value) {
   return api([&]() -> hipError_t {
     if (!is_device(device)) return hipErrorInvalidDevice;
-    if (!value || *static_cast<size_t *>(value) != 0) return hipErrorInvalidValue;
     const int which = number_of(attr);
+    const bool is_high = which == hipGraphMemAttrUsedMemHigh || which == hipGraphMemAttrReservedMemHigh;
+    // The value is read only for the attributes that can be set.
+    if (!value || !is_high || *static_cast<size_t *>(value) != 0) return hipErrorInvalidValue;
     if (which == hipGraphMemAttrUsedMemHigh) reset_graph_memory_high(device, &GraphMemoryUse::used);
-    else if (which == hipGraphMemAttrReservedMemHigh) reset_graph_memory_high(device, &GraphMemoryUse::reserved);
-    else return hipErrorInvalidValue;
+    else reset_graph_memory_high(device, &GraphMemoryUse::reserved);
     return hipSuccess;
   });
 }

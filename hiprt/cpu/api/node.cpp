@@ -290,7 +290,7 @@ hipError_t hipGraphMemcpyNodeSetParams(hipGraphNode_t node, const hipMemcpy3DPar
 hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void *dst, const void *src, size_t count,
                                          hipMemcpyKind kind) {
   return set_node(node, hipGraphNodeTypeMemcpy, [&](const Node &, Action *action) {
-    return make_copy_action(dst, src, count, kind, action);
+    return dst == src ? hipErrorInvalidValue : make_copy_action(dst, src, count, kind, action);
   });
 }
 

@@ -1,4 +1,6 @@
 // HIP's functions that tell about an address: pointer attributes, address ranges, advice on managed memory.
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -65,7 +67,8 @@ hipError_t attribute(void *out, hipPointer_attribute which, void *address, const
     case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return give(out, a.base);
     case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return give(out, a.size);
+      // 4 bytes, although sizes are longer (CLR's hip_memory.cpp:3997 @f9f995c6d).
+      return give(out, static_cast<uint32_t>(std::min<size_t>(a.size, UINT32_MAX)));
     case HIP_POINTER_ATTRIBUTE_MAPPED:
       return give(out, true);
     case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -96,6 +99,7 @@ size_t value_size(hipPointer_attribute which) {
     case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
     case HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
       return sizeof(int);
     default:
       return sizeof(void *);
@@ -171,7 +175,7 @@ hipError_t advise(const void *address, size_t size, hipMemoryAdvise what, int de
 
 hipError_t prefetch(const void *address, size_t size, int device, hipStream_t stream) {
   if (!is_place(device)) return hipErrorInvalidDevice;
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   const std::optional<Allocation> found = managed_range(address, size);
   if (!found) return hipErrorInvalidValue;
   AdviceTable &table = advice_table();
@@ -308,7 +312,7 @@ hipError_t hipMemRangeGetAttributes(void **data, size_t *sizes, hipMemRangeAttri
 hipError_t hipStreamAttachMemAsync(hipStream_t stream, void *ptr, size_t length, unsigned int flags) {
   return api([&] {
     const bool known = flags == hipMemAttachGlobal || flags == hipMemAttachHost || flags == hipMemAttachSingle;
-    if (!is_valid(stream)) return hipErrorInvalidHandle;
+    if (!is_valid(stream)) return no_such_handle();
     const std::optional<Allocation> found = managed_range(ptr, length ? length : 1);
     // Managed memory is visible to all streams at all times, which every attachment allows.
     return known && found ? hipSuccess : hipErrorInvalidValue;

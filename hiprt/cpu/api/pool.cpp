@@ -37,7 +37,7 @@ hipError_t capture_allocation(void **out, size_t size, hipMemPool_t pool, Captur
 hipError_t malloc_async(void **out, size_t size, hipStream_t stream, const hipMemPool_t *handle) {
   if (!out) return hipErrorInvalidValue;
   const std::shared_ptr<Stream> target = find_stream(stream);
-  if (!target) return hipErrorInvalidHandle;
+  if (!target) return no_such_handle();
   if (is_legacy(stream)) {
     if (const hipError_t error = capture_forbids_legacy()) return error;
   }
@@ -58,7 +58,7 @@ hipError_t free_async(void *address, hipStream_t stream) {
   // A null address is an error before HIP 7.0.
   if (!address) return quirk(Quirk::FreeasyncNullError) ? hipErrorInvalidValue : hipSuccess;
   const std::shared_ptr<Stream> target = find_stream(stream);
-  if (!target) return hipErrorInvalidHandle;
+  if (!target) return no_such_handle();
   if (Capture *capture = target->capture.load(std::memory_order_acquire)) return capture_free(address, capture, stream);
   if (is_legacy(stream)) {
     if (const hipError_t error = capture_forbids_legacy()) return error;

@@ -43,9 +43,10 @@ hipError_t create(hipStream_t *out, unsigned flags, int priority) {
 }
 
 hipError_t destroy(hipStream_t stream) {
-  if (is_legacy(stream) || stream == hipStreamPerThread || !is_valid(stream)) return hipErrorInvalidHandle;
+  if (is_legacy(stream) || stream == hipStreamPerThread) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   capture_stream_destroyed(stream);
-  return remove_stream(stream) ? hipSuccess : hipErrorInvalidHandle;
+  return remove_stream(stream) ? hipSuccess : no_such_handle();
 }
 
 hipError_t wait_event(hipStream_t stream, hipEvent_t handle, unsigned flags) {
@@ -94,7 +95,7 @@ hipError_t hipStreamDestroy(hipStream_t stream) {
 hipError_t hipStreamSynchronize(hipStream_t stream) {
   return api([&] {
     const std::shared_ptr<Stream> target = find_stream(stream);
-    if (!target) return hipErrorInvalidHandle;
+    if (!target) return no_such_handle();
     if (const hipError_t error = capture_forbids_sync(canonical(stream))) return error;
     Scheduler &scheduler = Scheduler::get();
     const hipError_t error = target->legacy ? scheduler.wait_blocking(target->device) : scheduler.wait(target);
@@ -106,7 +107,7 @@ hipError_t hipStreamSynchronize(hipStream_t stream) {
 hipError_t hipStreamQuery(hipStream_t stream) {
   return api([&] {
     const std::shared_ptr<Stream> target = find_stream(stream);
-    if (!target) return hipErrorInvalidHandle;
+    if (!target) return no_such_handle();
     if (const hipError_t error = capture_forbids_sync(canonical(stream))) return error;
     Scheduler &scheduler = Scheduler::get();
     return target->legacy ? scheduler.query_blocking(target->device) : scheduler.query(target);
@@ -120,7 +121,7 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int
 hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int *flags) {
   return api([&] {
     const std::shared_ptr<Stream> target = find_stream(stream);
-    if (!target) return hipErrorInvalidHandle;
+    if (!target) return no_such_handle();
     if (!flags) return hipErrorInvalidValue;
     *flags = target->flags;
     return hipSuccess;
@@ -130,7 +131,7 @@ hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int *flags) {
 hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *id) {
   return api([&] {
     const std::shared_ptr<Stream> target = find_stream(stream);
-    if (!target) return hipErrorInvalidHandle;
+    if (!target) return no_such_handle();
     if (!id) return hipErrorInvalidValue;
     // Handles are numbers that are never used twice. The null streams have none, and are told apart by their devices.
     const auto number = reinterpret_cast<uintptr_t>(canonical(stream));
@@ -142,7 +143,7 @@ hipError_t hipStreamGetId(hipStream_t stream, unsigned long long *id) {
 hipError_t hipStreamGetPriority(hipStream_t stream, int *priority) {
   return api([&] {
     const std::shared_ptr<Stream> target = find_stream(stream);
-    if (!target) return hipErrorInvalidHandle;
+    if (!target) return no_such_handle();
     if (!priority) return hipErrorInvalidValue;
     *priority = target->priority;
     return hipSuccess;
@@ -152,7 +153,7 @@ hipError_t hipStreamGetPriority(hipStream_t stream, int *priority) {
 hipError_t hipStreamGetDevice(hipStream_t stream, hipDevice_t *device) {
   return api([&] {
     const std::shared_ptr<Stream> target = find_stream(stream);
-    if (!target) return hipErrorInvalidHandle;
+    if (!target) return no_such_handle();
     if (!device) return hipErrorInvalidValue;
     *device = target->device;
     return hipSuccess;
@@ -168,7 +169,7 @@ hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback
   return api([&] {
     if (!callback || flags != 0) return hipErrorInvalidValue;
     const std::shared_ptr<Stream> target = find_stream(stream);
-    if (!target) return hipErrorInvalidHandle;
+    if (!target) return no_such_handle();
     // HIP has no node for a callback, which is illegal wherever a synchronisation would be.
     if (const hipError_t error = capture_forbids_callback(canonical(stream))) return error;
     return enqueue(stream, std::make_shared<CallbackWork>(stream, target->device, callback, data));

@@ -1,4 +1,5 @@
 // HIP's functions of user objects.
+#include <climits>
 #include <mutex>
 
 #include "graph/graph.h"
@@ -7,10 +8,16 @@
 
 using namespace cpu;
 
+namespace {
+
+bool is_count(unsigned count) { return count > 0 && count <= INT_MAX; }
+
+}  // namespace
+
 hipError_t hipUserObjectCreate(hipUserObject_t *object_out, void *ptr, hipHostFn_t destroy,
                                unsigned int initialRefcount, unsigned int flags) {
   return api([&]() -> hipError_t {
-    if (!object_out || !destroy || initialRefcount == 0) return hipErrorInvalidValue;
+    if (!object_out || !destroy || !is_count(initialRefcount)) return hipErrorInvalidValue;
     if (flags != hipUserObjectNoDestructorSync) return hipErrorInvalidValue;
     *object_out = create_user_object(ptr, destroy, initialRefcount);
     return hipSuccess;
@@ -18,35 +25,46 @@ hipError_t hipUserObjectCreate(hipUserObject_t *object_out, void *ptr, hipHostFn
 }
 
 hipError_t hipUserObjectRetain(hipUserObject_t object, unsigned int count) {
-  return api([&] { return count == 0 ? hipErrorInvalidValue : add_references(object, count); });
+  return api([&] {
+    if (!object || !is_count(count)) return hipErrorInvalidValue;
+    add_references(object, count);
+    return hipSuccess;
+  });
 }
 
 hipError_t hipUserObjectRelease(hipUserObject_t object, unsigned int count) {
-  return api([&] { return count == 0 ? hipErrorInvalidValue : drop_references(object, count); });
+  return api([&] {
+    if (!object || !is_count(count)) return hipErrorInvalidValue;
+    drop_references(object, count);
+    return hipSuccess;
+  });
 }
 
 hipError_t hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count, unsigned int flags) {
   return api([&]() -> hipError_t {
-    if (count == 0 || (flags & ~hipGraphUserObjectMove) != 0) return hipErrorInvalidValue;
+    if (!object || !is_count(count) || (flags & ~hipGraphUserObjectMove) != 0) return hipErrorInvalidValue;
     {
       std::lock_guard<std::mutex> lock(graph_mutex());
       Graph *g = find_graph(graph);
       if (!g) return hipErrorInvalidValue;
-      if (const hipError_t error = g->users.retain(object, count)) return error;
+      g->users.retain(object, count);
     }
-    return flags & hipGraphUserObjectMove ? drop_references(object, count) : hipSuccess;
+    if (flags & hipGraphUserObjectMove) drop_references(object, count);
+    return hipSuccess;
   });
 }
 
 hipError_t hipGraphReleaseUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count) {
   return api([&]() -> hipError_t {
-    if (count == 0) return hipErrorInvalidValue;
+    if (!object || !is_count(count)) return hipErrorInvalidValue;
+    unsigned held = 0;
     {
       std::lock_guard<std::mutex> lock(graph_mutex());
       Graph *g = find_graph(graph);
       if (!g) return hipErrorInvalidValue;
-      if (const hipError_t error = g->users.forget(object, count)) return error;
+      held = g->users.forget(object, count);
     }
-    return drop_references(object, count);
+    if (held) drop_references(object, held);
+    return hipSuccess;
   });
 }

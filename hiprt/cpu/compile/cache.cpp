@@ -64,13 +64,29 @@ bool files_unchanged(const Built &built) {
 
 }  // namespace
 
-bool cache_load(const std::string &key, Built *out) {
+bool cache_load_bytes(const char *kind, const std::string &key, std::string *bytes) {
   if (flags().cache_dir.empty()) return false;
   uint64_t size;
-  char *content = hiprt_cache_load(flags().cache_dir.c_str(), kKind, key.c_str(), &size);
+  char *content = hiprt_cache_load(flags().cache_dir.c_str(), kind, key.c_str(), &size);
   if (!content) return false;
-  const std::string bytes(content, size);
+  bytes->assign(content, size);
   hiprt_cache_free(content);
+  return true;
+}
+
+void cache_store_bytes(const char *kind, const std::string &key, const std::string &bytes) {
+  const std::string &folder = flags().cache_dir;
+  if (folder.empty()) return;
+  if (hiprt_cache_store(folder.c_str(), kind, key.c_str(), bytes.data(), bytes.size(), flags().cache_bytes) == 0) return;
+  static std::atomic<bool> told{false};
+  if (!told.exchange(true))
+    std::fprintf(stderr, "hiprt cpu device: %s cannot be written, and every process compiles its kernels again\n",
+                 folder.c_str());
+}
+
+bool cache_load(const std::string &key, Built *out) {
+  std::string bytes;
+  if (!cache_load_bytes(kKind, key, &bytes)) return false;
   Built built;
   Fields fields(bytes);
   if (!fields.get(&built.image) || !fields.get(&built.log) || !fields.get(&built.lowered) || !fields.get(&built.files))
@@ -81,15 +97,9 @@ bool cache_load(const std::string &key, Built *out) {
 }
 
 void cache_store(const std::string &key, const Built &built) {
-  const std::string &folder = flags().cache_dir;
-  if (folder.empty()) return;
   std::string bytes;
   put(built.image, &bytes), put(built.log, &bytes), put(built.lowered, &bytes), put(built.files, &bytes);
-  if (hiprt_cache_store(folder.c_str(), kKind, key.c_str(), bytes.data(), bytes.size(), flags().cache_bytes) == 0) return;
-  static std::atomic<bool> told{false};
-  if (!told.exchange(true))
-    std::fprintf(stderr, "hiprt cpu device: %s cannot be written, and every process compiles its kernels again\n",
-                 folder.c_str());
+  cache_store_bytes(kKind, key, bytes);
 }
 
 }  // namespace cpu

@@ -21,4 +21,8 @@ bool cache_load(const std::string &key, Built *out);
 // Stores a program. A failure is no error: it is told once, and the next process compiles the program again.
 void cache_store(const std::string &key, const Built &built);
 
+// The same for bytes of another kind, whose key says all that they depend on.
+bool cache_load_bytes(const char *kind, const std::string &key, std::string *bytes);
+void cache_store_bytes(const char *kind, const std::string &key, const std::string &bytes);
+
 }  // namespace cpu

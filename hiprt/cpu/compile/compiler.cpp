@@ -11,6 +11,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "check/checks.h"
 #include "compile/process.h"
 #include "flags.h"
 
@@ -102,6 +103,14 @@ std::vector<std::string> contraction(const Compiler &c, const std::vector<std::s
   return {"-Xclang", name + "fast-honor-pragmas"};
 }
 
+// Kernels that are checked call the engine at each access. Vectors wider than 16 bytes have no such call.
+std::vector<std::string> check_flags() {
+  if (!is_checking()) return {};
+  return {"-O1", "-fsanitize=thread", "-gline-tables-only", "-gdwarf-4", "-fno-vectorize", "-fno-slp-vectorize",
+          "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1",
+          "-mllvm", "-tsan-instrument-read-before-write=1", "-D__HIPRT_CHECK__"};
+}
+
 const std::vector<std::string> &macros() {
   static const std::vector<std::string> all = {"-D__HIPCC_RTC__=1", "-D__HIPCC__=1", "-D__HIP__=1",
                                                "-D__HIP_PLATFORM_AMD__=1", "-D__HIPRT_CPU__=1"};
@@ -112,8 +121,12 @@ std::vector<std::string> command(const Compiler &c, const CompileJob &job) {
   std::vector<std::string> out = {c.path};
   if (c.kind == Compiler::Zig) out.push_back("clang");
   for (const auto &part : {base_flags(c), contraction(c, job.options), macros()}) out.insert(out.end(), part.begin(), part.end());
-  out.insert(out.end(), {"-include", device_include_dir() + "/cpu_prelude.h"});
+  // A precompiled header's key says all that the compiler would compare, and files that it was made from are gone.
+  if (job.precompiled.empty()) out.insert(out.end(), {"-include", device_include_dir() + "/cpu_prelude.h"});
+  else out.insert(out.end(), {"-include-pch", job.precompiled, "-Xclang", "-fno-validate-pch"});
   out.insert(out.end(), job.options.begin(), job.options.end());
+  const std::vector<std::string> checks = check_flags();
+  out.insert(out.end(), checks.begin(), checks.end());
   out.push_back("-I" + device_include_dir());
   return out;
 }
@@ -144,6 +157,7 @@ std::vector<Compiler> find_compilers() {
     const std::string path = name.empty() ? "" : find_program(name);
     if (path.empty()) continue;
     const Compiler c{kind_of(path), path, identity_of(path)};
+    if (is_checking() && c.kind == Compiler::Gcc) continue;  // it has no calls for volatile accesses, nor lines of callers
     const bool seen = std::any_of(out.begin(), out.end(), [&](const Compiler &o) { return o.identity == c.identity; });
     if (!seen && !known_broken(c)) out.push_back(c);
   }
@@ -175,10 +189,19 @@ std::string no_compiler_message() {
          ": pip install \"hiprt[cpu]\" (or install clang++ 15 or newer, or g++)" + faults + ".\n";
 }
 
+bool precompile(const Compiler &compiler, const CompileJob &job) {
+  if (compiler.kind == Compiler::Gcc) return false;
+  std::vector<std::string> words = command(compiler, job);
+  words.insert(words.end(), {"-fpch-instantiate-templates", "-Xclang", "-fmodules-embed-all-files", "-x", "c++-header",
+                             job.source, "-o", job.output});
+  std::string log;
+  return run(words, &log);
+}
+
 bool preprocess(const Compiler &compiler, const CompileJob &job, std::string *text, std::string *log) {
   std::vector<std::string> words = command(compiler, job);
   const std::string out = job.output + ".ii";
-  words.insert(words.end(), {"-D__HIPRT_SCAN__", "-w", "-E", job.source, "-o", out});
+  words.insert(words.end(), {"-include", device_include_dir() + "/cpu_scan.h", "-w", "-E", job.source, "-o", out});
   return run(words, log) && read_file(out, text);
 }
 

@@ -27,9 +27,12 @@ struct CompileJob {
   std::string source;                // path of the C++ file; every other file is made beside it
   std::vector<std::string> options;  // -I, -D, -U, -O, -W, ... as given by the user
   std::string output;                // path of the shared object
+  std::string precompiled = "";      // path of a precompiled header that is read instead of cpu_prelude.h, if there is one
 };
 
-// Preprocesses with __HIPRT_SCAN__ defined; false, and *log says why, if that fails.
+// Writes a precompiled header of the prelude and the source to the job's output. False if the compiler has none.
+bool precompile(const Compiler &compiler, const CompileJob &job);
+// Preprocesses, with the words that tell kernels left as they are; false, and *log says why, if that fails.
 bool preprocess(const Compiler &compiler, const CompileJob &job, std::string *text, std::string *log);
 bool compile(const Compiler &compiler, const CompileJob &job, std::string *log);
 

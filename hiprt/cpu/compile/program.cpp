@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "check/checks.h"
 #include "code_generation.h"
 #include "compile/compiler.h"
+#include "compile/opening.h"
 #include "compile/process.h"
 #include "compile/reconvergence.h"
 #include "compile/scanner.h"
@@ -144,18 +146,20 @@ std::string without_paths(std::string log, const std::vector<std::string> &prefi
 class Build {
  public:
   Build(const Program &program, const Compiler &compiler) : p_(program), compiler_(compiler) {
+    const size_t end = opening_of(p_.source);
+    opening_ = p_.source.substr(0, end), own_ = p_.source.substr(end);
     job_.source = dir_.path() + "/unit.cpp";
     job_.output = dir_.path() + "/unit.so";
-    set_flags({});
+    set_includes({});
   }
 
   bool run(Built *out) {
     std::string text;
     Scan scan;
-    bool good = !dir_.path().empty() && write_unit("", {}) && preprocess(compiler_, job_, &text, &out->log);
+    bool good = !dir_.path().empty() && scanned(&text, &out->log);
     if (good) {
       scan = scan_preprocessed(text);
-      set_flags(scan.files);
+      set_includes(scan.files);
       const std::string end = tail(scan, p_.expressions, compiler_.kind != Compiler::Gcc);
       good = attempt_all(end, out);
     } else if (out->log.empty()) {
@@ -173,15 +177,68 @@ class Build {
   };
 
   // Has our headers that the program includes read before the program's macros are defined.
-  void set_flags(const std::vector<std::string> &files) {
-    job_.options = {"-I" + headers_dir()};
+  void set_includes(const std::vector<std::string> &files) {
+    includes_.clear();
     for (const std::string &file : files)
-      if (file.rfind(device_include_dir() + "/hip/", 0) == 0) job_.options.insert(job_.options.end(), {"-include", file});
-    job_.options.insert(job_.options.end(), {"-include", dir_.path() + "/definitions.h"});
-    job_.options.insert(job_.options.end(), p_.options.flags.begin(), p_.options.flags.end());
+      if (file.rfind(device_include_dir() + "/hip/", 0) == 0) includes_.insert(includes_.end(), {"-include", file});
+    includes_.insert(includes_.end(), {"-include", dir_.path() + "/definitions.h"});
+  }
+
+  std::vector<std::string> options(const std::vector<std::string> &includes) const {
+    std::vector<std::string> out = {"-I" + headers_dir()};
+    out.insert(out.end(), includes.begin(), includes.end());
+    out.insert(out.end(), p_.options.flags.begin(), p_.options.flags.end());
+    return out;
   }
 
   std::string headers_dir() const { return dir_.path() + "/headers"; }
+
+  // Has the compiler read the opening as text, or in its own form. False if it is not there in that form.
+  bool set_opening(bool is_precompiled) {
+    job_.precompiled.clear();
+    job_.options = options(includes_);
+    if (!is_precompiled) return true;
+    const std::string key = opening_key(), made = dir_.path() + "/opening.pch";
+    // Findings name lines, which are those of the text.
+    if (compiler_.kind == Compiler::Gcc || is_checking() || key == absent_) return false;
+    const auto bytes = precompiled_opening(key, [&](std::string *out) {
+      const CompileJob job{dir_.path() + "/opening.h", job_.options, made};
+      return write_headers() && write_file(job.source, opening_) && precompile(compiler_, job) && read_file(made, out);
+    });
+    if (bytes->empty() || !write_file(made, *bytes)) {
+      absent_ = key;
+      return false;
+    }
+    job_.precompiled = made;
+    job_.options = options({});
+    return true;
+  }
+
+  std::string opening_key() const {
+    Sha256 sum;
+    sum.field(HIPRT_CODE_GENERATION).field(prelude_hash()).field(host_cpu());
+    sum.field(compiler_.identity).field(common_flags(compiler_)).field(p_.options.definitions).field(opening_);
+    for (size_t i = 0; i + 2 < includes_.size(); ++i) sum.field(includes_[i]);
+    for (const std::string &f : p_.options.flags) sum.field("flag").field(f);
+    return sum.hex();
+  }
+
+  // Runs the compiler with the precompiled opening, and if it fails or says anything, with the text: its messages are
+  // about that.
+  template <class Step>
+  bool with_opening(const std::string &end, Inserts inserts, std::string *log, Step step) {
+    std::string said;
+    if (set_opening(true) && write_unit(end, inserts) && step(&said) && said.empty()) return true;
+    return set_opening(false) && write_unit(end, inserts) && step(log);
+  }
+
+  bool scanned(std::string *text, std::string *log) {
+    return with_opening("", {}, log, [&](std::string *said) { return preprocess(compiler_, job_, text, said); });
+  }
+
+  bool write_headers() const {
+    return write_file(dir_.path() + "/definitions.h", "#line 1 \"<command line>\"\n" + p_.options.definitions);
+  }
 
   bool write_unit(const std::string &end, Inserts inserts) const {
     const auto text = [&](const std::string &t) {
@@ -194,10 +251,10 @@ class Build {
       std::filesystem::create_directories(path.substr(0, path.rfind('/')), error);
       if (!write_file(path, text(body))) return false;
     }
-    if (!write_file(dir_.path() + "/definitions.h", "#line 1 \"<command line>\"\n" + p_.options.definitions)) return false;
     const std::string tail = dir_.path() + "/hiprtc", include = end.empty() ? "" : "\n#include " + quoted(tail) + "\n";
-    if (!write_file(tail, end)) return false;
-    return write_file(job_.source, "#line 1 " + quoted(p_.name) + "\n" + text(p_.source) + include);
+    if (!write_headers() || !write_file(tail, end)) return false;
+    const std::string opening = job_.precompiled.empty() ? opening_ : "";
+    return write_file(job_.source, "#line 1 " + quoted(p_.name) + "\n" + opening + text(own_) + include);
   }
 
   // Tries all inserts first. A program that fails with copies of the indices (a lambda without captures uses threadIdx)
@@ -216,15 +273,15 @@ class Build {
   // A program may say that all lanes of its warps do the same; it needs no steps.
   void read_meetings() {
     if (p_.source.find("#define __HIPRT_WHOLE_WARPS__") != std::string::npos) return;
-    std::vector<std::string> texts = {p_.source};
+    std::vector<std::string> texts = {own_};
     for (const auto &header : p_.headers) texts.push_back(header.second);
     meetings_ = find_meetings(texts);
   }
 
   bool attempt(const std::string &end, Inserts inserts, Built *out) {
     out->log.clear();
-    if (!write_unit(end, inserts) || !compile(compiler_, job_, &out->log)) return false;
-    if (!read_file(job_.output, &out->image)) return false;
+    const auto step = [&](std::string *said) { return compile(compiler_, job_, said); };
+    if (!with_opening(end, inserts, &out->log, step) || !read_file(job_.output, &out->image)) return false;
     std::unique_ptr<Module> module;
     std::string why;
     if (load_object(out->image.data(), &module, &out->lowered, &why) == hipSuccess) return true;
@@ -243,6 +300,9 @@ class Build {
 
   const Program &p_;
   const Compiler &compiler_;
+  std::string opening_, own_;  // the program's text
+  std::string absent_;         // the key of an opening that is not there precompiled
+  std::vector<std::string> includes_;
   Meetings meetings_;
   ScratchDir dir_;
   CompileJob job_;

@@ -19,7 +19,7 @@ struct Scan {
   std::vector<std::string> files;            // every file that was read
 };
 
-// Scans the output of the preprocessor, which ran with __HIPRT_SCAN__ defined.
+// Scans the output of the preprocessor, which has read cpu_scan.h.
 Scan scan_preprocessed(const std::string &text);
 
 // Gives each kernel of a source text its own copy of the indices (cpu_language.h), which makes it faster and changes

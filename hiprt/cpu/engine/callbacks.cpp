@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "check/checks.h"
+#include "check/shadow.h"
 #include "engine/runner.h"
 
 namespace cpu {
@@ -17,13 +19,34 @@ std::atomic<bool> printed{false};
 
 unsigned barrier(__hiprt_thread *record, __hiprt_barrier kind, unsigned predicate) {
   Strand *self = Strand::of(record);
+  if (is_checking()) self->runner->called_from(self, __builtin_return_address(0));
   return self->runner->barrier(self, kind, predicate);
 }
 
 unsigned long long warp(__hiprt_thread *record, unsigned key, __hiprt_warp_op op, unsigned long long value, unsigned lane,
                         unsigned mask) {
   Strand *self = Strand::of(record);
+  if (is_checking()) self->runner->called_from(self, __builtin_return_address(0));
   return self->runner->warp_op(self, key, op, value, lane, mask);
+}
+
+void access(const volatile void *address, unsigned long size, unsigned kind, const void *caller) {
+  const auto place = reinterpret_cast<uintptr_t>(address);
+  if (place - reinterpret_cast<uintptr_t>(&host_callbacks()) < sizeof(__hiprt_host)) return;
+  Runner::active()->access(place, size, kind, reinterpret_cast<uintptr_t>(caller));
+}
+
+void fence(int of_device) { Runner::active()->fence(of_device); }
+
+void *allocate(unsigned long size) {
+  void *memory = std::malloc(size);
+  if (memory) memory_taken(reinterpret_cast<uintptr_t>(memory), size, false);
+  return memory;
+}
+
+void release(void *memory) {
+  memory_given_back(reinterpret_cast<uintptr_t>(memory));
+  std::free(memory);
 }
 
 void fail(const char *kind, const char *text, const char *file, unsigned line, const char *function) {
@@ -38,6 +61,7 @@ int print(const char *format, va_list arguments) {
 }
 
 unsigned long long nanoseconds() {
+  Runner::active()->yield();
   return static_cast<unsigned long long>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
 
@@ -45,6 +69,8 @@ __hiprt_host make_table() {
   __hiprt_host table{};
   table.barrier = barrier;
   table.warp = warp;
+  table.access = access;
+  table.fence = fence;
   table.fail = fail;
   table.print = print;
   table.clock = nanoseconds;
@@ -52,8 +78,8 @@ __hiprt_host make_table() {
   table.move = [](void *to, const void *from, unsigned long n) { return std::memmove(to, from, n); };
   table.fill = [](void *to, int value, unsigned long n) { return std::memset(to, value, n); };
   table.compare = [](const void *a, const void *b, unsigned long n) { return std::memcmp(a, b, n); };
-  table.allocate = [](unsigned long n) { return std::malloc(n); };
-  table.release = [](void *p) { std::free(p); };
+  table.allocate = allocate;
+  table.release = release;
   table.fma_float = [](float a, float b, float c) { return std::fma(a, b, c); };
   table.fma_double = [](double a, double b, double c) { return std::fma(a, b, c); };
 #define HIPRT_CPU_ENTRY(name) table.name = [](double x) { return std::name(x); };

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "check/checks.h"
+#include "check/kernel_check.h"
 #include "engine/callbacks.h"
 #include "engine/elf_image.h"
 #include "include/cpu_abi.h"
@@ -29,10 +31,13 @@ std::mutex &loader_lock() {
 
 struct Object : Module {
   ~Object() override {
+    if (base) module_unloaded(base, size);
     const std::lock_guard<std::mutex> hold(loader_lock());
     if (handle) dlclose(handle);
   }
   void *handle = nullptr;
+  uintptr_t base = 0;  // with the size set while kernels are checked
+  size_t size = 0;
   std::vector<std::unique_ptr<KernelCode>> codes;
 };
 
@@ -204,9 +209,23 @@ void add_entries(const ElfImage &elf, const __hiprt_module_info &info, uintptr_t
     if (e.expression) (*lowered)[e.expression] = symbol->name;
     if (!e.run || std::find(names.begin(), names.end(), symbol->name) != names.end()) continue;
     names.push_back(symbol->name);
-    add_kernel(e, symbol->name, shared_code || contains(sync, symbol) || contains(sync, own[2 * i + 1]), object);
+    add_kernel(e, symbol->name, is_checking() || shared_code || contains(sync, symbol) || contains(sync, own[2 * i + 1]), object);
   }
   place_shared(shared_variables(elf, base), *object);
+}
+
+// Tells the checks where the module lies and which lines its instructions come from.
+void note_lines(const unsigned char *image, const ElfImage &elf, uintptr_t base, Object *object) {
+  uint64_t end = 0;
+  for (const Section &s : elf.sections) {
+    if (s.address) end = std::max(end, s.address + s.size);
+  }
+  const auto lines = std::find_if(elf.sections.begin(), elf.sections.end(),
+                                  [](const Section &s) { return s.name == ".debug_line"; });
+  const bool known = lines != elf.sections.end();
+  module_loaded(base, end, known ? image + lines->offset : nullptr, known ? lines->size : 0);
+  object->base = base;
+  object->size = end;
 }
 
 }  // namespace
@@ -225,6 +244,7 @@ hipError_t load_object(const void *image, std::unique_ptr<Module> *out, std::map
   if (info->abi != HIPRT_CPU_ABI) return hipErrorNoBinaryForGpu;
   *info->host = &host_callbacks();
   const uintptr_t base = reinterpret_cast<uintptr_t>(info) - symbol->value;
+  if (is_checking()) note_lines(static_cast<const unsigned char *>(image), elf, base, object.get());
   add_entries(elf, *info, base, object.get(), lowered);
   add_globals(elf, base, object.get());
   for (const auto &kernel : object->kernels) {

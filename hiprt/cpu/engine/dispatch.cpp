@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "check/checks.h"
+#include "check/kernel_check.h"
 #include "engine/callbacks.h"
 #include "engine/faults.h"
 #include "engine/workers.h"
@@ -30,6 +32,27 @@ void note_time(const KernelCode &code, double block_ns) {
   code.block_ns.store(old ? old * 0.75f + float(block_ns) * 0.25f : float(block_ns), std::memory_order_relaxed);
 }
 
+// Tells the checks of a launch, for as long as it lives.
+struct CheckedLaunch {
+  CheckedLaunch(const Launch &launch, uint32_t dynamic_shared) {
+    if (!is_checking()) return;
+    const dim3 &grid = launch.grid, &block = launch.block;
+    begin_kernel({launch.kernel->name,
+                  {grid.x, grid.y, grid.z},
+                  {block.x, block.y, block.z},
+                  launch.arguments,
+                  launch.kernel->kernarg_size,
+                  nullptr,
+                  launch.kernel->static_shared,
+                  dynamic_shared,
+                  HIPRT_CPU_SHARED});
+  }
+  ~CheckedLaunch() {
+    if (is_checking()) end_kernel();
+  }
+  CheckedLaunch(const CheckedLaunch &) = delete;
+};
+
 }  // namespace
 
 hipError_t run_kernel(const Kernel &kernel, dim3 grid, dim3 block, uint32_t dynamic_shared, const void *kernarg) {
@@ -42,7 +65,9 @@ hipError_t run_kernel(const Kernel &kernel, dim3 grid, dim3 block, uint32_t dyna
   Workers &workers = Workers::get();
   const float measured = code.block_ns.load(std::memory_order_relaxed);
   const double block_ns = measured ? measured : guess_ns(code, unsigned(threads)), total = block_ns * double(blocks);
-  const unsigned cores = total < kInlineNs ? 1 : unsigned(std::min<uint64_t>(blocks, workers.cores()));
+  // Blocks that are checked run one after the other, each access held against those before it.
+  const unsigned cores = is_checking() || total < kInlineNs ? 1 : unsigned(std::min<uint64_t>(blocks, workers.cores()));
+  const CheckedLaunch checked(launch, dynamic_shared);
   const auto begin = Clock::now();
   workers.run(&launch, cores == 1 ? blocks : chunk_of(blocks, block_ns, cores), total > kWakeNs);
   const double spent = double((Clock::now() - begin) / std::chrono::nanoseconds(1));

@@ -5,6 +5,9 @@
 #include <cstdlib>
 #include <new>
 
+#include "check/checks.h"
+#include "check/kernel_check.h"
+
 namespace cpu {
 namespace {
 
@@ -139,6 +142,7 @@ void Runner::begin_block(uint64_t index) {
     warps_[i].ready = warps_[i].waiting = warps_[i].parked = 0;
     warps_[i].first = i * HIPRT_CPU_WARP;
   }
+  if (is_checking()) begin_checked_block(block_, shared_->bytes);
 }
 
 bool Runner::add_strands() try {
@@ -189,6 +193,13 @@ Strand *Runner::start(Strand *idle, Warp *warp, unsigned lane) {
   return s;
 }
 
+// Begins the first lane that has not begun. Returns null if there is no stack for it.
+Strand *Runner::next_fresh(Warp *w, Strand *idle) {
+  const unsigned lane = lowest(w->fresh);
+  w->fresh &= w->fresh - 1;
+  return start(idle, w, lane);
+}
+
 // Returns the first lane that can go on. It prefetches the second's stack, because a block's stacks do not fit the
 // nearest cache.
 Strand *Runner::go_on(Warp *w) {
@@ -207,11 +218,7 @@ Strand *Runner::next(Strand *idle) {
   Warp &w = warps_[current_];
   for (;;) {
     if (w.ready) return go_on(&w);
-    if (w.fresh) {
-      const unsigned lane = lowest(w.fresh);
-      w.fresh &= w.fresh - 1;
-      return start(idle, &w, lane);
-    }
+    if (w.fresh) return next_fresh(&w, idle);
     if (!w.waiting || !resolve(&w)) return next_warp(idle);
   }
 }
@@ -243,6 +250,7 @@ bool Runner::resolve(Warp *w, bool by_any_way) {
     uint32_t awaited = 0;
     for (uint32_t set = members; set; set &= set - 1) awaited |= w->mask[lowest(set)];
     if (awaited & present & ~members) continue;
+    if (is_checking()) check_members(*w, members);
     perform(w, members);
     w->waiting &= ~members;
     w->ready |= members;
@@ -251,7 +259,40 @@ bool Runner::resolve(Warp *w, bool by_any_way) {
   return false;
 }
 
+// All threads of the block that have not exited wait at a barrier.
+void Runner::check_release() const {
+  std::vector<uintptr_t> places;
+  for (unsigned i = 0; i < warp_count_; ++i) {
+    const unsigned threads = launch_->block.x * launch_->block.y * launch_->block.z - warps_[i].first;
+    for (unsigned lane = 0; lane < std::min(threads, HIPRT_CPU_WARP); ++lane) {
+      places.push_back(warps_[i].parked >> lane & 1 ? warps_[i].caller[lane] : 0);
+    }
+  }
+  check_barrier(places);
+  order_block();
+}
+
+void Runner::check_members(const Warp &w, uint32_t members) const {
+  const uint32_t present = w.fresh | w.ready | w.waiting | w.parked;
+  for (uint32_t set = members; set; set &= set - 1) {
+    const unsigned lane = lowest(set), source = w.source[lane] % HIPRT_CPU_WARP;
+    if (w.op[lane] != __hiprt_warp_gather || members >> source & 1) continue;
+    report_inactive_lane(w.first + lane, source, !(present >> source & 1), w.caller[lane]);
+  }
+  order_lanes(w.first, members);
+}
+
+void Runner::access(uintptr_t address, size_t size, unsigned kind, uintptr_t caller) {
+  const Strand *self = running_;
+  if (address - self->base() < HIPRT_CPU_STACK_SIZE) return;
+  if (kind & kAtomic) yield();
+  check_access(self->warp->first + self->lane, address, size, kind, caller);
+}
+
+void Runner::fence(bool of_device) { check_fence(running_->warp->first + running_->lane, of_device); }
+
 void Runner::release() {
+  if (is_checking()) check_release();
   for (unsigned i = 0; i < warp_count_; ++i) {
     warps_[i].ready = warps_[i].parked;
     warps_[i].parked = 0;
@@ -298,6 +339,25 @@ uint64_t Runner::warp_op(Strand *self, unsigned key, __hiprt_warp_op op, uint64_
   if (!to) give_up();
   go(self, to);
   return w.value[lane];
+}
+
+// The warp's later lanes have their turn first, then the other warps, then this warp from its first lane on.
+void Runner::yield() {
+  Strand *self = running_;
+  if (!launch_->code->synchronises) return;
+  Warp &w = *self->warp;
+  const uint32_t later = w.ready & ~((2u << self->lane) - 1);
+  w.ready |= 1u << self->lane;
+  Strand *to = nullptr;
+  if (later) {
+    const unsigned lane = lowest(later);
+    w.ready &= ~(1u << lane);
+    to = w.strand[lane];
+  } else {
+    to = w.fresh ? next_fresh(&w) : next_warp(nullptr);
+  }
+  if (!to) give_up();
+  go(self, to);
 }
 
 std::string Runner::deadlock_text() const {

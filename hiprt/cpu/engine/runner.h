@@ -68,6 +68,7 @@ struct Warp {
   __hiprt_step at[HIPRT_CPU_WARP];         // the operation that a lane waits at, as the last step of its way
   uint32_t source[HIPRT_CPU_WARP], mask[HIPRT_CPU_WARP];
   __hiprt_warp_op op[HIPRT_CPU_WARP];
+  uintptr_t caller[HIPRT_CPU_WARP];        // where in the program a lane waits, while anything is checked
 };
 
 class Runner {
@@ -79,8 +80,17 @@ class Runner {
   bool add_strands();
 
   // Kernels call these through callbacks.h, on the strand of the calling thread.
+  // Kernels that are checked say where they wait.
+  void called_from(const Strand *self, const void *caller) {
+    self->warp->caller[self->lane] = reinterpret_cast<uintptr_t>(caller);
+  }
   unsigned barrier(Strand *self, __hiprt_barrier kind, unsigned predicate);
   uint64_t warp_op(Strand *self, unsigned key, __hiprt_warp_op op, uint64_t value, unsigned source, unsigned mask);
+  // An access to a thread's own stack is not looked at.
+  void access(uintptr_t address, size_t size, unsigned kind, uintptr_t caller);
+  void fence(bool of_device);
+  // Lets the other threads of the block go on before the running one does.
+  void yield();
   [[noreturn]] void fail(hipError_t status, const std::string &text);
 
   // Returns the runner that executes a kernel on this operating-system thread at the moment, or null.
@@ -96,12 +106,15 @@ class Runner {
   void set_block(uint64_t index);
   Strand *take_strand();
   Strand *start(Strand *idle, Warp *warp, unsigned lane);
+  Strand *next_fresh(Warp *warp, Strand *idle = nullptr);
   Strand *go_on(Warp *warp);
   Strand *next(Strand *idle);
   Strand *next_warp(Strand *idle);
   bool resolve(Warp *warp);
   bool resolve(Warp *warp, bool by_any_way);
   void release();
+  void check_release() const;
+  void check_members(const Warp &warp, uint32_t members) const;
   void finish(Strand *self);
   [[noreturn]] void give_up();
   void go(Strand *from, Fiber *to, bool keep = true);

@@ -99,8 +99,8 @@ hipError_t check(const Capture *seen, hipStream_t stream) {
   return capture->accepts(stream) ? hipSuccess : hipErrorStreamCaptureInvalidated;
 }
 
-// Returns what the origin's next operation would come after, as EndCapture sees it. In CLR 7 a wait counts from the
-// next captured operation on, and a join without one ends in 904.
+// Returns what the origin's next operation would come after, as EndCapture sees it. CLR joins what was waited for
+// (hip_graph.cpp:1025-1034 of ROCm/clr @f9f995c6d); with the quirk a wait counts from the next captured operation on.
 NodeList joined_by(const Capture::Member &origin) {
   Tails tails = origin.tails;
   const auto is_waited = [&](hipGraphNode_t node) { return contains(origin.waited, node); };
@@ -206,7 +206,7 @@ hipError_t wait_while_capturing(Capture *own, hipStream_t stream, hipEvent_t eve
 
 hipError_t finish(hipStream_t stream, hipGraph_t *out, std::unique_ptr<Graph> *dropped) {
   if (is_legacy(stream)) return hipErrorIllegalState;
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   Capture *capture = capture_with(canonical(stream));
   if (!capture) return hipErrorIllegalState;
   if (capture->origin != canonical(stream)) return hipErrorStreamCaptureUnmatched;
@@ -299,7 +299,7 @@ hipError_t begin_capture(hipStream_t stream, int mode, hipGraph_t into, const hi
                          size_t count) {
   if (!is_capture_mode(mode)) return hipErrorInvalidValue;
   if (is_legacy(stream)) return hipErrorStreamCaptureUnsupported;
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   stream = canonical(stream);
   Lock lock(graph_mutex());
   if (Capture *old = capture_with(stream)) {
@@ -340,7 +340,7 @@ hipError_t end_capture(hipStream_t stream, hipGraph_t *out) {
 }
 
 hipError_t capture_info(hipStream_t stream, CaptureInfo *info) {
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   stream = canonical(stream);
   Capture *capture = capture_with(stream);
   if (!capture) return hipSuccess;
@@ -356,7 +356,7 @@ hipError_t capture_info(hipStream_t stream, CaptureInfo *info) {
 
 hipError_t update_capture(hipStream_t stream, const hipGraphNode_t *dependencies, size_t count, unsigned flags) {
   if (flags != hipStreamAddCaptureDependencies && flags != hipStreamSetCaptureDependencies) return hipErrorInvalidValue;
-  if (!is_valid(stream)) return hipErrorInvalidHandle;
+  if (!is_valid(stream)) return no_such_handle();
   Lock lock(graph_mutex());
   Capture *capture = capture_with(canonical(stream));
   if (!capture) return hipErrorIllegalState;

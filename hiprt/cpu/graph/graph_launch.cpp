@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "check/checks.h"
+#include "check/task_order.h"
 #include "quirks/quirks.h"
 #include "random.h"
 #include "runtime/scheduler.h"
@@ -12,6 +14,9 @@ namespace {
 
 // Returns whether other streams' work may come between the steps of a launch, as on hardware.
 bool is_sliced() { return quirk(Quirk::ParallelShuffle) || quirk(Quirk::ExecOverlap); }
+
+// Which edges of a step: all, or those that cross from one of CLR's streams to another, or those that do not.
+enum class Edges { All, Crossing, Staying };
 
 // One launch. A launch that waits for events, or that is sliced, is queued as several works in a row. Each goes on as
 // far as it can or, sliced, for a few steps. One work more than there are waits is enough, because a work starts when
@@ -56,7 +61,7 @@ class GraphWork : public Work {
   hipError_t run_ready();
   hipError_t run_step(uint32_t step, Work *work);
   void complete(uint32_t step);
-  void release(uint32_t step);
+  void release(uint32_t step, Edges which);
   void abandon();
   // Notes that the launch is over. Launches finish in order, except those of a lost device.
   void finish() { series_->finished.fetch_add(1, std::memory_order_release); }
@@ -65,6 +70,7 @@ class GraphWork : public Work {
   std::shared_ptr<Plan> plan_;
   const std::shared_ptr<Series> series_;
   const uint64_t turn_;
+  const uint64_t launch_ = is_checking() ? new_graph_launch() : 0;
   Progress own_;
   Progress &progress_;
   std::vector<bool> early_;  // steps that ran before their launch; empty if none did
@@ -118,10 +124,10 @@ void GraphWork::take_latest_plan() {
 }
 
 // In CLR a disabled node has no commands, so that nothing on other streams waits for it or for what it waited for
-// (rocm-systems#11359).
+// (rocm-systems#11359). On its own stream a marker keeps the order (hip_graph_internal.hpp:396 of ROCm/clr @f9f995c6d).
 void GraphWork::forget_edges_of_disabled() {
   for (uint32_t step = 0; step < plan_->works.size(); ++step) {
-    if (plan_->disabled[step]) release(step);
+    if (plan_->disabled[step]) release(step, Edges::Crossing);
   }
 }
 
@@ -178,6 +184,11 @@ hipError_t GraphWork::run_step(uint32_t step, Work *work) {
   if (!early_.empty() && early_[step]) return hipSuccess;
   // Up to 6.1 the arguments end with the executable graph (hip_graph.cpp:1268 of CLR 6.1).
   if (series_->destroyed.load(std::memory_order_acquire) && work->poison()) return hipSuccess;
+  if (is_checking()) {
+    running_task().launch = launch_;
+    running_task().step = step;
+    running_task().steps = order_->before;
+  }
   // In CLR a host node holds a pointer to the node's parameters (hip_graph_internal.hpp:2267).
   if (work->type == hipGraphNodeTypeHost && quirk(Quirk::HostParamsLive)) return series_->latest()->works[step]->run();
   return work->run();
@@ -186,11 +197,13 @@ hipError_t GraphWork::run_step(uint32_t step, Work *work) {
 void GraphWork::complete(uint32_t step) {
   progress_.missing[step] = UINT32_MAX;
   --left_;
-  if (!(quirk(Quirk::DisabledDropsEdges) && plan_->disabled[step])) release(step);
+  const bool forgotten = quirk(Quirk::DisabledDropsEdges) && plan_->disabled[step];
+  release(step, forgotten ? Edges::Staying : Edges::All);
 }
 
-void GraphWork::release(uint32_t step) {
+void GraphWork::release(uint32_t step, Edges which) {
   for (uint32_t i = order_->first[step]; i < order_->first[step + 1]; ++i) {
+    if (which != Edges::All && order_->crosses[i] != (which == Edges::Crossing)) continue;
     const uint32_t next = order_->successors[i];
     if (--progress_.missing[next] == 0) progress_.ready.push_back(next);
   }

@@ -85,7 +85,7 @@ hipMemcpy3DParms describe(const CopyWork &work) {
   params.srcPtr = pitched(work.src, work);
   params.dstPtr = pitched(work.dst, work);
   params.extent = make_hipExtent(work.width, work.height, work.depth);
-  params.kind = hipMemcpyDefault;
+  params.kind = work.kind;
   return params;
 }
 
@@ -104,6 +104,21 @@ hipMemcpy3DParms runtime_form(const HIP_MEMCPY3D &from) {
   to.extent = make_hipExtent(from.WidthInBytes, from.Height, from.Depth);
   to.kind = static_cast<hipMemcpyKind>((host_source ? 0 : 2) + (host_target ? 0 : 1));
   return to;
+}
+
+// Returns whether a copy between pageable memory and memory that the device knows is named another kind
+// (GraphMemcpyNode1D::ValidateParams, hip_graph_internal.cpp:72 of ROCm/clr @f9f995c6d).
+bool contradicts(hipMemcpyKind kind, const void *dst, const void *src) {
+  if (kind == hipMemcpyDefault || is_pageable(dst) == is_pageable(src)) return false;
+  return kind != (is_pageable(src) ? hipMemcpyHostToDevice : hipMemcpyDeviceToHost);
+}
+
+// Returns whether the rows of a fill, each a whole pitch long, are more than the allocation has from its first byte on
+// (ihipGraphMemsetParams_validate, hip_memory.cpp:3299 of ROCm/clr @f9f995c6d).
+bool is_too_wide(const hipMemsetParams &params) {
+  const auto allocation = find_allocation(params.dst);
+  size_t size = 0;
+  return allocation && (__builtin_mul_overflow(params.pitch, params.height, &size) || size > allocation->size);
 }
 
 bool any_zero(const dim3 &d) { return d.x == 0 || d.y == 0 || d.z == 0; }
@@ -171,19 +186,21 @@ hipError_t make_action(const HIP_MEMCPY3D *params, Action *out) {
 }
 
 hipError_t make_copy_action(void *dst, const void *src, size_t size, hipMemcpyKind kind, Action *out) {
-  if (!dst || !src) return hipErrorInvalidValue;
+  if (!dst || !src || size == 0) return hipErrorInvalidValue;
   std::shared_ptr<CopyWork> work;
   if (const hipError_t error = make_copy(dst, src, size, kind, &work)) return error;
-  hipMemcpy3DParms params = describe(*work);
-  params.kind = kind;
+  if (contradicts(kind, dst, src)) return hipErrorInvalidValue;
+  const hipMemcpy3DParms params = describe(*work);
   *out = copy_action(std::move(work), params, Flavour::Flat);
   return hipSuccess;
 }
 
 hipError_t make_action(const hipMemsetParams *params, Action *out) {
   if (!params) return hipErrorInvalidValue;
+  const hipMemsetParams given = from_application(params);
+  if (given.width == 0 || given.height == 0 || is_too_wide(given)) return hipErrorInvalidValue;
   std::shared_ptr<FillWork> work;
-  if (const hipError_t error = make_fill(from_application(params), &work)) return error;
+  if (const hipError_t error = make_fill(given, &work)) return error;
   *out = fill_action(std::move(work));
   return hipSuccess;
 }

@@ -2,12 +2,16 @@
 
 #include <utility>
 
+#include "check/checks.h"
 #include "quirks/quirks.h"
 
 namespace cpu {
 namespace {
 
-using Edge = std::pair<uint32_t, uint32_t>;
+struct Edge {
+  uint32_t from, to;
+  bool crosses;  // in CLR its ends are on different streams
+};
 
 // Returns whether such a node may wait for something outside the graph.
 bool may_wait(hipGraphNodeType type) {
@@ -32,11 +36,11 @@ void Numbering::enter(Node &node) {
   if (node.action.type == hipGraphNodeTypeEventRecord) order.records.push_back(node.step);
   if (!node.action.child) return;
   const uint32_t end = next();
-  edges.emplace_back(node.step, end);
+  edges.push_back({node.step, end, false});
   number(*node.action.child);
   for (const auto &inner : node.action.child->nodes) {
-    if (inner->dependencies.empty()) edges.emplace_back(node.step, inner->step);
-    if (inner->dependents.empty()) edges.emplace_back(end_of(*inner), end);
+    if (inner->dependencies.empty()) edges.push_back({node.step, inner->step, false});
+    if (inner->dependents.empty()) edges.push_back({end_of(*inner), end, false});
   }
 }
 
@@ -47,14 +51,41 @@ bool is_dropped(size_t out_edge, const Node &to) {
   return out_edge >= quirk_numbers.queues && out_edge % quirk_numbers.queues != 0;
 }
 
+// Returns on which of Q streams CLR runs each node: depth first, each further edge and each further root on the next
+// stream (Graph::ScheduleNodes, hip_graph_internal.cpp:246 of ROCm/clr @f9f995c6d).
+std::vector<uint32_t> clr_streams(const Graph &graph) {
+  constexpr uint32_t kNone = UINT32_MAX;
+  std::vector<uint32_t> streams(graph.nodes.size(), kNone);
+  std::vector<std::pair<const Node *, uint32_t>> open;
+  uint32_t root_stream = 0;
+  for (const auto &node : graph.nodes) {
+    if (streams[node->index] != kNone) continue;
+    open.emplace_back(node.get(), root_stream);
+    root_stream = (root_stream + 1) % quirk_numbers.queues;
+    while (!open.empty()) {
+      const auto [next, stream] = open.back();
+      open.pop_back();
+      if (streams[next->index] != kNone) continue;
+      streams[next->index] = stream;
+      for (size_t i = next->dependents.size(); i-- > 0;) {
+        open.emplace_back(next->dependents[i], (stream + i) % quirk_numbers.queues);
+      }
+    }
+  }
+  return streams;
+}
+
 void Numbering::number(Graph &graph) {
   for (const auto &node : graph.nodes) enter(*node);
+  const std::vector<uint32_t> streams = clr_streams(graph);
   for (const auto &node : graph.nodes) {
-    // CLR does not wait for a child graph on a stream of its own (rocm-systems#658, #5687).
-    const uint32_t from = quirk(Quirk::ChildNoSync) ? node->step : end_of(*node);
     for (size_t i = 0; i < node->dependents.size(); ++i) {
       const Node *to = node->dependents[i];
-      if (!is_dropped(i, *to)) edges.emplace_back(from, to->step);
+      const bool crosses = streams[node->index] != streams[to->index];
+      // A child graph has no command that a node on another stream could wait for (Graph::RunOneNode,
+      // hip_graph_internal.cpp:668 of ROCm/clr @f9f995c6d; rocm-systems#658, #5687).
+      const uint32_t from = quirk(Quirk::ChildNoSync) && crosses ? node->step : end_of(*node);
+      if (!is_dropped(i, *to)) edges.push_back({from, to->step, crosses});
     }
   }
 }
@@ -85,17 +116,23 @@ std::shared_ptr<const Order> make_order(Graph &graph) {
   order->late_roots = late_roots(graph);
   order->first.assign(steps + 1, 0);
   order->indegree.assign(steps, 0);
-  for (const auto &[from, to] : numbering.edges) {
-    ++order->first[from + 1];
-    ++order->indegree[to];
+  for (const Edge &edge : numbering.edges) {
+    ++order->first[edge.from + 1];
+    ++order->indegree[edge.to];
   }
   for (uint32_t i = 0; i < steps; ++i) {
     order->first[i + 1] += order->first[i];
     if (order->indegree[i] == 0) order->roots.push_back(i);
   }
   order->successors.resize(numbering.edges.size());
+  order->crosses.resize(numbering.edges.size());
   std::vector<uint32_t> at = order->first;
-  for (const auto &[from, to] : numbering.edges) order->successors[at[from]++] = to;
+  for (const Edge &edge : numbering.edges) {
+    const uint32_t place = at[edge.from]++;
+    order->successors[place] = edge.to;
+    order->crosses[place] = edge.crosses;
+  }
+  if (is_checking()) order->before = order_steps(order->first, order->successors);
   return order;
 }
 

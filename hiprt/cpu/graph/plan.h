@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "check/task_order.h"
 #include "graph/graph.h"
 #include "graph/user_object.h"
 #include "runtime/work.h"
@@ -17,10 +18,12 @@ namespace cpu {
 struct Order {
   std::vector<uint32_t> first;       // step i enables successors[first[i]] up to successors[first[i + 1]]
   std::vector<uint32_t> successors;
+  std::vector<bool> crosses;         // for each successor: in CLR it is on another stream
   std::vector<uint32_t> indegree;
   std::vector<uint32_t> roots;
   std::vector<uint32_t> waits;       // steps that may have to wait when their turn comes
   std::vector<uint32_t> records;     // steps that record events
+  std::shared_ptr<const StepOrder> before;  // while kernels are checked: which steps come before which
   std::vector<uint32_t> late_roots;  // all roots of the graph itself but the first
 };
 

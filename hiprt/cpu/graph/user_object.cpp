@@ -34,27 +34,25 @@ hipUserObject_t create_user_object(void *resource, hipHostFn_t destroy, unsigned
   return handle;
 }
 
-hipError_t add_references(hipUserObject_t handle, unsigned count) {
+bool add_references(hipUserObject_t handle, unsigned count) {
   std::lock_guard<std::mutex> lock(registry().mutex);
   UserObject *object = registry().objects.find(handle);
-  if (!object) return hipErrorInvalidValue;
-  object->references += count;
-  return hipSuccess;
+  if (object) object->references += count;
+  return object;
 }
 
-hipError_t drop_references(hipUserObject_t handle, unsigned count) {
+void drop_references(hipUserObject_t handle, unsigned count) {
   std::unique_ptr<UserObject> ended;
   {
     std::lock_guard<std::mutex> lock(registry().mutex);
     UserObject *object = registry().objects.find(handle);
-    if (!object || object->references < count) return hipErrorInvalidValue;
+    if (!object || object->references < count) return;
     object->references -= count;
-    if (object->references > 0) return hipSuccess;
+    if (object->references > 0) return;
     registry().objects.remove(handle);
     ended.reset(object);
   }
   ended->destroy(ended->resource);
-  return hipSuccess;
 }
 
 UserRefs::UserRefs(const UserRefs &other) : counts_(other.counts_) {
@@ -65,18 +63,17 @@ UserRefs::~UserRefs() {
   for (const auto &[object, count] : counts_) drop_references(object, count);
 }
 
-hipError_t UserRefs::retain(hipUserObject_t object, unsigned count) {
-  if (const hipError_t error = add_references(object, count)) return error;
-  counts_[object] += count;
-  return hipSuccess;
+void UserRefs::retain(hipUserObject_t object, unsigned count) {
+  unsigned &held = counts_[object];
+  if (add_references(object, count)) held += count;
 }
 
-hipError_t UserRefs::forget(hipUserObject_t object, unsigned count) {
+unsigned UserRefs::forget(hipUserObject_t object, unsigned count) {
   const auto it = counts_.find(object);
-  if (it == counts_.end() || it->second < count) return hipErrorInvalidValue;
+  if (it == counts_.end() || it->second < count) return 0;
   it->second -= count;
   if (it->second == 0) counts_.erase(it);
-  return hipSuccess;
+  return count;
 }
 
 }  // namespace cpu

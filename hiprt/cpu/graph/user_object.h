@@ -8,9 +8,11 @@
 namespace cpu {
 
 hipUserObject_t create_user_object(void *resource, hipHostFn_t destroy, unsigned references);
-hipError_t add_references(hipUserObject_t object, unsigned count);
+// An object that has ended is left alone, and so is one of which more references are dropped than it has; CLR reports
+// success for both (hip_graph.cpp:2746-2830 of ROCm/clr @f9f995c6d). The first returns whether there is the object.
+bool add_references(hipUserObject_t object, unsigned count);
 // The end of the last reference calls the application's destroy function, so that the caller holds no lock.
-hipError_t drop_references(hipUserObject_t object, unsigned count);
+void drop_references(hipUserObject_t object, unsigned count);
 
 // References to user objects, which end with this value.
 class UserRefs {
@@ -23,9 +25,9 @@ class UserRefs {
   }
   ~UserRefs();
 
-  hipError_t retain(hipUserObject_t object, unsigned count);
-  // Gives these references to the caller, who drops them.
-  hipError_t forget(hipUserObject_t object, unsigned count);
+  void retain(hipUserObject_t object, unsigned count);
+  // Gives these references to the caller, who drops them. Returns how many: none, unless there are `count`.
+  unsigned forget(hipUserObject_t object, unsigned count);
 
  private:
   std::map<hipUserObject_t, unsigned> counts_;

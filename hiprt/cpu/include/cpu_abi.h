@@ -2,7 +2,7 @@
 // includes nothing.
 #pragma once
 
-#define HIPRT_CPU_ABI 2
+#define HIPRT_CPU_ABI 3
 
 // Every kernel thread runs on a stack that is aligned to its size. The thread's index record lies in the stack's upper half,
 // at an offset that differs from stack to stack: records and the frames below them spread over the sets of caches and TLBs.
@@ -61,6 +61,9 @@ struct __hiprt_host {
   // gather: the value of lane `lane`, 0 if it takes no part. ballot: the lanes whose value is not 0. sync: the lanes here.
   unsigned long long (*warp)(__hiprt_thread *, unsigned key, __hiprt_warp_op op, unsigned long long value, unsigned lane,
                              unsigned mask);
+  // Called by kernels that are checked (cpu_check.h): before an access of `size` bytes, and at a fence.
+  void (*access)(const volatile void *, unsigned long size, unsigned kind, const void *pc);
+  void (*fence)(int of_device);
   // This ends the kernel with an error.
   void (*fail)(const char *kind, const char *text, const char *file, unsigned line, const char *function);
   int (*print)(const char *format, __builtin_va_list arguments);

@@ -34,12 +34,9 @@ typedef unsigned long ulong;
 #define __hiprt_constinit __constinit
 #endif
 
-// The scan for kernels (compile/scanner.cpp) reads the preprocessed text and needs these words left as they are.
-#ifndef __HIPRT_SCAN__
 #define __global__ __attribute__((used))
 #define __shared__ __hiprt_constinit thread_local
 #define __launch_bounds__(...)
-#endif
 #define __device__
 #define __host__
 #define __constant__ __attribute__((used))
@@ -64,7 +61,14 @@ typedef unsigned long ulong;
 #define __HIP_ARCH_HAS_WARP_BALLOT__ 1
 #define __HIP_ARCH_HAS_WARP_SHUFFLE__ 1
 
+// What is inlined has the line of its caller, where the compiler can leave lines out.
+#ifdef __clang__
+#define __hiprt_inline inline __attribute__((always_inline, unused, nodebug))
+#define __hiprt_unchecked __attribute__((disable_sanitizer_instrumentation))
+#else
 #define __hiprt_inline inline __attribute__((always_inline, unused))
+#define __hiprt_unchecked
+#endif
 
 #include "cpu_host.h"
 
@@ -82,7 +86,7 @@ __hiprt_inline __hiprt_thread *__hiprt_self() {
   return __hiprt_thread_at(reinterpret_cast<unsigned long>(__builtin_frame_address(0)));
 }
 
-extern "C" __attribute__((visibility("hidden"), used)) inline void *__emutls_get_address(const __hiprt_shared_variable *v) {
+extern "C" __attribute__((visibility("hidden"), used)) __hiprt_unchecked inline void *__emutls_get_address(const __hiprt_shared_variable *v) {
   return __hiprt_self()->shared + v->offset;
 }
 
@@ -151,7 +155,11 @@ __hiprt_inline int __syncthreads_and(int p) { return int(__hiprt_block_barrier(_
 __hiprt_inline int __syncthreads_or(int p) { return int(__hiprt_block_barrier(__hiprt_barrier_or, p != 0)); }
 
 __hiprt_inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#ifdef __HIPRT_CHECK__
+__hiprt_inline void __threadfence_block() { __hiprt_host_table->fence(0); }
+#else
 __hiprt_inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#endif
 __hiprt_inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 template <class T>
@@ -163,8 +171,12 @@ __hiprt_inline T __ldg(const T *p) {
 __hiprt_inline void *malloc(size_t size) { return __hiprt_host_table->allocate(size); }
 __hiprt_inline void free(void *p) { __hiprt_host_table->release(p); }
 
-// Nanoseconds, whatever the clock of a GPU would count.
-__hiprt_inline long long wall_clock64() { return (long long)__hiprt_host_table->clock(); }
+// Nanoseconds, whatever the clock of a GPU would count. A read lets the block's other threads go on, so that threads which
+// wait for a time to pass wait together.
+__hiprt_inline long long wall_clock64() {
+  __hiprt_mark_sync();
+  return (long long)__hiprt_host_table->clock();
+}
 __hiprt_inline long long clock64() { return wall_clock64(); }
 __hiprt_inline long clock() { return long(wall_clock64()); }
 

@@ -10,3 +10,6 @@
 #include "cpu_atomic.h"
 #include "cpu_warp.h"
 #include "cpu_kernel.h"
+#ifdef __HIPRT_CHECK__
+#include "cpu_check.h"
+#endif

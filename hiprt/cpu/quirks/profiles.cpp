@@ -26,13 +26,13 @@ const Group kEvery = {
     Quirk::AddFailKeepsNode,
     Quirk::InstantiateGarbageHandle,
     Quirk::EndcaptureGarbageHandle,
-    Quirk::CaptureSyncInvalidatesAll, Quirk::CaptureDevsync900, Quirk::CaptureMalloc900, Quirk::CaptureLazyJoin,
+    Quirk::CaptureSyncInvalidatesAll, Quirk::CaptureDevsync900, Quirk::CaptureMalloc900,
     Quirk::PoolThresholdIgnored, Quirk::PoolLowMemBlock, Quirk::PoolOversizeReuse,  // rocm-systems#11690
     Quirk::AutofreeDeviceWide, Quirk::AllocNodeOnce,
 };
 // HIP 7.0 aligned error codes and capture rules with CUDA; these are older.
 const Group kBefore7 = {
-    Quirk::LasterrorOverwrite, Quirk::FreeasyncNullError, Quirk::CaptureHolesLt7,
+    Quirk::LasterrorOverwrite, Quirk::DestroyedHandle709, Quirk::FreeasyncNullError, Quirk::CaptureHolesLt7,
     Quirk::ParamInfoMissing,  // it came with 7.2
 };
 // From 6.2 on packets are built at instantiation, and an update does not build those inside a child graph again.
@@ -50,6 +50,7 @@ const Group kParanoid = {
     Quirk::UpdateNoDepCheck,       // 5.6 and 5.7
     Quirk::DestroyImmediate,       // up to 6.1
     Quirk::UpdateInflightVisible,  // stricter than any CLR
+    Quirk::CaptureLazyJoin,        // one port reports it of 7.x; every CLR that was read joins at EndCapture
     Quirk::SlowCompletion, Quirk::PoolRetagRace, Quirk::PoolOomFault, Quirk::PoolsUnsupportedAttr,
     Quirk::PoisonOnFree, Quirk::ArgGuard,
 };

@@ -63,6 +63,7 @@ namespace cpu {
   X(PoolRetagRace, pool_retag_race)                               \
   X(PoolOomFault, pool_oom_fault)                                 \
   X(PoolsUnsupportedAttr, pools_unsupported_attr)                 \
+  X(DestroyedHandle709, destroyed_handle_709)                     \
   X(FreeasyncNullError, freeasync_null_error)                     \
   X(AutofreeDeviceWide, autofree_device_wide)                     \
   X(AllocNodeOnce, alloc_node_once)                               \

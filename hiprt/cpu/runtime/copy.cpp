@@ -3,6 +3,9 @@
 #include <cstring>
 #include <utility>
 
+#include "check/checks.h"
+#include "check/kernel_check.h"
+#include "check/shadow.h"
 #include "runtime/memory.h"
 
 namespace cpu {
@@ -63,7 +66,20 @@ bool is_kind(hipMemcpyKind kind) {
   return (kind >= hipMemcpyHostToHost && kind <= hipMemcpyDefault) || kind == hipMemcpyDeviceToDeviceNoCU;
 }
 
+// Holds a copy against what kernels do to the memory, and hands on which bytes were never written.
+static void check_copy_box(const Box &dst, const Box &src, size_t width, size_t height, size_t depth) {
+  const std::lock_guard<std::recursive_mutex> hold(check_lock());
+  begin_transfer("a copy");
+  for (size_t z = 0; z < depth; ++z) {
+    for (size_t y = 0; y < height; ++y) {
+      check_copy(reinterpret_cast<uintptr_t>(dst.base + z * dst.slice + y * dst.pitch),
+                 reinterpret_cast<uintptr_t>(src.base + z * src.slice + y * src.pitch), width);
+    }
+  }
+}
+
 hipError_t CopyWork::run() {
+  if (width && is_checking()) check_copy_box(dst, src, width, height, depth);
   if (width) copy_box(dst, src, width, height, depth);
   return hipSuccess;
 }
@@ -101,7 +117,9 @@ hipError_t make_copy(void *dst, const void *src, size_t size, hipMemcpyKind kind
   if (!is_kind(kind)) return hipErrorInvalidMemcpyDirection;
   const Box to{static_cast<std::byte *>(dst), 0, 0};
   const Box from{static_cast<std::byte *>(const_cast<void *>(src)), 0, 0};
-  return make_box_copy(to, from, {size, 1, 1}, out);
+  const hipError_t error = make_box_copy(to, from, {size, 1, 1}, out);
+  if (!error) (*out)->kind = kind;
+  return error;
 }
 
 hipError_t make_copy(const hipMemcpy3DParms &p, std::shared_ptr<CopyWork> *out) {
@@ -118,7 +136,9 @@ hipError_t make_copy(const hipMemcpy3DParms &p, std::shared_ptr<CopyWork> *out) 
     const size_t offset = pos.z * slice + pos.y * ptr.pitch + pos.x;
     boxes[i++] = {ptr.ptr ? static_cast<std::byte *>(ptr.ptr) + offset : nullptr, ptr.pitch, slice};
   }
-  return make_box_copy(boxes[0], boxes[1], p.extent, out);
+  const hipError_t error = make_box_copy(boxes[0], boxes[1], p.extent, out);
+  if (!error) (*out)->kind = p.kind;
+  return error;
 }
 
 hipError_t make_copy(const HIP_MEMCPY3D &p, std::shared_ptr<CopyWork> *out) {

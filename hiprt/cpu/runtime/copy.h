@@ -24,6 +24,7 @@ struct CopyWork : Work {
   size_t width = 0;  // bytes of a row
   size_t height = 1;
   size_t depth = 1;
+  hipMemcpyKind kind = hipMemcpyDefault;  // as the caller named it; where the memory lies decides
 
  private:
   std::shared_ptr<std::byte[]> staged_;

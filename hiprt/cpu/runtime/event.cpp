@@ -54,6 +54,7 @@ std::shared_ptr<Recording> Event::latest() const {
 void EventRecordWork::queued() {
   const std::lock_guard lock(lock_);
   pending_.push_back(event->renew());
+  if (const Task *task = queued_task()) pending_.back()->clock = task->clock;
 }
 
 hipError_t EventRecordWork::run() {
@@ -62,7 +63,10 @@ hipError_t EventRecordWork::run() {
     const std::lock_guard lock(lock_);
     recording = pop(pending_);
   }
-  if (!recording) recording = event->renew();
+  if (!recording) {
+    recording = event->renew();
+    if (running_task().task) recording->clock = running_task().task->clock;
+  }
   recording->time_ns = now_ns();
   recording->reached.store(true, std::memory_order_release);
   Scheduler::get().announce();
@@ -72,6 +76,7 @@ hipError_t EventRecordWork::run() {
 void EventWaitWork::queued() {
   const std::lock_guard lock(lock_);
   pending_.push_back(event->latest());
+  if (Task *task = queued_task(); task && pending_.back()) join(&task->clock, pending_.back()->clock);
 }
 
 bool EventWaitWork::ready() const {

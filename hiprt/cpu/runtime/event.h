@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "check/task_order.h"
 #include "runtime/work.h"
 
 namespace cpu {
@@ -15,6 +16,7 @@ namespace cpu {
 struct Recording {
   std::atomic<bool> reached{false};
   uint64_t time_ns = 0;  // on the device thread's clock; written before `reached`
+  TaskClock clock;       // what comes before it, while kernels are checked
 };
 
 // The event behind a handle.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "check/checks.h"
+#include "check/kernel_check.h"
+#include "check/shadow.h"
 #include "runtime/memory.h"
 
 namespace cpu {
@@ -23,7 +26,19 @@ void fill_row(std::byte *row, size_t count, uint32_t value, uint32_t element_siz
 
 }  // namespace
 
+static void check_fill_box(const FillWork &work) {
+  const std::lock_guard<std::recursive_mutex> hold(check_lock());
+  begin_transfer("a fill");
+  for (size_t z = 0; z < work.depth; ++z) {
+    for (size_t y = 0; y < work.height; ++y) {
+      check_fill(reinterpret_cast<uintptr_t>(work.dst.base + z * work.dst.slice + y * work.dst.pitch),
+                 work.width * work.element_size);
+    }
+  }
+}
+
 hipError_t FillWork::run() {
+  if (width && is_checking()) check_fill_box(*this);
   for (size_t z = 0; z < depth; ++z) {
     for (size_t y = 0; y < height; ++y) {
       fill_row(dst.base + z * dst.slice + y * dst.pitch, width, value, element_size);

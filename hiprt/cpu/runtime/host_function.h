@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hip/hip_runtime_api.h"
+#include "check/task_order.h"
 #include "runtime/work.h"
 
 namespace cpu {
@@ -11,6 +12,8 @@ struct HostWork : Work {
   HostWork(hipHostFn_t f, void *d) : Work(hipGraphNodeTypeHost), fn(f), data(d) {}
   hipError_t run() override {
     fn(data);
+    // It may tell the host that what came before is done.
+    if (running_task().task) host_waited(running_task().task->clock);
     return hipSuccess;
   }
   std::shared_ptr<Work> clone() const override { return std::make_shared<HostWork>(*this); }

@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
 #include <vector>
 
+#include "check/checks.h"
+#include "check/shadow.h"
 #include "flags.h"
 #include "runtime/device.h"
 
@@ -50,7 +53,31 @@ void add_locked(Registry &all, Allocation allocation) {
   all.by_base[number(allocation.base)] = allocation;
 }
 
+// Returns whether the host may have written such memory without a call.
+bool may_be_written(MemoryKind kind) { return kind != MemoryKind::Device && kind != MemoryKind::Pool; }
+
 bool is_owned(MemoryKind kind) { return is_device_memory(kind) || kind == MemoryKind::Host; }
+
+// While kernels are checked, memory has some on both sides that nobody owns, and freed memory is not used again at once.
+constexpr size_t kMargin = 4096;
+constexpr size_t kKeptFrees = 256;
+
+void *take_aligned(size_t size) {
+  if (!is_checking()) return std::aligned_alloc(kMemoryAlignment, round_to_alignment(size));
+  auto *base = static_cast<char *>(std::aligned_alloc(kMemoryAlignment, round_to_alignment(size) + 2 * kMargin));
+  return base ? base + kMargin : nullptr;
+}
+
+void give_back(void *base) {
+  if (!is_checking()) return std::free(base);
+  static std::mutex &lock = *new std::mutex;
+  static std::deque<void *> &kept = *new std::deque<void *>;
+  const std::lock_guard hold(lock);
+  kept.push_back(static_cast<char *>(base) - kMargin);
+  if (kept.size() <= kKeptFrees) return;
+  std::free(kept.front());
+  kept.pop_front();
+}
 
 }  // namespace
 
@@ -62,14 +89,14 @@ hipError_t reserve(int device, size_t size, void **out) {
   const size_t limit = flags().memory_bytes;
   const size_t before = reserved[device].fetch_add(size);
   void *base = nullptr;
-  if (size <= limit && before <= limit - size) base = std::aligned_alloc(kMemoryAlignment, round_to_alignment(size));
+  if (size <= limit && before <= limit - size) base = take_aligned(size);
   if (!base) reserved[device].fetch_sub(size);
   *out = base;
   return base ? hipSuccess : hipErrorOutOfMemory;
 }
 
 void unreserve(int device, void *base, size_t size) {
-  std::free(base);
+  give_back(base);
   reserved[device].fetch_sub(size);
 }
 
@@ -77,15 +104,21 @@ size_t reserved_bytes(int device) { return reserved[device].load(); }
 
 void show(void *base, size_t size, MemoryKind kind, int device, unsigned flags, hipMemPool_t pool) {
   Registry &all = registry();
-  const std::lock_guard lock(all.lock);
-  add_locked(all, {base, size, kind, device, flags, pool, 0});
+  {
+    const std::lock_guard lock(all.lock);
+    add_locked(all, {base, size, kind, device, flags, pool, 0});
+  }
+  memory_taken(number(base), size, may_be_written(kind));
 }
 
 bool show_unknown(void *base, size_t size, MemoryKind kind, int device, unsigned flags) {
   Registry &all = registry();
-  const std::lock_guard lock(all.lock);
-  if (overlaps_locked(all, base, size)) return false;
-  add_locked(all, {base, size, kind, device, flags, nullptr, 0});
+  {
+    const std::lock_guard lock(all.lock);
+    if (overlaps_locked(all, base, size)) return false;
+    add_locked(all, {base, size, kind, device, flags, nullptr, 0});
+  }
+  memory_taken(number(base), size, may_be_written(kind));
   return true;
 }
 
@@ -95,11 +128,13 @@ bool hide(void *base) {
 
 std::optional<Allocation> take_allocation(const void *base, KindTest wanted) {
   Registry &all = registry();
-  const std::lock_guard lock(all.lock);
+  std::unique_lock lock(all.lock);
   const auto it = all.by_base.find(number(base));
   if (it == all.by_base.end() || !wanted(it->second.kind)) return std::nullopt;
   const Allocation found = it->second;
   all.by_base.erase(it);
+  lock.unlock();
+  memory_given_back(number(base));
   return found;
 }
 
@@ -138,7 +173,10 @@ void free_all(int device) {
       it = mine ? all.by_base.erase(it) : std::next(it);
     }
   }
-  for (const Allocation &allocation : gone) release(allocation);
+  for (const Allocation &allocation : gone) {
+    memory_given_back(number(allocation.base));
+    release(allocation);
+  }
 }
 
 }  // namespace cpu

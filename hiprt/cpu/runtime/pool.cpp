@@ -47,10 +47,13 @@ State &state() {
 // Marks the point in a stream at which memory becomes free.
 struct FreeWork : Work {
   FreeWork(void *b, size_t s, Flag f) : Work(hipGraphNodeTypeMemFree), base(b), size(s), reached(std::move(f)) {}
+  void queued() override {
+    if (const Task *task = queued_task()) reached->clock = task->clock;
+  }
   hipError_t run() override {
     // With pool_retag_race another stream may have the block by now (MLX's allocator.cpp:99-105).
     if (quirk(Quirk::PoisonOnFree) || quirk(Quirk::PoolRetagRace)) cpu::poison(base, size);
-    reached->store(true, std::memory_order_release);
+    reached->has_run.store(true, std::memory_order_release);
     return hipSuccess;
   }
   void drop() override { run(); }
@@ -64,6 +67,7 @@ struct FreeWork : Work {
 // Holds a stream back until frees on other streams have run.
 struct FreeWaitWork : Work {
   explicit FreeWaitWork(Frees f) : Work(hipGraphNodeTypeWaitEvent), frees(std::move(f)) {}
+  void queued() override { frees.order(queued_task()); }
   bool ready() const override { return frees.have_run(); }
   hipError_t run() override { return hipSuccess; }
   std::shared_ptr<Work> clone() const override { return std::make_shared<FreeWaitWork>(frees); }
@@ -262,12 +266,18 @@ void relieve(void *address) {
 }  // namespace
 
 void Frees::add(hipStream_t stream, Flag free) {
-  for (auto it = last_.begin(); it != last_.end();) it = *it->second ? last_.erase(it) : std::next(it);
+  for (auto it = last_.begin(); it != last_.end();) it = it->second->has_run ? last_.erase(it) : std::next(it);
   last_[stream] = std::move(free);
 }
 
 bool Frees::have_run() const {
-  return std::all_of(last_.begin(), last_.end(), [](const auto &entry) { return entry.second->load(); });
+  return std::all_of(last_.begin(), last_.end(), [](const auto &entry) { return entry.second->has_run.load(); });
+}
+
+void Frees::order(Task *queued) const {
+  for (const auto &[stream, free] : last_) {
+    if (queued) join(&queued->clock, free->clock);
+  }
 }
 
 hipMemPool_t create_pool(const hipMemPoolProps &props) {
@@ -327,7 +337,7 @@ hipError_t pool_free(void *address, hipStream_t stream) {
   Lock lock(state().mutex);
   const auto at = state().live.find(address);
   if (at == state().live.end()) return hipErrorInvalidValue;
-  auto reached = std::make_shared<std::atomic<bool>>(false);
+  auto reached = std::make_shared<FreeMark>();
   Block &block = at->second.block;
   auto work = std::make_shared<FreeWork>(block.base, block.size, reached);
   if (const hipError_t error = enqueue(stream, std::move(work))) return error;

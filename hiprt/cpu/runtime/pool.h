@@ -12,17 +12,25 @@
 #include <map>
 #include <memory>
 
+#include "check/task_order.h"
 #include "hip/hip_runtime_api.h"
 
 namespace cpu {
 
-using Flag = std::shared_ptr<std::atomic<bool>>;  // true when a free has run
+// A free that is queued.
+struct FreeMark {
+  std::atomic<bool> has_run{false};
+  TaskClock clock;  // what comes before it, while kernels are checked
+};
+using Flag = std::shared_ptr<FreeMark>;
 
 // The frees of a block that the next user of its memory has to wait for. Of several on one stream the last is enough.
 class Frees {
  public:
   void add(hipStream_t stream, Flag free);
   bool have_run() const;
+  // What comes before the frees comes before the work that is being queued.
+  void order(Task *queued) const;
 
  private:
   std::map<hipStream_t, Flag> last_;

@@ -97,7 +97,7 @@ hipDeviceProp_t describe(int device) {
   put_text(p.name, cpu_model());
   put_text(p.gcnArchName, "hiprt-cpu");
   std::memcpy(p.uuid.bytes, "hiprt-cpu-device", sizeof(p.uuid.bytes));
-  p.uuid.bytes[15] = static_cast<char>(device);
+  p.uuid.bytes[15] = static_cast<char>('0' + device);  // letters and digits, because some programs read it as a text
   p.major = 1;
   p.pciBusID = device;
   p.clockRate = p.memoryClockRate = clock_khz();

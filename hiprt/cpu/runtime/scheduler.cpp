@@ -8,6 +8,7 @@
 #include <system_error>
 #include <thread>
 
+#include "check/checks.h"
 #include "fork.h"
 #include "quirks/quirks.h"
 #include "random.h"
@@ -123,9 +124,19 @@ Scheduler::Scheduler() {
   std::atexit([] { Scheduler::get().stop(); });
 }
 
+// Tells the work that it is queued and, while kernels are checked, returns what it comes after.
+std::shared_ptr<Task> Scheduler::note_queued(Stream &stream, Work &work) {
+  if (!is_checking()) return work.queued(), nullptr;
+  const StreamKind kind = stream.legacy ? StreamKind::Legacy : stream.blocking() ? StreamKind::Blocking : StreamKind::Free;
+  std::shared_ptr<Task> task = begin_task(&stream.checked_, kind, stream.device);
+  work.queued();
+  end_queueing(&stream.checked_, kind, stream.device, task);
+  return task;
+}
+
 void Scheduler::append(const StreamPtr &stream, std::shared_ptr<Work> work) {
-  work->queued();
-  stream->items_.push_back({std::move(work), ++order_});
+  std::shared_ptr<Task> task = note_queued(*stream, *work);
+  stream->items_.push_back({std::move(work), ++order_, std::move(task)});
   if (stream->items_.size() == 1) active_.push_back(stream);
   ++stream->pushed_;
 }
@@ -176,6 +187,7 @@ hipError_t Scheduler::execute(const StreamPtr &stream, std::shared_ptr<Work> wor
     pushes_.fetch_add(1, std::memory_order_release);
     pushed_.notify_one();
   }
+  if (is_checking()) host_waited(stream->checked_.clock);
   const hipError_t error = take_error(stream);
   return lost(stream->device) ? lost(stream->device) : error;
 }
@@ -217,6 +229,7 @@ Scheduler::StreamPtr Scheduler::pick() {
 
 void Scheduler::run_front(std::unique_lock<std::mutex> &lock, const StreamPtr &stream) {
   std::shared_ptr<Work> work = std::move(stream->items_.front().work);
+  if (is_checking()) running_task() = {std::move(stream->items_.front().task), 0, 0, nullptr};
   lock.unlock();
   hipError_t status = hipSuccess;
   if (lost(stream->device) == hipSuccess) {
@@ -303,6 +316,7 @@ hipError_t Scheduler::wait_for(const std::vector<Target> &targets) {
   });
   const std::lock_guard lock(lock_);
   for (const Target &target : targets) {
+    if (is_checking()) host_waited(target.stream->checked_.clock);
     const hipError_t own = take_error(target.stream);
     const hipError_t gone = lost(target.stream->device);
     if (error == hipSuccess) error = gone ? gone : own;
@@ -322,12 +336,14 @@ hipError_t Scheduler::wait(const StreamPtr &stream) {
 
 hipError_t Scheduler::wait_device(int device) {
   const hipError_t error = wait_for(targets([&](const Stream &stream) { return stream.device == device; }));
+  if (is_checking()) host_waited_for_device(device);
   return error ? error : lost(device);
 }
 
 hipError_t Scheduler::wait_blocking(int device) {
   const hipError_t error = wait_for(targets(
       [&](const Stream &stream) { return stream.device == device && (stream.legacy || stream.blocking()); }));
+  if (is_checking()) host_waited_for_blocking(device);
   return error ? error : lost(device);
 }
 
@@ -339,7 +355,9 @@ hipError_t Scheduler::query(const StreamPtr &stream) {
   if (const hipError_t error = lost(stream->device)) return error;
   const std::lock_guard lock(lock_);
   const bool is_late = stream->late_ && !stream->late_->items_.empty();
-  return stream->items_.empty() && !is_late ? take_error(stream) : hipErrorNotReady;
+  if (!stream->items_.empty() || is_late) return hipErrorNotReady;
+  if (is_checking()) host_waited(stream->checked_.clock);
+  return take_error(stream);
 }
 
 hipError_t Scheduler::query_blocking(int device) {
@@ -348,6 +366,7 @@ hipError_t Scheduler::query_blocking(int device) {
   const bool busy = std::any_of(active_.begin(), active_.end(), [&](const StreamPtr &stream) {
     return stream->device == device && (stream->legacy || stream->blocking());
   });
+  if (!busy && is_checking()) host_waited_for_blocking(device);
   return busy ? hipErrorNotReady : hipSuccess;
 }
 

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "check/task_order.h"
 #include "flags.h"
 #include "runtime/work.h"
 
@@ -34,12 +35,14 @@ struct Stream {
   struct Item {
     std::shared_ptr<Work> work;
     uint64_t order;  // the number of its submission among those of all streams
+    std::shared_ptr<Task> task;  // what it comes after, while kernels are checked
   };
   // The scheduler's lock guards all but finished_. The running item stays in front.
   std::deque<Item> items_;
   uint64_t pushed_ = 0;
   std::atomic<uint64_t> finished_{0};
   hipError_t error_ = hipSuccess;  // the first asynchronous failure that no wait has returned yet
+  StreamOrder checked_;            // what its next work comes after, while kernels are checked
   std::shared_ptr<Stream> late_;   // where this stream's host functions wait, with the quirk slow_completion
 };
 
@@ -82,6 +85,7 @@ class Scheduler {
   Scheduler();
   void loop();
   void append(const StreamPtr &stream, std::shared_ptr<Work> work);
+  std::shared_ptr<Task> note_queued(Stream &stream, Work &work);
   void append_late(const StreamPtr &stream, std::shared_ptr<Work> work);
   void run_front(std::unique_lock<std::mutex> &lock, const StreamPtr &stream);
   void finish(const StreamPtr &stream, hipError_t status);

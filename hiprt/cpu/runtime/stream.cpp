@@ -3,6 +3,7 @@
 #include <array>
 
 #include "fork.h"
+#include "quirks/quirks.h"
 #include "registry.h"
 #include "runtime/device.h"
 #include "runtime/scheduler.h"
@@ -81,9 +82,15 @@ hipStream_t stream_key(hipStream_t stream) {
 
 bool is_valid(hipStream_t stream) { return find_stream(stream) != nullptr; }
 
+// Before HIP 7.0 a stream is looked for among those that live (hip_stream.cpp:351 of ROCm/clr @f9f995c6d), and so is the
+// event that hipEventDestroy gets (hip_event.cpp:353). From 7.0 on the handle is followed wherever it leads.
+hipError_t no_such_handle() {
+  return quirk(Quirk::DestroyedHandle709) ? hipErrorContextIsDestroyed : hipErrorInvalidHandle;
+}
+
 hipError_t enqueue(hipStream_t stream, std::shared_ptr<Work> work) {
   const std::shared_ptr<Stream> target = find_stream(stream);
-  return target ? Scheduler::get().push(target, std::move(work)) : hipErrorInvalidHandle;
+  return target ? Scheduler::get().push(target, std::move(work)) : no_such_handle();
 }
 
 Capture *capture_of(hipStream_t stream) {

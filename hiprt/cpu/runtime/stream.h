@@ -28,6 +28,8 @@ std::vector<hipStream_t> streams_of(int device);
 hipError_t enqueue(hipStream_t stream, std::shared_ptr<Work> work);
 
 bool is_valid(hipStream_t stream);
+// Returns the status of a call whose stream or event is not there, or not any more.
+hipError_t no_such_handle();
 bool is_legacy(hipStream_t stream);
 // Returns the stream's own handle, which means the same stream in every thread, as hipStreamPerThread does not.
 hipStream_t canonical(hipStream_t stream);

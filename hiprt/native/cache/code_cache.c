@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -152,25 +154,6 @@ static int write_entry(const char *path, const char *head, const char *content, 
   return status;
 }
 
-int hiprt_cache_store(const char *folder, const char *kind, const char *key, const char *content, uint64_t size,
-                      uint64_t limit) {
-  static atomic_uint serial;
-  char *path = path_of(folder, kind, key), *head = head_of(kind, key);
-  char *fresh = path && head ? text_of("%s.%d.%u", path, (int)getpid(), atomic_fetch_add(&serial, 1)) : NULL;
-  int status = fresh ? make_folders(path) : ENOMEM;
-  if (!status) {
-    status = write_entry(fresh, head, content, size);
-    if (!status && rename(fresh, path) != 0) status = errno;
-    if (status) unlink(fresh);
-  }
-  free(fresh);
-  free(head);
-  free(path);
-  uint64_t files, bytes;
-  if (!status && limit) hiprt_cache_trim(folder, limit, &files, &bytes);
-  return status;
-}
-
 typedef struct {
   int64_t used; /* nanoseconds: the last use, as far as the file system keeps it */
   uint64_t size;
@@ -249,7 +232,8 @@ static int remove_unused(const char *path) {
   return is_gone;
 }
 
-void hiprt_cache_trim(const char *folder, uint64_t limit, uint64_t *out_files, uint64_t *out_bytes) {
+/* Returns the bytes that are left. */
+static uint64_t trim(const char *folder, uint64_t limit, uint64_t *out_files, uint64_t *out_bytes) {
   listing list = {0};
   list_folder(folder, &list);
   const uint64_t held = bytes_of(&list), excess = held > limit ? held - limit : 0;
@@ -261,4 +245,46 @@ void hiprt_cache_trim(const char *folder, uint64_t limit, uint64_t *out_files, u
     ++*out_files, *out_bytes += file->size;
   }
   free_listing(&list);
+  return held - *out_bytes;
+}
+
+void hiprt_cache_trim(const char *folder, uint64_t limit, uint64_t *out_files, uint64_t *out_bytes) {
+  trim(folder, limit, out_files, out_bytes);
+}
+
+/* Trim the folder after `stored` more bytes. To look at each file takes longer the more there are, so a process that has
+ * found room looks again when it has filled an eighth of that: eight processes at once still keep the bound. */
+static void keep_bound(const char *folder, uint64_t limit, uint64_t stored) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static char last[PATH_MAX];
+  static uint64_t last_limit, room;
+  enum { OVERHEAD = 4096 }; /* of a file, at most: its head and the folder that it is in */
+  if (pthread_mutex_trylock(&lock) != 0) return; /* another thread looks, or did when this process was forked */
+  if (limit != last_limit || strcmp(folder, last) != 0 || room < stored + OVERHEAD) {
+    uint64_t files, bytes;
+    const uint64_t held = trim(folder, limit, &files, &bytes);
+    room = held < limit ? (limit - held) / 8 : 0, last_limit = limit;
+    snprintf(last, sizeof last, "%s", folder);
+  } else {
+    room -= stored + OVERHEAD;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+int hiprt_cache_store(const char *folder, const char *kind, const char *key, const char *content, uint64_t size,
+                      uint64_t limit) {
+  static atomic_uint serial;
+  char *path = path_of(folder, kind, key), *head = head_of(kind, key);
+  char *fresh = path && head ? text_of("%s.%d.%u", path, (int)getpid(), atomic_fetch_add(&serial, 1)) : NULL;
+  int status = fresh ? make_folders(path) : ENOMEM;
+  if (!status) {
+    status = write_entry(fresh, head, content, size);
+    if (!status && rename(fresh, path) != 0) status = errno;
+    if (status) unlink(fresh);
+  }
+  free(fresh);
+  free(head);
+  free(path);
+  if (!status && limit) keep_bound(folder, limit, size);
+  return status;
 }

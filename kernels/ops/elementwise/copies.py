@@ -12,7 +12,7 @@ from hiprt.array import Array, array, dtype_of, empty, make
 from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to
 from hiprt.kernels.ops.elementwise.expression import Expression, evaluate, fits, target
-from hiprt.kernels.ops.promotion import BOOL, WORDS, promote, strided
+from hiprt.kernels.ops.promotion import BOOL, WORDS, as_number, promote, strided
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
@@ -123,8 +123,7 @@ def copyto(to: Array, x: Any, *, stream: Stream | None = None) -> Array:
         A Python integer does not fit the dtype.
     """
     stream = stream or current_stream()
-    if isinstance(x, np.generic) and x.dtype.kind in "biuf":
-        x = x.item()
+    x = as_number(x)
     if isinstance(x, (bool, int, float)):
         if to.dtype in WORDS and (isinstance(x, float) or abs(x) < 2**31):
             x = bool(x) if to.dtype == BOOL else x

@@ -15,7 +15,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, layout_of, spread_strides
-from hiprt.kernels.ops.promotion import BOOL, WORDS, is_float, promote, strided, weak
+from hiprt.kernels.ops.promotion import BOOL, WORDS, as_number, is_float, promote, strided, weak
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
@@ -149,6 +149,9 @@ def evaluate(
     """
     if not out.size:
         return
+    if stream.written is not None and not stream.plans_launches:
+        stream.written.append(out)
+        return
     launch = launch_of(expression, common, out, is_whole, *map(given, operands))
     if launch is not None:
         launch(stream, out=out, **dict(zip(OPERANDS, operands)))
@@ -238,8 +241,8 @@ def apply(
             given(v) if isinstance(v, (Array, bool, int, float)) else strided(op, n, v) for n, v in zip(names, operands)
         ]
     except TypeError:
-        numbers = [v.item() if isinstance(v, np.generic) and v.dtype.kind in "biuf" else v for v in operands]
-        if not any(isinstance(v, np.generic) for v in operands) or any(isinstance(v, np.generic) for v in numbers):
+        numbers = [as_number(v) for v in operands]
+        if all(number is v for number, v in zip(numbers, operands)):
             raise
         return apply(expression, names, numbers, rule, stream, out)
     common, dtype, shape = joint_of(op, tuple(names), rule, *kinds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -90,12 +91,26 @@ def gelu_approx(a: Host) -> Host:
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
+
+def erfinv_of(a: float) -> float:
+    """Return the number whose erf is `a`: by the normal distribution, then by a step of Newton's."""
+    size = abs(a)
+    if not size < 1:
+        return math.copysign(math.inf, a) if size == 1 else math.nan
+    x = -NormalDist().inv_cdf((1 - size) / 2) / math.sqrt(2)
+    error = math.erf(x) - size if size < 0.5 else (1 - size) - math.erfc(x)
+    return math.copysign(x - error * math.sqrt(math.pi) / 2 * math.exp(x * x), a)
+
+
+erfinv = np.vectorize(erfinv_of, otypes=[np.float64])
+
 UNARY: dict[str, Callable[[Host], Host]] = {
     "abs": np.abs,
     "bitwise_invert": np.invert,
     "ceil": lambda a: a if a.dtype.kind in "biu" else np.ceil(a),
     "cos": np.cos,
     "erf": erf,
+    "erfinv": erfinv,
     "exp": np.exp,
     "expm1": np.expm1,
     "floor": lambda a: a if a.dtype.kind in "biu" else np.floor(a),

@@ -10,7 +10,7 @@ from hiprt.array import Array
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.kernels.ops.elementwise.binary import maximum, minimum
 from hiprt.kernels.ops.elementwise.expression import Expression, Operand, apply, evaluate, fits, target
-from hiprt.kernels.ops.promotion import BOOL, promote, strided, weak
+from hiprt.kernels.ops.promotion import BOOL, as_number, promote, strided, weak
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
@@ -43,6 +43,7 @@ def where(condition: Array, x: Operand, y: Operand, *, stream: Stream | None = N
         The shapes do not fit, or `out` overlaps an operand that it is not.
     """
     strided("where", "condition", condition)
+    x, y = as_number(x), as_number(y)
     arrays = [strided("where", n, v) for n, v in (("x", x), ("y", y)) if not isinstance(v, (bool, int, float))]
     dtype = promote(*(v.dtype for v in arrays)) if arrays else BOOL
     for value in (x, y):

@@ -16,6 +16,7 @@ __all__ = [
     "ceil",
     "cos",
     "erf",
+    "erfinv",
     "exp",
     "expm1",
     "floor",
@@ -91,6 +92,7 @@ bitwise_invert = op(Unary("bitwise_invert", integer, "inverted(a)", "all bits tu
 ceil = op(Unary("ceil", number, "whole_up(a)", "the smallest integer not below"))
 cos = op(Unary("cos", floating, "cos(a)", "the cosine"))
 erf = op(Unary("erf", floating, "erf_of(a)", "the error function"))
+erfinv = op(Unary("erfinv", floating, "erfinv_of(a)", "the number whose erf is a"))
 exp = op(Unary("exp", floating, "exp(a)", "e to the power of a"))
 expm1 = op(Unary("expm1", floating, "expm1_of(a)", "exp(a) - 1, exact near 0"))
 floor = op(Unary("floor", number, "whole_down(a)", "the largest integer not above"))

@@ -317,14 +317,12 @@ def scatter(
     Returns
     -------
     Array
-        The shape and dtype of `a`. `out` may be `a`, which is then changed in place.
+        The shape and dtype of `a`; `out` may be `a`.
 
     Raises
     ------
-    TypeError
-        An argument is not an array.
-    ValueError
-        The axis or a shape does not fit, the indices are not integers, or `out` overlaps an input that it is not.
+    TypeError, ValueError
+        What `put_along_axis` raises.
     """
     return rows("scatter", a, indices, updates, axis, stream, out, False)
 

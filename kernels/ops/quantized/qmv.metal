@@ -56,21 +56,25 @@ for (uint r = 0; r < count; r++) {
   out[to] = S(is_added ? value + float(residual[to]) : value);
 }
 #else
-// A simdgroup takes ROWS rows; a lane reads 128 bits of each, and what of the vectors belongs to them.
+// SPLIT simdgroups of a threadgroup share the width of ROWS rows. A lane reads 128 bits of each row at a time, and what
+// of the vectors belongs to them.
 constexpr uint PACK = 128 / BITS;
-constexpr uint ROWS = 4;
+constexpr uint SIMDGROUPS = SPLIT > 4 ? SPLIT : 4;
+constexpr uint EACH = (ROWS + 1) * BATCH;
+threadgroup float parts[SPLIT > 1 ? SIMDGROUPS * EACH : 1];
 const uint outputs = is_gated ? ROWS / 2 : ROWS;
 const uint lane = thread_index_in_simdgroup;
+const uint own = SPLIT > 1 ? simdgroup_index_in_threadgroup % SPLIT : 0;
 const uint first =
-    (threadgroup_position_in_grid.x * simdgroups_per_threadgroup + simdgroup_index_in_threadgroup) * outputs;
+    (threadgroup_position_in_grid.x * (SIMDGROUPS / SPLIT) + simdgroup_index_in_threadgroup / SPLIT) * outputs;
 const uint vectors = threadgroup_position_in_grid.y * BATCH;
-if (first >= columns) return;
+if (SPLIT == 1 && first >= columns) return;
 float sums[ROWS][BATCH], squares[BATCH];
 for (uint b = 0; b < BATCH; b++) {
   squares[b] = 0.0f;
   for (uint r = 0; r < ROWS; r++) sums[r][b] = 0.0f;
 }
-for (uint k = lane * PACK; k < width; k += 32 * PACK) {
+for (uint k = (own * 32 + lane) * PACK; k < width; k += SPLIT * 32 * PACK) {
   pack<uint, 4> packed[ROWS];
   float scale[ROWS], bias[ROWS];
 #pragma unroll
@@ -106,11 +110,36 @@ for (uint k = lane * PACK; k < width; k += 32 * PACK) {
     }
   }
 }
+if (SPLIT > 1) {
+  threadgroup float* mine = parts + simdgroup_index_in_threadgroup * EACH;
+  for (uint b = 0; b < BATCH; b++) {
+    for (uint r = 0; r < ROWS; r++) {
+      const float sum = simd_sum(sums[r][b]);
+      if (lane == 0) mine[b * (ROWS + 1) + r] = sum;
+    }
+    const float sum = is_normed ? simd_sum(squares[b]) : 0.0f;
+    if (lane == 0) mine[b * (ROWS + 1) + ROWS] = sum;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (own > 0 || first >= columns) return;
+}
 for (uint b = 0; b < BATCH; b++) {
-  const float factor = is_normed ? rsqrt(simd_sum(squares[b]) / float(width) + eps) : 1.0f;
-  float values[ROWS];
+  float values[ROWS], square = 0.0f;
+  if (SPLIT > 1) {
+    const threadgroup float* shared = parts + simdgroup_index_in_threadgroup * EACH + b * (ROWS + 1);
+    for (uint r = 0; r < ROWS; r++) values[r] = 0.0f;
+    for (uint s = 0; s < SPLIT; s++) {
+      for (uint r = 0; r < ROWS; r++) values[r] += shared[s * EACH + r];
+      square += shared[s * EACH + ROWS];
+    }
+  } else {
+    if (is_normed) square = simd_sum(squares[b]);
 #pragma unroll
-  for (uint r = 0; r < ROWS; r++) values[r] = simd_sum(sums[r][b]) * factor;
+    for (uint r = 0; r < ROWS; r++) values[r] = simd_sum(sums[r][b]);
+  }
+  const float factor = is_normed ? rsqrt(square / float(width) + eps) : 1.0f;
+#pragma unroll
+  for (uint r = 0; r < ROWS; r++) values[r] *= factor;
 #pragma unroll
   for (uint r = 0; r < ROWS; r++) {
     float value = values[r];

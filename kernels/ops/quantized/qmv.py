@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from hiprt.array import Array, Form, dtype_of
+from hiprt.array import Array, Form, bfloat16, dtype_of
 from hiprt.kernels.lang.dialect import OPS
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
@@ -16,6 +16,7 @@ from hiprt.kernels.lang.operands import FLOATS, aligned, buffer, contiguous, flo
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, check_matrix, format_of
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of
+from hiprt.kernels.tuning.sharing import UNSHARED, Sharing, sharing_of, sharings
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.kernels.tuning.tiling import Product, Tiling, tensor_configuration, tiling_of
 from hiprt.objects import Planned
@@ -25,20 +26,43 @@ from hiprt.stream import Stream, current_stream
 __all__ = ["qmv"]
 
 MOST = 8  # vectors that one launch multiplies
-SIMDGROUPS = 4  # simdgroups of a threadgroup of the kernel that every target has
-ROWS = 4  # rows that a simdgroup takes, as in the kernel
 MOST_ROWS = 64  # rows that a plain loop takes, as in the kernel
 OPERANDS = {"x": "T", "weight": "uint", "scales": "T", "biases": "T", "norm": "T", "residual": "T"}
 PARTS = {"NORMED": "bool", "ADDED": "bool", "GATED": "bool"}
+VECTORS = each(("T", "S"), GROUP=GROUP_SIZES, BITS=BITS, BATCH=lambda _, loops: (1,) if loops else (1, 2))
+# The sharings that are compiled ahead; others are compiled when they are first used.
+SHARED = tuple(Sharing(*each) for each in ((4, 2), (2, 1), (2, 2), (2, 4), (2, 8), (1, 2), (1, 4), (1, 8)))
+
+
+def instances(takes_loops: bool) -> list[dict[str, Any]]:
+    """List the kernel's instances: every format with whole rows, and on GPUs the shared rows of one format."""
+    whole = [{**each, "ROWS": UNSHARED.rows, "SPLIT": UNSHARED.split} for each in VECTORS(takes_loops)]
+    head = {"GROUP": 64, "BITS": 4, "BATCH": 1}
+    shared = [
+        {"T": dtype, "S": dtype, **head, "ROWS": rows, "SPLIT": split}
+        for dtype in (np.dtype(np.float16), bfloat16)
+        for rows, split in SHARED
+    ]
+    return whole if takes_loops else [*whole, *shared]
+
+
 KERNEL = Kernel(
     "quantized/qmv",
     inputs=OPERANDS,
     outputs={"out": "S"},
     scalars={"columns": "uint", "width": "uint", "batch": "uint", "flags": "uint", "stretch": "uint", "eps": "float"},
-    template={"T": "dtype", "S": "dtype", "GROUP": "int", "BITS": "int", "BATCH": "int"},
+    template={
+        "T": "dtype",
+        "S": "dtype",
+        "GROUP": "int",
+        "BITS": "int",
+        "BATCH": "int",
+        "ROWS": "int",
+        "SPLIT": "int",
+    },
     headers=("quantized/codes.h", "quantized/lane_values.h"),
-    threads=SIMDGROUPS * 32,
-    instances=each(("T", "S"), GROUP=GROUP_SIZES, BITS=BITS, BATCH=lambda _, loops: (1,) if loops else (1, 2)),
+    threads=lambda template: 32 * Sharing(template["ROWS"], template["SPLIT"]).simdgroups,
+    instances=instances,
 )
 # This body uses NVIDIA's matrix instructions, so it is not in the dialect.
 TENSOR = Kernel(
@@ -89,7 +113,7 @@ def qmv(
     residual: Array | None = None,
     swiglu: bool = False,
     out_dtype: DTypeLike | None = None,
-    tiling: Tiling | Ring | None = None,
+    tiling: Tiling | Ring | Sharing | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -118,8 +142,9 @@ def qmv(
         ``silu(gate) * up``, [B, N / 2].
     out_dtype : dtype, optional
         The dtype of the result, which is that of `x` by default.
-    tiling : Ring or Tiling, optional
-        How a kernel of matrix instructions shares out the work. `ring_of` or `tiling_of` chooses it by default.
+    tiling : Ring, Tiling or Sharing, optional
+        How a kernel of matrix instructions shares out the work, or the one that every GPU has. `ring_of`, `tiling_of`
+        or `sharing_of` chooses it by default.
 
     Returns
     -------
@@ -153,7 +178,7 @@ def plan_of(
     bits: int,
     is_gated: bool,
     out_dtype: DTypeLike | None,
-    tiling: Tiling | Ring | None,
+    tiling: Tiling | Ring | Sharing | None,
     eps: float,
     target: Target,
 ) -> Plan:
@@ -174,34 +199,53 @@ def plan_of(
             configuration = ring_configuration(product, tiling, target)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
             launch = Launch(INTEGER, configuration.grid, configuration.threads, template, columns=columns, eps=eps)
-        elif tiling is not None:
+        elif isinstance(tiling, Tiling):
             configuration = tensor_configuration(product, tiling)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
             launch = Launch(
                 TENSOR, configuration.grid, configuration.threads, template, columns=columns, batch=batch, eps=eps
             )
         else:
-            launch = plain_launch(product, columns, kinds, parts, eps, target)
+            launch = plain_launch(product, columns, kinds, parts, eps, target, tiling)
     return Plan(op, (batch, columns), dtype, launch)
 
 
 def plain_launch(
-    product: Product, columns: int, kinds: dict[str, Any], parts: dict[str, bool], eps: float, target: Target
+    product: Product,
+    columns: int,
+    kinds: dict[str, Any],
+    parts: dict[str, bool],
+    eps: float,
+    target: Target,
+    sharing: Sharing | None,
 ) -> Launch:
-    """Return the launch of the kernel that every target has."""
+    """Return the launch of the kernel that every target has.
+
+    Raises
+    ------
+    ValueError
+        The sharing does not fit the product.
+    """
     vectors, stretch = 1, 0
+    flags = sum(1 << i for i, part in enumerate(parts.values()) if part)
+    shared = UNSHARED
     if target.takes_loops:
         rows = min(MOST_ROWS, max(2, target.table.loop_bytes * 8 // (product.width * product.bits)))
         stretch = rows // 2 if product.is_gated else rows
         grid: Three = (-(-columns // stretch), product.batch, 1)
         threads: Three = (1, 1, 1)
     else:
+        if sharing is not None and (product.batch > 1 or sharing not in sharings(product)):
+            raise ValueError(f"qmv: {sharing} does not fit {product}")
+        shared = sharing or sharing_of(product, target)
         vectors = min(product.batch, 2)
-        each_group = SIMDGROUPS * (ROWS // 2 if product.is_gated else ROWS)
-        grid, threads = (-(-columns // each_group), -(-product.batch // vectors), 1), (SIMDGROUPS * 32, 1, 1)
+        outputs = shared.rows // 2 if product.is_gated else shared.rows
+        each_group = shared.simdgroups // shared.split * outputs
+        grid = (-(-columns // each_group), -(-product.batch // vectors), 1)
+        threads = (shared.simdgroups * 32, 1, 1)
     scalars = {"columns": columns, "width": product.width, "batch": product.batch, "stretch": stretch, "eps": eps}
-    flags = sum(1 << i for i, part in enumerate(parts.values()) if part)
-    return Launch(KERNEL, grid, threads, {**kinds, "BATCH": vectors}, flags=flags, **scalars)
+    template = {**kinds, "BATCH": vectors, "ROWS": shared.rows, "SPLIT": shared.split}
+    return Launch(KERNEL, grid, threads, template, flags=flags, **scalars)
 
 
 def check(

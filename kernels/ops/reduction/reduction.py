@@ -95,7 +95,7 @@ def rows_of(op: str, x: Array, axis: Axis, keepdims: bool, stream: Stream) -> tu
         There is no such axis, or one is named twice.
     """
     strided(op, "x", x)
-    given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    given = range(x.ndim) if axis is None else (axis,) if isinstance(axis, (int, np.integer)) else axis
     axes = [axis_of(op, each, x.ndim) for each in given]
     if len(set(axes)) < len(axes):
         raise ValueError(f"[{op}] An axis of {tuple(given)} is named twice.")

@@ -2,6 +2,7 @@
 #ifndef HIPRT_HIP_RUNTIME_H
 #define HIPRT_HIP_RUNTIME_H
 
+#include "hip/host_defines.h"
 #include "hip/hip_runtime_api.h"
 #include "hip/hip_vector_types.h"
 

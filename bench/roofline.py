@@ -1,0 +1,240 @@
+"""``hiprt bench roofline``: a model of decode's speed on GPUs that are not here, from instruction counts and bytes.
+
+It is a model and no measurement. A product of one vector takes the longest of three times: that of its bytes at the
+memory's bandwidth, that of what its resident waves have in flight (Little's law), and that of its vector instructions.
+Products follow each other, each node costs the same, and what is not a product costs a node only: attention is that of
+a short context. The counts are those of the kernels' machine code, compiled for the target. On an H200, whose kernel is
+another and taken to be bound by memory, the model stands beside what was measured: by so much it is too fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
+
+from hiprt.array import bfloat16
+from hiprt.bench.engine.models.presets import PRESETS
+from hiprt.bench.table import text_table
+from hiprt.command import set_run
+from hiprt.kernels.offline.amd_compiler import Compiler
+from hiprt.kernels.offline.resources import resources_of, text_of
+from hiprt.kernels.ops.quantized.qmv import KERNEL
+from hiprt.kernels.tuning.sharing import Sharing, sharing_of, simdgroups_of
+from hiprt.kernels.tuning.target import make_target
+from hiprt.kernels.tuning.tiling import Product
+from hiprt.provider import ROCM
+
+__all__ = ["GPUS", "MEASURED", "Gpu", "Prediction", "add_arguments", "loop_instructions", "predict", "products"]
+
+SIMDS = 4  # of what HIP counts as a compute unit
+GROUP, BITS = 64, 4
+OVERHEAD = 1 + 32 / (GROUP * BITS)  # a scale and a bias of 16 bits for each group of codes
+NODES_A_LAYER, OTHER_NODES = 6, 4
+MODEL = "a model, no measurement"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The assumptions about a GPU.
+
+    Attributes
+    ----------
+    name, arch : str
+    units, wave : int
+        The compute units as HIP counts them, and the lanes of a wave.
+    bandwidth : float
+        The bytes that a kernel can read in a second.
+    latency : float
+        The seconds that a load takes when the memory is busy.
+    issue : float
+        The vector instructions of whole waves in a second.
+    node : float
+        The seconds from one node of a graph to the next that depends on it.
+    """
+
+    name: str
+    arch: str
+    units: int
+    wave: int
+    bandwidth: float
+    latency: float
+    issue: float
+    node: float
+
+
+# Bandwidths, latencies and rates are estimates from data sheets and published microbenchmarks. A serial node costs
+# 3.9 us on gfx1100 (ROCm/rocm-systems, issue 10834). The H200's bandwidth and its 0.89 us for a node of a chain were
+# measured (bench/results/2026-11-22-h200-decode.json, 2026-11-22-h200-graph.json).
+GPUS = (
+    Gpu("Radeon 8060S", "gfx1151", 20, 32, 215e9, 0.6e-6, 232e9, 3.9e-6),
+    Gpu("Radeon AI PRO R9700", "gfx1201", 32, 32, 640e9, 0.7e-6, 282e9, 3.9e-6),
+    Gpu("Instinct MI300X", "gfx942", 304, 64, 5300e9, 0.85e-6, 638e9, 3.9e-6),
+)
+H200 = Gpu("NVIDIA H200", "sm_90", 132, 32, 4550e9, 0.8e-6, 0.0, 0.89e-6)
+# Tokens a second of one sequence by preset: bench/results/2026-11-22-h200-decode.json, mode graph, context 16.
+MEASURED = {
+    "qwen3-0.6b": 2005.31,
+    "qwen3-1.7b": 1528.58,
+    "qwen3-4b": 901.4,
+    "qwen3-8b": 614.88,
+    "qwen3-32b": 192.14,
+}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of a preset on a GPU.
+
+    Attributes
+    ----------
+    gpu, arch, preset : str
+    tok_s : float
+        Tokens a second.
+    weights_share : float
+        The part of the bandwidth at which a token's weights are read.
+    bound : str
+        What most of the products' time is spent on: bandwidth, latency or instructions.
+    nodes_share : float
+        The part of the time that goes to nodes.
+    measured_tok_s : float or None
+        What was measured, where something was.
+    """
+
+    gpu: str
+    arch: str
+    preset: str
+    tok_s: float
+    weights_share: float
+    bound: str
+    nodes_share: float
+    measured_tok_s: float | None = None
+
+
+def products(settings: Mapping[str, Any]) -> Iterator[tuple[Product, bool, int]]:
+    """Yield the products of a decode step of a dense model, whether they have a norm, and how often each comes."""
+    hidden, head, layers = settings["hidden_size"], settings["head_dim"], settings["num_hidden_layers"]
+    heads, pairs = settings["num_attention_heads"], settings["num_key_value_heads"]
+    inner = settings["intermediate_size"]
+    yield Product((heads + 2 * pairs) * head, hidden, 1, GROUP, BITS, False), True, layers
+    yield Product(hidden, heads * head, 1, GROUP, BITS, False), False, layers
+    yield Product(2 * inner, hidden, 1, GROUP, BITS, True), True, layers
+    yield Product(hidden, inner, 1, GROUP, BITS, False), False, layers
+    yield Product(settings["vocab_size"], hidden, 1, GROUP, BITS, False), True, 1
+
+
+@cache
+def kernel_on(arch: str, sharing: Sharing, is_normed: bool) -> tuple[int, int]:
+    """Return the vector instructions of an iteration of the kernel's loop, and the waves that a SIMD holds."""
+    template = {"T": bfloat16, "S": bfloat16, "GROUP": GROUP, "BITS": BITS, "BATCH": 1, **sharing._asdict()}
+    template["ROWS"], template["SPLIT"] = template.pop("rows"), template.pop("split")
+    text = KERNEL.text("hip", template)
+    compiler, name = Compiler(), KERNEL.symbol(template)
+    assembly = compiler.assembly(text, name, arch)
+    (row,) = resources_of(assembly, compiler.code_object(assembly, name, arch))
+    # The run-time branch of the norm is decided, so that one way through the loop is counted.
+    decided = text.replace("is_normed = (flags & 1u) != 0", f"is_normed = {str(is_normed).lower()}")
+    return loop_instructions(text_of(compiler.assembly(decided, name, arch), name)), row.waves
+
+
+def loop_instructions(assembly: str) -> int:
+    """Return the vector instructions of the largest loop of a function: from its label to the jump back to it.
+
+    Raises
+    ------
+    ValueError
+        The function has no loop.
+    """
+    places: dict[str, int] = {}
+    largest = 0
+    lines = assembly.splitlines()
+    for i, line in enumerate(lines):
+        label, jump = re.match(r"(\.LBB\w+):", line), re.match(r"\s+s_c?branch\w*\s+(\.LBB\w+)", line)
+        if label:
+            places[label[1]] = i
+        elif jump and jump[1] in places:
+            inside = lines[places[jump[1]] : i]
+            largest = max(largest, sum(bool(re.match(r"\s+v_", each)) for each in inside))
+    if not largest:
+        raise ValueError("the function has no loop")
+    return largest
+
+
+def times(gpu: Gpu, product: Product, is_normed: bool) -> dict[str, float]:
+    """Return the seconds that a product would take by each of its bounds."""
+    nbytes = product.rows * product.width * product.bits / 8 * OVERHEAD
+    found = {"bandwidth": nbytes / gpu.bandwidth}
+    if gpu.issue:
+        sharing = sharing_of(product, make_target(gpu.arch, gpu.units, gpu.wave, ROCM))
+        count, occupancy = kernel_on(gpu.arch, sharing, is_normed)
+        waves = simdgroups_of(product, sharing) * 32 / gpu.wave
+        each = sharing.rows * gpu.wave * 16 * OVERHEAD  # bytes of an iteration of a wave
+        resident = min(waves, occupancy * SIMDS * gpu.units)
+        found["latency"] = nbytes * gpu.latency / (resident * each)
+        busy = min(1.0, waves / (SIMDS * gpu.units))
+        found["instructions"] = nbytes / each * count / (gpu.issue * busy)
+    return found
+
+
+def predict(gpu: Gpu, preset: str) -> Prediction:
+    """Return what the model says of a dense preset on a GPU."""
+    settings = PRESETS[preset]
+    total, weights = 0.0, 0.0
+    by_bound: dict[str, float] = {}
+    for product, is_normed, times_each in products(settings):
+        bounds = times(gpu, product, is_normed)
+        bound = max(bounds, key=lambda name: bounds[name])
+        by_bound[bound] = by_bound.get(bound, 0.0) + bounds[bound] * times_each
+        total += bounds[bound] * times_each
+        weights += bounds["bandwidth"] * times_each
+    nodes = (settings["num_hidden_layers"] * NODES_A_LAYER + OTHER_NODES) * gpu.node
+    longest = max(by_bound, key=lambda name: by_bound[name])
+    whole = total + nodes
+    measured = MEASURED.get(preset) if gpu is H200 else None
+    return Prediction(
+        gpu.name,
+        gpu.arch,
+        preset,
+        round(1 / whole, 1),
+        round(weights / whole, 3),
+        longest,
+        round(nodes / whole, 3),
+        measured,
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``hiprt bench roofline``."""
+    parser.add_argument("--model", metavar="PRESET", choices=sorted(MEASURED), help=", ".join(sorted(MEASURED)))
+    set_run(parser, run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what the model says; return the exit status."""
+    presets = [options.model] if options.model else list(MEASURED)
+    found = [predict(gpu, preset) for gpu in (*GPUS, H200) for preset in presets]
+    if options.json:
+        assumptions = [asdict(gpu) for gpu in (*GPUS, H200)]
+        print(json.dumps({"what": MODEL, "assumptions": assumptions, "predictions": [asdict(each) for each in found]}))
+        return 0
+    head = ("GPU", "arch", "preset", "model: tok/s", "of bandwidth", "nodes", "bound by", "measured")
+    rows = [
+        (
+            each.gpu,
+            each.arch,
+            each.preset,
+            f"{each.tok_s:.0f}",
+            f"{each.weights_share:.0%}",
+            f"{each.nodes_share:.0%}",
+            each.bound,
+            f"{each.measured_tok_s:.0f}" if each.measured_tok_s else "",
+        )
+        for each in found
+    ]
+    print(f"{MODEL}: decode of one sequence with a short context, 4 bits in groups of {GROUP}\n")
+    print(text_table(head, rows, names=3))
+    return 0

@@ -1,0 +1,50 @@
+"""Decode: what a decode step computes in single ops becomes the kernels that do several of them.
+
+These kernels do not round in between, and sum in another order, so that this pass changes results by rounding.
+"""
+
+from __future__ import annotations
+
+from hiprt import kernels
+from hiprt.graphs.trace.passes.dead_code import dead_code
+from hiprt.graphs.trace.passes.decode.experts import experts, wanted_by_routes
+from hiprt.graphs.trace.passes.decode.heads import heads, openings, wanted_by_heads
+from hiprt.graphs.trace.passes.decode.joins import joins
+from hiprt.graphs.trace.passes.decode.match import replaced_by
+from hiprt.graphs.trace.passes.decode.matrices import Joined
+from hiprt.graphs.trace.passes.decode.products import gates, norms, residuals, wanted_by_gates
+from hiprt.graphs.trace.passes.decode.recurrence import recurrences, wanted_by_recurrences
+from hiprt.graphs.trace.passes.decode.routing import routes, shared_sums, sums
+from hiprt.graphs.trace.passes.decode.uses import Uses
+from hiprt.graphs.trace.program import Program
+
+__all__ = ["decode"]
+
+FOUND_IN = (kernels.quantized_matmul, kernels.kv_write, kernels.gather_qmm, kernels.gated_delta)
+
+
+def decode(program: Program) -> Program:
+    """Return the program with the kernels of decode steps in the place of single ops.
+
+    - ``rms_norm``, ``quantized_matmul``, ``silu_mul`` of its halves, or ``silu`` and ``multiply``, and ``add`` of a
+      residual become ``product``;
+    - the norms and rotations of queries and keys and the writes to both caches become ``norm_rope_write``, and the
+      gate behind ``attention`` becomes a part of it;
+    - ``softmax``, ``argpartition`` and the shares of the largest become ``moe_route``; the weighted sum of experts, and
+      of a shared one, becomes ``moe_combine``; these, ``gather_qmm`` with a gate in between and ``add`` of a residual
+      become ``moe_route``, ``moe_gate_up`` and ``moe_down``;
+    - from ``conv_step`` to the gated norm, a step of a gated-delta layer becomes ``gdn_step``;
+    - products of the same vectors become one where these kernels take its columns, with matrices that are joined.
+    """
+    if not any(primitive.op in FOUND_IN for primitive in program.primitives):
+        return program
+    program = dead_code(program)
+    told = Joined(program)
+    join = joins((wanted_by_heads, wanted_by_gates, wanted_by_routes, wanted_by_recurrences), told)
+    finders = routes, sums, shared_sums, join, gates, recurrences, experts(told), openings, residuals, norms, heads
+    for find in finders:
+        uses = Uses(program)
+        program = replaced_by(program, find(uses), uses)
+    if told.count:
+        program.notes = (*program.notes, told)
+    return program

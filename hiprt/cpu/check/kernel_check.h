@@ -1,0 +1,48 @@
+// The checks of running kernels: each access is held against the shadow of memory and the order of threads. Blocks run one
+// after the other while anything is checked, so that one lock is enough.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cpu {
+
+// A kernel that is about to run. Threads are named by their number in the block.
+struct CheckedKernel {
+  std::string name;
+  unsigned grid[3], block[3];
+  const unsigned char *arguments;
+  size_t arguments_size;
+  const unsigned char *shared;  // the memory of the running block: static variables, and dynamic ones behind them
+  size_t static_shared, dynamic_shared, dynamic_offset;
+};
+void begin_kernel(const CheckedKernel &kernel);
+void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared);
+void end_kernel();
+
+// What an access does, as in include/cpu_check.h.
+enum AccessKind : unsigned { kReads = 1, kWrites = 2, kAtomic = 4, kAcquires = 8, kReleases = 16 };
+
+void check_access(unsigned thread, uintptr_t address, size_t size, unsigned kind, uintptr_t pc);
+void check_fence(unsigned thread, bool of_device);
+
+// Something waits at a barrier or exits without it; `places` are where, 0 for threads that have exited.
+void check_barrier(const std::vector<uintptr_t> &places);
+// All threads of the block have waited for each other; all lanes of a set have.
+void order_block();
+void order_lanes(unsigned first, uint32_t lanes);
+// A lane reads the value of another that takes no part.
+void report_inactive_lane(unsigned thread, unsigned source, bool has_exited, uintptr_t pc);
+
+// A copy or a fill, which is one access. A copy hands the source's bytes on as they are, never written ones too.
+void check_copy(uintptr_t to, uintptr_t from, size_t size);
+void check_fill(uintptr_t to, size_t size);
+// Begins a copy or fill, whose rows follow.
+void begin_transfer(const char *name);
+
+// Notes a module's code and its lines.
+void module_loaded(uintptr_t base, size_t size, const unsigned char *lines, size_t lines_size);
+void module_unloaded(uintptr_t base, size_t size);
+
+}  // namespace cpu

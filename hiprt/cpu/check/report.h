@@ -1,0 +1,37 @@
+// Reports of the defects that checks find: as text on standard error and, with HIPRT_CPU_CHECK_REPORT, as JSON lines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "flags.h"
+
+namespace cpu {
+
+// One of the accesses, or the operation, that a defect is about.
+struct Involved {
+  std::string what;    // as "4 bytes are written"
+  std::string line;    // file:line, empty if it has none
+  std::string kernel;  // or the work that it is: a copy, a fill
+  std::string work;    // which one, as "work 3 of stream 1"; empty if it is not known
+  bool is_kernel = false;
+  unsigned block[3] = {}, thread[3] = {};
+  unsigned lane = 0;
+};
+
+struct Finding {
+  CheckKind kind;
+  std::string text;  // one sentence
+  uint64_t address = 0;
+  std::string buffer;  // what lies at the address, empty if nothing is known
+  std::vector<Involved> involved;  // the later one first
+  std::vector<std::string> stacks;  // where the memory was taken and given back on the host
+};
+
+// Tells of a defect, unless it is suppressed or one of the same kind at the same lines has been told of. A line of the
+// file that HIPRT_CPU_CHECK_SUPPRESS names is `kind:text`, and suppresses defects of that kind (or of any, if it is *)
+// in whose kernels or lines the text occurs.
+void report(const Finding &finding);
+
+}  // namespace cpu

@@ -1,0 +1,129 @@
+#include "check/thread_order.h"
+
+#include <algorithm>
+
+namespace cpu {
+
+void ThreadOrder::begin_kernel() {
+  block_ = 0;
+  variables_.clear();
+}
+
+void ThreadOrder::begin_block(uint32_t block, unsigned threads) {
+  block_ = block;
+  threads_ = threads;
+  std::fill(time_, time_ + threads, 1);
+  std::fill(barrier_, barrier_ + threads, 0);
+  std::fill(fenced_, fenced_ + threads, 0);
+  std::fill(has_lanes_, has_lanes_ + kMostThreads / kLanes, false);
+  for (unsigned thread : knowing_) of_thread_[thread].clear();
+  knowing_.clear();
+  of_block_.clear();
+}
+
+void ThreadOrder::barrier() {
+  for (unsigned thread = 0; thread < threads_; ++thread) barrier_[thread] = time_[thread]++;
+  for (unsigned thread : knowing_) {
+    for (const Known &known : of_thread_[thread]) add(&of_block_, known);
+    of_thread_[thread].clear();
+  }
+  knowing_.clear();
+}
+
+void ThreadOrder::lanes(unsigned first, uint32_t set) {
+  const unsigned warp = first / kLanes;
+  if (!has_lanes_[warp]) {
+    for (unsigned lane = 0; lane < kLanes; ++lane) std::fill(lane_[first + lane], lane_[first + lane] + kLanes, 0);
+    has_lanes_[warp] = true;
+  }
+  uint32_t joined[kLanes] = {};
+  std::vector<Known> known;
+  for (uint32_t rest = set; rest; rest &= rest - 1) {
+    const unsigned lane = static_cast<unsigned>(__builtin_ctz(rest)), thread = first + lane;
+    for (unsigned i = 0; i < kLanes; ++i) joined[i] = std::max(joined[i], lane_[thread][i]);
+    joined[lane] = time_[thread]++;
+    for (const Known &one : of_thread_[thread]) add(&known, one);
+  }
+  for (uint32_t rest = set; rest; rest &= rest - 1) {
+    const unsigned thread = first + static_cast<unsigned>(__builtin_ctz(rest));
+    std::copy(joined, joined + kLanes, lane_[thread]);
+    if (known.empty()) continue;
+    if (of_thread_[thread].empty()) knowing_.push_back(thread);
+    of_thread_[thread] = known;
+  }
+}
+
+void ThreadOrder::fence(unsigned thread, bool of_device) {
+  fenced_[thread] = time_[thread]++;
+  fence_is_of_device_[thread] = of_device;
+}
+
+void ThreadOrder::atomic(unsigned thread, uintptr_t address, bool writes, bool reads, bool releases) {
+  std::unique_ptr<SyncVariable> &variable = variables_[address];
+  if (!variable) variable = std::make_unique<SyncVariable>();
+  if (writes && (releases || fenced_[thread])) {
+    Release release{block_, !releases && !fence_is_of_device_[thread], {}, of_block_};
+    release.times.assign(barrier_, barrier_ + threads_);
+    const unsigned first = thread / kLanes * kLanes;
+    if (has_lanes_[thread / kLanes]) {
+      for (unsigned i = 0; i < kLanes && first + i < threads_; ++i) {
+        release.times[first + i] = std::max(release.times[first + i], lane_[thread][i]);
+      }
+    }
+    release.times[thread] = releases ? time_[thread]++ : fenced_[thread];
+    for (const Known &known : of_thread_[thread]) add(&release.known, known);
+    const auto place = static_cast<uint32_t>(variable->releases.size());
+    // What came before at this variable is known to whoever acquires it.
+    const auto is_own = [&](const Known &known) { return known.variable == variable.get(); };
+    release.known.erase(std::remove_if(release.known.begin(), release.known.end(), is_own), release.known.end());
+    variable->of_block[block_].push_back(place);
+    if (!release.known.empty()) variable->with_known.push_back(place);
+    variable->releases.push_back(std::move(release));
+  }
+  // Many programs leave out the fence behind the atomic operation that they learn from, and hardware does without.
+  if (reads && !variable->releases.empty()) {
+    if (of_thread_[thread].empty()) knowing_.push_back(thread);
+    add(&of_thread_[thread], {variable.get(), static_cast<uint32_t>(variable->releases.size())});
+  }
+}
+
+void ThreadOrder::add(std::vector<Known> *all, const Known &one) {
+  for (Known &known : *all) {
+    if (known.variable != one.variable) continue;
+    known.count = std::max(known.count, one.count);
+    return;
+  }
+  all->push_back(one);
+}
+
+bool ThreadOrder::is_known(uint32_t block, unsigned of, uint32_t time, unsigned now) const {
+  constexpr int kDepth = 6;
+  const auto knows = [&](const Known &known) { return is_in(known, block, of, time, kDepth); };
+  const auto &own = of_thread_[now];
+  return std::any_of(own.begin(), own.end(), knows) || std::any_of(of_block_.begin(), of_block_.end(), knows);
+}
+
+bool ThreadOrder::is_in(const Known &known, uint32_t block, unsigned of, uint32_t time, int depth) const {
+  const SyncVariable &variable = *known.variable;
+  const auto places = variable.of_block.find(block);
+  if (places != variable.of_block.end()) {
+    for (auto place = places->second.rbegin(); place != places->second.rend(); ++place) {
+      if (*place >= known.count) continue;
+      const Release &release = variable.releases[*place];
+      if (release.within_block && release.block != block_) continue;
+      if (time <= release.times[of]) return true;
+    }
+  }
+  if (depth == 0) return false;
+  for (const uint32_t place : variable.with_known) {
+    if (place >= known.count) break;
+    const Release &release = variable.releases[place];
+    if (release.within_block && release.block != block_) continue;
+    for (const Known &further : release.known) {
+      if (is_in(further, block, of, time, depth - 1)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace cpu

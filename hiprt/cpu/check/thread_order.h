@@ -1,0 +1,68 @@
+// The order of the threads of a kernel: what a thread did comes before what another does, if barriers, warp operations or
+// fences with atomic operations lie between.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace cpu {
+
+constexpr unsigned kMostThreads = 1024, kLanes = 32;
+
+// A variable that threads pass their knowledge on through: each release adds an entry, and an acquire knows those so far.
+struct SyncVariable;
+struct Known {
+  const SyncVariable *variable;
+  uint32_t count;  // of its releases
+};
+struct Release {
+  uint32_t block;
+  bool within_block;  // its fence orders the block's own threads only
+  std::vector<uint32_t> times;
+  std::vector<Known> known;
+};
+struct SyncVariable {
+  std::vector<Release> releases;
+  std::unordered_map<uint32_t, std::vector<uint32_t>> of_block;  // the places of a block's releases
+  std::vector<uint32_t> with_known;
+};
+
+class ThreadOrder {
+ public:
+  void begin_kernel();
+  void begin_block(uint32_t block, unsigned threads);
+  void barrier();
+  void lanes(unsigned first, uint32_t set);
+  void fence(unsigned thread, bool of_device);
+  // An atomic operation on an address; with `release` or after a fence the thread passes on what it knows.
+  void atomic(unsigned thread, uintptr_t address, bool writes, bool reads, bool releases);
+
+  uint32_t time(unsigned thread) const { return time_[thread]; }
+  // Returns whether what a thread of a block did at a time comes before what a thread of this block does now.
+  bool is_before(uint32_t block, unsigned of, uint32_t time, unsigned now) const {
+    if (block == block_) {
+      if (of == now || time <= barrier_[of]) return true;
+      if (of / kLanes == now / kLanes && has_lanes_[now / kLanes] && time <= lane_[now][of % kLanes]) return true;
+    }
+    return (!of_block_.empty() || !of_thread_[now].empty()) && is_known(block, of, time, now);
+  }
+
+ private:
+  bool is_known(uint32_t block, unsigned of, uint32_t time, unsigned now) const;
+  bool is_in(const Known &known, uint32_t block, unsigned of, uint32_t time, int depth) const;
+  static void add(std::vector<Known> *all, const Known &one);
+
+  uint32_t block_ = 0;
+  unsigned threads_ = 0;
+  uint32_t time_[kMostThreads], barrier_[kMostThreads], fenced_[kMostThreads];
+  bool fence_is_of_device_[kMostThreads];
+  bool has_lanes_[kMostThreads / kLanes];
+  uint32_t lane_[kMostThreads][kLanes];  // of each thread: the times of its warp's lanes that it knows
+  std::vector<Known> of_thread_[kMostThreads], of_block_;
+  std::vector<unsigned> knowing_;  // threads with knowledge of their own
+  std::unordered_map<uintptr_t, std::unique_ptr<SyncVariable>> variables_;
+};
+
+}  // namespace cpu

@@ -1,0 +1,306 @@
+"""``mx.array``: a lazy array with the methods and operators of MLX's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hiprt import kernels
+from hiprt.array import Array, array as on_device
+from hiprt.graphs.trace import lazy
+from hiprt.graphs.trace.core import pin
+from hiprt.metal_compat.mlx import dtypes
+from hiprt.metal_compat.mlx.dtypes import Dtype
+
+__all__ = ["apply", "array", "as_array", "held"]
+
+INT32 = range(-(2**31), 2**31)
+
+
+class array:  # noqa: N801
+    """An array of ``mlx.core``: what an op made of others, computed when it is needed.
+
+    Parameters
+    ----------
+    val : number, list, tuple, numpy.ndarray or array
+        Python floats become float32, integers int32 (int64 where one needs it), numpy's float64 float32. Lists may hold
+        arrays of one shape. What else has the buffer protocol, DLPack or ``__array__`` is copied.
+    dtype : Dtype, optional
+
+    Attributes
+    ----------
+    value : hiprt.Array
+        The value behind it, of `hiprt.graphs.trace.lazy`. Assignments (``a[0] = x``) put another one in its place.
+    """
+
+    __slots__ = ("__weakref__", "value")
+    __array_priority__ = 100
+    # Operators of numpy arrays give way to ours.
+    __array_ufunc__ = None
+
+    def __init__(self, val: Any, dtype: Dtype | None = None) -> None:
+        self.value: Array = value_from(val, dtype)
+
+    @staticmethod
+    def around(value: Array) -> array:
+        """Return an array around a value."""
+        made = array.__new__(array)
+        made.value = value
+        return made
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Methods are the functions of the same names; see `hiprt.metal_compat.mlx.methods`."""
+
+        def astype(self, dtype: Dtype, stream: Any = None) -> array:
+            """Return the array in another dtype."""
+
+        def reshape(self, *shape: Any, stream: Any = None) -> array:
+            """Return the elements in another shape."""
+
+        def __neg__(self) -> array: ...
+
+        def __getitem__(self, index: Any) -> array: ...
+
+        def __setitem__(self, index: Any, x: Any) -> None: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each axis."""
+        return self.value.shape
+
+    @property
+    def dtype(self) -> Dtype:
+        """The dtype."""
+        return dtypes.of(self.value.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.value.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.value.size
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return self.value.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element."""
+        return self.value.dtype.itemsize
+
+    def __len__(self) -> int:
+        if not self.value.ndim:
+            raise TypeError("len() 0-dimensional array.")
+        return self.value.shape[0]
+
+    def __iter__(self) -> Iterator[array]:
+        if not self.value.ndim:
+            raise TypeError("iteration over 0-dimensional array.")
+        return iter([self[i] for i in range(self.value.shape[0])])
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return a copy on the host, in numpy's dtype; bfloat16 as `ml_dtypes` has it."""
+        return device_array(self).numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        host = self.numpy()
+        return host if dtype is None else host.astype(dtype)
+
+    def item(self) -> Any:
+        """Return the only element as a Python number."""
+        if self.value.size != 1:
+            raise ValueError("item can only be called on arrays of size 1.")
+        return self.tolist() if not self.value.ndim else device_array(self).numpy().reshape(()).tolist()
+
+    def tolist(self) -> Any:
+        """Return the elements as Python numbers, in nested lists."""
+        host = self.numpy()
+        return (host.astype(np.float32) if host.dtype == dtypes.bfloat16.numpy else host).tolist()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        memory = device_array(self)
+        pin(memory)
+        return memory.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return device_array(self).__dlpack_device__()
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        if self.value.dtype.kind not in "iub" or self.value.size != 1:
+            raise TypeError("only integer arrays of one element can be used as an index")
+        return int(self.item())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        host = self.numpy()
+        shown = host.astype(np.float32) if host.dtype == dtypes.bfloat16.numpy else host
+        text = np.array2string(shown, separator=", ", threshold=100, prefix="array(")
+        if host.dtype == np.bool_:
+            text = text.replace("True", "True")
+        return f"array({text}, dtype={self.dtype.name})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else repr(self)
+
+    def __copy__(self) -> array:
+        return array.around(self.value)
+
+    def __deepcopy__(self, memo: Any) -> array:
+        return array.around(self.value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpickled, (self.numpy(), self.dtype)
+
+
+def unpickled(host: np.ndarray[Any, Any], dtype: Dtype) -> array:
+    """Return an array that was pickled."""
+    return array(host, dtype)
+
+
+def value_from(val: Any, dtype: Dtype | None) -> Array:
+    """Return the value of what `array` is given."""
+    if hasattr(val, "__mlx_array__"):
+        val = val.__mlx_array__()
+    if isinstance(val, array):
+        return val.value if dtype is None or dtype is val.dtype else cast(val, dtype)
+    if isinstance(val, (list, tuple)) and has_arrays(val):
+        made = apply(stacked, [each if isinstance(each, array) else array(each) for each in val])
+        return made.value if dtype is None else cast(made, dtype)
+    if isinstance(val, Array):
+        made = held(val)
+        return made.value if dtype is None else cast(made, dtype)
+    if hasattr(val, "__dlpack__") and not isinstance(val, np.ndarray):
+        val = host_of(val)
+    if isinstance(val, (str, bytes, dict, set)) or val is None:
+        raise ValueError(f"Invalid type {type(val).__name__} received in array initialization.")
+    return lazy.value_of(on_device(host_from(val, dtype)))
+
+
+def host_of(val: Any) -> Any:
+    """Return an array of another library on the host."""
+    if hasattr(val, "detach"):  # torch has a bfloat16, numpy's DLPack has none
+        val = val.detach().cpu()
+        if str(val.dtype) == "torch.bfloat16":
+            return val.float().numpy().astype(dtypes.bfloat16.numpy)
+        return val.numpy()
+    return np.from_dlpack(val)
+
+
+def host_from(val: Any, dtype: Dtype | None) -> np.ndarray[Any, Any]:
+    """Return numbers as an array of numpy, in the dtype that MLX gives them."""
+    host = np.asarray(val)
+    if dtype is not None:
+        return host.astype(dtype.numpy)
+    if isinstance(val, np.ndarray) or isinstance(val, np.generic):
+        narrow = {"float64": np.float32, "complex128": np.complex64}.get(host.dtype.name)
+        return host if narrow is None else host.astype(narrow)
+    kind = host.dtype.kind
+    if kind == "f" or not host.size:
+        return host.astype(np.float32)
+    if kind == "c":
+        return host.astype(np.complex64)
+    if kind in "iu":
+        return host.astype(np.int32 if int(host.min()) in INT32 and int(host.max()) in INT32 else np.int64)
+    if kind != "b":
+        raise ValueError(f"Invalid type {type(val).__name__} received in array initialization.")
+    return host
+
+
+def has_arrays(val: Any) -> bool:
+    """Whether nested lists hold arrays."""
+    return any(isinstance(each, array) or (isinstance(each, (list, tuple)) and has_arrays(each)) for each in val)
+
+
+def stacked(values: list[Array]) -> Array:
+    """Return values joined along a new first axis."""
+    return kernels.concatenate([value[None] for value in values], 0)
+
+
+def cast(a: array, dtype: Dtype) -> Array:
+    """Return the value of an array in another dtype."""
+    made: array = apply(kernels.astype, a, dtype.numpy)
+    return made.value
+
+
+def held(memory: Array) -> array:
+    """Return an array of what lies in device memory, which is never written over."""
+    pin(memory)
+    return array.around(lazy.value_of(memory))
+
+
+def as_array(x: Any, dtype: Dtype | None = None) -> array:
+    """Return an array as it is, and what else `array` takes as one."""
+    return x if type(x) is array and (dtype is None or dtype is x.dtype) else array(x, dtype)
+
+
+def device_array(a: array) -> Array:
+    """Return what an array is in device memory, computed if need be."""
+    lazy.evaluate([a.value])
+    found = lazy.held(a.value)
+    assert found is not None
+    return found
+
+
+def unwrapped(part: Any) -> Any:
+    """Return an argument with the values in the place of arrays."""
+    kind = type(part)
+    if kind is array:
+        return part.value
+    if kind is list or kind is tuple:
+        return kind([unwrapped(each) for each in part])
+    if kind is dict:
+        return {name: unwrapped(each) for name, each in part.items()}
+    if isinstance(part, Array) and part.primitive is None:
+        return lazy.value_of(part)
+    return part.value if isinstance(part, array) else part
+
+
+def wrapped(made: Any) -> Any:
+    """Return what an op returned with arrays around the values."""
+    if isinstance(made, (list, tuple)):
+        return type(made)([wrapped(each) for each in made])
+    return array.around(made) if isinstance(made, Array) else made
+
+
+def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function of hiprt's ops with the values of arrays, and return arrays; nothing runs.
+
+    Parameters
+    ----------
+    function : callable
+        An op, or a function that calls ops. It sees shapes, strides and dtypes, and no contents.
+    *args, **kwargs
+        Arrays, also in lists, tuples and dictionaries, and what else the function takes, which is hashable.
+
+    Returns
+    -------
+    array, or a tuple or list of them
+    """
+    placed = [unwrapped(each) for each in args]
+    named = {name: unwrapped(each) for name, each in kwargs.items()}
+    before = lazy.trace.enter()
+    try:
+        made = function(*placed, **named)
+    finally:
+        lazy.trace.leave(before)
+    return wrapped(made)

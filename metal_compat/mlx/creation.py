@@ -1,0 +1,152 @@
+"""Ops that make arrays of nothing, and the numbers that ``mlx.core`` names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hiprt import kernels
+from hiprt.array import Array, full as full_of, zeros as zeros_of
+from hiprt.metal_compat.mlx.array import INT32, array, as_array
+from hiprt.metal_compat.mlx.dtypes import Dtype, bool_, float32, given, int32, int64, of
+from hiprt.metal_compat.mlx.lazy import apply
+
+__all__ = [
+    "arange", "e", "euler_gamma", "eye", "full", "full_like", "identity", "inf", "linspace", "nan", "newaxis", "ones",
+    "ones_like", "pi", "tri", "zeros", "zeros_like",
+]  # fmt: skip
+
+e, pi, inf, nan = math.e, math.pi, math.inf, math.nan
+euler_gamma = 0.5772156649015329
+newaxis = None
+
+
+def sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Return a shape as integers."""
+    return tuple(int(n) for n in shape) if isinstance(shape, Sequence) else (int(shape),)
+
+
+def zeros(shape: int | Sequence[int], dtype: Any = float32, *, stream: Any = None) -> array:
+    """Return zeros."""
+    made: array = apply(zeros_of, sizes(shape), float32.numpy if dtype is None else given(dtype))
+    return made
+
+
+def ones(shape: int | Sequence[int], dtype: Any = float32, *, stream: Any = None) -> array:
+    """Return ones."""
+    return full(shape, 1, float32 if dtype is None else dtype)
+
+
+def full(shape: int | Sequence[int], vals: Any, dtype: Any = None, *, stream: Any = None) -> array:
+    """Return an array of one value, or of values that broadcast to its shape."""
+    if not isinstance(vals, (bool, int, float)):
+        values = as_array(vals) if dtype is None else as_array(vals).astype(of(given(dtype)))
+        spread: array = apply(lambda v: kernels.copy(kernels.broadcast_to(v, sizes(shape))), values)
+        return spread
+    if dtype is None:
+        dtype = bool_ if isinstance(vals, bool) else int32 if isinstance(vals, int) else float32
+    new = given(dtype)
+    if new.itemsize > 4:
+        return full(shape, array(np.asarray(vals, new)), of(new))
+    value = bool(vals) if new == np.bool_ else int(vals) if new.kind in "iu" else float(vals)
+    made: array = apply(full_of, sizes(shape), value, new)
+    return made
+
+
+def zeros_like(a: Any, /, *, stream: Any = None) -> array:
+    """Return zeros of an array's shape and dtype."""
+    return zeros(as_array(a).shape, as_array(a).dtype)
+
+
+def ones_like(a: Any, /, *, stream: Any = None) -> array:
+    """Return ones of an array's shape and dtype."""
+    return ones(as_array(a).shape, as_array(a).dtype)
+
+
+def full_like(a: Any, vals: Any, dtype: Any = None, *, stream: Any = None) -> array:
+    """Return an array of one value, of an array's shape."""
+    return full(as_array(a).shape, vals, as_array(a).dtype if dtype is None else dtype)
+
+
+def arange(*bounds: Any, dtype: Any = None, stream: Any = None, **named: Any) -> array:
+    """Return numbers at equal distances: ``arange(stop)``, ``arange(start, stop, step)``."""
+    if len(bounds) == 4:
+        *bounds, dtype = bounds  # type: ignore[assignment]
+    elif len(bounds) in (2, 3) and isinstance(bounds[-1], Dtype):
+        *bounds, dtype = bounds  # type: ignore[assignment]
+    parts: list[Any] = [*bounds]
+    if len(parts) == 1 and "stop" not in named:
+        parts = [0, *parts]
+    start = parts[0] if parts else named.get("start", 0)
+    stop = parts[1] if len(parts) > 1 else named["stop"]
+    step = parts[2] if len(parts) > 2 and parts[2] is not None else named.get("step") or 1
+    start = 0 if start is None else start
+    start, stop, step = (x.item() if isinstance(x, (array, np.generic)) else x for x in (start, stop, step))
+    is_whole = all(isinstance(x, int) for x in (start, stop, step))
+    if dtype is None:
+        dtype = int32 if is_whole else float32
+    if any(math.isnan(x) for x in (start, stop, step)) or any(math.isinf(x) for x in (start, step)):
+        raise ValueError("[arange] Cannot compute length.")
+    count = max(0, math.ceil((stop - start) / step)) if not math.isinf(stop) else -1
+    if count < 0 or count not in INT32:
+        raise ValueError("[arange] Maximum size exceeded.")
+    new = given(dtype)
+    if new == np.bool_ and count > 1:
+        raise ValueError("[arange] bool is not supported as dtype.")
+    if is_whole and start in INT32 and start + step * count in INT32 and step in INT32:
+        whole: array = apply(lambda: kernels.arange(start, start + step * count, step))
+        return whole.astype(of(new))
+    if new.kind in "iu":
+        start, step = int(start), int(step)
+        made: array = apply(
+            lambda: kernels.astype(
+                kernels.add(kernels.multiply(kernels.astype(kernels.arange(count), int64.numpy), step), start), new
+            )
+        )
+        return made
+    # MLX counts in the dtype itself.
+    counted: array = apply(
+        lambda: kernels.add(
+            kernels.multiply(kernels.astype(kernels.arange(count), float32.numpy), float(step)), float(start)
+        )
+    )
+    return counted.astype(of(new))
+
+
+def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = float32, stream: Any = None) -> array:
+    """Return numbers at equal distances from `start` to `stop`, both included."""
+    if num < 0:
+        raise ValueError(f"[linspace] number of samples, {num}, must be non-negative.")
+    if num == 1:
+        return full((1,), start, dtype)
+
+    def spread() -> Array:
+        t = kernels.divide(kernels.astype(kernels.arange(num), float32.numpy), float(num - 1))
+        return kernels.add(kernels.multiply(kernels.subtract(1.0, t), float(start)), kernels.multiply(t, float(stop)))
+
+    made: array = apply(spread)
+    return made.astype(of(given(dtype)))
+
+
+def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, stream: Any = None) -> array:
+    """Return a matrix of ones at and below a diagonal, and zeros above."""
+    rows, columns = n, n if m is None else m
+    made: array = apply(
+        lambda: kernels.greater_equal(kernels.arange(rows).reshape((rows, 1)), kernels.arange(-k, columns - k))
+    )
+    return made.astype(of(given(float32 if dtype is None else dtype)))
+
+
+def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float32, *, stream: Any = None) -> array:
+    """Return a matrix of ones on a diagonal."""
+    rows, columns = n, n if m is None else m
+    made: array = apply(lambda: kernels.equal(kernels.arange(rows).reshape((rows, 1)), kernels.arange(-k, columns - k)))
+    return made.astype(of(given(float32 if dtype is None else dtype)))
+
+
+def identity(n: int, dtype: Any = float32, *, stream: Any = None) -> array:
+    """Return the matrix of ones on the diagonal."""
+    return eye(n, dtype=dtype)

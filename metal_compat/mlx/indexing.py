@@ -1,0 +1,269 @@
+"""Indexing of arrays, with all that MLX takes: integers, slices, None, ``...`` and arrays, mixed."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hiprt import kernels
+from hiprt.array import Array
+from hiprt.kernels.ops.broadcasting import broadcast_shapes
+from hiprt.metal_compat.mlx.array import array, as_array
+from hiprt.metal_compat.mlx.elementwise import where
+from hiprt.metal_compat.mlx.lazy import apply
+from hiprt.metal_compat.mlx.places import counted
+
+__all__ = ["At", "assigned", "taken"]
+
+
+def normal(index: Any) -> list[Any]:
+    """Return the items of an index: integers, slices of integers, None, ``...`` and arrays of integers or bool."""
+    return [normal_item(item) for item in (index if isinstance(index, tuple) else (index,))]
+
+
+def normal_item(item: Any) -> Any:
+    """Return one item of an index in its plain form."""
+    if item is None or item is Ellipsis or type(item) is int:
+        return item
+    if isinstance(item, slice):
+        bounds = [None if bound is None else operator.index(bound) for bound in (item.start, item.stop, item.step)]
+        return slice(*bounds)
+    if isinstance(item, (bool, np.bool_)):
+        raise ValueError("Cannot index mlx array using the given type.")
+    if isinstance(item, (list, np.ndarray, array)):
+        made = as_array(item)
+        if made.value.dtype.kind not in "iub":
+            raise ValueError("Cannot index mlx array using the given type.")
+        return made
+    if hasattr(item, "__index__"):
+        return operator.index(item)
+    raise ValueError("Cannot index mlx array using the given type.")
+
+
+def expanded(items: list[Any], ndim: int) -> list[Any]:
+    """Return the items with full slices for ``...`` and for the axes behind."""
+    used = sum(item is not None and item is not Ellipsis for item in items)
+    if used > ndim:
+        raise ValueError(f"Too many indices for array with {ndim} dimensions.")
+    places = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(places) > 1:
+        raise ValueError("An index can only have a single ellipsis (...).")
+    at = places[0] if places else len(items)
+    return [*items[:at], *[slice(None)] * (ndim - used), *items[at + 1 :]]
+
+
+def linear(parts: list[Array], sizes: list[int]) -> Array:
+    """Return places along axes that are taken as one, of the places along each."""
+    found: Array | None = None
+    for part, n in zip(parts, sizes):
+        here = kernels.astype(part, np.int32)
+        here = kernels.where(kernels.less(here, 0), kernels.add(here, n), here)
+        found = here if found is None else kernels.add(kernels.multiply(found, n), here)
+    assert found is not None
+    return found
+
+
+def gathered(a: Array, items: list[Any], arrays: list[Array]) -> Array:
+    """Return the elements of a value that items name; ``arrays`` are those among the items, in order."""
+    marks = ["array" if isinstance(item, str) else "number" if isinstance(item, int) else "" for item in items]
+    view = a[tuple(slice(None) if mark else item for item, mark in zip(items, marks))]
+    places = [i for i, mark in enumerate(marks) if mark]
+    if len(places) == 1:
+        return kernels.take(view, arrays[0], places[0])
+    rest = iter(arrays)
+    parts = [next(rest) if mark == "array" else item for item, mark in zip(items, marks) if mark]
+    shape = broadcast_shapes("index", *(part.shape for part in parts if isinstance(part, Array)))
+    spread = [
+        kernels.broadcast_to(part, shape) if isinstance(part, Array) else kernels.broadcast_to(number(part), shape)
+        for part in parts
+    ]
+    others = [i for i in range(view.ndim) if i not in places]
+    front = kernels.contiguous(view.transpose(*places, *others))
+    sizes = [view.shape[i] for i in places]
+    flat = front.reshape((math.prod(sizes), *(view.shape[i] for i in others)))
+    found = kernels.take(flat, linear(spread, sizes), 0)
+    if places != list(range(places[0], places[-1] + 1)):
+        return found
+    # Neighbouring arrays put their axes in the place of the first one.
+    n, before = len(shape), places[0]
+    order = [*range(n, n + before), *range(n), *range(n + before, found.ndim)]
+    return found.transpose(*order)
+
+
+def number(value: int) -> Array:
+    """Return an integer as a value without axes."""
+    made: Array = kernels.arange(value, value + 1).reshape(())
+    return made
+
+
+def taken(a: array, index: Any) -> array:
+    """Return ``a[index]``.
+
+    Raises
+    ------
+    ValueError
+        There are too many indices, or one is of another type; bool masks choose nothing here, as in MLX.
+    """
+    items = normal(index)
+    if not any(isinstance(item, array) for item in items):
+        made: array = apply(getitem, a, tuple(expanded(items, a.ndim)))
+        return made
+    arrays = [item for item in items if isinstance(item, array)]
+    if any(each.value.dtype.kind == "b" for each in arrays):
+        raise ValueError("boolean indices are not yet supported")
+    marked = ["array" if isinstance(item, array) else item for item in expanded(items, a.ndim)]
+    found: array = apply(gathered, a, marked, arrays)
+    return found
+
+
+def getitem(a: Array, index: tuple[Any, ...]) -> Array:
+    """Return a view."""
+    return a[index]
+
+
+def fitted(update: Any, a: array, shape: tuple[int, ...]) -> array:
+    """Return what is assigned as an array whose shape broadcasts to that of the part."""
+    made = as_array(update, None if isinstance(update, array) else a.dtype)
+    while made.ndim > len(shape) and made.shape[0] == 1:
+        made = made[0]
+    return made
+
+
+def places_of(a: array, items: list[Any]) -> array:
+    """Return the places, counted along all elements, of the part that items name."""
+    arrays = [item for item in items if isinstance(item, array)]
+    marked = ["array" if isinstance(item, array) else item for item in expanded(items, a.ndim)]
+    shape, size = a.shape, a.size
+
+    def places(*parts: Array) -> Array:
+        every = kernels.arange(size).reshape(shape)
+        return gathered(every, marked, list(parts)) if parts else every[tuple(marked)]
+
+    found: array = apply(places, *arrays)
+    return found
+
+
+def masked(a: array, mask: array, x: Any) -> array:
+    """Return an array in which the elements that a mask of leading axes names are replaced."""
+    if mask.shape != a.shape[: mask.ndim]:
+        raise ValueError(f"boolean index of shape {mask.shape} does not fit an array of shape {a.shape}")
+    wide = mask.reshape(*mask.shape, *[1] * (a.ndim - mask.ndim))
+    values = as_array(x, a.dtype)
+    if values.ndim <= a.ndim - mask.ndim:
+        return where(wide, values, a)
+    order = apply(lambda m: kernels.subtract(kernels.cumsum(kernels.astype(m.reshape(m.size), np.int32), 0), 1), mask)
+    spread = apply(lambda v, i: kernels.take(v, kernels.maximum(i, 0), 0), values, order)
+    return where(wide, spread.reshape(*mask.shape, *spread.shape[1:]), a)
+
+
+def changed(a: array, index: Any, x: Any, put: Callable[..., Any]) -> array:
+    """Return an array with a part changed by an op that scatters, of which the last update or the sum counts."""
+    items = normal(index)
+    places = places_of(a, items)
+    update = fitted(x, a, places.shape)
+
+    def scattered(whole: Array, at: Array, new: Array) -> Array:
+        spread = kernels.broadcast_to(kernels.astype(new, whole.dtype), at.shape)
+        flat = kernels.contiguous(whole).reshape((whole.size,))
+        rows = kernels.contiguous(spread).reshape((at.size,))
+        made: Array = put(flat, kernels.contiguous(at).reshape((at.size,)), rows)
+        return made.reshape(whole.shape)
+
+    made: array = apply(scattered, a, places, update)
+    return made
+
+
+def assigned(a: array, index: Any, x: Any) -> array:
+    """Return what ``a[index] = x`` leaves in `a`."""
+    items = normal(index)
+    arrays = [item for item in items if isinstance(item, array)]
+    if not arrays:
+        part: array = apply(getitem, a, tuple(expanded(items, a.ndim)))
+        update = fitted(x, a, part.shape)
+        moving = one_slice(a, expanded(items, a.ndim)) if update.shape == part.shape else None
+        if moving is not None:
+            axis, start = moving
+            found: array = apply(kernels.slice_update, a, update, counted(start), (axis,))
+            return found
+        made: array = apply(kernels.assign, a, tuple(expanded(items, a.ndim)), update)
+        return made
+    if len(items) == 1 and arrays[0].value.dtype.kind == "b":
+        return masked(a, arrays[0], x)
+    whole = expanded(items, a.ndim)
+    axes = [axis for axis, item in enumerate(whole) if isinstance(item, array)]
+    if (
+        len(arrays) == 1
+        and len(whole) == a.ndim
+        and all(i in axes or item == slice(None) for i, item in enumerate(whole))
+    ):
+        axis = axes[0]
+        shape = (*a.shape[:axis], *arrays[0].shape, *a.shape[axis + 1 :])
+        scattered: array = apply(kernels.scatter, a, arrays[0], fitted(x, a, shape), axis)
+        return scattered
+    return changed(a, index, x, kernels.scatter)
+
+
+def one_slice(a: array, items: list[Any]) -> tuple[int, int] | None:
+    """Return the only axis of which items name a part without gaps, and where it begins; None for other items.
+
+    Where the part begins then is a number in device memory, so that writing behind what a cache holds is one program.
+    """
+    if len(items) != a.ndim or not all(isinstance(item, slice) for item in items):
+        return None
+    parts = [(axis, item.indices(a.shape[axis])) for axis, item in enumerate(items)]
+    found = [(axis, start) for axis, (start, stop, step) in parts if (start, stop, step) != (0, a.shape[axis], 1)]
+    if len(found) != 1 or parts[found[0][0]][1][2] != 1:
+        return None
+    return found[0]
+
+
+class At:
+    """``a.at``: changed copies of an array, in which each index that comes again counts again."""
+
+    def __init__(self, a: array) -> None:
+        self.a = a
+        self.index: Any = ...
+
+    def __getitem__(self, index: Any) -> At:
+        made = At(self.a)
+        made.index = index
+        return made
+
+    def add(self, x: Any) -> array:
+        """Return the array with `x` added to the part."""
+        return changed(self.a, self.index, x, kernels.scatter_add)
+
+    def subtract(self, x: Any) -> array:
+        """Return the array with `x` subtracted from the part."""
+        return changed(self.a, self.index, -as_array(x), kernels.scatter_add)
+
+    def multiply(self, x: Any) -> array:
+        """Return the array with the part multiplied by `x`."""
+        return self.one_by_one(x, kernels.multiply)
+
+    def divide(self, x: Any) -> array:
+        """Return the array with the part divided by `x`."""
+        return self.one_by_one(x, kernels.divide)
+
+    def maximum(self, x: Any) -> array:
+        """Return the array with the larger of the part and `x`."""
+        return self.one_by_one(x, kernels.maximum)
+
+    def minimum(self, x: Any) -> array:
+        """Return the array with the smaller of the part and `x`."""
+        return self.one_by_one(x, kernels.minimum)
+
+    def one_by_one(self, x: Any, combine: Callable[..., Any]) -> array:
+        """Return the array with updates combined in the order of their places, one launch for each."""
+
+        def put(flat: Array, at: Array, new: Array) -> Array:
+            for i in range(at.shape[0]):
+                here = at[i : i + 1]
+                flat = kernels.scatter(flat, here, combine(kernels.take(flat, here, 0), new[i : i + 1]), 0)
+            return flat
+
+        return changed(self.a, self.index, x, put)

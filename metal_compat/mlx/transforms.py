@@ -1,0 +1,132 @@
+"""Functions of functions: `compile`, `checkpoint`, `custom_function`, and imported functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any
+
+from hiprt.array import Array
+from hiprt.graphs.export.importer import import_function as import_program
+from hiprt.metal_compat.mlx.array import array, device_array, held
+
+__all__ = [
+    "checkpoint",
+    "compile",
+    "custom_function",
+    "depends",
+    "disable_compile",
+    "enable_compile",
+    "import_function",
+]
+
+Function = Callable[..., Any]
+
+
+class Compiled:
+    """A function that was given to `compile`."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else Compiled(self.function.__get__(instance, owner))
+
+
+def compile(  # noqa: A001
+    fun: Function, inputs: Any = None, outputs: Any = None, shapeless: bool = False
+) -> Compiled:
+    """Return a function that does what `fun` does.
+
+    It is called each time. What it computes becomes part of the lazy graph, as all ops do, and a graph that comes again
+    is not compiled again: it is improved and launched as a whole, together with what surrounds the function. So there
+    is nothing that state (`inputs` and `outputs`) or other shapes (`shapeless`) could make wrong.
+    """
+    if not callable(fun):
+        raise TypeError(f"compile(): {fun!r} is not callable")
+    return Compiled(fun)
+
+
+def disable_compile() -> None:
+    """Do nothing: `compile` changes no result, and no speed."""
+
+
+def enable_compile() -> None:
+    """Do nothing: `compile` changes no result, and no speed."""
+
+
+def checkpoint(fun: Function) -> Function:
+    """Return the function: there are no gradients for which intermediate arrays would be kept."""
+    return fun
+
+
+class custom_function:  # noqa: N801
+    """A function with its own transformations, which are taken and not used: there are no gradients.
+
+    Parameters
+    ----------
+    f : callable
+    """
+
+    def __init__(self, f: Function) -> None:
+        self.function = f
+        update_wrapper(self, f)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns."""
+        return self.function(*args, **kwargs)
+
+    def vjp(self, f: Function) -> Function:
+        """Return the function."""
+        return f
+
+    def jvp(self, f: Function) -> Function:
+        """Return the function."""
+        return f
+
+    def vmap(self, f: Function) -> Function:
+        """Return the function."""
+        return f
+
+
+def depends(inputs: array | Sequence[array], dependencies: array | Sequence[array]) -> Any:
+    """Return the inputs; all work is in the order in which it was asked for."""
+    return inputs if isinstance(inputs, array) else list(inputs)
+
+
+def import_function(file: str | os.PathLike[str], return_metadata: bool = False) -> Any:
+    """Return the function of a file that MLX's ``export_function`` or hiprt's has written.
+
+    It takes arrays by position and name, or a list or a dictionary of them, and returns a list of arrays.
+
+    Raises
+    ------
+    RuntimeError
+        The file cannot be read.
+    ValueError
+        It is not of these formats, or has a primitive that no op does.
+    """
+    found: Any = import_program(file, return_metadata=return_metadata)
+    function, metadata = found if return_metadata else (found, None)
+
+    def imported(*args: Any, **kwargs: Any) -> list[array]:
+        made = function(*(on_device(each) for each in args), **{k: on_device(each) for k, each in kwargs.items()})
+        return [held(each) for each in ([made] if isinstance(made, Array) else made)]
+
+    return (imported, metadata) if return_metadata else imported
+
+
+def on_device(tree: Any) -> Any:
+    """Return arguments with arrays of the device in the place of arrays."""
+    if isinstance(tree, array):
+        return device_array(tree)
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(on_device(each) for each in tree)
+    if isinstance(tree, dict):
+        return {name: on_device(each) for name, each in tree.items()}
+    return tree

@@ -1,0 +1,62 @@
+"""The roofline model: it counts what it says, keeps to its bounds, and is called a model wherever it is printed."""
+
+import argparse
+import json
+
+import pytest
+
+from hiprt.bench import roofline
+from hiprt.bench.engine.models.presets import PRESETS
+from hiprt.bench.roofline import GPUS, H200, MEASURED, loop_instructions, predict, products
+
+LOOP = """
+.LBB0_1:
+\tv_add_f32 v0, v1, v2
+\ts_cbranch_vccz .LBB0_3
+\tv_mul_f32 v0, v1, v2
+.LBB0_2:
+\tv_mul_f32 v0, v1, v2
+\ts_cbranch_scc1 .LBB0_2
+.LBB0_3:
+\ts_add_u32 s0, s0, 1
+\tv_add_f32 v0, v1, v2
+\ts_branch .LBB0_1
+\tv_add_f32 v0, v1, v2
+"""
+
+
+def test_the_largest_loop_is_counted():
+    assert loop_instructions(LOOP) == 4
+    with pytest.raises(ValueError, match="no loop"):
+        loop_instructions("\tv_add_f32 v0, v1, v2\n\ts_cbranch_scc1 .LBB0_9\n.LBB0_9:\n")
+
+
+def test_the_weights_of_a_token_are_those_that_were_measured():
+    """The 4B preset's decode reads 2,262,528,000 bytes of weights (bench/results/2026-11-22-h200-decode.json)."""
+    nbytes = sum(p.rows * p.width / 2 * roofline.OVERHEAD * n for p, _, n in products(PRESETS["qwen3-4b"]))
+    assert nbytes == pytest.approx(2262528000, rel=2e-3)
+
+
+def test_no_bound_is_broken():
+    """A token takes at least its bytes at the bandwidth, and its nodes."""
+    for gpu in (*GPUS, H200):
+        found = predict(gpu, "qwen3-4b")
+        assert 0 < found.weights_share < 1
+        assert found.weights_share + found.nodes_share <= 1.001
+        assert (found.measured_tok_s is None) == (gpu is not H200)
+
+
+def test_it_is_called_a_model(capsys):
+    """In the table and in the JSON, with its assumptions; the measurement stands beside the H200."""
+    parser = argparse.ArgumentParser()
+    roofline.add_arguments(parser)
+    assert roofline.run(parser.parse_args(["--model", "qwen3-4b"])) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("a model, no measurement")
+    assert "model: tok/s" in text
+    assert "901" in text
+    assert roofline.run(parser.parse_args(["--model", "qwen3-4b", "--json"])) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["what"] == "a model, no measurement"
+    assert {each["arch"] for each in found["assumptions"]} == {"gfx1151", "gfx1201", "gfx942", "sm_90"}
+    assert [each["measured_tok_s"] for each in found["predictions"]][-1] == MEASURED["qwen3-4b"]

@@ -1,0 +1,213 @@
+"""HIPRT_CPU_CHECK: planted defects are found, and correct kernels are left alone."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+
+import pytest
+from cpu.checked_kernels import CORRECT, DEFECTS, HEAD
+
+# A quarter of them runs by default, all with --all.
+QUARTER = 4
+
+RUN = """
+import json, os, sys
+import numpy as np
+from rocm.bindings.util import paths
+paths.get_library_path = lambda *_, **__: os.fsencode(sys.argv[1])
+from rocm.bindings import hip
+from helpers.hip_calls import KIND, ok
+from helpers.rtc import Program
+
+source, launches = json.load(open(sys.argv[2]))
+program = Program(source, name="checked.hip")
+for name, grid, block in launches:
+    x, y, c = ok(hip.hipMalloc(2048)), ok(hip.hipMalloc(2048)), ok(hip.hipMalloc(256))
+    ok(hip.hipMemcpy(x, np.arange(512, dtype=np.int32), 2048, KIND.hipMemcpyHostToDevice))
+    ok(hip.hipMemset(c, 0, 256))
+    values = [np.array([int(p)], np.uint64) for p in (x, y, c)] + [np.array([grid * block], np.int32)]
+    cells = np.array([v.ctypes.data for v in values], np.uint64)
+    ok(hip.hipModuleLaunchKernel(program.function(name), grid, 1, 1, block, 1, 1, 256, None, cells, None))
+    print(name, hip.hipDeviceSynchronize()[0].name)
+    for p in (x, y, c):
+        hip.hipFree(p)
+"""
+
+
+@pytest.fixture
+def check(library, root, tmp_path):
+    """Run a program with checks on; return its findings."""
+
+    def run(code, *arguments, kinds="all", **environment):
+        report = tmp_path / "report.jsonl"
+        report.unlink(missing_ok=True)
+        settings = {"PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}", "HIPRT_CPU_CHECK": kinds}
+        settings |= {"HIPRT_CPU_CHECK_REPORT": str(report), **environment}
+        command = [sys.executable, "-c", code, str(library), *map(str, arguments)]
+        done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
+
+    return run
+
+
+@pytest.fixture
+def findings(check, tmp_path):
+    """Compile kernels as one program and run each; return its findings by kernel, and where each kernel begins."""
+
+    def run(kernels, **settings):
+        source, starts = HEAD, {}
+        for name, (*_, body) in kernels.items():
+            starts[name] = source.count("\n") + 1
+            source += "KERNEL(" + name + ") {\n" + body.replace("; ", ";\n") + "\n}\n"
+        path = tmp_path / "program.json"
+        path.write_text(json.dumps([source, [(name, kernel[-3], kernel[-2]) for name, kernel in kernels.items()]]))
+        found = defaultdict(list)
+        for finding in check(RUN, path, **settings):
+            found[finding["involved"][0]["kernel"]].append(finding)
+        return found, starts
+
+    return run
+
+
+def every_fourth(kernels, all_of_them):
+    return dict(list(kernels.items())[:: 1 if all_of_them else QUARTER])
+
+
+def test_planted_defects_are_found(findings, pytestconfig):
+    kernels = every_fourth(DEFECTS, pytestconfig.getoption("all"))
+    found, starts = findings(kernels)
+    assert {name: sorted({f["kind"] for f in found[name]}) for name in kernels} == {
+        name: kind.split() for name, (kind, *_) in kernels.items()
+    }
+    ends = dict(zip(starts, [*list(starts.values())[1:], 10**6], strict=True))
+    for name in kernels:
+        for involved in (i for finding in found[name] for i in finding["involved"]):
+            file, line = involved["line"].split(":")
+            inside = starts[name] <= int(line) < ends[name] or int(line) <= HEAD.count("\n")
+            assert (file, inside) == ("checked.hip", True), (name, involved)
+
+
+def test_correct_kernels_are_left_alone(findings, pytestconfig):
+    kernels = every_fourth(CORRECT, pytestconfig.getoption("all"))
+    assert not findings(kernels)[0]
+
+
+HOST = """
+import os, sys
+import numpy as np
+from rocm.bindings.util import paths
+paths.get_library_path = lambda *_, **__: os.fsencode(sys.argv[1])
+from rocm.bindings import hip
+from helpers.hip_calls import KIND, Ints, KernelCall, add_copy, add_fill, functions, instantiate, new_graph, ok, run
+
+DEVICE = KIND.hipMemcpyDeviceToDevice
+
+def stream():
+    return ok(hip.hipStreamCreateWithFlags(hip.hipStreamNonBlocking))
+
+def event(on):
+    made = ok(hip.hipEventCreate())
+    ok(hip.hipEventRecord(made, on))
+    return made
+
+def add(y, x, on, n=64):
+    call, handle = KernelCall("scale_add", y, x, 2, 1, n), functions()["scale_add"]
+    ok(hip.hipModuleLaunchKernel(handle, 1, 1, 1, 64, 1, 1, 0, on, call.pointers, None))
+
+def launch(*nodes):
+    graph, made = new_graph(), []
+    for after, call in nodes:
+        made.append(call(graph, [made[i] for i in after]))
+    run(instantiate(graph))
+
+def kernel(y, x):
+    return lambda graph, deps: KernelCall("scale_add", y, x, 2, 1, 64).add(graph, deps)
+
+def copy(y, x):
+    return lambda graph, deps: add_copy(graph, deps, y, x)
+
+def fill(x):
+    return lambda graph, deps: add_fill(graph, deps, x, 3)
+
+a, b, c = Ints(64), Ints(64), Ints(64)
+one, two = stream(), stream()
+"""
+
+# What each says of the last line is the kinds of its findings, and the works that they are about.
+RACES_OF_WORKS = {
+    "add(b, a, one); add(c, b, two)": "scale_add",
+    "add(b, a, one); add(b, c, two)": "scale_add",
+    "add(b, a, one); ok(hip.hipMemsetD32Async(b.memory, 1, 64, two))": "a fill",
+    "ok(hip.hipMemcpyAsync(int(b), int(a), 256, DEVICE, one)); add(c, b, two)": "scale_add",
+    "e = event(one); add(b, a, one); ok(hip.hipStreamWaitEvent(two, e, 0)); add(c, b, two)": "scale_add",
+    "launch(((), kernel(b, a)), ((), kernel(c, b)))": "scale_add",
+    "launch(((), fill(a)), ((), copy(b, a)))": "a copy",
+    "launch(((), fill(a)), ((0,), copy(b, a)), ((0,), kernel(b, c)))": "scale_add",
+}
+ORDERED_WORKS = (
+    "add(b, a, one); add(c, b, one)",
+    "add(b, a, one); ok(hip.hipStreamWaitEvent(two, event(one), 0)); add(c, b, two)",
+    "add(b, a, one); ok(hip.hipStreamSynchronize(one)); add(c, b, two)",
+    "add(b, a, one); ok(hip.hipDeviceSynchronize()); ok(hip.hipDeviceSynchronize()); add(c, b, two)",
+    "add(b, a, one); ok(hip.hipEventSynchronize(event(one))); add(c, b, two)",
+    "add(b, a, None); s = ok(hip.hipStreamCreate()); add(c, b, s); add(a, c, None)",
+    "add(b, a, one); add(c, a, two)",
+    "launch(((), kernel(b, a)), ((0,), kernel(c, b)), ((0,), copy(a, b)))",
+    "launch(((), fill(a)), ((0,), fill(b)), ((1,), copy(c, a)))",
+    "launch(((), fill(a))); launch(((), copy(c, a)))",
+)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("works", RACES_OF_WORKS)
+def test_works_that_nothing_orders(check, works, seed):
+    found = check(HOST + works + "\nok(hip.hipDeviceSynchronize())", kinds="race", HIPRT_CPU_SEED=str(seed))
+    assert {f["kind"] for f in found} == {"race"}
+    names = {i["kernel"] for f in found for i in f["involved"]}
+    assert RACES_OF_WORKS[works] in names
+
+
+def test_works_in_order_are_left_alone(check):
+    code = "".join(f"\n{works}\nok(hip.hipDeviceSynchronize())" for works in ORDERED_WORKS)
+    assert check(HOST + code) == []
+
+
+def test_freed_memory_is_told_of_with_both_stacks(check):
+    code = "ok(hip.hipFree(b.memory)); add(b, a, None); hip.hipDeviceSynchronize()"
+    found = check(HOST + code, kinds="memory")
+    assert [f["text"] for f in found] == ["freed memory is touched"]
+    assert [stack.split()[0] for stack in found[0]["stacks"]] == ["taken", "given"]
+
+
+def test_what_was_never_written_stays_so_when_it_is_copied(check):
+    code = """
+fresh, copied = Ints(64), Ints(64)
+fresh.memory, copied.memory = ok(hip.hipMalloc(256)), ok(hip.hipMalloc(256))
+ok(hip.hipMemcpy(copied.memory, fresh.memory, 256, DEVICE))
+add(a, copied, None)
+ok(hip.hipMemset(copied.memory, 0, 256))
+add(b, copied, None)
+ok(hip.hipDeviceSynchronize())
+"""
+    found = check(HOST + code)
+    assert [(f["kind"], f["involved"][0]["kernel"]) for f in found] == [("init", "scale_add")]
+
+
+def test_findings_are_suppressed_by_kind_and_text(check, tmp_path):
+    code, path = HOST + "add(b, a, one); add(c, b, two); ok(hip.hipDeviceSynchronize())", tmp_path / "suppressions"
+    for text, count in (("race:scale_add\n", 0), ("*:hip_calls.hip\n", 0), ("init:scale_add\n", 1), ("# none\n", 1)):
+        path.write_text(text)
+        assert len(check(code, kinds="race", HIPRT_CPU_CHECK_SUPPRESS=str(path))) == count
+
+
+def test_only_the_kinds_that_are_named_are_looked_for(check):
+    code = HOST + "add(b, a, one); add(c, b, two); ok(hip.hipDeviceSynchronize())"
+    assert check(code, kinds="memory,init,barrier") == []
+
+
+def test_a_wrong_kind_is_told_of(python):
+    text = python("os.dup2(1, 2)\nok(hip.hipGetDeviceCount())", HIPRT_CPU_CHECK="races")
+    assert "'races' is none of memory, race, init, barrier and all" in text

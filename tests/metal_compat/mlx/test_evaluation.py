@@ -1,0 +1,40 @@
+"""What an evaluation computes, keeps and launches."""
+
+import numpy as np
+
+from hiprt.graphs.trace import core, lazy
+from hiprt.metal_compat import mlx as mx
+
+
+def test_nothing_runs_before_it_is_asked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(lazy, "cut", lambda values: asked.append(values) or cut(values))
+    cut = core.cut
+    x = mx.add(mx.array([1.0, 2.0]), 1)
+    y = mx.multiply(x, 3)
+    assert not asked
+    assert lazy.held(y.value) is None
+    assert y.tolist() == [6, 9]
+    assert x.tolist() == [2, 3]
+    assert len(asked) == 1  # x was held by its name: its value was kept
+
+
+def test_a_structure_that_comes_again_is_replayed():
+    x = mx.array(np.arange(4, dtype=np.float32))
+    known = set(lazy.known)
+    for i in range(6):
+        y = mx.add(mx.multiply(x, mx.array(float(i))), 2)
+        mx.eval(y)
+        assert y.tolist() == [2 + i * j for j in range(4)]
+    (key,) = set(lazy.known) - known
+    rungs = lazy.known[key].step.rungs
+    assert sum(rungs.values()) == 5
+    assert rungs["instantiate"] == 1
+
+
+def test_results_of_one_op_are_not_computed_from_what_was_freed():
+    x = mx.array(np.arange(6, dtype=np.float32))
+    first, rest = mx.lazy.apply(lambda v: (v[:2], v[2:]), mx.add(x, 1))
+    del x
+    assert first.tolist() == [1, 2]
+    assert rest.tolist() == [3, 4, 5, 6]

@@ -1,0 +1,105 @@
+"""Ops of arrays against numpy."""
+
+import numpy as np
+import pytest
+
+from hiprt.metal_compat import mlx as mx
+
+X = np.random.default_rng(1).standard_normal((2, 3, 4)).astype(np.float32)
+V = np.array([3.0, 1.0, 2.0], np.float32)
+CASES = {
+    "sum": lambda m, x: m.sum(x, axis=(0, 2)),
+    "mean": lambda m, x: m.mean(x, axis=1),
+    "var": lambda m, x: m.var(x, axis=-1, ddof=1),
+    "std": lambda m, x: m.std(x),
+    "median": lambda m, x: m.median(x, axis=1),
+    "argmax": lambda m, x: m.argmax(x),
+    "cumsum": lambda m, x: m.cumsum(x, axis=1),
+    "cumprod": lambda m, x: m.cumprod(x, axis=2),
+    "tril": lambda m, x: m.tril(x, 1),
+    "triu": lambda m, x: m.triu(x, -1),
+    "diag": lambda m, x: m.diag(x[0, 0], 1),
+    "diagonal": lambda m, x: m.diagonal(x, 1, 0, 2),
+    "pad": lambda m, x: m.pad(x, [(1, 0), (0, 2), (1, 1)]),
+    "edge": lambda m, x: m.pad(x, [(1, 0), (0, 2), (1, 1)], mode="edge"),
+    "tile": lambda m, x: m.tile(x, (2, 1, 3)),
+    "repeat": lambda m, x: m.repeat(x, 3, 1),
+    "roll": lambda m, x: m.roll(x, (1, -2), (0, 2)),
+    "flat roll": lambda m, x: m.roll(x, 5),
+    "stack": lambda m, x: m.stack([x, x], 1),
+    "split": lambda m, x: m.concatenate(m.split(x, [1, 3], 2)[1:], 2),
+    "moveaxis": lambda m, x: m.moveaxis(x, 0, 2),
+    "einsum": lambda m, x: m.einsum("bij,bkj->kbi", x, x),
+    "trace": lambda m, x: m.einsum("iij->j", x[:, :2]),
+    "dots": lambda m, x: m.einsum("...ij,...kj->...ik", x, x),
+    "tensordot": lambda m, x: m.tensordot(x, x, [[0, 2], [0, 2]]),
+    "outer": lambda m, x: m.outer(x[0, 0], x[1, 1]),
+    "inner": lambda m, x: m.inner(x, x),
+    "kron": lambda m, x: m.kron(x[0], x[1]),
+    "eye": lambda m, x: m.eye(3, 4, 1) + 0 * x[0],
+    "linspace": lambda m, x: m.linspace(0, 1, 4) + 0 * x[0],
+    "where": lambda m, x: m.where(x > 0, x, 0),
+    "clip": lambda m, x: m.clip(x, -0.5, 0.5),
+    "round": lambda m, x: m.round(x, 1),
+    "argsort": lambda m, x: m.argsort(x, axis=1),
+    "reshape": lambda m, x: x.transpose(2, 0, 1).reshape(4, -1),
+    "floor_divide": lambda m, x: x // 0.3,
+    "remainder": lambda m, x: x % 0.3,
+    "reflected": lambda m, x: (1 - x) / (2 + x * x) ** 2,
+    "norm": lambda m, x: m.linalg.norm(x, axis=-1),
+    "array_equal": lambda m, x: m.array_equal(x, x),
+    "allclose": lambda m, x: m.allclose(x, x + 1e-9),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_numpy(name):
+    found, expected = np.array(CASES[name](mx, mx.array(X))), CASES[name](np, X)
+    assert found.shape == np.shape(expected)
+    assert np.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("made", "dtype"),
+    [
+        (lambda: mx.array(1), "int32"),
+        (lambda: mx.array([2**40]), "int64"),
+        (lambda: mx.array(np.float64(1)), "float32"),
+        (lambda: mx.array([True, False]), "bool"),
+        (lambda: mx.array([1, 2]) + 1.5, "float32"),
+        (lambda: mx.array([1, 2], mx.uint8) + 1, "uint8"),
+        (lambda: mx.array([1.0], mx.float16) * 2.5, "float16"),
+        (lambda: mx.array([1.0], mx.float16) * mx.array(2.5), "float32"),
+        (lambda: mx.array([1.0], mx.bfloat16) + mx.array([1.0], mx.float16), "float32"),
+        (lambda: mx.array([1], mx.int8) + mx.array([1], mx.uint8), "int16"),
+        (lambda: mx.array([1]) / 2, "float32"),
+        (lambda: mx.arange(3), "int32"),
+        (lambda: mx.arange(3.0), "float32"),
+        (lambda: mx.argmax(mx.array([1.0, 2.0])), "uint32"),
+    ],
+)
+def test_dtypes_are_those_of_mlx(made, dtype):
+    assert made().dtype is getattr(mx, dtype if dtype != "bool" else "bool_")
+
+
+def test_updates_in_place_keep_the_name():
+    a = b = mx.array([1.0, 2.0])
+    a += 1
+    assert a is b
+    assert b.tolist() == [2, 3]
+
+
+def test_convolutions_are_sums_over_windows():
+    x, w = X, np.random.default_rng(2).standard_normal((4, 2, 1)).astype(np.float32)
+    expected = sum(x[:, j : j + 2] * w[:, j, 0] for j in range(2))
+    assert np.allclose(np.array(mx.conv1d(mx.array(x), mx.array(w), groups=4)), expected, atol=1e-5)
+    w = np.random.default_rng(2).standard_normal((6, 2, 2)).astype(np.float32)
+    halves = [sum(x[:, j : j + 2, 2 * g : 2 * g + 2] @ w[3 * g : 3 * g + 3, j].T for j in range(2)) for g in range(2)]
+    found = np.array(mx.conv1d(mx.array(x), mx.array(w), groups=2))
+    assert np.allclose(found, np.concatenate(halves, 2), atol=1e-5)
+
+
+def test_what_is_no_part_says_so():
+    for call in (lambda: mx.grad(abs), lambda: mx.linalg.svd(mx.eye(2)), lambda: mx.fft.fft(mx.eye(2))):
+        with pytest.raises(NotImplementedError, match="not part of a decode runtime"):
+            call()

@@ -1,0 +1,38 @@
+"""destroyed_handle_709: before HIP 7.0 a stream that is not there, or an event that is destroyed twice, is
+hipErrorContextIsDestroyed; later runtimes follow the handle and crash.
+
+Ours: keeps its streams and events for as long as anything may use them.
+"""
+
+from helpers.child import child
+from helpers.hip_calls import Ints, error, ok
+from quirks.workloads import ours
+from rocm.bindings import hip
+
+QUIRK = "destroyed_handle_709"
+
+
+def raw():
+    memory, stream, event = Ints(4), ok(hip.hipStreamCreate()), ok(hip.hipEventCreate())
+    ok(hip.hipStreamDestroy(stream))
+    ok(hip.hipEventDestroy(event))
+    calls = [
+        hip.hipStreamSynchronize(stream),
+        hip.hipStreamDestroy(stream),
+        hip.hipStreamQuery(stream),
+        hip.hipMemsetAsync(int(memory), 1, 16, stream),
+        hip.hipEventRecord(ok(hip.hipEventCreate()), stream),
+        hip.hipEventDestroy(event),
+    ]
+    others = [hip.hipStreamWaitEvent(stream, ok(hip.hipEventCreate()), 0), hip.hipEventDestroy(None)]
+    return [sorted({error(call).name for call in group}) for group in (calls, others)]
+
+
+def test_the_status_is_that_of_the_imitated_version():
+    invalid = ["hipErrorInvalidHandle"]
+    assert child(raw) == [invalid, invalid]
+    assert child(raw, quirks=QUIRK) == [["hipErrorContextIsDestroyed"], invalid]
+
+
+def test_ours_uses_no_dead_handles():
+    ours("kept", "fan", quirks=QUIRK)
