@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from hiprt.bench.engine.command import CHAT, Printer, add_draw, add_model, add_template, interruptible
+from hiprt.bench.engine.command import (
+    CHAT,
+    Printer,
+    add_draw,
+    add_model,
+    add_quantization,
+    add_template,
+    interruptible,
+)
 from hiprt.bench.engine.conversation import Conversation
 from hiprt.bench.engine.loading_bar import LoadingBar
 from hiprt.bench.engine.request import DRAW, Request
@@ -20,7 +28,7 @@ from hiprt.command import set_run
 
 __all__ = ["add_arguments", "run"]
 
-FIELDS = ("model", "tokens", *DRAW, *CHAT, "plain")
+FIELDS = ("model", "tokens", *DRAW, *CHAT, "plain", "q_mode")
 UNLIMITED = 2**31 - 1  # tokens: an answer ends by itself, or with the model's positions
 HELP = "/reset begins a new conversation, /help shows this, /exit or Ctrl-D ends. Ctrl-C ends an answer."
 FULL = "the model has no positions left: /reset begins a new conversation"
@@ -33,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stop", metavar="TEXT", action="append", help="end an answer before this text")
     add_template(parser)
     add_draw(parser)
-    parser.add_argument("--plain", action="store_true", help="leave weights that are not quantised as they are")
+    add_quantization(parser)
     parser.add_argument("--stats", action="store_true", help="say behind each answer what it cost")
     set_run(parser, run)
     parser.set_defaults(refuse=parser.error)
@@ -47,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         options.refuse(str(error))
     with LoadingBar() as bar:
-        model = TextModel(request.model, plain=request.plain, progress=bar)
+        model = TextModel(request.model, plain=request.plain, q_mode=request.q_mode, progress=bar)
     chat = Chat(Conversation(model, request), is_silent=options.json, has_stats=options.stats)
     chat.greet()
     for line in chat.lines():

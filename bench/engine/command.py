@@ -19,6 +19,7 @@ from hiprt.bench.engine.report import Choice, Report
 from hiprt.bench.engine.request import DRAW, Request
 from hiprt.bench.engine.template import find_template
 from hiprt.command import set_run
+from hiprt.kernels.ops.quantized.formats import MODES
 
 __all__ = ["Interrupt", "Printer", "add_arguments", "run"]
 
@@ -34,6 +35,7 @@ FIELDS = (
     "rerecord",
     "batch",
     "plain",
+    "q_mode",
     "logprobs",
     "load_cache",
     "save_cache",
@@ -79,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_draw(parser)
     parser.add_argument("--eager", action="store_true", help="launch every kernel by itself")
     parser.add_argument("--verify", action="store_true", help="run eagerly beside and compare every logit bit by bit")
-    parser.add_argument("--plain", action="store_true", help="leave weights that are not quantised as they are")
+    add_quantization(parser)
     parser.add_argument("--rerecord", action="store_true", help="record every step again, as some engines must")
     set_run(parser, run)
     parser.set_defaults(refuse=parser.error)
@@ -91,6 +93,15 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("model", metavar="MODEL", nargs="?", default=argparse.SUPPRESS, help=said)
     either.add_argument("--model", metavar="DIR", help="the same")
+
+
+def add_quantization(parser: argparse.ArgumentParser) -> None:
+    """Add what becomes of weights that are not quantised."""
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--plain", action="store_true", help="leave weights that are not quantised as they are")
+    either.add_argument(
+        "--q-mode", choices=MODES, default="affine", help="how they are quantised otherwise (default: affine, 4 bits)"
+    )
 
 
 def add_template(parser: argparse.ArgumentParser) -> None:

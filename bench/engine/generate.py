@@ -17,7 +17,7 @@ from hiprt import Stream, allocator, flags, library, use_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder, bucket
 from hiprt.bench.engine.errors import CheckpointError
-from hiprt.bench.engine.models import FORM, Model, load, read
+from hiprt.bench.engine.models import Model, load, read
 from hiprt.bench.engine.prompt_cache import PromptCache
 from hiprt.bench.engine.report import Choice, Report
 from hiprt.bench.engine.request import Request
@@ -74,7 +74,7 @@ def generate(
     sampling = request.sampling(checkpoint.sampling)
     stream = Stream()
     with use_stream(stream):
-        model = load(checkpoint, form=None if request.plain else FORM, progress=loading)
+        model = load(checkpoint, form=request.form, progress=loading)
     begin("" if texts[0].is_question else texts[0].prompt)
     return Generation(request, sampling, model, checkpoint, texts, stream).run(write, stopped, progress)
 

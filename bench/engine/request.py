@@ -10,6 +10,7 @@ from typing import Any
 from hiprt.bench.engine.logprobs import MOST
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.story import CHECKPOINT
+from hiprt.kernels.ops.quantized.formats import MODES, Format, format_of
 
 __all__ = ["DRAW", "PROMPT", "Prompt", "Request"]
 
@@ -49,6 +50,8 @@ class Request:
         How many texts are written from one prompt. With several prompts it is 0 or their number.
     plain : bool
         Whether weights that are not quantised stay as they are.
+    q_mode : str
+        The mode in which they are quantised otherwise, with its default group size and bits.
     chat_template : bool
         Whether a prompt is a question in the checkpoint's chat template, where it has one.
     system_prompt : str
@@ -87,12 +90,18 @@ class Request:
     rerecord: bool = False
     batch: int = 0
     plain: bool = False
+    q_mode: str = "affine"
     chat_template: bool = True
     system_prompt: str = ""
     template_values: Mapping[str, Any] = field(default_factory=dict)
     logprobs: int | None = None
     load_cache: Path | str | None = None
     save_cache: Path | str | None = None
+
+    @property
+    def form(self) -> Format | None:
+        """The format to which weights are quantised that are not; None leaves them plain."""
+        return None if self.plain else format_of("load", None, None, self.q_mode)
 
     def sampling(self, defaults: Mapping[str, Any]) -> Sampling:
         """Return how tokens are drawn.
@@ -145,6 +154,8 @@ class Request:
             raise ValueError(f"batch={self.batch} of {len(self.prompts)} prompts: at least one text must be asked for")
         if self.batch and self.batch != len(self.prompts):
             raise ValueError(f"batch={self.batch} with {len(self.prompts)} prompts: give one, or one for each text")
+        if self.q_mode not in MODES:
+            raise ValueError(f"q_mode={self.q_mode}: must be one of {', '.join(MODES)}")
         if self.eager and self.verify:
             raise ValueError("verify compares graph steps with eager ones: do not ask for eager as well")
         if self.eager and self.rerecord:

@@ -14,7 +14,7 @@ from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.conversation import Conversation
 from hiprt.bench.engine.decoder import Decoder, bucket, chunks
 from hiprt.bench.engine.generate import Generation, encode
-from hiprt.bench.engine.models import FORM, load as load_model
+from hiprt.bench.engine.models import load as load_model
 from hiprt.bench.engine.report import Report
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.sampling import Sampling
@@ -41,6 +41,9 @@ class TextModel:
         The model directory.
     plain : bool
         Whether weights that are not quantised stay as they are.
+    q_mode : str
+        The mode in which such weights are quantised otherwise, as `hiprt.kernels.quantize` takes it, with its default
+        group size and bits: ``affine`` (groups of 64, 4 bits), ``mxfp4``, ``mxfp8`` or ``nvfp4``.
     progress : callable, optional
         Takes how many bytes of the weights have been copied to the device, and how many there are.
 
@@ -55,13 +58,15 @@ class TextModel:
         path: Path | str = CHECKPOINT,
         *,
         plain: bool = False,
+        q_mode: str = "affine",
         progress: Callable[[int, int], object] = lambda loaded, nbytes: None,
     ) -> None:
+        form = Request(path, plain=plain, q_mode=q_mode).form
         self.checkpoint = Checkpoint(path)
         self.template = find_template(self.checkpoint.path)
         self.device_stream = Stream()
         with use_stream(self.device_stream):
-            self.model = load_model(self.checkpoint, form=None if plain else FORM, progress=progress)
+            self.model = load_model(self.checkpoint, form=form, progress=progress)
         self.idle: Decoder | None = None  # the last text's, whose steps are recorded
 
     def generate(self, prompt: str | Sequence[str] | None = None, **options: Any) -> Report:
@@ -183,6 +188,7 @@ def load(
     path: Path | str = CHECKPOINT,
     *,
     plain: bool = False,
+    q_mode: str = "affine",
     progress: Callable[[int, int], object] = lambda loaded, nbytes: None,
 ) -> TextModel:
     """Load a model directory; by default the small model of the package.
@@ -192,7 +198,10 @@ def load(
     path : Path or str
         A Hugging Face directory of a Qwen3, Qwen3 MoE, Qwen3-Next or Qwen3.5 model.
     plain : bool
-        Whether weights that are not quantised stay as they are; otherwise they are quantised to 4 bits.
+        Whether weights that are not quantised stay as they are.
+    q_mode : str
+        The mode in which they are quantised otherwise: ``affine`` (groups of 64, 4 bits), ``mxfp4``, ``mxfp8`` or
+        ``nvfp4``.
     progress : callable, optional
         Takes how many bytes of the weights have been copied to the device, and how many there are.
 
@@ -207,4 +216,4 @@ def load(
     HipError
         A HIP call failed.
     """
-    return TextModel(path, plain=plain, progress=progress)
+    return TextModel(path, plain=plain, q_mode=q_mode, progress=progress)

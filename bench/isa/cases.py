@@ -22,7 +22,7 @@ from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.qmv import SHARED
 from hiprt.kernels.ops.sampling.filter_logits import FilterPlan, plan_of as filter_plan
 from hiprt.kernels.reference import ops as reference
-from hiprt.kernels.reference.quantize import dequantize, quantize
+from hiprt.kernels.reference.quantize import FLOATING, dequantize, quantize, quantize_floating
 from hiprt.kernels.tuning.sharing import Sharing
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import target_of
@@ -331,12 +331,20 @@ def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:
     yield Case(f"{CHOSEN} experts of 5 rows", kernels.moe_down, (y, places, shares, *closing), exact, options)
 
 
+def written(w: Array, mode: str) -> Array:
+    """Return the codes of a matrix."""
+    return kernels.quantize(w, mode=mode)[0]
+
+
 def formats(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield ops that take any format: quantising to 5 bits and back, products with a matrix and its transpose."""
     w = normal(dtype, 64, 64, seed=13)
     stored = quantize(w, 32, 5)
     options = {"group_size": 32, "bits": 5}
     yield Case("64 by 64, 5 bits", lambda w: kernels.quantize(w, 32, 5)[0], (w,), stored[0])
+    for mode in FLOATING:
+        write = partial(written, mode=mode)
+        yield Case(f"64 by 64, {mode}", write, (w,), quantize_floating(w, mode)[0])
     yield Case("64 by 64, 5 bits", kernels.dequantize, stored, dequantize(*stored, 32, 5), options)
     x = normal(dtype, 2, 64, seed=14)
     for transpose in (False, True):

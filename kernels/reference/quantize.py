@@ -1,7 +1,8 @@
-"""Affine group quantisation in numpy: the bit-exact meaning of MLX's ``quantize`` and ``dequantize`` on the CPU.
+"""Group quantisation in numpy: the bit-exact meaning of MLX's ``quantize`` and ``dequantize`` on the CPU.
 
 A row of K values becomes K/group_size groups; value i of a row sits in bits [i*bits, (i+1)*bits) of the row's
-little-endian bit stream, and stands for ``code * scale + bias`` of its group.
+little-endian bit stream. It stands for ``code * scale + bias`` of its group, or for ``code * scale`` where codes are
+floating.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 BITS = (2, 3, 4, 5, 6, 8)
 GROUP_SIZES = (32, 64, 128)
+FLOATING = {"mxfp4": (32, 4), "mxfp8": (32, 8), "nvfp4": (16, 4)}  # the group size and the bits of floating codes
 
 _FLOATS = tuple(np.dtype(t) for t in (np.float32, np.float16, ml_dtypes.bfloat16))
 _SMALLEST_SCALE = np.float32(1e-7)
@@ -121,9 +123,56 @@ def e8m0(codes: NDArray[Any]) -> NDArray[np.float64]:
     return np.where(codes == 255, np.inf, 2.0 ** (codes.astype(np.float64) - 127))
 
 
+def quantize_floating(w: NDArray[Any], mode: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """Quantise the last axis to floating codes.
+
+    Parameters
+    ----------
+    w : ndarray
+        float32, float16 or bfloat16 weights of shape [..., N, K]; they are finite.
+    mode : str
+        ``mxfp4``, ``mxfp8`` or ``nvfp4``.
+
+    Returns
+    -------
+    packed : ndarray of uint32, [..., N, K * bits / 32]
+    scales : ndarray of uint8, [..., N, K / group_size]
+        E8M0 for ``mxfp4`` and ``mxfp8``; exponents below -127 wrap around, as in MLX. E4M3 for ``nvfp4``.
+    """
+    group, bits = FLOATING[mode]
+    groups = w.reshape(*w.shape[:-1], -1, group)
+    steps = np.abs(groups).max(axis=-1) / w.dtype.type(448 if bits == 8 else 6)
+    # A group of zeros in nvfp4 is divided by its scale of 0; whatever that gives is as far from every code.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if mode == "nvfp4":
+            scales = to_e4m3(steps)
+            ratios = (groups / e4m3(scales).astype(w.dtype)[..., None]).astype(np.float32)
+        else:
+            # The least power of two that is not below the step; that of 0 is 1.
+            fractions, exponents = np.frexp(np.where(steps == 0, 1, steps).astype(np.float32))
+            exponents = exponents - (fractions == 0.5)
+            scales = (exponents + 127).astype(np.uint8)
+            ratios = groups / np.ldexp(np.float32(1), exponents).astype(w.dtype)[..., None]
+        codes = to_e4m3(ratios) if bits == 8 else to_e2m1(ratios)
+    return pack(codes.reshape(w.shape), bits), scales
+
+
+def to_e2m1(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the first of the nearest floating codes of 4 bits: ties go to zero, and small negative values to +0."""
+    distances = np.abs(values[..., None] - e2m1(np.arange(16)).astype(values.dtype))
+    return np.where(np.isnan(distances[..., 0]), 0, distances.argmin(axis=-1)).astype(np.uint8)
+
+
+def to_e4m3(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the nearest floating codes of 8 bits, ties to even; what is larger than 448, or NaN, becomes 448."""
+    sizes = np.abs(values.astype(np.float32))
+    sizes = np.where(sizes < 448, sizes, np.float32(448))
+    return sizes.astype(ml_dtypes.float8_e4m3fn).view(np.uint8) | np.where(np.signbit(values), 128, 0).astype(np.uint8)
+
+
 def dequantize_floating(packed: NDArray[np.uint32], scales: NDArray[np.uint8], mode: str) -> NDArray[np.float64]:
     """Return the values of floating codes, exact."""
-    bits, group = (8 if mode == "mxfp8" else 4), (16 if mode == "nvfp4" else 32)
+    group, bits = FLOATING[mode]
     values = (e4m3 if bits == 8 else e2m1)(unpack(packed, bits))
     steps = (e4m3 if mode == "nvfp4" else e8m0)(scales)
     with np.errstate(invalid="ignore"):

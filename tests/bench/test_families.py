@@ -20,7 +20,8 @@ from hiprt.bench.engine.models.presets import MINIS
 from hiprt.bench.engine.models.upload import Part
 from hiprt.bench.engine.request import Request
 from hiprt.graphs import Step
-from hiprt.kernels.reference.quantize import quantize
+from hiprt.kernels.ops.quantized.formats import Format
+from hiprt.kernels.reference.quantize import FLOATING, quantize, quantize_floating
 
 # In bfloat16 a token may take another expert where two are within a rounding of each other, and be off by up to 0.06:
 # with one of five random models, not with these.
@@ -160,13 +161,35 @@ def test_experts_that_are_one_tensor(tmp_path, stream, name):
 def test_plain_weights_are_quantised_as_they_are_loaded(tmp_path, stream, dtype):
     """Plain weights become the codes of MLX's quantize, routers 8 bits; the dtype is that of the file."""
     family = Family("qwen3-moe-mini", dtype)
-    model = load(Checkpoint(family.write_published(tmp_path, dtype)), form=(32, 8))
+    model = load(Checkpoint(family.write_published(tmp_path, dtype)), form=Format("affine", 32, 8))
     stored = Checkpoint(tmp_path).tensor("model.layers.1.self_attn.o_proj.weight", (128, 256), model.dtype)
     output = model.layers[1].mixer.output
     found = (part.numpy().tobytes() for part in (output.weight, output.scales, output.biases))
     assert tuple(found) == tuple(part.tobytes() for part in quantize(stored, 32, 8))
     assert load(Checkpoint(tmp_path)).layers[0].feed.router.bits == ROUTER_BITS
     assert load(Checkpoint(tmp_path)).layers[0].feed.down.bits == BITS
+
+
+@pytest.mark.parametrize("mode", FLOATING)
+def test_plain_weights_are_quantised_to_floating_codes(tmp_path, stream, mode):
+    """What the engine writes of them is what it writes of the same weights quantised before; routers keep integers."""
+    family = Family("qwen3-moe-mini", "float32")
+    checkpoint = Checkpoint(family.write_published(tmp_path, "float32"))
+    model = load(checkpoint, form=Request(q_mode=mode).form)
+    stored = checkpoint.tensor("model.layers.1.self_attn.o_proj.weight", (128, 256), model.dtype)
+    output = model.layers[1].mixer.output
+    assert (output.mode, output.group_size, output.bits, output.biases) == (mode, *FLOATING[mode], None)
+    for part, exact in zip((output.weight, output.scales), quantize_floating(np.asarray(stored), mode)):
+        np.testing.assert_array_equal(part.numpy(), exact)
+    router = model.layers[0].feed.router
+    assert (router.mode, router.bits) == ("affine", ROUTER_BITS)
+    report = generate(Request(model=tmp_path, q_mode=mode, prompt_ids=((1, 2, 3),), tokens=4, verify=True))
+    assert report.verified
+
+
+def test_a_mode_that_does_not_exist_is_named():
+    with pytest.raises(ValueError, match="q_mode=fp2: must be one of affine, mxfp4, mxfp8, nvfp4"):
+        Request(q_mode="fp2")
 
 
 def test_formats_that_differ_become_the_widest(tmp_path, stream):

@@ -78,6 +78,15 @@ def quantized(x):
     return kernels.quantized_matmul(kernels.concatenate([x, x, x, x], axis=1), *packed, group_size=32, bits=4)
 
 
+def floating_codes(x):
+    wide = kernels.concatenate([x, x, x, x], axis=1)
+    return (
+        *kernels.quantize(wide, mode="mxfp4"),
+        *kernels.quantize(wide, mode="mxfp8"),
+        *kernels.quantize(wide, mode="nvfp4"),
+    )
+
+
 def sliced(x):
     half = x[: x.shape[0] // 2 + 1, None, ..., ::2]
     return kernels.concatenate([half, half]).reshape(-1, half.shape[-1]), kernels.astype(x, ml_dtypes.bfloat16)
@@ -97,6 +106,7 @@ FUNCTIONS = {
     "metal": (doubled, lambda x: ((x,), {})),
     "hip": (added, lambda x: ((x,), {})),
     "quantized": (quantized, lambda x: ((x,), {})),
+    "floating codes": (floating_codes, lambda x: ((x,), {})),
     "sliced": (sliced, lambda x: ((x,), {})),
     "whole numbers": (whole_numbers, lambda x: ((x,), {})),
 }

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import hiprt
 from hiprt import kernels
 from hiprt.kernels.reference import ops as reference
-from hiprt.kernels.reference.quantize import dequantize, quantize
+from hiprt.kernels.reference.quantize import FLOATING, dequantize, quantize, quantize_floating
 
 DTYPES = {np.dtype(np.float16): 2.0**-10, hiprt.bfloat16: 2.0**-7, np.dtype(np.float32): 2.0**-19}
 FLOAT, INT = np.float32, np.int32
@@ -186,6 +186,12 @@ def quantize_and_back(d):
     return [*stored, *back], [*exact, dequantize(*exact, 32, form["bits"])]
 
 
+def quantize_to_floating_codes(d):
+    mode = d.data.draw(st.sampled_from(list(FLOATING)))
+    w = d.normal(d.size(9), 32 * d.size(6))
+    return op("quantize", w, mode=mode)[0], quantize_floating(w, mode)
+
+
 def quantized_embedding(d):
     w, form = quantized(d)
     ids, stored = d.whole(len(w) + 1, d.size(20)), quantize(w, 32, form["bits"])
@@ -332,9 +338,9 @@ OPS = {
     for f in (
         silu_mul, rms_norm, layer_norm, gated_rms_norm, add_rms_norm, softmax, matmul, rope, kv_write, attention,
         prefill_attention, conv_step, gated_delta, gated_delta_gates, gdn_step, moe_route, moe_combine,
-        quantize_and_back, quantized_embedding, sample, repetition_penalty, filter_logits, where, clip, concatenate,
-        logsumexp, arange, advance, astype, contiguous, take, take_along_axis, put_along_axis, scatters, slices, orders,
-        places_of_extremes, cumsum,
+        quantize_and_back, quantize_to_floating_codes, quantized_embedding, sample, repetition_penalty, filter_logits,
+        where, clip, concatenate, logsumexp, arange, advance, astype, contiguous, take, take_along_axis, put_along_axis,
+        scatters, slices, orders, places_of_extremes, cumsum,
     )
 }  # fmt: skip
 

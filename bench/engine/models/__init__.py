@@ -12,6 +12,7 @@ from hiprt.bench.engine.models.families import FAMILIES, read
 from hiprt.bench.engine.models.model import KeyValue, LayerState, Model, Recurrent
 from hiprt.bench.engine.models.presets import PRESETS, preset
 from hiprt.bench.engine.models.transformer import Transformer
+from hiprt.kernels.ops.quantized.formats import Format
 
 __all__ = [
     "FAMILIES",
@@ -27,14 +28,14 @@ __all__ = [
     "read",
 ]
 
-FORM = (64, 4)  # the group size and bits to which plain weights are quantised
+FORM = Format("affine", 64, 4)  # to which plain weights are quantised
 
 
 def load(
     checkpoint: Checkpoint,
     *,
     fused: bool = True,
-    form: tuple[int, int] | None = FORM,
+    form: Format | None = FORM,
     progress: Callable[[int, int], object] = lambda copied, nbytes: None,
 ) -> Transformer:
     """Upload a checkpoint's weights on the current stream.
@@ -44,8 +45,8 @@ def load(
     checkpoint : Checkpoint
     fused : bool
         Whether decoding uses kernels that do several ops at once.
-    form : (int, int), optional
-        The group size and bits to which plain weights are quantised; None leaves them plain.
+    form : Format, optional
+        The format to which plain weights are quantised; None leaves them plain.
     progress : callable, optional
         Takes how many bytes of the weights have been copied to the device, and how many there are.
 

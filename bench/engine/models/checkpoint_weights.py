@@ -16,12 +16,14 @@ from hiprt.bench.engine.models.finite import Finite
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.upload import Upload
 from hiprt.bench.engine.models.weights import Part
+from hiprt.kernels.ops.quantized.formats import Format
 
 __all__ = ["CheckpointWeights"]
 
 PREFIXES = ("model.", "language_model.model.", "model.language_model.")
 # Parts that no model here uses: pictures, and the prediction of more than one token.
 OTHERS = ("vision_tower.", "model.visual.", "mtp.", "language_model.mtp.")
+INTEGER_GROUP = 64  # values in a group of integer codes among floating ones
 EMBEDDING, HEAD, CONV = "embed_tokens", "lm_head", "linear_attn.conv1d.weight"
 
 
@@ -31,8 +33,8 @@ class CheckpointWeights:
     Parameters
     ----------
     checkpoint : Checkpoint
-    form : (int, int), optional
-        The group size and bits to which plain weights are quantised; None leaves them plain.
+    form : Format, optional
+        The format to which plain weights are quantised; None leaves them plain.
     progress : callable
         Takes how many bytes have been copied, and how many there are.
 
@@ -47,9 +49,7 @@ class CheckpointWeights:
         There is no embedding, or it has no floating dtype.
     """
 
-    def __init__(
-        self, checkpoint: Checkpoint, form: tuple[int, int] | None, progress: Callable[[int, int], object]
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, form: Format | None, progress: Callable[[int, int], object]) -> None:
         self.checkpoint = checkpoint
         self.copy = Upload(checkpoint.nbytes, progress, checkpoint.files.values())
         # In a quantised checkpoint, a module that is plain was left so on purpose.
@@ -145,10 +145,15 @@ class CheckpointWeights:
         """
         made = Linear.upload(matrix, self.copy)
         self.copy.then(lambda: self.uploaded(made, modules))
-        if isinstance(matrix, Quantized) or self.form is None or matrix.shape[-1] % self.form[0]:
+        if isinstance(matrix, Quantized) or self.form is None:
+            return made
+        form = self.form
+        if bits:  # as in mlx-lm, a module whose bits its family chooses has integer codes in every mode
+            form = Format("affine", form.group_size if form.is_affine else INTEGER_GROUP, bits)
+        if matrix.shape[-1] % form.group_size:
             return made
         self.copy.wait()
-        return made.quantized(self.form[0], bits or self.form[1])
+        return made.quantized(form)
 
     def uploaded(self, made: Linear, modules: Sequence[str]) -> None:
         """Have the values of a matrix checked whose copies are in the stream."""

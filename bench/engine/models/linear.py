@@ -11,6 +11,7 @@ import numpy as np
 
 from hiprt import Array, array, kernels
 from hiprt.bench.engine.matrix import Matrix, Quantized, Rows
+from hiprt.kernels.ops.quantized.formats import Format
 
 __all__ = ["Linear", "gated", "split"]
 
@@ -56,9 +57,10 @@ class Linear:
         biases = None if matrix.biases is None else copy(matrix.biases)
         return cls(copy(matrix.weight), copy(matrix.scales), biases, matrix.group_size, matrix.bits, matrix.mode)
 
-    def quantized(self, group_size: int, bits: int) -> Linear:
+    def quantized(self, form: Format) -> Linear:
         """Quantise a plain matrix on the device."""
-        return Linear(*kernels.quantize(self.weight, group_size, bits), group_size, bits)
+        weight, *shared = kernels.quantize(self.weight, form.group_size, form.bits, form.mode)
+        return Linear(weight, shared[0], shared[1] if form.is_affine else None, form.group_size, form.bits, form.mode)
 
     @property
     def codes(self) -> tuple[Array, Array, Array]:

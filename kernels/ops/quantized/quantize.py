@@ -1,10 +1,11 @@
-"""Quantisation of groups on the device in the affine format, and dequantisation of every format."""
+"""Quantisation of groups on the device, and dequantisation, in every format."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from hiprt.array import Array, Form, bfloat16, dtype_of, make
@@ -13,7 +14,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.lang.operands import FLOATS, UINT32, contiguous
 from hiprt.kernels.ops.elementwise import copies
-from hiprt.kernels.ops.quantized.formats import Format, check_matrix, format_of, listed
+from hiprt.kernels.ops.quantized.formats import UINT8, Format, check_matrix, format_of, listed
 from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
@@ -29,6 +30,17 @@ QUANTIZE = Kernel(
     template={"T": "dtype"},
     threads=64,
     instances=each(),
+)
+QUANTIZE_FLOATING = Kernel(
+    "quantized/quantize_floating",
+    inputs={"w": "T"},
+    outputs={"packed": "uint", "scales": "uchar"},
+    scalars={"groups": "uint", "mode": "int"},
+    template={"T": "dtype"},
+    headers=("quantized/formats.h", "quantized/floating_codes.h"),
+    threads=64,
+    instances=each(),
+    part_of="quantize",
 )
 DEQUANTIZE = Kernel(
     "quantized/dequantize",
@@ -49,7 +61,7 @@ def quantize(
     mode: str = "affine",
     *,
     stream: Stream | None = None,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, ...]:
     """Quantise the last axis, bit for bit as MLX does on the CPU.
 
     Parameters
@@ -57,18 +69,22 @@ def quantize(
     w : Array, [..., N, K]
         The values, which are float16, bfloat16 or float32. A view with gaps is copied first, as in `dequantize`.
     group_size : int, optional
-        The values that share a scale and a bias: 32, 64 (default) or 128; K is a multiple of it.
+        The values that share a scale; K is a multiple of it. ``affine`` has 32, 64 (default) and 128, ``mxfp4`` and
+        ``mxfp8`` have 32, ``nvfp4`` has 16.
     bits : int, optional
-        The bits of a code: 2, 3, 4 (default), 5, 6 or 8.
+        The bits of a code: 2, 3, 4 (default), 5, 6 or 8 in ``affine``, 4 in ``mxfp4`` and ``nvfp4``, 8 in ``mxfp8``.
     mode : str
-        ``affine``. The other formats are read (`dequantize`, `quantized_matmul`) but not written.
+        ``affine`` has codes that are integers, and groups with a scale and a bias. The others have floating codes:
+        E2M1 with scales E8M0 in ``mxfp4``, E4M3 with scales E8M0 in ``mxfp8``, E2M1 with scales E4M3 in ``nvfp4``.
 
     Returns
     -------
     packed : Array, [..., N, K * bits / 32]
         uint32.
-    scales, biases : Array, [..., N, K / group_size]
-        The scales and the biases of the groups, of the dtype of `w`.
+    scales : Array, [..., N, K / group_size]
+        The scales of the groups: of the dtype of `w` in ``affine``, uint8 in the other modes.
+    biases : Array, [..., N, K / group_size]
+        The biases of the groups, of the dtype of `w`; only ``affine`` returns them.
 
     Raises
     ------
@@ -78,22 +94,24 @@ def quantize(
     Notes
     -----
     MLX's GPU backends extend the range of a group that is all negative up to 0, and round ties away from zero. Its CPU
-    backend and this op do not. A group with NaN has unspecified codes; other groups are not affected.
+    backend and this op do not. A group with NaN or infinity has unspecified codes; other groups are not affected.
+
+    A scale E8M0 is the least power of two with which no code overflows, as MLX 0.32.4 chooses it. Exponents below -127,
+    of groups whose values are all below about 2^-125 in ``mxfp4`` and 2^-119 in ``mxfp8``, wrap around in the 8 bits,
+    as in MLX: such groups do not come back.
     """
     stream = stream or current_stream()
     w = in_rows(w, stream)
     plan = quantize_of(w, group_size, bits, mode)
-    packed = make(plan.packed, UINT32, stream)
-    scales, biases = (make(plan.scales, w.dtype, stream) for _ in range(2))
-    plan.launch(stream, w=w, packed=packed, scales=scales, biases=biases)
-    return packed, scales, biases
+    parts = {name: make(shape, dtype, stream) for name, (shape, dtype) in plan.parts.items()}
+    plan.launch(stream, w=w, **parts)
+    return tuple(parts.values())
 
 
 class Quantize(NamedTuple):
-    """The launch of `quantize`, and the shapes of its results."""
+    """The launch of `quantize`, and the shapes and dtypes of its results by name."""
 
-    packed: tuple[int, ...]
-    scales: tuple[int, ...]
+    parts: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
     launch: Launch
 
 
@@ -101,8 +119,6 @@ class Quantize(NamedTuple):
 def quantize_of(w: Form, group_size: int | None, bits: int | None, mode: str) -> Quantize:
     """Check the operand and return the launch."""
     form = format_of("quantize", group_size, bits, mode)
-    if not form.is_affine:
-        raise ValueError(f"[quantize] Writing mode '{mode}' is not supported; the mode 'affine' is.")
     if w.dtype not in FLOATS:
         raise ValueError(f"[quantize] Only real floating types can be quantized but w has type {w.dtype}.")
     if w.ndim < 2:
@@ -117,9 +133,13 @@ def quantize_of(w: Form, group_size: int | None, bits: int | None, mode: str) ->
     contiguous("quantize", "w", w)
     *rows, width = w.shape
     groups = w.size // form.group_size
-    scalars = {"groups": groups, "span": form.group_size, "bits": form.bits}
-    launch = Launch(QUANTIZE, (-(-groups // THREADS), 1, 1), (THREADS, 1, 1), {"T": w.dtype}, **scalars)
-    return Quantize((*rows, width * form.bits // 32), (*rows, width // form.group_size), launch)
+    packed, shared = (*rows, width * form.bits // 32), (*rows, width // form.group_size)
+    scalars = {"span": form.group_size, "bits": form.bits} if form.is_affine else {"mode": form.number}
+    kernel = QUANTIZE if form.is_affine else QUANTIZE_FLOATING
+    launch = Launch(kernel, (-(-groups // THREADS), 1, 1), (THREADS, 1, 1), {"T": w.dtype}, groups=groups, **scalars)
+    if form.is_affine:
+        return Quantize({"packed": (packed, UINT32), "scales": (shared, w.dtype), "biases": (shared, w.dtype)}, launch)
+    return Quantize({"packed": (packed, UINT32), "scales": (shared, UINT8)}, launch)
 
 
 @op
