@@ -292,6 +292,11 @@ class Flags:
         "What `hiprt.compile` does to programs before they run: `simplify`, `dead_code`, `fusion`, and `decode`, which "
         "changes results by rounding; words separated by commas.",
     )
+    mlx_passes = Flag(
+        words(*PASS_NAMES),
+        PASS_NAMES,
+        "The same for the lazy arrays of `hiprt.metal_compat.mlx`: a structure that comes again goes through these.",
+    )
     cpu_compiler = Flag(str, "", "The CPU device's compiler: a path, or one of zig, clang++ and g++.", native=True)
     cpu_zig = Flag(
         str,

@@ -98,6 +98,7 @@ def tensors_in(memory: memoryview) -> tuple[dict[str, HostArray], dict[str, str]
         raise ValueError("its header is no table of tensors")
     content = np.frombuffer(memory, np.uint8)[8 + length :]
     texts = header.pop("__metadata__", {})
+    texts = {} if texts is None else texts  # MLX writes null where it is given none
     if type(texts) is not dict or not all(type(text) is str for text in texts.values()):
         raise ValueError("its metadata are not texts")
     tensors: dict[str, HostArray] = {}

@@ -279,13 +279,54 @@ static PyObject *hold(PyObject *module, PyObject *args) {
 /* pin(array): let no program write over the array's memory, which others see too. */
 static PyObject *pin(PyObject *module, PyObject *array) {
   if (!PyObject_TypeCheck(array, hiprt_py_array_type)) return PyErr_Format(PyExc_TypeError, "pin: an array is needed");
-  ((hiprt_py_buffer *)((hiprt_py_array *)array)->buffer)->leaves++;
+  ((hiprt_py_buffer *)((hiprt_py_array *)array)->buffer)->leaves |= HIPRT_PINNED;
   Py_RETURN_NONE;
 }
 
+/* is_pinned(array): whether others see the array's memory, and may write it. */
+static PyObject *is_pinned(PyObject *module, PyObject *array) {
+  if (!PyObject_TypeCheck(array, hiprt_py_array_type)) return PyErr_Format(PyExc_TypeError, "is_pinned: an array is needed");
+  const hiprt_py_buffer *buffer = (hiprt_py_buffer *)((hiprt_py_array *)array)->buffer;
+  return PyBool_FromLong((buffer->leaves & HIPRT_PINNED) != 0);
+}
+
+/* move(leaf, array): let the array that a leaf holds show its elements in another one's memory, where they are as well;
+ * return whether that was done. It is not where something else shows the memory. */
+static PyObject *move(PyObject *module, PyObject *args) {
+  PyObject *leaf, *other;
+  if (!PyArg_ParseTuple(args, "O!O!", hiprt_py_array_type, &leaf, hiprt_py_array_type, &other)) return 0;
+  hiprt_py_primitive *maker = maker_of(leaf);
+  if (!maker || !is_leaf(leaf) || PyTuple_Size(maker->arguments) != 1 || ((hiprt_py_array *)other)->primitive)
+    return PyErr_Format(PyExc_TypeError, "move: a leaf and an array in memory are needed");
+  hiprt_py_array *array = (hiprt_py_array *)PyTuple_GetItem(maker->arguments, 0);
+  const hiprt_py_array *to = (hiprt_py_array *)other;
+  hiprt_py_buffer *before = (hiprt_py_buffer *)array->buffer, *now = (hiprt_py_buffer *)to->buffer;
+  if (before == now || before->leaves != 1 || before->is_readonly) Py_RETURN_FALSE;
+  PyObject *old_form = hiprt_py_form(array), *new_form = old_form ? hiprt_py_form((hiprt_py_array *)other) : 0;
+  const int is_same = new_form ? PyObject_RichCompareBool(old_form, new_form, Py_EQ) : -1;
+  Py_XDECREF(old_form);
+  Py_XDECREF(new_form);
+  if (is_same < 1) return is_same < 0 ? 0 : Py_NewRef(Py_False);
+  PyObject *shown = array->buffer, *held = (PyObject *)maker->holds;
+  array->buffer = Py_NewRef(to->buffer);
+  array->address = to->address;
+  array->start = to->start;
+  array->end = to->end;
+  maker->holds = (hiprt_py_buffer *)Py_NewRef(to->buffer);
+  now->leaves++;
+  before->leaves--;
+  Py_DECREF(shown);
+  Py_DECREF(held);
+  Py_RETURN_TRUE;
+}
+
 PyMODINIT_FUNC PyInit_cut(void) {
-  static PyMethodDef methods[] = {
-      {"cut", cut, METH_O, 0}, {"hold", hold, METH_VARARGS, 0}, {"pin", pin, METH_O, 0}, {0}};
+  static PyMethodDef methods[] = {{"cut", cut, METH_O, 0},
+                                  {"hold", hold, METH_VARARGS, 0},
+                                  {"move", move, METH_VARARGS, 0},
+                                  {"pin", pin, METH_O, 0},
+                                  {"is_pinned", is_pinned, METH_O, 0},
+                                  {0}};
   static struct PyModuleDef definition = {
       PyModuleDef_HEAD_INIT, "hiprt.graphs.native.cut", "Cuts of a graph of values.", -1, methods, 0, 0, 0, 0,
   };

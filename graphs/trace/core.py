@@ -2,11 +2,11 @@
 
 from hiprt import objects
 
-__all__ = ["Compiled", "Primitive", "Trace", "Traced", "cut", "hold", "pin"]
+__all__ = ["Compiled", "Primitive", "Trace", "Traced", "cut", "hold", "is_pinned", "move", "pin"]
 
 types = objects.load("hiprt.graphs.native.trace")
 Trace, Primitive = types.Trace, types.Primitive
 compiled = objects.load("hiprt.graphs.native.compiled")
 Compiled, Traced = compiled.Compiled, compiled.Traced
 cuts = objects.load("hiprt.graphs.native.cut")
-cut, hold, pin = cuts.cut, cuts.hold, cuts.pin
+cut, hold, is_pinned, move, pin = cuts.cut, cuts.hold, cuts.is_pinned, cuts.move, cuts.pin

@@ -2,19 +2,24 @@
 
 Ops that are called within `recording` make values and nothing else. `evaluate` cuts the program of what is asked for
 out of the graph of values and runs it. Each value that something still needs then holds its array. A structure that
-comes again runs as a `hiprt.graphs.Step`, with the passes of `compile`, and without Python for each primitive.
+comes again runs as a `hiprt.graphs.Step`, with the passes of `compile`, and without Python for each primitive. What
+its leaves hold each time, such as the weights of a model, becomes part of the program.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from hiprt import fork
 from hiprt.array import Array, empty
+from hiprt.flags import flags
 from hiprt.graphs.step import Step
-from hiprt.graphs.trace.core import cut, hold
+from hiprt.graphs.trace.core import cut, hold, is_pinned
 from hiprt.graphs.trace.memory import Memory
 from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.passes.in_place import in_place
@@ -23,7 +28,7 @@ from hiprt.graphs.trace.rebuild import rebuild
 from hiprt.graphs.trace.trace import Trace
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["evaluate", "held", "recording", "value_of"]
+__all__ = ["evaluate", "forget_gone", "held", "recording", "value_of"]
 
 MOST_PROGRAMS = 512  # that are kept
 SMALL = 64  # bytes of an input that is copied rather than patched
@@ -32,7 +37,9 @@ trace = Trace(keeps=False)
 recording = trace.recording
 lock = fork.rlock()
 known: OrderedDict[tuple[bytes, Stream], Lowered] = OrderedDict()
-seen: OrderedDict[bytes, None] = OrderedDict()
+seen: OrderedDict[bytes, list[int]] = OrderedDict()  # the addresses of what the leaves held
+gone: list[tuple[bytes, Stream]] = []
+address_of = attrgetter("address")
 
 
 class Lowered:
@@ -47,6 +54,13 @@ class Lowered:
     stream : Stream
     rules : list
         Those of the cut's primitives, which the key of the structure names by address.
+    arrays : list of Array
+        What the leaves hold.
+    constants : list of int
+        The leaves that are taken to hold the same array each time, by place: the program captures what they hold.
+    gone : list
+        It receives `key` when one of these leaves is not there any more.
+    key : object
 
     Attributes
     ----------
@@ -55,11 +69,30 @@ class Lowered:
         into which they are copied, so that it is replayed whatever they are.
     """
 
-    def __init__(self, program: Program, dead: bytes, stream: Stream, rules: list[Any]) -> None:
-        copied = rebuild(program, lambda _, call, __: call())
-        better, _ = improved(copied)
-        self.program = in_place(better, {value.number for value, flag in zip(better.inputs, dead) if flag})
-        self.rules, self.stream = rules, stream
+    def __init__(
+        self,
+        program: Program,
+        dead: bytes,
+        stream: Stream,
+        rules: list[Any],
+        arrays: list[Array],
+        constants: list[int],
+        gone: list[Any],
+        key: Any,
+    ) -> None:
+        leaves = program.inputs
+        self.rules, self.stream, self.constants = rules, stream, constants
+        self.kept = sorted(set(range(len(leaves))) - set(constants))
+        names = set(flags.mlx_passes)
+        simple, _ = improved(program, names & {"simplify"})
+        fixed = {simple.inputs[i].number: arrays[i] for i in constants}
+        copied = rebuild(simple, lambda _, call, __: call(), constants=fixed)
+        written = {value.number for value, i in zip(copied.inputs, self.kept) if dead[i]}
+        holders = {id(arrays[i]): leaves[i] for i in constants if not is_pinned(arrays[i])}
+        self.program, _ = improved(in_place(copied, written), names - {"simplify"}, holders)
+        self.pick = picker(constants)
+        self.addresses = list(map(address_of, self.pick(arrays)))
+        self.alive = [weakref.ref(leaves[i], lambda _: gone.append(key)) for i in constants]
         numbers = [value.number for value in self.program.inputs]
         roots = Memory(self.program)
         # An output that is an input, written in place, is returned as it is given.
@@ -71,32 +104,52 @@ class Lowered:
             at < 0 or value.number == numbers[at] for at, value in zip(self.given, self.program.outputs)
         )
         self.cells: dict[int, Array] = {}
-        self.latest: list[Array] = []
+        self.latest: dict[int, int] = {}  # the addresses of the small inputs
         self.small = [
             i
             for i, value in enumerate(self.program.inputs)
-            if value.nbytes <= SMALL and not dead[i] and value.is_contiguous
+            if value.nbytes <= SMALL and value.number not in roots.written and value.is_contiguous
         ]
-        self.step: Step[..., tuple[Array, ...]] = Step(self.made, name="mlx.eval", stream=stream, moves=self.is_plain)
+        returned = [i for i, at in enumerate(self.given) if at < 0 or not self.is_plain]
+        made = partial(run, self.program, returned)  # which does not hold the Lowered, so that both go at once
+        self.step: Step[..., tuple[Array, ...]] = Step(made, name="mlx.eval", stream=stream, moves=self.is_plain)
 
-    def made(self, *arrays: Array) -> tuple[Array, ...]:
-        """Run the program, and return the outputs that are no inputs."""
-        found = self.program.run(*arrays)
-        return tuple(each for each, at in zip(found, self.given) if at < 0 or not self.is_plain)
+    def fits(self, arrays: list[Array]) -> bool:
+        """Whether the leaves hold the arrays that the program captured; what is captured is not freed meanwhile."""
+        return list(map(address_of, self.pick(arrays))) == self.addresses
 
-    def run(self, arrays: list[Array]) -> list[Array]:
-        """Return the outputs for some leaves."""
+    def still(self, arrays: list[Array]) -> list[int]:
+        """Return the constants of which that is true."""
+        return [i for i, address in zip(self.constants, self.addresses) if arrays[i].address == address]
+
+    def run(self, leaves: list[Array]) -> list[Array]:
+        """Return the outputs for what the leaves hold."""
+        arrays = [leaves[i] for i in self.kept]
         placed = list(arrays)
         for i in self.small:
-            if i not in self.cells and self.latest and self.latest[i].address != arrays[i].address:
+            address = arrays[i].address
+            if i not in self.cells and self.latest.get(i, address) != address:
                 form = arrays[i].form
                 self.cells[i] = empty(form.shape, form.dtype, self.stream)
             if i in self.cells:
                 self.cells[i].copy_from(arrays[i], self.stream)
                 placed[i] = self.cells[i]
-        self.latest = arrays
+            self.latest[i] = address
         rest = iter(self.step(*placed))
         return [arrays[at] if at >= 0 and self.is_plain else next(rest) for at in self.given]
+
+
+def run(program: Program, returned: list[int], *arrays: Array) -> tuple[Array, ...]:
+    """Run a program, and return some of its outputs."""
+    found = program.run(*arrays)
+    return tuple([found[i] for i in returned])
+
+
+def picker(places: list[int]) -> Callable[[list[Array]], Sequence[Array]]:
+    """Return what gives the items of a list at some places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda items: [items[i] for i in places]
 
 
 def value_of(array: Array) -> Array:
@@ -125,25 +178,46 @@ def evaluate(values: Sequence[Array]) -> None:
         An op refuses its arguments when it runs.
     """
     with lock:
+        forget_gone()
         wanted = [value for value in values if held(value) is None]
         if not wanted:
             return
         key, primitives, leaves, dead, results = cut(wanted)
         arrays = [leaf.primitive.arguments[0] for leaf in leaves]
         stream = current_stream()
-        lowered = known.get((key, stream))
-        if lowered is not None:
-            made = tuple(lowered.run(arrays))
-        elif key not in seen:
+        name = key, stream
+        lowered = known.get(name)
+        if lowered is None and key not in seen:
             # Most structures come once: their ops are launched one by one.
-            seen[key] = None
+            seen[key] = [array.address for array in arrays]
             while len(seen) > MOST_PROGRAMS:
                 seen.popitem(last=False)
             made = Program(leaves, primitives, results).run(*arrays)
         else:
-            rules = [primitive.rule for primitive in primitives]
-            lowered = known[key, stream] = Lowered(Program(leaves, primitives, results), dead, stream, rules)
-            while len(known) > MOST_PROGRAMS:
-                known.popitem(last=False)
+            if lowered is None or not lowered.fits(arrays):
+                if lowered is not None:
+                    constants = lowered.still(arrays)
+                else:
+                    before = zip(arrays, seen[key], dead)
+                    constants = [i for i, each in enumerate(before) if is_constant(*each)]
+                rules = [primitive.rule for primitive in primitives]
+                program = Program(leaves, primitives, results)
+                lowered = known[name] = Lowered(program, dead, stream, rules, arrays, constants, gone, name)
+                while len(known) > MOST_PROGRAMS:
+                    known.popitem(last=False)
             made = tuple(lowered.run(arrays))
         hold(results, made)
+
+
+def is_constant(array: Array, before: int, is_dead: int) -> bool:
+    """Whether what a leaf holds is taken to come again: it is as before, and no position, which programs are given."""
+    return not is_dead and array.address == before and (array.nbytes > SMALL or array.dtype.kind not in "iub")
+
+
+def forget_gone() -> None:
+    """Let go of programs that captured what their leaves do not hold any more."""
+    with lock:
+        while gone:
+            name = gone.pop()
+            known.pop(name, None)
+            seen.pop(name[0], None)

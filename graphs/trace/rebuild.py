@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from hiprt.array import Array
@@ -16,6 +17,7 @@ from hiprt.graphs.trace.value import ShapelessValue
 
 __all__ = ["Call", "Change", "Rebuilding", "rebuild"]
 
+NO_CONSTANTS: Mapping[int, Array] = MappingProxyType({})
 Call = Callable[[], list[Any]]
 # What becomes of a primitive: its results in the new program; none where nothing uses them. It is given the primitive,
 # a function that adds the same call to the new program and returns its results, and one that returns what stands there
@@ -34,6 +36,8 @@ class Rebuilding:
         The old one.
     fixed : bool
         Whether sizes become the numbers that they are, so that the new one has no guards.
+    constants : mapping of int to Array
+        Arrays that take the place of inputs, by the input's number: the new program captures them.
 
     Attributes
     ----------
@@ -42,11 +46,12 @@ class Rebuilding:
         What stands for each value of the old program, by number.
     """
 
-    def __init__(self, program: Program, *, fixed: bool = False) -> None:
+    def __init__(self, program: Program, *, fixed: bool = False, constants: Mapping[int, Array] = NO_CONSTANTS) -> None:
         self.program, self.fixed = program, fixed
         self.trace = Trace(shapeless=not fixed and any(isinstance(value, ShapelessValue) for value in program.inputs))
-        self.values = [self.trace.given(value) for value in program.inputs]
-        self.found: dict[int, Array] = {old.number: new for old, new in zip(program.inputs, self.values)}
+        inputs = [value for value in program.inputs if value.number not in constants]
+        self.values = [self.trace.given(value) for value in inputs]
+        self.found: dict[int, Array] = {old.number: new for old, new in zip(inputs, self.values)} | dict(constants)
 
     def replaced(self, part: Any) -> Any:
         """Return what stands for a value or a size of the old program; other parts of arguments as they are."""
@@ -88,9 +93,11 @@ class Rebuilding:
         return Program(self.values, self.trace.primitives, outputs, guards)
 
 
-def rebuild(program: Program, change: Change, *, fixed: bool = False) -> Program:
-    """Return a program of the same inputs and outputs, of what `change` makes of each primitive; see `Rebuilding`."""
-    new = Rebuilding(program, fixed=fixed)
+def rebuild(
+    program: Program, change: Change, *, fixed: bool = False, constants: Mapping[int, Array] = NO_CONSTANTS
+) -> Program:
+    """Return a program of the same outputs, of what `change` makes of each primitive; see `Rebuilding`."""
+    new = Rebuilding(program, fixed=fixed, constants=constants)
     places: list[int] = []
     with new.trace.recording():
         for primitive in program.primitives:

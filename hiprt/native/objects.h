@@ -24,9 +24,10 @@ typedef struct {
   hiprt_uses *uses;     /* NULL until somebody asks */
   char is_new;          /* it was made when uses were noted, of memory that nobody had used */
   char is_readonly;     /* kernels and copies must not write */
-  uint32_t leaves;      /* how many values of lazy graphs hold an array that shows it */
+  uint32_t leaves;      /* how many values of lazy graphs hold an array that shows it; HIPRT_PINNED: others may write it */
   hiprt_stream *home;   /* the stream that `free` is ordered behind; NULL: the pool knows, or `free` waits for all */
 } hiprt_py_buffer;
+#define HIPRT_PINNED 0x100000u
 
 /* Base of hiprt.array.Array. */
 typedef struct {

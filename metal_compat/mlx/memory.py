@@ -118,5 +118,6 @@ def set_wired_limit(limit: int) -> int:
 
 
 def clear_cache() -> None:
-    """Give memory that nobody holds back to the device."""
+    """Give memory that nobody holds back to the device, that of programs of a model that is gone included."""
+    lazy.forget_gone()
     default_pool.trim()

@@ -41,6 +41,10 @@ def check_gate_up(close, normal, tokens, chosen, experts, columns, width, dtype,
     indices = indices_of(tokens, chosen, experts, seed)
     options = {"group_size": group, "bits": bits}
     got = kernels.moe_gate_up(hiprt.array(x), hiprt.array(indices), *parts, **options)
+    hosts = [part.numpy() for part in parts]
+    halves = [hiprt.array(np.concatenate([each[:, :columns], each[:, columns:]])) for each in hosts]
+    other = kernels.moe_gate_up(hiprt.array(x), hiprt.array(indices), *halves, apart=True, **options)
+    assert other.numpy().tobytes() == got.numpy().tobytes()
     terms = np.abs(x.astype(np.float64)) @ sizes.transpose(0, 2, 1)
     largest = terms.max(initial=0)
     close(got, reference.moe_gate_up(x, indices, w), magnitude=largest * (largest + 1), steps=steps)
@@ -114,6 +118,7 @@ def test_mistakes_are_named(dtype):
         (ValueError, "indices has shape", lambda: kernels.moe_gate_up(x, two.reshape(4), *parts)),
         (ValueError, "do not fit", lambda: kernels.moe_gate_up(y.reshape(2, 128), two, *parts)),
         (ValueError, "do not fit", lambda: kernels.moe_gate_up(x, two, *odd)),
+        (ValueError, "as many gates as ups", lambda: kernels.moe_gate_up(x, two, *odd, apart=True)),
         (ValueError, "3 axes", lambda: kernels.moe_gate_up(x, two, w[0], scales[0], biases[0])),
         (ValueError, "6 bits", lambda: kernels.moe_gate_up(x, two, *parts, bits=6)),
         (ValueError, "incompatible", lambda: kernels.moe_gate_up(x, two, *parts, bits=8)),

@@ -34,7 +34,14 @@ GATE_UP = Kernel(
     "experts/moe_gate_up",
     inputs=GATE_UP_INPUTS,
     outputs={"out": "T"},
-    scalars={"columns": "uint", "matrices": "uint", "chosen": "uint", "eps": "float", "stretch": "uint"},
+    scalars={
+        "columns": "uint",
+        "matrices": "uint",
+        "between": "uint",
+        "chosen": "uint",
+        "eps": "float",
+        "stretch": "uint",
+    },
     template={
         "T": "dtype",
         "GROUP": "int",
@@ -89,7 +96,7 @@ GATE_UP_RINGS = ring_kernel(
     "moe_gate_up_integer",
     inputs=GATE_UP_INPUTS,
     outputs={"out": "T"},
-    scalars={"columns": "uint", "matrices": "uint", "eps": "float"},
+    scalars={"columns": "uint", "matrices": "uint", "between": "uint", "eps": "float"},
     template={"NORMED": "bool", "CHOSEN": "int", "COLUMNS": "int"},
     ahead=(),
     matrices="GATHERED",
@@ -191,6 +198,7 @@ def moe_gate_up(
     eps: float = 1e-6,
     group_size: int = 64,
     bits: int = 4,
+    apart: bool = False,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -206,6 +214,8 @@ def moe_gate_up(
         uint32. Each expert has N rows for the gate, then N rows for up.
     scales, biases : Array, [E, 2 * N, K / group_size]
         The scales and the biases that `quantize` returns, of the dtype of `x`.
+    apart : bool
+        Whether the first axes are 2 * E and N instead: the gates of all experts come first, then their ups.
     norm : Array, [K], optional
         The weight of an RMS norm of `x`, as `rms_norm` computes it; of the dtype of `x`.
     eps : float
@@ -228,7 +238,7 @@ def moe_gate_up(
         A shape does not fit, an array is not contiguous or not aligned, or `out` overlaps an input.
     """
     stream = stream or current_stream()
-    plan = plan_gate_up(x, indices, w, scales, biases, norm, eps, group_size, bits, target_of(stream))
+    plan = plan_gate_up(x, indices, w, scales, biases, norm, eps, group_size, bits, bool(apart), target_of(stream))
     return plan.run(stream, out, x=x, indices=indices, weight=w, scales=scales, biases=biases, norm=norm)
 
 
@@ -243,12 +253,17 @@ def plan_gate_up(
     eps: float,
     group_size: int,
     bits: int,
+    apart: bool,
     target: Target,
 ) -> Plan:
     """Check the operands and return the plan."""
     op = "moe_gate_up"
     floating(op, "x", x, 2)
     experts, rows, width = check_stack(op, w, scales, biases, x, group_size, bits)
+    if apart and experts % 2:
+        raise ValueError(f"{op}: w has shape {w.shape}; as many gates as ups are needed")
+    if apart:
+        experts, rows = experts // 2, rows * 2
     buffer(op, "indices", indices, INT32)
     tokens = x.shape[0]
     if x.shape[1] != width or rows % 2 or width * x.dtype.itemsize > STAGED_BYTES:
@@ -268,7 +283,8 @@ def plan_gate_up(
         "WIDTH": width,
         "NORMED": norm is not None,
     }
-    sizes: dict[str, Any] = {"columns": columns, "matrices": experts, "eps": eps}
+    between = experts * columns if apart else columns
+    sizes: dict[str, Any] = {"columns": columns, "matrices": experts, "between": between, "eps": eps}
     is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
     configuration = gate_up_configuration(target, x.dtype, chosen, columns, width, group_size, bits) if is_one else None
     if configuration:

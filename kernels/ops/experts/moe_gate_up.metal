@@ -1,12 +1,12 @@
-// out[t][c] = silu(gate) * up of the expert that indices[t][c] names: rows n and columns + n of its matrix times
-// rms_norm(x[t]). Item t * chosen + c of the grid's y; zeros where there is no such expert.
+// out[t][c] = silu(gate) * up of the expert that indices[t][c] names: rows n and between + n of its matrix times
+// rms_norm(x[t]). An up lies `between` rows behind its gate: as many as columns, or all gates of all experts. Item t * chosen + c of the grid's y; zeros where there is no such expert.
 constexpr uint GROUPS = WIDTH / GROUP;
 wait_for_inputs();
 begin_next();
 const uint item = threadgroup_position_in_grid.y;
 const uint expert = uint(indices[item]);
 const bool exists = expert < matrices;
-const size_t skipped = size_t(exists ? expert : 0) * columns * 2;  // rows
+const size_t skipped = size_t(exists ? expert : 0) * columns * (between == columns ? 2 : 1);  // rows
 const device uint* codes = weight + skipped * (WIDTH / 32 * BITS);
 const device T* scale_of = scales + skipped * GROUPS;
 const device T* bias_of = biases + skipped * GROUPS;
@@ -27,7 +27,7 @@ const uint first = threadgroup_position_in_grid.x * stretch;
 for (uint n = first; n < min(columns, first + stretch); n++) {
   float sums[2];
   for (uint r = 0; r < 2; r++) {
-    const uint row = n + r * columns;
+    const uint row = n + r * between;
     sums[r] = row_sum<T, GROUP, BITS>(codes + row * (WIDTH / 32 * BITS), scale_of + row * GROUPS, bias_of + row * GROUPS,
                                       values, totals, GROUPS);
   }
@@ -52,7 +52,7 @@ const uint index = simdgroup * 32 + lane;
 const uint first = (threadgroup_position_in_grid.x * SIMDGROUPS + simdgroup) * PAIRS;
 uint rows[ROWS];
 #pragma unroll
-for (uint r = 0; r < ROWS; r++) rows[r] = min(first + r / 2, columns - 1) + r % 2 * columns;
+for (uint r = 0; r < ROWS; r++) rows[r] = min(first + r / 2, columns - 1) + r % 2 * between;
 pack<T, 8> mine[STAGES], factors[STAGES];
 #pragma unroll
 for (uint s = 0; s < STAGES; s++) {

@@ -9,7 +9,7 @@
 // biases come by bulk copies, a round ahead: there are many rows of few bytes.
 //
 // Of a stack of matrices, CHOSEN by indices: their rows behind each other for one x (GATHERED), or their widths beside each
-// other, for as many stretches of x with a share each (SUMMED). Then nothing is asked for before the indices are there.
+// other, for as many stretches of x with a share each (SUMMED). An up lies `between` rows behind its gate. Then nothing is asked for before the indices are there.
 constexpr uint CHUNK = 512 / BITS;
 constexpr uint STEP = 2 * CHUNK;
 constexpr uint SLOT = uint(GROUP) < CHUNK ? GROUP : CHUNK;
@@ -42,7 +42,7 @@ const uint each = all_tiles / groups, more = all_tiles % groups;
 const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
 const auto row_of = [&](uint tile, uint local) {
   const uint within = CHOICE == GATHERED ? tile % TILES_EACH : tile, before = CHOICE == GATHERED ? first_rows[tile / TILES_EACH] : 0u;
-  return before + (GATED ? within * 4 + local % 4 + (local >= 4 ? columns : 0u) : within * 8 + local);
+  return before + (GATED ? within * 4 + local % 4 + (local >= 4 ? between : 0u) : within * 8 + local);
 };
 // Of this lane's column, which is of scale t, only one of its two rows of the result counts: that with codes of this scale.
 const bool is_second = t / HALF % 2 != g % 2;
@@ -53,7 +53,7 @@ if (CHOICE != ONE) {
   wait_for_inputs();
   for (uint e = thread_index_in_threadgroup; e < uint(CHOSEN); e += MEMBERS * 32) {
     const uint matrix = uint(indices[e]);
-    first_rows[e] = matrix < matrices ? matrix * (PARTS * columns) : 0u;
+    first_rows[e] = matrix < matrices ? matrix * (between == columns ? PARTS * columns : columns) : 0u;
     factors[e] = matrix >= matrices ? 0.0f : CHOICE == SUMMED ? float(shares[e]) : 1.0f;
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -29,6 +29,7 @@ ABSENT = {
     "residual": "const device T* const residual = x;",
     "matrices": "constexpr uint matrices = 1;",
     "eps": "constexpr float eps = 0.0f;",
+    "between": "const uint between = columns;",
 }
 
 

@@ -38,3 +38,12 @@ def test_results_of_one_op_are_not_computed_from_what_was_freed():
     del x
     assert first.tolist() == [1, 2]
     assert rest.tolist() == [3, 4, 5, 6]
+
+
+def test_a_file_of_mlx_without_metadata(tmp_path):
+    """MLX writes null where it is given no metadata."""
+    header = b'{"__metadata__":null,"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    file = tmp_path / "x.safetensors"
+    file.write_bytes(len(header).to_bytes(8, "little") + header + np.float32(3).tobytes())
+    (name, found), metadata = *mx.load(str(file)).items(), mx.load(str(file), return_metadata=True)[1]
+    assert (name, found.tolist(), metadata) == ("x", [3], {})

@@ -5,16 +5,20 @@ These kernels do not round in between, and sum in another order, so that this pa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hiprt import kernels
+from hiprt.array import Array
 from hiprt.graphs.trace.passes.dead_code import dead_code
 from hiprt.graphs.trace.passes.decode.experts import experts, wanted_by_routes
 from hiprt.graphs.trace.passes.decode.heads import heads, openings, wanted_by_heads
 from hiprt.graphs.trace.passes.decode.joins import joins
 from hiprt.graphs.trace.passes.decode.match import replaced_by
-from hiprt.graphs.trace.passes.decode.matrices import Joined
+from hiprt.graphs.trace.passes.decode.matrices import NO_LEAVES, Joined
 from hiprt.graphs.trace.passes.decode.products import gates, norms, residuals, wanted_by_gates
 from hiprt.graphs.trace.passes.decode.recurrence import recurrences, wanted_by_recurrences
 from hiprt.graphs.trace.passes.decode.routing import routes, shared_sums, sums
+from hiprt.graphs.trace.passes.decode.rows import rows
 from hiprt.graphs.trace.passes.decode.uses import Uses
 from hiprt.graphs.trace.program import Program
 
@@ -23,7 +27,7 @@ __all__ = ["decode"]
 FOUND_IN = (kernels.quantized_matmul, kernels.kv_write, kernels.gather_qmm, kernels.gated_delta)
 
 
-def decode(program: Program) -> Program:
+def decode(program: Program, leaves: Mapping[int, Array] = NO_LEAVES) -> Program:
     """Return the program with the kernels of decode steps in the place of single ops.
 
     - ``rms_norm``, ``quantized_matmul``, ``silu_mul`` of its halves, or ``silu`` and ``multiply``, and ``add`` of a
@@ -35,11 +39,20 @@ def decode(program: Program) -> Program:
       become ``moe_route``, ``moe_gate_up`` and ``moe_down``;
     - from ``conv_step`` to the gated norm, a step of a gated-delta layer becomes ``gdn_step``;
     - products of the same vectors become one where these kernels take its columns, with matrices that are joined.
+
+    What has one token of one text as axes of one element in front is computed as rows before that.
+
+    Parameters
+    ----------
+    program : Program
+    leaves : mapping of int to Array
+        The values of a lazy graph that hold arrays which the program captured, by the arrays' ids. Such arrays are
+        moved to where they are joined, so that the memory is there once.
     """
     if not any(primitive.op in FOUND_IN for primitive in program.primitives):
         return program
-    program = dead_code(program)
-    told = Joined(program)
+    program = dead_code(rows(program))
+    told = Joined(program, leaves)
     join = joins((wanted_by_heads, wanted_by_gates, wanted_by_routes, wanted_by_recurrences), told)
     finders = routes, sums, shared_sums, join, gates, recurrences, experts(told), openings, residuals, norms, heads
     for find in finders:

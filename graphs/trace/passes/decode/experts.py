@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from hiprt import kernels
 from hiprt.array import Array
 from hiprt.graphs.trace.core import Primitive
 from hiprt.graphs.trace.passes.decode.formats import MATRIX, format_options
-from hiprt.graphs.trace.passes.decode.joins import Wanted
+from hiprt.graphs.trace.passes.decode.joins import Wanted, have_one_input, is_alike
 from hiprt.graphs.trace.passes.decode.match import Match, Replaced
 from hiprt.graphs.trace.passes.decode.matrices import Joined, joined
 from hiprt.graphs.trace.passes.decode.part import Part, part_of
@@ -30,14 +30,16 @@ class Gathered(NamedTuple):
     ----------
     x : Array, [n, K]
     chosen : Array of int, [n, k]
-    gate_up, down : dict
-        The stacks and their formats, as keywords of `kernels.moe_gate_up` and `kernels.moe_down`.
+    gate_up : list of dict
+        One stack, whose matrices have gates and then ups, or a stack of gates and one of ups, each with its format.
+    down : dict
+        The stack and its format, as keywords of `kernels.moe_down`.
     inside : list of Primitive
     """
 
     x: Array
     chosen: Array
-    gate_up: dict[str, Any]
+    gate_up: list[dict[str, Any]]
     down: dict[str, Any]
     inside: list[Primitive]
 
@@ -86,12 +88,15 @@ def match_of(uses: Uses, call: Primitive, halves: dict[int, Any], told: Joined) 
         if not uses.is_inside(inside, [*inside, call]):
             return None
         indices, weights = (part.source for part in parts_of(uses, found.chosen, shares))
+        stacks = found.gate_up[0] if len(found.gate_up) == 1 else apart(found.gate_up, told)
+        if stacks is None:
+            return None
 
         def make(replaced: Replaced) -> list[Array]:
-            return [call_of(found, replaced, replaced(indices), replaced(weights))]
+            return [call_of(found, stacks, found.down, replaced, replaced(indices), replaced(weights))]
 
         unique = tuple({each.number: each for each in inside}.values())
-        return Match((call,), unique, reads_of(found, indices, weights), (), make)
+        return Match((call,), unique, reads_of(found, stacks, found.down, indices, weights), (), make)
     routes = routes_of(uses, route, argument(call, "gate"))
     own = shared_expert(uses, shared, found)
     if routes is None or own is None or argument(route, "shared") or argument(route, "out") is not None:
@@ -100,19 +105,24 @@ def match_of(uses: Uses, call: Primitive, halves: dict[int, Any], told: Joined) 
     inside += [route, *between, *own_inside]
     if not uses.is_inside(inside, [*inside, call]):
         return None
-    gate_up, down = with_member(found.gate_up, above, told), with_member(found.down, below, told)
-    if gate_up is None or down is None or len(gate_up["w"]) != logits_of(route) + 1:
+    if len(found.gate_up) == 1:
+        gate_up = with_member(found.gate_up[0], above, told)
+    else:
+        gate_up = apart(found.gate_up, told, halves_of(above))
+    down = with_member(found.down, below, told)
+    if gate_up is None or down is None or len(down["w"]) != logits_of(route) + 1:
         return None
-    whole = found._replace(gate_up=gate_up, down=down)
+    if len(gate_up["w"]) != len(down["w"]) * len(found.gate_up):
+        return None
     options = {"normalize": argument(route, "normalize"), "shared": True}
     k = argument(route, "k")
 
     def make_with_shared(replaced: Replaced) -> list[Array]:
         chosen, weights = kernels.moe_route(replaced(source), k, **options)
-        return [call_of(whole, replaced, chosen, weights)]
+        return [call_of(found, gate_up, down, replaced, chosen, weights)]
 
     unique = tuple({each.number: each for each in inside}.values())
-    return Match((call,), unique, reads_of(whole, source), (), make_with_shared)
+    return Match((call,), unique, reads_of(found, gate_up, down, source), (), make_with_shared)
 
 
 def parts_of(uses: Uses, *values: Array) -> list[Part]:
@@ -137,16 +147,23 @@ def route_of(uses: Uses, chosen: Array, shares: Array) -> tuple[Primitive | None
     return (route, [*parts[0].inside, *parts[1].inside]) if is_right else (None, [])
 
 
-def call_of(found: Gathered, replaced: Replaced, chosen: Array, shares: Array) -> Array:
+def call_of(
+    found: Gathered,
+    gate_up: dict[str, Any],
+    down: dict[str, Any],
+    replaced: Replaced,
+    chosen: Array,
+    shares: Array,
+) -> Array:
     """Call the kernels of the experts."""
-    gate_up, down = ({name: replaced(value) for name, value in each.items()} for each in (found.gate_up, found.down))
-    inner = kernels.moe_gate_up(replaced(found.x), chosen, **gate_up)
-    return kernels.moe_down(inner, chosen, shares, **down)
+    above, below = ({name: replaced(value) for name, value in each.items()} for each in (gate_up, down))
+    inner = kernels.moe_gate_up(replaced(found.x), chosen, **above)
+    return kernels.moe_down(inner, chosen, shares, **below)
 
 
-def reads_of(found: Gathered, *others: Array) -> tuple[Array, ...]:
+def reads_of(found: Gathered, gate_up: dict[str, Any], down: dict[str, Any], *others: Array) -> tuple[Array, ...]:
     """Return what the kernels of the experts read."""
-    return (found.x, *others, *(each[name] for each in (found.gate_up, found.down) for name in MATRIX))
+    return (found.x, *others, *(each[name] for each in (gate_up, down) for name in MATRIX))
 
 
 def gathered(uses: Uses, y: Array, halves: dict[int, Any]) -> Gathered | None:
@@ -168,22 +185,28 @@ def gathered(uses: Uses, y: Array, halves: dict[int, Any]) -> Gathered | None:
         return None
     gate, up, between = halves[call.number]
     first, second = part_of(uses, gate), part_of(uses, up)
-    if first is None or second is None or first.source is not second.source:
+    if first is None or second is None:
         return None
-    both = uses.maker(first.source, kernels.gather_qmm)
+    makers = [uses.maker(part.source, kernels.gather_qmm) for part in (first, second)]
+    both, other = makers
     x = None if both is None else part_of(uses, argument(both, "x"))
-    if both is None or x is None:
+    if both is None or other is None or x is None:
         return None
-    gate_up, down_form = format_options(both), format_options(down)
-    chosen, width = argument(both, "rhs_indices"), first.width // 2
-    if gate_up is None or down_form is None or not isinstance(chosen, Array):
+    gate_up, up_form, down_form = (format_options(each) for each in (both, other, down))
+    chosen, is_one = argument(both, "rhs_indices"), both is other
+    width = first.width // 2 if is_one else first.width
+    if gate_up is None or up_form is None or down_form is None or not isinstance(chosen, Array):
         return None
     n, k, _ = y.form.shape
-    inside = [*answers.inside, down, *inner.inside, call, *between, *first.inside, *second.inside, both, *x.inside]
+    calls = [both] if is_one else [both, other]
+    inside = [*answers.inside, down, *inner.inside, call, *between, *first.inside, *second.inside, *calls, *x.inside]
+    if is_one:
+        are_halves = first.width == 2 * width and first.is_columns(0, width) and second.is_columns(width, 2 * width)
+    else:
+        are_halves = first.is_whole and second.is_whole and have_one_input(both, other) and is_alike(gate_up, up_form)
     is_right = (
-        first.width == 2 * width
-        and first.is_columns(0, width)
-        and second.is_columns(width, 2 * width)
+        are_halves
+        and first.width == second.width
         and x.is_whole
         and x.source.form.ndim == 2
         and x.source.form.shape[0] == n
@@ -197,7 +220,8 @@ def gathered(uses: Uses, y: Array, halves: dict[int, Any]) -> Gathered | None:
         and max(x.width, k * width) * x.source.dtype.itemsize <= STAGED_BYTES
         and n * k <= MOST_ITEMS
     )
-    return Gathered(x.source, chosen, gate_up, down_form, inside) if is_right else None
+    stacks = [gate_up] if is_one else [gate_up, up_form]
+    return Gathered(x.source, chosen, stacks, down_form, inside) if is_right else None
 
 
 def routes_of(uses: Uses, route: Primitive, gate: Array) -> tuple[Array, list[Primitive]] | None:
@@ -251,6 +275,36 @@ def with_member(stack: dict[str, Any], one: dict[str, Any], told: Joined) -> dic
     found: dict[str, Any] = dict(stack)
     for name, (whole, member) in parts.items():
         made = joined([whole, member[None]], -3, None, told)
+        if made is None:
+            return None
+        found[name] = made
+    return found
+
+
+def halves_of(one: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a gate and of its up, each as a stack of one matrix."""
+    count = one["w"].shape[0] // 2
+    rows = slice(0, count), slice(count, 2 * count)
+    return [{**one, **{name: one[name][each][None] for name in MATRIX}} for each in rows]
+
+
+def apart(stacks: list[dict[str, Any]], told: Joined, members: Sequence[dict[str, Any]] = ()) -> dict[str, Any] | None:
+    """Return a stack of gates with one of ups behind it, each with a member at its end where there are some.
+
+    None is returned where the arrays do not fit or cannot be joined.
+    """
+    first = stacks[0]
+    order = [each for pair in zip(stacks, members) for each in pair] if members else stacks
+    if any(each[name] != first[name] for each in order for name in ("group_size", "bits")):
+        return None
+    parts = {name: [each[name] for each in order] for name in MATRIX}
+    for each in parts.values():
+        are_alike = all(part.shape[1:] == each[0].shape[1:] and part.dtype == each[0].dtype for part in each)
+        if not told.are_constants(each) or not are_alike:
+            return None
+    found: dict[str, Any] = {**first, "apart": True}
+    for name, each in parts.items():
+        made = joined(each, -3, None, told)
         if made is None:
             return None
         found[name] = made

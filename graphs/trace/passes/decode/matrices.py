@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hiprt import fork, kernels
 from hiprt.array import Array, array
 from hiprt.buffer import Buffer
 from hiprt.errors import HipError
+from hiprt.graphs.trace.core import move
 from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.trace import paused
 from hiprt.stream import session_of_thread
@@ -22,6 +24,7 @@ __all__ = ["Joined", "joined"]
 # What was put together and is in use: the buffers of the parts, which are still there, and the result, by `key_of`.
 known: dict[Any, tuple[tuple[weakref.ref[Buffer], ...], weakref.ref[Array]]] = {}
 lock = fork.lock()
+NO_LEAVES: Mapping[int, Array] = MappingProxyType({})
 
 
 class Joined:
@@ -30,6 +33,8 @@ class Joined:
     Parameters
     ----------
     program : Program
+    leaves : mapping of int to Array
+        The values of a lazy graph that hold arrays which may be moved to where they are joined, by the arrays' ids.
 
     Attributes
     ----------
@@ -41,8 +46,8 @@ class Joined:
         Weak references to the buffers of the new ones and of the old ones, with their sizes, by number.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.count = 0
+    def __init__(self, program: Program, leaves: Mapping[int, Array] = NO_LEAVES) -> None:
+        self.count, self.leaves = 0, leaves
         written = (primitive.inputs[i] for primitive in program.primitives for i in primitive.rule[2])
         self.written = {id(value.buffer) for value in written if value.primitive is None}
         self.copies: dict[int, tuple[weakref.ref[Buffer], int]] = {}
@@ -88,7 +93,8 @@ def joined(parts: Sequence[Array], axis: int, order: NDArray[np.intp] | None, to
     """Return arrays joined along an axis, with its places in an order; None where there is no memory for it.
 
     Arrays that lie one behind the other in one buffer are not copied. The same arrays are joined into the same memory
-    again, as long as it is in use.
+    again, as long as it is in use. Where the parts may be moved, those that lie together in what is made are there
+    afterwards, and their own memory is given back.
 
     Parameters
     ----------
@@ -105,7 +111,28 @@ def joined(parts: Sequence[Array], axis: int, order: NDArray[np.intp] | None, to
         made = copied(parts, axis, order)
     if made is not None:
         told.note(parts, made)
+        if told.leaves and made.buffer is not parts[0].buffer:
+            move_parts(parts, axis, order, made, told.leaves)
     return made
+
+
+def move_parts(
+    parts: Sequence[Array], axis: int, order: NDArray[np.intp] | None, made: Array, leaves: Mapping[int, Array]
+) -> None:
+    """Let parts that lie together in an array, in their own order, show their elements there."""
+    sizes = [part.shape[axis] for part in parts]
+    places = np.arange(sum(sizes)) if order is None else order
+    first = 0
+    for part, size in zip(parts, sizes):
+        (here,) = np.nonzero(places == first)
+        if len(here) and np.array_equal(places[here[0] : here[0] + size], np.arange(first, first + size)):
+            start = int(here[0])
+            index: list[slice] = [slice(None)] * made.ndim
+            index[axis] = slice(start, start + size)
+            view = made[tuple(index)]
+            if id(part) in leaves:
+                move(leaves[id(part)], view)
+        first += size
 
 
 def adjacent(parts: Sequence[Array], axis: int) -> Array | None:

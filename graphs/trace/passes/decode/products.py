@@ -68,12 +68,17 @@ def gates(uses: Uses) -> list[Match]:
 
 
 def wanted_by_gates(uses: Uses) -> list[Wanted]:
-    """Return the gates, and what they gate, that are wanted as columns of one product."""
+    """Return the gates, and what they gate, that are wanted as columns of one product; experts take stacks apart."""
     pairs = [(part_of(uses, gate), part_of(uses, up)) for _, gate, up, _ in gated(uses)]
     return [
         (gate, up)
         for gate, up in pairs
-        if gate is not None and up is not None and gate.source is not up.source and gate.is_whole and up.is_whole
+        if gate is not None
+        and up is not None
+        and gate.source is not up.source
+        and gate.is_whole
+        and up.is_whole
+        and uses.maker(gate.source, kernels.quantized_matmul) is not None
     ]
 
 
@@ -85,9 +90,24 @@ def gated(uses: Uses) -> Iterator[tuple[Primitive, Array, Array, list[Primitive]
     for call in uses.calls(kernels.multiply):
         a, b = argument(call, "a"), argument(call, "b")
         for first, up in ((a, b), (b, a)):
-            silu = uses.maker(first, kernels.silu)
-            if silu is not None and isinstance(up, Array) and argument(call, "out") is argument(silu, "out") is None:
-                yield call, argument(silu, "a"), up, [silu]
+            found = silu_of(uses, first)
+            if found is not None and isinstance(up, Array) and argument(call, "out") is None:
+                yield call, found[0], up, found[1]
+
+
+def silu_of(uses: Uses, value: Any) -> tuple[Array, list[Primitive]] | None:
+    """Return x and the calls where a value is ``silu(x)``, or ``x * sigmoid(x)``; None for other values."""
+    silu, maker = uses.maker(value, kernels.silu), uses.maker(value, kernels.multiply)
+    if silu is not None:
+        return (argument(silu, "a"), [silu]) if argument(silu, "out") is None else None
+    if maker is None or argument(maker, "out") is not None:
+        return None
+    a, b = argument(maker, "a"), argument(maker, "b")
+    for x, factor in ((a, b), (b, a)):
+        sigmoid = uses.maker(factor, kernels.sigmoid)
+        if sigmoid is not None and argument(sigmoid, "out") is None and argument(sigmoid, "a") is x:
+            return x, [maker, sigmoid]
+    return None
 
 
 def residuals(uses: Uses) -> list[Match]:
