@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -43,6 +44,9 @@ METHOD = (
 )
 # Slices of a track must not overlap, which Perfetto judges in whole nanoseconds: each is drawn so much (us) shorter.
 GAP = 0.003
+# What some version of Perfetto refuses, or takes for the end of a string: escapes but for that of a quote, DEL, and
+# surrogates, which stand for bytes of a name that are no letters.
+UNREADABLE = re.compile(r"\\(?:u[0-9a-f]{4}|[^\"u])|[\x7f\ud800-\udfff]")
 # Tracks that are no threads of the host have numbers that no thread has.
 STREAM_TRACK, GRAPH_TRACK = 1_000_000_000, 2_000_000_000
 
@@ -310,7 +314,8 @@ def node_events(graph: dict[str, Any], pid: int, track: int) -> Iterator[dict[st
 
 def slice_of(ts: float, us: float) -> dict[str, float]:
     """Return when a slice begins, in microseconds, and how long it is drawn."""
-    return {"ts": ts, "dur": max(us - GAP, 0.0)}
+    # Some versions of Perfetto misread a number of more than eighteen decimals, so both are in whole nanoseconds.
+    return {"ts": round(ts, 3), "dur": round(max(us - GAP, 0.0), 3)}
 
 
 def metadata(pid: int, tid: int, kind: str, name: str) -> dict[str, Any]:
@@ -328,23 +333,29 @@ def write() -> None:
         except OutOfMemoryError:
             bandwidth = None
         whole = run(bandwidth)
-        # Some versions of Perfetto know no escapes of letters.
-        text = json.dumps(chrome_trace(whole, os.getpid()), ensure_ascii=False)
+        text = chrome_trace(whole, os.getpid())
         Path(flags.graph_trace).write_text(text, encoding="utf-8", errors="backslashreplace")
     except (HipError, OSError) as error:
         print(f"hiprt: HIPRT_GRAPH_TRACE: {error}", file=sys.stderr)
 
 
-def chrome_trace(whole: dict[str, Any], pid: int) -> dict[str, Any]:
-    """Return what `run` returned in Chrome's trace format, of a process of this number."""
-    return {
-        # Perfetto reads the first two where they are in the first piece of the file only, and no further than to a name
-        # that it does not know, so ours comes last.
+def chrome_trace(whole: dict[str, Any], pid: int) -> str:
+    """Return what `run` returned as a text in Chrome's trace format, of a process of this number."""
+    shown = {
         "displayTimeUnit": "ms",
         "otherData": {"node times": METHOD, **{name: str(value) for name, value in whole["machine"].items()}},
         "traceEvents": list(trace_events(whole, pid)),
-        "hiprt": whole,
     }
+    text = UNREADABLE.sub(readable, json.dumps(shown, ensure_ascii=False))
+    # Perfetto reads the first two where they are in the first piece of the file only, and no further than to a name
+    # that it does not know, so ours comes last.
+    ours = json.dumps(whole, ensure_ascii=False).replace("\x7f", r"\u007f")
+    return f'{text[:-1]}, "hiprt": {ours}}}'
+
+
+def readable(found: re.Match[str]) -> str:
+    """Return what a trace shows for a part of its text that Perfetto cannot read."""
+    return "\N{SET MINUS}" if found[0] == r"\\" else "\N{REPLACEMENT CHARACTER}"
 
 
 atexit.register(write)

@@ -117,7 +117,7 @@ def test_perfetto_opens_it_without_an_error(traced):
 
 
 US = st.floats(0, 1e4) | st.integers(0, 10_000).map(lambda ns: ns / 1000)
-NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
+NAMES = st.text(st.characters() | st.sampled_from('\\"\n'), min_size=1, max_size=8)
 
 
 @settings(max_examples=100, deadline=None)
@@ -143,19 +143,25 @@ def test_perfetto_opens_whatever_was_measured(launches, nodes, step, kernel):
     }  # fmt: skip
     graph = {"name": step, "key": "0", "ts": 12.3456, "node_us": nodes, "nodes": [node] * len(nodes)}
     whole = {"machine": {"device": "d"}, "launches": rows, "graphs": [graph]}
-    text = json.dumps(timeline.chrome_trace(whole, 1), ensure_ascii=False)
+    text = timeline.chrome_trace(whole, 1)
     assert not errors_of(text)
 
 
 def test_names_of_any_letters_are_written(tmp_path):
-    """Perfetto's importer knows no escapes of letters in an event."""
+    """Perfetto's importer up to v46 knows no escapes of letters; that of v52 refuses a file with half a letter, DEL, or
+    a string that ends in a backslash. All of them stay in what `hiprt graph show` reads."""
     place = tmp_path / "trace.json"
-    code = SCRIPT.replace('name="kept"', 'name="décode \\udcff"')
+    name = 'décode "\udcff" \n\x7f C:\\'
+    code = SCRIPT.replace('name="kept"', f"name={name!r}")
     environment = {**os.environ, "HIPRT_GRAPH_TRACE": str(place)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
     text = place.read_text(encoding="utf-8")
-    assert "décode" in text
-    assert json.loads(text)["hiprt"]["launches"][0]["step"] == "décode \udcff"
+    assert not errors_of(text)
+    assert "\x7f" not in text
+    trace = json.loads(text)
+    assert trace["hiprt"]["launches"][0]["step"] == name
+    shown = next(event["name"] for event in trace["traceEvents"] if event["ph"] == "X")
+    assert shown == 'décode "?" ?? C:\N{SET MINUS}: instantiate'.replace("?", "\N{REPLACEMENT CHARACTER}")
 
 
 def test_launches_say_why(traced):

@@ -1,10 +1,11 @@
 """What Perfetto makes of a file in Chrome's trace format, by the rules of its importer
-(src/trace_processor/importers/json, and slice_tracker.cc and flow_tracker.cc beside it, of v25 to v46).
+(src/trace_processor/importers/json, and slice_tracker.cc and flow_tracker.cc beside it, of v25 to v52).
 
 It judges times in whole nanoseconds, and counts what it cannot show as an error, which its page then reports.
 """
 
 import json
+import re
 from collections import Counter, defaultdict
 
 FIRST_PIECE = 1 << 15  # characters of a file that are surely read together
@@ -29,9 +30,11 @@ def read(events, rounded):
     found, stacks, flows = Counter(), defaultdict(list), set()
     times = []
     for event in events:
-        plain = json.dumps({name: value for name, value in event.items() if name != "args"}, ensure_ascii=False)
-        found["escape that is not known"] += "\\u" in plain
+        text = json.dumps(event, ensure_ascii=False)
+        found["escape that is not known"] += bool(re.search(r'\\[^"]', text))
+        found["half a letter"] += bool(re.search("[\ud800-\udfff]", text))
         found["array in an event"] += any(isinstance(value, list) for value in event.values())
+        found["number of more decimals than are read"] += bool(re.search(r"\.\d{19}", text))
         times.append(rounded(event["ts"] * 1000))
     for _, event, ts in sorted(zip(range(len(events)), events, times), key=lambda each: (each[2], each[0])):
         kind, stack = event["ph"], stacks[event["pid"], event["tid"]]
