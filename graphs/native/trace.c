@@ -20,9 +20,18 @@ typedef struct {
   int keeps;               /* whether primitives are kept in the list; else they live as long as what uses them */
 } trace_object;
 
-/* One call while its key is made. */
+/* What stands for the values and sizes of an older program: arrays by the number of a value, and a function of sizes. */
+typedef struct {
+  PyObject *found, *moved;
+  PyTypeObject *size;
+} replacement;
+
+/* One call while its arguments are read, and its key made. */
 typedef struct {
   const trace_object *trace;
+  const replacement *with; /* NULL: values stand for themselves */
+  int has_key;
+  int tells_same; /* whether the key says which operands are one array */
   PyObject **key;    /* new references */
   PyObject **inputs; /* borrowed; behind the key */
   Py_ssize_t parts, operands, room;
@@ -45,8 +54,11 @@ static uint64_t mixed(uint64_t hash, uint64_t with) {
   return hash ^ hash >> 29;
 }
 
-static void begin(reading *r, const trace_object *trace) {
+static void begin(reading *r, const trace_object *trace, const replacement *with, int has_key) {
   r->trace = trace;
+  r->with = with;
+  r->has_key = has_key;
+  r->tells_same = trace || with;
   r->key = r->few;
   r->inputs = r->few + FEW_PARTS;
   r->parts = r->operands = 0;
@@ -75,9 +87,13 @@ static int grow(reading *r) {
   return 0;
 }
 
-/* Append one part to the key; `part` is a new reference, or NULL after an error. */
+/* Append one part to the key, if there is one; `part` is a new reference, or NULL after an error. */
 static int append(reading *r, PyObject *part) {
   if (!part) return -1;
+  if (!r->has_key) {
+    Py_DECREF(part);
+    return 0;
+  }
   if (r->parts == r->room && grow(r)) {
     Py_DECREF(part);
     return -1;
@@ -115,7 +131,7 @@ static int append_operand(reading *r, PyObject *value) {
   PyObject *form = hiprt_py_form(array);
   if (append(r, form)) return -1;
   /* What an op does with one array given twice, as `out` too, is not what it does with two. */
-  for (Py_ssize_t i = 0; r->trace && i < r->operands; i++)
+  for (Py_ssize_t i = 0; r->tells_same && i < r->operands; i++)
     if (r->inputs[i] == value && (append(r, shared((PyObject *)hiprt_py_primitive_type)) || append(r, PyLong_FromSsize_t(i))))
       return -1;
   r->hash = mixed(r->hash, maker ? maker->hash + (array->number - maker->number) : place_of(r->trace, value) ^ (uint64_t)(uintptr_t)form);
@@ -123,13 +139,31 @@ static int append_operand(reading *r, PyObject *value) {
   return 0;
 }
 
-/* Read one argument: append it to the key and return it, lists copied, as a new reference. */
-static PyObject *read_argument(reading *r, PyObject *value) {
+/* Return the array that stands for one, borrowed. */
+static PyObject *array_for(const replacement *with, PyObject *value) {
+  const hiprt_py_array *array = (const hiprt_py_array *)value;
+  if (!with || !array->primitive) return value;
+  PyObject *number = PyLong_FromUnsignedLongLong(array->number);
+  PyObject *now = number ? PyDict_GetItemWithError(with->found, number) : 0;
+  if (number && !now && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, number);
+  Py_XDECREF(number);
+  return now;
+}
+
+/* Read what is no container: append it to the key, and return what stands for it. */
+static PyObject *read_leaf(reading *r, PyObject *value) {
   PyTypeObject *type = Py_TYPE(value);
   if (value == Py_None || PyLong_CheckExact(value) || PyUnicode_CheckExact(value))
     return append(r, shared(value)) ? 0 : shared(value);
-  if ((r->trace && type == r->trace->value) || PyObject_TypeCheck(value, hiprt_py_array_type))
-    return append_operand(r, value) ? 0 : shared(value);
+  if ((r->trace && type == r->trace->value) || PyObject_TypeCheck(value, hiprt_py_array_type)) {
+    PyObject *array = array_for(r->with, value);
+    return !array || (r->has_key && append_operand(r, array)) ? 0 : shared(array);
+  }
+  if (r->with && type == r->with->size) {
+    PyObject *number = PyObject_CallFunctionObjArgs(r->with->moved, value, 0);
+    if (number && append(r, shared(number))) Py_CLEAR(number);
+    return number;
+  }
   if (append(r, shared((PyObject *)type))) return 0;
   if (PyFloat_CheckExact(value)) { /* by its bits: 0.0 equals -0.0, and NaN not itself */
     const double number = PyFloat_AsDouble(value);
@@ -137,52 +171,59 @@ static PyObject *read_argument(reading *r, PyObject *value) {
     memcpy(&bits, &number, sizeof bits);
     return append(r, PyLong_FromUnsignedLongLong(bits)) ? 0 : shared(value);
   }
-  if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
-    const int is_tuple = PyTuple_CheckExact(value);
-    const Py_ssize_t count = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
-    PyObject *copy = is_tuple ? PyTuple_New(count) : PyList_New(count);
-    if (!copy || append(r, PyLong_FromSsize_t(count))) return 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-      PyObject *item = read_argument(r, is_tuple ? PyTuple_GetItem(value, i) : PyList_GetItem(value, i));
-      if (!item) {
-        Py_DECREF(copy);
-        return 0;
-      }
-      if (is_tuple)
-        PyTuple_SetItem(copy, i, item);
-      else
-        PyList_SetItem(copy, i, item);
-    }
-    return copy;
-  }
-  if (PyDict_CheckExact(value)) {
-    PyObject *copy = PyDict_New(), *name, *each;
-    if (!copy || append(r, PyLong_FromSsize_t(PyDict_Size(value)))) return 0;
-    for (Py_ssize_t at = 0; PyDict_Next(value, &at, &name, &each);) {
-      PyObject *item = append(r, shared(name)) ? 0 : read_argument(r, each);
-      const int status = item ? PyDict_SetItem(copy, name, item) : -1;
-      Py_XDECREF(item);
-      if (status) {
-        Py_DECREF(copy);
-        return 0;
-      }
-    }
-    return copy;
-  }
-  if (PySlice_Check(value)) {
-    static const char *const names[] = {"start", "stop", "step"};
-    PyObject *bounds[3] = {0};
-    for (int i = 0; i < 3; i++) {
-      PyObject *bound = PyObject_GetAttrString(value, names[i]);
-      bounds[i] = bound ? read_argument(r, bound) : 0;
-      Py_XDECREF(bound);
-    }
-    PyObject *copy = bounds[0] && bounds[1] && bounds[2] ? PySlice_New(bounds[0], bounds[1], bounds[2]) : 0;
-    for (int i = 0; i < 3; i++) Py_XDECREF(bounds[i]);
-    return copy;
-  }
   if (r->trace && type == r->trace->size) return append(r, PyObject_GetAttrString(value, "value")) ? 0 : shared(value);
   return append(r, shared(value)) ? 0 : shared(value);
+}
+
+static PyObject *read_argument(reading *r, PyObject *value);
+
+static PyObject *read_items(reading *r, PyObject *value) {
+  const int is_tuple = PyTuple_CheckExact(value);
+  const Py_ssize_t count = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
+  PyObject *copy = append(r, PyLong_FromSsize_t(count)) ? 0 : is_tuple ? PyTuple_New(count) : PyList_New(count);
+  for (Py_ssize_t i = 0; copy && i < count; i++) {
+    PyObject *item = read_argument(r, is_tuple ? PyTuple_GetItem(value, i) : PyList_GetItem(value, i));
+    if (!item)
+      Py_CLEAR(copy);
+    else if (is_tuple)
+      PyTuple_SetItem(copy, i, item);
+    else
+      PyList_SetItem(copy, i, item);
+  }
+  return copy;
+}
+
+static PyObject *read_dict(reading *r, PyObject *value) {
+  PyObject *copy = append(r, PyLong_FromSsize_t(PyDict_Size(value))) ? 0 : PyDict_New(), *name, *each;
+  for (Py_ssize_t at = 0; copy && PyDict_Next(value, &at, &name, &each);) {
+    PyObject *item = append(r, shared(name)) ? 0 : read_argument(r, each);
+    if (!item || PyDict_SetItem(copy, name, item)) Py_CLEAR(copy);
+    Py_XDECREF(item);
+  }
+  return copy;
+}
+
+static PyObject *read_slice(reading *r, PyObject *value) {
+  static const char *const names[] = {"start", "stop", "step"};
+  PyObject *bounds[3] = {0};
+  for (int i = 0; i < 3 && (!i || bounds[i - 1]); i++) {
+    PyObject *bound = PyObject_GetAttrString(value, names[i]);
+    bounds[i] = bound ? read_argument(r, bound) : 0;
+    Py_XDECREF(bound);
+  }
+  PyObject *copy = bounds[2] ? PySlice_New(bounds[0], bounds[1], bounds[2]) : 0;
+  for (int i = 0; i < 3; i++) Py_XDECREF(bounds[i]);
+  return copy;
+}
+
+/* Read one argument: append it to the key, and return it with what stands for its parts and its containers copied. */
+static PyObject *read_argument(reading *r, PyObject *value) {
+  PyObject *(*read)(reading *, PyObject *) = PyTuple_CheckExact(value) || PyList_CheckExact(value) ? read_items
+                                             : PyDict_CheckExact(value)                          ? read_dict
+                                             : PySlice_Check(value)                              ? read_slice
+                                                                                                 : 0;
+  if (!read) return read_leaf(r, value);
+  return append(r, shared((PyObject *)Py_TYPE(value))) ? 0 : read(r, value);
 }
 
 /* Put a call's arguments in the order of the op's parameters; borrowed references. */
@@ -342,7 +383,7 @@ static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *cons
   const Py_ssize_t count = PyTuple_Size(op->names);
   PyObject *arguments = PyTuple_New(count);
   reading r;
-  begin(&r, self);
+  begin(&r, self, 0, 1);
   for (Py_ssize_t i = 0; arguments && i < count; i++) {
     PyObject *read = read_argument(&r, ordered[i]);
     if (read)
@@ -387,61 +428,13 @@ static PyObject *add_known(PyObject *object, PyObject *args) {
   return add_ordered((trace_object *)object, (hiprt_py_op *)op, ordered, rule);
 }
 
-/* What stands for the values and sizes of an older program: arrays by the number of a value, and a function of sizes. */
-typedef struct {
-  PyObject *found, *moved;
-  PyTypeObject *size;
-} replacement;
-
-/* Return an argument of a primitive with what stands for each of its parts, as a new reference. */
-static PyObject *replaced(const replacement *with, PyObject *value) {
-  if (PyObject_TypeCheck(value, hiprt_py_array_type)) {
-    const hiprt_py_array *array = (const hiprt_py_array *)value;
-    if (!array->primitive) return shared(value);
-    PyObject *number = PyLong_FromUnsignedLongLong(array->number);
-    PyObject *now = number ? PyDict_GetItemWithError(with->found, number) : 0;
-    if (number && !now && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, number);
-    Py_XDECREF(number);
-    return shared(now);
-  }
-  if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
-    const int is_tuple = PyTuple_CheckExact(value);
-    const Py_ssize_t count = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
-    PyObject *copy = is_tuple ? PyTuple_New(count) : PyList_New(count);
-    for (Py_ssize_t i = 0; copy && i < count; i++) {
-      PyObject *item = replaced(with, is_tuple ? PyTuple_GetItem(value, i) : PyList_GetItem(value, i));
-      if (!item)
-        Py_CLEAR(copy);
-      else if (is_tuple)
-        PyTuple_SetItem(copy, i, item);
-      else
-        PyList_SetItem(copy, i, item);
-    }
-    return copy;
-  }
-  if (PyDict_CheckExact(value)) {
-    PyObject *copy = PyDict_New(), *name, *each;
-    for (Py_ssize_t at = 0; copy && PyDict_Next(value, &at, &name, &each);) {
-      PyObject *item = replaced(with, each);
-      if (!item || PyDict_SetItem(copy, name, item)) Py_CLEAR(copy);
-      Py_XDECREF(item);
-    }
-    return copy;
-  }
-  if (PySlice_Check(value)) {
-    static const char *const names[] = {"start", "stop", "step"};
-    PyObject *bounds[3] = {0};
-    for (int i = 0; i < 3 && (!i || bounds[i - 1]); i++) {
-      PyObject *bound = PyObject_GetAttrString(value, names[i]);
-      bounds[i] = bound ? replaced(with, bound) : 0;
-      Py_XDECREF(bound);
-    }
-    PyObject *copy = bounds[2] ? PySlice_New(bounds[0], bounds[1], bounds[2]) : 0;
-    for (int i = 0; i < 3; i++) Py_XDECREF(bounds[i]);
-    return copy;
-  }
-  if (with->size && Py_TYPE(value) == with->size) return PyObject_CallFunctionObjArgs(with->moved, value, 0);
-  return shared(value);
+/* Return arguments of a primitive with what stands for each of their parts, as a new reference. */
+static PyObject *replaced(const replacement *with, PyObject *arguments) {
+  reading r;
+  begin(&r, 0, with, 0);
+  PyObject *made = read_argument(&r, arguments);
+  end(&r);
+  return made;
 }
 
 /* fill_in(arguments, found, moved, size class): a primitive's arguments with what stands for each value and size. */
@@ -530,7 +523,7 @@ static PyObject *current(PyObject *type, PyObject *unused) {
 
 int hiprt_py_signature(PyObject *tree, PyObject **out_key, PyObject **out_arrays) {
   reading r;
-  begin(&r, 0);
+  begin(&r, 0, 0, 1);
   PyObject *copy = read_argument(&r, tree);
   *out_key = copy ? tuple_of(r.key, r.parts) : 0;
   *out_arrays = *out_key ? tuple_of(r.inputs, r.operands) : 0;
