@@ -287,14 +287,13 @@ class Step(Armed, Generic[P, R]):
         kept = self.kept.pop(signature, None)
         if kept is None:
             return []
-        self.take_stock()
+        self.count(kept, -1)
         return kept.release()
 
-    def take_stock(self) -> None:
-        """Count what is kept."""
-        memories = {id(memory): memory for kept in self.kept.values() for memory in kept.memories}
-        self.ladder.stats.signatures = len(self.kept)
-        self.ladder.stats.nbytes = sum(memory.stats().reserved for memory in memories.values())
+    def count(self, kept: KeptCall, times: int) -> None:
+        """Count a call that is kept from now on (1), or no more (-1)."""
+        self.ladder.stats.signatures += times
+        self.ladder.stats.nbytes += times * kept.nbytes
 
     def relaunch(
         self,
@@ -428,10 +427,11 @@ class Step(Armed, Generic[P, R]):
 
     def remember(self, signature: Hashable, kept: KeptCall) -> None:
         """Keep a call, and no more than ``HIPRT_GRAPH_KEYS`` and ``HIPRT_GRAPH_KEEP_MB`` allow."""
+        self.drop(signature)
         self.disarm()
         self.kept[signature] = kept
         self.recurring.keep(signature)
-        self.take_stock()
+        self.count(kept, 1)
         stats, bound = self.ladder.stats, flags.graph_keep_mb << 20
         while len(self.kept) > flags.graph_keys or (bound and stats.nbytes > bound and len(self.kept) > 1):
             if len(self.kept) <= flags.graph_keys:

@@ -43,6 +43,8 @@ class KeptCall:
         The only segment, where that is a graph.
     placements : Placements
         Where the arrays lie that the exec carries, and where others may.
+    nbytes : int
+        Bytes of device memory that its intermediates and results take.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class KeptCall:
         self.own = own
         self.arguments = arguments
         self.placements = Placements(arrays, result, [] if arguments is None else arguments.arrays)
+        self.nbytes = sum(memory.stats().reserved for memory in self.memories)
 
     @property
     def recorded(self) -> Recorded:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from weakref import ref
 
 from hiprt import core, fork
 from hiprt.allocator import Pool, default_pool
@@ -75,6 +76,7 @@ class Ladder:
         self.name = name
         self.stats = Stats(name)
         self.execs = Execs(name)
+        self.latest: Callable[[], Exec | None] = lambda: None  # the exec that was launched last, while it lives
         self.memory = Pool(default_pool.allocate, name)
         self.user_keys: dict[Hashable, Recording] = {}
         self.topologies = 0
@@ -241,7 +243,9 @@ class Ladder:
 
     def difference(self, recording: Recording) -> str:
         """Describe how a recording differs from what was launched before it."""
-        before = max(self.execs, key=lambda exec_: exec_.launched, default=None)
+        before = self.latest()
+        if before is None:
+            before = max(self.execs, key=lambda exec_: exec_.launched, default=None)
         if before is None:
             return ""
         if not before.recording.same_key(recording):
@@ -251,6 +255,7 @@ class Ladder:
 
     def start(self, exec_: Exec, stream: Stream) -> Mismatch | None:
         """Launch; under ``HIPRT_GRAPH_VERIFY`` eagerly as well, and compare."""
+        self.latest = ref(exec_)
         if flags.graph_verify:
             why_not = why_once(exec_.recording)
             if not why_not:

@@ -533,6 +533,21 @@ int hiprt_py_signature(PyObject *tree, PyObject **out_key, PyObject **out_arrays
   return *out_arrays ? 0 : -1;
 }
 
+int hiprt_py_placed(PyObject *arguments, PyObject *found, PyObject *moved, PyTypeObject *size, PyObject **out_arguments,
+                    PyObject **out_key, PyObject **out_arrays) {
+  const replacement with = {found, moved, size};
+  reading r;
+  begin(&r, 0, &with, 1);
+  *out_arguments = read_argument(&r, arguments);
+  *out_key = *out_arguments ? tuple_of(r.key, r.parts) : 0;
+  *out_arrays = *out_key ? tuple_of(r.inputs, r.operands) : 0;
+  end(&r);
+  if (*out_arrays) return 0;
+  Py_CLEAR(*out_arguments);
+  Py_CLEAR(*out_key);
+  return -1;
+}
+
 /* signature(tree): all of a tree but the contents of its arrays, as a tuple, and the arrays, as one. */
 static PyObject *signature(PyObject *type, PyObject *tree) {
   PyObject *key, *arrays;

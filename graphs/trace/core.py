@@ -1,8 +1,10 @@
-"""The C types of traces and compiled functions; see ``graphs/native/trace.c``, ``compiled.c`` and ``cut.c``."""
+"""The C types of traces and compiled functions: ``graphs/native/trace.c``, ``compiled.c``, ``cut.c``, ``issue.c``."""
 
 from hiprt import objects
 
-__all__ = ["Compiled", "Primitive", "Trace", "Traced", "cut", "hold", "is_pinned", "move", "pin"]
+__all__ = [
+    "ITSELF", "Compiled", "Issue", "Primitive", "Trace", "Traced", "cut", "hold", "is_pinned", "move", "note", "pin", "run",
+]  # fmt: skip
 
 types = objects.load("hiprt.graphs.native.trace")
 Trace, Primitive = types.Trace, types.Primitive
@@ -10,3 +12,5 @@ compiled = objects.load("hiprt.graphs.native.compiled")
 Compiled, Traced = compiled.Compiled, compiled.Traced
 cuts = objects.load("hiprt.graphs.native.cut")
 cut, hold, is_pinned, move, pin = cuts.cut, cuts.hold, cuts.is_pinned, cuts.move, cuts.pin
+issues = objects.load("hiprt.graphs.native.issue")
+ITSELF, Issue, note, run = issues.ITSELF, issues.Issue, issues.note, issues.run

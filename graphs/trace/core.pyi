@@ -34,6 +34,20 @@ class Trace:
     @staticmethod
     def signature(tree: Any, /) -> tuple[tuple[Any, ...], tuple[Array, ...]]: ...
 
+ITSELF: int
+
+class Issue:
+    def __new__(
+        cls,
+        array: type[Array],
+        operands: int,
+        nbytes: tuple[int, ...],
+        arrays: tuple[tuple[Array, int, int], ...],
+        launches: tuple[tuple[Any, bytes, tuple[int | None, ...]], ...],
+        results: tuple[int | None, ...],
+        /,
+    ) -> Issue: ...
+
 class Compiled:
     inputs: Any
     outputs: Any
@@ -50,3 +64,16 @@ def hold(values: list[Array], arrays: tuple[Array, ...], /) -> None: ...
 def move(leaf: Array, array: Array, /) -> bool: ...
 def pin(array: Array, /) -> None: ...
 def is_pinned(array: Array, /) -> bool: ...
+def note(launches: list[Any] | None, /) -> list[Any] | None: ...
+def run(
+    primitives: tuple[Primitive, ...],
+    lasts: list[list[int]],
+    found: dict[int, Array],
+    known: dict[Any, Any] | None,
+    moved: Callable[[Any], int],
+    size: type,
+    stream: Stream,
+    allocate: Callable[[int, Stream], Buffer],
+    perform: Callable[[int, Primitive, tuple[Any, ...], Any, tuple[Array, ...]], tuple[Any, ...]],
+    /,
+) -> None: ...

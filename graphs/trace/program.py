@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from hiprt.array import Array
-from hiprt.buffer import Buffer
+from hiprt.buffer import Buffer, allocate
 from hiprt.device import Device
-from hiprt.graphs.trace.core import Primitive, Trace
-from hiprt.graphs.trace.rehearsal import NO_DEVICE, Needed, Rule, rehearse, stand_in, substitute
+from hiprt.flags import flags
+from hiprt.graphs.trace.core import ITSELF, Issue, Primitive, Trace, run
+from hiprt.graphs.trace.issue import MOST_ARRAYS, noting, recording_on
+from hiprt.graphs.trace.rehearsal import NO_DEVICE, Needed, RehearsalStream, Rule, rehearse, stand_in, substitute
 from hiprt.graphs.trace.size import Guard, Size, size_text, value_of
 from hiprt.graphs.trace.value import ShapelessValue
-from hiprt.op import Op
+from hiprt.stream import Stream, current_stream
 
-__all__ = ["GuardError", "Program", "call", "numbers_in", "results_of"]
+__all__ = ["GuardError", "Program", "call", "numbers_in"]
+
+MOST_ISSUES = 8192  # that a program remembers
 
 
 class Program:
@@ -54,6 +60,7 @@ class Program:
         used = [*(array for primitive in self.primitives for array in primitive.inputs), *self.outputs]
         self.captured = list({id(array): array for array in used if array.primitive is None}.values())
         self.notes: tuple[object, ...] = ()
+        self.issues: tuple[object, dict[Hashable, Issue]] = (None, {})
 
     def __len__(self) -> int:
         return len(self.primitives)
@@ -69,20 +76,34 @@ class Program:
         Within a `hiprt.graphs.Step` this records; elsewhere it launches.
         """
         found = {value.number: array for value, array in zip(self.inputs, arrays)}
+        stream = current_stream()
+        # Within a trace or a rehearsal, calls of ops are noted by those.
+        is_plain = Trace.current() is None and stream.written is None
+        recording = recording_on(stream) if is_plain else None
+        known = None if recording is None else self.issues_on(stream)
 
         def size(part: Size) -> int:
             return value_of(part, lambda number, axis: found[number].shape[axis])
 
-        for primitive, lasts in zip(self.primitives, self.lasts):
-            arguments: Any = Trace.fill_in(primitive.arguments, found, size, Size)
-            for i, (made, (pattern, _, _)) in enumerate(zip(call(primitive, arguments), primitive.rule[1])):
-                if pattern is not None:
-                    found[primitive.number + i] = made
-            made = arguments = None
-            # An intermediate is let go behind its last use, so that its memory can be used again.
-            for number in lasts:
-                found.pop(number, None)
+        def perform(
+            _: int, primitive: Primitive, arguments: tuple[Any, ...], key: Hashable, operands: tuple[Array, ...]
+        ) -> tuple[Any, ...]:
+            if recording is None or known is None:
+                return call(primitive, arguments)
+            with noting(recording) as notes:
+                results = call(primitive, arguments)
+            remember(known, key, notes.issue(primitive, operands, results))
+            return results
+
+        run(self.primitives, self.lasts, found, known, size, Size, stream, allocate, perform)
         return tuple(value if value.primitive is None else found[value.number] for value in self.outputs)
+
+    def issues_on(self, stream: Stream) -> dict[Hashable, Issue]:
+        """Return what calls launched on a stream's device under the flags as they are."""
+        state = stream.device, flags.version
+        if self.issues[0] != state:
+            self.issues = state, {}
+        return self.issues[1]
 
     def forms(self, arrays: Sequence[Array], device: Device = NO_DEVICE, needed: Needed | None = None) -> list[Array]:
         """Infer the forms of all outputs for arrays of other shapes, without running anything.
@@ -113,31 +134,19 @@ class Program:
         def axis(number: int, axis: int) -> int:
             return found[number].shape[axis]
 
-        rules: dict[Hashable, Rule] = {}
-
         def size(part: Size) -> int:
             return value_of(part, axis)
 
-        def rule_of(op: Op, arguments: tuple[Any, ...], form: Hashable, operands: Sequence[Array]) -> Rule:
-            """Return what a call does; the layers of a model have few calls of different forms."""
-            key = op, form
-            try:
-                rule = rules.get(key)
-            except TypeError:  # an argument without a hash
-                return rehearse(op, arguments, operands, device, needed)
-            if rule is None:
-                rule = rules[key] = rehearse(op, arguments, operands, device, needed)
-            return rule
-
         waiting = list(self.guards)
-        for at, primitive in enumerate(self.primitives):
+
+        def perform(
+            at: int, primitive: Primitive, arguments: tuple[Any, ...], key: Hashable, operands: tuple[Array, ...]
+        ) -> tuple[Any, ...]:
             while waiting and waiting[0].at <= at:
                 check(waiting.pop(0), axis)
             assert primitive.op is not None
-            arguments = Trace.fill_in(primitive.arguments, found, size, Size)
-            form, operands = Trace.signature(arguments)
             try:
-                rule = rule_of(primitive.op, arguments, form, operands)
+                rule = rehearse(primitive.op, arguments, operands, device, needed)
             except (TypeError, ValueError, IndexError) as error:
                 shapes = ", ".join(str(operand.shape) for operand in operands)
                 raise ValueError(
@@ -145,9 +154,13 @@ class Program:
                     "that the traced function computed from a shape must be made from x.shape itself, without int(); "
                     "or compile without shapeless=True, which traces again for each shape."
                 ) from error
-            for i, result in enumerate(results_of(rule, operands)):
-                if result is not None:
-                    found[primitive.number + i] = result
+            remember(known, key, issue_of(rule, len(operands)))
+            return tuple(results_of(rule, operands))
+
+        # The layers of a model have few calls of different forms.
+        known: dict[Hashable, Issue] = {}
+        nothing_ends: list[list[int]] = [[] for _ in self.primitives]
+        run(self.primitives, nothing_ends, found, known, size, Size, RehearsalStream(device), allocate, perform)
         for guard in waiting:
             check(guard, axis)
         return [value if value.primitive is None else found[value.number] for value in self.outputs]
@@ -193,6 +206,21 @@ def check(guard: Guard, axis: Callable[[int, int], int]) -> None:
         raise GuardError
 
 
+def remember(known: dict[Hashable, Issue], key: Hashable, issue: Issue | None) -> None:
+    """Remember the issue of a call, if it has one and its arguments can be a key."""
+    if issue is not None and len(known) < MOST_ISSUES:
+        with suppress(TypeError):
+            known[key] = issue
+
+
+def issue_of(rule: Rule, operands: int) -> Issue | None:
+    """Return what gives a rule's results for other operands of the same forms; it launches nothing."""
+    arrays = [(pattern, ITSELF if of < 0 else of, nbytes) for pattern, of, nbytes in rule[1] if pattern is not None]
+    places = itertools.count(operands)
+    results = tuple(None if pattern is None else next(places) for pattern, _, _ in rule[1])
+    return Issue(Array, operands, (), tuple(arrays), (), results) if len(arrays) <= MOST_ARRAYS else None
+
+
 def results_of(rule: Rule, operands: Sequence[Array]) -> list[Array | None]:
     """Return arrays like the results that a rule tells of; None for an operand itself."""
     made: list[Array | None] = []
@@ -223,13 +251,13 @@ def last_uses(program: Program) -> list[list[int]]:
     return lasts[::-1]
 
 
-def call(primitive: Primitive, arguments: tuple[Any, ...]) -> list[Any]:
+def call(primitive: Primitive, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Call a primitive's op, and return the results."""
     op = primitive.op
     assert op is not None
     named = dict(zip(op.names[op.positional :], arguments[op.positional :]))
     result = op(*arguments[: op.positional], **named)
-    return list(result) if primitive.rule[0] else [result]
+    return tuple(result) if primitive.rule[0] else (result,)
 
 
 def numbers_in(argument: Any) -> set[int]:

@@ -14,7 +14,7 @@ from hiprt.op import Op
 from hiprt.provider import CPU, Provider
 from hiprt.stream import Stream, use_stream
 
-__all__ = ["Needed", "Rule", "rehearse", "stand_in", "substitute"]
+__all__ = ["Needed", "RehearsalStream", "Rule", "rehearse", "stand_in", "substitute"]
 
 # What a call returns (0: a result, 1: a tuple, 2: a list), each result, and the operands that it writes. A result is
 # an array like it (None: an operand itself, or None), the operand whose memory it shows (-1: new memory), and how many

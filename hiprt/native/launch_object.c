@@ -182,6 +182,8 @@ static PyObject *call(PyObject *object, PyObject *args, PyObject *kwargs) {
   Py_RETURN_NONE;
 }
 
+int hiprt_py_is_watched(void) { return watcher != 0; }
+
 /* watch(callback or None): the watcher of all launches of the process; return the one before. */
 static PyObject *watch(PyObject *type, PyObject *callback) {
   PyObject *before = watcher ? watcher : Py_NewRef(Py_None);

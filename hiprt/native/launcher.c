@@ -205,9 +205,25 @@ static int record_again(const launcher *self, const hiprt_py_stream *stream, int
   return status ? -1 : 0;
 }
 
+_Thread_local PyObject *hiprt_py_noted;
+
+/* Append a launch to the thread's list. */
+static int tell(const launcher *self, const char *payload, PyObject *const *values) {
+  const hiprt_kernel *kernel = self->kernel;
+  PyObject *arrays = PyTuple_New(kernel->n_args);
+  for (uint32_t i = 0; arrays && i < kernel->n_args; i++)
+    PyTuple_SetItem(arrays, i, Py_NewRef(kernel->args[i].access ? values[i] : Py_None));
+  PyObject *told = arrays ? Py_BuildValue("(Oy#O)", self, payload, (Py_ssize_t)kernel->payload_size, arrays) : 0;
+  const int status = told ? PyList_Append(hiprt_py_noted, told) : -1;
+  Py_XDECREF(arrays);
+  Py_XDECREF(told);
+  return status;
+}
+
 int hiprt_py_submit(const launcher *self, hiprt_py_stream *stream, const char *payload, PyObject *const *values) {
   hiprt_stream *queue = hiprt_py_core(stream);
   int status;
+  if (hiprt_py_noted && tell(self, payload, values)) return -1;
   if (hiprt_stream_records(queue)) {
     if (record(self, stream, payload, values, &status)) return -1;
   } else if (!are_settled(self, values)) {

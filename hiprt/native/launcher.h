@@ -27,3 +27,8 @@ int hiprt_py_pack_value(const hiprt_py_launcher *self, uint32_t argument, PyObje
  * which those of buffers are read. -1 with an exception. */
 int hiprt_py_submit(const hiprt_py_launcher *self, hiprt_py_stream *stream, const char *payload,
                     PyObject *const *values);
+/* While this thread has a list here, each launch is appended to it: the launcher, the payload, and a tuple of the arrays
+ * (None for other arguments). */
+extern _Thread_local PyObject *hiprt_py_noted;
+/* Whether a watcher is told of each call of a `Launch`: a debugging aid. */
+int hiprt_py_is_watched(void);
