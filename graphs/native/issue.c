@@ -224,33 +224,40 @@ typedef struct {
   PyTypeObject *size;
 } running;
 
+/* Issue a call whose issue is known; NULL, perhaps without an exception, where it is not. */
+static PyObject *issued(const running *run, PyObject *key, PyObject *arrays) {
+  PyObject *found = PyDict_GetItemWithError(run->known, key), *operands[HIPRT_MAX_ARGS];
+  const Py_ssize_t count = PyTuple_Size(arrays);
+  if (!found) {
+    /* An argument without a hash has no issue. */
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError)) PyErr_Clear();
+    return 0;
+  }
+  if (!PyObject_TypeCheck(found, issue_type) || ((issue_object *)found)->operands != count || count > HIPRT_MAX_ARGS) return 0;
+  for (Py_ssize_t i = 0; i < count; i++) operands[i] = PyTuple_GetItem(arrays, i);
+  Py_INCREF(found);
+  PyObject *made = issue((const issue_object *)found, run->stream, run->allocate, operands);
+  Py_DECREF(found);
+  return made;
+}
+
 /* Do what a primitive does, and return its results. */
 static PyObject *results_of(const running *run, PyObject *primitive, Py_ssize_t at) {
-  PyObject *arguments, *form, *arrays, *made = 0;
+  PyObject *arguments, *form = 0, *arrays = 0, *key = 0, *made = 0;
+  const int has_key = run->known != Py_None;
   const hiprt_py_primitive *each = (const hiprt_py_primitive *)primitive;
-  if (hiprt_py_placed(each->arguments, run->found, run->moved, run->size, &arguments, &form, &arrays)) return 0;
-  PyObject *key = PyTuple_Pack(2, each->op, form);
-  PyObject *issued = key && run->known != Py_None ? PyDict_GetItemWithError(run->known, key) : 0;
-  /* An argument without a hash has no issue. */
-  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError)) PyErr_Clear();
-  if (issued && PyObject_TypeCheck(issued, issue_type) && ((issue_object *)issued)->operands == PyTuple_Size(arrays)) {
-    PyObject *operands[HIPRT_MAX_ARGS];
-    Py_ssize_t count = PyTuple_Size(arrays);
-    for (Py_ssize_t i = 0; i < count && i < HIPRT_MAX_ARGS; i++) operands[i] = PyTuple_GetItem(arrays, i);
-    Py_INCREF(issued);
-    if (count <= HIPRT_MAX_ARGS) made = issue((const issue_object *)issued, run->stream, run->allocate, operands);
-    Py_DECREF(issued);
-  }
-  if (!made && key && !PyErr_Occurred())
-    made = PyObject_CallFunction(run->perform, "nOOOO", at, primitive, arguments, key, arrays);
+  if (hiprt_py_placed(each->arguments, run->found, run->moved, run->size, &arguments, has_key ? &form : 0, &arrays)) return 0;
+  if (has_key && (key = PyTuple_Pack(2, each->op, form))) made = issued(run, key, arrays);
+  if (!made && !PyErr_Occurred())
+    made = PyObject_CallFunction(run->perform, "nOOOO", at, primitive, arguments, key ? key : Py_None, arrays ? arrays : Py_None);
   if (made && !PyTuple_Check(made)) {
     PyErr_Format(PyExc_TypeError, "%R is no tuple of results", made);
     Py_CLEAR(made);
   }
   Py_XDECREF(key);
   Py_DECREF(arguments);
-  Py_DECREF(form);
-  Py_DECREF(arrays);
+  Py_XDECREF(form);
+  Py_XDECREF(arrays);
   return made;
 }
 
@@ -279,14 +286,16 @@ static int drop(const running *run, PyObject *numbers) {
 
 /* run(primitives, lasts, found, known or None, moved, class of sizes, stream, allocate, perform): do what each primitive
  * does, with arrays in `found` by the numbers of their values. What `known` has by (op, key of the arguments) is issued on
- * the stream; perform(at, primitive, arguments, (op, key), operands) returns the results of all others. */
+ * the stream; perform(at, primitive, arguments, (op, key), operands) returns the results of all others. Without `known` there
+ * are no keys, and no operands are listed. */
 static PyObject *run(PyObject *module, PyObject *args) {
   PyObject *primitives, *lasts;
   running now;
-  if (!PyArg_ParseTuple(args, "O!O!O!OOO!O!OO", &PyTuple_Type, &primitives, &PyList_Type, &lasts, &PyDict_Type, &now.found,
-                        &now.known, &now.moved, &PyType_Type, &now.size, hiprt_py_stream_type, &now.stream, &now.allocate,
-                        &now.perform))
+  if (!PyArg_ParseTuple(args, "O!O!O!OOO!OOO", &PyTuple_Type, &primitives, &PyList_Type, &lasts, &PyDict_Type, &now.found,
+                        &now.known, &now.moved, &PyType_Type, &now.size, &now.stream, &now.allocate, &now.perform))
     return 0;
+  if (now.known != Py_None && !PyObject_TypeCheck(now.stream, hiprt_py_stream_type))
+    return PyErr_Format(PyExc_TypeError, "%R is not a stream", now.stream);
   if (now.known != Py_None && (!PyDict_Check(now.known) || hiprt_py_is_watched())) now.known = Py_None;
   const Py_ssize_t count = PyTuple_Size(primitives);
   if (PyList_Size(lasts) != count) return PyErr_Format(PyExc_ValueError, "each primitive needs a list of last uses");

@@ -537,8 +537,12 @@ int hiprt_py_placed(PyObject *arguments, PyObject *found, PyObject *moved, PyTyp
                     PyObject **out_key, PyObject **out_arrays) {
   const replacement with = {found, moved, size};
   reading r;
-  begin(&r, 0, &with, 1);
+  begin(&r, 0, &with, out_key != 0);
   *out_arguments = read_argument(&r, arguments);
+  if (!out_key) {
+    end(&r);
+    return *out_arguments ? 0 : -1;
+  }
   *out_key = *out_arguments ? tuple_of(r.key, r.parts) : 0;
   *out_arrays = *out_key ? tuple_of(r.inputs, r.operands) : 0;
   end(&r);
@@ -609,6 +613,26 @@ static PyTypeObject *make_trace(void) {
   return (PyTypeObject *)PyType_FromSpec(&spec);
 }
 
+/* replaced(op, arguments, inputs, rule): a primitive that makes the same value, and is another call. */
+static PyObject *replaced_by(PyObject *object, PyObject *args) {
+  const hiprt_py_primitive *self = (const hiprt_py_primitive *)object;
+  PyObject *op, *arguments, *inputs, *rule;
+  if (!PyArg_ParseTuple(args, "O!O!O!O!", hiprt_py_op_type, &op, &PyTuple_Type, &arguments, &PyTuple_Type, &inputs,
+                        &PyTuple_Type, &rule))
+    return 0;
+  allocfunc allocate = (allocfunc)PyType_GetSlot(hiprt_py_primitive_type, Py_tp_alloc);
+  hiprt_py_primitive *made = (hiprt_py_primitive *)allocate(hiprt_py_primitive_type, 0);
+  if (!made) return 0;
+  made->op = shared(op);
+  made->arguments = shared(arguments);
+  made->inputs = shared(inputs);
+  made->rule = shared(rule);
+  made->trace = self->trace;
+  made->number = self->number;
+  made->hash = self->hash;
+  return (PyObject *)made;
+}
+
 static int primitive_traverse(PyObject *object, visitproc visit, void *arg) {
   hiprt_py_primitive *self = (hiprt_py_primitive *)object;
   Py_VISIT(Py_TYPE(object));
@@ -638,6 +662,7 @@ static void primitive_dealloc(PyObject *object) {
 }
 
 static PyTypeObject *make_primitive(void) {
+  static PyMethodDef methods[] = {{"replaced", replaced_by, METH_VARARGS, 0}, {0}};
   static PyMemberDef members[] = {
       {"op", T_OBJECT, offsetof(hiprt_py_primitive, op), READONLY, 0},
       {"arguments", T_OBJECT, offsetof(hiprt_py_primitive, arguments), READONLY, 0},
@@ -651,7 +676,7 @@ static PyTypeObject *make_primitive(void) {
   static PyType_Slot slots[] = {
       {Py_tp_dealloc, (void *)primitive_dealloc}, {Py_tp_traverse, (void *)primitive_traverse},
       {Py_tp_clear, (void *)primitive_clear},     {Py_tp_members, members},
-      {0, 0},
+      {Py_tp_methods, methods},                   {0, 0},
   };
   static PyType_Spec spec = {"hiprt.graphs.native.trace.Primitive", sizeof(hiprt_py_primitive), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};

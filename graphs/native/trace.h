@@ -7,8 +7,8 @@
 int hiprt_py_signature(PyObject *tree, PyObject **out_key, PyObject **out_arrays);
 
 /* Read the arguments of an older program's primitive with what stands for their values (`found`, by number) and for sizes
- * (moved(size)): the arguments, the key by which calls are alike, and the arrays among them, new references. -1 with an
- * exception. */
+ * (moved(size)): the arguments, the key by which calls are alike, and the arrays among them, new references. Without
+ * `out_key`, only the arguments, among which there may be values of another trace. -1 with an exception. */
 int hiprt_py_placed(PyObject *arguments, PyObject *found, PyObject *moved, PyTypeObject *size, PyObject **out_arguments,
                     PyObject **out_key, PyObject **out_arrays);
 

@@ -14,6 +14,9 @@ class Primitive:
     trace: int
     number: int
     hash: int
+    def replaced(
+        self, op: Op, arguments: tuple[Any, ...], inputs: tuple[Array, ...], rule: tuple[Any, ...], /
+    ) -> Primitive: ...
 
 class Trace:
     primitives: list[Primitive]
@@ -72,8 +75,8 @@ def run(
     known: dict[Any, Any] | None,
     moved: Callable[[Any], int],
     size: type,
-    stream: Stream,
+    stream: Stream | None,
     allocate: Callable[[int, Stream], Buffer],
-    perform: Callable[[int, Primitive, tuple[Any, ...], Any, tuple[Array, ...]], tuple[Any, ...]],
+    perform: Callable[[int, Primitive, tuple[Any, ...], Any, Any], tuple[Any, ...]],
     /,
 ) -> None: ...

@@ -76,17 +76,16 @@ class Program:
         Within a `hiprt.graphs.Step` this records; elsewhere it launches.
         """
         found = {value.number: array for value, array in zip(self.inputs, arrays)}
-        stream = current_stream()
         # Within a trace or a rehearsal, calls of ops are noted by those.
-        is_plain = Trace.current() is None and stream.written is None
-        recording = recording_on(stream) if is_plain else None
-        known = None if recording is None else self.issues_on(stream)
+        stream = current_stream() if Trace.current() is None else None
+        recording = recording_on(stream) if stream is not None and stream.written is None else None
+        known = self.issues_on(stream) if stream is not None and recording is not None else None
 
         def size(part: Size) -> int:
             return value_of(part, lambda number, axis: found[number].shape[axis])
 
         def perform(
-            _: int, primitive: Primitive, arguments: tuple[Any, ...], key: Hashable, operands: tuple[Array, ...]
+            _: int, primitive: Primitive, arguments: tuple[Any, ...], key: Hashable, operands: Sequence[Array]
         ) -> tuple[Any, ...]:
             if recording is None or known is None:
                 return call(primitive, arguments)
@@ -140,7 +139,7 @@ class Program:
         waiting = list(self.guards)
 
         def perform(
-            at: int, primitive: Primitive, arguments: tuple[Any, ...], key: Hashable, operands: tuple[Array, ...]
+            at: int, primitive: Primitive, arguments: tuple[Any, ...], key: Hashable, operands: Sequence[Array]
         ) -> tuple[Any, ...]:
             while waiting and waiting[0].at <= at:
                 check(waiting.pop(0), axis)

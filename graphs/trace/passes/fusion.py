@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 from hiprt.array import Array
 from hiprt.graphs.trace.core import Primitive
@@ -12,6 +13,7 @@ from hiprt.graphs.trace.rebuild import Rebuilding
 from hiprt.graphs.trace.size import Size
 from hiprt.graphs.trace.value import ShapelessValue
 from hiprt.kernels.ops.elementwise.fused import FUSABLE, fused
+from hiprt.op import Op
 
 __all__ = ["fusion"]
 
@@ -20,6 +22,7 @@ MOST_NUMBERS = 16
 MOST_OPS = 64
 
 NAMES = {id(fusable.op): name for name, fusable in FUSABLE.items()}
+FUSED = cast(Op, fused)
 OPERANDS = (Array, bool, int, float, Size)
 
 
@@ -48,8 +51,20 @@ class Member(NamedTuple):
     shape: tuple[int, ...]
 
 
+class Call(NamedTuple):
+    """Members that become one call, and those of them whose results something else uses."""
+
+    members: list[Member]
+    results: list[Member]
+
+
 class Group:
     """Members that become one kernel, in their order.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        That of all their results.
 
     Attributes
     ----------
@@ -62,7 +77,8 @@ class Group:
         How many numbers it takes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
         self.members: list[Member] = []
         self.made: set[int] = set()
         self.arrays: dict[int, Array] = {}
@@ -116,48 +132,87 @@ class Fusion:
     program : Program
     members : dict
         The primitives that can be parts of fused kernels, by number.
+
+    Attributes
+    ----------
+    order : list of (Primitive or Call)
+        What the new program runs.
     """
 
     def __init__(self, program: Program, members: dict[int, Member]) -> None:
         self.program, self.members = program, members
-        self.new = Rebuilding(program)
+        self.order: list[Primitive | Call] = []
         self.group_of: dict[int, Group] = {}  # groups that wait to be called, by the numbers of their results
         self.is_shapeless = any(isinstance(value, ShapelessValue) for value in program.inputs)
-        self.used = {primitive.number: self.used_by(primitive) for primitive in program.primitives}
+        self.used = {
+            primitive.number: [value.number for value in primitive.inputs if value.primitive is not None]
+            for primitive in program.primitives
+        }
+        if self.is_shapeless:
+            for primitive in program.primitives:
+                self.used[primitive.number] += numbers_in(primitive.arguments)
         self.users: dict[int, set[int]] = {number: set() for number in members}  # -1 is no primitive
+        users = self.users
         for user, numbers in self.used.items():
             for number in numbers:
-                if number in members:
-                    self.users[number].add(user)
+                if number in users:
+                    users[number].add(user)
         last = {v.number for v in program.outputs if v.primitive is not None}
         last |= {number for guard in program.guards for number in numbers_in((guard.size, guard.other))}
-        for number in last & self.users.keys():
-            self.users[number].add(-1)
+        for number in last & users.keys():
+            users[number].add(-1)
         has_writes = any(primitive.rule[2] for primitive in program.primitives)
         self.memory = Memory(program) if has_writes else None
-
-    def used_by(self, primitive: Primitive) -> list[int]:
-        """Return the numbers of the values that a primitive uses, or whose sizes it uses."""
-        numbers = [value.number for value in primitive.inputs if value.primitive is not None]
-        return numbers + list(numbers_in(primitive.arguments)) if self.is_shapeless else numbers
 
     def run(self) -> Program:
         """Return the program with groups as calls of `fused`; itself where no group has two members."""
         places: list[int] = []
-        with self.new.trace.recording():
-            for primitive in self.program.primitives:
-                places.append(len(self.new.trace.primitives))
-                member = self.members.get(primitive.number)
-                if member is None:
-                    self.call_before(primitive)
-                    self.new.put(primitive, self.new.call(primitive))
-                else:
-                    self.join(member)
-            places.append(len(self.new.trace.primitives))
-            for group in dict.fromkeys(self.group_of.values()):
-                self.call(group.members)
-        is_same = len(self.new.trace.primitives) == len(self.program)
-        return self.program if is_same else self.new.finished(places)
+        for primitive in self.program.primitives:
+            places.append(len(self.order))
+            member = self.members.get(primitive.number)
+            if member is None:
+                self.call_before(primitive)
+                self.order.append(primitive)
+            else:
+                self.join(member)
+        places.append(len(self.order))
+        for group in dict.fromkeys(self.group_of.values()):
+            self.call(group.members)
+        if len(self.order) == len(self.program):
+            return self.program
+        is_plain = all(len(each.results) == 1 for each in self.order if isinstance(each, Call))
+        return self.spliced(places) if is_plain else self.rebuilt(places)
+
+    def spliced(self, places: list[int]) -> Program:
+        """Return the program with a call in the place of each group, which makes the only value that others use."""
+        primitives = []
+        for each in self.order:
+            if isinstance(each, Call):
+                (result,) = each.results
+                operands, text = arguments_of(each)
+                inputs = tuple([v for v in operands if isinstance(v, Array)])
+                rule = 1, result.primitive.rule[1], ()
+                primitives.append(result.primitive.replaced(FUSED, (operands, text), inputs, rule))
+            else:
+                primitives.append(each)
+        guards = [replace(guard, at=places[guard.at]) for guard in self.program.guards]
+        return Program(self.program.inputs, primitives, self.program.outputs, guards)
+
+    def rebuilt(self, places: list[int]) -> Program:
+        """Return the program traced again: the results of a call have numbers that follow each other."""
+        new = Rebuilding(self.program)
+        with new.trace.recording():
+            for each in self.order:
+                if not isinstance(each, Call):
+                    new.put(each, new.call(each))
+                    continue
+                operands, text = arguments_of(each)
+                # The ops one by one return such arrays, and so does the kernel.
+                rule = 1, tuple(member.primitive.rule[1][0] for member in each.results), ()
+                made = new.trace.add(fused, ([new.replaced(v) for v in operands], text), rule)
+                for member, result in zip(each.results, made):
+                    new.put(member.primitive, [result])
+        return new.finished(places)
 
     def join(self, member: Member) -> None:
         """Let a member join the groups whose results it uses; those of other shapes are called first."""
@@ -167,14 +222,14 @@ class Fusion:
             if group is not None and group not in used:
                 used.append(group)
         for group in used[:]:
-            if group.members[0].shape != member.shape:
+            if group.shape != member.shape:
                 self.flush(group)
                 used.remove(group)
         while used and not used[0].fits(used[1:], member):
             largest = max(used, key=lambda group: len(group.arrays))
             self.flush(largest)
             used.remove(largest)
-        group = used[0] if used else Group()
+        group = used[0] if used else Group(member.shape)
         for other in used[1:]:
             group.merge(other)
             self.group_of.update(dict.fromkeys(other.made, group))
@@ -199,48 +254,56 @@ class Fusion:
         self.call(group.members)
 
     def call(self, members: list[Member]) -> None:
-        """Add the call of members to the new program: one of `fused`, or several where results are too many."""
+        """Call members now, as one or as several where results are too many; those that nothing uses as they are."""
         inside = {member.number for member in members}
         results = [member for member in members if not self.users[member.number] <= inside]
-        operands: dict[Any, Any] = {}
-        for member in members:
-            for v in member.operands:
-                key = key_of(v)
-                if key not in inside:
-                    operands.setdefault(key, v)
-        arrays = sum(isinstance(v, Array) for v in operands.values())
         if len(members) == 1 or not results:
-            for member in members:
-                self.new.put(member.primitive, self.new.call(member.primitive))
+            self.order += [member.primitive for member in members]
             return
-        if arrays + len(results) > MOST_ARRAYS:
+        # A group that `fits` has room for one result.
+        if len(results) > 1 and len(arrays_of(members) - inside) + len(results) > MOST_ARRAYS:
             half = len(members) // 2
             self.call(members[:half])
             self.call(members[half:])
-            return
-        names = {key: f"x{i}" for i, key in enumerate(operands)}
-        names |= {member.number: f"v{i}" for i, member in enumerate(members)}
-        lines = []
-        for member in members:
-            words = [names[key_of(v)] for v in member.operands]
-            if member.dtype:
-                words.append(member.dtype)
-            lines.append(f"{names[member.number]} = {member.name}({', '.join(words)})")
-        lines.append(f"return {', '.join(names[member.number] for member in results)}")
-        arguments = [self.new.replaced(v) for v in operands.values()], "; ".join(lines)
-        # The ops one by one return such arrays, and so does the kernel.
-        rule = 1, tuple(member.primitive.rule[1][0] for member in results), ()
-        made = self.new.trace.add(fused, arguments, rule)
-        for member, result in zip(results, made):
-            self.new.put(member.primitive, [result])
+        else:
+            self.order.append(Call(members, results))
+
+
+def arrays_of(members: list[Member]) -> set[int]:
+    """Return what tells the arrays apart that members use."""
+    return {key_of(v) for member in members for v in member.operands if isinstance(v, Array)}
+
+
+def arguments_of(call: Call) -> tuple[list[Any], str]:
+    """Return what a call of `fused` is given: the operands, and the text of what it does."""
+    names: dict[Any, str] = {member.number: f"v{i}" for i, member in enumerate(call.members)}
+    operands: list[Any] = []
+    lines = []
+    for member in call.members:
+        words = []
+        for v in member.operands:
+            key = key_of(v)
+            word = names.get(key)
+            if word is None:
+                word = names[key] = f"x{len(operands)}"
+                operands.append(v)
+            words.append(word)
+        if member.dtype:
+            words.append(member.dtype)
+        lines.append(f"{names[member.number]} = {member.name}({', '.join(words)})")
+    lines.append(f"return {', '.join([names[member.number] for member in call.results])}")
+    return operands, "; ".join(lines)
 
 
 def member_of(primitive: Primitive) -> Member | None:
     """Return a primitive as a member of a group; None where it is no elementwise op that returns a new array."""
     name = NAMES.get(id(primitive.op))
-    if name is None or primitive.rule[0] or primitive.rule[2]:
+    if name is None:
         return None
-    ((pattern, operand, _),) = primitive.rule[1]
+    container, results, writes = primitive.rule
+    if container or writes:
+        return None
+    ((pattern, operand, _),) = results
     if pattern is None or operand >= 0:
         return None
     fusable = FUSABLE[name]
@@ -249,7 +312,7 @@ def member_of(primitive: Primitive) -> Member | None:
         if not isinstance(value, OPERANDS):
             return None
     dtype = str(pattern.dtype) if fusable.names_dtype else ""
-    return Member(primitive, primitive.number, name, operands, dtype, pattern.form.shape)
+    return Member(primitive, primitive.number, name, operands, dtype, pattern.shape)
 
 
 def key_of(operand: Any) -> Any:
