@@ -3,7 +3,8 @@
 from hiprt import objects
 
 __all__ = [
-    "ITSELF", "Compiled", "Issue", "Primitive", "Trace", "Traced", "cut", "hold", "is_pinned", "move", "note", "pin", "run",
+    "ITSELF", "Compiled", "Issue", "Primitive", "Trace", "Traced", "cut", "hold", "is_pinned", "move", "note",
+    "pin", "run",
 ]  # fmt: skip
 
 types = objects.load("hiprt.graphs.native.trace")
