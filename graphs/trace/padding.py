@@ -660,11 +660,12 @@ def one_of(use: Use, source: Array, axis: int, item: Any, unit: int) -> Array:
 
 Rule = Callable[[Use], Made]
 ELEMENTWISE = (
-    "abs add astype bitwise_and bitwise_invert bitwise_or bitwise_xor ceil clip contiguous copy cos divide equal "
+    "abs add arccos arccosh arcsin arcsinh arctan arctan2 arctanh astype bitwise_and bitwise_invert bitwise_or "
+    "bitwise_xor ceil clip contiguous copy cos cosh divide equal "
     "erf exp expm1 floor floor_divide gelu gelu_approx gelu_fast_approx greater greater_equal isfinite isinf "
     "isnan left_shift less less_equal log log1p log2 log10 logaddexp logical_and logical_not logical_or maximum "
     "minimum multiply negative not_equal power reciprocal remainder right_shift round rsqrt sigmoid sign silu "
-    "silu_mul sin softplus sqrt square subtract tanh where"
+    "silu_mul sin sinh softplus sqrt square subtract tan tanh where"
 ).split()
 RULES: dict[Any, Rule] = {
     **{getattr(kernels, name): apart for name in ELEMENTWISE},

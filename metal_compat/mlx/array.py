@@ -36,9 +36,7 @@ class array:  # noqa: N801
     """
 
     __slots__ = ("__weakref__", "value")
-    __array_priority__ = 100
-    # Operators of numpy arrays give way to ours.
-    __array_ufunc__ = None
+    __array_priority__ = 100  # operators of numpy arrays give way to ours; numpy's functions take ours as they are
 
     def __init__(self, val: Any, dtype: Dtype | None = None) -> None:
         self.value: Array = value_from(val, dtype)

@@ -15,8 +15,9 @@ from hiprt.metal_compat.mlx.dtypes import Dtype, bool_, float32, given, int32, i
 from hiprt.metal_compat.mlx.lazy import apply
 
 __all__ = [
-    "arange", "e", "euler_gamma", "eye", "full", "full_like", "identity", "inf", "linspace", "nan", "newaxis", "ones",
-    "ones_like", "pi", "tri", "zeros", "zeros_like",
+    "arange", "asarray", "bartlett", "blackman", "e", "empty", "empty_like", "euler_gamma", "eye", "from_dlpack",
+    "full", "full_like", "hamming", "hanning", "identity", "inf", "linspace", "nan", "newaxis", "ones", "ones_like",
+    "pi", "tri", "zeros", "zeros_like",
 ]  # fmt: skip
 
 e, pi, inf, nan = math.e, math.pi, math.inf, math.nan
@@ -56,14 +57,78 @@ def full(shape: int | Sequence[int], vals: Any, dtype: Any = None, *, stream: An
     return made
 
 
-def zeros_like(a: Any, /, *, stream: Any = None) -> array:
-    """Return zeros of an array's shape and dtype."""
-    return zeros(as_array(a).shape, as_array(a).dtype)
+empty = zeros
 
 
-def ones_like(a: Any, /, *, stream: Any = None) -> array:
-    """Return ones of an array's shape and dtype."""
-    return ones(as_array(a).shape, as_array(a).dtype)
+def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None) -> array:
+    """Return an array of what `array` takes, the same one where nothing is to be changed.
+
+    Raises
+    ------
+    ValueError
+        `copy` is False, and a copy is needed: memory is not shared with other libraries.
+    """
+    kept = isinstance(a, array) and (dtype is None or of(given(dtype)) is a.dtype)
+    if copy is False and not kept:
+        raise ValueError("[asarray] copy=False, and a copy is needed.")
+    if kept and not copy:
+        return a  # type: ignore[no-any-return]
+    return array(a, None if dtype is None else of(given(dtype)))
+
+
+def from_dlpack(x: Any, /, *, copy: bool | None = None) -> array:
+    """Return a copy of another library's array.
+
+    Raises
+    ------
+    ValueError
+        `copy` is False: memory is not shared with other libraries.
+    """
+    if copy is False and not isinstance(x, array):
+        raise ValueError("[from_dlpack] copy=False, and a copy is needed.")
+    return array(x)
+
+
+def window(m: int, terms: Sequence[float]) -> array:
+    """Return a window of cosines, whose terms alternate in sign."""
+    if m < 1:
+        return zeros((0,))
+    angles = [[2 * math.pi * k * i / max(m - 1, 1) for i in range(m)] for k in range(len(terms))]
+    values = sum((-1) ** k * term * np.cos(angles[k]) for k, term in enumerate(terms)) if m > 1 else np.ones(1)
+    return array(np.asarray(values, np.float32))
+
+
+def hanning(M: int, *, stream: Any = None) -> array:  # noqa: N803
+    """Return the Hann window of M points."""
+    return window(M, (0.5, 0.5))
+
+
+def hamming(M: int, *, stream: Any = None) -> array:  # noqa: N803
+    """Return the Hamming window of M points."""
+    return window(M, (0.54, 0.46))
+
+
+def blackman(M: int, *, stream: Any = None) -> array:  # noqa: N803
+    """Return the Blackman window of M points."""
+    return window(M, (0.42, 0.5, 0.08))
+
+
+def bartlett(M: int, *, stream: Any = None) -> array:  # noqa: N803
+    """Return the triangular window of M points, which begins and ends with 0."""
+    return array(np.bartlett(M).astype(np.float32)) if M > 0 else zeros((0,))
+
+
+def zeros_like(a: Any, /, dtype: Any = None, *, stream: Any = None) -> array:
+    """Return zeros of an array's shape, and of its dtype where none is given."""
+    return zeros(as_array(a).shape, as_array(a).dtype if dtype is None else dtype)
+
+
+def ones_like(a: Any, /, dtype: Any = None, *, stream: Any = None) -> array:
+    """Return ones of an array's shape, and of its dtype where none is given."""
+    return ones(as_array(a).shape, as_array(a).dtype if dtype is None else dtype)
+
+
+empty_like = zeros_like
 
 
 def full_like(a: Any, vals: Any, dtype: Any = None, *, stream: Any = None) -> array:
@@ -81,13 +146,20 @@ def arange(*bounds: Any, dtype: Any = None, stream: Any = None, **named: Any) ->
     if len(parts) == 1 and "stop" not in named:
         parts = [0, *parts]
     start = parts[0] if parts else named.get("start", 0)
+    if len(parts) < 2 and "stop" not in named:
+        raise TypeError("arange() needs an end: arange(stop), arange(start, stop, step)")
     stop = parts[1] if len(parts) > 1 else named["stop"]
+    if stop is None:
+        start, stop = 0, start
     step = parts[2] if len(parts) > 2 and parts[2] is not None else named.get("step") or 1
     start = 0 if start is None else start
     start, stop, step = (x.item() if isinstance(x, (array, np.generic)) else x for x in (start, stop, step))
     is_whole = all(isinstance(x, int) for x in (start, stop, step))
     if dtype is None:
         dtype = int32 if is_whole else float32
+    if math.isinf(step) and not any(math.isnan(x) or math.isinf(x) for x in (start, stop)):
+        is_ahead = (stop - start) * math.copysign(1, step) > 0
+        return full((int(is_ahead),), start, of(given(dtype)))
     if any(math.isnan(x) for x in (start, stop, step)) or any(math.isinf(x) for x in (start, step)):
         raise ValueError("[arange] Cannot compute length.")
     count = max(0, math.ceil((stop - start) / step)) if not math.isinf(stop) else -1
@@ -100,7 +172,8 @@ def arange(*bounds: Any, dtype: Any = None, stream: Any = None, **named: Any) ->
         whole: array = apply(lambda: kernels.arange(start, start + step * count, step))
         return whole.astype(of(new))
     if new.kind in "iu":
-        start, step = int(start), int(step)
+        # As MLX does: the distance of the first two numbers in the dtype.
+        start, step = int(start), int(start + step) - int(start)
         made: array = apply(
             lambda: kernels.astype(
                 kernels.add(kernels.multiply(kernels.astype(kernels.arange(count), int64.numpy), step), start), new
@@ -116,15 +189,19 @@ def arange(*bounds: Any, dtype: Any = None, stream: Any = None, **named: Any) ->
     return counted.astype(of(new))
 
 
-def linspace(start: Any, stop: Any, num: int = 50, dtype: Any = float32, stream: Any = None) -> array:
-    """Return numbers at equal distances from `start` to `stop`, both included."""
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: Any = True, dtype: Any = float32, *, stream: Any = None
+) -> array:
+    """Return numbers at equal distances from `start` to `stop`, the latter included if `endpoint` says so."""
+    if isinstance(endpoint, Dtype):  # where the dtype stood before MLX 0.32.3
+        endpoint, dtype = True, endpoint
     if num < 0:
         raise ValueError(f"[linspace] number of samples, {num}, must be non-negative.")
     if num == 1:
         return full((1,), start, dtype)
 
     def spread() -> Array:
-        t = kernels.divide(kernels.astype(kernels.arange(num), float32.numpy), float(num - 1))
+        t = kernels.divide(kernels.astype(kernels.arange(num), float32.numpy), float(num - 1 if endpoint else num))
         return kernels.add(kernels.multiply(kernels.subtract(1.0, t), float(start)), kernels.multiply(t, float(stop)))
 
     made: array = apply(spread)

@@ -14,6 +14,7 @@ __all__ = [
     "DtypeCategory",
     "bfloat16",
     "bool_",
+    "can_cast",
     "complex64",
     "complexfloating",
     "finfo",
@@ -30,6 +31,7 @@ __all__ = [
     "int32",
     "int64",
     "integer",
+    "isdtype",
     "issubdtype",
     "number",
     "of",
@@ -149,6 +151,34 @@ def issubdtype(dtype: Dtype | DtypeCategory, within: Dtype | DtypeCategory) -> b
     if isinstance(within, Dtype):
         return dtype is within
     return (dtype.category if isinstance(dtype, Dtype) else dtype).lies_in(within)
+
+
+KINDS: dict[str, tuple[DtypeCategory, ...]] = {
+    "signed integer": (signedinteger,),
+    "unsigned integer": (unsignedinteger,),
+    "integral": (integer,),
+    "real floating": (floating,),
+    "complex floating": (complexfloating,),
+    "numeric": (number,),
+}
+
+
+def isdtype(dtype: Dtype, kind: Any) -> bool:
+    """Whether a dtype is another one, of a kind of the array API's (``"integral"``), or of one of several."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, each) for each in kind)
+    if isinstance(kind, Dtype):
+        return dtype is kind
+    if kind == "bool":
+        return dtype is bool_
+    if kind not in KINDS:
+        raise ValueError(f"[isdtype] {kind!r} is not a kind of dtypes.")
+    return any(issubdtype(dtype, each) for each in KINDS[kind])
+
+
+def can_cast(from_: Any, to: Dtype) -> bool:
+    """Whether a dtype, or an array's, promoted together with another one, gives that one."""
+    return result_type(getattr(from_, "dtype", from_), to) is to
 
 
 class finfo:  # noqa: N801

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from hiprt import kernels
+from hiprt.array import Array
 from hiprt.metal_compat.mlx.array import INT32, array, as_array
-from hiprt.metal_compat.mlx.dtypes import Dtype, given
+from hiprt.metal_compat.mlx.dtypes import Dtype, finfo, given
 from hiprt.metal_compat.mlx.lazy import apply
 
 UNARY = (
-    "abs", "ceil", "cos", "erf", "erfinv", "exp", "expm1", "floor", "isfinite", "isinf", "isnan", "log", "log10",
-    "log1p", "log2", "logical_not", "negative", "reciprocal", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square",
-    "tanh",
+    "abs", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "ceil", "cos", "cosh", "erf", "erfinv",
+    "exp", "expm1", "floor", "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "logical_not",
+    "negative", "reciprocal", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh",
 )  # fmt: skip
 BINARY = (
-    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "divide", "equal", "floor_divide", "greater", "greater_equal",
-    "left_shift", "less", "less_equal", "logaddexp", "logical_and", "logical_or", "maximum", "minimum", "multiply",
-    "not_equal", "power", "remainder", "right_shift", "subtract",
+    "add", "arctan2", "bitwise_and", "bitwise_or", "bitwise_xor", "divide", "equal", "floor_divide", "greater",
+    "greater_equal", "left_shift", "less", "less_equal", "logaddexp", "logical_and", "logical_or", "maximum",
+    "minimum", "multiply", "not_equal", "power", "remainder", "right_shift", "subtract",
 )  # fmt: skip
-__all__ = [*UNARY, *BINARY, "astype", "bitwise_invert", "clip", "round", "stop_gradient", "where"]
+# Second names of the same functions.
+SAME = {
+    "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2",
+    "atanh": "arctanh", "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "pow": "power",
+}  # fmt: skip
+__all__ = [
+    *UNARY, *BINARY, *SAME, "astype", "bitwise_invert", "clip", "conj", "conjugate", "degrees", "divmod", "imag",
+    "isneginf", "isposinf", "logical_xor", "nan_to_num", "positive", "radians", "real", "round", "stop_gradient",
+    "trunc", "where",
+]  # fmt: skip
 
 
 def unary(name: str) -> Callable[..., array]:
@@ -64,6 +75,7 @@ def binary(name: str) -> Callable[..., array]:
 
 globals().update({name: unary(name) for name in UNARY})
 globals().update({name: binary(name) for name in BINARY})
+globals().update({name: globals()[first] for name, first in SAME.items()})
 
 
 def bitwise_invert(a: Any, /, *, stream: Any = None) -> array:
@@ -97,6 +109,99 @@ def round(a: Any, /, decimals: int = 0, *, stream: Any = None) -> array:  # noqa
     scale = 10.0**decimals
     shifted: array = apply(lambda x: kernels.divide(kernels.round(kernels.multiply(x, scale)), scale), made)
     return shifted
+
+
+def is_floating(a: array) -> bool:
+    """Whether an array's numbers are floating."""
+    return a.dtype.numpy.kind not in "biu"
+
+
+def trunc(a: Any, /, *, stream: Any = None) -> array:
+    """Return values without what stands behind the point."""
+    made = as_array(a)
+    if not is_floating(made):
+        return made
+    cut: array = apply(lambda x: kernels.where(kernels.less(x, 0.0), kernels.ceil(x), kernels.floor(x)), made)
+    return cut
+
+
+def divmod(a: Any, b: Any, stream: Any = None) -> tuple[array, array]:  # noqa: A001
+    """Return quotients rounded down, and what they leave."""
+    return binary("floor_divide")(a, b), binary("remainder")(a, b)
+
+
+def logical_xor(a: Any, b: Any, /, *, stream: Any = None) -> array:
+    """Return whether one of two is not zero, but not both."""
+    made: array = apply(lambda x, y: kernels.not_equal(*map(kernels.logical_not, (x, y))), as_array(a), as_array(b))
+    return made
+
+
+def isposinf(a: Any, stream: Any = None) -> array:
+    """Return whether values are the positive infinity."""
+    return binary("equal")(as_array(a), float("inf"))
+
+
+def isneginf(a: Any, stream: Any = None) -> array:
+    """Return whether values are the negative infinity."""
+    return binary("equal")(as_array(a), float("-inf"))
+
+
+def nan_to_num(
+    a: Any, nan: float = 0, posinf: float | None = None, neginf: float | None = None, *, stream: Any = None
+) -> array:
+    """Return values with numbers in the place of NaN and of infinities, by default the dtype's farthest ones."""
+    made = as_array(a)
+    if not is_floating(made):
+        return made
+    limits = finfo(made.dtype)
+    top, low = limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
+
+    def numbers(x: Array) -> Array:
+        x = kernels.where(kernels.isnan(x), float(nan), x)
+        x = kernels.where(kernels.equal(x, float("inf")), float(top), x)
+        return kernels.where(kernels.equal(x, float("-inf")), float(low), x)
+
+    replaced: array = apply(numbers, made)
+    return replaced
+
+
+def scaled(a: Any, by: float) -> array:
+    """Return floating values times a number."""
+    made: array = apply(lambda x: kernels.multiply(x, by), as_array(a))
+    return made
+
+
+def degrees(a: Any, /, *, stream: Any = None) -> array:
+    """Return angles in degrees."""
+    return scaled(a, 180.0 / math.pi)
+
+
+def radians(a: Any, /, *, stream: Any = None) -> array:
+    """Return angles in radians."""
+    return scaled(a, math.pi / 180.0)
+
+
+def positive(a: Any, /, *, stream: Any = None) -> array:
+    """Return the array."""
+    return as_array(a)
+
+
+def real(a: Any, /, *, stream: Any = None) -> array:
+    """Return the real parts: the array, as there are no kernels for complex numbers."""
+    return as_array(a)
+
+
+def imag(a: Any, /, *, stream: Any = None) -> array:
+    """Return the imaginary parts: zeros, as there are no kernels for complex numbers."""
+    return scaled(as_array(a), 0.0) if is_floating(as_array(a)) else binary("subtract")(a, a)
+
+
+def conjugate(a: Any, stream: Any = None) -> array:
+    """Return the conjugates: the array, as there are no kernels for complex numbers."""
+    return as_array(a)
+
+
+conj = conjugate
 
 
 def where(condition: Any, x: Any, y: Any, /, *, stream: Any = None) -> array:

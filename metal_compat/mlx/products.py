@@ -13,7 +13,7 @@ from hiprt.metal_compat.mlx.array import array, as_array
 from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.metal_compat.mlx.shapes import axis_in, expand_dims, flatten, reshape, swapaxes, transpose
 
-__all__ = ["addmm", "conv1d", "einsum", "gather_mm", "inner", "kron", "matmul", "outer", "tensordot"]
+__all__ = ["addmm", "conv1d", "einsum", "gather_mm", "inner", "kron", "matmul", "outer", "tensordot", "vecdot"]
 
 
 def matmul(a: Any, b: Any, /, *, stream: Any = None) -> array:
@@ -65,6 +65,17 @@ def inner(a: Any, b: Any, /, *, stream: Any = None) -> array:
     return tensordot(a, b, [[-1], [-1]])
 
 
+def vecdot(a: Any, b: Any, /, *, axis: int = -1, stream: Any = None) -> array:
+    """Return sums of products of two arrays along an axis."""
+    a, b = as_array(a), as_array(b)
+    if not a.ndim or not b.ndim:
+        raise ValueError("[vecdot] Arrays must have at least one dimension.")
+    if a.shape[axis_in("vecdot", axis, a.ndim)] != b.shape[axis_in("vecdot", axis, b.ndim)]:
+        raise ValueError(f"[vecdot] Shapes {a.shape} and {b.shape} differ along axis {axis}.")
+    made: array = apply(lambda x, y: kernels.sum(kernels.multiply(x, y), axis), a, b)
+    return made
+
+
 def outer(a: Any, b: Any, /, *, stream: Any = None) -> array:
     """Return the products of all pairs of elements."""
     made: array = apply(kernels.multiply, expand_dims(flatten(as_array(a)), 1), flatten(as_array(b)))
@@ -93,6 +104,8 @@ def tensordot(a: Any, b: Any, /, axes: Any = 2, *, stream: Any = None) -> array:
 def kron(a: Any, b: Any, /, *, stream: Any = None) -> array:
     """Return the Kronecker product."""
     a, b = as_array(a), as_array(b)
+    if not a.size or not b.size:
+        raise ValueError("[kron] Input arrays cannot be empty.")
     ndim = max(a.ndim, b.ndim)
     left, right = ([1] * (ndim - each.ndim) + list(each.shape) for each in (a, b))
     x = reshape(a, *[n for size in left for n in (size, 1)])

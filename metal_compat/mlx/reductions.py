@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,13 +13,14 @@ from hiprt import kernels
 from hiprt.array import Array
 from hiprt.kernels.ops.promotion import is_float
 from hiprt.metal_compat.mlx.array import array, as_array
-from hiprt.metal_compat.mlx.dtypes import float32, of, uint32
+from hiprt.metal_compat.mlx.dtypes import float32, given, of, uint32
 from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.metal_compat.mlx.shapes import axis_in, expand_dims, flatten, reshape
 
 __all__ = [
-    "all", "allclose", "any", "argmax", "argmin", "array_equal", "cummax", "cummin", "cumprod", "cumsum", "isclose",
-    "logcumsumexp", "logsumexp", "max", "mean", "median", "min", "prod", "softmax", "std", "sum", "var",
+    "all", "allclose", "any", "argmax", "argmin", "array_equal", "count_nonzero", "cummax", "cummin", "cumprod",
+    "cumsum", "cumulative_prod", "cumulative_sum", "isclose", "logcumsumexp", "logsumexp", "max", "mean", "median",
+    "min", "minmax", "prod", "softmax", "std", "sum", "var",
 ]  # fmt: skip
 
 Axis = int | Sequence[int] | None
@@ -33,7 +35,10 @@ def reduction(name: str) -> Callable[..., array]:
     """Return the reduction that the catalogue has under a name."""
     op = getattr(kernels, name)
 
-    def applied(a: Any, /, axis: Axis = None, keepdims: bool = False, *, stream: Any = None) -> array:
+    def applied(a: Any, /, axis: Axis = None, keepdims: bool = False, *, stream: Any = None, out: None = None) -> array:
+        # numpy's functions call the methods of arrays with `out`.
+        if out is not None:
+            raise ValueError(f"[{name}] out must be None: arrays are never written")
         made: array = apply(op, as_array(a), axes_of(axis), keepdims)
         return made
 
@@ -67,6 +72,17 @@ def place(name: str) -> Callable[..., array]:
 argmax, argmin = place("argmax"), place("argmin")
 
 
+def minmax(a: Any, /, axis: Axis = None, keepdims: bool = False, *, stream: Any = None) -> tuple[array, array]:
+    """Return the smallest and the largest elements over axes."""
+    return min(a, axis, keepdims), max(a, axis, keepdims)
+
+
+def count_nonzero(a: Any, /, *, axis: Axis = None, keepdims: bool = False, stream: Any = None) -> array:
+    """Return how many elements over axes are not zero, as int32."""
+    found: array = apply(kernels.not_equal, as_array(a), 0)
+    return sum(found.astype(of(np.dtype(np.int32))), axis, keepdims)
+
+
 def count_of(a: array, axis: Axis) -> int:
     """Return how many elements a reduction joins."""
     if axis is None:
@@ -84,7 +100,7 @@ def var(a: Any, /, axis: Axis = None, keepdims: bool = False, ddof: int = 0, *, 
         x = x if is_float(x.dtype) else kernels.astype(x, np.float32)
         centred = kernels.subtract(x, kernels.mean(x, axes, True))
         total = kernels.sum(kernels.square(centred), axes, keepdims)
-        return kernels.divide(total, float(n - ddof))
+        return kernels.divide(total, float(builtins.max(n - ddof, 0)))
 
     made: array = apply(variance, a)
     return made
@@ -109,7 +125,9 @@ def median(a: Any, /, axis: Axis = None, keepdims: bool = False, *, stream: Any 
     def middle(x: Array) -> Array:
         rows = kernels.sort(kernels.contiguous(x.transpose(*order)).reshape((*shape, n)), -1)
         rows = rows if is_float(x.dtype) else kernels.astype(rows, np.float32)
-        return kernels.mean(rows[..., (n - 1) // 2 : n // 2 + 1], -1)
+        found = kernels.mean(rows[..., (n - 1) // 2 : n // 2 + 1], -1)
+        last = rows[..., n - 1]  # NaN is sorted to the end
+        return kernels.where(kernels.isnan(last), last, found)
 
     made: array = apply(middle, a)
     return expand_dims(made, sorted(gone)) if keepdims else made
@@ -141,10 +159,17 @@ def kernels_one(a: array) -> array:
 
 
 def cumsum(
-    a: Any, /, axis: int | None = None, *, reverse: bool = False, inclusive: bool = True, stream: Any = None
+    a: Any,
+    /,
+    axis: int | None = None,
+    *,
+    reverse: bool = False,
+    inclusive: bool = True,
+    dtype: Any = None,
+    stream: Any = None,
 ) -> array:
-    """Return running sums along an axis."""
-    a = as_array(a)
+    """Return running sums along an axis, of a dtype or of the array's."""
+    a = as_array(a) if dtype is None else as_array(a).astype(of(given(dtype)))
     a = a.astype(of(np.dtype(np.int32))) if a.dtype.numpy == np.bool_ else a
     made: array = apply(kernels.cumsum, a, axis, reverse=reverse, inclusive=inclusive)
     return made
@@ -187,10 +212,21 @@ def lowest(a: Any, sign: int) -> Any:
 
 
 def cumprod(
-    a: Any, /, axis: int | None = None, *, reverse: bool = False, inclusive: bool = True, stream: Any = None
+    a: Any,
+    /,
+    axis: int | None = None,
+    *,
+    reverse: bool = False,
+    inclusive: bool = True,
+    dtype: Any = None,
+    stream: Any = None,
 ) -> array:
-    """Return running products along an axis."""
+    """Return running products along an axis, of a dtype or of the array's."""
+    a = as_array(a) if dtype is None else as_array(a).astype(of(given(dtype)))
     return running(a, axis, reverse, inclusive, kernels.multiply, 1)
+
+
+cumulative_sum, cumulative_prod = cumsum, cumprod
 
 
 def cummax(

@@ -18,9 +18,9 @@ from hiprt.op import op
 
 __all__ = [
     "as_strided", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes", "broadcast_to",
-    "concat", "concatenate", "contiguous", "diag", "diagonal", "expand_dims", "flatten", "meshgrid", "moveaxis", "pad",
-    "permute_dims", "repeat", "reshape", "roll", "split", "squeeze", "stack", "swapaxes", "tile", "trace", "transpose",
-    "tril", "triu", "unflatten", "view",
+    "concat", "concatenate", "contiguous", "diag", "diagonal", "diff", "expand_dims", "flatten", "flip",
+    "matrix_transpose", "meshgrid", "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll", "split",
+    "squeeze", "stack", "swapaxes", "tile", "trace", "transpose", "tril", "triu", "unflatten", "unstack", "view",
 ]  # fmt: skip
 
 
@@ -93,8 +93,9 @@ def squeeze(a: Any, /, axis: int | Sequence[int] | None = None, *, stream: Any =
     return made
 
 
-def transpose(a: Any, /, *axes: Any, stream: Any = None) -> array:
+def transpose(a: Any, /, *order: Any, axes: Any = None, stream: Any = None) -> array:
     """Return an array with its axes in another order, reversed by default."""
+    axes = order if axes is None else tuple(axes)
     a = as_array(a)
     if len(axes) == 1 and axes[0] is None:
         axes = ()
@@ -132,6 +133,8 @@ def broadcast_to(a: Any, /, shape: Sequence[int], *, stream: Any = None) -> arra
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """Return the shape that shapes broadcast to."""
+    if not shapes:
+        raise ValueError("[broadcast_shapes] Must provide at least one shape.")
     return tuple(np.broadcast_shapes(*(tuple(each) for each in shapes)))
 
 
@@ -359,6 +362,43 @@ def as_strided(
     return made
 
 
+def flip(a: Any, /, axis: int | Sequence[int] | None = None, *, stream: Any = None) -> array:
+    """Return an array whose elements along axes, all by default, are in the reverse order."""
+    made = as_array(a)
+    axes = range(made.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+    turned = {axis_in("flip", each, made.ndim) for each in axes}
+    return made[tuple(slice(None, None, -1 if i in turned else 1) for i in range(made.ndim))] if turned else made
+
+
+def unstack(x: Any, /, *, axis: int = 0, stream: Any = None) -> tuple[array, ...]:
+    """Return the arrays that lie along an axis."""
+    x = as_array(x)
+    if not x.ndim:
+        raise ValueError("[unstack] Cannot unstack an array without axes.")
+    front = moveaxis(x, axis_in("unstack", axis, x.ndim), 0)
+    return tuple(front[i] for i in range(front.shape[0]))
+
+
+def matrix_transpose(a: Any, /, *, stream: Any = None) -> array:
+    """Return matrices with their two axes exchanged."""
+    a = as_array(a)
+    if a.ndim < 2:
+        raise ValueError("[matrix_transpose] Matrices must have at least two dimensions.")
+    return swapaxes(a, -1, -2)
+
+
+def diff(a: Any, /, n: int = 1, axis: int = -1, *, stream: Any = None) -> array:
+    """Return differences of neighbours along an axis, `n` times."""
+    made = as_array(a)
+    if n < 0:
+        raise ValueError(f"[diff] n must be non-negative but got {n}.")
+    front = (slice(None),) * axis_in("diff", axis, made.ndim)
+    for _ in range(n):
+        after, before = made[(*front, slice(1, None))], made[(*front, slice(None, -1))]
+        made = apply(kernels.not_equal if made.dtype.numpy == np.bool_ else kernels.subtract, after, before)
+    return made
+
+
 def contiguous(a: Any, /, allow_col_major: bool = False, *, stream: Any = None) -> array:
     """Return an array whose elements lie in row order."""
     made: array = apply(kernels.contiguous, as_array(a))
@@ -385,7 +425,7 @@ def viewed(x: Array, dtype: np.dtype[Any]) -> Array:
     return Array(x.buffer, (*x.shape[:-1], nbytes // dtype.itemsize), dtype, x.address)
 
 
-def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy", stream: Any = None) -> list[array]:
+def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy", stream: Any = None) -> tuple[array, ...]:
     """Return the coordinates of a grid, one array for each axis."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"[meshgrid] Invalid indexing value {indexing}. Valid values are 'xy' and 'ij'.")
@@ -396,7 +436,7 @@ def meshgrid(*arrays: Any, sparse: bool = False, indexing: str = "xy", stream: A
     if indexing == "xy" and count > 1:
         places[:2] = [1, 0]
     wide = [reshape(each, *[each.size if i == at else 1 for i in range(count)]) for each, at in zip(flat, places)]
-    return wide if sparse else broadcast_arrays(*wide)
+    return tuple(wide if sparse else broadcast_arrays(*wide))
 
 
 def atleast(arrays: tuple[Any, ...], ndim: int) -> Any:

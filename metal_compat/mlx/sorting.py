@@ -6,13 +6,16 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from hiprt import kernels
+from hiprt.array import Array
 from hiprt.metal_compat.mlx.array import array, as_array
 from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.metal_compat.mlx.shapes import flatten, reshape
 
 __all__ = [
-    "argpartition", "argsort", "partition", "put_along_axis", "slice", "slice_update", "sort", "take",
+    "argpartition", "argsort", "partition", "put_along_axis", "searchsorted", "slice", "slice_update", "sort", "take",
     "take_along_axis", "topk",
 ]  # fmt: skip
 
@@ -51,6 +54,25 @@ def topk(a: Any, /, k: int, axis: int | None = -1, *, stream: Any = None) -> arr
     """Return the `k` largest elements along an axis."""
     made: array = apply(kernels.topk, as_array(a), int(k), axis)
     return made
+
+
+def searchsorted(sorted_sequence: Any, values: Any, /, side: str = "left", *, stream: Any = None) -> array:
+    """Return where values would be put into a sorted vector, before or behind (`side`) their equals, as uint32."""
+    from hiprt.metal_compat.mlx.dtypes import uint32
+
+    line, values = as_array(sorted_sequence), as_array(values)
+    if line.ndim != 1:
+        raise ValueError(f"[searchsorted] The sorted sequence must have one dimension but has {line.ndim}.")
+    if side not in ("left", "right"):
+        raise ValueError(f"[searchsorted] side must be 'left' or 'right' but is '{side}'.")
+    below = kernels.less if side == "left" else kernels.less_equal
+
+    def counted(line: Array, values: Array) -> Array:
+        found = below(line, kernels.contiguous(values).reshape((*values.shape, 1)))
+        return kernels.sum(kernels.astype(found, np.int32), -1)
+
+    made: array = apply(counted, line, values)
+    return made.astype(uint32)
 
 
 def take(a: Any, /, indices: Any, axis: int | None = None, *, stream: Any = None) -> array:

@@ -3,6 +3,7 @@
 from hiprt.kernels.ops.elementwise.add import add
 from hiprt.kernels.ops.elementwise.arange import arange
 from hiprt.kernels.ops.elementwise.binary import (
+    arctan2,
     bitwise_and,
     bitwise_or,
     bitwise_xor,
@@ -31,9 +32,16 @@ from hiprt.kernels.ops.elementwise.silu_mul import silu_mul
 from hiprt.kernels.ops.elementwise.ternary import clip, where
 from hiprt.kernels.ops.elementwise.unary import (
     abs,  # noqa: A004
+    arccos,
+    arccosh,
+    arcsin,
+    arcsinh,
+    arctan,
+    arctanh,
     bitwise_invert,
     ceil,
     cos,
+    cosh,
     erf,
     erfinv,
     exp,
@@ -58,9 +66,11 @@ from hiprt.kernels.ops.elementwise.unary import (
     sign,
     silu,
     sin,
+    sinh,
     softplus,
     sqrt,
     square,
+    tan,
     tanh,
 )
 
@@ -68,6 +78,13 @@ __all__ = [
     "abs",
     "add",
     "arange",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
     "astype",
     "bitwise_and",
     "bitwise_invert",
@@ -80,6 +97,7 @@ __all__ = [
     "copy",
     "copyto",
     "cos",
+    "cosh",
     "divide",
     "equal",
     "erf",
@@ -123,10 +141,12 @@ __all__ = [
     "silu",
     "silu_mul",
     "sin",
+    "sinh",
     "softplus",
     "sqrt",
     "square",
     "subtract",
+    "tan",
     "tanh",
     "where",
 ]

@@ -13,6 +13,7 @@ from hiprt.stream import Stream
 
 __all__ = [
     "Binary",
+    "arctan2",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
@@ -95,6 +96,7 @@ class Binary:
 
 
 add = op(Binary("add", number, "a + b", "a + b"))
+arctan2 = op(Binary("arctan2", floating, "atan2(a, b)", "the angle of the point whose x is b and whose y is a"))
 bitwise_and = op(Binary("bitwise_and", bits, "a & b", "the bits that both have"))
 bitwise_or = op(Binary("bitwise_or", bits, "a | b", "the bits that either has"))
 bitwise_xor = op(Binary("bitwise_xor", bits, "a ^ b", "the bits that one has"))

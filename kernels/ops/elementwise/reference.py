@@ -106,9 +106,16 @@ erfinv = np.vectorize(erfinv_of, otypes=[np.float64])
 
 UNARY: dict[str, Callable[[Host], Host]] = {
     "abs": np.abs,
+    "arccos": np.arccos,
+    "arccosh": np.arccosh,
+    "arcsin": np.arcsin,
+    "arcsinh": np.arcsinh,
+    "arctan": np.arctan,
+    "arctanh": np.arctanh,
     "bitwise_invert": np.invert,
     "ceil": lambda a: a if a.dtype.kind in "biu" else np.ceil(a),
     "cos": np.cos,
+    "cosh": np.cosh,
     "erf": erf,
     "erfinv": erfinv,
     "exp": np.exp,
@@ -133,9 +140,11 @@ UNARY: dict[str, Callable[[Host], Host]] = {
     "sign": sign,
     "silu": lambda a: np.asarray(a * sigmoid(a)),
     "sin": np.sin,
+    "sinh": np.sinh,
     "softplus": lambda a: np.asarray(np.logaddexp(a, 0)),
     "sqrt": np.sqrt,
     "square": lambda a: np.asarray(a * a),
+    "tan": np.tan,
     "tanh": np.tanh,
 }
 BINARY: dict[str, Callable[[Host, Host], Host]] = {
@@ -151,6 +160,7 @@ BINARY: dict[str, Callable[[Host, Host], Host]] = {
     "left_shift": np.left_shift,
     "less": np.less,
     "less_equal": np.less_equal,
+    "arctan2": np.arctan2,
     "logaddexp": np.logaddexp,
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,

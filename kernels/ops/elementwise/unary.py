@@ -12,9 +12,16 @@ from hiprt.stream import Stream
 __all__ = [
     "Unary",
     "abs",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctanh",
     "bitwise_invert",
     "ceil",
     "cos",
+    "cosh",
     "erf",
     "erfinv",
     "exp",
@@ -39,9 +46,11 @@ __all__ = [
     "sign",
     "silu",
     "sin",
+    "sinh",
     "softplus",
     "sqrt",
     "square",
+    "tan",
     "tanh",
 ]
 
@@ -88,9 +97,16 @@ class Unary:
 
 
 abs = op(Unary("abs", number, "absolute(a)", "the absolute value"))  # noqa: A001
+arccos = op(Unary("arccos", floating, "acos(a)", "the angle whose cosine is a"))
+arccosh = op(Unary("arccosh", floating, "acosh(a)", "the positive number whose cosh is a"))
+arcsin = op(Unary("arcsin", floating, "asin(a)", "the angle whose sine is a"))
+arcsinh = op(Unary("arcsinh", floating, "asinh(a)", "the number whose sinh is a"))
+arctan = op(Unary("arctan", floating, "atan(a)", "the angle whose tangent is a"))
+arctanh = op(Unary("arctanh", floating, "atanh(a)", "the number whose tanh is a"))
 bitwise_invert = op(Unary("bitwise_invert", integer, "inverted(a)", "all bits turned over"))
 ceil = op(Unary("ceil", number, "whole_up(a)", "the smallest integer not below"))
 cos = op(Unary("cos", floating, "cos(a)", "the cosine"))
+cosh = op(Unary("cosh", floating, "cosh(a)", "the hyperbolic cosine"))
 erf = op(Unary("erf", floating, "erf_of(a)", "the error function"))
 erfinv = op(Unary("erfinv", floating, "erfinv_of(a)", "the number whose erf is a"))
 exp = op(Unary("exp", floating, "exp(a)", "e to the power of a"))
@@ -122,7 +138,9 @@ sigmoid = op(Unary("sigmoid", floating, "1.0f / (1.0f + exp(-a))", "1 / (1 + exp
 sign = op(Unary("sign", number, "sign_of(a)", "-1, 0 or 1"))
 silu = op(Unary("silu", floating, "a / (1.0f + exp(-a))", "a * sigmoid(a)"))
 sin = op(Unary("sin", floating, "sin(a)", "the sine"))
+sinh = op(Unary("sinh", floating, "sinh(a)", "the hyperbolic sine"))
 softplus = op(Unary("softplus", floating, "logaddexp_of(a, 0.0f)", "log(1 + exp(a))"))
 sqrt = op(Unary("sqrt", floating, "sqrt(a)", "the square root"))
 square = op(Unary("square", number, "a * a", "a * a"))
+tan = op(Unary("tan", floating, "tan(a)", "the tangent"))
 tanh = op(Unary("tanh", floating, "tanh_of(a)", "the hyperbolic tangent"))
