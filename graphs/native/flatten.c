@@ -297,9 +297,11 @@ static int add_pieces(hiprt_recorder *r, const pieces *all, hiprt_captured *capt
 }
 
 int hiprt_flatten_begin(hiprt_recorder *r, hiprt_stream *stream) {
+  int status = hiprt_stream_is_open(stream, "hiprt_flatten_begin");
+  if (status) return status;
   HIPRT_TRY(hipSetDevice, stream->device);
   hiprt_order_close(stream);
-  int status = hiprt_capture_begin(stream->handle);
+  status = hiprt_capture_begin(stream->handle);
   if (!status)
     hiprt_recorder_listen(r, (uint64_t)(uintptr_t)stream->handle);
   else
@@ -309,7 +311,7 @@ int hiprt_flatten_begin(hiprt_recorder *r, hiprt_stream *stream) {
 
 static int end_capture(hiprt_stream *stream, hipGraph_t *out_graph) {
   const int status = hiprt_capture_end(stream->handle, out_graph);
-  stream->is_stuck = status && hiprt_is_capturing(stream->handle);
+  atomic_store_explicit(&stream->is_stuck, status && hiprt_is_capturing(stream->handle), memory_order_relaxed);
   hiprt_order_open(stream);
   return status;
 }

@@ -636,7 +636,9 @@ int hiprt_recorder_run(const hiprt_recorder *r, hiprt_stream *stream, int *out_r
   if (hiprt_stream_records(stream))
     return hiprt_fail(HIPRT_E_RECORDING, "hiprt_recorder_run", "the stream is recording");
   const uint32_t count = (uint32_t)r->n_touches;
-  int status = hiprt_order_begin(stream, r->touches, count);
+  int status = hiprt_stream_is_open(stream, "hiprt_recorder_run");
+  if (status) return status;
+  status = hiprt_order_begin(stream, r->touches, count);
   if (status) return status;
   status = run_nodes(r, stream, out_ran);
   hiprt_order_end(stream, r->touches, count);

@@ -126,6 +126,15 @@ static int join(hipStream_t stream, size_t *out_open) {
   return status;
 }
 
+int hiprt_capture_drop(hipStream_t stream) {
+  /* CLR leaves junk in `graph`, and the stream captured: a new capture takes it out of that state. A stream on which
+   * none can begin is asked once more to end this one. */
+  hipGraph_t graph = 0;
+  hiprt_hip.hipStreamBeginCapture(stream, hipStreamCaptureModeRelaxed);
+  if (!hiprt_hip.hipStreamEndCapture(stream, &graph) && graph) hiprt_hip.hipGraphDestroy(graph);
+  return hiprt_is_capturing(stream);
+}
+
 int hiprt_capture_end(hipStream_t stream, hipGraph_t *out_graph) {
   size_t open = 0;
   hipGraph_t graph = 0;
@@ -133,10 +142,7 @@ int hiprt_capture_end(hipStream_t stream, hipGraph_t *out_graph) {
   int status = join(stream, &open), ended = (int)hiprt_hip.hipStreamEndCapture(stream, &graph);
   atomic_fetch_sub_explicit(&captures, 1, memory_order_relaxed);
   if (ended) {
-    /* CLR leaves junk in `graph`, and the stream captured: a new capture takes it out of that state. A stream on which
-     * none can begin is asked once more to end this one. */
-    hiprt_hip.hipStreamBeginCapture(stream, hipStreamCaptureModeRelaxed);
-    if (!hiprt_hip.hipStreamEndCapture(stream, &graph) && graph) hiprt_hip.hipGraphDestroy(graph);
+    hiprt_capture_drop(stream);
     return hiprt_fail(ended, "hipStreamEndCapture", "a call that a capture forbids has ended it, here or in another thread");
   }
   if (!status && open)

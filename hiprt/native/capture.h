@@ -24,7 +24,9 @@ int hiprt_wait_for_stream(hipStream_t stream);
 int hiprt_capture_begin(hipStream_t stream);
 /* Whether a stream that is being captured has work by now, or its capture was made invalid. */
 int hiprt_capture_has_work(hipStream_t stream);
-/* End a capture. *out_graph is what was captured, and on failure NULL; the stream can be used again in any case. */
+/* Take a stream out of a capture whose end has failed. Return whether it is still captured. */
+int hiprt_capture_drop(hipStream_t stream);
+/* End a capture. *out_graph is what was captured. On failure it is NULL, and the capture was dropped if it could be. */
 int hiprt_capture_end(hipStream_t stream, hipGraph_t *out_graph);
 
 /* A graph's nodes and edges; edge k leads from from[k] to to[k]. All lie in one block, which begins at `nodes`. */

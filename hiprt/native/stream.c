@@ -79,7 +79,7 @@ void hiprt_stream_close(hiprt_stream *stream, int is_valid) {
 }
 
 int hiprt_stream_is_captured(const hiprt_stream *stream) {
-  return !stream->is_stuck && hiprt_is_capturing(stream->handle);
+  return !atomic_load_explicit(&stream->is_stuck, memory_order_relaxed) && hiprt_is_capturing(stream->handle);
 }
 
 int hiprt_stream_destroy(const hiprt_stream *stream) {
@@ -117,12 +117,17 @@ int hiprt_stream_records(const hiprt_stream *stream) {
   return owner && (owner == HIPRT_EVERY_THREAD || owner == hiprt_this_thread());
 }
 
-int hiprt_stream_is_open(const hiprt_stream *stream, const char *call) {
-  if (!atomic_load_explicit(&stream->is_closed, memory_order_relaxed)) return 0;
-  return hiprt_fail(HIPRT_E_CLOSED, call, "the stream is closed: work needs one that is open");
+int hiprt_stream_is_open(hiprt_stream *stream, const char *call) {
+  if (atomic_load_explicit(&stream->is_closed, memory_order_relaxed))
+    return hiprt_fail(HIPRT_E_CLOSED, call, "the stream is closed: work needs one that is open");
+  if (!atomic_load_explicit(&stream->is_stuck, memory_order_relaxed)) return 0;
+  if (hiprt_capture_drop(stream->handle))
+    return hiprt_fail(HIPRT_E_RECORDING, call, "a capture on the stream failed and could not be ended: use another stream");
+  atomic_store_explicit(&stream->is_stuck, 0, memory_order_relaxed);
+  return 0;
 }
 
-static int ready(const hiprt_stream *stream, const char *call) {
+static int ready(hiprt_stream *stream, const char *call) {
   if (!hiprt_library_is_open()) return hiprt_fail(HIPRT_E_CLOSED, call, 0);
   int status = hiprt_stream_is_open(stream, call);
   if (status) return status;

@@ -82,7 +82,7 @@ struct hiprt_stream {
   pthread_mutex_t lock; /* guards what follows: one thread may close what another asks about */
   atomic_int is_closed; /* set with the lock held; launches read it without */
   int is_lost;          /* the handle may have become invalid before anybody asked what it still does */
-  int is_stuck;         /* a capture began on it that could not be ended; destroying the stream ends it */
+  atomic_int is_stuck;  /* a capture began on it that could not be ended; it is tried again before the next work */
   hipEvent_t last; /* recorded behind the work of a closed stream; NULL: that work is done, unless it is lost */
   /* The next are guarded by the mutex of order.h, but for `done`. */
   atomic_ullong serial, done; /* of the last submission that others may wait for, and the last known to be done */
@@ -95,8 +95,9 @@ struct hiprt_stream {
 };
 
 void hiprt_stream_retain(hiprt_stream *stream);
-/* HIPRT_E_CLOSED if the stream is closed: its handle names nothing, which NVIDIA's driver does not survive. */
-int hiprt_stream_is_open(const hiprt_stream *stream, const char *call);
+/* HIPRT_E_CLOSED if the stream is closed: its handle names nothing, which NVIDIA's driver does not survive.
+ * HIPRT_E_RECORDING if a capture of ours is still open on it, which would take work and never run it. */
+int hiprt_stream_is_open(hiprt_stream *stream, const char *call);
 /* Return a number that no other thread has at the same time; never 0 or HIPRT_EVERY_THREAD. */
 uintptr_t hiprt_this_thread(void);
 /* The number of streams on which this thread records. */

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from itertools import product
 
+import hypothesis
 import pytest
 from helpers.selection import FEW, chosen, left_out, pairs, values
 
@@ -25,6 +26,11 @@ def test_the_choice_is_that_of_the_seed():
 def test_what_has_one_or_two_parameters_runs_whole():
     assert chosen([pairs({"a": i}) for i in range(20)], "") == set(range(20))
     assert len(chosen([pairs({"a": i, "b": j}) for i in range(5) for j in range(5)], "")) == 25
+
+
+def test_examples_have_no_deadline():
+    """Under a sanitizer, or on a loaded machine, one takes longer than hypothesis's usual 200 ms."""
+    assert hypothesis.settings.default.deadline is None
 
 
 class Item:

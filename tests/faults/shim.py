@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 from hiprt.native import build
@@ -109,6 +110,25 @@ class Shim:
         self.library.shim_disarm()
         index = self.library.shim_failed()
         return "" if index < 0 else self.names[index]
+
+    @contextmanager
+    def fail(self, n, burst, status):
+        """Let calls within the block fail: `burst` of them from the n-th on, every one for 0."""
+        self.arm(n, burst, status)
+        try:
+            yield
+        finally:
+            self.disarm()
+
+    def failed(self):
+        """Return how many calls have failed since the last `arm`."""
+        return self.library.shim_hits()
+
+    def count(self, work):
+        """Return how many calls some work makes."""
+        self.arm(0, 0, 0)
+        work()
+        return self.library.shim_calls()
 
     def live(self):
         """Return how many objects of each kind are alive."""

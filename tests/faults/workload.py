@@ -4,17 +4,22 @@ import gc
 import tempfile
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 from helpers import foreign as other_code
+from safetensors.numpy import save_file
 
 import hiprt
 from hiprt import allocator, core, graphs, hip, kernels
+from hiprt.bench.engine.models.upload import Upload
+from hiprt.bench.engine.safetensors_file import SafetensorsFile
 from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.step import ladders
 from hiprt.kernels import hip_kernel
+from hiprt.metal_compat import mlx as mx
 from hiprt.module_cache import modules
 
 AXPY = """
@@ -171,6 +176,53 @@ def foreign():
         return joined(x, y)
 
 
+def upload():
+    """Arrays of a checkpoint's file and of the host, which threads read into pinned memory and copy from there."""
+    rows = np.arange(3 * 7000, dtype=np.float32).reshape(7000, 3)
+    with tempfile.TemporaryDirectory() as folder, hiprt.Stream() as stream, hiprt.use_stream(stream):
+        path = Path(folder, "model.safetensors")
+        save_file({"a": rows, "b": rows[:9]}, path)
+        file, added = SafetensorsFile(path), []
+        copy = Upload(4 * rows.nbytes, lambda *counts: None, [file])
+        copy.size = 4096
+        try:
+            made = [copy(each) for each in (file["a"], rows + 1, file["b"])]
+            copy.then(lambda: added.append(kernels.add(made[0], made[1])))
+            copy.wait()
+        finally:
+            copy.close()
+        return joined(*made, *added)
+
+
+def compiled():
+    """Functions that are traced, fused and compiled, for other shapes again, with a write in place and by buckets."""
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x, y = start()
+
+        def plain(a, b):
+            return kernels.multiply(kernels.add(kernels.exp(kernels.multiply(a, 0.01)), b), 2.0), kernels.softmax(a)
+
+        function = hiprt.compile(plain)
+        out = [each for args in ((x, y), (x, x), (x[:10], y[:10])) for each in function(*args)]
+        within = hiprt.compile(lambda a, b: kernels.add(a, b, out=b))
+        out += [within(x, y), within(x, y)]
+        return joined(*out)
+
+
+def lazy():
+    """A program of mlx.core: graphs that are cut from what it keeps, the same ones again, and writes by index."""
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x, total = mx.arange(N).astype(mx.float32), mx.zeros((N,))
+        for i in range(4):
+            total = mx.add(total, mx.softmax(x * 0.5) + mx.exp(-x))
+            total[i] = 3.0
+            mx.eval(total)
+        deep = x
+        for _ in range(70):
+            deep = deep * 0.5 + x
+        return np.array(total).tobytes() + np.array(deep.sum() + total[3]).tobytes()
+
+
 def first():
     """The first graph of a process: the device is probed."""
     from hiprt.allocator import driver
@@ -216,7 +268,7 @@ def leaky():
 
 
 PHASES = {"kept": kept, "recorded": recorded, "foreign": foreign, "pool": pool, "unloading": unloading, "first": first}
-PHASES |= {"swallowing": swallowing, "leaky": leaky}
+PHASES |= {"upload": upload, "compiled": compiled, "lazy": lazy, "swallowing": swallowing, "leaky": leaky}
 
 
 def tidy():

@@ -4,14 +4,14 @@ import gc
 
 import numpy as np
 import pytest
-from helpers import failing
+from faults import child
 from helpers.kernels import accumulate, scale
 
 import hiprt
 from hiprt import graphs
 from hiprt.errors import HipError, UndefinedOutputsError
 
-pytestmark = pytest.mark.only("cpu", reason="its library stands behind one whose calls fail")
+pytestmark = pytest.mark.only("cpu", reason="the shim stands before it")
 
 N = 64
 OUT_OF_MEMORY, LAUNCH_FAILURE, UNKNOWN, INVALID_VALUE = 2, 719, 999, 1
@@ -103,7 +103,7 @@ def sweep(calls, mode, flags):
             for status in (OUT_OF_MEMORY, LAUNCH_FAILURE, UNKNOWN, INVALID_VALUE):
                 for first in range(1, last + 1):
                     wrong.append(work.check(calls, first, burst, status))
-                    failures += calls.failed
+                    failures += calls.failed()
     return [each for each in wrong if each], failures
 
 
@@ -129,6 +129,6 @@ def sweep(calls, mode, flags):
 )
 def test_nothing_runs_twice(mode, flags, tmp_path):
     """A call that returns has run once, an error has run nothing, and else it says that outputs are undefined."""
-    wrong, failures = failing.run(sweep, tmp_path, mode, flags)
+    wrong, failures = child.run(sweep, tmp_path, mode, flags)
     assert wrong == []
     assert failures >= 30

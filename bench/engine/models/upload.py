@@ -149,7 +149,8 @@ class Upload:
         self.size = max(SMALLEST, min(LARGEST, nbytes // PARTS))
         self.pieces: list[Piece] = []
         workers = min(THREADS, os.cpu_count() or 1)
-        self.threads = ThreadPoolExecutor(workers, "hiprt-upload", set_device, (current_device().index,))
+        self.device = current_device().index
+        self.threads = ThreadPoolExecutor(workers, "hiprt-upload")
         self.mine = local()
         # Copies on their way, with their bytes, and between them what follows them.
         self.ahead: deque[tuple[Future[None], int] | Callable[[], object]] = deque()
@@ -225,6 +226,7 @@ class Upload:
         """Copy a part through this thread's pinned memory."""
         piece: Piece | None = getattr(self.mine, "piece", None)
         if piece is None:
+            set_device(self.device)
             self.mine.piece = piece = Piece(max(2, self.size))
             self.pieces.append(piece)
         part.copy(piece)
