@@ -45,6 +45,10 @@ class Cells:
     """
 
     def __init__(self, function: Callable[..., Any], varying: Mapping[str, DTypeLike]) -> None:
+        if not isinstance(varying, Mapping):
+            raise TypeError(
+                f'varying is {varying!r}; give the dtype of each argument by its name: {{"scale": "float32"}}'
+            )
         parameters = inspect.signature(function).parameters
         takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
         self.dtypes = {name: dtype_of(dtype) for name, dtype in varying.items()}

@@ -5,22 +5,22 @@
 
 #define NV_NEED(field)                                                                                                 \
   NV_ENTER();                                                                                                          \
-  if (!nv.field) return hipErrorNotSupported
+  if (!nv.field) return nv_done(hipErrorNotSupported)
 
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
   NV_ENTER();
-  return (hipError_t)nv.StreamBeginCapture(stream, (int)mode);
+  return nv_done(nv.StreamBeginCapture(stream, (int)mode));
 }
 
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph) {
   NV_ENTER();
-  return (hipError_t)nv.StreamEndCapture(stream, (void **)graph);
+  return nv_done(nv.StreamEndCapture(stream, (void **)graph));
 }
 
 hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status) {
   NV_ENTER();
   int now = 0;
-  hipError_t result = (hipError_t)nv.StreamIsCapturing(stream, &now);
+  hipError_t result = nv_done(nv.StreamIsCapturing(stream, &now));
   *status = (hipStreamCaptureStatus)now;
   return result;
 }
@@ -28,7 +28,7 @@ hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *stat
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
   NV_ENTER();
   int now = (int)*mode;
-  hipError_t result = (hipError_t)nv.ThreadExchangeStreamCaptureMode(&now);
+  hipError_t result = nv_done(nv.ThreadExchangeStreamCaptureMode(&now));
   *mode = (hipStreamCaptureMode)now;
   return result;
 }
@@ -38,19 +38,19 @@ hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus
   NV_NEED(StreamGetCaptureInfo);
   int now = 0;
   hipError_t result =
-      (hipError_t)nv.StreamGetCaptureInfo(stream, &now, id, (void **)graph, (void *const **)nodes, count);
+      nv_done(nv.StreamGetCaptureInfo(stream, &now, id, (void **)graph, (void *const **)nodes, count));
   *status = (hipStreamCaptureStatus)now;
   return result;
 }
 
 hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t *nodes, size_t count, unsigned flags) {
   NV_NEED(StreamUpdateCaptureDependencies);
-  return (hipError_t)nv.StreamUpdateCaptureDependencies(stream, (void **)nodes, count, flags);
+  return nv_done(nv.StreamUpdateCaptureDependencies(stream, (void **)nodes, count, flags));
 }
 
 hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count) {
   NV_NEED(GraphGetNodes);
-  return (hipError_t)nv.GraphGetNodes(graph, (void **)nodes, count);
+  return nv_done(nv.GraphGetNodes(graph, (void **)nodes, count));
 }
 
 /* Edges of programmatic launches have data, which the driver returns with its second version of the call only. Here they
@@ -58,10 +58,10 @@ hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *cou
 hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode_t *to, size_t *count) {
   NV_NEED(GraphGetEdges);
   if (!nv.GraphGetEdgesWithData || !from)
-    return (hipError_t)nv.GraphGetEdges(graph, (void **)from, (void **)to, count);
+    return nv_done(nv.GraphGetEdges(graph, (void **)from, (void **)to, count));
   CUgraphEdgeData *data = calloc(*count + 1, sizeof *data);
-  if (!data) return hipErrorOutOfMemory;
-  hipError_t result = (hipError_t)nv.GraphGetEdgesWithData(graph, (void **)from, (void **)to, data, count);
+  if (!data) return nv_done(hipErrorOutOfMemory);
+  hipError_t result = nv_done(nv.GraphGetEdgesWithData(graph, (void **)from, (void **)to, data, count));
   free(data);
   return result;
 }
@@ -70,22 +70,22 @@ hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t *from, hipGraphNode
 hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *type) {
   NV_NEED(GraphNodeGetType);
   int now = 0;
-  hipError_t result = (hipError_t)nv.GraphNodeGetType(node, &now);
+  hipError_t result = nv_done(nv.GraphNodeGetType(node, &now));
   *type = (hipGraphNodeType)now;
   return result;
 }
 
 hipError_t hipGraphChildGraphNodeGetGraph(hipGraphNode_t node, hipGraph_t *graph) {
   NV_NEED(GraphChildGraphNodeGetGraph);
-  return (hipError_t)nv.GraphChildGraphNodeGetGraph(node, (void **)graph);
+  return nv_done(nv.GraphChildGraphNodeGetGraph(node, (void **)graph));
 }
 
 hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams *params) {
   NV_NEED(GraphKernelNodeGetParams);
   CUDA_KERNEL_NODE_PARAMS_v2 p = {0};
-  hipError_t result = (hipError_t)nv.GraphKernelNodeGetParams(node, &p);
+  hipError_t result = nv_done(nv.GraphKernelNodeGetParams(node, &p));
   if (!result && !p.launch.func && p.kern && nv.KernelGetFunction)
-    result = (hipError_t)nv.KernelGetFunction(&p.launch.func, p.kern);
+    result = nv_done(nv.KernelGetFunction(&p.launch.func, p.kern));
   if (result) return result;
   params->func = p.launch.func;
   params->gridDim = (dim3){p.launch.gridDimX, p.launch.gridDimY, p.launch.gridDimZ};
@@ -99,12 +99,12 @@ hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams 
 /* HIP's attributes have the driver's numbers and layouts. */
 hipError_t hipGraphKernelNodeGetAttribute(hipGraphNode_t node, hipLaunchAttributeID id, hipLaunchAttributeValue *value) {
   NV_NEED(GraphKernelNodeGetAttribute);
-  return (hipError_t)nv.GraphKernelNodeGetAttribute(node, (int)id, value);
+  return nv_done(nv.GraphKernelNodeGetAttribute(node, (int)id, value));
 }
 
 hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t source, hipGraphNode_t target) {
   NV_NEED(GraphKernelNodeCopyAttributes);
-  return (hipError_t)nv.GraphKernelNodeCopyAttributes(target, source);
+  return nv_done(nv.GraphKernelNodeCopyAttributes(target, source));
 }
 
 static int is_device_memory(const CUDA_MEMCPY3D_v2 *p, int is_source) {
@@ -119,7 +119,7 @@ static int is_device_memory(const CUDA_MEMCPY3D_v2 *p, int is_source) {
 hipError_t hipGraphMemcpyNodeGetParams(hipGraphNode_t node, hipMemcpy3DParms *params) {
   NV_NEED(GraphMemcpyNodeGetParams);
   CUDA_MEMCPY3D_v2 p = {0};
-  hipError_t result = (hipError_t)nv.GraphMemcpyNodeGetParams(node, &p);
+  hipError_t result = nv_done(nv.GraphMemcpyNodeGetParams(node, &p));
   if (result) return result;
   *params = (hipMemcpy3DParms){0};
   params->srcArray = (hipArray_t)p.srcArray;
@@ -136,7 +136,7 @@ hipError_t hipGraphMemcpyNodeGetParams(hipGraphNode_t node, hipMemcpy3DParms *pa
 hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams *params) {
   NV_NEED(GraphMemsetNodeGetParams);
   CUDA_MEMSET_NODE_PARAMS_v1 p = {0};
-  hipError_t result = (hipError_t)nv.GraphMemsetNodeGetParams(node, &p);
+  hipError_t result = nv_done(nv.GraphMemsetNodeGetParams(node, &p));
   *params = (hipMemsetParams){0};
   params->dst = (void *)(uintptr_t)p.dst;
   params->pitch = p.pitch;
@@ -149,7 +149,7 @@ hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams *par
 
 hipError_t hipKernelGetParamInfo(hipKernel_t kernel, size_t index, size_t *offset, size_t *size) {
   NV_NEED(FuncGetParamInfo);
-  return (hipError_t)nv.FuncGetParamInfo(kernel, index, offset, size);
+  return nv_done(nv.FuncGetParamInfo(kernel, index, offset, size));
 }
 
 const char *hipKernelNameRef(const hipFunction_t function) {

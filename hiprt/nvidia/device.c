@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "driver.h"
+#include "hip/hiprt_error_texts.h"
 
 /* CUdevice_attribute values (cuda.h). */
 enum {
@@ -25,27 +26,27 @@ enum {
 };
 
 hipError_t hipRuntimeGetVersion(int *version) {
-  if (!version) return hipErrorInvalidValue;
+  if (!version) return nv_done(hipErrorInvalidValue);
   *version = HIP_VERSION;
   return hipSuccess;
 }
 
 hipError_t hipDriverGetVersion(int *version) {
   hipError_t status = nv_open();
-  return status ? status : (hipError_t)nv.DriverGetVersion(version);
+  return status ? status : nv_done(nv.DriverGetVersion(version));
 }
 
 hipError_t hipSetDevice(int device) { return device == nv_device() ? nv_enter() : nv_set_device(device); }
 
 hipError_t hipGetDevice(int *device) {
-  if (!device) return hipErrorInvalidValue;
+  if (!device) return nv_done(hipErrorInvalidValue);
   *device = nv_device();
   return nv_open();
 }
 
 hipError_t hipDeviceSynchronize(void) {
   NV_ENTER();
-  return (hipError_t)nv.CtxSynchronize();
+  return nv_done(nv.CtxSynchronize());
 }
 
 static int attribute(int which, CUdevice device) {
@@ -56,10 +57,10 @@ static int attribute(int which, CUdevice device) {
 
 hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *p, int index) {
   CUdevice device;
-  if (!p) return hipErrorInvalidValue;
+  if (!p) return nv_done(hipErrorInvalidValue);
   hipError_t status = nv_open();
   if (status) return status;
-  if (nv.DeviceGet(&device, index)) return hipErrorInvalidDevice;
+  if (nv.DeviceGet(&device, index)) return nv_done(hipErrorInvalidDevice);
   memset(p, 0, sizeof *p);
   nv.DeviceGetName(p->name, sizeof p->name, device);
   nv.DeviceTotalMem(&p->totalGlobalMem, device);
@@ -84,4 +85,26 @@ hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600 *p, int index) {
   p->pciBusID = attribute(PCI_BUS_ID, device);
   p->pciDeviceID = attribute(PCI_DEVICE_ID, device);
   return hipSuccess;
+}
+
+const char *hipGetErrorName(hipError_t error) {
+  switch ((int)error) {
+#define NAME(code, meaning)                                                                                            \
+  case code:                                                                                                           \
+    return #code;
+    HIPRT_ERROR_TEXTS(NAME)
+#undef NAME
+  }
+  return hipGetErrorName(hipErrorUnknown);
+}
+
+const char *hipGetErrorString(hipError_t error) {
+  switch ((int)error) {
+#define MEANING(code, meaning)                                                                                         \
+  case code:                                                                                                           \
+    return meaning;
+    HIPRT_ERROR_TEXTS(MEANING)
+#undef MEANING
+  }
+  return hipGetErrorString(hipErrorUnknown);
 }

@@ -75,16 +75,32 @@ CUcontext nv_context(void) { return driver.contexts[thread_device]; }
 hipError_t nv_set_device(int device) {
   hipError_t status = nv_open();
   if (status) return status;
-  if (device < 0 || device >= driver.count) return hipErrorInvalidDevice;
+  if (device < 0 || device >= driver.count) return nv_done(hipErrorInvalidDevice);
   thread_device = device;
   return nv_enter();
 }
 
-hipError_t hipInit(unsigned int flags) { return flags ? hipErrorInvalidValue : nv_open(); }
+/* The thread's last failure that nobody has read yet. A stream that is not ready yet is no failure. */
+static _Thread_local hipError_t last_error;
+
+hipError_t nv_done(int status) {
+  if (status && status != hipErrorNotReady) last_error = (hipError_t)status;
+  return (hipError_t)status;
+}
+
+hipError_t hipPeekAtLastError(void) { return last_error; }
+
+hipError_t hipGetLastError(void) {
+  hipError_t status = last_error;
+  last_error = hipSuccess;
+  return status;
+}
+
+hipError_t hipInit(unsigned int flags) { return nv_done(flags ? hipErrorInvalidValue : nv_open()); }
 
 hipError_t hipGetDeviceCount(int *count) {
-  if (!count) return hipErrorInvalidValue;
+  if (!count) return nv_done(hipErrorInvalidValue);
   hipError_t status = nv_open();
   *count = status ? 0 : driver.count;
-  return status;
+  return nv_done(status);
 }

@@ -175,6 +175,8 @@ extern nv_functions nv; /* filled by nv_open() */
 hipError_t nv_open(void);
 /* Allow a function as many bytes of dynamic shared memory as a launch asks for: the driver must be told, HIP need not. */
 hipError_t nv_allow_shared(hipFunction_t function, unsigned bytes);
+/* Note how an API function ended for the thread's hipGetLastError, and return it: the driver's numbers are HIP's. */
+hipError_t nv_done(int status);
 /* Make the thread's device the driver's current one. Every call that needs a context begins with this. */
 hipError_t nv_enter(void);
 /* The thread's device, and its primary context, which is known after nv_enter. */
@@ -185,7 +187,7 @@ hipError_t nv_set_device(int device);
 #define NV_ENTER()                                                                                                     \
   do {                                                                                                                 \
     hipError_t entered_ = nv_enter();                                                                                  \
-    if (entered_) return entered_;                                                                                     \
+    if (entered_) return nv_done(entered_);                                                                            \
   } while (0)
 
 static inline CUdeviceptr nv_address(const void *pointer) { return (CUdeviceptr)(uintptr_t)pointer; }

@@ -25,12 +25,12 @@ static CUDA_MEMSET_NODE_PARAMS_v1 fill_params(const hipMemsetParams *p) {
 
 hipError_t hipGraphCreate(hipGraph_t *graph, unsigned flags) {
   NV_ENTER();
-  return (hipError_t)nv.GraphCreate((void **)graph, flags);
+  return nv_done(nv.GraphCreate((void **)graph, flags));
 }
 
 hipError_t hipGraphDestroy(hipGraph_t graph) {
   NV_ENTER();
-  return (hipError_t)nv.GraphDestroy(graph);
+  return nv_done(nv.GraphDestroy(graph));
 }
 
 hipError_t hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n,
@@ -40,7 +40,7 @@ hipError_t hipGraphAddKernelNode(hipGraphNode_t *node, hipGraph_t graph, const h
   if (status) return status;
   void *list[5];
   CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params, list);
-  return (hipError_t)nv.GraphAddKernelNode((void **)node, graph, (void *const *)deps, n, &p);
+  return nv_done(nv.GraphAddKernelNode((void **)node, graph, (void *const *)deps, n, &p));
 }
 
 /* The node's kernel waits for `after` by itself, with griddepcontrol.wait. That is a programmatic edge of the driver,
@@ -51,7 +51,7 @@ hipError_t hiprtGraphAddKernelNodeOverlapped(hipGraphNode_t *node, hipGraph_t gr
   if (!nv.GraphAddDependencies) return hipGraphAddKernelNode(node, graph, &after, 1, params);
   hipError_t status = hipGraphAddKernelNode(node, graph, 0, 0, params);
   if (status) return status;
-  return (hipError_t)nv.GraphAddDependencies(graph, (void *const *)&after, (void *const *)node, &edge, 1);
+  return nv_done(nv.GraphAddDependencies(graph, (void *const *)&after, (void *const *)node, &edge, 1));
 }
 
 hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n, void *dst,
@@ -59,24 +59,24 @@ hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t *node, hipGraph_t graph, const
   NV_ENTER();
   (void)kind;
   CUDA_MEMCPY3D_v2 p = copy_params(dst, src, size);
-  return (hipError_t)nv.GraphAddMemcpyNode((void **)node, graph, (void *const *)deps, n, &p, nv_context());
+  return nv_done(nv.GraphAddMemcpyNode((void **)node, graph, (void *const *)deps, n, &p, nv_context()));
 }
 
 hipError_t hipGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n,
                                  const hipMemsetParams *params) {
   NV_ENTER();
   CUDA_MEMSET_NODE_PARAMS_v1 p = fill_params(params);
-  return (hipError_t)nv.GraphAddMemsetNode((void **)node, graph, (void *const *)deps, n, &p, nv_context());
+  return nv_done(nv.GraphAddMemsetNode((void **)node, graph, (void *const *)deps, n, &p, nv_context()));
 }
 
 hipError_t hipGraphAddEmptyNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n) {
   NV_ENTER();
-  return (hipError_t)nv.GraphAddEmptyNode((void **)node, graph, (void *const *)deps, n);
+  return nv_done(nv.GraphAddEmptyNode((void **)node, graph, (void *const *)deps, n));
 }
 
 hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *exec, hipGraph_t graph, unsigned long long flags) {
   NV_ENTER();
-  return (hipError_t)nv.GraphInstantiateWithFlags((void **)exec, graph, flags);
+  return nv_done(nv.GraphInstantiateWithFlags((void **)exec, graph, flags));
 }
 
 hipError_t hipGraphInstantiate(hipGraphExec_t *exec, hipGraph_t graph, hipGraphNode_t *node, char *log, size_t size) {
@@ -87,14 +87,14 @@ hipError_t hipGraphInstantiate(hipGraphExec_t *exec, hipGraph_t graph, hipGraphN
 
 hipError_t hipGraphExecDestroy(hipGraphExec_t exec) {
   NV_ENTER();
-  return (hipError_t)nv.GraphExecDestroy(exec);
+  return nv_done(nv.GraphExecDestroy(exec));
 }
 
 hipError_t hipGraphExecUpdate(hipGraphExec_t exec, hipGraph_t graph, hipGraphNode_t *node,
                               hipGraphExecUpdateResult *result) {
   NV_ENTER();
   CUgraphExecUpdateResultInfo info = {0};
-  hipError_t status = (hipError_t)nv.GraphExecUpdate(exec, graph, &info);
+  hipError_t status = nv_done(nv.GraphExecUpdate(exec, graph, &info));
   if (node) *node = (hipGraphNode_t)info.errorNode;
   /* The driver knows one reason that HIP lacks: changed attributes (8). */
   if (result)
@@ -110,7 +110,7 @@ hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t exec, hipGraphNode_t n
   if (status) return status;
   void *list[5];
   CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params, list);
-  return (hipError_t)nv.GraphExecKernelNodeSetParams(exec, node, &p);
+  return nv_done(nv.GraphExecKernelNodeSetParams(exec, node, &p));
 }
 
 hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t exec, hipGraphNode_t node, void *dst, const void *src,
@@ -118,16 +118,16 @@ hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t exec, hipGraphNode_t
   NV_ENTER();
   (void)kind;
   CUDA_MEMCPY3D_v2 p = copy_params(dst, src, size);
-  return (hipError_t)nv.GraphExecMemcpyNodeSetParams(exec, node, &p, nv_context());
+  return nv_done(nv.GraphExecMemcpyNodeSetParams(exec, node, &p, nv_context()));
 }
 
 hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node, const hipMemsetParams *params) {
   NV_ENTER();
   CUDA_MEMSET_NODE_PARAMS_v1 p = fill_params(params);
-  return (hipError_t)nv.GraphExecMemsetNodeSetParams(exec, node, &p, nv_context());
+  return nv_done(nv.GraphExecMemsetNodeSetParams(exec, node, &p, nv_context()));
 }
 
 hipError_t hipGraphLaunch(hipGraphExec_t exec, hipStream_t stream) {
   NV_ENTER();
-  return (hipError_t)nv.GraphLaunch(exec, stream);
+  return nv_done(nv.GraphLaunch(exec, stream));
 }

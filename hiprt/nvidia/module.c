@@ -6,30 +6,30 @@
 hipError_t nv_allow_shared(hipFunction_t function, unsigned bytes) {
   int allowed = 0;
   if (!bytes) return hipSuccess;
-  hipError_t status = (hipError_t)nv.FuncGetAttribute(&allowed, MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
+  hipError_t status = nv_done(nv.FuncGetAttribute(&allowed, MAX_DYNAMIC_SHARED_SIZE_BYTES, function));
   if (status || allowed >= (int)bytes) return status;
-  return (hipError_t)nv.FuncSetAttribute(function, MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+  return nv_done(nv.FuncSetAttribute(function, MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes));
 }
 
 hipError_t hipModuleLoadData(hipModule_t *module, const void *image) {
   NV_ENTER();
-  return (hipError_t)nv.ModuleLoadData((void **)module, image);
+  return nv_done(nv.ModuleLoadData((void **)module, image));
 }
 
 hipError_t hipModuleUnload(hipModule_t module) {
   NV_ENTER();
-  return (hipError_t)nv.ModuleUnload(module);
+  return nv_done(nv.ModuleUnload(module));
 }
 
 hipError_t hipModuleGetFunction(hipFunction_t *function, hipModule_t module, const char *name) {
   NV_ENTER();
-  return (hipError_t)nv.ModuleGetFunction((void **)function, module, name);
+  return nv_done(nv.ModuleGetFunction((void **)function, module, name));
 }
 
 hipError_t hipModuleGetGlobal(hipDeviceptr_t *pointer, size_t *size, hipModule_t module, const char *name) {
   NV_ENTER();
   CUdeviceptr address = 0;
-  hipError_t status = (hipError_t)nv.ModuleGetGlobal(&address, size, module, name);
+  hipError_t status = nv_done(nv.ModuleGetGlobal(&address, size, module, name));
   if (!status) *pointer = (hipDeviceptr_t)(uintptr_t)address;
   return status;
 }
@@ -40,5 +40,5 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned gx, unsigned g
   hipError_t status = nv_allow_shared(function, shared);
   if (status) return status;
   void *list[5];
-  return (hipError_t)nv.LaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, nv_extra(extra, list));
+  return nv_done(nv.LaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, nv_extra(extra, list)));
 }

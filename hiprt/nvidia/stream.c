@@ -3,7 +3,7 @@
 
 hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned int flags, int priority) {
   NV_ENTER();
-  return (hipError_t)nv.StreamCreateWithPriority((void **)stream, flags, priority);
+  return nv_done(nv.StreamCreateWithPriority((void **)stream, flags, priority));
 }
 
 hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned int flags) {
@@ -14,69 +14,69 @@ hipError_t hipStreamCreate(hipStream_t *stream) { return hipStreamCreateWithPrio
 
 hipError_t hipStreamDestroy(hipStream_t stream) {
   NV_ENTER();
-  return (hipError_t)nv.StreamDestroy(stream);
+  return nv_done(nv.StreamDestroy(stream));
 }
 
 hipError_t hipStreamSynchronize(hipStream_t stream) {
   NV_ENTER();
-  return (hipError_t)nv.StreamSynchronize(stream);
+  return nv_done(nv.StreamSynchronize(stream));
 }
 
 hipError_t hipStreamQuery(hipStream_t stream) {
   NV_ENTER();
-  return (hipError_t)nv.StreamQuery(stream);
+  return nv_done(nv.StreamQuery(stream));
 }
 
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned int flags) {
   NV_ENTER();
-  return (hipError_t)nv.StreamWaitEvent(stream, event, flags);
+  return nv_done(nv.StreamWaitEvent(stream, event, flags));
 }
 
 /* The driver has the same flags, and no mask. */
 hipError_t hipStreamWaitValue32(hipStream_t stream, void *pointer, uint32_t value, unsigned flags, uint32_t mask) {
   NV_ENTER();
-  if (mask != 0xffffffffu) return hipErrorNotSupported;
-  return (hipError_t)nv.StreamWaitValue32(stream, nv_address(pointer), value, flags);
+  if (mask != 0xffffffffu) return nv_done(hipErrorNotSupported);
+  return nv_done(nv.StreamWaitValue32(stream, nv_address(pointer), value, flags));
 }
 
 hipError_t hipStreamWriteValue32(hipStream_t stream, void *pointer, uint32_t value, unsigned flags) {
   NV_ENTER();
-  return (hipError_t)nv.StreamWriteValue32(stream, nv_address(pointer), value, flags);
+  return nv_done(nv.StreamWriteValue32(stream, nv_address(pointer), value, flags));
 }
 
 hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void *data) {
   NV_ENTER();
-  return (hipError_t)nv.LaunchHostFunc(stream, function, data);
+  return nv_done(nv.LaunchHostFunc(stream, function, data));
 }
 
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags) {
   NV_ENTER();
-  return (hipError_t)nv.EventCreate((void **)event, flags & (hipEventBlockingSync | hipEventDisableTiming));
+  return nv_done(nv.EventCreate((void **)event, flags & (hipEventBlockingSync | hipEventDisableTiming)));
 }
 
 hipError_t hipEventCreate(hipEvent_t *event) { return hipEventCreateWithFlags(event, hipEventDefault); }
 
 hipError_t hipEventDestroy(hipEvent_t event) {
   NV_ENTER();
-  return (hipError_t)nv.EventDestroy(event);
+  return nv_done(nv.EventDestroy(event));
 }
 
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
   NV_ENTER();
-  return (hipError_t)nv.EventRecord(event, stream);
+  return nv_done(nv.EventRecord(event, stream));
 }
 
 hipError_t hipEventQuery(hipEvent_t event) {
   NV_ENTER();
-  return (hipError_t)nv.EventQuery(event);
+  return nv_done(nv.EventQuery(event));
 }
 
 hipError_t hipEventSynchronize(hipEvent_t event) {
   NV_ENTER();
-  return (hipError_t)nv.EventSynchronize(event);
+  return nv_done(nv.EventSynchronize(event));
 }
 
 hipError_t hipEventElapsedTime(float *ms, hipEvent_t start, hipEvent_t stop) {
   NV_ENTER();
-  return (hipError_t)nv.EventElapsedTime(ms, start, stop);
+  return nv_done(nv.EventElapsedTime(ms, start, stop));
 }

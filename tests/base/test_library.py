@@ -327,6 +327,44 @@ def test_the_hip_name_is_a_link_to_a_library_with_a_name_of_its_own(name):
     assert f"Library soname: [libhiprt_{name}.so]" in dynamic
 
 
+# What programs that are linked with a provider's library call beside what hiprt itself needs.
+PLAIN = """
+hipGetLastError hipPeekAtLastError hipGetErrorName hipGetErrorString hipMalloc hipFree hipHostMalloc hipHostFree
+hipHostAlloc hipMallocHost hipFreeHost hipMemcpy hipMemcpyAsync hipMemcpyWithStream hipMemcpyHtoD hipMemcpyDtoH
+hipMemcpyDtoD hipMemcpyHtoDAsync hipMemcpyDtoHAsync hipMemcpyDtoDAsync hipMemset hipMemsetAsync hipMemsetD8Async
+hipMemsetD16Async hipMemsetD32 hipMemsetD32Async hipModuleLoadData hipModuleGetFunction hipModuleLaunchKernel
+hipStreamCreate hipStreamDestroy hipStreamSynchronize hipDeviceSynchronize hipEventCreate hipEventRecord
+hiprtcCreateProgram hiprtcCompileProgram
+""".split()
+ERRORS = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.hipGetErrorName.restype = library.hipGetErrorString.restype = ctypes.c_char_p
+print(library.hipGetLastError(), library.hipInit(1), library.hipPeekAtLastError(), library.hipGetLastError())
+print(library.hipGetLastError(), library.hipInit(0) * 0)
+for code in range(1100):
+    print(code, library.hipGetErrorName(code), library.hipGetErrorString(code))
+"""
+
+
+@pytest.mark.parametrize("name", ["cpu", "nvidia"])
+def test_a_library_has_what_linked_programs_call(name):
+    """Without a driver too: the symbols are there, and the thread's last error is remembered until it is read."""
+    library = provider.PACKAGE / name / "libamdhip64.so"
+    listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    assert set(PLAIN) <= set(listed.split())
+    child = run_script(ERRORS, library)
+    assert child.splitlines()[:2] == ["0 1 1 1", "0 0"]
+    assert f"1 {b'hipErrorInvalidValue'} {b'invalid argument'}" in child
+    assert child == run_script(ERRORS, provider.PACKAGE / "cpu" / "libamdhip64.so")
+
+
+def run_script(code, *arguments):
+    """What a program prints in a process of its own."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_choice_is_final(tmp_path):
     """A second library cannot be opened in one process."""
     library.current()

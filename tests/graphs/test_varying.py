@@ -148,6 +148,8 @@ def test_what_is_no_number_is_refused_at_each_call(stream, x):
 
 def test_what_cannot_vary_is_refused_at_once():
     """Names that the function has not, and types that are too wide."""
+    with pytest.raises(TypeError, match=r"varying is \('scale',\); give the dtype of each argument by its name"):
+        graphs.Step(lambda x, scale: x, varying=("scale",))
     with pytest.raises(TypeError, match="has no argument scale, only x, by"):
         graphs.Step(times, varying={"scale": np.float32})
     with pytest.raises(ValueError, match="16 bytes"):
