@@ -13,6 +13,7 @@ from hiprt.bench.plain import Plain
 from hiprt.bench.story import CHECKPOINT
 from hiprt.flags import flags
 from hiprt.graphs import Step
+from hiprt.metal_compat import metal_kernel
 
 TOKENS = {"short": 200, "usual": 2000, "long": 2000}
 FIRST = 64  # tokens for which there is room at first
@@ -108,6 +109,107 @@ def test_a_decode_step_in_plain_ops(form, name, passes):
     (graph,) = compiled.steps
     assert graph.rungs["replay"] + graph.rungs["instantiate"] + graph.rungs["patch"] + graph.rungs["update"] == count
     assert graph.rungs["replay"] >= count - 3 * (mine.room // FIRST)
+
+
+CAPPED = metal_kernel(
+    "capped",
+    ["logits"],
+    ["out"],
+    "uint i = thread_position_in_grid.x; out[i] = T(CAP * metal::precise::tanh(float(logits[i]) / CAP));",
+)
+DELTA = metal_kernel(
+    "delta_step",
+    ["q", "k", "v", "g", "beta", "state"],
+    ["answer", "next"],
+    """
+    uint row = thread_position_in_grid.x; // of all states: one column of values
+    uint head = row / DV;
+    uint of = head / HEADS * KEY_HEADS + head % HEADS / (HEADS / KEY_HEADS);
+    float seen = 0.0f, told = 0.0f;
+    for (uint i = 0; i < DK; i++) seen += state[row * DK + i] * g[head] * float(k[of * DK + i]);
+    float error = beta[head] * (float(v[row]) - seen);
+    for (uint i = 0; i < DK; i++) {
+      float kept = state[row * DK + i] * g[head] + error * float(k[of * DK + i]);
+      next[row * DK + i] = kept;
+      told += kept * float(q[of * DK + i]);
+    }
+    answer[row] = T(told);
+    """,
+)
+
+
+def capped(logits):
+    """Keep logits within a bound, by a custom kernel whose grid and shape follow from theirs."""
+    return CAPPED(
+        inputs=[logits],
+        template=[("T", logits.dtype), ("CAP", 30)],
+        output_shapes=[logits.shape],
+        output_dtypes=[logits.dtype],
+        grid=(logits.size, 1, 1),
+        threadgroup=(64, 1, 1),
+    )[0]
+
+
+def delta_step(q, k, v, g, beta, state):
+    """Do what `kernels.gated_delta` does for one token, by a custom kernel that returns the next state."""
+    sizes = {"HEADS": v.shape[2], "KEY_HEADS": q.shape[2], "DV": v.shape[3], "DK": q.shape[3]}
+    answer, following = DELTA(
+        inputs=[q, k, v, g, beta, state],
+        template=[("T", v.dtype), *((name, int(size)) for name, size in sizes.items())],
+        output_shapes=[v.shape, state.shape],
+        output_dtypes=[v.dtype, state.dtype],
+        grid=(v.size, 1, 1),
+        threadgroup=(32, 1, 1),
+    )
+    kernels.copyto(state, following)
+    return answer
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("recurrence", ["an op", "a custom kernel"])
+def test_a_decode_step_with_custom_kernels(form, recurrence, monkeypatch):
+    """Custom kernels, gather_qmm and the gated delta rule: traced once, one launch a token, the tokens of eager."""
+    engine = preset("qwen3.5-mini")
+    model = Plain.of(engine)
+    count = TOKENS[form]
+
+    def step_with(model):
+        def step(block, tokens, temperature, seed, caches):
+            state = [(Recurrent if "conv" in cache else KeyValue)(**cache) for cache in caches]
+            logits = capped(model.decode(block[0], block[1], state))
+            drawn = kernels.sample(logits, temperature, seed, block[1])
+            kernels.advance(block, tokens, drawn)
+            return drawn
+
+        return step
+
+    if recurrence == "a custom kernel":
+        monkeypatch.setattr(kernels, "gated_delta", delta_step)
+    hand = step_with(engine if recurrence == "an op" else model)
+    engines = Step(step_with(engine))
+    passes = DECODE if recurrence == "an op" else flags.compile_passes
+    compiled = hiprt.compile(step_with(model), shapeless=True)
+    mine, its = Text(model, [1, 5, 9, 2], count), Text(engine, [1, 5, 9, 2], count)
+    stream = hiprt.current_stream()
+    launches = []
+    for position in range(count):
+        given = mine.arguments(position)
+        before = stream.launches
+        with flags.override(compile_passes=passes):
+            compiled(*given)
+        launches.append(stream.launches - before)
+        hand(*its.arguments(position))
+    np.testing.assert_array_equal(mine.tokens.numpy(), its.tokens.numpy())
+    assert len(np.unique(mine.tokens.numpy())) > 20
+    assert compiled.traces == 1
+    assert set(launches[1:]) == {1}
+    plain = hiprt.compile(step_with(model), shapeless=True).record(mine.arguments(count - 1), {}, shapeless=True)[0]
+    ops = {primitive.op.name for primitive in plain.primitives}
+    assert {"metal_kernel", "gather_qmm"} <= ops
+    assert ("gated_delta" in ops) == (recurrence == "an op")
+    if recurrence == "an op":
+        engines(*Text(engine, [1, 5, 9, 2], count).arguments(0))
+        assert compiled.steps[0].nodes <= 1.25 * engines.nodes
 
 
 @pytest.mark.parametrize("rows", [1, 2])

@@ -407,3 +407,18 @@ def test_all_that_is_fused_is_off_by_name():
     compiled = hiprt.compile(function)
     compiled(ramp(3))
     assert "fusion: 2 primitives become 1" in compiled.explain()
+
+
+def test_a_size_of_a_fused_value_that_is_used_as_a_number():
+    """The program is tied to the size, which is asked for where the value is made."""
+
+    def function(x):
+        y = kernels.exp(kernels.multiply(x, 2.0))
+        width = int(y.shape[1])
+        return kernels.add(kernels.softmax(kernels.negative(y)), width)
+
+    compiled = hiprt.compile(function, shapeless=True)
+    for shape in ((2, 4), (3, 4), (2, 5)):
+        x = hiprt.array(np.random.default_rng(1).normal(size=shape).astype(np.float32))
+        np.testing.assert_array_equal(compiled(x).numpy(), function(x).numpy())
+    assert compiled.traces == 2

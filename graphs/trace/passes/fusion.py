@@ -167,7 +167,13 @@ class Fusion:
     def run(self) -> Program:
         """Return the program with groups as calls of `fused`; itself where no group has two members."""
         places: list[int] = []
-        for primitive in self.program.primitives:
+        waiting = list(self.program.guards)
+        for at, primitive in enumerate(self.program.primitives):
+            while waiting and waiting[0].at <= at:
+                guard = waiting.pop(0)
+                # What is asked for the size of a value comes behind what makes it.
+                for number in numbers_in((guard.size, guard.other)):
+                    self.flush_holder(number)
             places.append(len(self.order))
             member = self.members.get(primitive.number)
             if member is None:
@@ -239,13 +245,17 @@ class Fusion:
     def call_before(self, primitive: Primitive) -> None:
         """Call the groups that a primitive needs, or whose operands it writes."""
         for number in self.used[primitive.number]:
-            if number in self.group_of:
-                self.flush(self.group_of[number])
+            self.flush_holder(number)
         if self.memory is not None and primitive.rule[2] and self.group_of:
             written = [primitive.inputs[i] for i in primitive.rule[2]]
             for group in dict.fromkeys(self.group_of.values()):
                 if any(self.memory.may_share(value, array) for value in written for array in group.arrays.values()):
                     self.flush(group)
+
+    def flush_holder(self, number: int) -> None:
+        """Call the group that makes a value, if one does that is not called yet."""
+        if number in self.group_of:
+            self.flush(self.group_of[number])
 
     def flush(self, group: Group) -> None:
         """Call a group now."""
