@@ -44,6 +44,8 @@ class Notes:
     launches : list of (launcher, payload, arrays)
         In order; the arrays by argument, None for other arguments.
     buffers : list of Buffer
+    has_other_memory : bool
+        Whether one of them is not the recording's: an op that is called for the first time may make what it keeps.
     nodes : int
         How many nodes the recording has got meanwhile; -1 where it has ended.
     """
@@ -51,15 +53,16 @@ class Notes:
     def __init__(self) -> None:
         self.launches: list[Launched] = []
         self.buffers: list[Buffer] = []
+        self.has_other_memory = False
         self.nodes = -1
 
     def issue(self, primitive: Primitive, operands: Sequence[Array], results: Sequence[Any]) -> core.Issue | None:
         """Return what launches the same for other operands of these forms.
 
         None is returned where something else than these launches happened, where the op writes an operand (whether it
-        may, depends on addresses), or where a launch uses memory that is neither an operand's nor new.
+        may, depends on addresses), or where a launch uses memory that is neither an operand's nor the recording's.
         """
-        if self.nodes != len(self.launches) or primitive.rule[2]:
+        if self.nodes != len(self.launches) or self.has_other_memory or primitive.rule[2]:
             return None
         places: dict[int, int] = {}
         for i, operand in enumerate(operands):
@@ -107,6 +110,7 @@ def noting(recording: Recording) -> Iterator[Notes]:
     def see(buffer: Buffer) -> None:
         if threading.get_ident() == thread:
             notes.buffers.append(buffer)
+            notes.has_other_memory |= buffer.pool is not recording.memory
 
     session, nodes = session_of_thread(), len(recording)
     before = core.note(notes.launches)

@@ -162,6 +162,21 @@ def test_memory_that_is_neither_an_operand_nor_new_is_not_remembered():
     assert found[1] is not None
 
 
+def test_what_an_op_makes_once_and_keeps():
+    """A table that the first call makes, as rope does for each base, is not memory of the call: later calls read it."""
+    x = arrays(4, 8, count=1)[0]
+    position = hiprt.full((1,), 3, np.int32)
+
+    def function(x):
+        for _ in range(LAYERS):
+            x = kernels.rope(x, position, base=12345.5)
+        return x
+
+    compiled = hiprt.compile(function)
+    made = compiled(x)
+    assert same(made, function(x))
+
+
 def test_a_run_outside_of_a_step_calls_every_op():
     counted = Counted(kernels.add)
     given = arrays(4, 4)
