@@ -26,6 +26,7 @@ from hiprt.metal_compat.mlx.creation import *  # noqa: F403
 from hiprt.metal_compat.mlx.dtypes import *  # noqa: F403
 from hiprt.metal_compat.mlx.elementwise import *  # noqa: F403
 from hiprt.metal_compat.mlx.evaluation import *  # noqa: F403
+from hiprt.metal_compat.mlx.export import *  # noqa: F403
 from hiprt.metal_compat.mlx.files import *  # noqa: F403
 from hiprt.metal_compat.mlx.fp8 import *  # noqa: F403
 from hiprt.metal_compat.mlx.memory import *  # noqa: F403
