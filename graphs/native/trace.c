@@ -264,6 +264,12 @@ static int order(const hiprt_py_op *op, PyObject *args, PyObject *kwargs, PyObje
   return 0;
 }
 
+/* Spare the collector an object of a lazy graph. Such objects refer to what was there before them alone, so that no circle
+ * leads through them, and there are thousands for a token of a model: looking at them all costs more than making them. */
+static void untrack(const trace_object *self, PyObject *object) {
+  if (!self->keeps && PyObject_GC_IsTracked(object)) PyObject_GC_UnTrack(object);
+}
+
 /* Return a value like `pattern`, a plain array, at an address. */
 static PyObject *new_value(const trace_object *self, PyObject *pattern, hiprt_py_primitive *maker, uint32_t output,
                            unsigned long long address) {
@@ -271,6 +277,7 @@ static PyObject *new_value(const trace_object *self, PyObject *pattern, hiprt_py
   if (!made) return 0;
   ((hiprt_py_array *)made)->primitive = shared((PyObject *)maker);
   ((hiprt_py_array *)made)->number = maker->number + output;
+  untrack(self, made);
   return made;
 }
 
@@ -327,6 +334,9 @@ static hiprt_py_primitive *new_primitive(const trace_object *self, PyObject *op,
   made->trace = self->number;
   made->number = values;
   made->hash = hash;
+  untrack(self, (PyObject *)made);
+  untrack(self, arguments);
+  untrack(self, inputs);
   return made;
 }
 

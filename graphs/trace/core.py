@@ -1,10 +1,10 @@
-"""The C types of traces and compiled functions: ``graphs/native/trace.c``, ``compiled.c``, ``cut.c``, ``issue.c``."""
+"""The C types of traces and compiled functions; see their files in ``graphs/native``."""
 
 from hiprt import objects
 
 __all__ = [
-    "ITSELF", "Compiled", "Issue", "Primitive", "Trace", "Traced", "cut", "hold", "is_pinned", "move", "note",
-    "pin", "run",
+    "ITSELF", "Compiled", "Issue", "Lazy", "Primitive", "Trace", "Traced", "apply", "cut", "declare", "hold", "is_pinned",
+    "move", "note", "pin", "run",
 ]  # fmt: skip
 
 types = objects.load("hiprt.graphs.native.trace")
@@ -15,3 +15,5 @@ cuts = objects.load("hiprt.graphs.native.cut")
 cut, hold, is_pinned, move, pin = cuts.cut, cuts.hold, cuts.is_pinned, cuts.move, cuts.pin
 issues = objects.load("hiprt.graphs.native.issue")
 ITSELF, Issue, note, run = issues.ITSELF, issues.Issue, issues.note, issues.run
+lazies = objects.load("hiprt.graphs.native.lazy")
+Lazy, apply, declare = lazies.Lazy, lazies.apply, lazies.declare

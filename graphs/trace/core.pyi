@@ -80,3 +80,24 @@ def run(
     perform: Callable[[int, Primitive, tuple[Any, ...], Any, Any], tuple[Any, ...]],
     /,
 ) -> None: ...
+
+class Lazy:
+    value: Array
+
+def apply(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of hiprt's ops with the values of arrays, and return arrays; nothing runs.
+
+    Parameters
+    ----------
+    function : callable
+        An op, or a function that calls ops. It sees shapes, strides and dtypes, and no contents.
+    *args, **kwargs
+        Arrays, also in lists, tuples and dictionaries, and what else the function takes, which is hashable.
+
+    Returns
+    -------
+    Lazy, or a tuple or list of them
+    """
+
+def declare(trace: Trace, kind: type[Lazy], value_of: Callable[[Array], Array], /) -> None:
+    """Let `apply` record with a trace, return arrays of a class, and make values of arrays in memory by a function."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,16 +10,16 @@ import numpy as np
 from hiprt import kernels
 from hiprt.array import Array, array as on_device
 from hiprt.graphs.trace import lazy
-from hiprt.graphs.trace.core import pin
+from hiprt.graphs.trace.core import Lazy, apply, declare, pin
 from hiprt.metal_compat.mlx import dtypes
 from hiprt.metal_compat.mlx.dtypes import Dtype
 
-__all__ = ["apply", "array", "as_array", "held"]
+__all__ = ["apply", "array", "as_array", "held", "packed"]
 
 INT32 = range(-(2**31), 2**31)
 
 
-class array:  # noqa: N801
+class array(Lazy):  # noqa: N801
     """An array of ``mlx.core``: what an op made of others, computed when it is needed.
 
     Parameters
@@ -35,7 +35,7 @@ class array:  # noqa: N801
         The value behind it, of `hiprt.graphs.trace.lazy`. Assignments (``a[0] = x``) put another one in its place.
     """
 
-    __slots__ = ("__weakref__", "value")
+    __slots__ = ("__weakref__",)
     __array_priority__ = 100  # operators of numpy arrays give way to ours; numpy's functions take ours as they are
 
     def __init__(self, val: Any, dtype: Dtype | None = None) -> None:
@@ -251,6 +251,11 @@ def as_array(x: Any, dtype: Dtype | None = None) -> array:
     return x if type(x) is array and (dtype is None or dtype is x.dtype) else array(x, dtype)
 
 
+def packed(x: Array) -> Array:
+    """Return a value with its elements in order, without gaps."""
+    return x if x.is_contiguous else kernels.contiguous(x)
+
+
 def device_array(a: array) -> Array:
     """Return what an array is in device memory, computed if need be."""
     lazy.evaluate([a.value])
@@ -259,46 +264,4 @@ def device_array(a: array) -> Array:
     return found
 
 
-def unwrapped(part: Any) -> Any:
-    """Return an argument with the values in the place of arrays."""
-    kind = type(part)
-    if kind is array:
-        return part.value
-    if kind is list or kind is tuple:
-        return kind([unwrapped(each) for each in part])
-    if kind is dict:
-        return {name: unwrapped(each) for name, each in part.items()}
-    if isinstance(part, Array) and part.primitive is None:
-        return lazy.value_of(part)
-    return part.value if isinstance(part, array) else part
-
-
-def wrapped(made: Any) -> Any:
-    """Return what an op returned with arrays around the values."""
-    if isinstance(made, (list, tuple)):
-        return type(made)([wrapped(each) for each in made])
-    return array.around(made) if isinstance(made, Array) else made
-
-
-def apply(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function of hiprt's ops with the values of arrays, and return arrays; nothing runs.
-
-    Parameters
-    ----------
-    function : callable
-        An op, or a function that calls ops. It sees shapes, strides and dtypes, and no contents.
-    *args, **kwargs
-        Arrays, also in lists, tuples and dictionaries, and what else the function takes, which is hashable.
-
-    Returns
-    -------
-    array, or a tuple or list of them
-    """
-    placed = [unwrapped(each) for each in args]
-    named = {name: unwrapped(each) for name, each in kwargs.items()}
-    before = lazy.trace.enter()
-    try:
-        made = function(*placed, **named)
-    finally:
-        lazy.trace.leave(before)
-    return wrapped(made)
+declare(lazy.trace, array, lazy.value_of)

@@ -9,24 +9,53 @@ from typing import Any
 import numpy as np
 
 from hiprt import kernels
-from hiprt.array import Array
+from hiprt.array import Array, Form
 from hiprt.metal_compat.metal_kernel import MetalKernel, metal_kernel as body_kernel, run as run_kernel
-from hiprt.metal_compat.mlx.array import array, as_array
-from hiprt.metal_compat.mlx.dtypes import Dtype, finfo, floating, given, integer, issubdtype, of, result_type
+from hiprt.metal_compat.mlx.array import array, as_array, packed
+from hiprt.metal_compat.mlx.dtypes import (
+    Dtype,
+    bfloat16,
+    finfo,
+    float16,
+    float32,
+    floating,
+    given,
+    integer,
+    issubdtype,
+    of,
+    result_type,
+)
 from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.metal_compat.mlx.places import counted, prefix
 
 __all__ = ["layer_norm", "metal_kernel", "rms_norm", "rope", "scaled_dot_product_attention"]
 
+FLOATS = {each.numpy for each in (float16, bfloat16, float32)}
 FLOAT32, INT32, BOOL = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.bool_)
 
 
 def rms_norm(x: array, weight: array | None, eps: float, *, stream: Any = None) -> array:
     """Return `x` divided by the root of the mean of its squares along the last axis, times a weight."""
+    if weight is not None and fits_plainly(x.value, weight.value):
+        plain: array = apply(kernels.rms_norm, x, weight, float(eps))
+        return plain
     check_norm("rms_norm", x, weight)
     kind = x.dtype if weight is None else result_type(x, weight)
     made: array = apply(rms_norm_of, x, weight, float(eps), kind.numpy)
     return made
+
+
+def fits_plainly(x: Array, weight: Array) -> bool:
+    """Whether a norm takes its operands as they are."""
+    shape, dtype = x.shape, x.dtype
+    return (
+        len(shape) > 0
+        and weight.shape == shape[-1:]
+        and weight.dtype is dtype
+        and dtype in FLOATS
+        and x.is_contiguous
+        and weight.is_contiguous
+    )
 
 
 def rms_norm_of(x: Array, weight: Array | None, eps: float, dtype: np.dtype[Any]) -> Array:
@@ -67,7 +96,7 @@ def check_norm(op: str, x: array, *vectors: array | None) -> None:
 
 def solid(x: Array, dtype: np.dtype[Any]) -> Array:
     """Return a contiguous array in a dtype."""
-    return kernels.contiguous(x if x.dtype == dtype else kernels.astype(x, dtype))
+    return packed(x if x.dtype == dtype else kernels.astype(x, dtype))
 
 
 def rope(
@@ -130,8 +159,9 @@ def rope(
 
 def token_rope(x: Array, position: Array, dims: int, traditional: bool, base: float) -> Array:
     """Return the turned heads of one token, by one kernel."""
-    heads = kernels.contiguous(x).reshape(x.shape[1], x.shape[3])
-    place = kernels.astype(position, INT32).reshape(1)
+    heads = packed(x).reshape(x.shape[1], x.shape[3])
+    place = position if position.dtype == INT32 else kernels.astype(position, INT32)
+    place = place if place.shape == (1,) else place.reshape(1)
     return kernels.rope(heads, place, base=base, dims=dims, traditional=traditional).reshape(x.shape)
 
 
@@ -192,6 +222,11 @@ def scaled_dot_product_attention(
     sinks : array, [Hq], optional
         Scores that take part in the softmax, and in nothing else.
     """
+    if mask is None and sinks is None and is_token(q.value.form, k.value.form, v.value.form):
+        (keys, length), (values, _) = prefix(k), prefix(v)
+        if keys.shape == values.shape:
+            one: array = apply(token_attention, q, keys, values, counted(length - 1), float(scale))
+            return one
     op = "scaled_dot_product_attention"
     for each in (q, k, v):
         if each.ndim != 4:
@@ -216,7 +251,7 @@ def scaled_dot_product_attention(
         raise ValueError(
             f"[{op}] n_heads must be a multiple of n_kv_heads, found n_heads {q.shape[1]} for n_kv_heads {k.shape[1]}."
         )
-    kind = result_type(q, k, v)
+    kind = q.dtype if q.dtype is k.dtype is v.dtype else result_type(q, k, v)
     if not issubdtype(kind, floating):
         raise ValueError(f"[{op}] Received unsupported type {kind.name}.")
     if isinstance(mask, array) and result_type(mask, kind) is not kind:
@@ -230,22 +265,34 @@ def scaled_dot_product_attention(
         if np.broadcast_shapes(mask.shape, whole) != whole:
             raise ValueError(f"[broadcast_shapes] Shapes {mask.shape} and {whole} cannot be broadcast.")
     seen = mask if isinstance(mask, array) else None
-    if seen is None and sinks is None and q.shape[0] == 1 and q.shape[2] == 1 and q.shape[3] == v.shape[3]:
-        (keys, length), (values, _) = prefix(k), prefix(v)
-        if keys.shape == values.shape and q.dtype is k.dtype is v.dtype and 32 <= q.shape[3] <= 256:
-            one: array = apply(token_attention, q, keys, values, counted(length - 1), float(scale))
-            return one
     made: array = apply(
         attention_of, q, k, v, float(scale), mask == "causal" if seen is None else False, seen, sinks, kind.numpy
     )
     return made
 
 
+def is_token(q: Form, k: Form, v: Form) -> bool:
+    """Whether operands are one token's heads and what a cache holds, as one kernel takes them."""
+    (rows, heads, count, *width), kept = (*q.shape, 0, 0, 0)[:4], k.shape
+    return (
+        rows == count == 1
+        and len(q.shape) == len(kept) == 4
+        and kept == v.shape
+        and kept[0] == 1
+        and kept[3:] == tuple(width)
+        and 32 <= width[0] <= 256
+        and kept[1] > 0
+        and kept[2] > 0
+        and heads % kept[1] == 0
+        and q.dtype is k.dtype is v.dtype
+        and q.dtype in FLOATS
+    )
+
+
 def token_attention(q: Array, keys: Array, values: Array, position: Array, scale: float) -> Array:
     """Return the attention of one token to the places of a cache up to a position, by one kernel."""
-    heads = kernels.contiguous(q).reshape(q.shape[0], q.shape[1], q.shape[3])
-    kept = kernels.contiguous(keys), kernels.contiguous(values)
-    return kernels.attention(heads, *kept, position, scale=scale).reshape(q.shape)
+    heads = packed(q).reshape(q.shape[0], q.shape[1], q.shape[3])
+    return kernels.attention(heads, packed(keys), packed(values), position, scale=scale).reshape(q.shape)
 
 
 def attention_of(

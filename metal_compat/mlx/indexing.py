@@ -11,6 +11,7 @@ import numpy as np
 
 from hiprt import kernels
 from hiprt.array import Array
+from hiprt.graphs.trace.value import GETITEM
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.metal_compat.mlx.array import array, as_array
 from hiprt.metal_compat.mlx.elementwise import where
@@ -18,6 +19,9 @@ from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.metal_compat.mlx.places import counted
 
 __all__ = ["At", "assigned", "taken"]
+
+PLAIN = {int, type(None)}  # types of bounds that are as they should be
+EVERY = slice(None)
 
 
 def normal(index: Any) -> list[Any]:
@@ -30,6 +34,8 @@ def normal_item(item: Any) -> Any:
     if item is None or item is Ellipsis or type(item) is int:
         return item
     if isinstance(item, slice):
+        if type(item.start) in PLAIN and type(item.stop) in PLAIN and type(item.step) in PLAIN:
+            return item
         bounds = [None if bound is None else operator.index(bound) for bound in (item.start, item.stop, item.step)]
         return slice(*bounds)
     if isinstance(item, (bool, np.bool_)):
@@ -46,14 +52,43 @@ def normal_item(item: Any) -> Any:
 
 def expanded(items: list[Any], ndim: int) -> list[Any]:
     """Return the items with full slices for ``...`` and for the axes behind."""
-    used = sum(item is not None and item is not Ellipsis for item in items)
-    if used > ndim:
-        raise ValueError(f"Too many indices for array with {ndim} dimensions.")
     places = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(places) > 1:
         raise ValueError("An index can only have a single ellipsis (...).")
+    used = len(items) - len(places) - len([None for item in items if item is None])
+    if used > ndim:
+        raise ValueError(f"Too many indices for array with {ndim} dimensions.")
     at = places[0] if places else len(items)
-    return [*items[:at], *[slice(None)] * (ndim - used), *items[at + 1 :]]
+    return [*items[:at], *[EVERY] * (ndim - used), *items[at + 1 :]]
+
+
+def plain(index: Any, ndim: int) -> tuple[Any, ...] | None:
+    """Return the items of an index with full slices for ``...`` and the axes behind; None where one is an array.
+
+    It does at once for numbers and slices what `normal` and `expanded` do for all.
+    """
+    items: list[Any] = []
+    at, used = -1, 0
+    for item in index if type(index) is tuple else (index,):
+        kind = type(item)
+        if kind is slice:
+            if not (type(item.start) in PLAIN and type(item.stop) in PLAIN and type(item.step) in PLAIN):
+                return None
+            used += 1
+        elif kind is int:
+            used += 1
+        elif item is Ellipsis and at < 0:
+            at = len(items)
+            continue
+        elif item is not None:
+            return None
+        items.append(item)
+    if used > ndim:
+        return None
+    if used < ndim:
+        at = len(items) if at < 0 else at
+        items[at:at] = [EVERY] * (ndim - used)
+    return tuple(items)
 
 
 def linear(parts: list[Array], sizes: list[int]) -> Array:
@@ -108,21 +143,20 @@ def taken(a: array, index: Any) -> array:
     ValueError
         There are too many indices, or one is of another type; bool masks choose nothing here, as in MLX.
     """
-    items = normal(index)
-    if not any(isinstance(item, array) for item in items):
-        made: array = apply(getitem, a, tuple(expanded(items, a.ndim)))
+    view = plain(index, a.value.ndim)
+    if view is not None:
+        made: array = apply(GETITEM, a, view)
         return made
+    items = normal(index)
     arrays = [item for item in items if isinstance(item, array)]
+    if not arrays:
+        made = apply(GETITEM, a, tuple(expanded(items, a.ndim)))
+        return made
     if any(each.value.dtype.kind == "b" for each in arrays):
         raise ValueError("boolean indices are not yet supported")
     marked = ["array" if isinstance(item, array) else item for item in expanded(items, a.ndim)]
     found: array = apply(gathered, a, marked, arrays)
     return found
-
-
-def getitem(a: Array, index: tuple[Any, ...]) -> Array:
-    """Return a view."""
-    return a[index]
 
 
 def fitted(update: Any, a: array, shape: tuple[int, ...]) -> array:
@@ -179,17 +213,24 @@ def changed(a: array, index: Any, x: Any, put: Callable[..., Any]) -> array:
 
 def assigned(a: array, index: Any, x: Any) -> array:
     """Return what ``a[index] = x`` leaves in `a`."""
-    items = normal(index)
-    arrays = [item for item in items if isinstance(item, array)]
+    view = plain(index, a.value.ndim)
+    items = normal(index) if view is None else list(view)
+    arrays = [item for item in items if isinstance(item, array)] if view is None else []
     if not arrays:
-        part: array = apply(getitem, a, tuple(expanded(items, a.ndim)))
-        update = fitted(x, a, part.shape)
-        moving = one_slice(a, expanded(items, a.ndim)) if update.shape == part.shape else None
+        whole = expanded(items, a.ndim) if view is None else items
+        moving = one_slice(a, whole)
         if moving is not None:
-            axis, start = moving
-            found: array = apply(kernels.slice_update, a, update, counted(start), (axis,))
-            return found
-        made: array = apply(kernels.assign, a, tuple(expanded(items, a.ndim)), update)
+            axis, start, count = moving
+            shape = a.shape
+            part = (*shape[:axis], count, *shape[axis + 1 :])
+            update = fitted(x, a, part)
+            if update.shape == part:
+                found: array = apply(kernels.slice_update, a, update, counted(start), (axis,))
+                return found
+        else:
+            part_of: array = apply(GETITEM, a, tuple(whole))
+            update = fitted(x, a, part_of.shape)
+        made: array = apply(kernels.assign, a, tuple(whole), update)
         return made
     if len(items) == 1 and arrays[0].value.dtype.kind == "b":
         return masked(a, arrays[0], x)
@@ -207,18 +248,28 @@ def assigned(a: array, index: Any, x: Any) -> array:
     return changed(a, index, x, kernels.scatter)
 
 
-def one_slice(a: array, items: list[Any]) -> tuple[int, int] | None:
-    """Return the only axis of which items name a part without gaps, and where it begins; None for other items.
+def one_slice(a: array, items: list[Any]) -> tuple[int, int, int] | None:
+    """Return the only axis of which items name a part without gaps, where it begins, and its length.
 
-    Where the part begins then is a number in device memory, so that writing behind what a cache holds is one program.
+    None is returned for other items. Where the part begins then is a number in device memory, so that writing behind
+    what a cache holds is one program.
     """
-    if len(items) != a.ndim or not all(isinstance(item, slice) for item in items):
+    shape = a.shape
+    if len(items) != len(shape):
         return None
-    parts = [(axis, item.indices(a.shape[axis])) for axis, item in enumerate(items)]
-    found = [(axis, start) for axis, (start, stop, step) in parts if (start, stop, step) != (0, a.shape[axis], 1)]
-    if len(found) != 1 or parts[found[0][0]][1][2] != 1:
-        return None
-    return found[0]
+    found = None
+    for axis, (item, n) in enumerate(zip(items, shape)):
+        if item is EVERY:
+            continue
+        if type(item) is not slice:
+            return None
+        start, stop, step = item.indices(n)
+        if (start, stop, step) == (0, n, 1):
+            continue
+        if found is not None or step != 1:
+            return None
+        found = axis, start, max(0, stop - start)
+    return found
 
 
 class At:

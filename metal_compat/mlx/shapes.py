@@ -11,7 +11,8 @@ import numpy as np
 
 from hiprt import kernels
 from hiprt.array import Array, row_strides
-from hiprt.metal_compat.mlx.array import array, as_array
+from hiprt.graphs.trace.value import TRANSPOSE
+from hiprt.metal_compat.mlx.array import array, as_array, packed
 from hiprt.metal_compat.mlx.dtypes import Dtype, given
 from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.op import op
@@ -35,7 +36,7 @@ def numbers(given: tuple[Any, ...]) -> tuple[int, ...]:
     """Return integers that are given one by one, or as one sequence."""
     if len(given) == 1 and isinstance(given[0], (list, tuple)):
         given = tuple(given[0])
-    return tuple(int(n) for n in given)
+    return tuple([int(n) for n in given])
 
 
 def reshaped(x: Array, shape: tuple[int, ...]) -> Array:
@@ -43,7 +44,7 @@ def reshaped(x: Array, shape: tuple[int, ...]) -> Array:
     if shape.count(-1) == 1 and x.size == 0:
         rest = math.prod(n for n in shape if n != -1)
         shape = tuple(0 if n == -1 and rest else n for n in shape)
-    return kernels.contiguous(x).reshape(shape)
+    return packed(x).reshape(shape)
 
 
 def reshape(a: Any, /, *shape: Any, stream: Any = None) -> array:
@@ -99,8 +100,9 @@ def transpose(a: Any, /, *order: Any, axes: Any = None, stream: Any = None) -> a
     a = as_array(a)
     if len(axes) == 1 and axes[0] is None:
         axes = ()
-    order = tuple(axis_in("transpose", each, a.ndim) for each in numbers(axes)) or tuple(reversed(range(a.ndim)))
-    made: array = apply(lambda x: x.transpose(*order), a)
+    ndim = a.ndim
+    order = tuple([axis_in("transpose", each, ndim) for each in numbers(axes)]) or tuple(reversed(range(ndim)))
+    made: array = apply(TRANSPOSE, a, order)
     return made
 
 

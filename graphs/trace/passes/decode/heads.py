@@ -57,21 +57,24 @@ def wanted_by_heads(uses: Uses) -> list[Wanted]:
 
 def heads_of(uses: Uses) -> list[Heads]:
     """Return the heads that attention takes, each with the writes of keys and of values that follow each other."""
-    queries = {argument(call, "q").number: call for call in uses.calls(kernels.attention) if is_value(call)}
+    queries: dict[int, list[Primitive]] = {}  # the rotations of what attention takes, by the number of its keys
+    for call in uses.calls(kernels.attention):
+        query, keys = uses.maker(argument(call, "q"), kernels.rope), argument(call, "keys")
+        if query is not None:
+            queries.setdefault(name_of(keys), []).append(query)
     found = []
     for first, second in pairwise(uses.calls(kernels.kv_write)):
-        for query in uses.calls(kernels.rope):
-            if query.number in queries and argument(queries[query.number], "keys") is argument(first, "cache"):
-                each = of_writes(uses, query, first, second)
-                if each is not None:
-                    found.append(each)
-                    break
+        for query in queries.get(name_of(argument(first, "cache")), ()):
+            each = of_writes(uses, query, first, second)
+            if each is not None:
+                found.append(each)
+                break
     return found
 
 
-def is_value(attention: Primitive) -> bool:
-    """Whether a call's queries are a value of the program."""
-    return argument(attention, "q").primitive is not None
+def name_of(value: Array) -> int:
+    """Return what tells arrays of a program apart: the number of a value, or a captured array's negative id."""
+    return value.number if value.primitive is not None else -id(value)
 
 
 def of_writes(uses: Uses, query: Primitive, first: Primitive, second: Primitive) -> Heads | None:

@@ -25,6 +25,8 @@ class Uses:
         The primitive that makes a value, by its number.
     places : dict
         The place of a primitive in the program, by its number.
+    by_op : dict
+        The calls of an op, in the program's order.
     returned : set of int
         The numbers of the values that the program returns, or whose sizes it is tied to.
     """
@@ -35,7 +37,9 @@ class Uses:
         self.users: defaultdict[int, list[Primitive]] = defaultdict(list)
         self.makers: dict[int, Primitive] = {}
         self.places = {primitive.number: i for i, primitive in enumerate(program.primitives)}
+        self.by_op: defaultdict[Any, list[Primitive]] = defaultdict(list)
         for primitive in program.primitives:
+            self.by_op[primitive.op].append(primitive)
             for i in range(len(primitive.rule[1])):
                 self.makers[primitive.number + i] = primitive
             used = {value.number for value in primitive.inputs if value.primitive is not None}
@@ -70,7 +74,8 @@ class Uses:
 
     def calls(self, *ops: Any) -> list[Primitive]:
         """Return the calls of some ops."""
-        return [primitive for primitive in self.program.primitives if any(primitive.op is op for op in ops)]
+        found = [primitive for op in ops for primitive in self.by_op[op]]
+        return found if len(ops) == 1 else sorted(found, key=lambda each: self.places[each.number])
 
     def is_inside(self, made: Sequence[Primitive], users: Sequence[Primitive]) -> bool:
         """Whether nothing but some primitives uses what others make."""
