@@ -3,8 +3,8 @@
 from hiprt import objects
 
 __all__ = [
-    "ITSELF", "Compiled", "Issue", "Lazy", "Primitive", "Trace", "Traced", "apply", "cut", "declare", "hold", "is_pinned",
-    "move", "note", "pin", "run",
+    "ITSELF", "Compiled", "Issue", "Lazy", "Primitive", "Trace", "Traced", "apply", "cut", "declare", "hold",
+    "is_pinned", "move", "note", "pin", "run",
 ]  # fmt: skip
 
 types = objects.load("hiprt.graphs.native.trace")
