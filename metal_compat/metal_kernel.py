@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,6 +78,29 @@ def metal_kernel(
     return MetalKernel(
         name, names, source or "", header, ensure_row_contiguous, atomic_outputs, math_mode(compile_options)
     )
+
+
+class Generated(NamedTuple):
+    """A call of a kernel as MLX has it.
+
+    Attributes
+    ----------
+    name, text : str
+        The generated name and Metal text.
+    inputs : list of Array or numpy array
+    grid, threadgroup : tuple of 3 int
+    details : list of (bool, bool, bool)
+        Whether the text has the shape, the strides and the number of axes of each input.
+    init_value : number, optional
+    """
+
+    name: str
+    text: str
+    inputs: list[Any]
+    grid: tuple[int, int, int]
+    threadgroup: tuple[int, int, int]
+    details: list[tuple[bool, bool, bool]]
+    init_value: float | None
 
 
 class MetalKernel:
@@ -198,6 +221,19 @@ class MetalKernel:
         shapes = [input_value(x).shape for x in inputs]
         late = {name: arguments[name](*shapes) for name in FUNCTIONS if callable(arguments[name])}
         return arguments | late
+
+    def generated(self, arguments: dict[str, Any]) -> Generated:
+        """Return what MLX has of a call with these arguments by name."""
+        call = Call(self.names, arguments | {"stream": None})
+        body, form = self.program(call.names).body, call.form()
+        details = [
+            ("shape" in body.details[name], "strides" in body.details[name], "ndim" in body.details[name])
+            for name in body.inputs
+        ]
+        init_value = arguments["init_value"]
+        return Generated(
+            body.symbol(form), body.metal(form), call.inputs, call.grid, call.threadgroup, details, init_value
+        )
 
     @classmethod
     def defined(cls, definition: dict[str, Any], shared: dict[str, Any]) -> MetalKernel:

@@ -1,5 +1,6 @@
 """MLX's own files: those in ``mlxfn/`` were written by MLX 0.30 to 0.32; with MLX installed (extra `dev`), more are."""
 
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 import hiprt
 from hiprt import kernels
+from hiprt.metal_compat import metal_kernel
 
 FILES = Path(__file__).parent / "mlxfn"
 MIXED = sorted(FILES.glob("mixed-*.mlxfn"))
@@ -204,6 +206,69 @@ def test_what_mlx_has_nothing_for_is_named(tmp_path):
     with pytest.raises(ValueError, match="getitem cannot be written as MLX's primitives: MLX has no rule for slices"):
         hiprt.export_function(tmp_path / "f.mlxfn", lambda x: x[1:], x, shapeless=True)
     assert not list(tmp_path.iterdir())
+
+
+SCALED = metal_kernel(
+    "scaled",
+    ["x", "by"],
+    ["y"],
+    "uint i = thread_position_in_grid.x; y[i] = T(x[i] * by + N + x_shape[1]);",
+    header="constant float unused = 3;\n",
+)
+
+
+def scaled(x):
+    """The function that kernel-0.32.4.mlxfn was written of, by MLX."""
+    (made,) = SCALED(
+        inputs=[x, 2.0],
+        template=[("T", np.float32), ("N", 3)],
+        grid=(8, 1, 1),
+        threadgroup=(4, 1, 1),
+        output_shapes=[x.shape],
+        output_dtypes=[np.float32],
+    )
+    return made + 1.0
+
+
+def test_a_metal_kernel_is_written_as_mlx_writes_it(tmp_path):
+    """The bytes are those of MLX's file, but for the numbers of its arrays, which are addresses there."""
+    file = tmp_path / "f.mlxfn"
+    hiprt.export_function(file, scaled, hiprt.array(X))
+    mine, its = file.read_bytes(), (FILES / "kernel-0.32.4.mlxfn").read_bytes()
+    assert len(mine) == len(its)
+    names = {}
+    places = [i for i, (a, b) in enumerate(zip(mine, its)) if a != b]
+    while places:
+        (number,), (address,) = (struct.unpack("<Q", raw[places[0] : places[0] + 8]) for raw in (mine, its))
+        assert names.setdefault(number, address) == address
+        places = [i for i in places if i >= places[0] + 8]
+    assert len(names) == len(set(names.values())) == 6
+    np.testing.assert_array_equal(
+        hiprt.import_function(file)(hiprt.array(X))[0].numpy(), scaled(hiprt.array(X)).numpy()
+    )
+
+
+def test_a_metal_kernel_with_several_outputs(tmp_path):
+    source = "uint i = thread_position_in_grid.x; y[i] += x[i]; if (i < 4) z[i] = int(x_strides[0]) + 1;"
+    both = metal_kernel("both", ["x"], ["y", "z"], source, compile_options={"math_mode": "relaxed"})
+
+    def function(x):
+        y, z = both(
+            inputs=[x + 1.0],
+            grid=(x.size, 1, 1),
+            threadgroup=(4, 1, 1),
+            output_shapes=[x.shape, (4,)],
+            output_dtypes=[np.float32, np.int32],
+            init_value=0.5,
+        )
+        return z * 2, y, kernels.exp(y)
+
+    file, x = tmp_path / "f.mlxfn", hiprt.array(X)
+    hiprt.export_function(file, function, x)
+    for mine, exact in zip(hiprt.import_function(file)(x), function(x), strict=True):
+        np.testing.assert_array_equal(mine.numpy(), exact.numpy())
+    with pytest.raises(ValueError, match="metal_kernel cannot be written as MLX's primitives: MLX has no rule for its"):
+        hiprt.export_function(tmp_path / "g.mlxfn", scaled, x, shapeless=True)
 
 
 MLX = """

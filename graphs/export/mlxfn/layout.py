@@ -242,9 +242,9 @@ class Target:
         self.number("Q", len(raw))
         self.content += raw
 
-    def numbers(self, kind: str, values: Any) -> None:
-        """Append a list of numbers."""
-        self.number("Q", len(values))
+    def numbers(self, kind: str, values: Any, count: int | None = None) -> None:
+        """Append a list of numbers; `count` is how many parts it has, where a part is several numbers."""
+        self.number("Q", len(values) if count is None else count)
         self.content += struct.pack(f"<{len(values)}{kind}", *values)
 
     def dtype(self, dtype: np.dtype[Any]) -> None:
@@ -265,6 +265,20 @@ class Target:
             self.numbers({"I": "i", "L": "q", "Z": "Q"}[kind], value)
         elif kind == "b":
             self.number("B", bool(value))
+        elif kind == "s":
+            self.text(value)
+        elif kind == "t":
+            for each in value:
+                self.number("i", each)
+        elif kind == "T":
+            self.numbers("B", [flag for three in value for flag in three], len(value))
+        elif kind == "F":
+            self.number("B", value is not None)
+            if value is not None:
+                self.number("f", value)
+        elif kind == "V":
+            assert not value, "ours have no single values"
+            self.number("Q", 0)
         else:
             assert kind == "D", kind
             self.dtype(value)

@@ -24,6 +24,9 @@ __all__ = ["Call", "Ref", "Tape", "add"]
 
 VERSION: Version = (0, 32, 4)
 BOOL, INT32, UINT32, FLOAT32 = (np.dtype(each) for each in (np.bool_, np.int32, np.uint32, np.float32))
+# Number, type (CPU, GPU) and device of a stream. MLX takes the first one that it has; a kernel's is any of the GPU.
+CPU_STREAM, GPU_STREAM = (0, 0, 0), (-1, 1, 0)
+MATH_MODES = ("safe", "relaxed", "fast")
 Shape = tuple[int, ...]
 DType = np.dtype[Any]
 
@@ -93,18 +96,38 @@ class Tape:
 
     def add(self, name: str, inputs: Sequence[Ref], state: Sequence[Any], shape: Sequence[int], dtype: DType) -> Ref:
         """Add a primitive, and return what it makes."""
-        made = self.ref(shape, dtype)
+        return self.add_several(name, inputs, state, [(shape, dtype)], CPU_STREAM)[0]
+
+    def add_several(
+        self,
+        name: str,
+        inputs: Sequence[Ref],
+        state: Sequence[Any],
+        forms: Sequence[tuple[Sequence[int], DType]],
+        stream: tuple[int, int, int],
+    ) -> list[Ref]:
+        """Add a primitive that makes several arrays, on a stream."""
+        made = [self.ref(shape, dtype) for shape, dtype in forms]
         target = Target()
-        target.number("Q", made.number)
+        target.number("Q", made[0].number)
         target.content += b"\1"
         target.numbers("Q", [each.number for each in inputs])
-        for part in (0, 0, 0):  # a stream of the CPU: MLX takes the first one that it has
+        for part in stream:
             target.number("i", part)
         target.text(name)
         for kind, part in zip(layout_of(name, VERSION), state, strict=True):
             target.part(kind, part)
-        target.number("Q", 0)
-        target.form(made.shape, dtype)
+        target.number("Q", len(made) - 1)
+        if len(made) == 1:
+            target.form(made[0].shape, made[0].dtype)
+        else:
+            target.numbers("Q", [each.number for each in made])
+            target.number("Q", len(made))
+            for each in made:
+                target.numbers("i", each.shape)
+            target.number("Q", len(made))
+            for each in made:
+                target.dtype(each.dtype)
         self.entries.append(bytes(target.content))
         return made
 
@@ -203,10 +226,16 @@ def add(tape: Tape, primitive: Primitive, found: dict[int, Ref]) -> None:
         return part
 
     try:
-        if op.name not in TABLE:
+        if op.name not in TABLE and op.name != "metal_kernel":
             refuse("no primitive of MLX's does it")
-        if primitive.rule[2] or len(primitive.rule[1]) != 1:
+        if primitive.rule[2]:
             refuse("it writes in place")
+        if op.name == "metal_kernel":
+            for i, each in enumerate(custom_kernel(tape, primitive, read)):
+                found[primitive.number + i] = each
+            return
+        if len(primitive.rule[1]) != 1:
+            refuse("it makes several arrays")
         pattern = primitive.rule[1][0][0]
         assert pattern is not None
         given = {name: read(value) for name, value in zip(op.names, primitive.arguments)}
@@ -221,6 +250,23 @@ def add(tape: Tape, primitive: Primitive, found: dict[int, Ref]) -> None:
             "end in .mlxfn holds it."
         ) from None
     found[primitive.number] = made
+
+
+def custom_kernel(tape: Tape, primitive: Primitive, read: Callable[[Any], Any]) -> list[Ref]:
+    """Add a call of a `metal_kernel`, whose whole generated text is in the file."""
+    if tape.is_general:
+        refuse("MLX has no rule for its shape in functions for all shapes")
+    assert primitive.op is not None
+    given = dict(zip(primitive.op.names, primitive.arguments))
+    kernel = given.pop("kernel")
+    call = kernel.generated(given)
+    inputs = [tape.constant(x) if isinstance(x, np.ndarray) else read(x) for x in call.inputs]
+    state = [
+        *(call.name, call.text, call.grid, call.threadgroup, call.details, given["contiguous"], call.init_value),
+        *([], False, 0, MATH_MODES.index(kernel.math_mode)),
+    ]
+    forms = [(pattern.form.shape, pattern.dtype) for pattern, _, _ in primitive.rule[1] if pattern is not None]
+    return tape.add_several("CustomKernel", inputs, state, forms, GPU_STREAM)
 
 
 def axes_of(axis: Any, ndim: int) -> list[int]:
