@@ -179,7 +179,7 @@ for file in sorted(Path(sys.argv[1]).glob("*.hiprt")):
             assert made.numpy().tobytes().hex() == exact, file
     file.unlink()
 """
-BATCH = 50  # programs that a process imports
+BATCH = 400  # programs that a process imports
 
 
 def export(program, folder, number):
