@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-__all__ = [
-    "conv2d", "conv3d", "conv_general", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolve", "grad",
-    "hadamard_transform", "jvp", "value_and_grad", "vjp", "vmap",
-]  # fmt: skip
+__all__ = ["grad", "hadamard_transform", "jvp", "value_and_grad", "vjp", "vmap"]
 
 
 def absent(name: str) -> Callable[..., NoReturn]:
@@ -21,8 +18,5 @@ def absent(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-conv2d, conv3d, conv_general = absent("conv2d"), absent("conv3d"), absent("conv_general")
-conv_transpose1d, conv_transpose2d = absent("conv_transpose1d"), absent("conv_transpose2d")
-conv_transpose3d, convolve = absent("conv_transpose3d"), absent("convolve")
 grad, jvp, value_and_grad, vjp, vmap = (absent(name) for name in ("grad", "jvp", "value_and_grad", "vjp", "vmap"))
 hadamard_transform = absent("hadamard_transform")

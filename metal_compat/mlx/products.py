@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from hiprt import kernels
 from hiprt.array import Array
 from hiprt.metal_compat.mlx.array import array, as_array
 from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.metal_compat.mlx.shapes import axis_in, expand_dims, flatten, reshape, swapaxes, transpose
 
-__all__ = ["addmm", "conv1d", "einsum", "gather_mm", "inner", "kron", "matmul", "outer", "tensordot", "vecdot"]
+__all__ = ["addmm", "einsum", "gather_mm", "inner", "kron", "matmul", "outer", "tensordot", "vecdot"]
 
 
 def matmul(a: Any, b: Any, /, *, stream: Any = None) -> array:
@@ -196,50 +194,3 @@ def joined(x: array, left: list[str], y: array, right: list[str], kept: set[str]
         )
     letters = [*batch, *rows, *columns]
     return reshape(found, *[size_of[letter] for letter in letters]), letters
-
-
-def conv1d(
-    input: Any,  # noqa: A002
-    weight: Any,
-    /,
-    stride: int = 1,
-    padding: int = 0,
-    dilation: int = 1,
-    groups: int = 1,
-    *,
-    stream: Any = None,
-) -> array:
-    """Return the convolution of sequences, [rows, length, channels], with [outputs, width, channels / groups]."""
-    x, w = as_array(input), as_array(weight)
-    outputs, width, depth = w.shape
-    if x.ndim != 3 or w.ndim != 3 or x.shape[2] != depth * groups or outputs % groups:
-        raise ValueError(
-            f"[conv] an input of shape {x.shape} does not fit a weight of shape {w.shape}, {groups} groups"
-        )
-    if padding:
-        from hiprt.metal_compat.mlx.shapes import pad
-
-        x = pad(x, [(0, 0), (padding, padding), (0, 0)])
-    _, length, channels = x.shape
-    count = (length - dilation * (width - 1) - 1) // stride + 1
-
-    def convolved(x: Array, w: Array) -> Array:
-        ends = [(dilation * j, dilation * j + stride * (count - 1) + 1) for j in range(width)]
-        parts = [x[:, start:end:stride] for start, end in ends]
-        if depth == 1 and outputs == channels:
-            wide = [kernels.astype(part, np.float32) for part in parts]
-            lines = [kernels.astype(w[:, j, 0], np.float32) for j in range(width)]
-            total = kernels.multiply(wide[0], lines[0])
-            for part, line in zip(wide[1:], lines[1:]):
-                total = kernels.add(total, kernels.multiply(part, line))
-            return kernels.astype(total, x.dtype)
-        each = outputs // groups
-        made = []
-        for g in range(groups):
-            windows = kernels.concatenate([part[:, :, g * depth : (g + 1) * depth] for part in parts], 2)
-            matrix = kernels.contiguous(w[g * each : (g + 1) * each]).reshape((each, width * depth))
-            made.append(kernels.matmul(windows, matrix.transpose(1, 0)))
-        return made[0] if groups == 1 else kernels.concatenate(made, 2)
-
-    made: array = apply(convolved, x, w)
-    return made
