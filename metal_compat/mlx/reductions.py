@@ -121,6 +121,8 @@ def median(a: Any, /, axis: Axis = None, keepdims: bool = False, *, stream: Any 
     order = (*kept, *gone)
     n = count_of(a, gone)
     shape = tuple(a.shape[i] for i in kept)
+    if not n:
+        raise ValueError("[median] Cannot take the median of no elements.")
 
     def middle(x: Array) -> Array:
         rows = kernels.sort(kernels.contiguous(x.transpose(*order)).reshape((*shape, n)), -1)

@@ -160,3 +160,9 @@ def test_an_array_is_kept_where_nothing_changes():
     assert mx.from_dlpack(np.arange(3)).tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="a copy is needed"):
         mx.asarray([1, 2], copy=False)
+
+
+def test_the_median_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="no elements"):
+        mx.median(mx.zeros((0, 3)), axis=0)
+    assert np.isnan(mx.median(mx.array([1.0, np.nan, 0.0])).item())
