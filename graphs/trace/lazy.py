@@ -26,7 +26,7 @@ from hiprt.graphs.trace.passes.in_place import in_place
 from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.rebuild import rebuild
 from hiprt.graphs.trace.trace import Trace
-from hiprt.stream import Stream, current_stream
+from hiprt.stream import Stream, current_stream, leaving
 
 __all__ = ["evaluate", "forget_gone", "held", "recording", "value_of"]
 
@@ -39,6 +39,7 @@ lock = fork.rlock()
 known: OrderedDict[tuple[bytes, Stream], Lowered] = OrderedDict()
 seen: OrderedDict[bytes, list[int]] = OrderedDict()  # the addresses of what the leaves held
 gone: list[tuple[bytes, Stream]] = []
+left: weakref.WeakSet[Stream] = weakref.WeakSet()  # streams that were closed
 address_of = attrgetter("address")
 
 
@@ -215,9 +216,21 @@ def is_constant(array: Array, before: int, is_dead: int) -> bool:
 
 
 def forget_gone() -> None:
-    """Let go of programs that captured what their leaves do not hold any more."""
+    """Let go of programs that captured what their leaves do not hold any more, and of those of closed streams."""
     with lock:
+        if left:
+            for name in [name for name in known if name[1] in left]:
+                del known[name]
+            left.clear()
         while gone:
             name = gone.pop()
             known.pop(name, None)
             seen.pop(name[0], None)
+
+
+def leave(stream: Stream, can_fence: bool) -> None:
+    """Note that a stream was closed, where any thread may do so, with any lock."""
+    left.add(stream)
+
+
+leaving.append(leave)

@@ -38,7 +38,7 @@ class Trial:
             if self.work() != self.wanted:
                 wrong.append("other results, and no error")
         except Exception as error:
-            if not is_clear(error):
+            if not self.is_clear(error):
                 wrong.append(f"an error that does not say what failed: {error!r}")
         finally:
             name = self.faulty.disarm()
@@ -50,6 +50,13 @@ class Trial:
                 wrong.append(f"afterwards: {error!r}")
         self.tidy()
         return name, wrong
+
+    def is_clear(self, error):
+        """Whether an error names the call that failed; for memory, the core's Python types say MemoryError."""
+        from hiprt.errors import HipError
+
+        is_named = isinstance(error, HipError) and bool(error.call)
+        return is_named or (isinstance(self.faulty, Mallocs) and type(error) is MemoryError)
 
     def lost(self):
         """Return the objects that are alive beyond those at the beginning, which are then taken as given."""
@@ -67,13 +74,6 @@ class Trial:
             if more := self.lost():
                 wrong.append(f"lost: {more}")
         return name, wrong
-
-
-def is_clear(error):
-    """Whether an error names the call that failed."""
-    from hiprt.errors import HipError
-
-    return isinstance(error, HipError) and bool(error.call)
 
 
 def main(file, real, is_of_memory=False):

@@ -18,6 +18,7 @@ from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.step import ladders
+from hiprt.graphs.trace import lazy as lazy_programs
 from hiprt.kernels import hip_kernel
 from hiprt.metal_compat import mlx as mx
 from hiprt.module_cache import modules
@@ -277,6 +278,7 @@ def tidy():
         if thread.name == "hiprt-successor":
             thread.join()
     ladders.clear()
+    lazy_programs.forget_gone()
     gc.collect()
     modules.sweep()
     gc.collect()

@@ -155,3 +155,13 @@ def test_random_programs_are_those_of_numpy():
                 assert np.array_equal(contents(values[i]), hosts[i])
         for value, host in zip(values, hosts):
             assert np.array_equal(contents(value), host)
+
+
+def test_the_programs_of_a_stream_go_with_it():
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x = leaf([1, 2])
+        for _ in range(2):
+            assert contents(made(kernels.add, x, 7.0)).tolist() == [8, 9]
+        assert any(used is stream for _, used in lazy.known)
+    lazy.forget_gone()
+    assert not any(used is stream for _, used in lazy.known)
