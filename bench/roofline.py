@@ -15,17 +15,19 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from hiprt.array import bfloat16
 from hiprt.bench.engine.models.presets import PRESETS
 from hiprt.bench.table import text_table
 from hiprt.command import set_run
+from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.offline.resources import resources_of, text_of
-from hiprt.kernels.ops.quantized.qmv import KERNEL
-from hiprt.kernels.tuning.sharing import Sharing, sharing_of, simdgroups_of
-from hiprt.kernels.tuning.target import make_target
+from hiprt.kernels.ops.quantized.qmv import DOTS, KERNEL
+from hiprt.kernels.tuning.dots import dots_configuration, dots_of, steps_of
+from hiprt.kernels.tuning.sharing import sharing_of, simdgroups_of
+from hiprt.kernels.tuning.target import Target, make_target
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.provider import ROCM
 
@@ -65,6 +67,11 @@ class Gpu:
     latency: float
     issue: float
     node: float
+
+    @property
+    def target(self) -> Target:
+        """The target that plans see."""
+        return make_target(self.arch, self.units, self.wave, ROCM)
 
 
 # Bandwidths, latencies and rates are estimates from data sheets and published microbenchmarks. A serial node costs
@@ -127,22 +134,106 @@ def products(settings: Mapping[str, Any]) -> Iterator[tuple[Product, bool, int]]
     yield Product(settings["vocab_size"], hidden, 1, GROUP, BITS, False), True, 1
 
 
+class Work(NamedTuple):
+    """What a product's kernel does on a GPU, by its machine code.
+
+    Attributes
+    ----------
+    kernel : str
+    iteration : int
+        The vector instructions of an iteration of the kernel's loop.
+    nbytes : float
+        The bytes of weights that an iteration of a wave reads, all of which are on their way at once.
+    instructions : float
+        The vector instructions of all waves.
+    waves, resident : float
+        The waves that are launched, and those that the GPU holds at a time.
+    spills : int
+        The registers that are kept in memory.
+    """
+
+    kernel: str
+    iteration: int
+    nbytes: float
+    instructions: float
+    waves: float
+    resident: float
+    spills: int
+
+    @property
+    def density(self) -> float:
+        """The vector instructions of an iteration for each byte of weights that it reads."""
+        return self.iteration / self.nbytes
+
+
+class Code(NamedTuple):
+    """A kernel's machine code: its text, the waves that a SIMD holds, and registers kept in memory."""
+
+    text: str
+    waves: int
+    spills: int
+
+
 @cache
-def kernel_on(arch: str, sharing: Sharing, is_normed: bool) -> tuple[int, int]:
-    """Return the vector instructions of an iteration of the kernel's loop, and the waves that a SIMD holds."""
-    template = {"T": bfloat16, "S": bfloat16, "GROUP": GROUP, "BITS": BITS, "BATCH": 1, **sharing._asdict()}
-    template["ROWS"], template["SPLIT"] = template.pop("rows"), template.pop("split")
-    text = KERNEL.text("hip", template)
-    compiler, name = Compiler(), KERNEL.symbol(template)
+def code_of(kernel: Kernel, template: tuple[Any, ...], arch: str, decided: tuple[str, str] = ("", "")) -> Code:
+    """Compile a kernel; `decided` is a text of its body and what replaces it, so that one way through is counted."""
+    compiler, name = Compiler(), kernel.symbol(template)
+    text = kernel.text("hip", template)
     assembly = compiler.assembly(text, name, arch)
     (row,) = resources_of(assembly, compiler.code_object(assembly, name, arch))
-    # The run-time branch of the norm is decided, so that one way through the loop is counted.
-    decided = text.replace("is_normed = (flags & 1u) != 0", f"is_normed = {str(is_normed).lower()}")
-    return loop_instructions(text_of(compiler.assembly(decided, name, arch), name)), row.waves
+    if decided[0]:
+        assembly = compiler.assembly(text.replace(*decided), name, arch)
+    return Code(text_of(assembly, name), row.waves, row.spills)
 
 
-def loop_instructions(assembly: str) -> int:
-    """Return the vector instructions of the largest loop of a function: from its label to the jump back to it.
+def plain_work(gpu: Gpu, product: Product, is_normed: bool) -> Work:
+    """Return the work of the kernel that every GPU has."""
+    sharing = sharing_of(product, gpu.target)
+    template = {"T": bfloat16, "S": bfloat16, "GROUP": GROUP, "BITS": BITS, "BATCH": 1}
+    template |= {"ROWS": sharing.rows, "SPLIT": sharing.split}
+    branch = "is_normed = (flags & 1u) != 0"
+    decided = (branch, f"is_normed = {str(is_normed).lower()}")
+    code = code_of(KERNEL, KERNEL.values_of(template), gpu.arch, decided)
+    waves = simdgroups_of(product, sharing) * 32 / gpu.wave
+    each = sharing.rows * gpu.wave * 16 * OVERHEAD
+    iteration = loop_instructions(code.text)
+    resident = min(waves, code.waves * SIMDS * gpu.units)
+    return Work(KERNEL.name, iteration, each, bytes_of(product) / each * iteration, waves, resident, code.spills)
+
+
+def dots_work(gpu: Gpu, product: Product, is_normed: bool) -> Work | None:
+    """Return the work of the kernel of integer dot instructions; None where it does not take the product."""
+    sharing = dots_of(product, gpu.target)
+    if sharing is None:
+        return None
+    configuration = dots_configuration(product, sharing)
+    parts = {"NORMED": is_normed, "ADDED": not is_normed, "GATED": product.is_gated}
+    template = {"T": bfloat16, "S": bfloat16, "GROUP": GROUP, "BITS": BITS, "WIDTH": product.width}
+    template |= {**configuration.template, **parts}
+    code = code_of(DOTS, DOTS.values_of(template), gpu.arch)
+    depth = configuration.template["DEPTH"]
+    inner, outer, whole = nested_instructions(code.text)
+    rounds = -(-product.rows // (sharing.rows * sharing.teams * sharing.groups))
+    turns = -(-steps_of(product, sharing.split) // depth)
+    waves = sharing.groups * sharing.teams * sharing.split * 32 / gpu.wave
+    each_wave = whole - outer + rounds * (outer - inner + turns * inner)
+    resident = min(waves, code.waves * SIMDS * gpu.units)
+    each = depth * sharing.rows * gpu.wave * 16 * OVERHEAD
+    return Work(DOTS.name, inner, each, waves * each_wave, waves, resident, code.spills)
+
+
+def work_of(gpu: Gpu, product: Product, is_normed: bool) -> Work:
+    """Return the work of the kernel that a plan takes for a product."""
+    return dots_work(gpu, product, is_normed) or plain_work(gpu, product, is_normed)
+
+
+def bytes_of(product: Product) -> float:
+    """Return the bytes of a product's weights."""
+    return product.rows * product.width * product.bits / 8 * OVERHEAD
+
+
+def loops_of(assembly: str) -> list[tuple[int, int]]:
+    """Return the vector instructions of each loop of a function, from its label to a jump back, and the dots of them.
 
     Raises
     ------
@@ -150,33 +241,43 @@ def loop_instructions(assembly: str) -> int:
         The function has no loop.
     """
     places: dict[str, int] = {}
-    largest = 0
+    found = []
     lines = assembly.splitlines()
     for i, line in enumerate(lines):
         label, jump = re.match(r"(\.LBB\w+):", line), re.match(r"\s+s_c?branch\w*\s+(\.LBB\w+)", line)
         if label:
             places[label[1]] = i
         elif jump and jump[1] in places:
-            inside = lines[places[jump[1]] : i]
-            largest = max(largest, sum(bool(re.match(r"\s+v_", each)) for each in inside))
-    if not largest:
+            inside = [each for each in lines[places[jump[1]] : i] if re.match(r"\s+v_", each)]
+            found.append((len(inside), sum("_dot" in each for each in inside)))
+    if not found or not max(found)[0]:
         raise ValueError("the function has no loop")
-    return largest
+    return found
+
+
+def loop_instructions(assembly: str) -> int:
+    """Return the vector instructions of the largest loop of a function."""
+    return max(count for count, _ in loops_of(assembly))
+
+
+def nested_instructions(assembly: str) -> tuple[int, int, int]:
+    """Return the vector instructions of the inner loop with all dot instructions, of the outer one, and of all."""
+    found = loops_of(assembly)
+    most = max(dots for _, dots in found)
+    whole = sum(bool(re.match(r"\s+v_", line)) for line in assembly.splitlines())
+    around = [count for count, dots in found if dots == most]
+    return min(around), max(around), whole
 
 
 def times(gpu: Gpu, product: Product, is_normed: bool) -> dict[str, float]:
     """Return the seconds that a product would take by each of its bounds."""
-    nbytes = product.rows * product.width * product.bits / 8 * OVERHEAD
+    nbytes = bytes_of(product)
     found = {"bandwidth": nbytes / gpu.bandwidth}
     if gpu.issue:
-        sharing = sharing_of(product, make_target(gpu.arch, gpu.units, gpu.wave, ROCM))
-        count, occupancy = kernel_on(gpu.arch, sharing, is_normed)
-        waves = simdgroups_of(product, sharing) * 32 / gpu.wave
-        each = sharing.rows * gpu.wave * 16 * OVERHEAD  # bytes of an iteration of a wave
-        resident = min(waves, occupancy * SIMDS * gpu.units)
-        found["latency"] = nbytes * gpu.latency / (resident * each)
-        busy = min(1.0, waves / (SIMDS * gpu.units))
-        found["instructions"] = nbytes / each * count / (gpu.issue * busy)
+        work = work_of(gpu, product, is_normed)
+        found["latency"] = max(1.0, nbytes / (work.resident * work.nbytes)) * gpu.latency
+        busy = min(1.0, work.waves / (SIMDS * gpu.units))
+        found["instructions"] = work.instructions / (gpu.issue * busy)
     return found
 
 
@@ -209,13 +310,37 @@ def predict(gpu: Gpu, preset: str) -> Prediction:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt bench roofline``."""
+    parser.add_argument("--kernels", action="store_true", help="the kernels of the products instead, by machine code")
     parser.add_argument("--model", metavar="PRESET", choices=sorted(MEASURED), help=", ".join(sorted(MEASURED)))
     set_run(parser, run)
+
+
+def show_kernels(preset: str, *, is_json: bool) -> int:
+    """Print what the kernels of a preset's products are, beside the kernel that every GPU has; return the status."""
+    rows = []
+    for gpu in GPUS:
+        for product, is_normed, _ in products(PRESETS[preset]):
+            work, plain = work_of(gpu, product, is_normed), plain_work(gpu, product, is_normed)
+            row = {"arch": gpu.arch, "rows": product.rows, "width": product.width, "kernel": work.kernel}
+            row |= {"instructions": work.iteration, "per byte": round(work.density, 4)}
+            row |= {"plain": plain.iteration, "plain per byte": round(plain.density, 4)}
+            row |= {"waves a SIMD": round(work.resident / (SIMDS * gpu.units), 1), "spills": work.spills}
+            needed = gpu.latency * gpu.bandwidth
+            row["in flight of needed"] = round(work.resident * work.nbytes / needed, 1)
+            rows.append(row)
+    if is_json:
+        print(json.dumps({"what": "counted in machine code", "preset": preset, "kernels": rows}))
+        return 0
+    print(f"vector instructions of an iteration, counted in machine code: {preset}, 4 bits in groups of {GROUP}\n")
+    print(text_table(list(rows[0]), [tuple(map(str, row.values())) for row in rows], names=1))
+    return 0
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what the model says; return the exit status."""
     presets = [options.model] if options.model else list(MEASURED)
+    if options.kernels:
+        return show_kernels(presets[0] if options.model else "qwen3-4b", is_json=options.json)
     found = [predict(gpu, preset) for gpu in (*GPUS, H200) for preset in presets]
     if options.json:
         assumptions = [asdict(gpu) for gpu in (*GPUS, H200)]

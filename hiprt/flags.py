@@ -285,6 +285,12 @@ class Flags:
         "Path of the NVRTC that compiles for NVIDIA GPUs. It is searched for if it is not set.",
         native=True,
     )
+    qmv_planes = Flag(
+        choice("2", "4"),
+        "4",
+        "The digits of 4 bits to which a quantised product of one vector rounds 16-bit activations on AMD. 4 keeps 15 "
+        "bits of them, more than bfloat16 has; 2 keeps 8.",
+    )
     compile = Flag(boolean, True, "`hiprt.compile` traces and runs programs; 0 calls the functions as they are.")
     compile_passes = Flag(
         words(*PASS_NAMES),

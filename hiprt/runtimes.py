@@ -38,7 +38,8 @@ RUNTIMES = (
 )
 
 # The first HIP with which kernels are known to run, by provider and the beginning of the architecture's name. Older
-# compilers may know the architecture all the same. Sources: release notes of ROCm 6.4.1 (gfx12) and 7.0 (gfx950); for
+# compilers may know the architecture all the same. Sources: for gfx12 the system requirements of ROCm 6.4.1, as
+# quoted by ggml-org/llama.cpp, pull request 15994; for gfx950 the changelog of rocFFT 1.0.34, part of ROCm 7.0.0; for
 # RDNA 3.5 a user's runs of 6.4.1, 7.0.2 and 7.1.0, which ended in hipMalloc (warpfront/hipfire, pull request 81).
 FIRST_HIP = {
     ("rocm", "gfx950"): 70000000,

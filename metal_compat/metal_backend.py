@@ -17,6 +17,7 @@ class MetalBackend:
     """The backend for Apple GPUs. It writes text for Apple's compiler, which this machine need not have."""
 
     targets: tuple[str, ...] = ("metal",)
+    dialect = "metal"
     offers = frozenset(("emit", "out"))
     is_loops = False
     fills_cache = False

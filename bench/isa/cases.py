@@ -19,10 +19,11 @@ from hiprt.kernels.ops.attention.attention import combine_launch
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
-from hiprt.kernels.ops.quantized.qmv import SHARED
+from hiprt.kernels.ops.quantized.qmv import SHARED, dot_instances
 from hiprt.kernels.ops.sampling.filter_logits import FilterPlan, plan_of as filter_plan
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import FLOATING, dequantize, quantize, quantize_floating
+from hiprt.kernels.tuning.dots import Dots
 from hiprt.kernels.tuning.sharing import Sharing
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import target_of
@@ -95,6 +96,8 @@ def cases() -> Iterator[Case]:
         for bits in BITS:
             yield from experts(dtype, bits)
         yield from formats(dtype)
+        if dtype.itemsize == 2:
+            yield from dots(dtype)
     yield from steps()
 
 
@@ -312,6 +315,25 @@ def shared_rows(dtype: np.dtype[Any]) -> Iterator[Case]:
         yield Case(name, kernels.qmv, (x, *stored), exact, {**given, "tiling": Sharing(rows, split)}, slack=1)
 
 
+def dots(dtype: np.dtype[Any]) -> Iterator[Case]:
+    """Yield products by integer dot instructions; where activations are rounded to 8 bits they are 1 or -1."""
+    for template in (each for each in dot_instances(False) if each["T"] == dtype):
+        group, bits, width, rows = (template[name] for name in ("GROUP", "BITS", "WIDTH", "ROWS"))
+        count, sharing = 22, Dots(rows, template["SPLIT"], template["TEAMS"], 2, template["PLANES"])
+        x = np.sign(normal(dtype, 1, width, seed=61))
+        stored = quantize(normal(dtype, count, width, seed=62) * dtype.type(width**-0.5), group, bits)
+        given: dict[str, Any] = {"swiglu": template["GATED"]}
+        if template["NORMED"]:
+            norm = normal(dtype, width, seed=63)
+            given["norm"] = norm if template["PLANES"] == 4 else np.sign(norm)
+        if template["ADDED"]:
+            given["residual"] = normal(dtype, 1, count, seed=64)
+        exact = reference.qmv(x, stored, group, bits, **given)
+        given = {name: hiprt.array(value) if isinstance(value, np.ndarray) else value for name, value in given.items()}
+        given |= {"tiling": sharing, "group_size": group, "bits": bits}
+        yield Case(f"{count} rows of {width}, {sharing}", kernels.qmv, (x, *stored), exact, given, slack=1)
+
+
 def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:
     """Yield the experts of a token, one of which does not exist; its norm is 1, so that no rounding of it shows."""
     (width, hidden), places = EXPERT_WIDTHS, np.arange(CHOSEN, dtype=np.int32)[None] % 3
@@ -325,10 +347,20 @@ def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:
         stacks.append(([part.reshape(2, rows, -1) for part in stored], values))
     (opening, opening_values), (closing, closing_values) = stacks
     exact = reference.moe_gate_up(x, places, opening_values, norm, 0.0)
-    gate_up = lambda x, places, norm, *w: kernels.moe_gate_up(x, places, *w, norm=norm, eps=0.0, **options)  # noqa: E731
+
+    def gate_up(x: Array, places: Array, norm: Array, *w: Array, tiling: Dots | None = None) -> Array:
+        return kernels.moe_gate_up(x, places, *w, norm=norm, eps=0.0, tiling=tiling, **options)
+
     yield Case(f"{CHOSEN} experts of 3 columns", gate_up, (x, places, norm, *opening), exact)
     exact = reference.moe_down(y, places, shares, closing_values)
     yield Case(f"{CHOSEN} experts of 5 rows", kernels.moe_down, (y, places, shares, *closing), exact, options)
+    if dtype.itemsize == 2:
+        sharing = Dots(4, 1, 8, 1)
+        down = partial(kernels.moe_down, tiling=sharing, **options)
+        yield Case(f"{CHOSEN} experts of 5 rows, {sharing}", down, (y, places, shares, *closing), exact, slack=1)
+        exact = reference.moe_gate_up(x, places, opening_values, norm, 0.0)
+        part = partial(gate_up, tiling=sharing)
+        yield Case(f"{CHOSEN} experts of 3 columns, {sharing}", part, (x, places, norm, *opening), exact, slack=1)
 
 
 def written(w: Array, mode: str) -> Array:

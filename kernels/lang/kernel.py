@@ -73,7 +73,7 @@ class Kernel:
         A function that returns, for the template by name and the target, the bytes of the memory that the body
         declares ``extern __shared__``.
     source : str, optional
-        The body, for a kernel without a file.
+        The body in HIP, for a kernel that is not written in the dialect. Metal has none.
     instances : callable, optional
         A function that returns, for `takes_loops` (whether kernels take their branch of plain loops), the templates
         that the op launches the kernel with. A kernel with instances is registered in `KERNELS`, from where the offline

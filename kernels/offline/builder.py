@@ -92,6 +92,8 @@ class Backend(Protocol):
     ----------
     targets : tuple of str
         The targets' names, used in messages.
+    dialect : str
+        The dialect in which it takes the project's kernels, ``hip`` or ``metal``.
     offers : frozenset of str
         The options that the backend serves, of ``--report``, ``--compare``, ``--emit``, ``--out`` and ``--option``.
     is_loops : bool
@@ -101,6 +103,7 @@ class Backend(Protocol):
     """
 
     targets: tuple[str, ...]
+    dialect: str
     offers: frozenset[str]
     is_loops: bool
     fills_cache: bool
@@ -125,6 +128,7 @@ class AmdBackend:
     """
 
     targets: tuple[str, ...] = tuple(MACHINES)
+    dialect = "hip"
     offers = frozenset(("report", "compare", "out", "option"))
     is_loops = False
     fills_cache = False
@@ -160,6 +164,7 @@ class RocmBackend:
     """
 
     targets: tuple[str, ...] = tuple(MACHINES)
+    dialect = "hip"
     offers = AmdBackend.offers
     is_loops = False
     fills_cache = False
@@ -186,6 +191,7 @@ class DeviceBackend:
     """The backend for the device in use. Its results go to the cache of compiled kernels, if its library has one."""
 
     targets: tuple[str, ...] = (DEVICE, CPU.name)
+    dialect = "hip"
     offers: frozenset[str] = frozenset(("option",))
     is_loops: bool = False
     fills_cache: bool = False
@@ -232,7 +238,7 @@ def backend_of(target: str, backends: Sequence[Backend] = BACKENDS) -> Backend:
     raise ValueError(f"{target!r} is not a target; known are {known}")
 
 
-def units(paths: Sequence[Path], *, is_loops: bool = False) -> list[Unit]:
+def units(paths: Sequence[Path], *, is_loops: bool = False, dialect: str = "hip") -> list[Unit]:
     """Return the programs of files, or without files every instance of the project's kernels.
 
     Parameters
@@ -240,6 +246,8 @@ def units(paths: Sequence[Path], *, is_loops: bool = False) -> list[Unit]:
     paths : sequence of Path
     is_loops : bool
         Whether the instances are those of the CPU device's branch of plain loops.
+    dialect : str
+        The dialect of the instances, ``hip`` or ``metal``.
 
     Raises
     ------
@@ -249,7 +257,7 @@ def units(paths: Sequence[Path], *, is_loops: bool = False) -> list[Unit]:
         A file cannot be read.
     """
     if not paths:
-        return [Unit(instance.symbol, instance) for instance in instances(is_loops=is_loops)]
+        return [Unit(instance.symbol, instance) for instance in instances(is_loops=is_loops, dialect=dialect)]
     found: dict[str, Unit] = {}
     for path in paths:
         if path.stem in found:

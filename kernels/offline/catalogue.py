@@ -22,17 +22,19 @@ class Instance(NamedTuple):
         return self.kernel.symbol(self.template)
 
 
-def instances(*, is_loops: bool = False) -> list[Instance]:
+def instances(*, is_loops: bool = False, dialect: str = "hip") -> list[Instance]:
     """Return every instance of every kernel, in the order of the kernels' names.
 
     Parameters
     ----------
     is_loops : bool
         Whether those of the branch of plain loops are asked for, which the CPU device takes.
+    dialect : str
+        ``hip`` or ``metal``, which has no kernels whose body is HIP.
     """
     return [
         Instance(kernel, kernel.values_of(template))
         for _, kernel in sorted(KERNELS.items())
-        if kernel.instances is not None
+        if kernel.instances is not None and (dialect == "hip" or kernel.source is None)
         for template in kernel.instances(is_loops)
     ]

@@ -143,7 +143,7 @@ def compile_with(options: argparse.Namespace, backends: Sequence[Backend]) -> in
 
 def chosen(files: list[Path], backend: Backend) -> list[Unit]:
     """Return the programs that a backend is to compile."""
-    return units(files, is_loops=backend.is_loops)
+    return units(files, is_loops=backend.is_loops, dialect=backend.dialect)
 
 
 def shown(products: Iterable[Product], count: int, *, is_silent: bool) -> Iterable[Product]:

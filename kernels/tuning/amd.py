@@ -18,9 +18,10 @@ def serves(arch: str) -> bool:
     return arch.startswith("gfx")
 
 
-def features(_arch: str) -> frozenset[str]:
-    """Return no features: plans have no choice to make on AMD yet, and kernels ask their compiler."""
-    return frozenset()
+def features(arch: str) -> frozenset[str]:
+    """Return whether an architecture has integer dot instructions of 4 and 8 bits, as `prelude/dot.h` uses them."""
+    has_dots = (is_wide(arch) and arch != "gfx900") or arch.startswith(("gfx1030", "gfx11", "gfx12"))
+    return frozenset({"dots"} if has_dots else ())
 
 
 def table(arch: str, compute_units: int) -> Table:
@@ -31,7 +32,14 @@ def table(arch: str, compute_units: int) -> Table:
     """
     simdgroups = WAVES * SIMDS * (2 if is_wide(arch) else 1)
     groups = max(DEFAULT.attention_groups, ATTENTION_EACH * compute_units)
-    return replace(DEFAULT, simdgroups_each=simdgroups, attention_groups=groups, product_rows=2 if is_wide(arch) else 4)
+    return replace(
+        DEFAULT,
+        dot_rows=(4, 2, 1) if is_wide(arch) else (4, 2),
+        dot_simdgroups=simdgroups,
+        simdgroups_each=simdgroups,
+        attention_groups=groups,
+        product_rows=2 if is_wide(arch) else 4,
+    )
 
 
 def is_wide(arch: str) -> bool:

@@ -25,6 +25,10 @@ class Table:
         Query heads that a threadgroup of `attention` may take, the most first.
     attention_unsplit_capacity : int
         Positions of a cache up to which one threadgroup reads all: a second kernel would cost more than a split saves.
+    dot_rows : tuple of int
+        Rows that a simdgroup may take at a time of a product by integer dot instructions.
+    dot_simdgroups : int
+        Simdgroups of a threadgroup of the kernels of integer dot instructions.
     expert_columns, expert_rows : int
         The columns of an expert's gate and up that a simdgroup takes, and the rows of its down.
     expert_simdgroups : int
@@ -61,6 +65,8 @@ class Table:
     attention_groups: int = 128
     attention_heads: tuple[int, ...] = (4, 2, 1)
     attention_unsplit_capacity: int = 256
+    dot_rows: tuple[int, ...] = (4, 2)
+    dot_simdgroups: int = 16
     expert_columns: int = 2
     expert_rows: int = 1
     expert_simdgroups: int = 8

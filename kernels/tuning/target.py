@@ -34,8 +34,9 @@ class Target:
     wave : int
         The lanes of a hardware wave, 32 or 64. Kernels see simdgroups of 32 lanes everywhere.
     features : frozenset of str
-        The features that plans choose by: ``matrix`` (kernels of matrix instructions run here) and ``bulk_copies``
-        (kernels that copy from global to threadgroup memory in bulk run here).
+        The features that plans choose by: ``matrix`` (kernels of matrix instructions run here), ``bulk_copies``
+        (kernels that copy from global to threadgroup memory in bulk run here) and ``dots`` (kernels of integer dot
+        instructions run here).
     takes_loops : bool
         Whether kernels take their branch of plain loops, for a processor without lanes.
     is_generic : bool

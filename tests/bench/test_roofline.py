@@ -7,7 +7,7 @@ import pytest
 
 from hiprt.bench import roofline
 from hiprt.bench.engine.models.presets import PRESETS
-from hiprt.bench.roofline import GPUS, H200, MEASURED, loop_instructions, predict, products
+from hiprt.bench.roofline import GPUS, H200, MEASURED, loop_instructions, nested_instructions, predict, products
 
 LOOP = """
 .LBB0_1:
@@ -29,6 +29,23 @@ def test_the_largest_loop_is_counted():
     assert loop_instructions(LOOP) == 4
     with pytest.raises(ValueError, match="no loop"):
         loop_instructions("\tv_add_f32 v0, v1, v2\n\ts_cbranch_scc1 .LBB0_9\n.LBB0_9:\n")
+
+
+def test_nested_loops_are_told_apart():
+    """The inner loop is the one that has all dot instructions and the least else."""
+    dotted = LOOP.replace("\tv_mul_f32 v0, v1, v2\n\ts_cbranch_scc1", "\tv_dot8_i32_iu4 v0, v1, v2\n\ts_cbranch_scc1")
+    assert nested_instructions(dotted) == (1, 4, 5)
+
+
+def test_the_kernels_are_shown_beside_the_one_of_every_gpu(capsys):
+    parser = argparse.ArgumentParser()
+    roofline.add_arguments(parser)
+    assert roofline.run(parser.parse_args(["--kernels", "--json"])) == 0
+    found = json.loads(capsys.readouterr().out)["kernels"]
+    assert len(found) == 15
+    assert all(row["per byte"] < row["plain per byte"] and row["spills"] == 0 for row in found)
+    assert roofline.run(parser.parse_args(["--kernels", "--model", "qwen3-4b"])) == 0
+    assert "qmv_dots" in capsys.readouterr().out
 
 
 def test_the_weights_of_a_token_are_those_that_were_measured():

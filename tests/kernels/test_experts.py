@@ -10,9 +10,11 @@ from hiprt.kernels.ops.experts import experts as experts_module
 from hiprt.kernels.ops.quantized.reference import weights as values_of
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import quantize
+from hiprt.kernels.tuning.dots import Dots
 from hiprt.kernels.tuning.rings import Ring
 from hiprt.kernels.tuning.target import force_generic, make_target
-from hiprt.provider import NVIDIA
+from hiprt.kernels.tuning.tiling import Product
+from hiprt.provider import NVIDIA, ROCM
 
 HALF = np.dtype(np.float16)
 FORMATS = [(group, bits) for group in (32, 64, 128) for bits in (4, 8)]
@@ -35,11 +37,13 @@ def indices_of(tokens, chosen, experts, seed=0):
     )
 
 
-def check_gate_up(close, normal, tokens, chosen, experts, columns, width, dtype, group=64, bits=4, seed=0, steps=30):
+def check_gate_up(
+    close, normal, tokens, chosen, experts, columns, width, dtype, group=64, bits=4, seed=0, steps=30, tiling=None
+):
     x, norm = normal((tokens, width), dtype, seed), normal(width, dtype, seed + 1)
     parts, w, sizes = stack((experts, 2 * columns, width), dtype, group, bits, seed)
     indices = indices_of(tokens, chosen, experts, seed)
-    options = {"group_size": group, "bits": bits}
+    options = {"group_size": group, "bits": bits, "tiling": tiling}
     got = kernels.moe_gate_up(hiprt.array(x), hiprt.array(indices), *parts, **options)
     hosts = [part.numpy() for part in parts]
     halves = [hiprt.array(np.concatenate([each[:, :columns], each[:, columns:]])) for each in hosts]
@@ -58,14 +62,16 @@ def check_gate_up(close, normal, tokens, chosen, experts, columns, width, dtype,
     np.testing.assert_allclose(fused.numpy().astype(np.float64), apart, rtol=0, atol=bound)
 
 
-def check_down(close, normal, tokens, chosen, experts, columns, width, dtype, group=64, bits=4, seed=0, steps=30):
+def check_down(
+    close, normal, tokens, chosen, experts, columns, width, dtype, group=64, bits=4, seed=0, steps=30, tiling=None
+):
     y, shares = normal((tokens, chosen, width), dtype, seed), normal((tokens, chosen), dtype, seed + 1)
     parts, w, sizes = stack((experts, columns, width), dtype, group, bits, seed)
     indices = indices_of(tokens, chosen, experts, seed)
     for residual in (None, normal((tokens, columns), dtype, seed + 2)):
         given = (hiprt.array(v) for v in (y, indices, shares))
         more = {} if residual is None else {"residual": hiprt.array(residual)}
-        got = kernels.moe_down(*given, *parts, group_size=group, bits=bits, **more)
+        got = kernels.moe_down(*given, *parts, group_size=group, bits=bits, tiling=tiling, **more)
         exact = reference.moe_down(y, indices, shares, w, residual)
         last = None if residual is None else np.abs(residual)
         close(got, exact, magnitude=reference.moe_down(np.abs(y), indices, np.abs(shares), sizes, last), steps=steps)
@@ -167,3 +173,31 @@ def test_integer_instructions(close, normal, monkeypatch, half, group, bits, rin
             check_down(close, normal, 1, 4, experts, 24 + 8 * ring.split, width, half, group, bits, steps=4096)
     assert len(experts_module.GATE_UP_RINGS.functions) > made[0]
     assert len(experts_module.DOWN_RINGS.functions) > made[1]
+
+
+@pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8)])
+@pytest.mark.parametrize("half", [HALF, hiprt.bfloat16])
+@pytest.mark.parametrize(
+    "tiling", [Dots(4, 2, 2, 3), Dots(2, 1, 3, 2)], ids=["the last tile lies over the one before", "rounds"]
+)
+def test_integer_dot_instructions(close, normal, half, group, bits, tiling):
+    """Tiles end with an expert's matrix; x is rounded to 15 bits for each 128 bits of codes."""
+    with force_generic():
+        for experts in (5, 2):
+            width = 1024 // bits
+            check_gate_up(close, normal, 1, 3, experts, 11, 2 * width, half, group, bits, steps=4096, tiling=tiling)
+            check_down(close, normal, 1, 4, experts, 13, width, half, group, bits, steps=4096, tiling=tiling)
+
+
+def test_dots_are_for_one_token_of_16_bits():
+    """And a stack that offsets of 32 bits do not reach is left to another kernel."""
+    on, product = make_target("gfx942", 304, 64, ROCM), Product(12288, 2048, 1, 64, 4, True)
+    of = experts_module.dot_configuration_of
+    assert of(on, HALF, product, 768, 128, None) is not None
+    assert of(on, np.dtype(np.float32), product, 768, 128, None) is None
+    assert of(on, HALF, product, 768, 1024, None) is None
+    assert of(on, HALF, product, 3, 128, None) is None
+    assert of(target("sm_90"), HALF, product, 768, 128, None) is None
+    for dtype, columns, tiling in ((np.dtype(np.float32), 768, Dots(4, 1, 8, 1)), (HALF, 1, Dots(4, 1, 8, 1))):
+        with pytest.raises(ValueError, match="does not fit"):
+            of(on, dtype, product, columns, 128, tiling)

@@ -8,13 +8,15 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
+from hiprt.flags import flags
 from hiprt.graphs import Step
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import pack, quantize
+from hiprt.kernels.tuning.dots import Dots, dots_configuration, dots_of
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, rings, shared_bytes
 from hiprt.kernels.tuning.target import force_generic, make_target
 from hiprt.kernels.tuning.tiling import Product, Tiling, tensor_configuration, tiling_of
-from hiprt.provider import CPU, NVIDIA
+from hiprt.provider import CPU, NVIDIA, ROCM
 
 
 def target(arch, provider=NVIDIA):
@@ -105,6 +107,60 @@ def test_integer_instructions(half, group, bits, ring, steps):
             check(1, rows, steps * 1024 // bits, half, group, bits, tiling=ring, norm=True, residual=True, swiglu=True)
 
 
+@pytest.mark.parametrize(("group", "bits"), FORMATS)
+@pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16])
+@pytest.mark.parametrize(
+    ("sharing", "width"),
+    [
+        (Dots(4, 1, 2, 3), 128),
+        (Dots(2, 2, 2, 1), 1152),  # pieces that are not there
+        (Dots(4, 4, 1, 2), 640),  # simdgroups that have nothing of the width
+        (Dots(2, 1, 3, 2), 2048),
+    ],
+)
+def test_integer_dot_instructions(half, group, bits, sharing, width):
+    with force_generic():
+        check(1, 11, width, half, group, bits, tiling=sharing)
+        check(1, 22, width, half, group, bits, tiling=sharing, norm=True, residual=True, swiglu=True)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_two_planes_are_activations_of_8_bits(bits):
+    """The error is what rounding to 127 parts, or 119, of the largest of each piece explains."""
+    x, stored, _ = operands(1, 64, 1024, hiprt.bfloat16, 64, bits)
+    exact = reference.qmv(x, stored, 64, bits)
+    errors = []
+    for planes in (2, 4):
+        with force_generic():
+            got = call(x, stored, {}, 64, bits, tiling=Dots(4, 1, 4, 2, planes), out_dtype=np.float32).numpy()
+        errors.append(np.abs(got - exact).max() / np.abs(exact).max())
+    assert errors[1] < 2e-5 < 1e-3 < errors[0] < 2e-2
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 37, 127])
+def test_dots_pass_on_what_is_not_finite(wrong, place):
+    x, stored, _ = operands(1, 6, 128, hiprt.bfloat16, 64, 4)
+    x[0, place] = wrong
+    with force_generic():
+        assert np.isnan(call(x, stored, {}, 64, 4, tiling=Dots(2, 1, 2, 2)).numpy().astype(np.float32)).all()
+
+
+def test_dots_are_for_devices_that_have_them():
+    half, product = np.dtype(np.float16), Product(4096, 2560, 1, 64, 4, False)
+    amd = make_target("gfx942", 304, 64, ROCM)
+    assert isinstance(qmv_module.chosen(amd, half, product), Dots)
+    assert qmv_module.chosen(amd, np.dtype(np.float32), product) is None
+    assert qmv_module.chosen(make_target("gfx900", 64, 64, ROCM), half, product) is None
+    for unfit in ({"batch": 2}, {"width": 65536}, {"rows": 1 << 22, "width": 16384}, {"rows": 1, "is_gated": True}):
+        assert dots_of(product._replace(**unfit), amd) is None
+    with flags.override(qmv_planes="2"):
+        assert dots_of(product, amd).planes == 2
+    for unfit in (Dots(1, 1, 8, 4), Dots(3, 1, 8, 4), Dots(4, 2, 20, 4), Dots(4, 1, 8, 4, 3), Dots(4, 1, 8, 0)):
+        with pytest.raises(ValueError, match="does not fit"):
+            dots_configuration(product._replace(is_gated=True), unfit)
+
+
 @pytest.mark.parametrize("tiling", [Tiling(2, 1, 2, 2), Tiling(1, 1, 1, 3), Tiling(3, 1, 4, 2)])
 @pytest.mark.parametrize("swiglu", [False, True])
 def test_simdgroups_that_take_several_rounds(tiling, swiglu):
@@ -114,7 +170,9 @@ def test_simdgroups_that_take_several_rounds(tiling, swiglu):
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-3, 1e4, 1e30])
-@pytest.mark.parametrize(("tiling", "bound"), [(Tiling(2, 1, 2), 2e-6), (Ring(2, 1, 1, 1, 1, 4), 4e-5)])
+@pytest.mark.parametrize(
+    ("tiling", "bound"), [(Tiling(2, 1, 2), 2e-6), (Ring(2, 1, 1, 1, 1, 4), 4e-5), (Dots(4, 1, 2, 2), 4e-5)]
+)
 def test_matrix_instructions_of_any_magnitude(scale, tiling, bound):
     x, stored, _ = operands(1, 16, 512, hiprt.bfloat16, 64, 4)
     x = (x.astype(np.float64) * scale).astype(x.dtype)
@@ -140,7 +198,7 @@ def test_every_code_counts_in_matrix_instructions():
             x = np.zeros((1, width), np.float16)
             x[0, place] = 1
             ones, zeros = np.ones((2**bits, width // 64), np.float16), np.zeros((2**bits, width // 64), np.float16)
-            for tiling in (Tiling(2, 1, 1), Ring(2, 1, 1, 1, 1, 4)):
+            for tiling in (Tiling(2, 1, 1), Ring(2, 1, 1, 1, 1, 4), Dots(2, 1, 2, 3)):
                 with force_generic():
                     got = call(x, (pack(codes, bits), ones, zeros), {}, 64, bits, tiling=tiling)
                 assert got.numpy().astype(int).tolist() == [list(range(2**bits))]
@@ -229,7 +287,7 @@ def test_bulk_copies_are_for_devices_that_have_them():
     assert isinstance(qmv_module.chosen(H200, half, product), Ring)
     assert isinstance(qmv_module.chosen(target("sm_80"), half, product), Tiling)
     assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2)), Tiling)
-    for arch, dtype in (("gfx1201", half), ("hiprt-cpu", half), ("sm_90", np.dtype(np.float32))):
+    for arch, dtype in (("hiprt-cpu", half), ("sm_90", np.dtype(np.float32))):
         assert qmv_module.chosen(target(arch), dtype, product) is None
 
 

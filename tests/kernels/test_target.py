@@ -48,8 +48,10 @@ def test_no_plan_reads_an_architectures_name(root):
     [
         ("sm_90", nvidia, {"matrix", "bulk_copies"}),
         ("sm_80", nvidia, {"matrix"}),
-        ("gfx942", amd, set()),
-        ("gfx1201", amd, set()),
+        ("gfx942", amd, {"dots"}),
+        ("gfx1201", amd, {"dots"}),
+        ("gfx900", amd, set()),
+        ("gfx1010", amd, set()),
         ("hiprt-cpu", cpu, set()),
         ("metal", cpu, set()),
     ],

@@ -110,14 +110,15 @@ def test_right_programs_pass(case):
 
 
 # The first and the last instance of each kernel differ in dtypes, sizes and switches.
-ENDS = {id(kernel): [i for i in instances() if i.kernel is kernel] for kernel in KERNELS.values()}
+ENDS = {name: [i for i in instances(dialect="metal") if i.kernel.name == name] for name in KERNELS}
 
 
 @pytest.mark.parametrize("end", [0, -1], ids=["first", "last"])
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)
-def test_every_kernel_of_the_project_is_metal(kernel, end):
-    instance = ENDS[id(kernel)][end]
-    assert check_metal(kernel.text("metal", instance.template)) == []
+@pytest.mark.parametrize("name", [name for name, ends in ENDS.items() if ends])
+def test_every_kernel_of_the_project_is_metal(name, end):
+    """Those whose body is HIP, for instructions that Metal lacks, are left out."""
+    instance = ENDS[name][end]
+    assert check_metal(instance.kernel.text("metal", instance.template)) == []
 
 
 FORMS = [

@@ -112,7 +112,15 @@ HIPRT_INLINE pack<uint, 16 / BITS> arranged(const half* x) {
 #endif
 HIPRT_LOAD_FOUR(load_now, "ld.global")
 // This load bypasses the nearest cache, because weights are read once.
+#if HIPRT_TARGET_AMD
+typedef uint four_words __attribute__((ext_vector_type(4)));
+HIPRT_INLINE pack<uint, 4> load_past(const pack<uint, 4>* from) {
+  const four_words v = __builtin_nontemporal_load((const four_words*)from);
+  return {{v.x, v.y, v.z, v.w}};
+}
+#else
 HIPRT_LOAD_FOUR(load_past, "ld.global.L1::no_allocate.L2::128B")
+#endif
 #undef HIPRT_LOAD_FOUR
 HIPRT_INLINE pack<uint, 4> load_once(const uint* from) { return load_past((const pack<uint, 4>*)from); }
 HIPRT_INLINE uint load_now(const uint* from) {
@@ -193,6 +201,88 @@ HIPRT_INLINE void mma_codes(int (&c)[4], uint a0, uint a1, uint a2, uint a3, uin
   });
 }
 #endif
+
+// sum plus the dot product of a word's codes, less CODE_CENTRE, with as many digits that have a sign: eight of 4 bits or
+// four of 8. Targets whose dot instructions take both operands with a sign have codes from the middle of their range on.
+#if HIPRT_TARGET_AMD && (defined(__GFX11__) || defined(__GFX12__))
+template <int BITS>
+constexpr int CODE_CENTRE = 0;
+template <int BITS>
+HIPRT_INLINE int dot_codes(uint codes, uint digits, int sum) {
+  if (BITS == 4) return __builtin_amdgcn_sudot8(false, codes, true, digits, sum, false);
+  return __builtin_amdgcn_sudot4(false, codes, true, digits, sum, false);
+}
+#elif HIPRT_TARGET_AMD && (defined(__GFX9__) && !defined(__gfx900__) || defined(__gfx1030__))
+template <int BITS>
+constexpr int CODE_CENTRE = 1 << (BITS - 1);
+template <int BITS>
+HIPRT_INLINE int dot_codes(uint codes, uint digits, int sum) {
+  if (BITS == 4) return __builtin_amdgcn_sdot8(codes ^ 0x88888888u, digits, sum, false);
+  return __builtin_amdgcn_sdot4(codes ^ 0x80808080u, digits, sum, false);
+}
+#else
+template <int BITS>
+constexpr int CODE_CENTRE = 0;
+template <int BITS>
+HIPRT_INLINE int dot_codes(uint codes, uint digits, int sum) {
+  constexpr int MASK = (1 << BITS) - 1, SIGN = 1 << (BITS - 1);
+  for (int at = 0; at < 32; at += BITS) {
+    sum += (int(codes >> at) & MASK) * (((int(digits >> at) & MASK) ^ SIGN) - SIGN);
+  }
+  return sum;
+}
+#endif
+
+// A number that all lanes have alike, which the compiler is to keep in a scalar register and not to add to that of a lane.
+HIPRT_INLINE ulong in_scalar(ulong x) {
+#if HIPRT_TARGET_AMD
+  asm("" : "+s"(x));
+#endif
+  return x;
+}
+
+// A word that the compiler is to keep in a register of its own until here. Two of 16 bits would be put into one, and waited
+// for, as soon as they are loaded.
+HIPRT_INLINE uint apart(uint x) {
+#if HIPRT_TARGET_AMD
+  asm("" : "+v"(x));
+#endif
+  return x;
+}
+
+// As word_across, but on AMD words of near lanes come with a vector instruction (DPP) and not by way of LDS. The move stays
+// apart from what follows: the emulator in which kernels are executed reads lanes that an instruction of both has written.
+template <int MASK>
+HIPRT_INLINE float near_lane(float v) {
+#if HIPRT_TARGET_AMD
+  constexpr int SWAP_1 = 0xb1, SWAP_2 = 0x4e, ROTATE_8 = 0x128;
+  if (MASK == 1 || MASK == 2 || MASK == 8) {
+    uint moved = __builtin_amdgcn_mov_dpp(as_type<uint>(v), MASK == 1 ? SWAP_1 : MASK == 2 ? SWAP_2 : ROTATE_8, 15, 15, true);
+    asm("" : "+v"(moved));
+    return as_type<float>(moved);
+  }
+#endif
+  return word_across<MASK>(v);
+}
+HIPRT_INLINE float sum_of_lanes(float v) {
+  v += near_lane<16>(v);
+  v += near_lane<8>(v);
+  v += near_lane<4>(v);
+  v += near_lane<2>(v);
+  return v + near_lane<1>(v);
+}
+
+// Four of the eight bytes of two words, by number; those of the lower word are 0 to 3. Each byte of `which` names one.
+HIPRT_INLINE uint select_bytes(uint high, uint low, uint which) {
+#if HIPRT_TARGET_AMD
+  return __builtin_amdgcn_perm(high, low, which);
+#else
+  const ulong both = ulong(high) << 32 | low;
+  uint found = 0;
+  for (int at = 0; at < 32; at += 8) found |= (uint(both >> ((which >> at & 7u) * 8u)) & 255u) << at;
+  return found;
+#endif
+}
 
 }  // namespace hiprt
 }  // namespace metal

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from hiprt.array import Array, Form
+from hiprt.array import Array, Form, bfloat16
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan, Three
 from hiprt.kernels.lang.operands import INT32, aligned, buffer, floating, same
 from hiprt.kernels.ops.quantized.formats import BITS, check_matrix, format_of
+from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
+from hiprt.kernels.tuning.dots import LARGEST, MOST_ROWS, TEMPLATE, Dots, dots_configuration, dots_of
 from hiprt.kernels.tuning.rings import ring_configuration, ring_of
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
@@ -25,6 +27,7 @@ __all__ = ["CHOSEN", "EXPERT_WIDTHS", "moe_down", "moe_gate_up"]
 
 # The widths of the experts' matrices of Qwen3-30B-A3B, and the number of experts that a token takes.
 EXPERT_WIDTHS, CHOSEN = (2048, 768), 8
+FEW = 3  # columns of an expert in the instance of a constant number, so that an emulator can execute it
 STAGED_BYTES = 28672  # bytes of a token's vectors that a threadgroup's memory holds
 MOST_ITEMS = 65535  # the largest y of a grid
 STACK = {"weight": "uint", "scales": "T", "biases": "T"}
@@ -112,6 +115,37 @@ DOWN_RINGS = ring_kernel(
     matrices="SUMMED",
     width=lambda template: int(template["WIDTH"]) * int(template["CHOSEN"]),
 )
+# And these with integer dot instructions.
+GATE_UP_DOTS = dot_kernel(
+    "moe_gate_up_dots",
+    inputs=GATE_UP_INPUTS,
+    outputs={"out": "T"},
+    scalars={"columns": "uint", "matrices": "uint", "eps": "float"},
+    template={"NORMED": "bool", "CHOSEN": "int", "COLUMNS": "int"},
+    matrices="GATHERED",
+    is_gated=True,
+    instances=lambda takes_loops: dot_instances(takes_loops, EXPERT_WIDTHS[0], NORMED=True, COLUMNS=FEW),
+)
+DOWN_DOTS = dot_kernel(
+    "moe_down_dots",
+    inputs=DOWN_INPUTS,
+    outputs={"out": "T"},
+    scalars={"columns": "uint", "matrices": "uint"},
+    template={"ADDED": "bool", "CHOSEN": "int"},
+    matrices="SUMMED",
+    instances=lambda takes_loops: dot_instances(takes_loops, EXPERT_WIDTHS[1], ADDED=False),
+)
+
+
+def dot_instances(takes_loops: bool, width: int, **others: Any) -> list[dict[str, Any]]:
+    """List the instances of a kernel of integer dot instructions that are compiled ahead."""
+    sharing = dict(zip(TEMPLATE, (4, 1, 8, 2, 4)))
+    return [
+        {"T": dtype, "GROUP": 64, "BITS": bits, "WIDTH": width, **sharing, **others, "CHOSEN": CHOSEN}
+        for dtype in (np.dtype(np.float16), bfloat16)
+        for bits in BITS
+        if not takes_loops
+    ]
 
 
 def check_stack(
@@ -186,6 +220,37 @@ def ring_configuration_of(target: Target, dtype: np.dtype[Any], product: Product
     return ring and ring_configuration(product, ring, target)
 
 
+def dot_configuration_of(
+    target: Target, dtype: np.dtype[Any], product: Product, columns: int, matrices: int, tiling: Dots | None
+) -> Configuration | None:
+    """Return how one token's experts are shared out by integer dot instructions; None where another kernel takes them.
+
+    Parameters
+    ----------
+    target : Target
+    dtype : numpy.dtype
+    product : Product
+        The product with the chosen matrices, as if they were one.
+    columns : int
+        The columns of the result of one matrix; a tile lies within them.
+    matrices : int
+        The matrices of the stack.
+    tiling : Dots or None
+        The sharing that the caller wants.
+
+    Raises
+    ------
+    ValueError
+        That does not fit.
+    """
+    nbytes = matrices * product.rows * product.width * product.bits // 8
+    is_possible = dtype.itemsize == 2 and nbytes < LARGEST
+    sharing = tiling or (dots_of(product, target) if is_possible and columns >= MOST_ROWS else None)
+    if tiling and (not is_possible or columns < tiling.rows // (2 if product.is_gated else 1)):
+        raise ValueError(f"{tiling} does not fit experts of {columns} columns")
+    return sharing and dots_configuration(product, sharing)
+
+
 @op
 def moe_gate_up(
     x: Array,
@@ -199,6 +264,7 @@ def moe_gate_up(
     group_size: int = 64,
     bits: int = 4,
     apart: bool = False,
+    tiling: Dots | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -224,6 +290,9 @@ def moe_gate_up(
         32, 64 or 128.
     bits : int
         4 or 8.
+    tiling : Dots, optional
+        How the kernel of integer dot instructions shares out one token's experts. By default `dots_of` chooses it where
+        the device has such instructions.
 
     Returns
     -------
@@ -238,7 +307,9 @@ def moe_gate_up(
         A shape does not fit, an array is not contiguous or not aligned, or `out` overlaps an input.
     """
     stream = stream or current_stream()
-    plan = plan_gate_up(x, indices, w, scales, biases, norm, eps, group_size, bits, bool(apart), target_of(stream))
+    plan = plan_gate_up(
+        x, indices, w, scales, biases, norm, eps, group_size, bits, bool(apart), tiling, target_of(stream)
+    )
     return plan.run(stream, out, x=x, indices=indices, weight=w, scales=scales, biases=biases, norm=norm)
 
 
@@ -254,6 +325,7 @@ def plan_gate_up(
     group_size: int,
     bits: int,
     apart: bool,
+    tiling: Dots | None,
     target: Target,
 ) -> Plan:
     """Check the operands and return the plan."""
@@ -286,10 +358,15 @@ def plan_gate_up(
     between = experts * columns if apart else columns
     sizes: dict[str, Any] = {"columns": columns, "matrices": experts, "between": between, "eps": eps}
     is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
+    whole, is_single = Product(chosen * rows, width, 1, group_size, bits, True), tokens == 1 and not apart
     configuration = gate_up_configuration(target, x.dtype, chosen, columns, width, group_size, bits) if is_one else None
     if configuration:
         template = {**kinds, **configuration.template, "CHOSEN": chosen, "COLUMNS": columns}
         launch = Launch(GATE_UP_RINGS, configuration.grid, configuration.threads, template, **sizes)
+    elif shared := dot_configuration_of(target, x.dtype, whole, columns, experts, tiling) if is_single else None:
+        template = {**kinds, **shared.template, "CHOSEN": chosen, "COLUMNS": columns}
+        scalars = {"columns": columns, "matrices": experts, "eps": eps, "groups": shared.grid[0]}
+        launch = Launch(GATE_UP_DOTS, shared.grid, shared.threads, template, **scalars)
     else:
         pairs = target.table.expert_columns
         grid, threads, stretch = plain_share(target, columns, 2, width, bits, pairs, indices.size)
@@ -310,6 +387,7 @@ def moe_down(
     residual: Array | None = None,
     group_size: int = 64,
     bits: int = 4,
+    tiling: Dots | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -333,6 +411,9 @@ def moe_down(
         32, 64 or 128.
     bits : int
         4 or 8.
+    tiling : Dots, optional
+        How the kernel of integer dot instructions shares out one token's experts. By default `dots_of` chooses it where
+        the device has such instructions.
 
     Returns
     -------
@@ -347,7 +428,7 @@ def moe_down(
         A shape does not fit, an array is not contiguous or not aligned, or `out` overlaps an input.
     """
     stream = stream or current_stream()
-    plan = plan_down(y, indices, weights, w, scales, biases, residual, group_size, bits, target_of(stream))
+    plan = plan_down(y, indices, weights, w, scales, biases, residual, group_size, bits, tiling, target_of(stream))
     vectors = {"x": y, "indices": indices, "shares": weights}
     return plan.run(stream, out, **vectors, weight=w, scales=scales, biases=biases, residual=residual)
 
@@ -363,6 +444,7 @@ def plan_down(
     residual: Form | None,
     group_size: int,
     bits: int,
+    tiling: Dots | None,
     target: Target,
 ) -> Plan:
     """Check the operands and return the plan."""
@@ -383,10 +465,14 @@ def plan_down(
     kinds: dict[str, Any] = {"T": y.dtype, "GROUP": group_size, "BITS": bits, "WIDTH": width, "CHOSEN": chosen}
     sizes = {"columns": columns, "matrices": experts}
     is_one = tokens == 1 and scales.is_aligned and biases.is_aligned
+    whole = Product(columns, chosen * width, 1, group_size, bits, False)
     configuration = down_configuration(target, y.dtype, chosen, columns, width, group_size, bits) if is_one else None
     if configuration:
         template = {**kinds, **configuration.template, "ADDED": residual is not None}
         launch = Launch(DOWN_RINGS, configuration.grid, configuration.threads, template, **sizes)
+    elif shared := dot_configuration_of(target, y.dtype, whole, columns, experts, tiling) if tokens == 1 else None:
+        template = {**kinds, **shared.template, "ADDED": residual is not None}
+        launch = Launch(DOWN_DOTS, shared.grid, shared.threads, template, **sizes, groups=shared.grid[0])
     else:
         own_rows = target.table.expert_rows
         grid, threads, stretch = plain_share(target, columns, chosen, width, bits, own_rows, tokens)

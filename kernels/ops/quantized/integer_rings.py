@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from hiprt.kernels.lang.dialect import OPS
@@ -10,7 +10,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.tuning.rings import TEMPLATE, shared_bytes
 from hiprt.kernels.tuning.target import Target
 
-__all__ = ["ring_kernel"]
+__all__ = ["definitions_of", "ring_kernel"]
 
 BODY = "quantized/integer_rings.hip"
 # The body's names of the ways to take matrices.
@@ -31,6 +31,14 @@ ABSENT = {
     "eps": "constexpr float eps = 0.0f;",
     "between": "const uint between = columns;",
 }
+
+
+def definitions_of(declared: Container[str], matrices: str, is_gated: bool) -> list[str]:
+    """Return the lines that define what a kernel around a body of integer instructions does not declare."""
+    absent = {**ABSENT, **({"GATED": "constexpr bool GATED = true;"} if is_gated else {})}
+    words = ", ".join(f"{word} = {i}" for i, word in enumerate(MATRICES))
+    lines = [line for name, line in absent.items() if name not in declared]
+    return [*lines, f"constexpr int {words}, CHOICE = {matrices};"]
 
 
 def ring_kernel(
@@ -69,9 +77,7 @@ def ring_kernel(
 
     dtypes = {parameter: kind for parameter, kind in template.items() if kind == "dtype"}
     others = {parameter: kind for parameter, kind in template.items() if kind != "dtype"}
-    absent = {**ABSENT, **({"GATED": "constexpr bool GATED = true;"} if is_gated else {})}
-    lines = [line for key, line in absent.items() if not any(key in group for group in (template, inputs, scalars))]
-    lines.append(f"constexpr int {', '.join(f'{word} = {i}' for i, word in enumerate(MATRICES))}, CHOICE = {matrices};")
+    lines = definitions_of({**template, **inputs, **scalars}, matrices, is_gated)
     return Kernel(
         name,
         inputs=inputs,

@@ -14,7 +14,9 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan, Three
 from hiprt.kernels.lang.operands import FLOATS, aligned, buffer, contiguous, floating, same
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, check_matrix, format_of
+from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
+from hiprt.kernels.tuning.dots import TEMPLATE, Dots, dots_configuration, dots_of
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of
 from hiprt.kernels.tuning.sharing import UNSHARED, Sharing, sharing_of, sharings
 from hiprt.kernels.tuning.target import Target, target_of
@@ -28,6 +30,7 @@ __all__ = ["qmv"]
 MOST = 8  # vectors that one launch multiplies
 MOST_ROWS = 64  # rows that a plain loop takes, as in the kernel
 OPERANDS = {"x": "T", "weight": "uint", "scales": "T", "biases": "T", "norm": "T", "residual": "T"}
+DOT_WIDTH = 2560
 PARTS = {"NORMED": "bool", "ADDED": "bool", "GATED": "bool"}
 VECTORS = each(("T", "S"), GROUP=GROUP_SIZES, BITS=BITS, BATCH=lambda _, loops: (1,) if loops else (1, 2))
 # The sharings that are compiled ahead; others are compiled when they are first used.
@@ -44,6 +47,27 @@ def instances(takes_loops: bool) -> list[dict[str, Any]]:
         for rows, split in SHARED
     ]
     return whole if takes_loops else [*whole, *shared]
+
+
+def dot_instances(takes_loops: bool) -> list[dict[str, Any]]:
+    """List the instances of the kernel of integer dot instructions that are compiled ahead; others are at first use."""
+    parts = ((True, False, True), (False, True, False), (True, False, False))
+    shared = ((4, 1, 8, 2, 4), (2, 2, 4, 2, 4), (4, 4, 2, 2, 4), (2, 1, 4, 2, 4), (4, 1, 4, 2, 2), (1, 2, 4, 2, 4))
+    forms = ((64, 4), (128, 4), (64, 8), (32, 4), (32, 8), (64, 4))
+    return [
+        {
+            "T": dtype,
+            "S": dtype,
+            "GROUP": group,
+            "BITS": bits,
+            "WIDTH": DOT_WIDTH,
+            **dict(zip(TEMPLATE, sharing)),
+            **dict(zip(PARTS, parts[i % len(parts)])),
+        }
+        for dtype in (np.dtype(np.float16), bfloat16)
+        for i, (sharing, (group, bits)) in enumerate(zip(shared, forms))
+        if not takes_loops
+    ]
 
 
 KERNEL = Kernel(
@@ -98,6 +122,16 @@ INTEGER = ring_kernel(
     ahead=("weight", "scales", "biases"),
 )
 
+# This one as well, on GPUs whose waves have integer dot instructions.
+DOTS = dot_kernel(
+    "qmv_dots",
+    inputs=OPERANDS,
+    outputs={"out": "S"},
+    scalars={"columns": "uint", "eps": "float"},
+    template={"S": "dtype", **PARTS},
+    instances=dot_instances,
+)
+
 
 @op
 def qmv(
@@ -113,7 +147,7 @@ def qmv(
     residual: Array | None = None,
     swiglu: bool = False,
     out_dtype: DTypeLike | None = None,
-    tiling: Tiling | Ring | Sharing | None = None,
+    tiling: Tiling | Ring | Dots | Sharing | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -142,16 +176,18 @@ def qmv(
         ``silu(gate) * up``, [B, N / 2].
     out_dtype : dtype, optional
         The dtype of the result, which is that of `x` by default.
-    tiling : Ring, Tiling or Sharing, optional
-        How a kernel of matrix instructions shares out the work, or the one that every GPU has. `ring_of`, `tiling_of`
-        or `sharing_of` chooses it by default.
+    tiling : Ring, Tiling, Dots or Sharing, optional
+        How a kernel of matrix or dot instructions shares out the work, or the one that every GPU has. `ring_of`,
+        `tiling_of`, `dots_of` or `sharing_of` chooses it by default.
 
     Returns
     -------
     Array, [B, N] or [B, N / 2]
         The product, summed in float32 and rounded once. On GPUs ``x * norm`` is rounded to the dtype of `x` first, and
-        must be in its range. The norm's common factor is applied to the sums. On NVIDIA the part of a single vector
-        that shares a scale of the codes is rounded to multiples of 2^-14 of the power of two below its largest number.
+        must be in its range. The norm's common factor is applied to the sums. On NVIDIA and AMD 16-bit numbers of a
+        single vector are not rounded to the dtype; the part that shares a scale of the codes, on AMD one that
+        128 bits of codes belong to, is rounded to multiples of 2^-14 of the power of two below its largest number.
+        With ``HIPRT_QMV_PLANES=2`` it is rounded to 8 bits on AMD.
 
     Raises
     ------
@@ -178,7 +214,7 @@ def plan_of(
     bits: int,
     is_gated: bool,
     out_dtype: DTypeLike | None,
-    tiling: Tiling | Ring | Sharing | None,
+    tiling: Tiling | Ring | Dots | Sharing | None,
     eps: float,
     target: Target,
 ) -> Plan:
@@ -199,6 +235,11 @@ def plan_of(
             configuration = ring_configuration(product, tiling, target)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
             launch = Launch(INTEGER, configuration.grid, configuration.threads, template, columns=columns, eps=eps)
+        elif isinstance(tiling, Dots):
+            configuration = dots_configuration(product, tiling)
+            template = {**kinds, "WIDTH": width, **configuration.template, **parts}
+            scalars: dict[str, Any] = {"columns": columns, "eps": eps, "groups": configuration.grid[0]}
+            launch = Launch(DOTS, configuration.grid, configuration.threads, template, **scalars)
         elif isinstance(tiling, Tiling):
             configuration = tensor_configuration(product, tiling)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
@@ -286,8 +327,10 @@ def check(
     return columns
 
 
-def chosen(target: Target, dtype: np.dtype[Any], product: Product) -> Tiling | Ring | None:
-    """Return how a kernel of matrix instructions for 16-bit numbers shares out the work; None if none takes it."""
-    if "matrix" not in target.features or dtype.itemsize != 2 or product.width * product.bits % 1024:
+def chosen(target: Target, dtype: np.dtype[Any], product: Product) -> Tiling | Ring | Dots | None:
+    """Return how a kernel for 16-bit numbers and some targets shares out the work; None if none takes it."""
+    if dtype.itemsize != 2:
         return None
+    if "matrix" not in target.features or product.width * product.bits % 1024:
+        return dots_of(product, target)
     return ring_of(product, target) or tiling_of(product, target)

@@ -1,0 +1,240 @@
+// One vector times the transposed quantised matrix by integer dot instructions, which multiply the codes of a word as they
+// are with as many digits. x is staged once for a threadgroup: what of it belongs to 128 bits of codes, a piece, is
+// brought to integers of DIGITS digits with a sign, which have the bits of a code.
+//
+// A threadgroup has a stretch of tiles of ROWS rows; TEAMS of SPLIT simdgroups take tiles in turn, and the lanes of a team
+// share the pieces of a row. A lane has DEPTH pieces of each row on their way, the first before x is there.
+//
+// Of a stack of matrices, CHOSEN by indices: their rows behind each other for one x (GATHERED), or their widths beside each
+// other, for as many stretches of x with a share each (SUMMED).
+constexpr uint VALUES = 128 / BITS, LANES = VALUES / 8;  // of a piece: values, and lanes that stage it
+constexpr uint DIGITS = PLANES * 4 / BITS;
+constexpr uint BESIDE = CHOICE == SUMMED ? CHOSEN : 1, EACH = WIDTH / VALUES;
+constexpr uint ALL = BESIDE * EACH;  // pieces of a row
+constexpr uint OWN = (ALL + 32 * SPLIT - 1) / (32 * SPLIT), PADDED = (OWN + DEPTH - 1) / DEPTH * DEPTH;
+constexpr uint OUTPUTS = GATED ? ROWS / 2 : ROWS;
+constexpr uint MEMBERS = TEAMS * SPLIT, UNITS = BESIDE * WIDTH / 8;
+constexpr uint TURNS = (UNITS + MEMBERS * 32 - 1) / (MEMBERS * 32), AHEAD = TURNS < 3 ? TURNS : 3;
+constexpr uint TILES_EACH = (COLUMNS + OUTPUTS - 1) / OUTPUTS;  // of a gathered matrix
+constexpr uint ROW_BYTES = WIDTH / 8 * BITS, ROW_SCALES = WIDTH / GROUP;
+// The integers' largest magnitude, whose digits are all one less than half of their range; and the power of two above.
+constexpr int LIMIT = PLANES == 4 ? (BITS == 4 ? 0x7777 : 0x7f7f) : (BITS == 4 ? 0x77 : 0x7f);
+constexpr int ABOVE = PLANES == 4 ? 15 : 7;
+typedef pack<uint, 4> piece;
+threadgroup piece staged[DIGITS * ALL];
+threadgroup piece units[ALL];  // of a piece of x: the unit of its integers, its sum, and that of its integers
+threadgroup float squares[MEMBERS];
+threadgroup float partial[SPLIT > 1 ? 2 * MEMBERS * ROWS : 1];
+threadgroup uint first_rows[CHOICE != ONE ? CHOSEN : 1];  // of the chosen matrices
+threadgroup float factors[CHOICE != ONE ? CHOSEN : 1];    // shares, or 0 for one that does not exist
+const uint index = thread_of_group().x, lane = index % 32, member = index / 32;
+const uint split = member % SPLIT, team = member / SPLIT;
+const uint group = threadgroup_position_in_grid.x;
+const uint tiles = CHOICE == GATHERED ? CHOSEN * TILES_EACH : (columns + OUTPUTS - 1) / OUTPUTS;
+const uint each = tiles / groups, more = tiles % groups;
+const uint first_tile = group * each + min(group, more), end_tile = first_tile + each + (group < more ? 1u : 0u);
+if (CHOICE != ONE) {
+  for (uint e = index; e < uint(CHOSEN); e += MEMBERS * 32) {
+    const uint matrix = uint(indices[e]);
+    first_rows[e] = matrix < matrices ? matrix * ((GATED ? 2 : 1) * columns) : 0u;
+    factors[e] = matrix >= matrices ? 0.0f : CHOICE == SUMMED ? float(shares[e]) : 1.0f;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+}
+
+// What of x this thread stages comes first, because loads arrive in order.
+piece values[AHEAD], weights[AHEAD];
+const auto read_unit = [&](uint at, uint turn) {
+  const uint unit = min(turn * (MEMBERS * 32) + index, UNITS - 1);
+  values[at] = load_now((const device piece*)x + unit);
+  if (NORMED) weights[at] = load_now((const device piece*)norm + unit);
+};
+#pragma unroll
+for (uint turn = 0; turn < AHEAD; turn++) read_unit(turn, turn);
+
+// Rows lie at the same distance from a tile's first, so that one offset of a lane is enough for all.
+ulong code_rows[ROWS], scale_rows[ROWS];  // bytes
+#pragma unroll
+for (uint r = 0; r < ROWS; r++) {
+  const ulong row = r < OUTPUTS ? r : columns + r - OUTPUTS;
+  code_rows[r] = in_scalar(row * ROW_BYTES);
+  scale_rows[r] = in_scalar(row * (ROW_SCALES * sizeof(T)));
+}
+// The first column of a tile. The last tile lies at the end, so that it may begin inside the one before.
+const auto column_of = [&](uint tile) {
+  return min((CHOICE == GATHERED ? tile % TILES_EACH : tile) * OUTPUTS, columns - OUTPUTS);
+};
+// Where this lane's part of a tile's first row begins, in bytes of codes and of scales; ~0 where there is no such tile.
+constexpr uint SCALE_BYTES = ROW_SCALES * sizeof(T), PACE = 32 * SPLIT;  // PACE pieces further is the next step
+const uint begin = CHOICE == SUMMED ? 0u : split * 32 + lane;
+const auto place_of = [&](uint tile) {
+  const uint row = column_of(tile) + (CHOICE == GATHERED && tile < end_tile ? first_rows[tile / TILES_EACH] : 0u);
+  const uint code = row * ROW_BYTES + begin * 16, scaled = row * SCALE_BYTES + begin * VALUES / GROUP * uint(sizeof(T));
+  return pack<uint, 2>{{tile < end_tile ? code : ~0u, scaled}};
+};
+piece codes[DEPTH][ROWS];
+uint scale[DEPTH][ROWS], bias[DEPTH][ROWS];
+const auto fetch = [&](uint slot, const pack<uint, 2>& place, uint step) {
+  const uint at = step * PACE + split * 32 + lane;
+  if (step >= OWN || place.values[0] == ~0u || (ALL % PACE != 0 && at >= ALL)) return;
+  uint offset = place.values[0], scaled = place.values[1];
+  if (CHOICE == SUMMED) {
+    const uint row = first_rows[at / EACH], within = at % EACH;
+    offset += row * ROW_BYTES + within * 16;
+    scaled += row * SCALE_BYTES + within * VALUES / GROUP * uint(sizeof(T));
+  } else {
+    offset += step * (PACE * 16);
+    scaled += step * (PACE * VALUES / GROUP * uint(sizeof(T)));
+  }
+#pragma unroll
+  for (uint r = 0; r < ROWS; r++) {
+    codes[slot][r] = load_past((const device piece*)((const device char*)weight + code_rows[r] + offset));
+    scale[slot][r] = load_now((const device ushort*)((const device char*)scales + scale_rows[r] + scaled));
+    bias[slot][r] = load_now((const device ushort*)((const device char*)biases + scale_rows[r] + scaled));
+  }
+};
+#pragma unroll
+for (uint d = 0; d < uint(DEPTH); d++) fetch(d, place_of(first_tile + team), d);
+simdgroup_barrier(mem_flags::mem_none);  // which no load is put off beyond
+
+float square = 0.0f;
+#pragma unroll
+for (uint turn = 0; turn < TURNS; turn++) {
+  if (turn >= AHEAD) read_unit(turn % AHEAD, turn);
+  const uint unit = turn * (MEMBERS * 32) + index;
+  const bool is_there = UNITS % (MEMBERS * 32) == 0 || unit < UNITS;
+  const piece own = values[turn % AHEAD], weigh = weights[turn % AHEAD];
+  float v[8], largest = 0.0f;
+  for (uint i = 0; i < 8; i++) {
+    v[i] = i % 2 ? high_of<T>(own.values[i / 2]) : low_of<T>(own.values[i / 2]);
+    if (CHOICE == SUMMED) v[i] *= factors[min(unit, UNITS - 1) * 8 / WIDTH];
+    if (NORMED) {
+      square = is_there ? mad(v[i], v[i], square) : square;
+      v[i] *= i % 2 ? high_of<T>(weigh.values[i / 2]) : low_of<T>(weigh.values[i / 2]);
+    }
+    largest = max(largest, abs(v[i]));
+  }
+  largest = max(largest, near_lane<1>(largest));
+  if (LANES == 4) largest = max(largest, near_lane<2>(largest));
+  // A power of two is the unit, so that most of bfloat16 is exact; integers of two planes have no bit to spare for that.
+  const uint exponent = min(max(as_type<uint>(largest * (float(1 << ABOVE) / LIMIT)) >> 23, 20u), 240u);
+  const bool is_coarse = PLANES == 2 && largest > 1e-30f;
+  const float up = is_coarse ? float(LIMIT) / largest : as_type<float>((253u + ABOVE - exponent) << 23);
+  const float step = is_coarse ? largest / float(LIMIT) : as_type<float>((exponent + 1u - ABOVE) << 23);
+  // Added to 1.5 * 2^23 a number is rounded, and its integer is in the low bits. Half of each digit's range on top makes
+  // digits without a sign, which get theirs by a change of their highest bits.
+  constexpr uint HALVES = PLANES == 4 ? (BITS == 4 ? 0x8888u : 0x8080u) : (BITS == 4 ? 0x88u : 0x80u);
+  constexpr uint SIGNS = HALVES | HALVES << 16;
+  uint raw[8], sum = 0, top = 0;
+  for (uint i = 0; i < 8; i++) {
+    raw[i] = as_type<uint>(mad(v[i], up, 12582912.0f + float(HALVES)));
+    sum += raw[i];
+    top = max(top, raw[i]);
+  }
+  // What is not finite makes the piece's sum NaN, and with it every result.
+  float total = top > 0x4b800000u ? as_type<float>(0x7fc00000u) : float(int(sum - 8u * (0x4b400000u + HALVES)));
+  total += near_lane<1>(total);
+  if (LANES == 4) total += near_lane<2>(total);
+  const uint at = unit / LANES, part = unit % LANES;
+  threadgroup uint* const to = (threadgroup uint*)(staged + at);
+  if (BITS == 4) {
+    // Two numbers a word; then of two words the even digits and the odd ones, and of these the bytes of a digit.
+    uint even[2], odd[2];
+    for (uint h = 0; h < 2; h++) {
+      const uint a = select_bytes(raw[4 * h + 2], raw[4 * h], 0x05040100u) ^ SIGNS;
+      const uint b = select_bytes(raw[4 * h + 3], raw[4 * h + 1], 0x05040100u) ^ SIGNS;
+      even[h] = (a & 0x0f0f0f0fu) | (b << 4 & 0xf0f0f0f0u);
+      odd[h] = (a >> 4 & 0x0f0f0f0fu) | (b & 0xf0f0f0f0u);
+    }
+    if (is_there) {
+      for (uint d = 0; d < DIGITS; d++) {
+        const uint* const from = d % 2 ? odd : even;
+        to[d * (4 * ALL) + part] = select_bytes(from[1], from[0], d / 2 ? 0x07050301u : 0x06040200u);
+      }
+    }
+  } else {
+    for (uint h = 0; h < 2; h++) {
+      const uint a = select_bytes(raw[4 * h + 1], raw[4 * h], 0x05040100u) ^ SIGNS;
+      const uint b = select_bytes(raw[4 * h + 3], raw[4 * h + 2], 0x05040100u) ^ SIGNS;
+      for (uint d = 0; d < DIGITS && is_there; d++) {
+        to[d * (4 * ALL) + part * 2 + h] = select_bytes(b, a, d ? 0x07050301u : 0x06040200u);
+      }
+    }
+  }
+  if (is_there && part == 0) {
+    units[at] = {{as_type<uint>(step), as_type<uint>(total * step), uint(int(total) * CODE_CENTRE<BITS>), 0u}};
+  }
+}
+if (NORMED) {
+  square = sum_of_lanes(square);
+  if (lane == 0) squares[member] = square;
+}
+threadgroup_barrier(mem_flags::mem_threadgroup);
+float factor = 1.0f;
+if (NORMED) factor = rsqrt(sum_of_lanes(lane < MEMBERS ? squares[lane] : 0.0f) / float(WIDTH) + eps);
+
+const uint rounds = (end_tile - first_tile + TEAMS - 1) / TEAMS;
+#pragma unroll 1
+for (uint round = 0; round < rounds; round++) {
+  const uint tile = first_tile + round * TEAMS + team;
+  const pack<uint, 2> place = place_of(tile), place_after = place_of(tile + TEAMS);
+  float sums[ROWS] = {};
+#pragma unroll 1
+  for (uint first = 0; first < OWN; first += DEPTH) {
+#pragma unroll
+    for (uint d = 0; d < uint(DEPTH); d++) {
+      const uint at = (first + d) * PACE + split * 32 + lane;
+      if (OWN % DEPTH == 0 || first + d < OWN) {
+        if (ALL % PACE == 0 || at < ALL) {
+          piece digits[DIGITS];
+#pragma unroll
+          for (uint p = 0; p < DIGITS; p++) digits[p] = staged[p * ALL + at];
+          const piece unit = units[at];
+          const float step = as_type<float>(unit.values[0]), total = as_type<float>(unit.values[1]);
+#pragma unroll
+          for (uint r = 0; r < ROWS; r++) {
+            int dot = 0;
+#pragma unroll
+            for (uint p = DIGITS; p-- > 0;) {
+              dot = (dot << BITS) + (p == 0 ? int(unit.values[2]) : 0);
+#pragma unroll
+              for (uint w = 0; w < 4; w++) dot = dot_codes<BITS>(codes[d][r].values[w], digits[p].values[w], dot);
+            }
+            const float by = float(number_of_bits<T>(apart(scale[d][r]))), plus = float(number_of_bits<T>(apart(bias[d][r])));
+            sums[r] = mad(by * step, float(dot), mad(plus, total, sums[r]));
+          }
+        }
+      }
+      const uint next = first + d + DEPTH;
+      fetch(d, next < PADDED ? place : place_after, next < PADDED ? next : next - PADDED);
+    }
+  }
+#pragma unroll
+  for (uint r = 0; r < ROWS; r++) sums[r] = sum_of_lanes(sums[r]);
+  if (SPLIT > 1) {
+    threadgroup float* const to = partial + (round % 2 * MEMBERS + member) * ROWS;  // in turn: one barrier is enough
+#pragma unroll
+    for (uint r = 0; r < ROWS; r++) {
+      if (lane == r) to[r] = sums[r];
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (split > 0) continue;
+#pragma unroll
+    for (uint r = 0; r < ROWS; r++) {
+      sums[r] = 0.0f;
+      for (uint s = 0; s < SPLIT; s++) sums[r] += to[s * ROWS + r];
+    }
+  }
+  float value = 0.0f, other = 0.0f;
+#pragma unroll
+  for (uint r = 0; r < OUTPUTS; r++) {
+    value = lane == r ? sums[r] : value;
+    if (GATED) other = lane == r ? sums[(r + OUTPUTS) % ROWS] : other;
+  }
+  if (lane >= OUTPUTS || tile >= end_tile) continue;
+  const uint column = column_of(tile) + lane + (CHOICE == GATHERED ? tile / TILES_EACH * columns : 0u);
+  value *= factor;
+  if (GATED) value = value / (1.0f + exp(-value)) * (other * factor);
+  if (CHOICE == GATHERED) value *= factors[tile / TILES_EACH];
+  out[column] = S(ADDED ? value + float(residual[column]) : value);
+}

@@ -1,0 +1,60 @@
+"""The kernels of integer dot instructions, which share one body for a plain matrix and for a token's experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from hiprt.kernels.lang.dialect import OPS
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.ops.quantized.integer_rings import definitions_of
+from hiprt.kernels.tuning.dots import TEMPLATE
+
+__all__ = ["dot_kernel"]
+
+BODY = "quantized/integer_dots.hip"
+
+
+def dot_kernel(
+    name: str,
+    *,
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str],
+    scalars: Mapping[str, str],
+    template: Mapping[str, str],
+    matrices: str = "ONE",
+    is_gated: bool = False,
+    instances: Callable[[bool], Iterable[Mapping[str, Any]]] | None = None,
+) -> Kernel:
+    """Return a kernel around the body ``integer_dots.hip``.
+
+    Parameters
+    ----------
+    name : str
+    inputs, outputs, scalars, instances
+        The declaration, as for `Kernel`.
+    template : mapping of str to str
+        The parameters besides T, GROUP, BITS, WIDTH and those of a sharing. The body's other parameters are constants.
+    matrices, is_gated
+        As for `ring_kernel`.
+    """
+    dtypes = {parameter: kind for parameter, kind in template.items() if kind == "dtype"}
+    others = {parameter: kind for parameter, kind in template.items() if kind != "dtype"}
+    given = {"T": "dtype", **dtypes, "GROUP": "int", "BITS": "int", "WIDTH": "int", **TEMPLATE, **others}
+    scalars = {**scalars, "groups": "uint"}
+    return Kernel(
+        name,
+        inputs=inputs,
+        outputs=outputs,
+        scalars=scalars,
+        template=given,
+        threads=lambda values: 32 * int(values["TEAMS"]) * int(values["SPLIT"]),
+        source="\n".join(
+            [
+                *definitions_of({**given, **inputs, **scalars}, matrices, is_gated),
+                '#line 1 "integer_dots.hip"',
+                (OPS / BODY).read_text(),
+            ]
+        ),
+        instances=instances,
+    )

@@ -1,0 +1,124 @@
+"""Dots: how the kernels of integer dot instructions share out the rows and the width of a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from hiprt.flags import flags
+from hiprt.kernels.tuning.tiling import Configuration, Product
+
+if TYPE_CHECKING:
+    from hiprt.kernels.tuning.target import Target
+
+__all__ = ["LARGEST", "MOST_ROWS", "TEMPLATE", "Dots", "dots", "dots_configuration", "dots_of", "steps_of"]
+
+# The template parameters that a sharing gives to the kernels.
+TEMPLATE = {"ROWS": "int", "SPLIT": "int", "TEAMS": "int", "DEPTH": "int", "PLANES": "int"}
+LANES = 32
+ROWS = (4, 2, 1)
+MOST_ROWS = ROWS[0]
+SPLITS = (1, 2, 4, 8, 16)
+MOST_SIMDGROUPS = 32  # of a threadgroup
+STEPS_AHEAD = 2  # that a lane has on their way
+SHARED_BYTES = (64 << 10) - 1280  # bytes of threadgroup memory for x, beside sums
+LARGEST = 1 << 32  # bytes of a matrix, which offsets of 32 bits reach
+# Vector instructions of a piece of a row, of a step beside them, and of the sums of a row and of a tile at its end.
+PIECE, STEP, SUM, TILE, MEETING = 27, 10, 12, 20, 40
+
+
+class Dots(NamedTuple):
+    """How a kernel of integer dot instructions shares out its work.
+
+    Attributes
+    ----------
+    rows : int
+        The rows of a tile, which a lane multiplies at a time. A gate needs an even number.
+    split : int
+        The simdgroups of a team, among whose lanes a row's pieces of 128 bits are divided.
+    teams : int
+        The teams in a threadgroup, which take tiles in turn.
+    groups : int
+        The threadgroups, among which the tiles are divided evenly.
+    planes : int
+        The digits of 4 bits to which x is brought: 4, or 2 for activations of 8 bits.
+    """
+
+    rows: int
+    split: int
+    teams: int
+    groups: int
+    planes: int = 4
+
+
+def steps_of(product: Product, split: int) -> int:
+    """Return how many pieces of a row a lane has, where that many simdgroups share it."""
+    return -(-product.width * product.bits // (128 * LANES * split))
+
+
+def tiles_of(product: Product, rows: int) -> int:
+    """Return the tiles of a matrix; a gate's have as many rows of each half."""
+    return -(-product.rows // rows)
+
+
+def dots(product: Product, target: Target) -> Iterator[Dots]:
+    """Yield the sharings that fit a product of one vector with one threadgroup on each compute unit."""
+    simdgroups = target.table.dot_simdgroups
+    for rows in target.table.dot_rows:
+        groups = min(target.compute_units, tiles_of(product, rows))
+        for split in SPLITS:
+            sharing = Dots(rows, split, simdgroups // split, groups, int(flags.qmv_planes))
+            is_useful = split == 1 or steps_of(product, split) < steps_of(product, split // 2)
+            if split <= simdgroups and is_useful and fits(product, sharing):
+                yield sharing
+
+
+def fits(product: Product, sharing: Dots) -> bool:
+    """Whether the kernel takes a matrix with a sharing."""
+    parts = 2 if product.is_gated else 1
+    return (
+        product.batch == 1
+        and product.rows >= sharing.rows >= parts
+        and sharing.rows % parts == 0
+        and sharing.rows in ROWS
+        and 1 <= sharing.split * sharing.teams <= MOST_SIMDGROUPS
+        and sharing.groups >= 1
+        and sharing.planes in (2, 4)
+        and shared_bytes(product, sharing.planes) <= SHARED_BYTES
+        and product.rows * product.width * product.bits < 8 * LARGEST
+    )
+
+
+def shared_bytes(product: Product, planes: int) -> int:
+    """Return the bytes of threadgroup memory that x needs: its digits, and 16 bytes for each piece."""
+    return product.width * planes // 2 + product.width * product.bits // 8
+
+
+def cost(product: Product, sharing: Dots) -> int:
+    """Return about how many vector instructions a simdgroup executes."""
+    rounds = -(-tiles_of(product, sharing.rows) // (sharing.groups * sharing.teams))
+    steps = steps_of(product, sharing.split) * (PIECE * sharing.rows + STEP)
+    return rounds * (steps + SUM * sharing.rows + TILE + (MEETING if sharing.split > 1 else 0))
+
+
+def dots_of(product: Product, target: Target) -> Dots | None:
+    """Return a sharing for a matrix; None where integer dot instructions do not serve the matrix or the target."""
+    if "dots" not in target.features:
+        return None
+    return min(dots(product, target), key=lambda sharing: cost(product, sharing), default=None)
+
+
+def dots_configuration(product: Product, sharing: Dots) -> Configuration:
+    """Return the launch of a kernel of integer dot instructions.
+
+    Raises
+    ------
+    ValueError
+        The sharing does not fit the matrix.
+    """
+    if not fits(product, sharing):
+        raise ValueError(f"qmv: {sharing} does not fit {product}")
+    rows, split, teams, groups, planes = sharing
+    depth = min(steps_of(product, split), STEPS_AHEAD)
+    template = {"ROWS": rows, "SPLIT": split, "TEAMS": teams, "DEPTH": depth, "PLANES": planes}
+    return Configuration((groups, 1, 1), (split * teams * LANES, 1, 1), template)

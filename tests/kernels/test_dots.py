@@ -1,0 +1,69 @@
+"""Sharings of integer dot instructions: waves enough on AMD GPUs, and the machine code of what plans take."""
+
+import pytest
+
+from hiprt.bench.engine.models.presets import PRESETS
+from hiprt.bench.roofline import GPUS, plain_work, products, work_of
+from hiprt.kernels.offline.amd_compiler import Compiler
+from hiprt.kernels.ops.quantized.qmv import DOTS, dot_instances
+from hiprt.kernels.tuning.dots import MOST_SIMDGROUPS, dots, dots_configuration, dots_of, steps_of
+from hiprt.kernels.tuning.target import make_target
+from hiprt.kernels.tuning.tiling import Product
+from hiprt.provider import NVIDIA, ROCM
+
+SIMDS = 4  # of what HIP counts as a compute unit
+# MI300X and MI300A; RDNA as HIP counts it, pairs of units, and as AMD does.
+AMD = [("gfx942", 304, 64), ("gfx942", 228, 64), ("gfx90a", 104, 64), ("gfx950", 256, 64)]
+AMD += [("gfx1151", n, 32) for n in (20, 40)] + [("gfx1201", n, 32) for n in (28, 32, 56, 64)] + [("gfx1100", 48, 32)]
+DENSE = [name for name, each in PRESETS.items() if each["model_type"] == "qwen3" and each["hidden_size"] >= 1024]
+
+
+@pytest.mark.parametrize("preset", DENSE)
+@pytest.mark.parametrize(("arch", "units", "wave"), AMD)
+def test_every_product_has_enough_waves(arch, units, wave, preset):
+    """Four a SIMD, on every compute unit that a matrix has rows for; lanes without a piece are fewer than half."""
+    on = make_target(arch, units, wave, ROCM)
+    for product, _, _ in products(PRESETS[preset]):
+        sharing = dots_of(product, on)
+        simdgroups = sharing.teams * sharing.split
+        assert sharing.groups == min(units, -(-product.rows // sharing.rows))
+        assert simdgroups <= MOST_SIMDGROUPS
+        assert sharing.groups * simdgroups * 32 / wave >= 4 * SIMDS * min(units, sharing.groups)
+        pieces = product.width * product.bits // 128
+        template = dots_configuration(product, sharing).template
+        assert pieces > (template["SPLIT"] - 1) * 16 * template["DEPTH"]
+
+
+def test_a_gate_has_pairs_of_rows():
+    on, gate = make_target("gfx942", 304, 64, ROCM), Product(512, 8192, 1, 64, 4, True)
+    assert {each.rows for each in dots(gate, on)} == {2, 4}
+    assert {each.rows for each in dots(gate._replace(is_gated=False), on)} == {1, 2, 4}
+    assert {each.split for each in dots(gate._replace(width=128), on)} == {1}
+    assert dots_of(gate, make_target("sm_90", 132, 32, NVIDIA)) is None
+
+
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.arch)
+def test_machine_code_of_the_4b_preset(gpu):
+    """Few vector instructions a byte, nothing in memory, four waves a SIMD, and Little's law with room.
+
+    A row of one iteration on CDNA has no loop of its own: its sums at the end are counted with it.
+    """
+    for product, is_normed, _ in products(PRESETS["qwen3-4b"]):
+        work = work_of(gpu, product, is_normed)
+        assert (work.kernel, work.spills) == ("qmv_dots", 0)
+        is_one = steps_of(product, dots_of(product, gpu.target).split) <= 2
+        assert work.density <= (0.06 if gpu.wave == 32 else 0.043 if is_one else 0.035), (product, work)
+        assert work.density < plain_work(gpu, product, is_normed).density / 2
+        assert work.resident >= 4 * SIMDS * gpu.units
+        assert work.resident * work.nbytes >= gpu.latency * gpu.bandwidth
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1151", "gfx1201"])
+def test_the_dot_instructions_are_the_hardwares(arch):
+    """Each word of codes meets each digit of x in one instruction, of 4 and of 8 bits."""
+    compiler = Compiler()
+    for template in (each for each in dot_instances(False)[:3]):
+        text = compiler.assembly(DOTS.text("hip", template), DOTS.symbol(template), arch)
+        words = 4 * template["ROWS"] * template["DEPTH"] * template["PLANES"] * 4 // template["BITS"]
+        assert text.count("v_dot8" if template["BITS"] == 4 else "v_dot4") >= words
+        assert "kernarg_segment_size: 68" in text, "implicit arguments are asked for"
