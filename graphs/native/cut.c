@@ -156,6 +156,13 @@ static int fill(cutting *c, PyObject *values) {
     PyObject *inputs = c->order[i]->inputs;
     for (Py_ssize_t j = 0; j < PyTuple_Size(inputs); j++)
       if (note(c, PyTuple_GetItem(inputs, j), 1)) return -1;
+    /* Other results of the same call that are alive: a state that only the next token reads. */
+    PyObject *results = c->order[i]->results;
+    for (Py_ssize_t j = 0; results && j < PyTuple_Size(results); j++) {
+      PyObject *reference = PyTuple_GetItem(results, j);
+      PyObject *value = reference == Py_None ? Py_None : PyWeakref_GetObject(reference);
+      if (value != Py_None && maker_of(value) == c->order[i] && note(c, value, 0)) return -1;
+    }
   }
   if (c->order_count) qsort(c->order, c->order_count, sizeof *c->order, by_number);
   int is_new;

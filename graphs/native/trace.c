@@ -316,6 +316,16 @@ static PyObject *results(const trace_object *self, const reading *r, PyObject *r
       PyTuple_SetItem(all, i, made);
     }
   }
+  if (all && !self->keeps && count > 1) {
+    /* A cut computes what is alive of them at once. */
+    maker->results = PyTuple_New(count);
+    for (Py_ssize_t i = 0; maker->results && i < count; i++) {
+      PyObject *each = container == 2 ? PyList_GetItem(all, i) : PyTuple_GetItem(all, i);
+      PyObject *reference = each == Py_None ? shared(Py_None) : PyWeakref_NewRef(each, 0);
+      if (!reference || PyTuple_SetItem(maker->results, i, reference)) Py_CLEAR(maker->results);
+    }
+    if (!maker->results) Py_CLEAR(all);
+  }
   if (!all || container) return all;
   PyObject *only = shared(PyTuple_GetItem(all, 0));
   Py_DECREF(all);
@@ -650,6 +660,7 @@ static int primitive_traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->arguments);
   Py_VISIT(self->inputs);
   Py_VISIT(self->rule);
+  Py_VISIT(self->results);
   return 0;
 }
 
@@ -659,6 +670,7 @@ static int primitive_clear(PyObject *object) {
   Py_CLEAR(self->arguments);
   Py_CLEAR(self->inputs);
   Py_CLEAR(self->rule);
+  Py_CLEAR(self->results);
   return 0;
 }
 

@@ -22,6 +22,7 @@ typedef struct {
   uint64_t trace;      /* the number of the trace that it belongs to */
   uint64_t number;     /* of its first output; later primitives have larger ones */
   uint64_t hash;       /* of the op, its arguments, and those of all primitives that it depends on */
+  PyObject *results;   /* of several in a lazy graph: a tuple of weak references to them; else NULL */
   hiprt_py_buffer *holds; /* of a leaf: the memory of the array that it holds, which is among its arguments */
 } hiprt_py_primitive;
 

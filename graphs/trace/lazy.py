@@ -23,6 +23,7 @@ from hiprt.graphs.trace.core import cut, hold, is_pinned
 from hiprt.graphs.trace.memory import Memory
 from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.passes.in_place import in_place
+from hiprt.graphs.trace.passes.states import states
 from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.rebuild import rebuild
 from hiprt.graphs.trace.trace import Trace
@@ -90,7 +91,11 @@ class Lowered:
         copied = rebuild(simple, lambda _, call, __: call(), constants=fixed)
         written = {value.number for value, i in zip(copied.inputs, self.kept) if dead[i]}
         holders = {id(arrays[i]): leaves[i] for i in constants if not is_pinned(arrays[i])}
-        self.program, _ = improved(in_place(copied, written), names - {"simplify"}, holders)
+        placed = in_place(copied, written)
+        numbered = {old.number: new.number for old, new in zip(copied.inputs, placed.inputs)}
+        large = {numbered[value.number] for value in copied.inputs if value.number in written and value.nbytes > SMALL}
+        kept = states(placed, large)
+        self.program, _ = improved(kept, names - {"simplify"}, holders)
         self.pick = picker(constants)
         self.addresses = list(map(address_of, self.pick(arrays)))
         self.alive = [weakref.ref(leaves[i], lambda _: gone.append(key)) for i in constants]
