@@ -48,7 +48,8 @@ def check_gate_up(
     hosts = [part.numpy() for part in parts]
     halves = [hiprt.array(np.concatenate([each[:, :columns], each[:, columns:]])) for each in hosts]
     other = kernels.moe_gate_up(hiprt.array(x), hiprt.array(indices), *halves, apart=True, **options)
-    assert other.numpy().tobytes() == got.numpy().tobytes()
+    if tiling is None:  # gates and ups in two stacks have no kernel of dot instructions
+        assert other.numpy().tobytes() == got.numpy().tobytes()
     terms = np.abs(x.astype(np.float64)) @ sizes.transpose(0, 2, 1)
     largest = terms.max(initial=0)
     close(got, reference.moe_gate_up(x, indices, w), magnitude=largest * (largest + 1), steps=steps)
