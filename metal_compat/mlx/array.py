@@ -153,8 +153,6 @@ class array(Lazy):  # noqa: N801
         host = self.numpy()
         shown = host.astype(np.float32) if host.dtype == dtypes.bfloat16.numpy else host
         text = np.array2string(shown, separator=", ", threshold=100, prefix="array(")
-        if host.dtype == np.bool_:
-            text = text.replace("True", "True")
         return f"array({text}, dtype={self.dtype.name})"
 
     def __format__(self, spec: str) -> str:
