@@ -65,6 +65,14 @@ hiprt_pool *hiprt_pool_create(void) {
   return pool;
 }
 
+static void free_spare(hiprt_pool *pool) {
+  for (block *b = pool->spare, *after; b; b = after) {
+    after = b->next;
+    free(b);
+  }
+  pool->spare = 0;
+}
+
 static void destroy(hiprt_pool *pool) {
   delist(pool);
   for (hiprt_lane *lane = pool->lanes, *next; lane; lane = next) {
@@ -79,10 +87,7 @@ static void destroy(hiprt_pool *pool) {
     }
     free(chunk);
   }
-  for (block *b = pool->spare, *after; b; b = after) {
-    after = b->next;
-    free(b);
-  }
+  free_spare(pool);
   hiprt_uses_release(pool->uses);
   pthread_mutex_destroy(&pool->lock);
   free(pool);
@@ -421,6 +426,7 @@ uint32_t hiprt_pool_trim(hiprt_pool *pool, int force, uint32_t capacity, uint64_
     out_numbers[count++] = chunk->number;
     remove_chunk(pool, chunk);
   }
+  free_spare(pool);
   pthread_mutex_unlock(&pool->lock);
   return count;
 }

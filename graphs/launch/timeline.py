@@ -277,15 +277,16 @@ def trace_events(whole: dict[str, Any], pid: int) -> Iterator[dict[str, Any]]:
         names = ("step", "key", "rung", "reason", "difference", "nodes")
         arguments = {name: launch[name] for name in names if launch[name] != ""}
         event = {"name": f"{launch['step']}: {launch['rung']}", "ph": "X", "pid": pid, "args": arguments}
-        yield {**event, "cat": "host", "tid": launch["thread"], **slice_of(launch["ts"], launch["us"])}
+        host = slice_of(launch["ts"], launch["us"])
+        yield {**event, "cat": "host", "tid": launch["thread"], **host}
         if launch["device_us"] is not None:
-            track, ts = STREAM_TRACK + launch["stream"], launch["device_ts"]
-            yield {**event, "cat": "device", "tid": track, **slice_of(ts, launch["device_us"])}
+            track, device = STREAM_TRACK + launch["stream"], slice_of(launch["device_ts"], launch["device_us"])
+            yield {**event, "cat": "device", "tid": track, **device}
             # The device's clock is known from events only, and no arrow may end before it begins.
-            if ts >= launch["ts"]:
+            if device["ts"] >= host["ts"]:
                 flow = {"name": "launch", "cat": "launch", "id": number, "pid": pid}
-                yield {**flow, "ph": "s", "tid": launch["thread"], "ts": launch["ts"]}
-                yield {**flow, "ph": "f", "bp": "e", "tid": track, "ts": ts}
+                yield {**flow, "ph": "s", "tid": launch["thread"], "ts": host["ts"]}
+                yield {**flow, "ph": "f", "bp": "e", "tid": track, "ts": device["ts"]}
     for number, graph in enumerate(whole["graphs"]):
         yield from node_events(graph, pid, GRAPH_TRACK + number)
 

@@ -122,6 +122,7 @@ GATE_UP_DOTS = dot_kernel(
     outputs={"out": "T"},
     scalars={"columns": "uint", "matrices": "uint", "eps": "float"},
     template={"NORMED": "bool", "CHOSEN": "int", "COLUMNS": "int"},
+    part_of="moe_gate_up",
     matrices="GATHERED",
     is_gated=True,
     instances=lambda takes_loops: dot_instances(takes_loops, EXPERT_WIDTHS[0], NORMED=True, COLUMNS=FEW),
@@ -132,6 +133,7 @@ DOWN_DOTS = dot_kernel(
     outputs={"out": "T"},
     scalars={"columns": "uint", "matrices": "uint"},
     template={"ADDED": "bool", "CHOSEN": "int"},
+    part_of="moe_down",
     matrices="SUMMED",
     instances=lambda takes_loops: dot_instances(takes_loops, EXPERT_WIDTHS[1], ADDED=False),
 )

@@ -22,6 +22,7 @@ def dot_kernel(
     outputs: Mapping[str, str],
     scalars: Mapping[str, str],
     template: Mapping[str, str],
+    part_of: str,
     matrices: str = "ONE",
     is_gated: bool = False,
     instances: Callable[[bool], Iterable[Mapping[str, Any]]] | None = None,
@@ -31,7 +32,7 @@ def dot_kernel(
     Parameters
     ----------
     name : str
-    inputs, outputs, scalars, instances
+    inputs, outputs, scalars, instances, part_of
         The declaration, as for `Kernel`.
     template : mapping of str to str
         The parameters besides T, GROUP, BITS, WIDTH and those of a sharing. The body's other parameters are constants.
@@ -57,4 +58,5 @@ def dot_kernel(
             ]
         ),
         instances=instances,
+        part_of=part_of,
     )

@@ -129,6 +129,7 @@ DOTS = dot_kernel(
     outputs={"out": "S"},
     scalars={"columns": "uint", "eps": "float"},
     template={"S": "dtype", **PARTS},
+    part_of="qmv",
     instances=dot_instances,
 )
 
