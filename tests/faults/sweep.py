@@ -1,7 +1,7 @@
 """The sweep: calls of every phase fail, in every way. `python -m faults.sweep FILE [FORM/PHASE…]` writes what it found.
 
-It goes on where it was when it is started again with the same file. With ``--places``, calls that come from the same
-place of the program stand for each other.
+It goes on where it was when it is started again with the same file, also after Ctrl-C. With ``--places``, calls that
+come from the same place of the program stand for each other.
 """
 
 import argparse
@@ -12,10 +12,15 @@ import select
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from pathlib import Path
 
 from faults import mallocs, shim
+
+from hiprt.provider import PACKAGE
 
 TESTS = Path(__file__).resolve().parent.parent
 STATUSES = (2, 719, 999, 1)  # out of memory, launch failure, unknown, invalid value
@@ -44,7 +49,12 @@ class Worker:
     def start(self):
         """Start the process."""
         self.process = subprocess.Popen(
-            self.command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            self.command,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the sweep, which ends its processes itself.
         )
 
     def ask(self, *request):
@@ -80,41 +90,95 @@ def ways(n):
     return BURSTS[n % 4], STATUSES[n // 4 % 4]
 
 
-def sweep(worker, phase, part, save, *, only_places):
-    """Let calls fail in every way, and add to the part of a report what was wrong.
+class Part:
+    """What a sweep of one phase has found, and the calls that are left, which several processes share.
 
     Parameters
     ----------
-    part : dict
-        What an earlier run of the same sweep has found, or empty.
-    save : callable
-        Called after each call.
+    found : dict
+        The part of a report; what an earlier run of the same sweep wrote, or empty.
     only_places : bool
-        Whether one call for each place is enough.
+        Whether one call for each place of the program is enough.
     """
-    calls, begin = worker.ask(phase), time.time() - part.get("seconds", 0)
-    numbers = by_stack(calls, len(calls)) if only_places else list(range(1, len(calls) + 1))
-    part.setdefault("calls", len(calls))
-    part.setdefault("swept", len(numbers))
-    for key, value in (("faults", 0), ("wrong", []), ("next", 0)):
-        part.setdefault(key, value)
-    for n in numbers[part["next"] :]:
-        for burst in BURSTS:
-            for status in STATUSES[:3]:
-                try:
-                    name, found = worker.ask(phase, n, burst, status)
-                except EndedError as error:
-                    name, found = calls[n - 1][0], [str(error)]
-                    worker.start()
-                part["faults"] += 1
-                part["wrong"] += [
-                    {"call": n, "name": name, "burst": burst, "status": status, "what": each} for each in found
-                ]
-        part["next"] += 1
-        part["seconds"] = round(time.time() - begin)
-        save()
-    part["is_whole"] = True
-    save()
+
+    def __init__(self, name, found, *, only_places):
+        self.form, self.phase = name.split("/")
+        self.found, self.only_places = found, only_places
+        self.lock, self.taken = threading.Lock(), set()
+
+    def begin(self, worker):
+        """List the calls of the phase, where no run has done so; each process runs the phase once for that."""
+        calls = worker.ask(self.phase)
+        with self.lock:
+            if "left" not in self.found:
+                left = by_stack(calls, len(calls)) if self.only_places else list(range(1, len(calls) + 1))
+                swept = "one call of each place" if self.only_places else "every call"
+                self.found |= {"what": swept, "calls": len(calls), "swept": len(left)}
+                self.found |= {"faults": 0, "wrong": [], "seconds": 0, "left": left}
+
+    def take(self):
+        """Return a call that no process has taken; None if there is none."""
+        with self.lock:
+            number = next((n for n in self.found.get("left", ()) if n not in self.taken), None)
+            self.taken.add(number)
+            return number
+
+    def add(self, number, faults, wrong, seconds):
+        """Note what one call's faults have found."""
+        with self.lock:
+            self.found["faults"] += faults
+            self.found["wrong"] += wrong
+            self.found["seconds"] = round(self.found["seconds"] + seconds, 1)
+            self.found["left"].remove(number)
+
+
+class Sweep:
+    """Parts that processes sweep side by side until all is done, or until they are told to stop."""
+
+    def __init__(self, parts, save):
+        self.parts, self.save = parts, save
+        self.stopped = threading.Event()
+
+    def fail(self, worker, part, number):
+        """Let one call fail in every way; returns how many ways, and what was wrong."""
+        wrong, ways = [], [(burst, status) for burst in BURSTS for status in STATUSES[:3]]
+        for burst, status in ways:
+            if self.stopped.is_set():
+                return None
+            try:
+                name, found = worker.ask(part.phase, number, burst, status)
+            except EndedError as error:
+                name, found = "unknown", [str(error)]
+                worker.start()
+            fault = {"call": number, "name": name, "burst": burst, "status": status}
+            wrong += [{**fault, "what": each} for each in found]
+        return len(ways), wrong
+
+    def run(self):
+        """Work in one process after another, one for each part that has calls left."""
+        for part in self.parts:
+            if self.stopped.is_set() or part.found.get("left") == []:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                worker = Worker(folder, PACKAGE / "cpu" / "libhiprt_cpu.so", HIPRT_GRAPH_VERIFY=FORMS[part.form])
+                part.begin(worker)
+                while not self.stopped.is_set() and (number := part.take()) is not None:
+                    begin = time.monotonic()
+                    if found := self.fail(worker, part, number):
+                        part.add(number, *found, time.monotonic() - begin)
+                        self.save()
+                worker.close()
+
+    def run_all(self, jobs, seconds):
+        """Run that many processes; they stop after some seconds, or at Ctrl-C, with what they have done noted."""
+        with ThreadPoolExecutor(jobs) as pool:
+            done = [pool.submit(self.run) for _ in range(jobs)]
+            try:
+                wait(done, seconds, FIRST_EXCEPTION)
+            finally:
+                self.stopped.set()
+        for each in done:
+            each.result()
 
 
 def machine():
@@ -134,35 +198,37 @@ def main():
     """Sweep phases, plain and with each launch verified, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
-    every = [f"plain/{phase}" for phase in PHASES] + ["verified/kept", "verified/recorded"]
+    every = [f"{form}/{phase}" for form in FORMS for phase in PHASES]
     parser.add_argument("parts", nargs="*", metavar="FORM/PHASE", help=f"of {', '.join(every)}; all by default")
     parser.add_argument("--places", action="store_true", help="one call for each place of the program")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that sweep side by side")
+    parser.add_argument("--seconds", type=float, help="stop after that time, with what is done written")
     asked = parser.parse_intermixed_args()
-    report = {
-        "what": "single HIP calls fail, once, in bursts of 2 and 3 and from then on, with 3 statuses: no other result "
-        "without an error, the same results afterwards in the same process, nothing lost",
-        **machine(),
-        "command": "python -m faults.sweep FILE" + " --places" * asked.places,
-        "parts": {},
-    }
     if asked.file.exists():
         report = json.loads(asked.file.read_text())
+    else:
+        report = {
+            "what": "HIP calls fail, once, in bursts of 2 and 3 and from then on, with 3 statuses: no other result "
+            "without an error, the same results afterwards in the same process, nothing lost",
+            **machine(),
+            "parts": {},
+        }
+    # Of the long phase most calls are the same ones again and again.
+    parts = [
+        Part(name, report["parts"].setdefault(name, {}), only_places=asked.places or name.endswith("/first"))
+        for name in asked.parts or every
+    ]
+    lock = threading.Lock()
 
     def save():
-        asked.file.write_text(json.dumps(report, indent=1) + "\n")
+        written = asked.file.with_suffix(".part")
+        with lock, ExitStack() as held:
+            for part in parts:
+                held.enter_context(part.lock)
+            written.write_text(json.dumps(report, indent=1) + "\n")
+            written.replace(asked.file)
 
-    from hiprt.provider import PACKAGE
-
-    for name in asked.parts or every:
-        form, phase = name.split("/")
-        part = report["parts"].setdefault(name, {})
-        if part.get("is_whole"):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            worker = Worker(folder, PACKAGE / "cpu" / "libhiprt_cpu.so", HIPRT_GRAPH_VERIFY=FORMS[form])
-            # Of the long phase most calls are the same ones again and again.
-            sweep(worker, phase, part, save, only_places=asked.places or phase == "first")
-            worker.close()
+    Sweep(parts, save).run_all(asked.jobs, asked.seconds)
 
 
 if __name__ == "__main__":
