@@ -8,7 +8,6 @@ the arrays that are still alive, the step's results. Sharing memory this way add
 
 from __future__ import annotations
 
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from contextlib import suppress
 from hiprt import core
 from hiprt.allocator.holder import Holder, PoolStats
 from hiprt.allocator.planner import ALIGNMENT, InPlace, Outline, Plan, Request, Structure, plan
+from hiprt.allocator.requests import Requests
 from hiprt.buffer import Allocate, Buffer
 from hiprt.errors import OutOfMemoryError
 from hiprt.stream import Move, Stream
@@ -31,7 +31,7 @@ WINDOW = 8192  # nodes planned at a time; a plan keeps as many bits for each of 
 MOST_STRUCTURES = 64  # that are remembered
 
 
-class Arena(Holder):
+class Arena(Requests, Holder):
     """Memory of one step's intermediates.
 
     It cannot overflow: when its block is asked for, every request is known. If there is no memory for the block, the
@@ -58,26 +58,8 @@ class Arena(Holder):
         super().__init__(source, name)
         self.shared = core.address(self.uses)
         self.plans: list[Plan] = []
-        self.next = PROVISIONAL
         self.moves: list[Move] = []
-        self.extents: list[tuple[int, int]] = []
-        self.buffers: list[weakref.ref[Buffer]] = []
-
-    def allocate(self, nbytes: int, stream: Stream) -> Buffer:
-        """Return a buffer at a provisional address."""
-        address = self.next
-        self.next += -(-nbytes // SPACING) * SPACING + SPACING
-        buffer = Buffer(address, nbytes, stream.device.index, pool=self)
-        buffer.views = []
-        buffer.share(self.shared)
-        self.extents.append((address, address + nbytes))
-        self.buffers.append(weakref.ref(buffer))
-        return buffer
-
-    @property
-    def unsettled(self) -> tuple[int, int]:
-        """The addresses of arrays that have no memory yet: the first, and one past the last; zeros without any."""
-        return (self.extents[0][0], self.next) if self.extents else (0, 0)
+        self.open(Buffer, self.shared, PROVISIONAL, SPACING)
 
     def settle(
         self,
@@ -104,7 +86,7 @@ class Arena(Holder):
         OutOfMemoryError
             There is no memory for the block; nothing has moved.
         """
-        extents, buffers = self.extents, [known() for known in self.buffers]
+        extents, buffers = self.found()
         if not extents:
             return []
         alive = [i for i, buffer in enumerate(buffers) if buffer is not None]
@@ -113,7 +95,7 @@ class Arena(Holder):
         block.share(self.shared)
         self.plans.append(made)
         self.chunks[len(self.chunks)] = block
-        self.extents, self.buffers = [], []
+        self.clear()
         self.moves = moves = [
             (start, end + SPACING - 1, block.address + offset) for (start, end), offset in zip(extents, made.offsets)
         ]
@@ -125,9 +107,9 @@ class Arena(Holder):
 
     def abandon(self, stream: Stream) -> None:
         """Give the arrays that are alive memory of their own, though what they were to hold was never computed."""
-        buffers = [buffer for known in self.buffers if (buffer := known()) is not None]
-        self.extents, self.buffers = [], []
-        for buffer in buffers:
+        _, buffers = self.found()
+        self.clear()
+        for buffer in filter(None, buffers):
             # Without memory the array keeps its provisional address, at which any access faults.
             with suppress(OutOfMemoryError):
                 block = self.source(max(buffer.nbytes, 1), stream)
@@ -157,7 +139,7 @@ def layout(extents: Sequence[Extent], outlined: Outlined, results: Sequence[int]
     sizes = [end - start for start, end in extents]
     known = structures.get((key, tuple(results)))
     if known is not None and known.fits(sizes):
-        return known.structure.plan(known.requests(sizes))
+        return known.structure.plan(sizes)
     outline = read()
     users, edges = list(outline.users), outline.dependencies or [[]]
     for i in results:
@@ -171,7 +153,7 @@ def layout(extents: Sequence[Extent], outlined: Outlined, results: Sequence[int]
     structures[key, tuple(results)] = Known(structure, requests, outline.in_place)
     for old in list(structures)[:-MOST_STRUCTURES]:
         structures.pop(old, None)
-    return structure.plan(requests)
+    return structure.plan(sizes)
 
 
 class Known:
@@ -188,7 +170,6 @@ class Known:
 
     def __init__(self, structure: Structure, requests: Sequence[Request], in_place: Sequence[InPlace]) -> None:
         self.structure = structure
-        self.users = [(request.users, request.is_result) for request in requests]
         self.pairs = [(source, target) for _, source, target in in_place]
         self.form = self.form_of([request.nbytes for request in requests])
 
@@ -198,11 +179,7 @@ class Known:
 
     def fits(self, sizes: Sequence[int]) -> bool:
         """Whether the structure is that of intermediates of these sizes."""
-        return len(sizes) == len(self.users) and self.form_of(sizes) == self.form
-
-    def requests(self, sizes: Sequence[int]) -> list[Request]:
-        """Return the requests of these sizes."""
-        return [Request(size, users, is_result) for size, (users, is_result) in zip(sizes, self.users)]
+        return len(sizes) == len(self.structure.uses) and self.form_of(sizes) == self.form
 
 
 # By what `Arena.settle` is given, and the results.
@@ -230,4 +207,5 @@ def by_windows(requests: Sequence[Request], outline: Outline) -> Plan:
             offsets[i], heads[i] = nbytes + offset, group[head]
         nbytes += part.nbytes
         bound = max(bound, part.lower_bound)
-    return Plan(tuple(offsets), nbytes, bound, tuple(requests), tuple(heads))
+    sizes, uses = [request.nbytes for request in requests], [(request.users, request.is_result) for request in requests]
+    return Plan(tuple(offsets), nbytes, bound, tuple(sizes), tuple(uses), tuple(heads))

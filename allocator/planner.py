@@ -13,12 +13,14 @@ Requests come from a recording in which no two intermediates share memory (`requ
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
 from operator import and_
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from hiprt import core
 
 __all__ = ["InPlace", "Outline", "Plan", "Request", "Structure", "plan", "requests_of"]
 
@@ -90,17 +92,25 @@ class Plan:
         No plan is smaller. It is the most bytes that are live at once in program order, sizes rounded up to 256, where
         what is written in place needs no more; or, where branches that may run together need more than that, the size
         of a set of requests of which any two conflict.
-    requests : tuple of Request
-        The intermediates.
+    sizes : tuple of int
+        The intermediates' sizes in bytes.
+    uses : tuple of (tuple of int, bool)
+        The nodes that touch each intermediate, and whether somebody reads it after the step.
     heads : tuple of int
-        For each request the one whose memory it continues in place, or itself.
+        For each intermediate the one whose memory it continues in place, or itself.
     """
 
     offsets: tuple[int, ...]
     nbytes: int
     lower_bound: int
-    requests: tuple[Request, ...] = ()
+    sizes: tuple[int, ...] = ()
+    uses: tuple[tuple[tuple[int, ...], bool], ...] = ()
     heads: tuple[int, ...] = ()
+
+    @property
+    def requests(self) -> list[Request]:
+        """The intermediates."""
+        return [Request(size, *use) for size, use in zip(self.sizes, self.uses)]
 
 
 def requests_of(
@@ -163,7 +173,7 @@ def plan(
     if dependencies is None:
         last = max((request.users[-1] for request in requests if request.users), default=-1)
         dependencies = [[] if i == 0 else [i - 1] for i in range(last + 1)]
-    return Structure(requests, dependencies, in_place).plan(requests)
+    return Structure(requests, dependencies, in_place).plan([request.nbytes for request in requests])
 
 
 class Structure:
@@ -185,47 +195,67 @@ class Structure:
         ancestors = ancestors_of(dependencies)
         self.conflicts = conflicts_of(requests, sizes_of(requests), ancestors)
         self.heads = heads_of(requests, ancestors, in_place)
+        self.uses = tuple([(request.users, request.is_result) for request in requests])
         chains = merged(requests, self.heads)
         self.spans = [(i, *live) for i, chain in enumerate(chains) if (live := live_nodes(chain)) is not None]
-        self.first = [request.users[:1] or (0,) for request in requests]
+        firsts = [request.users[0] if request.users else 0 for request in requests]
         apart = list(range(len(requests)))
         # Long chains in place may leave gaps that requests with memory of their own fill.
         tried = [self.heads] if self.heads == apart else [self.heads, apart]
-        self.tried = [(heads, others_of(heads, self.conflicts)) for heads in tried]
+        self.tried = [Placing(heads, firsts, self.conflicts) for heads in tried]
 
-    def plan(self, requests: Sequence[Request]) -> Plan:
-        """Place requests that differ from those of the structure in sizes only, and in none of what counts there."""
-        sizes = sizes_of(requests)
-        bound = lower_bound(self.spans, sizes)
+    def plan(self, sizes: Sequence[int]) -> Plan:
+        """Place requests of other sizes, which are zero, or equal, where those of the structure are."""
+        aligned = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
+        bound = lower_bound(self.spans, aligned)
+        given, offsets = core.ffi.new("int64_t[]", aligned), core.ffi.new("int64_t[]", len(aligned))
         best: Plan | None = None
-        for heads, others in self.tried:
-            for offsets in self.arrangements(sizes, heads, others):
-                nbytes = max((offset + size for offset, size in zip(offsets, sizes)), default=0)
+        for placing in self.tried:
+            for order in range(core.lib.HIPRT_PLACING_ORDERS):
+                nbytes = placing.place(given, order, offsets)
                 if best is None and nbytes > bound:
-                    bound = max(bound, conflicting_bytes(sizes, self.heads, self.conflicts))
+                    bound = max(bound, conflicting_bytes(aligned, self.heads, self.conflicts))
                 if best is None or nbytes < best.nbytes:
-                    best = Plan(offsets, nbytes, bound, tuple(requests), tuple(heads))
+                    found = core.ffi.unpack(offsets, len(aligned)) if aligned else []
+                    best = Plan(tuple(found), nbytes, bound, tuple(sizes), self.uses, placing.heads)
                 if nbytes == bound:
                     return best
         assert best is not None
         return best
 
-    def arrangements(
-        self, sizes: Sequence[int], heads: Sequence[int], others: Sequence[Collection[int]]
-    ) -> Iterator[tuple[int, ...]]:
-        """Yield the offsets that one order of placing after the other leads to; a chain lies where its head does."""
-        first = self.first
-        placed = [i for i, head in enumerate(heads) if i == head]
-        degree = [sum([sizes[k] for k in each]) for each in others]
-        orders: tuple[Callable[[int], tuple[int, ...]], ...] = (
-            lambda i: (-sizes[i], -degree[i], i),
-            lambda i: (-sizes[i], i),
-            lambda i: (-degree[i], -sizes[i], i),
-            lambda i: first[i] + (-sizes[i], i),
-        )
-        for order in orders:
-            offsets = place(sorted(placed, key=order), sizes, others)
-            yield tuple([offsets[head] for head in heads])
+
+class Placing:
+    """What of a structure the C core reads: which requests are placed, and which of them conflict.
+
+    Parameters
+    ----------
+    heads : sequence of int
+        For each request the one whose memory it continues in place, or itself.
+    firsts : sequence of int
+        For each request the first node that touches it.
+    conflicts : sequence of iterable of int
+        For each request, those that it conflicts with.
+    """
+
+    def __init__(self, heads: Sequence[int], firsts: Sequence[int], conflicts: Sequence[Iterable[int]]) -> None:
+        self.heads = tuple(heads)
+        others = others_of(heads, conflicts)
+        lists = heads, firsts, [0, *accumulate(map(len, others))], [k for each in others for k in each]
+        self.arrays = [core.ffi.new("uint32_t[]", each) for each in lists]
+        self.core = core.ffi.new("hiprt_placing *", [len(heads), *self.arrays])
+
+    def place(self, sizes: Any, order: int, offsets: Any) -> int:
+        """Write the offsets that one order of placing leads to; return the size of the block.
+
+        Raises
+        ------
+        MemoryError
+            The host has no memory.
+        """
+        nbytes = int(core.lib.hiprt_place(self.core, sizes, order, offsets))
+        if nbytes < 0:
+            raise MemoryError("a plan of memory")
+        return nbytes
 
 
 def sizes_of(requests: Sequence[Request]) -> list[int]:
@@ -335,19 +365,3 @@ def conflicts_of(requests: Sequence[Request], sizes: Sequence[int], ancestors: S
                 conflicts[earlier].append(later)
         live.append(later)
     return conflicts
-
-
-def place(order: Sequence[int], sizes: Sequence[int], conflicts: Sequence[Collection[int]]) -> list[int]:
-    """Return offsets, for which each request in turn went into the tightest gap between those it conflicts with."""
-    offsets = [0] * len(sizes)
-    placed = [False] * len(sizes)
-    for i in order:
-        best, tightest, end = -1, -1, 0
-        for start, stop in sorted([(offsets[k], offsets[k] + sizes[k]) for k in conflicts[i] if placed[k]]):
-            gap = start - end
-            if gap >= sizes[i] and (best < 0 or gap < tightest):
-                best, tightest = end, gap
-            end = max(end, stop)
-        offsets[i] = best if best >= 0 else end
-        placed[i] = True
-    return offsets

@@ -15,7 +15,10 @@ from hiprt.errors import HipWarning
 from hiprt.hip import call, handle, lib
 from hiprt.stream import Stream
 
-__all__ = ["Adopt", "Allocate", "Buffer", "adopt", "allocate", "hip_malloc", "relaxed", "set_adopter", "set_allocator"]
+__all__ = [
+    "Adopt", "Allocate", "Buffer", "adopt", "allocate", "hip_malloc", "relaxed", "set_adopter", "set_allocator",
+    "source_of",
+]  # fmt: skip
 
 
 class Buffer(objects.Buffer):
@@ -130,6 +133,13 @@ def allocate(nbytes: int, stream: Stream) -> Buffer:
         for observe in list(observers):
             observe(buffer)
     return buffer
+
+
+def source_of(stream: Stream) -> Allocate:
+    """Return what `allocate` asks for memory, to be asked many times; `allocate` itself where somebody observes it."""
+    if observers:
+        return allocate
+    return stream.memory.allocate if stream.memory is not None else allocator
 
 
 def set_allocator(new: Allocate | None) -> Allocate:

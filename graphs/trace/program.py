@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hiprt.array import Array
-from hiprt.buffer import Buffer, allocate
+from hiprt.buffer import Buffer, allocate, source_of
 from hiprt.device import Device
 from hiprt.flags import flags
 from hiprt.graphs.trace.core import ITSELF, Issue, Primitive, Trace, run
@@ -94,7 +94,8 @@ class Program:
             remember(known, key, notes.issue(primitive, operands, results))
             return results
 
-        run(self.primitives, self.lasts, found, known, size, Size, stream, allocate, perform)
+        source = allocate if stream is None or known is None else source_of(stream)
+        run(self.primitives, self.lasts, found, known, size, Size, stream, source, perform)
         return tuple(value if value.primitive is None else found[value.number] for value in self.outputs)
 
     def issues_on(self, stream: Stream) -> dict[Hashable, Issue]:

@@ -351,3 +351,27 @@ def test_alone(stream):
     assert made.settle(stream, lambda _: nothing) == []
     assert isinstance(made.parent, Pool)
     functions()
+
+
+@pytest.mark.parametrize("nbytes", [-1, 2**64 - 2**58, 2**64 - 1, 2**64])
+def test_no_address_is_given_twice(stream, nbytes):
+    """A request behind which no address is left, and one that is no size, leave the next one where it was."""
+    made = Arena(default_pool.allocate, "alone")
+    before = made.allocate(100, stream)
+    with pytest.raises(OverflowError):
+        made.allocate(nbytes, stream)
+    assert made.allocate(100, stream).address == before.address + 512
+
+
+def test_a_buffer_outlives_its_arena(stream):
+    """Once it has memory, it asks the arena for nothing, and the next request is not taken for it."""
+    made = Arena(default_pool.allocate, "alone")
+    nothing = b"", lambda: Outline([()], [], [])
+    first = made.allocate(1000, stream)
+    made.settle(stream, lambda _: nothing)
+    second = made.allocate(1000, stream)
+    del first
+    assert made.found()[1] == [second]
+    made.abandon(stream)
+    del made
+    assert second.nbytes == 1000
