@@ -160,7 +160,7 @@ static int fill(cutting *c, PyObject *values) {
     PyObject *results = c->order[i]->results;
     for (Py_ssize_t j = 0; results && j < PyTuple_Size(results); j++) {
       PyObject *reference = PyTuple_GetItem(results, j);
-      PyObject *value = reference == Py_None ? Py_None : PyWeakref_GetObject(reference);
+      PyObject *value = reference == Py_None ? Py_None : hiprt_py_referred(reference);
       if (value != Py_None && maker_of(value) == c->order[i] && note(c, value, 0)) return -1;
     }
   }

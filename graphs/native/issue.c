@@ -169,10 +169,7 @@ static PyObject *array_in(issuing *now, int place) {
 /* Return the launchers of all launches, new references; 0 without an exception where one is gone. */
 static int find_functions(const issue_object *self, PyObject **functions) {
   for (int i = 0; i < self->n_launches; i++) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* PyWeakref_GetRef takes its place, from Python 3.13 on */
-    PyObject *found = PyWeakref_GetObject(self->launches[i].function);
-#pragma GCC diagnostic pop
+    PyObject *found = hiprt_py_referred(self->launches[i].function);
     if (!found || found == Py_None) {
       while (i--) Py_DECREF(functions[i]);
       return 0;

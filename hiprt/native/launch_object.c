@@ -89,10 +89,7 @@ static PyObject *bind(launch_object *self, PyObject *stream, int device) {
 /* Return the launcher on a stream's device: that of the call before, if it is still there. */
 static PyObject *launcher_on(launch_object *self, PyObject *stream, int device) {
   if (!self->function || device != self->device) return bind(self, stream, device);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* PyWeakref_GetRef takes its place, from Python 3.13 on */
-  PyObject *found = PyWeakref_GetObject(self->function);
-#pragma GCC diagnostic pop
+  PyObject *found = hiprt_py_referred(self->function);
   return !found || found == Py_None ? bind(self, stream, device) : Py_NewRef(found);
 }
 

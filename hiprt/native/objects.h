@@ -114,5 +114,11 @@ int hiprt_py_copy(hiprt_py_stream *stream, PyObject *to, PyObject *from);
 PyObject *hiprt_py_lend(PyObject *module, PyObject *args);
 /* Return a capsule with the functions that extension modules call: DLPack's C exchange API. */
 PyObject *hiprt_py_exchange_api(void);
+/* Return what a weak reference refers to, borrowed; None where that is gone. PyWeakref_GetRef, which is not deprecated,
+ * exists from Python 3.13 on only. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+static inline PyObject *hiprt_py_referred(PyObject *reference) { return PyWeakref_GetObject(reference); }
+#pragma GCC diagnostic pop
 /* Do what tp_dealloc of a type made from a spec does in the end. */
 void hiprt_py_free(PyObject *self);
