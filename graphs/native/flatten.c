@@ -54,12 +54,15 @@ static void after_questions(int before) {
   if (!before && hiprt_hip.hipGetLastError) hiprt_hip.hipGetLastError();
 }
 
-/* Learn where the arguments of a kernel lie, and how many there are; -1: the library does not tell. */
+/* Learn where the arguments of a kernel lie, and how many there are; -1: the library does not tell. An argument that
+ * the kernel lacks is an invalid value; after any other failure the number of arguments is unknown. */
 static int learn_arguments(hipFunction_t function, uint32_t *offsets, uint32_t *sizes) {
   if (!hiprt_hip.hipKernelGetParamInfo) return -1;
   for (int i = 0; i <= HIPRT_MAX_ARGS; i++) {
     size_t offset = 0, size = 0;
-    if (hiprt_hip.hipKernelGetParamInfo((hipKernel_t)function, (size_t)i, &offset, &size)) return i ? i : -1;
+    hipError_t status = hiprt_hip.hipKernelGetParamInfo((hipKernel_t)function, (size_t)i, &offset, &size);
+    if (status == hipErrorInvalidValue && i) return i;
+    if (status) return -1;
     if (i == HIPRT_MAX_ARGS || !size) break;
     offsets[i] = (uint32_t)offset;
     sizes[i] = (uint32_t)size;
@@ -153,21 +156,23 @@ static int append_kernel(pieces *all, hipGraphNode_t source) {
 static int tells_of_copies(void) {
   static atomic_int known = -1;
   if (known >= 0) return known;
+  if (!hiprt_hip.hipGraphMemcpyNodeGetParams) return known = 0;
   hipGraph_t graph = 0;
   hipGraphNode_t node;
+  hipMemcpy3DParms p = {0};
   char *memory = 0;
-  int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed), is_right = 0;
-  if (!hiprt_hip.hipMalloc((void **)&memory, 256) && !hiprt_hip.hipGraphCreate(&graph, 0)) {
-    hipMemcpy3DParms p = {0};
-    is_right = hiprt_hip.hipGraphMemcpyNodeGetParams &&
-               !hiprt_hip.hipGraphAddMemcpyNode1D(&node, graph, 0, 0, memory + 64, memory, 24, hipMemcpyDeviceToDevice) &&
-               !hiprt_hip.hipGraphMemcpyNodeGetParams(node, &p) && p.srcPtr.ptr == memory &&
-               p.dstPtr.ptr == memory + 64 && p.extent.width == 24;
-  }
+  int mode = hiprt_capture_mode(hipStreamCaptureModeRelaxed);
+  int is_asked =
+      !hiprt_hip.hipMalloc((void **)&memory, 256) && !hiprt_hip.hipGraphCreate(&graph, 0) &&
+      !hiprt_hip.hipGraphAddMemcpyNode1D(&node, graph, 0, 0, memory + 64, memory, 24, hipMemcpyDeviceToDevice) &&
+      !hiprt_hip.hipGraphMemcpyNodeGetParams(node, &p);
+  int is_right = is_asked && p.srcPtr.ptr == memory && p.dstPtr.ptr == memory + 64 && p.extent.width == 24;
   if (graph) hiprt_hip.hipGraphDestroy(graph);
   if (memory) hiprt_hip.hipFree(memory);
   hiprt_capture_mode(mode);
-  return known = is_right;
+  /* A failure to ask is no answer: it is asked again. */
+  if (is_asked) known = is_right;
+  return is_right;
 }
 
 static int is_device_memory(const void *pointer) {

@@ -46,6 +46,15 @@ def test_work_of_other_code_fails_from_then_on(worker, nth):
 
 
 @pytest.mark.timeout(900)
+def test_how_many_arguments_a_kernel_has_is_not_learned_from_a_failure(worker):
+    """A kernel of other code whose arguments are not told is taken as it is: with too few of them it would crash."""
+    calls = [n for n, (name, _) in enumerate(worker.ask("foreign"), 1) if name == "hipKernelGetParamInfo"]
+    wrong = [(n, found) for n in calls for name, found in [worker.ask("foreign", n, 1, 719)] if found]
+    assert len(calls) > 20
+    assert not wrong
+
+
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("phase", [pytest.param(phase, marks=pytest.mark.wide) for phase in ("kept", "recorded")])
 @pytest.mark.parametrize("worker", [{"HIPRT_GRAPH_VERIFY": "1"}], indirect=True)
 def test_a_call_fails_while_launches_are_verified(worker, phase):
