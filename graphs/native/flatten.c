@@ -54,20 +54,28 @@ static void after_questions(int before) {
   if (!before && hiprt_hip.hipGetLastError) hiprt_hip.hipGetLastError();
 }
 
+static int ask_argument(hipFunction_t function, int i, uint32_t *offset, uint32_t *size) {
+  size_t at = 0, nbytes = 0;
+  const int status = (int)hiprt_hip.hipKernelGetParamInfo((hipKernel_t)function, (size_t)i, &at, &nbytes);
+  *offset = (uint32_t)at;
+  *size = (uint32_t)nbytes;
+  return status || nbytes ? status : hipErrorNotSupported;
+}
+
 /* Learn where the arguments of a kernel lie, and how many there are; -1: the library does not tell. An argument that
  * the kernel lacks is an invalid value; after any other failure the number of arguments is unknown. */
 static int learn_arguments(hipFunction_t function, uint32_t *offsets, uint32_t *sizes) {
-  if (!hiprt_hip.hipKernelGetParamInfo) return -1;
-  for (int i = 0; i <= HIPRT_MAX_ARGS; i++) {
-    size_t offset = 0, size = 0;
-    hipError_t status = hiprt_hip.hipKernelGetParamInfo((hipKernel_t)function, (size_t)i, &offset, &size);
-    if (status == hipErrorInvalidValue && i) return i;
-    if (status) return -1;
-    if (i == HIPRT_MAX_ARGS || !size) break;
-    offsets[i] = (uint32_t)offset;
-    sizes[i] = (uint32_t)size;
+  int status = hiprt_hip.hipKernelGetParamInfo ? 0 : hipErrorNotSupported, count = 0;
+  uint32_t offset, size;
+  while (!status && !(status = ask_argument(function, count, &offset, &size))) {
+    if (count == HIPRT_MAX_ARGS) return -1;
+    offsets[count] = offset;
+    sizes[count++] = size;
   }
-  return -1;
+  if (!count || status != hipErrorInvalidValue) return -1;
+  /* A call that failed looks like the end, so it is the end only if an argument is told after it, and this one is not. */
+  const int is_told = !ask_argument(function, 0, &offset, &size);
+  return is_told && ask_argument(function, count, &offset, &size) == hipErrorInvalidValue ? count : -1;
 }
 
 /* Find the block of arguments in `extra`; NULL if there is none. */

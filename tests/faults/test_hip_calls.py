@@ -1,11 +1,12 @@
 """HIP calls that fail: a clear error or a lower rung, nothing lost, and afterwards the same bits in one process."""
 
 import pytest
-from faults.sweep import PHASES, Worker, by_stack, ways
+from faults.sweep import BURSTS, PHASES, Worker, by_stack, ways
 
 from hiprt.provider import PACKAGE
 
 pytestmark = pytest.mark.only("cpu", reason="the shim counts its objects")
+INVALID_VALUE = 1
 FAULTS = 60  # of each phase, in the short form
 
 
@@ -52,6 +53,14 @@ def test_how_many_arguments_a_kernel_has_is_not_learned_from_a_failure(worker):
     wrong = [(n, found) for n in calls for name, found in [worker.ask("foreign", n, 1, 719)] if found]
     assert len(calls) > 20
     assert not wrong
+
+
+@pytest.mark.timeout(900)
+def test_an_invalid_value_that_is_a_failure_is_not_the_end_of_the_arguments(worker):
+    """It has the status that a question behind the last argument has."""
+    calls = [n for n, (name, _) in enumerate(worker.ask("foreign"), 1) if name == "hipKernelGetParamInfo"]
+    wrong = [(n, burst, *worker.ask("foreign", n, burst, INVALID_VALUE)) for n in calls[:25] for burst in BURSTS]
+    assert [each for each in wrong if each[-1]] == []
 
 
 @pytest.mark.timeout(900)
