@@ -226,20 +226,29 @@ static PyObject *read_argument(reading *r, PyObject *value) {
   return append(r, shared((PyObject *)Py_TYPE(value))) ? 0 : read(r, value);
 }
 
+/* Return which parameter has a name, or `count`; it is looked for from one of them on first. */
+static Py_ssize_t find_name(PyObject *const *names, Py_ssize_t count, Py_ssize_t from, PyObject *name) {
+  for (Py_ssize_t i = from; i < count; i++)
+    if (names[i] == name) return i;
+  for (Py_ssize_t i = 0; i < count; i++) /* names of code are interned, others may not be */
+    if (names[i] == name || !PyUnicode_Compare(names[i], name)) return i;
+  return count;
+}
+
 /* Put a call's arguments in the order of the op's parameters; borrowed references. */
 static int order(const hiprt_py_op *op, PyObject *args, PyObject *kwargs, PyObject **ordered) {
-  const Py_ssize_t count = PyTuple_Size(op->names), given = PyTuple_Size(args);
+  const Py_ssize_t count = op->count, given = PyTuple_Size(args);
+  PyObject *const *names = op->parameters, *const *defaults = names + count;
   if (given > op->positional || count > MOST_PARAMETERS) {
     PyErr_Format(PyExc_TypeError, "%U takes %zd arguments by position, %zd are given", op->name, op->positional, given);
     return -1;
   }
   for (Py_ssize_t i = 0; i < count; i++) ordered[i] = i < given ? PyTuple_GetItem(args, i) : 0;
   PyObject *name, *value;
+  Py_ssize_t next = given; /* most names come in the order of the parameters */
   for (Py_ssize_t at = 0; kwargs && PyDict_Next(kwargs, &at, &name, &value);) {
-    Py_ssize_t i = 0;
-    while (i < count && PyTuple_GetItem(op->names, i) != name) i++;
-    if (i == count) /* names of code are interned, others may not be */
-      for (i = 0; i < count && PyUnicode_Compare(PyTuple_GetItem(op->names, i), name);) i++;
+    const Py_ssize_t i = find_name(names, count, next, name);
+    next = i + 1;
     if (i < count && !ordered[i]) {
       ordered[i] = value;
     } else if (i < count) {
@@ -255,9 +264,9 @@ static int order(const hiprt_py_op *op, PyObject *args, PyObject *kwargs, PyObje
     }
   }
   for (Py_ssize_t i = 0; i < count; i++) {
-    if (!ordered[i]) ordered[i] = PyTuple_GetItem(op->defaults, i);
-    if (ordered[i] == Py_Ellipsis && PyTuple_GetItem(op->defaults, i) == Py_Ellipsis) {
-      PyErr_Format(PyExc_TypeError, "%U: %U is not given", op->name, PyTuple_GetItem(op->names, i));
+    if (!ordered[i]) ordered[i] = defaults[i];
+    if (ordered[i] == Py_Ellipsis && defaults[i] == Py_Ellipsis) {
+      PyErr_Format(PyExc_TypeError, "%U: %U is not given", op->name, names[i]);
       return -1;
     }
   }
@@ -376,22 +385,66 @@ static PyObject *tuple_of(PyObject *const *items, Py_ssize_t count) {
   return tuple;
 }
 
-/* Return the rule of a call: what is remembered for such operands, else `known`, else what the subclass infers. */
-static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *arguments, reading *r, PyObject *known) {
-  PyObject *key = tuple_of(r->key, r->parts);
-  if (!key) return 0;
-  const Py_hash_t hash = PyObject_Hash(key);
+/* Whether a call has this key; numbers of one value may be other objects. */
+static int has_key(const reading *r, PyObject *key) {
+  if (PyTuple_Size(key) != r->parts) return 0;
+  for (Py_ssize_t i = 0; i < r->parts; i++) {
+    PyObject *part = PyTuple_GetItem(key, i);
+    if (part == r->key[i]) continue;
+    if (!PyLong_CheckExact(part) || !PyLong_CheckExact(r->key[i]) || PyObject_RichCompareBool(part, r->key[i], Py_EQ) != 1)
+      return 0;
+  }
+  return 1;
+}
+
+/* Put a rule in front of the recent ones, in the place of one of them. */
+static const hiprt_py_rule *move_to_front(hiprt_py_op *op, int from, hiprt_py_rule rule) {
+  memmove(op->recent + 1, op->recent, (size_t)from * sizeof rule);
+  op->recent[0] = rule;
+  return op->recent;
+}
+
+static const hiprt_py_rule *recent_rule(hiprt_py_op *op, const reading *r) {
+  for (int i = 0; i < HIPRT_RECENT_RULES && op->recent[i].key; i++)
+    if (has_key(r, op->recent[i].key)) return i ? move_to_front(op, i, op->recent[i]) : op->recent;
+  return 0;
+}
+
+static void remember_rule(hiprt_py_op *op, hiprt_py_rule rule) {
+  const hiprt_py_rule last = op->recent[HIPRT_RECENT_RULES - 1];
+  shared(rule.key);
+  shared(rule.rule);
+  move_to_front(op, HIPRT_RECENT_RULES - 1, rule);
+  Py_XDECREF(last.key);
+  Py_XDECREF(last.rule);
+}
+
+/* Return the rule of a call whose key is not among the recent ones: what is remembered, else `known`, else what the
+ * subclass infers. */
+static PyObject *find_rule(trace_object *self, hiprt_py_op *op, PyObject *arguments, PyObject *key, Py_hash_t hash,
+                           PyObject *known) {
   PyObject *rule = hash == -1 ? 0 : PyDict_GetItemWithError(op->rules, key);
-  r->hash = mixed(mixed(r->hash, (uint64_t)hash), (uint64_t)(uintptr_t)op);
+  const int has_hash = !PyErr_Occurred();
   Py_XINCREF(rule);
   if (!rule) {
-    const int has_hash = !PyErr_Occurred();
     PyErr_Clear(); /* an argument without a hash is inferred at each call */
     rule = known ? shared(known) : PyObject_CallMethod((PyObject *)self, "infer", "OO", op, arguments);
     if (rule && has_hash && PyDict_Size(op->rules) >= 4096) PyDict_Clear(op->rules);
     if (rule && has_hash && PyDict_SetItem(op->rules, key, rule)) Py_CLEAR(rule);
   }
-  Py_DECREF(key);
+  if (rule && has_hash) remember_rule(op, (hiprt_py_rule){key, rule, hash});
+  return rule;
+}
+
+/* Return the rule of a call, and note its key in the hash. */
+static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *arguments, reading *r, PyObject *known) {
+  const hiprt_py_rule *recent = recent_rule(op, r);
+  PyObject *key = recent ? 0 : tuple_of(r->key, r->parts);
+  if (!recent && !key) return 0;
+  const Py_hash_t hash = recent ? recent->hash : PyObject_Hash(key);
+  PyObject *rule = recent ? shared(recent->rule) : find_rule(self, op, arguments, key, hash, known);
+  r->hash = mixed(mixed(r->hash, (uint64_t)hash), (uint64_t)(uintptr_t)op);
+  Py_XDECREF(key);
   return rule;
 }
 
@@ -400,7 +453,7 @@ static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *argument
 static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *const *ordered, PyObject *known) {
   PyObject *rule = 0, *made = 0;
   hiprt_py_primitive *primitive = 0;
-  const Py_ssize_t count = PyTuple_Size(op->names);
+  const Py_ssize_t count = op->count;
   PyObject *arguments = PyTuple_New(count);
   reading r;
   begin(&r, self, 0, 1);

@@ -51,6 +51,13 @@ typedef struct {
   int default_of;             /* the device, counted from 1, whose default stream it is; 0: of none */
 } hiprt_py_stream;
 
+#define HIPRT_RECENT_RULES 4
+/* What a trace has learnt of calls with such operands. */
+typedef struct {
+  PyObject *key, *rule;
+  Py_hash_t hash;
+} hiprt_py_rule;
+
 /* Base of hiprt.op.Op. */
 typedef struct {
   PyObject_HEAD
@@ -59,7 +66,10 @@ typedef struct {
   PyObject *names;       /* a tuple: its parameters, those given by position first, without `stream` */
   PyObject *defaults;    /* a tuple: their values where a call gives none; Ellipsis where one must be given */
   PyObject *rules;       /* a dict: what a trace has learnt of the op's results */
-  Py_ssize_t positional; /* how many parameters may be given by position */
+  hiprt_py_rule recent[HIPRT_RECENT_RULES]; /* that were asked for lately, the last in front */
+  PyObject **parameters; /* borrowed from both: names, then defaults */
+  Py_ssize_t count;      /* of the parameters */
+  Py_ssize_t positional; /* how many of them may be given by position */
 } hiprt_py_op;
 
 /* Base of what records the ops that a thread calls instead of letting them launch. */

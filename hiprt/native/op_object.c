@@ -19,9 +19,16 @@ static PyObject *declare(PyObject *object, PyObject *args) {
   if (!PyArg_ParseTuple(args, "OUO!O!n", &function, &name, &PyTuple_Type, &names, &PyTuple_Type, &defaults,
                         &positional))
     return 0;
-  if (self->function || PyTuple_Size(names) != PyTuple_Size(defaults) || positional > PyTuple_Size(names))
+  const Py_ssize_t count = PyTuple_Size(names);
+  if (self->function || count != PyTuple_Size(defaults) || positional > count)
     return PyErr_Format(PyExc_ValueError, "declare: once, with a default for each parameter");
-  if (!(self->rules = PyDict_New())) return 0;
+  if (!self->rules && !(self->rules = PyDict_New())) return 0;
+  if (!(self->parameters = PyMem_Calloc(2 * (size_t)count + 1, sizeof *self->parameters))) return PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; i++) {
+    self->parameters[i] = PyTuple_GetItem(names, i);
+    self->parameters[count + i] = PyTuple_GetItem(defaults, i);
+  }
+  self->count = count;
   self->function = Py_NewRef(function);
   self->name = Py_NewRef(name);
   self->names = Py_NewRef(names);
@@ -37,22 +44,32 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->names);
   Py_VISIT(self->defaults);
   Py_VISIT(self->rules);
+  for (int i = 0; i < HIPRT_RECENT_RULES; i++) {
+    Py_VISIT(self->recent[i].key);
+    Py_VISIT(self->recent[i].rule);
+  }
   return 0;
 }
 
 static int clear(PyObject *object) {
   hiprt_py_op *self = (hiprt_py_op *)object;
+  self->count = 0;
   Py_CLEAR(self->function);
   Py_CLEAR(self->name);
   Py_CLEAR(self->names);
   Py_CLEAR(self->defaults);
   Py_CLEAR(self->rules);
+  for (int i = 0; i < HIPRT_RECENT_RULES; i++) {
+    Py_CLEAR(self->recent[i].key);
+    Py_CLEAR(self->recent[i].rule);
+  }
   return 0;
 }
 
 static void dealloc(PyObject *object) {
   PyObject_GC_UnTrack(object);
   clear(object);
+  PyMem_Free(((hiprt_py_op *)object)->parameters);
   hiprt_py_free(object);
 }
 

@@ -135,6 +135,35 @@ def test_every_op_takes_other_shapes(name):
         np.testing.assert_array_equal(array.numpy().view(np.uint8), expected.numpy().view(np.uint8))
 
 
+def test_rules_are_those_of_the_call():
+    """Of calls in turn, more than an op remembers as recent, whose keys differ in little, or in nothing but objects."""
+    x, ends = ramp(4, dtype=np.int32), (1000, 1001, 5000, 7000, 9000)
+    with Trace().recording():
+        for _ in range(3):
+            for end in map(int, map(str, ends)):
+                assert kernels.arange(0, end, 2).shape == (len(range(0, end, 2)),)
+            for number in (1, 1.0, 0.0, -0.0, True):
+                made = kernels.multiply(x, number)
+                assert made.dtype == (np.float32 if isinstance(number, float) else np.int32)
+                assert repr(made.primitive.arguments[1]) == repr(number)
+
+
+def test_names_in_any_order():
+    """They are a caller's own strings, in another order than the parameters'."""
+    x, weight = ramp(2, 8), ramp(8)
+    backwards = {"".join(name): value for name, value in [(("ep", "s"), 0.5), (("weig", "ht"), weight), (("x",), x)]}
+
+    def function():
+        return kernels.rms_norm(**backwards), kernels.rms_norm(x, eps=0.5, weight=weight)
+
+    one, other = traced(function).outputs
+    assert one.primitive.arguments == other.primitive.arguments
+    with Trace().recording(), pytest.raises(TypeError, match="has no parameter 'wieght'"):
+        kernels.rms_norm(x, wieght=weight, eps=0.5)
+    with Trace().recording(), pytest.raises(TypeError, match="x is given twice"):
+        kernels.rms_norm(x, weight, 0.5, x=x)
+
+
 def test_hashes_follow_the_structure():
     """Equal calls hash alike in two traces; another number, operand or op does not."""
 
