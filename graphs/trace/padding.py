@@ -661,10 +661,10 @@ def one_of(use: Use, source: Array, axis: int, item: Any, unit: int) -> Array:
 Rule = Callable[[Use], Made]
 ELEMENTWISE = (
     "abs add arccos arccosh arcsin arcsinh arctan arctan2 arctanh astype bitwise_and bitwise_invert bitwise_or "
-    "bitwise_xor ceil clip contiguous copy cos cosh divide equal "
-    "erf exp expm1 floor floor_divide gelu gelu_approx gelu_fast_approx greater greater_equal isfinite isinf "
-    "isnan left_shift less less_equal log log1p log2 log10 logaddexp logical_and logical_not logical_or maximum "
-    "minimum multiply negative not_equal power reciprocal remainder right_shift round rsqrt sigmoid sign silu "
+    "bitwise_xor ceil clip complex conjugate contiguous copy cos cosh divide equal "
+    "erf erfinv exp expm1 floor floor_divide gelu gelu_approx gelu_fast_approx greater greater_equal imag isfinite "
+    "isinf isnan left_shift less less_equal log log1p log2 log10 logaddexp logical_and logical_not logical_or maximum "
+    "minimum multiply negative not_equal power real reciprocal remainder right_shift round rsqrt sigmoid sign silu "
     "silu_mul sin sinh softplus sqrt square subtract tan tanh where"
 ).split()
 RULES: dict[Any, Rule] = {

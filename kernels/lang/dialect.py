@@ -153,6 +153,7 @@ DIALECTS = {
             "math.h",
             "cpu.h",
             "transcendental.h",
+            "complex.h",
             "threads.h",
             "simd.h",
             "dot.h",

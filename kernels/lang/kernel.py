@@ -35,6 +35,7 @@ WORDS = {
 Template = Mapping[str, Any] | Sequence[Any]
 SCALARS = {"int": "int32", "uint": "uint32", "float": "float32"}
 GENERIC_OPTION = "-DHIPRT_CPU_GENERIC=1"
+COMPLEX = "complex64_t"
 
 # The project's kernels that have instances, by name. The offline compilers build these.
 KERNELS: dict[str, Kernel] = {}
@@ -185,11 +186,14 @@ class Kernel:
         Raises
         ------
         ValueError
-            The target is unknown or the template's values do not fit its parameters.
+            The target is unknown, the template's values do not fit its parameters, or the target is Metal and an
+            argument is complex.
         """
         if target not in DIALECTS:
             raise ValueError(f"target {target!r} is not one of {', '.join(DIALECTS)}")
         dialect = DIALECTS[target]
+        if dialect.is_metal and (COMPLEX in self.body or any(word == COMPLEX for _, word, _ in self.declaration)):
+            raise ValueError(f"{self.name}: Metal's text has no complex numbers; the platforms of HIP run the kernel")
         words, definitions = self.instantiate(template)
         parameters = [
             Parameter(name, words.get(word, word), access != SCALAR, access == READ)

@@ -16,6 +16,7 @@ __all__ = [
     "WORDS",
     "as_number",
     "at_least_float",
+    "is_complex",
     "is_float",
     "is_integer",
     "promote",
@@ -25,8 +26,9 @@ __all__ = [
 
 DType = np.dtype[Any]
 BOOL = np.dtype(np.bool_)
+COMPLEX64 = np.dtype(np.complex64)
 FLOAT16, FLOAT32, INT32 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.int32)
-# The dialect's word for each dtype of an array; float64 and complex numbers have no kernels.
+# The dialect's word for each dtype of an array; float64 has no kernels.
 WORDS: dict[DType, str] = {
     BOOL: "bool",
     np.dtype(np.uint8): "uchar",
@@ -40,6 +42,7 @@ WORDS: dict[DType, str] = {
     FLOAT16: "half",
     bfloat16: "bfloat16_t",
     FLOAT32: "float",
+    COMPLEX64: "complex64_t",
 }
 SIGNED = {np.dtype(kind).itemsize: np.dtype(kind) for kind in (np.int8, np.int16, np.int32, np.int64)}
 
@@ -47,6 +50,11 @@ SIGNED = {np.dtype(kind).itemsize: np.dtype(kind) for kind in (np.int8, np.int16
 def is_float(dtype: DType) -> bool:
     """Whether a dtype is float16, bfloat16 or float32."""
     return dtype in (FLOAT16, bfloat16, FLOAT32)
+
+
+def is_complex(dtype: DType) -> bool:
+    """Whether a dtype is complex64."""
+    return dtype.kind == "c"
 
 
 def is_integer(dtype: DType) -> bool:
@@ -58,7 +66,8 @@ def promote(*dtypes: DType) -> DType:
     """Return the dtype that `dtypes` are promoted to.
 
     A floating dtype wins over integers of any width. float16 with bfloat16 gives float32. An unsigned integer with a
-    signed one of no more bits gives the next wider signed one, and float32 where there is none.
+    signed one of no more bits gives the next wider signed one, and float32 where there is none. complex64 wins over
+    all.
     """
     return reduce(promote_two, dtypes)
 
@@ -69,6 +78,8 @@ def promote_two(a: DType, b: DType) -> DType:
         return a
     if a == BOOL:
         return b
+    if is_complex(a) or is_complex(b):
+        return COMPLEX64
     if is_float(a) or is_float(b):
         return FLOAT32 if is_float(a) and is_float(b) else a if is_float(a) else b
     if a.kind == b.kind:
@@ -78,8 +89,8 @@ def promote_two(a: DType, b: DType) -> DType:
 
 
 def at_least_float(dtype: DType) -> DType:
-    """Return a floating dtype unchanged, and float32 for every other."""
-    return dtype if is_float(dtype) else FLOAT32
+    """Return a floating dtype or complex64 unchanged, and float32 for every other."""
+    return dtype if is_float(dtype) or is_complex(dtype) else FLOAT32
 
 
 def as_number(value: Any) -> Any:

@@ -95,13 +95,13 @@ ATTENTION = {"q": Rows((2, 32)), "position": Rows((), INT), "scale": 0.5}
 STORED = matrix(3, 64)
 DELTA = {"q": Rows((2, 1, 8)), "k": Rows((2, 1, 8)), "v": Rows((2, 2, 8))}
 UNARIES = (
-    "abs arccos arccosh arcsin arcsinh arctan arctanh ceil cos cosh erf erfinv exp expm1 floor gelu gelu_approx "
-    "gelu_fast_approx isfinite isinf isnan log log1p log2 log10 logical_not negative reciprocal round rsqrt sigmoid "
-    "sign silu sin sinh softplus sqrt square tan tanh contiguous astype"
+    "abs arccos arccosh arcsin arcsinh arctan arctanh ceil conjugate cos cosh erf erfinv exp expm1 floor gelu "
+    "gelu_approx gelu_fast_approx imag isfinite isinf isnan log log1p log2 log10 logical_not negative real reciprocal "
+    "round rsqrt sigmoid sign silu sin sinh softplus sqrt square tan tanh contiguous astype"
 )
 PAIRS = (
-    "add arctan2 divide equal floor_divide greater greater_equal less less_equal logaddexp logical_and logical_or "
-    "maximum minimum multiply not_equal power remainder subtract"
+    "add arctan2 complex divide equal floor_divide greater greater_equal less less_equal logaddexp logical_and "
+    "logical_or maximum minimum multiply not_equal power remainder subtract"
 )
 WHOLES = "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
 # One kernel text serves loops and GPUs.

@@ -12,25 +12,28 @@ from hiprt.kernels.ops.elementwise import binary
 from hiprt.kernels.ops.elementwise.reference import BINARY, values
 from hiprt.kernels.ops.promotion import WORDS, promote
 
-OPS = [name for name in binary.__all__ if name != "Binary"] + ["add"]
+# test_complex.py has the op that makes complex numbers.
+OPS = [name for name in binary.__all__ if name not in ("Binary", "complex")] + ["add"]
 BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"}
 STEPS = {"logaddexp": 24, "power": 40, "remainder": 8}
 NAMES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
-NAMES += ["float16", "bfloat16", "float32"]
+NAMES += ["float16", "bfloat16", "float32", "complex64"]
 # MLX's table: what the dtype of a row and the one of a column become, columns in the order of NAMES.
 PROMOTED = """
-bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32
-uint8 uint8 uint16 uint32 uint64 int16 int16 int32 int64 float16 bfloat16 float32
-uint16 uint16 uint16 uint32 uint64 int32 int32 int32 int64 float16 bfloat16 float32
-uint32 uint32 uint32 uint32 uint64 int64 int64 int64 int64 float16 bfloat16 float32
-uint64 uint64 uint64 uint64 uint64 float32 float32 float32 float32 float16 bfloat16 float32
-int8 int16 int32 int64 float32 int8 int16 int32 int64 float16 bfloat16 float32
-int16 int16 int32 int64 float32 int16 int16 int32 int64 float16 bfloat16 float32
-int32 int32 int32 int64 float32 int32 int32 int32 int64 float16 bfloat16 float32
-int64 int64 int64 int64 float32 int64 int64 int64 int64 float16 bfloat16 float32
-float16 float16 float16 float16 float16 float16 float16 float16 float16 float16 float32 float32
-bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 float32 bfloat16 float32
-float32 float32 float32 float32 float32 float32 float32 float32 float32 float32 float32 float32
+bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 complex64
+uint8 uint8 uint16 uint32 uint64 int16 int16 int32 int64 float16 bfloat16 float32 complex64
+uint16 uint16 uint16 uint32 uint64 int32 int32 int32 int64 float16 bfloat16 float32 complex64
+uint32 uint32 uint32 uint32 uint64 int64 int64 int64 int64 float16 bfloat16 float32 complex64
+uint64 uint64 uint64 uint64 uint64 float32 float32 float32 float32 float16 bfloat16 float32 complex64
+int8 int16 int32 int64 float32 int8 int16 int32 int64 float16 bfloat16 float32 complex64
+int16 int16 int32 int64 float32 int16 int16 int32 int64 float16 bfloat16 float32 complex64
+int32 int32 int32 int64 float32 int32 int32 int32 int64 float16 bfloat16 float32 complex64
+int64 int64 int64 int64 float32 int64 int64 int64 int64 float16 bfloat16 float32 complex64
+float16 float16 float16 float16 float16 float16 float16 float16 float16 float16 float32 float32 complex64
+bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 bfloat16 float32 bfloat16 float32 complex64
+float32 float32 float32 float32 float32 float32 float32 float32 float32 float32 float32 float32 complex64
+complex64 complex64 complex64 complex64 complex64 complex64 complex64
+complex64 complex64 complex64 complex64 complex64 complex64
 """.split()
 
 

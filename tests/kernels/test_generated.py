@@ -4,6 +4,7 @@ import pytest
 
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.ops.elementwise import binary, ternary, unary
+from hiprt.kernels.ops.elementwise.copies import COPY
 from hiprt.kernels.ops.elementwise.expression import Form, kernel_of
 from hiprt.kernels.ops.indexing import indexing, slices
 from hiprt.kernels.ops.reduction import reduction
@@ -16,10 +17,14 @@ INTEGERS = {"bitwise_invert", "bitwise_and", "bitwise_or", "bitwise_xor", "left_
 FLOATING = {"float": "float", "half": "half", "bfloat16_t": "bfloat16_t"}
 
 
+PARTS = ("complex", "imag", "real")
+
+
 def elementwise():
     """Every expression: integers or floats, walked flat and along three axes, with a Python number."""
     rules = [getattr(unary, n) for n in unary.__all__ if n != "Unary"]
     rules += [getattr(binary, n) for n in binary.__all__ if n != "Binary"]
+    rules = [op for op in rules if op.__name__ not in PARTS]
     for i, op in enumerate(rules):
         count = 1 if isinstance(op, unary.Unary) else 2
         word = ("int", "ulong", "uchar")[i % 3] if op.__name__ in INTEGERS else list(FLOATING)[i % 3]
@@ -46,6 +51,28 @@ def elementwise():
             )
 
 
+def complex_numbers():
+    """Expressions of complex numbers: those with a function of their own, and a conversion."""
+    for op in (
+        *(unary.abs, unary.arccos, unary.arcsin, unary.arctan, unary.cosh, unary.exp, unary.log, unary.sqrt, unary.tan),
+        *(binary.power, binary.logaddexp, binary.maximum),
+    ):
+        count = 1 if isinstance(op, unary.Unary) else 2
+        words = ("complex64_t",) * count
+        out = "float" if op is unary.abs else "complex64_t"
+        yield kernel_of(op.expression, Form(words, words, out, (False,) * count, 0, (False,) * count, True))
+    number = (False, True)
+    yield kernel_of(
+        binary.complex.expression, Form(("half", "float"), ("float",) * 2, "complex64_t", number, 0, number, True)
+    )
+    yield kernel_of(
+        unary.imag.expression, Form(("bfloat16_t",), ("complex64_t",), "float", (False,), 0, (False,), True)
+    )
+    yield kernel_of(COPY, Form(("complex64_t",), ("complex64_t",), "half", (False,), 0, (False,), True))
+    yield reduction.kernel_of("mean", "a + b", "complex64_t(0)", reduction.mean.final, "complex64_t", "complex64_t")
+    yield sorter("complex64_t")
+
+
 def others():
     """The rest, for a dtype or two."""
     for op in (reduction.all, reduction.max, reduction.mean, reduction.prod, reduction.sum):
@@ -69,6 +96,7 @@ def others():
 
 
 KERNELS = {kernel.name: kernel for kernel in (*elementwise(), *others())}
+COMPLEX = {kernel.name: kernel for kernel in complex_numbers()}
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -76,10 +104,16 @@ def test_is_metal(name):
     assert check_metal(KERNELS[name].text("metal", ())) == []
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers_have_no_metal(name):
+    with pytest.raises(ValueError, match="complex numbers"):
+        COMPLEX[name].text("metal", ())
+
+
+@pytest.mark.parametrize("name", [*KERNELS, *COMPLEX])
 def test_is_machine_code(name):
     compiler = Compiler()
     target = TARGETS[len(name) % 2]
-    assembly = compiler.assembly(KERNELS[name].text("hip", ()), name, target)
+    assembly = compiler.assembly((KERNELS | COMPLEX)[name].text("hip", ()), name, target)
     assert ".vgpr_spill_count: 0" in assembly
     assert compiler.code_object(assembly, name, target)

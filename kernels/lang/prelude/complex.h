@@ -16,6 +16,11 @@ struct complex64_t {
   HIPRT_INLINE explicit operator T() const {
     return T(real);
   }
+  HIPRT_INLINE explicit operator bool() const { return real != 0.0f || imag != 0.0f; }
+  HIPRT_INLINE explicit operator bfloat16_t() const { return bfloat16_t(real); }
+#if HIPRT_TARGET_NVIDIA
+  HIPRT_INLINE explicit operator half() const { return half(real); }
+#endif
 };
 
 HIPRT_INLINE complex64_t operator-(complex64_t x) { return complex64_t(-x.real, -x.imag); }

@@ -6,8 +6,17 @@ import numpy as np
 
 from hiprt.array import Array
 from hiprt.kernels.ops.elementwise.expression import Expression, Operand, apply, given, joint_of
-from hiprt.kernels.ops.elementwise.result_dtypes import DType, Rule, floating, number, test, truth
-from hiprt.kernels.ops.promotion import BOOL, is_float
+from hiprt.kernels.ops.elementwise.result_dtypes import (
+    DType,
+    Rule,
+    floating,
+    number,
+    real_floating,
+    real_number,
+    test,
+    truth,
+)
+from hiprt.kernels.ops.promotion import BOOL, COMPLEX64, FLOAT32, is_complex, is_float
 from hiprt.op import op
 from hiprt.stream import Stream
 
@@ -17,6 +26,7 @@ __all__ = [
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
+    "complex",
     "divide",
     "equal",
     "floor_divide",
@@ -44,14 +54,21 @@ NAMES = ("a", "b")
 
 def bits(dtype: DType) -> tuple[DType, DType]:
     """The result has the promoted dtype, which must be an integer or bool."""
-    if is_float(dtype):
-        raise TypeError(f"bits: {dtype} has no bits to work on; integers are needed")
+    if is_float(dtype) or is_complex(dtype):
+        raise TypeError(f"{dtype} has no bits to work on; integers are needed")
     return dtype, dtype
 
 
 def shift(dtype: DType) -> tuple[DType, DType]:
     """The result has the promoted dtype, which must be an integer; bool becomes uint8."""
     return bits(np.dtype(np.uint8) if dtype == BOOL else dtype)
+
+
+def joined(dtype: DType) -> tuple[DType, DType]:
+    """Both are converted to float32, and the result is complex64."""
+    if is_complex(dtype):
+        raise TypeError("complex: a part is complex64 itself")
+    return FLOAT32, COMPLEX64
 
 
 class Binary:
@@ -96,13 +113,16 @@ class Binary:
 
 
 add = op(Binary("add", number, "a + b", "a + b"))
-arctan2 = op(Binary("arctan2", floating, "atan2(a, b)", "the angle of the point whose x is b and whose y is a"))
+arctan2 = op(Binary("arctan2", real_floating, "atan2(a, b)", "the angle of the point whose x is b and whose y is a"))
 bitwise_and = op(Binary("bitwise_and", bits, "a & b", "the bits that both have"))
 bitwise_or = op(Binary("bitwise_or", bits, "a | b", "the bits that either has"))
 bitwise_xor = op(Binary("bitwise_xor", bits, "a ^ b", "the bits that one has"))
+complex = op(Binary("complex", joined, "joined_of(a, b)", "a + b * 1j"))  # noqa: A001
 divide = op(Binary("divide", floating, "a / b", "a / b"))
 equal = op(Binary("equal", test, "a == b", "whether both are equal"))
-floor_divide = op(Binary("floor_divide", number, "quotient(a, b)", "a / b rounded down; an integer by zero gives 0"))
+floor_divide = op(
+    Binary("floor_divide", real_number, "quotient(a, b)", "a / b rounded down; an integer by zero gives 0")
+)
 greater = op(Binary("greater", test, "a > b", "whether a > b"))
 greater_equal = op(Binary("greater_equal", test, "a >= b", "whether a >= b"))
 left_shift = op(Binary("left_shift", shift, "a << b", "a * 2**b"))
@@ -116,6 +136,8 @@ minimum = op(Binary("minimum", number, "smaller(a, b)", "the smaller, or NaN whe
 multiply = op(Binary("multiply", number, "a * b", "a * b"))
 not_equal = op(Binary("not_equal", test, "a != b", "whether they differ"))
 power = op(Binary("power", number, "power_of(a, b)", "a to the power of b; integers to a negative one give 0"))
-remainder = op(Binary("remainder", number, "modulo(a, b)", "what floor_divide leaves; an integer by zero leaves 0"))
+remainder = op(
+    Binary("remainder", real_number, "modulo(a, b)", "what floor_divide leaves; an integer by zero leaves 0")
+)
 right_shift = op(Binary("right_shift", shift, "a >> b", "a / 2**b rounded down"))
 subtract = op(Binary("subtract", number, "a - b", "a - b"))

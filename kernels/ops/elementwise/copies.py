@@ -178,11 +178,11 @@ def axis_of(op: str, axis: int, ndim: int) -> int:
 
     Raises
     ------
-    ValueError
-        There is no such axis.
+    numpy.exceptions.AxisError
+        There is no such axis. It is a ValueError and an IndexError.
     """
     if not -ndim <= axis < ndim:
-        raise ValueError(f"[{op}] Invalid axis {axis} for array with {ndim} dimensions.")
+        raise np.exceptions.AxisError(f"[{op}] Invalid axis {axis} for array with {ndim} dimensions.")
     return axis % ndim
 
 
@@ -233,6 +233,11 @@ def concatenate(
         strided("concatenate", f"arrays[{i}]", x)
     axis = axis_of("concatenate", axis, arrays[0].ndim)
     others = {(x.shape[:axis], x.shape[axis + 1 :], x.ndim) for x in arrays}
+    if len({x.ndim for x in arrays}) > 1:
+        raise ValueError(
+            "[concatenate] All the input arrays must have the same number of dimensions. However, got arrays with "
+            f"dimensions {' and '.join(str(n) for n in dict.fromkeys(x.ndim for x in arrays))}."
+        )
     if len(others) > 1:
         listed = ", ".join(str(x.shape) for x in arrays)
         raise ValueError(f"[concatenate] All the input array dimensions must match but along axis {axis}: {listed}.")

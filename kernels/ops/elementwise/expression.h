@@ -17,6 +17,24 @@ inline bool absolute(bool a) { return a; }
 inline float absolute(float a) { return fabs(a); }
 
 template <typename C>
+inline bool is_nan(C a) {
+  return isnan(float(a));
+}
+template <typename C>
+inline bool is_infinite(C a) {
+  return isinf(float(a));
+}
+template <typename C>
+inline bool is_finite(C a) {
+  return isfinite(float(a));
+}
+template <typename C>
+inline C conjugate_of(C a) {
+  return a;
+}
+inline float divided(float a, float by) { return a / by; }
+
+template <typename C>
 inline C sign_of(C a) {
   return C(C(a > C(0)) - C(a < C(0)));
 }
@@ -101,7 +119,8 @@ inline float expm1_of(float a) {
   float power = exp(a);
   if (power == 1.0f) return a;
   float less = power - 1.0f;
-  return less == -1.0f || power == INFINITY ? less : less * a / log(power);
+  // A large power has nothing to mend, and its product with a is beyond float32.
+  return less == -1.0f || power > 1e30f ? less : less * a / log(power);
 }
 inline float tanh_of(float a) {
   float t = expm1_of(-2.0f * fabs(a));

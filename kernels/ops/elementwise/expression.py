@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -15,11 +15,21 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, layout_of, spread_strides
-from hiprt.kernels.ops.promotion import BOOL, WORDS, as_number, is_float, promote, strided, weak
+from hiprt.kernels.ops.promotion import BOOL, WORDS, as_number, is_complex, is_float, promote, strided, weak
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["Expression", "Operand", "apply", "evaluate", "given", "joint_dtypes", "number_word", "strides_of"]
+__all__ = [
+    "Expression",
+    "Operand",
+    "apply",
+    "evaluate",
+    "given",
+    "headers_of",
+    "joint_dtypes",
+    "number_word",
+    "strides_of",
+]
 
 DType = np.dtype[Any]
 Operand = Array | float
@@ -104,10 +114,15 @@ def kernel_of(expression: Expression, form: Form) -> Kernel:
         updates=None if form.is_whole else written,
         outputs=written if form.is_whole else None,
         scalars=scalars,
-        headers=("elementwise/expression.h",),
+        headers=headers_of(words),
         aliasing={"out": moving if form.is_whole and not form.axes else ()},
         source="\n".join(lines),
     )
+
+
+def headers_of(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the headers of a kernel whose values have these types."""
+    return ("elementwise/expression.h", *(("elementwise/complex.h",) if "complex64_t" in words else ()))
 
 
 def places(form: Form, walked: Sequence[str]) -> list[str]:
@@ -295,7 +310,7 @@ def target(
 
 def fits(op: str, number: float, dtype: DType) -> None:
     """Refuse an integer that the dtype or a kernel's argument does not hold."""
-    if isinstance(number, float) or is_float(dtype) or isinstance(number, bool) or dtype == BOOL:
+    if isinstance(number, float) or is_float(dtype) or is_complex(dtype) or isinstance(number, bool) or dtype == BOOL:
         return
     limits = np.iinfo(dtype)
     if not max(limits.min, -(2**31)) <= number <= min(limits.max, 2**31 - 1):

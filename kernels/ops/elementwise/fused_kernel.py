@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.ops.elementwise.expression import headers_of
 
 __all__ = ["STILL", "UNIT", "Load", "Store", "Value", "fused_kernel"]
 
@@ -102,7 +103,7 @@ def fused_kernel(
         inputs={name: load.word for name, load in arrays.items()},
         outputs={f"out{i}": store.word for i, store in enumerate(stores)},
         scalars=scalars,
-        headers=("elementwise/expression.h",),
+        headers=headers_of([*widths, *(word for value in values for word in (value.word, *value.common))]),
         aliasing={f"out{i}": alike for i in range(len(stores))} if alike else None,
         source=source(loads, values, stores, axes, run),
     )

@@ -13,9 +13,12 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, period
+from hiprt.kernels.ops.elementwise.add import add
+from hiprt.kernels.ops.elementwise.binary import complex, subtract  # noqa: A004
 from hiprt.kernels.ops.elementwise.copies import astype, contiguous
+from hiprt.kernels.ops.elementwise.unary import imag, real
 from hiprt.kernels.ops.matmul.stacks import ITEMS, items
-from hiprt.kernels.ops.promotion import is_float, promote, strided
+from hiprt.kernels.ops.promotion import is_complex, is_float, promote, strided
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.op import op
@@ -23,6 +26,7 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["matmul"]
 
+PARTS = real, imag
 SIMDGROUPS = 4
 STRETCH = 64  # columns of one plain loop on the CPU device
 KERNEL = Kernel(
@@ -63,7 +67,7 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
     -------
     Array, [..., M, N]
         The products, of the promoted dtype; they are summed in float32 and rounded once. An operand with a single axis
-        leaves out M or N.
+        leaves out M or N. A product of complex64 is made of four products of its parts.
 
     Raises
     ------
@@ -80,6 +84,8 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
     strided(op, "a", a)
     strided(op, "b", b)
     dtype = promote(a.dtype, b.dtype)
+    if is_complex(dtype):
+        return complex_product(a, b, stream or current_stream(), out)
     if not is_float(dtype):
         raise ValueError(f"[{op}] Only real floating point types are supported but {a.dtype} and {b.dtype} were given.")
     if not a.ndim or not b.ndim:
@@ -108,6 +114,13 @@ def matmul(a: Array, b: Array, *, stream: Stream | None = None, out: Array | Non
     for launch in launches:
         launch(stream, a=left, b=right, out=out)
     return out
+
+
+def complex_product(a: Array, b: Array, stream: Stream, out: Array | None) -> Array:
+    """Return ``a @ b`` of complex numbers."""
+    parts = {(x, y): matmul(x(a, stream=stream), y(b, stream=stream), stream=stream) for x in PARTS for y in PARTS}
+    whole = subtract(parts[real, real], parts[imag, imag], stream=stream)
+    return complex(whole, add(parts[real, imag], parts[imag, real], stream=stream), stream=stream, out=out)
 
 
 @Planned

@@ -11,6 +11,7 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous
+from hiprt.kernels.ops.elementwise.result_dtypes import real
 from hiprt.kernels.ops.promotion import at_least_float, strided
 from hiprt.kernels.ops.row_launch import row_launch
 from hiprt.kernels.tuning.target import Target, target_of
@@ -66,7 +67,7 @@ def softmax(x: Array, axis: int = -1, *, stream: Stream | None = None, out: Arra
         order = [each for each in range(x.ndim) if each != axis] + [axis]
         turned = softmax(x.transpose(*order), -1, stream=stream)
         return turned.transpose(*(order.index(each) for each in range(x.ndim)))
-    rows = astype(contiguous(x, stream=stream), at_least_float(x.dtype), stream=stream)
+    rows = astype(contiguous(x, stream=stream), at_least_float(real(x.dtype)), stream=stream)
     return plan_of(rows, target_of(stream)).run(stream, out, x=rows)
 
 

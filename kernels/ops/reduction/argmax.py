@@ -17,7 +17,7 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["argmax", "argmin", "threads_of"]
+__all__ = ["argmax", "argmin", "order_headers", "threads_of"]
 
 KERNEL = Kernel(
     "reduction/argmax",
@@ -61,6 +61,12 @@ out[threadgroup_position_in_grid.x] = int(place);
 """
 
 
+def order_headers(word: str) -> tuple[str, ...]:
+    """Return the headers that have the order of a dtype's values."""
+    complex_order = ("reduction/complex_order.h",) if word == "complex64_t" else ()
+    return ("reduction/largest.h", "reduction/order.h", *complex_order)
+
+
 @cache
 def kernel_of(name: str, key: str, word: str) -> Kernel:
     """Return the kernel for a dtype."""
@@ -69,7 +75,7 @@ def kernel_of(name: str, key: str, word: str) -> Kernel:
         inputs={"x": word},
         outputs={"out": "int"},
         scalars={"width": "uint"},
-        headers=("reduction/largest.h", "reduction/order.h"),
+        headers=order_headers(word),
         source=BODY.format(key=key),
     )
 

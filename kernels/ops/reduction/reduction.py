@@ -13,6 +13,8 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous
+from hiprt.kernels.ops.elementwise.expression import headers_of
+from hiprt.kernels.ops.elementwise.result_dtypes import real
 from hiprt.kernels.ops.norm.softmax import row_softmax
 from hiprt.kernels.ops.promotion import BOOL, INT32, WORDS, at_least_float, is_float, strided
 from hiprt.kernels.ops.row_launch import row_launch
@@ -79,7 +81,7 @@ def kernel_of(name: str, text: str, identity: str, final: str, given: str, out: 
         inputs={"x": given},
         outputs={"out": out},
         scalars={"width": "uint"},
-        headers=("elementwise/expression.h",),
+        headers=headers_of((given, out)),
         source=source,
     )
 
@@ -151,7 +153,7 @@ class Reduction:
         rows, width, shape = rows_of(self.name, x, axis, keepdims, stream)
         dtype = self.rule(x.dtype)
         out = result(self.name, out, shape, dtype, stream, {"x": rows})
-        if not width and self.identity == "from[0]" and out.size:
+        if not width and self.identity == "from[0]":
             raise ValueError(f"[{self.name}] Cannot {self.name} reduce zero size array.")
         launch_of(self, x.dtype, dtype, out.size, width, target_of(stream))(stream, x=rows, out=out)
         return out
@@ -188,7 +190,7 @@ def truth(_: DType) -> DType:
 all = op(Reduction("all", truth, "a && b", "true", "whether none is zero"))  # noqa: A001
 any = op(Reduction("any", truth, "a || b", "false", "whether one is not zero"))  # noqa: A001
 max = op(Reduction("max", same, "larger(a, b)", "from[0]", "the largest, or NaN where one is"))  # noqa: A001
-mean = op(Reduction("mean", at_least_float, "a + b", "0", "the mean", "total / float(width)"))
+mean = op(Reduction("mean", at_least_float, "a + b", "0", "the mean", "divided(total, float(width))"))
 min = op(Reduction("min", same, "smaller(a, b)", "from[0]", "the smallest, or NaN where one is"))  # noqa: A001
 prod = op(Reduction("prod", summed, "a * b", "1", "the product"))
 sum = op(Reduction("sum", summed, "a + b", "0", "the sum"))  # noqa: A001
@@ -223,7 +225,7 @@ def logsumexp(
     """
     stream = stream or current_stream()
     rows, width, shape = rows_of("logsumexp", x, axis, keepdims, stream)
-    rows = astype(rows, at_least_float(x.dtype), stream=stream)
+    rows = astype(rows, at_least_float(real(x.dtype)), stream=stream)
     out = result("logsumexp", out, shape, rows.dtype, stream, {"x": rows})
     row_softmax(rows.dtype, True, out.size, width, target_of(stream))(stream, x=rows, out=out)
     return out

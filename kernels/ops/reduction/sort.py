@@ -12,6 +12,7 @@ from hiprt.kernels.lang.operands import UINT32
 from hiprt.kernels.ops.elementwise.copies import along, axis_of
 from hiprt.kernels.ops.indexing.indexing import take_along_axis
 from hiprt.kernels.ops.promotion import WORDS, strided
+from hiprt.kernels.ops.reduction.argmax import order_headers
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.op import op
@@ -89,7 +90,7 @@ def sorter(word: str) -> Kernel:
         inputs={"x": word},
         outputs={"out": "uint"},
         scalars={"width": "uint", "padded": "uint"},
-        headers=("reduction/largest.h", "reduction/order.h"),
+        headers=order_headers(word),
         source=BLOCK,
     )
 
@@ -102,7 +103,7 @@ def merger(word: str) -> Kernel:
         inputs={"x": word, "order": "uint"},
         outputs={"out": "uint"},
         scalars={"size": "uint", "width": "uint", "run": "uint"},
-        headers=("reduction/largest.h", "reduction/order.h"),
+        headers=order_headers(word),
         source=MERGE,
     )
 
