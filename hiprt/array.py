@@ -202,6 +202,21 @@ class Array(Operators):
         ndarray
             Same shape and dtype, contiguous.
         """
+        return np.ascontiguousarray(self.mirror(stream, after=after)).reshape(self.shape)
+
+    def mirror(self, stream: Stream | None = None, *, after: Event | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+        """Copy to the host as `numpy` does, with the strides that the array has on the device.
+
+        Parameters
+        ----------
+        stream : Stream, optional
+        after : Event, optional
+
+        Returns
+        -------
+        ndarray
+            Same shape, dtype and strides.
+        """
         stream = stream or current_stream()
         if not self.size:
             return np.empty(self.shape, self.dtype)
@@ -216,8 +231,7 @@ class Array(Operators):
             stream.synchronize()
         item = self.dtype.itemsize
         strides = tuple(step * item for step in self.strides)
-        view = np.ndarray(self.shape, self.dtype, raw.data, offset=self.address - first, strides=strides)
-        return np.ascontiguousarray(view).reshape(self.shape)
+        return np.ndarray(self.shape, self.dtype, raw.data, offset=self.address - first, strides=strides)
 
     def settled_extent(self) -> tuple[int, int]:
         """Return the extent of the array, which must lie in memory by now.

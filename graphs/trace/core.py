@@ -3,8 +3,8 @@
 from hiprt import objects
 
 __all__ = [
-    "ITSELF", "Compiled", "Issue", "Lazy", "Primitive", "Trace", "Traced", "apply", "cut", "declare", "hold",
-    "is_pinned", "move", "note", "pin", "run",
+    "ITSELF", "Compiled", "HostView", "Issue", "Lazy", "Primitive", "Trace", "Traced", "apply", "cut", "declare",
+    "hold", "is_pinned", "move", "note", "pin", "run",
 ]  # fmt: skip
 
 types = objects.load("hiprt.graphs.native.trace")
@@ -16,4 +16,5 @@ cut, hold, is_pinned, move, pin = cuts.cut, cuts.hold, cuts.is_pinned, cuts.move
 issues = objects.load("hiprt.graphs.native.issue")
 ITSELF, Issue, note, run = issues.ITSELF, issues.Issue, issues.note, issues.run
 lazies = objects.load("hiprt.graphs.native.lazy")
+HostView = objects.load("hiprt.graphs.native.host_view").HostView
 Lazy, apply, declare = lazies.Lazy, lazies.apply, lazies.declare

@@ -81,6 +81,13 @@ def run(
     /,
 ) -> None: ...
 
+class HostView:
+    """A base for objects with the buffer protocol; their method ``host_view`` copies to the host.
+
+    It returns the copy, its address, an element's size, the protocol's format, the shape, and the strides in bytes. A
+    view keeps the object and the copy alive.
+    """
+
 class Lazy:
     value: Array
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,16 +11,19 @@ import numpy as np
 from hiprt import kernels
 from hiprt.array import Array, array as on_device
 from hiprt.graphs.trace import lazy
-from hiprt.graphs.trace.core import Lazy, apply, declare, pin
+from hiprt.graphs.trace.core import HostView, Lazy, apply, declare, pin
 from hiprt.metal_compat.mlx import dtypes
 from hiprt.metal_compat.mlx.dtypes import Dtype
+from hiprt.metal_compat.mlx.printing import text_of
 
-__all__ = ["apply", "array", "as_array", "held", "packed"]
+__all__ = ["apply", "array", "as_array", "checked", "held", "host_from", "host_of", "packed"]
 
 INT32 = range(-(2**31), 2**31)
+EIGHT_BYTES = {"int64": "q", "uint64": "Q"}
+UNEVEN = "Initialization encountered non-uniform length."
 
 
-class array(Lazy):  # noqa: N801
+class array(Lazy, HostView):  # noqa: N801
     """An array of ``mlx.core``: what an op made of others, computed when it is needed.
 
     Parameters
@@ -109,6 +113,17 @@ class array(Lazy):  # noqa: N801
         """Return a copy on the host, in numpy's dtype; bfloat16 as `ml_dtypes` has it."""
         return device_array(self).numpy()
 
+    def host_view(self) -> tuple[Any, int, int, str, tuple[int, ...], tuple[int, ...]]:
+        """Return a copy on the host for the buffer protocol: its memory, address, item size, format, shape and strides.
+
+        The strides, in bytes, are those on the device; what is written there does not reach the array.
+        """
+        copy = device_array(self).mirror()
+        dtype = copy.dtype
+        # numpy writes "L" for what the protocol calls "Q" on every platform.
+        form = "bfloat16" if dtype == dtypes.bfloat16.numpy else EIGHT_BYTES.get(dtype.name) or copy.data.format
+        return copy, copy.ctypes.data, dtype.itemsize, form, copy.shape, copy.strides
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         host = self.numpy()
         return host if dtype is None else host.astype(dtype)
@@ -135,11 +150,20 @@ class array(Lazy):  # noqa: N801
     def __bool__(self) -> bool:
         return bool(self.item())
 
+    def scalar(self) -> Any:
+        """Return the only element, for a conversion to a Python number."""
+        if self.value.size != 1:
+            raise ValueError("[convert] Only length-1 arrays can be converted to Python scalars.")
+        return self.item()
+
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self.scalar())
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self.scalar())
+
+    def __complex__(self) -> complex:
+        return complex(self.scalar())
 
     def __index__(self) -> int:
         if self.value.dtype.kind not in "iub" or self.value.size != 1:
@@ -151,12 +175,16 @@ class array(Lazy):  # noqa: N801
 
     def __repr__(self) -> str:
         host = self.numpy()
-        shown = host.astype(np.float32) if host.dtype == dtypes.bfloat16.numpy else host
-        text = np.array2string(shown, separator=", ", threshold=100, prefix="array(")
-        return f"array({text}, dtype={self.dtype.name})"
+        return text_of(host.astype(np.float32) if host.dtype == dtypes.bfloat16.numpy else host, self.dtype.name)
 
     def __format__(self, spec: str) -> str:
+        if spec and self.value.ndim:
+            raise TypeError("unsupported format string passed to mx.array.__format__")
         return format(self.item(), spec) if spec else repr(self)
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        """Return the module that has the functions of arrays."""
+        return sys.modules[__package__]
 
     def __copy__(self) -> array:
         return array.around(self.value)
@@ -173,6 +201,23 @@ def unpickled(host: np.ndarray[Any, Any], dtype: Dtype) -> array:
     return array(host, dtype)
 
 
+def checked(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return a shape whose sizes fit 32 bits.
+
+    Raises
+    ------
+    OverflowError
+        One does not.
+    """
+    for n in shape:
+        if n not in INT32:
+            raise OverflowError(
+                f"Shape dimension {n} is outside the supported range [-2147483648, 2147483647]. MLX currently uses "
+                "32-bit integers for shape dimensions."
+            )
+    return tuple(shape)
+
+
 def value_from(val: Any, dtype: Dtype | None) -> Array:
     """Return the value of what `array` is given."""
     if hasattr(val, "__mlx_array__"):
@@ -180,14 +225,19 @@ def value_from(val: Any, dtype: Dtype | None) -> Array:
     if isinstance(val, array):
         return val.value if dtype is None or dtype is val.dtype else cast(val, dtype)
     if isinstance(val, (list, tuple)) and has_arrays(val):
-        made = apply(stacked, [each if isinstance(each, array) else array(each) for each in val])
+        parts = [each if isinstance(each, array) else array(each) for each in val]
+        if any(each.shape != parts[0].shape for each in parts):
+            raise ValueError(UNEVEN)
+        made = apply(stacked, parts)
         return made.value if dtype is None else cast(made, dtype)
     if isinstance(val, Array):
         made = held(val)
         return made.value if dtype is None else cast(made, dtype)
     if hasattr(val, "__dlpack__") and not isinstance(val, np.ndarray):
         val = host_of(val)
-    if isinstance(val, (str, bytes, dict, set)) or val is None:
+    if isinstance(val, (bytes, bytearray)):
+        val = np.frombuffer(val, np.uint8)
+    if isinstance(val, (str, dict, set)) or val is None:
         raise ValueError(f"Invalid type {type(val).__name__} received in array initialization.")
     return lazy.value_of(on_device(host_from(val, dtype)))
 
@@ -198,16 +248,23 @@ def host_of(val: Any) -> Any:
         val = val.detach().cpu()
         if str(val.dtype) == "torch.bfloat16":
             return val.float().numpy().astype(dtypes.bfloat16.numpy)
-        return val.numpy()
+        try:
+            return val.numpy()
+        except TypeError as error:
+            raise ValueError(f"Invalid type {val.dtype} received in array initialization: {error}.") from None
     return np.from_dlpack(val)
 
 
 def host_from(val: Any, dtype: Dtype | None) -> np.ndarray[Any, Any]:
     """Return numbers as an array of numpy, in the dtype that MLX gives them."""
-    host = np.asarray(val)
+    try:
+        host = np.asarray(val)
+    except ValueError:
+        raise ValueError(UNEVEN) from None
     if dtype is not None:
         return host.astype(dtype.numpy)
     if isinstance(val, np.ndarray) or isinstance(val, np.generic):
+        checked(host.shape)
         narrow = {"float64": np.float32, "complex128": np.complex64}.get(host.dtype.name)
         return host if narrow is None else host.astype(narrow)
     kind = host.dtype.kind

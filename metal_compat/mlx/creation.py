@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from hiprt import kernels
-from hiprt.array import Array, full as full_of, zeros as zeros_of
-from hiprt.metal_compat.mlx.array import INT32, array, as_array
+from hiprt.array import Array, array as on_device, full as full_of, zeros as zeros_of
+from hiprt.metal_compat.mlx.array import INT32, array, as_array, checked, held, host_from, host_of
 from hiprt.metal_compat.mlx.dtypes import Dtype, bool_, float32, given, int32, int64, of
 from hiprt.metal_compat.mlx.lazy import apply
 
@@ -23,11 +24,21 @@ __all__ = [
 e, pi, inf, nan = math.e, math.pi, math.inf, math.nan
 euler_gamma = 0.5772156649015329
 newaxis = None
+SHORT = range(-(2**31) + 1, 2**31)  # the bounds that the op of the catalogue takes
 
 
 def sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """Return a shape as integers."""
-    return tuple(int(n) for n in shape) if isinstance(shape, Sequence) else (int(shape),)
+    """Return a shape as integers.
+
+    Raises
+    ------
+    ValueError
+        A size is negative.
+    """
+    found = checked([index(n) for n in shape] if isinstance(shape, Sequence) else [index(shape)])
+    if any(n < 0 for n in found):
+        raise ValueError("[full] Negative dimensions not allowed.")
+    return found
 
 
 def zeros(shape: int | Sequence[int], dtype: Any = float32, *, stream: Any = None) -> array:
@@ -66,27 +77,37 @@ def asarray(a: Any, dtype: Any = None, *, copy: bool | None = None) -> array:
     Raises
     ------
     ValueError
-        `copy` is False, and a copy is needed: memory is not shared with other libraries.
+        `copy` is False: memory is not shared with other libraries, nor with another array, as in MLX.
     """
-    kept = isinstance(a, array) and (dtype is None or of(given(dtype)) is a.dtype)
-    if copy is False and not kept:
-        raise ValueError("[asarray] copy=False, and a copy is needed.")
-    if kept and not copy:
-        return a  # type: ignore[no-any-return]
+    if copy is False:
+        raise ValueError("Unable to avoid copy while creating an array as requested.")
+    if isinstance(a, array) and (dtype is None or of(given(dtype)) is a.dtype) and not copy:
+        return a
     return array(a, None if dtype is None else of(given(dtype)))
 
 
 def from_dlpack(x: Any, /, *, copy: bool | None = None) -> array:
-    """Return a copy of another library's array.
+    """Return a copy of another library's array, with its strides.
 
     Raises
     ------
     ValueError
-        `copy` is False: memory is not shared with other libraries.
+        `copy` is False: memory is not shared with other libraries. Or the array is reversed along an axis.
     """
     if copy is False and not isinstance(x, array):
         raise ValueError("[from_dlpack] copy=False, and a copy is needed.")
-    return array(x)
+    if isinstance(x, array):
+        return array(x)
+    host = x if isinstance(x, np.ndarray) else host_of(x)
+    if any(step < 0 for step in host.strides):
+        raise ValueError("[from_dlpack] Negative strides are not supported.")
+    host = host_from(host, None)
+    if host.flags.c_contiguous or any(step % host.itemsize for step in host.strides):
+        return array(host)
+    steps = tuple(step // host.itemsize for step in host.strides)
+    extent = 1 + sum((n - 1) * step for n, step in zip(host.shape, steps))
+    row = on_device(np.lib.stride_tricks.as_strided(host, (extent,), (host.itemsize,)).copy())
+    return held(Array(row.buffer, host.shape, host.dtype, row.address, steps))
 
 
 def window(m: int, terms: Sequence[float]) -> array:
@@ -151,12 +172,15 @@ def arange(*bounds: Any, dtype: Any = None, stream: Any = None, **named: Any) ->
     stop = parts[1] if len(parts) > 1 else named["stop"]
     if stop is None:
         start, stop = 0, start
-    step = parts[2] if len(parts) > 2 and parts[2] is not None else named.get("step") or 1
+    step = parts[2] if len(parts) > 2 and parts[2] is not None else named.get("step", 1)
     start = 0 if start is None else start
     start, stop, step = (x.item() if isinstance(x, (array, np.generic)) else x for x in (start, stop, step))
     is_whole = all(isinstance(x, int) for x in (start, stop, step))
     if dtype is None:
-        dtype = int32 if is_whole else float32
+        is_wide = is_whole and any(x not in INT32 for x in (start, stop, step))
+        dtype = int64 if is_wide else int32 if is_whole else float32
+    if not step:
+        raise ValueError("[arange] Cannot compute length: the step is 0.")
     if math.isinf(step) and not any(math.isnan(x) or math.isinf(x) for x in (start, stop)):
         is_ahead = (stop - start) * math.copysign(1, step) > 0
         return full((int(is_ahead),), start, of(given(dtype)))
@@ -168,16 +192,19 @@ def arange(*bounds: Any, dtype: Any = None, stream: Any = None, **named: Any) ->
     new = given(dtype)
     if new == np.bool_ and count > 1:
         raise ValueError("[arange] bool is not supported as dtype.")
-    if is_whole and start in INT32 and start + step * count in INT32 and step in INT32:
+    if is_whole and all(x in SHORT for x in (start, start + step * count, step)):
         whole: array = apply(lambda: kernels.arange(start, start + step * count, step))
         return whole.astype(of(new))
     if new.kind in "iu":
         # As MLX does: the distance of the first two numbers in the dtype.
         start, step = int(start), int(start + step) - int(start)
+        first, distance = array(start, int64), array(step, int64)
         made: array = apply(
-            lambda: kernels.astype(
-                kernels.add(kernels.multiply(kernels.astype(kernels.arange(count), int64.numpy), step), start), new
-            )
+            lambda a, d: kernels.astype(
+                kernels.add(kernels.multiply(kernels.astype(kernels.arange(count), int64.numpy), d), a), new
+            ),
+            first,
+            distance,
         )
         return made
     # MLX counts in the dtype itself.
@@ -220,6 +247,8 @@ def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, stream: 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float32, *, stream: Any = None) -> array:
     """Return a matrix of ones on a diagonal."""
     rows, columns = n, n if m is None else m
+    if rows < 0 or columns < 0:
+        raise ValueError("[eye] N and M must be positive integers.")
     made: array = apply(lambda: kernels.equal(kernels.arange(rows).reshape((rows, 1)), kernels.arange(-k, columns - k)))
     return made.astype(of(given(float32 if dtype is None else dtype)))
 

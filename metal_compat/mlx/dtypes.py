@@ -196,7 +196,8 @@ class finfo:  # noqa: N801
             raise ValueError(f"[finfo] {dtype} is not a floating point type.")
         kind = np.dtype(np.float32) if dtype is complex64 else dtype.numpy
         limits: Any = ml_dtypes.finfo(kind)
-        self.dtype, self.bits = dtype, dtype.size * 8
+        # The limits of a complex number are those of its parts.
+        self.dtype, self.bits = of(kind), kind.itemsize * 8
         self.min, self.max, self.eps = float(limits.min), float(limits.max), float(limits.eps)
         self.smallest_normal = float(limits.smallest_normal)
 
@@ -228,8 +229,13 @@ def result_type(*arrays: Any) -> Dtype:
     """Return the dtype that arrays, dtypes and Python numbers are promoted to together."""
     from hiprt.kernels.ops.promotion import promote, weak
 
-    dtypes = [getattr(each, "dtype", each) for each in arrays if not isinstance(each, (bool, int, float))]
+    dtypes = [getattr(each, "dtype", each) for each in arrays if not isinstance(each, (bool, int, float, complex))]
     numbers = [each for each in arrays if isinstance(each, (bool, int, float))]
+    dtypes += [complex64 for each in arrays if isinstance(each, complex)]
+    if float64 in dtypes:
+        return complex64 if complex64 in dtypes else float64
+    if not dtypes and not numbers:
+        raise ValueError("[result_type] At least one array or dtype is needed.")
     if not dtypes:
         order = (bool_, int32, float32)
         return order[max((bool, int, float).index(type(each)) for each in numbers)]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hiprt import kernels
-from hiprt.array import Array
+from hiprt.array import Array, zeros as zeros_of
 from hiprt.metal_compat.mlx.array import INT32, array, as_array
-from hiprt.metal_compat.mlx.dtypes import Dtype, finfo, given
+from hiprt.metal_compat.mlx.dtypes import Dtype, complex64, finfo, given, iinfo
 from hiprt.metal_compat.mlx.lazy import apply
 
 UNARY = (
@@ -39,12 +39,31 @@ def unary(name: str) -> Callable[..., array]:
     op = getattr(kernels, name)
 
     def applied(a: Any, /, *, stream: Any = None) -> array:
-        made: array = apply(op, as_array(a))
+        a = as_array(a)
+        try:
+            made: array = apply(op, a)
+        except TypeError as error:
+            raise refused(name, error) from None
         return made
 
     applied.__name__ = applied.__qualname__ = name
     applied.__doc__ = op.__doc__
     return applied
+
+
+def refused(name: str, error: TypeError) -> ValueError:
+    """Return the error that MLX raises for a dtype that an op does not take."""
+    return ValueError(f"[{name}] {error}.")
+
+
+def whole_number(x: int, dtype: Dtype) -> array:
+    """Return an integer, which ops do not take as it is, as an array of an integer dtype that has it."""
+    if dtype.numpy.kind not in "iu":
+        return as_array(x)
+    limits = iinfo(dtype)
+    if not limits.min <= x <= limits.max:
+        raise ValueError(f"Converting {x} to {dtype.name} would result in overflow.")
+    return as_array(x, dtype)
 
 
 def operand(x: Any, other: Any) -> Any:
@@ -53,7 +72,7 @@ def operand(x: Any, other: Any) -> Any:
         return x
     if isinstance(x, (bool, int, float)) and isinstance(other, array):
         if not isinstance(x, float) and x not in INT32:
-            return as_array(x, other.dtype if other.dtype.numpy.kind in "iu" else None)
+            return whole_number(x, other.dtype)
         return x
     return as_array(x)
 
@@ -65,7 +84,12 @@ def binary(name: str) -> Callable[..., array]:
     def applied(a: Any, b: Any, stream: Any = None) -> array:
         left = operand(a, b)
         right = operand(b, left)
-        made: array = apply(op, left if isinstance(left, array) else operand(left, right), right)
+        try:
+            made: array = apply(op, left if isinstance(left, array) else operand(left, right), right)
+        except TypeError as error:
+            raise refused(name, error) from None
+        except OverflowError as error:
+            raise ValueError(str(error)) from None
         return made
 
     applied.__name__ = applied.__qualname__ = name
@@ -106,9 +130,11 @@ def round(a: Any, /, decimals: int = 0, *, stream: Any = None) -> array:  # noqa
     if not decimals:
         rounded: array = apply(kernels.round, made)
         return rounded
+    if not is_floating(made) and decimals > 0:
+        return made
     scale = 10.0**decimals
     shifted: array = apply(lambda x: kernels.divide(kernels.round(kernels.multiply(x, scale)), scale), made)
-    return shifted
+    return shifted if is_floating(made) else shifted.astype(made.dtype)
 
 
 def is_floating(a: array) -> bool:
@@ -187,18 +213,27 @@ def positive(a: Any, /, *, stream: Any = None) -> array:
 
 
 def real(a: Any, /, *, stream: Any = None) -> array:
-    """Return the real parts: the array, as there are no kernels for complex numbers."""
-    return as_array(a)
+    """Return the real parts; an array of real numbers as it is."""
+    found = as_array(a)
+    made: array = apply(kernels.real, found) if found.dtype is complex64 else found
+    return made
 
 
 def imag(a: Any, /, *, stream: Any = None) -> array:
-    """Return the imaginary parts: zeros, as there are no kernels for complex numbers."""
-    return scaled(as_array(a), 0.0) if is_floating(as_array(a)) else binary("subtract")(a, a)
+    """Return the imaginary parts; zeros of an array of real numbers."""
+    found = as_array(a)
+    if found.dtype is complex64:
+        made: array = apply(kernels.imag, found)
+        return made
+    zeros: array = apply(zeros_of, found.shape, found.dtype.numpy)
+    return zeros
 
 
 def conjugate(a: Any, stream: Any = None) -> array:
-    """Return the conjugates: the array, as there are no kernels for complex numbers."""
-    return as_array(a)
+    """Return the conjugates; an array of real numbers as it is."""
+    found = as_array(a)
+    made: array = apply(kernels.conjugate, found) if found.dtype is complex64 else found
+    return made
 
 
 conj = conjugate

@@ -14,6 +14,7 @@ import numpy as np
 from hiprt.dtype import SAFETENSORS
 from hiprt.graphs.export.tensor_file import read_tensors, tensors_in
 from hiprt.metal_compat.mlx.array import array
+from hiprt.metal_compat.mlx.dtypes import of
 from hiprt.metal_compat.mlx.evaluation import eval as evaluate
 
 __all__ = ["load", "save", "save_gguf", "save_safetensors", "savez", "savez_compressed"]
@@ -102,7 +103,7 @@ def from_numpy(host: HostArray) -> array:
     """Return an array of numpy's; refuse what MLX refuses."""
     if host.dtype.name == "complex128":
         raise ValueError("[load] Unsupported dtype complex128: complex64 is read.")
-    return array(np.ascontiguousarray(host).reshape(host.shape))
+    return array(np.ascontiguousarray(host).reshape(host.shape), of(host.dtype))
 
 
 def host_of(name: str, value: Any) -> HostArray:

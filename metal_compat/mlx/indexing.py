@@ -13,7 +13,7 @@ from hiprt import kernels
 from hiprt.array import Array
 from hiprt.graphs.trace.value import GETITEM
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
-from hiprt.metal_compat.mlx.array import array, as_array
+from hiprt.metal_compat.mlx.array import array, as_array, packed
 from hiprt.metal_compat.mlx.elementwise import where
 from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.metal_compat.mlx.places import counted
@@ -22,6 +22,9 @@ __all__ = ["At", "assigned", "taken"]
 
 PLAIN = {int, type(None)}  # types of bounds that are as they should be
 EVERY = slice(None)
+LAST = 2**31 - 1  # the largest index that MLX takes
+WIDE = "Slice indices must be 32-bit integers."
+MISSING = object()
 
 
 def normal(index: Any) -> list[Any]:
@@ -72,10 +75,15 @@ def plain(index: Any, ndim: int) -> tuple[Any, ...] | None:
     for item in index if type(index) is tuple else (index,):
         kind = type(item)
         if kind is slice:
-            if not (type(item.start) in PLAIN and type(item.stop) in PLAIN and type(item.step) in PLAIN):
+            start, stop = item.start, item.stop
+            if not (type(start) in PLAIN and type(stop) in PLAIN and type(item.step) in PLAIN):
                 return None
+            if (stop is not None and stop > LAST) or (start is not None and start > LAST):
+                raise ValueError(WIDE)
             used += 1
         elif kind is int:
+            if item > LAST:
+                raise ValueError(WIDE)
             used += 1
         elif item is Ellipsis and at < 0:
             at = len(items)
@@ -189,13 +197,17 @@ def masked(a: array, mask: array, x: Any) -> array:
     values = as_array(x, a.dtype)
     if values.ndim <= a.ndim - mask.ndim:
         return where(wide, values, a)
-    order = apply(lambda m: kernels.subtract(kernels.cumsum(kernels.astype(m.reshape(m.size), np.int32), 0), 1), mask)
+    order = apply(
+        lambda m: kernels.subtract(kernels.cumsum(kernels.astype(packed(m).reshape(m.size), np.int32), 0), 1), mask
+    )
     spread = apply(lambda v, i: kernels.take(v, kernels.maximum(i, 0), 0), values, order)
     return where(wide, spread.reshape(*mask.shape, *spread.shape[1:]), a)
 
 
 def changed(a: array, index: Any, x: Any, put: Callable[..., Any]) -> array:
     """Return an array with a part changed by an op that scatters, of which the last update or the sum counts."""
+    if index is MISSING:
+        raise ValueError("Must give indices to array.at (e.g. `x.at[0].add(4)`).")
     items = normal(index)
     places = places_of(a, items)
     update = fitted(x, a, places.shape)
@@ -213,6 +225,8 @@ def changed(a: array, index: Any, x: Any, put: Callable[..., Any]) -> array:
 
 def assigned(a: array, index: Any, x: Any) -> array:
     """Return what ``a[index] = x`` leaves in `a`."""
+    if isinstance(index, (bool, np.bool_)):
+        index = array(bool(index))
     view = plain(index, a.value.ndim)
     items = normal(index) if view is None else list(view)
     arrays = [item for item in items if isinstance(item, array)] if view is None else []
@@ -277,7 +291,7 @@ class At:
 
     def __init__(self, a: array) -> None:
         self.a = a
-        self.index: Any = ...
+        self.index: Any = MISSING
 
     def __getitem__(self, index: Any) -> At:
         made = At(self.a)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hiprt import kernels
 from hiprt.array import Array
+from hiprt.kernels.ops.promotion import is_complex
 from hiprt.metal_compat.mlx.absent import absent
 from hiprt.metal_compat.mlx.array import array
 from hiprt.metal_compat.mlx.lazy import apply
@@ -56,11 +57,11 @@ def norm(
         if order == -math.inf:
             return kernels.min(size, axes, keepdims)
         if order == 0:
-            return kernels.sum(kernels.astype(kernels.not_equal(x, 0), x.dtype), axes, keepdims)
+            return kernels.sum(kernels.astype(kernels.not_equal(x, 0), size.dtype), axes, keepdims)
         if order == 1:
             return kernels.sum(size, axes, keepdims)
         if order == 2:
-            return kernels.sqrt(kernels.sum(kernels.square(x), axes, keepdims))
+            return kernels.sqrt(kernels.sum(kernels.square(size if is_complex(x.dtype) else x), axes, keepdims))
         return kernels.power(kernels.sum(kernels.power(size, float(order)), axes, keepdims), 1.0 / order)
 
     made: array = apply(measured, a)

@@ -8,7 +8,7 @@ from typing import Any
 from hiprt.allocator import default_pool
 from hiprt.device import current_device
 from hiprt.graphs.trace import lazy
-from hiprt.metal_compat.mlx.evaluation import arrays_in
+from hiprt.metal_compat.mlx.trees import arrays_in
 
 __all__ = [
     "clear_cache",
@@ -28,8 +28,8 @@ __all__ = [
 class Limits:
     """The limits that a program has set, in bytes; None is the device's memory.
 
-    They are kept to be read back. The pool keeps limits of its own (``HIPRT_ALLOC_DEFER_MAX_MB``), and memory of a GPU
-    is always wired.
+    That of the cache is kept to by `eval`, and when somebody asks how large the cache is. The others are kept to be
+    read back: the pool has limits of its own (``HIPRT_ALLOC_LIMIT_MB``), and memory of a GPU is always wired.
     """
 
     memory: int | None = None
@@ -79,8 +79,20 @@ def reset_peak_memory() -> None:
 
 def get_cache_memory() -> int:
     """Return the bytes that the pool keeps and nobody holds."""
+    keep_to_limit()
+    return cached()
+
+
+def cached() -> int:
+    """Return the bytes that the pool keeps and nobody holds, as it is."""
     stats = default_pool.stats()
     return stats.reserved - stats.allocated
+
+
+def keep_to_limit() -> None:
+    """Give back what nobody holds, if it is more than `set_cache_limit` allows."""
+    if limits.cache is not None and cached() > limits.cache:
+        clear_cache()
 
 
 def set_memory_limit(limit: int) -> int:
@@ -95,11 +107,10 @@ def get_memory_limit() -> int:
 
 
 def set_cache_limit(limit: int) -> int:
-    """Set a limit of the memory that is kept and held by nobody; 0 gives it back at once. Return the one before."""
+    """Set a limit of the memory that is kept and held by nobody; return the one before."""
     before = device_memory() if limits.cache is None else limits.cache
     limits.cache = checked(limit)
-    if get_cache_memory() > limit:
-        clear_cache()
+    keep_to_limit()
     return before
 
 

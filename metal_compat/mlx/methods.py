@@ -14,8 +14,8 @@ __all__: list[str] = []
 
 METHODS = {
     elementwise: (
-        "abs", "astype", "cos", "exp", "log", "log10", "log1p", "log2", "maximum", "minimum", "reciprocal", "round",
-        "rsqrt", "sin", "sqrt", "square",
+        "abs", "astype", "conj", "cos", "exp", "log", "log10", "log1p", "log2", "maximum", "minimum", "reciprocal",
+        "round", "rsqrt", "sin", "sqrt", "square",
     ),
     reductions: (
         "all", "any", "argmax", "argmin", "cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "logsumexp", "max",
@@ -37,7 +37,12 @@ COMPARISONS = {
 
 def takes(x: Any) -> bool:
     """Whether an operator takes something beside an array."""
-    return isinstance(x, (array, bool, int, float)) or hasattr(x, "__array__") or hasattr(x, "__mlx_array__")
+    return isinstance(x, (array, bool, int, float, complex)) or hasattr(x, "__array__") or hasattr(x, "__mlx_array__")
+
+
+def refused(name: str, other: Any) -> ValueError:
+    """Return the error for an operator beside what is no number."""
+    return ValueError(f"Cannot perform {name} on an mlx.core.array and {type(other).__name__}")
 
 
 def operator(op: Callable[..., array], is_reflected: bool = False) -> Callable[..., Any]:
@@ -45,7 +50,7 @@ def operator(op: Callable[..., array], is_reflected: bool = False) -> Callable[.
 
     def applied(self: array, other: Any) -> Any:
         if not takes(other):
-            return NotImplemented
+            raise refused(op.__name__, other)
         return op(other, self) if is_reflected else op(self, other)
 
     return applied
@@ -56,11 +61,18 @@ def in_place(op: Callable[..., array]) -> Callable[..., Any]:
 
     def applied(self: array, other: Any) -> Any:
         if not takes(other):
-            return NotImplemented
+            raise refused(op.__name__, other)
         self.value = op(self, other).value
         return self
 
     return applied
+
+
+def divide_in_place(self: array, other: Any) -> Any:
+    """Put the quotient in the place of what the array was, which must be floating."""
+    if self.value.dtype.kind in "biu":
+        raise ValueError("In place division cannot cast to non-floating point type.")
+    return in_place(elementwise.binary("divide"))(self, other)
 
 
 def same(self: array, other: Any) -> Any:
@@ -94,12 +106,13 @@ def attach() -> None:
         "__matmul__": operator(matmul),
         "__rmatmul__": operator(matmul, True),
         "__imatmul__": in_place(matmul),
+        "__itruediv__": divide_in_place,
         "__neg__": elementwise.unary("negative"),
         "__invert__": inverted,
         "__abs__": elementwise.unary("abs"),
         "T": property(shapes.transpose),
-        "conj": elementwise.stop_gradient,
-        "real": property(elementwise.stop_gradient),
+        "real": property(elementwise.real),
+        "imag": property(elementwise.imag),
     }
     for name, method_of in methods.items():
         setattr(array, name, method_of)

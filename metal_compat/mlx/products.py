@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from hiprt import kernels
 from hiprt.array import Array
 from hiprt.metal_compat.mlx.array import array, as_array
+from hiprt.metal_compat.mlx.elementwise import conjugate
 from hiprt.metal_compat.mlx.lazy import apply
-from hiprt.metal_compat.mlx.shapes import axis_in, expand_dims, flatten, reshape, swapaxes, transpose
+from hiprt.metal_compat.mlx.shapes import axis_in, broadcast_to, expand_dims, flatten, reshape, swapaxes, transpose
 
-__all__ = ["addmm", "einsum", "gather_mm", "inner", "kron", "matmul", "outer", "tensordot", "vecdot"]
+__all__ = ["addmm", "einsum", "einsum_path", "gather_mm", "inner", "kron", "matmul", "outer", "tensordot", "vecdot"]
 
 
 def matmul(a: Any, b: Any, /, *, stream: Any = None) -> array:
@@ -64,13 +67,13 @@ def inner(a: Any, b: Any, /, *, stream: Any = None) -> array:
 
 
 def vecdot(a: Any, b: Any, /, *, axis: int = -1, stream: Any = None) -> array:
-    """Return sums of products of two arrays along an axis."""
+    """Return sums of products of two arrays along an axis, of conjugates of the first one."""
     a, b = as_array(a), as_array(b)
     if not a.ndim or not b.ndim:
         raise ValueError("[vecdot] Arrays must have at least one dimension.")
     if a.shape[axis_in("vecdot", axis, a.ndim)] != b.shape[axis_in("vecdot", axis, b.ndim)]:
         raise ValueError(f"[vecdot] Shapes {a.shape} and {b.shape} differ along axis {axis}.")
-    made: array = apply(lambda x, y: kernels.sum(kernels.multiply(x, y), axis), a, b)
+    made: array = apply(lambda x, y: kernels.sum(kernels.multiply(x, y), axis), conjugate(a), b)
     return made
 
 
@@ -116,7 +119,7 @@ def einsum(subscripts: str, *operands: Any, stream: Any = None) -> array:
     """Return sums of products along axes that letters name, as numpy's ``einsum``."""
     arrays = [as_array(each) for each in operands]
     taken, made = parsed(subscripts, [each.ndim for each in arrays])
-    terms = [diagonals(x, letters) for x, letters in zip(arrays, taken)]
+    terms = spread([diagonals(x, letters) for x, letters in zip(arrays, taken)])
     while len(terms) > 1:
         (x, left), (y, right) = terms[0], terms[1]
         kept = set(made).union(*(letters for _, letters in terms[2:]))
@@ -127,6 +130,26 @@ def einsum(subscripts: str, *operands: Any, stream: Any = None) -> array:
         x = apply(kernels.sum, x, gone, False)
         letters = [letter for letter in letters if letter in made]
     return transpose(x, *[letters.index(letter) for letter in made]) if made else x
+
+
+def einsum_path(subscripts: str, *operands: Any) -> tuple[list[tuple[int, ...]], str]:
+    """Return the order in which numpy would take the operands of `einsum`, and its description of the work.
+
+    `einsum` itself takes them from the left.
+    """
+    shapes = [as_array(each).shape for each in operands]
+    (_, *path), text = np.einsum_path(subscripts, *(np.broadcast_to(np.float32(0), shape) for shape in shapes))
+    return path, text
+
+
+def spread(terms: list[tuple[array, list[str]]]) -> list[tuple[array, list[str]]]:
+    """Return the terms with axes of size 1 repeated where another term has more under the same letter."""
+    sizes: dict[str, int] = {}
+    for x, letters in terms:
+        for letter, n in zip(letters, x.shape):
+            sizes[letter] = max(n, sizes.get(letter, 1)) if n else 0
+    wide = [tuple(sizes[letter] for letter in letters) for _, letters in terms]
+    return [(x if x.shape == shape else broadcast_to(x, shape), each) for (x, each), shape in zip(terms, wide)]
 
 
 def parsed(subscripts: str, ndims: list[int]) -> tuple[list[list[str]], list[str]]:

@@ -215,11 +215,12 @@ def normal(
 ) -> array:
     """Return numbers of the normal distribution, the standard one without `loc` and `scale`."""
     kind = dtype or float32
-    if not issubdtype(kind, floating):
+    if not issubdtype(kind, inexact):
         raise ValueError("[normal] Only floating point and complex64 types are supported.")
     of = checked_shape(shape)
     loc, scale = (None if each is None else number_or_array(each) for each in (loc, scale))
-    made: array = apply(normal_of, checked_key(key), of, kind.numpy, loc, scale)
+    drawing = complex_normal_of if kind is dtypes.complex64 else normal_of
+    made: array = apply(drawing, checked_key(key), of, kind.numpy, loc, scale)
     return made
 
 
@@ -232,6 +233,14 @@ def normal_of(key: Array, shape: tuple[int, ...], dtype: np.dtype[Any], loc: Any
         factor = kernels.multiply(factor, scale) if isinstance(scale, Array) else in_dtype(factor * scale, dtype)
     drawn = kernels.multiply(factor, drawn)
     return drawn if loc is None else kernels.add(in_dtype(loc, dtype), drawn)
+
+
+def complex_normal_of(key: Array, shape: tuple[int, ...], _: np.dtype[Any], loc: Any, scale: Any) -> Array:
+    """Return complex normal numbers of variance 1, half of it in each part; parts are drawn in turn."""
+    parts = kernels.erfinv(uniform_of(key, ABOVE_MINUS_ONE, 1.0, (*shape, 2), FLOAT32))
+    drawn = kernels.complex(parts[..., 0], parts[..., 1])
+    drawn = drawn if scale is None else kernels.multiply(scale, drawn)
+    return drawn if loc is None else kernels.add(loc, drawn)
 
 
 def multivariate_normal(*_: Any, **__: Any) -> array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hiprt import kernels
 from hiprt.array import Array
-from hiprt.kernels.ops.promotion import is_float
+from hiprt.kernels.ops.promotion import is_complex, is_float
 from hiprt.metal_compat.mlx.array import array, as_array
 from hiprt.metal_compat.mlx.dtypes import float32, given, of, uint32
 from hiprt.metal_compat.mlx.lazy import apply
@@ -97,6 +97,8 @@ def var(a: Any, /, axis: Axis = None, keepdims: bool = False, ddof: int = 0, *, 
     axes, n = axes_of(axis), count_of(a, axis)
 
     def variance(x: Array) -> Array:
+        if is_complex(x.dtype):
+            return kernels.add(variance(kernels.real(x)), variance(kernels.imag(x)))
         x = x if is_float(x.dtype) else kernels.astype(x, np.float32)
         centred = kernels.subtract(x, kernels.mean(x, axes, True))
         total = kernels.sum(kernels.square(centred), axes, keepdims)
@@ -126,7 +128,7 @@ def median(a: Any, /, axis: Axis = None, keepdims: bool = False, *, stream: Any 
 
     def middle(x: Array) -> Array:
         rows = kernels.sort(kernels.contiguous(x.transpose(*order)).reshape((*shape, n)), -1)
-        rows = rows if is_float(x.dtype) else kernels.astype(rows, np.float32)
+        rows = rows if is_float(x.dtype) or is_complex(x.dtype) else kernels.astype(rows, np.float32)
         found = kernels.mean(rows[..., (n - 1) // 2 : n // 2 + 1], -1)
         last = rows[..., n - 1]  # NaN is sorted to the end
         return kernels.where(kernels.isnan(last), last, found)

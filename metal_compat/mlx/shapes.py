@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import index
 from typing import Any
 
 import numpy as np
 
 from hiprt import kernels
-from hiprt.array import Array, row_strides
+from hiprt.array import Array, row_strides, zeros as zeros_of
 from hiprt.graphs.trace.value import TRANSPOSE
-from hiprt.metal_compat.mlx.array import array, as_array, packed
+from hiprt.metal_compat.mlx.array import INT32, array, as_array, checked, packed
 from hiprt.metal_compat.mlx.dtypes import Dtype, given
 from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.op import op
@@ -26,9 +27,9 @@ __all__ = [
 
 
 def axis_in(name: str, axis: int, ndim: int) -> int:
-    """Return an axis counted from the front."""
+    """Return an axis counted from the front; an axis that is not there is a ValueError and an IndexError."""
     if not -ndim <= axis < ndim:
-        raise ValueError(f"[{name}] Invalid axis {axis} for array with {ndim} dimensions.")
+        raise np.exceptions.AxisError(f"[{name}] Invalid axis {axis} for array with {ndim} dimensions.")
     return axis % ndim
 
 
@@ -36,7 +37,7 @@ def numbers(given: tuple[Any, ...]) -> tuple[int, ...]:
     """Return integers that are given one by one, or as one sequence."""
     if len(given) == 1 and isinstance(given[0], (list, tuple)):
         given = tuple(given[0])
-    return tuple([int(n) for n in given])
+    return tuple([n if type(n) is int else index(n) for n in given])
 
 
 def reshaped(x: Array, shape: tuple[int, ...]) -> Array:
@@ -49,7 +50,10 @@ def reshaped(x: Array, shape: tuple[int, ...]) -> Array:
 
 def reshape(a: Any, /, *shape: Any, stream: Any = None) -> array:
     """Return the elements in another shape; one size may be -1."""
-    made: array = apply(reshaped, as_array(a), numbers(shape))
+    sizes = numbers(shape)
+    if math.prod(sizes) not in INT32:
+        checked(sizes)
+    made: array = apply(reshaped, as_array(a), sizes)
     return made
 
 
@@ -129,7 +133,10 @@ def moveaxis(a: Any, /, source: int, destination: int, *, stream: Any = None) ->
 
 def broadcast_to(a: Any, /, shape: Sequence[int], *, stream: Any = None) -> array:
     """Return an array whose elements repeat along new axes and those of size 1."""
-    made: array = apply(kernels.broadcast_to, as_array(a), (shape,) if isinstance(shape, int) else tuple(shape))
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if math.prod(sizes) not in INT32:
+        checked(sizes)
+    made: array = apply(kernels.broadcast_to, as_array(a), sizes)
     return made
 
 
@@ -155,6 +162,8 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, stream: Any = No
     if axis is None:
         made, axis = [flatten(each) for each in made], 0
     found: array = apply(kernels.concatenate, made, axis)
+    if found.value.size not in INT32:
+        checked(found.value.shape)
     return found
 
 
@@ -201,8 +210,10 @@ def pad(a: array, pad_width: Any, mode: str = "constant", constant_values: Any =
     else:
         widths = [(each[0], each[-1]) for each in pad_width]
         widths = widths * a.ndim if len(widths) == 1 else widths
-    if mode not in ("constant", "edge"):
+    if mode not in ("constant", "edge", "reflect", "symmetric"):
         raise ValueError(f"Invalid padding mode ({mode}) passed to pad")
+    if mode in ("reflect", "symmetric"):
+        return mirrored(a, widths, mode == "reflect")
     if mode == "edge":
         for axis, (before, after) in enumerate(widths):
             front = (slice(None),) * axis
@@ -217,6 +228,22 @@ def pad(a: array, pad_width: Any, mode: str = "constant", constant_values: Any =
         lambda x, v: kernels.assign(kernels.contiguous(kernels.broadcast_to(v, shape)), part, x), a, value
     )
     return made
+
+
+def mirrored(a: array, widths: Sequence[tuple[int, int]], is_reflected: bool) -> array:
+    """Return an array continued by its mirror images, which hold the elements at the edges twice, or once."""
+    for axis, (before, after) in enumerate(widths):
+        n = a.shape[axis]
+        if not before and not after:
+            continue
+        if not n:
+            raise ValueError(f"[pad] Cannot extend axis {axis}, which is empty.")
+        round_trip = max(1, 2 * n - 2) if is_reflected else 2 * n
+        places = np.arange(-before, n + after) % round_trip
+        places = np.where(places < n, places, round_trip - places - (0 if is_reflected else 1))
+        made: array = apply(kernels.take, a, array(places.astype(np.int32)), axis)
+        a = made
+    return a
 
 
 def tile(a: Any, reps: int | Sequence[int], /, *, stream: Any = None) -> array:
@@ -238,6 +265,9 @@ def repeat(a: Any, /, repeats: int, axis: int | None = None, *, stream: Any = No
     if axis is None:
         a, axis = flatten(a), 0
     axis = axis_in("repeat", axis, a.ndim)
+    checked([a.shape[axis] * repeats])
+    if repeats < 0:
+        raise ValueError("[repeat] Number of repeats cannot be negative")
     shape = (*a.shape[: axis + 1], repeats, *a.shape[axis + 1 :])
     wide = broadcast_to(expand_dims(a, axis + 1), shape)
     return reshape(wide, *a.shape[:axis], a.shape[axis] * repeats, *a.shape[axis + 1 :])
@@ -250,7 +280,8 @@ def roll(a: array, shift: Any, axis: Any = None, *, stream: Any = None) -> array
         total = sum(shift) if isinstance(shift, (list, tuple)) else shift
         return reshape(roll(flatten(a), total, 0), *a.shape)
     axes = [axis] if isinstance(axis, int) else list(axis)
-    shifts = [shift] * len(axes) if isinstance(shift, int) else list(shift)
+    shifts = [shift] if isinstance(shift, int) else list(shift)
+    axes, shifts = (each * max(1, n // len(each)) for each, n in ((axes, len(shifts)), (shifts, len(axes))))
     for each, n in zip(axes, shifts):
         at = axis_in("roll", each, a.ndim)
         size = a.shape[at]
@@ -315,6 +346,9 @@ def diag(a: Any, /, k: int = 0, *, stream: Any = None) -> array:
     if a.ndim != 1:
         raise ValueError(f"[diag] array must be 1-D or 2-D, got array with {a.ndim} dimensions.")
     n = a.shape[0] + abs(k)
+    if not a.shape[0]:
+        empty: array = apply(zeros_of, (n, n), a.dtype.numpy)
+        return empty
     first = max(0, k) + max(0, -k) * n
     places = tuple([first + i * (n + 1) for i in range(a.shape[0])])
     made: array = apply(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def choosing(name: str) -> Callable[..., array]:
     op = getattr(kernels, name)
 
     def applied(a: Any, /, kth: int, axis: int | None = -1, *, stream: Any = None) -> array:
-        made: array = apply(op, as_array(a), int(kth), axis)
+        made: array = apply(op, as_array(a), index(kth), axis)
         return made
 
     applied.__name__ = applied.__qualname__ = name
@@ -52,7 +53,7 @@ partition, argpartition = choosing("partition"), choosing("argpartition")
 
 def topk(a: Any, /, k: int, axis: int | None = -1, *, stream: Any = None) -> array:
     """Return the `k` largest elements along an axis."""
-    made: array = apply(kernels.topk, as_array(a), int(k), axis)
+    made: array = apply(kernels.topk, as_array(a), index(k), axis)
     return made
 
 
@@ -65,10 +66,15 @@ def searchsorted(sorted_sequence: Any, values: Any, /, side: str = "left", *, st
         raise ValueError(f"[searchsorted] The sorted sequence must have one dimension but has {line.ndim}.")
     if side not in ("left", "right"):
         raise ValueError(f"[searchsorted] side must be 'left' or 'right' but is '{side}'.")
-    below = kernels.less if side == "left" else kernels.less_equal
 
     def counted(line: Array, values: Array) -> Array:
-        found = below(line, kernels.contiguous(values).reshape((*values.shape, 1)))
+        columns = kernels.contiguous(values).reshape((*values.shape, 1))
+        # NaN is behind everything, as when sorting: what counts is what is not less, seen from the other side.
+        if side == "left":
+            found = kernels.logical_not(kernels.greater_equal(line, columns))
+            found = kernels.logical_and(found, kernels.equal(line, line))
+        else:
+            found = kernels.logical_or(kernels.less_equal(line, columns), kernels.not_equal(columns, columns))
         return kernels.sum(kernels.astype(found, np.int32), -1)
 
     made: array = apply(counted, line, values)
@@ -84,7 +90,10 @@ def take(a: Any, /, indices: Any, axis: int | None = None, *, stream: Any = None
         whole = flatten(a) if axis is None else a
         at = (0 if axis is None else axis) % whole.ndim
         return taken(whole, (*[builtins.slice(None)] * at, indices))
-    made: array = apply(kernels.take, a, as_array(indices), axis)
+    indices = as_array(indices)
+    if indices.size and not (a.size if axis is None else a.shape[axis]):
+        raise ValueError("[take] Cannot do a non-empty take from an array with zero elements.")
+    made: array = apply(kernels.take, a, indices, axis)
     return made
 
 
@@ -100,6 +109,9 @@ def take_along_axis(a: Any, /, indices: Any, axis: int | None, *, stream: Any = 
 def put_along_axis(a: Any, /, indices: Any, values: Any, axis: int | None = None, *, stream: Any = None) -> array:
     """Return an array with the elements of each row that indices name replaced."""
     a, indices, values = as_array(a), as_array(indices), as_array(values)
+    if not indices.size:
+        unchanged: array = a
+        return unchanged
     if axis is None:
         made: array = apply(kernels.put_along_axis, flatten(a), flatten(indices), flatten(values), 0)
         return reshape(made, *a.shape)

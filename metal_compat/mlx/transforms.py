@@ -81,17 +81,17 @@ class custom_function:  # noqa: N801
         """Return what the function returns."""
         return self.function(*args, **kwargs)
 
-    def vjp(self, f: Function) -> Function:
-        """Return the function."""
-        return f
+    def vjp(self, f: Function) -> custom_function:
+        """Return this object, under whose name `f` may be declared, as a decorator does."""
+        return self
 
-    def jvp(self, f: Function) -> Function:
-        """Return the function."""
-        return f
+    def jvp(self, f: Function) -> custom_function:
+        """Return this object, under whose name `f` may be declared, as a decorator does."""
+        return self
 
-    def vmap(self, f: Function) -> Function:
-        """Return the function."""
-        return f
+    def vmap(self, f: Function) -> custom_function:
+        """Return this object, under whose name `f` may be declared, as a decorator does."""
+        return self
 
 
 def depends(inputs: array | Sequence[array], dependencies: array | Sequence[array]) -> Any:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from hiprt.allocator import default_pool
 from hiprt.graphs.trace import core, lazy
 from hiprt.metal_compat import mlx as mx
 
@@ -47,3 +48,23 @@ def test_a_file_of_mlx_without_metadata(tmp_path):
     file.write_bytes(len(header).to_bytes(8, "little") + header + np.float32(3).tobytes())
     (name, found), metadata = *mx.load(str(file)).items(), mx.load(str(file), return_metadata=True)[1]
     assert (name, found.tolist(), metadata) == ("x", [3], {})
+
+
+def test_the_limit_of_the_cache_is_kept():
+    before = mx.set_cache_limit(0)
+    try:
+        a = mx.zeros((4096,)) + 1
+        mx.eval(a)
+        del a
+        mx.eval(mx.zeros((4,)) + 1)
+        reserved = default_pool.stats().reserved
+        b = mx.zeros((1 << 22,)) + 2
+        mx.eval(b)
+        del b
+        mx.get_cache_memory()
+        assert default_pool.stats().reserved <= reserved  # free blocks may share a chunk with others
+        assert mx.set_cache_limit(1 << 30) == 0
+        mx.eval(mx.zeros((1 << 22,)) + 3)
+        assert mx.get_cache_memory() >= 1 << 24
+    finally:
+        mx.set_cache_limit(before)

@@ -97,3 +97,16 @@ def test_wrong_indices_are_refused():
     for index in ((0, 0, 0, 0), (..., 0, ...), "a", mx.array([1.0])):
         with pytest.raises(ValueError, match=r"ndex|ndices"):
             a[index]
+
+
+def test_masks_of_one_number_and_of_strided_arrays():
+    for mask in (True, mx.array(True)):
+        a = mx.array([1.0, 2.0, 3.0])
+        a[mask] = 5.0
+        assert a.tolist() == [5, 5, 5]
+    a = mx.array([1.0, 2.0, 3.0])
+    a[False] = 5.0
+    assert a.tolist() == [1, 2, 3]
+    target, mask = mx.arange(10.0)[1::2], mx.array([1, 0, 0, 1, 0, 0, 1, 0, 0, 0]).astype(mx.bool_)[::2]
+    target[mask] = mx.arange(-4.0, 0.0)[::2]
+    assert target.tolist() == [-4, 3, 5, -2, 9]

@@ -22,9 +22,12 @@ CASES = {
     "diagonal": lambda m, x: m.diagonal(x, 1, 0, 2),
     "pad": lambda m, x: m.pad(x, [(1, 0), (0, 2), (1, 1)]),
     "edge": lambda m, x: m.pad(x, [(1, 0), (0, 2), (1, 1)], mode="edge"),
+    "reflect": lambda m, x: m.pad(x, [(1, 0), (0, 7), (5, 1)], mode="reflect"),
+    "symmetric": lambda m, x: m.pad(x, [(3, 0), (0, 2), (9, 1)], mode="symmetric"),
     "tile": lambda m, x: m.tile(x, (2, 1, 3)),
     "repeat": lambda m, x: m.repeat(x, 3, 1),
     "roll": lambda m, x: m.roll(x, (1, -2), (0, 2)),
+    "rolls of one axis": lambda m, x: m.roll(x, (1, 33), 2) + m.roll(x, 1, (0, 0)),
     "flat roll": lambda m, x: m.roll(x, 5),
     "stack": lambda m, x: m.stack([x, x], 1),
     "split": lambda m, x: m.concatenate(m.split(x, [1, 3], 2)[1:], 2),
@@ -32,6 +35,14 @@ CASES = {
     "einsum": lambda m, x: m.einsum("bij,bkj->kbi", x, x),
     "trace": lambda m, x: m.einsum("iij->j", x[:, :2]),
     "dots": lambda m, x: m.einsum("...ij,...kj->...ik", x, x),
+    "spread einsum": lambda m, x: m.einsum("ab,cb->ca", x[0, :, :1], x[1]),
+    "complex einsum": lambda m, x: m.einsum("aij,akj->ik", x * 1j, x + 1j),
+    "complex parts": lambda m, x: m.real(x - 2j * x) + m.imag(m.conj(1j * x)) + m.abs(x + 1j),
+    "complex products": lambda m, x: (x[0] + 1j) @ (x[1].T * 1j - x[0].T),
+    "complex order": lambda m, x: m.sort(m.round(x) + 1j * x, axis=1),
+    "complex vecdot": lambda m, x: m.vecdot(x + 1j, x * 1j, axis=2),
+    "complex deviation": lambda m, x: m.var(x + 2j * x[::-1], axis=0) + m.std(x * 1j, axis=0),
+    "complex norm": lambda m, x: m.linalg.norm(x + 1j, axis=1),
     "tensordot": lambda m, x: m.tensordot(x, x, [[0, 2], [0, 2]]),
     "outer": lambda m, x: m.outer(x[0, 0], x[1, 1]),
     "inner": lambda m, x: m.inner(x, x),
@@ -158,8 +169,46 @@ def test_an_array_is_kept_where_nothing_changes():
     assert mx.asarray(x, copy=True) is not x
     assert mx.asarray([1, 2], mx.float16).dtype == mx.float16
     assert mx.from_dlpack(np.arange(3)).tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match="a copy is needed"):
+    with pytest.raises(ValueError, match="avoid copy"):
         mx.asarray([1, 2], copy=False)
+
+
+def test_numbers_at_equal_distances_take_the_dtype_that_holds_them():
+    for bounds in ((2**40, 2**40 + 3), (-(2**31) - 1, -(2**31) + 1), (2**40 + 3, 2**40, -1), (2**31 - 2, 2**31 + 2)):
+        made = mx.arange(*bounds)
+        assert made.dtype is mx.int64
+        assert made.tolist() == list(range(*bounds))
+    assert mx.arange(2**31 - 3, 2**31 - 1).dtype is mx.int32
+    assert mx.arange(2**31 - 2, 2**31 + 2, dtype=mx.int32).tolist() == [2**31 - 2, 2**31 - 1, -(2**31), -(2**31) + 1]
+
+
+def test_integers_are_rounded_to_tens():
+    x = mx.array([15, 122], mx.int32)
+    assert [mx.round(x, n).tolist() for n in (1, 0, -1, -2)] == [[15, 122], [15, 122], [20, 120], [0, 100]]
+    assert mx.round(x, -1).dtype is mx.int32
+
+
+def test_not_a_number_is_behind_all_others():
+    line, nan = mx.array([1.0, 2.0, np.nan]), mx.array([np.nan])
+    assert mx.searchsorted(line[:2], nan).tolist() == [2]
+    assert mx.searchsorted(line, nan).tolist() == [2]
+    assert mx.searchsorted(line, nan, side="right").tolist() == [3]
+    assert mx.searchsorted(line, mx.array([2.0])).tolist() == [1]
+
+
+def test_complex_numbers():
+    x = mx.array([1 + 2j, 3.0])
+    assert (x.dtype, x.real.tolist(), x.imag.tolist(), x.conj().tolist()) == (mx.complex64, [1, 3], [2, 0], [1 - 2j, 3])
+    assert (complex(x[0]), mx.array(2.5).imag.item(), mx.array([1]).conj().dtype) == (1 + 2j, 0, mx.int32)
+    assert mx.result_type(mx.float64, x) is mx.result_type(1j, mx.float32) is mx.complex64
+    assert mx.median(mx.array([1 + 2j, 3 - 4j, 0.5j])).item() == 1 + 2j
+    assert (mx.finfo(mx.complex64).dtype, mx.finfo(mx.complex64).bits) == (mx.float32, 32)
+    drawn = np.array(mx.random.normal((40_000,), mx.complex64, key=mx.random.key(1)))
+    assert abs(drawn.mean()) < 0.02
+    assert abs(drawn.var() - 1) < 0.02
+    theirs = pytest.importorskip("mlx.core")
+    drawn = [m.random.normal((2, 3), m.complex64, 1 + 1j, 2.0, m.random.key(7)) for m in (mx, theirs)]
+    np.testing.assert_allclose(*map(np.array, drawn), 1e-6)
 
 
 def test_the_median_of_nothing_is_refused():

@@ -34,3 +34,19 @@ def test_a_compiled_function_gives_what_it_gives():
             return x * self.factor
 
     np.testing.assert_array_equal(np.array(Scale()(mx.array(X))), X * 3)
+
+
+def test_a_function_keeps_its_name_under_its_derivatives():
+    @mx.custom_function
+    def double(x):
+        return x * 2
+
+    plain = double
+    for name in ("vjp", "jvp", "vmap"):
+
+        @getattr(double, name)
+        def double(*_):
+            raise AssertionError("there are no gradients")
+
+        assert double is plain
+    assert double(mx.array(3.0)).item() == 6
