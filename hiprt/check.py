@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hiprt.command import set_run
-from hiprt.provider import library_of_ours
+from hiprt.provider import library_of_ours, zig_binary
 
 __all__ = ["KINDS", "add_arguments", "check", "environment"]
 
@@ -120,6 +120,10 @@ def environment(kinds: str, report: Path, suppress: Path | None) -> dict[str, st
         "HIPRT_CPU_CHECK_REPORT": str(report),
         "LD_LIBRARY_PATH": os.pathsep.join(place for place in places if place),
     }
+    # A program that hipcc made is compiled again, by the compiler that made it.
+    zig = zig_binary()
+    if zig:
+        variables.setdefault("HIPRT_CPU_ZIG", str(zig))
     if suppress:
         variables["HIPRT_CPU_CHECK_SUPPRESS"] = str(suppress.resolve())
     return variables

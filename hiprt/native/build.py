@@ -31,11 +31,13 @@ HIP_NAME = "libamdhip64.so"
 # Sources under hiprt/cpu that decide how a program becomes a module: their hash is part of every cached module's key.
 CODE_GENERATION = (
     "compile/compiler",
+    "compile/kernel_list",
     "compile/opening",
     "compile/options",
     "compile/program",
     "compile/reconvergence",
     "compile/scanner",
+    "compile/signature",
     "compile/tokens",
     "engine/code_object",
 )

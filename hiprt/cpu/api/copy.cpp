@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "api/submit.h"
+#include "api/transfer.h"
 #include "graph/capture_rules.h"
 #include "runtime/copy.h"
 #include "runtime/device.h"
@@ -59,20 +60,6 @@ hipError_t make_peer_copy(const hipMemcpy3DPeerParms *p, std::shared_ptr<CopyWor
   return make_copy({p->srcArray, p->srcPos, p->srcPtr, p->dstArray, p->dstPos, p->dstPtr, p->extent,
                     hipMemcpyDeviceToDevice},
                    out);
-}
-
-// HIP finishes an asynchronous copy that touches pageable memory before it returns. Taking a copy of the source's bytes
-// serves the caller as well, and the call need not wait.
-template <class Make>
-hipError_t asynchronous(hipStream_t stream, Make &&make) {
-  if (!is_valid(stream)) return no_such_handle();
-  std::shared_ptr<CopyWork> work;
-  if (const hipError_t error = make(&work)) return error;
-  if (capture_of(stream)) return submit(stream, std::move(work));
-  if (work->width == 0) return hipSuccess;
-  if (is_pageable(work->dst.base)) return execute(stream, std::move(work));
-  if (is_pageable(work->src.base)) work->stage();
-  return submit(stream, std::move(work));
 }
 
 hipError_t copy_with_stream(void *dst, const void *src, size_t size, hipMemcpyKind kind, hipStream_t stream) {

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -117,7 +120,44 @@ const std::vector<std::string> &macros() {
   return all;
 }
 
+// Returns zig's folder of the headers that belong to its clang; empty if it is not where zig keeps it.
+std::string resource_dir(const std::string &zig) {
+  char real[4096];
+  const std::string path = realpath(zig.c_str(), real) ? real : zig, folder = path.substr(0, path.rfind('/'));
+  struct stat info;
+  for (const std::string &lib : {folder + "/lib", folder + "/../lib/zig"})
+    if (stat((lib + "/include/stddef.h").c_str(), &info) == 0) return lib;
+  return "";
+}
+
+// The device part is compiled as the host part is, for the same machine: clang only takes it for the device's. Its warnings
+// are those of the host part, which tells them.
+std::vector<std::string> device_part_command(const Compiler &c, const CompileJob &job) {
+  std::vector<std::string> out = hip_command(c);
+  for (const char *flag :
+       {"-Xclang", "-fcuda-is-device", "-Xclang", "-fcuda-allow-variadic-functions", "-O2", "-march=native", "-fPIC",
+        "-fvisibility=hidden", "-femulated-tls", "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math",
+        "-fno-strict-aliasing", "-fno-stack-protector", "-fstack-clash-protection", "-fno-ident", "-w"})
+    out.push_back(flag);
+  for (const auto &part : {contraction(c, job.options), job.options, check_flags()}) out.insert(out.end(), part.begin(), part.end());
+  return out;
+}
+
+// Returns the files of the standard library, its mathematics and C's that this process uses.
+std::vector<std::string> standard_libraries() {
+  double (*const root)(double) = std::cbrt;
+  std::vector<std::string> out;
+  for (const void *at : {reinterpret_cast<const void *>(&fopen), reinterpret_cast<const void *>(root),
+                         reinterpret_cast<const void *>(&std::terminate)}) {
+    Dl_info info;
+    if (!dladdr(at, &info) || !info.dli_fname) continue;
+    if (std::find(out.begin(), out.end(), info.dli_fname) == out.end()) out.push_back(info.dli_fname);
+  }
+  return out;
+}
+
 std::vector<std::string> command(const Compiler &c, const CompileJob &job) {
+  if (job.is_hip) return device_part_command(c, job);
   std::vector<std::string> out = {c.path};
   if (c.kind == Compiler::Zig) out.push_back("clang");
   for (const auto &part : {base_flags(c), contraction(c, job.options), macros()}) out.insert(out.end(), part.begin(), part.end());
@@ -128,6 +168,7 @@ std::vector<std::string> command(const Compiler &c, const CompileJob &job) {
   const std::vector<std::string> checks = check_flags();
   out.insert(out.end(), checks.begin(), checks.end());
   out.push_back("-I" + device_include_dir());
+  out.push_back("-I" + device_include_dir() + "/freestanding");
   return out;
 }
 
@@ -201,25 +242,50 @@ bool precompile(const Compiler &compiler, const CompileJob &job) {
 bool preprocess(const Compiler &compiler, const CompileJob &job, std::string *text, std::string *log) {
   std::vector<std::string> words = command(compiler, job);
   const std::string out = job.output + ".ii";
-  words.insert(words.end(), {"-include", device_include_dir() + "/cpu_scan.h", "-w", "-E", job.source, "-o", out});
+  if (job.is_hip) words.insert(words.end(), {"-D__HIPRT_SCAN__", "-include", "hip/hip_runtime.h"});
+  else words.insert(words.end(), {"-include", device_include_dir() + "/cpu_scan.h"});
+  words.insert(words.end(), {"-w", "-E", job.source, "-o", out});
   return run(words, log) && read_file(out, text);
 }
 
 bool compile(const Compiler &compiler, const CompileJob &job, std::string *log) {
   std::vector<std::string> words = command(compiler, job);
-  if (compiler.kind != Compiler::Zig) {
+  if (job.is_hip) words.insert(words.end(), {"-include", device_include_dir() + "/cpu_words.h"});
+  const std::vector<std::string> libraries = job.is_hip ? standard_libraries() : std::vector<std::string>();
+  if (compiler.kind != Compiler::Zig && !job.is_hip) {
     words.insert(words.end(), {"-shared", "-nostdlib", "-Wl,-z,now,--build-id=none", job.source, "-o", job.output});
     return run(words, log);
   }
   // zig's clang would look for a linker of its own; zig carries one as another subcommand.
   const std::string object = job.output + ".o";
   words.insert(words.end(), {"-c", job.source, "-o", object});
-  return run(words, log) && run({compiler.path, "ld.lld", "-shared", "-z", "now", object, "-o", job.output}, log);
+  std::vector<std::string> link = {compiler.path, "ld.lld", "-shared", "-z", "now"};
+  if (compiler.kind != Compiler::Zig) link = {compiler.path, "-shared", "-nostdlib", "-Wl,-z,now,--build-id=none"};
+  link.insert(link.end(), {object, "-o", job.output});
+  link.insert(link.end(), libraries.begin(), libraries.end());
+  return run(words, log) && run(link, log);
 }
 
-std::string common_flags(const Compiler &compiler) {
+bool knows_hip(const Compiler &compiler) { return compiler.kind != Compiler::Gcc; }
+
+std::vector<std::string> hip_command(const Compiler &c) {
+  std::vector<std::string> out = {c.path};
+  if (c.kind == Compiler::Zig) out.push_back("clang");
+  const std::string resources = c.kind == Compiler::Zig ? resource_dir(c.path) : "";
+  if (!resources.empty()) out.insert(out.end(), {"-resource-dir", resources});
+  const std::string host_include_dir = library_dir() + "/../native/include";
+  for (const char *flag : {"-x", "hip", "--cuda-host-only", "-nogpuinc", "-nogpulib", "-fdeclspec", "-D__HIPRT_HIPCC__=1",
+                           "-D__HIP_PLATFORM_AMD__=1", "-std=gnu++17", "-Wno-pragma-system-header-outside-header"})
+    out.push_back(flag);
+  out.insert(out.end(), {"-isystem", device_include_dir(), "-isystem", host_include_dir});
+  return out;
+}
+
+std::string common_flags(const Compiler &compiler, bool is_hip) {
   std::string out;
-  for (const std::string &word : command(compiler, {})) out += word + "\n";
+  CompileJob job;
+  job.is_hip = is_hip;
+  for (const std::string &word : command(compiler, job)) out += word + "\n";
   return out;
 }
 

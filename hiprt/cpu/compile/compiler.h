@@ -28,7 +28,13 @@ struct CompileJob {
   std::vector<std::string> options;  // -I, -D, -U, -O, -W, ... as given by the user
   std::string output;                // path of the shared object
   std::string precompiled = "";      // path of a precompiled header that is read instead of cpu_prelude.h, if there is one
+  bool is_hip = false;               // a program for hipcc, in clang's HIP mode: its device part is made
 };
+
+// Returns whether a compiler can make programs for hipcc: g++ cannot.
+bool knows_hip(const Compiler &compiler);
+// Returns the command that both parts of a program for hipcc begin with: the compiler, its mode and our headers.
+std::vector<std::string> hip_command(const Compiler &compiler);
 
 // Writes a precompiled header of the prelude and the source to the job's output. False if the compiler has none.
 bool precompile(const Compiler &compiler, const CompileJob &job);
@@ -37,7 +43,7 @@ bool preprocess(const Compiler &compiler, const CompileJob &job, std::string *te
 bool compile(const Compiler &compiler, const CompileJob &job, std::string *log);
 
 // Returns the flags that every program is compiled with, as one text.
-std::string common_flags(const Compiler &compiler);
+std::string common_flags(const Compiler &compiler, bool is_hip);
 
 // Returns whether the compiler can make a module out of an empty program; if not, *why is a sentence with the first
 // error it names. This is asked only after a failure, and found out once for each compiler.

@@ -50,8 +50,11 @@ bool read_options(const std::vector<std::string> &given, Options *out, std::stri
     const std::string &o = given[i];
     std::string storage;
     const auto value = [&](std::initializer_list<const char *> names) { return value_of(given, &i, names, &storage); };
-    if (const std::string *file = o == "-include" ? value({"-include"}) : nullptr) {
-      out->flags.insert(out->flags.end(), {"-include", *file});
+    if (o == "-xhip" || o == "-xhip-cpp-output") {
+      out->is_hip = true;
+      out->is_preprocessed = o != "-xhip";
+    } else if (is_one_of(o, {"-include", "-isystem", "-iquote", "-idirafter"}) && i + 1 < given.size()) {
+      out->flags.insert(out->flags.end(), {o, given[++i]});
     } else if (const std::string *text = value({"-D", "--define-macro="})) {
       out->definitions += definition(*text);
     } else if (const std::string *name = value({"-U", "--undefine-macro="})) {

@@ -1,11 +1,16 @@
 #include "compile/program.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "check/checks.h"
 #include "code_generation.h"
 #include "compile/compiler.h"
+#include "compile/kernel_list.h"
 #include "compile/opening.h"
 #include "compile/process.h"
 #include "compile/reconvergence.h"
@@ -39,7 +44,8 @@ const std::string &prelude_hash() {
 std::string key_of(const Program &p, const Compiler &compiler) {
   Sha256 sum;
   sum.field(HIPRT_CODE_GENERATION).field(prelude_hash()).field(host_cpu());
-  sum.field(compiler.identity).field(common_flags(compiler)).field(p.name).field(p.source);
+  sum.field(compiler.identity).field(common_flags(compiler, p.options.is_hip)).field(p.name).field(p.source);
+  sum.field(p.options.is_preprocessed ? "preprocessed" : "");
   for (const auto &[name, text] : p.headers) sum.field("header").field(name).field(text);
   for (const std::string &e : p.expressions) sum.field("expression").field(e);
   for (const std::string &f : p.options.flags) sum.field("flag").field(f);
@@ -132,7 +138,21 @@ std::string tail(const Scan &scan, const std::vector<std::string> &expressions, 
          "static constexpr __hiprt_entry __hiprt_entries[] = {\n" + kernel_entries(scan.kernels) +
          expression_entries(expressions) + "{}};\n" +
          "extern \"C\" __attribute__((visibility(\"default\"), used)) const __hiprt_module_info __hiprt_module = {\n"
-         "HIPRT_CPU_ABI, sizeof(__hiprt_entries) / sizeof(__hiprt_entry) - 1, __hiprt_entries, &__hiprt_host_table};\n";
+         "HIPRT_CPU_ABI, sizeof(__hiprt_entries) / sizeof(__hiprt_entry) - 1, __hiprt_entries, &__hiprt_host_table, nullptr, nullptr};\n";
+}
+
+// Returns what follows the text of a program for hipcc, whose image carries that text. clang leaves out assembler that stands
+// in no function of the device.
+std::string hip_tail(const Scan &scan, const std::string &text_path) {
+  const std::string check = is_checking() ? "#include " + quoted(device_include_dir() + "/cpu_check.h") + "\n" : "";
+  const auto bound = [](const std::string &name) {
+    return "extern __device__ const __hiprt_entry *const " + name + " __attribute__((weak, visibility(\"hidden\")));\n";
+  };
+  return "#pragma GCC system_header\n" + check + "extern \"C\" {\n__device__ __attribute__((used)) void __hiprt_sections() {\n" +
+         dynamic_shared(scan.dynamic_shared, true) + "__asm__(\".pushsection " HIPRT_CPU_TEXT ",\\\"\\\",@progbits\\n.incbin \\\"" + text_path +
+         "\\\"\\n.popsection\");\n}\n" + bound("__start_hiprt_kernels") + bound("__stop_hiprt_kernels") +
+         "extern __device__ __attribute__((visibility(\"default\"), used)) const __hiprt_module_info __hiprt_module = {\n" +
+         std::to_string(HIPRT_CPU_ABI) + ", 0, nullptr, &__hiprt_host_table, &__start_hiprt_kernels, &__stop_hiprt_kernels};\n}\n";
 }
 
 // Returns the log with the names of files as the user knows them.
@@ -140,6 +160,27 @@ std::string without_paths(std::string log, const std::vector<std::string> &prefi
   for (const std::string &prefix : prefixes)
     for (size_t at = log.find(prefix); at != std::string::npos; at = log.find(prefix, at)) log.erase(at, prefix.size());
   return log;
+}
+
+// Returns the flags that still mean something when nothing is left to include.
+std::vector<std::string> flags_behind_preprocessor(const std::vector<std::string> &flags) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i] == "-include" || flags[i] == "-isystem" || flags[i] == "-iquote" || flags[i] == "-idirafter") ++i;
+    else if (flags[i].rfind("-I", 0) != 0) out.push_back(flags[i]);
+  }
+  return out;
+}
+
+// Returns the name that the loader misses, as the program has it; empty if it complains of something else.
+std::string undefined_function(const std::string &why) {
+  static const std::string mark = "undefined symbol: ";
+  const size_t at = why.find(mark);
+  if (at == std::string::npos) return "";
+  const std::string symbol = why.substr(at + mark.size(), why.find_first_of(" ,\n", at + mark.size()) - at - mark.size());
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void *)> name(abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? name.get() : symbol;
 }
 
 // The build of a program with one compiler.
@@ -150,6 +191,7 @@ class Build {
     opening_ = p_.source.substr(0, end), own_ = p_.source.substr(end);
     job_.source = dir_.path() + "/unit.cpp";
     job_.output = dir_.path() + "/unit.so";
+    job_.is_hip = p_.options.is_hip;
     set_includes({});
   }
 
@@ -157,7 +199,11 @@ class Build {
     std::string text;
     Scan scan;
     bool good = !dir_.path().empty() && scanned(&text, &out->log);
-    if (good) {
+    if (good && p_.options.is_hip) {
+      scan = scan_preprocessed(text);
+      own_ = text, is_preprocessed_ = true;
+      good = keep_text() && attempt_all(hip_tail(scan, text_path()), out);
+    } else if (good) {
       scan = scan_preprocessed(text);
       set_includes(scan.files);
       const std::string end = tail(scan, p_.expressions, compiler_.kind != Compiler::Gcc);
@@ -165,7 +211,7 @@ class Build {
     } else if (out->log.empty()) {
       out->log = "hiprt: temporary files could not be written\n";
     }
-    if (good) note_files(scan.files, out);
+    if (good && !p_.options.is_preprocessed) note_files(scan.files, out);
     out->log = without_paths(out->log, {headers_dir() + "/", dir_.path() + "/"});
     return good;
   }
@@ -185,6 +231,7 @@ class Build {
   }
 
   std::vector<std::string> options(const std::vector<std::string> &includes) const {
+    if (is_preprocessed_) return flags_behind_preprocessor(p_.options.flags);
     std::vector<std::string> out = {"-I" + headers_dir()};
     out.insert(out.end(), includes.begin(), includes.end());
     out.insert(out.end(), p_.options.flags.begin(), p_.options.flags.end());
@@ -198,6 +245,7 @@ class Build {
     job_.precompiled.clear();
     job_.options = options(includes_);
     if (!is_precompiled) return true;
+    if (job_.is_hip) return false;
     const std::string key = opening_key(), made = dir_.path() + "/opening.pch";
     // Findings name lines, which are those of the text.
     if (compiler_.kind == Compiler::Gcc || is_checking() || key == absent_) return false;
@@ -217,7 +265,7 @@ class Build {
   std::string opening_key() const {
     Sha256 sum;
     sum.field(HIPRT_CODE_GENERATION).field(prelude_hash()).field(host_cpu());
-    sum.field(compiler_.identity).field(common_flags(compiler_)).field(p_.options.definitions).field(opening_);
+    sum.field(compiler_.identity).field(common_flags(compiler_, false)).field(p_.options.definitions).field(opening_);
     for (size_t i = 0; i + 2 < includes_.size(); ++i) sum.field(includes_[i]);
     for (const std::string &f : p_.options.flags) sum.field("flag").field(f);
     return sum.hex();
@@ -233,6 +281,7 @@ class Build {
   }
 
   bool scanned(std::string *text, std::string *log) {
+    if (p_.options.is_preprocessed) return !(*text = p_.source).empty();
     return with_opening("", {}, log, [&](std::string *said) { return preprocess(compiler_, job_, text, said); });
   }
 
@@ -243,6 +292,7 @@ class Build {
   bool write_unit(const std::string &end, Inserts inserts) const {
     const auto text = [&](const std::string &t) {
       const std::string marked = inserts.steps ? insert_steps(t, meetings_) : t;
+      if (is_preprocessed_) return list_kernels(marked, inserts.indices);
       return inserts.indices ? insert_local_indices(marked) : marked;
     };
     std::error_code error;
@@ -278,6 +328,15 @@ class Build {
     meetings_ = find_meetings(texts);
   }
 
+  std::string text_path() const { return dir_.path() + "/text"; }
+
+  // Writes what the image carries: for which machine it is made, the program's name and flags, an empty line, the text.
+  bool keep_text() const {
+    std::string out = sha256_hex(host_cpu()) + "\n" + p_.name + "\n";
+    for (const std::string &flag : flags_behind_preprocessor(p_.options.flags)) out += flag + "\n";
+    return write_file(text_path(), out + "\n" + own_);
+  }
+
   bool attempt(const std::string &end, Inserts inserts, Built *out) {
     out->log.clear();
     const auto step = [&](std::string *said) { return compile(compiler_, job_, said); };
@@ -285,7 +344,10 @@ class Build {
     std::unique_ptr<Module> module;
     std::string why;
     if (load_object(out->image.data(), &module, &out->lowered, &why) == hipSuccess) return true;
-    out->log += "hiprt: the compiled program cannot be loaded: " + why + "\n";
+    const std::string missing = job_.is_hip ? undefined_function(why) : "";
+    out->log += missing.empty() ? "hiprt: the compiled program cannot be loaded: " + why + "\n"
+                                : p_.name + ": error: device code uses " + missing +
+                                      ", which this file does not define: the CPU device links no device code of several files\n";
     return false;
   }
 
@@ -301,6 +363,7 @@ class Build {
   const Program &p_;
   const Compiler &compiler_;
   std::string opening_, own_;  // the program's text
+  bool is_preprocessed_ = false;  // own_ is: a program for hipcc is compiled in that form
   std::string absent_;         // the key of an opening that is not there precompiled
   std::vector<std::string> includes_;
   Meetings meetings_;
@@ -313,6 +376,7 @@ class Build {
 bool build_program(const Program &program, Built *out) {
   std::string passed_over;
   for (const Compiler &compiler : find_compilers()) {
+    if (program.options.is_hip && !knows_hip(compiler)) continue;
     const std::string key = key_of(program, compiler);
     if (cache_load(key, out)) return true;
     *out = Built();

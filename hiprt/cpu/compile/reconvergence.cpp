@@ -216,9 +216,25 @@ class Editor {
   std::vector<size_t> tails_;  // the `while` that ends each `do`
 };
 
-// Returns the ranges of a text that line directives place in files of ours.
-std::vector<Range> ours(const std::string &text) {
+// Returns the ranges of a preprocessed text that come from system headers, ours among them.
+std::vector<Range> system_headers(const std::string &text) {
   std::vector<Range> out;
+  bool inside = false;
+  for (size_t at = text.compare(0, 2, "# ") == 0 ? 0 : text.find("\n# "); at != std::string::npos; at = text.find("\n# ", at + 1)) {
+    const size_t end = std::min(text.find('\n', at + 1), text.size()), quote = text.rfind('"', end);
+    if (quote == std::string::npos || quote < at) continue;
+    const bool is_system = text.substr(quote, end - quote).find('3') != std::string::npos;
+    if (inside) out.back().end = at;
+    if (is_system) out.push_back({at, text.size()});
+    inside = is_system;
+  }
+  return out;
+}
+
+// Returns the ranges of a text that are not the user's: line directives place them in files of ours or of the system.
+std::vector<Range> ours(const std::string &text) {
+  std::vector<Range> out = system_headers(text);
+  if (!out.empty()) return out;
   static const std::string mark = "#line 1 \"";
   for (size_t at = text.find(mark); at != std::string::npos;) {
     const size_t next = text.find(mark, at + 1);
@@ -229,7 +245,8 @@ std::vector<Range> ours(const std::string &text) {
 }
 
 bool is_inside(const std::vector<Range> &ranges, size_t offset) {
-  return std::any_of(ranges.begin(), ranges.end(), [&](Range r) { return r.begin <= offset && offset < r.end; });
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), offset, [](size_t at, Range r) { return at < r.begin; });
+  return after != ranges.begin() && offset < (after - 1)->end;
 }
 
 Tokens own_tokens(const std::string &text) {

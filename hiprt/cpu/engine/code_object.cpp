@@ -188,22 +188,29 @@ void add_globals(const ElfImage &elf, uintptr_t base, Object *object) {
       object->globals.push_back({s.name, reinterpret_cast<void *>(base + s.value), s.size});
 }
 
+std::vector<const __hiprt_entry *> entries_of(const __hiprt_module_info &info) {
+  std::vector<const __hiprt_entry *> out(info.listed, info.listed_end);
+  for (unsigned i = 0; i < info.count; ++i) out.push_back(&info.entries[i]);
+  return out;
+}
+
 void add_entries(const ElfImage &elf, const __hiprt_module_info &info, uintptr_t base, Object *object,
                  std::map<std::string, std::string> *lowered) {
   const Symbols symbols(elf, base);
   const std::vector<const Symbol *> sync = synchronising(elf, symbols, base);
+  const std::vector<const __hiprt_entry *> entries = entries_of(info);
   std::vector<const Symbol *> own;  // the functions that hold a kernel's code: itself and its loop over threads
-  for (unsigned i = 0; i < info.count; ++i) {
-    own.push_back(symbols.at(info.entries[i].address()));
-    own.push_back(symbols.at(reinterpret_cast<const void *>(info.entries[i].run)));
+  for (const __hiprt_entry *e : entries) {
+    own.push_back(symbols.at(e->address()));
+    own.push_back(symbols.at(reinterpret_cast<const void *>(e->run)));
   }
   const auto contains = [](const std::vector<const Symbol *> &all, const Symbol *s) {
     return std::find(all.begin(), all.end(), s) != all.end();
   };
   const bool shared_code = std::any_of(sync.begin(), sync.end(), [&](const Symbol *s) { return !s || !contains(own, s); });
   std::vector<std::string> names;
-  for (unsigned i = 0; i < info.count; ++i) {
-    const __hiprt_entry &e = info.entries[i];
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const __hiprt_entry &e = *entries[i];
     const Symbol *symbol = own[2 * i];
     if (!symbol) continue;
     if (e.expression) (*lowered)[e.expression] = symbol->name;

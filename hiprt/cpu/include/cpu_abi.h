@@ -2,7 +2,8 @@
 // includes nothing.
 #pragma once
 
-#define HIPRT_CPU_ABI 3
+#define HIPRT_CPU_ABI 4
+#define HIPRT_CPU_TEXT ".hiprt_text"  // the section of a program for hipcc that holds its text (runtime/device_text.h)
 
 // Every kernel thread runs on a stack that is aligned to its size. The thread's index record lies in the stack's upper half,
 // at an offset that differs from stack to stack: records and the frames below them spread over the sets of caches and TLBs.
@@ -102,4 +103,5 @@ struct __hiprt_module_info {
   unsigned abi, count;
   const __hiprt_entry *entries;
   const __hiprt_host **host;  // filled in by the loader
+  const __hiprt_entry *const *listed, *const *listed_end;  // of programs for hipcc: the entries that kernels list themselves
 };

@@ -2,11 +2,13 @@
 #pragma once
 #pragma GCC system_header
 
+#ifndef __HIP_MEMORY_SCOPE_SYSTEM  // clang has these in programs for hipcc
 #define __HIP_MEMORY_SCOPE_SINGLETHREAD 1
 #define __HIP_MEMORY_SCOPE_WAVEFRONT 2
 #define __HIP_MEMORY_SCOPE_WORKGROUP 3
 #define __HIP_MEMORY_SCOPE_AGENT 4
 #define __HIP_MEMORY_SCOPE_SYSTEM 5
+#endif
 
 template <class T>
 struct __hiprt_same {

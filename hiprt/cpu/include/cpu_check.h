@@ -10,7 +10,7 @@
 #define __hiprt_releases 16u
 
 #define __hiprt_hook \
-  __attribute__((visibility("hidden"), used, noinline, nodebug, disable_sanitizer_instrumentation))
+  __device__ __attribute__((visibility("hidden"), used, noinline, nodebug, disable_sanitizer_instrumentation))
 #define __hiprt_tell(p, size, kind) __hiprt_host_table->access(p, size, kind, __builtin_return_address(0))
 
 extern "C" {

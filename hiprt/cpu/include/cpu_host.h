@@ -3,9 +3,14 @@
 #pragma GCC system_header
 
 extern "C" {
-__attribute__((visibility("hidden"))) const __hiprt_host *__hiprt_host_table = nullptr;
+#if defined(__HIPRT_HIPCC__) && !defined(__HIP_DEVICE_COMPILE__)
+extern __device__ const __hiprt_host *__hiprt_host_table;
+#else
+__device__ __attribute__((visibility("hidden"))) const __hiprt_host *__hiprt_host_table = nullptr;
+#endif
 
-#define __hiprt_own __attribute__((visibility("hidden"), used))
+#define __hiprt_own __device__ __attribute__((visibility("hidden"), used))
+#ifndef __HIPRT_HIPCC__
 __hiprt_own void *memcpy(void *to, const void *from, size_t n) { return __hiprt_host_table->copy(to, from, n); }
 __hiprt_own void *memmove(void *to, const void *from, size_t n) { return __hiprt_host_table->move(to, from, n); }
 __hiprt_own void *memset(void *to, int value, size_t n) { return __hiprt_host_table->fill(to, value, n); }
@@ -16,9 +21,10 @@ __hiprt_own float fmaf(float a, float b, float c) { return __hiprt_host_table->f
 __hiprt_own double fma(double a, double b, double c) { return __hiprt_host_table->fma_double(a, b, c); }
 #endif
 #endif
+#endif
 // Double to half, which compilers call where the machine has no 16-bit arithmetic: first to a float whose last bit says
 // whether anything was cut off, so that the second rounding is right.
-#if defined(__x86_64__) && !defined(__AVX512FP16__)
+#if defined(__x86_64__) && !defined(__AVX512FP16__) && !(defined(__HIPRT_HIPCC__) && !defined(__HIP_DEVICE_COMPILE__))
 __hiprt_own _Float16 __truncdfhf2(double x) {
   const float near = float(x);
   unsigned bits;
@@ -35,10 +41,11 @@ __hiprt_own _Float16 __truncdfhf2(double x) {
 #undef __hiprt_own
 }
 
-void *operator new(size_t size) { return __hiprt_host_table->allocate(size); }
-void *operator new[](size_t size) { return __hiprt_host_table->allocate(size); }
-void operator delete(void *p) noexcept { __hiprt_host_table->release(p); }
-void operator delete[](void *p) noexcept { __hiprt_host_table->release(p); }
-void operator delete(void *p, size_t) noexcept { __hiprt_host_table->release(p); }
-void operator delete[](void *p, size_t) noexcept { __hiprt_host_table->release(p); }
-inline void *operator new(size_t, void *p) noexcept { return p; }
+__device__ void *operator new(size_t size) { return __hiprt_host_table->allocate(size); }
+__device__ void *operator new[](size_t size) { return __hiprt_host_table->allocate(size); }
+__device__ void operator delete(void *p) noexcept { __hiprt_host_table->release(p); }
+__device__ void operator delete[](void *p) noexcept { __hiprt_host_table->release(p); }
+__device__ void operator delete(void *p, size_t) noexcept { __hiprt_host_table->release(p); }
+__device__ void operator delete[](void *p, size_t) noexcept { __hiprt_host_table->release(p); }
+__device__ inline void *operator new(size_t, void *p) noexcept { return p; }
+__device__ inline void *operator new[](size_t, void *p) noexcept { return p; }

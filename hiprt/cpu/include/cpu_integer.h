@@ -93,9 +93,9 @@ __hiprt_int unsigned max(int a, unsigned b) { return max(unsigned(a), b); }
 __hiprt_int unsigned max(unsigned a, int b) { return max(a, unsigned(b)); }
 __hiprt_int unsigned umin(unsigned a, unsigned b) { return min(a, b); }
 __hiprt_int unsigned umax(unsigned a, unsigned b) { return max(a, b); }
-__hiprt_int int abs(int x) { return x < 0 ? -x : x; }
-__hiprt_int long abs(long x) { return x < 0 ? -x : x; }
-__hiprt_int long long abs(long long x) { return x < 0 ? -x : x; }
-__hiprt_int long labs(long x) { return abs(x); }
-__hiprt_int long long llabs(long long x) { return abs(x); }
+__hiprt_libc constexpr int abs(int x) { return x < 0 ? -x : x; }
+__hiprt_libc constexpr long abs(long x) { return x < 0 ? -x : x; }
+__hiprt_libc constexpr long long abs(long long x) { return x < 0 ? -x : x; }
+__hiprt_libc constexpr long labs(long x) { return abs(x); }
+__hiprt_libc constexpr long long llabs(long long x) { return abs(x); }
 #undef __hiprt_int

@@ -16,7 +16,7 @@ template <class... A>
 struct __hiprt_layout {
   __hiprt_param params[sizeof...(A) + 1];
   unsigned end;
-  constexpr __hiprt_layout() : params{}, end(0) {
+  __hiprt_inline constexpr __hiprt_layout() : params{}, end(0) {
     const unsigned sizes[] = {unsigned(sizeof(A))..., 0}, aligns[] = {unsigned(alignof(A))..., 1};
     for (unsigned i = 0; i < sizeof...(A); ++i) {
       params[i].offset = (end + aligns[i] - 1) / aligns[i] * aligns[i];
@@ -31,8 +31,8 @@ struct __hiprt_symbol;
 
 template <class T, T *V>
 struct __hiprt_symbol<T *, V> {
-  static const void *address() { return V; }
-  static constexpr __hiprt_entry entry(const char *expression, unsigned) {
+  static __device__ const void *address() { return V; }
+  static __hiprt_inline constexpr __hiprt_entry entry(const char *expression, unsigned) {
     return {expression, address, nullptr, nullptr, 0, 0, 0, sizeof(T)};
   }
 };
@@ -64,13 +64,27 @@ struct __hiprt_symbol<void (*)(A...), K> {
     (void)p;
     loop(count, *reinterpret_cast<const A *>(p + layout.params[I].offset)...);
   }
-  static void run(const unsigned char *arguments, unsigned count) {
+  static __device__ void run(const unsigned char *arguments, unsigned count) {
     unpack(arguments, count, typename __hiprt_make_sequence<sizeof...(A)>::type());
   }
-  static const void *address() { return reinterpret_cast<const void *>(K); }
-  static constexpr __hiprt_entry entry(const char *expression, unsigned max_threads) {
+  static __device__ const void *address() { return reinterpret_cast<const void *>(K); }
+  static __hiprt_inline constexpr __hiprt_entry entry(const char *expression, unsigned max_threads) {
     return {expression, address, run, layout.params, sizeof...(A), layout.end, max_threads, 0};
   }
 };
 template <class... A, void (*K)(A...)>
 constexpr __hiprt_layout<A...> __hiprt_symbol<void (*)(A...), K>::layout;
+
+#ifdef __HIPRT_HIPCC__
+// A kernel's place in the module's table, `hiprt_kernels`. Its body names this (compile/kernel_list.cpp), so that every instance
+// of a template is there.
+template <class F, F K, unsigned Threads>
+struct __hiprt_listing {
+  static __device__ const __hiprt_entry entry;
+  static __device__ const __hiprt_entry *const listed;
+};
+template <class F, F K, unsigned Threads>
+__device__ const __hiprt_entry __hiprt_listing<F, K, Threads>::entry = __hiprt_symbol<F, K>::entry(nullptr, Threads);
+template <class F, F K, unsigned Threads>
+__attribute__((used, section("hiprt_kernels"))) __device__ const __hiprt_entry *const __hiprt_listing<F, K, Threads>::listed = &entry;
+#endif

@@ -2,6 +2,7 @@
 #pragma once
 #pragma GCC system_header
 
+#ifndef __HIPRT_HIPCC__
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;
@@ -27,6 +28,7 @@ typedef unsigned long ulong;
 #define HIP_VERSION_MINOR 15
 #define HIP_VERSION_PATCH 0
 #define HIP_VERSION (HIP_VERSION_MAJOR * 10000000 + HIP_VERSION_MINOR * 100000 + HIP_VERSION_PATCH)
+#endif
 
 #ifdef __clang__
 #define __hiprt_constinit __attribute__((require_constant_initialization))
@@ -34,6 +36,7 @@ typedef unsigned long ulong;
 #define __hiprt_constinit __constinit
 #endif
 
+#ifndef __HIPRT_HIPCC__
 #define __global__ __attribute__((used))
 #define __shared__ __hiprt_constinit thread_local
 #define __launch_bounds__(...)
@@ -46,11 +49,19 @@ typedef unsigned long ulong;
 #ifndef __restrict__
 #define __restrict__ __restrict
 #endif
+#define __HIP_DEVICE_COMPILE__ 1
+#else
+#define __managed__ __attribute__((managed))
+#ifdef __HIP_DEVICE_COMPILE__
+// clang would put constants where nothing can be written, and the host writes them.
+#undef __constant__
+#define __constant__ __attribute__((device))
+#endif
+#endif
 #define __align__(n) __attribute__((aligned(n)))
 #define __grid_constant__
 #define HIP_DYNAMIC_SHARED(type, name) extern __shared__ type name[];
 #define HIP_KERNEL_NAME(...) __VA_ARGS__
-#define __HIP_DEVICE_COMPILE__ 1
 #define __HIP_ARCH_HAS_GLOBAL_INT32_ATOMICS__ 1
 #define __HIP_ARCH_HAS_SHARED_INT32_ATOMICS__ 1
 #define __HIP_ARCH_HAS_GLOBAL_INT64_ATOMICS__ 1
@@ -63,19 +74,28 @@ typedef unsigned long ulong;
 
 // What is inlined has the line of its caller, where the compiler can leave lines out.
 #ifdef __clang__
-#define __hiprt_inline inline __attribute__((always_inline, unused, nodebug))
+#define __hiprt_inline __host__ __device__ inline __attribute__((always_inline, unused, nodebug))
 #define __hiprt_unchecked __attribute__((disable_sanitizer_instrumentation))
 #else
 #define __hiprt_inline inline __attribute__((always_inline, unused))
 #define __hiprt_unchecked
 #endif
 
+// The functions that a C library has too. In programs for hipcc, which know that library, these are for device code alone.
+#ifdef __HIPRT_HIPCC__
+#define __hiprt_libc __device__ inline __attribute__((always_inline, unused, nodebug))
+#else
+#define __hiprt_libc __hiprt_inline
+#endif
+
 #include "cpu_host.h"
 
+#ifndef __HIPRT_HIPCC__
 struct dim3 {
   uint32_t x, y, z;
   constexpr dim3(uint32_t x_ = 1, uint32_t y_ = 1, uint32_t z_ = 1) : x(x_), y(y_), z(z_) {}
 };
+#endif
 
 struct __hiprt_index {
   uint32_t x, y, z;
@@ -86,7 +106,7 @@ __hiprt_inline __hiprt_thread *__hiprt_self() {
   return __hiprt_thread_at(reinterpret_cast<unsigned long>(__builtin_frame_address(0)));
 }
 
-extern "C" __attribute__((visibility("hidden"), used)) __hiprt_unchecked inline void *__emutls_get_address(const __hiprt_shared_variable *v) {
+extern "C" __device__ __attribute__((visibility("hidden"), used)) __hiprt_unchecked inline void *__emutls_get_address(const __hiprt_shared_variable *v) {
   return __hiprt_self()->shared + v->offset;
 }
 
@@ -122,10 +142,31 @@ struct __attribute__((unused)) __hiprt_local_index {
   __hiprt_inline __hiprt_index grid_dim() const { return grid_dim_; }
 };
 
+#ifdef __HIPRT_HIPCC__
+// Host code has fields of these names, so that they cannot be macros. A kernel's own copy has the same names (cpu_words.h).
+#define __hiprt_index_variable(name, source)                                                          \
+  struct __hiprt_##name {                                                                             \
+    __device__ inline __attribute__((always_inline, nodebug)) uint32_t get_x() const { return __hiprt_at.source().x; } \
+    __device__ inline __attribute__((always_inline, nodebug)) uint32_t get_y() const { return __hiprt_at.source().y; } \
+    __device__ inline __attribute__((always_inline, nodebug)) uint32_t get_z() const { return __hiprt_at.source().z; } \
+    __declspec(property(get = get_x)) uint32_t x;                                                     \
+    __declspec(property(get = get_y)) uint32_t y;                                                     \
+    __declspec(property(get = get_z)) uint32_t z;                                                     \
+    __device__ inline operator dim3() const { return __hiprt_at.source(); }                           \
+    __device__ inline operator __hiprt_index() const { return __hiprt_at.source(); }                  \
+  };                                                                                                  \
+  static constexpr __hiprt_##name name {}
+__hiprt_index_variable(threadIdx, thread);
+__hiprt_index_variable(blockIdx, block);
+__hiprt_index_variable(blockDim, block_dim);
+__hiprt_index_variable(gridDim, grid_dim);
+#undef __hiprt_index_variable
+#else
 #define threadIdx (__hiprt_at.thread())
 #define blockIdx (__hiprt_at.block())
 #define blockDim (__hiprt_at.block_dim())
 #define gridDim (__hiprt_at.grid_dim())
+#endif
 #define hipThreadIdx_x (threadIdx.x)
 #define hipThreadIdx_y (threadIdx.y)
 #define hipThreadIdx_z (threadIdx.z)
@@ -155,7 +196,9 @@ __hiprt_inline int __syncthreads_and(int p) { return int(__hiprt_block_barrier(_
 __hiprt_inline int __syncthreads_or(int p) { return int(__hiprt_block_barrier(__hiprt_barrier_or, p != 0)); }
 
 __hiprt_inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-#ifdef __HIPRT_CHECK__
+#ifdef __HIPRT_HIPCC__
+#define __threadfence_block() __hiprt_fence_block()
+#elif defined(__HIPRT_CHECK__)
 __hiprt_inline void __threadfence_block() { __hiprt_host_table->fence(0); }
 #else
 __hiprt_inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
@@ -168,8 +211,8 @@ __hiprt_inline T __ldg(const T *p) {
 }
 
 // The device heap is the host's.
-__hiprt_inline void *malloc(size_t size) { return __hiprt_host_table->allocate(size); }
-__hiprt_inline void free(void *p) { __hiprt_host_table->release(p); }
+__hiprt_libc void *malloc(size_t size) { return __hiprt_host_table->allocate(size); }
+__hiprt_libc void free(void *p) { __hiprt_host_table->release(p); }
 
 // Nanoseconds, whatever the clock of a GPU would count. A read lets the block's other threads go on, so that threads which
 // wait for a time to pass wait together.
@@ -178,9 +221,9 @@ __hiprt_inline long long wall_clock64() {
   return (long long)__hiprt_host_table->clock();
 }
 __hiprt_inline long long clock64() { return wall_clock64(); }
-__hiprt_inline long clock() { return long(wall_clock64()); }
+__hiprt_libc long clock() { return long(wall_clock64()); }
 
-__attribute__((format(printf, 1, 2), unused, noinline)) static int printf(const char *format, ...) {
+__attribute__((format(printf, 1, 2), unused, noinline)) __device__ static int printf(const char *format, ...) {
   __builtin_va_list arguments;
   __builtin_va_start(arguments, format);
   const int n = __hiprt_host_table->print(format, arguments);
@@ -188,7 +231,18 @@ __attribute__((format(printf, 1, 2), unused, noinline)) static int printf(const 
   return n;
 }
 
+#ifdef __HIPRT_HIPCC__
+__hiprt_libc void *memcpy(void *to, const void *from, size_t n) { return __builtin_memcpy(to, from, n); }
+__hiprt_libc void *memset(void *to, int value, size_t n) { return __builtin_memset(to, value, n); }
+// What <cassert> calls.
+extern "C" __device__ __attribute__((visibility("hidden"))) inline void __assert_fail(const char *text, const char *file, unsigned line,
+                                                                                     const char *function) noexcept {
+  __hiprt_host_table->fail("assertion", text, file, line, function);
+  __builtin_unreachable();
+}
+#else
 #define assert(condition) \
   ((condition) ? (void)0 : __hiprt_host_table->fail("assertion", #condition, __FILE__, __LINE__, __func__))
-__hiprt_inline void abort() { __hiprt_host_table->fail("abort", "", "", 0, ""); }
+#endif
+__hiprt_libc void abort() { __hiprt_host_table->fail("abort", "", "", 0, ""); }
 __hiprt_inline void __trap() { __hiprt_host_table->fail("trap", "", "", 0, ""); }

@@ -4,7 +4,7 @@
 #pragma once
 #pragma GCC system_header
 
-#define __hiprt_math __hiprt_inline
+#define __hiprt_math __hiprt_libc
 
 #ifndef INFINITY
 #define INFINITY (__builtin_inff())
@@ -18,6 +18,7 @@
 #define FLT_EPSILON __FLT_EPSILON__
 #endif
 
+#ifndef __HIPRT_HIPCC__  // the standard library's serve device code too
 __hiprt_math bool isnan(float x) { return __builtin_isnan(x); }
 __hiprt_math bool isnan(double x) { return __builtin_isnan(x); }
 __hiprt_math bool isinf(float x) { return __builtin_isinf(x); }
@@ -26,6 +27,7 @@ __hiprt_math bool isfinite(float x) { return __builtin_isfinite(x); }
 __hiprt_math bool isfinite(double x) { return __builtin_isfinite(x); }
 __hiprt_math bool signbit(float x) { return __builtin_signbit(x); }
 __hiprt_math bool signbit(double x) { return __builtin_signbit(x); }
+#endif
 
 __hiprt_math float fabsf(float x) { return __builtin_fabsf(x); }
 __hiprt_math float copysignf(float x, float sign) { return __builtin_copysignf(x, sign); }
@@ -52,7 +54,7 @@ __hiprt_math float fdimf(float a, float b) { return a > b ? a - b : (a != a || b
 __hiprt_math float __saturatef(float x) { return x >= 1.0f ? 1.0f : (x > 0.0f ? x : 0.0f); }
 __hiprt_math float modff(float x, float *whole) {
   *whole = truncf(x);
-  return copysignf(isinf(x) ? 0.0f : x - *whole, x);
+  return copysignf(__builtin_isinf(x) ? 0.0f : x - *whole, x);
 }
 
 // 2^n for -1022 <= n <= 1023, and 2^n as a float for -126 <= n <= 127.
@@ -251,11 +253,11 @@ __hiprt_math void sincosf(float x, float *s, float *c) { *s = sinf(x), *c = cosf
 __hiprt_math void __sincosf(float x, float *s, float *c) { *s = __sinf(x), *c = __cosf(x); }
 __hiprt_math float sinpif(float x) {
   const float n = __builtin_rintf(x * 2.0f), r = fmaf(n, -0.5f, x);
-  return isfinite(x) ? float(__hiprt_sin_quarter(double(r) * 3.14159265358979324, int(n - 4.0f * floorf(n * 0.25f)))) : NAN;
+  return __builtin_isfinite(x) ? float(__hiprt_sin_quarter(double(r) * 3.14159265358979324, int(n - 4.0f * floorf(n * 0.25f)))) : NAN;
 }
 __hiprt_math float cospif(float x) {
   const float n = __builtin_rintf(x * 2.0f), r = fmaf(n, -0.5f, x);
-  return isfinite(x) ? float(__hiprt_sin_quarter(double(r) * 3.14159265358979324, int(n - 4.0f * floorf(n * 0.25f)) + 1)) : NAN;
+  return __builtin_isfinite(x) ? float(__hiprt_sin_quarter(double(r) * 3.14159265358979324, int(n - 4.0f * floorf(n * 0.25f)) + 1)) : NAN;
 }
 
 __hiprt_math float ldexpf(float x, int n) {
@@ -264,7 +266,7 @@ __hiprt_math float ldexpf(float x, int n) {
 }
 __hiprt_math float scalbnf(float x, int n) { return ldexpf(x, n); }
 __hiprt_math int ilogbf(float x) { return int((__double_as_longlong(fabsf(x)) >> 52)) - 1023; }
-__hiprt_math float logbf(float x) { return x == 0.0f ? -INFINITY : isfinite(x) ? float(ilogbf(x)) : x * x; }
+__hiprt_math float logbf(float x) { return x == 0.0f ? -INFINITY : __builtin_isfinite(x) ? float(ilogbf(x)) : x * x; }
 __hiprt_math float frexpf(float x, int *exponent) {
   *exponent = x == 0.0f || !isfinite(x) ? 0 : ilogbf(x) + 1;
   return x == 0.0f || !isfinite(x) ? x : float(double(x) * __hiprt_pow2(-*exponent));

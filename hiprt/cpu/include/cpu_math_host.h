@@ -40,7 +40,7 @@ __hiprt_math double sinpi(double x) { return sin((x - 2.0 * rint(x * 0.5)) * 3.1
 __hiprt_math double cospi(double x) { return cos((x - 2.0 * rint(x * 0.5)) * 3.14159265358979324); }
 __hiprt_math double modf(double x, double *whole) {
   *whole = trunc(x);
-  return copysign(isinf(x) ? 0.0 : x - *whole, x);
+  return copysign(__builtin_isinf(x) ? 0.0 : x - *whole, x);
 }
 // The scaling takes three steps, because 2^n may be out of range where the result is not.
 __hiprt_math double ldexp(double x, int n) {
@@ -122,50 +122,68 @@ struct __hiprt_are_mixed {  // two different arithmetic types, at least one of t
   __hiprt_math typename __hiprt_if<__hiprt_are_mixed<T, U>::value, double>::type name(T x, U y) {                  \
     return of(double(x), double(y));                                                                               \
   }
+#ifndef __HIPRT_HIPCC__  // the standard library's serve device code too
 HIPRT_CPU_HOST_UNARY(__hiprt_overload)
-__hiprt_overload(fabs) __hiprt_overload(sqrt) __hiprt_overload(rsqrt) __hiprt_overload(floor) __hiprt_overload(ceil)
-__hiprt_overload(trunc) __hiprt_overload(rint) __hiprt_overload(nearbyint) __hiprt_overload(round) __hiprt_overload(exp10)
+__hiprt_overload(fabs) __hiprt_overload(sqrt) __hiprt_overload(floor) __hiprt_overload(ceil) __hiprt_overload(trunc)
+__hiprt_overload(rint) __hiprt_overload(nearbyint) __hiprt_overload(round)
 HIPRT_CPU_HOST_BINARY(__hiprt_overload2)
 __hiprt_overload2(copysign) __hiprt_overload2(fmin) __hiprt_overload2(fmax) __hiprt_overload2(fdim)
-__hiprt_overload_mixed(min, fmin) __hiprt_overload_mixed(max, fmax)
-#undef __hiprt_overload
-#undef __hiprt_overload2
-#undef __hiprt_overload_mixed
 __hiprt_math float fma(float a, float b, float c) { return fmaf(a, b, c); }
 __hiprt_math float ldexp(float x, int n) { return ldexpf(x, n); }
-__hiprt_math float modf(float x, float *whole) { return modff(x, whole); }
-__hiprt_math float frexp(float x, int *exponent) { return frexpf(x, exponent); }
 __hiprt_math float pow(float x, int n) { return powf(x, float(n)); }
 __hiprt_math double pow(double x, int n) { return pow(x, double(n)); }
 __hiprt_math float abs(float x) { return fabsf(x); }
 __hiprt_math double abs(double x) { return fabs(x); }
+#endif
+__hiprt_overload(rsqrt) __hiprt_overload(exp10)
+__hiprt_overload_mixed(min, fmin) __hiprt_overload_mixed(max, fmax)
+#undef __hiprt_overload
+#undef __hiprt_overload2
+#undef __hiprt_overload_mixed
+__hiprt_math float modf(float x, float *whole) { return modff(x, whole); }
+__hiprt_math float frexp(float x, int *exponent) { return frexpf(x, exponent); }
 __hiprt_math float min(float a, float b) { return fminf(a, b); }
 __hiprt_math float max(float a, float b) { return fmaxf(a, b); }
 __hiprt_math double min(double a, double b) { return fmin(a, b); }
 __hiprt_math double max(double a, double b) { return fmax(a, b); }
 // Conversions by rounding mode: nearest even, towards zero, up, down. Out of range: the nearest number there is; NaN: 0.
 template <class To, class From>
-__hiprt_math To __hiprt_convert(From x) {
+__hiprt_inline To __hiprt_convert(From x) {
   const From below = From(To(1) << (sizeof(To) * 8 - 2)) * (To(-1) < To(0) ? 2 : 4);
   const To least = To(-1) < To(0) ? To(1) << (sizeof(To) * 8 - 1) : To(0), most = To(~least);
   return x != x ? To(0) : x >= below ? most : x <= From(least) ? least : To(x);
 }
 #define __hiprt_conversions(prefix, From, to, To)                                                \
-  __hiprt_math To prefix##2##to##_rn(From x) { return __hiprt_convert<To>(rint(x)); }            \
-  __hiprt_math To prefix##2##to##_rz(From x) { return __hiprt_convert<To>(trunc(x)); }           \
-  __hiprt_math To prefix##2##to##_ru(From x) { return __hiprt_convert<To>(ceil(x)); }            \
-  __hiprt_math To prefix##2##to##_rd(From x) { return __hiprt_convert<To>(floor(x)); }
+  __hiprt_inline To prefix##2##to##_rn(From x) { return __hiprt_convert<To>(rint(x)); }            \
+  __hiprt_inline To prefix##2##to##_rz(From x) { return __hiprt_convert<To>(trunc(x)); }           \
+  __hiprt_inline To prefix##2##to##_ru(From x) { return __hiprt_convert<To>(ceil(x)); }            \
+  __hiprt_inline To prefix##2##to##_rd(From x) { return __hiprt_convert<To>(floor(x)); }
 __hiprt_conversions(__float, float, int, int) __hiprt_conversions(__float, float, uint, unsigned)
 __hiprt_conversions(__float, float, ll, long long) __hiprt_conversions(__float, float, ull, unsigned long long)
 __hiprt_conversions(__double, double, int, int) __hiprt_conversions(__double, double, uint, unsigned)
 __hiprt_conversions(__double, double, ll, long long) __hiprt_conversions(__double, double, ull, unsigned long long)
 #undef __hiprt_conversions
-__hiprt_math float __int2float_rn(int x) { return float(x); }
-__hiprt_math float __uint2float_rn(unsigned x) { return float(x); }
-__hiprt_math float __ll2float_rn(long long x) { return float(x); }
-__hiprt_math float __ull2float_rn(unsigned long long x) { return float(x); }
-__hiprt_math float __double2float_rn(double x) { return float(x); }
-__hiprt_math double __int2double_rn(int x) { return double(x); }
-__hiprt_math double __uint2double_rn(unsigned x) { return double(x); }
-__hiprt_math double __ll2double_rn(long long x) { return double(x); }
+__hiprt_inline float __int2float_rn(int x) { return float(x); }
+__hiprt_inline float __uint2float_rn(unsigned x) { return float(x); }
+__hiprt_inline float __ll2float_rn(long long x) { return float(x); }
+__hiprt_inline float __ull2float_rn(unsigned long long x) { return float(x); }
+__hiprt_inline float __double2float_rn(double x) { return float(x); }
+__hiprt_inline double __int2double_rn(int x) { return double(x); }
+__hiprt_inline double __uint2double_rn(unsigned x) { return double(x); }
+__hiprt_inline double __ll2double_rn(long long x) { return double(x); }
+
+#ifdef __HIPRT_HIPCC__
+// Device code reaches these by std:: too.
+#define __hiprt_std(name) using ::name;
+namespace std {
+HIPRT_CPU_HOST_UNARY(__hiprt_std)
+HIPRT_CPU_HOST_BINARY(__hiprt_std)
+__hiprt_std(fabs) __hiprt_std(copysign) __hiprt_std(fma) __hiprt_std(sqrt) __hiprt_std(floor) __hiprt_std(ceil)
+__hiprt_std(trunc) __hiprt_std(rint) __hiprt_std(nearbyint) __hiprt_std(round) __hiprt_std(lrint) __hiprt_std(lround)
+__hiprt_std(llrint) __hiprt_std(llround) __hiprt_std(fmin) __hiprt_std(fmax) __hiprt_std(fdim) __hiprt_std(modf)
+__hiprt_std(ldexp) __hiprt_std(scalbn) __hiprt_std(frexp) __hiprt_std(abs) __hiprt_std(labs) __hiprt_std(llabs)
+__hiprt_std(malloc) __hiprt_std(free) __hiprt_std(memcpy) __hiprt_std(memset) __hiprt_std(printf) __hiprt_std(abort)
+}
+#undef __hiprt_std
+#endif
 #undef __hiprt_math

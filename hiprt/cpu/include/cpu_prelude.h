@@ -1,4 +1,5 @@
-// Included before every program that hiprtc compiles for the CPU device: HIP's device language in plain C++. No system headers.
+// HIP's device language for the CPU device. It is included before every program that hiprtc compiles, as plain C++ without
+// system headers, and by the hip_runtime.h of programs for hipcc, which are in clang's HIP mode (__HIPRT_HIPCC__).
 #pragma once
 
 #include "cpu_abi.h"
@@ -10,6 +11,11 @@
 #include "cpu_atomic.h"
 #include "cpu_warp.h"
 #include "cpu_kernel.h"
-#ifdef __HIPRT_CHECK__
+#if defined(__HIPRT_HIPCC__) && defined(__HIPRT_SCAN__)
+#include "cpu_scan.h"
+#else
+#include "cpu_words.h"
+#endif
+#if defined(__HIPRT_CHECK__) && !defined(__HIPRT_HIPCC__)
 #include "cpu_check.h"
 #endif

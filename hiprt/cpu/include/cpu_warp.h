@@ -100,22 +100,3 @@ __hiprt_inline unsigned long long __hiprt_match_bits(T value) {
   __builtin_memcpy(&bits, &value, sizeof(T));
   return bits;
 }
-
-#define __shfl(...) __hiprt_shfl(__COUNTER__, 0, __VA_ARGS__)
-#define __shfl_up(...) __hiprt_shfl_up(__COUNTER__, 0, __VA_ARGS__)
-#define __shfl_down(...) __hiprt_shfl_down(__COUNTER__, 0, __VA_ARGS__)
-#define __shfl_xor(...) __hiprt_shfl_xor(__COUNTER__, 0, __VA_ARGS__)
-#define __shfl_sync(...) __hiprt_shfl(__COUNTER__, __VA_ARGS__)
-#define __shfl_up_sync(...) __hiprt_shfl_up(__COUNTER__, __VA_ARGS__)
-#define __shfl_down_sync(...) __hiprt_shfl_down(__COUNTER__, __VA_ARGS__)
-#define __shfl_xor_sync(...) __hiprt_shfl_xor(__COUNTER__, __VA_ARGS__)
-#define __ballot(predicate) __hiprt_ballot(__COUNTER__, 0, (predicate) != 0)
-#define __ballot_sync(mask, predicate) __hiprt_ballot(__COUNTER__, mask, (predicate) != 0)
-#define __any(predicate) int(__hiprt_ballot(__COUNTER__, 0, (predicate) != 0) != 0)
-#define __any_sync(mask, predicate) int(__hiprt_ballot(__COUNTER__, mask, (predicate) != 0) != 0)
-#define __all(predicate) int(__hiprt_ballot(__COUNTER__, 0, !((predicate) != 0)) == 0)
-#define __all_sync(mask, predicate) int(__hiprt_ballot(__COUNTER__, mask, !((predicate) != 0)) == 0)
-#define __activemask() __hiprt_active(__COUNTER__, 0)
-#define __syncwarp(...) ((void)__hiprt_active(__COUNTER__, 0ull __VA_OPT__(| (__VA_ARGS__))))
-#define __match_any(value) __hiprt_match_any(__COUNTER__, 0, __hiprt_match_bits(value))
-#define __match_any_sync(mask, value) __hiprt_match_any(__COUNTER__, mask, __hiprt_match_bits(value))

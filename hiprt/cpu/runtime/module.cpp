@@ -2,7 +2,9 @@
 
 #include "engine/code_object.h"
 #include "runtime/device.h"
+#include "runtime/device_text.h"
 #include "runtime/memory.h"
+#include "runtime/symbols.h"
 
 namespace cpu {
 namespace {
@@ -22,6 +24,8 @@ Registry<hipModule_t, LoadedModule> &modules() {
 hipError_t load_image(hipModule_t *out, const void *image) {
   if (!out || !image) return hipErrorInvalidValue;
   std::unique_ptr<Module> loaded;
+  std::string fitting;
+  if (image_for_here(image, &fitting)) image = fitting.data();
   if (const hipError_t error = load_module(image, &loaded)) return error;
   auto entry = std::make_shared<LoadedModule>();
   entry->module = std::move(loaded);
@@ -46,7 +50,9 @@ hipError_t unload_module(hipModule_t module) {
 }
 
 bool find_function(const void *handle, Function *out) {
-  const auto function = functions().find(static_cast<hipFunction_t>(const_cast<void *>(handle)));
+  auto function = functions().find(static_cast<hipFunction_t>(const_cast<void *>(handle)));
+  hipFunction_t own = nullptr;
+  if (!function && handle && find_host_function(handle, &own) == hipSuccess) function = functions().find(own);
   if (!function) return false;
   *out = *function;
   out->handle = handle;

@@ -253,6 +253,19 @@ hipError_t hipFuncSetCacheConfig(const void *func, hipFuncCache_t config);
 hipError_t hipFuncSetSharedMemConfig(const void *func, hipSharedMemConfig config);
 const char *hipKernelNameRef(const hipFunction_t f);
 
+/* Symbols: kernels and variables of programs that hipcc makes, named by their address in the host part */
+hipError_t hipGetFuncBySymbol(hipFunction_t *functionPtr, const void *symbolPtr);
+hipError_t hipGetSymbolAddress(void **devPtr, const void *symbol);
+hipError_t hipGetSymbolSize(size_t *size, const void *symbol);
+hipError_t hipMemcpyToSymbol(const void *symbol, const void *src, size_t sizeBytes, size_t offset HIPRT_DEFAULT(0),
+    hipMemcpyKind kind HIPRT_DEFAULT(hipMemcpyHostToDevice));
+hipError_t hipMemcpyToSymbolAsync(const void *symbol, const void *src, size_t sizeBytes, size_t offset,
+    hipMemcpyKind kind, hipStream_t stream HIPRT_DEFAULT(0));
+hipError_t hipMemcpyFromSymbol(void *dst, const void *symbol, size_t sizeBytes, size_t offset HIPRT_DEFAULT(0),
+    hipMemcpyKind kind HIPRT_DEFAULT(hipMemcpyDeviceToHost));
+hipError_t hipMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t sizeBytes, size_t offset,
+    hipMemcpyKind kind, hipStream_t stream HIPRT_DEFAULT(0));
+
 /* Launches */
 hipError_t hipModuleLaunchKernel(hipFunction_t f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
     unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,

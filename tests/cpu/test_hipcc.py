@@ -1,0 +1,135 @@
+"""Programs that ``hiprt hipcc`` makes: host code and kernels in one file, run on the CPU device."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not shutil.which("c++"), reason="programs are linked by the system's C++ compiler")
+
+BEYOND = r"""
+#include <hip/hip_runtime.h>
+__global__ void past(float *p, int n) {
+  const int i = threadIdx.x;
+  if (i <= n) p[i] = 1;
+}
+int main() {
+  float *p;
+  if (hipMalloc(&p, 64 * sizeof(float))) return 1;
+  past<<<1, 128>>>(p, 64);
+  return hipDeviceSynchronize();
+}
+"""
+
+
+@pytest.fixture
+def hipcc(tmp_path, root):
+    """Run ``hiprt hipcc`` in a folder of its own on files that are written there; return the finished process."""
+
+    def run(*words, **files):
+        for name, text in files.items():
+            (tmp_path / name.replace("__", ".")).write_text(text)
+        command = [sys.executable, "-m", "hiprt", "hipcc", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Run a program in the test's folder; return the finished process."""
+    return lambda *words: subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+
+def test_language_and_entry_points(hipcc, program, root):
+    """Kernels of all forms, variables of all kinds, symbols, launches and queries by the host's address."""
+    made = hipcc("-O1", str(root / "tests" / "cpu" / "language.hip"), "-o", "language")
+    assert (made.returncode, made.stderr) == (0, "")
+    done = program("./language")
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
+
+
+def test_files_and_flags(hipcc, program):
+    """Sources are compiled with their flags and linked with a library; targets are passed over with a word."""
+    header = "#pragma once\nstatic inline __device__ int plus(int x) { return x + STEP; }\n"
+    one = """#include <hip/hip_runtime.h>
+#include "shared.h"
+__global__ void one(int *p) { *p = plus(*p); }
+void run_one(int *p) { one<<<1, 1>>>(p); }
+"""
+    two = """#include <hip/hip_runtime.h>
+#include <cstdio>
+#include "shared.h"
+extern "C" int from_c(int);
+void run_one(int *p);
+static __global__ void two(int *p) { *p = 10 * plus(*p); }
+int main() {
+  int *p, got = 0;
+  if (hipMalloc(&p, 4) || hipMemset(p, 0, 4)) return 1;
+  run_one(p);
+  two<<<1, 1>>>(p);
+  if (hipMemcpy(&got, p, 4, hipMemcpyDeviceToHost)) return 1;
+  std::printf("%d\\n", from_c(got));
+}
+"""
+    c = "int from_c(int x) { return x + 1; }\n"
+    files = {"c__c": c, "shared__h": header, "one__hip": one, "two__cpp": two}
+    shared = hipcc("-shared", "-fPIC", "c.c", "-o", "libc_part.so", **files)
+    assert shared.returncode == 0, shared.stderr
+    flags = ("-DSTEP=4", "-O0", "-g", "-std=c++17", "-I", ".", "--offload-arch=gfx942")
+    first = hipcc("-c", *flags, "one.hip", "-o", "one.o")
+    assert first.returncode == 0, first.stderr
+    assert "no use for --offload-arch=gfx942" in first.stderr
+    made = hipcc("-DSTEP=4", "-O0", "one.o", "two.cpp", "-L.", "-lc_part", "-Wl,-rpath,$ORIGIN", "-o", "both")
+    assert (made.returncode, made.stderr) == (0, "")
+    assert program("./both").stdout == "81\n"
+
+
+def test_errors_name_file_and_line(hipcc):
+    """A mistake in a kernel is told as the host's compiler tells it, and device code of another file by its name."""
+    wrong = "#include <hip/hip_runtime.h>\n\n__global__ void k(float *p) { p[0] = missing; }\n"
+    made = hipcc("-c", "wrong.hip", wrong__hip=wrong)
+    assert made.returncode != 0
+    assert "wrong.hip:3:38: error: use of undeclared identifier 'missing'" in made.stderr
+    apart = "#include <hip/hip_runtime.h>\n__device__ int far(int);\n__global__ void k(int *p) { p[0] = far(3); }\n"
+    made = hipcc("-c", "apart.hip", apart__hip=apart)
+    assert made.returncode != 0
+    assert "apart.hip: error: device code uses far(int), which this file does not define" in made.stderr
+    refused = hipcc("-fgpu-rdc", "-c", "apart.hip")
+    assert refused.returncode != 0
+    assert "links no device code" in refused.stderr
+
+
+def test_a_program_is_checked(hipcc, program):
+    """hiprt check compiles the device part again and names the kernel and its line."""
+    assert hipcc("past.hip", "-o", "past", past__hip=BEYOND).returncode == 0
+    done = program(sys.executable, "-m", "hiprt", "check", "./past")
+    assert done.returncode != 0
+    assert "past" in done.stderr
+    assert "past.hip:5" in done.stderr
+
+
+def test_code_objects_are_modules(hipcc, library, python, tmp_path):
+    """What --genco writes is loaded by hipModuleLoad, with its kernels and variables."""
+    text = """#include <hip/hip_runtime.h>
+__device__ int start = 40;
+extern "C" __global__ void add(int *p, int x) { *p = start + x; }
+"""
+    made = hipcc("--genco", "add.hip", "-o", "add.co", add__hip=text)
+    assert (made.returncode, made.stderr) == (0, "")
+    out = python(f"""
+import ctypes
+lib = ctypes.CDLL(sys.argv[1])
+module, function, p = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert lib.hipModuleLoad(ctypes.byref(module), {os.fsencode(tmp_path / "add.co")!r}) == 0
+assert lib.hipModuleGetFunction(ctypes.byref(function), module, b"add") == 0
+assert lib.hipMalloc(ctypes.byref(p), ctypes.c_size_t(4)) == 0
+x, got = ctypes.c_int(2), ctypes.c_int()
+args = (ctypes.c_void_p * 2)(ctypes.addressof(p), ctypes.addressof(x))
+assert lib.hipModuleLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, args, None) == 0
+assert lib.hipMemcpy(ctypes.byref(got), p, ctypes.c_size_t(4), 2) == 0
+print(got.value)
+""")
+    assert out == "42\n"
