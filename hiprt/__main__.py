@@ -24,6 +24,7 @@ COMMANDS = {
     "bench": ("hiprt.bench", "measure graphs, allocation, decoding and kernels, beside others"),
     "compile": ("hiprt.metal_compat.compile", "compile kernels ahead, also for GPUs not here"),
     "hipcc": ("hiprt.hipcc", "compile a HIP program, host code and kernels, for the CPU device"),
+    "rocm-prefix": ("hiprt.rocm_prefix", "write a folder in the shape of ROCm for build systems: the CPU device"),
     "check": ("hiprt.check", "run a program on the CPU device and check its kernels for defects"),
     "doctor": ("hiprt.doctor", "show what hiprt runs on and what stands in its way"),
 }

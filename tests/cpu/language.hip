@@ -203,6 +203,34 @@ int main() {
   CHECK(hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0));
   CHECK(hipGraphLaunch(exec, nullptr));
   EXPECT(first(ints) == 100);
+
+  hipGraph_t copies;
+  hipGraphNode_t to, from;
+  int put = 77, *taken = nullptr;
+  CHECK(hipExtHostAlloc(reinterpret_cast<void **>(&taken), sizeof(int), 0));
+  CHECK(hipGraphCreate(&copies, 0));
+  CHECK(hipGraphAddMemcpyNodeToSymbol(&to, copies, nullptr, 0, &counter, &put, sizeof put, 0, hipMemcpyHostToDevice));
+  CHECK(hipGraphAddMemcpyNodeFromSymbol(&from, copies, &to, 1, taken, &counter, sizeof put, 0, hipMemcpyDeviceToHost));
+  EXPECT(hipGraphAddMemcpyNodeToSymbol(&node, copies, nullptr, 0, &counter, &put, 5, 0, hipMemcpyHostToDevice) ==
+         hipErrorInvalidValue);
+  EXPECT(hipGraphAddMemcpyNodeToSymbol(&node, copies, nullptr, 0, nullptr, &put, 4, 0, hipMemcpyHostToDevice) ==
+         hipErrorInvalidSymbol);
+  CHECK(hipGraphInstantiate(&exec, copies, nullptr, nullptr, 0));
+  CHECK(hipGraphLaunch(exec, nullptr));
+  CHECK(hipDeviceSynchronize());
+  EXPECT(*taken == 77);
+  int other = 78;
+  CHECK(hipGraphExecMemcpyNodeSetParamsToSymbol(exec, to, &counter, &other, 4, 0, hipMemcpyHostToDevice));
+  CHECK(hipGraphLaunch(exec, nullptr));
+  CHECK(hipDeviceSynchronize());
+  EXPECT(*taken == 78);
+  CHECK(hipGraphMemcpyNodeSetParamsFromSymbol(from, taken, &table, 4, 4, hipMemcpyDeviceToHost));
+
+  CHECK(hipMemset_spt(ints, 1, 4));
+  CHECK(hipLaunchKernel_spt(reinterpret_cast<const void *>(plain_name), dim3(1), dim3(2), arguments, 0, nullptr));
+  CHECK(hipMemcpyAsync_spt(taken, ints, 4, hipMemcpyDeviceToHost, nullptr));
+  CHECK(hipStreamSynchronize_spt(nullptr));
+  EXPECT(*taken == 0x01010103);
   std::printf("%s\n", wrong ? "wrong" : "right");
   return wrong;
 }

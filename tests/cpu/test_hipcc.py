@@ -133,3 +133,38 @@ assert lib.hipMemcpy(ctypes.byref(got), p, ctypes.c_size_t(4), 2) == 0
 print(got.value)
 """)
     assert out == "42\n"
+
+
+@pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
+def test_rocm_prefix(tmp_path, program):
+    """CMake finds HIP in the folder that ``hiprt rocm-prefix`` writes, and builds with its hipcc."""
+    prefix, source = tmp_path / "rocm", tmp_path / "source"
+    for _ in range(2):  # a folder that was written before is written again
+        done = program(sys.executable, "-m", "hiprt", "rocm-prefix", str(prefix))
+        assert done.returncode == 0, done.stderr
+    source.mkdir()
+    (source / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.21)
+project(probe LANGUAGES CXX)
+find_package(hip REQUIRED)
+add_executable(probe main.cpp kernels.hip)
+set_source_files_properties(kernels.hip PROPERTIES LANGUAGE CXX)
+target_link_libraries(probe PRIVATE hip::device)
+""")
+    (source / "main.cpp").write_text("int run();\nint main() { return run() == 42 ? 0 : 1; }\n")
+    (source / "kernels.hip").write_text("""#include <hip/hip_runtime.h>
+__global__ void set(int *p) { *p = 42; }
+int run() {
+  int *p, got = 0;
+  if (hipMalloc(&p, 4)) return 1;
+  set<<<1, 1>>>(p);
+  return hipMemcpy(&got, p, 4, hipMemcpyDeviceToHost) ? 2 : got;
+}
+""")
+    toolchain = f"-DCMAKE_TOOLCHAIN_FILE={prefix / 'toolchain.cmake'}"
+    for step in (["cmake", "-S", str(source), "-B", "build", toolchain], ["cmake", "--build", "build"]):
+        done = program(*step)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert program("build/probe").returncode == 0
+    refused = program(sys.executable, "-m", "hiprt", "rocm-prefix", str(source))
+    assert refused.returncode != 0
+    assert "holds something else" in refused.stderr

@@ -1,5 +1,6 @@
 // HIP's functions of kernels' attributes.
 #include "runtime/device.h"
+#include "runtime/function.h"
 #include "runtime/module.h"
 #include "runtime/status.h"
 

@@ -159,6 +159,8 @@ hipError_t hipHostAlloc(void **ptr, size_t size, unsigned int flags) {
   return api([&] { return allocate_host(ptr, size, flags); });
 }
 
+hipError_t hipExtHostAlloc(void **ptr, size_t size, unsigned int flags) { return hipHostMalloc(ptr, size, flags); }
+
 hipError_t hipMallocHost(void **ptr, size_t size) {
   return api([&] { return allocate_host(ptr, size, hipHostMallocDefault); });
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "quirks/quirks.h"
+#include "runtime/function.h"
 #include "runtime/module.h"
 #include "runtime/status.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "runtime/device.h"
+#include "runtime/function.h"
 #include "runtime/launch.h"
 #include "runtime/properties.h"
 #include "runtime/status.h"

@@ -1,9 +1,7 @@
 // HIP's functions of symbols: variables and kernels that a program for hipcc names by their address in its host part.
 #include "api/submit.h"
 #include "api/transfer.h"
-#include "graph/node.h"
 #include "runtime/copy.h"
-#include "runtime/module.h"
 #include "runtime/status.h"
 #include "runtime/symbols.h"
 
@@ -45,6 +43,14 @@ hipError_t make_copy_from(void *dst, const void *symbol, size_t size, size_t off
   if (!leads_from_device(kind)) return hipErrorInvalidMemcpyDirection;
   if (const hipError_t error = place_in(symbol, size, offset, &place)) return error;
   return make_copy(dst, place, size, kind, out);
+}
+
+// Calls with the place in a variable that a node copies to or from. A node is made and changed as one of plain memory is.
+template <class Call>
+hipError_t with_place(const void *symbol, size_t size, size_t offset, bool is_direction, Call &&call) {
+  void *place = nullptr;
+  const hipError_t error = api([&] { return is_direction ? place_in(symbol, size, offset, &place) : hipErrorInvalidMemcpyDirection; });
+  return error ? error : call(place);
 }
 
 }  // namespace
@@ -95,5 +101,47 @@ hipError_t hipMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t sizeBy
                                     hipStream_t stream) {
   return api([&] {
     return asynchronous(stream, [&](Out out) { return make_copy_from(dst, symbol, sizeBytes, offset, kind, out); });
+  });
+}
+
+hipError_t hipGraphAddMemcpyNodeToSymbol(hipGraphNode_t *pGraphNode, hipGraph_t graph, const hipGraphNode_t *pDependencies,
+                                         size_t numDependencies, const void *symbol, const void *src, size_t count,
+                                         size_t offset, hipMemcpyKind kind) {
+  return with_place(symbol, count, offset, leads_to_device(kind), [&](void *place) {
+    return hipGraphAddMemcpyNode1D(pGraphNode, graph, pDependencies, numDependencies, place, src, count, kind);
+  });
+}
+
+hipError_t hipGraphAddMemcpyNodeFromSymbol(hipGraphNode_t *pGraphNode, hipGraph_t graph, const hipGraphNode_t *pDependencies,
+                                           size_t numDependencies, void *dst, const void *symbol, size_t count, size_t offset,
+                                           hipMemcpyKind kind) {
+  return with_place(symbol, count, offset, leads_from_device(kind), [&](void *place) {
+    return hipGraphAddMemcpyNode1D(pGraphNode, graph, pDependencies, numDependencies, dst, place, count, kind);
+  });
+}
+
+hipError_t hipGraphMemcpyNodeSetParamsToSymbol(hipGraphNode_t node, const void *symbol, const void *src, size_t count,
+                                               size_t offset, hipMemcpyKind kind) {
+  return with_place(symbol, count, offset, leads_to_device(kind),
+                    [&](void *place) { return hipGraphMemcpyNodeSetParams1D(node, place, src, count, kind); });
+}
+
+hipError_t hipGraphMemcpyNodeSetParamsFromSymbol(hipGraphNode_t node, void *dst, const void *symbol, size_t count, size_t offset,
+                                                 hipMemcpyKind kind) {
+  return with_place(symbol, count, offset, leads_from_device(kind),
+                    [&](void *place) { return hipGraphMemcpyNodeSetParams1D(node, dst, place, count, kind); });
+}
+
+hipError_t hipGraphExecMemcpyNodeSetParamsToSymbol(hipGraphExec_t hGraphExec, hipGraphNode_t node, const void *symbol,
+                                                   const void *src, size_t count, size_t offset, hipMemcpyKind kind) {
+  return with_place(symbol, count, offset, leads_to_device(kind), [&](void *place) {
+    return hipGraphExecMemcpyNodeSetParams1D(hGraphExec, node, place, src, count, kind);
+  });
+}
+
+hipError_t hipGraphExecMemcpyNodeSetParamsFromSymbol(hipGraphExec_t hGraphExec, hipGraphNode_t node, void *dst,
+                                                     const void *symbol, size_t count, size_t offset, hipMemcpyKind kind) {
+  return with_place(symbol, count, offset, leads_from_device(kind), [&](void *place) {
+    return hipGraphExecMemcpyNodeSetParams1D(hGraphExec, node, dst, place, count, kind);
   });
 }

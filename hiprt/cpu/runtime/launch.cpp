@@ -8,6 +8,7 @@
 #include "engine/dispatch.h"
 #include "quirks/quirks.h"
 #include "runtime/device.h"
+#include "runtime/function.h"
 #include "runtime/memory.h"
 
 namespace cpu {

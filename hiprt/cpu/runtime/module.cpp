@@ -4,7 +4,6 @@
 #include "runtime/device.h"
 #include "runtime/device_text.h"
 #include "runtime/memory.h"
-#include "runtime/symbols.h"
 
 namespace cpu {
 namespace {
@@ -49,15 +48,7 @@ hipError_t unload_module(hipModule_t module) {
   return hipSuccess;
 }
 
-bool find_function(const void *handle, Function *out) {
-  auto function = functions().find(static_cast<hipFunction_t>(const_cast<void *>(handle)));
-  hipFunction_t own = nullptr;
-  if (!function && handle && find_host_function(handle, &own) == hipSuccess) function = functions().find(own);
-  if (!function) return false;
-  *out = *function;
-  out->handle = handle;
-  return true;
-}
+std::shared_ptr<Function> function_of(hipFunction_t handle) { return functions().find(handle); }
 
 void unload_modules(int device) {
   for (hipModule_t handle : modules().handles()) {

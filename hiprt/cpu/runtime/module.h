@@ -31,9 +31,8 @@ hipError_t load_image(hipModule_t *out, const void *image);
 // Ends the handles of a module and its functions. The code stays until the last queued launch or graph node lets go of
 // it.
 hipError_t unload_module(hipModule_t module);
-// Gives the function behind a handle (hipFunction_t, or the func of hipKernelNodeParams) or behind the address that a kernel has
-// in the host part of a program for hipcc; false for anything else.
-bool find_function(const void *handle, Function *out);
+// Returns the function behind a handle; null for anything else.
+std::shared_ptr<Function> function_of(hipFunction_t handle);
 // Unloads every module of a device; for hipDeviceReset.
 void unload_modules(int device);
 

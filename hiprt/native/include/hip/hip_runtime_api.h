@@ -104,6 +104,7 @@ hipError_t hipMallocHost(void **ptr, size_t size);
 hipError_t hipMemAllocHost(void **ptr, size_t size);
 hipError_t hipHostMalloc(void **ptr, size_t size, unsigned int flags);
 hipError_t hipHostAlloc(void **ptr, size_t size, unsigned int flags);
+hipError_t hipExtHostAlloc(void **ptr, size_t size, unsigned int flags);
 hipError_t hipHostFree(void *ptr);
 hipError_t hipFreeHost(void *ptr);
 hipError_t hipHostRegister(void *hostPtr, size_t sizeBytes, unsigned int flags);
@@ -311,6 +312,7 @@ hipError_t hipOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, con
 #endif
 
 #include "hip/hip_graph_api.h"
+#include "hip/hip_per_thread_api.h"
 #ifdef __cplusplus
 #include "hip/hip_typed_api.h"
 #endif
