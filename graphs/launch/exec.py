@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from hiprt import core, fork
+from hiprt import core
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.launch.canary import canary
@@ -16,11 +15,7 @@ from hiprt.stream import Stream
 if TYPE_CHECKING:
     from hiprt.graphs.launch.successor import Successor
 
-__all__ = ["Exec", "launch_failure", "locks"]
-
-# Graphs of one device are built, patched and updated one at a time (G12): HIP's graph objects are not thread safe, and
-# CLR before 7.14 loses nodes of graphs that are built in parallel. Launches of different execs need no lock.
-locks: defaultdict[int, Any] = defaultdict(fork.rlock)
+__all__ = ["Exec", "launch_failure"]
 
 
 def launch_failure(status: int, ran: bool) -> HipError:

@@ -26,7 +26,7 @@ from hiprt.graphs.arguments import Why
 from hiprt.graphs.launch import policy
 from hiprt.graphs.launch.armed import retouch
 from hiprt.graphs.launch.budget import with_budget
-from hiprt.graphs.launch.exec import Exec, locks
+from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.execs import Execs
 from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.placement import Placement
@@ -204,11 +204,10 @@ class Ladder:
             return None if within is None else self.change(within, recording, stream, allowed, why)
         difference = exec_.recording.difference(recording, first) if count else ""
         start = time.perf_counter()
-        with locks[stream.device.index]:
-            if rung == "patch":
-                self.stats.patched += exec_.patch(recording)
-            else:
-                exec_.update(recording)
+        if rung == "patch":
+            self.stats.patched += exec_.patch(recording)
+        else:
+            exec_.update(recording)
         seconds = time.perf_counter() - start
         policy.costs[rung].add(seconds, written[0])
         reason = f"arguments of {count} of {len(recording)} nodes changed"
@@ -231,8 +230,7 @@ class Ladder:
         fanout, refused = policy.fanout(stream.device)
         if refused:
             self.stats.reasons[refused] += 1
-        with locks[stream.device.index]:
-            made = Exec(recording, stream.device.index, fanout, overlap=policy.may_overlap(stream.device))
+        made = Exec(recording, stream.device.index, fanout, overlap=policy.may_overlap(stream.device))
         seconds = time.perf_counter() - start
         dump(recording, self.name)
         self.stats.count(because(why, Event(self.name, "instantiate", reason, recording.key, difference, seconds)))
@@ -332,11 +330,10 @@ class Ladder:
             exec_ = self.within_budget(old, stream, move.size, move.nbytes)
             if exec_ is None:
                 return False
-            with locks[stream.device.index]:
-                if exec_ is not old:
-                    exec_.patch(old.recording)
-                    kept.segments = [exec_]
-                exec_.move(move.nodes, move.size, move.ranges, move.moves)
+            if exec_ is not old:
+                exec_.patch(old.recording)
+                kept.segments = [exec_]
+            exec_.move(move.nodes, move.size, move.ranges, move.moves)
             if not retouch(exec_.address, arrays):
                 kept.placements.set_apart(exec_.recording)
                 retouch(exec_.address, arrays)

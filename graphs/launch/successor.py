@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from hiprt.errors import HipError
-from hiprt.graphs.launch.exec import Exec, locks
+from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.record.recording import Recording
 
 __all__ = ["Successor"]
@@ -38,8 +38,7 @@ class Successor:
     def make(self, recording: Recording, device: int, fanout: int, overlap: bool) -> None:
         """Make the exec; this is what the thread runs."""
         try:
-            with locks[device]:
-                self.made = Exec(recording, device, fanout, overlap=overlap)
+            self.made = Exec(recording, device, fanout, overlap=overlap)
         except HipError as error:
             self.error = error
 

@@ -23,13 +23,35 @@ struct hiprt_exec {
   int is_in_flight;     /* as far as is known */
   int is_lost;          /* no event is behind the last launch, and its stream cannot be asked: only the device can */
   uint64_t launched;    /* the number of the last launch, counted over all execs */
+  uint64_t on;          /* the number of its stream; 0: there was none */
   pthread_mutex_t lock; /* guards what a launch sets, and what is asked about it */
   hiprt_exec *next;     /* in the list of execs that wait to be destroyed */
   hiprt_canary canary;
+  atomic_uint references;
   uint64_t updated_nodes, updated_bytes; /* written by patches and updates: ROCm leaks memory by them (G7) */
 };
 
 static atomic_ullong launches;
+
+/* Graphs of one device are built, patched and updated one at a time (G12): HIP's graph objects are not thread safe, and
+ * CLR before 7.14 loses nodes of graphs that are built in parallel. Launches of different execs need no lock. */
+#define TURNS 64
+static pthread_mutex_t turns[TURNS] = {[0 ... TURNS - 1] = PTHREAD_MUTEX_INITIALIZER};
+
+static int take_turn(int device) {
+  /* A thread of the parent may have held the lock. */
+  if (hiprt_is_forked) return hiprt_fail(HIPRT_E_FORKED, "hiprt_exec", 0);
+  pthread_mutex_lock(turns + (unsigned)device % TURNS);
+  const int status = (int)hiprt_hip.hipSetDevice(device);
+  if (status) pthread_mutex_unlock(turns + (unsigned)device % TURNS);
+  return status ? hiprt_fail(status, "hipSetDevice", 0) : 0;
+}
+
+static int end_turn(int device, int status) {
+  pthread_mutex_unlock(turns + (unsigned)device % TURNS);
+  return status;
+}
+
 /* Execs that were released when nobody could say whether their last launch was done: its stream was being captured, or
  * the call that asks failed. The next release tries again. */
 static struct {
@@ -50,7 +72,6 @@ static int build(hiprt_exec *e, hiprt_recorder *recorder, hipGraph_t *graph, hip
 }
 
 static int make(hiprt_exec *e, hiprt_kernel *canary) {
-  HIPRT_TRY(hipSetDevice, e->device);
   int status = hiprt_canary_open(&e->canary, canary);
   if (!status) status = build(e, e->recorder, &e->graph, e->nodes, &e->canary.node);
   if (status) return status;
@@ -134,12 +155,14 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int
     free(e);
     return hiprt_fail(HIPRT_E_MEMORY, "hiprt_exec_create", 0);
   }
+  atomic_init(&e->references, 1);
   e->device = device;
   e->options = (hiprt_graph_options){fanout, overlap};
   e->recorder = recorder;
   pthread_mutex_init(&e->lock, 0);
   hiprt_recorder_retain(recorder);
-  int status = make(e, canary);
+  int status = take_turn(device);
+  if (!status) status = end_turn(device, make(e, canary));
   if (status) {
     destroy(e);
     return status;
@@ -148,8 +171,11 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int
   return 0;
 }
 
+void hiprt_exec_retain(hiprt_exec *e) { atomic_fetch_add_explicit(&e->references, 1, memory_order_relaxed); }
+
 void hiprt_exec_release(hiprt_exec *e) {
   if (!e || hiprt_is_forked) return; /* of a forked process the exec is the parent's */
+  if (atomic_fetch_sub_explicit(&e->references, 1, memory_order_acq_rel) != 1) return;
   pthread_mutex_lock(&late.lock);
   hiprt_exec *others = late.first;
   late.first = 0;
@@ -182,6 +208,7 @@ static int launch(hiprt_exec *e, hiprt_stream *stream, int is_fenced, int *out_r
   int status = (int)hiprt_hip.hipGraphLaunch(e->handle, stream->handle);
   if (hiprt_is_refused(status)) return hiprt_fail(status, "hipGraphLaunch", 0);
   *out_ran = 1;
+  e->on = stream->number;
   int followed = follow(e, stream, is_fenced);
   if (status) return hiprt_fail(status, "hipGraphLaunch", 0);
   e->canary.is_due = 1;
@@ -227,6 +254,12 @@ int hiprt_exec_busy(hiprt_exec *e) {
   return status ? status : hiprt_canary_check(&e->canary);
 }
 
+int hiprt_exec_may_launch(hiprt_exec *e, const hiprt_stream *stream) {
+  if (!e->on || e->on == stream->number) return 1;
+  const int busy = hiprt_exec_busy(e);
+  return busy == 0 || busy == 1 ? !busy : busy;
+}
+
 int hiprt_exec_wait(hiprt_exec *e) {
   int status = wait_for(e);
   return status ? status : hiprt_canary_check(&e->canary);
@@ -266,17 +299,13 @@ static int patch_node(hiprt_exec *e, const hiprt_node *n, uint32_t index) {
   return 0;
 }
 
-int hiprt_exec_patch(hiprt_exec *e, hiprt_recorder *recorder, uint32_t *out_patched) {
-  *out_patched = 0;
-  int status = same_key(e, recorder, "hiprt_exec_patch");
-  if (status) return status;
-  HIPRT_TRY(hipSetDevice, e->device);
+static int patch(hiprt_exec *e, hiprt_recorder *recorder, uint32_t *out_patched) {
   uint32_t size = hiprt_recorder_size(recorder);
   for (uint32_t i = 0; i < size; i++) {
     if (!hiprt_recorder_differs(e->recorder, recorder, i)) continue;
     hiprt_node n;
     hiprt_recorder_node(recorder, i, &n);
-    status = patch_node(e, &n, i);
+    int status = patch_node(e, &n, i);
     if (status) return status;
     ++*out_patched;
   }
@@ -284,8 +313,14 @@ int hiprt_exec_patch(hiprt_exec *e, hiprt_recorder *recorder, uint32_t *out_patc
   return *out_patched ? hiprt_canary_patch(&e->canary, e->handle) : 0;
 }
 
-int hiprt_exec_move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves) {
-  HIPRT_TRY(hipSetDevice, e->device);
+int hiprt_exec_patch(hiprt_exec *e, hiprt_recorder *recorder, uint32_t *out_patched) {
+  *out_patched = 0;
+  int status = same_key(e, recorder, "hiprt_exec_patch");
+  if (!status) status = take_turn(e->device);
+  return status ? status : end_turn(e->device, patch(e, recorder, out_patched));
+}
+
+static int move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves) {
   for (uint32_t i = 0; i < n_nodes; i++) {
     hiprt_node n;
     int status = hiprt_recorder_node(e->recorder, nodes[i], &n);
@@ -297,16 +332,18 @@ int hiprt_exec_move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint
   return n_nodes ? hiprt_canary_patch(&e->canary, e->handle) : 0;
 }
 
-int hiprt_exec_update(hiprt_exec *e, hiprt_recorder *recorder) {
-  int status = same_key(e, recorder, "hiprt_exec_update");
-  if (status) return status;
-  HIPRT_TRY(hipSetDevice, e->device);
+int hiprt_exec_move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves) {
+  int status = take_turn(e->device);
+  return status ? status : end_turn(e->device, move(e, n_nodes, nodes, n_moves, moves));
+}
+
+static int update(hiprt_exec *e, hiprt_recorder *recorder) {
   uint32_t size = hiprt_recorder_size(recorder);
   hipGraphNode_t *nodes = calloc(size, sizeof *nodes), error_node = 0, canary;
   if (!nodes) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_exec_update", 0);
   hipGraph_t graph;
   hiprt_canary_count(&e->canary);
-  status = build(e, recorder, &graph, nodes, &canary);
+  int status = build(e, recorder, &graph, nodes, &canary);
   free(nodes);
   if (status) return status;
   hipGraphExecUpdateResult result = hipGraphExecUpdateError;
@@ -323,6 +360,13 @@ int hiprt_exec_update(hiprt_exec *e, hiprt_recorder *recorder) {
   return 0;
 }
 
+int hiprt_exec_update(hiprt_exec *e, hiprt_recorder *recorder) {
+  int status = same_key(e, recorder, "hiprt_exec_update");
+  if (!status) status = take_turn(e->device);
+  return status ? status : end_turn(e->device, update(e, recorder));
+}
+
+int hiprt_exec_device(const hiprt_exec *e) { return e->device; }
 hiprt_recorder *hiprt_exec_recorder(const hiprt_exec *e) { return e->recorder; }
 
 uint64_t hiprt_exec_launched(const hiprt_exec *e) { return e->launched; }

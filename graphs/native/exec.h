@@ -15,7 +15,8 @@ typedef struct hiprt_exec hiprt_exec;
  * not make; or NULL. With one, busy, wait, patch, update and move may return HIPRT_E_STALE. */
 int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int overlap, hiprt_kernel *canary,
                       hiprt_exec **out_exec);
-/* Destroy an exec once its last launch is done. */
+/* Take one more reference, or give one up; behind the last an exec is destroyed once its last launch is done. */
+void hiprt_exec_retain(hiprt_exec *exec);
 void hiprt_exec_release(hiprt_exec *exec);
 /* Launch the graph. is_fenced: an event is recorded behind it, which says when this launch is done. Without, on a
  * stream that is its own, whoever asks later hears when everything is done that is on the stream by then.
@@ -26,6 +27,9 @@ int hiprt_exec_launch(hiprt_exec *exec, hiprt_stream *stream, int is_fenced, int
 uint64_t hiprt_exec_launched(const hiprt_exec *exec);
 /* Return 1 while a launch is in flight, 0 when it is done, and else a status. */
 int hiprt_exec_busy(hiprt_exec *exec);
+/* Return 1 if a launch on the stream now is ordered behind the last one, 0 if not, and else a status: an exec is on one
+ * stream at a time (G6). */
+int hiprt_exec_may_launch(hiprt_exec *exec, const hiprt_stream *stream);
 int hiprt_exec_wait(hiprt_exec *exec);
 /* The next three change an exec, which must not be busy. When one fails the exec must be discarded, since some of its
  * nodes may be changed already (G8). */
@@ -43,5 +47,6 @@ uint64_t hiprt_exec_updated_bytes(const hiprt_exec *exec);
 uint32_t hiprt_exec_overlaps(const hiprt_exec *exec);
 /* cffi end */
 
+int hiprt_exec_device(const hiprt_exec *exec);
 /* Return the recorder whose arguments an exec carries. */
 hiprt_recorder *hiprt_exec_recorder(const hiprt_exec *exec);

@@ -113,6 +113,8 @@ void hiprt_recorder_watch(hiprt_recorder *r, void (*added)(void *owner), void *o
   r->owner = owner;
 }
 
+int hiprt_recorder_is_broken(const hiprt_recorder *r) { return r->is_broken; }
+
 int hiprt_recorder_is_full(const hiprt_recorder *r) {
   if (!r->n_nodes) return 0;
   return (r->max_nodes && r->n_nodes >= r->max_nodes) || (r->max_bytes && hiprt_deps_bytes(r->tracker) >= r->max_bytes);

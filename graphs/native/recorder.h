@@ -55,6 +55,8 @@ void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t byt
  * launch returns; NULL ends that. */
 void hiprt_recorder_watch(hiprt_recorder *recorder, void (*added)(void *owner), void *owner);
 int hiprt_recorder_is_full(const hiprt_recorder *recorder);
+/* Whether a node could not be recorded for want of memory: what is recorded is not all that was launched. */
+int hiprt_recorder_is_broken(const hiprt_recorder *recorder);
 /* Take what this thread, or with is_shared every thread, puts on a stream as nodes, until hiprt_stream_stop. */
 int hiprt_recorder_start(hiprt_recorder *recorder, hiprt_stream *stream, int is_shared);
 /* Say HIPRT_E_CAPTURED from now on where work that other code put on the stream, which is being captured, is to become

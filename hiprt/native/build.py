@@ -1,6 +1,7 @@
-"""Build step: the C core (a cffi extension), and libraries with the HIP ABI: the CPU device, NVIDIA's, the null one.
+"""Build step: the C core (a cffi extension), libhiprt, and libraries with the HIP ABI.
 
-Runs inside setuptools' ``build_ext``; not imported by the installed package. ``HIPRT_BUILD_SANITIZE`` (for example
+libhiprt is the core without Python; the others are the CPU device, NVIDIA's library and the null one. This module runs
+inside setuptools' ``build_ext`` and is not imported by the installed package. ``HIPRT_BUILD_SANITIZE`` (for example
 ``address,undefined``) instruments all.
 """
 
@@ -23,6 +24,7 @@ INCLUDE = NATIVE / "include"
 CPU = NATIVE.parent / "cpu"
 # The CPU device consists of these files too: it must find the same cache without Python.
 CACHE = NATIVE / "cache"
+PUBLIC_HEADER = INCLUDE / "hiprt" / "hiprt.h"
 CORE_FOLDERS = [NATIVE, CACHE, ROOT / "graphs" / "native", ROOT / "allocator" / "native"]
 C_LIBRARIES = ("null", "nvidia")
 # Programs link a library of ours by this name (-lamdhip64). It is a link: the library itself has another name, so that
@@ -61,7 +63,8 @@ def compile_flags(standard: str) -> list[str]:
 
 def public_headers() -> list[Path]:
     """Return the core's headers that have a public part, each behind those that it includes."""
-    known = {header.name: header for folder in CORE_FOLDERS for header in sorted(folder.glob("*.h"))}
+    known = {"hiprt/hiprt.h": PUBLIC_HEADER}
+    known |= {header.name: header for folder in CORE_FOLDERS for header in sorted(folder.glob("*.h"))}
     ordered: dict[Path, None] = {}
 
     def add(header: Path) -> None:
@@ -153,7 +156,7 @@ def hip_interface() -> tuple[str, str]:
 
 
 class Build(build_ext):
-    """build_ext for ``hiprt._core`` and ``hiprt/cpu/libhiprt_cpu.so``."""
+    """build_ext for ``hiprt._core``, ``hiprt/native/lib/libhiprt.so`` and the HIP libraries."""
 
     def finalize_options(self) -> None:
         """Complete the extension that pyproject.toml names."""
@@ -162,7 +165,7 @@ class Build(build_ext):
         ffi = FFI()
         hip_declarations, hip_definitions = hip_interface()
         ffi.cdef(interface() + hip_declarations)
-        includes = "".join(f'#include "{header.name}"\n' for header in public_headers())
+        includes = "".join(f'#include "{header.name}"\n' for header in public_headers() if header != PUBLIC_HEADER)
         ffi.set_source("hiprt._core", includes + hip_definitions, py_limited_api=True)
         ffi.emit_c_code(str(generated))
         sources = [generated, *(f for folder in CORE_FOLDERS for f in sorted(folder.glob("*.c")))]
@@ -172,7 +175,7 @@ class Build(build_ext):
         core.define_macros = [("Py_LIMITED_API", "0x030A0000")]
         core.extra_compile_args = [*compile_flags("-std=c11"), "-Wno-unused-parameter"]
         core.extra_link_args = ["-pthread", "-ldl", *sanitize_flags()]
-        core.depends = [str(f) for folder in CORE_FOLDERS for f in folder.glob("*.h")]
+        core.depends = [str(PUBLIC_HEADER), *(str(f) for folder in CORE_FOLDERS for f in folder.glob("*.h"))]
         core.py_limited_api = True
         super().finalize_options()
 
@@ -184,17 +187,24 @@ class Build(build_ext):
             build_cpu_device(library_file(package, "cpu"), ROOT / "build" / "cpu")
             for name in C_LIBRARIES:
                 build_c_library(NATIVE.parent / name, library_file(package, name))
+            build_library(library_target(package), ROOT / "build" / "libhiprt")
 
     def get_outputs(self) -> list[str]:
         """Name the HIP libraries too, so that installers remove them."""
         package = Path(self.get_ext_fullpath("hiprt._core")).parent
         made = [library_file(package, name) for name in ("cpu", *C_LIBRARIES)]
-        return [*super().get_outputs(), *(str(path) for each in made for path in (each, each.with_name(HIP_NAME)))]
+        named = [library_target(package), *(path for each in made for path in (each, each.with_name(HIP_NAME)))]
+        return [*super().get_outputs(), *map(str, named)]
 
 
 def library_file(package: Path, name: str) -> Path:
     """Return the file of a HIP library of ours; its name is the one that the loader knows it by."""
     return package / name / f"libhiprt_{name}.so"
+
+
+def library_target(package: Path) -> Path:
+    """Return the file of libhiprt; its folder lies beside that of its header."""
+    return package / "native" / "lib" / "libhiprt.so"
 
 
 def put_in_place(fresh: Path, target: Path) -> None:
@@ -218,25 +228,72 @@ def up_to_date(target: Path, depfile: Path) -> bool:
     return all(Path(n).exists() and Path(n).stat().st_mtime <= made for n in names)
 
 
-def build_cpu_device(target: Path, objects: Path) -> None:
-    """Compile the C++ files under ``hiprt/cpu`` and link them into ``target``; only what changed is compiled again."""
-    cxx, cc = shlex.split(os.environ.get("CXX", "g++")), shlex.split(os.environ.get("CC", "gcc"))
-    objects = objects / re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
-    objects.mkdir(parents=True, exist_ok=True)
-    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", f"-I{CACHE}", f"-I{objects}", "-pthread"]
-    compilers = {".cpp": [*cxx, *flags], ".c": [*cc, *compile_flags("-std=c11")]}
-    write_code_generation(objects / "code_generation.h")
-    target.parent.mkdir(parents=True, exist_ok=True)
+def objects_folder(objects: Path) -> Path:
+    """Return where the objects lie that are compiled with the sanitizers asked for."""
+    return objects / re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
+
+
+def compile_all(sources: list[Path], objects: Path, compilers: dict[str, list[str]]) -> list[Path]:
+    """Compile sources, each by the compiler of its suffix, into objects; only what changed is compiled again."""
 
     def compile_one(source: Path) -> Path:
-        out = objects / source.relative_to(NATIVE.parent).with_suffix(".o")
+        out = objects / source.relative_to(ROOT).with_suffix(".o")
         out.parent.mkdir(parents=True, exist_ok=True)
         if not up_to_date(out, out.with_suffix(".d")):
             subprocess.run([*compilers[source.suffix], "-MMD", "-c", str(source), "-o", str(out)], check=True)
         return out
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        outs = list(pool.map(compile_one, [*sorted(CPU.rglob("*.cpp")), *sorted(CACHE.glob("*.c"))]))
+        return list(pool.map(compile_one, sources))
+
+
+def needs_python(file: Path) -> bool:
+    """Whether a C file of the core includes Python.h, by itself or through headers of the core."""
+    text = file.read_text()
+    headers = [folder / name for name in re.findall(r'#include "(.*)"', text) for folder in CORE_FOLDERS]
+    return "<Python.h>" in text or any(needs_python(header) for header in headers if header.exists())
+
+
+def plain_sources() -> list[Path]:
+    """Return the C files of the core that work without Python."""
+    return [file for folder in CORE_FOLDERS for file in sorted(folder.glob("*.c")) if not needs_python(file)]
+
+
+def public_functions() -> list[str]:
+    """Return the names of the functions that the public header declares."""
+    text = re.sub(r"/\*.*?\*/", "", PUBLIC_HEADER.read_text(), flags=re.DOTALL)
+    return re.findall(r"^[a-z][\w *]*?\b(hiprt_\w+)\(", text, re.MULTILINE)
+
+
+def build_library(target: Path, objects: Path) -> None:
+    """Compile the core without Python into ``target``, which exports what the public header declares."""
+    objects = objects_folder(objects)
+    objects.mkdir(parents=True, exist_ok=True)
+    cc = shlex.split(os.environ.get("CC", "gcc"))
+    includes = [f"-I{folder}" for folder in CORE_FOLDERS]
+    compiler = [*cc, *compile_flags("-std=c11"), "-DHIPRT_BUILDS_LIBRARY", "-Wno-unused-parameter", *includes]
+    outs = compile_all(plain_sources(), objects, {".c": compiler})
+    exports = objects / "exports.map"
+    exports.write_text(f"{{ global: {' '.join(f'{name};' for name in public_functions())} local: *; }};\n")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_suffix(".so.new")
+    # Its calls of its own functions stay its own, whatever else in a process has their names.
+    names = f"-Wl,-soname,{target.name},--version-script={exports},-Bsymbolic-functions"
+    link = ["-shared", *sanitize_flags(), "-o", str(fresh), *map(str, outs), names, "-pthread", "-ldl"]
+    subprocess.run([*cc, *link], check=True)
+    fresh.replace(target)
+
+
+def build_cpu_device(target: Path, objects: Path) -> None:
+    """Compile the C++ files under ``hiprt/cpu`` and link them into ``target``; only what changed is compiled again."""
+    cxx, cc = shlex.split(os.environ.get("CXX", "g++")), shlex.split(os.environ.get("CC", "gcc"))
+    objects = objects_folder(objects)
+    objects.mkdir(parents=True, exist_ok=True)
+    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", f"-I{CACHE}", f"-I{objects}", "-pthread"]
+    compilers = {".cpp": [*cxx, *flags], ".c": [*cc, *compile_flags("-std=c11")]}
+    write_code_generation(objects / "code_generation.h")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    outs = compile_all([*sorted(CPU.rglob("*.cpp")), *sorted(CACHE.glob("*.c"))], objects, compilers)
     fresh = target.with_suffix(".so.new")
     subprocess.run(
         [
@@ -289,3 +346,4 @@ if __name__ == "__main__":
     for library in C_LIBRARIES:
         build_c_library(NATIVE.parent / library, library_file(NATIVE.parent, library))
     build_cpu_device(library_file(NATIVE.parent, "cpu"), ROOT / "build" / "cpu")
+    build_library(library_target(NATIVE.parent), ROOT / "build" / "libhiprt")

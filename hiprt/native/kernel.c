@@ -130,6 +130,29 @@ hipKernelNodeParams hiprt_kernel_params(const hiprt_kernel *kernel, const char *
   return params;
 }
 
+void hiprt_kernel_pack(const hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args, const uint64_t *nbytes,
+                       char *out_payload) {
+  char *at = out_payload + sizeof *dims;
+  hiprt_range *ranges = (hiprt_range *)(at + kernel->args_size);
+  const hiprt_dims clean = {.grid = {dims->grid[0], dims->grid[1], dims->grid[2]},
+                            .block = {dims->block[0], dims->block[1], dims->block[2]},
+                            .shared = dims->shared};
+  memcpy(out_payload, &clean, sizeof clean);
+  memset(at, 0, kernel->args_size);
+  for (uint32_t i = 0, buffer = 0; i < kernel->n_args; i++) {
+    char *cell = at + kernel->offsets[i];
+    if (!kernel->args[i].access) {
+      memcpy(cell, args[i], kernel->args[i].size);
+      continue;
+    }
+    uint64_t address;
+    memcpy(&address, args[i], sizeof address);
+    memcpy(cell, &address, sizeof address);
+    ranges[buffer] = (hiprt_range){address, address + nbytes[buffer]};
+    buffer++;
+  }
+}
+
 const hiprt_range *hiprt_kernel_ranges(const hiprt_kernel *kernel, const char *payload) {
   return (const hiprt_range *)(payload + sizeof(hiprt_dims) + kernel->args_size);
 }

@@ -8,34 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hiprt/hiprt.h"
 #include "library.h"
 #include "move.h"
 
 /* cffi begin */
-typedef struct hiprt_kernel hiprt_kernel;
-
-/* What a kernel does with an argument. A buffer is an address of 8 bytes. */
-enum hiprt_access { HIPRT_BY_VALUE = 0, HIPRT_READ = 1, HIPRT_WRITE = 2, HIPRT_READ_WRITE = 3 };
-
-typedef struct {
-  uint32_t size, alignment; /* in bytes */
-  uint32_t access;          /* hiprt_access */
-} hiprt_argument;
-
-/* A payload begins with these. */
-typedef struct {
-  uint32_t grid[3], block[3];
-  uint32_t shared; /* bytes of dynamic shared memory */
-  uint32_t zero;
-} hiprt_dims;
-
 /* The bytes that a kernel may touch through a buffer: the first address and one past the last. */
 typedef struct {
   uint64_t start, end;
 } hiprt_range;
 
-/* Return one reference to a new kernel, or NULL with the failure noted. */
-hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args);
 /* Declare that the kernel waits for earlier nodes by itself, in every thread, and before that reads only the buffers
  * (counted without values) whose bits are set: its node may start while the one before it still runs. Called before the
  * first launch. */
@@ -46,8 +28,6 @@ int hiprt_kernel_hold_address(hiprt_kernel *kernel, uint32_t argument, uint32_t 
 /* Declare that a buffer (counted without values) may lie over those whose bits are set: each element is read before it is
  * written. Called before the first launch. */
 int hiprt_kernel_lie_over(hiprt_kernel *kernel, uint32_t buffer, uint64_t sources);
-void hiprt_kernel_retain(hiprt_kernel *kernel);
-void hiprt_kernel_release(hiprt_kernel *kernel);
 /* Return how many references there are at this moment; recordings and execs hold some. */
 uint32_t hiprt_kernel_references(const hiprt_kernel *kernel);
 /* Return the number of arguments, where one lies, from the first, and its size. */
@@ -59,6 +39,8 @@ void hiprt_kernel_move(const hiprt_kernel *kernel, char *payload, uint32_t n_mov
 /* cffi end */
 
 #define HIPRT_MAX_ARGS 64
+/* The most bytes of a payload: HIP passes no more than 4096 of arguments. */
+#define HIPRT_MOST_PAYLOAD (sizeof(hiprt_dims) + 4096 + HIPRT_MAX_ARGS * sizeof(hiprt_range))
 
 struct hiprt_kernel {
   atomic_uint references;
@@ -81,6 +63,9 @@ struct hiprt_kernel {
  * failure noted. packed: as in hiprt_kernel. */
 hiprt_kernel *hiprt_kernel_create_foreign(hipFunction_t function, const char *name, uint32_t n_args,
                                           const uint32_t *offsets, const uint32_t *sizes, size_t packed);
+/* Write a payload of pointers to the arguments, and of how many bytes each buffer has from its address. */
+void hiprt_kernel_pack(const hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args, const uint64_t *nbytes,
+                       char *out_payload);
 /* Return the number of addresses in a payload that lie in memory that moves. out_payload, unless NULL, receives them as
  * they are after the moves; it may be the payload itself. */
 uint32_t hiprt_kernel_moved(const hiprt_kernel *kernel, const char *payload, uint32_t n_moves, const hiprt_move *moves,

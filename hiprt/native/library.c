@@ -2,7 +2,11 @@
 #include "library.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "status.h"
 
@@ -75,6 +79,45 @@ int hiprt_library_open(const char *path) {
   }
   pthread_mutex_unlock(&library.lock);
   return status;
+}
+
+int hiprt_version(void) { return HIPRT_VERSION; }
+
+/* Find the file that a function is in. */
+static int file_of(void *function, char *out_path, size_t size) {
+  Dl_info info;
+  if (!dladdr(function, &info) || !info.dli_fname) return 0;
+  return (size_t)snprintf(out_path, size, "%s", info.dli_fname) < size;
+}
+
+/* Find a HIP library of ours. It lies in a folder of its own beside this library's, or one above. */
+static int beside(const char *provider, char *out_path, size_t size) {
+  char here[PATH_MAX];
+  if (!file_of((void *)hiprt_version, here, sizeof here)) return 0;
+  for (int up = 0; up < 3; up++) {
+    char *end = strrchr(here, '/');
+    if (!end) return 0;
+    *end = 0;
+    const int length = snprintf(out_path, size, "%s/%s/libhiprt_%s.so", here, provider, provider);
+    if (length > 0 && (size_t)length < size && !access(out_path, R_OK)) return 1;
+  }
+  return 0;
+}
+
+int hiprt_open(const char *provider, uint32_t abi) {
+  char path[PATH_MAX + 64];
+  if (abi != HIPRT_ABI) return hiprt_fail(HIPRT_E_ABI, "hiprt_open", "compile the program with the library's hiprt.h");
+  if (!provider) {
+    void *mapped = dlsym(RTLD_DEFAULT, "hipGraphLaunch");
+    if (!mapped || !file_of(mapped, path, sizeof path))
+      return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_open", "the process has loaded no HIP library: name one");
+    return hiprt_library_open(path);
+  }
+  if (strchr(provider, '/')) return hiprt_library_open(provider);
+  if (!strcmp(provider, "rocm")) return hiprt_library_open("libamdhip64.so");
+  if (!beside(provider, path, sizeof path))
+    return hiprt_fail(HIPRT_E_LIBRARY, "hiprt_open", "there is no such provider beside libhiprt; give a path");
+  return hiprt_library_open(path);
 }
 
 int hiprt_compiler_open(const char *path) {

@@ -35,6 +35,7 @@ const char *hiprt_status_name(int status) {
     case HIPRT_E_FORKED: return "HIPRT_E_FORKED";
     case HIPRT_E_CAPTURED: return "HIPRT_E_CAPTURED";
     case HIPRT_E_FOREIGN: return "HIPRT_E_FOREIGN";
+    case HIPRT_E_ABI: return "HIPRT_E_ABI";
     default: return status > 0 ? "hipError_t" : "HIPRT_E_UNKNOWN";
   }
 }

@@ -180,6 +180,15 @@ int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *payload
   return hiprt_launch_payload(stream, kernel, payload);
 }
 
+int hiprt_launch_kernel(hiprt_stream *stream, hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args,
+                        const uint64_t *nbytes) {
+  _Alignas(16) char payload[HIPRT_MOST_PAYLOAD];
+  if (kernel->payload_size > sizeof payload)
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch_kernel", "the arguments take more than 4096 bytes");
+  hiprt_kernel_pack(kernel, dims, args, nbytes, payload);
+  return hiprt_launch(stream, kernel, payload, kernel->payload_size);
+}
+
 int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes, int kind) {
   if (hiprt_stream_records(stream)) {
     /* A host pointer in a node would be read again at every replay, long after its owner is gone. */

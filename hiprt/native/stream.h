@@ -7,19 +7,11 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "hiprt/hiprt.h"
 #include "kernel.h"
 #include "library.h"
 
 /* cffi begin */
-typedef struct hiprt_stream hiprt_stream;
-
-hiprt_stream *hiprt_stream_create(uint64_t handle, int device);
-/* Give up a reference; the HIP stream stays. */
-void hiprt_stream_release(hiprt_stream *stream);
-/* Promise that the handle stays valid until hiprt_stream_close, which comes before the HIP stream is destroyed. */
-void hiprt_stream_own(hiprt_stream *stream);
-/* Note that nothing more comes. is_valid: the handle may still be used now. */
-void hiprt_stream_close(hiprt_stream *stream, int is_valid);
 /* Whether what is put on the stream now is captured. */
 int hiprt_stream_is_captured(const hiprt_stream *stream);
 /* Destroy the HIP stream of one that is closed. */
@@ -28,20 +20,12 @@ int hiprt_stream_destroy(const hiprt_stream *stream);
 void hiprt_stream_stop(hiprt_stream *stream);
 /* Whether this thread records on the stream. */
 int hiprt_stream_records(const hiprt_stream *stream);
-int hiprt_stream_synchronize(hiprt_stream *stream);
 /* Return the number of kernels and graphs handed to HIP so far; copies and fills are not counted. */
 uint64_t hiprt_stream_launches(const hiprt_stream *stream);
 
-/* The next four queue work, or record it as a node while the stream records. */
-
-/* The payload has the kernel's size and lies at a multiple of 16. */
+/* Launch a payload, which has the kernel's size and lies at a multiple of 16, or record it as a node while the stream
+ * records. */
 int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *payload, uint32_t nbytes);
-/* kind: a hipMemcpyKind. Only copies within the device can be recorded. */
-int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes, int kind);
-/* Fill count elements of width 1, 2 or 4 bytes. */
-int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t width, uint64_t count);
-/* Order everything after it behind everything before it: for work that declares nothing. */
-int hiprt_barrier(hiprt_stream *stream);
 /* cffi end */
 
 struct hiprt_uses; /* in order.h */

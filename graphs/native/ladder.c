@@ -1,0 +1,354 @@
+#define _GNU_SOURCE
+#include "ladder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "status.h"
+#include "successor.h"
+
+/* An exec, and what the ladder knows of it. */
+typedef struct {
+  hiprt_exec *exec;
+  hiprt_successor *successor; /* NULL until half of the budget is used */
+  uint32_t holders;
+  int is_same; /* as the recording that is searched for now */
+} slot;
+
+/* The execs whose keys have one hash. */
+typedef struct {
+  uint64_t key;
+  slot *slots;
+  uint32_t n_slots, capacity;
+  uint64_t *seen; /* hashes of the arguments that came last, in a ring */
+  uint32_t n_seen, next_seen, max_seen;
+} topology;
+
+struct hiprt_ladder {
+  topology *topologies; /* the one used longest ago first */
+  uint32_t count, capacity;
+  uint32_t evicted;
+  uint64_t version;
+};
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Make room for one more item behind `count` items. */
+static int reserve(void **data, uint32_t count, uint32_t *capacity, size_t size) {
+  if (count < *capacity) return 0;
+  const uint32_t wanted = *capacity ? 2 * *capacity : 4;
+  void *grown = realloc(*data, wanted * size);
+  if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_ladder", 0);
+  *data = grown;
+  *capacity = wanted;
+  return 0;
+}
+
+hiprt_ladder *hiprt_ladder_create(void) {
+  hiprt_ladder *ladder = calloc(1, sizeof *ladder);
+  if (!ladder) hiprt_fail(HIPRT_E_MEMORY, "hiprt_ladder_create", 0);
+  return ladder;
+}
+
+static void let_go(hiprt_ladder *ladder, slot gone) {
+  ladder->version++;
+  hiprt_successor_release(gone.successor);
+  hiprt_exec_release(gone.exec);
+}
+
+static void empty(hiprt_ladder *ladder, topology *t) {
+  while (t->n_slots) let_go(ladder, t->slots[--t->n_slots]);
+}
+
+static void remove_topology(hiprt_ladder *ladder, uint32_t index) {
+  topology *t = ladder->topologies + index;
+  empty(ladder, t);
+  free(t->slots);
+  free(t->seen);
+  memmove(t, t + 1, (--ladder->count - index) * sizeof *t);
+}
+
+void hiprt_ladder_clear(hiprt_ladder *ladder) {
+  while (ladder->count) remove_topology(ladder, ladder->count - 1);
+}
+
+void hiprt_ladder_release(hiprt_ladder *ladder) {
+  if (!ladder) return;
+  hiprt_ladder_clear(ladder);
+  free(ladder->topologies);
+  free(ladder);
+}
+
+static topology *find_topology(const hiprt_ladder *ladder, uint64_t key) {
+  for (uint32_t i = ladder->count; i-- > 0;)
+    if (ladder->topologies[i].key == key) return ladder->topologies + i;
+  return 0;
+}
+
+/* Return the topology of a key as the one used last; NULL if there is no memory for it. */
+static topology *use_topology(hiprt_ladder *ladder, uint64_t key) {
+  topology *t = find_topology(ladder, key), used = {.key = key};
+  if (t) {
+    used = *t;
+    memmove(t, t + 1, (size_t)(ladder->topologies + --ladder->count - t) * sizeof *t);
+  } else if (reserve((void **)&ladder->topologies, ladder->count, &ladder->capacity, sizeof *t)) {
+    return 0;
+  }
+  t = ladder->topologies + ladder->count++;
+  *t = used;
+  return t;
+}
+
+/* Return the slot of an exec, which may have been dropped, and its topology. */
+static slot *find_slot(const hiprt_ladder *ladder, const hiprt_exec *exec, topology **out_topology) {
+  for (uint32_t i = ladder->count; i-- > 0;)
+    for (uint32_t k = 0; k < ladder->topologies[i].n_slots; k++)
+      if (ladder->topologies[i].slots[k].exec == exec) {
+        *out_topology = ladder->topologies + i;
+        return (*out_topology)->slots + k;
+      }
+  return 0;
+}
+
+/* Keep an exec, whose reference the ladder takes, and drop the topologies used longest ago that are over the bound. */
+static int add(hiprt_ladder *ladder, topology *t, slot fresh, uint32_t keys) {
+  if (reserve((void **)&t->slots, t->n_slots, &t->capacity, sizeof *t->slots)) {
+    let_go(ladder, fresh);
+    return HIPRT_E_MEMORY;
+  }
+  t->slots[t->n_slots++] = fresh;
+  ladder->version++;
+  while (ladder->count > keys && ladder->topologies != t) {
+    remove_topology(ladder, 0);
+    ladder->evicted++;
+    t--;
+  }
+  return 0;
+}
+
+void hiprt_ladder_drop(hiprt_ladder *ladder, hiprt_exec *exec) {
+  topology *t;
+  slot *gone = find_slot(ladder, exec, &t);
+  if (!gone) return;
+  const slot kept = *gone;
+  *gone = t->slots[--t->n_slots];
+  let_go(ladder, kept);
+}
+
+void hiprt_ladder_discard(hiprt_ladder *ladder, const hiprt_recorder *recorder) {
+  topology *t = find_topology(ladder, hiprt_recorder_key(recorder));
+  if (t) empty(ladder, t);
+}
+
+void hiprt_ladder_hold(hiprt_ladder *ladder, hiprt_exec *exec, int by) {
+  topology *t;
+  slot *held = find_slot(ladder, exec, &t);
+  if (held) held->holders += (uint32_t)by;
+}
+
+uint64_t hiprt_ladder_version(const hiprt_ladder *ladder) { return ladder->version; }
+uint32_t hiprt_ladder_evicted(const hiprt_ladder *ladder) { return ladder->evicted; }
+
+uint32_t hiprt_ladder_topologies(const hiprt_ladder *ladder) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < ladder->count; i++) count += ladder->topologies[i].n_slots > 0;
+  return count;
+}
+
+uint32_t hiprt_ladder_execs(const hiprt_ladder *ladder, uint32_t room, hiprt_exec **out_execs) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < ladder->count; i++)
+    for (uint32_t k = 0; k < ladder->topologies[i].n_slots; k++, count++)
+      if (count < room) out_execs[count] = ladder->topologies[i].slots[k].exec;
+  return count;
+}
+
+/* Note arguments; whether the topology had them before, as buffers that take turns do. Without memory nothing is noted. */
+static int comes_back(topology *t, uint64_t arguments, uint32_t slots) {
+  for (uint32_t i = 0; i < t->n_seen; i++)
+    if (t->seen[i] == arguments) return 1;
+  if (!t->seen && (t->seen = calloc(slots, 2 * sizeof *t->seen))) t->max_seen = 2 * slots;
+  if (!t->seen) return 0;
+  t->seen[t->next_seen] = arguments;
+  t->next_seen = (t->next_seen + 1) % t->max_seen;
+  if (t->n_seen < t->max_seen) t->n_seen++;
+  return 0;
+}
+
+/* What one search works with. */
+typedef struct {
+  hiprt_ladder *ladder;
+  topology *topology;
+  hiprt_recorder *recorder;
+  hiprt_stream *stream;
+  const hiprt_rules *rules;
+  hiprt_choice *out;
+} search;
+
+/* Choose the exec that carries the arguments already. */
+static int replay(const search *s) {
+  const int may_replay = s->rules->rungs >> HIPRT_REPLAY & 1;
+  for (uint32_t i = 0; i < s->topology->n_slots; i++) {
+    slot *each = s->topology->slots + i;
+    const hiprt_recorder *carried = hiprt_exec_recorder(each->exec);
+    each->is_same = hiprt_recorder_same_key(carried, s->recorder);
+    if (!may_replay || !each->is_same || !hiprt_recorder_same_arguments(carried, s->recorder)) continue;
+    const int may_launch = hiprt_exec_may_launch(each->exec, s->stream);
+    if (may_launch == 1) s->out->exec = each->exec;
+    if (may_launch) return may_launch == 1 ? 0 : may_launch;
+  }
+  return 0;
+}
+
+/* Find how far the nearest exec is from the arguments. */
+static void compare(const search *s) {
+  s->out->is_new = 1;
+  s->out->changed = hiprt_recorder_size(s->recorder);
+  for (uint32_t i = 0; i < s->topology->n_slots; i++) {
+    const slot *each = s->topology->slots + i;
+    if (!each->is_same) continue;
+    uint32_t first = 0;
+    uint64_t bytes;
+    const uint32_t changed = hiprt_recorder_changed(hiprt_exec_recorder(each->exec), s->recorder, &first, &bytes);
+    if (s->out->is_new || changed < s->out->changed) {
+      s->out->changed = changed;
+      s->out->first = first;
+    }
+    s->out->is_new = 0;
+  }
+}
+
+/* Count the execs of the recording's topology and those that no kept call holds, and choose one of these: one without a
+ * launch in flight, else the one that was launched first. */
+static int survey(const search *s, uint32_t *out_same, uint32_t *out_free, hiprt_exec **out_exec, int *out_drained) {
+  *out_same = *out_free = 0;
+  *out_exec = 0;
+  *out_drained = 0;
+  for (uint32_t i = 0; i < s->topology->n_slots; i++) {
+    const slot *each = s->topology->slots + i;
+    if (!each->is_same) continue;
+    ++*out_same;
+    if (each->holders) continue;
+    ++*out_free;
+    if (*out_drained) continue;
+    const int busy = hiprt_exec_busy(each->exec);
+    if (busy != 0 && busy != 1) return busy;
+    *out_drained = !busy;
+    if (!busy || !*out_exec || hiprt_exec_launched(each->exec) < hiprt_exec_launched(*out_exec)) *out_exec = each->exec;
+  }
+  return 0;
+}
+
+int hiprt_ladder_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules *rules, uint32_t nodes, uint64_t bytes,
+                        hiprt_exec **out_exec) {
+  *out_exec = 0;
+  if (nodes > rules->budget_nodes || bytes > rules->budget_bytes) return 0;
+  const uint64_t n = hiprt_exec_updated_nodes(exec), b = hiprt_exec_updated_bytes(exec);
+  const double of_nodes = (double)(n + nodes) / (double)rules->budget_nodes;
+  const double of_bytes = (double)(b + bytes) / (double)rules->budget_bytes;
+  const double used = of_nodes > of_bytes ? of_nodes : of_bytes;
+  topology *t = 0;
+  slot *old = find_slot(ladder, exec, &t);
+  if (old && used > 0.5 && !old->successor && n) {
+    old->successor = hiprt_successor_create(hiprt_exec_recorder(exec), hiprt_exec_device(exec), rules->fanout,
+                                            (int)rules->overlap, rules->canary);
+    if (!old->successor) return HIPRT_E_MEMORY;
+  }
+  if (used <= 1) {
+    *out_exec = exec;
+    return 0;
+  }
+  if (!old) return 0;
+  slot fresh = {.holders = old->holders};
+  hiprt_successor *successor = old->successor;
+  old->successor = 0;
+  int status = hiprt_successor_take(successor, &fresh.exec);
+  if (status) return status;
+  const slot spent = *old;
+  *old = fresh;
+  *out_exec = fresh.exec;
+  let_go(ladder, spent);
+  return 0;
+}
+
+/* Make an exec without a launch in flight carry the arguments, by the cheaper rung; s->out->exec stays NULL where no rung
+ * or the budget allows it. */
+static int change(const search *s, hiprt_exec *exec) {
+  const uint32_t size = hiprt_recorder_size(s->recorder);
+  for (;;) {
+    uint32_t first = 0, patched;
+    uint64_t bytes;
+    const uint32_t count = hiprt_recorder_changed(hiprt_exec_recorder(exec), s->recorder, &first, &bytes);
+    const uint32_t rung = hiprt_policy_cheaper(count, size, s->rules->rungs);
+    if (rung == HIPRT_EAGER) return 0;
+    const int is_patch = rung == HIPRT_PATCH;
+    const uint32_t nodes = is_patch ? count : size;
+    hiprt_exec *within;
+    int status = hiprt_ladder_within(s->ladder, exec, s->rules, nodes,
+                                     is_patch ? bytes : hiprt_recorder_bytes(s->recorder), &within);
+    if (status || !within) return status;
+    if (within != exec) {
+      s->out->replaced++;
+      exec = within;
+      continue;
+    }
+    const double start = now();
+    status = is_patch ? hiprt_exec_patch(exec, s->recorder, &patched) : hiprt_exec_update(exec, s->recorder);
+    if (status) return status;
+    s->out->seconds = now() - start;
+    hiprt_policy_measure(rung, s->out->seconds, nodes);
+    s->out->rung = rung;
+    s->out->exec = exec;
+    s->out->first = first;
+    snprintf(s->out->reason, sizeof s->out->reason, "arguments of %u of %u nodes changed", count, size);
+    return 0;
+  }
+}
+
+static int instantiate(const search *s) {
+  slot fresh = {0};
+  const double start = now();
+  int status = hiprt_exec_create(s->recorder, s->stream->device, s->rules->fanout, (int)s->rules->overlap,
+                                 s->rules->canary, &fresh.exec);
+  if (status) return status;
+  s->out->seconds = now() - start;
+  s->out->rung = HIPRT_INSTANTIATE;
+  s->out->exec = fresh.exec;
+  return add(s->ladder, s->topology, fresh, s->rules->keys);
+}
+
+int hiprt_ladder_find(hiprt_ladder *ladder, hiprt_recorder *recorder, hiprt_stream *stream, const hiprt_rules *rules,
+                      hiprt_choice *out) {
+  memset(out, 0, sizeof *out);
+  topology *t = use_topology(ladder, hiprt_recorder_key(recorder));
+  if (!t) return HIPRT_E_MEMORY;
+  const search s = {ladder, t, recorder, stream, rules, out};
+  int status = replay(&s);
+  if (status || out->exec) return status;
+  compare(&s);
+  uint32_t same, free;
+  hiprt_exec *old;
+  int is_drained;
+  status = survey(&s, &same, &free, &old, &is_drained);
+  if (status) return status;
+  hiprt_policy_why_another(same, free, is_drained, comes_back(t, hiprt_recorder_arguments(recorder), rules->slots),
+                           rules->slots, out->reason);
+  if (!*out->reason) {
+    if (!is_drained) {
+      out->waited = free;
+      status = hiprt_exec_wait(old);
+      if (status) return status;
+    }
+    status = change(&s, old);
+    if (status || out->exec) return status;
+    hiprt_ladder_drop(ladder, old);
+    snprintf(out->reason, sizeof out->reason, "%s", hiprt_policy_no_change);
+  }
+  return instantiate(&s);
+}

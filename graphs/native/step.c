@@ -1,0 +1,262 @@
+#define _GNU_SOURCE
+#include "step.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flatten.h"
+#include "status.h"
+
+struct hiprt_step {
+  char name[HIPRT_OF_KERNEL];
+  hiprt_rules rules;
+  hiprt_ladder *ladder;
+  pthread_mutex_t lock;     /* held while a thread records, and from the choice of an exec to its launch */
+  hiprt_recorder *recorder; /* NULL unless a thread records */
+  hiprt_stream *stream;     /* that records */
+  int is_capturing;
+  hiprt_recorder *last; /* what was launched last, and by which exec; NULL: it ran eagerly */
+  hiprt_exec *exec;
+  hiprt_step_stats stats;
+};
+
+void hiprt_rules_default(hiprt_rules *out) {
+  *out = (hiprt_rules){.rungs = HIPRT_RUNGS,
+                       .slots = 4,
+                       .keys = 64,
+                       .fanout = 4,
+                       .overlap = 0,
+                       .budget_nodes = 10000,
+                       .budget_bytes = 64 << 20};
+}
+
+hiprt_step *hiprt_step_create(const char *name, const hiprt_rules *rules) {
+  hiprt_rules given;
+  hiprt_rules_default(&given);
+  if (rules) given = *rules;
+  const int is_valid = given.slots && given.keys && given.fanout != 1 && given.budget_nodes && given.budget_bytes;
+  if (!hiprt_library_is_open()) hiprt_fail(HIPRT_E_CLOSED, "hiprt_step_create", "hiprt_open comes first");
+  else if (!is_valid) hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_create", "a rule is out of range");
+  if (!hiprt_library_is_open() || !is_valid) return 0;
+  hiprt_step *step = calloc(1, sizeof *step);
+  if (step) step->ladder = hiprt_ladder_create();
+  if (!step || !step->ladder) {
+    free(step);
+    hiprt_fail(HIPRT_E_MEMORY, "hiprt_step_create", 0);
+    return 0;
+  }
+  snprintf(step->name, sizeof step->name, "%s", name ? name : "step");
+  step->rules = given;
+  if (given.canary) hiprt_kernel_retain(given.canary);
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ERRORCHECK);
+  pthread_mutex_init(&step->lock, &kind);
+  pthread_mutexattr_destroy(&kind);
+  return step;
+}
+
+/* Remember what was launched, which hiprt_step_again launches again. */
+static void remember(hiprt_step *step, hiprt_recorder *recorder, hiprt_exec *exec) {
+  if (recorder) hiprt_recorder_retain(recorder);
+  if (exec) hiprt_exec_retain(exec);
+  hiprt_recorder_release(step->last);
+  hiprt_exec_release(step->exec);
+  step->last = recorder;
+  step->exec = exec;
+}
+
+void hiprt_step_release(hiprt_step *step) {
+  if (!step) return;
+  hiprt_step_cancel(step);
+  remember(step, 0, 0);
+  hiprt_ladder_release(step->ladder);
+  hiprt_kernel_release(step->rules.canary);
+  pthread_mutex_destroy(&step->lock);
+  free(step);
+}
+
+static int take(hiprt_step *step, const char *call) {
+  if (hiprt_is_forked) return hiprt_fail(HIPRT_E_FORKED, call, 0);
+  if (pthread_mutex_lock(&step->lock) != EDEADLK) return 0;
+  return hiprt_fail(HIPRT_E_RECORDING, call, "this thread has begun the step: end it first");
+}
+
+/* Whether this thread records the step. */
+static int is_recording(const hiprt_step *step) { return step->recorder && hiprt_stream_records(step->stream); }
+
+int hiprt_step_begin(hiprt_step *step, hiprt_stream *stream) {
+  int status = take(step, "hiprt_step_begin");
+  if (status) return status;
+  status = hiprt_stream_is_open(stream, "hiprt_step_begin");
+  hiprt_recorder *recorder = status ? 0 : hiprt_recorder_create(HIPRT_EDGES_DATA);
+  if (!status && !recorder) status = HIPRT_E_MEMORY;
+  if (!status) status = hiprt_recorder_start(recorder, stream, 0);
+  if (status) {
+    hiprt_recorder_release(recorder);
+    pthread_mutex_unlock(&step->lock);
+    return status;
+  }
+  hiprt_stream_retain(stream);
+  step->recorder = recorder;
+  step->stream = stream;
+  return 0;
+}
+
+int hiprt_step_capture(hiprt_step *step) {
+  if (!is_recording(step) || step->is_capturing)
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_capture", "it stands between hiprt_step_begin and hiprt_step_end, once");
+  const int status = hiprt_flatten_begin(step->recorder, step->stream);
+  step->is_capturing = !status;
+  return status;
+}
+
+int hiprt_step_captured(hiprt_step *step, uint32_t n_ranges, const uint64_t *ranges, const uint8_t *access) {
+  uint32_t nodes;
+  if (!is_recording(step) || !step->is_capturing)
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_captured", "hiprt_step_capture comes first");
+  step->is_capturing = 0;
+  return hiprt_flatten_end(step->recorder, step->stream, n_ranges, (const hiprt_range *)ranges, access, !n_ranges, 0, 0,
+                           &nodes);
+}
+
+/* End the recording, whose recorder the caller gets, and keep the lock. */
+static hiprt_recorder *stop(hiprt_step *step) {
+  hiprt_recorder *recorder = step->recorder;
+  if (step->is_capturing) hiprt_flatten_drop(recorder, step->stream);
+  step->is_capturing = 0;
+  hiprt_stream_stop(step->stream);
+  step->recorder = 0;
+  return recorder;
+}
+
+void hiprt_step_cancel(hiprt_step *step) {
+  if (hiprt_is_forked || !is_recording(step)) return;
+  hiprt_recorder_release(stop(step));
+  hiprt_stream_release(step->stream);
+  step->stream = 0;
+  pthread_mutex_unlock(&step->lock);
+}
+
+/* Say in `out` which node is the first with other arguments. */
+static void name_first(const hiprt_recorder *recorder, hiprt_outcome *out) {
+  hiprt_node n;
+  if (!out->changed || hiprt_recorder_node(recorder, out->first, &n) || !n.name) return;
+  snprintf(out->node, sizeof out->node, "%s", n.name);
+}
+
+static int run_eagerly(hiprt_step *step, hiprt_recorder *recorder, hiprt_stream *stream, hiprt_outcome *out, int *out_ran) {
+  out->rung = HIPRT_EAGER;
+  const int status = hiprt_recorder_run(recorder, stream, out_ran);
+  if (!status) {
+    step->stats.rungs[HIPRT_EAGER]++;
+    remember(step, recorder, 0);
+  }
+  return status;
+}
+
+/* Let a failed graph call be followed by an eager run, unless the nodes may have run already (G8). */
+static int fall(hiprt_step *step, int failure, hiprt_recorder *recorder, hiprt_stream *stream, hiprt_outcome *out,
+                int *out_ran) {
+  hiprt_ladder_discard(step->ladder, recorder);
+  remember(step, 0, 0);
+  if (*out_ran) return failure;
+  /* What was seen to lose a change gets no more of them. */
+  if (failure == HIPRT_E_STALE) step->rules.rungs &= ~(1u << HIPRT_PATCH | 1u << HIPRT_UPDATE);
+  snprintf(out->reason, sizeof out->reason, "%.40s: %.16s %d %.80s", hiprt_failure_call(), hiprt_status_name(failure),
+           failure, hiprt_failure_detail());
+  return run_eagerly(step, recorder, stream, out, out_ran);
+}
+
+static int launch(hiprt_step *step, hiprt_recorder *recorder, hiprt_stream *stream, hiprt_outcome *out, int *out_ran) {
+  hiprt_choice choice;
+  if (hiprt_recorder_is_broken(recorder))
+    return hiprt_fail(HIPRT_E_MEMORY, "hiprt_step_end", "a node could not be recorded, and nothing is launched");
+  out->nodes = hiprt_recorder_size(recorder);
+  out->rung = HIPRT_EAGER;
+  if (!out->nodes) return 0;
+  if (!(step->rules.rungs >> HIPRT_INSTANTIATE & 1)) {
+    snprintf(out->reason, sizeof out->reason, "the rules allow no graph");
+    return run_eagerly(step, recorder, stream, out, out_ran);
+  }
+  int status = hiprt_ladder_find(step->ladder, recorder, stream, &step->rules, &choice);
+  step->stats.waited += choice.waited != 0;
+  step->stats.replaced += choice.replaced;
+  step->stats.topologies += choice.is_new;
+  out->changed = choice.is_new ? 0 : choice.changed;
+  out->first = choice.first;
+  out->seconds = choice.seconds;
+  name_first(recorder, out);
+  if (!status) status = hiprt_exec_launch(choice.exec, stream, 1, out_ran);
+  if (status) return fall(step, status, recorder, stream, out, out_ran);
+  memcpy(out->reason, choice.reason, sizeof out->reason);
+  out->rung = choice.rung;
+  step->stats.rungs[choice.rung]++;
+  if (choice.rung == HIPRT_PATCH) step->stats.patched += choice.changed;
+  remember(step, recorder, choice.exec);
+  return 0;
+}
+
+/* Give the caller what it asked for, and let other threads have the step. */
+static int finish(hiprt_step *step, int status, const hiprt_outcome *outcome, int ran, hiprt_outcome *out_outcome,
+                  int *out_ran) {
+  if (out_outcome) *out_outcome = *outcome;
+  if (out_ran) *out_ran = ran;
+  pthread_mutex_unlock(&step->lock);
+  return status;
+}
+
+int hiprt_step_end(hiprt_step *step, hiprt_outcome *out_outcome, int *out_ran) {
+  hiprt_outcome outcome = {0};
+  int ran = 0;
+  if (!is_recording(step)) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_end", "this thread has not begun the step");
+  hiprt_recorder *recorder = stop(step);
+  hiprt_stream *stream = step->stream;
+  step->stream = 0;
+  const int status = launch(step, recorder, stream, &outcome, &ran);
+  hiprt_recorder_release(recorder);
+  hiprt_stream_release(stream);
+  return finish(step, status, &outcome, ran, out_outcome, out_ran);
+}
+
+/* Launch the last exec again, or the nodes that it carries where it cannot be. */
+static int launch_again(hiprt_step *step, hiprt_stream *stream, hiprt_outcome *out, int *out_ran) {
+  out->nodes = hiprt_recorder_size(step->last);
+  if (!step->exec) {
+    snprintf(out->reason, sizeof out->reason, "it ran eagerly before");
+    return run_eagerly(step, step->last, stream, out, out_ran);
+  }
+  int status = hiprt_exec_may_launch(step->exec, stream);
+  if (!status) status = hiprt_exec_wait(step->exec);
+  else if (status == 1) status = 0;
+  if (!status) status = hiprt_exec_launch(step->exec, stream, 0, out_ran);
+  if (!status) {
+    step->stats.rungs[HIPRT_REPLAY]++;
+    return 0;
+  }
+  hiprt_recorder *recorder = step->last;
+  hiprt_recorder_retain(recorder);
+  status = fall(step, status, recorder, stream, out, out_ran);
+  hiprt_recorder_release(recorder);
+  return status;
+}
+
+int hiprt_step_again(hiprt_step *step, hiprt_stream *stream, hiprt_outcome *out_outcome, int *out_ran) {
+  hiprt_outcome outcome = {0};
+  int ran = 0;
+  int status = take(step, "hiprt_step_again");
+  if (status) return status;
+  status = step->last ? launch_again(step, stream, &outcome, &ran)
+                      : hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_again", "the step has launched nothing yet");
+  return finish(step, status, &outcome, ran, out_outcome, out_ran);
+}
+
+void hiprt_step_count(hiprt_step *step, hiprt_step_stats *out_stats) {
+  memset(out_stats, 0, sizeof *out_stats);
+  if (take(step, "hiprt_step_count")) return;
+  *out_stats = step->stats;
+  out_stats->execs = hiprt_ladder_execs(step->ladder, 0, 0);
+  pthread_mutex_unlock(&step->lock);
+}

@@ -1,0 +1,42 @@
+"""Programs in C and C++ that use the core without Python, built with a sanitizer or none."""
+
+import os
+import shlex
+import subprocess
+
+from hiprt.native import build
+
+
+def build_device(folder, sanitizer, monkeypatch, root):
+    """Build the CPU device with a sanitizer (the name, or an empty text) into a folder; return its file."""
+    monkeypatch.setenv("HIPRT_BUILD_SANITIZE", sanitizer)
+    device = build.library_file(folder, "cpu")
+    build.build_cpu_device(device, root / "build" / "cpu")
+    # The device finds its headers beside itself.
+    (device.parent / "include").symlink_to(root / "hiprt" / "cpu" / "include")
+    return device
+
+
+def build_with_library(folder, source, sanitizer, monkeypatch, root):
+    """Build the CPU device, libhiprt and a program that uses both; return the program."""
+    device = build_device(folder, sanitizer, monkeypatch, root)
+    library = build.library_target(folder)
+    build.build_library(library, root / "build" / "libhiprt")
+    program = folder / source.stem
+    compiler, standard = ("CXX", "-std=c++17") if source.suffix == ".cpp" else ("CC", "-std=c11")
+    where = [f"-L{library.parent}", "-lhiprt", f"-L{device.parent}", "-lamdhip64"]
+    where.append(f"-Wl,-rpath,{library.parent}:{device.parent}")
+    chosen = shlex.split(os.environ.get(compiler, {"CC": "gcc", "CXX": "g++"}[compiler]))
+    flags = build.compile_flags(standard)
+    subprocess.run([*chosen, *flags, str(source), "-o", str(program), *where, "-pthread"], check=True)
+    return program
+
+
+def run_sanitized(program, *arguments, **environment):
+    """Run a program; a report of a sanitizer ends it with an error. Return its output."""
+    options = {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "UBSAN_OPTIONS": "halt_on_error=1"}
+    given = {**os.environ, **options, **environment}
+    given.pop("LD_PRELOAD", None)
+    child = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False, env=given)
+    assert child.returncode == 0, f"{child.stdout[-2000:]}\n{child.stderr[-4000:]}"
+    return child.stdout

@@ -1,0 +1,292 @@
+/* Steps through libhiprt on the CPU device: every rung, every refusal, threads that take turns, other code's work.
+ * Prints "ok". With the argument "lost", patches are lost, and a canary notices. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hip/hip_runtime_api.h"
+#include "hip/hiprtc.h"
+#include "hiprt/hiprt.h"
+
+enum { SIZE = 256, RUNGS_OF_TESTS = 5 };
+
+static const char source[] =
+    "extern \"C\" __global__ void scale(const int* x, int* y, int by) { y[threadIdx.x] = x[threadIdx.x] * by; }\n"
+    "extern \"C\" __global__ void add(const int* x, int* y) { y[threadIdx.x] += x[threadIdx.x]; }\n"
+    "extern \"C\" __global__ void canary(unsigned* word, unsigned value) { *word = value; }\n";
+
+#define CHECK(fine)                                                                                                    \
+  do {                                                                                                                 \
+    if (fine) break;                                                                                                   \
+    fprintf(stderr, "line %d: %s (%s: %s)\n", __LINE__, #fine, hiprt_failure_call(), hiprt_failure_detail());          \
+    exit(1);                                                                                                           \
+  } while (0)
+
+static hipModule_t module;
+static hiprt_kernel *scale, *add, *canary;
+static const hiprt_dims dims = {.grid = {1, 1, 1}, .block = {SIZE, 1, 1}};
+static const uint64_t extents[] = {SIZE * sizeof(int), SIZE * sizeof(int)};
+
+static void compile(void) {
+  hiprtcProgram program = 0;
+  size_t size = 0;
+  CHECK(!hiprtcCreateProgram(&program, source, "steps.hip", 0, 0, 0) && !hiprtcCompileProgram(program, 0, 0));
+  CHECK(!hiprtcGetCodeSize(program, &size));
+  char *code = malloc(size);
+  CHECK(!hiprtcGetCode(program, code) && !hipModuleLoadData(&module, code));
+  free(code);
+  hiprtcDestroyProgram(&program);
+}
+
+static hiprt_kernel *declare(const char *name, uint32_t count, const hiprt_argument *arguments) {
+  hipFunction_t function = 0;
+  CHECK(!hipModuleGetFunction(&function, module, name));
+  hiprt_kernel *kernel = hiprt_kernel_create((uintptr_t)function, name, count, arguments);
+  CHECK(kernel);
+  return kernel;
+}
+
+typedef struct {
+  hipStream_t handle;
+  hiprt_stream *stream;
+  int *x, *y, *z;
+} lane;
+
+static void open_lane(lane *l) {
+  int ones[SIZE];
+  for (int i = 0; i < SIZE; i++) ones[i] = i;
+  CHECK(!hipStreamCreateWithFlags(&l->handle, hipStreamNonBlocking));
+  l->stream = hiprt_stream_create((uintptr_t)l->handle, 0);
+  CHECK(l->stream);
+  CHECK(!hipMalloc((void **)&l->x, sizeof ones) && !hipMalloc((void **)&l->y, sizeof ones) &&
+        !hipMalloc((void **)&l->z, sizeof ones));
+  CHECK(!hipMemcpy(l->x, ones, sizeof ones, hipMemcpyHostToDevice));
+}
+
+static void close_lane(lane *l) {
+  hiprt_stream_close(l->stream, 1);
+  hiprt_stream_release(l->stream);
+  CHECK(!hipStreamDestroy(l->handle) && !hipFree(l->x) && !hipFree(l->y) && !hipFree(l->z));
+}
+
+static void launch(const lane *l, hiprt_kernel *kernel, const int *x, int *y, int by) {
+  CHECK(!hiprt_launch_kernel(l->stream, kernel, &dims, (void *[]){&x, &y, &by}, extents));
+}
+
+/* y = x * by; z = y + 1 in each byte; z += y: a kernel, a copy, a fill and another kernel. */
+static void issue(const lane *l, int by) {
+  launch(l, scale, l->x, l->y, by);
+  CHECK(!hiprt_fill(l->stream, (uintptr_t)l->z, 0x01010101, 4, SIZE / 2));
+  CHECK(!hiprt_copy(l->stream, (uintptr_t)(l->z + SIZE / 2), (uintptr_t)l->y, SIZE / 2 * sizeof(int), hipMemcpyDeviceToDevice));
+  launch(l, add, l->y, l->z, 0);
+}
+
+static void expect(const lane *l, int by) {
+  int z[SIZE];
+  CHECK(!hiprt_stream_synchronize(l->stream));
+  CHECK(!hipMemcpy(z, l->z, sizeof z, hipMemcpyDeviceToHost));
+  for (int i = 0; i < SIZE; i++) CHECK(z[i] == (i < SIZE / 2 ? 0x01010101 : (i - SIZE / 2) * by) + i * by);
+}
+
+static hiprt_outcome step_by(hiprt_step *step, const lane *l, int by) {
+  hiprt_outcome outcome;
+  int ran = 0;
+  CHECK(!hiprt_step_begin(step, l->stream));
+  issue(l, by);
+  CHECK(!hiprt_step_end(step, &outcome, &ran) && ran == 1 && outcome.nodes == 4);
+  return outcome;
+}
+
+static hiprt_step *make_step(uint32_t rungs, uint32_t budget) {
+  hiprt_rules rules;
+  hiprt_rules_default(&rules);
+  rules.rungs = rungs;
+  rules.slots = 1;
+  if (budget) rules.budget_nodes = budget;
+  hiprt_step *step = hiprt_step_create("test", &rules);
+  CHECK(step);
+  return step;
+}
+
+static void climb(const lane *l) {
+  const uint32_t always = 1u << HIPRT_REPLAY | 1u << HIPRT_INSTANTIATE | 1u << HIPRT_EAGER;
+  const struct {
+    uint32_t rungs, second;
+    const char *reason;
+  } cases[RUNGS_OF_TESTS] = {
+      {always | 1u << HIPRT_PATCH, HIPRT_PATCH, "arguments of 1 of 4 nodes changed"},
+      {always | 1u << HIPRT_UPDATE, HIPRT_UPDATE, "arguments of 1 of 4 nodes changed"},
+      {always, HIPRT_INSTANTIATE, "allows no such change"},
+      {always & ~(1u << HIPRT_INSTANTIATE), HIPRT_EAGER, "the rules allow no graph"},
+      {HIPRT_RUNGS, HIPRT_PATCH, "arguments of 1 of 4 nodes changed"},
+  };
+  for (int i = 0; i < RUNGS_OF_TESTS; i++) {
+    hiprt_step *step = make_step(cases[i].rungs, 0);
+    const int is_eager = cases[i].second == HIPRT_EAGER;
+    hiprt_outcome outcome = step_by(step, l, 3);
+    CHECK(outcome.rung == (is_eager ? HIPRT_EAGER : HIPRT_INSTANTIATE));
+    expect(l, 3);
+    CHECK(step_by(step, l, 3).rung == (is_eager ? HIPRT_EAGER : HIPRT_REPLAY));
+    outcome = step_by(step, l, 4);
+    CHECK(outcome.rung == cases[i].second && strstr(outcome.reason, cases[i].reason));
+    CHECK(is_eager || (outcome.changed == 1 && outcome.first == 0 && !strcmp(outcome.node, "scale")));
+    expect(l, 4);
+    CHECK(!hipMemset(l->z, 0, sizeof(int)));
+    CHECK(!hiprt_step_again(step, l->stream, &outcome, 0) && outcome.rung == (is_eager ? HIPRT_EAGER : HIPRT_REPLAY));
+    expect(l, 4);
+    hiprt_step_release(step);
+  }
+}
+
+/* A graph with another edge, block or number of nodes is another topology; of more than two the oldest goes. */
+static void topologies(const lane *l) {
+  hiprt_rules rules;
+  hiprt_step_stats stats;
+  hiprt_outcome outcome;
+  hiprt_rules_default(&rules);
+  rules.keys = 2;
+  hiprt_step *step = hiprt_step_create("topologies", &rules);
+  for (int round = 0; round < 2; round++)
+    for (int nodes = 1; nodes <= 3; nodes++) {
+      CHECK(!hiprt_step_begin(step, l->stream));
+      for (int i = 0; i < nodes; i++) launch(l, scale, i % 2 ? l->y : l->x, i % 2 ? l->z : l->y, 2);
+      CHECK(!hiprt_step_end(step, &outcome, 0) && outcome.rung == HIPRT_INSTANTIATE && !outcome.changed);
+    }
+  hiprt_step_count(step, &stats);
+  CHECK(stats.topologies == 6 && stats.execs == 2 && stats.rungs[HIPRT_INSTANTIATE] == 6);
+  hiprt_step_release(step);
+}
+
+/* G7: no executable graph takes more changes than its budget, and one made ahead takes its place. */
+static void budgets(const lane *l) {
+  hiprt_step_stats stats;
+  hiprt_step *step = make_step(HIPRT_RUNGS & ~(1u << HIPRT_UPDATE), 10);
+  for (int by = 1; by <= 50; by++) {
+    step_by(step, l, by);
+    expect(l, by);
+  }
+  hiprt_step_count(step, &stats);
+  CHECK(stats.replaced == 4 && stats.rungs[HIPRT_INSTANTIATE] == 1 && stats.rungs[HIPRT_PATCH] == 49);
+  CHECK(stats.patched == 49 && stats.execs == 1);
+  hiprt_step_release(step);
+}
+
+/* What a capture takes in becomes nodes of the step. */
+static void captures(const lane *l) {
+  hiprt_outcome outcome;
+  hiprt_step *step = make_step(HIPRT_RUNGS, 0);
+  const uint64_t z = (uintptr_t)l->z, ranges[] = {z, z + SIZE * sizeof(int)};
+  const uint8_t access = HIPRT_WRITE;
+  for (int round = 0; round < 3; round++) {
+    CHECK(!hiprt_step_begin(step, l->stream));
+    CHECK(!hiprt_step_capture(step));
+    CHECK(!hipMemsetAsync(l->z, 0, SIZE * sizeof(int), l->handle));
+    CHECK(!hiprt_step_captured(step, 1, ranges, &access));
+    issue(l, round + 1);
+    CHECK(!hiprt_step_end(step, &outcome, 0) && outcome.nodes == 5);
+    expect(l, round + 1);
+  }
+  CHECK(outcome.rung == HIPRT_PATCH);
+  hiprt_step_release(step);
+}
+
+static void refusals(const lane *l) {
+  hiprt_rules rules;
+  hiprt_outcome outcome;
+  hiprt_step *step = make_step(HIPRT_RUNGS, 0);
+  CHECK(hiprt_open(0, HIPRT_ABI + 1) == HIPRT_E_ABI);
+  CHECK(hiprt_open("no such provider", HIPRT_ABI) == HIPRT_E_LIBRARY);
+  hiprt_rules_default(&rules);
+  rules.fanout = 1;
+  CHECK(!hiprt_step_create("rules", &rules));
+  CHECK(hiprt_step_again(step, l->stream, 0, 0) == HIPRT_E_ARGUMENT);
+  CHECK(hiprt_step_end(step, 0, 0) == HIPRT_E_ARGUMENT);
+  CHECK(hiprt_step_captured(step, 0, 0, 0) == HIPRT_E_ARGUMENT);
+  CHECK(!hiprt_step_begin(step, l->stream));
+  CHECK(hiprt_step_begin(step, l->stream) == HIPRT_E_RECORDING);
+  CHECK(hiprt_stream_synchronize(l->stream) == HIPRT_E_RECORDING);
+  CHECK(hiprt_copy(l->stream, (uintptr_t)l->x, (uintptr_t)&rules, 4, hipMemcpyHostToDevice) == HIPRT_E_RECORDING);
+  issue(l, 5);
+  hiprt_step_cancel(step);
+  hiprt_step_cancel(step);
+  CHECK(hiprt_step_again(step, l->stream, 0, 0) == HIPRT_E_ARGUMENT);
+  CHECK(!hiprt_step_begin(step, l->stream) && !hiprt_step_end(step, &outcome, 0) && !outcome.nodes);
+  hiprt_step_release(step);
+  hiprt_step_release(0);
+}
+
+/* Threads with a stream each share a step: they take turns, and an exec is on one stream at a time (G6). */
+static hiprt_step *shared;
+static void *take_turns(void *unused) {
+  (void)unused;
+  lane l;
+  open_lane(&l);
+  for (int by = 1; by <= 40; by++) {
+    step_by(shared, &l, by % 7);
+    if (by % 3 == 0) expect(&l, by % 7);
+  }
+  expect(&l, 40 % 7);
+  close_lane(&l);
+  return 0;
+}
+
+static void threads(void) {
+  pthread_t all[4];
+  shared = hiprt_step_create("shared", 0);
+  CHECK(shared);
+  for (int i = 0; i < 4; i++) CHECK(!pthread_create(all + i, 0, take_turns, 0));
+  for (int i = 0; i < 4; i++) CHECK(!pthread_join(all[i], 0));
+  hiprt_step_release(shared);
+}
+
+/* A patch that HIP reports and does not make is noticed, once; then the step patches no more. */
+static void lost(const lane *l) {
+  hiprt_rules rules;
+  hiprt_step_stats stats;
+  hiprt_rules_default(&rules);
+  rules.canary = canary;
+  rules.slots = 1;
+  rules.rungs &= ~(1u << HIPRT_UPDATE);
+  hiprt_step *step = hiprt_step_create("lost", &rules);
+  step_by(step, l, 1);
+  step_by(step, l, 2);
+  CHECK(!hiprt_stream_synchronize(l->stream));
+  CHECK(step_by(step, l, 3).rung == HIPRT_EAGER);
+  expect(l, 3);
+  for (int by = 4; by < 8; by++) {
+    step_by(step, l, by);
+    expect(l, by);
+  }
+  hiprt_step_count(step, &stats);
+  CHECK(stats.rungs[HIPRT_PATCH] == 1 && stats.rungs[HIPRT_EAGER] == 1);
+  hiprt_step_release(step);
+}
+
+int main(int argc, char **argv) {
+  lane l;
+  CHECK(hiprt_version() == HIPRT_VERSION && !hiprt_step_create("early", 0));
+  CHECK(!hiprt_open(0, HIPRT_ABI) && !hiprt_open(0, HIPRT_ABI));
+  compile();
+  scale = declare("scale", 3, (hiprt_argument[]){{8, 8, HIPRT_READ}, {8, 8, HIPRT_WRITE}, {4, 4, HIPRT_BY_VALUE}});
+  add = declare("add", 2, (hiprt_argument[]){{8, 8, HIPRT_READ}, {8, 8, HIPRT_READ_WRITE}});
+  canary = declare("canary", 2, (hiprt_argument[]){{8, 8, HIPRT_READ_WRITE}, {4, 4, HIPRT_BY_VALUE}});
+  open_lane(&l);
+  if (argc > 1 && !strcmp(argv[1], "lost")) {
+    lost(&l);
+  } else {
+    climb(&l);
+    topologies(&l);
+    budgets(&l);
+    captures(&l);
+    refusals(&l);
+    threads();
+  }
+  close_lane(&l);
+  hiprt_kernel_release(scale);
+  hiprt_kernel_release(add);
+  hiprt_kernel_release(canary);
+  CHECK(!hipModuleUnload(module));
+  puts("ok");
+  return 0;
+}

@@ -1,0 +1,97 @@
+"""libhiprt: what it exports, what its header says, and programs in C that use it."""
+
+import re
+import subprocess
+
+import pytest
+from helpers.native import build_with_library, run_sanitized
+
+from hiprt import core
+from hiprt.flags import Flags
+from hiprt.native import build
+
+SANITIZERS = [
+    "",
+    pytest.param("address,undefined", marks=pytest.mark.wide),
+    pytest.param("thread", marks=pytest.mark.wide),
+]
+
+
+def functions():
+    """Yield (name, the comment that stands before it) of each function in the public header."""
+    comment = ""
+    for found in re.finditer(
+        r"/\*(.*?)\*/|^[a-z][\w *]*?\b(hiprt_\w+)\(", build.PUBLIC_HEADER.read_text(), re.S | re.M
+    ):
+        if found.group(2):
+            yield found.group(2), comment
+        else:
+            comment = " ".join(found.group(1).replace("\n *", " ").split())
+
+
+def test_every_function_says_who_owns_what():
+    """In the comment before it, or before its group: ownership, threads and errors."""
+    known = dict(functions())
+    assert list(known) == build.public_functions()
+    for name, comment in known.items():
+        assert all(word in comment for word in ("Ownership", "hread", "rrors")), f"{name}: {comment}"
+
+
+def test_the_library_exports_what_the_header_declares():
+    """Nothing else: an engine may have functions of any other name."""
+    library = build.library_target(build.NATIVE.parent)
+    listed = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True).stdout
+    # A sanitizer's own symbols are no part of the library.
+    exported = {line.split()[-1] for line in listed.splitlines() if "san" not in line}
+    assert exported == set(build.public_functions())
+
+
+def layout():
+    """The interface as text: functions by type, structures by offset and size of each field, and numbers."""
+    text = re.sub(r"/\*.*?\*/", "", build.PUBLIC_HEADER.read_text(), flags=re.S)
+    for name, value in re.findall(r"^#define (HIPRT_\w+) (\S+)$", re.sub(r" +$", "", text, flags=re.M), re.M):
+        if name not in ("HIPRT_VERSION", "HIPRT_BUILDS_LIBRARY"):
+            yield f"{name} {value}"
+    for name in re.findall(r"^enum (\w+) ", text, re.M):
+        yield f"{name} {sorted(core.ffi.typeof(f'enum {name}').relements.items())}"
+    for name in re.findall(r"^} (\w+);", text, re.M):
+        kind = core.ffi.typeof(name)
+        fields = ", ".join(f"{field} {at.offset} {at.type.cname}" for field, at in kind.fields)
+        yield f"{name} {core.ffi.sizeof(kind)}: {fields}"
+    for name in build.public_functions():
+        yield f"{name} {core.ffi.typeof(getattr(core.lib, name)).cname}"
+
+
+def test_the_interface_is_that_of_its_number(root):
+    """A function or structure that changes needs another HIPRT_ABI, and the list beside this test written anew."""
+    assert "\n".join(layout()) + "\n" == (root / "tests" / "native" / "interface.txt").read_text()
+
+
+def test_defaults_are_those_of_the_flags():
+    """hiprt_rules_default and hiprt.flags say the same."""
+    rules = core.ffi.new("hiprt_rules *")
+    core.lib.hiprt_rules_default(rules)
+    fresh = Flags()
+    assert (rules.slots, rules.keys, rules.fanout) == (fresh.graph_slots, fresh.graph_keys, fresh.graph_fanout)
+    assert (rules.budget_nodes, rules.budget_bytes) == (fresh.graph_update_budget, fresh.graph_update_budget_mb << 20)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_a_decode_loop_in_c(sanitizer, tmp_path, monkeypatch, root):
+    """The example gives the same tokens by replays, by patches and eagerly."""
+    source = root / "examples" / "c" / "decode.c"
+    said = run_sanitized(build_with_library(tmp_path, source, sanitizer, monkeypatch, root))
+    assert "199 replay, 1 instantiate, 14 nodes" in said
+    assert "199 patch, 1 instantiate, 14 nodes" in said
+    assert "200 eager, 14 nodes" in said
+    assert said.endswith("the same tokens each time\n")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_steps_in_c(sanitizer, tmp_path, monkeypatch, root):
+    """Every rung, budget and refusal of a step, two threads that take turns, and other code's work: steps.c."""
+    program = build_with_library(tmp_path, root / "tests" / "native" / "steps.c", sanitizer, monkeypatch, root)
+    assert run_sanitized(program) == "ok\n"
+    assert run_sanitized(program, "lost", HIPRT_CPU_QUIRKS="batch_stale") == "ok\n"
