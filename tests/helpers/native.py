@@ -38,5 +38,5 @@ def run_sanitized(program, *arguments, **environment):
     given = {**os.environ, **options, **environment}
     given.pop("LD_PRELOAD", None)
     child = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False, env=given)
-    assert child.returncode == 0, f"{child.stdout[-2000:]}\n{child.stderr[-4000:]}"
+    assert child.returncode == 0, f"status {child.returncode}: {child.stdout[-2000:]}\n{child.stderr[-4000:]}"
     return child.stdout
