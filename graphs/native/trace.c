@@ -178,7 +178,7 @@ static PyObject *read_leaf(reading *r, PyObject *value) {
 static PyObject *read_argument(reading *r, PyObject *value);
 
 static PyObject *read_items(reading *r, PyObject *value) {
-  const int is_tuple = PyTuple_CheckExact(value);
+  const int is_tuple = PyTuple_Check(value);
   const Py_ssize_t count = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
   PyObject *copy = append(r, PyLong_FromSsize_t(count)) ? 0 : is_tuple ? PyTuple_New(count) : PyList_New(count);
   for (Py_ssize_t i = 0; copy && i < count; i++) {
@@ -193,7 +193,7 @@ static PyObject *read_items(reading *r, PyObject *value) {
   return copy;
 }
 
-static PyObject *read_dict(reading *r, PyObject *value) {
+static PyObject *read_plain_dict(reading *r, PyObject *value) {
   PyObject *copy = append(r, PyLong_FromSsize_t(PyDict_Size(value))) ? 0 : PyDict_New(), *name, *each;
   for (Py_ssize_t at = 0; copy && PyDict_Next(value, &at, &name, &each);) {
     PyObject *item = append(r, shared(name)) ? 0 : read_argument(r, each);
@@ -201,6 +201,16 @@ static PyObject *read_dict(reading *r, PyObject *value) {
     Py_XDECREF(item);
   }
   return copy;
+}
+
+/* Read a dict in the order that it shows, which is not that of its entries in a class like OrderedDict. */
+static PyObject *read_dict(reading *r, PyObject *value) {
+  if (PyDict_CheckExact(value)) return read_plain_dict(r, value);
+  PyObject *items = PyMapping_Items(value), *plain = items ? PyDict_New() : 0;
+  PyObject *made = plain && !PyDict_MergeFromSeq2(plain, items, 1) ? read_plain_dict(r, plain) : 0;
+  Py_XDECREF(items);
+  Py_XDECREF(plain);
+  return made;
 }
 
 static PyObject *read_slice(reading *r, PyObject *value) {
@@ -216,14 +226,21 @@ static PyObject *read_slice(reading *r, PyObject *value) {
   return copy;
 }
 
-/* Read one argument: append it to the key, and return it with what stands for its parts and its containers copied. */
+/* Read one argument: append it to the key, and return it with what stands for its parts and its containers copied. A
+ * container of a class of its own becomes a plain one if it has arrays in it, and stays itself without. */
 static PyObject *read_argument(reading *r, PyObject *value) {
-  PyObject *(*read)(reading *, PyObject *) = PyTuple_CheckExact(value) || PyList_CheckExact(value) ? read_items
-                                             : PyDict_CheckExact(value)                          ? read_dict
-                                             : PySlice_Check(value)                              ? read_slice
-                                                                                                 : 0;
-  if (!read) return read_leaf(r, value);
-  return append(r, shared((PyObject *)Py_TYPE(value))) ? 0 : read(r, value);
+  const int is_plain = PyTuple_CheckExact(value) || PyList_CheckExact(value) || PyDict_CheckExact(value);
+  PyObject *(*read)(reading *, PyObject *) = PyTuple_Check(value) || PyList_Check(value) ? read_items
+                                             : PyDict_Check(value)                      ? read_dict
+                                             : PySlice_Check(value)                     ? read_slice
+                                                                                        : 0;
+  if (!read || (!is_plain && read != read_slice && !r->has_key)) return read_leaf(r, value);
+  if (append(r, shared((PyObject *)Py_TYPE(value)))) return 0;
+  const Py_ssize_t operands = r->operands;
+  PyObject *copy = read(r, value);
+  if (!copy || is_plain || read == read_slice || r->operands > operands) return copy;
+  Py_DECREF(copy);
+  return shared(value);
 }
 
 /* Return which parameter has a name, or `count`; it is looked for from one of them on first. */

@@ -2,6 +2,8 @@
 
 import threading
 import warnings
+from collections import OrderedDict
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -486,3 +488,56 @@ def test_a_chain_takes_the_memory_of_its_widest_place(op, arrays):
             sizes.append(sum(plan.nbytes for plan in step.plans))
     assert sizes[0] == sizes[1]
     assert sizes[0] <= arrays * x.nbytes + 8192, sizes
+
+
+class Pair(NamedTuple):
+    """Two arrays by name."""
+
+    a: hiprt.Array
+    b: hiprt.Array
+
+
+class Values(list):
+    """A list of a class of its own."""
+
+
+@pytest.mark.parametrize("make", [Pair, lambda *pair: Values(pair)])
+def test_sequences_of_other_classes(stream, make):
+    """Their arrays are read at each call, and results of such a class are made anew."""
+    x, y = (hiprt.full(4, number) for number in (1.0, 10.0))
+    compiled = hiprt.compile(lambda pair: make(kernels.subtract(*pair), pair[0]))
+    for _ in range(2):
+        for one, other in ((x, y), (y, x)):
+            made = compiled(make(one, other))
+            assert type(made) is type(make(x, y))
+            assert made[0].numpy().tolist() == (one.numpy() - other.numpy()).tolist()
+    assert compiled.traces == 1
+    joined = hiprt.compile(lambda x, y: kernels.concatenate(make(x, y)))
+    assert joined(x, y).numpy().tolist() == [1] * 4 + [10] * 4
+    assert joined(y, x).numpy().tolist() == [10] * 4 + [1] * 4
+
+
+def test_dictionaries_of_other_classes(stream):
+    """Their arrays come in the order that the class shows, which is not that in which they were put there."""
+    x, y = (hiprt.full(4, number) for number in (1.0, 10.0))
+    compiled = hiprt.compile(lambda pair: kernels.subtract(pair["a"], pair["b"]))
+    for one, other in ((x, y), (y, x)):
+        turned = OrderedDict(a=one, b=other)
+        turned.move_to_end("a")
+        for pair in (turned, OrderedDict(a=one, b=other), turned):
+            assert compiled(pair).numpy().tolist() == (one.numpy() - other.numpy()).tolist()
+    assert compiled.traces == 2
+
+
+def test_state_in_a_dictionary_of_another_class(stream):
+    """It stays the same object, and is read and left as others are."""
+    state = OrderedDict(sum=hiprt.zeros(1))
+
+    def add(x):
+        state["sum"] = kernels.add(state["sum"], x)
+
+    compiled = hiprt.compile(add, inputs=state, outputs=state)
+    for _ in range(3):
+        compiled(hiprt.full(1, 2.0))
+    assert isinstance(state, OrderedDict)
+    assert state["sum"].item() == 6
