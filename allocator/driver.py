@@ -132,9 +132,14 @@ def async_malloc(nbytes: int, stream: Stream) -> Buffer:
         if available() < nbytes:
             raise OutOfMemoryError(2, "hipErrorOutOfMemory", "hipMallocAsync", f"{nbytes} bytes")
         line = line_of(index)
-        memory = Memory(line.request(max(nbytes, 1)), index)
+        memory = Memory(0, index)
+        memory.address = line.request(max(nbytes, 1))
+        try:
+            buffer = Buffer(memory.address, nbytes, index, memory.free, owner=memory)
+        except MemoryError:
+            memory.free()
+            raise
         # From here on the buffer owns the memory, also if the wait fails.
-        buffer = Buffer(memory.address, nbytes, index, memory.free, owner=memory)
         line.wait()
         memory.is_idle = False
     return buffer

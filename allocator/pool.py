@@ -239,9 +239,8 @@ class Pool(Holder):
         number = next(self.numbers)
         made = core.lib.hiprt_pool_add(self.core, lane, number, chunk.address, nbytes, needs_idle)
         if not made:
-            error = core.failure(core.lib.HIPRT_E_MEMORY)
             core.lib.hiprt_pool_cancel(self.core, nbytes)
-            raise error
+            raise core.failure(core.lib.HIPRT_E_MEMORY)
         # The pool holds the chunk, not its users: in a reference cycle the collector would finalise both at once.
         self.chunks[number] = chunk
         if self.parent is not None:

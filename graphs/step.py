@@ -279,8 +279,12 @@ class Step(Armed, Generic[P, R]):
         cells = [] if self.cells is None else self.cells.formats(len(args), names, stream)
         # The C core takes the same object for the same argument.
         if cells is not None and is_frozen(values):
-            self.vary(cells)
-            self.arm(kept, exec_, exec_.address, stream, values, names, flags.device)
+            try:
+                self.vary(cells)
+                self.arm(kept, exec_, exec_.address, stream, values, names, flags.device)
+            except MemoryError:
+                # The call has run. The next one is launched from here again.
+                self.disarm()
 
     def drop(self, signature: Hashable) -> list[Exec]:
         """Keep a call no longer, if it is kept, and return the execs that no kept call holds any more."""
@@ -336,7 +340,7 @@ class Step(Armed, Generic[P, R]):
                     if not segment.may_launch(stream):
                         segment.wait()
                     whole = self.ladder.repeat(segment, stream, rung) and whole
-            except HipError as error:
+            except (HipError, MemoryError) as error:
                 self.drop(signature)
                 if part:
                     raise UndefinedOutputsError.of(error, EARLIER) from error

@@ -94,7 +94,11 @@ def hip_malloc(nbytes: int, stream: Stream) -> Buffer:
         with relaxed():
             call(lib.hipFree(address))
 
-    return Buffer(address, nbytes, index, free)
+    try:
+        return Buffer(address, nbytes, index, free)
+    except MemoryError:
+        free()
+        raise
 
 
 def wait_then_drop(address: int, nbytes: int, owner: Any, stream: Stream) -> Buffer:

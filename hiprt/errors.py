@@ -64,11 +64,13 @@ class UndefinedOutputsError(HipError):
     """
 
     @classmethod
-    def of(cls, error: HipError, why: str) -> HipError:
+    def of(cls, error: HipError | MemoryError, why: str) -> HipError:
         """Return the exception for a step that failed with `error`; `why` says what may have run.
 
         An error that explains why the device runs nothing more is told as it is: the step cannot be called again.
         """
+        if not isinstance(error, HipError):
+            error = OutOfMemoryError(OUT_OF_MEMORY, type(error).__name__, "memory of the host", str(error))
         if isinstance(error, cls) or error.is_last:
             return error
         text = f"{why}; what the step writes is undefined, and nothing was run again"

@@ -95,7 +95,7 @@ class Stream(objects.Stream):
         made = handle(lib.hipStreamCreateWithFlags, lib.hipStreamNonBlocking)
         try:
             self.attach(made)
-        except HipError:
+        except (HipError, MemoryError):
             lib.hipStreamDestroy(made)
             raise
         lib.hiprt_stream_own(self.core)

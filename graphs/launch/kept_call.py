@@ -97,7 +97,7 @@ class KeptCall:
         """
         try:
             return copied(self.result, self.own, stream)
-        except HipError as error:
+        except (HipError, MemoryError) as error:
             raise UndefinedOutputsError.of(error, "the step has run, and its results could not be copied") from error
 
     def release(self) -> list[Exec]:

@@ -174,7 +174,7 @@ def node_times(recording: Recording, stream: Stream) -> NodeTimes:
     finally:
         try:
             before.restore()
-        except HipError as error:
+        except (HipError, MemoryError) as error:
             raise UndefinedOutputsError.of(error, "its nodes ran to be timed, and what they wrote stays") from error
     return NodeTimes([round(max(0.0, us - nothing), 3) for us in best], round(nothing, 3))
 

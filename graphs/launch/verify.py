@@ -96,7 +96,7 @@ def launch_verified(exec_: Exec, stream: Stream) -> Mismatch | None:
     exec_.launch(stream)
     try:
         return compare(exec_, memory)
-    except HipError as error:
+    except (HipError, MemoryError) as error:
         raise UndefinedOutputsError.of(error, "the graph has run, and could not be compared") from error
 
 

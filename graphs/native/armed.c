@@ -167,7 +167,7 @@ static PyObject *arm(PyObject *object, PyObject *given) {
                         &args, &PyTuple_Type, &names, &device))
     return 0;
   if (!version) return PyErr_Format(PyExc_TypeError, "arm: the step has no flags");
-  PyObject *result = PyObject_GetAttrString(kept, "result"), *own = PyObject_GetAttrString(kept, "own");
+  PyObject *result = PyObject_GetAttrString(kept, "result"), *own = result ? PyObject_GetAttrString(kept, "own") : 0;
   unsigned long long *addresses = result && own ? addresses_of(args) : 0;
   if (addresses)
     set(self, (ready){shared(kept), shared(holder), shared(args), shared(names), shared(stream), shared(version),
@@ -247,14 +247,14 @@ static int write_cells(const step *self, const uint64_t *bits) {
   return 0;
 }
 
-static int count(step *self) {
+/* Count a replay. The launch has happened, so that a failure is not told. */
+static void count(step *self) {
   static PyObject *name, *one;
   if (!one) one = PyLong_FromLong(1);
   PyObject *before = one && interned(&name, "replay") ? PyDict_GetItemWithError(self->rungs, name) : 0;
   PyObject *after = before ? PyNumber_Add(before, one) : 0;
-  int status = after ? PyDict_SetItem(self->rungs, name, after) : -1;
+  if (!after || PyDict_SetItem(self->rungs, name, after)) PyErr_Clear();
   Py_XDECREF(after);
-  return status;
 }
 
 /* Launch what the step is armed for and return what the call returns. The caller has taken the mutex. */
@@ -288,8 +288,8 @@ static PyObject *launch(step *self) {
     result = number ? PyObject_CallMethodObjArgs((PyObject *)self, fail, kept, number, ran ? Py_True : Py_False, stream, 0)
                     : 0;
     Py_XDECREF(number);
-  } else if (result && count(self)) {
-    Py_CLEAR(result);
+  } else if (result) {
+    count(self);
   }
   Py_DECREF(kept);
   Py_DECREF(holder);

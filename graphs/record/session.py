@@ -123,7 +123,7 @@ class Session:
                 self.end()
         except BaseException as error:
             self.is_whole = False
-            if isinstance(error, HipError) and self.segments:
+            if isinstance(error, (HipError, MemoryError)) and self.segments:
                 raise UndefinedOutputsError.of(error, EARLIER) from error
             raise
         finally:

@@ -4,6 +4,7 @@
 #include "status.h"
 
 PyTypeObject *hiprt_py_buffer_type;
+static PyObject *release; /* the method's name, made ahead: what is given back must not need memory */
 
 hiprt_py_buffer *hiprt_py_new_buffer(PyTypeObject *type) {
   allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -81,7 +82,7 @@ static int give_back(hiprt_py_buffer *self) {
   self->give = 0;
   if (!self->free || self->free == Py_None) return 0;
   if (self->home && self->uses && (status = hiprt_order_take_back(self->home, self->uses))) return status;
-  PyObject *done = PyObject_CallMethod((PyObject *)self, "release", 0);
+  PyObject *done = PyObject_CallMethodObjArgs((PyObject *)self, release, 0);
   if (!done) PyErr_WriteUnraisable((PyObject *)self);
   Py_XDECREF(done);
   return 0;
@@ -161,5 +162,6 @@ PyTypeObject *hiprt_py_make_buffer(void) {
   };
   static PyType_Spec spec = {"hiprt.objects.Buffer", sizeof(hiprt_py_buffer), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+  if (!release && !(release = PyUnicode_InternFromString("release"))) return 0;
   return hiprt_py_buffer_type = (PyTypeObject *)PyType_FromSpec(&spec);
 }

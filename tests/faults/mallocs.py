@@ -4,6 +4,7 @@ import ctypes
 import subprocess
 from pathlib import Path
 
+PYTHON_DOMAINS = (1, 2)  # PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ
 SOURCE = Path(__file__).resolve().parent / "mallocs.c"
 
 
@@ -12,6 +13,17 @@ def make(folder):
     out = Path(folder) / "libmallocs.so"
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-Wall", "-Werror", SOURCE, "-o", out, "-pthread"], check=True)
     return out
+
+
+def glue(file):
+    """Return the offsets between which a library has the functions that cffi writes.
+
+    What they ask for is a Python object of what a function of the core returned; without it, that is lost.
+    """
+    listed = subprocess.run(["nm", file], capture_output=True, text=True, check=True).stdout
+    symbols = sorted(line.split() for line in listed.splitlines() if line.split()[-2] in "tT" and ".cold" not in line)
+    places = [i for i, symbol in enumerate(symbols) if symbol[-1].startswith("_cffi_")]
+    return int(symbols[places[0]][0], 16), int(symbols[places[-1] + 1][0], 16)
 
 
 class Mallocs:
@@ -26,7 +38,14 @@ class Mallocs:
         self.library.mallocs_arm.argtypes = [ctypes.c_long, ctypes.c_long]
         lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
         ranges = [tuple(int(end, 16) for end in line[0].split("-")) for line in lines if line[-1] == core.FILE]
-        self.library.mallocs_of(ctypes.c_void_p(min(ranges)[0]), ctypes.c_void_p(max(ranges)[1]))
+        start = min(ranges)[0]
+        bounds = (start, max(ranges)[1], *(start + offset for offset in glue(core.FILE)))
+        self.library.mallocs_of(*map(ctypes.c_void_p, bounds))
+        for domain in PYTHON_DOMAINS:
+            allocator = (ctypes.c_void_p * 5)()  # PyMemAllocatorEx
+            ctypes.pythonapi.PyMem_GetAllocator(domain, allocator)
+            self.library.mallocs_wrap(allocator)
+            ctypes.pythonapi.PyMem_SetAllocator(domain, allocator)
 
     def arm(self, n, burst, status):
         """Have the n-th request from now on fail, and those behind it: `burst` in all, every one for 0."""
@@ -46,7 +65,9 @@ class Mallocs:
         return {**self.shim.live(), **memory}
 
     def watch(self, work):
-        """Do some work and return, for each request in order, its place in the core."""
+        """Do some work and return, for each request in order, how it was made, and its place in the core."""
         self.arm(0, 0, 0)
         work()
-        return [("malloc", (self.library.mallocs_place(n),)) for n in range(1, self.library.mallocs_calls() + 1)]
+        names, place = ("malloc", "Python's"), self.library.mallocs_place
+        numbers = range(1, self.library.mallocs_calls() + 1)
+        return [(names[self.library.mallocs_through_python(n)], (place(n),)) for n in numbers]

@@ -25,7 +25,7 @@ from hiprt.provider import PACKAGE
 TESTS = Path(__file__).resolve().parent.parent
 STATUSES = (2, 719, 999, 1)  # out of memory, launch failure, unknown, invalid value
 BURSTS = (1, 2, 3, 0)  # that many calls; 0: from then on
-PHASES = ("kept", "recorded", "foreign", "pool", "unloading", "upload", "compiled", "lazy", "first")
+PHASES = ("kept", "recorded", "foreign", "pool", "unloading", "upload", "compiled", "lazy", "once", "first")
 FORMS = {"plain": "0", "verified": "1"}  # HIPRT_GRAPH_VERIFY
 SECONDS = 300  # after which a process that does not answer hangs
 

@@ -1,4 +1,5 @@
-"""Memory requests of the C core that fail: a clear error, nothing lost, and afterwards the same bits in one process."""
+"""Memory requests of the C core that fail, its own and those through Python's API: a clear error, nothing lost, and
+afterwards the same bits in one process."""
 
 from collections import Counter
 
@@ -21,11 +22,12 @@ def worker(tmp_path):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "first"])
 def test_a_request_fails(worker, phase, form):
-    """One of each place in the core, or with ``--all`` every one, once and from then on."""
+    """One of each place in the core, or with ``--all`` every call of malloc, once and from then on."""
     requests, wrong = worker.ask(phase), []
-    assert requests
-    for n in by_stack(requests, 100) if form == "short" else range(1, len(requests) + 1):
-        for burst in (1, 0):
+    assert {name for name, _ in requests} == {"malloc", "Python's"}
+    every = [n for n, (name, _) in enumerate(requests, 1) if name == "malloc"]
+    for n in sorted({*by_stack(requests, 100), *(every if form != "short" else ())}):
+        for burst in (1, 0) if requests[n - 1][0] == "malloc" else (1,):
             wrong += [(n, burst, each) for each in worker.ask(phase, n, burst, 0)[1]]
     assert wrong == []
 
@@ -42,5 +44,7 @@ def test_a_failure_that_a_program_swallows(worker, form):
 
 def test_mistakes_are_found(worker):
     """A piece that a failure loses."""
-    wrong = [each for n in range(1, len(worker.ask("leaky")) + 1) for each in worker.ask("leaky", n, 1, 0)[1]]
+    requests = worker.ask("leaky")
+    own = [n for n, (name, _) in enumerate(requests, 1) if name == "malloc"]
+    wrong = [each for n in own for each in worker.ask("leaky", n, 1, 0)[1]]
     assert wrong == ["lost: {'pieces of the core': 1}"]

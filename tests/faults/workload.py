@@ -14,7 +14,7 @@ import hiprt
 from hiprt import allocator, core, graphs, hip, kernels
 from hiprt.bench.engine.models.upload import Upload
 from hiprt.bench.engine.safetensors_file import SafetensorsFile
-from hiprt.errors import HipError
+from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.step import ladders
@@ -224,6 +224,37 @@ def lazy():
         return np.array(total).tobytes() + np.array(deep.sum() + total[3]).tobytes()
 
 
+def once():
+    """Steps that count. One that failed has run nothing, unless its error says that its outputs are undefined."""
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x, y = hiprt.full(N, 1.0, np.float32), hiprt.zeros(N)
+
+        def token():
+            axpy(x, y, 1.0, N, threads=N)
+            return kernels.add(x, y)
+
+        def reads():
+            axpy(x, y, 1.0, N, threads=N)
+            y.numpy()
+            axpy(x, y, 1.0, N, threads=N)
+
+        def run(step):
+            before = float(y.numpy()[0])
+            try:
+                step()
+            except UndefinedOutputsError:
+                raise
+            except (HipError, MemoryError):
+                with suppress(HipError, MemoryError):
+                    assert float(y.numpy()[0]) == before, "it has run, and the error does not say so"
+                raise
+
+        for step in (graphs.Step(token), graphs.Step(token, keep=False), graphs.Step(reads)):
+            for _ in range(4):
+                run(step)
+        return joined(y)
+
+
 def first():
     """The first graph of a process: the device is probed."""
     from hiprt.allocator import driver
@@ -269,7 +300,7 @@ def leaky():
 
 
 PHASES = {"kept": kept, "recorded": recorded, "foreign": foreign, "pool": pool, "unloading": unloading, "first": first}
-PHASES |= {"upload": upload, "compiled": compiled, "lazy": lazy, "swallowing": swallowing, "leaky": leaky}
+PHASES |= {"upload": upload, "compiled": compiled, "lazy": lazy, "once": once, "swallowing": swallowing, "leaky": leaky}
 
 
 def tidy():
