@@ -111,10 +111,12 @@ class Lowered:
         )
         self.cells: dict[int, Array] = {}
         self.latest: dict[int, int] = {}  # the addresses of the small inputs
+        # What an output shows stays where it is: a cell is written again by the next call.
+        staying = roots.written | {roots.root_of(value) for value in self.program.outputs}
         self.small = [
             i
             for i, value in enumerate(self.program.inputs)
-            if value.nbytes <= SMALL and value.number not in roots.written and value.is_contiguous
+            if value.nbytes <= SMALL and value.number not in staying and value.is_contiguous
         ]
         returned = [i for i, at in enumerate(self.given) if at < 0 or not self.is_plain]
         made = partial(run, self.program, returned)  # which does not hold the Lowered, so that both go at once

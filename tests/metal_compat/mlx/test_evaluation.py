@@ -68,3 +68,24 @@ def test_the_limit_of_the_cache_is_kept():
         assert mx.get_cache_memory() >= 1 << 24
     finally:
         mx.set_cache_limit(before)
+
+
+def test_views_of_small_arrays_are_their_own():
+    """A program that comes again with another small array takes it from a cell, which no result may show."""
+    for view in (lambda a: a.reshape(2, 2), lambda a: a.T[1:], lambda a: mx.broadcast_to(a, (2, 4))):
+        arrays = [view(mx.array([10 * i, 10 * i + 1, 10 * i + 2, 10 * i + 3])) for i in range(6)]
+        seen = [each.tolist() for each in arrays]
+        assert len({str(each) for each in seen}) == 6
+        assert [each.tolist() for each in arrays] == seen
+
+
+def test_views_and_results_of_small_arrays_in_one_evaluation():
+    made = []
+    for i in range(6):
+        x = mx.array([1.0 * i, 2.0 * i, 3.0 * i, 4.0 * i])
+        view, total = x.reshape(2, 2), mx.sum(x * 2)
+        mx.eval(view, total)
+        made.append((view, total))
+    for i, (view, total) in enumerate(made):
+        assert view.tolist() == [[i, 2 * i], [3 * i, 4 * i]]
+        assert total.item() == 20 * i
