@@ -18,6 +18,7 @@ typedef struct {
   PyTypeObject *value;     /* the class of values */
   PyTypeObject *size;      /* the class of sizes that stand for an axis of a value */
   int keeps;               /* whether primitives are kept in the list; else they live as long as what uses them */
+  PyObject *view, *grown;  /* the ops that make views of parts, and that write a part of a cache; NULL: prefixes are not seen */
 } trace_object;
 
 /* What stands for the values and sizes of an older program: arrays by the number of a value, and a function of sizes. */
@@ -465,6 +466,37 @@ static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *argument
   return rule;
 }
 
+/* Return the axis, from 1, along which an index names the first elements of an array, and all elements along the others;
+ * 0 for another index. */
+static int prefix_axis(PyObject *index) {
+  int found = 0;
+  if (!PyTuple_CheckExact(index)) return 0;
+  for (Py_ssize_t axis = 0; axis < PyTuple_Size(index); axis++) {
+    Py_ssize_t start, stop, step;
+    PyObject *item = PyTuple_GetItem(index, axis);
+    if (!PySlice_Check(item) || PySlice_Unpack(item, &start, &stop, &step) || start || step != 1) return PyErr_Clear(), 0;
+    if (stop == PY_SSIZE_T_MAX) continue;
+    if (found || stop <= 0) return 0;
+    found = (int)axis + 1;
+  }
+  return found;
+}
+
+/* Note that a primitive is a view of the first elements of what a cache holds; see graphs/trace/prefixes.py. */
+static void note_prefix(const trace_object *self, hiprt_py_primitive *made) {
+  if (!self->grown || made->op != self->view || PyTuple_Size(made->inputs) != 1) return;
+  const hiprt_py_primitive *maker = (const hiprt_py_primitive *)((hiprt_py_array *)PyTuple_GetItem(made->inputs, 0))->primitive;
+  if (maker && maker->op == self->grown) made->prefix = prefix_axis(PyTuple_GetItem(made->arguments, 1));
+}
+
+static int has_prefix(const reading *r) {
+  for (Py_ssize_t i = 0; i < r->operands; i++) {
+    const hiprt_py_primitive *maker = (const hiprt_py_primitive *)((hiprt_py_array *)r->inputs[i])->primitive;
+    if (maker && maker->prefix) return 1;
+  }
+  return 0;
+}
+
 /* Add a call with one argument for each of the op's parameters; borrowed references. `known` is its rule where the caller
  * has it, else NULL. */
 static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *const *ordered, PyObject *known) {
@@ -481,10 +513,21 @@ static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *cons
     else
       Py_CLEAR(arguments);
   }
+  if (arguments && self->grown && has_prefix(&r)) {
+    made = PyObject_CallMethod((PyObject *)self, "of_prefixes", "OO", op, arguments);
+    if (made != Py_None) {
+      end(&r);
+      Py_DECREF(arguments);
+      return made;
+    }
+    Py_DECREF(made);
+    made = 0;
+  }
   if (arguments) rule = rule_of(self, op, arguments, &r, known);
   if (rule)
     primitive = new_primitive(self, (PyObject *)op, arguments, tuple_of(r.inputs, r.operands), rule, r.hash);
   if (primitive) made = results(self, &r, rule, primitive);
+  if (made) note_prefix(self, primitive);
   if (made && self->keeps && PyList_Append(self->primitives, (PyObject *)primitive)) Py_CLEAR(made);
   if (rule) values += (uint64_t)PyTuple_Size(PyTuple_GetItem(rule, 1)) + 1;
   end(&r);
@@ -576,6 +619,18 @@ static PyObject *prepare(PyObject *object, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+/* see_prefixes(op of views, op of writes): note views of the first elements of what the second op returns, and call
+ * of_prefixes(op, arguments), which returns None or what the call is to return, for ops that are given such views. */
+static PyObject *see_prefixes(PyObject *object, PyObject *args) {
+  trace_object *self = (trace_object *)object;
+  PyObject *view, *grown;
+  if (!PyArg_ParseTuple(args, "O!O!", hiprt_py_op_type, &view, hiprt_py_op_type, &grown)) return 0;
+  if (self->grown) return PyErr_Format(PyExc_TypeError, "see_prefixes: once");
+  self->view = shared(view);
+  self->grown = shared(grown);
+  Py_RETURN_NONE;
+}
+
 /* given(array): a value that stands for an array of this form, whichever it will be. */
 static PyObject *given(PyObject *object, PyObject *array) {
   trace_object *self = (trace_object *)object;
@@ -658,6 +713,8 @@ static int trace_traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->primitives);
   Py_VISIT(self->places);
   Py_VISIT(self->buffer);
+  Py_VISIT(self->view);
+  Py_VISIT(self->grown);
   Py_VISIT((PyObject *)self->value);
   Py_VISIT((PyObject *)self->size);
   return 0;
@@ -668,6 +725,8 @@ static int trace_clear(PyObject *object) {
   Py_CLEAR(self->primitives);
   Py_CLEAR(self->places);
   Py_CLEAR(self->buffer);
+  Py_CLEAR(self->view);
+  Py_CLEAR(self->grown);
   PyObject *value = (PyObject *)self->value, *size = (PyObject *)self->size;
   self->value = self->size = 0;
   Py_XDECREF(value);
@@ -684,6 +743,7 @@ static void trace_dealloc(PyObject *object) {
 static PyTypeObject *make_trace(void) {
   static PyMemberDef members[] = {{"primitives", T_OBJECT, offsetof(trace_object, primitives), READONLY, 0}, {0}};
   static PyMethodDef methods[] = {{"prepare", prepare, METH_VARARGS, 0},
+                                  {"see_prefixes", see_prefixes, METH_VARARGS, 0},
                                   {"given", given, METH_O, 0},
                                   {"add", add_known, METH_VARARGS, 0},
                                   {"repeat", repeat, METH_VARARGS, 0},
@@ -763,6 +823,7 @@ static PyTypeObject *make_primitive(void) {
       {"trace", T_ULONGLONG, offsetof(hiprt_py_primitive, trace), READONLY, 0},
       {"number", T_ULONGLONG, offsetof(hiprt_py_primitive, number), READONLY, 0},
       {"hash", T_ULONGLONG, offsetof(hiprt_py_primitive, hash), READONLY, 0},
+      {"prefix", T_INT, offsetof(hiprt_py_primitive, prefix), 0, 0},
       {0},
   };
   static PyType_Slot slots[] = {

@@ -24,9 +24,9 @@ from hiprt.graphs.trace.memory import Memory
 from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.passes.in_place import in_place
 from hiprt.graphs.trace.passes.states import states
+from hiprt.graphs.trace.prefixes import TRACE
 from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.rebuild import rebuild
-from hiprt.graphs.trace.trace import Trace
 from hiprt.stream import Stream, current_stream, leaving
 
 __all__ = ["evaluate", "forget_gone", "held", "recording", "value_of"]
@@ -34,7 +34,7 @@ __all__ = ["evaluate", "forget_gone", "held", "recording", "value_of"]
 MOST_PROGRAMS = 512  # that are kept
 SMALL = 64  # bytes of an input that is copied rather than patched
 
-trace = Trace(keeps=False)
+trace = TRACE
 recording = trace.recording
 lock = fork.rlock()
 known: OrderedDict[tuple[bytes, Stream], Lowered] = OrderedDict()

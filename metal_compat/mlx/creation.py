@@ -11,6 +11,8 @@ import numpy as np
 
 from hiprt import kernels
 from hiprt.array import Array, array as on_device, full as full_of, zeros as zeros_of
+from hiprt.graphs.trace.prefixes import prefixed
+from hiprt.metal_compat.mlx import places
 from hiprt.metal_compat.mlx.array import INT32, array, as_array, checked, held, host_from, host_of
 from hiprt.metal_compat.mlx.dtypes import Dtype, bool_, float32, given, int32, int64, of
 from hiprt.metal_compat.mlx.lazy import apply
@@ -25,6 +27,7 @@ e, pi, inf, nan = math.e, math.pi, math.inf, math.nan
 euler_gamma = 0.5772156649015329
 newaxis = None
 SHORT = range(-(2**31) + 1, 2**31)  # the bounds that the op of the catalogue takes
+FEW, STEP = 4, 256  # caches grow by the second
 
 
 def sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -157,6 +160,15 @@ def full_like(a: Any, vals: Any, dtype: Any = None, *, stream: Any = None) -> ar
     return full(as_array(a).shape, vals, as_array(a).dtype if dtype is None else dtype)
 
 
+def numbers_from(first: Array | None, step: int, count: int) -> Array:
+    """Return integers at equal distances, from 0 or from an integer in device memory."""
+    if first is None and step == 1 and count > FEW and count % STEP:
+        # As many as there are tokens so far: a mask of them comes again as one of all places of a cache.
+        return prefixed(kernels.arange(-(-count // STEP) * STEP), 0, count)
+    found: Array = kernels.arange(0, step * count, step)
+    return found if first is None else kernels.add(found, first)
+
+
 def arange(*bounds: Any, dtype: Any = None, stream: Any = None, **named: Any) -> array:
     """Return numbers at equal distances: ``arange(stop)``, ``arange(start, stop, step)``."""
     if len(bounds) == 4:
@@ -192,8 +204,10 @@ def arange(*bounds: Any, dtype: Any = None, stream: Any = None, **named: Any) ->
     new = given(dtype)
     if new == np.bool_ and count > 1:
         raise ValueError("[arange] bool is not supported as dtype.")
-    if is_whole and all(x in SHORT for x in (start, start + step * count, step)):
-        whole: array = apply(lambda: kernels.arange(start, start + step * count, step))
+    if is_whole and all(x in SHORT for x in (start, start + step * count, step, step * count)):
+        # A start may be a position, which is another one at the next token.
+        first = places.counted(start) if start and count else None
+        whole: array = apply(numbers_from, first, step, count)
         return whole.astype(of(new))
     if new.kind in "iu":
         # As MLX does: the distance of the first two numbers in the dtype.

@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from hiprt import kernels
 from hiprt.array import Array, zeros as zeros_of
 from hiprt.metal_compat.mlx.array import INT32, array, as_array
 from hiprt.metal_compat.mlx.dtypes import Dtype, complex64, finfo, given, iinfo
 from hiprt.metal_compat.mlx.lazy import apply
+from hiprt.metal_compat.mlx.places import counted
 
 UNARY = (
     "abs", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "ceil", "cos", "cosh", "erf", "erfinv",
@@ -27,6 +30,9 @@ SAME = {
     "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2",
     "atanh": "arctanh", "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "pow": "power",
 }  # fmt: skip
+# Ops by which programs come from a position to others: they are given numbers as arrays; see `counted`.
+COUNTING = {"add", "subtract", "greater", "greater_equal", "less", "less_equal"}
+COUNTS = np.dtype(np.int32)
 __all__ = [
     *UNARY, *BINARY, *SAME, "astype", "bitwise_invert", "clip", "conj", "conjugate", "degrees", "divmod", "imag",
     "isneginf", "isposinf", "logical_xor", "nan_to_num", "positive", "radians", "real", "round", "stop_gradient",
@@ -84,6 +90,8 @@ def binary(name: str) -> Callable[..., array]:
     def applied(a: Any, b: Any, stream: Any = None) -> array:
         left = operand(a, b)
         right = operand(b, left)
+        if type(right) is int and name in COUNTING and left.value.dtype is COUNTS and left.value.ndim:
+            right = counted(right)
         try:
             made: array = apply(op, left if isinstance(left, array) else operand(left, right), right)
         except TypeError as error:

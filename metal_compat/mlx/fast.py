@@ -10,6 +10,7 @@ import numpy as np
 
 from hiprt import kernels
 from hiprt.array import Array, Form
+from hiprt.graphs.trace.prefixes import prefix_of
 from hiprt.metal_compat.metal_kernel import MetalKernel, metal_kernel as body_kernel, run as run_kernel
 from hiprt.metal_compat.mlx.array import array, as_array, packed
 from hiprt.metal_compat.mlx.dtypes import (
@@ -265,10 +266,30 @@ def scaled_dot_product_attention(
         if np.broadcast_shapes(mask.shape, whole) != whole:
             raise ValueError(f"[broadcast_shapes] Shapes {mask.shape} and {whole} cannot be broadcast.")
     seen = mask if isinstance(mask, array) else None
-    made: array = apply(
-        attention_of, q, k, v, float(scale), mask == "causal" if seen is None else False, seen, sinks, kind.numpy
-    )
+    is_causal = isinstance(mask, str) and mask == "causal"
+    places, keys, values, seen = every_place(q, k, v, seen)
+    made: array = apply(attention_of, q, keys, values, float(scale), is_causal, seen, sinks, kind.numpy, places)
     return made
+
+
+def every_place(q: array, k: array, v: array, mask: array | None) -> tuple[array | None, array, array, array | None]:
+    """Return the number of places of a cache as an array, and all that the cache has of keys, values and a mask.
+
+    Where a cache ends is then no constant of what is computed, which comes again with the next token. None and the
+    operands themselves are returned for keys and values that are not the beginning of what caches of one size hold.
+    """
+    (keys, count), (values, _) = prefix(k), prefix(v)
+    capacity = keys.shape[2]
+    if (keys is k and q.shape[2] > 1) or values.shape[2] != capacity:
+        return None, k, v, mask
+    if mask is not None and mask.ndim and mask.shape[-1] != 1:
+        found = prefix_of(mask.value)
+        all_of = mask.value if found is None else found.whole
+        if (found is not None and found.axis != mask.ndim - 1) or all_of.shape[-1] < capacity:
+            return None, k, v, mask
+        mask = array.around(all_of)
+        mask = mask if mask.shape[-1] == capacity else mask[..., :capacity]
+    return counted(count), keys, values, mask
 
 
 def is_token(q: Form, k: Form, v: Form) -> bool:
@@ -304,15 +325,16 @@ def attention_of(
     mask: Array | None,
     sinks: Array | None,
     dtype: np.dtype[Any],
+    places: Array | None,
 ) -> Array:
-    """Return attention by the steps of MLX's own fallback."""
+    """Return attention by the steps of MLX's own fallback; of keys and values the first `places` are there."""
     q, k, v = (x if x.dtype == dtype else kernels.astype(x, dtype) for x in (q, k, v))
     rows, heads, count, _ = q.shape
     groups, length = k.shape[1:3]
     wide = heads // groups
     q = kernels.contiguous(kernels.multiply(q, float(np.asarray(scale, dtype)))).reshape(rows, groups, wide, count, -1)
     scores = kernels.matmul(q, k[:, :, None].transpose(0, 1, 2, 4, 3))
-    if is_causal:
+    if places is None and is_causal:
         mask = kernels.greater_equal(kernels.arange(length - count, length)[:, None], kernels.arange(length))
     elif mask is not None:
         mask = mask if mask.dtype in (BOOL, dtype) else kernels.astype(mask, dtype)
@@ -321,6 +343,11 @@ def attention_of(
     if mask is not None:
         hidden = finfo(of(dtype)).min
         scores = kernels.where(mask, scores, hidden) if mask.dtype == BOOL else kernels.add(scores, mask)
+    if places is not None:
+        ends = kernels.add(places, kernels.arange(1 - count, 1))[:, None] if is_causal else places
+        every = kernels.arange(length)
+        scores = kernels.where(kernels.less(every, ends), scores, -math.inf)
+        v = kernels.where(kernels.less(every, places)[:, None], v, 0.0)  # what lies behind may be no number
     if sinks is not None:
         column = solid(sinks, dtype).reshape(1, groups, wide, 1, 1)
         column = kernels.broadcast_to(column, (rows, groups, wide, count, 1))

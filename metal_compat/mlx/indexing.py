@@ -262,6 +262,14 @@ def assigned(a: array, index: Any, x: Any) -> array:
     return changed(a, index, x, kernels.scatter)
 
 
+def is_every(index: Any, shape: tuple[int, ...]) -> bool:
+    """Whether an index names all elements of an array, in order."""
+    items = plain(index, len(shape))
+    return items is not None and all(
+        isinstance(item, slice) and item.indices(n) == (0, n, 1) for item, n in zip(items, shape)
+    )
+
+
 def one_slice(a: array, items: list[Any]) -> tuple[int, int, int] | None:
     """Return the only axis of which items name a part without gaps, where it begins, and its length.
 
@@ -323,7 +331,14 @@ class At:
         return self.one_by_one(x, kernels.minimum)
 
     def one_by_one(self, x: Any, combine: Callable[..., Any]) -> array:
-        """Return the array with updates combined in the order of their places, one launch for each."""
+        """Return the array with updates combined in the order of their places, one launch for each.
+
+        Without arrays in the index no place comes twice, and all are combined at once.
+        """
+        if not any(isinstance(item, array) for item in normal(self.index)):
+            new: array = apply(combine, taken(self.a, self.index), as_array(x, self.a.dtype))
+            is_whole = new.dtype is self.a.dtype and new.shape == self.a.shape and is_every(self.index, new.shape)
+            return new if is_whole else assigned(self.a, self.index, new)
 
         def put(flat: Array, at: Array, new: Array) -> Array:
             for i in range(at.shape[0]):

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numpy as np
-
-from hiprt.array import array as on_device
-from hiprt.metal_compat.mlx.array import array, held
+from hiprt.graphs.trace import prefixes
+from hiprt.metal_compat.mlx.array import array
 
 __all__ = ["counted", "prefix"]
 
 
 @lru_cache(4096)
 def counted(n: int) -> array:
-    """Return an integer as an int32 array of one element, the same one each time.
-
-    A graph that is given the number so, and not as a constant of its ops, is the same graph for another number.
-    """
-    return held(on_device(np.asarray([n], np.int32)))
+    """Return an integer as an int32 array of one element, the same one each time; see `prefixes.counted`."""
+    return array.around(prefixes.counted(n))
 
 
 def prefix(a: array) -> tuple[array, int]:
@@ -28,15 +23,6 @@ def prefix(a: array) -> tuple[array, int]:
     """
     value = a.value
     maker = value.primitive
-    if maker.op is None or maker.op.name != "getitem" or value.ndim < 2:
-        return a, value.shape[-2]
-    base, index = maker.arguments
-    if not isinstance(index, tuple) or len(index) != base.ndim or base.ndim != value.ndim:
-        return a, value.shape[-2]
-    whole = slice(None)
-    part = index[-2]
-    others = (*index[:-2], index[-1])
-    is_front = isinstance(part, slice) and part.start in (None, 0) and part.step in (None, 1)
-    if not is_front or any(each != whole for each in others) or base.shape[-2] == 0:
-        return a, value.shape[-2]
-    return array.around(base), value.shape[-2]
+    if maker.prefix and maker.prefix == value.ndim - 1:
+        return array.around(maker.arguments[0]), value.shape[-2]
+    return a, value.shape[-2]
