@@ -139,14 +139,14 @@ def qmv(
     return Case("qmv", f"{rows}x{columns}{f' batch {batch}' if batch > 1 else ''} {' '.join(words)}".strip(), make)
 
 
-def layer(hidden: int, inner: int, heads: int, groups: int, width: int = 128) -> Case:
+def layer(hidden: int, inner: int, heads: int, groups: int, width: int = 128, batch: int = 1) -> Case:
     """Return the case of the four products of one dense layer, which follow one another as in a step."""
     qkv = (heads + 2 * groups) * width
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
         first, second = maker.matrix(qkv, hidden), maker.matrix(hidden, heads * width)
         third, fourth = maker.matrix(2 * inner, hidden), maker.matrix(hidden, inner)
-        x, inside, norm = maker.rows(1, hidden), maker.rows(1, heads * width), maker.weights.norm("", hidden)
+        x, inside, norm = maker.rows(batch, hidden), maker.rows(batch, heads * width), maker.weights.norm("", hidden)
 
         def launch() -> list[Any]:
             held = [kernels.qmv(x, *operands(first), norm=norm)]
@@ -157,7 +157,7 @@ def layer(hidden: int, inner: int, heads: int, groups: int, width: int = 128) ->
 
         return size_of(first, second, third, fourth), launch
 
-    return Case("qmv", f"layer {hidden}, {inner}, {heads} over {groups}", make)
+    return Case("qmv", f"layer {hidden}, {inner}, {heads} over {groups}{f' batch {batch}' if batch > 1 else ''}", make)
 
 
 def attention(context: int, heads: int = 32, groups: int = 8, width: int = 128) -> Case:
@@ -249,6 +249,31 @@ def sample(vocabulary: int) -> Case:
     return Case("sample", f"{vocabulary}", make)
 
 
+def filters(vocabulary: int, *rules: str) -> Case:
+    """Return the case of filters of logits."""
+    values = {"top_k": (40, np.int32), "top_p": (0.95, np.float32), "min_p": (0.05, np.float32)}
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        logits = maker.rows(1, vocabulary)
+        given: dict[str, Any] = {
+            rule: hiprt.array(np.array([value], kind)) for rule, (value, kind) in values.items() if rule in rules
+        }
+        return 2 * size_of(logits), lambda: kernels.filter_logits(logits, **given)
+
+    return Case("filter_logits", f"{vocabulary} {' '.join(rules)}", make)
+
+
+def penalty(vocabulary: int) -> Case:
+    """Return the case of a penalty on the last tokens."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        logits, tokens, position = maker.rows(1, vocabulary), maker.places(17, 256), maker.places(200)
+        factor = hiprt.array(np.array([1.1], np.float32))
+        return 2 * size_of(logits), lambda: kernels.repetition_penalty(logits, tokens, position, factor)
+
+    return Case("repetition_penalty", f"{vocabulary}", make)
+
+
 def cases(hidden: int, inner: int, heads: int, groups: int, vocabulary: int, width: int = 128) -> Iterator[Case]:
     """Yield the cases of one dense layer and the head."""
     yield qmv((heads + 2 * groups) * width, hidden, norm=True)
@@ -263,14 +288,17 @@ def cases(hidden: int, inner: int, heads: int, groups: int, vocabulary: int, wid
     yield rms_norm(hidden, 512)
     yield argmax(vocabulary)
     yield sample(vocabulary)
+    yield filters(vocabulary, "top_k")
+    yield filters(vocabulary, "top_k", "top_p", "min_p")
+    yield penalty(vocabulary)
 
 
 # The shapes of the 4B preset and of the mixture of 30B-A3B, and large ones.
 CASES = [
     *cases(2560, 9728, 32, 8, 151936),
-    layer(2560, 9728, 32, 8),
+    *(layer(2560, 9728, 32, 8, batch=batch) for batch in (1, 4, 8)),
     qmv(8192, 8192),
-    qmv(8192, 8192, 4),
+    *(qmv(8192, 8192, batch) for batch in (2, 4, 8)),
     qmv(25600, 5120),
     *(attention(context) for context in (512, 4096, 32768)),
     experts("moe_gate_up"),

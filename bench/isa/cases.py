@@ -20,7 +20,8 @@ from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.qmv import SHARED, dot_instances
-from hiprt.kernels.ops.sampling.filter_logits import FilterPlan, plan_of as filter_plan
+from hiprt.kernels.ops.reduction.argmax import PART
+from hiprt.kernels.ops.sampling.filter_logits import KEYS, STATES, SUMS, FilterPlan, plan_of as filter_plan
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import FLOATING, dequantize, quantize, quantize_floating
 from hiprt.kernels.tuning.dots import Dots
@@ -236,16 +237,13 @@ def tokens(dtype: np.dtype[Any]) -> Iterator[Case]:
             given = logits[:1], np.array([heat], np.float32), np.array([77], np.uint32), int32(5)
             exact = int32(reference.sample(logits[0], heat, 77, 5))
             yield Case(f"{width} logits, temperature {heat}", kernels.sample, given, exact)
+    found = int32(7, 4, 9, 40, -3, 50, 9, 70).reshape(4, 2)
+    yield Case("4 threadgroups with equals", choose, (found,), int32(40))
     alike = np.full(1500, 0.5, dtype)
-    # 1500 equal logits are in the twelfth of the 16 parts that the first launch of a search sees.
-    tops, p = np.array([[0.5, 1500]], np.float32), np.array([0.9], np.float32)
-    parts = np.zeros((1, 32))
-    parts[0, [11, 27]] = 1500
-    find_tops = lambda logits: planned(logits).find_tops(current_stream(), logits)  # noqa: E731
+    tops, p = np.full(2, 0.5, np.float32), np.array([0.9], np.float32)
     yield Case("1500 equal logits", find_tops, (alike,), tops)
-    given = alike, tops, int32(9), p
-    yield Case("1500 equal logits", search, given, parts)
-    yield Case("1500 equal logits, 9 wanted", keep, given, alike)
+    yield Case("1500 equal logits", search, (alike, tops, int32(9), p), alike_words(dtype))
+    yield Case("1500 equal logits, 9 wanted", keep, (alike, tops, int32(9), p, alike_words(dtype)), alike)
     seen = int32(5, 700, 5, 9000)
     factor = np.array([1.3], np.float32)
     exact = reference.repetition_penalty(logits[0], seen, 2, 1.3)
@@ -258,19 +256,41 @@ def planned(logits: Array, top_k: Array | None = None, top_p: Array | None = Non
     return plan
 
 
+def alike_words(dtype: np.dtype[Any]) -> NDArray[np.uint32]:
+    """Return what the first level of the search finds where 1500 logits are one half."""
+    _, levels, digit = KEYS[dtype.name]
+    words = np.zeros(levels * ((SUMS << digit) + STATES), np.uint32)
+    mass = 1500 << 40
+    words[levels * (SUMS << digit)] = 0x3F000000
+    words[SUMS * (0xBF000000 >> (32 - digit)) :][:SUMS] = [1500, mass & 0x3FFFF, mass >> 18 & 0x3FFFF, mass >> 36]
+    return words
+
+
+def choose(found: Array) -> Array:
+    """Launch the choice of the largest of what threadgroups found."""
+    out = empty(1, np.dtype(np.int32))
+    Launch(PART, (1, 1, 1), (32, 1, 1), groups=len(found))(current_stream(), found=found, out=out)
+    return out
+
+
+def find_tops(logits: Array) -> Array:
+    """Launch the search for the largest logits."""
+    return planned(logits).find_tops(current_stream(), logits)[0]
+
+
 def search(logits: Array, tops: Array, top_k: Array, top_p: Array) -> Array:
-    """Launch the first level of the search, and return what the parts of the range hold."""
+    """Launch the first level of the search, and return what it adds up."""
     plan = planned(logits, top_k, top_p)
-    given = {"logits": logits, "top_k": top_k, "top_p": top_p, "tops": tops, "before": tops, "low": tops}
-    return plan.narrow(current_stream(), plan.levels[0], **given, above=tops)["before"]
+    found = hiprt.zeros(plan.words, np.uint32)
+    plan.levels[0](current_stream(), logits=logits, top_k=top_k, top_p=top_p, tops=tops, found=found)
+    return found
 
 
-def keep(logits: Array, tops: Array, top_k: Array, top_p: Array) -> Array:
-    """Launch the filter as if the search had not begun, so that all logits stay."""
+def keep(logits: Array, tops: Array, top_k: Array, top_p: Array, found: Array) -> Array:
+    """Launch the filter as if the search had settled one digit, so that all logits stay."""
     last, out = planned(logits, top_k, top_p).keep, empty(logits.shape, logits.dtype)
-    launch = Launch(last.kernel, last.grid, last.threads, {"T": logits.dtype}, **{**last.scalars, "level": 0})
-    found = {"tops": tops, "before": tops, "low": tops, "above": tops}
-    launch(current_stream(), logits=logits, top_k=top_k, top_p=top_p, **found, min_p=top_p, out=out)
+    launch = Launch(last.kernel, last.grid, last.threads, last.template, **{**last.scalars, "level": 1})
+    launch(current_stream(), logits=logits, top_k=top_k, top_p=top_p, tops=tops, found=found, min_p=top_p, out=out)
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hiprt.kernels.tuning.rings import Ring
+from hiprt.kernels.tuning.stages import Stages
 from hiprt.kernels.tuning.table import Table
 
 __all__ = ["features", "serves", "table"]
@@ -26,7 +27,24 @@ H200 = Table(
         (5120, 25600): Ring(1, 20, 5, 3, 5, 132),
         (25600, 5120): Ring(2, 7, 3, 4, 1, 264),
         (8192, 8192): Ring(1, 16, 2, 4, 1, 264),
-    }
+    },
+    # Measured on 2026-11-23 with 8 vectors, each the fastest of 12 to 14.
+    stages={
+        (4096, 1024): Stages(4, 4, 1),
+        (6144, 1024): Stages(6, 2, 2),
+        (12288, 2048): Stages(6, 2, 3),
+        (6144, 2560): Stages(3, 5, 2),
+        (19456, 2560): Stages(10, 2, 2),
+        (151936, 2560): Stages(12, 1, 3, 6),
+        (2560, 4096): Stages(2, 8, 2),
+        (4096, 4096): Stages(2, 4, 3),
+        (6144, 4096): Stages(3, 4, 3),
+        (24576, 4096): Stages(12, 2, 2),
+        (51200, 5120): Stages(15, 1, 2, 2),
+        (2048, 6144): Stages(1, 8, 2),
+        (2560, 9728): Stages(2, 5, 2),
+        (4096, 12288): Stages(2, 5, 1),
+    },
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hiprt.kernels.tuning.rings import Ring, RingCost
+from hiprt.kernels.tuning.stages import Stages
 
 __all__ = ["DEFAULT", "Table"]
 
@@ -58,6 +59,8 @@ class Table:
         Elements that one plain loop of the CPU device takes.
     rings : mapping of (int, int) to Ring
         The best ring for a matrix of 4 bits in groups of 64, by rows and width, where one was measured.
+    stages : mapping of (int, int) to Stages
+        The best stages for such a matrix and several vectors.
     ring_cost : RingCost
         The cost that ranks rings for all other matrices.
     """
@@ -82,6 +85,7 @@ class Table:
     loop_bytes: int = 16384
     loop_elements: int = 16384
     rings: Mapping[tuple[int, int], Ring] = field(default_factory=dict)
+    stages: Mapping[tuple[int, int], Stages] = field(default_factory=dict)
     ring_cost: RingCost = field(default_factory=RingCost)
 
 

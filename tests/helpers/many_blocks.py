@@ -188,7 +188,7 @@ OTHERS = {
         exact=lambda logits, tokens, position, penalty: reference.repetition_penalty(
             logits, tokens, int(position[0]), float(penalty[0]), 20
         ),
-        rows=BLOCKS * 256, bound=1,
+        rows=BLOCKS * 256, bound=1024,
     ),
 }  # fmt: skip
 MANY = {name: Case(operands) for name, operands in FEW_ROWS.items()} | OTHERS

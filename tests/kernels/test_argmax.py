@@ -26,6 +26,21 @@ def test_lowest_index_wins_ties(branch, dtype, width):
     np.testing.assert_array_equal(kernels.argmax(hiprt.array(np.zeros_like(x))).numpy(), np.zeros(6, np.int32))
 
 
+@pytest.mark.parametrize("width", [4096, 4100, 5121, 151936])
+def test_rows_that_threadgroups_share(branch, dtype, width):
+    x = np.random.default_rng(width).integers(-9, 9, (2, width)).astype(dtype)
+    x[1, [width - 1, width // 2, width // 2 - 1]] = 20
+    got = kernels.argmax(hiprt.array(x))
+    np.testing.assert_array_equal(got.numpy(), [reference.argmax(x)[0], width // 2 - 1])
+    x[0, [1024, 4000]] = np.nan
+    out = hiprt.empty(2, np.int32)
+    assert kernels.argmax(hiprt.array(x), out=out) is out
+    assert out.numpy()[0] == 1024
+    target = hiprt.zeros((1, width), np.float32)
+    with pytest.raises(ValueError, match="out overlaps"):
+        kernels.argmax(target, out=target.view(np.int32)[0, :1])
+
+
 def test_specials(branch, dtype):
     x = np.full((8, 50), -3.0, dtype)
     x[0, [30, 41]] = np.nan

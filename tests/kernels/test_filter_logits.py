@@ -62,6 +62,40 @@ def test_equal_logits_stay_together(branch, dtype):
     assert check(logits, top_k=3).tolist() == [False, True, True, True, False, False, False, False]
 
 
+def test_shares_of_equal_logits_are_exact(branch, dtype):
+    """A sum of exponentials does not depend on the order in which threadgroups add to it."""
+    logits = np.full(40000, -3, dtype)
+    logits[::4] = 2
+    logits[1::4] = 1.5
+    # Two quarters have these shares of the whole: a little less than the first reaches needs no second one.
+    powers = np.repeat(np.exp(np.array([0, -0.5, -5, -5])), 10000)
+    limit = powers[:10000].sum() / powers.sum()
+    for p, kept in ((limit - 1e-6, 10000), (limit + 1e-6, 20000), (0.9999, 40000), (1e-9, 10000)):
+        assert np.isfinite(filtered(hiprt.array(logits), top_p=p).numpy().astype(float)).sum() == kept
+    assert np.isfinite(filtered(hiprt.array(np.zeros_like(logits)), top_p=0.5).numpy().astype(float)).all()
+
+
+def test_nan_stays_and_does_not_count(branch, dtype):
+    logits = np.linspace(-4, 4, 3000).astype(dtype)
+    logits[[5, 2000]] = np.nan
+    for rules in ({"top_k": 3}, {"top_p": 0.1}):
+        got = filtered(hiprt.array(logits), **rules).numpy().astype(float)
+        assert np.isnan(got[[5, 2000]]).all()
+        others = np.delete(logits, [5, 2000])
+        np.testing.assert_array_equal(np.isfinite(np.delete(got, [5, 2000])), reference.filter_logits(others, **rules))
+
+
+@pytest.mark.parametrize("rules", [{"top_k": 2990}, {"top_p": 0.9}, {"top_k": 4, "top_p": 0.5}])
+def test_infinite_logits(branch, dtype, rules):
+    logits = np.linspace(-4, 4, 3000).astype(dtype)
+    logits[:500] = -np.inf
+    check(logits, **({**rules, "top_k": 2500} if "top_p" not in rules else rules))
+    logits[7] = np.inf
+    got = filtered(hiprt.array(logits), **({"top_k": 1} if "top_k" in rules else rules)).numpy().astype(float)
+    assert got[7] == np.inf
+    assert (np.delete(got, 7) == -np.inf).all()
+
+
 def test_a_vocabulary(branch, normal):
     logits = normal(151936, np.dtype(np.float32), 4, 3.0)
     for rules in ({"top_k": 50}, {"top_p": 0.9}, {"top_k": 40, "top_p": 0.8, "min_p": 0.01}):

@@ -12,8 +12,10 @@ from hiprt.flags import flags
 from hiprt.graphs import Step
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import pack, quantize
+from hiprt.kernels.tuning import stages as stages_module
 from hiprt.kernels.tuning.dots import Dots, dots_configuration, dots_of
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, rings, shared_bytes
+from hiprt.kernels.tuning.stages import Stages, stages_configuration, stages_of
 from hiprt.kernels.tuning.target import force_generic, make_target
 from hiprt.kernels.tuning.tiling import Product, Tiling, tensor_configuration, tiling_of
 from hiprt.provider import CPU, NVIDIA, ROCM
@@ -105,6 +107,24 @@ def test_integer_instructions(half, group, bits, ring, steps):
         for rows in (8, 40, 136):
             check(1, rows, steps * 1024 // bits, half, group, bits, tiling=ring)
             check(1, rows, steps * 1024 // bits, half, group, bits, tiling=ring, norm=True, residual=True, swiglu=True)
+
+
+@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16])
+@pytest.mark.parametrize(
+    ("form", "steps"),
+    [
+        (Stages(1, 1, 2, 2), 3),
+        (Stages(1, 3, 1), 4),  # steps that are not there
+        (Stages(2, 2, 3), 4),
+        (Stages(3, 1, 4, 2), 1),
+    ],
+)
+def test_stages(half, group, form, steps):
+    with force_generic():
+        for batch, rows in ((2, 16), (8, 40), (5, 134)):
+            check(batch, rows, steps * 256, half, group, 4, tiling=form)
+            check(batch, rows, steps * 256, half, group, 4, tiling=form, norm=True, residual=True, swiglu=True)
 
 
 @pytest.mark.parametrize(("group", "bits"), FORMATS)
@@ -282,11 +302,41 @@ def test_one_threadgroup_a_processor_takes_over_half_of_its_memory():
     assert shared_bytes(three, H200) < half
 
 
+@given(
+    tiles=st.integers(1, 4000),
+    steps=st.integers(1, 100),
+    group=st.sampled_from((32, 64, 128)),
+    is_normed=st.booleans(),
+)
+def test_stages_fit(tiles, steps, group, is_normed):
+    product = Product(16 * tiles, steps * 256, 8, group, 4, False)
+    found = stages_of(product, is_normed, H200)
+    if found is None:
+        assert steps > 48  # x does not fit
+        return
+    plan = stages_configuration(product, found, is_normed)
+    template = {"GROUP": group, "WIDTH": product.width, **plan.template, "NORMED": is_normed}
+    assert stages_module.shared_bytes(template, H200) + 4 * 8 * plan.threads[0] // 32 + 64 <= 227 << 10
+    assert plan.grid[0] * found.teams * found.turns >= tiles
+
+
+def test_stages_are_refused_where_they_do_not_fit():
+    product = Product(64, 1024, 8, 64, 4, False)
+    for found in (Stages(1, 2, 1, 2), Stages(5, 5, 1), Stages(0, 1, 1), Stages(4, 6, 6)):
+        with pytest.raises(ValueError, match="does not fit"):
+            stages_configuration(product._replace(width=8192), found, True)
+    for unfit in ({"bits": 8}, {"batch": 1}, {"width": 1152}):
+        with pytest.raises(ValueError, match="does not fit"):
+            stages_configuration(product._replace(**unfit), Stages(1, 1, 1), True)
+        assert stages_of(product._replace(**unfit), True, H200) is None
+
+
 def test_bulk_copies_are_for_devices_that_have_them():
     half, product = np.dtype(np.float16), Product(4096, 2560, 1, 64, 4, False)
     assert isinstance(qmv_module.chosen(H200, half, product), Ring)
     assert isinstance(qmv_module.chosen(target("sm_80"), half, product), Tiling)
-    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2)), Tiling)
+    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2)), Stages)
+    assert isinstance(qmv_module.chosen(H200, half, product._replace(batch=2, bits=8)), Tiling)
     for arch, dtype in (("hiprt-cpu", half), ("sm_90", np.dtype(np.float32))):
         assert qmv_module.chosen(target(arch), dtype, product) is None
 

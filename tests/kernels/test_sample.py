@@ -14,7 +14,7 @@ def draw(logits, temperature, seed, position):
     return int(kernels.sample(logits, *map(hiprt.array, values)).item())
 
 
-@pytest.mark.parametrize("size", [1, 6, 8, 100, 1023, 5000])
+@pytest.mark.parametrize("size", [1, 6, 8, 100, 1023, 5000, 9001])
 def test_draws_of_the_reference(branch, dtype, size, normal):
     logits = normal(size, dtype, size, 2.0)
     device = hiprt.array(logits)

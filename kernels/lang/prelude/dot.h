@@ -34,7 +34,14 @@ HIPRT_INLINE void numbers_of(uint word, uint (&pairs)[coded<T, BITS>::REGISTERS]
   constexpr int FIELD = coded<T, BITS>::FIELD;
   constexpr uint MASK = FIELD == 4 ? 0x000f000fu : 0x00ff00ffu;
 #pragma unroll
-  for (int i = 0; i < coded<T, BITS>::REGISTERS; i++) pairs[i] = ((word >> (i * FIELD)) & MASK) | numbers<T>::WORD;
+  for (int i = 0; i < coded<T, BITS>::REGISTERS; i++) {
+#if HIPRT_TARGET_NVIDIA
+    // One instruction, of which the compiler would make two: not both words can be part of it.
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(pairs[i]) : "r"(word >> (i * FIELD)), "r"(MASK), "r"(numbers<T>::WORD));
+#else
+    pairs[i] = ((word >> (i * FIELD)) & MASK) | numbers<T>::WORD;
+#endif
+  }
 }
 
 template <typename T>
@@ -68,6 +75,31 @@ HIPRT_INLINE void arrange(const T (&x)[8], uint (&pairs)[BITS / 4 * coded<T, BIT
     }
   }
 }
+
+// Two numbers in a word: a * b + c, rounded once, where the device has an instruction for two.
+#if HIPRT_TARGET_NVIDIA && __CUDA_ARCH__ >= 800
+template <typename T>
+HIPRT_INLINE uint pair_mad(uint a, uint b, uint c) {
+  uint pair;
+  if (same<T, half>::value) {
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(a), "r"(b), "r"(c));
+  } else {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(a), "r"(b), "r"(c));
+  }
+  return pair;
+}
+#else
+template <typename T>
+HIPRT_INLINE uint pair_mad(uint a, uint b, uint c) {
+  return pair_of(T(mad(low_of<T>(a), low_of<T>(b), low_of<T>(c))), T(mad(high_of<T>(a), high_of<T>(b), high_of<T>(c))));
+}
+#endif
+template <typename T>
+HIPRT_INLINE uint pair_product(uint a, uint b) { return pair_mad<T>(a, b, 0x80008000u); }  // -0 keeps the sign of 0
+
+// The lower halves of two words in one, and the upper ones.
+HIPRT_INLINE uint low_pair(uint a, uint b) { return (a & 0xffffu) | b << 16; }
+HIPRT_INLINE uint high_pair(uint a, uint b) { return a >> 16 | (b & 0xffff0000u); }
 
 // A pair of subnormal halves holds two codes in units of 2^-24. Every other pair of 4-bit codes is 16 times as large, and
 // `arranged` divides its factors by 16. Codes i and i + 16 / BITS of a word make a pair.

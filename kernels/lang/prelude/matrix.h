@@ -8,6 +8,19 @@ namespace hiprt {
 HIPRT_INLINE void copy_async(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(uint(__cvta_generic_to_shared(to))), "l"(from) : "memory");
 }
+// Copies of 4, 8 or 16 bytes that end together, and the wait for all but the newest N such lots.
+template <uint BYTES>
+HIPRT_INLINE void copy_later(void* to, const void* from) {
+  const uint at = uint(__cvta_generic_to_shared(to));
+  if (BYTES == 16) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" : : "r"(at), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" : : "r"(at), "l"(from), "n"(BYTES) : "memory");
+  }
+}
+HIPRT_INLINE void end_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+template <int N>
+HIPRT_INLINE void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
 HIPRT_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" : : : "memory"); }
 
 // This rounds two numbers into one word.
@@ -45,4 +58,16 @@ HIPRT_INLINE void multiply_fragments(float* c, const uint* a, const uint* b, hal
 }  // namespace metal
 #else
 #define HIPRT_HAS_MMA 0
+namespace metal {
+namespace hiprt {
+
+// Where there are no such copies, they are there at once.
+template <uint BYTES>
+HIPRT_INLINE void copy_later(void* to, const void* from) { __builtin_memcpy(to, from, BYTES); }
+HIPRT_INLINE void end_copies() {}
+template <int N>
+HIPRT_INLINE void wait_for_all_but() {}
+
+}  // namespace hiprt
+}  // namespace metal
 #endif

@@ -19,6 +19,7 @@ from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
 from hiprt.kernels.tuning.dots import TEMPLATE, Dots, dots_configuration, dots_of
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of
 from hiprt.kernels.tuning.sharing import UNSHARED, Sharing, sharing_of, sharings
+from hiprt.kernels.tuning.stages import TEMPLATE as STAGES, Stages, shared_bytes, stages_configuration, stages_of
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.kernels.tuning.tiling import Product, Tiling, tensor_configuration, tiling_of
 from hiprt.objects import Planned
@@ -112,6 +113,18 @@ TENSOR = Kernel(
     ahead=("weight", "scales", "biases"),
     source=(OPS / "quantized/qmv_mma.hip").read_text(),
 )
+# This one as well; it multiplies several vectors.
+STAGED = Kernel(
+    "qmv_staged",
+    inputs=OPERANDS,
+    outputs={"out": "S"},
+    scalars={"columns": "uint", "batch": "uint", "eps": "float"},
+    template={"T": "dtype", "S": "dtype", "GROUP": "int", "BITS": "int", "WIDTH": "int", **STAGES, **PARTS},
+    threads=lambda template: 32 * template["TEAMS"] * template["SPLIT"],
+    ahead=("weight", "scales", "biases"),
+    shared=shared_bytes,
+    source=(OPS / "quantized/staged_vectors.hip").read_text(),
+)
 # This kernel multiplies one vector with one matrix.
 INTEGER = ring_kernel(
     "qmv_integer",
@@ -148,7 +161,7 @@ def qmv(
     residual: Array | None = None,
     swiglu: bool = False,
     out_dtype: DTypeLike | None = None,
-    tiling: Tiling | Ring | Dots | Sharing | None = None,
+    tiling: Tiling | Ring | Stages | Dots | Sharing | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -177,9 +190,9 @@ def qmv(
         ``silu(gate) * up``, [B, N / 2].
     out_dtype : dtype, optional
         The dtype of the result, which is that of `x` by default.
-    tiling : Ring, Tiling, Dots or Sharing, optional
+    tiling : Ring, Stages, Tiling, Dots or Sharing, optional
         How a kernel of matrix or dot instructions shares out the work, or the one that every GPU has. `ring_of`,
-        `tiling_of`, `dots_of` or `sharing_of` chooses it by default.
+        `stages_of`, `tiling_of`, `dots_of` or `sharing_of` chooses it by default.
 
     Returns
     -------
@@ -215,7 +228,7 @@ def plan_of(
     bits: int,
     is_gated: bool,
     out_dtype: DTypeLike | None,
-    tiling: Tiling | Ring | Dots | Sharing | None,
+    tiling: Tiling | Ring | Stages | Dots | Sharing | None,
     eps: float,
     target: Target,
 ) -> Plan:
@@ -231,7 +244,7 @@ def plan_of(
         product = Product(w.shape[0], width, batch, group_size, bits, is_gated)
         kinds = {"T": x.dtype, "S": dtype, "GROUP": group_size, "BITS": bits}
         parts = {"NORMED": norm is not None, "ADDED": residual is not None, "GATED": is_gated}
-        tiling = tiling or chosen(target, x.dtype, product)
+        tiling = tiling or chosen(target, x.dtype, product, norm is not None)
         if isinstance(tiling, Ring):
             configuration = ring_configuration(product, tiling, target)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
@@ -241,6 +254,12 @@ def plan_of(
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
             scalars: dict[str, Any] = {"columns": columns, "eps": eps, "groups": configuration.grid[0]}
             launch = Launch(DOTS, configuration.grid, configuration.threads, template, **scalars)
+        elif isinstance(tiling, Stages):
+            configuration = stages_configuration(product, tiling, norm is not None)
+            template = {**kinds, "WIDTH": width, **configuration.template, **parts}
+            launch = Launch(
+                STAGED, configuration.grid, configuration.threads, template, columns=columns, batch=batch, eps=eps
+            )
         elif isinstance(tiling, Tiling):
             configuration = tensor_configuration(product, tiling)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
@@ -328,10 +347,12 @@ def check(
     return columns
 
 
-def chosen(target: Target, dtype: np.dtype[Any], product: Product) -> Tiling | Ring | Dots | None:
+def chosen(
+    target: Target, dtype: np.dtype[Any], product: Product, is_normed: bool = True
+) -> Tiling | Ring | Stages | Dots | None:
     """Return how a kernel for 16-bit numbers and some targets shares out the work; None if none takes it."""
     if dtype.itemsize != 2:
         return None
     if "matrix" not in target.features or product.width * product.bits % 1024:
         return dots_of(product, target)
-    return ring_of(product, target) or tiling_of(product, target)
+    return ring_of(product, target) or stages_of(product, is_normed, target) or tiling_of(product, target)

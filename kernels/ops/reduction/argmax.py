@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any, NamedTuple
 
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each, runs
@@ -17,19 +18,33 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["argmax", "argmin", "order_headers", "threads_of"]
+__all__ = ["LargestPlan", "argmax", "argmin", "largest_plan", "order_headers"]
 
 KERNEL = Kernel(
     "reduction/argmax",
     inputs={"x": "T"},
     outputs={"out": "int"},
-    scalars={"width": "uint"},
+    scalars={"width": "uint", "share": "uint", "groups": "uint"},
     template={"T": "dtype", "RUN": "int"},
     headers=("reduction/largest.h",),
     threads=1024,
+    ahead=(),
     instances=each(RUN=runs),
 )
+PART = Kernel(
+    "reduction/largest_part",
+    inputs={"found": "int"},
+    outputs={"out": "int"},
+    scalars={"groups": "uint"},
+    headers=("reduction/largest.h",),
+    ahead=(),
+    instances=each(()),
+    part_of="argmax",
+)
 THREADS = 1024
+SHARE = 1024  # values that a threadgroup takes at least where several take a row
+SHARED_THREADS = 256  # of each of them
+MOST_GROUPS = 1024  # of a row
 
 
 # This body takes any dtype. It compares the keys that sorting uses, and of equal ones keeps the first.
@@ -147,23 +162,60 @@ def rows_of(op: str, x: Form, axis: int | None, keepdims: bool) -> tuple[tuple[i
 
 
 @Planned
-def plan_of(op: str, x: Form, shape: tuple[int, ...], width: int, target: Target) -> Plan:
+def plan_of(op: str, x: Form, shape: tuple[int, ...], width: int, target: Target) -> LargestPlan:
     """Return the plan for contiguous rows."""
-    rows = x.size // width
     if op == "argmax" and x.dtype in FLOATS:
-        threads, run = threads_of(x, width, target.takes_loops)
-        launch = Launch(KERNEL, (rows, 1, 1), (threads, 1, 1), {"T": x.dtype, "RUN": run}, width=width)
-    else:
-        key = "sort_key" if op == "argmax" else "falling_key"
-        launch = Launch(kernel_of(op, key, WORDS[x.dtype]), *row_launch(target, rows, width), width=width)
-    return Plan(op, shape, INT32, launch)
+        return largest_plan(op, KERNEL, x, shape, width, target)
+    key = "sort_key" if op == "argmax" else "falling_key"
+    launch = Launch(kernel_of(op, key, WORDS[x.dtype]), *row_launch(target, x.size // width, width), width=width)
+    return LargestPlan(Plan(op, shape, INT32, launch), None)
 
 
-def threads_of(x: Form, width: int, loops: bool) -> tuple[int, int]:
-    """Return how many threads share a row of floats, and how many neighbouring elements a thread reads at once."""
-    if loops:
-        return 1, 1
+class LargestPlan(NamedTuple):
+    """How the place of each row's largest value is found.
+
+    Attributes
+    ----------
+    find : Plan
+        It finds the place, or, where several threadgroups take a row, the largest key of each and its place.
+    choose : Plan or None
+        It finds the largest of those.
+    """
+
+    find: Plan
+    choose: Plan | None
+
+    def run(self, stream: Stream, out: Array | None, **operands: Array) -> Array:
+        """Launch on a stream, and return the places."""
+        if self.choose is None:
+            return self.find.run(stream, out, **operands)
+        if out is not None:
+            self.choose.receive(stream, out, operands)
+        found = self.find.run(stream, None, **operands)
+        return self.choose.run(stream, out, found=found)
+
+
+def largest_plan(op: str, kernel: Kernel, x: Form, shape: tuple[int, ...], width: int, target: Target) -> LargestPlan:
+    """Return the plan of a kernel that finds the places of the largest of some values in rows of floats.
+
+    Rows are shared by threadgroups where there are fewer rows than processors, and each is long.
+    """
+    rows = x.size // width
+    template: dict[str, Any] = {"T": x.dtype, "RUN": 1}
+    if target.takes_loops:
+        launch = Launch(kernel, (rows, 1, 1), (1, 1, 1), template, width=width, share=width, groups=1)
+        return LargestPlan(Plan(op, shape, INT32, launch), None)
     run = 16 // x.dtype.itemsize
-    if width % run or not x.is_aligned:
-        run = 1
-    return min(THREADS, -(-width // (32 * run)) * 32), run
+    if width % run == 0 and x.is_aligned:
+        template["RUN"] = run
+    share, threads, groups = width, min(THREADS, -(-width // (32 * template["RUN"])) * 32), 1
+    if rows < target.compute_units and width >= 4 * SHARE:
+        share = SHARE * -(-width // (SHARE * MOST_GROUPS))
+        groups, threads = -(-width // share), SHARED_THREADS
+    sizes = {"width": width, "share": share, "groups": groups}
+    launch = Launch(kernel, (rows * groups, 1, 1), (threads, 1, 1), template, **sizes)
+    if groups == 1:
+        return LargestPlan(Plan(op, shape, INT32, launch), None)
+    threads = min(SHARED_THREADS, -(-groups // 32) * 32)
+    choose = Launch(PART, (rows, 1, 1), (threads, 1, 1), groups=groups)
+    return LargestPlan(Plan(op, (rows * groups, 2), INT32, launch), Plan(op, shape, INT32, choose))

@@ -63,4 +63,14 @@ inline Largest largest_of_threadgroup(Largest mine, threadgroup int* keys, threa
 }
 #endif
 
+// Writes what a threadgroup found: the place alone if it has a row to itself.
+inline void write_largest(Largest best, device int* out, uint group, uint groups) {
+  if (groups == 1) {
+    out[group] = int(best.place);
+  } else {
+    out[2 * size_t(group)] = best.key;
+    out[2 * size_t(group) + 1] = int(best.place);
+  }
+}
+
 }  // namespace metal

@@ -8,7 +8,7 @@ from hiprt.array import Array, Form, empty
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
-from hiprt.kernels.lang.operands import FLOAT32, INT32, buffer, floating, result
+from hiprt.kernels.lang.operands import FLOAT32, INT32, UINT32, buffer, floating, result
 from hiprt.kernels.ops.row_launch import row_launch
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
@@ -18,33 +18,38 @@ from hiprt.stream import Stream, current_stream
 __all__ = ["FilterPlan", "check_logits", "filter_logits", "plan_of"]
 
 OP = "filter_logits"
-SHARE = 2048  # logits that a threadgroup takes, unless there are very many
+SHARE = 1024  # logits that a threadgroup takes, unless there are very many
+LOOP_SHARE = 2048  # of a plain loop
 MOST_GROUPS = 1024  # threadgroups at most, because each reads what all of them found
-PARTS = 16  # that each launch of the search divides a range into, as in filter.h
-# Launches of the search: each settles four bits of those in which keys of the dtype differ.
-LEVELS = {"bfloat16": 4, "float16": 5, "float32": 8}
+# Of each dtype the upper bits of `order_key` in which logits differ, their digits (filter.h), and the bits of a digit.
+KEYS = {"bfloat16": (16, 2, 8), "float16": (19, 2, 10), "float32": (32, 3, 11)}
+SUMS, STATES = 4, 5  # words of one value of a digit, and of one level, as in filter.h
 RULES = {"top_k": "int", "top_p": "float"}
-FOUND = {"tops": "float", "before": "float", "low": "int", "above": "float"}
+FOUND = {"tops": "float", "found": "uint"}
 SIZES = {"width": "uint", "share": "uint", "groups": "uint", "given": "uint", "level": "uint"}
-HEADERS = ("reduction/largest.h", "norm/row_sums.h", "sampling/filter.h")
+HEADERS = ("reduction/largest.h", "sampling/filter.h")
+TEMPLATE = {"T": "dtype", "KEY": "int"}
+KEYED = each(KEY=lambda dtype, _: KEYS[dtype.name][:1])
 TOPS = Kernel(
     "sampling/filter_tops",
     inputs={"logits": "T"},
-    outputs={"tops": "float"},
-    scalars={"width": "uint", "share": "uint"},
+    outputs={"tops": "float", "found": "uint"},
+    scalars={"width": "uint", "share": "uint", "groups": "uint", "words": "uint"},
     template={"T": "dtype"},
     headers=("norm/row_sums.h",),
+    ahead=(),
     instances=each(),
     part_of="filter_logits",
 )
 SEARCH = Kernel(
     "sampling/filter_search",
-    inputs={"logits": "T", **RULES, **FOUND},
-    outputs={"after": "float", "new_low": "int", "new_above": "float"},
-    scalars=SIZES,
-    template={"T": "dtype"},
+    inputs={"logits": "T", **RULES, "tops": "float"},
+    updates={"found": "uint"},
+    scalars={**SIZES, "grain": "uint"},
+    template=TEMPLATE,
     headers=HEADERS,
-    instances=each(),
+    ahead=(),
+    instances=KEYED,
     part_of="filter_logits",
 )
 KERNEL = Kernel(
@@ -52,10 +57,11 @@ KERNEL = Kernel(
     inputs={"logits": "T", **RULES, **FOUND, "min_p": "float"},
     outputs={"out": "T"},
     scalars=SIZES,
-    template={"T": "dtype"},
+    template=TEMPLATE,
     headers=HEADERS,
     aliasing={"out": ("logits",)},
-    instances=each(),
+    ahead=(),
+    instances=KEYED,
 )
 
 
@@ -100,22 +106,25 @@ def filter_logits(
 
 
 class FilterPlan(NamedTuple):
-    """The launches of `filter_logits`: the largest logits, the search for the least likely one that stays, the filter.
+    """The launches of `filter_logits`: the largest logit, the search for the least likely one that stays, the filter.
 
     Attributes
     ----------
     groups : int
         Threadgroups of each launch.
+    words : int
+        The words of what the search finds.
     tops : Launch
-        It finds, for each threadgroup's logits, the largest and the sum of the exponentials of what they are below it.
+        It finds the largest logit of each threadgroup's, and clears what the search adds to.
     levels : tuple of Launch
-        Each finds what the parts of a range hold, of which the next launch takes one. There are none where neither
-        top_k nor top_p is given.
+        Each adds up what the logits that the range still has hold by a digit of their keys, of which the next launch
+        takes one. There are none where neither top_k nor top_p is given.
     keep : Launch
         It writes the result.
     """
 
     groups: int
+    words: int
     tops: Launch
     levels: tuple[Launch, ...]
     keep: Launch
@@ -132,27 +141,19 @@ class FilterPlan(NamedTuple):
         """Launch on a stream, and return the result; a rule that is None is not read."""
         given = {"logits": logits, "top_k": top_k, "top_p": top_p, "min_p": min_p}
         out = result(OP, out, logits.shape, logits.dtype, stream, given, KERNEL.aliasing["out"])
-        tops = self.find_tops(stream, logits)
+        tops, found = self.find_tops(stream, logits)
         rules = {"top_k": tops if top_k is None else top_k, "top_p": tops if top_p is None else top_p}
-        # Before the first launch of the search nothing is found but the tops, and nothing else is read.
-        found = {"tops": tops, "before": tops, "low": tops, "above": tops}
         for launch in self.levels:
-            found = self.narrow(stream, launch, logits=logits, **rules, **found)
-        self.keep(stream, logits=logits, **rules, **found, min_p=tops if min_p is None else min_p, out=out)
+            launch(stream, logits=logits, **rules, tops=tops, found=found)
+        least = tops if min_p is None else min_p
+        self.keep(stream, logits=logits, **rules, tops=tops, found=found, min_p=least, out=out)
         return out
 
-    def find_tops(self, stream: Stream, logits: Array) -> Array:
-        """Return the largest logit of each threadgroup, and the sum of the exponentials relative to it."""
-        tops = empty((self.groups, 2), FLOAT32, stream)
-        self.tops(stream, logits=logits, tops=tops)
-        return tops
-
-    def narrow(self, stream: Stream, launch: Launch, /, *, tops: Array, **operands: Array) -> dict[str, Array]:
-        """Launch one level of the search, and return what has been found by then, by name."""
-        after = empty((self.groups, 2 * PARTS), FLOAT32, stream)
-        low, above = empty(1, INT32, stream), empty(2, FLOAT32, stream)
-        launch(stream, tops=tops, **operands, after=after, new_low=low, new_above=above)
-        return {"tops": tops, "before": after, "low": low, "above": above}
+    def find_tops(self, stream: Stream, logits: Array) -> tuple[Array, Array]:
+        """Return the largest logit of each threadgroup, and the zeros that the search adds to."""
+        tops, found = empty(self.groups, FLOAT32, stream), empty(self.words, UINT32, stream)
+        self.tops(stream, logits=logits, tops=tops, found=found)
+        return tops, found
 
 
 @Planned
@@ -165,18 +166,23 @@ def plan_of(logits: Form, top_k: Form | None, top_p: Form | None, min_p: Form | 
             buffer(OP, name, value, dtype, (1,))
     given = sum((value is not None) << i for i, (_, value, _) in enumerate(rules))
     is_searched = top_k is not None or top_p is not None
-    width = logits.size
-    share = SHARE * max(1, -(-width // (SHARE * MOST_GROUPS)))
+    width, least = logits.size, LOOP_SHARE if target.takes_loops else SHARE
+    share = least * max(1, -(-width // (least * MOST_GROUPS)))
     groups = -(-width // share)
+    # Sums of a threadgroup's parts of exponentials stay in 32 bits.
+    grain = 30 - (share - 1).bit_length()
     grid, threads = row_launch(target, groups, SHARE)
-    template, sizes = {"T": logits.dtype}, {"width": width, "share": share}
-    search = {**sizes, "groups": groups, "given": given}
-    levels = LEVELS[logits.dtype.name] if is_searched else 0
+    sizes = {"width": width, "share": share, "groups": groups}
+    key, levels, digit = KEYS[logits.dtype.name]
+    template, search = {"T": logits.dtype, "KEY": key}, {**sizes, "given": given}
+    words = levels * ((SUMS << digit) + STATES) if is_searched else 1
+    launches = range(levels if is_searched else 0)
     return FilterPlan(
         groups,
-        Launch(TOPS, grid, threads, template, **sizes),
-        tuple(Launch(SEARCH, grid, threads, template, level=level, **search) for level in range(levels)),
-        Launch(KERNEL, grid, threads, template, level=levels, **search),
+        words,
+        Launch(TOPS, grid, threads, {"T": logits.dtype}, **sizes, words=words),
+        tuple(Launch(SEARCH, grid, threads, template, level=level, grain=grain, **search) for level in launches),
+        Launch(KERNEL, grid, threads, template, level=len(launches), **search),
     )
 
 

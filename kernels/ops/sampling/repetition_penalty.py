@@ -7,6 +7,7 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.lang.operands import FLOAT32, INT32, buffer
+from hiprt.kernels.ops.row_launch import row_launch
 from hiprt.kernels.ops.sampling.filter_logits import check_logits
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
@@ -15,14 +16,15 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["repetition_penalty"]
 
-THREADS = 1024  # of the one threadgroup
+SHARE = 1024  # logits that a threadgroup takes, unless there are very many
+MOST_GROUPS = 1024  # threadgroups at most, because each reads the last tokens
 KERNEL = Kernel(
     "sampling/repetition_penalty",
     inputs={"logits": "T", "tokens": "int", "position": "int", "penalty": "float"},
     outputs={"out": "T"},
-    scalars={"width": "uint", "capacity": "uint", "window": "uint"},
+    scalars={"width": "uint", "capacity": "uint", "window": "uint", "share": "uint"},
     template={"T": "dtype"},
-    threads=THREADS,
+    ahead=(),
     instances=each(),
 )
 
@@ -84,7 +86,9 @@ def plan_of(logits: Form, tokens: Form, position: Form, penalty: Form, window: i
     buffer(op, "penalty", penalty, FLOAT32, (1,))
     if tokens.ndim != 1 or not 0 <= window < 2**31:
         raise ValueError(f"{op}: tokens has shape {tokens.shape} and window is {window}; one axis, from 0 are needed")
-    threads = 1 if target.takes_loops else min(THREADS, -(-logits.size // 32) * 32)
-    sizes = {"width": logits.size, "capacity": tokens.size, "window": window}
-    launch = Launch(KERNEL, (1, 1, 1), (threads, 1, 1), {"T": logits.dtype}, **sizes)
+    width = logits.size
+    share = width if target.takes_loops else SHARE * -(-width // (SHARE * MOST_GROUPS))
+    grid, threads = row_launch(target, -(-width // share), min(width, share))
+    sizes = {"width": width, "capacity": tokens.size, "window": window, "share": share}
+    launch = Launch(KERNEL, grid, threads, {"T": logits.dtype}, **sizes)
     return Plan(op, logits.shape, logits.dtype, launch)

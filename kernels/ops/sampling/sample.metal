@@ -1,6 +1,9 @@
 // argmax(logits / temperature - log(-log(u))), u uniform in (0, 1): a draw from softmax(logits / temperature).
-// Temperature 0 draws the largest logit. A threadgroup draws for one row; a thread takes RUN neighbours at a time.
-const uint row = threadgroup_position_in_grid.x;
+// Temperature 0 draws the largest logit. A thread takes RUN neighbours at a time. Several threadgroups may take a row, as in
+// reduction/argmax.
+const uint row = threadgroup_position_in_grid.x / groups;
+begin_next();
+wait_for_inputs();
 const device T* values = logits + size_t(row) * width;
 float heat = temperature[row];
 bool greedy = !(heat > 0.0f);
@@ -20,16 +23,18 @@ for (; i + 8 <= width; i += 8) {
   consider8(lanes, value, int(i));
 }
 Largest best = i > 0 ? merge8(lanes) : Largest{LOWEST_KEY, 0u};
-const uint step = 1;
+const uint step = 1, end = width;
 #else
 threadgroup int keys[32];
 threadgroup uint places[32];
 Largest best{LOWEST_KEY, 0xffffffffu};
 const uint step = threads_per_threadgroup.x * RUN;
-uint i = thread_index_in_threadgroup * RUN;
+const uint first = threadgroup_position_in_grid.x % groups * share;
+const uint end = min(width, first + share);
+uint i = first + thread_index_in_threadgroup * RUN;
 #endif
 #pragma unroll 4
-for (; i < width; i += step) {
+for (; i < end; i += step) {
   const pack<T, RUN> part = *(const device pack<T, RUN>*)(values + i);
   for (uint j = 0; j < RUN; j++) {
     float value = float(part.values[j]);
@@ -46,4 +51,4 @@ best = largest_of_threadgroup(best, keys, places, thread_index_in_simdgroup, sim
                               simdgroups_per_threadgroup);
 if (thread_index_in_threadgroup == 0)
 #endif
-out[row] = int(best.place);
+write_largest(best, out, threadgroup_position_in_grid.x, groups);

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.lang.operands import FLOAT32, INT32, UINT32, buffer, floating
-from hiprt.kernels.ops.reduction.argmax import threads_of
+from hiprt.kernels.ops.reduction.argmax import LargestPlan, largest_plan
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.op import op
@@ -19,10 +18,11 @@ KERNEL = Kernel(
     "sampling/sample",
     inputs={"logits": "T", "temperature": "float", "seed": "uint", "position": "int"},
     outputs={"out": "int"},
-    scalars={"width": "uint"},
+    scalars={"width": "uint", "share": "uint", "groups": "uint"},
     template={"T": "dtype", "RUN": "int"},
     headers=("reduction/largest.h", "sampling/noise.h"),
     threads=1024,
+    ahead=(),
     instances=each(RUN=runs),
 )
 
@@ -74,7 +74,7 @@ def sample(
 
 
 @Planned
-def plan_of(logits: Form, temperature: Form, seed: Form, position: Form, target: Target) -> Plan:
+def plan_of(logits: Form, temperature: Form, seed: Form, position: Form, target: Target) -> LargestPlan:
     """Check the operands and return the plan."""
     op = "sample"
     floating(op, "logits", logits)
@@ -84,6 +84,4 @@ def plan_of(logits: Form, temperature: Form, seed: Form, position: Form, target:
     buffer(op, "temperature", temperature, FLOAT32, (rows,))
     buffer(op, "seed", seed, UINT32, (rows,))
     buffer(op, "position", position, INT32, (rows,))
-    threads, run = threads_of(logits, width, target.takes_loops)
-    launch = Launch(KERNEL, (rows, 1, 1), (threads, 1, 1), {"T": logits.dtype, "RUN": run}, width=width)
-    return Plan(op, (rows,), INT32, launch)
+    return largest_plan(op, KERNEL, logits, (rows,), width, target)
