@@ -172,19 +172,19 @@ def attention(context: int, heads: int = 32, groups: int = 8, width: int = 128) 
     return Case("attention", f"{heads} heads over {groups}, context {context}", make)
 
 
-def norm_rope_write(heads: int = 32, groups: int = 8, width: int = 128) -> Case:
-    """Return the case of the norms, rotations and cache writes of one token."""
+def norm_rope_attention(heads: int = 32, groups: int = 8, width: int = 128) -> Case:
+    """Return the case of the norms, rotations and cache writes of one token, and of attention to a short context."""
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
         qkv, keys, values = (
             maker.rows(1, (heads + 2 * groups) * width),
             *(maker.cache(1, groups, 256, width) for _ in range(2)),
         )
-        op = vars(kernels)["norm_rope_write"]
+        op = vars(kernels)["norm_rope_attention"]
         norms, position = [maker.weights.norm("", width) for _ in range(2)], maker.places(17)
-        return 2 * size_of(qkv), lambda: op(qkv, *norms, position, keys, values, heads=heads, base=1e6, eps=1e-6)
+        return 2 * size_of(qkv), lambda: op(qkv, *norms, position, keys, values, heads=heads, base=1e6, scale=0.1)
 
-    return Case("norm_rope_write", f"{heads} heads over {groups}", make)
+    return Case("norm_rope_attention", f"{heads} heads over {groups}", make)
 
 
 def experts(step: str, count: int = 128, chosen: int = 8, inner: int = 768, hidden: int = 2048) -> Case:
@@ -281,7 +281,7 @@ def cases(hidden: int, inner: int, heads: int, groups: int, vocabulary: int, wid
     yield qmv(2 * inner, hidden, norm=True, gate=True)
     yield qmv(hidden, inner, added=True)
     yield qmv(vocabulary, hidden, norm=True)
-    yield norm_rope_write(heads, groups, width)
+    yield norm_rope_attention(heads, groups, width)
     for rows, columns in ((2 * inner, hidden), (hidden, inner)):
         yield prefill(rows, columns)
     yield rms_norm(hidden)

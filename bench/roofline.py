@@ -36,7 +36,7 @@ __all__ = ["GPUS", "MEASURED", "Gpu", "Prediction", "add_arguments", "loop_instr
 SIMDS = 4  # of what HIP counts as a compute unit
 GROUP, BITS = 64, 4
 OVERHEAD = 1 + 32 / (GROUP * BITS)  # a scale and a bias of 16 bits for each group of codes
-NODES_A_LAYER, OTHER_NODES = 6, 4
+NODES_A_LAYER, OTHER_NODES = 5, 4
 MODEL = "a model, no measurement"
 
 

@@ -56,6 +56,8 @@ class Case:
         How many elements at the front of each array the op does not get, so that addresses are not aligned.
     slack : float
         The error that rounding of intermediates may make, in roundings of the largest exact value.
+    magnitude : float
+        What roundings of float32 are relative to, where terms cancel; the largest exact value where it is more.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     skipped: int = 0
     slack: float = 0.0
+    magnitude: float = 0.0
 
     def call(self) -> Array:
         """Call the op on the device; return the array that it wrote."""
@@ -199,6 +202,9 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         given = qkv[:, : 4 * width], weight, weight, int32(3), caches[0], caches[1]
         exact, _, _ = reference.norm_rope_write(*given, 2, 1e4)
         yield Case(f"2 heads of {width} and one to keep", writes, given, exact)
+        for pairs in DEFAULT.attention_heads:
+            yield joined(dtype, width, pairs, 20, 17)
+        yield joined(dtype, width, DEFAULT.attention_heads[0], 257, 140)
     cache, x = normal(dtype, 3, 9, 40, seed=7), normal(dtype, 3, 40, seed=8)
     exact = reference.kv_write(cache, x, 7)
     yield Case("3 heads of 40", kernels.kv_write, (cache, x, int32(7)), exact)
@@ -208,6 +214,16 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         name = "3 heads, 64 of 80 elements, position 100003"
         exact = reference.rope(turned, 100003, **options)  # type: ignore[arg-type]
         yield Case(name, kernels.rope, (turned, int32(100003)), exact, options)
+
+
+def joined(dtype: np.dtype[Any], width: int, pairs: int, capacity: int, place: int) -> Case:
+    """Return the case of heads that are normed, turned, written and attended to by one kernel."""
+    qkv, weight = normal(dtype, 1, (4 + 2 * pairs) * width, seed=35), normal(dtype, width, seed=36)
+    keys, values = normal(dtype, 2, 1, pairs, capacity, width, seed=37)
+    given, scale = (qkv, weight, weight, int32(place), keys, values), width**-0.5
+    exact, _, _ = reference.norm_rope_attention(*given, 4, 1e4, scale)
+    op = partial(kernels.norm_rope_attention, heads=4, base=1e4, scale=scale)
+    return Case(f"4 heads of {width} over {place + 1} of {capacity} positions of {pairs}", op, given, exact, slack=4)
 
 
 def parts_of_attention(dtype: np.dtype[Any], width: int) -> Case:
@@ -367,11 +383,15 @@ def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:
         stacks.append(([part.reshape(2, rows, -1) for part in stored], values))
     (opening, opening_values), (closing, closing_values) = stacks
     exact = reference.moe_gate_up(x, places, opening_values, norm, 0.0)
+    # Gates and ups are sums of terms that cancel; an error of one counts as often as the other is large.
+    vector = np.asarray(reference.rms_norm(x, norm, 0.0), np.float64)[0]
+    magnitude = float((np.abs(opening_values) @ np.abs(vector)).max() * np.abs(opening_values @ vector).max())
 
     def gate_up(x: Array, places: Array, norm: Array, *w: Array, tiling: Dots | None = None) -> Array:
         return kernels.moe_gate_up(x, places, *w, norm=norm, eps=0.0, tiling=tiling, **options)
 
-    yield Case(f"{CHOSEN} experts of 3 columns", gate_up, (x, places, norm, *opening), exact)
+    given = x, places, norm, *opening
+    yield Case(f"{CHOSEN} experts of 3 columns", gate_up, given, exact, magnitude=magnitude)
     exact = reference.moe_down(y, places, shares, closing_values)
     yield Case(f"{CHOSEN} experts of 5 rows", kernels.moe_down, (y, places, shares, *closing), exact, options)
     if dtype.itemsize == 2:
@@ -379,8 +399,8 @@ def experts(dtype: np.dtype[Any], bits: int) -> Iterator[Case]:
         down = partial(kernels.moe_down, tiling=sharing, **options)
         yield Case(f"{CHOSEN} experts of 5 rows, {sharing}", down, (y, places, shares, *closing), exact, slack=1)
         exact = reference.moe_gate_up(x, places, opening_values, norm, 0.0)
-        part = partial(gate_up, tiling=sharing)
-        yield Case(f"{CHOSEN} experts of 3 columns, {sharing}", part, (x, places, norm, *opening), exact, slack=1)
+        name, part = f"{CHOSEN} experts of 3 columns, {sharing}", partial(gate_up, tiling=sharing)
+        yield Case(name, part, given, exact, slack=1, magnitude=magnitude)
 
 
 def written(w: Array, mode: str) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import struct
 import sys
 from collections.abc import Sequence
@@ -28,8 +29,9 @@ __all__ = ["Emulator"]
 FAMILIES = {"gfx9": "cdna", "gfx11": "rdna3", "gfx12": "rdna4"}
 S_NOP = bytes.fromhex("000080bf")
 # Instructions that maintain caches, which the emulator does not decode and does not need, since it runs everything in
-# order: buffer_gl0_inv of RDNA 3; global_wb and global_inv of RDNA 4 with each scope.
-UNDECODED = {"0000ace000000000"} | {
+# order: buffer_gl0_inv and buffer_gl1_inv of RDNA 3, buffer_wbl2 and buffer_inv of CDNA 3 with the scope of the device,
+# global_wb and global_inv of RDNA 4 with each scope.
+UNDECODED = {"0000ace000000000", "0000b0e000000000", "0080a0e000000000", "0080a4e000000000"} | {
     f"7c{op}ee0000{scope}0000000000" for op in ("000b", "c00a") for scope in ("04", "08", "0c")
 }
 # The emulator lacks ds_swizzle_b32. This is its mode with three masks of five bits, which moves words within 32 lanes,
@@ -53,6 +55,9 @@ if EXEC[i].u1 then
 VGPR[i][VDST] = tmp[i]
 endif
 endfor"""
+# The lane that ds_bpermute_b32 reads is a remainder, which is negative for some bits of lanes that are switched off.
+SOURCE = re.compile(r"src_lane = .* % (\d+)U?;")
+MASKED = r"src_lane = ((VGPR[i][ADDR].u32 + OFFSET.u32) >> 2U) & (\1U - 1U);"
 LDS_GRANULE = 512
 LARGEST_LDS = 64 * 1024
 LDS_WINDOW = (1 << 32) + (1 << 16)
@@ -147,10 +152,21 @@ class Emulator:
 
 
 def teach(emu: Any) -> None:
-    """Add the swizzle to the emulator, beside the instructions that move words between lanes."""
+    """Add the swizzle to the emulator, beside the instructions that move words between lanes, and answers of atomics.
+
+    It knows the bit by which an atomic instruction returns what was there by the name that RDNA 3 has for it.
+    """
     for table in (emu.PCODE_RDNA3, emu.PCODE_RDNA4, emu.PCODE_CDNA):
         table.update({op: SWIZZLE for op in table if op.name == "DS_SWIZZLE_B32"})
-    name_of = emu._op_name
+        table.update({op: SOURCE.sub(MASKED, table[op]) for op in table if op.name == "DS_BPERMUTE_B32"})
+    field_of, name_of = emu._iattr, emu._op_name
+
+    def field(instruction: Any, name: str, default: int = 0) -> int:
+        if name != "glc":
+            return int(field_of(instruction, name, default))
+        return max(int(field_of(instruction, each)) for each in ("glc", "sc0", "th"))
+
+    emu._iattr = field
     emu._op_name = lambda instruction: name_of(instruction).replace("DS_SWIZZLE", "DS_SWIZZLE_PERMUTE")
 
 

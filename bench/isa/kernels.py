@@ -38,7 +38,7 @@ WHERE = (
     "AMD hardware: the numbers are those of the machine code; nothing is said about speed, caches or races"
 )
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}  # the relative error of rounding to nearest
-STEPS = 64  # how many float32 roundings of the largest value a result may be off, before its own rounding
+STEPS = 64  # how many float32 roundings of a case's magnitude a result may be off, before its own rounding
 
 
 @dataclass
@@ -133,9 +133,13 @@ def execute(emulator: Emulator, compiler: Compiler, case: Case, targets: Sequenc
 
 
 def written(launch: Launch, result: Array) -> int:
-    """Return the index of the argument to which a launch wrote its result; the same array may also be one to read."""
-    arguments = zip(launch.addresses, launch.kernel.declaration)
-    return next(i for i, (at, (_, _, access)) in enumerate(arguments) if at == result.address and access & WRITE)
+    """Return the index of the argument to which a launch wrote its result.
+
+    The same array may also be one to read, and one that stands in for scratch memory which the launch does not need.
+    """
+    arguments = enumerate(zip(launch.addresses, launch.kernel.declaration))
+    found = [(access != WRITE, i) for i, (at, (_, _, access)) in arguments if at == result.address and access & WRITE]
+    return min(found)[1]
 
 
 def measured(symbol: str, case: Case, target: str, got: NDArray[Any], device: NDArray[Any]) -> Measured:
@@ -145,7 +149,8 @@ def measured(symbol: str, case: Case, target: str, got: NDArray[Any], device: ND
     largest = float(np.abs(exact).max())
     allowed = np.zeros(())
     if got.dtype.name in ROUNDING:
-        allowed = ROUNDING[got.dtype.name] * (np.abs(exact) + case.slack * largest) + STEPS * 2.0**-24 * largest
+        steps = STEPS * 2.0**-24 * max(largest, case.magnitude)
+        allowed = ROUNDING[got.dtype.name] * (np.abs(exact) + case.slack * largest) + steps
     unlike = int((got.view(f"u{got.itemsize}") != device.view(f"u{got.itemsize}")).sum())
     is_right = bool((error <= allowed).all())
     return Measured(symbol, case.name, target, float(error.max()), largest, unlike, is_right)

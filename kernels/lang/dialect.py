@@ -159,6 +159,7 @@ DIALECTS = {
             "dot.h",
             "matrix.h",
             "atomics.h",
+            "arrival.h",
             "overlap.h",
             "stages.h",
             "words.h",

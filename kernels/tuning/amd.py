@@ -19,9 +19,9 @@ def serves(arch: str) -> bool:
 
 
 def features(arch: str) -> frozenset[str]:
-    """Return whether an architecture has integer dot instructions of 4 and 8 bits, as `prelude/dot.h` uses them."""
+    """Return the features of an architecture: whether it has dot instructions of 4 and 8 bits, by `prelude/dot.h`."""
     has_dots = (is_wide(arch) and arch != "gfx900") or arch.startswith(("gfx1030", "gfx11", "gfx12"))
-    return frozenset({"dots"} if has_dots else ())
+    return frozenset({"arrivals", "dots"} if has_dots else {"arrivals"})
 
 
 def table(arch: str, compute_units: int) -> Table:

@@ -12,9 +12,9 @@ def serves(_arch: str) -> bool:
     return True
 
 
-def features(_arch: str) -> frozenset[str]:
-    """Return no features: kernels use the dialect alone."""
-    return frozenset()
+def features(arch: str) -> frozenset[str]:
+    """Return the features: kernels use the dialect alone; Metal before 3.2 orders no memory between threadgroups."""
+    return frozenset(() if arch == "metal" else {"arrivals"})
 
 
 def table(_arch: str, _compute_units: int) -> Table:

@@ -58,7 +58,7 @@ def features(arch: str) -> frozenset[str]:
 
     The kernels of matrix instructions serve every capability from 8.0; those of bulk copies were measured on 9.0 alone.
     """
-    return frozenset(("matrix", "bulk_copies") if arch == "sm_90" else ("matrix",))
+    return frozenset({"arrivals", "matrix"} | ({"bulk_copies"} if arch == "sm_90" else set()))
 
 
 def table(_arch: str, _compute_units: int) -> Table:

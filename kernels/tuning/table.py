@@ -26,6 +26,8 @@ class Table:
         Query heads that a threadgroup of `attention` may take, the most first.
     attention_unsplit_capacity : int
         Positions of a cache up to which one threadgroup reads all: a second kernel would cost more than a split saves.
+    joins_attention : bool
+        Whether one kernel norms and rotates heads, writes the cache and attends to it.
     dot_rows : tuple of int
         Rows that a simdgroup may take at a time of a product by integer dot instructions.
     dot_simdgroups : int
@@ -68,6 +70,7 @@ class Table:
     attention_groups: int = 128
     attention_heads: tuple[int, ...] = (4, 2, 1)
     attention_unsplit_capacity: int = 256
+    joins_attention: bool = True
     dot_rows: tuple[int, ...] = (4, 2)
     dot_simdgroups: int = 16
     expert_columns: int = 2

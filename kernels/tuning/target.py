@@ -34,7 +34,8 @@ class Target:
     wave : int
         The lanes of a hardware wave, 32 or 64. Kernels see simdgroups of 32 lanes everywhere.
     features : frozenset of str
-        The features that plans choose by: ``matrix`` (kernels of matrix instructions run here), ``bulk_copies``
+        The features that plans choose by: ``arrivals`` (the last threadgroup of a launch to finish may read what the
+        others wrote), ``matrix`` (kernels of matrix instructions run here), ``bulk_copies``
         (kernels that copy from global to threadgroup memory in bulk run here) and ``dots`` (kernels of integer dot
         instructions run here).
     takes_loops : bool

@@ -150,7 +150,7 @@ def test_counts_of_a_run(request_for):
     assert report.rungs == {"replay": TOKENS - 2, "patch": 0, "update": 0, "instantiate": 4, "eager": 0}
     assert report.only_replay_after == 1
     assert report.launches_per_token == 1
-    assert report.nodes_per_token == 2 * 6 + 4
+    assert report.nodes_per_token == 2 * 5 + 4
     assert report.edges >= report.nodes_per_token - 1
     assert report.peak_bytes > (request.model / "model.safetensors").stat().st_size
     assert report.first_token_ms > 0

@@ -6,11 +6,14 @@ import struct
 import numpy as np
 import pytest
 
+from hiprt import kernels
+from hiprt.bench.isa.cases import Case, heads
 from hiprt.bench.isa.emulator import load, pack
-from hiprt.bench.isa.kernels import TARGETS, table
+from hiprt.bench.isa.kernels import STEPS, TARGETS, launch_of, measured, table, written
 from hiprt.kernels.offline.amd_compiler import Compiler, hip_program
 from hiprt.kernels.offline.catalogue import instances
 from hiprt.kernels.offline.code_object import CodeObject
+from hiprt.kernels.tuning.target import force_generic
 
 SOURCE = """
 extern "C" __global__ void scale(const float* x, char c, double by, float* y) {
@@ -41,6 +44,29 @@ def test_the_table_has_every_kernel_on_every_target(root):
 def test_the_table_is_json():
     read = json.loads(table([], "2026-11-20", "clang"))
     assert (read["date"], read["compiler"], read["results"]) == ("2026-11-20", "clang", [])
+
+
+@pytest.mark.parametrize(("magnitude", "is_right"), [(0.0, False), (100.0, True)])
+def test_roundings_are_relative_to_terms_that_cancel(magnitude, is_right):
+    """A sum of terms that cancel is off by roundings of the terms, not of what is left; more than that is wrong."""
+    exact = np.array([0.5, 0.25])
+    case = Case("two", None, (), exact, magnitude=magnitude)
+    off = (exact + 0.9 * STEPS * 2.0**-24 * 100).astype(np.float32)
+    assert measured("", case, "", off, off).is_right == is_right
+    off = (exact + 1.1 * STEPS * 2.0**-24 * 100).astype(np.float32)
+    assert not measured("", case, "", off, off).is_right
+
+
+def test_the_result_of_a_launch_is_told_from_scratch_that_it_stands_for():
+    """An array that stands in for counters and parts, which the launch does not need, is the result all the same."""
+    with force_generic():
+        case = next(
+            case
+            for case in heads(np.dtype(np.float16))
+            if getattr(case.op, "func", None) is kernels.norm_rope_attention
+        )
+        launch, result = launch_of(case)
+    assert launch.kernel.names[written(launch, result)] == "out"
 
 
 def test_arguments_lie_where_the_code_reads_them(code):

@@ -84,7 +84,7 @@ def test_one_graph_serves_every_step(decoder, stream):
         made.step()
     assert made.graph.rungs == {"replay": 29, "patch": 0, "update": 0, "instantiate": 1, "eager": 0}
     assert stream.launches - before == 30
-    assert made.graph.nodes == 2 * 6 + 4
+    assert made.graph.nodes == 2 * 5 + 4
     assert made.graph.edges >= made.graph.nodes - 1
 
 

@@ -178,6 +178,11 @@ OTHERS = {
         "position": numbers(3), "keys": whole(1, 1, 5, 8), "values": whole(1, 1, 5, 8),
         "heads": lambda rows: rows, "base": 1e4,
     }),
+    "norm_rope_attention": Case({
+        "qkv": Joined((*heads(1, 1, 32, axis=1), whole(1, 64)), 1), "q_norm": whole(32), "k_norm": whole(32),
+        "position": numbers(3), "keys": whole(1, 1, 5, 32), "values": whole(1, 1, 5, 32),
+        "heads": lambda rows: rows, "base": 1e4, "scale": 0.5,
+    }),
     # 2.5 times as many as there are periods: of each of the three largest logits all, for equal ones stay together.
     "filter_logits": Case(
         {"logits": Rows(), "top_k": numbers(5 * BLOCKS * 2048 // PERIOD // 2)},

@@ -142,6 +142,11 @@ CASES = {
         "qkv": Rows((4 * 8,)), "q_norm": whole(8), "k_norm": whole(8), "position": Rows((), INT),
         "keys": Rows((1, 5, 8)), "values": Rows((1, 5, 8)), "heads": 2, "base": 1e4,
     },
+    "norm_rope_attention": {
+        "qkv": Rows((4 * 32,)), "q_norm": whole(32), "k_norm": whole(32), "position": Rows((), INT),
+        "keys": Rows((1, 5, 32)), "values": Rows((1, 5, 32)), "heads": 2, "base": 1e4, "scale": 0.5,
+        "gate": Rows((64,)),
+    },
     "attention": ATTENTION | {"keys": Rows((1, 4, 32)), "values": Rows((1, 4, 32)), "gate": Rows((64,))},
     "prefill_attention": ATTENTION | {"keys": whole(1, 4, 32), "values": whole(1, 4, 32), "gate": Rows((64,))},
     "conv_step": {"x": Rows((2, 8)), "state": Rows((3, 8)), "weight": whole(8, 4), "bias": whole(8)},

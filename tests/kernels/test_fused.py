@@ -106,7 +106,7 @@ def prefill_attention(make, normal, dtype):
     return fused, kernels.multiply(apart, kernels.sigmoid(gate))
 
 
-# Beside these: norm_rope_write in test_norm_rope_write.py and gdn_step in test_hybrid.py.
+# Beside these: norm_rope_write and norm_rope_attention in files of their names, and gdn_step in test_hybrid.py.
 FUSED = {
     f.__name__: f
     for f in (

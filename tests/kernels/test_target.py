@@ -46,13 +46,13 @@ def test_no_plan_reads_an_architectures_name(root):
 @pytest.mark.parametrize(
     ("arch", "family", "features"),
     [
-        ("sm_90", nvidia, {"matrix", "bulk_copies"}),
-        ("sm_80", nvidia, {"matrix"}),
-        ("gfx942", amd, {"dots"}),
-        ("gfx1201", amd, {"dots"}),
-        ("gfx900", amd, set()),
-        ("gfx1010", amd, set()),
-        ("hiprt-cpu", cpu, set()),
+        ("sm_90", nvidia, {"arrivals", "matrix", "bulk_copies"}),
+        ("sm_80", nvidia, {"arrivals", "matrix"}),
+        ("gfx942", amd, {"arrivals", "dots"}),
+        ("gfx1201", amd, {"arrivals", "dots"}),
+        ("gfx900", amd, {"arrivals"}),
+        ("gfx1010", amd, {"arrivals"}),
+        ("hiprt-cpu", cpu, {"arrivals"}),
         ("metal", cpu, set()),
     ],
 )

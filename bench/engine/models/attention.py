@@ -79,9 +79,26 @@ class Attention:
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
         assert isinstance(state, KeyValue)
-        query, gate = self.write(x, position, state.keys, state.values, fused)
-        mixed = kernels.attention(query, state.keys, state.values, position, scale=self.scale, gate=gate)
-        return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=fused)
+        if not fused:
+            query, gate = self.write(x, position, state.keys, state.values)
+            mixed = kernels.attention(query, state.keys, state.values, position, scale=self.scale, gate=gate)
+            return self.output.project(mixed.reshape(len(x), -1), residual=x)
+        made, gate = self.projected(x, fused=True)
+        mixed = kernels.norm_rope_attention(
+            made,
+            self.query_norm,
+            self.key_norm,
+            position,
+            state.keys,
+            state.values,
+            heads=self.config.num_attention_heads,
+            base=self.config.rope_theta,
+            dims=self.config.rotary_dims,
+            eps=self.config.rms_norm_eps,
+            scale=self.scale,
+            gate=gate,
+        )
+        return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=True)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
@@ -91,9 +108,12 @@ class Attention:
         mixed = kernels.prefill_attention(query, keys, values, position, scale=self.scale, gate=gate)
         return self.output.project(mixed.reshape(len(x), -1), residual=x)
 
-    def write(
-        self, x: Array, position: Array, keys: Array, values: Array, fused: bool = False
-    ) -> tuple[Array, Array | None]:
+    def projected(self, x: Array, fused: bool = False) -> tuple[Array, Array | None]:
+        """Return the projection of the normed rows, and the columns of it that are the gate."""
+        made = self.projection.project(x, norm=self.norm, eps=self.config.rms_norm_eps, fused=fused)
+        return made, made[:, sum(self.sizes) :] if self.config.is_gated else None
+
+    def write(self, x: Array, position: Array, keys: Array, values: Array) -> tuple[Array, Array | None]:
         """Write the keys and values of rows to caches; return the queries and their gates.
 
         Parameters
@@ -102,20 +122,11 @@ class Attention:
         position : Array of int32, shape (n,)
         keys, values : Array, shape (n, key heads, capacity, head_dim) or (key heads, capacity, head_dim)
             A cache for each row, or one for all.
-        fused : bool
-            Whether one kernel does all that follows the projection.
         """
-        config, width, eps = self.config, self.config.head_dim, self.config.rms_norm_eps
-        base, dims, heads = config.rope_theta, config.rotary_dims, config.num_attention_heads
-        made = self.projection.project(x, norm=self.norm, eps=eps, fused=fused)
-        gate = made[:, sum(self.sizes) :] if config.is_gated else None
-        if fused:
-            norms = self.query_norm, self.key_norm
-            query = kernels.norm_rope_write(
-                made, *norms, position, keys, values, heads=heads, base=base, eps=eps, dims=dims
-            )
-            return query, gate
-        q, k, v = (part.reshape(len(x), -1, width) for part in split(made, *self.sizes))
+        config, eps = self.config, self.config.rms_norm_eps
+        base, dims = config.rope_theta, config.rotary_dims
+        made, gate = self.projected(x)
+        q, k, v = (part.reshape(len(x), -1, config.head_dim) for part in split(made, *self.sizes))
         q, k = kernels.rms_norm(q, self.query_norm, eps), kernels.rms_norm(k, self.key_norm, eps)
         kernels.kv_write(keys, kernels.rope(k, position, base=base, dims=dims), position)
         kernels.kv_write(values, v, position)

@@ -23,6 +23,25 @@ struct alignas(sizeof(T) * N) pack {
 inline void wait_for_inputs() {}
 inline void begin_next() {}
 
+// Metal orders memory between threadgroups from version 3.2 on; before that, plans do not ask for it.
+inline bool arrives_last(device uint* arrived, uint count, uint thread_index, threadgroup uint* answer) {
+#if __METAL_VERSION__ >= 320
+  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  threadgroup_barrier(mem_flags::mem_device);
+  if (thread_index == 0) {
+    device atomic_uint* counter = (device atomic_uint*)arrived;
+    const bool is_last = atomic_fetch_add_explicit(counter, 1u, memory_order_relaxed) == count - 1;
+    if (is_last) atomic_store_explicit(counter, 0u, memory_order_relaxed);
+    *answer = is_last;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  return *answer != 0;
+#else
+  return false;
+#endif
+}
+
 inline float mad(float a, float b, float c) { return fma(a, b, c); }
 
 }  // namespace hiprt

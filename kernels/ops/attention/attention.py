@@ -11,25 +11,28 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch
 from hiprt.kernels.lang.operands import FLOAT32, floating, result
-from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, grouped_heads
+from hiprt.kernels.ops.attention.arrivals import COUNTERS, arrivals
+from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, GroupedHeads, grouped_heads
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["attention", "combine_launch"]
+__all__ = ["Shares", "attention", "combine_launch", "shares_of"]
 
 OP = "attention"
 SIMDGROUPS = 8
 SHORTEST_PART = 64  # positions that a threadgroup reads at once: a cache is not shared out any finer
+HEADERS = ("attention/lane_part.h", "attention/one_pass.h")
 KERNEL = Kernel(
     "attention/attention",
     inputs=INPUTS,
+    updates={"arrived": "uint"},
     outputs={"out": "T", "parts": "float"},
-    scalars={**SIZES, "splits": "uint"},
+    scalars={**SIZES, "splits": "uint", "is_counted": "uint"},
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
-    headers=("attention/lane_part.h",),
+    headers=HEADERS,
     ahead=("position",),
     instances=each(WIDTH=HEAD_WIDTHS, HEADS=lambda _, loops: (1,) if loops else DEFAULT.attention_heads),
 )
@@ -39,6 +42,7 @@ COMBINE = Kernel(
     outputs={"out": "T"},
     scalars={"width": "uint", "heads": "uint", "splits": "uint", "gate_stride": "uint", "is_gated": "uint"},
     template={"T": "dtype"},
+    headers=HEADERS,
     ahead=(),
     instances=each(),
     part_of="attention",
@@ -89,30 +93,61 @@ def attention(
     Notes
     -----
     The softmax is computed in one pass with a running maximum: Milakov and Gimelshein, "Online normalizer calculation
-    for softmax", 2018. Caches longer than a few hundred positions are shared out among threadgroups, and a second
-    kernel puts their parts together. How many there are depends on the capacity, never on the position.
+    for softmax", 2018. Caches longer than a few hundred positions are shared out among threadgroups, the last of which
+    puts their parts together, in an order that does not depend on which it is. How many there are depends on the
+    capacity, and how many of them have work on the position.
     """
     stream = stream or current_stream()
     plan = plan_of(q, keys, values, position, gate, scale, target_of(stream))
     return plan.run(stream, out, q, keys, values, position, q if gate is None else gate)
 
 
+class Shares(NamedTuple):
+    """How heads and positions are shared out among threadgroups.
+
+    Attributes
+    ----------
+    heads : int
+        The query heads that a threadgroup takes.
+    splits : int
+        The threadgroups that share the positions of a cache.
+    parts : tuple of int
+        The shape of what they leave: rows, heads, threadgroups that share a cache, and for each of these the sums of a
+        head, its largest score and its norm.
+    is_counted : bool
+        Whether the last of them puts the parts together, instead of another launch.
+    """
+
+    heads: int
+    splits: int
+    parts: tuple[int, int, int, int]
+    is_counted: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the launch itself writes the result."""
+        return self.splits == 1 or self.is_counted
+
+    def scratch(self, stream: Stream, out: Array) -> dict[str, Array]:
+        """Return the parts and the counters, by the names of the kernels' arguments; `out` where there are none."""
+        parts = out if self.splits == 1 else make(self.parts, FLOAT32, stream)
+        return {"parts": parts, "arrived": arrivals(stream) if self.is_counted else out}
+
+
 class AttentionPlan(NamedTuple):
-    """One launch, or two where the positions of the caches are shared out among threadgroups.
+    """One launch; two where the positions are shared out and their parts put together by another launch.
 
     Attributes
     ----------
     attend : Launch
         It writes the result, or the parts of it.
-    parts : tuple of int
-        The shape of the parts: rows, heads, threadgroups that share a cache, and for each of these the sums of a head,
-        its largest score and its norm.
+    shares : Shares
     combine : Launch or None
-        It puts the parts together; None where there is one threadgroup for all positions.
+        It puts the parts together.
     """
 
     attend: Launch
-    parts: tuple[int, int, int, int]
+    shares: Shares
     combine: Launch | None
 
     def run(
@@ -121,12 +156,10 @@ class AttentionPlan(NamedTuple):
         """Launch on a stream, and return the result; a gate that was not given is any array."""
         given = {"q": q, "keys": keys, "values": values, "position": position, "gate": gate}
         out = result(OP, out, q.shape, q.dtype, stream, given)
-        if self.combine is None:
-            self.attend(stream, out=out, parts=out, **given)
-        else:
-            parts = make(self.parts, FLOAT32, stream)
-            self.attend(stream, out=parts, parts=parts, **given)
-            self.combine(stream, parts=parts, gate=gate, out=out)
+        scratch = self.shares.scratch(stream, out)
+        self.attend(stream, out=out, **scratch, **given)
+        if self.combine is not None:
+            self.combine(stream, parts=scratch["parts"], gate=gate, out=out)
         return out
 
 
@@ -141,21 +174,28 @@ def plan_of(
     call = grouped_heads(OP, q, keys, values, position, gate, q.shape[:-2])
     if call.rows > LARGEST_GRID_YZ:
         raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
-    loops = target.takes_loops
-    together = 1 if loops else next(size for size in target.table.attention_heads if call.repeat % size == 0)
-    groups = call.heads // together
-    splits = splits_of(target, call.capacity, groups * call.rows)
+    shares = shares_of(call, target)
     attend = Launch(
         KERNEL,
-        (groups, splits, call.rows),
-        (1 if loops else SIMDGROUPS * 32, 1, 1),
-        {"T": q.dtype, "WIDTH": call.width, "HEADS": together},
-        splits=splits,
+        (call.heads // shares.heads, shares.splits, call.rows),
+        (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
+        {"T": q.dtype, "WIDTH": call.width, "HEADS": shares.heads},
+        splits=shares.splits,
+        is_counted=shares.is_counted,
         **call.sizes(scale),
     )
-    parts = (call.rows, call.heads, splits, call.width + 2)
-    combine = None if splits == 1 else combine_launch(parts, q.dtype, call.gate_stride, call.is_gated)
-    return AttentionPlan(attend, parts, combine)
+    combine = None if shares.is_whole else combine_launch(shares.parts, q.dtype, call.gate_stride, call.is_gated)
+    return AttentionPlan(attend, shares, combine)
+
+
+def shares_of(call: GroupedHeads, target: Target) -> Shares:
+    """Return how the heads of a call and the positions of its caches are shared out."""
+    sizes = (1,) if target.takes_loops else target.table.attention_heads
+    heads = next(size for size in sizes if call.repeat % size == 0)
+    groups = call.heads // heads * call.rows
+    splits = splits_of(target, call.capacity, groups)
+    is_counted = splits > 1 and "arrivals" in target.features and groups <= COUNTERS
+    return Shares(heads, splits, (call.rows, call.heads, splits, call.width + 2), is_counted)
 
 
 def splits_of(target: Target, capacity: int, groups: int) -> int:
@@ -172,7 +212,7 @@ def combine_launch(parts: tuple[int, int, int, int], dtype: np.dtype[Any], gate_
     Parameters
     ----------
     parts : tuple of 4 int
-        The shape of the parts, as in `AttentionPlan`.
+        The shape of the parts, as in `Shares`.
     dtype : numpy.dtype
         That of the result and of the gate.
     gate_stride : int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
@@ -13,7 +15,7 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["norm_rope_write"]
+__all__ = ["heads_of", "norm_rope_write"]
 
 SIMDGROUPS = 4
 WIDEST = 256
@@ -33,7 +35,7 @@ KERNEL = Kernel(
         "eps": "float",
     },
     template={"T": "dtype"},
-    headers=("attention/cos_sin.h",),
+    headers=("attention/cos_sin.h", "attention/turned_head.h"),
     threads=128,
     ahead=("q_norm", "k_norm", "position", "frequencies"),
     instances=each(),
@@ -97,6 +99,75 @@ def norm_rope_write(
     return plan.run(stream, out, **given, frequencies=frequencies)
 
 
+class Heads(NamedTuple):
+    """The sizes of one call.
+
+    Attributes
+    ----------
+    rows : int
+    heads, kv_heads : int
+        Heads of queries, and of keys and of values.
+    columns : int
+        Elements from one row of `qkv` to the next.
+    width : int
+        Elements of a head.
+    capacity : int
+        Positions of a cache.
+    dims : int
+        Elements of a head that turn.
+    is_normed : int
+        Bit 0 where queries have a norm, bit 1 where keys have one.
+    """
+
+    rows: int
+    heads: int
+    kv_heads: int
+    columns: int
+    width: int
+    capacity: int
+    dims: int
+    is_normed: int
+
+
+def heads_of(
+    op: str,
+    qkv: Form,
+    q_norm: Form | None,
+    k_norm: Form | None,
+    position: Form,
+    keys: Form,
+    values: Form,
+    heads: int,
+    base: float,
+    dims: int | None,
+) -> Heads:
+    """Check the operands of an op that norms and rotates heads and writes caches; return their sizes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `norm_rope_write` says.
+    """
+    floating(op, "qkv", qkv, 2)
+    same(op, "keys", keys, "qkv", qkv)
+    same(op, "values", values, "qkv", qkv)
+    rows, columns = qkv.shape
+    if keys.ndim != 4 or keys.shape != values.shape or keys.shape[0] != rows:
+        raise ValueError(f"{op}: keys {keys.shape} and values {values.shape} are not [{rows}, Hkv, capacity, D]")
+    _, kv_heads, capacity, width = keys.shape
+    if (heads + 2 * kv_heads) * width > columns or not 2 <= width <= WIDEST or not kv_heads:
+        raise ValueError(f"{op}: {heads} and twice {kv_heads} heads of {width} elements do not fit qkv {qkv.shape}")
+    if rows > LARGEST_GRID_YZ:
+        raise ValueError(f"{op}: qkv has shape {qkv.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
+    for name, norm in (("q_norm", q_norm), ("k_norm", k_norm)):
+        if norm is not None:
+            buffer(op, name, norm, qkv.dtype, (width,))
+    dims = check_rotation(op, base, dims, width)
+    buffer(op, "position", position, INT32, (rows,))
+    is_normed = (q_norm is not None) | (k_norm is not None) << 1
+    return Heads(rows, heads, kv_heads, columns, width, capacity, dims, is_normed)
+
+
 @Planned
 def plan_of(
     qkv: Form,
@@ -113,39 +184,13 @@ def plan_of(
 ) -> Plan:
     """Check the operands and return the plan."""
     op = "norm_rope_write"
-    floating(op, "qkv", qkv, 2)
-    same(op, "keys", keys, "qkv", qkv)
-    same(op, "values", values, "qkv", qkv)
-    rows, columns = qkv.shape
-    if keys.ndim != 4 or keys.shape != values.shape or keys.shape[0] != rows:
-        raise ValueError(f"{op}: keys {keys.shape} and values {values.shape} are not [{rows}, Hkv, capacity, D]")
-    _, kv_heads, capacity, width = keys.shape
-    total = heads + 2 * kv_heads
-    if total * width > columns or not 2 <= width <= WIDEST or not kv_heads:
-        raise ValueError(f"{op}: {heads} and twice {kv_heads} heads of {width} elements do not fit qkv {qkv.shape}")
-    if rows > LARGEST_GRID_YZ:
-        raise ValueError(f"{op}: qkv has shape {qkv.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
-    dims = check_rotation(op, base, dims, width)
-    for name, norm in (("q_norm", q_norm), ("k_norm", k_norm)):
-        if norm is not None:
-            buffer(op, name, norm, qkv.dtype, (width,))
-    buffer(op, "position", position, INT32, (rows,))
+    call = heads_of(op, qkv, q_norm, k_norm, position, keys, values, heads, base, dims)
     if target.takes_loops:
-        grid, threads = (rows, 1, 1), 1
+        grid, threads = (call.rows, 1, 1), 1
     else:
-        grid, threads = (-(-total // SIMDGROUPS), rows, 1), SIMDGROUPS * 32
-    launch = Launch(
-        KERNEL,
-        grid,
-        (threads, 1, 1),
-        {"T": qkv.dtype},
-        heads=heads,
-        kv_heads=kv_heads,
-        columns=columns,
-        width=width,
-        capacity=capacity,
-        dims=dims,
-        is_normed=(q_norm is not None) | (k_norm is not None) << 1,
-        eps=eps,
-    )
-    return Plan(op, (rows, heads, width), qkv.dtype, launch)
+        grid = (-(-(heads + 2 * call.kv_heads) // SIMDGROUPS), call.rows, 1)
+        threads = SIMDGROUPS * 32
+    scalars = call._asdict()
+    rows = scalars.pop("rows")
+    launch = Launch(KERNEL, grid, (threads, 1, 1), {"T": qkv.dtype}, eps=eps, **scalars)
+    return Plan(op, (rows, heads, call.width), qkv.dtype, launch)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hiprt.kernels.ops.norm.reference import rms_norm
 from hiprt.kernels.reference.float64 import Floats, Host, double
 
-__all__ = ["attention", "kv_write", "norm_rope_write", "prefill_attention", "rope"]
+__all__ = ["attention", "kv_write", "norm_rope_attention", "norm_rope_write", "prefill_attention", "rope"]
 
 
 def attention(q: Host, keys: Host, values: Host, position: int, scale: float) -> Floats:
@@ -90,3 +90,25 @@ def norm_rope_write(
 
     keys, values = kv_write(double(keys), rotated(k, k_norm), position), kv_write(double(values), v, position)
     return rotated(q, q_norm), keys, values
+
+
+def norm_rope_attention(
+    qkv: Host,
+    q_norm: Host | None,
+    k_norm: Host | None,
+    position: NDArray[np.int32],
+    keys: Host,
+    values: Host,
+    heads: int,
+    base: float,
+    scale: float,
+    eps: float = 1e-6,
+    dims: int | None = None,
+    gate: Host | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """Return what each row attends to, and the caches of keys and of values."""
+    queries, keys, values = norm_rope_write(qkv, q_norm, k_norm, position, keys, values, heads, base, eps, dims)
+    rows = zip(queries, keys, values, np.ravel(position), strict=True)
+    each = [attention(*row[:3], int(row[3]), scale) for row in rows]
+    mixed = np.stack(each) if each else queries
+    return mixed if gate is None else mixed / (1.0 + np.exp(-double(gate).reshape(mixed.shape))), keys, values

@@ -120,7 +120,7 @@ def run(is_mixture, passes, tokens=range(8)):
 def test_a_step_becomes_the_kernels_of_decode_steps(is_mixture, inner):
     found, lowered = run(is_mixture, tuple(PASSES))
     kernels = [each.op.name for each in lowered.program.primitives if each.rule[1] and each.op.name in NAMES]
-    assert kernels == ["take", *["product", "norm_rope_write", "attention", "product", *inner] * 2, "quantized_matmul"]
+    assert kernels == ["take", *["product", "norm_rope_attention", "product", *inner] * 2, "quantized_matmul"]
     assert lowered.step.nodes == len(kernels)
     assert lowered.step.rungs["replay"] >= 4
     expected, plain = run(is_mixture, ONE_BY_ONE)
@@ -129,7 +129,7 @@ def test_a_step_becomes_the_kernels_of_decode_steps(is_mixture, inner):
 
 
 NAMES = {
-    "take", "product", "norm_rope_write", "attention", "moe_route", "moe_gate_up", "moe_down", "quantized_matmul",
+    "take", "product", "norm_rope_attention", "moe_route", "moe_gate_up", "moe_down", "quantized_matmul", "attention",
     "gather_qmm", "rms_norm", "rope", "kv_write", "slice_update", "fused", "add", "multiply", "contiguous", "softmax",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from hiprt import kernels
 from hiprt.array import Array
 from hiprt.graphs.trace.passes.dead_code import dead_code
 from hiprt.graphs.trace.passes.decode.experts import experts, wanted_by_routes
-from hiprt.graphs.trace.passes.decode.heads import heads, openings, wanted_by_heads
+from hiprt.graphs.trace.passes.decode.heads import heads, heads_of_attention, openings, wanted_by_heads
 from hiprt.graphs.trace.passes.decode.joins import joins
 from hiprt.graphs.trace.passes.decode.match import replaced_by
 from hiprt.graphs.trace.passes.decode.matrices import NO_LEAVES, Joined
@@ -32,8 +32,8 @@ def decode(program: Program, leaves: Mapping[int, Array] = NO_LEAVES) -> Program
 
     - ``rms_norm``, ``quantized_matmul``, ``silu_mul`` of its halves, or ``silu`` and ``multiply``, and ``add`` of a
       residual become ``product``;
-    - the norms and rotations of queries and keys and the writes to both caches become ``norm_rope_write``, and the
-      gate behind ``attention`` becomes a part of it;
+    - the norms and rotations of queries and keys, the writes to both caches and ``attention`` to them become
+      ``norm_rope_attention``, and the gate behind ``attention`` becomes a part of it;
     - ``softmax``, ``argpartition`` and the shares of the largest become ``moe_route``; the weighted sum of experts, and
       of a shared one, becomes ``moe_combine``; these, ``gather_qmm`` with a gate in between and ``add`` of a residual
       become ``moe_route``, ``moe_gate_up`` and ``moe_down``;
@@ -55,7 +55,7 @@ def decode(program: Program, leaves: Mapping[int, Array] = NO_LEAVES) -> Program
     told = Joined(program, leaves)
     join = joins((wanted_by_heads, wanted_by_gates, wanted_by_routes, wanted_by_recurrences), told)
     finders = routes, sums, shared_sums, join, gates, recurrences, experts(told), openings, residuals, norms, heads
-    for find in finders:
+    for find in (*finders, heads_of_attention):
         uses = Uses(program)
         program = replaced_by(program, find(uses), uses)
     if told.count:

@@ -1,4 +1,4 @@
-"""Heads: queries, keys and values that are normed, turned and written to their caches by one kernel."""
+"""Heads: queries, keys and values that are normed, turned, written to their caches and attended to by one kernel."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hiprt.graphs.trace.passes.decode.match import Match, Replaced
 from hiprt.graphs.trace.passes.decode.part import Part, part_of
 from hiprt.graphs.trace.passes.decode.uses import Uses, argument, is_plain
 
-__all__ = ["heads", "openings", "wanted_by_heads"]
+__all__ = ["heads", "heads_of_attention", "openings", "wanted_by_heads"]
 
-WIDEST = 256
+NARROWEST, WIDEST = 32, 256
 
 
 class Heads(NamedTuple):
@@ -127,6 +127,37 @@ def match_of(uses: Uses, found: Heads) -> Match | None:
 
     reads = tuple(each for each in operands[:4] if each is not None)
     return Match((query,), tuple(found.inside), reads, (keys, values), make)
+
+
+def heads_of_attention(uses: Uses) -> list[Match]:
+    """Find attention to the caches that the kernel which made its queries has written."""
+    matches = [match_of_attention(uses, call) for call in uses.calls(kernels.attention)]
+    return [match for match in matches if match is not None]
+
+
+def match_of_attention(uses: Uses, call: Primitive) -> Match | None:
+    """Return the match of attention; None where its queries are made by another op, or used by another."""
+    made = uses.maker(argument(call, "q"), kernels.norm_rope_write)
+    if made is None or argument(call, "out") is not None or argument(made, "out") is not None:
+        return None
+    shared = "keys", "values", "position"
+    is_right = (
+        all(name_of(argument(call, name)) == name_of(argument(made, name)) for name in shared)
+        and NARROWEST <= argument(call, "q").form.shape[-1] <= WIDEST
+        and uses.is_inside([made], [made, call])
+    )
+    if not is_right:
+        return None
+    assert made.op is not None
+    options = dict(zip(made.op.names, made.arguments))
+    options |= {name: argument(call, name) for name in ("scale", "gate")}
+
+    def make(replaced: Replaced) -> list[Array]:
+        return [kernels.norm_rope_attention(**{name: replaced(value) for name, value in options.items()})]
+
+    reads = "qkv", "q_norm", "k_norm", "position", "gate"
+    operands = tuple(options[name] for name in reads if options[name] is not None)
+    return Match((call,), (made,), operands, (options["keys"], options["values"]), make)
 
 
 def normed_part(uses: Uses, turned: Primitive) -> tuple[Part, Array | None, float] | None:

@@ -1,0 +1,167 @@
+"""Heads normed and rotated, their cache written, and attention over it: what follows a decode step's projection."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hiprt.array import Array, Form
+from hiprt.kernels.lang.instances import each
+from hiprt.kernels.lang.kernel import Kernel
+from hiprt.kernels.lang.launch import Launch
+from hiprt.kernels.lang.operands import result
+from hiprt.kernels.ops.attention.attention import HEADERS, SIMDGROUPS, Shares, attention, combine_launch, shares_of
+from hiprt.kernels.ops.attention.frequencies import device_frequencies
+from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, SIZES, grouped_heads
+from hiprt.kernels.ops.attention.norm_rope_write import heads_of, norm_rope_write
+from hiprt.kernels.tuning.table import DEFAULT
+from hiprt.kernels.tuning.target import Target, target_of
+from hiprt.objects import Planned
+from hiprt.op import op
+from hiprt.stream import Stream, current_stream
+
+__all__ = ["norm_rope_attention"]
+
+OP = "norm_rope_attention"
+KERNEL = Kernel(
+    "attention/norm_rope_attention",
+    inputs={"x": "T", "q_norm": "T", "k_norm": "T", "position": "int", "frequencies": "ulong", "gate": "T"},
+    updates={"keys": "T", "values": "T", "arrived": "uint"},
+    outputs={"out": "T", "parts": "float"},
+    scalars={
+        **SIZES,
+        "splits": "uint",
+        "is_counted": "uint",
+        "columns": "uint",
+        "dims": "uint",
+        "is_normed": "uint",
+        "eps": "float",
+    },
+    template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
+    headers=("attention/cos_sin.h", "attention/turned_head.h", *HEADERS),
+    ahead=("q_norm", "k_norm", "position", "frequencies"),
+    instances=each(WIDTH=HEAD_WIDTHS, HEADS=lambda _, loops: (1,) if loops else DEFAULT.attention_heads),
+)
+
+
+@op
+def norm_rope_attention(
+    qkv: Array,
+    q_norm: Array | None,
+    k_norm: Array | None,
+    position: Array,
+    keys: Array,
+    values: Array,
+    *,
+    heads: int,
+    base: float,
+    scale: float,
+    eps: float = 1e-6,
+    dims: int | None = None,
+    gate: Array | None = None,
+    stream: Stream | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Return `attention` of the queries that `norm_rope_write` makes, over the caches that it writes.
+
+    Parameters
+    ----------
+    qkv, q_norm, k_norm, position, keys, values, heads, base, eps, dims
+        As in `norm_rope_write`; D from 32 to 256, and the caches start at multiples of 16 bytes.
+    scale, gate
+        As in `attention`.
+
+    Returns
+    -------
+    Array, [B, heads, D]
+        Of the dtype of `qkv`.
+
+    Raises
+    ------
+    TypeError
+        A dtype is wrong.
+    ValueError
+        A shape does not fit, an array is not contiguous, a cache does not start at a multiple of 16 bytes, or `out`
+        overlaps another array.
+
+    Notes
+    -----
+    One kernel does all of it where the target prefers that; elsewhere it is the two ops.
+    """
+    stream = stream or current_stream()
+    target = target_of(stream)
+    if not target.table.joins_attention:
+        query = norm_rope_write(
+            qkv, q_norm, k_norm, position, keys, values, heads=heads, base=base, eps=eps, dims=dims, stream=stream
+        )
+        return attention(query, keys, values, position, scale=scale, gate=gate, stream=stream, out=out)
+    plan = plan_of(qkv, q_norm, k_norm, position, keys, values, gate, heads, base, scale, eps, dims, target)
+    frequencies = device_frequencies(stream, base, keys.shape[-1] if dims is None else dims)
+    given = {"x": qkv, "q_norm": q_norm, "k_norm": k_norm, "position": position, "keys": keys, "values": values}
+    given |= {"gate": gate, "frequencies": frequencies}
+    return plan.run(stream, out, {name: qkv if value is None else value for name, value in given.items()})
+
+
+class JoinedPlan(NamedTuple):
+    """One launch; two where another one puts the parts of the positions together.
+
+    Attributes
+    ----------
+    attend : Launch
+    shape : tuple of int
+        That of the result.
+    shares : Shares
+    combine : Launch or None
+    """
+
+    attend: Launch
+    shape: tuple[int, ...]
+    shares: Shares
+    combine: Launch | None
+
+    def run(self, stream: Stream, out: Array | None, given: dict[str, Array]) -> Array:
+        """Launch on a stream, and return the result; what was not given is any array."""
+        out = result(OP, out, self.shape, given["x"].dtype, stream, given)
+        scratch = self.shares.scratch(stream, out)
+        self.attend(stream, out=out, **scratch, **given)
+        if self.combine is not None:
+            self.combine(stream, parts=scratch["parts"], gate=given["gate"], out=out)
+        return out
+
+
+@Planned
+def plan_of(
+    qkv: Form,
+    q_norm: Form | None,
+    k_norm: Form | None,
+    position: Form,
+    keys: Form,
+    values: Form,
+    gate: Form | None,
+    heads: int,
+    base: float,
+    scale: float,
+    eps: float,
+    dims: int | None,
+    target: Target,
+) -> JoinedPlan:
+    """Check the operands and return the plan."""
+    made = heads_of(OP, qkv, q_norm, k_norm, position, keys, values, heads, base, dims)
+    shape = made.rows, heads, made.width
+    query = Form(shape, None, qkv.dtype, True, made.rows * heads * made.width)
+    call = grouped_heads(OP, query, keys, values, position, gate, (made.rows,))
+    shares, loops = shares_of(call, target), target.takes_loops
+    attend = Launch(
+        KERNEL,
+        (heads // (call.repeat if loops else shares.heads), shares.splits, made.rows),
+        (1 if loops else SIMDGROUPS * 32, 1, 1),
+        {"T": qkv.dtype, "WIDTH": made.width, "HEADS": shares.heads},
+        splits=shares.splits,
+        is_counted=shares.is_counted,
+        columns=made.columns,
+        dims=made.dims,
+        is_normed=made.is_normed,
+        eps=eps,
+        **call.sizes(scale),
+    )
+    combine = None if shares.is_whole else combine_launch(shares.parts, qkv.dtype, call.gate_stride, call.is_gated)
+    return JoinedPlan(attend, shape, shares, combine)
