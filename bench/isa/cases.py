@@ -230,8 +230,7 @@ def parts_of_attention(dtype: np.dtype[Any], width: int) -> Case:
     """Return the case of two heads whose three parts are combined."""
     sums, tops = normal(np.dtype(np.float32), 1, 2, 3, width, seed=32), normal(np.dtype(np.float32), 1, 2, 3, seed=33)
     norms = np.abs(tops) + np.float32(1)
-    ends = np.stack([tops, norms], axis=-1).reshape(1, 2, 6)
-    parts = np.concatenate([sums.reshape(1, 2, -1), ends], axis=-1).reshape(1, 2, 3, width + 2)
+    parts = np.concatenate([sums, tops[..., None], norms[..., None]], axis=-1)
     shares = np.exp2(tops.astype(np.float64))
     exact = (shares[..., None] * sums).sum(2) / (shares * norms).sum(2)[..., None]
 
