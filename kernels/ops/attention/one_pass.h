@@ -126,7 +126,7 @@ struct one_pass {
   template <typename Key>
   void take_first(Key keys, const device T* values, bool is_taken) {
     lane_part<T, PER_LANE, EXACT> key;
-    for (uint j = 0; j < PER_LANE; j++) key.values[j] = EXACT || base + j < WIDTH ? keys[base + j] : T(0.0f);
+    for (uint j = 0; j < PER_LANE; j++) key.values[j] = EXACT || base + j < WIDTH ? T(keys[base + j]) : T(0.0f);
     for (uint h = 0; h < HEADS; h++) {
       const float score = score_of(h, key);
       if (side != 0 || !is_taken) continue;
