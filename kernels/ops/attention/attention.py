@@ -28,8 +28,8 @@ HEADERS = ("attention/lane_part.h", "attention/one_pass.h")
 KERNEL = Kernel(
     "attention/attention",
     inputs=INPUTS,
-    updates={"arrived": "uint"},
-    outputs={"out": "T", "parts": "float"},
+    updates={"arrived": "uint", "parts": "float"},
+    outputs={"out": "T"},
     scalars={**SIZES, "splits": "uint", "is_counted": "uint"},
     template={"T": "dtype", "WIDTH": "int", "HEADS": "int"},
     headers=HEADERS,

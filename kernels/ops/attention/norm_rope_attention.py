@@ -25,8 +25,8 @@ OP = "norm_rope_attention"
 KERNEL = Kernel(
     "attention/norm_rope_attention",
     inputs={"x": "T", "q_norm": "T", "k_norm": "T", "position": "int", "frequencies": "ulong", "gate": "T"},
-    updates={"keys": "T", "values": "T", "arrived": "uint"},
-    outputs={"out": "T", "parts": "float"},
+    updates={"keys": "T", "values": "T", "arrived": "uint", "parts": "float"},
+    outputs={"out": "T"},
     scalars={
         **SIZES,
         "splits": "uint",

@@ -4,6 +4,27 @@ namespace metal {
 
 inline float opening_of(float gate) { return 1.0f / (1.0f + exp(-gate)); }
 
+// The sum of parts of a head that lie `apart` numbers from each other. A part is what one_pass leaves: `width` sums, the
+// largest score and the sum of weights. Parts are put together in their order, whoever made them first.
+struct summed_parts {
+  float top = -3.0e38f, norm = 0.0f, total = 0.0f;
+
+  template <typename From>
+  void add(From parts, uint count, uint apart, uint width, uint element) {
+    for (uint s = 0; s < count; s++) top = max(top, parts[s * apart + width]);
+#pragma unroll 4
+    for (uint s = 0; s < count; s++) {
+      From part = parts + s * apart;
+      const float weight = exp2(part[width] - top);
+      norm = mad(part[width + 1], weight, norm);
+      total = mad(part[element], weight, total);
+    }
+  }
+
+  // What attention answers; it is zero where no position was taken.
+  float share() { return norm == 0.0f ? 0.0f : total / norm; }
+};
+
 #if HIPRT_CPU_LOOPS
 // Attention of one head by plain loops; `gate` is null where there is none.
 template <typename T, int WIDTH>
@@ -162,27 +183,6 @@ struct one_pass {
       }
     }
   }
-};
-
-// The sum of parts of a head that lie `apart` numbers from each other. A part is what one_pass leaves: `width` sums, the
-// largest score and the sum of weights. Parts are put together in their order, whoever made them first.
-struct summed_parts {
-  float top = -3.0e38f, norm = 0.0f, total = 0.0f;
-
-  template <typename From>
-  void add(From parts, uint count, uint apart, uint width, uint element) {
-    for (uint s = 0; s < count; s++) top = max(top, parts[s * apart + width]);
-#pragma unroll 4
-    for (uint s = 0; s < count; s++) {
-      From part = parts + s * apart;
-      const float weight = exp2(part[width] - top);
-      norm = mad(part[width + 1], weight, norm);
-      total = mad(part[element], weight, total);
-    }
-  }
-
-  // What attention answers; it is zero where no position was taken.
-  float share() { return norm == 0.0f ? 0.0f : total / norm; }
 };
 
 // Where a threadgroup of attention leaves the heads that it takes.
