@@ -1,5 +1,8 @@
 """norm_rope_attention: against numpy and the two ops it stands for, shared positions, positions outside, replays."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -128,3 +131,30 @@ def test_mistakes_are_named(branch):
     ]:
         with pytest.raises(error, match=message):
             wrong()
+
+
+SHARED = """
+import numpy as np
+import hiprt
+from hiprt import kernels
+from hiprt.kernels.tuning.target import force_generic
+
+random = np.random.default_rng(0)
+with force_generic():
+    qkv, norm, keys, values, q = (
+        hiprt.array(random.normal(size=shape).astype(np.float32))
+        for shape in ((1, 12 * 64), (64,), (1, 2, 600, 64), (1, 2, 600, 64), (1, 8, 64))
+    )
+    position = hiprt.array(np.array([300], np.int32))
+    kernels.norm_rope_attention(qkv, norm, norm, position, keys, values, heads=8, base=1e4, scale=0.1)
+    kernels.attention(q, keys, values, position, scale=0.1).numpy()
+"""
+
+
+def test_parts_are_ordered_before_they_are_put_together(tmp_path):
+    """The last threadgroup reads what others wrote; without the fences around its counter the checker finds races."""
+    program = tmp_path / "shared.py"
+    program.write_text(SHARED)
+    command = [sys.executable, "-m", "hiprt", "check", "--kinds", "race", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert (done.returncode, "no findings" in done.stderr + done.stdout) == (0, True), done.stderr[-3000:]
