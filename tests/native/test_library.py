@@ -1,7 +1,10 @@
 """libhiprt: what it exports, what its header says, and programs in C that use it."""
 
+import os
 import re
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from helpers.native import build_with_library, run_sanitized
@@ -86,6 +89,53 @@ def test_a_decode_loop_in_c(sanitizer, tmp_path, monkeypatch, root):
     assert "199 patch, 1 instantiate, 14 nodes" in said
     assert "200 eager, 14 nodes" in said
     assert said.endswith("the same tokens each time\n")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_a_transformer_block_in_cpp(sanitizer, tmp_path, monkeypatch, root):
+    """The example gives the host's numbers, with one graph that is replayed, through hiprt.hpp."""
+    source = root / "examples" / "cpp" / "block.cpp"
+    said = run_sanitized(build_with_library(tmp_path, source, sanitizer, monkeypatch, root))
+    assert said == "33 nodes, 1 instantiated, 63 replayed; as on the host\n"
+
+
+def test_the_version_is_the_same_everywhere(root):
+    """In the header, for pip, for pkg-config and for CMake."""
+    (version,) = re.findall(r'^version = "(.*)"', (root / "pyproject.toml").read_text(), re.MULTILINE)
+    (number,) = re.findall(r"^#define HIPRT_VERSION (\d+)", build.PUBLIC_HEADER.read_text(), re.MULTILINE)
+    major, minor, patch = map(int, version.split("."))
+    library = build.NATIVE / "lib"
+    assert int(number) == 10000 * major + 100 * minor + patch == core.lib.hiprt_version()
+    assert f"Version: {version}\n" in (library / "pkgconfig" / "hiprt.pc").read_text()
+    assert f'PACKAGE_VERSION "{version}"' in (library / "cmake/hiprt/hiprt-config-version.cmake").read_text()
+
+
+@pytest.mark.parametrize("tool", ["pkg-config", "cmake"])
+def test_other_builds_find_the_library(tool, tmp_path, root):
+    """By the files that are installed beside it."""
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    library = build.NATIVE / "lib"
+    if tool == "pkg-config":
+        given = {**os.environ, "PKG_CONFIG_PATH": str(library / "pkgconfig")}
+        said = subprocess.run(
+            [tool, "--cflags", "--libs", "hiprt"], env=given, capture_output=True, text=True, check=True
+        ).stdout
+        folders = [Path(word[2:]).resolve() for word in said.split() if word[:2] in ("-I", "-L")]
+        assert folders == [build.INCLUDE, library]
+        return
+    (tmp_path / "main.c").write_text(
+        '#include "hiprt/hiprt.h"\nint main(void) { return hiprt_version() != HIPRT_VERSION; }\n'
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(main C)\nfind_package(hiprt 0.1 REQUIRED)\n"
+        "add_executable(main main.c)\ntarget_link_libraries(main hiprt::hiprt)\n"
+    )
+    where = f"-Dhiprt_DIR={library / 'cmake' / 'hiprt'}"
+    subprocess.run([tool, "-S", tmp_path, "-B", tmp_path / "build", where], check=True)
+    subprocess.run([tool, "--build", tmp_path / "build"], check=True)
+    subprocess.run([tmp_path / "build" / "main"], check=True)
 
 
 @pytest.mark.timeout(900)

@@ -1,0 +1,179 @@
+// libhiprt for C++17: owners that release what they hold, arguments with types, failures as exceptions.
+//
+// Header only; what a function means, and who may call it from which thread, is said in hiprt.h.
+#ifndef HIPRT_HIPRT_HPP
+#define HIPRT_HIPRT_HPP
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "hiprt/hiprt.h"
+
+namespace hiprt {
+
+// A call that failed: its status, and what is known about it.
+class error : public std::runtime_error {
+ public:
+  explicit error(int status, bool ran = false)
+      : std::runtime_error(std::string(hiprt_failure_call()) + ": " + hiprt_status_name(status) + " " +
+                           std::to_string(status) + " " + hiprt_failure_detail()),
+        status_(status),
+        ran_(ran) {}
+  int status() const noexcept { return status_; }
+  // Whether something of the step has run, or may have.
+  bool ran() const noexcept { return ran_; }
+
+ private:
+  int status_;
+  bool ran_;
+};
+
+inline void check(int status, bool ran = false) {
+  if (status) throw error(status, ran);
+}
+
+// Open a provider by its name or path; nullptr: the HIP library that the process has loaded.
+inline void open(const char *provider = nullptr) { check(hiprt_open(provider, HIPRT_ABI)); }
+
+// What a kernel does with an argument: `reads<T>`, `writes<T>` and `updates<T>` are `count` elements from an address; any
+// other type is passed by value.
+template <typename T, std::uint32_t Access>
+struct buffer {
+  T *address;
+  std::size_t count;
+};
+template <typename T>
+using reads = buffer<const T, HIPRT_READ>;
+template <typename T>
+using writes = buffer<T, HIPRT_WRITE>;
+template <typename T>
+using updates = buffer<T, HIPRT_READ_WRITE>;
+
+namespace detail {
+template <typename T>
+struct argument {
+  static_assert(std::is_trivially_copyable<T>::value, "an argument by value is copied byte by byte");
+  static constexpr hiprt_argument form{sizeof(T), alignof(T), HIPRT_BY_VALUE};
+  static void *cell(T &value) { return &value; }
+  static void extent(const T &, std::uint64_t *&) {}
+};
+template <typename T, std::uint32_t Access>
+struct argument<buffer<T, Access>> {
+  static_assert(sizeof(T *) == 8, "addresses have 8 bytes");
+  static constexpr hiprt_argument form{8, 8, Access};
+  static void *cell(buffer<T, Access> &value) { return &value.address; }
+  static void extent(const buffer<T, Access> &value, std::uint64_t *&out) { *out++ = value.count * sizeof(T); }
+};
+}  // namespace detail
+
+// A stream that wraps a HIP stream of a device.
+class stream {
+ public:
+  template <typename Handle>
+  stream(Handle handle, int device)
+      : held_(hiprt_stream_create(reinterpret_cast<std::uintptr_t>(handle), device), &hiprt_stream_release) {
+    if (!held_) throw error(HIPRT_E_MEMORY);
+  }
+  // The HIP stream stays valid until close().
+  void own() { hiprt_stream_own(get()); }
+  void close(bool is_valid = true) { hiprt_stream_close(get(), is_valid); }
+  void synchronize() { check(hiprt_stream_synchronize(get())); }
+  void copy(void *to, const void *from, std::size_t nbytes, int kind) {
+    check(hiprt_copy(get(), reinterpret_cast<std::uintptr_t>(to), reinterpret_cast<std::uintptr_t>(from), nbytes, kind));
+  }
+  // Fill `count` elements of 1, 2 or 4 bytes.
+  template <typename T>
+  void fill(T *at, T value, std::size_t count) {
+    static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4, "elements of 1, 2 or 4 bytes");
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    check(hiprt_fill(get(), reinterpret_cast<std::uintptr_t>(at), bits, sizeof value, count));
+  }
+  void barrier() { check(hiprt_barrier(get())); }
+  hiprt_stream *get() const noexcept { return held_.get(); }
+
+ private:
+  std::unique_ptr<hiprt_stream, void (*)(hiprt_stream *)> held_;
+};
+
+// A kernel whose arguments have these types: kernel<reads<float>, writes<float>, int>.
+template <typename... Arguments>
+class kernel {
+ public:
+  template <typename Function>
+  kernel(Function function, const char *name) : held_(nullptr, &hiprt_kernel_release) {
+    const std::array<hiprt_argument, sizeof...(Arguments) + 1> forms{detail::argument<Arguments>::form...};
+    held_.reset(hiprt_kernel_create(reinterpret_cast<std::uintptr_t>(function), name, sizeof...(Arguments), forms.data()));
+    if (!held_) throw error(HIPRT_E_ARGUMENT);
+  }
+  // Launch it, or record it where this thread records on the stream.
+  void operator()(const stream &on, const hiprt_dims &dims, Arguments... arguments) const {
+    void *cells[] = {detail::argument<Arguments>::cell(arguments)..., nullptr};
+    std::uint64_t extents[sizeof...(Arguments) + 1], *next = extents;
+    (detail::argument<Arguments>::extent(arguments, next), ...);
+    check(hiprt_launch_kernel(on.get(), held_.get(), &dims, cells, extents));
+  }
+  hiprt_kernel *get() const noexcept { return held_.get(); }
+
+ private:
+  std::unique_ptr<hiprt_kernel, void (*)(hiprt_kernel *)> held_;
+};
+
+inline hiprt_rules default_rules() {
+  hiprt_rules rules;
+  hiprt_rules_default(&rules);
+  return rules;
+}
+
+// Work that is recorded, and launched as one graph.
+class step {
+ public:
+  explicit step(const char *name, const hiprt_rules &rules = default_rules())
+      : held_(hiprt_step_create(name, &rules), &hiprt_step_release) {
+    if (!held_) throw error(HIPRT_E_ARGUMENT);
+  }
+  // Record what `work` puts on the stream, and launch it. After an exception of `work` nothing is launched.
+  template <typename Work>
+  hiprt_outcome operator()(const stream &on, Work &&work) {
+    check(hiprt_step_begin(get(), on.get()));
+    try {
+      std::forward<Work>(work)();
+    } catch (...) {
+      hiprt_step_cancel(get());
+      throw;
+    }
+    hiprt_outcome outcome{};
+    int ran = 0;
+    const int status = hiprt_step_end(get(), &outcome, &ran);
+    check(status, ran != 0);
+    return outcome;
+  }
+  // Launch again what was launched last.
+  hiprt_outcome again(const stream &on) {
+    hiprt_outcome outcome{};
+    int ran = 0;
+    const int status = hiprt_step_again(get(), on.get(), &outcome, &ran);
+    check(status, ran != 0);
+    return outcome;
+  }
+  hiprt_step_stats stats() const {
+    hiprt_step_stats counted{};
+    hiprt_step_count(get(), &counted);
+    return counted;
+  }
+  hiprt_step *get() const noexcept { return held_.get(); }
+
+ private:
+  std::unique_ptr<hiprt_step, void (*)(hiprt_step *)> held_;
+};
+
+}  // namespace hiprt
+#endif
