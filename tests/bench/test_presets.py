@@ -67,7 +67,7 @@ def test_decode_steps_of_the_presets(name, stream, as_on_gpus):
         nodes, _ = recorded(partial(layer.decode, x, position, kept, True), stream)
         assert nodes <= MOST_NODES[kinds]
         layers += nodes
-    assert count - layers <= 3  # embedding, head, and sampling
+    assert count - layers <= 4  # embedding, head, and two of argmax, whose threadgroups share the row
     assert name != "qwen3.5-35b-a3b" or count <= MOST_NODES_35B
 
 
