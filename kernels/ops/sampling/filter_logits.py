@@ -19,7 +19,6 @@ __all__ = ["FilterPlan", "check_logits", "filter_logits", "plan_of"]
 
 OP = "filter_logits"
 SHARE = 1024  # logits that a threadgroup takes, unless there are very many
-LOOP_SHARE = 2048  # of a plain loop
 MOST_GROUPS = 1024  # threadgroups at most, because each reads what all of them found
 # Of each dtype the upper bits of `order_key` in which logits differ, their digits (filter.h), and the bits of a digit.
 KEYS = {"bfloat16": (16, 2, 8), "float16": (19, 2, 10), "float32": (32, 3, 11)}
@@ -166,8 +165,8 @@ def plan_of(logits: Form, top_k: Form | None, top_p: Form | None, min_p: Form | 
             buffer(OP, name, value, dtype, (1,))
     given = sum((value is not None) << i for i, (_, value, _) in enumerate(rules))
     is_searched = top_k is not None or top_p is not None
-    width, least = logits.size, LOOP_SHARE if target.takes_loops else SHARE
-    share = least * max(1, -(-width // (least * MOST_GROUPS)))
+    width = logits.size
+    share = SHARE * max(1, -(-width // (SHARE * MOST_GROUPS)))
     groups = -(-width // share)
     # Sums of a threadgroup's parts of exponentials stay in 32 bits.
     grain = 30 - (share - 1).bit_length()
