@@ -155,13 +155,24 @@ static int wait_for_all(hiprt_stream *stream, hiprt_uses *uses, uint32_t access)
   return status;
 }
 
+/* Learn whether the work of a closed stream is done: nobody synchronizes that stream any more. */
+static void learn_done(hiprt_stream *stream) {
+  pthread_mutex_lock(&stream->lock);
+  if (stream->is_closed && !stream->is_lost && hiprt_library_is_open() &&
+      (!stream->last || !hiprt_ask_event(stream->last)))
+    atomic_store_explicit(&stream->done, UINT64_MAX, memory_order_release);
+  pthread_mutex_unlock(&stream->lock);
+}
+
 static void drop_done(hiprt_uses *uses) {
   uint32_t kept = 0;
-  for (uint32_t i = 0; i < uses->n_readers; i++)
+  for (uint32_t i = 0; i < uses->n_readers; i++) {
+    if (!is_done(uses->readers + i)) learn_done(uses->readers[i].stream);
     if (is_done(uses->readers + i))
       hiprt_stream_release(uses->readers[i].stream);
     else
       uses->readers[kept++] = uses->readers[i];
+  }
   uses->n_readers = kept;
 }
 
