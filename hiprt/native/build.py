@@ -5,13 +5,16 @@ inside setuptools' ``build_ext`` and is not imported by the installed package. `
 ``address,undefined``) instruments all.
 """
 
+import fcntl
 import hashlib
 import os
 import re
 import shlex
 import subprocess
 import sysconfig
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from cffi import FFI
@@ -228,9 +231,17 @@ def up_to_date(target: Path, depfile: Path) -> bool:
     return all(Path(n).exists() and Path(n).stat().st_mtime <= made for n in names)
 
 
-def objects_folder(objects: Path) -> Path:
-    """Return where the objects lie that are compiled with the sanitizers asked for."""
-    return objects / re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
+@contextmanager
+def objects_folder(objects: Path) -> Iterator[Path]:
+    """Hold the folder of the objects that are compiled with the sanitizers asked for.
+
+    Another build of the same folder waits: an object that is half written looks as if it were up to date.
+    """
+    folder = objects / re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield folder
 
 
 def compile_all(sources: list[Path], objects: Path, compilers: dict[str, list[str]]) -> list[Path]:
@@ -267,8 +278,12 @@ def public_functions() -> list[str]:
 
 def build_library(target: Path, objects: Path) -> None:
     """Compile the core without Python into ``target``, which exports what the public header declares."""
-    objects = objects_folder(objects)
-    objects.mkdir(parents=True, exist_ok=True)
+    with objects_folder(objects) as folder:
+        link_library(target, folder)
+
+
+def link_library(target: Path, objects: Path) -> None:
+    """Do so with objects in a folder that no other build works in."""
     cc = shlex.split(os.environ.get("CC", "gcc"))
     includes = [f"-I{folder}" for folder in CORE_FOLDERS]
     compiler = [*cc, *compile_flags("-std=c11"), "-DHIPRT_BUILDS_LIBRARY", "-Wno-unused-parameter", *includes]
@@ -286,9 +301,13 @@ def build_library(target: Path, objects: Path) -> None:
 
 def build_cpu_device(target: Path, objects: Path) -> None:
     """Compile the C++ files under ``hiprt/cpu`` and link them into ``target``; only what changed is compiled again."""
+    with objects_folder(objects) as folder:
+        link_cpu_device(target, folder)
+
+
+def link_cpu_device(target: Path, objects: Path) -> None:
+    """Do so with objects in a folder that no other build works in."""
     cxx, cc = shlex.split(os.environ.get("CXX", "g++")), shlex.split(os.environ.get("CC", "gcc"))
-    objects = objects_folder(objects)
-    objects.mkdir(parents=True, exist_ok=True)
     flags = [*compile_flags("-std=c++17"), f"-I{CPU}", f"-I{CACHE}", f"-I{objects}", "-pthread"]
     compilers = {".cpp": [*cxx, *flags], ".c": [*cc, *compile_flags("-std=c11")]}
     write_code_generation(objects / "code_generation.h")

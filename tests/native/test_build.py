@@ -1,0 +1,39 @@
+"""The build of the native code: several at a time, which share their objects."""
+
+import subprocess
+import sys
+
+COMPILER = """#!/bin/sh
+# Writes an object in two halves; the linker takes whole ones only.
+for each; do
+  case "$last$each" in -o*) out="$each" ;; esac
+  case "$each" in -o) last=-o ;; -c) compiles=1 ;; *.o) objects="$objects $each"; last= ;; *) last= ;; esac
+done
+if [ -n "$compiles" ]; then
+  echo "$out:" > "${out%.o}.d"
+  printf half > "$out"; sleep 0.05; printf whole > "$out"
+else
+  for each in $objects; do [ "$(cat "$each")" = whole ] || { echo "$each is not whole" >&2; exit 1; }; done
+  : > "$out"
+fi
+"""
+BUILD = """
+import sys
+from pathlib import Path
+from hiprt.native.build import build_library
+build_library(*map(Path, sys.argv[1:]))
+"""
+
+
+def test_two_builds_of_one_folder(tmp_path, monkeypatch):
+    """Neither links an object that the other one still writes."""
+    compiler = tmp_path / "cc"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    command = [sys.executable, "-c", BUILD]
+    builds = [
+        subprocess.Popen([*command, tmp_path / f"{n}.so", tmp_path / "objects"], stderr=subprocess.PIPE, text=True)
+        for n in range(3)
+    ]
+    assert [(build.communicate()[1], build.returncode) for build in builds] == [("", 0)] * 3
