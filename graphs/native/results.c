@@ -84,9 +84,13 @@ static PyObject *copied(copying *c, PyObject *value) {
     return made;
   }
   if (!PyTuple_Check(value) && !PyList_Check(value)) return Py_NewRef(value);
-  PyObject *items = PySequence_List(value);
-  for (Py_ssize_t i = 0; items && i < PyList_Size(items); i++) {
-    PyObject *item = copied(c, PyList_GetItem(items, i));
+  const int is_tuple = PyTuple_Check(value);
+  const Py_ssize_t count = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
+  PyObject *items = PyList_New(count); /* CPython 3.11's PySequence_List loses a reference where memory runs out */
+  for (Py_ssize_t i = 0; items && i < count; i++) {
+    PyObject *each = Py_XNewRef(is_tuple ? PyTuple_GetItem(value, i) : PyList_GetItem(value, i));
+    PyObject *item = each ? copied(c, each) : 0;
+    Py_XDECREF(each);
     if (!item || PyList_SetItem(items, i, item)) Py_CLEAR(items);
   }
   if (!items || PyList_CheckExact(value)) return items;

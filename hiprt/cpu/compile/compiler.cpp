@@ -1,14 +1,13 @@
 #include "compile/compiler.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -143,16 +142,18 @@ std::vector<std::string> device_part_command(const Compiler &c, const CompileJob
   return out;
 }
 
-// Returns the files of the standard library, its mathematics and C's that this process uses.
+// Returns the files of the standard library, its mathematics and C's that this process uses. An address of one of their
+// functions would not tell: in an executable that is not position-independent it may be the executable's own.
 std::vector<std::string> standard_libraries() {
-  double (*const root)(double) = std::cbrt;
   std::vector<std::string> out;
-  for (const void *at : {reinterpret_cast<const void *>(&fopen), reinterpret_cast<const void *>(root),
-                         reinterpret_cast<const void *>(&std::terminate)}) {
-    Dl_info info;
-    if (!dladdr(at, &info) || !info.dli_fname) continue;
-    if (std::find(out.begin(), out.end(), info.dli_fname) == out.end()) out.push_back(info.dli_fname);
-  }
+  dl_iterate_phdr(
+      [](dl_phdr_info *info, size_t, void *found) {
+        const std::string path = info->dlpi_name, name = path.substr(path.rfind('/') + 1);
+        for (const char *each : {"libc.so", "libm.so", "libstdc++.so", "libc++.so", "ld-musl-"})
+          if (name.rfind(each, 0) == 0) static_cast<std::vector<std::string> *>(found)->push_back(path);
+        return 0;
+      },
+      &out);
   return out;
 }
 

@@ -24,7 +24,7 @@ from hiprt.kernels.ops.elementwise.fused_kernel import STILL, UNIT, Load, Store,
 from hiprt.kernels.ops.elementwise.result_dtypes import number
 from hiprt.kernels.ops.elementwise.silu_mul import silu_mul
 from hiprt.kernels.ops.elementwise.unary import Unary
-from hiprt.kernels.ops.promotion import BOOL, WORDS
+from hiprt.kernels.ops.promotion import BOOL, WORDS, is_complex
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.op import op
@@ -220,6 +220,9 @@ def whole_of(text: str, target: Target, *operands: Any) -> Whole | None:
         values.append(Value(line.name, fusable.expression.text, line.operands, words, WORDS[dtype]))
     shape = shapes[body.results[0]]
     arrays = {i: v for i, v in enumerate(operands) if isinstance(v, Form)}
+    # The compiler contracts products of complex numbers in other ways than in the ops alone.
+    if any(isinstance(kind, np.dtype) and is_complex(kind) for kind in kinds):
+        return None
     is_large = math.prod(shape) > LARGEST or any(v.span > LARGEST for v in arrays.values())
     if is_large or any(shapes[i] != shape for i in body.results) or any(v.dtype not in WORDS for v in arrays.values()):
         return None
