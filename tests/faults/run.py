@@ -30,10 +30,10 @@ class Trial:
         self.tidy()
         return seen
 
-    def fail(self, n, burst, status):
+    def fail(self, *fault):
         """Run the phase with a fault, then without; returns the call that failed and what was wrong."""
         wrong = []
-        self.faulty.arm(n, burst, status)
+        self.faulty.arm(*fault)
         try:
             if self.work() != self.wanted:
                 wrong.append("other results, and no error")
@@ -65,19 +65,19 @@ class Trial:
         self.live = now
         return more
 
-    def check(self, n, burst, status):
+    def check(self, *fault):
         """Return the call that failed, and what was wrong with it."""
-        name, wrong = self.fail(n, burst, status)
+        name, wrong = self.fail(*fault)
         # An object that is made once and kept is none that was lost: it is made once only.
         if self.lost():
-            wrong += self.fail(n, burst, status)[1]
+            wrong += self.fail(*fault)[1]
             if more := self.lost():
                 wrong.append(f"lost: {more}")
         return name, wrong
 
 
 def main(file, real, is_of_memory=False):
-    """Answer requests: ["calls", phase], or [phase, n, burst, status]."""
+    """Answer requests: [phase], or [phase, n, burst, status], or with a function's name behind."""
     stand_before(Path(file))
     warnings.simplefilter("ignore")
     logging.disable()

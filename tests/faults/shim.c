@@ -13,6 +13,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long calls, first, last, hits; /* the calls numbered first to last fail; first is 0: none does */
+static int numbered = -1;             /* the function whose calls have numbers until the first failure; -1: every one */
 static int code, name_of_first = -1;
 static int live[16];
 static void (*observer)(int);
@@ -20,8 +21,8 @@ static void (*observer)(int);
 /* Return the status with which a call fails, or 0. */
 static int decide(int index) {
   pthread_mutex_lock(&lock);
-  const long call = ++calls;
-  const int fails = first && call >= first && call <= last;
+  if (numbered < 0 || numbered == index || hits) ++calls;
+  const int fails = first && (hits || numbered < 0 || numbered == index) && calls >= first && calls <= last;
   if (fails && !hits++) name_of_first = index;
   pthread_mutex_unlock(&lock);
   if (observer) observer(index);
@@ -41,10 +42,12 @@ static void *real(const char *name) {
   abort();
 }
 
-/* Have the n-th call from now on fail with a status, and those behind it, `burst` in all; 0: every call behind it. */
-EXPORT void shim_arm(long n, long burst, int status) {
+/* Have the n-th call from now on, or the n-th of one function, fail with a status, and those behind it, `burst` in all;
+ * 0: every call behind it. */
+EXPORT void shim_arm(long n, long burst, int status, int function) {
   pthread_mutex_lock(&lock);
   calls = hits = 0;
+  numbered = function;
   name_of_first = -1;
   code = status;
   first = n;

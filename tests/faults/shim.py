@@ -99,11 +99,14 @@ class Shim:
         self.names = list(functions(real))
         for name in ("shim_calls", "shim_hits"):
             getattr(self.library, name).restype = ctypes.c_long
-        self.library.shim_arm.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_int]
+        self.library.shim_arm.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_int, ctypes.c_int]
 
-    def arm(self, n, burst, status):
-        """Have the n-th call from now on fail, and those behind it: `burst` in all, every one for 0."""
-        self.library.shim_arm(n, burst, status)
+    def arm(self, n, burst, status, name=None):
+        """Have the n-th call from now on fail, and those behind it: `burst` in all, every one for 0.
+
+        With a name, the n-th call of that function.
+        """
+        self.library.shim_arm(n, burst, status, -1 if name is None else self.names.index(name))
 
     def disarm(self):
         """Let every call succeed. Returns the name of the first that failed; empty if none did."""
