@@ -19,7 +19,7 @@ from hiprt.runtimes import FANOUT
 __all__ = ["Flag", "Flags", "flags", "spelled", "table", "warn_unknown"]
 
 T = TypeVar("T")
-PASS_NAMES: tuple[str, ...] = ("simplify", "decode", "dead_code", "fusion")
+PASS_NAMES: tuple[str, ...] = ("simplify", "decode", "dead_code", "fusion", "copies")
 RUNG_NAMES = ("replay", "patch", "update", "instantiate", "eager")
 PREFIX = "HIPRT_"
 UNSET = object()
@@ -295,8 +295,8 @@ class Flags:
     compile_passes = Flag(
         words(*PASS_NAMES),
         tuple(name for name in PASS_NAMES if name != "decode"),
-        "What `hiprt.compile` does to programs before they run: `simplify`, `dead_code`, `fusion`, and `decode`, which "
-        "changes results by rounding; words separated by commas.",
+        "What `hiprt.compile` does to programs before they run: `simplify`, `dead_code`, `fusion`, `copies`, and "
+        "`decode`, which changes results by rounding; words separated by commas.",
     )
     mlx_passes = Flag(
         words(*PASS_NAMES),

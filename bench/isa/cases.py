@@ -174,6 +174,8 @@ def layers(dtype: np.dtype[Any]) -> Iterator[Case]:
     state, norm = normal(single, 1, 2, width, width, seed=46), normal(dtype, width, seed=47)
     given = proj, weight, conv, a_log, dt_bias, state
     sizes: dict[str, Any] = {"key_heads": 1, "value_heads": 2, "key_width": width, "value_width": width}
+    made, _ = reference.gdn_inputs(*given[:5], (1, 2, width, width))
+    yield Case("keys of 2 heads", lambda *given: kernels.gdn_inputs(*given, **sizes)[1], given[:5], made[1])
     for each in (None, norm):
         exact = reference.gdn_step(*given, 1, each)[0]
         op = lambda *given: kernels.gdn_step(*given[:6], norm=given[6] if len(given) > 6 else None, **sizes)  # noqa: E731

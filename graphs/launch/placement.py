@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from hiprt import core
 from hiprt.array import Array
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.declarations import extents
-from hiprt.graphs.record.extents import Extent, coalesce
+from hiprt.graphs.record.extents import Extent, are_apart, coalesce
 from hiprt.graphs.record.recording import Recording
 
 __all__ = ["Move", "Placement", "Placements"]
@@ -168,8 +167,3 @@ class Placements:
     def carry(self, arrays: Sequence[Array], target: Placement) -> None:
         """Note that the exec carries these arrays now."""
         self.arrays, self.here = list(arrays), target
-
-
-def are_apart(extents: Sequence[Extent]) -> bool:
-    """Whether no two extents share a byte."""
-    return all(first[1] <= second[0] for first, second in pairwise(sorted(extents)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
-__all__ = ["Extent", "coalesce", "subtract"]
+__all__ = ["Extent", "are_apart", "coalesce", "subtract"]
 
 Extent = tuple[int, int]
 
@@ -32,3 +33,8 @@ def subtract(extents: Iterable[Extent], others: Iterable[Extent]) -> list[Extent
             cut += [(a, b) for a, b in ((start, min(end, low)), (max(start, high), end)) if a < b]
         left = cut
     return left
+
+
+def are_apart(extents: Iterable[Extent]) -> bool:
+    """Whether no two extents share a byte."""
+    return all(first[1] <= second[0] for first, second in pairwise(sorted(extents)))

@@ -12,6 +12,12 @@ __all__ = ["Memory"]
 class Memory:
     """What is known of the memory that a program's values show.
 
+    Parameters
+    ----------
+    program : Program
+    is_apart : bool
+        Whether inputs are known to share no memory, with each other or with what the program captured.
+
     Attributes
     ----------
     root : dict
@@ -24,7 +30,8 @@ class Memory:
         Whether a primitive writes an input or what the program captured.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, is_apart: bool = False) -> None:
+        self.is_apart = is_apart
         self.outside = {value.number for value in program.inputs}
         self.root = {number: number for number in self.outside}
         self.written: set[int] = set()
@@ -60,5 +67,7 @@ class Memory:
         return self.root_of(value) not in self.written
 
     def may_share(self, a: Array, b: Array) -> bool:
-        """Whether two values may show the same memory; arrays from outside may."""
-        return self.root_of(a) == self.root_of(b) or (self.is_outside(a) and self.is_outside(b))
+        """Whether two values may show the same memory; arrays from outside may, unless they are known to lie apart."""
+        if self.root_of(a) == self.root_of(b):
+            return True
+        return not self.is_apart and self.is_outside(a) and self.is_outside(b)

@@ -14,6 +14,7 @@ from hiprt.array import Array
 from hiprt.buffer import Buffer, allocate, source_of
 from hiprt.device import Device
 from hiprt.flags import flags
+from hiprt.graphs.record.extents import are_apart, coalesce
 from hiprt.graphs.trace.core import ITSELF, Issue, Primitive, Trace, run
 from hiprt.graphs.trace.issue import MOST_ARRAYS, noting, recording_on
 from hiprt.graphs.trace.rehearsal import NO_DEVICE, Needed, RehearsalStream, Rule, rehearse, stand_in, substitute
@@ -46,6 +47,8 @@ class Program:
         The arrays in memory that the primitives use, each once.
     notes : tuple
         What passes tell of it besides, as text when it is read.
+    otherwise : Program or None
+        What runs in its place where inputs share memory with each other, or with what it captured.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Program:
         used = [*(array for primitive in self.primitives for array in primitive.inputs), *self.outputs]
         self.captured = list({id(array): array for array in used if array.primitive is None}.values())
         self.notes: tuple[object, ...] = ()
+        self.otherwise: Program | None = None
         self.issues: tuple[object, dict[Hashable, Issue]] = (None, {})
 
     def __len__(self) -> int:
@@ -78,6 +82,8 @@ class Program:
         found = {value.number: array for value, array in zip(self.inputs, arrays)}
         # Within a trace or a rehearsal, calls of ops are noted by those.
         stream = current_stream() if Trace.current() is None else None
+        if self.otherwise is not None and (stream is None or not self.is_apart(arrays)):
+            return self.otherwise.run(*arrays)
         recording = recording_on(stream) if stream is not None and stream.written is None else None
         known = self.issues_on(stream) if stream is not None and recording is not None else None
 
@@ -97,6 +103,10 @@ class Program:
         source = allocate if stream is None or known is None else source_of(stream)
         run(self.primitives, self.lasts, found, known, size, Size, stream, source, perform)
         return tuple(value if value.primitive is None else found[value.number] for value in self.outputs)
+
+    def is_apart(self, arrays: Sequence[Array]) -> bool:
+        """Whether arrays share no memory with each other, and with what the program captured."""
+        return are_apart([*(array.extent for array in arrays), *coalesce(array.extent for array in self.captured)])
 
     def issues_on(self, stream: Stream) -> dict[Hashable, Issue]:
         """Return what calls launched on a stream's device under the flags as they are."""

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from helpers.delta_rule import delta_step
 from helpers.traced import calls, traced
 
 import hiprt
@@ -34,7 +35,7 @@ def states():
     return [hiprt.array(random.normal(size=shape).astype(np.float32)) for shape in (conv, delta)]
 
 
-def step(x, conv, delta, change=None):
+def step(x, conv, delta, change=None, rule=kernels.gated_delta):
     """A step as mlx-lm writes it, with one thing changed."""
     n = x.shape[0]
     qkv, z, b, a = (kernels.quantized_matmul(x, *each, True, 32, 4) for each in (QKV, Z, B, A))
@@ -61,7 +62,7 @@ def step(x, conv, delta, change=None):
     seen = kernels.sum(delta) if change == "a state that is read" else None
     if change == "a state that is written":
         kernels.multiply(delta, 0.5, out=delta)
-    answer = kernels.gated_delta(q, k, v, kept, corrected, delta)
+    answer = rule(q, k, v, kept, corrected, delta)
     wide = kernels.astype(z.reshape(n, 1, VALUES, WIDTH), np.float32)
     opened = kernels.sigmoid(wide) if change == "another gate of the norm" else kernels.silu(wide)
     normed = kernels.rms_norm(answer, None if change == "no weight" else NORM, EPS)
@@ -75,12 +76,12 @@ def step(x, conv, delta, change=None):
     return (y, others[change]) if change in others else y
 
 
-def names_of(change, *, shapeless=False):
+def names_of(change, *, shapeless=False, rule=kernels.gated_delta):
     """Return the calls after the pass; the program computes what the function does, states too."""
     x, mine, its = array(ROWS, HIDDEN), states(), states()
 
     def function(x, conv, delta):
-        return step(x, conv, delta, change)
+        return step(x, conv, delta, change, rule)
 
     program = dead_code(decode(traced(function, x, *mine, shapeless=shapeless)))
     for _ in range(2):
@@ -129,3 +130,28 @@ a state that is read|a state that is written""".replace("\n", "|").split("|")
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_no_step(change):
     assert "gdn_step" not in names_of(change)
+
+
+@pytest.mark.parametrize("shapeless", [False, True])
+def test_a_rule_of_the_callers_own(shapeless):
+    names = names_of(None, shapeless=shapeless, rule=delta_step)
+    assert [name for name in names if name not in VIEWS and not name.startswith("assert")] == [
+        "quantized_matmul",
+        "gdn_inputs",
+        "metal_kernel",
+        "copyto",
+        "gated_rms_norm",
+    ]
+
+
+VIEWS = {"contiguous", "getitem", "reshape"}
+OF_THE_NORM = {"another gate of the norm", "no weight", "the answer used", "the gate used"}
+OF_THE_STATE = {"a state that is read", "a state that is written"}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_rule_of_the_callers_own_does_not_take(change):
+    """What is changed in what the rule takes, or in the norm, stays as it is; the other is found."""
+    names = names_of(change, rule=delta_step)
+    assert ("gdn_inputs" in names) == (change in OF_THE_NORM | OF_THE_STATE)
+    assert ("gated_rms_norm" in names) == (change not in {"another gate of the norm", "no weight"})

@@ -157,6 +157,10 @@ CASES = {
         "a_log": whole(2), "dt_bias": whole(2), "state": Rows((2, 8, 8)), "norm": whole(8),
         "key_heads": 1, "value_heads": 2, "key_width": 8, "value_width": 8,
     },
+    "gdn_inputs": {
+        "proj": Rows((2 * 8 + 16 + 5,)), "conv_weight": whole(2 * 8 + 16, 4), "conv": Rows((3, 2 * 8 + 16)),
+        "a_log": whole(2), "dt_bias": whole(2), "key_heads": 1, "value_heads": 2, "key_width": 8, "value_width": 8,
+    },
     "moe_route": {"logits": Rows((8,)), "k": 2},
     "moe_combine": {"y": Rows((2, 8)), "weights": Rows((2,)), "shared": Rows((8,)), "gate": Rows((1,))},
     "moe_gate_up": {"x": Rows((64,)), "indices": Rows((2,), INT), "norm": whole(64)} | matrix(4, 64, 4),

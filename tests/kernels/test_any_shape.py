@@ -159,6 +159,18 @@ def gdn_step(d):
     return [*found, after[2], after[5]], reference.gdn_step(*hosts, heads)
 
 
+def gdn_inputs(d):
+    batch, heads, repeat, width, inner = d.size(3), d.size(2), d.size(3), d.size(64), d.size(64)
+    all_heads, taps = heads * repeat, d.size(8, 2)
+    channels = 2 * heads * width + all_heads * inner
+    hosts = [d.normal(batch, channels + 2 * all_heads + d.size(9)), d.normal(channels, taps)]
+    hosts += [d.normal(batch, taps - 1, channels), d.normal(all_heads, dtype=FLOAT), d.normal(all_heads)]
+    sizes = {"key_heads": heads, "value_heads": all_heads, "key_width": width, "value_width": inner}
+    found, after = op("gdn_inputs", *hosts, **sizes)
+    exact, state = reference.gdn_inputs(*hosts, tuple(sizes.values()))
+    return [*found, after[2]], [*exact, state]
+
+
 def moe_route(d):
     experts = d.size(100)
     return op("moe_route", x := d.normal(d.size(5), experts), k=(k := d.size(min(experts, 8))))[0], reference.moe_route(
@@ -337,10 +349,10 @@ OPS = {
     f.__name__: f
     for f in (
         silu_mul, rms_norm, layer_norm, gated_rms_norm, add_rms_norm, softmax, matmul, rope, kv_write, attention,
-        prefill_attention, conv_step, gated_delta, gated_delta_gates, gdn_step, moe_route, moe_combine,
-        quantize_and_back, quantize_to_floating_codes, quantized_embedding, sample, repetition_penalty, filter_logits,
-        where, clip, concatenate, logsumexp, arange, advance, astype, contiguous, take, take_along_axis, put_along_axis,
-        scatters, slices, orders, places_of_extremes, cumsum,
+        prefill_attention, conv_step, gated_delta, gated_delta_gates, gdn_inputs, gdn_step, moe_route,
+        moe_combine, quantize_and_back, quantize_to_floating_codes, quantized_embedding, sample, repetition_penalty,
+        filter_logits, where, clip, concatenate, logsumexp, arange, advance, astype, contiguous, take,
+        take_along_axis, put_along_axis, scatters, slices, orders, places_of_extremes, cumsum,
     )
 }  # fmt: skip
 

@@ -160,6 +160,36 @@ def test_layer_step_by_step_is_the_unfused_ops(branch, dtype, normal):
         np.testing.assert_allclose(state.numpy(), kept, rtol=0, atol=bound * np.abs(kept).max())
 
 
+@pytest.mark.parametrize("shape", [(1, 2, 4, 128, 128), (3, 1, 3, 40, 24), (2, 2, 2, 256, 64), (8, 1, 1, 7, 9)])
+def test_inputs_of_the_reference(branch, dtype, shape, normal, close):
+    hosts, sizes = layer(normal, *shape, dtype)
+    device = [hiprt.array(v) for v in hosts[:5]]
+    exact, conv = reference.gdn_inputs(*hosts[:5], shape[1:])
+    for got, value in zip(kernels.gdn_inputs(*device, **sizes), exact, strict=True):
+        assert got.dtype == (np.float32 if value.ndim == 3 else dtype)
+        close(got, value, magnitude=np.abs(value) + 1, steps=60)
+    np.testing.assert_array_equal(device[2].numpy(), conv)
+
+
+def test_input_mistakes_are_named(dtype, normal):
+    hosts, sizes = layer(normal, 1, 1, 2, 16, 8, dtype)
+    _, weight, conv, a_log, dt_bias = given = [hiprt.array(v) for v in hosts[:5]]
+    line = hiprt.zeros(144, dtype)
+    for error, message, changed in [
+        (ValueError, "3 heads of values are not a multiple of 2", {"key_heads": 2, "value_heads": 3}),
+        (ValueError, "1 to 256", {"key_width": 264}),
+        (ValueError, "proj has shape", {"value_width": 32}),
+        (ValueError, "conv_weight has shape", {"conv_weight": weight.reshape(16, 12)}),
+        (ValueError, "conv has shape", {"conv": conv[:, :2]}),
+        (ValueError, "dt_bias has shape", {"dt_bias": dt_bias[:1]}),
+        (TypeError, "a_log is int32", {"a_log": a_log.view(np.int32)}),
+        (ValueError, "overlap", {"conv": line.reshape(1, 3, 48), "dt_bias": line[:2]}),
+    ]:
+        names = ("proj", "conv_weight", "conv", "a_log", "dt_bias")
+        with pytest.raises(error, match=message):
+            kernels.gdn_inputs(**{**dict(zip(names, given)), **sizes, **changed})
+
+
 def test_layer_mistakes_are_named(dtype, normal):
     hosts, sizes = layer(normal, 1, 1, 2, 16, 8, dtype)
     proj, weight, conv, a_log, dt_bias, state = given = [hiprt.array(v) for v in hosts]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from hiprt.array import Array
 from hiprt.flags import flags
+from hiprt.graphs.trace.passes.copies import copies
 from hiprt.graphs.trace.passes.dead_code import dead_code
 from hiprt.graphs.trace.passes.decode import decode
 from hiprt.graphs.trace.passes.decode.matrices import NO_LEAVES
@@ -23,6 +24,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "decode": decode,
     "dead_code": dead_code,
     "fusion": fusion,
+    "copies": copies,
 }
 # Those that change results by rounding, which are off by default.
 ROUNDING = {"decode"}

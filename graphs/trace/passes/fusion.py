@@ -198,7 +198,7 @@ class Fusion:
                 operands, text = arguments_of(each)
                 inputs = tuple([v for v in operands if isinstance(v, Array)])
                 rule = 1, result.primitive.rule[1], ()
-                primitives.append(result.primitive.replaced(FUSED, (operands, text), inputs, rule))
+                primitives.append(result.primitive.replaced(FUSED, (operands, text, None), inputs, rule))
             else:
                 primitives.append(each)
         guards = [replace(guard, at=places[guard.at]) for guard in self.program.guards]
@@ -215,7 +215,7 @@ class Fusion:
                 operands, text = arguments_of(each)
                 # The ops one by one return such arrays, and so does the kernel.
                 rule = 1, tuple(member.primitive.rule[1][0] for member in each.results), ()
-                made = new.trace.add(fused, ([new.replaced(v) for v in operands], text), rule)
+                made = new.trace.add(fused, ([new.replaced(v) for v in operands], text, None), rule)
                 for member, result in zip(each.results, made):
                     new.put(member.primitive, [result])
         return new.finished(places)

@@ -13,12 +13,12 @@ import numpy as np
 
 from hiprt.array import Array, Form, dtype_of, make
 from hiprt.kernels.lang.launch import Launch
-from hiprt.kernels.lang.operands import LARGEST
+from hiprt.kernels.lang.operands import LARGEST, result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, layout_of, spread_strides
 from hiprt.kernels.ops.elementwise import binary, ternary, unary
 from hiprt.kernels.ops.elementwise.add import add
 from hiprt.kernels.ops.elementwise.binary import Binary
-from hiprt.kernels.ops.elementwise.copies import COPY, astype, contiguous
+from hiprt.kernels.ops.elementwise.copies import COPY, astype, contiguous, copyto
 from hiprt.kernels.ops.elementwise.expression import Expression, given, joint_dtypes, number_word, strides_of
 from hiprt.kernels.ops.elementwise.fused_kernel import STILL, UNIT, Load, Store, Value, fused_kernel
 from hiprt.kernels.ops.elementwise.result_dtypes import number
@@ -162,7 +162,9 @@ class Whole(NamedTuple):
 
 
 @op
-def fused(operands: Sequence[Any], text: str, *, stream: Stream | None = None) -> tuple[Array, ...]:
+def fused(
+    operands: Sequence[Any], text: str, *, stream: Stream | None = None, out: Sequence[Array] | None = None
+) -> tuple[Array, ...]:
     """Call several elementwise ops; one kernel does all of it where the results have one shape.
 
     Parameters
@@ -172,6 +174,9 @@ def fused(operands: Sequence[Any], text: str, *, stream: Stream | None = None) -
     text : str
         A line for each op, then what is returned: ``v0 = multiply(x0, x1); v1 = astype(v0, float16); return v1``. The
         operands are ``x0``, ``x1`` and so on. Each op is one of `FUSABLE`, with its own rules for dtypes and shapes.
+    out : sequence of Array, optional
+        They receive the results: contiguous arrays of the results' shapes and dtypes, which share no memory with each
+        other or an operand.
 
     Returns
     -------
@@ -181,17 +186,37 @@ def fused(operands: Sequence[Any], text: str, *, stream: Stream | None = None) -
     Raises
     ------
     TypeError, ValueError
-        What the ops raise.
+        What the ops raise; or `out` does not fit.
     """
     stream = stream or current_stream()
     whole = whole_of(text, target_of(stream), *map(given, operands))
     if whole is None:
-        return one_by_one(operands, text, stream)
-    made = [make(whole.shape, dtype, stream) for dtype in whole.dtypes]
+        found = one_by_one(operands, text, stream)
+        if out is None:
+            return found
+        made = received([(each.shape, each.dtype) for each in found], operands, out, stream)
+        for to, each in zip(made, found):
+            copyto(to, each, stream=stream)
+        return tuple(made)
+    forms = [(whole.shape, dtype) for dtype in whole.dtypes]
+    made = [make(*form, stream) for form in forms] if out is None else received(forms, operands, out, stream)
     if whole.launch is not None:
         outputs = {f"out{i}": each for i, each in enumerate(made)}
         whole.launch(stream, **outputs, **{f"x{i}": each for i, each in enumerate(operands)})
     return tuple(made)
+
+
+def received(
+    forms: Sequence[tuple[tuple[int, ...], DType]], operands: Sequence[Any], out: Sequence[Array], stream: Stream
+) -> list[Array]:
+    """Return the caller's arrays for the results after checking them."""
+    if len(out) != len(forms):
+        raise ValueError(f"[fused] out has {len(out)} arrays; {len(forms)} are needed")
+    seen = {f"x{i}": v for i, v in enumerate(operands) if isinstance(v, Array)}
+    for i, (each, (shape, dtype)) in enumerate(zip(out, forms)):
+        result("fused", each, shape, dtype, stream, seen)
+        seen[f"out[{i}]"] = each
+    return list(out)
 
 
 def one_by_one(operands: Sequence[Any], text: str, stream: Stream) -> tuple[Array, ...]:

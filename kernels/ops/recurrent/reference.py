@@ -7,7 +7,7 @@ import numpy as np
 from hiprt.kernels.ops.norm.reference import gated_rms_norm, rms_norm
 from hiprt.kernels.reference.float64 import Floats, Host, double
 
-__all__ = ["conv_step", "gated_delta", "gated_delta_gates", "gdn_step"]
+__all__ = ["conv_step", "gated_delta", "gated_delta_gates", "gdn_inputs", "gdn_step"]
 
 
 def conv_step(x: Host, state: Host, weight: Host, bias: Host | None = None, silu: bool = True) -> tuple[Floats, Host]:
@@ -40,20 +40,33 @@ def gated_delta_gates(a: Host, b: Host, a_log: Host, dt_bias: Host) -> tuple[Flo
     return np.exp(-np.exp(double(a_log)) * soft), 1 / (1 + np.exp(-double(b)))
 
 
-def gdn_step(
-    proj: Host, weight: Host, conv: Host, a_log: Host, dt_bias: Host, state: Host, heads: int, norm: Host | None = None
-) -> tuple[Floats, Host, Floats]:
-    """Return the answers, and the new states of the convolution and of the delta rule; `heads` counts those of keys."""
-    batch, value_heads, value_width, key_width = state.shape
-    keys, values = heads * key_width, value_heads * value_width
-    x, z, b, a = np.split(proj, np.cumsum([2 * keys + values, values, value_heads]), axis=1)
+def gdn_inputs(
+    proj: Host, weight: Host, conv: Host, a_log: Host, dt_bias: Host, sizes: tuple[int, int, int, int]
+) -> tuple[tuple[Floats, ...], Host]:
+    """Return q, k, v, g and beta, and the new state; `sizes` are heads of keys and values, and widths."""
+    heads, value_heads, key_width, value_width = sizes
+    batch, keys, values = len(proj), heads * key_width, value_heads * value_width
+    x, b, a, _ = np.split(proj, np.cumsum([2 * keys + values, value_heads, value_heads]), axis=1)
     mixed, after = conv_step(x[:, None], conv, weight)
     q, k, v = np.split(mixed, [keys, 2 * keys], axis=-1)
     one = np.ones(key_width)
     q, k = (rms_norm(part.reshape(batch, 1, heads, key_width), one, 1e-6) for part in (q, k))
     g, beta = gated_delta_gates(a[:, None], b[:, None], a_log, dt_bias)
     v = v.reshape(batch, 1, value_heads, value_width)
-    answers, kept = gated_delta(q / key_width, k / np.sqrt(key_width), v, g, beta, state)
+    return (q / key_width, k / np.sqrt(key_width), v, g, beta), after
+
+
+def gdn_step(
+    proj: Host, weight: Host, conv: Host, a_log: Host, dt_bias: Host, state: Host, heads: int, norm: Host | None = None
+) -> tuple[Floats, Host, Floats]:
+    """Return the answers, and the new states of the convolution and of the delta rule; `heads` counts those of keys."""
+    batch, value_heads, value_width, key_width = state.shape
+    values = value_heads * value_width
+    x, z, gates = np.split(proj, np.cumsum([2 * heads * key_width + values, values]), axis=1)
+    sizes = heads, value_heads, key_width, value_width
+    given, after = gdn_inputs(np.concatenate([x, gates], axis=1), weight, conv, a_log, dt_bias, sizes)
+    q, k, v, g, beta = given
+    answers, kept = gated_delta(q, k, v, g, beta, state)
     if norm is not None:
         answers = gated_rms_norm(answers, z.reshape(answers.shape), norm, 1e-6)
     return answers.reshape(batch, values), after, kept

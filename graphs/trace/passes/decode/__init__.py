@@ -16,7 +16,13 @@ from hiprt.graphs.trace.passes.decode.joins import joins
 from hiprt.graphs.trace.passes.decode.match import replaced_by
 from hiprt.graphs.trace.passes.decode.matrices import NO_LEAVES, Joined
 from hiprt.graphs.trace.passes.decode.products import gates, norms, residuals, wanted_by_gates
-from hiprt.graphs.trace.passes.decode.recurrence import recurrences, wanted_by_recurrences
+from hiprt.graphs.trace.passes.decode.recurrence import (
+    gated_norms,
+    inputs_of_rules,
+    recurrences,
+    wanted_by_recurrences,
+    wanted_by_rules,
+)
 from hiprt.graphs.trace.passes.decode.routing import routes, shared_sums, sums
 from hiprt.graphs.trace.passes.decode.rows import rows
 from hiprt.graphs.trace.passes.decode.uses import Uses
@@ -37,7 +43,8 @@ def decode(program: Program, leaves: Mapping[int, Array] = NO_LEAVES) -> Program
     - ``softmax``, ``argpartition`` and the shares of the largest become ``moe_route``; the weighted sum of experts, and
       of a shared one, becomes ``moe_combine``; these, ``gather_qmm`` with a gate in between and ``add`` of a residual
       become ``moe_route``, ``moe_gate_up`` and ``moe_down``;
-    - from ``conv_step`` to the gated norm, a step of a gated-delta layer becomes ``gdn_step``;
+    - from ``conv_step`` to the gated norm, a step of a gated-delta layer becomes ``gdn_step``; where another kernel
+      does the rule, what it takes becomes ``gdn_inputs``, and the norm ``gated_rms_norm``;
     - products of the same vectors become one where these kernels take its columns, with matrices that are joined.
 
     What has one token of one text as axes of one element in front is computed as rows before that.
@@ -53,8 +60,22 @@ def decode(program: Program, leaves: Mapping[int, Array] = NO_LEAVES) -> Program
         return program
     program = dead_code(rows(program))
     told = Joined(program, leaves)
-    join = joins((wanted_by_heads, wanted_by_gates, wanted_by_routes, wanted_by_recurrences), told)
-    finders = routes, sums, shared_sums, join, gates, recurrences, experts(told), openings, residuals, norms, heads
+    join = joins((wanted_by_heads, wanted_by_gates, wanted_by_routes, wanted_by_recurrences, wanted_by_rules), told)
+    finders = (
+        routes,
+        sums,
+        shared_sums,
+        join,
+        gates,
+        recurrences,
+        inputs_of_rules,
+        gated_norms,
+        experts(told),
+        openings,
+        residuals,
+        norms,
+        heads,
+    )
     for find in (*finders, heads_of_attention):
         uses = Uses(program)
         program = replaced_by(program, find(uses), uses)

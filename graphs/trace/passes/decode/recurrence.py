@@ -1,4 +1,4 @@
-"""Recurrence: a step of a gated-delta layer, from its input products to its gated norm, by one kernel."""
+"""Recurrence: a step of a gated-delta layer by one kernel, or by those before and behind a rule of the caller's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,47 @@ from hiprt.kernels.lang.operands import FLOAT32, FLOATS
 from hiprt.kernels.ops.recurrent.gated_delta import WIDEST_KEY
 from hiprt.kernels.ops.recurrent.gdn_step import STAGED_BYTES
 
-__all__ = ["recurrences", "wanted_by_recurrences"]
+__all__ = ["gated_norms", "inputs_of_rules", "recurrences", "wanted_by_recurrences", "wanted_by_rules"]
+
+
+class GatedNorm(NamedTuple):
+    """A norm of rows that is multiplied by ``silu`` of a gate.
+
+    Attributes
+    ----------
+    last, norm : Primitive
+        What makes the result, and what norms; one primitive where that is `kernels.gated_rms_norm`.
+    gate : Array
+        The gate, in the dtype of the result.
+    inside : list of Primitive
+        The primitives in between.
+    """
+
+    last: Primitive
+    norm: Primitive
+    gate: Array
+    inside: list[Primitive]
+
+
+class Inputs(NamedTuple):
+    """What the gated delta rule takes, made as `kernels.gdn_inputs` makes it.
+
+    Attributes
+    ----------
+    parts : tuple of 3 Part
+        What the convolution takes, how much is corrected, and how much is kept.
+    vectors : dict
+        The other operands of the kernel by name, in its order; `conv` is written.
+    options : dict
+        Its sizes and constant.
+    inside : list of Primitive
+        The primitives that make it.
+    """
+
+    parts: tuple[Part, Part, Part]
+    vectors: dict[str, Array]
+    options: dict[str, Any]
+    inside: list[Primitive]
 
 
 class Recurrence(NamedTuple):
@@ -30,7 +70,7 @@ class Recurrence(NamedTuple):
     parts : tuple of 4 Part
         What the convolution takes, the gate of the norm, how much is corrected, and how much is kept.
     vectors : dict
-        The other operands of `kernels.gdn_step` by name, in its order; `conv` and `state` are written.
+        The other operands of `kernels.gdn_step` by name; `conv` and `state` are written.
     options : dict
         Its sizes and constants.
     """
@@ -83,10 +123,16 @@ def wanted_by_recurrences(uses: Uses) -> list[Wanted]:
 
 def steps_of(uses: Uses) -> list[Recurrence]:
     """Return the steps of gated-delta layers in a program."""
+    found = [step_of(uses, each) for each in gated_norms_of(uses)]
+    return [each for each in found if each is not None]
+
+
+def gated_norms_of(uses: Uses) -> list[GatedNorm]:
+    """Return the gated norms in a program."""
     found = []
     for norm in uses.calls(kernels.gated_rms_norm):
         if argument(norm, "out") is None:
-            found.append(step_of(uses, norm, norm, argument(norm, "gate"), []))
+            found.append(GatedNorm(norm, norm, argument(norm, "gate"), []))
     for call in uses.calls(kernels.astype):
         product = uses.maker(argument(call, "x"), kernels.multiply)
         if product is None or argument(product, "out") is not None or argument(call, "out") is not None:
@@ -108,27 +154,111 @@ def steps_of(uses: Uses) -> list[Recurrence]:
                 and argument(wide, "dtype") == argument(norm_wide, "dtype") == FLOAT32
             )
             if is_right:
-                found.append(step_of(uses, norm_of, call, argument(wide, "x"), calls))
-    return [each for each in found if each is not None]
+                found.append(GatedNorm(call, norm_of, argument(wide, "x"), calls))
+    return found
 
 
-def step_of(uses: Uses, norm: Primitive, last: Primitive, z: Array, calls: list[Primitive]) -> Recurrence | None:
-    """Return the step whose answer a norm takes; None where it is not computed as the kernel does it."""
-    weight, eps = argument(norm, "weight"), argument(norm, "eps")
-    answer = narrow_part(uses, argument(norm, "x"))
-    delta = None if answer is None else uses.maker(answer[0].source, kernels.gated_delta)
-    opening = part_of(uses, z)
-    if answer is None or delta is None or opening is None or weight is None or not answer[0].is_whole:
-        return None
-    if argument(delta, "out") is not None:
-        return None
-    names = ("q", "k", "v", "g", "beta", "state")
-    q, k, v, g, beta, state = (argument(delta, name) for name in names)
-    n, steps, key_heads, key_width = q.form.shape
+def gated_norms(uses: Uses) -> list[Match]:
+    """Find gated norms that are written in single ops."""
+    found = []
+    for each in gated_norms_of(uses):
+        x, weight, eps = (argument(each.norm, name) for name in ("x", "weight", "eps"))
+        is_right = (
+            each.inside
+            and weight is not None
+            and x.form.shape == each.gate.form.shape
+            and is_plain(x, each.gate.dtype)
+            and is_plain(each.gate, x.dtype)
+            and is_plain(weight, x.dtype)
+            and x.dtype in FLOATS
+            and uses.is_inside(each.inside, [*each.inside, each.last])
+        )
+        if is_right:
+            found.append(gated_norm_of(each, x, weight, eps))
+    return found
+
+
+def gated_norm_of(found: GatedNorm, x: Array, weight: Array, eps: float) -> Match:
+    """Return the match of a gated norm."""
+
+    def make(replaced: Replaced) -> list[Any]:
+        return [kernels.gated_rms_norm(replaced(x), replaced(found.gate), replaced(weight), eps)]
+
+    return Match((found.last,), tuple(found.inside), (x, found.gate, weight), (), make)
+
+
+def inputs_of_rules(uses: Uses) -> list[Match]:
+    """Find what kernels of the caller's own take as q, k, v, g and beta, if it is computed of one product."""
+    found = []
+    for rule, inputs in rules_of(uses):
+        source = inputs.parts[0].source
+        values = rule.inputs[:5]
+        results = tuple([primitive for value in values if (primitive := uses.maker(value)) is not None])
+        numbers = {primitive.number for primitive in results}
+        others = [each for each in inputs.inside if each.number not in numbers]
+        is_right = (
+            are_columns(inputs.parts)
+            and source.form.ndim == 2
+            and is_plain(source, inputs.vectors["conv"].dtype)
+            and numbers == {value.number for value in values}
+            and uses.is_inside(others, [*others, *results])
+        )
+        if is_right:
+            found.append(inputs_of(results, others, source, inputs))
+    return found
+
+
+def inputs_of(results: tuple[Primitive, ...], others: list[Primitive], source: Array, found: Inputs) -> Match:
+    """Return the match of what a rule takes."""
+    vectors, options = found.vectors, found.options
+
+    def make(replaced: Replaced) -> list[Any]:
+        given = {name: replaced(value) for name, value in vectors.items()}
+        return list(kernels.gdn_inputs(replaced(source), **given, **options))
+
+    reads = (source, *(value for name, value in vectors.items() if name != "conv"))
+    return Match(results, tuple(others), reads, (vectors["conv"],), make)
+
+
+def wanted_by_rules(uses: Uses) -> list[Wanted]:
+    """Return what kernels of the caller's own, and the gated norms behind them, take as columns of one product.
+
+    What a kernel takes is wanted alone after that, for where the gate cannot be a column of it.
+    """
+    gates = {}
+    for each in gated_norms_of(uses):
+        answer = narrow_part(uses, argument(each.norm, "x"))
+        rule = None if answer is None else uses.maker(answer[0].source)
+        gate = part_of(uses, each.gate)
+        if rule is not None and gate is not None:
+            gates[rule.number] = gate
+    found: list[Wanted] = []
+    for rule, inputs in rules_of(uses):
+        gate = gates.get(rule.number)
+        found += [inputs.parts] if gate is None else [(*inputs.parts, gate), inputs.parts]
+    return found
+
+
+def rules_of(uses: Uses) -> list[tuple[Primitive, Inputs]]:
+    """Return what takes q, k, v, g and beta of one token first, but for `gated_delta`, and how those are made."""
+    found = []
+    for primitive in uses.program.primitives:
+        values = primitive.inputs[:5] if primitive.op is not kernels.gated_delta else ()
+        if [value.form.ndim for value in values] == [4, 4, 4, 3, 3] and all(v.form.shape[1] == 1 for v in values):
+            inputs = rule_inputs(uses, *values)
+            types = [values[3].dtype, values[4].dtype, *(value.dtype for value in values[:3])]
+            if inputs is not None and types == [FLOAT32] * 2 + [inputs.vectors["conv"].dtype] * 3:
+                found.append((primitive, inputs))
+    return found
+
+
+def rule_inputs(uses: Uses, q: Array, k: Array, v: Array, g: Array, beta: Array) -> Inputs | None:
+    """Return how the rule's operands are made; None where that is not as the kernels do it."""
+    n, _, key_heads, key_width = q.form.shape
     value_heads, value_width = v.form.shape[2:]
     query, key, value = scaled_part(uses, q), scaled_part(uses, k), narrow_part(uses, v)
     kept, corrected = decay_of(uses, g), correction_of(uses, beta)
-    if query is None or key is None or value is None or kept is None or corrected is None or steps != 1:
+    if query is None or key is None or value is None or kept is None or corrected is None:
         return None
     conv = uses.maker(value[0].source, kernels.conv_step)
     if conv is None or argument(conv, "out") is not None:
@@ -139,8 +269,8 @@ def step_of(uses: Uses, norm: Primitive, last: Primitive, z: Array, calls: list[
     if given is None:
         return None
     dtype, keys = argument(conv, "x").dtype, key_heads * key_width
-    values, channels = value_heads * value_width, 2 * keys + value_heads * value_width
-    parts = given, opening, b, a
+    channels = 2 * keys + value_heads * value_width
+    parts = given, b, a
     is_right = (
         query[0].source is key[0].source is value[0].source
         and query[0].is_columns(0, keys)
@@ -151,32 +281,60 @@ def step_of(uses: Uses, norm: Primitive, last: Primitive, z: Array, calls: list[
         and query[2] == key[2]
         and argument(conv, "bias") is None
         and argument(conv, "silu") is True
-        and [count_of(part, n) for part in parts] == [channels, values, value_heads, value_heads]
-        and all(is_plain(each, dtype) for each in (argument(conv, "weight"), argument(conv, "state"), dt_bias, weight))
+        and [count_of(part, n) for part in parts] == [channels, value_heads, value_heads]
+        and all(is_plain(each, dtype) for each in (argument(conv, "weight"), argument(conv, "state"), dt_bias))
         and is_plain(a_log, FLOAT32)
-        and is_plain(state, FLOAT32)
         and dtype in FLOATS
-        and argument(norm, "x").dtype == z.dtype == a.source.dtype == b.source.dtype == dtype
-        and argument(norm, "x").form.shape[-1] == value_width
-        and key_width % 8 == value_width % 8 == 0
+        and a.source.dtype == b.source.dtype == dtype
         and key_width <= WIDEST_KEY
-        and 9 * (value_heads // key_heads) * value_width + 8 * key_width <= STAGED_BYTES
     )
     if not is_right:
         return None
-    inside = [*calls, *([norm] if norm is not last else []), *answer[1], delta, *opening.inside, *query[3], *key[3]]
-    inside += [*value[1], conv, *given.inside, *kept_inside, *corrected_inside]
+    inside = [*query[3], *key[3], *value[1], conv, *given.inside, *kept_inside, *corrected_inside]
     vectors = {
         "conv_weight": argument(conv, "weight"),
         "conv": argument(conv, "state"),
         "a_log": a_log,
         "dt_bias": dt_bias,
-        "state": state,
-        "norm": weight,
     }
     options = {"key_heads": key_heads, "value_heads": value_heads, "key_width": key_width, "value_width": value_width}
     unique = list({each.number: each for each in inside}.values())
-    return Recurrence(last, unique, parts, vectors, {**options, "qk_eps": query[2], "eps": eps})
+    return Inputs(parts, vectors, {**options, "qk_eps": query[2]}, unique)
+
+
+def step_of(uses: Uses, found: GatedNorm) -> Recurrence | None:
+    """Return the step whose answer a norm takes; None where it is not computed as the kernel does it."""
+    norm, z = found.norm, found.gate
+    weight, eps = argument(norm, "weight"), argument(norm, "eps")
+    answer = narrow_part(uses, argument(norm, "x"))
+    delta = None if answer is None else uses.maker(answer[0].source, kernels.gated_delta)
+    opening = part_of(uses, z)
+    if answer is None or delta is None or opening is None or weight is None or not answer[0].is_whole:
+        return None
+    q, k, v, g, beta, state = (argument(delta, name) for name in ("q", "k", "v", "g", "beta", "state"))
+    inputs = rule_inputs(uses, q, k, v, g, beta)
+    if inputs is None or argument(delta, "out") is not None:
+        return None
+    options, dtype = inputs.options, inputs.vectors["conv"].dtype
+    key_width, value_width = options["key_width"], options["value_width"]
+    heads = options["value_heads"]
+    is_right = (
+        q.form.shape[1] == 1
+        and count_of(opening, q.form.shape[0]) == heads * value_width
+        and is_plain(weight, dtype)
+        and is_plain(state, FLOAT32)
+        and argument(norm, "x").dtype == z.dtype == dtype
+        and argument(norm, "x").form.shape[-1] == value_width
+        and key_width % 8 == value_width % 8 == 0
+        and 9 * (heads // options["key_heads"]) * value_width + 8 * key_width <= STAGED_BYTES
+    )
+    if not is_right:
+        return None
+    inside = [*found.inside, *([norm] if norm is not found.last else []), *answer[1], delta, *opening.inside]
+    unique = list({each.number: each for each in [*inside, *inputs.inside]}.values())
+    given, b, a = inputs.parts
+    vectors = {**inputs.vectors, "state": state, "norm": weight}
+    return Recurrence(found.last, unique, (given, opening, b, a), vectors, {**options, "eps": eps})
 
 
 def count_of(part: Part, rows: int) -> int:
