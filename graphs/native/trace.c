@@ -595,11 +595,11 @@ static PyObject *repeat(PyObject *object, PyObject *args) {
   made = add_ordered((trace_object *)object, (hiprt_py_op *)primitive->op, ordered, 0);
   Py_DECREF(arguments);
   if (!made || PyList_CheckExact(made)) return made;
-  PyObject *list = PyTuple_CheckExact(made) ? PySequence_List(made) : PyList_New(1);
-  if (list && !PyTuple_CheckExact(made))
-    PyList_SetItem(list, 0, made);
-  else
-    Py_DECREF(made);
+  const int is_tuple = PyTuple_CheckExact(made);
+  const Py_ssize_t count = is_tuple ? PyTuple_Size(made) : 1;
+  PyObject *list = PyList_New(count); /* CPython 3.11's PySequence_List loses a reference where memory runs out */
+  for (Py_ssize_t i = 0; list && i < count; i++) PyList_SetItem(list, i, shared(is_tuple ? PyTuple_GetItem(made, i) : made));
+  Py_DECREF(made);
   return list;
 }
 
