@@ -71,7 +71,7 @@ class Holder(ABC):
         parent = getattr(source, "__self__", None)
         self.parent = parent if isinstance(parent, Holder) else None
         self.chunks: dict[int, Buffer] = {}
-        self.uses = core.ffi.gc(core.created(core.lib.hiprt_uses_create(True)), core.lib.hiprt_uses_release)
+        self.uses = core.create("hiprt_uses", core.lib.hiprt_uses_release, core.lib.hiprt_uses_create, True)
         known[number] = self
 
     @abstractmethod

@@ -113,8 +113,8 @@ class Queue:
             handle = stream.raw
         else:
             call(lib.hiprt_wait_for_device(stream.device.index))
-        made = core.lib.hiprt_stream_create(handle, stream.device.index)
-        self.core = core.ffi.gc(core.created(made), core.lib.hiprt_stream_release)
+        release, make = core.lib.hiprt_stream_release, core.lib.hiprt_stream_create
+        self.core = core.create("hiprt_stream", release, make, handle, stream.device.index)
 
     def fill(self, address: int, value: int, width: int, count: int) -> None:
         """Set `count` elements of `width` bytes."""

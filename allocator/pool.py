@@ -94,7 +94,7 @@ class Pool(Holder):
         self.is_guarded = flags.alloc_poison if is_guarded is None else is_guarded
         # Where the books and each lane lie, for `blocks.take`. Streams that go ask all pools, one without books too.
         self.addresses = dict[int, int]()
-        self.core = core.ffi.gc(core.created(core.lib.hiprt_pool_create()), core.lib.hiprt_pool_release)
+        self.core = core.create("hiprt_pool", core.lib.hiprt_pool_release, core.lib.hiprt_pool_create)
         self.address = core.address(self.core)
         if self.parent is not None:
             core.lib.hiprt_pool_share(self.core, self.uses)
@@ -137,8 +137,9 @@ class Pool(Holder):
         lane = self.lanes.get(number)
         if lane is None:
             can_fence = self.parent is None and stream.is_open
-            made = core.lib.hiprt_pool_lane(self.core, number, stream.core, can_fence)
-            lane = self.lanes.setdefault(number, core.created(made))
+            made = core.ffi.new("hiprt_lane **")
+            core.call(core.lib.hiprt_pool_lane(self.core, number, stream.core, can_fence, made))
+            lane = self.lanes.setdefault(number, made[0])
         self.addresses[stream.number] = core.address(lane)
         return lane
 
@@ -236,11 +237,10 @@ class Pool(Holder):
         needs_idle : bool
             Whether the chunk may go back only once its work is done, because the source does not wait for that.
         """
-        number = next(self.numbers)
-        made = core.lib.hiprt_pool_add(self.core, lane, number, chunk.address, nbytes, needs_idle)
-        if not made:
+        number, made = next(self.numbers), core.ffi.new("hiprt_block **")
+        if status := core.lib.hiprt_pool_add(self.core, lane, number, chunk.address, nbytes, needs_idle, made):
             core.lib.hiprt_pool_cancel(self.core, nbytes)
-            raise core.failure(core.lib.HIPRT_E_MEMORY)
+            raise core.failure(status)
         # The pool holds the chunk, not its users: in a reference cycle the collector would finalise both at once.
         self.chunks[number] = chunk
         if self.parent is not None:
@@ -248,7 +248,7 @@ class Pool(Holder):
         self.needs_idle = self.needs_idle or needs_idle
         if self.is_guarded and self.parent is None:
             poison.open_before_free(chunk)
-        return made
+        return made[0]
 
     def give_back(self, *, force: bool = False) -> int:
         """Return to the source the chunks that nobody uses, and whose work is done where that matters.

@@ -24,7 +24,7 @@ except ImportError:
         "run Python in another folder, or install with pip install -e ."
     ) from None
 
-__all__ = ["FILE", "address", "call", "created", "failure", "ffi", "lib", "status_name"]
+__all__ = ["FILE", "address", "call", "create", "failure", "ffi", "lib", "owned", "status_name"]
 
 FILE: str = _core.__file__
 
@@ -57,11 +57,27 @@ def call(status: int) -> None:
         raise failure(status)
 
 
-def created(pointer: Any) -> Any:
-    """Return what a core ``*_create`` function made, or raise when it made nothing."""
-    if not pointer:
-        raise failure(lib.HIPRT_E_MEMORY)
-    return pointer
+def create(kind: str, release: Any, function: Any, *args: Any) -> Any:
+    """Return what a ``*_create`` function of the core makes; `release` gives it up when nobody holds it.
+
+    Raises
+    ------
+    HipError
+        The function failed.
+    """
+    # The place of the pointer exists before the object does, which a failure to make one would lose.
+    out = ffi.new(f"{kind} **")
+    call(function(*args, out))
+    return owned(out, release)
+
+
+def owned(out: Any, release: Any) -> Any:
+    """Return the object whose pointer a function has written; `release` gives it up when nobody holds it."""
+    try:
+        return ffi.gc(out[0], release)
+    except MemoryError:
+        release(out[0])
+        raise
 
 
 def address(pointer: Any) -> int:

@@ -239,8 +239,8 @@ class Function(objects.Launcher):
         self.arguments = tuple(arguments)
         self.in_place = laid_over(self.name, self.arguments)
         table = [(argument.size, argument.alignment, argument.access) for argument in arguments]
-        made = lib.hiprt_kernel_create(module.function(symbol), self.name.encode(), len(table), table)
-        self.core = core.ffi.gc(core.created(made), lib.hiprt_kernel_release)
+        declared = (module.function(symbol), self.name.encode(), len(table), table)
+        self.core = core.create("hiprt_kernel", lib.hiprt_kernel_release, lib.hiprt_kernel_create, *declared)
         if ahead is not None:
             buffers = [argument.name for argument in arguments if argument.access]
             lib.hiprt_kernel_wait_itself(self.core, sum(1 << buffers.index(name) for name in ahead))

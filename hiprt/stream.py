@@ -131,9 +131,8 @@ class Stream(objects.Stream):
         self.turn = threading.RLock()
         self.memory = None
         self.keep: list[Any] = []
-        self.core = core.ffi.gc(
-            core.created(lib.hiprt_stream_create(self.raw, self.device.index)), lib.hiprt_stream_release
-        )
+        release, make = lib.hiprt_stream_release, lib.hiprt_stream_create
+        self.core = core.create("hiprt_stream", release, make, self.raw, self.device.index)
         self.address = core.address(self.core)
         self.is_open = True
 

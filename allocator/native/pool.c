@@ -53,16 +53,13 @@ static void delist(hiprt_pool *pool) {
   pthread_mutex_unlock(&pools.lock);
 }
 
-hiprt_pool *hiprt_pool_create(void) {
-  hiprt_pool *pool = calloc(1, sizeof *pool);
-  if (!pool) {
-    hiprt_fail(HIPRT_E_MEMORY, "hiprt_pool_create", 0);
-    return 0;
-  }
+int hiprt_pool_create(hiprt_pool **out_pool) {
+  hiprt_pool *pool = *out_pool = calloc(1, sizeof *pool);
+  if (!pool) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_pool_create", 0);
   pthread_mutex_init(&pool->lock, 0);
   pool->references = 1;
   enlist(pool);
-  return pool;
+  return 0;
 }
 
 static void free_spare(hiprt_pool *pool) {
@@ -123,17 +120,14 @@ int hiprt_pool_uses(hiprt_pool *pool, const hiprt_block *block, hiprt_uses **out
   }
   hiprt_stream *stream = ((const struct block *)block)->lane->core;
   if (!hiprt_order_is_needed(stream)) return 0;
-  if (!(*out_uses = hiprt_uses_create(1))) return HIPRT_E_MEMORY;
-  hiprt_order_give(stream, *out_uses);
-  return 0;
+  const int status = hiprt_uses_create(1, out_uses);
+  if (!status) hiprt_order_give(stream, *out_uses);
+  return status;
 }
 
-hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, hiprt_stream *stream, int can_fence) {
-  hiprt_lane *lane = calloc(1, sizeof *lane);
-  if (!lane) {
-    hiprt_fail(HIPRT_E_MEMORY, "hiprt_pool_lane", 0);
-    return 0;
-  }
+int hiprt_pool_lane(hiprt_pool *pool, uint64_t number, hiprt_stream *stream, int can_fence, hiprt_lane **out_lane) {
+  hiprt_lane *lane = *out_lane = calloc(1, sizeof *lane);
+  if (!lane) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_pool_lane", 0);
   lane->number = number;
   hiprt_stream_retain(stream);
   lane->core = stream;
@@ -144,7 +138,7 @@ hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, hiprt_stream *str
   lane->next = pool->lanes;
   pool->lanes = lane;
   pthread_mutex_unlock(&pool->lock);
-  return lane;
+  return 0;
 }
 
 /* Give up one of a lane's `blocks`. The caller holds the lock. */
@@ -354,8 +348,8 @@ static void append(hiprt_pool *pool, hiprt_chunk *chunk) {
   pool->last_chunk = chunk;
 }
 
-hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes,
-                            int needs_idle) {
+int hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes,
+                   int needs_idle, hiprt_block **out_block) {
   hiprt_chunk *chunk = calloc(1, sizeof *chunk);
   pthread_mutex_lock(&pool->lock);
   block *b = chunk ? new_block(pool) : 0;
@@ -367,10 +361,10 @@ hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number,
     count_use(pool, nbytes);
   }
   pthread_mutex_unlock(&pool->lock);
-  if (b) return &b->shown;
+  *out_block = b ? &b->shown : 0;
+  if (b) return 0;
   free(chunk);
-  hiprt_fail(HIPRT_E_MEMORY, "hiprt_pool_add", 0);
-  return 0;
+  return hiprt_fail(HIPRT_E_MEMORY, "hiprt_pool_add", 0);
 }
 
 static void remove_chunk(hiprt_pool *pool, hiprt_chunk *chunk) {

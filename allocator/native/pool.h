@@ -26,14 +26,14 @@ typedef struct {
   uint32_t is_used;
 } hiprt_pool_entry;
 
-hiprt_pool *hiprt_pool_create(void);
+int hiprt_pool_create(hiprt_pool **out_pool);
 /* Let the pool go; its books go with the last block that is given back. */
 void hiprt_pool_release(hiprt_pool *pool);
 /* Make all memory of the pool one piece, for the order with other streams: it is one step's. */
 void hiprt_pool_share(hiprt_pool *pool, hiprt_uses *uses);
-/* Return a new lane, which belongs to the pool. number: no other lane of the process has it. can_fence: the stream's
+/* Make a lane, which belongs to the pool. number: no other lane of the process has it. can_fence: the stream's
  * handle is known, and stays valid until hiprt_pool_close. */
-hiprt_lane *hiprt_pool_lane(hiprt_pool *pool, uint64_t number, hiprt_stream *stream, int can_fence);
+int hiprt_pool_lane(hiprt_pool *pool, uint64_t number, hiprt_stream *stream, int can_fence, hiprt_lane **out_lane);
 /* Forget a lane's stream; the lane is invalid afterwards. can_fence: the stream is still open, and its work so far is
  * fenced now; else its blocks wait for a forced trim. is_gone: nobody launches on it any more. */
 void hiprt_pool_close(hiprt_pool *pool, hiprt_lane *lane, int can_fence, int is_gone);
@@ -55,8 +55,8 @@ void hiprt_pool_give(hiprt_pool *pool, hiprt_block *block);
  * needs_idle: whoever gets the chunk back does not wait for the work that used it. */
 int hiprt_pool_reserve(hiprt_pool *pool, uint64_t nbytes, uint64_t limit);
 void hiprt_pool_cancel(hiprt_pool *pool, uint64_t nbytes);
-hiprt_block *hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes,
-                            int needs_idle);
+int hiprt_pool_add(hiprt_pool *pool, hiprt_lane *lane, uint64_t number, uint64_t address, uint64_t nbytes,
+                   int needs_idle, hiprt_block **out_block);
 /* Forget chunks that nobody uses, at most `capacity`, and return how many; their numbers tell the owner what to give
  * back. Chunks that need it stay until they are known to be idle. force: the caller has waited for the device. */
 uint32_t hiprt_pool_trim(hiprt_pool *pool, int force, uint32_t capacity, uint64_t *out_numbers);

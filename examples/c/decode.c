@@ -130,8 +130,8 @@ static hiprt_kernel *declare(hipModule_t module, const char *name, const char *a
     const uint32_t access = accesses[i] == 'r' ? HIPRT_READ : accesses[i] == 'w' ? HIPRT_WRITE : HIPRT_READ_WRITE;
     arguments[i] = (hiprt_argument){8, 8, access};
   }
-  hiprt_kernel *kernel = hiprt_kernel_create((uintptr_t)function, name, count, arguments);
-  check(kernel ? 0 : HIPRT_E_MEMORY, "hiprt_kernel_create");
+  hiprt_kernel *kernel;
+  check(hiprt_kernel_create((uintptr_t)function, name, count, arguments, &kernel), "hiprt_kernel_create");
   return kernel;
 }
 
@@ -144,8 +144,7 @@ static void open_engine(engine *e) {
   e->project = declare(e->module, "project", "rrb");
   e->choose = declare(e->module, "choose", "rrbbb");
   check(hipStreamCreateWithFlags(&e->hip_stream, hipStreamNonBlocking), "hipStreamCreateWithFlags");
-  e->stream = hiprt_stream_create((uintptr_t)e->hip_stream, 0);
-  check(e->stream ? 0 : HIPRT_E_MEMORY, "hiprt_stream_create");
+  check(hiprt_stream_create((uintptr_t)e->hip_stream, 0, &e->stream), "hiprt_stream_create");
   hiprt_stream_own(e->stream); /* it is destroyed only behind hiprt_stream_close */
   e->table = make_weights(WORDS * WIDTH, 1.0f, 1);
   e->weights = make_weights(LAYERS * WIDTH * WIDTH, 0.6f, 2);

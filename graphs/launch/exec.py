@@ -59,7 +59,7 @@ class Exec:
         out = core.ffi.new("hiprt_exec **")
         guard = canary(device).core if flags.graph_canary else core.ffi.NULL
         core.call(core.lib.hiprt_exec_create(recording.core, device, fanout, overlap, guard, out))
-        self.core = core.ffi.gc(out[0], core.lib.hiprt_exec_release)
+        self.core = core.owned(out, core.lib.hiprt_exec_release)
         self.recording = recording
         self.fanout = fanout
         self.overlap = overlap

@@ -61,20 +61,21 @@ static int reserve(void **data, size_t count, size_t more, size_t *capacity, siz
   return 0;
 }
 
-hiprt_recorder *hiprt_recorder_create(uint32_t edges) {
+int hiprt_recorder_create(uint32_t edges, hiprt_recorder **out_recorder) {
   hiprt_recorder *r = calloc(1, sizeof *r);
+  *out_recorder = 0;
   if (r) r->tracker = hiprt_deps_create();
   if (!r || !r->tracker) {
     free(r);
-    hiprt_fail(HIPRT_E_MEMORY, "hiprt_recorder_create", 0);
-    return 0;
+    return hiprt_fail(HIPRT_E_MEMORY, "hiprt_recorder_create", 0);
   }
   static _Atomic uint64_t serials;
   atomic_init(&r->references, 1);
   r->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
   hiprt_deps_set_edges(r->tracker, edges);
   r->key = r->arguments_hash = HASH_START;
-  return r;
+  *out_recorder = r;
+  return 0;
 }
 
 void hiprt_recorder_retain(hiprt_recorder *r) { atomic_fetch_add_explicit(&r->references, 1, memory_order_relaxed); }

@@ -47,7 +47,7 @@ typedef struct {
   hiprt_range own[2];
 } hiprt_node;
 
-hiprt_recorder *hiprt_recorder_create(uint32_t edges);
+int hiprt_recorder_create(uint32_t edges, hiprt_recorder **out_recorder);
 void hiprt_recorder_release(hiprt_recorder *recorder);
 /* Set the bounds after which recording says HIPRT_E_FULL; 0: none. bytes: of distinct memory declared. */
 void hiprt_recorder_limit(hiprt_recorder *recorder, uint32_t nodes, uint64_t bytes);

@@ -91,8 +91,8 @@ int hiprt_step_begin(hiprt_step *step, hiprt_stream *stream) {
   int status = take(step, "hiprt_step_begin");
   if (status) return status;
   status = hiprt_stream_is_open(stream, "hiprt_step_begin");
-  hiprt_recorder *recorder = status ? 0 : hiprt_recorder_create(HIPRT_EDGES_DATA);
-  if (!status && !recorder) status = HIPRT_E_MEMORY;
+  hiprt_recorder *recorder = 0;
+  if (!status) status = hiprt_recorder_create(HIPRT_EDGES_DATA, &recorder);
   if (!status) status = hiprt_recorder_start(recorder, stream, 0);
   if (status) {
     hiprt_recorder_release(recorder);

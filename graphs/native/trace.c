@@ -363,7 +363,10 @@ static hiprt_py_primitive *new_primitive(const trace_object *self, PyObject *op,
                                        PyObject *rule, uint64_t hash) {
   allocfunc allocate = (allocfunc)PyType_GetSlot(hiprt_py_primitive_type, Py_tp_alloc);
   hiprt_py_primitive *made = inputs ? (hiprt_py_primitive *)allocate(hiprt_py_primitive_type, 0) : 0;
-  if (!made) return 0;
+  if (!made) {
+    Py_XDECREF(inputs);
+    return 0;
+  }
   made->op = shared(op);
   made->arguments = shared(arguments);
   made->inputs = inputs;

@@ -118,8 +118,10 @@ class Recording:
         self.memory = memory
         self.keep: list[Any] = []
         self.mode = edges or flags.graph_edges
-        made = core.lib.hiprt_recorder_create(EDGES[self.mode])
-        self.core = core.ffi.gc(core.created(made), core.lib.hiprt_recorder_release)
+        lib = core.lib
+        self.core = core.create(
+            "hiprt_recorder", lib.hiprt_recorder_release, lib.hiprt_recorder_create, EDGES[self.mode]
+        )
         self.callers: list[Caller | None] = []
         self.layout: tuple[int, Plan] | None = None
 

@@ -33,7 +33,7 @@ static PyObject *new_buffer(PyTypeObject *type, PyObject *args, PyObject *kwargs
 }
 
 hiprt_uses *hiprt_py_uses(hiprt_py_buffer *buffer) {
-  if (!buffer->uses && !(buffer->uses = hiprt_uses_create(buffer->is_new))) hiprt_py_raise(HIPRT_E_MEMORY);
+  if (!buffer->uses && hiprt_uses_create(buffer->is_new, &buffer->uses)) hiprt_py_raise(HIPRT_E_MEMORY);
   return buffer->uses;
 }
 

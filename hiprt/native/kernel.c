@@ -28,32 +28,29 @@ static int lay_out(hiprt_kernel *kernel) {
   return 0;
 }
 
-hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args) {
-  if (n_args > HIPRT_MAX_ARGS) {
-    hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_kernel_create", "more than 64 arguments");
-    return 0;
-  }
+int hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args,
+                        hiprt_kernel **out_kernel) {
+  *out_kernel = 0;
+  if (n_args > HIPRT_MAX_ARGS) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_kernel_create", "more than 64 arguments");
   hiprt_kernel *kernel = calloc(1, sizeof *kernel);
-  if (!kernel) {
-    hiprt_fail(HIPRT_E_MEMORY, "hiprt_kernel_create", 0);
-    return 0;
-  }
+  if (!kernel) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_kernel_create", 0);
   atomic_init(&kernel->references, 1);
   kernel->function = (hipFunction_t)(uintptr_t)function;
   snprintf(kernel->name, sizeof kernel->name, "%s", name);
   kernel->n_args = n_args;
   if (n_args) memcpy(kernel->args, args, n_args * sizeof *args);
-  if (lay_out(kernel)) {
+  const int status = lay_out(kernel);
+  if (status)
     free(kernel);
-    return 0;
-  }
-  return kernel;
+  else
+    *out_kernel = kernel;
+  return status;
 }
 
 hiprt_kernel *hiprt_kernel_create_foreign(hipFunction_t function, const char *name, uint32_t n_args,
                                           const uint32_t *offsets, const uint32_t *sizes, size_t packed) {
-  hiprt_kernel *kernel = hiprt_kernel_create((uint64_t)(uintptr_t)function, name, 0, 0);
-  if (!kernel) return 0;
+  hiprt_kernel *kernel;
+  if (hiprt_kernel_create((uint64_t)(uintptr_t)function, name, 0, 0, &kernel)) return 0;
   uint32_t end = 0;
   kernel->n_args = n_args;
   kernel->packed = packed;

@@ -14,15 +14,12 @@ static hiprt_use alone;      /* what the only stream had done when the second ca
 
 int hiprt_order_is_on(void) { return atomic_load(&hiprt_order_only) == &several; }
 
-hiprt_uses *hiprt_uses_create(int is_new) {
-  hiprt_uses *uses = calloc(1, sizeof *uses);
-  if (!uses) {
-    hiprt_fail(HIPRT_E_MEMORY, "hiprt_uses_create", 0);
-    return 0;
-  }
+int hiprt_uses_create(int is_new, hiprt_uses **out_uses) {
+  hiprt_uses *uses = *out_uses = calloc(1, sizeof *uses);
+  if (!uses) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_uses_create", 0);
   atomic_init(&uses->references, 1);
   uses->is_known = is_new && hiprt_order_is_on();
-  return uses;
+  return 0;
 }
 
 void hiprt_uses_retain(hiprt_uses *uses) { atomic_fetch_add_explicit(&uses->references, 1, memory_order_relaxed); }

@@ -17,7 +17,7 @@
 typedef struct hiprt_uses hiprt_uses;
 
 /* is_new: nobody has used the memory before. */
-hiprt_uses *hiprt_uses_create(int is_new);
+int hiprt_uses_create(int is_new, hiprt_uses **out_uses);
 void hiprt_uses_release(hiprt_uses *uses);
 /* Make a stream wait as before work that does this (hiprt_access) with the memory, and note it, for work that others
  * put on the stream next. */

@@ -9,19 +9,16 @@ _Thread_local unsigned hiprt_thread_recordings;
 
 uintptr_t hiprt_this_thread(void) { return (uintptr_t)&hiprt_thread_recordings; }
 
-hiprt_stream *hiprt_stream_create(uint64_t handle, int device) {
+int hiprt_stream_create(uint64_t handle, int device, hiprt_stream **out_stream) {
   static atomic_ullong numbers;
-  hiprt_stream *stream = calloc(1, sizeof *stream);
-  if (!stream) {
-    hiprt_fail(HIPRT_E_MEMORY, "hiprt_stream_create", 0);
-    return 0;
-  }
+  hiprt_stream *stream = *out_stream = calloc(1, sizeof *stream);
+  if (!stream) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_stream_create", 0);
   stream->handle = (hipStream_t)(uintptr_t)handle;
   stream->device = device;
   stream->number = atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
   stream->references = 1;
   pthread_mutex_init(&stream->lock, 0);
-  return stream;
+  return 0;
 }
 
 void hiprt_stream_retain(hiprt_stream *stream) { stream->references++; }

@@ -40,7 +40,7 @@ class Lane:
 
     def __init__(self, number):
         self.number = number
-        self.core = core.ffi.gc(core.lib.hiprt_stream_create(0, 0), core.lib.hiprt_stream_release)
+        self.core = core.create("hiprt_stream", core.lib.hiprt_stream_release, core.lib.hiprt_stream_create, 0, 0)
 
 
 @given(st.integers(0, 1 << 40))

@@ -56,7 +56,7 @@ def test_errors_survive_pickling(error):
 
 def test_core_failure_names_the_call_and_the_cause():
     """A status of the C core is raised with its own name."""
-    stream = core.ffi.gc(core.lib.hiprt_stream_create(0, 0), core.lib.hiprt_stream_release)
+    stream = core.create("hiprt_stream", core.lib.hiprt_stream_release, core.lib.hiprt_stream_create, 0, 0)
     with pytest.raises(HipError, match=r"hiprt_fill: HIPRT_E_ARGUMENT .*width must be 1, 2 or 4"):
         core.call(core.lib.hiprt_fill(stream, 0, 0, 3, 1))
 

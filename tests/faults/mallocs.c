@@ -17,17 +17,13 @@ enum { SLOTS = 1 << 20, MOST = 1 << 20, NEAR = 16 };
 #define GONE ((void *)1)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *low, *high;
-static char *glue_low, *glue_high; /* within it, the functions that cffi writes */
 static int is_armed;
 static long calls, first, last, hits, live;
 static void *held[SLOTS]; /* what the library holds, by address; GONE where something was */
 static uint32_t places[MOST];
 static char through_python[MOST];
 
-void mallocs_of(char *from, char *to, char *glue_from, char *glue_to) {
-  low = from, high = to;
-  glue_low = glue_from, glue_high = glue_to;
-}
+void mallocs_of(char *from, char *to) { low = from, high = to; }
 void mallocs_arm(long n, long burst) {
   pthread_mutex_lock(&lock);
   calls = hits = 0;
@@ -121,7 +117,6 @@ static char *asker(void) {
   const int count = backtrace(frames, NEAR);
   for (int i = 2; i < count; i++) {
     char *frame = frames[i];
-    if (frame >= glue_low && frame < glue_high) return NULL;
     if (is_asked_by_library(frame)) return frame;
     if (frame >= eval_low && frame < eval_high) return NULL;
   }

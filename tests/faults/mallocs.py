@@ -15,17 +15,6 @@ def make(folder):
     return out
 
 
-def glue(file):
-    """Return the offsets between which a library has the functions that cffi writes.
-
-    What they ask for is a Python object of what a function of the core returned; without it, that is lost.
-    """
-    listed = subprocess.run(["nm", file], capture_output=True, text=True, check=True).stdout
-    symbols = sorted(line.split() for line in listed.splitlines() if line.split()[-2] in "tT" and ".cold" not in line)
-    places = [i for i, symbol in enumerate(symbols) if symbol[-1].startswith("_cffi_")]
-    return int(symbols[places[0]][0], 16), int(symbols[places[-1] + 1][0], 16)
-
-
 class Mallocs:
     """The requests of the C core, as `faults.shim.Shim` has HIP's calls; the shim counts the device's objects."""
 
@@ -38,9 +27,7 @@ class Mallocs:
         self.library.mallocs_arm.argtypes = [ctypes.c_long, ctypes.c_long]
         lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
         ranges = [tuple(int(end, 16) for end in line[0].split("-")) for line in lines if line[-1] == core.FILE]
-        start = min(ranges)[0]
-        bounds = (start, max(ranges)[1], *(start + offset for offset in glue(core.FILE)))
-        self.library.mallocs_of(*map(ctypes.c_void_p, bounds))
+        self.library.mallocs_of(ctypes.c_void_p(min(ranges)[0]), ctypes.c_void_p(max(ranges)[1]))
         for domain in PYTHON_DOMAINS:
             allocator = (ctypes.c_void_p * 5)()  # PyMemAllocatorEx
             ctypes.pythonapi.PyMem_GetAllocator(domain, allocator)

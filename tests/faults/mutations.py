@@ -301,10 +301,11 @@ class Declarations:
         row = [chance.choice((8, 4, 0, number(chance) & 0xFFFFFFFF)) for _ in range(3)]
         row[2] = chance.choice((0, 1, 2, 3, row[2]))
         count = chance.choice((1, 3, 64, 65))
-        kernel = core.lib.hiprt_kernel_create(0, b"k" * chance.choice((1, 500)), count, [row] * count)
-        if not kernel:
-            assert "hiprt_kernel_create" in str(core.failure(core.lib.HIPRT_E_ARGUMENT))
+        out = core.ffi.new("hiprt_kernel **")
+        if status := core.lib.hiprt_kernel_create(0, b"k" * chance.choice((1, 500)), count, [row] * count, out):
+            assert "hiprt_kernel_create" in str(core.failure(status))
             return False
+        kernel = out[0]
         assert core.lib.hiprt_kernel_offset(kernel, count - 1) <= (count - 1) * 2**33
         core.lib.hiprt_kernel_release(kernel)
         return True

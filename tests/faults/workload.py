@@ -286,9 +286,11 @@ def swallowing():
 def leaky():
     """A phase with mistakes, by which the tests see that mistakes are found."""
     y = hiprt.zeros(N)
-    piece = core.lib.hiprt_stream_create(0, 0)
-    core.lib.hiprt_stream_release(core.created(core.lib.hiprt_stream_create(0, 0)))
-    core.lib.hiprt_stream_release(piece)
+    first, second = core.ffi.new("hiprt_stream **"), core.ffi.new("hiprt_stream **")
+    core.call(core.lib.hiprt_stream_create(0, 0, first))
+    core.call(core.lib.hiprt_stream_create(0, 0, second))
+    for each in (second, first):
+        core.lib.hiprt_stream_release(each[0])
     before = hip.handle(hip.lib.hipEventCreateWithFlags, 0)
     try:
         hip.call(hip.lib.hipEventRecord(before, hiprt.current_stream().handle))

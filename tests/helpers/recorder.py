@@ -15,14 +15,17 @@ class Program:
     """A recorder with its stream, to which kernels that declare byte ranges are added."""
 
     def __init__(self, edges=1):
-        self.recorder = core.ffi.gc(core.lib.hiprt_recorder_create(edges), core.lib.hiprt_recorder_release)
-        self.stream = core.ffi.gc(core.lib.hiprt_stream_create(0, 0), end)
+        lib = core.lib
+        self.recorder = core.create("hiprt_recorder", lib.hiprt_recorder_release, lib.hiprt_recorder_create, edges)
+        self.stream = core.create("hiprt_stream", end, lib.hiprt_stream_create, 0, 0)
         core.call(core.lib.hiprt_recorder_start(self.recorder, self.stream, False))
 
     def kernel(self, *ranges, function=0x1000, grid=(1, 1, 1), block=(32, 1, 1), shared=0, scalar=0, ahead=None):
         """Record a kernel; ranges are (start, end, access). `ahead` has a bit for each that it reads before waiting."""
         args = [(8, 8, access) for _, _, access in ranges] + [(4, 4, 0)]
-        kernel = core.lib.hiprt_kernel_create(function, b"k", len(args), args)
+        out = core.ffi.new("hiprt_kernel **")
+        core.call(core.lib.hiprt_kernel_create(function, b"k", len(args), args, out))
+        kernel = out[0]
         if ahead is not None:
             core.lib.hiprt_kernel_wait_itself(kernel, ahead)
         arguments = b"".join(struct.pack("<Q", start) for start, _, _ in ranges) + struct.pack("<Ixxxx", scalar)

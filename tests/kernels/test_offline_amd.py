@@ -173,7 +173,7 @@ def test_argument_blocks_fit_the_machine_code(kernel, work, products, stream):
 
 def recorded_block(function, values, stream):
     """The argument block that the C core records for a launch."""
-    recorder = core.ffi.gc(core.lib.hiprt_recorder_create(1), core.lib.hiprt_recorder_release)
+    recorder = core.create("hiprt_recorder", core.lib.hiprt_recorder_release, core.lib.hiprt_recorder_create, 1)
     core.call(core.lib.hiprt_recorder_start(recorder, stream.core, False))
     try:
         function(stream, (1, 1, 1), (1, 1, 1), *values)

@@ -42,8 +42,8 @@ static void compile(void) {
 static hiprt_kernel *declare(const char *name, uint32_t count, const hiprt_argument *arguments) {
   hipFunction_t function = 0;
   CHECK(!hipModuleGetFunction(&function, module, name));
-  hiprt_kernel *kernel = hiprt_kernel_create((uintptr_t)function, name, count, arguments);
-  CHECK(kernel);
+  hiprt_kernel *kernel;
+  CHECK(!hiprt_kernel_create((uintptr_t)function, name, count, arguments, &kernel));
   return kernel;
 }
 
@@ -57,8 +57,7 @@ static void open_lane(lane *l) {
   int ones[SIZE];
   for (int i = 0; i < SIZE; i++) ones[i] = i;
   CHECK(!hipStreamCreateWithFlags(&l->handle, hipStreamNonBlocking));
-  l->stream = hiprt_stream_create((uintptr_t)l->handle, 0);
-  CHECK(l->stream);
+  CHECK(!hiprt_stream_create((uintptr_t)l->handle, 0, &l->stream));
   CHECK(!hipMalloc((void **)&l->x, sizeof ones) && !hipMalloc((void **)&l->y, sizeof ones) &&
         !hipMalloc((void **)&l->z, sizeof ones));
   CHECK(!hipMemcpy(l->x, ones, sizeof ones, hipMemcpyHostToDevice));

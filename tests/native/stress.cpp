@@ -48,7 +48,10 @@ void check(bool fine, const char *what) {
 hiprt_kernel *make_kernel(hipModule_t module, const char *name, std::vector<hiprt_argument> args) {
   hipFunction_t function = nullptr;
   check(hipModuleGetFunction(&function, module, name) == hipSuccess, "hipModuleGetFunction");
-  return hiprt_kernel_create(reinterpret_cast<uint64_t>(function), name, static_cast<uint32_t>(args.size()), args.data());
+  const auto count = static_cast<uint32_t>(args.size());
+  hiprt_kernel *kernel;
+  check(hiprt_kernel_create(reinterpret_cast<uint64_t>(function), name, count, args.data(), &kernel) == 0, "kernel");
+  return kernel;
 }
 
 hipModule_t compile() {
@@ -107,7 +110,7 @@ void issue(const Lane &lane, int by) {
 
 void open_lane(Lane *lane) {
   check(hipStreamCreateWithFlags(&lane->handle, hipStreamNonBlocking) == hipSuccess, "hipStreamCreateWithFlags");
-  lane->stream = hiprt_stream_create(reinterpret_cast<uint64_t>(lane->handle), 0);
+  check(hiprt_stream_create(reinterpret_cast<uint64_t>(lane->handle), 0, &lane->stream) == 0, "stream");
   hiprt_stream_own(lane->stream);
   check(hipMalloc(reinterpret_cast<void **>(&lane->x), kSize * sizeof(int)) == hipSuccess, "hipMalloc");
   check(hipMalloc(reinterpret_cast<void **>(&lane->y), kSize * sizeof(int)) == hipSuccess, "hipMalloc");
@@ -120,7 +123,8 @@ void step(Lane *lane, int round) {
   const int by = round % 7 + 1;
   lane->expected += by;
   if (round % 5 == 4) return issue(*lane, by);
-  hiprt_recorder *recorder = hiprt_recorder_create(1);
+  hiprt_recorder *recorder;
+  check(hiprt_recorder_create(1, &recorder) == 0, "recorder");
   check(hiprt_recorder_start(recorder, lane->stream, 0) == 0, "record");
   issue(*lane, by);
   hiprt_stream_stop(lane->stream);

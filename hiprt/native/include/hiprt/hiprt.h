@@ -75,8 +75,8 @@ typedef struct hiprt_stream hiprt_stream;
 
 /* Wrap a HIP stream (hipStream_t) of a device.
  * Ownership: the HIP stream stays the caller's. Each wrapper of one HIP stream is a stream of its own; make one.
- * Threads: any. Errors: NULL for HIPRT_E_MEMORY. */
-hiprt_stream *hiprt_stream_create(uint64_t handle, int device);
+ * Threads: any. Errors: HIPRT_E_MEMORY. */
+int hiprt_stream_create(uint64_t handle, int device, hiprt_stream **out_stream);
 /* Give up a wrapper; the HIP stream stays.
  * Ownership: ends. Threads: any. Errors: none. */
 void hiprt_stream_release(hiprt_stream *stream);
@@ -111,9 +111,9 @@ typedef struct {
 } hiprt_dims;
 
 /* Declare a kernel: a hipFunction_t, a name for messages, and its arguments, at most 64.
- * Ownership: the function's module stays the caller's. Threads: any. Errors: NULL for HIPRT_E_ARGUMENT,
- * HIPRT_E_MEMORY. */
-hiprt_kernel *hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args);
+ * Ownership: the function's module stays the caller's. Threads: any. Errors: HIPRT_E_ARGUMENT, HIPRT_E_MEMORY. */
+int hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args,
+                        hiprt_kernel **out_kernel);
 /* Take one more reference to a kernel, or give one up; recordings and executable graphs hold some.
  * Ownership: counted. Threads: any. Errors: none. */
 void hiprt_kernel_retain(hiprt_kernel *kernel);

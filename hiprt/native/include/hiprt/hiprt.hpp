@@ -78,9 +78,10 @@ struct argument<buffer<T, Access>> {
 class stream {
  public:
   template <typename Handle>
-  stream(Handle handle, int device)
-      : held_(hiprt_stream_create(reinterpret_cast<std::uintptr_t>(handle), device), &hiprt_stream_release) {
-    if (!held_) throw error(HIPRT_E_MEMORY);
+  stream(Handle handle, int device) : held_(nullptr, &hiprt_stream_release) {
+    hiprt_stream *made;
+    check(hiprt_stream_create(reinterpret_cast<std::uintptr_t>(handle), device, &made));
+    held_.reset(made);
   }
   // The HIP stream stays valid until close().
   void own() { hiprt_stream_own(get()); }
@@ -111,8 +112,9 @@ class kernel {
   template <typename Function>
   kernel(Function function, const char *name) : held_(nullptr, &hiprt_kernel_release) {
     const std::array<hiprt_argument, sizeof...(Arguments) + 1> forms{detail::argument<Arguments>::form...};
-    held_.reset(hiprt_kernel_create(reinterpret_cast<std::uintptr_t>(function), name, sizeof...(Arguments), forms.data()));
-    if (!held_) throw error(HIPRT_E_ARGUMENT);
+    hiprt_kernel *made;
+    check(hiprt_kernel_create(reinterpret_cast<std::uintptr_t>(function), name, sizeof...(Arguments), forms.data(), &made));
+    held_.reset(made);
   }
   // Launch it, or record it where this thread records on the stream.
   void operator()(const stream &on, const hiprt_dims &dims, Arguments... arguments) const {
