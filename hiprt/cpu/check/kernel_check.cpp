@@ -8,8 +8,11 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <set>
+#include <utility>
 
 #include "check/checks.h"
+#include "check/epochs.h"
 #include "check/line_table.h"
 #include "check/report.h"
 #include "check/shadow.h"
@@ -19,18 +22,18 @@
 namespace cpu {
 namespace {
 
-constexpr size_t kLaunches = 20000;  // older ones count as finished
-constexpr size_t kSharedRoom = 2 * 65536;
-constexpr uint32_t kMostTime = (1u << 22) - 1;
+constexpr size_t kLaunches = 4096;                // older ones count as finished
+constexpr size_t kOwners = size_t{64} << 20 >> 3;  // of epochs: so many are kept for reports
+constexpr size_t kSharedRoom = 2 * HIPRT_CPU_SHARED;
 
 // A kernel that ran, or a copy or fill as a kernel of one thread.
 struct Launch {
-  uint32_t first_block;  // its blocks are numbered on from here
-  uint64_t blocks;
   std::string name;
   unsigned grid[3], block[3];
   bool is_kernel;
+  uintptr_t code;  // where its module begins
   RunningTask task;
+  EpochLog epochs{0};
 };
 
 struct Module {
@@ -39,28 +42,29 @@ struct Module {
   LineTable lines;
 };
 
-// A shared word: what the block that runs has done to it.
-struct SharedWord : Word {
-  uint32_t block = 0;
-  uint8_t written = 0;
-};
-
 struct State {
   std::deque<Launch> launches;
   std::deque<Module> modules;
-  uint32_t next_block = 1;
+  uint32_t next_epoch = 1;
+  size_t owners = 0, next_to_forget = 0;  // of the launches before the last one
   CheckedKernel kernel;
-  uint32_t block = 0;
   ThreadOrder threads;
-  std::vector<SharedWord> shared{kSharedRoom / 4};
-  // The launch that was asked about last, and whether it comes before the one that runs.
+  size_t static_shared = 0, dynamic_shared = 0;  // what of the shared memory may be touched
+  // The launch that was asked about last, as a range of epochs, and whether it comes before the one that runs.
   uint32_t asked_first = 0, asked_end = 0;
   bool asked_is_before = false;
+  std::set<std::pair<uint64_t, uint64_t>> told;  // races by the places of both accesses
 };
 
 State &state() {
   static State &all = *new State;
   return all;
+}
+
+// An access to bytes of a word: a part of a cell and, for reports, the full place in the code.
+uint64_t access_of(uint32_t self, unsigned bytes, bool is_atomic, uintptr_t pc) {
+  const uint64_t place = pc ? (pc - state().launches.back().code) / 2 & ((uint64_t{1} << kPlaceBits) - 1) : 0;
+  return self | place << 32 | (is_atomic ? kAtomicBit : 0) | uint64_t{bytes} << kBytesShift;
 }
 
 std::string line_of(uintptr_t pc) {
@@ -76,67 +80,66 @@ std::string readable(const std::string &name) {
   return status == 0 ? text.get() : name;
 }
 
-const Launch *launch_of(uint32_t block) {
+const Launch *launch_of(uint32_t epoch) {
   const auto &all = state().launches;
-  auto after = std::upper_bound(all.begin(), all.end(), block,
-                                [](uint32_t value, const Launch &l) { return value < l.first_block; });
+  auto after = std::upper_bound(all.begin(), all.end(), epoch,
+                                [](uint32_t value, const Launch &l) { return value < l.epochs.first(); });
   if (after == all.begin()) return nullptr;
   --after;
-  return block - after->first_block < after->blocks ? &*after : nullptr;
+  return epoch < after->epochs.end() ? &*after : nullptr;
 }
 
-Involved involved(const Stamp &stamp, const std::string &what) {
+Involved involved(uint64_t access, const std::string &what) {
   Involved out;
   out.what = what;
-  out.line = stamp.pc ? line_of(stamp.pc) : "";
-  const Launch *launch = launch_of(stamp.block);
+  const uint32_t epoch = who(access) / kLanes;
+  const Launch *launch = launch_of(epoch);
   if (!launch) {
     out.kernel = "a work long ago";
     return out;
   }
+  const uint64_t place = access >> 32 & ((uint64_t{1} << kPlaceBits) - 1);
+  out.line = place ? line_of(launch->code + 2 * place) : "";
   out.kernel = readable(launch->name);
   out.is_kernel = launch->is_kernel;
   if (const Task *task = launch->task.task.get()) {
     out.work = "work " + std::to_string(task->number) + " of stream " + std::to_string(task->stream);
     if (launch->task.launch) out.work += ", step " + std::to_string(launch->task.step) + " of its graph";
   }
-  const uint64_t block = stamp.block - launch->first_block;
-  const unsigned thread = stamp.thread;
-  out.block[0] = unsigned(block % launch->grid[0]), out.block[1] = unsigned(block / launch->grid[0] % launch->grid[1]);
-  out.block[2] = unsigned(block / launch->grid[0] / launch->grid[1]);
+  const EpochLog::Owner *owner = launch->epochs.owner(epoch);
+  if (!owner) return out;
+  out.has_thread = launch->is_kernel;
+  out.lane = who(access) % kLanes;
+  const unsigned thread = owner->warp * kLanes + out.lane;
+  out.block[0] = owner->block % launch->grid[0], out.block[1] = owner->block / launch->grid[0] % launch->grid[1];
+  out.block[2] = owner->block / launch->grid[0] / launch->grid[1];
   out.thread[0] = thread % launch->block[0], out.thread[1] = thread / launch->block[0] % launch->block[1];
   out.thread[2] = thread / launch->block[0] / launch->block[1];
-  out.lane = thread % kLanes;
   return out;
 }
 
-Stamp now(unsigned thread, unsigned bytes, bool is_atomic, uintptr_t pc) {
-  State &all = state();
-  Stamp stamp{};
-  stamp.pc = pc;
-  stamp.bytes = bytes & 0xF;
-  stamp.is_atomic = is_atomic;
-  stamp.block = all.block;
-  stamp.thread = thread & 1023;
-  stamp.time = std::min(all.threads.time(thread), kMostTime) & kMostTime;
-  return stamp;
-}
+// Returns the access of a thread of the block that runs.
+uint64_t access_by(unsigned thread, uintptr_t pc) { return access_of(state().threads.self(thread), 15, false, pc); }
 
-bool launch_is_before(uint32_t block) {
+bool launch_is_before(uint32_t epoch) {
   State &all = state();
-  const Launch &running = all.launches.back();
-  if (block >= running.first_block) return false;
-  if (block >= all.asked_first && block < all.asked_end) return all.asked_is_before;
-  const Launch *launch = launch_of(block);
+  if (epoch >= all.asked_first && epoch < all.asked_end) return all.asked_is_before;
+  const Launch *launch = launch_of(epoch);
   if (!launch) return true;
-  all.asked_first = launch->first_block;
-  all.asked_end = static_cast<uint32_t>(launch->first_block + launch->blocks);
-  return all.asked_is_before = is_before(launch->task, running.task);
+  all.asked_first = launch->epochs.first();
+  all.asked_end = launch->epochs.end();
+  return all.asked_is_before = is_before(launch->task, all.launches.back().task);
 }
 
-bool is_ordered(const Stamp &before, unsigned thread) {
-  if (before.block == 0) return true;
-  return state().threads.is_before(before.block, before.thread, before.time, thread) || launch_is_before(before.block);
+bool is_ordered(uint64_t before) {
+  const __hiprt_check &now = check_context();
+  const uint32_t other = who(before);
+  if (other < now.before || other - now.block < now.ordered || other == now.self) return true;
+  const EpochLog &running = state().launches.back().epochs;
+  const EpochLog::Owner *owner = running.owner(other / kLanes);
+  if (!owner) return launch_is_before(other / kLanes);
+  const unsigned thread = owner->warp * kLanes + other % kLanes;
+  return state().threads.is_before(owner->block, thread, other / kLanes, now.thread);
 }
 
 std::string count_of(size_t bytes) { return std::to_string(bytes) + (bytes == 1 ? " byte is " : " bytes are "); }
@@ -154,9 +157,9 @@ std::string buffer_of(uintptr_t address) {
   char text[256];
   if (is_shared(address)) {
     const size_t offset = address - reinterpret_cast<uintptr_t>(state().kernel.shared);
-    const bool dynamic = offset >= state().kernel.dynamic_offset;
+    const bool dynamic = offset >= HIPRT_CPU_SHARED;
     std::snprintf(text, sizeof text, "byte %zu of the block's %s shared memory of %zu bytes",
-                  dynamic ? offset - state().kernel.dynamic_offset : offset, dynamic ? "dynamic" : "static",
+                  dynamic ? offset - HIPRT_CPU_SHARED : offset, dynamic ? "dynamic" : "static",
                   dynamic ? state().kernel.dynamic_shared : state().kernel.static_shared);
     return text;
   }
@@ -182,148 +185,174 @@ void tell(CheckKind kind, const std::string &text, uintptr_t address, std::vecto
   report(finding);
 }
 
-void tell_race(const Stamp &later, const Stamp &before, bool later_writes, bool before_wrote, uintptr_t word) {
-  const auto bytes = [](const Stamp &s) { return static_cast<size_t>(__builtin_popcount(s.bytes)); };
-  const auto kind = [](const Stamp &s, bool writes) { return (writes ? kWrites : kReads) | (s.is_atomic ? kAtomic : 0u); };
-  const unsigned common = later.bytes & before.bytes;
-  const bool same_kernel = later.block == before.block;
-  const std::string who = same_kernel ? "two threads of a block" : "two threads";
-  tell(CheckKind::Race, who + " touch the same memory and nothing orders them", word + unsigned(__builtin_ctz(common)),
+void tell_race(uint64_t later, uint64_t before, bool later_writes, bool before_wrote, uintptr_t word) {
+  const auto place = [](uint64_t access) {
+    const Launch *launch = launch_of(who(access) / kLanes);
+    return launch ? launch->code + (access >> 32 & ((uint64_t{1} << kPlaceBits) - 1)) : 0;
+  };
+  const bool are_kernels = state().launches.back().is_kernel && place(before);
+  if (are_kernels && !state().told.insert({place(later), place(before)}).second) return;
+  const auto bytes = [](uint64_t access) { return static_cast<size_t>(__builtin_popcount(bytes_of(access))); };
+  const auto kind = [](uint64_t access, bool writes) { return (writes ? kWrites : kReads) | (access & kAtomicBit ? kAtomic : 0u); };
+  const unsigned common = bytes_of(later) & bytes_of(before);
+  const EpochLog::Owner *owner = state().launches.back().epochs.owner(who(before) / kLanes);
+  const std::string which = owner && owner->block == state().threads.block() ? "two threads of a block" : "two threads";
+  tell(CheckKind::Race, which + " touch the same memory and nothing orders them", word + unsigned(__builtin_ctz(common)),
        {involved(later, what_of(bytes(later), kind(later, later_writes))),
         involved(before, what_of(bytes(before), kind(before, before_wrote)))});
 }
 
-// Notes a read. The one that another thread did last is kept beside it.
-void note_read(Word *word, const Stamp &stamp) {
-  const Stamp &last = word->read[0];
-  const bool is_same = last.block == stamp.block && last.thread == stamp.thread;
-  if (last.block && !is_same && !is_ordered(last, stamp.thread)) word->read[1] = last;
-  word->read[0] = stamp;
+// Notes a read. Of readers that nothing orders two are kept, of different warps if there are such.
+void note_read(Cell *cell, uint64_t access) {
+  const uint64_t more = cell->read & kMoreBit, last = cell->read & ~kStates;
+  if (who(last) == who(access) && (last & kAtomicBit) == (access & kAtomicBit)) {
+    cell->read |= access & uint64_t{15} << kBytesShift;
+  } else if (is_ordered(last)) {
+    cell->read = access | more | (access & kAtomicBit ? kMoreBit : 0);
+  } else {
+    const uint64_t other = cell->read_before;
+    const bool in_a_warp = who(other) / kLanes == who(last) / kLanes, apart = who(access) / kLanes != who(last) / kLanes;
+    if (is_ordered(other) || (in_a_warp && apart) || (other & kAtomicBit && !(access & kAtomicBit))) {
+      cell->read_before = access;
+      if (access & kAtomicBit) cell->read |= kMoreBit;
+    }
+  }
 }
 
-void note_write(Word *word, const Stamp &stamp) {
-  if (stamp.is_atomic) {
-    word->atomic = stamp;
+void note_write(Cell *cell, uint64_t access) {
+  const uint64_t states = cell->write & kStates, last = cell->write & ~kStates;
+  if (access & kAtomicBit) {
+    cell->write_before = access;
+    cell->read |= kMoreBit;
     return;
   }
-  if (word->write[0].bytes & ~stamp.bytes) word->write[1] = word->write[0];
-  else if (!(word->write[1].bytes & ~stamp.bytes)) word->write[1] = {};
-  word->write[0] = stamp;
-  word->atomic = word->read[0] = word->read[1] = {};
+  unsigned bytes = bytes_of(access);
+  const unsigned rest = bytes_of(last) & ~bytes;
+  cell->write_before = 0;
+  cell->read &= ~kMoreBit;
+  if (rest && who(last) == who(access)) {
+    bytes |= rest;
+  } else if (rest) {
+    cell->write_before = last;
+    cell->read |= kMoreBit;
+  }
+  if ((cell->read | cell->read_before) & kAtomicBit) cell->read |= kMoreBit;
+  cell->write = states | (access & ~(uint64_t{15} << kBytesShift)) | uint64_t{bytes} << kBytesShift;
 }
 
 // Holds an access against the last ones of the word and notes it.
-void check_race(Word *word, const Stamp &stamp, bool writes, uintptr_t address) {
-  const auto conflicts = [&](const Stamp &before) {
-    return before.block && before.bytes & stamp.bytes && !(before.is_atomic && stamp.is_atomic) &&
-           !is_ordered(before, stamp.thread);
+void check_race(Cell *cell, uint64_t access, bool writes, uintptr_t address) {
+  const auto conflicts = [&](uint64_t before) {
+    return who(before) && bytes_of(before) & bytes_of(access) && !(before & access & kAtomicBit) && !is_ordered(before);
   };
-  for (const Stamp *before : {&word->write[0], &word->write[1], &word->atomic}) {
-    if (conflicts(*before)) return tell_race(stamp, *before, writes, true, address);
+  for (const uint64_t before : {cell->write & ~kStates, cell->write_before}) {
+    if (conflicts(before)) return tell_race(access, before, writes, true, address);
   }
-  if (!writes) return note_read(word, stamp);
-  for (const Stamp &before : word->read) {
-    if (conflicts(before)) return tell_race(stamp, before, true, false, address);
+  // Nothing that comes later needs to look at a write before the last one that comes before this access too.
+  const bool is_atomic = (cell->read | cell->read_before) & kAtomicBit;
+  if (!is_atomic && who(cell->write_before) < check_context().before) cell->write_before = 0, cell->read &= ~kMoreBit;
+  if (!writes) return note_read(cell, access);
+  for (const uint64_t before : {cell->read & ~kStates, cell->read_before}) {
+    if (conflicts(before)) return tell_race(access, before, true, false, address);
   }
-  note_write(word, stamp);
+  note_write(cell, access);
 }
 
-void check_shared_access(unsigned thread, uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
+// Tells of an access to bytes that must not be touched.
+void tell_unusable(uintptr_t address, size_t size, unsigned kind, uint64_t access) {
+  if (!checks(CheckKind::Memory)) return;
+  const char *text = "memory that is not the device's is touched";
+  if (is_shared(address)) text = "shared memory that the block does not have is touched";
+  else if (memory_at(address).freed) text = "freed memory is touched";
+  tell(CheckKind::Memory, text, address, {involved(access, what_of(size, kind))});
+}
+
+// Gives the next work its epochs, and notes what comes before it.
+Launch *add_launch(Launch launch) {
   State &all = state();
-  const size_t offset = address - reinterpret_cast<uintptr_t>(all.kernel.shared);
-  const size_t dynamic = all.kernel.dynamic_offset;
-  const bool inside = offset + size <= all.kernel.static_shared ||
-                      (offset >= dynamic && offset + size <= dynamic + all.kernel.dynamic_shared);
-  if (!inside) {
-    if (checks(CheckKind::Memory)) {
-      tell(CheckKind::Memory, "shared memory that the block does not have is touched", address,
-           {involved(now(thread, 15, kind & kAtomic, pc), what_of(size, kind))});
-    }
-    return;
+  if (!all.launches.empty()) {
+    const EpochLog &last = all.launches.back().epochs;
+    all.owners += last.size();
+    all.next_epoch = last.end();
   }
-  bool told = false;
-  for (size_t word = offset / 4; word <= (offset + size - 1) / 4; ++word) {
-    const size_t from = std::max(offset, word * 4) - word * 4, to = std::min(offset + size, word * 4 + 4) - word * 4;
-    const unsigned bytes = ((1u << to) - 1) & ~((1u << from) - 1);
-    SharedWord &w = all.shared[word];
-    if (w.block != all.block) static_cast<Word &>(w) = Word{}, w.block = all.block, w.written = 0;
-    const Stamp stamp = now(thread, bytes, kind & kAtomic, pc);
-    if (kind & kReads && (bytes & ~w.written) && checks(CheckKind::Init) && !told) {
-      tell(CheckKind::Init, "shared memory that the block never wrote is read", address, {involved(stamp, what_of(size, kReads))});
-      told = true;
-    }
-    if (kind & kReads && told) w.written |= bytes;
-    if (kind & kWrites) w.written |= bytes;
-    if (checks(CheckKind::Race)) {
-      check_race(&w, stamp, kind & kWrites, reinterpret_cast<uintptr_t>(all.kernel.shared) + word * 4);
-    }
+  if (all.next_epoch >= kMostEpochs / 2) {
+    forget_accesses();
+    all.launches.clear();
+    all.next_epoch = 1, all.owners = all.next_to_forget = 0;
   }
-}
-
-void check_global_access(unsigned thread, uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
-  bool told = false;
-  for (uintptr_t word = address & ~uintptr_t{3}; word < address + size; word += 4) {
-    const size_t from = std::max(address, word) - word, to = std::min(address + size, word + 4) - word;
-    const unsigned bytes = ((1u << to) - 1) & ~((1u << from) - 1);
-    Page *page = shadow_page(word);
-    const size_t offset = word % Page::kSize;
-    ByteState *states = page->state + offset;
-    for (size_t i = from; i < to; ++i) {
-      if (states[i] == ByteState::Unknown || states[i] == ByteState::Freed) {
-        if (checks(CheckKind::Memory)) {
-          const bool freed = states[i] == ByteState::Freed;
-          tell(CheckKind::Memory, freed ? "freed memory is touched" : "memory that is not the device's is touched", word + i,
-               {involved(now(thread, bytes, kind & kAtomic, pc), what_of(size, kind))});
-        }
-        return;
-      }
-      if (kind & kReads && states[i] == ByteState::Uninitialised && !told && checks(CheckKind::Init)) {
-        tell(CheckKind::Init, "memory that was never written is read", word + i,
-             {involved(now(thread, bytes, kind & kAtomic, pc), what_of(size, kReads))});
-        told = true;
-      }
-      if (kind & kWrites || told) states[i] = ByteState::Initialised;
-    }
-    if (checks(CheckKind::Race)) {
-      check_race(page->word(offset), now(thread, bytes, kind & kAtomic, pc), kind & kWrites, word);
-    }
+  if (all.launches.size() >= kLaunches) {
+    all.owners -= all.launches.front().epochs.size();
+    all.launches.pop_front();
+    if (all.next_to_forget) --all.next_to_forget;
   }
-}
-
-uint32_t add_launch(Launch launch) {
-  State &all = state();
-  launch.first_block = all.next_block;
-  all.next_block += static_cast<uint32_t>(launch.blocks);
+  while (all.owners > kOwners && all.next_to_forget < all.launches.size()) {
+    EpochLog &old = all.launches[all.next_to_forget++].epochs;
+    all.owners -= old.size();
+    old.forget_owners();
+  }
+  launch.epochs = EpochLog(all.next_epoch);
   launch.task = running_task();
-  if (all.launches.size() >= kLaunches) all.launches.pop_front();
   all.launches.push_back(std::move(launch));
   all.asked_first = all.asked_end = 0;
-  return all.launches.back().first_block;
+  const Launch &running = all.launches.back();
+  const auto first = std::find_if(all.launches.begin(), all.launches.end() - 1,
+                                  [&](const Launch &l) { return !is_before(l.task, running.task); });
+  check_context().before = first->epochs.first() * kLanes;
+  check_context().code = running.code;
+  all.threads.begin_kernel(&all.launches.back().epochs);
+  return &all.launches.back();
+}
+
+// Says who runs now.
+void resume(unsigned thread) {
+  __hiprt_check &now = check_context();
+  now.thread = thread;
+  now.self = state().threads.self(thread);
+}
+
+void begin_block_of(uint32_t block, unsigned threads) {
+  State &all = state();
+  all.threads.begin_block(block, threads);
+  __hiprt_check &now = check_context();
+  now.first = now.block = all.threads.phase() * kLanes;
+  now.ordered = 0;
+  resume(0);
+}
+
+// Forgets what was done to the shared memory by the block before.
+void set_shared(uintptr_t base, size_t static_size, size_t dynamic_size) {
+  State &all = state();
+  const auto set = [&](uintptr_t begin, size_t size, size_t size_before) {
+    for (size_t at = 0; at < std::max(size, size_before); at += 4) {
+      const size_t bytes = at < size ? std::min<size_t>(size - at, 4) : 0;
+      *shadow_cell(begin + at) = {((uint64_t{1} << bytes) - 1) << kUsableShift, 0, 0, 0};
+    }
+  };
+  set(base, static_size, all.static_shared);
+  set(base + HIPRT_CPU_SHARED, dynamic_size, all.dynamic_shared);
+  all.static_shared = static_size, all.dynamic_shared = dynamic_size;
 }
 
 }  // namespace
 
 void begin_kernel(const CheckedKernel &kernel) {
   check_lock().lock();
-  State &all = state();
-  all.kernel = kernel;
+  state().kernel = kernel;
   Launch launch{};
   launch.name = kernel.name;
   std::copy(kernel.grid, kernel.grid + 3, launch.grid);
   std::copy(kernel.block, kernel.block + 3, launch.block);
-  launch.blocks = uint64_t{kernel.grid[0]} * kernel.grid[1] * kernel.grid[2];
   launch.is_kernel = true;
+  launch.code = kernel.code;
   add_launch(std::move(launch));
-  all.threads.begin_kernel();
 }
 
 void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared) {
-  State &all = state();
-  all.kernel.shared = shared;
-  const CheckedKernel &kernel = all.kernel;
-  const uint64_t number = index[0] + uint64_t{kernel.grid[0]} * (index[1] + uint64_t{kernel.grid[1]} * index[2]);
-  all.block = all.launches.back().first_block + static_cast<uint32_t>(number);
-  all.threads.begin_block(all.block, kernel.block[0] * kernel.block[1] * kernel.block[2]);
+  CheckedKernel &kernel = state().kernel;
+  kernel.shared = shared;
+  set_shared(reinterpret_cast<uintptr_t>(shared), kernel.static_shared, kernel.dynamic_shared);
+  begin_block_of(index[0] + kernel.grid[0] * (index[1] + kernel.grid[1] * index[2]),
+                 kernel.block[0] * kernel.block[1] * kernel.block[2]);
 }
 
 void end_kernel() {
@@ -331,23 +360,49 @@ void end_kernel() {
   check_lock().unlock();
 }
 
-void check_access(unsigned thread, uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
+void resume_thread(unsigned thread) { resume(thread); }
+
+void check_access(uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
   State &all = state();
   if (size == 0 || address - reinterpret_cast<uintptr_t>(all.kernel.arguments) < all.kernel.arguments_size) return;
+  __hiprt_check &now = check_context();
   if (kind & kAtomic && checks(CheckKind::Race)) {
-    all.threads.atomic(thread, address, kind & kWrites, kind & kReads, kind & kReleases);
+    all.threads.atomic(now.thread, address, kind & kWrites, kind & kReads, kind & kReleases);
+    resume(now.thread);
   }
-  if (is_shared(address)) check_shared_access(thread, address, size, kind, pc);
-  else check_global_access(thread, address, size, kind, pc);
+  bool told = false;
+  for (uintptr_t word = address & ~uintptr_t{3}; word < address + size; word += 4) {
+    const size_t from = std::max(address, word) - word, to = std::min(address + size, word + 4) - word;
+    const unsigned bytes = ((1u << to) - 1) & ~((1u << from) - 1);
+    const uint64_t access = access_of(now.self, bytes, kind & kAtomic, pc);
+    Cell *cell = shadow_cell(word);
+    if (const unsigned missing = bytes & ~usable(*cell)) {
+      return tell_unusable(word + unsigned(__builtin_ctz(missing)), size, kind, access);
+    }
+    if (const unsigned missing = kind & kReads ? bytes & ~written(*cell) : 0) {
+      if (!told && checks(CheckKind::Init)) {
+        const uintptr_t at = word + unsigned(__builtin_ctz(missing));
+        tell(CheckKind::Init, is_shared(address) ? "shared memory that the block never wrote is read" : "memory that was never written is read",
+             at, {involved(access, what_of(size, kReads))});
+      }
+      told = true;
+    }
+    cell->write |= uint64_t{bytes} << kWrittenShift;
+    if (checks(CheckKind::Race)) check_race(cell, access, kind & kWrites, word);
+  }
 }
 
-void check_fence(unsigned thread, bool of_device) { state().threads.fence(thread, of_device); }
+void check_fence(bool of_device) {
+  const unsigned thread = check_context().thread;
+  state().threads.fence(thread, of_device);
+  resume(thread);
+}
 
 void check_barrier(const std::vector<uintptr_t> &places) {
   if (!checks(CheckKind::Barrier)) return;
   const auto arrived = std::find_if(places.begin(), places.end(), [](uintptr_t place) { return place != 0; });
   const auto thread = static_cast<unsigned>(arrived - places.begin());
-  const Stamp stamp = now(thread, 15, false, *arrived);
+  const uint64_t stamp = access_by(thread, *arrived);
   const auto left = static_cast<size_t>(std::count(places.begin(), places.end(), uintptr_t{0}));
   if (left) {
     report({CheckKind::Barrier, std::to_string(left) + " of the block's " + std::to_string(places.size()) +
@@ -359,12 +414,17 @@ void check_barrier(const std::vector<uintptr_t> &places) {
     if (places[other] == *arrived || line_of(places[other]) == line) continue;
     report({CheckKind::Barrier, "the threads of a block wait at different barriers", 0, "",
             {involved(stamp, "a barrier is waited at"),
-             involved(now(other, 15, false, places[other]), "another is waited at")}, {}});
+             involved(access_by(other, places[other]), "another is waited at")}, {}});
     return;
   }
 }
 
-void order_block() { state().threads.barrier(); }
+void order_block() {
+  ThreadOrder &threads = state().threads;
+  threads.barrier();
+  __hiprt_check &now = check_context();
+  now.ordered = threads.phase() * kLanes - now.block;
+}
 
 void order_lanes(unsigned first, uint32_t lanes) { state().threads.lanes(first, lanes); }
 
@@ -372,20 +432,17 @@ void report_inactive_lane(unsigned thread, unsigned source, bool has_exited, uin
   if (!checks(CheckKind::Barrier)) return;
   const std::string why = has_exited ? " has exited or never was" : " takes no part";
   report({CheckKind::Barrier, "a lane reads the value of lane " + std::to_string(source) + ", which" + why, 0, "",
-          {involved(now(thread, 15, false, pc), "a shuffle is done")}, {}});
+          {involved(access_by(thread, pc), "a shuffle is done")}, {}});
 }
 
 void begin_transfer(const char *name) {
-  State &all = state();
-  all.kernel = CheckedKernel{};
+  state().kernel = CheckedKernel{};
   Launch launch{};
   launch.name = name;
   std::fill(launch.grid, launch.grid + 3, 1u);
   std::fill(launch.block, launch.block + 3, 1u);
-  launch.blocks = 1;
-  all.block = add_launch(std::move(launch));
-  all.threads.begin_kernel();
-  all.threads.begin_block(all.block, 1);
+  add_launch(std::move(launch));
+  begin_block_of(0, 1);
 }
 
 namespace {
@@ -403,19 +460,40 @@ void for_pages(uintptr_t address, size_t size, Visit visit) {
 // Notes a transfer's access. Of memory that is not the device's nothing is known.
 void transfer(uintptr_t from, size_t length, bool writes) {
   if (!checks(CheckKind::Race)) return;
+  const uint32_t self = check_context().self;
   for_pages(from, length, [&](uintptr_t address, size_t size) {
     Page *page = shadow_page(address);
-    if (page->state[address % Page::kSize] == ByteState::Unknown) return;
-    if (size == Page::kSize && !page->words) return check_race(&page->whole, now(0, 15, false, 0), writes, address);
+    if (!page->cells && !usable(page->whole)) return;
+    if (size == Page::kSize && !page->cells) return check_race(&page->whole, access_of(self, 15, false, 0), writes, address);
     for (uintptr_t word = address & ~uintptr_t{3}; word < address + size; word += 4) {
       const size_t begin = std::max(address, word) - word, end = std::min(address + size, word + 4) - word;
-      const Stamp stamp = now(0, ((1u << end) - 1) & ~((1u << begin) - 1), false, 0);
-      check_race(page->word(word % Page::kSize), stamp, writes, word);
+      Cell *cell = shadow_cell(word);
+      const unsigned bytes = ((1u << end) - 1) & ~((1u << begin) - 1) & usable(*cell);
+      if (bytes) check_race(cell, access_of(self, bytes, false, 0), writes, word);
     }
   });
 }
 
-bool is_known(ByteState state) { return state == ByteState::Uninitialised || state == ByteState::Initialised; }
+// Returns a bit for each of `count` bytes at an address: whether it was written. Memory that is not the device's was.
+unsigned written_bytes(uintptr_t address, unsigned count) {
+  unsigned out = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const Page *page = shadow_page(address + i);
+    const Cell &cell = page->cells ? page->cells[(address + i) % Page::kSize / 4] : page->whole;
+    const unsigned byte = (address + i) % 4;
+    out |= unsigned(!(usable(cell) >> byte & 1) || written(cell) >> byte & 1) << i;
+  }
+  return out;
+}
+
+void set_written(uintptr_t word, unsigned bytes, unsigned values) {
+  Cell *cell = shadow_cell(word);
+  bytes &= usable(*cell);
+  cell->write = (cell->write & ~(uint64_t{bytes} << kWrittenShift)) | uint64_t{values & bytes} << kWrittenShift;
+}
+
+// Returns whether all of a page was written, or is not the device's.
+bool is_written(const Page &page) { return !page.cells && (!usable(page.whole) || written(page.whole) == 15); }
 
 }  // namespace
 
@@ -423,21 +501,37 @@ void check_copy(uintptr_t to, uintptr_t from, size_t length) {
   transfer(from, length, false);
   transfer(to, length, true);
   for_pages(to, length, [&](uintptr_t target, size_t size) {
-    ByteState *states = shadow_page(target)->state + target % Page::kSize;
-    for_pages(from + (target - to), size, [&](uintptr_t source, size_t part) {
-      const ByteState *known = shadow_page(source)->state + source % Page::kSize;
-      for (size_t i = 0; i < part; ++i, ++states) {
-        if (is_known(*states)) *states = known[i] == ByteState::Uninitialised ? known[i] : ByteState::Initialised;
-      }
-    });
+    const uintptr_t source = from + (target - to);
+    const bool all = is_written(*shadow_page(source)) && is_written(*shadow_page(source + size - 1));
+    Page *page = shadow_page(target);
+    if (all && size == Page::kSize && !page->cells) {
+      page->whole.write |= uint64_t{usable(page->whole)} << kWrittenShift;
+      return;
+    }
+    if (!page->cells && !usable(page->whole)) return;
+    for (uintptr_t word = target & ~uintptr_t{3}; word < target + size; word += 4) {
+      const uintptr_t begin = std::max(target, word), end = std::min(target + size, word + 4);
+      const unsigned count = static_cast<unsigned>(end - begin), bytes = ((1u << count) - 1) << (begin - word);
+      const unsigned values = all ? bytes : written_bytes(from + (begin - to), count) << (begin - word);
+      set_written(word, bytes, values);
+    }
   });
 }
 
 void check_fill(uintptr_t to, size_t length) {
   transfer(to, length, true);
   for_pages(to, length, [&](uintptr_t address, size_t size) {
-    ByteState *states = shadow_page(address)->state + address % Page::kSize;
-    std::replace(states, states + size, ByteState::Uninitialised, ByteState::Initialised);
+    Page *page = shadow_page(address);
+    if (size == Page::kSize && !page->cells) {
+      page->whole.write |= uint64_t{usable(page->whole)} << kWrittenShift;
+      return;
+    }
+    if (!page->cells && !usable(page->whole)) return;
+    for (uintptr_t word = address & ~uintptr_t{3}; word < address + size; word += 4) {
+      const uintptr_t begin = std::max(address, word) - word, end = std::min(address + size, word + 4) - word;
+      const unsigned bytes = ((1u << end) - 1) & ~((1u << begin) - 1);
+      set_written(word, bytes, bytes);
+    }
   });
 }
 

@@ -14,8 +14,9 @@ struct CheckedKernel {
   unsigned grid[3], block[3];
   const unsigned char *arguments;
   size_t arguments_size;
+  uintptr_t code;               // where its module begins
   const unsigned char *shared;  // the memory of the running block: static variables, and dynamic ones behind them
-  size_t static_shared, dynamic_shared, dynamic_offset;
+  size_t static_shared, dynamic_shared;
 };
 void begin_kernel(const CheckedKernel &kernel);
 void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared);
@@ -24,8 +25,11 @@ void end_kernel();
 // What an access does, as in include/cpu_check.h.
 enum AccessKind : unsigned { kReads = 1, kWrites = 2, kAtomic = 4, kAcquires = 8, kReleases = 16 };
 
-void check_access(unsigned thread, uintptr_t address, size_t size, unsigned kind, uintptr_t pc);
-void check_fence(unsigned thread, bool of_device);
+// Says which thread of the block goes on.
+void resume_thread(unsigned thread);
+// An access of the running thread, or its fence.
+void check_access(uintptr_t address, size_t size, unsigned kind, uintptr_t pc);
+void check_fence(bool of_device);
 
 // Something waits at a barrier or exits without it; `places` are where, 0 for threads that have exited.
 void check_barrier(const std::vector<uintptr_t> &places);

@@ -43,7 +43,8 @@ std::string text_of(const Finding &f) {
   for (const Involved &i : f.involved) {
     out += "  " + (i.line.empty() ? std::string("(no line)") : i.line) + ": " + i.what + " by ";
     if (i.is_kernel) {
-      out += "kernel '" + i.kernel + "', block " + place(i.block) + ", thread " + place(i.thread) + ", lane " +
+      out += "kernel '" + i.kernel + "'";
+      if (i.has_thread) out += ", block " + place(i.block) + ", thread " + place(i.thread) + ", lane " +
              std::to_string(i.lane);
     } else {
       out += i.kernel;
@@ -62,7 +63,7 @@ std::string json_of(const Finding &f) {
     const Involved &i = f.involved[n];
     out += std::string(n ? ", " : "") + "{\"what\": " + quoted(i.what) + ", \"line\": " + quoted(i.line) + ", \"kernel\": " +
            quoted(i.kernel) + ", \"work\": " + quoted(i.work);
-    if (i.is_kernel) {
+    if (i.has_thread) {
       out += ", \"block\": " + list(i.block) + ", \"thread\": " + list(i.thread) + ", \"lane\": " + std::to_string(i.lane);
     }
     out += "}";

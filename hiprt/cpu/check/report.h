@@ -15,7 +15,7 @@ struct Involved {
   std::string line;    // file:line, empty if it has none
   std::string kernel;  // or the work that it is: a copy, a fill
   std::string work;    // which one, as "work 3 of stream 1"; empty if it is not known
-  bool is_kernel = false;
+  bool is_kernel = false, has_thread = false;  // whether what follows is known
   unsigned block[3] = {}, thread[3] = {};
   unsigned lane = 0;
 };

@@ -1,6 +1,7 @@
 #include "check/shadow.h"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <unordered_map>
 
@@ -9,43 +10,69 @@
 namespace cpu {
 namespace {
 
-struct Pages {
-  std::unordered_map<uintptr_t, std::unique_ptr<Page>> all;
-  struct Recent {
-    uintptr_t number = 0;
-    Page *page = nullptr;
-  } recent[256];
-};
+constexpr __hiprt_check_page kNoPage = {~0ul, nullptr};
+
+using Pages = std::unordered_map<uintptr_t, Page>;
 
 Pages &pages() {
   static Pages &shadow = *new Pages;
   return shadow;
 }
 
-// Forgets the accesses of a range, whose memory has come or gone, and reads its states anew.
+// Returns the cell of a word of which only the bytes' states are known.
+Cell untouched(const ByteState *states) {
+  uint64_t bits = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    const bool is_usable = states[i] == ByteState::Uninitialised || states[i] == ByteState::Initialised;
+    if (is_usable) bits |= uint64_t{1} << (kUsableShift + i);
+    if (states[i] == ByteState::Initialised) bits |= uint64_t{1} << (kWrittenShift + i);
+  }
+  return {bits, 0, 0, 0};
+}
+
+bool are_alike(const ByteState *states) {
+  return std::all_of(states, states + Page::kSize, [&](ByteState s) { return s == states[0]; });
+}
+
+__hiprt_check_page &recent_of(uintptr_t number) { return check_context().recent[number % HIPRT_CPU_CHECK_RECENT]; }
+
+void give_cells(Page *page) {
+  page->cells.reset(new Cell[Page::kWords]);
+  std::fill(page->cells.get(), page->cells.get() + Page::kWords, page->whole);
+}
+
+// Forgets the accesses of some words of a page, and reads their states anew.
+void read_states(uintptr_t number, Page *page, uintptr_t from, uintptr_t to) {
+  ByteState states[Page::kSize];
+  fill_states(number * Page::kSize, Page::kSize, states);
+  if (from == 0 && to == Page::kSize && are_alike(states)) {
+    if (recent_of(number).number == number) recent_of(number) = kNoPage;
+    page->cells.reset();
+    page->whole = untouched(states);
+    return;
+  }
+  if (!page->cells) give_cells(page);
+  for (uintptr_t w = from / 4; w <= (to - 1) / 4; ++w) page->cells[w] = untouched(states + w * 4);
+}
+
 void shadow_changed(uintptr_t base, size_t size) {
   const std::lock_guard<std::recursive_mutex> hold(check_lock());
-  const uintptr_t last = (base + size - 1) / Page::kSize;
-  ByteState states[Page::kSize];
-  // Pages that nobody has touched have no shadow, and few may be of a big range.
-  const auto change = [&](uintptr_t number, Page &page) {
-    fill_states(number * Page::kSize, Page::kSize, states);
+  const uintptr_t first = base / Page::kSize, last = (base + size - 1) / Page::kSize;
+  const auto change = [&](uintptr_t number, Page *page) {
     const uintptr_t from = std::max(base, number * Page::kSize) - number * Page::kSize;
     const uintptr_t to = std::min(base + size, (number + 1) * Page::kSize) - number * Page::kSize;
-    std::copy(states + from, states + to, page.state + from);
-    if (from == 0 && to == Page::kSize) page.words.reset(), page.whole = {};
-    if (!page.words && page.whole.write[0].block == 0 && page.whole.read[0].block == 0) return;
-    for (uintptr_t w = from / 4; w <= (to - 1) / 4; ++w) *page.word(w * 4) = Word{};
+    read_states(number, page, from, to);
   };
-  if (last - base / Page::kSize > pages().all.size()) {
-    for (auto &[number, page] : pages().all) {
-      if (number >= base / Page::kSize && number <= last) change(number, *page);
+  // Pages that nobody has touched have no shadow, and few may be of a big range.
+  if (last - first > pages().size()) {
+    for (auto &[number, page] : pages()) {
+      if (number >= first && number <= last) change(number, &page);
     }
     return;
   }
-  for (uintptr_t number = base / Page::kSize; number <= last; ++number) {
-    const auto found = pages().all.find(number);
-    if (found != pages().all.end()) change(number, *found->second);
+  for (uintptr_t number = first; number <= last; ++number) {
+    const auto found = pages().find(number);
+    if (found != pages().end()) change(number, &found->second);
   }
 }
 
@@ -56,17 +83,38 @@ std::recursive_mutex &check_lock() {
   return lock;
 }
 
+__hiprt_check &check_context() {
+  static __hiprt_check &context = []() -> __hiprt_check & {
+    static __hiprt_check made{};
+    std::fill(std::begin(made.recent), std::end(made.recent), kNoPage);
+    return made;
+  }();
+  return context;
+}
+
 Page *shadow_page(uintptr_t address) {
   const uintptr_t number = address / Page::kSize;
-  Pages::Recent &recent = pages().recent[number % 256];
-  if (recent.number == number && recent.page) return recent.page;
-  std::unique_ptr<Page> &page = pages().all[number];
-  if (!page) {
-    page = std::make_unique<Page>();
-    fill_states(number * Page::kSize, Page::kSize, page->state);
+  const auto [found, is_new] = pages().try_emplace(number);
+  if (is_new) read_states(number, &found->second, 0, Page::kSize);
+  return &found->second;
+}
+
+Cell *shadow_cell(uintptr_t address) {
+  const uintptr_t number = address / Page::kSize;
+  __hiprt_check_page &recent = recent_of(number);
+  if (recent.number != number) {
+    Page *page = shadow_page(address);
+    if (!page->cells) give_cells(page);
+    recent = {number, page->cells.get()};
   }
-  recent = {number, page.get()};
-  return page.get();
+  return &recent.cells[address % Page::kSize / 4];
+}
+
+void forget_accesses() {
+  for (auto &[number, page] : pages()) {
+    page.whole = {page.whole.write & kStates, 0, 0, 0};
+    for (size_t w = 0; page.cells && w < Page::kWords; ++w) page.cells[w] = {page.cells[w].write & kStates, 0, 0, 0};
+  }
 }
 
 void memory_taken(uintptr_t base, size_t size, bool initialised) {

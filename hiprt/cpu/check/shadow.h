@@ -1,53 +1,47 @@
-// The shadow of memory: for each byte what is known of it, for each word its last accesses.
+// The shadow of memory: for each word its last accesses, and which of its bytes may be touched and were written.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
 #include "check/known_memory.h"
+#include "include/cpu_abi.h"
 
 namespace cpu {
 
-// Who accessed a word, when and where. Its block is a number that no other block of any launch has; 0 is nobody.
-struct Stamp {
-  uint64_t pc : 48;
-  uint64_t bytes : 4;  // of the word
-  uint64_t is_atomic : 1;
-  uint64_t : 11;
-  uint32_t block;
-  uint32_t thread : 10;
-  uint32_t time : 22;  // the thread's clock
-};
-static_assert(sizeof(Stamp) == 16);
+using Cell = __hiprt_cell;
 
-struct Word {
-  Stamp write[2];  // the later one first; the earlier one is of other bytes
-  Stamp atomic;    // the last atomic write, which other atomic operations need not be ordered with
-  Stamp read[2];
-};
+// The parts of a word in the shadow, as cpu_abi.h lays them out.
+constexpr unsigned kPlaceBits = 19;
+constexpr uint64_t kAtomicBit = uint64_t{1} << 51, kMoreBit = uint64_t{1} << 56;
+constexpr unsigned kBytesShift = 52, kWrittenShift = 56, kUsableShift = 60;
+constexpr uint64_t kStates = uint64_t{0xFF} << 56;
+
+inline uint32_t who(uint64_t access) { return static_cast<uint32_t>(access); }
+inline unsigned bytes_of(uint64_t access) { return access >> kBytesShift & 15; }
+inline unsigned written(const Cell &cell) { return cell.write >> kWrittenShift & 15; }
+inline unsigned usable(const Cell &cell) { return static_cast<unsigned>(cell.write >> kUsableShift); }
 
 struct Page {
-  static constexpr size_t kSize = 4096;
-  ByteState state[kSize];
-  Word whole{};  // what has touched all words alike, while there are no words
-  std::unique_ptr<Word[]> words;
-  Word *word(size_t offset) {
-    if (!words) {
-      words.reset(new Word[kSize / 4]);
-      std::fill(words.get(), words.get() + kSize / 4, whole);
-    }
-    return &words[offset / 4];
-  }
+  static constexpr size_t kSize = HIPRT_CPU_CHECK_PAGE;
+  static constexpr size_t kWords = kSize / 4;
+  Cell whole{};  // what is known of all words alike, while there are no cells
+  std::unique_ptr<Cell[]> cells;
 };
 
 // Held for the whole of a kernel, a copy or a fill, and while the shadow changes.
 std::recursive_mutex &check_lock();
 
-// Returns the page of an address. The lock is held.
+// What running kernels look at. It, and what follows, is used with the lock held.
+__hiprt_check &check_context();
+// Returns the page of an address.
 Page *shadow_page(uintptr_t address);
+// Returns the cell of the word at an address.
+Cell *shadow_cell(uintptr_t address);
+// Forgets all accesses.
+void forget_accesses();
 
 // These note memory that kernels may touch from now on, or no more. They do nothing unless something is checked.
 void memory_taken(uintptr_t base, size_t size, bool initialised);

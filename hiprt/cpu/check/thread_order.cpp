@@ -4,58 +4,87 @@
 
 namespace cpu {
 
-void ThreadOrder::begin_kernel() {
-  block_ = 0;
+void ThreadOrder::begin_kernel(EpochLog *log) {
+  log_ = log;
   variables_.clear();
 }
 
 void ThreadOrder::begin_block(uint32_t block, unsigned threads) {
   block_ = block;
   threads_ = threads;
-  std::fill(time_, time_ + threads, 1);
-  std::fill(barrier_, barrier_ + threads, 0);
   std::fill(fenced_, fenced_ + threads, 0);
-  std::fill(has_lanes_, has_lanes_ + kMostThreads / kLanes, false);
   for (unsigned thread : knowing_) of_thread_[thread].clear();
   knowing_.clear();
   of_block_.clear();
+  begin_phase();
+}
+
+void ThreadOrder::begin_phase() {
+  phase_ = log_->end();
+  for (unsigned first = 0; first < threads_; first += kLanes) {
+    const uint32_t time = log_->add(block_, first / kLanes);
+    std::fill(time_ + first, time_ + std::min(first + kLanes, threads_), time);
+    warp_[first / kLanes] = 0;
+    has_lanes_[first / kLanes] = false;
+  }
 }
 
 void ThreadOrder::barrier() {
-  for (unsigned thread = 0; thread < threads_; ++thread) barrier_[thread] = time_[thread]++;
   for (unsigned thread : knowing_) {
     for (const Known &known : of_thread_[thread]) add(&of_block_, known);
     of_thread_[thread].clear();
   }
   knowing_.clear();
+  begin_phase();
+}
+
+uint32_t ThreadOrder::known_time(unsigned of, unsigned now) const {
+  uint32_t time = phase_ - 1;
+  const unsigned warp = now / kLanes;
+  if (of / kLanes != warp) return time;
+  time = std::max(time, warp_[warp]);
+  return has_lanes_[warp] ? std::max(time, lane_[now][of % kLanes]) : time;
 }
 
 void ThreadOrder::lanes(unsigned first, uint32_t set) {
-  const unsigned warp = first / kLanes;
-  if (!has_lanes_[warp]) {
-    for (unsigned lane = 0; lane < kLanes; ++lane) std::fill(lane_[first + lane], lane_[first + lane] + kLanes, 0);
-    has_lanes_[warp] = true;
+  const unsigned warp = first / kLanes, count = std::min(threads_ - first, kLanes);
+  const bool is_whole = set == ~uint32_t{0} >> (kLanes - count);
+  if (is_whole) {
+    warp_[warp] = log_->end() - 1;
+    has_lanes_[warp] = false;
+  } else {
+    if (!has_lanes_[warp]) {
+      for (unsigned lane = 0; lane < kLanes; ++lane) std::fill(lane_[first + lane], lane_[first + lane] + kLanes, 0);
+      has_lanes_[warp] = true;
+    }
+    uint32_t joined[kLanes] = {};
+    for (uint32_t rest = set; rest; rest &= rest - 1) {
+      const unsigned lane = static_cast<unsigned>(__builtin_ctz(rest));
+      for (unsigned i = 0; i < kLanes; ++i) joined[i] = std::max(joined[i], lane_[first + lane][i]);
+      joined[lane] = time_[first + lane];
+    }
+    for (uint32_t rest = set; rest; rest &= rest - 1) {
+      std::copy(joined, joined + kLanes, lane_[first + static_cast<unsigned>(__builtin_ctz(rest))]);
+    }
   }
-  uint32_t joined[kLanes] = {};
+  const uint32_t time = log_->add(block_, warp);
   std::vector<Known> known;
   for (uint32_t rest = set; rest; rest &= rest - 1) {
-    const unsigned lane = static_cast<unsigned>(__builtin_ctz(rest)), thread = first + lane;
-    for (unsigned i = 0; i < kLanes; ++i) joined[i] = std::max(joined[i], lane_[thread][i]);
-    joined[lane] = time_[thread]++;
+    const unsigned thread = first + static_cast<unsigned>(__builtin_ctz(rest));
+    time_[thread] = time;
     for (const Known &one : of_thread_[thread]) add(&known, one);
   }
-  for (uint32_t rest = set; rest; rest &= rest - 1) {
+  for (uint32_t rest = known.empty() ? 0 : set; rest; rest &= rest - 1) {
     const unsigned thread = first + static_cast<unsigned>(__builtin_ctz(rest));
-    std::copy(joined, joined + kLanes, lane_[thread]);
-    if (known.empty()) continue;
     if (of_thread_[thread].empty()) knowing_.push_back(thread);
     of_thread_[thread] = known;
   }
 }
 
 void ThreadOrder::fence(unsigned thread, bool of_device) {
-  fenced_[thread] = time_[thread]++;
+  fenced_[thread] = time_[thread];
   fence_is_of_device_[thread] = of_device;
+  advance(thread);
 }
 
 void ThreadOrder::atomic(unsigned thread, uintptr_t address, bool writes, bool reads, bool releases) {
@@ -63,14 +92,10 @@ void ThreadOrder::atomic(unsigned thread, uintptr_t address, bool writes, bool r
   if (!variable) variable = std::make_unique<SyncVariable>();
   if (writes && (releases || fenced_[thread])) {
     Release release{block_, !releases && !fence_is_of_device_[thread], {}, of_block_};
-    release.times.assign(barrier_, barrier_ + threads_);
-    const unsigned first = thread / kLanes * kLanes;
-    if (has_lanes_[thread / kLanes]) {
-      for (unsigned i = 0; i < kLanes && first + i < threads_; ++i) {
-        release.times[first + i] = std::max(release.times[first + i], lane_[thread][i]);
-      }
-    }
-    release.times[thread] = releases ? time_[thread]++ : fenced_[thread];
+    release.times.resize(threads_);
+    for (unsigned of = 0; of < threads_; ++of) release.times[of] = known_time(of, thread);
+    release.times[thread] = releases ? time_[thread] : fenced_[thread];
+    if (releases) advance(thread);
     for (const Known &known : of_thread_[thread]) add(&release.known, known);
     const auto place = static_cast<uint32_t>(variable->releases.size());
     // What came before at this variable is known to whoever acquires it.

@@ -1,5 +1,5 @@
 // The order of the threads of a kernel: what a thread did comes before what another does, if barriers, warp operations or
-// fences with atomic operations lie between.
+// fences with atomic operations lie between. Times are epochs.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "check/epochs.h"
+
 namespace cpu {
 
-constexpr unsigned kMostThreads = 1024, kLanes = 32;
+constexpr unsigned kMostThreads = 1024;
 
 // A variable that threads pass their knowledge on through: each release adds an entry, and an acquire knows those so far.
 struct SyncVariable;
@@ -31,7 +33,8 @@ struct SyncVariable {
 
 class ThreadOrder {
  public:
-  void begin_kernel();
+  // The log gets the kernel's epochs.
+  void begin_kernel(EpochLog *log);
   void begin_block(uint32_t block, unsigned threads);
   void barrier();
   void lanes(unsigned first, uint32_t set);
@@ -39,27 +42,34 @@ class ThreadOrder {
   // An atomic operation on an address; with `release` or after a fence the thread passes on what it knows.
   void atomic(unsigned thread, uintptr_t address, bool writes, bool reads, bool releases);
 
-  uint32_t time(unsigned thread) const { return time_[thread]; }
+  // Returns the number of a thread as it is now, which its accesses have.
+  uint32_t self(unsigned thread) const { return time_[thread] * kLanes + thread % kLanes; }
+  uint32_t block() const { return block_; }
+  // All that the block's threads did before this epoch comes before what they do now.
+  uint32_t phase() const { return phase_; }
   // Returns whether what a thread of a block did at a time comes before what a thread of this block does now.
   bool is_before(uint32_t block, unsigned of, uint32_t time, unsigned now) const {
-    if (block == block_) {
-      if (of == now || time <= barrier_[of]) return true;
-      if (of / kLanes == now / kLanes && has_lanes_[now / kLanes] && time <= lane_[now][of % kLanes]) return true;
-    }
+    if (block == block_ && (of == now || time <= known_time(of, now))) return true;
     return (!of_block_.empty() || !of_thread_[now].empty()) && is_known(block, of, time, now);
   }
 
  private:
+  // Returns the last time of a thread of this block that another one knows by barriers and warp operations.
+  uint32_t known_time(unsigned of, unsigned now) const;
   bool is_known(uint32_t block, unsigned of, uint32_t time, unsigned now) const;
   bool is_in(const Known &known, uint32_t block, unsigned of, uint32_t time, int depth) const;
+  void advance(unsigned thread) { time_[thread] = log_->add(block_, thread / kLanes); }
+  void begin_phase();
   static void add(std::vector<Known> *all, const Known &one);
 
-  uint32_t block_ = 0;
+  EpochLog *log_ = nullptr;
+  uint32_t block_ = 0, phase_ = 0;
   unsigned threads_ = 0;
-  uint32_t time_[kMostThreads], barrier_[kMostThreads], fenced_[kMostThreads];
+  uint32_t time_[kMostThreads], fenced_[kMostThreads];
   bool fence_is_of_device_[kMostThreads];
+  uint32_t warp_[kMostThreads / kLanes];  // the last time at which all lanes of a warp waited for each other
   bool has_lanes_[kMostThreads / kLanes];
-  uint32_t lane_[kMostThreads][kLanes];  // of each thread: the times of its warp's lanes that it knows
+  uint32_t lane_[kMostThreads][kLanes];  // of each thread: the times of its warp's lanes that it knows beside that
   std::vector<Known> of_thread_[kMostThreads], of_block_;
   std::vector<unsigned> knowing_;  // threads with knowledge of their own
   std::unordered_map<uintptr_t, std::unique_ptr<SyncVariable>> variables_;

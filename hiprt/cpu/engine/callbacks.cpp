@@ -69,6 +69,7 @@ __hiprt_host make_table() {
   __hiprt_host table{};
   table.barrier = barrier;
   table.warp = warp;
+  table.check = &check_context();
   table.access = access;
   table.fence = fence;
   table.fail = fail;

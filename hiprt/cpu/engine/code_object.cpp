@@ -31,13 +31,12 @@ std::mutex &loader_lock() {
 
 struct Object : Module {
   ~Object() override {
-    if (base) module_unloaded(base, size);
+    if (code) module_unloaded(code, size);
     const std::lock_guard<std::mutex> hold(loader_lock());
     if (handle) dlclose(handle);
   }
   void *handle = nullptr;
-  uintptr_t base = 0;  // with the size set while kernels are checked
-  size_t size = 0;
+  size_t size = 0;  // while kernels are checked
   std::vector<std::unique_ptr<KernelCode>> codes;
 };
 
@@ -216,7 +215,7 @@ void add_entries(const ElfImage &elf, const __hiprt_module_info &info, uintptr_t
     if (e.expression) (*lowered)[e.expression] = symbol->name;
     if (!e.run || std::find(names.begin(), names.end(), symbol->name) != names.end()) continue;
     names.push_back(symbol->name);
-    add_kernel(e, symbol->name, is_checking() || shared_code || contains(sync, symbol) || contains(sync, own[2 * i + 1]), object);
+    add_kernel(e, symbol->name, shared_code || contains(sync, symbol) || contains(sync, own[2 * i + 1]), object);
   }
   place_shared(shared_variables(elf, base), *object);
 }
@@ -231,7 +230,7 @@ void note_lines(const unsigned char *image, const ElfImage &elf, uintptr_t base,
                                   [](const Section &s) { return s.name == ".debug_line"; });
   const bool known = lines != elf.sections.end();
   module_loaded(base, end, known ? image + lines->offset : nullptr, known ? lines->size : 0);
-  object->base = base;
+  object->code = base;
   object->size = end;
 }
 

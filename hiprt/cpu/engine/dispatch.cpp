@@ -42,10 +42,10 @@ struct CheckedLaunch {
                   {block.x, block.y, block.z},
                   launch.arguments,
                   launch.kernel->kernarg_size,
+                  launch.kernel->module->code,
                   nullptr,
                   launch.kernel->static_shared,
-                  dynamic_shared,
-                  HIPRT_CPU_SHARED});
+                  dynamic_shared});
   }
   ~CheckedLaunch() {
     if (is_checking()) end_kernel();

@@ -43,6 +43,7 @@ struct Global {
 struct Module {
   virtual ~Module() = default;
   std::vector<std::unique_ptr<Kernel>> kernels;
+  uintptr_t code = 0;  // where it begins, while kernels are checked
   std::vector<Global> globals;  // __device__ and __constant__ variables with C linkage names
 };
 

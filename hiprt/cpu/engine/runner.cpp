@@ -122,6 +122,7 @@ void Runner::plain_blocks(__hiprt_thread *record) {
   for (uint64_t i = begin_; i < end_ && !launch.failed.load(std::memory_order_relaxed); ++i) {
     set_block(i);
     fill(record);
+    if (is_checking()) begin_checked_block(block_, shared_->bytes);
     for (unsigned z = 0; z < launch.block.z; ++z) {
       for (unsigned y = 0; y < launch.block.y; ++y) {
         record->thread[0] = 0, record->thread[1] = y, record->thread[2] = z;
@@ -286,10 +287,10 @@ void Runner::access(uintptr_t address, size_t size, unsigned kind, uintptr_t cal
   const Strand *self = running_;
   if (address - self->base() < HIPRT_CPU_STACK_SIZE) return;
   if (kind & kAtomic) yield();
-  check_access(self->warp->first + self->lane, address, size, kind, caller);
+  check_access(address, size, kind, caller);
 }
 
-void Runner::fence(bool of_device) { check_fence(running_->warp->first + running_->lane, of_device); }
+void Runner::fence(bool of_device) { check_fence(of_device); }
 
 void Runner::release() {
   if (is_checking()) check_release();
@@ -303,9 +304,11 @@ void Runner::release() {
 }
 
 void Runner::go(Strand *from, Fiber *to, bool keep) {
-  if (to == from) return;
-  running_ = to == &home_ ? nullptr : static_cast<Strand *>(to);
-  fiber_switch(from, to, keep);
+  if (to != from) {
+    running_ = to == &home_ ? nullptr : static_cast<Strand *>(to);
+    fiber_switch(from, to, keep);
+  }
+  if (is_checking() && launch_->code->synchronises) resume_thread(from->warp->first + from->lane);
 }
 
 void Runner::finish(Strand *self) {

@@ -34,7 +34,7 @@ struct Launch {
 class Runner;
 
 // The __shared__ memory of the block that a core executes.
-struct alignas(256) SharedMemory {
+struct alignas(4096) SharedMemory {
   unsigned char bytes[2 * HIPRT_CPU_SHARED];
 };
 

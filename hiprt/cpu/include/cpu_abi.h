@@ -2,7 +2,7 @@
 // includes nothing.
 #pragma once
 
-#define HIPRT_CPU_ABI 4
+#define HIPRT_CPU_ABI 5
 #define HIPRT_CPU_TEXT ".hiprt_text"  // the section of a program for hipcc that holds its text (runtime/device_text.h)
 
 // Every kernel thread runs on a stack that is aligned to its size. The thread's index record lies in the stack's upper half,
@@ -46,6 +46,34 @@ struct __hiprt_shared_variable {
   const void *initial;
 };
 
+// What the checks know of a word of memory: its last accesses. An access is, from the lowest bit: 32 bits of who did it, 19 of
+// where in the code (half the distance from the module's begin), one that it was atomic, 4 of which bytes. The upper byte of
+// `write` has a bit for each byte that was written, then one for each that may be touched; that of `read` is 1 if there is
+// more to look at than `write` and plain reads.
+struct __hiprt_cell {
+  unsigned long long write;         // the last one that was not atomic
+  unsigned long long write_before;  // the last atomic one, or one of other bytes than `write`
+  unsigned long long read, read_before;
+};
+#define HIPRT_CPU_CHECK_PAGE 4096ul
+#define HIPRT_CPU_CHECK_RECENT 512ul
+
+struct __hiprt_check_page {
+  unsigned long number;
+  __hiprt_cell *cells;
+};
+
+// What kernels that are checked look at before they call the engine. Who does an access is a number: 32 times an epoch
+// (check/epochs.h), and the lane.
+struct __hiprt_check {
+  unsigned self, thread;    // who runs, and its number in the block
+  unsigned first;           // who thread 0 of the block is at its begin
+  unsigned before;          // those below this come before all that runs now
+  unsigned block, ordered;  // and so do these: so many from the block's first one on
+  unsigned long code;       // where the module begins
+  __hiprt_check_page recent[HIPRT_CPU_CHECK_RECENT];
+};
+
 enum __hiprt_barrier { __hiprt_barrier_plain, __hiprt_barrier_count, __hiprt_barrier_and, __hiprt_barrier_or };
 enum __hiprt_warp_op { __hiprt_warp_sync, __hiprt_warp_gather, __hiprt_warp_ballot };
 
@@ -62,7 +90,8 @@ struct __hiprt_host {
   // gather: the value of lane `lane`, 0 if it takes no part. ballot: the lanes whose value is not 0. sync: the lanes here.
   unsigned long long (*warp)(__hiprt_thread *, unsigned key, __hiprt_warp_op op, unsigned long long value, unsigned lane,
                              unsigned mask);
-  // Called by kernels that are checked (cpu_check.h): before an access of `size` bytes, and at a fence.
+  // For kernels that are checked (cpu_check.h); called before an access of `size` bytes, and at a fence.
+  __hiprt_check *check;
   void (*access)(const volatile void *, unsigned long size, unsigned kind, const void *pc);
   void (*fence)(int of_device);
   // This ends the kernel with an error.

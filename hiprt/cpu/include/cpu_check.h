@@ -11,7 +11,68 @@
 
 #define __hiprt_hook \
   __device__ __attribute__((visibility("hidden"), used, noinline, nodebug, disable_sanitizer_instrumentation))
+#define __hiprt_part static __device__ inline __attribute__((always_inline, nodebug, disable_sanitizer_instrumentation))
 #define __hiprt_tell(p, size, kind) __hiprt_host_table->access(p, size, kind, __builtin_return_address(0))
+
+__hiprt_part bool __hiprt_is_before(const __hiprt_check *check, unsigned long long access) {
+  const unsigned who = unsigned(access);
+  return who < check->before || who - check->block < check->ordered || who == check->self;
+}
+
+// Notes an access to bytes of one word, if it is plain that nothing is wrong with it; else returns false.
+__hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsigned bytes, bool writes, unsigned long pc) {
+  const unsigned long number = p / HIPRT_CPU_CHECK_PAGE;
+  const __hiprt_check_page *page = &check->recent[number % HIPRT_CPU_CHECK_RECENT];
+  if (page->number != number) return false;
+  __hiprt_cell *cell = &page->cells[p % HIPRT_CPU_CHECK_PAGE / 4];
+  const unsigned long long write = cell->write, read = cell->read;
+  const unsigned long long needed = (unsigned long long)bytes << 60 | (writes ? 0 : (unsigned long long)bytes << 56);
+  if ((write & needed) != needed || read >> 56 || !__hiprt_is_before(check, write)) return false;
+  const unsigned long long now =
+      check->self | (unsigned long long)((pc - check->code) / 2 & 0x7ffff) << 32 | (unsigned long long)bytes << 52;
+  if (!writes) {
+    if (unsigned(read) == check->self) {
+      if (~read & (unsigned long long)bytes << 52) cell->read = read | (unsigned long long)bytes << 52;
+      return true;
+    }
+    if (__hiprt_is_before(check, read)) {
+      cell->read = now;
+      return true;
+    }
+    // Of readers that nothing orders two are kept, of different warps if there are such.
+    const unsigned long long other = cell->read_before;
+    const bool in_a_warp = !((unsigned(other) ^ unsigned(read)) / 32), apart = (check->self ^ unsigned(read)) / 32;
+    if (__hiprt_is_before(check, other) || (in_a_warp && apart)) cell->read_before = now;
+    return true;
+  }
+  if (!__hiprt_is_before(check, read) || !__hiprt_is_before(check, cell->read_before)) return false;
+  unsigned long long old = write >> 52 & 15;
+  if (old & ~bytes) {
+    if (unsigned(write) == check->self) old |= bytes;
+    else if (unsigned(write) >= check->before) return false;
+    else old = bytes;
+  } else {
+    old = bytes;
+  }
+  const unsigned long long states = (write >> 56 | bytes) << 56;
+  cell->write = states | (now & ~(15ull << 52)) | old << 52;
+  return true;
+}
+
+__hiprt_part void __hiprt_touch(const volatile void *at, unsigned long size, bool writes, const void *caller) {
+  const unsigned long p = reinterpret_cast<unsigned long>(at), pc = reinterpret_cast<unsigned long>(caller);
+  if (((p ^ reinterpret_cast<unsigned long>(__builtin_frame_address(0))) & ~(HIPRT_CPU_STACK_SIZE - 1)) == 0) return;
+  __hiprt_check *check = __hiprt_host_table->check;
+  const unsigned long within = p % 4;
+  bool is_plain = true;
+  if (size <= 4) {
+    is_plain = within % size == 0 && __hiprt_is_plain(check, p, ((1u << size) - 1) << within, writes, pc);
+  } else {
+    for (unsigned long i = 0; i < size; i += 4)
+      is_plain = is_plain && within == 0 && __hiprt_is_plain(check, p + i, 15, writes, pc);
+  }
+  if (!is_plain) __hiprt_host_table->access(at, size, writes ? __hiprt_writes : __hiprt_reads, caller);
+}
 
 extern "C" {
 __hiprt_hook void __tsan_init() {}
@@ -21,24 +82,28 @@ __hiprt_hook void __tsan_vptr_update(void **, void *) {}
 __hiprt_hook void __tsan_vptr_read(void **) {}
 
 // A volatile access counts as atomic: programs that exchange data within a warp or wait for a flag write it so.
-#define __hiprt_accesses(size, name)                                                                              \
-  __hiprt_hook void __tsan_read##name(void *p) { __hiprt_tell(p, size, __hiprt_reads); }                          \
-  __hiprt_hook void __tsan_write##name(void *p) { __hiprt_tell(p, size, __hiprt_writes); }                        \
-  __hiprt_hook void __tsan_unaligned_read##name(void *p) { __hiprt_tell(p, size, __hiprt_reads); }                \
-  __hiprt_hook void __tsan_unaligned_write##name(void *p) { __hiprt_tell(p, size, __hiprt_writes); }              \
-  __hiprt_hook void __tsan_volatile_read##name(void *p) {                                                         \
-    __hiprt_tell(p, size, __hiprt_reads | __hiprt_atomic_access);                                                 \
-  }                                                                                                               \
-  __hiprt_hook void __tsan_volatile_write##name(void *p) {                                                        \
-    __hiprt_tell(p, size, __hiprt_writes | __hiprt_atomic_access);                                                \
-  }                                                                                                               \
-  __hiprt_hook void __tsan_unaligned_volatile_read##name(void *p) {                                               \
-    __hiprt_tell(p, size, __hiprt_reads | __hiprt_atomic_access);                                                 \
-  }                                                                                                               \
-  __hiprt_hook void __tsan_unaligned_volatile_write##name(void *p) {                                              \
-    __hiprt_tell(p, size, __hiprt_writes | __hiprt_atomic_access);                                                \
+#define __hiprt_accesses(size)                                                                                        \
+  __hiprt_hook void __tsan_read##size(void *p) { __hiprt_touch(p, size, false, __builtin_return_address(0)); }        \
+  __hiprt_hook void __tsan_write##size(void *p) { __hiprt_touch(p, size, true, __builtin_return_address(0)); }        \
+  __hiprt_hook void __tsan_unaligned_read##size(void *p) {                                                            \
+    __hiprt_touch(p, size, false, __builtin_return_address(0));                                                       \
+  }                                                                                                                   \
+  __hiprt_hook void __tsan_unaligned_write##size(void *p) {                                                           \
+    __hiprt_touch(p, size, true, __builtin_return_address(0));                                                        \
+  }                                                                                                                   \
+  __hiprt_hook void __tsan_volatile_read##size(void *p) {                                                             \
+    __hiprt_tell(p, size, __hiprt_reads | __hiprt_atomic_access);                                                     \
+  }                                                                                                                   \
+  __hiprt_hook void __tsan_volatile_write##size(void *p) {                                                            \
+    __hiprt_tell(p, size, __hiprt_writes | __hiprt_atomic_access);                                                    \
+  }                                                                                                                   \
+  __hiprt_hook void __tsan_unaligned_volatile_read##size(void *p) {                                                   \
+    __hiprt_tell(p, size, __hiprt_reads | __hiprt_atomic_access);                                                     \
+  }                                                                                                                   \
+  __hiprt_hook void __tsan_unaligned_volatile_write##size(void *p) {                                                  \
+    __hiprt_tell(p, size, __hiprt_writes | __hiprt_atomic_access);                                                    \
   }
-__hiprt_accesses(1, 1) __hiprt_accesses(2, 2) __hiprt_accesses(4, 4) __hiprt_accesses(8, 8) __hiprt_accesses(16, 16)
+__hiprt_accesses(1) __hiprt_accesses(2) __hiprt_accesses(4) __hiprt_accesses(8) __hiprt_accesses(16)
 #undef __hiprt_accesses
 
 __hiprt_hook void *__tsan_memcpy(void *to, const void *from, unsigned long n) {
@@ -93,4 +158,5 @@ __hiprt_hook void __tsan_atomic_thread_fence(int) { __hiprt_host_table->fence(1)
 __hiprt_hook void __tsan_atomic_signal_fence(int) {}
 }
 #undef __hiprt_hook
+#undef __hiprt_part
 #undef __hiprt_tell

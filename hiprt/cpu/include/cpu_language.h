@@ -97,6 +97,15 @@ struct dim3 {
 };
 #endif
 
+// The indices of kernels that are checked are read through an address space that means nothing here: the compiler tells of
+// no access to another one than the first.
+#ifdef __HIPRT_CHECK__
+typedef const unsigned __attribute__((address_space(1))) __hiprt_quiet;
+__hiprt_inline unsigned __hiprt_read(const unsigned &v) { return *(__hiprt_quiet *)(unsigned long)(&v); }
+#else
+__hiprt_inline unsigned __hiprt_read(const unsigned &v) { return v; }
+#endif
+
 struct __hiprt_index {
   uint32_t x, y, z;
   __hiprt_inline operator dim3() const { return dim3(x, y, z); }
@@ -115,11 +124,13 @@ extern "C" __device__ __attribute__((visibility("hidden"), used)) __hiprt_unchec
 struct __hiprt_record_index {
   __hiprt_inline __hiprt_index thread() const {
     const __hiprt_thread *self = __hiprt_self();
-    uint32_t x = self->thread[0];
+    uint32_t x = __hiprt_read(self->thread[0]);
     __asm__("" : "+r"(x));
-    return {x, self->thread[1], self->thread[2]};
+    return {x, __hiprt_read(self->thread[1]), __hiprt_read(self->thread[2])};
   }
-  static __hiprt_inline __hiprt_index of(const unsigned (&v)[3]) { return {v[0], v[1], v[2]}; }
+  static __hiprt_inline __hiprt_index of(const unsigned (&v)[3]) {
+    return {__hiprt_read(v[0]), __hiprt_read(v[1]), __hiprt_read(v[2])};
+  }
   __hiprt_inline __hiprt_index block() const { return of(__hiprt_self()->block); }
   __hiprt_inline __hiprt_index block_dim() const { return of(__hiprt_self()->block_dim); }
   __hiprt_inline __hiprt_index grid_dim() const { return of(__hiprt_self()->grid_dim); }
