@@ -203,59 +203,54 @@ void tell_race(uint64_t later, uint64_t before, bool later_writes, bool before_w
 }
 
 // Notes a read. Of readers that nothing orders two are kept, of different warps if there are such.
-void note_read(Cell *cell, uint64_t access) {
-  const uint64_t more = cell->read & kMoreBit, last = cell->read & ~kStates;
+void note_read(Cell *cell, Cell *second, uint64_t access) {
+  const uint64_t last = cell->read & ~kStates, flags = cell->read & kStates, more = access & kAtomicBit ? kMoreBit : 0;
   if (who(last) == who(access) && (last & kAtomicBit) == (access & kAtomicBit)) {
     cell->read |= access & uint64_t{15} << kBytesShift;
   } else if (is_ordered(last)) {
-    cell->read = access | more | (access & kAtomicBit ? kMoreBit : 0);
+    cell->read = access | flags | more;
   } else {
-    const uint64_t other = cell->read_before;
+    const uint64_t other = flags & kReadersBit ? second->read : 0;
     const bool in_a_warp = who(other) / kLanes == who(last) / kLanes, apart = who(access) / kLanes != who(last) / kLanes;
     if (is_ordered(other) || (in_a_warp && apart) || (other & kAtomicBit && !(access & kAtomicBit))) {
-      cell->read_before = access;
-      if (access & kAtomicBit) cell->read |= kMoreBit;
+      second->read = access;
+      cell->read |= kReadersBit | more;
     }
   }
 }
 
-void note_write(Cell *cell, uint64_t access) {
-  const uint64_t states = cell->write & kStates, last = cell->write & ~kStates;
+void note_write(Cell *cell, Cell *second, uint64_t access) {
   if (access & kAtomicBit) {
-    cell->write_before = access;
+    second->write = access;
     cell->read |= kMoreBit;
     return;
   }
-  unsigned bytes = bytes_of(access);
-  const unsigned rest = bytes_of(last) & ~bytes;
-  cell->write_before = 0;
-  cell->read &= ~kMoreBit;
-  if (rest && who(last) == who(access)) {
-    bytes |= rest;
-  } else if (rest) {
-    cell->write_before = last;
-    cell->read |= kMoreBit;
-  }
-  if ((cell->read | cell->read_before) & kAtomicBit) cell->read |= kMoreBit;
-  cell->write = states | (access & ~(uint64_t{15} << kBytesShift)) | uint64_t{bytes} << kBytesShift;
+  const uint64_t states = cell->write & kStates, last = cell->write & ~kStates;
+  const unsigned rest = bytes_of(last) & ~bytes_of(access);
+  const bool is_own = who(last) == who(access);
+  const bool has_atomic = (cell->read | (cell->read & kReadersBit ? second->read : 0)) & kAtomicBit;
+  second->write = rest && !is_own ? last : 0;
+  cell->read = (cell->read & ~kMoreBit) | (second->write || has_atomic ? kMoreBit : 0);
+  cell->write = states | access | (is_own ? uint64_t{rest} << kBytesShift : 0);
 }
 
 // Holds an access against the last ones of the word and notes it.
-void check_race(Cell *cell, uint64_t access, bool writes, uintptr_t address) {
+void check_race(Cell *cell, Cell *second, uint64_t access, bool writes, uintptr_t address) {
   const auto conflicts = [&](uint64_t before) {
     return who(before) && bytes_of(before) & bytes_of(access) && !(before & access & kAtomicBit) && !is_ordered(before);
   };
-  for (const uint64_t before : {cell->write & ~kStates, cell->write_before}) {
+  for (const uint64_t before : {cell->write & ~kStates, second->write}) {
     if (conflicts(before)) return tell_race(access, before, writes, true, address);
   }
-  // Nothing that comes later needs to look at a write before the last one that comes before this access too.
-  const bool is_atomic = (cell->read | cell->read_before) & kAtomicBit;
-  if (!is_atomic && who(cell->write_before) < check_context().before) cell->write_before = 0, cell->read &= ~kMoreBit;
-  if (!writes) return note_read(cell, access);
-  for (const uint64_t before : {cell->read & ~kStates, cell->read_before}) {
+  const uint64_t reads[] = {cell->read & ~kStates, cell->read & kReadersBit ? second->read : 0};
+  // Whoever comes later need not look again at a write that comes before this work.
+  const bool has_atomic = (reads[0] | reads[1]) & kAtomicBit;
+  if (!has_atomic && who(second->write) < check_context().before) second->write = 0, cell->read &= ~kMoreBit;
+  if (!writes) return note_read(cell, second, access);
+  for (const uint64_t before : reads) {
     if (conflicts(before)) return tell_race(access, before, true, false, address);
   }
-  note_write(cell, access);
+  note_write(cell, second, access);
 }
 
 // Tells of an access to bytes that must not be touched.
@@ -325,7 +320,9 @@ void set_shared(uintptr_t base, size_t static_size, size_t dynamic_size) {
   const auto set = [&](uintptr_t begin, size_t size, size_t size_before) {
     for (size_t at = 0; at < std::max(size, size_before); at += 4) {
       const size_t bytes = at < size ? std::min<size_t>(size - at, 4) : 0;
-      *shadow_cell(begin + at) = {((uint64_t{1} << bytes) - 1) << kUsableShift, 0, 0, 0};
+      Cell *cell = shadow_cell(begin + at);
+      cell[Page::kWords] = {};
+      *cell = {((uint64_t{1} << bytes) - 1) << kUsableShift, 0};
     }
   };
   set(base, static_size, all.static_shared);
@@ -388,7 +385,7 @@ void check_access(uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
       told = true;
     }
     cell->write |= uint64_t{bytes} << kWrittenShift;
-    if (checks(CheckKind::Race)) check_race(cell, access, kind & kWrites, word);
+    if (checks(CheckKind::Race)) check_race(cell, cell + Page::kWords, access, kind & kWrites, word);
   }
 }
 
@@ -463,13 +460,15 @@ void transfer(uintptr_t from, size_t length, bool writes) {
   const uint32_t self = check_context().self;
   for_pages(from, length, [&](uintptr_t address, size_t size) {
     Page *page = shadow_page(address);
-    if (!page->cells && !usable(page->whole)) return;
-    if (size == Page::kSize && !page->cells) return check_race(&page->whole, access_of(self, 15, false, 0), writes, address);
+    if (!page->cells && !usable(page->whole[0])) return;
+    if (size == Page::kSize && !page->cells) {
+      return check_race(&page->whole[0], &page->whole[1], access_of(self, 15, false, 0), writes, address);
+    }
     for (uintptr_t word = address & ~uintptr_t{3}; word < address + size; word += 4) {
       const size_t begin = std::max(address, word) - word, end = std::min(address + size, word + 4) - word;
       Cell *cell = shadow_cell(word);
       const unsigned bytes = ((1u << end) - 1) & ~((1u << begin) - 1) & usable(*cell);
-      if (bytes) check_race(cell, access_of(self, bytes, false, 0), writes, word);
+      if (bytes) check_race(cell, cell + Page::kWords, access_of(self, bytes, false, 0), writes, word);
     }
   });
 }
@@ -479,7 +478,7 @@ unsigned written_bytes(uintptr_t address, unsigned count) {
   unsigned out = 0;
   for (unsigned i = 0; i < count; ++i) {
     const Page *page = shadow_page(address + i);
-    const Cell &cell = page->cells ? page->cells[(address + i) % Page::kSize / 4] : page->whole;
+    const Cell &cell = page->cells ? page->cells[(address + i) % Page::kSize / 4] : page->whole[0];
     const unsigned byte = (address + i) % 4;
     out |= unsigned(!(usable(cell) >> byte & 1) || written(cell) >> byte & 1) << i;
   }
@@ -493,7 +492,7 @@ void set_written(uintptr_t word, unsigned bytes, unsigned values) {
 }
 
 // Returns whether all of a page was written, or is not the device's.
-bool is_written(const Page &page) { return !page.cells && (!usable(page.whole) || written(page.whole) == 15); }
+bool is_written(const Page &page) { return !page.cells && (!usable(page.whole[0]) || written(page.whole[0]) == 15); }
 
 }  // namespace
 
@@ -505,10 +504,10 @@ void check_copy(uintptr_t to, uintptr_t from, size_t length) {
     const bool all = is_written(*shadow_page(source)) && is_written(*shadow_page(source + size - 1));
     Page *page = shadow_page(target);
     if (all && size == Page::kSize && !page->cells) {
-      page->whole.write |= uint64_t{usable(page->whole)} << kWrittenShift;
+      page->whole[0].write |= uint64_t{usable(page->whole[0])} << kWrittenShift;
       return;
     }
-    if (!page->cells && !usable(page->whole)) return;
+    if (!page->cells && !usable(page->whole[0])) return;
     for (uintptr_t word = target & ~uintptr_t{3}; word < target + size; word += 4) {
       const uintptr_t begin = std::max(target, word), end = std::min(target + size, word + 4);
       const unsigned count = static_cast<unsigned>(end - begin), bytes = ((1u << count) - 1) << (begin - word);
@@ -523,10 +522,10 @@ void check_fill(uintptr_t to, size_t length) {
   for_pages(to, length, [&](uintptr_t address, size_t size) {
     Page *page = shadow_page(address);
     if (size == Page::kSize && !page->cells) {
-      page->whole.write |= uint64_t{usable(page->whole)} << kWrittenShift;
+      page->whole[0].write |= uint64_t{usable(page->whole[0])} << kWrittenShift;
       return;
     }
-    if (!page->cells && !usable(page->whole)) return;
+    if (!page->cells && !usable(page->whole[0])) return;
     for (uintptr_t word = address & ~uintptr_t{3}; word < address + size; word += 4) {
       const uintptr_t begin = std::max(address, word) - word, end = std::min(address + size, word + 4) - word;
       const unsigned bytes = ((1u << end) - 1) & ~((1u << begin) - 1);

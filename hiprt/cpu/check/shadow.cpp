@@ -27,7 +27,7 @@ Cell untouched(const ByteState *states) {
     if (is_usable) bits |= uint64_t{1} << (kUsableShift + i);
     if (states[i] == ByteState::Initialised) bits |= uint64_t{1} << (kWrittenShift + i);
   }
-  return {bits, 0, 0, 0};
+  return {bits, 0};
 }
 
 bool are_alike(const ByteState *states) {
@@ -37,8 +37,8 @@ bool are_alike(const ByteState *states) {
 __hiprt_check_page &recent_of(uintptr_t number) { return check_context().recent[number % HIPRT_CPU_CHECK_RECENT]; }
 
 void give_cells(Page *page) {
-  page->cells.reset(new Cell[Page::kWords]);
-  std::fill(page->cells.get(), page->cells.get() + Page::kWords, page->whole);
+  page->cells.reset(new Cell[2 * Page::kWords]);
+  for (size_t i = 0; i < 2; ++i) std::fill_n(page->cells.get() + i * Page::kWords, Page::kWords, page->whole[i]);
 }
 
 // Forgets the accesses of some words of a page, and reads their states anew.
@@ -48,11 +48,11 @@ void read_states(uintptr_t number, Page *page, uintptr_t from, uintptr_t to) {
   if (from == 0 && to == Page::kSize && are_alike(states)) {
     if (recent_of(number).number == number) recent_of(number) = kNoPage;
     page->cells.reset();
-    page->whole = untouched(states);
+    page->whole[0] = untouched(states), page->whole[1] = {};
     return;
   }
   if (!page->cells) give_cells(page);
-  for (uintptr_t w = from / 4; w <= (to - 1) / 4; ++w) page->cells[w] = untouched(states + w * 4);
+  for (uintptr_t w = from / 4; w <= (to - 1) / 4; ++w) page->cells[w] = untouched(states + w * 4), page->cells[w + Page::kWords] = {};
 }
 
 void shadow_changed(uintptr_t base, size_t size) {
@@ -111,9 +111,10 @@ Cell *shadow_cell(uintptr_t address) {
 }
 
 void forget_accesses() {
+  const auto forget = [](Cell *first, Cell *second) { *first = {first->write & kStates, 0}, *second = {}; };
   for (auto &[number, page] : pages()) {
-    page.whole = {page.whole.write & kStates, 0, 0, 0};
-    for (size_t w = 0; page.cells && w < Page::kWords; ++w) page.cells[w] = {page.cells[w].write & kStates, 0, 0, 0};
+    forget(&page.whole[0], &page.whole[1]);
+    for (size_t w = 0; page.cells && w < Page::kWords; ++w) forget(&page.cells[w], &page.cells[w + Page::kWords]);
   }
 }
 

@@ -15,7 +15,7 @@ using Cell = __hiprt_cell;
 
 // The parts of a word in the shadow, as cpu_abi.h lays them out.
 constexpr unsigned kPlaceBits = 19;
-constexpr uint64_t kAtomicBit = uint64_t{1} << 51, kMoreBit = uint64_t{1} << 56;
+constexpr uint64_t kAtomicBit = uint64_t{1} << 51, kMoreBit = HIPRT_CPU_CHECK_MORE, kReadersBit = HIPRT_CPU_CHECK_READERS;
 constexpr unsigned kBytesShift = 52, kWrittenShift = 56, kUsableShift = 60;
 constexpr uint64_t kStates = uint64_t{0xFF} << 56;
 
@@ -26,8 +26,8 @@ inline unsigned usable(const Cell &cell) { return static_cast<unsigned>(cell.wri
 
 struct Page {
   static constexpr size_t kSize = HIPRT_CPU_CHECK_PAGE;
-  static constexpr size_t kWords = kSize / 4;
-  Cell whole{};  // what is known of all words alike, while there are no cells
+  static constexpr size_t kWords = HIPRT_CPU_CHECK_WORDS;
+  Cell whole[2] = {};  // the first and second cell of all words, which are alike while there are no cells
   std::unique_ptr<Cell[]> cells;
 };
 
@@ -38,7 +38,7 @@ std::recursive_mutex &check_lock();
 __hiprt_check &check_context();
 // Returns the page of an address.
 Page *shadow_page(uintptr_t address);
-// Returns the cell of the word at an address.
+// Returns the first cell of the word at an address; the second lies Page::kWords behind it.
 Cell *shadow_cell(uintptr_t address);
 // Forgets all accesses.
 void forget_accesses();

@@ -110,7 +110,7 @@ std::vector<std::string> check_flags() {
   if (!is_checking()) return {};
   return {"-O1", "-fsanitize=thread", "-gline-tables-only", "-gdwarf-4", "-fno-vectorize", "-fno-slp-vectorize",
           "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1",
-          "-mllvm", "-tsan-instrument-read-before-write=1", "-D__HIPRT_CHECK__"};
+          "-mllvm", "-tsan-compound-read-before-write=1", "-D__HIPRT_CHECK__"};
 }
 
 const std::vector<std::string> &macros() {

@@ -48,14 +48,16 @@ struct __hiprt_shared_variable {
 
 // What the checks know of a word of memory: its last accesses. An access is, from the lowest bit: 32 bits of who did it, 19 of
 // where in the code (half the distance from the module's begin), one that it was atomic, 4 of which bytes. The upper byte of
-// `write` has a bit for each byte that was written, then one for each that may be touched; that of `read` is 1 if there is
-// more to look at than `write` and plain reads.
+// `write` has a bit for each byte that was written, then one for each that may be touched. A page has such a cell for each word,
+// and behind them a second for each, which few accesses need: its `write` is the last atomic one, or one of other bytes; its
+// `read` another reader. The upper byte of `read` says when.
 struct __hiprt_cell {
-  unsigned long long write;         // the last one that was not atomic
-  unsigned long long write_before;  // the last atomic one, or one of other bytes than `write`
-  unsigned long long read, read_before;
+  unsigned long long write, read;
 };
+#define HIPRT_CPU_CHECK_MORE (1ull << 56)     // there is more to look at than plain accesses in the first cell
+#define HIPRT_CPU_CHECK_READERS (1ull << 57)  // the second cell has another reader
 #define HIPRT_CPU_CHECK_PAGE 4096ul
+#define HIPRT_CPU_CHECK_WORDS (HIPRT_CPU_CHECK_PAGE / 4)
 #define HIPRT_CPU_CHECK_RECENT 512ul
 
 struct __hiprt_check_page {

@@ -20,58 +20,52 @@ __hiprt_part bool __hiprt_is_before(const __hiprt_check *check, unsigned long lo
 }
 
 // Notes an access to bytes of one word, if it is plain that nothing is wrong with it; else returns false.
-__hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsigned bytes, bool writes, unsigned long pc) {
+__hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsigned bytes, unsigned kind, unsigned long pc) {
   const unsigned long number = p / HIPRT_CPU_CHECK_PAGE;
   const __hiprt_check_page *page = &check->recent[number % HIPRT_CPU_CHECK_RECENT];
   if (page->number != number) return false;
-  __hiprt_cell *cell = &page->cells[p % HIPRT_CPU_CHECK_PAGE / 4];
-  const unsigned long long write = cell->write, read = cell->read;
-  const unsigned long long needed = (unsigned long long)bytes << 60 | (writes ? 0 : (unsigned long long)bytes << 56);
-  if ((write & needed) != needed || read >> 56 || !__hiprt_is_before(check, write)) return false;
-  const unsigned long long now =
-      check->self | (unsigned long long)((pc - check->code) / 2 & 0x7ffff) << 32 | (unsigned long long)bytes << 52;
-  if (!writes) {
+  __hiprt_cell *cell = &page->cells[p % HIPRT_CPU_CHECK_PAGE / 4], *second = cell + HIPRT_CPU_CHECK_WORDS;
+  const unsigned long long write = cell->write, read = cell->read, mask = (unsigned long long)bytes << 52;
+  const unsigned long long needed = mask << 8 | (kind & __hiprt_reads ? mask << 4 : 0);
+  if ((write & needed) != needed || read & HIPRT_CPU_CHECK_MORE || !__hiprt_is_before(check, write)) return false;
+  const unsigned long long now = check->self | (unsigned long long)((pc - check->code) / 2 & 0x7ffff) << 32 | mask;
+  const unsigned long long readers = read & HIPRT_CPU_CHECK_READERS;
+  if (kind == __hiprt_reads) {
     if (unsigned(read) == check->self) {
-      if (~read & (unsigned long long)bytes << 52) cell->read = read | (unsigned long long)bytes << 52;
+      if (~read & mask) cell->read = read | mask;
       return true;
     }
     if (__hiprt_is_before(check, read)) {
-      cell->read = now;
+      cell->read = now | readers;
       return true;
     }
     // Of readers that nothing orders two are kept, of different warps if there are such.
-    const unsigned long long other = cell->read_before;
+    const unsigned long long other = readers ? second->read : 0;
     const bool in_a_warp = !((unsigned(other) ^ unsigned(read)) / 32), apart = (check->self ^ unsigned(read)) / 32;
-    if (__hiprt_is_before(check, other) || (in_a_warp && apart)) cell->read_before = now;
+    if (__hiprt_is_before(check, other) || (in_a_warp && apart)) second->read = now, cell->read = read | HIPRT_CPU_CHECK_READERS;
     return true;
   }
-  if (!__hiprt_is_before(check, read) || !__hiprt_is_before(check, cell->read_before)) return false;
-  unsigned long long old = write >> 52 & 15;
-  if (old & ~bytes) {
-    if (unsigned(write) == check->self) old |= bytes;
-    else if (unsigned(write) >= check->before) return false;
-    else old = bytes;
-  } else {
-    old = bytes;
+  if (!__hiprt_is_before(check, read) || (readers && !__hiprt_is_before(check, second->read))) return false;
+  unsigned long long old = write & 15ull << 52;
+  if (old & ~mask && unsigned(write) != check->self) {
+    if (unsigned(write) >= check->before) return false;
+    old = 0;
   }
-  const unsigned long long states = (write >> 56 | bytes) << 56;
-  cell->write = states | (now & ~(15ull << 52)) | old << 52;
+  cell->write = (write & 255ull << 56) | mask << 4 | now | old;
   return true;
 }
 
-__hiprt_part void __hiprt_touch(const volatile void *at, unsigned long size, bool writes, const void *caller) {
+__hiprt_part void __hiprt_touch(const volatile void *at, unsigned long size, unsigned kind, const void *caller) {
   const unsigned long p = reinterpret_cast<unsigned long>(at), pc = reinterpret_cast<unsigned long>(caller);
   if (((p ^ reinterpret_cast<unsigned long>(__builtin_frame_address(0))) & ~(HIPRT_CPU_STACK_SIZE - 1)) == 0) return;
   __hiprt_check *check = __hiprt_host_table->check;
-  const unsigned long within = p % 4;
-  bool is_plain = true;
+  bool is_plain = p % (size < 4 ? size : 4) == 0;
   if (size <= 4) {
-    is_plain = within % size == 0 && __hiprt_is_plain(check, p, ((1u << size) - 1) << within, writes, pc);
+    is_plain = is_plain && __hiprt_is_plain(check, p, ((1u << size) - 1) << (size < 4 ? p % 4 : 0), kind, pc);
   } else {
-    for (unsigned long i = 0; i < size; i += 4)
-      is_plain = is_plain && within == 0 && __hiprt_is_plain(check, p + i, 15, writes, pc);
+    for (unsigned long i = 0; i < size; i += 4) is_plain = is_plain && __hiprt_is_plain(check, p + i, 15, kind, pc);
   }
-  if (!is_plain) __hiprt_host_table->access(at, size, writes ? __hiprt_writes : __hiprt_reads, caller);
+  if (!is_plain) __hiprt_host_table->access(at, size, kind, caller);
 }
 
 extern "C" {
@@ -82,29 +76,22 @@ __hiprt_hook void __tsan_vptr_update(void **, void *) {}
 __hiprt_hook void __tsan_vptr_read(void **) {}
 
 // A volatile access counts as atomic: programs that exchange data within a warp or wait for a flag write it so.
-#define __hiprt_accesses(size)                                                                                        \
-  __hiprt_hook void __tsan_read##size(void *p) { __hiprt_touch(p, size, false, __builtin_return_address(0)); }        \
-  __hiprt_hook void __tsan_write##size(void *p) { __hiprt_touch(p, size, true, __builtin_return_address(0)); }        \
-  __hiprt_hook void __tsan_unaligned_read##size(void *p) {                                                            \
-    __hiprt_touch(p, size, false, __builtin_return_address(0));                                                       \
-  }                                                                                                                   \
-  __hiprt_hook void __tsan_unaligned_write##size(void *p) {                                                           \
-    __hiprt_touch(p, size, true, __builtin_return_address(0));                                                        \
-  }                                                                                                                   \
-  __hiprt_hook void __tsan_volatile_read##size(void *p) {                                                             \
-    __hiprt_tell(p, size, __hiprt_reads | __hiprt_atomic_access);                                                     \
-  }                                                                                                                   \
-  __hiprt_hook void __tsan_volatile_write##size(void *p) {                                                            \
-    __hiprt_tell(p, size, __hiprt_writes | __hiprt_atomic_access);                                                    \
-  }                                                                                                                   \
-  __hiprt_hook void __tsan_unaligned_volatile_read##size(void *p) {                                                   \
-    __hiprt_tell(p, size, __hiprt_reads | __hiprt_atomic_access);                                                     \
-  }                                                                                                                   \
-  __hiprt_hook void __tsan_unaligned_volatile_write##size(void *p) {                                                  \
-    __hiprt_tell(p, size, __hiprt_writes | __hiprt_atomic_access);                                                    \
+#define __hiprt_access(name, size, kind)                                                                         \
+  __hiprt_hook void __tsan_##name##size(void *p) { __hiprt_touch(p, size, kind, __builtin_return_address(0)); }  \
+  __hiprt_hook void __tsan_unaligned_##name##size(void *p) {                                                     \
+    __hiprt_touch(p, size, kind, __builtin_return_address(0));                                                   \
   }
+#define __hiprt_volatile_access(name, size, kind)                                                                \
+  __hiprt_hook void __tsan_volatile_##name##size(void *p) { __hiprt_tell(p, size, kind | __hiprt_atomic_access); } \
+  __hiprt_hook void __tsan_unaligned_volatile_##name##size(void *p) { __hiprt_tell(p, size, kind | __hiprt_atomic_access); }
+#define __hiprt_accesses(size)                                                            \
+  __hiprt_access(read, size, __hiprt_reads) __hiprt_access(write, size, __hiprt_writes)   \
+  __hiprt_access(read_write, size, __hiprt_reads | __hiprt_writes)                        \
+  __hiprt_volatile_access(read, size, __hiprt_reads) __hiprt_volatile_access(write, size, __hiprt_writes)
 __hiprt_accesses(1) __hiprt_accesses(2) __hiprt_accesses(4) __hiprt_accesses(8) __hiprt_accesses(16)
 #undef __hiprt_accesses
+#undef __hiprt_access
+#undef __hiprt_volatile_access
 
 __hiprt_hook void *__tsan_memcpy(void *to, const void *from, unsigned long n) {
   __hiprt_tell(from, n, __hiprt_reads);

@@ -41,9 +41,21 @@ template <class... A, void (*K)(A...)>
 struct __hiprt_symbol<void (*)(A...), K> {
   static constexpr __hiprt_layout<A...> layout{};
 
+#ifdef __HIPRT_CHECK__
+  // One iteration per thread along x; the checks are told which thread it is.
+  static __hiprt_inline __hiprt_unchecked void loop(unsigned count, A... a) {
+    __hiprt_thread *const t = __hiprt_self();
+    __hiprt_check *const check = __hiprt_host_table->check;
+    const unsigned x = t->thread[0], row = t->block_dim[0] * (t->thread[1] + t->block_dim[1] * t->thread[2]);
+    for (unsigned i = x; i < x + count; ++i) {
+      t->thread[0] = i, check->thread = row + i, check->self = check->first + row + i;
+      K(a...);
+    }
+  }
+#else
   // One iteration per thread along x. The thread's record is written whole in every iteration, right before the kernel reads
   // it, so that after inlining the indices are values and the record's memory is not read in the loop.
-  static __hiprt_inline __hiprt_unchecked void loop(unsigned count, A... a) {
+  static __hiprt_inline void loop(unsigned count, A... a) {
     __hiprt_thread *const t = __hiprt_self();
     const unsigned x = t->thread[0], y = t->thread[1], z = t->thread[2], bx = t->block[0], by = t->block[1],
                    bz = t->block[2], dx = t->block_dim[0], dy = t->block_dim[1], dz = t->block_dim[2],
@@ -56,13 +68,10 @@ struct __hiprt_symbol<void (*)(A...), K> {
       t->block[0] = bx, t->block[1] = by, t->block[2] = bz;
       t->block_dim[0] = dx, t->block_dim[1] = dy, t->block_dim[2] = dz;
       t->grid_dim[0] = gx, t->grid_dim[1] = gy, t->grid_dim[2] = gz;
-#ifdef __HIPRT_CHECK__
-      __hiprt_check *const check = __hiprt_host_table->check;
-      check->thread = x + i + dx * (y + dy * z), check->self = check->first + check->thread;
-#endif
       K(a...);
     }
   }
+#endif
   template <unsigned long... I>
   static __hiprt_inline __hiprt_unchecked void unpack(const unsigned char *p, unsigned count, __hiprt_sequence<I...>) {
     (void)p;
