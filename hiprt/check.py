@@ -9,19 +9,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hiprt.command import set_run
 from hiprt.provider import library_of_ours, zig_binary
 
-__all__ = ["KINDS", "add_arguments", "check", "environment"]
+__all__ = ["KINDS", "add_arguments", "check", "environment", "read_suppressions"]
 
 KINDS = ("memory", "race", "init", "barrier")
 FOUND = 3  # the exit status when something was found and the program itself ended well
+INTERRUPTED = 130
+GRACE = 3  # seconds that an interrupted program has to end before it is asked again
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,24 +46,56 @@ def run(options: argparse.Namespace) -> int:
     unknown = [kind for kind in options.kinds.split(",") if kind not in (*KINDS, "all")]
     if unknown:
         raise ValueError(f"--kinds names {unknown[0]!r}, which is none of {', '.join(KINDS)} and all")
-    if options.suppress and not options.suppress.is_file():
-        raise ValueError(f"--suppress names {str(options.suppress)!r}, which is no file")
+    if options.suppress:
+        read_suppressions(options.suppress)
     program = [options.program, *options.arguments]
     if options.program.endswith(".py"):
         program.insert(0, sys.executable)
-    status, findings = check(program, kinds=options.kinds, suppress=options.suppress, quiet=options.json)
+    status, findings = check(program, kinds=options.kinds, suppressions=options.suppress, quiet=options.json)
     if options.json:
         print(json.dumps({"status": status, "findings": findings}, indent=2))
     else:
         count = len(findings)
+        print(*(finding["report"] for finding in findings), sep="", end="", file=sys.stderr)
         print(f"hiprt check: {count or 'no'} finding{'' if count == 1 else 's'}", file=sys.stderr)
     return status or (FOUND if findings else 0)
 
 
+def read_suppressions(path: Path) -> list[tuple[str, str]]:
+    """Return the lines of a file of suppressions.
+
+    Parameters
+    ----------
+    path : Path
+        Each line is ``kind:text``, empty, or a remark that begins with ``#``.
+
+    Returns
+    -------
+    list of (str, str)
+        Kind and text; the kind ``*`` stands for all.
+
+    Raises
+    ------
+    ValueError
+        It is no file, or a line is none of these; the message says which.
+    """
+    if not path.is_file():
+        raise ValueError(f"--suppress names {str(path)!r}, which is no file")
+    pairs = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        kind, _, text = line.partition(":")
+        if not line or line.startswith("#"):
+            continue
+        if kind not in (*KINDS, "*") or not text:
+            raise ValueError(f"{path}:{number}: {line!r} is not kind:text, with a kind of {', '.join(KINDS)} and *")
+        pairs.append((kind, text))
+    return pairs
+
+
 def check(
-    program: list[str], *, kinds: str = "all", suppress: Path | None = None, quiet: bool = False
+    program: list[str], *, kinds: str = "all", suppressions: Path | None = None, quiet: bool = False
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Run a program with its kernels checked.
+    """Run a program, and those that it starts, with their kernels checked.
 
     Parameters
     ----------
@@ -67,34 +103,63 @@ def check(
         The program and its arguments.
     kinds : str, default "all"
         What to look for, by comma: of `KINDS`, or all.
-    suppress : Path, optional
+    suppressions : Path, optional
         A file of findings to leave out; each line is ``kind:text``.
     quiet : bool, default False
-        Whether nothing is printed: the program's output is left out.
+        Whether the program's output is left out.
 
     Returns
     -------
     status : int
-        The program's exit status; 128 and the signal's number if a signal ended it.
+        The program's exit status; 128 and the signal's number if a signal ended it; 130 after Ctrl-C, which ends the
+        program too.
     findings : list of dict
-        What was found: ``kind``, ``text``, ``address``, ``buffer``, ``involved`` (for each access ``what``, ``line``,
-        ``kernel``, ``block``, ``thread``, ``lane``) and ``stacks``.
+        What was found, each once: ``kind``, ``text``, ``address``, ``buffer``, ``involved`` (for each access ``what``,
+        ``line``, ``kernel``, ``work``, ``block``, ``thread``, ``lane``), ``stacks``, and all of it as text, ``report``.
 
     Raises
     ------
     OSError
         The program cannot be run.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="hiprt-check-") as folder:
         report = Path(folder) / "findings.jsonl"
-        variables = environment(kinds, report, suppress)
         output = subprocess.DEVNULL if quiet else None
-        done = subprocess.run(program, env=variables, stdout=output, stderr=output, check=False)
-        findings = [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
-    return (done.returncode if done.returncode >= 0 else 128 - done.returncode), findings
+        child = subprocess.Popen(program, env=environment(kinds, report, suppressions), stdout=output, stderr=output)
+        try:
+            status = child.wait()
+        except KeyboardInterrupt:
+            end(child)
+            status = INTERRUPTED
+        return (status if status >= 0 else 128 - status), read_report(report)
 
 
-def environment(kinds: str, report: Path, suppress: Path | None) -> dict[str, str]:
+def end(child: subprocess.Popen[bytes]) -> None:
+    """End an interrupted program. From a terminal it has the signal already; it is asked again, and then told."""
+    try:
+        for ask in (None, signal.SIGINT, signal.SIGTERM):
+            if ask:
+                child.send_signal(ask)
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=GRACE)
+                return
+    except KeyboardInterrupt:
+        pass
+    child.kill()
+    child.wait()
+
+
+def read_report(path: Path) -> list[dict[str, Any]]:
+    """Return the findings of a file. Processes that found the same have it once."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    findings: dict[tuple[str, ...], dict[str, Any]] = {}
+    for finding in map(json.loads, lines):
+        key = (finding["kind"], *((i["kernel"], i["line"], i["what"]) for i in finding["involved"]))
+        findings.setdefault(key, finding)
+    return list(findings.values())
+
+
+def environment(kinds: str, report: Path, suppressions: Path | None) -> dict[str, str]:
     """Return the environment of a program that is checked.
 
     Parameters
@@ -103,7 +168,7 @@ def environment(kinds: str, report: Path, suppress: Path | None) -> dict[str, st
         What to look for.
     report : Path
         The file that gets a JSON line for each finding.
-    suppress : Path or None
+    suppressions : Path or None
         A file of findings to leave out.
 
     Returns
@@ -124,6 +189,6 @@ def environment(kinds: str, report: Path, suppress: Path | None) -> dict[str, st
     zig = zig_binary()
     if zig:
         variables.setdefault("HIPRT_CPU_ZIG", str(zig))
-    if suppress:
-        variables["HIPRT_CPU_CHECK_SUPPRESS"] = str(suppress.resolve())
+    if suppressions:
+        variables["HIPRT_CPU_CHECK_SUPPRESS"] = str(suppressions.resolve())
     return variables

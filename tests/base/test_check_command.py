@@ -1,8 +1,11 @@
 """``hiprt check``: its exit status and what it prints."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -20,6 +23,10 @@ kernel = hip_kernel(
     {"x": "update float32", "n": "int32"},
 )
 x = hiprt.array(np.ones(64, np.float32))
+if sys.argv[3:]:
+    import os
+    for descriptor in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 kernel(x, int(sys.argv[1]), grid=1, block=64)
 x.numpy()
 print("done")
@@ -63,9 +70,70 @@ def test_json_is_one_object(check):
 
 
 def test_wrong_options_are_errors(check, tmp_path):
+    (tmp_path / "wrong").write_text("# remark\nraces:shift\n")
     for options, text in (
         (("--kinds", "races"), "--kinds names 'races'"),
         (("--suppress", str(tmp_path / "none")), "which is no file"),
+        (("--suppress", str(tmp_path / "wrong")), "wrong:2: 'races:shift' is not kind:text"),
     ):
         done = check(*options)
         assert (done.returncode, text in done.stderr) == (1, True)
+
+
+def test_a_program_that_is_not_there_is_an_error(tmp_path):
+    command = [sys.executable, "-m", "hiprt", "check", str(tmp_path / "nothing")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("hiprt: ")
+    assert "nothing" in line
+
+
+def test_findings_that_the_program_keeps_from_its_output_are_told(check):
+    """As pytest does, which keeps what is written to both descriptors while a test runs."""
+    found = check(arguments=("64", "0", "quiet"))
+    assert (found.returncode, found.stdout) == (3, "")
+    assert "race: " in found.stderr
+
+
+def test_processes_that_find_the_same_have_it_once(check, tmp_path):
+    program = tmp_path / "program.py"
+    twice = f"import subprocess, sys\nfor _ in range(2): subprocess.run([sys.executable, {str(program)!r}, '64', '0'])"
+    (tmp_path / "twice.py").write_text(twice)
+    command = [sys.executable, "-m", "hiprt", "check", "--json", str(tmp_path / "twice.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert len(json.loads(done.stdout)["findings"]) == 1
+
+
+@pytest.mark.parametrize("heed", ["ends", "goes on"])
+def test_an_interrupt_ends_the_program(tmp_path, heed):
+    """Findings so far are told, and nothing is left: neither the program nor files."""
+    program = tmp_path / "program.py"
+    ignored = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" if heed == "goes on" else ""
+    wait = "\nimport os, time\nprint(os.getpid(), flush=True)\ntime.sleep(300)"
+    program.write_text(ignored + PROGRAM.partition('print("done")')[0].replace("sys.argv[1]", "64") + wait)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    command = [sys.executable, "-m", "hiprt", "check", str(program)]
+    running = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"TMPDIR": str(folder)},
+    )
+    child = int(running.stdout.readline())
+    os.killpg(running.pid, signal.SIGINT)
+    _, errors = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert "hiprt check: race: " in errors
+    assert errors.endswith("hiprt check: 1 finding\n")
+    assert not list(folder.iterdir())
+    for _ in range(600):
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("the program goes on")

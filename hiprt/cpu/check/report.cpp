@@ -1,5 +1,8 @@
 #include "check/report.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <fstream>
 #include <mutex>
@@ -56,7 +59,7 @@ std::string text_of(const Finding &f) {
   return out;
 }
 
-std::string json_of(const Finding &f) {
+std::string json_of(const Finding &f, const std::string &text) {
   std::string out = std::string("{\"kind\": \"") + name_of(f.kind) + "\", \"text\": " + quoted(f.text) + ", \"address\": " +
                     std::to_string(f.address) + ", \"buffer\": " + quoted(f.buffer) + ", \"involved\": [";
   for (size_t n = 0; n < f.involved.size(); ++n) {
@@ -70,7 +73,16 @@ std::string json_of(const Finding &f) {
   }
   out += "], \"stacks\": [";
   for (size_t n = 0; n < f.stacks.size(); ++n) out += (n ? ", " : "") + quoted(f.stacks[n]);
-  return out + "]}\n";
+  return out + "], \"report\": " + quoted(text) + "}\n";
+}
+
+// Appends a line to a file that other processes may append to at the same time. False if it cannot be written.
+bool append(const std::string &path, const std::string &line) {
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return false;
+  const bool is_whole = write(file, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  close(file);
+  return is_whole;
 }
 
 struct Suppression {
@@ -115,13 +127,8 @@ void report(const Finding &finding) {
   for (const Involved &i : finding.involved) key += "|" + i.kernel + "|" + i.line + "|" + i.what;
   const std::lock_guard<std::mutex> hold(lock);
   if (told.size() >= kMostReports || is_suppressed(finding) || !told.insert(key).second) return;
-  std::fputs(text_of(finding).c_str(), stderr);
-  const std::string &path = flags().check_report;
-  if (path.empty()) return;
-  if (std::FILE *file = std::fopen(path.c_str(), "a")) {
-    std::fputs(json_of(finding).c_str(), file);
-    std::fclose(file);
-  }
+  const std::string text = text_of(finding);
+  if (flags().check_report.empty() || !append(flags().check_report, json_of(finding, text))) std::fputs(text.c_str(), stderr);
 }
 
 }  // namespace cpu

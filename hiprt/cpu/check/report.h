@@ -1,4 +1,4 @@
-// Reports of the defects that checks find: as text on standard error and, with HIPRT_CPU_CHECK_REPORT, as JSON lines.
+// Reports of the defects that checks find: as text on standard error, or as JSON lines in the file HIPRT_CPU_CHECK_REPORT.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ bool are_alike(const ByteState *states) {
   return std::all_of(states, states + Page::kSize, [&](ByteState s) { return s == states[0]; });
 }
 
-__hiprt_check_page &recent_of(uintptr_t number) { return check_context().recent[number % HIPRT_CPU_CHECK_RECENT]; }
+__hiprt_check_page &recent_of(uintptr_t number) { return check_context().recent[number % __hiprt_check_recent]; }
 
 void give_cells(Page *page) {
   page->cells.reset(new Cell[2 * Page::kWords]);

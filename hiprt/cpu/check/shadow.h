@@ -15,7 +15,7 @@ using Cell = __hiprt_cell;
 
 // The parts of a word in the shadow, as cpu_abi.h lays them out.
 constexpr unsigned kPlaceBits = 19;
-constexpr uint64_t kAtomicBit = uint64_t{1} << 51, kMoreBit = HIPRT_CPU_CHECK_MORE, kReadersBit = HIPRT_CPU_CHECK_READERS;
+constexpr uint64_t kAtomicBit = uint64_t{1} << 51, kMoreBit = __hiprt_check_more, kReadersBit = __hiprt_check_readers;
 constexpr unsigned kBytesShift = 52, kWrittenShift = 56, kUsableShift = 60;
 constexpr uint64_t kStates = uint64_t{0xFF} << 56;
 
@@ -25,8 +25,8 @@ inline unsigned written(const Cell &cell) { return cell.write >> kWrittenShift &
 inline unsigned usable(const Cell &cell) { return static_cast<unsigned>(cell.write >> kUsableShift); }
 
 struct Page {
-  static constexpr size_t kSize = HIPRT_CPU_CHECK_PAGE;
-  static constexpr size_t kWords = HIPRT_CPU_CHECK_WORDS;
+  static constexpr size_t kSize = __hiprt_check_page_size;
+  static constexpr size_t kWords = __hiprt_check_words;
   Cell whole[2] = {};  // the first and second cell of all words, which are alike while there are no cells
   std::unique_ptr<Cell[]> cells;
 };

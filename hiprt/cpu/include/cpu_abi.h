@@ -54,11 +54,15 @@ struct __hiprt_shared_variable {
 struct __hiprt_cell {
   unsigned long long write, read;
 };
-#define HIPRT_CPU_CHECK_MORE (1ull << 56)     // there is more to look at than plain accesses in the first cell
-#define HIPRT_CPU_CHECK_READERS (1ull << 57)  // the second cell has another reader
-#define HIPRT_CPU_CHECK_PAGE 4096ul
-#define HIPRT_CPU_CHECK_WORDS (HIPRT_CPU_CHECK_PAGE / 4)
-#define HIPRT_CPU_CHECK_RECENT 512ul
+// These are no macros, because the checks are added behind programs for hipcc that have been preprocessed.
+enum : unsigned long long {
+  __hiprt_check_more = 1ull << 56,     // there is more to look at than plain accesses in the first cell
+  __hiprt_check_readers = 1ull << 57,  // the second cell has another reader
+  __hiprt_check_page_size = 4096,
+  __hiprt_check_words = __hiprt_check_page_size / 4,
+  __hiprt_check_recent = 512,
+  __hiprt_check_stack = HIPRT_CPU_STACK_SIZE,
+};
 
 struct __hiprt_check_page {
   unsigned long number;
@@ -73,7 +77,7 @@ struct __hiprt_check {
   unsigned before;          // those below this come before all that runs now
   unsigned block, ordered;  // and so do these: so many from the block's first one on
   unsigned long code;       // where the module begins
-  __hiprt_check_page recent[HIPRT_CPU_CHECK_RECENT];
+  __hiprt_check_page recent[__hiprt_check_recent];
 };
 
 enum __hiprt_barrier { __hiprt_barrier_plain, __hiprt_barrier_count, __hiprt_barrier_and, __hiprt_barrier_or };

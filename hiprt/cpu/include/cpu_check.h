@@ -21,15 +21,15 @@ __hiprt_part bool __hiprt_is_before(const __hiprt_check *check, unsigned long lo
 
 // Notes an access to bytes of one word, if it is plain that nothing is wrong with it; else returns false.
 __hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsigned bytes, unsigned kind, unsigned long pc) {
-  const unsigned long number = p / HIPRT_CPU_CHECK_PAGE;
-  const __hiprt_check_page *page = &check->recent[number % HIPRT_CPU_CHECK_RECENT];
+  const unsigned long number = p / __hiprt_check_page_size;
+  const __hiprt_check_page *page = &check->recent[number % __hiprt_check_recent];
   if (page->number != number) return false;
-  __hiprt_cell *cell = &page->cells[p % HIPRT_CPU_CHECK_PAGE / 4], *second = cell + HIPRT_CPU_CHECK_WORDS;
+  __hiprt_cell *cell = &page->cells[p % __hiprt_check_page_size / 4], *second = cell + __hiprt_check_words;
   const unsigned long long write = cell->write, read = cell->read, mask = (unsigned long long)bytes << 52;
   const unsigned long long needed = mask << 8 | (kind & __hiprt_reads ? mask << 4 : 0);
-  if ((write & needed) != needed || read & HIPRT_CPU_CHECK_MORE || !__hiprt_is_before(check, write)) return false;
+  if ((write & needed) != needed || read & __hiprt_check_more || !__hiprt_is_before(check, write)) return false;
   const unsigned long long now = check->self | (unsigned long long)((pc - check->code) / 2 & 0x7ffff) << 32 | mask;
-  const unsigned long long readers = read & HIPRT_CPU_CHECK_READERS;
+  const unsigned long long readers = read & __hiprt_check_readers;
   if (kind == __hiprt_reads) {
     if (unsigned(read) == check->self) {
       if (~read & mask) cell->read = read | mask;
@@ -42,7 +42,7 @@ __hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsign
     // Of readers that nothing orders two are kept, of different warps if there are such.
     const unsigned long long other = readers ? second->read : 0;
     const bool in_a_warp = !((unsigned(other) ^ unsigned(read)) / 32), apart = (check->self ^ unsigned(read)) / 32;
-    if (__hiprt_is_before(check, other) || (in_a_warp && apart)) second->read = now, cell->read = read | HIPRT_CPU_CHECK_READERS;
+    if (__hiprt_is_before(check, other) || (in_a_warp && apart)) second->read = now, cell->read = read | __hiprt_check_readers;
     return true;
   }
   if (!__hiprt_is_before(check, read) || (readers && !__hiprt_is_before(check, second->read))) return false;
@@ -57,7 +57,7 @@ __hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsign
 
 __hiprt_part void __hiprt_touch(const volatile void *at, unsigned long size, unsigned kind, const void *caller) {
   const unsigned long p = reinterpret_cast<unsigned long>(at), pc = reinterpret_cast<unsigned long>(caller);
-  if (((p ^ reinterpret_cast<unsigned long>(__builtin_frame_address(0))) & ~(HIPRT_CPU_STACK_SIZE - 1)) == 0) return;
+  if (((p ^ reinterpret_cast<unsigned long>(__builtin_frame_address(0))) & ~(__hiprt_check_stack - 1)) == 0) return;
   __hiprt_check *check = __hiprt_host_table->check;
   bool is_plain = p % (size < 4 ? size : 4) == 0;
   if (size <= 4) {
