@@ -431,3 +431,107 @@ def test_a_size_of_a_fused_value_that_is_used_as_a_number():
         x = hiprt.array(np.random.default_rng(1).normal(size=shape).astype(np.float32))
         np.testing.assert_array_equal(compiled(x).numpy(), function(x).numpy())
     assert compiled.traces == 2
+
+
+# Ops with `out`
+
+
+def fused_calls(function, *arrays, shapeless=False):
+    """Compare what a function returns and writes with its program after fusion; return the ops of that by name."""
+    mine, its = ([hiprt.array(x.numpy()) for x in arrays] for _ in range(2))
+    program = fusion(traced(function, *arrays, shapeless=shapeless))
+    made, exact = program.run(*mine), function(*its)
+    exact = exact if isinstance(exact, tuple) else (exact,)
+    assert [bits(each) for each in (*made, *mine)] == [bits(each) for each in (*exact, *its)]
+    return [primitive.op.name for primitive in program.primitives]
+
+
+@pytest.mark.parametrize("shapeless", [False, True])
+def test_a_chain_that_ends_in_an_array_of_the_caller(shapeless):
+    def function(x, out):
+        y = kernels.exp(kernels.multiply(x, 0.25))
+        return kernels.add(y, x, out=out)
+
+    assert fused_calls(function, ramp(3, 5), ramp(3, 5), shapeless=shapeless) == ["fused"]
+
+
+def test_a_chain_that_is_copied_to_an_array_of_the_caller():
+    def function(x, out):
+        y = kernels.multiply(kernels.exp(x), 2.0)
+        kernels.copyto(out, y)
+        return y  # is a result of the kernel as well
+
+    assert fused_calls(function, ramp(3, 5), ramp(3, 5)) == ["fused"]
+
+
+def test_an_array_that_is_read_and_written():
+    def function(state, x):
+        return kernels.add(kernels.multiply(state, 0.5), x, out=state)
+
+    def reversed_before(state, x):
+        return kernels.add(kernels.multiply(state[::-1], 0.5), x, out=state)
+
+    assert fused_calls(function, ramp(3, 5), ramp(3, 5)) == ["fused"]
+    assert fused_calls(reversed_before, ramp(3, 5), ramp(3, 5)) == ["getitem", "multiply", "add"]
+
+
+def test_what_reads_an_array_before_and_behind_its_write():
+    def function(x, out):
+        before = kernels.multiply(out, 2.0)
+        kernels.add(kernels.exp(x), 1.0, out=out)
+        behind = kernels.add(out, before)
+        return kernels.multiply(behind, 0.5)
+
+    assert fused_calls(function, ramp(7), ramp(7)) == ["multiply", "fused", "fused"]
+
+
+def test_memory_that_the_program_makes_and_writes():
+    def function(x):
+        y = kernels.exp(kernels.add(x, 1.0))
+        kernels.multiply(kernels.add(x, 2.0), 3.0, out=y)
+        return kernels.add(y, x)
+
+    assert fused_calls(function, ramp(7)) == ["fused", "fused", "add"]
+
+
+def test_writes_that_stay_alone():
+    def gaps(x, out):
+        return kernels.add(kernels.exp(x), 1.0, out=out[:, :5])
+
+    def other_dtype(x, out):
+        return kernels.add(kernels.exp(x), 1.0, out=out)
+
+    with pytest.raises(ValueError, match="contiguous"):
+        traced(gaps, ramp(3, 5), ramp(3, 6))
+    with pytest.raises(TypeError, match="out"):
+        traced(other_dtype, ramp(3, 5), ramp(3, 5, dtype=np.int32))
+
+
+def test_arguments_that_share_memory():
+    """The op with `out` reads what it has not written yet only where arguments lie apart."""
+
+    def function(x, y, out):
+        before = kernels.exp(x)
+        kernels.add(kernels.multiply(y, 2.0), 1.0, out=out)
+        return kernels.add(before, x)
+
+    program = fusion(traced(function, *(ramp(4, 6) for _ in range(3))))
+    assert program.otherwise is not None
+    mine, its, y = ramp(6, 6), ramp(6, 6), ramp(4, 6)
+    for start in (0, 1, 2):
+        made = program.run(mine[:4], y, mine[start : start + 4])
+        exact = function(its[:4], y, its[start : start + 4])
+        assert bits(made[0]) == bits(exact)
+        assert bits(mine) == bits(its)
+
+
+def test_what_fused_does_not_take_as_out():
+    x, y = ramp(4), ramp(4)
+    text = "v0 = exp(x0); v1 = add(v0, x1); return v0, v1"
+    with pytest.raises(ValueError, match="out has 1 arrays; 2 are needed"):
+        fused([x, y], text, out=[None])
+    with pytest.raises(ValueError, match="overlaps"):
+        fused([x, y], text, out=[x, x])
+    first, second = fused([x, y], text, out=[None, y])
+    np.testing.assert_array_equal(second.numpy(), y.numpy())
+    assert first is not x

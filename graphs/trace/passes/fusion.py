@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
+from hiprt import kernels
 from hiprt.array import Array
 from hiprt.graphs.trace.core import Primitive
 from hiprt.graphs.trace.memory import Memory
@@ -41,6 +42,8 @@ class Member(NamedTuple):
         The dtype that the line names; empty for most ops.
     shape : tuple of int
         The shape of its result, where the program was traced.
+    out : Array or None
+        What it writes its result to; None for a new array.
     """
 
     primitive: Primitive
@@ -49,6 +52,7 @@ class Member(NamedTuple):
     operands: tuple[Any, ...]
     dtype: str
     shape: tuple[int, ...]
+    out: Array | None = None
 
 
 class Call(NamedTuple):
@@ -118,10 +122,30 @@ def fusion(program: Program) -> Program:
     The ops run where the first primitive needs one of their results, or would write what they read. Results that others
     use are results of the kernel, so that nothing is computed twice. A kernel reads and writes at most `MOST_ARRAYS`
     arrays.
+
+    An op with `out` is the last of its kernel. That arguments lie apart from each other, and from what the program
+    captured, is taken for granted then: where they do not, the program with these ops by themselves runs.
     """
-    members = {primitive.number: member for primitive in program.primitives if (member := member_of(primitive))}
+    members: dict[int, Member] = {}
+    writers: dict[int, Member] = {}
+    for primitive in program.primitives:
+        member = member_of(primitive)
+        if member is not None:
+            (members if member.out is None else writers)[member.number] = member
+    fused_apart = fused_program(program, members, is_apart=False)
+    if not writers:
+        return fused_apart
+    made = fused_program(program, members | writers, is_apart=True)
+    if made is program:
+        return fused_apart
+    made.otherwise = fused_apart
+    return made
+
+
+def fused_program(program: Program, members: dict[int, Member], *, is_apart: bool) -> Program:
+    """Return the program with some members as parts of kernels; itself where none uses another."""
     inputs = [value.number for member in members.values() for value in member.primitive.inputs]
-    return program if members.keys().isdisjoint(inputs) else Fusion(program, members).run()
+    return program if members.keys().isdisjoint(inputs) else Fusion(program, members, is_apart=is_apart).run()
 
 
 class Fusion:
@@ -132,6 +156,8 @@ class Fusion:
     program : Program
     members : dict
         The primitives that can be parts of fused kernels, by number.
+    is_apart : bool
+        Whether inputs are known to share no memory.
 
     Attributes
     ----------
@@ -139,7 +165,7 @@ class Fusion:
         What the new program runs.
     """
 
-    def __init__(self, program: Program, members: dict[int, Member]) -> None:
+    def __init__(self, program: Program, members: dict[int, Member], *, is_apart: bool) -> None:
         self.program, self.members = program, members
         self.order: list[Primitive | Call] = []
         self.group_of: dict[int, Group] = {}  # groups that wait to be called, by the numbers of their results
@@ -162,7 +188,7 @@ class Fusion:
         for number in last & users.keys():
             users[number].add(-1)
         has_writes = any(primitive.rule[2] for primitive in program.primitives)
-        self.memory = Memory(program) if has_writes else None
+        self.memory = Memory(program, is_apart=is_apart) if has_writes else None
 
     def run(self) -> Program:
         """Return the program with groups as calls of `fused`; itself where no group has two members."""
@@ -179,14 +205,17 @@ class Fusion:
             if member is None:
                 self.call_before(primitive)
                 self.order.append(primitive)
-            else:
+            elif member.out is None:
                 self.join(member)
+            else:
+                self.close(member, member.out)
         places.append(len(self.order))
         for group in dict.fromkeys(self.group_of.values()):
             self.call(group.members)
         if len(self.order) == len(self.program):
             return self.program
-        is_plain = all(len(each.results) == 1 for each in self.order if isinstance(each, Call))
+        results = [each.results for each in self.order if isinstance(each, Call)]
+        is_plain = all(len(made) == 1 and made[0].out is None for made in results)
         return self.spliced(places) if is_plain else self.rebuilt(places)
 
     def spliced(self, places: list[int]) -> Program:
@@ -213,9 +242,13 @@ class Fusion:
                     new.put(each, new.call(each))
                     continue
                 operands, text = arguments_of(each)
-                # The ops one by one return such arrays, and so does the kernel.
-                rule = 1, tuple(member.primitive.rule[1][0] for member in each.results), ()
-                made = new.trace.add(fused, ([new.replaced(v) for v in operands], text, None), rule)
+                given = [new.replaced(v) for v in operands]
+                if any(member.out is not None for member in each.results):
+                    made = fused(given, text, out=[new.replaced(member.out) for member in each.results])
+                else:
+                    # The ops one by one return such arrays, and so does the kernel.
+                    rule = 1, tuple(member.primitive.rule[1][0] for member in each.results), ()
+                    made = new.trace.add(fused, (given, text, None), rule)
                 for member, result in zip(each.results, made):
                     new.put(member.primitive, [result])
         return new.finished(places)
@@ -242,6 +275,21 @@ class Fusion:
         group.append(member)
         self.group_of[member.number] = group
 
+    def close(self, member: Member, out: Array) -> None:
+        """Let a member with `out` join the groups whose results it uses, and call them now."""
+        assert self.memory is not None
+        self.flush_holder(out.number)
+        used = {self.group_of[number] for number in self.used[member.number] if number in self.group_of}
+        read = [v for group in used for v in group.arrays.values()]
+        read += [v for v in member.operands if isinstance(v, Array)]
+        is_alone = any(self.memory.may_share(v, out) and key_of(v) != key_of(out) for v in read)
+        for group in dict.fromkeys(self.group_of.values()):
+            is_read = any(self.memory.may_share(v, out) for v in group.arrays.values())
+            if (group in used and is_alone) or (group not in used and is_read):
+                self.flush(group)
+        self.join(member)
+        self.flush_holder(member.number)
+
     def call_before(self, primitive: Primitive) -> None:
         """Call the groups that a primitive needs, or whose operands it writes."""
         for number in self.used[primitive.number]:
@@ -266,7 +314,7 @@ class Fusion:
     def call(self, members: list[Member]) -> None:
         """Call members now, as one or as several where results are too many; those that nothing uses as they are."""
         inside = {member.number for member in members}
-        results = [member for member in members if not self.users[member.number] <= inside]
+        results = [each for each in members if each.out is not None or not self.users[each.number] <= inside]
         if len(members) == 1 or not results:
             self.order += [member.primitive for member in members]
             return
@@ -306,23 +354,38 @@ def arguments_of(call: Call) -> tuple[list[Any], str]:
 
 
 def member_of(primitive: Primitive) -> Member | None:
-    """Return a primitive as a member of a group; None where it is no elementwise op that returns a new array."""
+    """Return a primitive as a member of a group; None where it is no elementwise op, or writes an array with gaps."""
+    if primitive.op is kernels.copyto:
+        return copy_of(primitive)
     name = NAMES.get(id(primitive.op))
     if name is None:
         return None
     container, results, writes = primitive.rule
-    if container or writes:
+    if container or len(writes) > 1:
         return None
     ((pattern, operand, _),) = results
-    if pattern is None or operand >= 0:
+    out = primitive.inputs[writes[0]] if writes else None
+    if out is None:
+        if pattern is None or operand >= 0:
+            return None
+    elif not out.form.is_contiguous:
         return None
     fusable = FUSABLE[name]
     operands = primitive.arguments[: fusable.operands]
     for value in operands:
         if not isinstance(value, OPERANDS):
             return None
-    dtype = str(pattern.dtype) if fusable.names_dtype else ""
-    return Member(primitive, primitive.number, name, operands, dtype, pattern.shape)
+    made = pattern if out is None or pattern is not None else out
+    assert made is not None
+    dtype = str(made.dtype) if fusable.names_dtype else ""
+    return Member(primitive, primitive.number, name, operands, dtype, made.form.shape, out)
+
+
+def copy_of(primitive: Primitive) -> Member | None:
+    """Return a copy of an array to a contiguous one of its shape and dtype as a member of a group."""
+    to, x = primitive.arguments
+    is_right = isinstance(x, Array) and to.form.is_contiguous and to.form.shape == x.form.shape and to.dtype == x.dtype
+    return Member(primitive, primitive.number, "contiguous", (x,), "", to.form.shape, to) if is_right else None
 
 
 def key_of(operand: Any) -> Any:

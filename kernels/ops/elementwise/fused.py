@@ -163,7 +163,7 @@ class Whole(NamedTuple):
 
 @op
 def fused(
-    operands: Sequence[Any], text: str, *, stream: Stream | None = None, out: Sequence[Array] | None = None
+    operands: Sequence[Any], text: str, *, stream: Stream | None = None, out: Sequence[Array | None] | None = None
 ) -> tuple[Array, ...]:
     """Call several elementwise ops; one kernel does all of it where the results have one shape.
 
@@ -174,9 +174,9 @@ def fused(
     text : str
         A line for each op, then what is returned: ``v0 = multiply(x0, x1); v1 = astype(v0, float16); return v1``. The
         operands are ``x0``, ``x1`` and so on. Each op is one of `FUSABLE`, with its own rules for dtypes and shapes.
-    out : sequence of Array, optional
-        They receive the results: contiguous arrays of the results' shapes and dtypes, which share no memory with each
-        other or an operand.
+    out : sequence of Array or None, optional
+        They receive the results; None makes a new array. They are contiguous, of the results' shapes and dtypes, and
+        share no memory with each other or an operand, unless that is the same array, of the dtype of all results.
 
     Returns
     -------
@@ -194,12 +194,14 @@ def fused(
         found = one_by_one(operands, text, stream)
         if out is None:
             return found
-        made = received([(each.shape, each.dtype) for each in found], operands, out, stream)
+        every = [f"x{i}" for i in range(len(operands))]
+        made = received([(each.shape, each.dtype) for each in found], operands, out, stream, every)
         for to, each in zip(made, found):
             copyto(to, each, stream=stream)
         return tuple(made)
     forms = [(whole.shape, dtype) for dtype in whole.dtypes]
-    made = [make(*form, stream) for form in forms] if out is None else received(forms, operands, out, stream)
+    over = () if whole.launch is None else whole.launch.kernel.aliasing.get("out0", ())
+    made = [make(*form, stream) for form in forms] if out is None else received(forms, operands, out, stream, over)
     if whole.launch is not None:
         outputs = {f"out{i}": each for i, each in enumerate(made)}
         whole.launch(stream, **outputs, **{f"x{i}": each for i, each in enumerate(operands)})
@@ -207,16 +209,21 @@ def fused(
 
 
 def received(
-    forms: Sequence[tuple[tuple[int, ...], DType]], operands: Sequence[Any], out: Sequence[Array], stream: Stream
+    forms: Sequence[tuple[tuple[int, ...], DType]],
+    operands: Sequence[Any],
+    out: Sequence[Array | None],
+    stream: Stream,
+    over: Sequence[str],
 ) -> list[Array]:
-    """Return the caller's arrays for the results after checking them."""
+    """Return the caller's arrays for the results after checking them, and new ones; they may be the operands `over`."""
     if len(out) != len(forms):
         raise ValueError(f"[fused] out has {len(out)} arrays; {len(forms)} are needed")
     seen = {f"x{i}": v for i, v in enumerate(operands) if isinstance(v, Array)}
+    made = []
     for i, (each, (shape, dtype)) in enumerate(zip(out, forms)):
-        result("fused", each, shape, dtype, stream, seen)
-        seen[f"out[{i}]"] = each
-    return list(out)
+        made.append(result("fused", each, shape, dtype, stream, seen, over))
+        seen[f"out[{i}]"] = made[-1]
+    return made
 
 
 def one_by_one(operands: Sequence[Any], text: str, stream: Stream) -> tuple[Array, ...]:
