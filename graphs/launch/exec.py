@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hiprt import core
 from hiprt.errors import HipError, UndefinedOutputsError
@@ -11,9 +11,6 @@ from hiprt.graphs.launch.canary import canary
 from hiprt.graphs.record.recording import Recording
 from hiprt.runtimes import FANOUT
 from hiprt.stream import Stream
-
-if TYPE_CHECKING:
-    from hiprt.graphs.launch.successor import Successor
 
 __all__ = ["Exec", "launch_failure"]
 
@@ -42,12 +39,6 @@ class Exec:
     ----------
     recording : Recording
         The arguments that the exec carries.
-    holders : int
-        Number of kept calls that launch it again as it is. While there are any, it is not patched for other recordings.
-    stream : int
-        Number of the stream of its last launch; -1 before the first.
-    successor : Successor or None
-        What takes its place when its update budget is spent (G7).
 
     Raises
     ------
@@ -59,15 +50,26 @@ class Exec:
         out = core.ffi.new("hiprt_exec **")
         guard = canary(device).core if flags.graph_canary else core.ffi.NULL
         core.call(core.lib.hiprt_exec_create(recording.core, device, fanout, overlap, guard, out))
+        self.take(out, recording, fanout, overlap)
+
+    @classmethod
+    def of(cls, pointer: Any, recording: Recording, rules: Any) -> Exec:
+        """Return the exec behind a ``hiprt_exec *``, which was made by rules and carries a recording's arguments."""
+        made = cls.__new__(cls)
+        out = core.ffi.new("hiprt_exec **", pointer)
+        core.lib.hiprt_exec_retain(pointer)
+        made.take(out, recording, rules.fanout, bool(rules.overlap))
+        return made
+
+    def take(self, out: Any, recording: Recording, fanout: int, overlap: bool) -> None:
+        """Own a reference to an exec of the core."""
+        # It stands before the recording: what goes first waits for the last launch, which uses the recording's buffers.
         self.core = core.owned(out, core.lib.hiprt_exec_release)
         self.recording = recording
         self.fanout = fanout
         self.overlap = overlap
         self.address = core.address(self.core)
         self.ran = core.ffi.new("int *")  # kept for launches, which one thread at a time makes
-        self.holders = 0
-        self.stream = -1
-        self.successor: Successor | None = None
 
     def launch(self, stream: Stream) -> None:
         """Launch on a stream of the exec's device.
@@ -80,11 +82,8 @@ class Exec:
             The launch failed, and the graph has certainly not been launched: its nodes may be run instead.
         """
         status = core.lib.hiprt_exec_launch(self.core, stream.core, True, self.ran)
-        ran = bool(self.ran[0])
-        if ran:
-            self.stream = stream.number
         if status:
-            raise launch_failure(status, ran)
+            raise launch_failure(status, bool(self.ran[0]))
 
     @property
     def launched(self) -> int:
@@ -93,7 +92,20 @@ class Exec:
 
     def may_launch(self, stream: Stream) -> bool:
         """Whether a launch on `stream` now is ordered behind the last one: an exec is on one stream at a time (G6)."""
-        return self.stream in (-1, stream.number) or not self.busy
+        answer = core.lib.hiprt_exec_may_launch(self.core, stream.core)
+        if answer == 1:
+            return True
+        core.call(answer)
+        return False
+
+    def hold(self, by: int) -> None:
+        """Change the number of kept calls that launch it again as it is."""
+        core.lib.hiprt_exec_hold(self.core, by)
+
+    @property
+    def holders(self) -> int:
+        """Number of those calls. While there are any, it is not patched for other recordings."""
+        return int(core.lib.hiprt_exec_hold(self.core, 0))
 
     @property
     def busy(self) -> bool:

@@ -1,11 +1,12 @@
-"""The execs of one step, by topology: the slots that launches take turns in."""
+"""Execs of one step, by topology: the slots that launches take turns in, which the C core keeps (ladder.h)."""
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
 from collections.abc import Iterator
+from typing import Any
 
+from hiprt import core
 from hiprt.flags import flags
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.record.recording import Recording
@@ -25,66 +26,118 @@ class Execs:
 
     Attributes
     ----------
-    by_key : OrderedDict
-        Hash of the topology key to execs, least recently used first; at most ``HIPRT_GRAPH_KEYS`` topologies.
+    known : dict
+        The exec behind each ``hiprt_exec *`` of the core's ladder.
+    choice : hiprt_choice *
+        How the last search ended (ladder.h).
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.by_key: OrderedDict[int, list[Exec]] = OrderedDict()
-        self.seen: dict[int, deque[int]] = {}
+        self.core = core.create("hiprt_ladder", core.lib.hiprt_ladder_release, core.lib.hiprt_ladder_create)
+        self.choice = core.ffi.new("hiprt_choice *")
+        self.out = core.ffi.new("hiprt_exec **")
+        self.known: dict[Any, Exec] = {}
+        self.version = 0
         self.evicted = 0
 
     def __iter__(self) -> Iterator[Exec]:
-        for execs in list(self.by_key.values()):
-            yield from execs
+        return iter(list(self.known.values()))
 
-    def of(self, recording: Recording) -> list[Exec]:
-        """Return the execs of a recording's topology, compared by content (G3)."""
-        execs = self.by_key.get(recording.key)
-        if execs is None:
-            return []
-        self.by_key.move_to_end(recording.key)
-        return [exec_ for exec_ in execs if exec_.recording.same_key(recording)]
+    def find(self, recording: Recording, stream: Any, rules: Any) -> Exec:
+        """Find an exec that carries a recording's arguments, or make one do so; `choice` says how.
 
-    def comes_back(self, recording: Recording) -> bool:
-        """Note a recording's arguments; whether its topology had them before, as buffers that take turns do."""
-        seen = self.seen.setdefault(recording.key, deque(maxlen=2 * flags.graph_slots))
-        arguments = recording.arguments
-        if arguments in seen:
-            return True
-        seen.append(arguments)
-        return False
+        `settle` comes next.
 
-    def add(self, exec_: Exec) -> None:
-        """Keep a new exec, and drop the topologies used longest ago that are over the bound."""
-        self.by_key.setdefault(exec_.recording.key, []).append(exec_)
-        while len(self.by_key) > flags.graph_keys:
-            key, execs = next(iter(self.by_key.items()))
-            if exec_ in execs:
-                return
-            self.discard(key)
-            self.seen.pop(key, None)
-            self.evicted += 1
-            if self.evicted == 2 * flags.graph_keys:
-                logger.warning(
-                    "step %s: %d topologies evicted, so graphs are made again and again; raise HIPRT_GRAPH_KEYS (%d) "
-                    "or pad shapes to fewer buckets",
-                    self.name, self.evicted, flags.graph_keys,
-                )  # fmt: skip
+        Parameters
+        ----------
+        recording : Recording
+        stream : hiprt_stream *
+        rules : hiprt_rules *
+
+        Raises
+        ------
+        HipError
+            A graph call failed. The execs of the topology must be discarded (G8).
+        """
+        choice = self.choice
+        status = core.lib.hiprt_ladder_find(self.core, recording.core, stream, rules, choice)
+        if status:
+            raise core.failure(status)
+        found = self.known.get(choice.exec)
+        return self.add(choice.exec, recording, rules) if found is None else found
+
+    def add(self, pointer: Any, recording: Recording, rules: Any) -> Exec:
+        """Return the exec behind a pointer that the ladder has now, and which carries a recording's arguments."""
+        try:
+            made = self.known[pointer] = Exec.of(pointer, recording, rules)
+        except BaseException:
+            core.lib.hiprt_ladder_drop(self.core, pointer)
+            raise
+        return made
+
+    def within(self, exec_: Exec, rules: Any, nodes: int, nbytes: int) -> Exec | None:
+        """Find where a change may be made within the update budget (G7).
+
+        Parameters
+        ----------
+        exec_ : Exec
+            Has no launch in flight.
+        rules : hiprt_rules *
+        nodes, nbytes : int
+            How many nodes, and bytes of arguments, the change writes.
+
+        Returns
+        -------
+        Exec or None
+            The exec itself; its successor, which carries older arguments of the exec, where the change would overspend;
+            None where the change is more than any exec may take.
+
+        Raises
+        ------
+        HipError
+            The successor could not be made.
+        """
+        status = core.lib.hiprt_ladder_within(self.core, exec_.core, rules, nodes, nbytes, self.out)
+        if status:
+            raise core.failure(status)
+        found = self.out[0]
+        if found == exec_.core:
+            return exec_
+        successor = self.add(found, exec_.recording, rules) if found else None
+        self.settle()
+        return successor
+
+    def settle(self) -> None:
+        """Let go of the execs that the ladder has dropped; each is destroyed when its last launch has finished."""
+        version = core.lib.hiprt_ladder_version(self.core)
+        if version == self.version:
+            return
+        count = core.lib.hiprt_ladder_execs(self.core, 0, core.ffi.NULL)
+        out = core.ffi.new("hiprt_exec *[]", max(1, count))
+        core.lib.hiprt_ladder_execs(self.core, count, out)
+        self.known = {each: self.known[each] for each in core.ffi.unpack(out, count) if each in self.known}
+        self.version = version
+        evicted, bound = core.lib.hiprt_ladder_evicted(self.core), 2 * flags.graph_keys
+        if self.evicted < bound <= evicted:
+            logger.warning(
+                "step %s: %d topologies evicted, so graphs are made again and again; raise HIPRT_GRAPH_KEYS (%d) "
+                "or pad shapes to fewer buckets",
+                self.name, evicted, flags.graph_keys,
+            )  # fmt: skip
+        self.evicted = evicted
 
     def drop(self, exec_: Exec) -> None:
         """Take out one exec; it is destroyed when its last launch has finished."""
-        for key, execs in list(self.by_key.items()):
-            if exec_ in execs:
-                execs.remove(exec_)
-                if not execs:
-                    del self.by_key[key]
+        core.lib.hiprt_ladder_drop(self.core, exec_.core)
+        self.settle()
 
     def discard(self, key: int) -> None:
         """Take out every exec of a topology."""
-        self.by_key.pop(key, None)
+        core.lib.hiprt_ladder_discard(self.core, key)
+        self.settle()
 
     def clear(self) -> None:
         """Take out all."""
-        self.by_key.clear()
+        core.lib.hiprt_ladder_clear(self.core)
+        self.settle()

@@ -104,7 +104,7 @@ class KeptCall:
         """Let other recordings have the execs, and return those that no kept call holds any more."""
         execs = [segment for segment in self.segments if isinstance(segment, Exec)]
         for exec_ in execs:
-            exec_.holders -= 1
+            exec_.hold(-1)
         return [exec_ for exec_ in execs if not exec_.holders]
 
     def can_move(self, target: Placement) -> bool:

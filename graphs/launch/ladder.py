@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from weakref import ref
 
 from hiprt import core, fork
@@ -21,11 +21,10 @@ from hiprt.allocator import Pool, default_pool
 from hiprt.array import Array
 from hiprt.caller import Caller
 from hiprt.errors import HipError, UndefinedOutputsError
-from hiprt.flags import flags
+from hiprt.flags import RUNG_NAMES, flags
 from hiprt.graphs.arguments import Why
 from hiprt.graphs.launch import policy
 from hiprt.graphs.launch.armed import retouch
-from hiprt.graphs.launch.budget import with_budget
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.execs import Execs
 from hiprt.graphs.launch.kept_call import KeptCall
@@ -44,6 +43,7 @@ __all__ = ["Ladder"]
 
 logger = logging.getLogger("hiprt.graphs")
 
+CHOSEN = {getattr(core.lib, f"HIPRT_{name.upper()}"): name for name in RUNG_NAMES}  # by the core's number
 MANY = 10  # instantiates of one step, at which it is likely that each token makes another graph
 
 
@@ -147,97 +147,39 @@ class Ladder:
 
     def find(self, recording: Recording, stream: Stream, why: Why | None, slots: int) -> tuple[Exec, str]:
         """Return an exec that carries the recording's arguments, and the rung that led to it."""
-        same = self.execs.of(recording)
-        self.topologies += not same
-        exec_ = self.replay(same, recording, stream)
-        if exec_ is not None:
-            return exec_, "replay"
-        allowed = policy.allowed(stream.device)
-        free = [exec_ for exec_ in same if not exec_.holders]
-        drained = next((exec_ for exec_ in free if not exec_.busy), None)
-        comes_back = self.execs.comes_back(recording)
-        is_drained = drained is not None
-        reason = policy.why_another(len(same), len(free), is_drained=is_drained, comes_back=comes_back, slots=slots)
-        if not reason:
-            old = drained or self.wait(free)
-            changed = self.change(old, recording, stream, allowed, why)
-            if changed is not None:
-                return changed
-            self.execs.drop(old)
-            reason = policy.NO_CHANGE
-        return self.instantiate(recording, stream, reason, why), "instantiate"
-
-    def replay(self, same: Sequence[Exec], recording: Recording, stream: Stream) -> Exec | None:
-        """Return the exec that carries these arguments already; count how far the nearest is from it if none does."""
-        allowed = "replay" in flags.graph_rungs
-        for exec_ in same:
-            if allowed and exec_.recording.same_arguments(recording) and exec_.may_launch(stream):
-                self.stats.rungs["replay"] += 1
-                return exec_
-        self.stats.changed += min((exec_.recording.changed(recording)[0] for exec_ in same), default=len(recording))
-        return None
-
-    def wait(self, execs: Sequence[Exec]) -> Exec:
-        """Return the exec that was launched first, once its launch has finished."""
-        oldest = min(execs, key=lambda exec_: exec_.launched)
-        oldest.wait()
-        self.stats.reasons[f"waited: all {len(execs)} slots in flight"] += 1
-        return oldest
-
-    def change(
-        self, exec_: Exec, recording: Recording, stream: Stream, allowed: frozenset[str], why: Why | None
-    ) -> tuple[Exec, str] | None:
-        """Make an exec without a launch in flight carry the recording's arguments, by the cheaper rung.
-
-        Returns
-        -------
-        tuple of Exec and str, or None
-            The exec, or its successor, and the rung; None where no rung or the budget does not allow it.
-        """
-        count, nbytes, first = exec_.recording.changed(recording)
-        rung = policy.cheaper(count, len(recording), allowed)
-        if not rung:
-            return None
-        written = (count, nbytes) if rung == "patch" else (len(recording), recording.nbytes)
-        within = self.within_budget(exec_, stream, *written)
-        if within is not exec_:
-            return None if within is None else self.change(within, recording, stream, allowed, why)
-        difference = exec_.recording.difference(recording, first) if count else ""
-        start = time.perf_counter()
-        if rung == "patch":
-            self.stats.patched += exec_.patch(recording)
+        rules, refused = policy.rules(stream.device, slots)
+        exec_, choice = self.execs.find(recording, stream.core, rules), self.execs.choice
+        rung = CHOSEN[choice.rung]
+        if rung == "replay":
+            self.stats.rungs["replay"] += 1
+            return exec_, rung
+        before, exec_.recording = exec_.recording, recording
+        self.stats.changed += choice.changed
+        self.topologies += choice.is_new
+        if choice.waited:
+            self.stats.reasons[f"waited: all {choice.waited} slots in flight"] += 1
+        self.note_replaced(choice.replaced)
+        if before is recording:  # it is new here
+            difference = self.difference(recording)
         else:
-            exec_.update(recording)
-        seconds = time.perf_counter() - start
-        policy.costs[rung].add(seconds, written[0])
-        reason = f"arguments of {count} of {len(recording)} nodes changed"
-        self.stats.count(because(why, Event(self.name, rung, reason, recording.key, difference, seconds)))
+            difference = before.difference(recording, choice.first) if choice.differing else ""
+        self.execs.settle()
+        if rung == "patch":
+            self.stats.patched += choice.differing
+        elif rung == "instantiate":
+            if refused:
+                self.stats.reasons[refused] += 1
+            dump(recording, self.name)
+        reason = core.ffi.string(choice.reason).decode()
+        self.stats.count(because(why, Event(self.name, rung, reason, recording.key, difference, choice.seconds)))
+        if rung == "instantiate" and self.stats.rungs[rung] == MANY:
+            warn_of_many(self.name, reason, difference, why)
         return exec_, rung
 
-    def within_budget(self, exec_: Exec, stream: Stream, nodes: int, nbytes: int) -> Exec | None:
-        """Return the exec, or the successor that takes its place, whose budget allows a change; None for neither."""
-        within = with_budget(exec_, stream.device.index, nodes, nbytes)
-        if within is not None and within is not exec_:
-            self.execs.drop(exec_)
-            self.execs.add(within)
-            self.stats.reasons["replaced: update budget spent"] += 1
-        return within
-
-    def instantiate(self, recording: Recording, stream: Stream, reason: str, why: Why | None) -> Exec:
-        """Make an exec and keep it."""
-        difference = self.difference(recording)
-        start = time.perf_counter()
-        fanout, refused = policy.fanout(stream.device)
-        if refused:
-            self.stats.reasons[refused] += 1
-        made = Exec(recording, stream.device.index, fanout, overlap=policy.may_overlap(stream.device))
-        seconds = time.perf_counter() - start
-        dump(recording, self.name)
-        self.stats.count(because(why, Event(self.name, "instantiate", reason, recording.key, difference, seconds)))
-        if self.stats.rungs["instantiate"] == MANY:
-            warn_of_many(self.name, reason, difference, why)
-        self.execs.add(made)
-        return made
+    def note_replaced(self, count: int) -> None:
+        """Count execs whose place their successors took."""
+        if count:
+            self.stats.reasons["replaced: update budget spent"] += count
 
     def difference(self, recording: Recording) -> str:
         """Describe how a recording differs from what was launched before it."""
@@ -319,7 +261,8 @@ class Ladder:
         HipError
             A node refused them; the exec must be discarded (G8).
         """
-        if not policy.allows(stream.device, "patch") or not kept.can_move(target):
+        rules, _ = policy.rules(stream.device, flags.graph_slots)
+        if not rules.rungs & policy.RUNGS["patch"] or not kept.can_move(target):
             return False
         start = time.perf_counter()
         with self.lock:
@@ -327,12 +270,13 @@ class Ladder:
             assert old is not None
             move = kept.placements.move_to(old.recording, target)
             old.wait()
-            exec_ = self.within_budget(old, stream, move.size, move.nbytes)
+            exec_ = self.execs.within(old, rules, move.size, move.nbytes)
             if exec_ is None:
                 return False
             if exec_ is not old:
+                self.note_replaced(1)
+                kept.segments = [exec_]  # it comes first: what a failed patch leaves is discarded
                 exec_.patch(old.recording)
-                kept.segments = [exec_]
             exec_.move(move.nodes, move.size, move.ranges, move.moves)
             if not retouch(exec_.address, arrays):
                 kept.placements.set_apart(exec_.recording)

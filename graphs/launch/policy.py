@@ -1,38 +1,21 @@
-"""Which rung a recording takes: what the flags and the device allow, what is cheaper, and when another exec is made."""
+"""What a launch may do: the rungs, bounds and budgets that flags and device allow. The C core chooses by them."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from hiprt import core
 from hiprt.device import Device
-from hiprt.flags import flags
+from hiprt.flags import RUNG_NAMES, flags
+from hiprt.graphs.launch.canary import canary
 from hiprt.graphs.launch.trust import trusted, why_not
 from hiprt.runtimes import runtime
 
-__all__ = ["Cost", "allowed", "allows", "cheaper", "costs", "fanout", "may_overlap", "why_another", "why_no_graph"]
+__all__ = ["allowed", "allows", "fanout", "may_overlap", "rules", "why_no_graph"]
 
-KEPT = "every exec of this topology is kept for a call with other arguments"
-NO_CHANGE = "HIPRT_GRAPH_RUNGS, a failed probe or HIPRT_GRAPH_UPDATE_BUDGET allows no such change"
-
-
-class Cost:
-    """Moving average of what a rung costs the host for one node.
-
-    Attributes
-    ----------
-    per_node : float or None
-        Seconds; None until the rung has been taken once.
-    """
-
-    def __init__(self) -> None:
-        self.per_node: float | None = None
-
-    def add(self, seconds: float, nodes: int) -> None:
-        """Take one measurement into the average."""
-        if nodes:
-            new = seconds / nodes
-            self.per_node = new if self.per_node is None else 0.8 * self.per_node + 0.2 * new
-
-
-costs = {"patch": Cost(), "update": Cost()}
+RUNGS = {name: 1 << getattr(core.lib, f"HIPRT_{name.upper()}") for name in RUNG_NAMES}
+# By device and slots: what the rules were made of, the rules, and why their fan-out is not what its flag says.
+made: dict[tuple[int, int], tuple[int, frozenset[str], Any, str]] = {}
 
 
 def allowed(device: Device) -> frozenset[str]:
@@ -50,61 +33,6 @@ def why_no_graph(device: Device) -> str:
     if "instantiate" not in flags.graph_rungs:
         return "HIPRT_GRAPH_RUNGS allows no graph"
     return why_not(device, "instantiate")
-
-
-def why_another(same: int, free: int, *, is_drained: bool, comes_back: bool, slots: int) -> str:
-    """Return why a recording gets an exec of its own; empty where an exec that exists is changed instead.
-
-    Parameters
-    ----------
-    same : int
-        Number of execs of the recording's topology.
-    free : int
-        Number of those that no kept call launches again as they are.
-    is_drained : bool
-        Whether one of the free ones has no launch in flight.
-    comes_back : bool
-        Whether the recording's arguments were seen before.
-    slots : int
-        The most execs that recordings of the topology may take turns in.
-    """
-    if not same:
-        return "first of this topology"
-    if not free:
-        return KEPT
-    if free < slots:
-        if not is_drained:
-            return f"{free} of this topology, all in flight"
-        if comes_back:
-            return "these arguments come back: they get an exec of their own"
-    return ""
-
-
-def cheaper(changed: int, nodes: int, allowed: frozenset[str]) -> str:
-    """Choose between patch and update by what both have cost so far in this process.
-
-    Parameters
-    ----------
-    changed : int
-        Number of nodes whose arguments change: a patch sets these.
-    nodes : int
-        Number of all nodes: an update sets all.
-    allowed : frozenset of str
-        The rungs that may be taken.
-
-    Returns
-    -------
-    str
-        The rung. One that was never taken is tried where it has less to do. Empty where neither is allowed.
-    """
-    if not {"patch", "update"} <= allowed:
-        return next((rung for rung in ("patch", "update") if rung in allowed), "")
-    patch, update = costs["patch"].per_node, costs["update"].per_node
-    if patch is None:
-        return "patch"
-    if update is None:
-        return "update" if changed > 2 * nodes // 3 else "patch"
-    return "patch" if patch * changed <= update * nodes else "update"
 
 
 def fanout(device: Device) -> tuple[int, str]:
@@ -126,3 +54,48 @@ def fanout(device: Device) -> tuple[int, str]:
 def may_overlap(device: Device) -> bool:
     """Whether kernels may overlap: ``HIPRT_GRAPH_OVERLAP``, on a device that was found to keep the order."""
     return flags.graph_overlap and "overlap" in trusted(device)
+
+
+def rules(device: Device, slots: int) -> tuple[Any, str]:
+    """Return what launches on a device may do.
+
+    Parameters
+    ----------
+    device : Device
+    slots : int
+        The most execs that recordings of one topology may take turns in.
+
+    Returns
+    -------
+    rules : hiprt_rules *
+    reason : str
+        Why the fan-out is not what ``HIPRT_GRAPH_FANOUT`` says; empty where it is.
+
+    Raises
+    ------
+    HipError
+        The canary's kernel could not be loaded.
+    """
+    version, trust = flags.version, trusted(device)
+    known = made.get((device.index, slots))
+    if known is not None and known[0] == version and known[1] is trust:
+        return known[2:]
+    bound, reason = fanout(device)
+    # The kernel of a canary is never freed.
+    guard = canary(device.index).core if flags.graph_canary else core.ffi.NULL
+    names = allowed(device)
+    out = core.ffi.new(
+        "hiprt_rules *",
+        {
+            "rungs": sum(RUNGS[name] for name in names),
+            "slots": slots,
+            "keys": flags.graph_keys,
+            "fanout": bound,
+            "overlap": may_overlap(device),
+            "budget_nodes": flags.graph_update_budget,
+            "budget_bytes": flags.graph_update_budget_mb << 20,
+            "canary": guard,
+        },
+    )
+    made[device.index, slots] = version, trust, out, reason
+    return out, reason

@@ -22,12 +22,12 @@ struct hiprt_exec {
   hiprt_stream *asked;  /* the stream of the last launch, while no event is behind that */
   int is_in_flight;     /* as far as is known */
   int is_lost;          /* no event is behind the last launch, and its stream cannot be asked: only the device can */
-  uint64_t launched;    /* the number of the last launch, counted over all execs */
-  uint64_t on;          /* the number of its stream; 0: there was none */
+  atomic_ullong launched; /* the number of the last launch, counted over all execs */
+  atomic_ullong on;       /* the number of its stream; 0: there was none */
   pthread_mutex_t lock; /* guards what a launch sets, and what is asked about it */
   hiprt_exec *next;     /* in the list of execs that wait to be destroyed */
   hiprt_canary canary;
-  atomic_uint references;
+  atomic_uint references, holders;
   uint64_t updated_nodes, updated_bytes; /* written by patches and updates: ROCm leaks memory by them (G7) */
 };
 
@@ -171,6 +171,8 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int
   return 0;
 }
 
+uint32_t hiprt_exec_hold(hiprt_exec *e, int by) { return atomic_fetch_add(&e->holders, (uint32_t)by) + (uint32_t)by; }
+
 void hiprt_exec_retain(hiprt_exec *e) { atomic_fetch_add_explicit(&e->references, 1, memory_order_relaxed); }
 
 void hiprt_exec_release(hiprt_exec *e) {
@@ -255,7 +257,8 @@ int hiprt_exec_busy(hiprt_exec *e) {
 }
 
 int hiprt_exec_may_launch(hiprt_exec *e, const hiprt_stream *stream) {
-  if (!e->on || e->on == stream->number) return 1;
+  const uint64_t on = e->on;
+  if (!on || on == stream->number || hiprt_guards_off & HIPRT_GUARD_STREAM) return 1;
   const int busy = hiprt_exec_busy(e);
   return busy == 0 || busy == 1 ? !busy : busy;
 }

@@ -18,6 +18,9 @@ int hiprt_exec_create(hiprt_recorder *recorder, int device, uint32_t fanout, int
 /* Take one more reference, or give one up; behind the last an exec is destroyed once its last launch is done. */
 void hiprt_exec_retain(hiprt_exec *exec);
 void hiprt_exec_release(hiprt_exec *exec);
+/* Change the number of kept calls that launch an exec again as it is, and return it; while there are any, a ladder puts
+ * no other recording's arguments into the exec. */
+uint32_t hiprt_exec_hold(hiprt_exec *exec, int by);
 /* Launch the graph. is_fenced: an event is recorded behind it, which says when this launch is done. Without, on a
  * stream that is its own, whoever asks later hears when everything is done that is on the stream by then.
  * *out_ran: 0 if the call failed and the graph has certainly not been launched, so that its nodes may be run instead; 1

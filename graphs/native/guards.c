@@ -26,6 +26,8 @@ __attribute__((visibility("default"))) int hiprt_test_disable(const char *guard)
     hiprt_guards_off |= HIPRT_GUARD_KEY;
   } else if (!strcmp(guard, "fence")) {
     hiprt_guards_off |= HIPRT_GUARD_FENCE;
+  } else if (!strcmp(guard, "stream")) {
+    hiprt_guards_off |= HIPRT_GUARD_STREAM;
   } else if (!strcmp(guard, "device")) {
     hiprt_hip.hipSetDevice = keep_device;
   } else if (!strcmp(guard, "busy")) {

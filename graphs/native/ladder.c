@@ -13,9 +13,10 @@
 typedef struct {
   hiprt_exec *exec;
   hiprt_successor *successor; /* NULL until half of the budget is used */
-  uint32_t holders;
   int is_same; /* as the recording that is searched for now */
 } slot;
+
+#define LEAST_TURNS 4 /* twice as many arguments, or twice as many as there are slots, are remembered */
 
 /* The execs whose keys have one hash. */
 typedef struct {
@@ -50,10 +51,9 @@ static int reserve(void **data, uint32_t count, uint32_t *capacity, size_t size)
   return 0;
 }
 
-hiprt_ladder *hiprt_ladder_create(void) {
-  hiprt_ladder *ladder = calloc(1, sizeof *ladder);
-  if (!ladder) hiprt_fail(HIPRT_E_MEMORY, "hiprt_ladder_create", 0);
-  return ladder;
+int hiprt_ladder_create(hiprt_ladder **out_ladder) {
+  *out_ladder = calloc(1, sizeof **out_ladder);
+  return *out_ladder ? 0 : hiprt_fail(HIPRT_E_MEMORY, "hiprt_ladder_create", 0);
 }
 
 static void let_go(hiprt_ladder *ladder, slot gone) {
@@ -124,9 +124,13 @@ static int add(hiprt_ladder *ladder, topology *t, slot fresh, uint32_t keys) {
   }
   t->slots[t->n_slots++] = fresh;
   ladder->version++;
-  while (ladder->count > keys && ladder->topologies != t) {
+  uint32_t live = hiprt_ladder_topologies(ladder);
+  /* Those without execs are kept for the arguments that they have seen, within a bound of their own. */
+  while ((live > keys || ladder->count > 2 * (uint64_t)keys) && ladder->topologies != t) {
+    const int had_execs = ladder->topologies->n_slots > 0;
     remove_topology(ladder, 0);
-    ladder->evicted++;
+    ladder->evicted += had_execs;
+    live -= had_execs;
     t--;
   }
   return 0;
@@ -141,15 +145,9 @@ void hiprt_ladder_drop(hiprt_ladder *ladder, hiprt_exec *exec) {
   let_go(ladder, kept);
 }
 
-void hiprt_ladder_discard(hiprt_ladder *ladder, const hiprt_recorder *recorder) {
-  topology *t = find_topology(ladder, hiprt_recorder_key(recorder));
+void hiprt_ladder_discard(hiprt_ladder *ladder, uint64_t key) {
+  topology *t = find_topology(ladder, key);
   if (t) empty(ladder, t);
-}
-
-void hiprt_ladder_hold(hiprt_ladder *ladder, hiprt_exec *exec, int by) {
-  topology *t;
-  slot *held = find_slot(ladder, exec, &t);
-  if (held) held->holders += (uint32_t)by;
 }
 
 uint64_t hiprt_ladder_version(const hiprt_ladder *ladder) { return ladder->version; }
@@ -171,6 +169,7 @@ uint32_t hiprt_ladder_execs(const hiprt_ladder *ladder, uint32_t room, hiprt_exe
 
 /* Note arguments; whether the topology had them before, as buffers that take turns do. Without memory nothing is noted. */
 static int comes_back(topology *t, uint64_t arguments, uint32_t slots) {
+  if (slots < LEAST_TURNS) slots = LEAST_TURNS;
   for (uint32_t i = 0; i < t->n_seen; i++)
     if (t->seen[i] == arguments) return 1;
   if (!t->seen && (t->seen = calloc(slots, 2 * sizeof *t->seen))) t->max_seen = 2 * slots;
@@ -234,7 +233,7 @@ static int survey(const search *s, uint32_t *out_same, uint32_t *out_free, hiprt
     const slot *each = s->topology->slots + i;
     if (!each->is_same) continue;
     ++*out_same;
-    if (each->holders) continue;
+    if (hiprt_exec_hold(each->exec, 0)) continue;
     ++*out_free;
     if (*out_drained) continue;
     const int busy = hiprt_exec_busy(each->exec);
@@ -253,9 +252,9 @@ int hiprt_ladder_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rule
   const double of_nodes = (double)(n + nodes) / (double)rules->budget_nodes;
   const double of_bytes = (double)(b + bytes) / (double)rules->budget_bytes;
   const double used = of_nodes > of_bytes ? of_nodes : of_bytes;
-  topology *t = 0;
-  slot *old = find_slot(ladder, exec, &t);
-  if (old && used > 0.5 && !old->successor && n) {
+  topology *t;
+  slot *old = used > 0.5 ? find_slot(ladder, exec, &t) : 0;
+  if (old && !old->successor && n) {
     old->successor = hiprt_successor_create(hiprt_exec_recorder(exec), hiprt_exec_device(exec), rules->fanout,
                                             (int)rules->overlap, rules->canary);
     if (!old->successor) return HIPRT_E_MEMORY;
@@ -265,12 +264,13 @@ int hiprt_ladder_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rule
     return 0;
   }
   if (!old) return 0;
-  slot fresh = {.holders = old->holders};
+  slot fresh = {0};
   hiprt_successor *successor = old->successor;
   old->successor = 0;
   int status = hiprt_successor_take(successor, &fresh.exec);
   if (status) return status;
   const slot spent = *old;
+  hiprt_exec_hold(fresh.exec, (int)hiprt_exec_hold(spent.exec, 0));
   *old = fresh;
   *out_exec = fresh.exec;
   let_go(ladder, spent);
@@ -306,6 +306,7 @@ static int change(const search *s, hiprt_exec *exec) {
     s->out->rung = rung;
     s->out->exec = exec;
     s->out->first = first;
+    s->out->differing = count;
     snprintf(s->out->reason, sizeof s->out->reason, "arguments of %u of %u nodes changed", count, size);
     return 0;
   }

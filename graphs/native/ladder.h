@@ -14,16 +14,16 @@ typedef struct {
   hiprt_exec *exec;  /* borrowed from the ladder */
   uint32_t rung;     /* hiprt_rung */
   uint32_t is_new;   /* the ladder had no exec of the topology */
-  uint32_t changed;  /* nodes with other arguments than those of the nearest exec */
-  uint32_t first;    /* the first of them */
+  uint32_t changed;  /* nodes with other arguments than those of the nearest exec; all if it is new */
+  uint32_t first;    /* the first of them; after a patch or an update, of those of the exec that was changed */
+  uint32_t differing; /* nodes with other arguments than those of the exec that was changed */
   uint32_t waited;   /* slots, all in flight, of which the first to be launched was waited for; 0: none was */
   uint32_t replaced; /* execs whose update budget was spent */
   double seconds;    /* what the change took, or making the exec */
   char reason[HIPRT_REASON]; /* why it was no replay; empty for a replay */
 } hiprt_choice;
 
-/* Return NULL with the failure noted if there is no memory. */
-hiprt_ladder *hiprt_ladder_create(void);
+int hiprt_ladder_create(hiprt_ladder **out_ladder);
 void hiprt_ladder_release(hiprt_ladder *ladder);
 /* Find an exec that carries a recording's arguments, or make one do so; the rules allow instantiate. On failure an exec
  * may be half changed: hiprt_ladder_discard comes next (G8). */
@@ -34,12 +34,9 @@ int hiprt_ladder_find(hiprt_ladder *ladder, hiprt_recorder *recorder, hiprt_stre
  * may take. Once half of the budget is used, another thread makes the successor. */
 int hiprt_ladder_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules *rules, uint32_t nodes, uint64_t bytes,
                         hiprt_exec **out_exec);
-/* Change the number of kept calls that launch an exec again as it is; while there are any, no other recording's
- * arguments are put into it. */
-void hiprt_ladder_hold(hiprt_ladder *ladder, hiprt_exec *exec, int by);
-/* Drop one exec, those of a recording's topology, or all. */
+/* Drop one exec, those whose topology keys have a hash, or all. */
 void hiprt_ladder_drop(hiprt_ladder *ladder, hiprt_exec *exec);
-void hiprt_ladder_discard(hiprt_ladder *ladder, const hiprt_recorder *recorder);
+void hiprt_ladder_discard(hiprt_ladder *ladder, uint64_t key);
 void hiprt_ladder_clear(hiprt_ladder *ladder);
 /* Return a number that changes whenever an exec comes or goes. */
 uint64_t hiprt_ladder_version(const hiprt_ladder *ladder);

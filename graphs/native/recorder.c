@@ -414,7 +414,7 @@ uint32_t hiprt_recorder_size(const hiprt_recorder *r) { return r->n_nodes; }
 uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
 uint32_t hiprt_recorder_foreign(const hiprt_recorder *r) { return r->n_foreign; }
 uint64_t hiprt_recorder_bytes(const hiprt_recorder *r) { return r->n_bytes; }
-uint64_t hiprt_recorder_key(const hiprt_recorder *r) { return r->key; }
+uint64_t hiprt_recorder_key(const hiprt_recorder *r) { return hiprt_guards_off & HIPRT_GUARD_KEY ? r->n_nodes : r->key; }
 uint64_t hiprt_recorder_arguments(const hiprt_recorder *r) { return r->arguments_hash; }
 
 static void list_ranges(const node *n, hiprt_node *out) {

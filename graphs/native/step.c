@@ -14,7 +14,8 @@ struct hiprt_step {
   hiprt_rules rules;
   hiprt_ladder *ladder;
   pthread_mutex_t lock;     /* held while a thread records, and from the choice of an exec to its launch */
-  hiprt_recorder *recorder; /* NULL unless a thread records */
+  atomic_uintptr_t owner;   /* the thread that records; 0: none does, and the next three are not set */
+  hiprt_recorder *recorder;
   hiprt_stream *stream;     /* that records */
   int is_capturing;
   hiprt_recorder *last; /* what was launched last, and by which exec; NULL: it ran eagerly */
@@ -41,8 +42,7 @@ hiprt_step *hiprt_step_create(const char *name, const hiprt_rules *rules) {
   else if (!is_valid) hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_create", "a rule is out of range");
   if (!hiprt_library_is_open() || !is_valid) return 0;
   hiprt_step *step = calloc(1, sizeof *step);
-  if (step) step->ladder = hiprt_ladder_create();
-  if (!step || !step->ladder) {
+  if (!step || hiprt_ladder_create(&step->ladder)) {
     free(step);
     hiprt_fail(HIPRT_E_MEMORY, "hiprt_step_create", 0);
     return 0;
@@ -84,8 +84,8 @@ static int take(hiprt_step *step, const char *call) {
   return hiprt_fail(HIPRT_E_RECORDING, call, "this thread has begun the step: end it first");
 }
 
-/* Whether this thread records the step. */
-static int is_recording(const hiprt_step *step) { return step->recorder && hiprt_stream_records(step->stream); }
+/* Whether this thread records the step; any thread may ask. */
+static int is_recording(const hiprt_step *step) { return atomic_load(&step->owner) == hiprt_this_thread(); }
 
 int hiprt_step_begin(hiprt_step *step, hiprt_stream *stream) {
   int status = take(step, "hiprt_step_begin");
@@ -102,6 +102,7 @@ int hiprt_step_begin(hiprt_step *step, hiprt_stream *stream) {
   hiprt_stream_retain(stream);
   step->recorder = recorder;
   step->stream = stream;
+  atomic_store(&step->owner, hiprt_this_thread());
   return 0;
 }
 
@@ -128,6 +129,7 @@ static hiprt_recorder *stop(hiprt_step *step) {
   if (step->is_capturing) hiprt_flatten_drop(recorder, step->stream);
   step->is_capturing = 0;
   hiprt_stream_stop(step->stream);
+  atomic_store(&step->owner, 0);
   step->recorder = 0;
   return recorder;
 }
@@ -160,7 +162,7 @@ static int run_eagerly(hiprt_step *step, hiprt_recorder *recorder, hiprt_stream 
 /* Let a failed graph call be followed by an eager run, unless the nodes may have run already (G8). */
 static int fall(hiprt_step *step, int failure, hiprt_recorder *recorder, hiprt_stream *stream, hiprt_outcome *out,
                 int *out_ran) {
-  hiprt_ladder_discard(step->ladder, recorder);
+  hiprt_ladder_discard(step->ladder, hiprt_recorder_key(recorder));
   remember(step, 0, 0);
   if (*out_ran) return failure;
   /* What was seen to lose a change gets no more of them. */
@@ -194,7 +196,7 @@ static int launch(hiprt_step *step, hiprt_recorder *recorder, hiprt_stream *stre
   memcpy(out->reason, choice.reason, sizeof out->reason);
   out->rung = choice.rung;
   step->stats.rungs[choice.rung]++;
-  if (choice.rung == HIPRT_PATCH) step->stats.patched += choice.changed;
+  if (choice.rung == HIPRT_PATCH) step->stats.patched += choice.differing;
   remember(step, recorder, choice.exec);
   return 0;
 }

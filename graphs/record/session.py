@@ -141,7 +141,7 @@ class Session:
     def let_go(self) -> None:
         """Let other recordings have the execs after all."""
         for exec_ in self.held:
-            exec_.holders -= 1
+            exec_.hold(-1)
         self.held = []
 
     def begin(self) -> None:
@@ -181,7 +181,7 @@ class Session:
                 self.is_whole = self.is_whole and launched is not None
                 if self.reserve and launched is not None:
                     # This happens at once, because a later part of the same topology must not patch the exec.
-                    launched.holders += 1
+                    launched.hold(1)
                     self.held.append(launched)
         self.offset += len(recording)
 

@@ -2,7 +2,6 @@
 
 import gc
 import tempfile
-import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -307,9 +306,6 @@ PHASES |= {"upload": upload, "compiled": compiled, "lazy": lazy, "once": once, "
 
 def tidy():
     """Let go of everything that a phase may have left."""
-    for thread in threading.enumerate():
-        if thread.name == "hiprt-successor":
-            thread.join()
     ladders.clear()
     lazy_programs.forget_gone()
     gc.collect()

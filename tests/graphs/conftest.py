@@ -3,8 +3,7 @@
 import pytest
 
 import hiprt
-from hiprt import graphs
-from hiprt.graphs.launch import policy
+from hiprt import core, graphs
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -14,9 +13,10 @@ def _probed():
 
 
 @pytest.fixture(autouse=True)
-def _untried_rungs(monkeypatch):
+def _untried_rungs():
     """Begin as a fresh process does: what patches and updates cost in other tests does not choose between them."""
-    monkeypatch.setattr(policy, "costs", {name: policy.Cost() for name in policy.costs})
+    for rung in (core.lib.HIPRT_PATCH, core.lib.HIPRT_UPDATE):
+        core.lib.hiprt_policy_set_cost(rung, -1)
 
 
 @pytest.fixture

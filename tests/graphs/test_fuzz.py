@@ -291,6 +291,18 @@ def test_a_failed_move_runs_eagerly(stream):
     assert step.rungs["instantiate"] == before + 1
 
 
+def test_a_successor_that_cannot_be_patched_is_discarded(stream):
+    """G8: what takes a spent exec's place carries older arguments until it is patched; no later call finds it so."""
+    arrays = [hiprt.full(100, 1.0), hiprt.full(100, 2.0)]
+    step = graphs.Step(lambda x: scale(x, 3.0), stream=stream, moves=True)
+    failure = HipError(1, "hipErrorInvalidValue", "hipGraphExecKernelNodeSetParams")
+    with hiprt.flags.override(graph_update_budget=10), failing_once(graphs.Exec, "patch", failure):
+        for i in range(30):
+            np.testing.assert_array_equal(step(arrays[i % 2]).numpy(), np.full(100, (3, 6)[i % 2], np.float32))
+    assert "eager: hipGraphExecKernelNodeSetParams: hipErrorInvalidValue (1)" in step.reasons
+    assert [exec_.holders for exec_ in execs(step)] == [1]
+
+
 def test_kept_steps_take_only_the_rungs_that_are_named(stream, x):
     """HIPRT_GRAPH_RUNGS limits calls of a signature that was kept before, too."""
     step = graphs.Step(lambda x: scale(x, 3.0), stream=stream)

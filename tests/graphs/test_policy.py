@@ -5,16 +5,18 @@ import pytest
 from helpers.kernels import scale
 
 import hiprt
-from hiprt import graphs, runtimes
+from hiprt import core, graphs, runtimes
 from hiprt.graphs.launch import policy, trust
 from hiprt.runtimes import FANOUT, RUNTIMES, Runtime, runtime
+
+NUMBERS = {name: getattr(core.lib, f"HIPRT_{name.upper()}") for name in graphs.RUNG_NAMES}
 
 
 @pytest.mark.parametrize(
     ("same", "free", "is_drained", "comes_back", "reason"),
     [
         (0, 0, False, True, "first of this topology"),
-        (2, 0, False, True, policy.KEPT),
+        (2, 0, False, True, "every exec of this topology is kept for a call with other arguments"),
         (2, 2, False, True, "2 of this topology, all in flight"),
         (2, 1, True, True, "these arguments come back: they get an exec of their own"),
         (2, 1, True, False, ""),
@@ -24,25 +26,33 @@ from hiprt.runtimes import FANOUT, RUNTIMES, Runtime, runtime
 )
 def test_when_another_exec_is_made(same, free, is_drained, comes_back, reason):
     """Not where all slots are taken, whatever comes back."""
-    assert policy.why_another(same, free, is_drained=is_drained, comes_back=comes_back, slots=4) == reason
+    said = core.ffi.new("char[]", core.lib.HIPRT_REASON)
+    core.lib.hiprt_policy_why_another(same, free, is_drained, comes_back, 4, said)
+    assert core.ffi.string(said).decode() == reason
 
 
 @pytest.mark.parametrize(
     ("patch", "update", "changed", "rung"),
     [
-        (None, None, 10, "patch"),
-        (1.0, None, 6, "patch"),
-        (1.0, None, 7, "update"),
+        (-1, -1, 10, "patch"),
+        (1.0, -1, 6, "patch"),
+        (1.0, -1, 7, "update"),
         (1.0, 0.5, 5, "patch"),
         (1.0, 0.5, 6, "update"),
     ],
 )
 def test_the_cheaper_of_patch_and_update(patch, update, changed, rung):
     """Of ten nodes; an untried rung is tried where it has less to do."""
-    policy.costs["patch"].per_node, policy.costs["update"].per_node = patch, update
-    assert policy.cheaper(changed, 10, frozenset(("patch", "update"))) == rung
-    assert policy.cheaper(changed, 10, frozenset(("replay", "update"))) == "update"
-    assert policy.cheaper(changed, 10, frozenset(("replay",))) == ""
+    lib, every = core.lib, ("patch", "update", "replay")
+    for name, cost in (("patch", patch), ("update", update)):
+        lib.hiprt_policy_set_cost(NUMBERS[name], cost)
+
+    def cheaper(*allowed):
+        return lib.hiprt_policy_cheaper(changed, 10, sum(policy.RUNGS[name] for name in allowed))
+
+    assert cheaper(*every) == NUMBERS[rung]
+    assert cheaper("replay", "update") == NUMBERS["update"]
+    assert cheaper("replay") == NUMBERS["eager"]
 
 
 def test_the_row_of_an_architecture_stands_before_its_providers(monkeypatch):

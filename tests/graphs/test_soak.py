@@ -6,6 +6,7 @@ profile is the environment's: ``HIPRT_CPU_PROFILE=clr-10 pytest -m soak …``.
 
 import gc
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,7 +47,7 @@ class Usage:
         self.rungs = dict(self.step.rungs)
         self.device = allocator.default_pool.stats().allocated, allocator.default_pool.stats().reserved
         self.memory = self.step.ladder.memory.stats().reserved
-        self.slots = {key: len(slots) for key, slots in self.step.ladder.execs.by_key.items()}
+        self.slots = Counter(exec_.recording.key for exec_ in self.step.ladder.execs)
         self.kept = len(self.step.kept)
         self.objects = len(gc.get_objects())
         self.files = len(os.listdir("/proc/self/fd"))
