@@ -11,6 +11,7 @@ from typing import Any
 
 from hiprt import CompileError, HipError, ProviderError, __version__
 from hiprt.command import add_commands
+from hiprt.extras import MissingExtraError, missing
 from hiprt.interrupt import STATUS, TEXT, end_at_once, is_command, raise_in_command
 
 __all__ = ["main"]
@@ -60,7 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader has gone (`hiprt generate | head`); what is still buffered must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILURE
-    except (HipError, ProviderError, ValueError, OSError, MemoryError) as error:
+    except ModuleNotFoundError as error:
+        if is_debug or not isinstance(missing(error), MissingExtraError):
+            raise
+        print(f"hiprt: {missing(error)}", file=sys.stderr)
+        return FAILURE
+    except (HipError, ProviderError, ValueError, OSError, MemoryError, MissingExtraError) as error:
         if is_debug:
             raise
         print(f"hiprt: {sentence(error)}", file=sys.stderr)

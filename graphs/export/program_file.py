@@ -20,11 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import numpy as np
 
 from hiprt.array import Array
 from hiprt.buffer import Buffer
+from hiprt.extras import missing
 from hiprt.graphs.export.host_stream import host_values
 from hiprt.graphs.export.notation import NUMBERS, Reader, Writer, check, is_index, is_shape
 from hiprt.graphs.export.ops import is_portable, op_named
@@ -192,11 +192,20 @@ def write_programs(path: Path, functions: Iterable[Exported], *, shapeless: bool
     written = Written()
     content = {"version": VERSION, "shapeless": shapeless, "functions": [written.function(each) for each in functions]}
     content["kernels"] = written.kernels
-    packed = np.frombuffer(msgpack.packb(content), np.uint8)
+    packed = np.frombuffer(msgpack().packb(content), np.uint8)
     tensors: dict[str, Callable[[], HostArray]] = {PROGRAM: lambda: packed}
     for i, array in enumerate(written.constants):
         tensors[str(i)] = partial(host_values, array)
     write_tensors(path, tensors, {"format": FORMAT, "version": str(VERSION), "metadata": metadata})
+
+
+def msgpack() -> Any:
+    """Return the package, which other work of a program needs not."""
+    try:
+        import msgpack as package
+    except ImportError as error:
+        raise missing(error, "export") from None
+    return package
 
 
 def read_programs(path: Path) -> ProgramFile:
@@ -215,8 +224,8 @@ def read_programs(path: Path) -> ProgramFile:
     packed = tensors.pop(PROGRAM)
     check(set(tensors) == set(map(str, range(len(tensors)))), "its constants are not numbered")
     try:
-        content = msgpack.unpackb(packed.tobytes(), strict_map_key=True)
-    except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
+        content = msgpack().unpackb(packed.tobytes(), strict_map_key=True)
+    except (ValueError, TypeError, msgpack().UnpackException, RecursionError) as error:
         raise ValueError(f"its program is not msgpack ({error or type(error).__name__})") from None
     check(type(content) is dict, "its program is no map")
     version = content.get("version")

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
-import msgpack
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import NoteSection
+from hiprt.extras import missing
+
+try:
+    import msgpack
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import NoteSection
+except ImportError as error:
+    raise missing(error, "offline") from None
 
 __all__ = ["CodeObject", "KernelArgument", "KernelMetadata"]
 

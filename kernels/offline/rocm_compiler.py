@@ -18,11 +18,15 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
-
 from hiprt.errors import CompileError, ProviderError
+from hiprt.extras import missing
 from hiprt.shared_libraries import beside, own_version, versions_in
+
+try:
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+except ImportError as error:
+    raise missing(error) from None
 
 __all__ = ["Rocm", "RocmCompiler"]
 

@@ -15,7 +15,7 @@ def blocks(root, language):
 def test_set_up_is_two_commands(root):
     """One installs and runs, one installs and tests; extras named there exist."""
     commands = blocks(root, "bash")
-    assert commands == ['pip install ".[cpu]" && hiprt generate\n', 'pip install -e ".[test]" && pytest\n']
+    assert commands == ['pip install ".[cpu,engine]" && hiprt generate\n', 'pip install -e ".[test]" && pytest\n']
     project = (root / "pyproject.toml").read_text()
     for extra in ("cpu", "test"):
         assert re.search(rf"^{extra} = \[", project, re.MULTILINE)

@@ -107,7 +107,7 @@ def test_commands_in_the_text_exist(root):
 
 def test_reasons_that_are_explained_are_those_of_the_code(root):
     """The table of reasons quotes messages; their words stand in the source."""
-    source = "".join(file.read_text() for file in (root / "graphs").rglob("*.py"))
+    source = "".join(file.read_text() for end in ("py", "c") for file in (root / "graphs").rglob(f"*.{end}"))
     (table,) = re.findall(r"^\| reason .*?(?=^$)", pages(root)["reuse.md"], re.M | re.S)
     reasons = re.findall(r"^\| `([^`]+)` \|", table, re.M)
     assert len(reasons) > 10

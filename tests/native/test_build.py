@@ -3,6 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+from setuptools import Distribution, Extension
+
+from hiprt.native import build
+
 COMPILER = """#!/bin/sh
 # Writes an object in two halves; the linker takes whole ones only.
 for each; do
@@ -17,7 +22,7 @@ else
   : > "$out"
 fi
 """
-BUILD = """
+BUILD_LIBRARY = """
 import sys
 from pathlib import Path
 from hiprt.native.build import build_library
@@ -31,9 +36,22 @@ def test_two_builds_of_one_folder(tmp_path, monkeypatch):
     compiler.write_text(COMPILER)
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
-    command = [sys.executable, "-c", BUILD]
+    command = [sys.executable, "-c", BUILD_LIBRARY]
     builds = [
         subprocess.Popen([*command, tmp_path / f"{n}.so", tmp_path / "objects"], stderr=subprocess.PIPE, text=True)
         for n in range(3)
     ]
-    assert [(build.communicate()[1], build.returncode) for build in builds] == [("", 0)] * 3
+    assert [(each.communicate()[1], each.returncode) for each in builds] == [("", 0)] * 3
+
+
+@pytest.mark.parametrize("wanted", ["inplace", "editable_mode", ""])
+def test_warnings_stop_no_installation(wanted, monkeypatch, root):
+    """They are errors for those who work on hiprt, whose build lies in the source folder."""
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(build, "WARNINGS", list(build.WARNINGS))
+    command = build.Build(Distribution({"ext_modules": [Extension("hiprt._core", [])]}))
+    if wanted:
+        setattr(command, wanted, True)
+    command.finalize_options()
+    assert ("-Werror" in command.extensions[0].extra_compile_args) == bool(wanted)
+    assert ("-Werror" in build.compile_flags("-std=c11")) == bool(wanted)
