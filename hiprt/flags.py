@@ -303,6 +303,12 @@ class Flags:
         PASS_NAMES,
         "The same for the lazy arrays of `hiprt.metal_compat.mlx`: a structure that comes again goes through these.",
     )
+    mlx_recipes = Flag(
+        boolean,
+        True,
+        "Calls of `mlx.nn` modules that come again are made without their Python; 0 runs it each time, with its prints "
+        "and other effects.",
+    )
     cpu_compiler = Flag(str, "", "The CPU device's compiler: a path, or one of zig, clang++ and g++.", native=True)
     cpu_zig = Flag(
         str,

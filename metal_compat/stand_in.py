@@ -10,13 +10,23 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 
 __all__ = ["INSTALL", "stand_in"]
 
 CORE, OURS = "mlx.core", "hiprt.metal_compat.mlx"
+MODULES = "mlx.nn.layers.base"  # where the class of modules is
 INSTALL = "pip install 'hiprt[mlx]'"
+
+
+class ModuleLoader(SourceFileLoader):
+    """Loads the file with the class of modules, whose calls are recorded then."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the file."""
+        super().exec_module(module)
+        import_module(f"{OURS}.module_calls").adopt(module.Module)
 
 
 class CoreFinder(MetaPathFinder, Loader):
@@ -28,6 +38,11 @@ class CoreFinder(MetaPathFinder, Loader):
         """Return the spec of what is ours; None leaves a module to the other finders."""
         if fullname == CORE:
             return ModuleSpec(CORE, self, is_package=False)
+        if fullname == MODULES:
+            spec = PathFinder.find_spec(fullname, path)
+            if spec is not None and isinstance(spec.loader, SourceFileLoader):
+                spec.loader = ModuleLoader(fullname, spec.loader.path)
+            return spec
         if fullname == "mlx" and PathFinder.find_spec("mlx") is None:
             return ModuleSpec("mlx", None, is_package=True)
         if fullname.startswith("mlx.") and fullname.count(".") == 1 and not found_on(fullname, path):

@@ -3,22 +3,27 @@
  * This is the extension module hiprt.graphs.native.lazy. */
 #include "trace.h" /* first: Python.h says so */
 
-/* Base of the arrays of a module. */
-typedef struct {
-  PyObject_HEAD
-  PyObject *value;
-} lazy_object;
+typedef hiprt_py_lazy lazy_object;
 
 /* What `declare` was given. */
-static hiprt_py_trace *trace;
-static PyTypeObject *lazy_type, *array_type;
+hiprt_py_trace *hiprt_py_lazy_trace;
+PyTypeObject *hiprt_py_lazy_type;
+static PyTypeObject *lazy_type;
 static PyObject *value_of;
+static _Thread_local PyObject *watching; /* a list that receives a weak reference to each array that is made; else NULL */
 
-static PyObject *around(PyObject *value) {
-  allocfunc allocate = (allocfunc)PyType_GetSlot(array_type, Py_tp_alloc);
-  lazy_object *made = (lazy_object *)allocate(array_type, 0);
+PyObject *hiprt_py_around(PyObject *value) {
+  allocfunc allocate = (allocfunc)PyType_GetSlot(hiprt_py_lazy_type, Py_tp_alloc);
+  lazy_object *made = (lazy_object *)allocate(hiprt_py_lazy_type, 0);
   if (!made) return 0;
   made->value = Py_NewRef(value);
+  PyObject *reference = watching ? PyWeakref_NewRef((PyObject *)made, 0) : 0;
+  if (watching && (!reference || PyList_Append(watching, reference))) {
+    Py_XDECREF(reference);
+    Py_DECREF((PyObject *)made);
+    return 0;
+  }
+  Py_XDECREF(reference);
   /* No circle leads through an array, and the collector need not look at thousands of them. */
   if (PyObject_GC_IsTracked((PyObject *)made)) PyObject_GC_UnTrack((PyObject *)made);
   return (PyObject *)made;
@@ -64,7 +69,7 @@ static PyObject *wrapped(PyObject *made) {
   if (!made) return 0;
   PyObject *result = 0;
   if (PyObject_TypeCheck(made, hiprt_py_array_type)) {
-    result = around(made);
+    result = hiprt_py_around(made);
   } else if (PyTuple_CheckExact(made) || PyList_CheckExact(made)) {
     const int is_tuple = PyTuple_CheckExact(made);
     const Py_ssize_t count = is_tuple ? PyTuple_Size(made) : PyList_Size(made);
@@ -87,7 +92,7 @@ static PyObject *wrapped(PyObject *made) {
 
 /* apply(function, *args, **kwargs): what a function of ops returns for the values of lazy arrays, as lazy arrays. */
 static PyObject *apply(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-  if (!array_type) return PyErr_Format(PyExc_RuntimeError, "no class of arrays was declared");
+  if (!hiprt_py_lazy_type) return PyErr_Format(PyExc_RuntimeError, "no class of arrays was declared");
   if (count < 1) return PyErr_Format(PyExc_TypeError, "apply: a function is needed");
   const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
   PyObject *given = PyTuple_New(count - 1), *keywords = named ? PyDict_New() : 0, *made = 0;
@@ -103,7 +108,7 @@ static PyObject *apply(PyObject *module, PyObject *const *args, Py_ssize_t count
   }
   if (is_ready) {
     hiprt_py_trace *before = hiprt_py_current_trace;
-    hiprt_py_current_trace = trace;
+    hiprt_py_current_trace = hiprt_py_lazy_trace;
     made = PyObject_Call(args[0], given, keywords);
     hiprt_py_current_trace = before;
   }
@@ -112,14 +117,23 @@ static PyObject *apply(PyObject *module, PyObject *const *args, Py_ssize_t count
   return wrapped(made);
 }
 
+/* watch(list or None): let the list receive a weak reference to each array that ops make in this thread; return the list
+ * before. */
+static PyObject *watch(PyObject *module, PyObject *list) {
+  if (list != Py_None && !PyList_CheckExact(list)) return PyErr_Format(PyExc_TypeError, "watch: a list or None is needed");
+  PyObject *before = watching ? watching : Py_NewRef(Py_None);
+  watching = list == Py_None ? 0 : Py_NewRef(list);
+  return before;
+}
+
 /* declare(trace, class, value_of): record with a trace, return arrays of a class, and make values of arrays in memory so. */
 static PyObject *declare(PyObject *module, PyObject *args) {
   PyObject *recorder, *class, *function;
   if (!PyArg_ParseTuple(args, "OO!O", &recorder, &PyType_Type, &class, &function)) return 0;
   if (!PyType_IsSubtype((PyTypeObject *)class, lazy_type))
     return PyErr_Format(PyExc_TypeError, "declare: a class of lazy arrays is needed");
-  trace = (hiprt_py_trace *)Py_NewRef(recorder);
-  array_type = (PyTypeObject *)Py_NewRef(class);
+  hiprt_py_lazy_trace = (hiprt_py_trace *)Py_NewRef(recorder);
+  hiprt_py_lazy_type = (PyTypeObject *)Py_NewRef(class);
   value_of = Py_NewRef(function);
   Py_RETURN_NONE;
 }
@@ -156,6 +170,7 @@ static PyTypeObject *make_lazy(void) {
 PyMODINIT_FUNC PyInit_lazy(void) {
   static PyMethodDef methods[] = {{"apply", (PyCFunction)(void (*)(void))apply, METH_FASTCALL | METH_KEYWORDS, 0},
                                   {"declare", declare, METH_VARARGS, 0},
+                                  {"watch", watch, METH_O, 0},
                                   {0}};
   static struct PyModuleDef definition = {
       PyModuleDef_HEAD_INIT, "hiprt.graphs.native.lazy", "Lazy arrays.", -1, methods, 0, 0, 0, 0,

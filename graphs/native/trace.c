@@ -19,6 +19,7 @@ typedef struct {
   PyTypeObject *size;      /* the class of sizes that stand for an axis of a value */
   int keeps;               /* whether primitives are kept in the list; else they live as long as what uses them */
   PyObject *view, *grown;  /* the ops that make views of parts, and that write a part of a cache; NULL: prefixes are not seen */
+  PyTypeObject *integer, *varying; /* of numbers that are recorded, and of values with such sizes; NULL: there are none */
 } trace_object;
 
 /* What stands for the values and sizes of an older program: arrays by the number of a value, and a function of sizes. */
@@ -162,6 +163,11 @@ static PyObject *read_leaf(reading *r, PyObject *value) {
   }
   if (r->with && type == r->with->size) {
     PyObject *number = PyObject_CallFunctionObjArgs(r->with->moved, value, 0);
+    if (number && append(r, shared(number))) Py_CLEAR(number);
+    return number;
+  }
+  if (r->trace && type == r->trace->integer) { /* it notes that the call is one for this number */
+    PyObject *number = PyNumber_Index(value);
     if (number && append(r, shared(number))) Py_CLEAR(number);
     return number;
   }
@@ -315,7 +321,8 @@ static unsigned long long address_for(const hiprt_py_array *pattern) {
 }
 
 /* Make the results that a rule tells of: a container, results (pattern or None, operand or -1, bytes), writes. */
-static PyObject *results(const trace_object *self, const reading *r, PyObject *rule, hiprt_py_primitive *maker) {
+static PyObject *results(const trace_object *self, PyObject *inputs, PyObject *rule, hiprt_py_primitive *maker) {
+  const Py_ssize_t operands = PyTuple_Size(inputs);
   PyObject *patterns = PyTuple_GetItem(rule, 1);
   const long container = PyLong_AsLong(PyTuple_GetItem(rule, 0));
   const Py_ssize_t count = PyTuple_Size(patterns);
@@ -325,14 +332,14 @@ static PyObject *results(const trace_object *self, const reading *r, PyObject *r
     PyObject *pattern = result ? PyTuple_GetItem(result, 0) : 0;
     const Py_ssize_t operand = pattern ? PyLong_AsSsize_t(PyTuple_GetItem(result, 1)) : -1;
     const long long bytes = pattern ? PyLong_AsLongLong(PyTuple_GetItem(result, 2)) : 0;
-    if (!pattern || operand >= r->operands || PyErr_Occurred()) {
+    if (!pattern || operand >= operands || PyErr_Occurred()) {
       if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the rule is that of another call");
     } else if (pattern == Py_None) {
-      made = operand < 0 ? shared(Py_None) : shared(r->inputs[operand]);
+      made = operand < 0 ? shared(Py_None) : shared(PyTuple_GetItem(inputs, operand));
     } else {
       const unsigned long long at = operand < 0
                                         ? address_for((hiprt_py_array *)pattern)
-                                        : ((hiprt_py_array *)r->inputs[operand])->address + (unsigned long long)bytes;
+                                        : ((hiprt_py_array *)PyTuple_GetItem(inputs, operand))->address + (unsigned long long)bytes;
       made = new_value(self, pattern, maker, (uint32_t)i, at);
     }
     if (!made) {
@@ -492,6 +499,17 @@ static void note_prefix(const trace_object *self, hiprt_py_primitive *made) {
   if (maker && maker->op == self->grown) made->prefix = prefix_axis(PyTuple_GetItem(made->arguments, 1));
 }
 
+/* Let operands whose sizes are recorded numbers note that the call is one for these. -1 with an exception. */
+static int pin_sizes(const trace_object *self, const reading *r) {
+  for (Py_ssize_t i = 0; self->varying && i < r->operands; i++) {
+    if (Py_TYPE(r->inputs[i]) != self->varying) continue;
+    PyObject *none = PyObject_CallMethod(r->inputs[i], "pin", 0);
+    if (!none) return -1;
+    Py_DECREF(none);
+  }
+  return 0;
+}
+
 static int has_prefix(const reading *r) {
   for (Py_ssize_t i = 0; i < r->operands; i++) {
     const hiprt_py_primitive *maker = (const hiprt_py_primitive *)((hiprt_py_array *)r->inputs[i])->primitive;
@@ -526,10 +544,10 @@ static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *cons
     Py_DECREF(made);
     made = 0;
   }
-  if (arguments) rule = rule_of(self, op, arguments, &r, known);
+  if (arguments && !pin_sizes(self, &r)) rule = rule_of(self, op, arguments, &r, known);
   if (rule)
     primitive = new_primitive(self, (PyObject *)op, arguments, tuple_of(r.inputs, r.operands), rule, r.hash);
-  if (primitive) made = results(self, &r, rule, primitive);
+  if (primitive) made = results(self, primitive->inputs, rule, primitive);
   if (made) note_prefix(self, primitive);
   if (made && self->keeps && PyList_Append(self->primitives, (PyObject *)primitive)) Py_CLEAR(made);
   if (rule) values += (uint64_t)PyTuple_Size(PyTuple_GetItem(rule, 1)) + 1;
@@ -538,6 +556,23 @@ static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *cons
   Py_XDECREF(rule);
   Py_XDECREF((PyObject *)primitive);
   return made;
+}
+
+uint64_t hiprt_py_numbered(void) { return values; }
+
+PyObject *hiprt_py_again(hiprt_py_trace *trace, const hiprt_py_application *call, PyObject *arguments, PyObject *inputs) {
+  trace_object *self = (trace_object *)trace;
+  hiprt_py_primitive *primitive = new_primitive(self, call->op, arguments, shared(inputs), call->rule, call->hash);
+  PyObject *made = primitive ? results(self, inputs, call->rule, primitive) : 0;
+  if (made) note_prefix(self, primitive);
+  values += (uint64_t)PyTuple_Size(PyTuple_GetItem(call->rule, 1)) + 1;
+  Py_XDECREF((PyObject *)primitive);
+  return made;
+}
+
+int hiprt_py_is_grown(const hiprt_py_trace *trace, const hiprt_py_primitive *maker) {
+  const trace_object *self = (const trace_object *)trace;
+  return self->grown && maker->op == self->grown;
 }
 
 static PyObject *add(hiprt_py_trace *base, hiprt_py_op *op, PyObject *args, PyObject *kwargs) {
@@ -634,6 +669,18 @@ static PyObject *see_prefixes(PyObject *object, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+/* see_integers(class of numbers, class of values): numbers of the first class are used as ints, and values of the second
+ * are told by `pin` where a call is one for their sizes. */
+static PyObject *see_integers(PyObject *object, PyObject *args) {
+  trace_object *self = (trace_object *)object;
+  PyObject *integer, *varying;
+  if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &integer, &PyType_Type, &varying)) return 0;
+  if (self->integer) return PyErr_Format(PyExc_TypeError, "see_integers: once");
+  self->integer = (PyTypeObject *)shared(integer);
+  self->varying = (PyTypeObject *)shared(varying);
+  Py_RETURN_NONE;
+}
+
 /* given(array): a value that stands for an array of this form, whichever it will be. */
 static PyObject *given(PyObject *object, PyObject *array) {
   trace_object *self = (trace_object *)object;
@@ -720,6 +767,8 @@ static int trace_traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->grown);
   Py_VISIT((PyObject *)self->value);
   Py_VISIT((PyObject *)self->size);
+  Py_VISIT((PyObject *)self->integer);
+  Py_VISIT((PyObject *)self->varying);
   return 0;
 }
 
@@ -730,10 +779,12 @@ static int trace_clear(PyObject *object) {
   Py_CLEAR(self->buffer);
   Py_CLEAR(self->view);
   Py_CLEAR(self->grown);
-  PyObject *value = (PyObject *)self->value, *size = (PyObject *)self->size;
-  self->value = self->size = 0;
-  Py_XDECREF(value);
-  Py_XDECREF(size);
+  PyTypeObject **types[] = {&self->value, &self->size, &self->integer, &self->varying};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    PyObject *type = (PyObject *)*types[i];
+    *types[i] = 0;
+    Py_XDECREF(type);
+  }
   return 0;
 }
 
@@ -747,6 +798,7 @@ static PyTypeObject *make_trace(void) {
   static PyMemberDef members[] = {{"primitives", T_OBJECT, offsetof(trace_object, primitives), READONLY, 0}, {0}};
   static PyMethodDef methods[] = {{"prepare", prepare, METH_VARARGS, 0},
                                   {"see_prefixes", see_prefixes, METH_VARARGS, 0},
+                                  {"see_integers", see_integers, METH_VARARGS, 0},
                                   {"given", given, METH_O, 0},
                                   {"add", add_known, METH_VARARGS, 0},
                                   {"repeat", repeat, METH_VARARGS, 0},

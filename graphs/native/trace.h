@@ -29,5 +29,29 @@ typedef struct {
 
 extern PyTypeObject *hiprt_py_primitive_type;
 
+/* A call of which all is known but the operands. */
+typedef struct {
+  PyObject *op, *rule;
+  uint64_t hash; /* the same for calls that make the same values */
+} hiprt_py_application;
+
+/* Add such a call to a lazy graph, and return what it returns. */
+PyObject *hiprt_py_again(hiprt_py_trace *trace, const hiprt_py_application *call, PyObject *arguments, PyObject *inputs);
+/* Return a number that is larger than those of all values. */
+uint64_t hiprt_py_numbered(void);
+/* Whether a primitive writes a part of a cache, so that views of what it returns may be prefixes. */
+int hiprt_py_is_grown(const hiprt_py_trace *trace, const hiprt_py_primitive *maker);
+
+/* Base of the arrays of a module of lazy arrays. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *value;
+} hiprt_py_lazy;
+
+extern hiprt_py_trace *hiprt_py_lazy_trace; /* with which their ops are recorded; NULL: none is declared */
+extern PyTypeObject *hiprt_py_lazy_type;    /* the class of what ops return */
+/* Return such an array with a value. */
+PyObject *hiprt_py_around(PyObject *value);
+
 /* Return a primitive that makes nothing but holds the array that a value shows, which is a leaf of its graph then. */
 PyObject *hiprt_py_leaf(const hiprt_py_array *value, PyObject *array);

@@ -3,8 +3,8 @@
 from hiprt import objects
 
 __all__ = [
-    "ITSELF", "Compiled", "HostView", "Issue", "Lazy", "Primitive", "Trace", "Traced", "apply", "cut", "declare",
-    "hold", "is_pinned", "move", "note", "pin", "run",
+    "ITSELF", "Compiled", "HostView", "Issue", "Lazy", "Primitive", "Recipe", "Trace", "Traced", "apply", "cut",
+    "declare", "hold", "is_pinned", "move", "note", "numbered", "pin", "run", "watch",
 ]  # fmt: skip
 
 types = objects.load("hiprt.graphs.native.trace")
@@ -17,4 +17,6 @@ issues = objects.load("hiprt.graphs.native.issue")
 ITSELF, Issue, note, run = issues.ITSELF, issues.Issue, issues.note, issues.run
 lazies = objects.load("hiprt.graphs.native.lazy")
 HostView = objects.load("hiprt.graphs.native.host_view").HostView
-Lazy, apply, declare = lazies.Lazy, lazies.apply, lazies.declare
+Lazy, apply, declare, watch = lazies.Lazy, lazies.apply, lazies.declare, lazies.watch
+recipes = objects.load("hiprt.graphs.native.recipe")
+Recipe, numbered = recipes.Recipe, recipes.numbered

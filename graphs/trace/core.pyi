@@ -23,6 +23,7 @@ class Trace:
     primitives: list[Primitive]
     def prepare(self, buffer: Buffer, value: type, size: type | None, keeps: bool, /) -> None: ...
     def see_prefixes(self, view: Any, grown: Any, /) -> None: ...
+    def see_integers(self, integer: type, varying: type, /) -> None: ...
     def given(self, array: Array, /) -> Any: ...
     def add(self, op: Any, arguments: tuple[Any, ...], rule: tuple[Any, ...], /) -> Any: ...
     def repeat(
@@ -110,3 +111,27 @@ def apply(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
 def declare(trace: Trace, kind: type[Lazy], value_of: Callable[[Array], Array], /) -> None:
     """Let `apply` record with a trace, return arrays of a class, and make values of arrays in memory by a function."""
+
+def watch(made: list[Any] | None, /) -> list[Any] | None:
+    """Let a list receive a weak reference to each array that `apply` makes in this thread; return the list before."""
+
+def numbered() -> int:
+    """Return a number that is larger than those of all values."""
+
+class Recipe:
+    def __new__(
+        cls,
+        nodes: tuple[Any, ...],
+        sums: tuple[Any, ...],
+        tests: int,
+        position: Callable[[int], Array],
+        constants: tuple[Array, ...],
+        positions: tuple[int, ...],
+        calls: tuple[Any, ...],
+        fresh: tuple[int, ...],
+        changed: tuple[tuple[int, int], ...],
+        writes: tuple[Any, ...],
+        result: tuple[Any, ...],
+        /,
+    ) -> Recipe: ...
+    def take(self, root: tuple[Any, ...], /) -> Any: ...

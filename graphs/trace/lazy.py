@@ -20,6 +20,7 @@ from hiprt.array import Array, empty
 from hiprt.flags import flags
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace.core import cut, hold, is_pinned
+from hiprt.graphs.trace.integer import current_recording
 from hiprt.graphs.trace.memory import Memory
 from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.passes.in_place import in_place
@@ -185,6 +186,9 @@ def evaluate(values: Sequence[Array]) -> None:
     ValueError, TypeError
         An op refuses its arguments when it runs.
     """
+    recording = current_recording()
+    if recording is not None:
+        recording.refuse("it computes an array")
     with lock:
         forget_gone()
         wanted = [value for value in values if held(value) is None]

@@ -18,13 +18,14 @@ import numpy as np
 from hiprt import kernels
 from hiprt.array import Array, array as on_device
 from hiprt.graphs.trace.core import hold, pin
+from hiprt.graphs.trace.integer import Integer, current_recording, is_recorded
 from hiprt.graphs.trace.padding import ELEMENTWISE
 from hiprt.graphs.trace.rehearsal import substitute
 from hiprt.graphs.trace.trace import Trace
-from hiprt.graphs.trace.value import GETITEM, TRANSPOSE
+from hiprt.graphs.trace.value import GETITEM, TRANSPOSE, VaryingValue
 from hiprt.op import Op
 
-__all__ = ["LazyTrace", "Prefix", "counted", "prefix_of", "prefixed"]
+__all__ = ["LazyTrace", "Prefix", "counted", "position", "prefix_of", "prefixed", "varying"]
 
 EVERY = slice(None)
 
@@ -56,6 +57,7 @@ class LazyTrace(Trace):
     def __init__(self) -> None:
         super().__init__(keeps=False)
         self.see_prefixes(GETITEM, kernels.slice_update)
+        self.see_integers(Integer, VaryingValue)
 
     def of_prefixes(self, op: Op, arguments: tuple[Any, ...]) -> Any:
         """Return what a call returns, by a primitive that other lengths have as well; None where there is none."""
@@ -63,12 +65,19 @@ class LazyTrace(Trace):
         return None if rule is None else rule(op, arguments)
 
 
-@lru_cache(4096)
-def counted(n: int) -> Array:
+def counted(n: Any) -> Array:
     """Return a value that holds an integer as an int32 array of one element, the same one each time.
 
     A graph that is given the number so, and not as a constant of its ops, is the same graph for another number.
     """
+    if is_recorded(n) and n.recording.is_open:
+        return n.recording.position(n, position, position.__wrapped__)
+    return position(int(n))
+
+
+@lru_cache(4096)
+def position(n: int) -> Array:
+    """Return the value that holds a number."""
     memory = on_device(np.asarray([n], np.int32))
     pin(memory)
     value: Array = TRACE.given(memory)
@@ -86,10 +95,21 @@ def prefix_of(value: Any) -> Prefix | None:
 
 def prefixed(whole: Array, axis: int, length: int) -> Array:
     """Return the first elements of a value along an axis, as a prefix."""
+    if is_recorded(length):
+        return varying(prefixed(whole, axis, length.value), axis, length)
     index = tuple([slice(0, length) if each == axis else EVERY for each in range(whole.ndim)])
     made = whole[index]
     made.primitive.prefix = axis + 1
     return made
+
+
+def varying(view: Array, axis: int, length: Integer) -> Array:
+    """Return a view whose length along an axis is an integer that is recorded."""
+    recording = current_recording()
+    assert recording is not None
+    recording.shapes[view.number] = tuple([length if i == axis else n for i, n in enumerate(view.shape)])
+    view.__class__ = VaryingValue
+    return view
 
 
 def valid(length: int, capacity: int, axis: int, ndim: int) -> Array:
@@ -114,7 +134,10 @@ def called(op: Op, arguments: tuple[Any, ...]) -> Array:
 
 def shortest(found: list[Prefix]) -> int | None:
     """Return the least capacity of prefixes of one length; None for others."""
-    return min(each.capacity for each in found) if len({each.length for each in found}) == 1 else None
+    lengths = [each.length for each in found]
+    if not lengths or any(n != lengths[0] for n in lengths):
+        return None
+    return min(each.capacity for each in found)
 
 
 def cut_to(found: Prefix, capacity: int) -> Array:

@@ -7,11 +7,13 @@ from functools import reduce
 from operator import mul
 from typing import Any, NoReturn
 
+from hiprt import objects
 from hiprt.array import Array
+from hiprt.graphs.trace.integer import current_recording
 from hiprt.graphs.trace.size import Size
 from hiprt.op import Op
 
-__all__ = ["ShapelessValue", "Value"]
+__all__ = ["ShapelessValue", "Value", "VaryingValue"]
 
 # Where a read of contents is made on behalf of the line that is to be named.
 OURS = ("hiprt.array", "hiprt.graphs.", "hiprt.kernels.", "hiprt.metal_compat.")
@@ -164,3 +166,38 @@ class ShapelessValue(Value):
 
     def __len__(self) -> int:
         return int(self.shape[0])
+
+
+class VaryingValue(Value):
+    """A value with integers among its sizes, while its thread records what depends on them (`Recording`).
+
+    Whoever asks for more than the shape and the dtype ties the recording to the sizes as they are.
+    """
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes."""
+        recording = current_recording()
+        plain: tuple[int, ...] = objects.Array.shape.__get__(self)
+        return plain if recording is None else recording.shapes.get(self.number, plain)
+
+    def pin(self) -> None:
+        """Tie the recording to the sizes as they are."""
+        for n in self.shape:
+            int(n)
+
+
+def pinned(name: str) -> property:
+    """Return an attribute that ties the recording to the sizes as they are."""
+
+    def found(self: VaryingValue) -> Any:
+        self.pin()
+        return getattr(objects.Array, name).__get__(self)
+
+    return property(found)
+
+
+for name in ("form", "is_contiguous", "nbytes", "size", "strides"):
+    setattr(VaryingValue, name, pinned(name))

@@ -210,7 +210,7 @@ def checked(shape: Sequence[int]) -> tuple[int, ...]:
         One does not.
     """
     for n in shape:
-        if n not in INT32:
+        if not -(2**31) <= n < 2**31:
             raise OverflowError(
                 f"Shape dimension {n} is outside the supported range [-2147483648, 2147483647]. MLX currently uses "
                 "32-bit integers for shape dimensions."

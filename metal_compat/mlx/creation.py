@@ -11,9 +11,10 @@ import numpy as np
 
 from hiprt import kernels
 from hiprt.array import Array, array as on_device, full as full_of, zeros as zeros_of
+from hiprt.graphs.trace.integer import is_recorded
 from hiprt.graphs.trace.prefixes import prefixed
 from hiprt.metal_compat.mlx import places
-from hiprt.metal_compat.mlx.array import INT32, array, as_array, checked, held, host_from, host_of
+from hiprt.metal_compat.mlx.array import array, as_array, checked, held, host_from, host_of
 from hiprt.metal_compat.mlx.dtypes import Dtype, bool_, float32, given, int32, int64, of
 from hiprt.metal_compat.mlx.lazy import apply
 
@@ -26,7 +27,6 @@ __all__ = [
 e, pi, inf, nan = math.e, math.pi, math.inf, math.nan
 euler_gamma = 0.5772156649015329
 newaxis = None
-SHORT = range(-(2**31) + 1, 2**31)  # the bounds that the op of the catalogue takes
 FEW, STEP = 4, 256  # caches grow by the second
 
 
@@ -162,9 +162,11 @@ def full_like(a: Any, vals: Any, dtype: Any = None, *, stream: Any = None) -> ar
 
 def numbers_from(first: Array | None, step: int, count: int) -> Array:
     """Return integers at equal distances, from 0 or from an integer in device memory."""
-    if first is None and step == 1 and count > FEW and count % STEP:
+    if first is None and step == 1 and count > FEW:
         # As many as there are tokens so far: a mask of them comes again as one of all places of a cache.
-        return prefixed(kernels.arange(-(-count // STEP) * STEP), 0, count)
+        places = -(-(count.value if is_recorded(count) else count) // STEP) * STEP
+        if places - STEP < count < places:
+            return prefixed(kernels.arange(places), 0, count)
     found: Array = kernels.arange(0, step * count, step)
     return found if first is None else kernels.add(found, first)
 
@@ -189,22 +191,25 @@ def arange(*bounds: Any, dtype: Any = None, stream: Any = None, **named: Any) ->
     start, stop, step = (x.item() if isinstance(x, (array, np.generic)) else x for x in (start, stop, step))
     is_whole = all(isinstance(x, int) for x in (start, stop, step))
     if dtype is None:
-        is_wide = is_whole and any(x not in INT32 for x in (start, stop, step))
+        is_wide = is_whole and not all(-(2**31) <= x < 2**31 for x in (start, stop, step))
         dtype = int64 if is_wide else int32 if is_whole else float32
     if not step:
         raise ValueError("[arange] Cannot compute length: the step is 0.")
-    if math.isinf(step) and not any(math.isnan(x) or math.isinf(x) for x in (start, stop)):
+    if not is_whole and math.isinf(step) and not any(math.isnan(x) or math.isinf(x) for x in (start, stop)):
         is_ahead = (stop - start) * math.copysign(1, step) > 0
         return full((int(is_ahead),), start, of(given(dtype)))
-    if any(math.isnan(x) for x in (start, stop, step)) or any(math.isinf(x) for x in (start, step)):
+    if not is_whole and (any(map(math.isnan, (start, stop, step))) or any(map(math.isinf, (start, step)))):
         raise ValueError("[arange] Cannot compute length.")
-    count = max(0, math.ceil((stop - start) / step)) if not math.isinf(stop) else -1
-    if count < 0 or count not in INT32:
+    if is_whole and step == 1:
+        count = max(0, stop - start)
+    else:
+        count = max(0, math.ceil((stop - start) / step)) if is_whole or not math.isinf(stop) else -1
+    if not 0 <= count < 2**31:
         raise ValueError("[arange] Maximum size exceeded.")
     new = given(dtype)
     if new == np.bool_ and count > 1:
         raise ValueError("[arange] bool is not supported as dtype.")
-    if is_whole and all(x in SHORT for x in (start, start + step * count, step, step * count)):
+    if is_whole and all(abs(x) < 2**31 for x in (start, start + step * count, step, step * count)):
         # A start may be a position, which is another one at the next token.
         first = places.counted(start) if start and count else None
         whole: array = apply(numbers_from, first, step, count)

@@ -10,7 +10,8 @@ import numpy as np
 
 from hiprt import kernels
 from hiprt.array import Array, zeros as zeros_of
-from hiprt.metal_compat.mlx.array import INT32, array, as_array
+from hiprt.graphs.trace.integer import Integer
+from hiprt.metal_compat.mlx.array import array, as_array
 from hiprt.metal_compat.mlx.dtypes import Dtype, complex64, finfo, given, iinfo
 from hiprt.metal_compat.mlx.lazy import apply
 from hiprt.metal_compat.mlx.places import counted
@@ -33,6 +34,7 @@ SAME = {
 # Ops by which programs come from a position to others: they are given numbers as arrays; see `counted`.
 COUNTING = {"add", "subtract", "greater", "greater_equal", "less", "less_equal"}
 COUNTS = np.dtype(np.int32)
+WHOLE = (int, Integer)
 __all__ = [
     *UNARY, *BINARY, *SAME, "astype", "bitwise_invert", "clip", "conj", "conjugate", "degrees", "divmod", "imag",
     "isneginf", "isposinf", "logical_xor", "nan_to_num", "positive", "radians", "real", "round", "stop_gradient",
@@ -77,7 +79,7 @@ def operand(x: Any, other: Any) -> Any:
     if type(x) is array:
         return x
     if isinstance(x, (bool, int, float)) and isinstance(other, array):
-        if not isinstance(x, float) and x not in INT32:
+        if not isinstance(x, float) and not -(2**31) <= x < 2**31:
             return whole_number(x, other.dtype)
         return x
     return as_array(x)
@@ -90,7 +92,7 @@ def binary(name: str) -> Callable[..., array]:
     def applied(a: Any, b: Any, stream: Any = None) -> array:
         left = operand(a, b)
         right = operand(b, left)
-        if type(right) is int and name in COUNTING and left.value.dtype is COUNTS and left.value.ndim:
+        if type(right) in WHOLE and name in COUNTING and left.value.dtype is COUNTS and left.value.ndim:
             right = counted(right)
         try:
             made: array = apply(op, left if isinstance(left, array) else operand(left, right), right)

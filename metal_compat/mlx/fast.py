@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from hiprt import kernels
-from hiprt.array import Array, Form
+from hiprt.array import Array
+from hiprt.graphs.trace.integer import is_recorded
 from hiprt.graphs.trace.prefixes import prefix_of
 from hiprt.metal_compat.metal_kernel import MetalKernel, metal_kernel as body_kernel, run as run_kernel
 from hiprt.metal_compat.mlx.array import array, as_array, packed
@@ -144,7 +145,7 @@ def rope(
         if not issubdtype(offset.dtype, integer):
             raise ValueError(f"[rope] offset must be an integer but got type {offset.dtype.name}.")
     else:
-        first = int(offset)
+        first = offset if is_recorded(offset) else int(offset)
     if dims <= 0 or dims % 2 or dims > a.shape[-1]:
         raise ValueError(f"[rope] dims must be positive, even and at most {a.shape[-1]} but got {dims}.")
     if freqs is not None and freqs.shape != (dims // 2,):
@@ -223,7 +224,7 @@ def scaled_dot_product_attention(
     sinks : array, [Hq], optional
         Scores that take part in the softmax, and in nothing else.
     """
-    if mask is None and sinks is None and is_token(q.value.form, k.value.form, v.value.form):
+    if mask is None and sinks is None and is_token(q.value, k.value, v.value):
         (keys, length), (values, _) = prefix(k), prefix(v)
         if keys.shape == values.shape:
             one: array = apply(token_attention, q, keys, values, counted(length - 1), float(scale))
@@ -263,7 +264,7 @@ def scaled_dot_product_attention(
         raise ValueError(f"[{op}] Received invalid shape for sinks {sinks.shape}.")
     if isinstance(mask, array):
         whole = (*q.shape[:3], k.shape[2])
-        if np.broadcast_shapes(mask.shape, whole) != whole:
+        if any(n not in (1, size) for n, size in zip(reversed(mask.shape), reversed(whole))):
             raise ValueError(f"[broadcast_shapes] Shapes {mask.shape} and {whole} cannot be broadcast.")
     seen = mask if isinstance(mask, array) else None
     is_causal = isinstance(mask, str) and mask == "causal"
@@ -292,12 +293,12 @@ def every_place(q: array, k: array, v: array, mask: array | None) -> tuple[array
     return counted(count), keys, values, mask
 
 
-def is_token(q: Form, k: Form, v: Form) -> bool:
+def is_token(q: Array, k: Array, v: Array) -> bool:
     """Whether operands are one token's heads and what a cache holds, as one kernel takes them."""
     (rows, heads, count, *width), kept = (*q.shape, 0, 0, 0)[:4], k.shape
     return (
         rows == count == 1
-        and len(q.shape) == len(kept) == 4
+        and q.ndim == len(kept) == 4
         and kept == v.shape
         and kept[0] == 1
         and kept[3:] == tuple(width)

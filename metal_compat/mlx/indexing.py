@@ -11,6 +11,8 @@ import numpy as np
 
 from hiprt import kernels
 from hiprt.array import Array
+from hiprt.graphs.trace.integer import Integer
+from hiprt.graphs.trace.prefixes import varying
 from hiprt.graphs.trace.value import GETITEM
 from hiprt.kernels.ops.broadcasting import broadcast_shapes
 from hiprt.metal_compat.mlx.array import array, as_array, packed
@@ -20,7 +22,7 @@ from hiprt.metal_compat.mlx.places import counted
 
 __all__ = ["At", "assigned", "taken"]
 
-PLAIN = {int, type(None)}  # types of bounds that are as they should be
+PLAIN = {int, type(None), Integer}  # types of bounds that are as they should be
 EVERY = slice(None)
 LAST = 2**31 - 1  # the largest index that MLX takes
 WIDE = "Slice indices must be 32-bit integers."
@@ -153,7 +155,8 @@ def taken(a: array, index: Any) -> array:
     """
     view = plain(index, a.value.ndim)
     if view is not None:
-        made: array = apply(GETITEM, a, view)
+        length = varying_length(a, view)
+        made: array = apply(GETITEM, a, view) if length is None else apply(beginning, a, *length)
         return made
     items = normal(index)
     arrays = [item for item in items if isinstance(item, array)]
@@ -165,6 +168,27 @@ def taken(a: array, index: Any) -> array:
     marked = ["array" if isinstance(item, array) else item for item in expanded(items, a.ndim)]
     found: array = apply(gathered, a, marked, arrays)
     return found
+
+
+def varying_length(a: array, items: tuple[Any, ...]) -> tuple[int, Integer] | None:
+    """Return the axis of which items name the first elements, where their number is recorded, and that number."""
+    found = None
+    for axis, item in enumerate(items):
+        if type(item) is not slice or item.step is not None or item.start not in (None, 0):
+            return None
+        if type(item.stop) is Integer and found is None:
+            found = axis, item.stop
+        elif item.stop is not None:
+            return None
+    if found is None or len(items) != a.ndim or not 0 < found[1] <= a.shape[found[0]]:
+        return None
+    return found
+
+
+def beginning(x: Array, axis: int, length: Integer) -> Array:
+    """Return the first elements along an axis, whose number is recorded."""
+    view = x[tuple([slice(None, length.value if i == axis else None) for i in range(x.ndim)])]
+    return varying(view, axis, length)
 
 
 def fitted(update: Any, a: array, shape: tuple[int, ...]) -> array:
@@ -285,13 +309,23 @@ def one_slice(a: array, items: list[Any]) -> tuple[int, int, int] | None:
             continue
         if type(item) is not slice:
             return None
-        start, stop, step = item.indices(n)
-        if (start, stop, step) == (0, n, 1):
+        if item.step not in (None, 1):
+            return None
+        start, stop = (place(x, n, otherwise) for x, otherwise in ((item.start, 0), (item.stop, n)))
+        if start == 0 and stop == n:
             continue
-        if found is not None or step != 1:
+        if found is not None:
             return None
         found = axis, start, max(0, stop - start)
     return found
+
+
+def place(bound: int | None, n: int, otherwise: int) -> int:
+    """Return a bound of a slice along an axis of n elements as a number from 0 to n."""
+    if bound is None:
+        return otherwise
+    bound = bound + n if bound < 0 else bound
+    return 0 if bound < 0 else min(bound, n)
 
 
 class At:

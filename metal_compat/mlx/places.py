@@ -5,14 +5,20 @@ from __future__ import annotations
 from functools import lru_cache
 
 from hiprt.graphs.trace import prefixes
+from hiprt.graphs.trace.integer import is_recorded
 from hiprt.metal_compat.mlx.array import array
 
 __all__ = ["counted", "prefix"]
 
 
-@lru_cache(4096)
 def counted(n: int) -> array:
-    """Return an integer as an int32 array of one element, the same one each time; see `prefixes.counted`."""
+    """Return an integer as an int32 array of one element; see `prefixes.counted`."""
+    return array.around(prefixes.counted(n)) if is_recorded(n) else plain(n)
+
+
+@lru_cache(4096)
+def plain(n: int) -> array:
+    """Return a number as an array, the same one each time."""
     return array.around(prefixes.counted(n))
 
 

@@ -133,7 +133,7 @@ def moveaxis(a: Any, /, source: int, destination: int, *, stream: Any = None) ->
 
 def broadcast_to(a: Any, /, shape: Sequence[int], *, stream: Any = None) -> array:
     """Return an array whose elements repeat along new axes and those of size 1."""
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = numbers((shape,) if isinstance(shape, int) else (tuple(shape),))
     if math.prod(sizes) not in INT32:
         checked(sizes)
     made: array = apply(kernels.broadcast_to, as_array(a), sizes)

@@ -1,0 +1,150 @@
+"""Calls of modules (``mlx.nn.Module``), which are computed again without their Python.
+
+`hiprt run` puts `adopt` on ``mlx.nn.Module``. The call of a module within which no other one runs, a whole model's in
+mlx-lm, is then recorded (`hiprt.graphs.trace.recipe`). When two recordings are equal, the calls that they fit are made
+from the recipe, in C: the weights are read where they are now, positions and lengths are computed from those in the
+caches, and the caches are left as the model's Python would have left them. A call that no recipe fits runs Python.
+
+What Python does besides, such as a print, a counter in a global variable, or a choice that depends on the time, is not
+seen, and happens no more. ``HIPRT_MLX_RECIPES=0`` runs Python each time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any
+
+from hiprt.flags import flags
+from hiprt.graphs.trace.core import Recipe
+from hiprt.graphs.trace.integer import current_recording
+from hiprt.graphs.trace.recipe import Draft, record
+from hiprt.metal_compat.mlx.random import keys
+
+__all__ = ["Recipes", "adopt", "recipes_of"]
+
+Function = Callable[..., Any]
+ATTRIBUTE = "_hiprt_recipes"  # of a module whose calls are recorded
+# Attributes of modules that are not for their calls.
+SKIPPED = frozenset({ATTRIBUTE, "_no_grad"})
+MOST_RECIPES, MOST_DRAFTS = 32, 8
+CREDIT = 24  # how many recordings may come to nothing, one after the other
+PLAYS = 8  # uses of recipes earn another one
+
+
+class Busy(threading.local):
+    """Whether a thread is within the call of a module."""
+
+    is_busy = False
+
+
+busy = Busy()
+
+
+class Recipes:
+    """The recipes of one module's calls.
+
+    Attributes
+    ----------
+    recipes : list of Recipe
+        Those that were used last come first.
+    drafts : list of Draft
+        Recordings that nothing has confirmed.
+    uses, recordings : int
+        How many calls were made from recipes, and how many were recorded.
+    refusals : list of str
+        Why the latest recordings came to nothing.
+    """
+
+    def __init__(self) -> None:
+        self.recipes: list[Recipe] = []
+        self.drafts: list[Draft] = []
+        self.uses = self.recordings = 0
+        self.refusals: list[str] = []
+        self.credit = CREDIT
+        self.is_first = True
+
+    def __deepcopy__(self, memo: Any) -> Recipes:
+        return Recipes()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recipes, ()
+
+    def call(self, function: Function, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what a module's function returns."""
+        root = (module, args, kwargs, keys.of_thread())
+        for i, recipe in enumerate(self.recipes):
+            made = recipe.take(root)
+            if made is not NotImplemented:
+                if i:
+                    self.recipes.insert(0, self.recipes.pop(i))
+                self.uses += 1
+                if not self.uses % PLAYS:
+                    self.credit = min(self.credit + 1, CREDIT)
+                return made
+        if self.is_first or not self.credit:
+            self.is_first = False  # what comes once is not recorded
+            return function(module, *args, **kwargs)
+        self.credit -= 1
+        self.recordings += 1
+        made, found = record(function, (module, *args), kwargs, root, is_module, SKIPPED)
+        self.note(found)
+        return made
+
+    def note(self, found: Draft | str) -> None:
+        """Keep a recording, or make the recipe that it confirms."""
+        if isinstance(found, str):
+            self.refusals = [*self.refusals[-3:], found]
+            return
+        known = next((each for each in self.drafts if found.equals(each)), None)
+        if known is None:
+            self.drafts = [*self.drafts[1 - MOST_DRAFTS :], found]
+            return
+        self.drafts.remove(known)
+        self.recipes = [found.recipe(), *self.recipes[: MOST_RECIPES - 1]]
+        self.credit = min(self.credit + 2, CREDIT)
+
+
+modules: list[type] = []
+
+
+def is_module(part: Any) -> bool:
+    """Whether an object is a module."""
+    return isinstance(part, tuple(modules))
+
+
+def recipes_of(module: Any) -> Recipes:
+    """Return the recipes of a module's calls."""
+    found: Recipes | None = vars(module).get(ATTRIBUTE)
+    if found is None:
+        found = vars(module)[ATTRIBUTE] = Recipes()
+    return found
+
+
+def called(function: Function) -> Function:
+    """Return what stands for a module's ``__call__``."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if busy.is_busy or not flags.mlx_recipes or current_recording() is not None:
+            return function(self, *args, **kwargs)
+        busy.is_busy = True
+        try:
+            return recipes_of(self).call(function, self, args, kwargs)
+        finally:
+            busy.is_busy = False
+
+    return update_wrapper(call, function)
+
+
+def adopt(module: Any) -> None:
+    """Let the calls of a class's subclasses be recorded, those that are made from now on."""
+
+    def define(cls: Any, **options: Any) -> None:
+        super(module, cls).__init_subclass__(**options)
+        function = vars(cls).get("__call__")
+        if callable(function):
+            cls.__call__ = called(function)
+
+    modules.append(module)
+    module.__init_subclass__ = classmethod(define)  # type: ignore[arg-type]

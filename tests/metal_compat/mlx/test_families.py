@@ -1,0 +1,81 @@
+"""Models of mlx-lm under ``hiprt run``: with recipes and without the same logits and caches."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("mlx_lm")
+pytestmark = [pytest.mark.timeout(600), pytest.mark.only("cpu", reason="what it shows is above the device")]
+COMMON = {
+    "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128, "num_attention_heads": 2, "head_dim": 32,
+    "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "vocab_size": 96, "max_position_embeddings": 512,
+    "tie_word_embeddings": True, "rope_theta": 1e4,
+}  # fmt: skip
+FAMILIES = {
+    "qwen3": {},
+    "gemma3_text": {"sliding_window": 6, "sliding_window_pattern": 2, "query_pre_attn_scalar": 32},
+    "qwen3_moe": {
+        "num_experts": 4, "num_experts_per_tok": 2, "decoder_sparse_step": 1, "mlp_only_layers": [],
+        "moe_intermediate_size": 64, "norm_topk_prob": True,
+    },
+    "deepseek_v3": {
+        "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+        "first_k_dense_replace": 1, "kv_lora_rank": 32, "q_lora_rank": 32, "qk_rope_head_dim": 16,
+        "qk_nope_head_dim": 16, "v_head_dim": 32, "n_group": 1, "topk_group": 1, "num_key_value_heads": 2,
+    },
+}  # fmt: skip
+CACHES = {"own": {}, "rotating": {"max_kv_size": 8}, "quantized": None}
+PROGRAM = """
+import importlib, json, sys
+import numpy as np
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_map
+from mlx_lm.models.cache import QuantizedKVCache, make_prompt_cache
+from hiprt.flags import flags
+from hiprt.metal_compat.mlx.module_calls import recipes_of
+
+config, options, rows = json.loads(sys.argv[1])
+module = importlib.import_module("mlx_lm.models." + config["model_type"])
+mx.random.seed(1)
+model = module.Model(module.ModelArgs.from_dict(config))
+model.update(tree_map(lambda each: 0.2 * mx.random.normal(each.shape), model.parameters()))
+tokens = np.random.default_rng(0).integers(0, 96, (26, rows, 1))
+
+
+def run(is_on):
+    cache = make_prompt_cache(model, **options) if options is not None else None
+    cache = cache or [QuantizedKVCache(group_size=32, bits=8) for _ in model.layers]
+    found = []
+    with flags.override(mlx_recipes=is_on, mlx_passes=("simplify", "dead_code", "fusion")):
+        for each in [tokens[:5, :, 0].T, *tokens[5:]]:
+            logits = model(mx.array(each), cache=cache)
+            found.append(np.array(logits))
+    held = tree_flatten([each.state for each in cache])
+    return found, [np.array(each) if isinstance(each, mx.array) else each for _, each in held]
+
+
+expected, made = run(False), run(True)
+for ours, theirs in zip(made, expected):
+    assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+print(recipes_of(model).uses)
+"""
+
+
+@pytest.mark.parametrize(
+    ("family", "cache", "rows"),
+    [("qwen3", "own", 1), ("qwen3", "rotating", 2), ("qwen3", "quantized", 1), ("gemma3_text", "own", 1),
+     ("qwen3_moe", "own", 2), ("deepseek_v3", "own", 1)],
+)  # fmt: skip
+def test_recipes_give_what_python_gives(family, cache, rows, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    work = json.dumps([{**COMMON, **FAMILIES[family], "model_type": family}, CACHES[cache], rows])
+    done = subprocess.run(
+        [sys.executable, "-m", "hiprt", "run", str(program), work],
+        capture_output=True, text=True, timeout=500, env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    assert int(done.stdout.split()[-1]) > 10
