@@ -219,7 +219,7 @@ def same(a: Any, b: Any) -> bool:
     if type(a) is tuple:
         return len(a) == len(b) and all(map(same, a, b))
     if type(a) is float:
-        return a.hex() == b.hex()
+        return bool(a.hex() == b.hex())
     if isinstance(a, Array):
         return same_contents(a, b)
     return isinstance(a, PLAIN) and bool(a == b)
@@ -232,8 +232,8 @@ def same_contents(a: Array, b: Array) -> bool:
         return False
     if a.nbytes > SMALL:
         return False
-    here, there = (bytes(each.arguments[0].numpy()) for each in (first, second))
-    return here == there
+    here, there = (each.arguments[0].numpy().tobytes() for each in (first, second))
+    return bool(here == there)
 
 
 class Maker:
