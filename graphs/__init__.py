@@ -4,6 +4,7 @@
 (`hiprt.compile`), and ``GUARANTEES.md`` what always holds.
 """
 
+from hiprt.graphs.adopted import Adopted, adopt
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.ladder import Ladder
@@ -17,6 +18,7 @@ from hiprt.graphs.view.view import View, show
 
 __all__ = [
     "RUNG_NAMES",
+    "Adopted",
     "Event",
     "Exec",
     "KeptCall",
@@ -26,6 +28,7 @@ __all__ = [
     "Stats",
     "Step",
     "View",
+    "adopt",
     "as_dict",
     "capture",
     "dot",

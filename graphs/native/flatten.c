@@ -7,6 +7,11 @@
 #include "capture.h"
 #include "status.h"
 
+/* A list within pieces.links. */
+typedef struct {
+  size_t start, count;
+} span;
+
 /* A captured node as it will be in the recording. */
 typedef struct {
   uint32_t kind;
@@ -14,12 +19,16 @@ typedef struct {
   hiprt_kernel *kernel;
   void *payload;
   uint32_t size;
+  span deps; /* the pieces that it waits for, where edges are kept */
 } piece;
 
 typedef struct {
   piece *pieces;
   size_t count, capacity;
   uint64_t from, to; /* addresses that are not final */
+  int keeps_edges;   /* the graph's own; else they follow from what the work touches */
+  uint32_t *links;   /* lists of pieces, ascending, which spans are parts of */
+  size_t n_links, links_capacity;
 } pieces;
 
 static int refuse(const char *what) { return hiprt_fail(HIPRT_E_FOREIGN, "hipStreamEndCapture", what); }
@@ -42,7 +51,7 @@ static int append(pieces *all, uint32_t kind, hipGraphNode_t source, hiprt_kerne
     return hiprt_fail(HIPRT_E_MEMORY, "hiprt_flatten_end", 0);
   }
   if (size) memcpy(copy, payload, size);
-  all->pieces[all->count++] = (piece){kind, source, kernel, copy, size};
+  all->pieces[all->count++] = (piece){kind, source, kernel, copy, size, {0, 0}};
   return 0;
 }
 
@@ -219,9 +228,11 @@ static int append_fill(pieces *all, hipGraphNode_t source) {
   return args.count ? append(all, HIPRT_NODE_FILL, source, 0, &args, sizeof args) : 0;
 }
 
-static int append_graph(pieces *all, hipGraph_t graph);
+static int append_graph(pieces *all, hipGraph_t graph, span before, span *out_ends);
 
-static int append_node(pieces *all, hipGraphNode_t source) {
+/* Append what a node does. before: the pieces that it waits for. *out_ends: those that nodes behind it wait for, where
+ * they are not the piece that it became. */
+static int append_node(pieces *all, hipGraphNode_t source, span before, span *out_ends) {
   hipGraphNodeType type;
   hipGraph_t child;
   HIPRT_TRY(hipGraphNodeGetType, source, &type);
@@ -229,10 +240,11 @@ static int append_node(pieces *all, hipGraphNode_t source) {
     case hipGraphNodeTypeKernel: return append_kernel(all, source);
     case hipGraphNodeTypeMemcpy: return append_copy(all, source);
     case hipGraphNodeTypeMemset: return append_fill(all, source);
-    case hipGraphNodeTypeEmpty: return 0;
+    case hipGraphNodeTypeEmpty:
+      return all->keeps_edges && before.count > 1 ? append(all, HIPRT_NODE_EMPTY, source, 0, 0, 0) : 0;
     case hipGraphNodeTypeGraph: {
       HIPRT_TRY(hipGraphChildGraphNodeGetGraph, source, &child);
-      return append_graph(all, child);
+      return append_graph(all, child, before, out_ends);
     }
     case hipGraphNodeTypeHost: return refuse("a function of the host (hipLaunchHostFunc)");
     case hipGraphNodeTypeWaitEvent:
@@ -249,34 +261,155 @@ static int append_node(pieces *all, hipGraphNode_t source) {
   }
 }
 
-static int waits(const hiprt_wiring *graph, hipGraphNode_t node) {
-  for (size_t k = 0; k < graph->n_edges; k++)
-    for (size_t j = 0; graph->to[k] == node && j < graph->n_nodes; j++)
-      if (graph->nodes[j] == graph->from[k]) return 1;
-  return 0;
+/* A node of a graph that is being flattened. */
+typedef struct {
+  hipGraphNode_t handle;
+  uint32_t place;         /* in the graph's own order */
+  uint32_t first, n_deps; /* the nodes that it waits for, in flattening.deps */
+  int is_done, is_waited_for;
+  span ends;
+} member;
+
+typedef struct {
+  member *members;   /* in the graph's own order */
+  member *by_handle; /* ascending */
+  uint32_t *deps;
+  size_t count;
+} flattening;
+
+static int by_handle(const void *a, const void *b) {
+  const uintptr_t x = (uintptr_t)((const member *)a)->handle, y = (uintptr_t)((const member *)b)->handle;
+  return (x > y) - (x < y);
 }
 
-/* Append the nodes of a graph, each behind those that it waits for, and else in the graph's own order. A node that was
- * appended is no longer listed. */
-static int append_ordered(pieces *all, const hiprt_wiring *graph) {
-  for (size_t left = graph->n_nodes; left;) {
-    const size_t before = left;
-    for (size_t i = 0; i < graph->n_nodes; i++) {
-      if (!graph->nodes[i] || waits(graph, graph->nodes[i])) continue;
-      int status = append_node(all, graph->nodes[i]);
-      if (status) return status;
-      graph->nodes[i] = 0;
-      left--;
-    }
-    if (left == before) return refuse("a graph with a cycle");
+static int ascending(const void *a, const void *b) {
+  const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+static uint32_t place_of(const flattening *f, hipGraphNode_t handle) {
+  const member wanted = {.handle = handle}, *found = bsearch(&wanted, f->by_handle, f->count, sizeof wanted, by_handle);
+  return found ? found->place : UINT32_MAX;
+}
+
+/* List for each node the nodes that it waits for. */
+static int wire(flattening *f, const hiprt_wiring *graph) {
+  for (size_t i = 0; i < f->count; i++) f->by_handle[i] = f->members[i] = (member){.handle = graph->nodes[i], .place = (uint32_t)i};
+  qsort(f->by_handle, f->count, sizeof *f->by_handle, by_handle);
+  for (size_t k = 0; k < graph->n_edges; k++) {
+    const uint32_t from = place_of(f, graph->from[k]), to = place_of(f, graph->to[k]);
+    if (from == UINT32_MAX || to == UINT32_MAX) return refuse("a graph with an edge to no node of its own");
+    f->members[from].is_waited_for = 1;
+    f->members[to].n_deps++;
+  }
+  uint32_t at = 0;
+  for (size_t i = 0; i < f->count; at += f->members[i++].n_deps) f->members[i].first = at;
+  for (size_t i = 0; i < f->count; i++) f->members[i].n_deps = 0;
+  for (size_t k = 0; k < graph->n_edges; k++) {
+    member *to = f->members + place_of(f, graph->to[k]);
+    f->deps[to->first + to->n_deps++] = place_of(f, graph->from[k]);
   }
   return 0;
 }
 
-static int append_graph(pieces *all, hipGraph_t graph) {
+/* Append items to a list that begins where `out` says, which is the last. */
+static int add_links(pieces *all, span *out, const uint32_t *items, size_t count, size_t start) {
+  if (!count) return 0;
+  if (all->n_links + count > all->links_capacity) {
+    const size_t capacity = 2 * all->links_capacity + count + 64;
+    uint32_t *grown = realloc(all->links, capacity * sizeof *grown);
+    if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_flatten", 0);
+    all->links = grown;
+    all->links_capacity = capacity;
+  }
+  /* The items may lie in the block that was moved. */
+  const uint32_t *from = items ? items : all->links + start;
+  memcpy(all->links + all->n_links, from, count * sizeof *from);
+  all->n_links += count;
+  out->count += count;
+  return 0;
+}
+
+/* Sort the last list, and keep each piece once. */
+static void tidy(pieces *all, span *list) {
+  uint32_t *links = all->links + list->start;
+  size_t kept = 0;
+  if (list->count > 1) qsort(links, list->count, sizeof *links, ascending);
+  for (size_t i = 0; i < list->count; i++)
+    if (!i || links[i] != links[kept - 1]) links[kept++] = links[i];
+  list->count = kept;
+  all->n_links = list->start + kept;
+}
+
+/* List the pieces that a node waits for: those that its graph waits for, if it is a root. */
+static int gather(pieces *all, const flattening *f, const member *m, span before, span *out) {
+  *out = m->n_deps ? (span){all->n_links, 0} : before;
+  int status = 0;
+  for (uint32_t k = 0; !status && k < m->n_deps; k++) {
+    const span ends = f->members[f->deps[m->first + k]].ends;
+    status = add_links(all, out, 0, ends.count, ends.start);
+  }
+  if (!status && m->n_deps) tidy(all, out);
+  return status;
+}
+
+static int flatten_member(pieces *all, const flattening *f, member *m, span before) {
+  span deps = {0, 0};
+  int status = all->keeps_edges ? gather(all, f, m, before, &deps) : 0;
+  const size_t count = all->count;
+  m->ends = deps;
+  if (!status) status = append_node(all, m->handle, deps, &m->ends);
+  hipGraphNodeType type;
+  if (status || all->count != count + 1 || hiprt_hip.hipGraphNodeGetType(m->handle, &type) || type == hipGraphNodeTypeGraph)
+    return status;
+  const uint32_t own = (uint32_t)count;
+  all->pieces[own].deps = deps;
+  m->ends = (span){all->n_links, 0};
+  return all->keeps_edges ? add_links(all, &m->ends, &own, 1, 0) : 0;
+}
+
+/* Append the nodes of a graph, each behind those that it waits for, and else in the graph's own order. */
+static int flatten_all(pieces *all, flattening *f, span before, span *out_ends) {
+  for (size_t left = f->count; left;) {
+    const size_t last = left;
+    for (size_t i = 0; i < f->count; i++) {
+      member *m = f->members + i;
+      int waits = m->is_done;
+      for (uint32_t k = 0; !waits && k < m->n_deps; k++) waits = !f->members[f->deps[m->first + k]].is_done;
+      if (waits) continue;
+      int status = flatten_member(all, f, m, before);
+      if (status) return status;
+      m->is_done = 1;
+      left--;
+    }
+    if (left == last) return refuse("a graph with a cycle");
+  }
+  *out_ends = f->count ? (span){all->n_links, 0} : before;
+  int status = 0;
+  for (size_t i = 0; !status && all->keeps_edges && i < f->count; i++) {
+    const span ends = f->members[i].ends;
+    if (!f->members[i].is_waited_for) status = add_links(all, out_ends, 0, ends.count, ends.start);
+  }
+  if (!status && f->count) tidy(all, out_ends);
+  return status;
+}
+
+static int append_graph(pieces *all, hipGraph_t graph, span before, span *out_ends) {
   hiprt_wiring wiring;
+  *out_ends = before;
   int status = hiprt_capture_wiring(graph, &wiring);
-  if (!status) status = append_ordered(all, &wiring);
+  if (status) return status;
+  flattening f = {.count = wiring.n_nodes};
+  f.members = calloc(2 * f.count + 1, sizeof *f.members);
+  f.deps = calloc(wiring.n_edges + 1, sizeof *f.deps);
+  f.by_handle = f.members + f.count;
+  if (!f.members || !f.deps)
+    status = hiprt_fail(HIPRT_E_MEMORY, "hiprt_flatten", 0);
+  else
+    status = wire(&f, &wiring);
+  if (!status) status = flatten_all(all, &f, before, out_ends);
+  free(f.members);
+  free(f.deps);
   free(wiring.nodes);
   return status;
 }
@@ -303,10 +436,21 @@ static int claim(hiprt_captured *captured, const pieces *all, uint32_t n_ranges,
 static int add_pieces(hiprt_recorder *r, const pieces *all, hiprt_captured *captured) {
   for (size_t i = 0; i < all->count; i++) {
     const piece *p = all->pieces + i;
-    int status = hiprt_recorder_add_captured(r, p->kind, p->kernel, p->payload, p->size, captured, p->source);
+    const uint32_t *deps = all->keeps_edges ? all->links + p->deps.start : 0;
+    int status = hiprt_recorder_add_captured(r, p->kind, p->kernel, p->payload, p->size, captured, p->source, deps,
+                                             (uint32_t)p->deps.count);
     if (status) return status;
   }
   return 0;
+}
+
+static void drop_pieces(pieces *all) {
+  for (size_t i = 0; i < all->count; i++) {
+    hiprt_kernel_release(all->pieces[i].kernel);
+    free(all->pieces[i].payload);
+  }
+  free(all->pieces);
+  free(all->links);
 }
 
 int hiprt_flatten_begin(hiprt_recorder *r, hiprt_stream *stream) {
@@ -348,15 +492,32 @@ int hiprt_flatten_end(hiprt_recorder *r, hiprt_stream *stream, uint32_t n_ranges
     return HIPRT_E_MEMORY;
   }
   captured->is_barrier = is_barrier;
-  status = append_graph(&all, graph);
+  span ends;
+  status = append_graph(&all, graph, (span){0, 0}, &ends);
   if (!status) status = claim(captured, &all, n_ranges, ranges, access);
   if (!status) status = add_pieces(r, &all, captured);
   *out_nodes = status ? 0 : (uint32_t)all.count;
-  for (size_t i = 0; i < all.count; i++) {
-    hiprt_kernel_release(all.pieces[i].kernel);
-    free(all.pieces[i].payload);
+  drop_pieces(&all);
+  hiprt_captured_release(captured);
+  return status;
+}
+
+int hiprt_flatten_graph(hiprt_recorder *r, uint64_t given, int device, int is_given) {
+  hipGraph_t graph = (hipGraph_t)(uintptr_t)given;
+  pieces all = {.keeps_edges = 1};
+  span ends;
+  if (!is_given && !hiprt_hip.hipGraphClone) return refuse("the HIP library cannot copy a graph");
+  if (!is_given) HIPRT_TRY(hipGraphClone, &graph, (hipGraph_t)(uintptr_t)given);
+  hiprt_captured *captured = hiprt_captured_create(graph, device);
+  if (!captured) {
+    hiprt_hip.hipGraphDestroy(graph);
+    return HIPRT_E_MEMORY;
   }
-  free(all.pieces);
+  captured->is_barrier = 1;
+  int status = (int)hiprt_hip.hipSetDevice(device);
+  status = status ? hiprt_fail(status, "hipSetDevice", 0) : append_graph(&all, graph, (span){0, 0}, &ends);
+  if (!status) status = add_pieces(r, &all, captured);
+  drop_pieces(&all);
   hiprt_captured_release(captured);
   return status;
 }

@@ -12,6 +12,9 @@ int hiprt_flatten_begin(hiprt_recorder *recorder, hiprt_stream *stream);
  * HIPRT_E_FOREIGN: some of the work cannot be a node, and none of it has become one. */
 int hiprt_flatten_end(hiprt_recorder *recorder, hiprt_stream *stream, uint32_t n_ranges, const hiprt_range *ranges,
                       const uint8_t *access, int is_barrier, uint64_t from, uint64_t to, uint32_t *out_nodes);
+/* Make nodes of a graph (hipGraph_t) that other code made, with the edges that it has; the recorder is empty.
+ * is_given: the graph is hiprt's from now on, also if this fails; else a copy of it is made. */
+int hiprt_flatten_graph(hiprt_recorder *recorder, uint64_t graph, int device, int is_given);
 /* End the capture and throw its work away. */
 void hiprt_flatten_drop(hiprt_recorder *recorder, hiprt_stream *stream);
 /* cffi end */

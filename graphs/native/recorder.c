@@ -269,12 +269,13 @@ static int add_new(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const
 }
 
 int hiprt_recorder_add_captured(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const void *payload,
-                                uint32_t size, hiprt_captured *captured, hipGraphNode_t source) {
+                                uint32_t size, hiprt_captured *captured, hipGraphNode_t source, const uint32_t *deps,
+                                uint32_t n_deps) {
   node *n = add(r, kind, kernel, payload, size);
   if (!n) return HIPRT_E_MEMORY;
   n->captured = captured;
   n->source = source;
-  int status = commit(r, n);
+  int status = deps ? append(r, n, deps, n_deps) : commit(r, n);
   if (!status && r->added) r->added(r->owner);
   return status;
 }
@@ -454,6 +455,7 @@ int hiprt_recorder_node(const hiprt_recorder *r, uint32_t index, hiprt_node *out
   out->payload = r->bytes + n->payload;
   if (n->kind == HIPRT_NODE_OPAQUE) out->name = ((const hiprt_opaque *)out->payload)->name;
   out->payload_size = n->payload_size;
+  if (is_launch(n)) out->function = function_of(r, n);
   out->deps = r->deps + n->deps;
   out->n_deps = n->n_deps;
   out->may_overlap = n->may_overlap;

@@ -34,6 +34,7 @@ typedef struct {
   const char *name;
   const char *payload; /* of a kernel as in kernel.h, of an opaque one as in captured.h; an empty node has none */
   uint32_t payload_size;
+  uint64_t function;    /* hipFunction_t; 0 unless a kernel */
   const uint32_t *deps; /* earlier nodes this one waits for, ascending */
   uint32_t n_deps;
   const hiprt_range *ranges; /* the memory that the node declares; may point to `own` */
@@ -110,9 +111,11 @@ uint32_t hiprt_recorder_apart(const hiprt_recorder *recorder);
 /* Note that the nodes use other memory through an argument that was set apart. */
 void hiprt_recorder_retouch(hiprt_recorder *recorder, uint32_t argument, hiprt_uses *uses);
 void hiprt_recorder_retain(hiprt_recorder *recorder);
-/* Append a node that was captured; the recorder takes references. */
+/* Append a node that was captured; the recorder takes references. deps: the earlier nodes that it waits for, ascending;
+ * NULL: they follow from what it touches. All nodes of a recorder are appended in one of these ways. */
 int hiprt_recorder_add_captured(hiprt_recorder *recorder, uint32_t kind, hiprt_kernel *kernel, const void *payload,
-                                uint32_t size, hiprt_captured *captured, hipGraphNode_t source);
+                                uint32_t size, hiprt_captured *captured, hipGraphNode_t source, const uint32_t *deps,
+                                uint32_t n_deps);
 /* Return what the nodes do with memory that other streams may use too. */
 const hiprt_touch *hiprt_recorder_touches(const hiprt_recorder *recorder, uint32_t *out_count);
 char *hiprt_recorder_payload(hiprt_recorder *recorder, uint32_t index);

@@ -223,6 +223,25 @@ int hiprt_step_end(hiprt_step *step, hiprt_outcome *out_outcome, int *out_ran) {
   return finish(step, status, &outcome, ran, out_outcome, out_ran);
 }
 
+int hiprt_step_adopt(hiprt_step *step, hiprt_stream *stream, uint64_t graph, int is_given, hiprt_outcome *out_outcome,
+                     int *out_ran) {
+  hiprt_outcome outcome = {0};
+  int ran = 0, status = take(step, "hiprt_step_adopt");
+  if (status) return status;
+  status = hiprt_stream_is_open(stream, "hiprt_step_adopt");
+  if (!status && hiprt_stream_records(stream))
+    status = hiprt_fail(HIPRT_E_RECORDING, "hiprt_step_adopt", "the stream is recording");
+  hiprt_recorder *recorder = 0;
+  if (!status) status = hiprt_recorder_create(HIPRT_EDGES_DATA, &recorder);
+  if (!status)
+    status = hiprt_flatten_graph(recorder, graph, stream->device, is_given);
+  else if (is_given)
+    hiprt_hip.hipGraphDestroy((hipGraph_t)(uintptr_t)graph);
+  if (!status) status = launch(step, recorder, stream, &outcome, &ran);
+  hiprt_recorder_release(recorder);
+  return finish(step, status, &outcome, ran, out_outcome, out_ran);
+}
+
 /* Launch the last exec again, or the nodes that it carries where it cannot be. */
 static int launch_again(hiprt_step *step, hiprt_stream *stream, hiprt_outcome *out, int *out_ran) {
   out->nodes = hiprt_recorder_size(step->last);

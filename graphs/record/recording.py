@@ -125,6 +125,28 @@ class Recording:
         self.callers: list[Caller | None] = []
         self.layout: tuple[int, Plan] | None = None
 
+    @classmethod
+    def of_graph(cls, graph: int, device: int, *, is_given: bool) -> Recording:
+        """Return the nodes and edges of a graph that other code made.
+
+        Parameters
+        ----------
+        graph : int
+            The ``hipGraph_t``.
+        device : int
+            Index of its device.
+        is_given : bool
+            Whether the graph is hiprt's from now on, also if this fails; else a copy of it is made.
+
+        Raises
+        ------
+        HipError
+            ``HIPRT_E_FOREIGN``: some node is none that can be launched again.
+        """
+        recording = cls(edges="data")
+        core.call(core.lib.hiprt_flatten_graph(recording.core, graph, device, is_given))
+        return recording
+
     @contextmanager
     def record(self, stream: Stream) -> Iterator[None]:
         """Record what this thread launches on `stream` within the block.
@@ -370,7 +392,7 @@ def foreign_arguments(kernel: Any, block: bytes) -> dict[str, Any]:
 
 
 def launched(raw: Any) -> tuple[int, int, bytes]:
-    """Return what two nodes share that launch the same: the kind, the kernel, and its dimensions."""
-    if not raw.kernel:
+    """Return what two nodes share that launch the same: the kind, the function, and its dimensions."""
+    if not raw.function:
         return raw.kind, 0, b""
-    return raw.kind, core.address(raw.kernel), bytes(core.ffi.buffer(raw.payload, core.ffi.sizeof("hiprt_dims")))
+    return raw.kind, raw.function, bytes(core.ffi.buffer(raw.payload, core.ffi.sizeof("hiprt_dims")))

@@ -56,6 +56,7 @@
   X(hipStreamGetCaptureInfo_v2, (hipStream_t, hipStreamCaptureStatus *, unsigned long long *, hipGraph_t *,            \
                                  const hipGraphNode_t **, size_t *))                                                   \
   X(hipStreamUpdateCaptureDependencies, (hipStream_t, hipGraphNode_t *, size_t, unsigned))                             \
+  X(hipGraphClone, (hipGraph_t *, hipGraph_t))                                                                         \
   X(hipGraphGetNodes, (hipGraph_t, hipGraphNode_t *, size_t *))                                                        \
   X(hipGraphGetEdges, (hipGraph_t, hipGraphNode_t *, hipGraphNode_t *, size_t *))                                      \
   X(hipGraphNodeGetType, (hipGraphNode_t, hipGraphNodeType *))                                                         \

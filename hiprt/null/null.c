@@ -112,6 +112,7 @@ hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus
 hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t *nodes, size_t count, unsigned flags) {
   return (void)stream, (void)nodes, (void)count, (void)flags, hipSuccess;
 }
+hipError_t hipGraphClone(hipGraph_t *clone, hipGraph_t graph) { return *clone = graph, hipSuccess; }
 hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count) {
   (void)graph, (void)nodes;
   *count = 0;

@@ -48,6 +48,11 @@ hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t
   return nv_done(nv.StreamUpdateCaptureDependencies(stream, (void **)nodes, count, flags));
 }
 
+hipError_t hipGraphClone(hipGraph_t *clone, hipGraph_t graph) {
+  NV_NEED(GraphClone);
+  return nv_done(nv.GraphClone((void **)clone, graph));
+}
+
 hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *count) {
   NV_NEED(GraphGetNodes);
   return nv_done(nv.GraphGetNodes(graph, (void **)nodes, count));

@@ -144,6 +144,7 @@ typedef struct {
   X(StreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2", (void *, int *, unsigned long long *, void **, void *const **,  \
                                                         size_t *))                                                     \
   X(StreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies", (void *, void **, size_t, unsigned))         \
+  X(GraphClone, "cuGraphClone", (void **, void *))                                                                     \
   X(GraphGetNodes, "cuGraphGetNodes", (void *, void **, size_t *))                                                     \
   X(GraphGetEdges, "cuGraphGetEdges", (void *, void **, void **, size_t *))                                            \
   X(GraphGetEdgesWithData, "cuGraphGetEdges_v2", (void *, void **, void **, CUgraphEdgeData *, size_t *))              \

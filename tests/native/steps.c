@@ -51,6 +51,7 @@ typedef struct {
   hipStream_t handle;
   hiprt_stream *stream;
   int *x, *y, *z;
+  int host[1];
 } lane;
 
 static void open_lane(lane *l) {
@@ -195,6 +196,40 @@ static void captures(const lane *l) {
   hiprt_step_release(step);
 }
 
+static hipGraph_t captured(const lane *l, int by, int is_refused) {
+  hipGraph_t graph = 0;
+  CHECK(!hipStreamBeginCapture(l->handle, hipStreamCaptureModeRelaxed));
+  CHECK(!hipMemsetAsync(l->z, 0, SIZE * sizeof(int), l->handle));
+  issue(l, by);
+  if (is_refused) CHECK(!hipMemcpyAsync(l->x, l->host, sizeof l->host, hipMemcpyHostToDevice, l->handle));
+  CHECK(!hipStreamEndCapture(l->handle, &graph));
+  return graph;
+}
+
+/* Graphs that other code captured: the first is instantiated, the next are patched; one that cannot be is refused. */
+static void adopts(const lane *l) {
+  hiprt_outcome outcome;
+  hiprt_step *step = make_step(HIPRT_RUNGS & ~(1u << HIPRT_UPDATE), 0);
+  for (int round = 0; round < 6; round++) {
+    const int by = round / 2 + 1, is_given = round % 2;
+    hipGraph_t graph = captured(l, by, 0);
+    CHECK(!hiprt_step_adopt(step, l->stream, (uintptr_t)graph, is_given, &outcome, 0) && outcome.nodes == 5);
+    CHECK(outcome.rung == (is_given ? HIPRT_REPLAY : round ? HIPRT_PATCH : HIPRT_INSTANTIATE));
+    CHECK(outcome.rung != HIPRT_PATCH || (outcome.changed == 1 && !strcmp(outcome.node, "scale")));
+    expect(l, by);
+    CHECK(is_given || !hipGraphDestroy(graph));
+    CHECK(!hipMemset(l->z, 0, sizeof(int)) && !hiprt_step_again(step, l->stream, 0, 0));
+    expect(l, by);
+  }
+  hipGraph_t graph = captured(l, 9, 1);
+  CHECK(hiprt_step_adopt(step, l->stream, (uintptr_t)graph, 0, &outcome, 0) == HIPRT_E_FOREIGN && !outcome.nodes);
+  CHECK(hiprt_step_adopt(step, l->stream, (uintptr_t)graph, 1, &outcome, 0) == HIPRT_E_FOREIGN);
+  CHECK(!hiprt_step_begin(step, l->stream));
+  CHECK(hiprt_step_adopt(step, l->stream, 0, 0, 0, 0) == HIPRT_E_RECORDING);
+  hiprt_step_cancel(step);
+  hiprt_step_release(step);
+}
+
 /* What a thread may not do with a step that another records. */
 static void *meddle(void *step) {
   CHECK(hiprt_step_end(step, 0, 0) == HIPRT_E_ARGUMENT);
@@ -294,6 +329,7 @@ int main(int argc, char **argv) {
     topologies(&l);
     budgets(&l);
     captures(&l);
+    adopts(&l);
     refusals(&l);
     threads();
   }

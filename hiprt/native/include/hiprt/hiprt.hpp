@@ -158,6 +158,15 @@ class step {
     check(status, ran != 0);
     return outcome;
   }
+  // Launch a graph that other code captured; a later one of the same work is patched in. `is_given`: it becomes ours.
+  hiprt_outcome adopt(const stream &on, hipGraph_t graph, bool is_given = false) {
+    hiprt_outcome outcome{};
+    int ran = 0;
+    const auto handle = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(graph));
+    const int status = hiprt_step_adopt(get(), on.get(), handle, is_given, &outcome, &ran);
+    check(status, ran != 0);
+    return outcome;
+  }
   // Launch again what was launched last.
   hiprt_outcome again(const stream &on) {
     hiprt_outcome outcome{};
