@@ -241,6 +241,38 @@ def test_cooperative_groups():
     np.testing.assert_array_equal(lanes(body, 64, prologue=prologue), expected)
 
 
+def test_lanes_that_all_match():
+    """The lanes are told if every one that takes part has one value; else there are none, and the flag is false."""
+    body = """int all = 7, some = 7, few = 7;
+  unsigned long long same = __match_all(3.5f, &all), other = __match_all(lane / 16, &some), half = 0;
+  if (lane < 16) half = __match_all_sync(0xffffull, lane / 16, &few);
+  r = same + other * 3 + half * 5 + (all + 2 * some + 4 * (few == 1));"""
+    expected = 0xFFFFFFFF + np.where(LANES < 16, 0xFFFF * 5 + 4, 0) + 1
+    np.testing.assert_array_equal(lanes(body, out=np.uint64), expected.astype(np.uint64))
+
+
+def test_coalesced_groups():
+    """The lanes of a branch are numbered in their order, and the group's operations count by these numbers."""
+    prologue = "#include <hip/hip_cooperative_groups.h>\nnamespace cg = cooperative_groups;"
+    body = """
+  if (lane % 3 == 1) {
+    cg::coalesced_group group = cg::coalesced_threads();
+    int v = lane;
+    for (unsigned d = 1; d < group.size(); ++d) v += group.shfl(lane, int(group.thread_rank() + d));
+    const int next = group.shfl_down(lane, 1), before = group.shfl_up(lane, 2);
+    r = v + 1000 * next + 100000 * before + 10000000 * int(group.ballot(lane == 7))
+        + (group.any(lane == 8) || group.all(lane < 31) ? 500000000 : 0)
+        + int(group.thread_rank() == group.num_threads());
+    group.sync();
+  }"""
+    members = LANES[LANES % 3 == 1]
+    shift = lambda by: members[np.clip(np.arange(len(members)) + by, 0, len(members) - 1)]  # noqa: E731
+    before = np.where(np.arange(len(members)) < 2, members, shift(-2))
+    expected = np.zeros(32, np.int64)
+    expected[members] = members.sum() + 1000 * shift(1) + 100000 * before + 10000000 * 4
+    np.testing.assert_array_equal(lanes(body, prologue=prologue), expected)
+
+
 def test_a_kernel_mixes_plain_and_synchronising_functions():
     """Only the kernel that synchronises runs on fibers; the plain one is right either way."""
     source = """

@@ -56,6 +56,47 @@ def test_language_and_entry_points(hipcc, program, root):
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
 
 
+def test_headers_beside_the_runtime(hipcc, program):
+    """Complex numbers, mathematical constants, channels by type, and AMD's form of a launch with events."""
+    text = r"""
+#include <hip/hip_runtime.h>
+#include <hip/hip_complex.h>
+#include <hip/hip_ext.h>
+#include <hip/hip_math_constants.h>
+#include <cstdio>
+#include <hip/channel_descriptor.h>
+__global__ void divide(hipDoubleComplex *out, hipDoubleComplex a, double scale) {
+  *out = hipCmul(hipCdiv(a, make_hipDoubleComplex(3, -4)), make_hipDoubleComplex(scale, 0));
+}
+int main() {
+  hipDoubleComplex *p, got;
+  hipEvent_t start, stop;
+  float ms = -1;
+  if (hipMalloc(&p, sizeof got) || hipEventCreate(&start) || hipEventCreate(&stop)) return 1;
+  hipExtLaunchKernelGGL(divide, dim3(1), dim3(1), 0, nullptr, start, stop, 0, p, make_hipDoubleComplex(11, 2), 2);
+  if (hipMemcpy(&got, p, sizeof got, hipMemcpyDeviceToHost) || hipEventElapsedTime(&ms, start, stop)) return 2;
+  const hipFloatComplex z = hipCfmaf(make_hipComplex(1, 2), make_hipComplex(3, 4), make_hipComplex(5, 6));
+  const hipChannelFormatDesc c = hipCreateChannelDesc<ushort2>(), f = hipCreateChannelDesc<float4>();
+  std::printf("%g %g %g %g %g\n", got.x, got.y, z.x, z.y, hipCabs(make_hipDoubleComplex(3, 4)));
+  std::printf("%d%d%d%d %d %d%d%d%d %d\n", c.x, c.y, c.z, c.w, c.f, f.x, f.y, f.z, f.w, f.f);
+  std::printf("%d\n", ms >= 0 && HIP_PI == 3.141592653589793 && HIP_PIO2_F == float(HIP_PIO2) && HIP_NAN != HIP_NAN);
+}
+"""
+    assert hipcc("many.hip", "-o", "many", many__hip=text).returncode == 0
+    assert program("./many").stdout == "2 4 0 16 5\n161600 1 32323232 2\n1\n"
+
+
+def test_textures_are_named_when_they_are_missing(hipcc):
+    """A program that makes a texture does not link, and is told which function is missing."""
+    text = """#include <hip/hip_runtime.h>
+extern "C" hipError_t hipCreateTextureObject(hipTextureObject_t *, const void *, const void *, const void *);
+int main() { hipTextureObject_t made; return hipCreateTextureObject(&made, nullptr, nullptr, nullptr); }
+"""
+    made = hipcc("texture.hip", "-o", "texture", texture__hip=text)
+    assert made.returncode != 0
+    assert "hipCreateTextureObject" in made.stderr
+
+
 def test_files_and_flags(hipcc, program):
     """Sources are compiled with their flags and linked with a library; targets are passed over with a word."""
     header = "#pragma once\nstatic inline __device__ int plus(int x) { return x + STEP; }\n"

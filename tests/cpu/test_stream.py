@@ -325,3 +325,23 @@ def test_threads_with_streams_of_their_own(streams):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_compute_units_of_a_stream():
+    """A mask of compute units is kept and told back, without units that do not exist; an empty one means all."""
+    stream, words = ctypes.c_void_p(), (ctypes.c_uint32 * 64)()
+    ask = lambda s, size=64: raw("hipExtStreamGetCUMask", s, ctypes.c_uint32(size), words)  # noqa: E731
+    assert ask(None) == E.hipSuccess
+    units = list(words)
+    assert units[0] & 1
+    for given, told in ((1, 1), (0, units[0])):
+        mask = (ctypes.c_uint32 * 1)(given)
+        assert raw("hipExtStreamCreateWithCUMask", ctypes.byref(stream), ctypes.c_uint32(1), mask) == E.hipSuccess
+        assert ask(stream) == E.hipSuccess
+        assert (words[0], raw("hipStreamSynchronize", stream)) == (told, E.hipSuccess)
+        assert raw("hipStreamDestroy", stream) == E.hipSuccess
+    assert ask(None, 0) == E.hipErrorInvalidValue
+    assert raw("hipExtStreamGetCUMask", None, ctypes.c_uint32(64), None) == E.hipErrorInvalidValue
+    assert raw("hipExtStreamCreateWithCUMask", None, ctypes.c_uint32(1), words) == E.hipErrorInvalidHandle
+    assert raw("hipExtStreamCreateWithCUMask", ctypes.byref(stream), 0, words) == E.hipErrorInvalidValue
+    assert raw("hipExtStreamCreateWithCUMask", ctypes.byref(stream), ctypes.c_uint32(1), None) == E.hipErrorInvalidValue

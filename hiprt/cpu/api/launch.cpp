@@ -1,12 +1,16 @@
 // HIP's functions that launch kernels.
 #include <algorithm>
+#include <set>
 
 #include "api/submit.h"
+#include "flags.h"
 #include "quirks/quirks.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
 #include "runtime/properties.h"
+#include "runtime/scheduler.h"
 #include "runtime/status.h"
+#include "runtime/stream.h"
 
 namespace cpu {
 namespace {
@@ -79,6 +83,41 @@ hipError_t launch_timed(const void *func, const Geometry &geometry, hipStream_t 
   }
   if (const hipError_t error = submit(stream, std::move(work))) return error;
   return stop ? hipEventRecord(stop, stream) : hipSuccess;
+}
+
+// Checks a list of launches on several devices: each is named once, by a stream of its own.
+template <class Launch, class StreamOf>
+hipError_t check_launches(const Launch *all, int count, unsigned how, StreamOf &&stream_of) {
+  constexpr unsigned kKnown = hipCooperativeLaunchMultiDeviceNoPreSync | hipCooperativeLaunchMultiDeviceNoPostSync;
+  if (!all || count <= 0 || count > flags().devices || (how & ~kKnown)) return hipErrorInvalidValue;
+  std::set<int> devices;
+  for (int i = 0; i < count; ++i) {
+    const hipStream_t named = stream_of(all[i]);
+    if (!named || !is_valid(named)) return hipErrorInvalidResourceHandle;
+    if (!devices.insert(find_stream(named)->device).second) return hipErrorInvalidDevice;
+  }
+  return hipSuccess;
+}
+
+// Launches kernels that do not wait for each other, one on each device, around which the streams are waited for.
+hipError_t launch_each(const hipLaunchParams *all, int count, unsigned flags) {
+  const auto stream_of = [](const hipLaunchParams &one) { return one.stream; };
+  if (const hipError_t error = check_launches(all, count, flags, stream_of)) return error;
+  const auto finish = [&](unsigned unless) {
+    hipError_t error = hipSuccess;
+    for (int i = 0; i < count && !error && !(flags & unless); ++i) error = hipStreamSynchronize(all[i].stream);
+    return error;
+  };
+  if (const hipError_t error = finish(hipCooperativeLaunchMultiDeviceNoPreSync)) return error;
+  const int before = current_device();
+  hipError_t error = hipSuccess;
+  for (int i = 0; i < count && !error; ++i) {
+    const hipLaunchParams &one = all[i];
+    error = hipSetDevice(find_stream(one.stream)->device);
+    if (!error) error = launch(one.func, {one.gridDim, one.blockDim, static_cast<unsigned>(one.sharedMem)}, one.stream, one.args, nullptr);
+  }
+  (void)hipSetDevice(before);
+  return error ? error : finish(hipCooperativeLaunchMultiDeviceNoPostSync);
 }
 
 }  // namespace
@@ -154,5 +193,34 @@ hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t f
                             {config->blockDimX, config->blockDimY, config->blockDimZ},
                             config->sharedMemBytes};
     return launch_extended(f, geometry, config->hStream, params, extra, config->attrs, config->numAttrs);
+  });
+}
+
+hipError_t hipHccModuleLaunchKernel(hipFunction_t f, uint32_t threads_x, uint32_t threads_y, uint32_t threads_z,
+                                    uint32_t block_x, uint32_t block_y, uint32_t block_z, size_t shared,
+                                    hipStream_t stream, void **params, void **extra, hipEvent_t start, hipEvent_t stop) {
+  return hipExtModuleLaunchKernel(f, threads_x, threads_y, threads_z, block_x, block_y, block_z, shared, stream, params, extra,
+                                  start, stop, 0);
+}
+
+hipError_t hipExtLaunchMultiKernelMultiDevice(hipLaunchParams *launchParamsList, int numDevices, unsigned int flags) {
+  return api([&] { return launch_each(launchParamsList, numDevices, flags); });
+}
+
+// A grid over several devices needs a barrier between them, which the properties deny.
+hipError_t hipLaunchCooperativeKernelMultiDevice(hipLaunchParams *launchParamsList, int numDevices, unsigned int flags) {
+  return api([&] {
+    const hipError_t error =
+        check_launches(launchParamsList, numDevices, flags, [](const hipLaunchParams &one) { return one.stream; });
+    return error ? error : hipErrorLaunchFailure;
+  });
+}
+
+hipError_t hipModuleLaunchCooperativeKernelMultiDevice(hipFunctionLaunchParams *launchParamsList, unsigned int numDevices,
+                                                       unsigned int flags) {
+  return api([&] {
+    const hipError_t error = check_launches(launchParamsList, static_cast<int>(numDevices), flags,
+                                            [](const hipFunctionLaunchParams &one) { return one.hStream; });
+    return error ? error : hipErrorLaunchFailure;
   });
 }

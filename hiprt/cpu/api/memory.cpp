@@ -112,7 +112,7 @@ hipError_t hipMalloc(void **ptr, size_t size) {
 
 hipError_t hipExtMallocWithFlags(void **ptr, size_t size, unsigned int flags) {
   return api([&] {
-    const bool known = flags == hipDeviceMallocDefault || flags == hipDeviceMallocFinegrained;
+    const bool known = flags == hipDeviceMallocDefault || flags == hipDeviceMallocFinegrained || flags == hipDeviceMallocUncached;
     // Signal memory holds one 64-bit value.
     const bool signal = flags == hipMallocSignalMemory && size == sizeof(uint64_t);
     return known || signal ? allocate(ptr, size, MemoryKind::Device, flags) : hipErrorInvalidValue;

@@ -6,7 +6,9 @@
 #include "graph/capture_rules.h"
 #include "runtime/event.h"
 #include "runtime/host_function.h"
+#include "runtime/device.h"
 #include "runtime/pool.h"
+#include "runtime/properties.h"
 #include "runtime/scheduler.h"
 #include "runtime/status.h"
 #include "runtime/stream.h"
@@ -39,6 +41,35 @@ hipError_t create(hipStream_t *out, unsigned flags, int priority) {
   if (!out || (flags != hipStreamDefault && flags != hipStreamNonBlocking)) return hipErrorInvalidValue;
   const int clamped = std::clamp(priority, kHighPriority, kLowPriority);
   *out = add_stream(flags, clamped);
+  return hipSuccess;
+}
+
+// Returns a mask of all compute units of the current device.
+std::vector<uint32_t> all_units() {
+  const auto count = static_cast<uint32_t>(properties(current_device()).multiProcessorCount);
+  std::vector<uint32_t> mask(count / 32, UINT32_MAX);
+  if (count % 32) mask.push_back((1u << count % 32) - 1);
+  return mask;
+}
+
+hipError_t create_with_units(hipStream_t *out, uint32_t size, const uint32_t *mask) {
+  if (!out) return hipErrorInvalidHandle;
+  if (size == 0 || !mask) return hipErrorInvalidValue;
+  *out = add_stream(hipStreamDefault, 0);
+  find_stream(*out)->units.assign(mask, mask + size);
+  return hipSuccess;
+}
+
+hipError_t give_units(hipStream_t stream, uint32_t size, uint32_t *out) {
+  std::vector<uint32_t> mask = all_units();
+  const std::shared_ptr<Stream> found = find_stream(stream);
+  if (!out || size < mask.size()) return hipErrorInvalidValue;
+  if (!found) return hipErrorContextIsDestroyed;
+  std::vector<uint32_t> own = mask;
+  for (size_t i = 0; i < own.size(); ++i) own[i] &= i < found->units.size() ? found->units[i] : 0;
+  // A mask that leaves nothing is not obeyed.
+  const bool any = std::any_of(own.begin(), own.end(), [](uint32_t word) { return word != 0; });
+  std::copy_n((any ? own : mask).begin(), mask.size(), out);
   return hipSuccess;
 }
 
@@ -178,4 +209,12 @@ hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t callback
 
 hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t fn, void *data) {
   return api([&] { return fn ? submit(stream, std::make_shared<HostWork>(fn, data)) : hipErrorInvalidValue; });
+}
+
+hipError_t hipExtStreamCreateWithCUMask(hipStream_t *stream, uint32_t cuMaskSize, const uint32_t *cuMask) {
+  return api([&] { return create_with_units(stream, cuMaskSize, cuMask); });
+}
+
+hipError_t hipExtStreamGetCUMask(hipStream_t stream, uint32_t cuMaskSize, uint32_t *cuMask) {
+  return api([&] { return give_units(stream, cuMaskSize, cuMask); });
 }

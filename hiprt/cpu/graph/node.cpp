@@ -101,6 +101,8 @@ hipMemcpy3DParms runtime_form(const HIP_MEMCPY3D &from) {
   to.dstPos = make_hipPos(from.dstXInBytes, from.dstY, from.dstZ);
   to.srcPtr = make_hipPitchedPtr(source, from.srcPitch, from.WidthInBytes, from.srcHeight);
   to.dstPtr = make_hipPitchedPtr(target, from.dstPitch, from.WidthInBytes, from.dstHeight);
+  if (from.srcMemoryType == hipMemoryTypeArray) to.srcArray = from.srcArray, to.srcPtr = {};
+  if (from.dstMemoryType == hipMemoryTypeArray) to.dstArray = from.dstArray, to.dstPtr = {};
   to.extent = make_hipExtent(from.WidthInBytes, from.Height, from.Depth);
   to.kind = static_cast<hipMemcpyKind>((host_source ? 0 : 2) + (host_target ? 0 : 1));
   return to;
@@ -203,6 +205,12 @@ hipError_t make_action(const hipMemsetParams *params, Action *out) {
   if (const hipError_t error = make_fill(given, &work)) return error;
   *out = fill_action(std::move(work));
   return hipSuccess;
+}
+
+hipError_t make_action(const HIP_MEMSET_NODE_PARAMS *params, Action *out) {
+  if (!params) return hipErrorInvalidValue;
+  const hipMemsetParams same{params->dst, params->elementSize, params->height, params->pitch, params->value, params->width};
+  return make_action(&same, out);
 }
 
 hipError_t make_action(const hipHostNodeParams *params, Action *out) {
@@ -314,6 +322,8 @@ HIP_MEMCPY3D driver_copy_params(const Node &node) {
   to.WidthInBytes = from.extent.width;
   to.Height = from.extent.height;
   to.Depth = from.extent.depth;
+  if (from.srcArray) to.srcMemoryType = hipMemoryTypeArray, to.srcArray = from.srcArray;
+  if (from.dstArray) to.dstMemoryType = hipMemoryTypeArray, to.dstArray = from.dstArray;
   return to;
 }
 

@@ -93,6 +93,12 @@ __hiprt_inline unsigned long long __hiprt_match_any(unsigned key, unsigned long 
   }
   return mask ? same & mask : same;
 }
+// This returns the lanes that take part, if all of them have one value, and otherwise none.
+__hiprt_inline unsigned long long __hiprt_match_all(unsigned key, unsigned long long mask, unsigned long long value, int *all) {
+  const unsigned long long here = __hiprt_active(key, mask), lanes = mask ? here & mask : here;
+  *all = __hiprt_match_any(key, mask, value) == lanes;
+  return *all ? lanes : 0;
+}
 template <class T>
 __hiprt_inline unsigned long long __hiprt_match_bits(T value) {
   static_assert(sizeof(T) <= 8, "a match compares at most 8 bytes");

@@ -46,3 +46,5 @@
 #define __syncwarp(...) ((void)__hiprt_active(__COUNTER__, 0ull __VA_OPT__(| (__VA_ARGS__))))
 #define __match_any(value) __hiprt_match_any(__COUNTER__, 0, __hiprt_match_bits(value))
 #define __match_any_sync(mask, value) __hiprt_match_any(__COUNTER__, mask, __hiprt_match_bits(value))
+#define __match_all(value, all) __hiprt_match_all(__COUNTER__, 0, __hiprt_match_bits(value), all)
+#define __match_all_sync(mask, value, all) __hiprt_match_all(__COUNTER__, mask, __hiprt_match_bits(value), all)

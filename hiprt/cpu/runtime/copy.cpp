@@ -1,11 +1,13 @@
 #include "runtime/copy.h"
 
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "check/checks.h"
 #include "check/kernel_check.h"
 #include "check/shadow.h"
+#include "runtime/array.h"
 #include "runtime/memory.h"
 
 namespace cpu {
@@ -44,8 +46,12 @@ struct Side {
   size_t x, y, z, lod, pitch, height;
 };
 
-hipError_t make_side(const Side &side, size_t width, size_t rows, Box *out) {
-  if (side.type == hipMemoryTypeArray || side.array) return hipErrorNotSupported;
+hipError_t make_side(const Side &side, size_t width, size_t rows, size_t planes, Box *out) {
+  if (side.type == hipMemoryTypeArray) {
+    const std::shared_ptr<const Array> array = find_array(side.array);
+    const bool fits = array && box_in_array(*array, {side.x, side.y, side.z}, {width, rows, planes}, out);
+    return fits ? hipSuccess : hipErrorInvalidValue;
+  }
   if (side.type != hipMemoryTypeHost && side.type != hipMemoryTypeDevice && side.type != hipMemoryTypeUnified &&
       side.type != hipMemoryTypeManaged) {
     return hipErrorInvalidValue;
@@ -124,19 +130,28 @@ hipError_t make_copy(void *dst, const void *src, size_t size, hipMemcpyKind kind
 
 hipError_t make_copy(const hipMemcpy3DParms &p, std::shared_ptr<CopyWork> *out) {
   if (!is_kind(p.kind)) return hipErrorInvalidMemcpyDirection;
-  if (p.srcArray || p.dstArray) return hipErrorNotSupported;
+  // Each side is an array or a pointer. Beside an array, widths count its elements, and so does a place in it.
+  const std::shared_ptr<const Array> to = find_array(p.dstArray), from = find_array(p.srcArray);
+  if ((p.dstArray && (!to || p.dstPtr.ptr)) || (p.srcArray && (!from || p.srcPtr.ptr))) return hipErrorInvalidValue;
+  if (to && from && to->element() != from->element()) return hipErrorInvalidValue;
+  hipExtent extent = p.extent;
+  if (to || from) extent.width *= (to ? to : from)->element();
   Box boxes[2];
   int i = 0;
-  for (const auto &[ptr, pos] : {std::pair(p.dstPtr, p.dstPos), std::pair(p.srcPtr, p.srcPos)}) {
+  for (const auto &[array, ptr, pos] : {std::tuple(to.get(), p.dstPtr, p.dstPos), std::tuple(from.get(), p.srcPtr, p.srcPos)}) {
+    Box &box = boxes[i++];
+    if (array) {
+      if (!box_in_array(*array, {pos.x * array->element(), pos.y, pos.z}, extent, &box)) return hipErrorInvalidValue;
+      continue;
+    }
     const size_t slice = ptr.pitch * ptr.ysize;
-    if (ptr.ptr && p.extent.width && (p.extent.height > 1 || p.extent.depth > 1) &&
-        pos.x + p.extent.width > ptr.pitch) {
+    if (ptr.ptr && extent.width && (extent.height > 1 || extent.depth > 1) && pos.x + extent.width > ptr.pitch) {
       return hipErrorInvalidValue;
     }
     const size_t offset = pos.z * slice + pos.y * ptr.pitch + pos.x;
-    boxes[i++] = {ptr.ptr ? static_cast<std::byte *>(ptr.ptr) + offset : nullptr, ptr.pitch, slice};
+    box = {ptr.ptr ? static_cast<std::byte *>(ptr.ptr) + offset : nullptr, ptr.pitch, slice};
   }
-  const hipError_t error = make_box_copy(boxes[0], boxes[1], p.extent, out);
+  const hipError_t error = make_box_copy(boxes[0], boxes[1], extent, out);
   if (!error) (*out)->kind = p.kind;
   return error;
 }
@@ -148,8 +163,8 @@ hipError_t make_copy(const HIP_MEMCPY3D &p, std::shared_ptr<CopyWork> *out) {
                   p.srcY, p.srcZ, p.srcLOD, p.srcPitch, p.srcHeight};
   const Side to{p.dstMemoryType, p.dstHost, p.dstDevice, p.dstArray, p.dstXInBytes,
                 p.dstY, p.dstZ, p.dstLOD, p.dstPitch, p.dstHeight};
-  if (const hipError_t error = make_side(from, p.WidthInBytes, p.Height, &src)) return error;
-  if (const hipError_t error = make_side(to, p.WidthInBytes, p.Height, &dst)) return error;
+  if (const hipError_t error = make_side(from, p.WidthInBytes, p.Height, p.Depth, &src)) return error;
+  if (const hipError_t error = make_side(to, p.WidthInBytes, p.Height, p.Depth, &dst)) return error;
   return make_box_copy(dst, src, {p.WidthInBytes, p.Height, p.Depth}, out);
 }
 

@@ -58,22 +58,43 @@ bool may_be_written(MemoryKind kind) { return kind != MemoryKind::Device && kind
 
 bool is_owned(MemoryKind kind) { return is_device_memory(kind) || kind == MemoryKind::Host; }
 
-// While kernels are checked, memory has some on both sides that nobody owns, and freed memory is not used again at once.
-constexpr size_t kMargin = 4096;
+// The files under memory that other processes use, by its base.
+struct SharedTable {
+  std::mutex lock;
+  std::map<void *, std::shared_ptr<MemoryFile>> files;
+};
+
+SharedTable &shared_table() {
+  static SharedTable &all = *new SharedTable;
+  return all;
+}
+
+void unshare(void *base) {
+  SharedTable &all = shared_table();
+  const std::lock_guard hold(all.lock);
+  const auto it = all.files.find(base);
+  if (it == all.files.end()) return;
+  unshare_pages(base, it->second->size);
+  all.files.erase(it);
+}
+
+// While kernels are checked, memory has a page on both sides that nobody owns, and freed memory is not used again at once.
 constexpr size_t kKeptFrees = 256;
 
+// Memory has pages of its own, so that they can be shared with another process.
 void *take_aligned(size_t size) {
-  if (!is_checking()) return std::aligned_alloc(kMemoryAlignment, round_to_alignment(size));
-  auto *base = static_cast<char *>(std::aligned_alloc(kMemoryAlignment, round_to_alignment(size) + 2 * kMargin));
-  return base ? base + kMargin : nullptr;
+  if (!is_checking()) return std::aligned_alloc(page_size(), round_to_pages(size));
+  auto *base = static_cast<char *>(std::aligned_alloc(page_size(), round_to_pages(size) + 2 * page_size()));
+  return base ? base + page_size() : nullptr;
 }
 
 void give_back(void *base) {
+  unshare(base);
   if (!is_checking()) return std::free(base);
   static std::mutex &lock = *new std::mutex;
   static std::deque<void *> &kept = *new std::deque<void *>;
   const std::lock_guard hold(lock);
-  kept.push_back(static_cast<char *>(base) - kMargin);
+  kept.push_back(static_cast<char *>(base) - page_size());
   if (kept.size() <= kKeptFrees) return;
   std::free(kept.front());
   kept.pop_front();
@@ -85,19 +106,28 @@ size_t round_to_alignment(size_t size) { return (size + kMemoryAlignment - 1) / 
 
 bool is_device_memory(MemoryKind kind) { return kind == MemoryKind::Device || kind == MemoryKind::Managed; }
 
+bool count_memory(int device, size_t size) {
+  const size_t limit = memory_size(), before = reserved[device].fetch_add(size);
+  if (size <= limit && before <= limit - size) return true;
+  uncount_memory(device, size);
+  return false;
+}
+
+void uncount_memory(int device, size_t size) { reserved[device].fetch_sub(size); }
+
+size_t memory_size() { return flags().memory_bytes; }
+
 hipError_t reserve(int device, size_t size, void **out) {
-  const size_t limit = flags().memory_bytes;
-  const size_t before = reserved[device].fetch_add(size);
-  void *base = nullptr;
-  if (size <= limit && before <= limit - size) base = take_aligned(size);
-  if (!base) reserved[device].fetch_sub(size);
-  *out = base;
-  return base ? hipSuccess : hipErrorOutOfMemory;
+  *out = nullptr;
+  if (!count_memory(device, size)) return hipErrorOutOfMemory;
+  *out = take_aligned(size);
+  if (!*out) uncount_memory(device, size);
+  return *out ? hipSuccess : hipErrorOutOfMemory;
 }
 
 void unreserve(int device, void *base, size_t size) {
   give_back(base);
-  reserved[device].fetch_sub(size);
+  uncount_memory(device, size);
 }
 
 size_t reserved_bytes(int device) { return reserved[device].load(); }
@@ -136,6 +166,16 @@ std::optional<Allocation> take_allocation(const void *base, KindTest wanted) {
   lock.unlock();
   memory_given_back(number(base));
   return found;
+}
+
+std::shared_ptr<MemoryFile> share_memory(const Allocation &allocation) {
+  SharedTable &all = shared_table();
+  const std::lock_guard hold(all.lock);
+  std::shared_ptr<MemoryFile> &file = all.files[allocation.base];
+  if (!file) file = share_pages(allocation.base, round_to_pages(allocation.size));
+  if (file) return file;
+  all.files.erase(allocation.base);
+  return nullptr;
 }
 
 void release(const Allocation &allocation) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 
 #include "hip/hip_runtime_api.h"
+#include "runtime/shared_memory.h"
 
 namespace cpu {
 
@@ -15,6 +17,8 @@ enum class MemoryKind {
   Registered,  // the caller's own, made known by hipHostRegister
   Pool,        // a stream-ordered allocation, in memory that a pool or a graph holds
   Module,      // a __device__ variable, in a loaded module
+  Mapped,      // memory that hipMemMap gave an address
+  Imported,    // another process's, by hipIpcOpenMemHandle
 };
 
 // A known range of addresses.
@@ -38,6 +42,11 @@ bool is_device_memory(MemoryKind kind);
 // show it: pools divide it. hipErrorOutOfMemory: the device's size does not suffice.
 hipError_t reserve(int device, size_t size, void **out);
 void unreserve(int device, void *base, size_t size);
+// Counts memory against the device's size that it does not allocate here; false if it does not fit.
+bool count_memory(int device, size_t size);
+void uncount_memory(int device, size_t size);
+// Returns the bytes that each device has.
+size_t memory_size();
 // Returns the bytes of a device that are taken.
 size_t reserved_bytes(int device);
 
@@ -50,6 +59,9 @@ bool show_unknown(void *base, size_t size, MemoryKind kind, int device, unsigned
 // gets it.
 using KindTest = bool (*)(MemoryKind);
 std::optional<Allocation> take_allocation(const void *base, KindTest wanted);
+// Returns the file under an allocation of MemoryKind::Device, which it gets if it has none and keeps until it is freed;
+// null if the system refuses.
+std::shared_ptr<MemoryFile> share_memory(const Allocation &allocation);
 // Gives the memory of a hidden allocation back.
 void release(const Allocation &allocation);
 

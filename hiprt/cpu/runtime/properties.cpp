@@ -190,13 +190,12 @@ constexpr SizeAttribute kSizes[] = {
     {hipDeviceAttributeTotalGlobalMem, &hipDeviceProp_t::totalGlobalMem},
 };
 
-// Returns whether an attribute is of something that does not exist here: textures, surfaces, virtual memory, IPC,
+// Returns whether an attribute is of something that does not exist here: textures, surfaces,
 // launches on several devices, an AMD chip.
 bool is_absent(hipDeviceAttribute_t which) {
   switch (which) {
     case hipDeviceAttributeImageSupport:
     case hipDeviceAttributeMemoryPoolSupportedHandleTypes:
-    case hipDeviceAttributeVirtualMemoryManagementSupported:
     case hipDeviceAttributeDmaBufSupported:
     case hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported:
     case hipDeviceAttributeHandleTypeFabricSupported:
@@ -251,6 +250,7 @@ std::optional<int> device_attribute(hipDeviceAttribute_t which, int device) {
     case hipDeviceAttributeCanUseStreamWaitValue:
     case hipDeviceAttributeFineGrainSupport:
     case hipDeviceAttributeNumberOfXccs:
+    case hipDeviceAttributeVirtualMemoryManagementSupported:
       return 1;
     default:
       return is_absent(which) ? std::optional<int>(0) : std::nullopt;

@@ -29,6 +29,7 @@ struct Stream {
   const int priority;  // only reported, because work is taken in random order to show missing dependencies
   const bool legacy;   // the null stream
   std::atomic<Capture *> capture{nullptr};
+  std::vector<uint32_t> units;  // a mask of compute units, one bit each; only reported. Empty for all of them
 
  private:
   friend class Scheduler;

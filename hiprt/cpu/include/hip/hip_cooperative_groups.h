@@ -1,4 +1,4 @@
-// Cooperative groups: the block, tiles of a warp, and the grid without its barrier.
+// Cooperative groups: the block, tiles of a warp, the lanes that are active together, and the grid without its barrier.
 #pragma once
 #pragma GCC system_header
 
@@ -78,6 +78,55 @@ __hiprt_inline thread_block_tile<Size> tiled_partition(const thread_block_tile<F
   static_assert(Size <= From, "a tile can only be divided");
   return thread_block_tile<Size>();
 }
+// The lanes of a warp that came to one place together, numbered in their order.
+class coalesced_group {
+ public:
+  static constexpr unsigned first_key = 1u << 31;
+  __hiprt_inline explicit coalesced_group(unsigned lanes) : lanes_(lanes) {}
+  __hiprt_inline unsigned size() const { return unsigned(__builtin_popcount(lanes_)); }
+  __hiprt_inline unsigned num_threads() const { return size(); }
+  __hiprt_inline unsigned thread_rank() const { return unsigned(__builtin_popcount(lanes_ & ((1u << __hiprt_self()->lane) - 1))); }
+  static __hiprt_inline bool is_valid() { return true; }
+  __hiprt_inline unsigned meta_group_rank() const { return 0; }
+  __hiprt_inline unsigned meta_group_size() const { return 1; }
+  __hiprt_inline void sync(unsigned line = __builtin_LINE()) const { __hiprt_active(first_key + line, lanes_); }
+  template <class T>
+  __hiprt_inline T shfl(T value, int source, unsigned line = __builtin_LINE()) const {
+    return __hiprt_gather(first_key + line, value, lane_of(unsigned(source) % size()), lanes_);
+  }
+  template <class T>
+  __hiprt_inline T shfl_down(T value, unsigned delta, unsigned line = __builtin_LINE()) const {
+    const unsigned rank = thread_rank();
+    return __hiprt_gather(first_key + line, value, lane_of(rank + delta < size() ? rank + delta : rank), lanes_);
+  }
+  template <class T>
+  __hiprt_inline T shfl_up(T value, unsigned delta, unsigned line = __builtin_LINE()) const {
+    const unsigned rank = thread_rank();
+    return __hiprt_gather(first_key + line, value, lane_of(rank >= delta ? rank - delta : rank), lanes_);
+  }
+  __hiprt_inline unsigned long long ballot(int predicate, unsigned line = __builtin_LINE()) const {
+    const unsigned long long votes = __hiprt_ballot(first_key + line, lanes_, predicate != 0);
+    unsigned long long ranked = 0;
+    unsigned rank = 0;
+    for (unsigned lane = 0; lane < HIPRT_CPU_WARP; ++lane)
+      if (lanes_ >> lane & 1) ranked |= (votes >> lane & 1) << rank++;
+    return ranked;
+  }
+  __hiprt_inline int any(int predicate, unsigned line = __builtin_LINE()) const { return ballot(predicate, line) != 0; }
+  __hiprt_inline int all(int predicate, unsigned line = __builtin_LINE()) const { return ballot(!predicate, line) == 0; }
+
+ private:
+  __hiprt_inline unsigned lane_of(unsigned rank) const {
+    unsigned left = lanes_;
+    for (; rank; --rank) left &= left - 1;
+    return unsigned(__builtin_ctz(left));
+  }
+  unsigned lanes_;
+};
+__hiprt_inline coalesced_group coalesced_threads(unsigned line = __builtin_LINE()) {
+  return coalesced_group(unsigned(__hiprt_active(coalesced_group::first_key + line, 0)));
+}
+
 template <class Group>
 __hiprt_inline void sync(const Group &group) {
   group.sync();

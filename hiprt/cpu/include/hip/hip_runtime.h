@@ -17,6 +17,7 @@ __attribute__((device)) double fma(double, double, double);
 #include <math.h>
 #include <stdlib.h>
 
+#include <climits>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -25,5 +26,6 @@ __attribute__((device)) double fma(double, double, double);
 #include_next <hip/hip_runtime.h>
 
 #include "../cpu_prelude.h"
+#include "hip/channel_descriptor.h"
 #include "hip/hip_launch_kernel.h"
 #endif

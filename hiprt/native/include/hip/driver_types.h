@@ -53,6 +53,34 @@ typedef enum hipArray_Format {
 
 typedef struct hipArray *hipArray_t;
 typedef const struct hipArray *hipArray_const_t;
+typedef struct hipMipmappedArray *hipMipmappedArray_t;
+typedef const struct hipMipmappedArray *hipMipmappedArray_const_t;
+
+/* Textures and surfaces are handles that no library of ours makes. */
+typedef struct __hip_texture *hipTextureObject_t;
+typedef struct __hip_surface *hipSurfaceObject_t;
+
+typedef struct HIP_ARRAY_DESCRIPTOR {
+  size_t Width;
+  size_t Height;
+  enum hipArray_Format Format;
+  unsigned int NumChannels;
+} HIP_ARRAY_DESCRIPTOR;
+
+typedef struct HIP_ARRAY3D_DESCRIPTOR {
+  size_t Width;
+  size_t Height;
+  size_t Depth;
+  enum hipArray_Format Format;
+  unsigned int NumChannels;
+  unsigned int Flags;
+} HIP_ARRAY3D_DESCRIPTOR;
+
+#define hipArrayDefault 0x00
+#define hipArrayLayered 0x01
+#define hipArraySurfaceLoadStore 0x02
+#define hipArrayCubemap 0x04
+#define hipArrayTextureGather 0x08
 
 typedef struct hip_Memcpy2D {
   size_t srcXInBytes;

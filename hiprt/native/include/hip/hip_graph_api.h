@@ -38,8 +38,8 @@ hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *pGraph);
 hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *pCaptureStatus);
 hipError_t hipStreamGetCaptureInfo(hipStream_t stream, hipStreamCaptureStatus *pCaptureStatus, unsigned long long *pId);
 hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus *captureStatus_out,
-    unsigned long long *id_out, hipGraph_t *graph_out, const hipGraphNode_t **dependencies_out,
-    size_t *numDependencies_out);
+    unsigned long long *id_out HIPRT_DEFAULT(0), hipGraph_t *graph_out HIPRT_DEFAULT(0),
+    const hipGraphNode_t **dependencies_out HIPRT_DEFAULT(0), size_t *numDependencies_out HIPRT_DEFAULT(0));
 hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t *dependencies, size_t numDependencies,
     unsigned int flags HIPRT_DEFAULT(0));
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode);
@@ -116,7 +116,7 @@ hipError_t hipDrvGraphAddMemcpyNode(hipGraphNode_t *phGraphNode, hipGraph_t hGra
 hipError_t hipDrvGraphMemcpyNodeGetParams(hipGraphNode_t hNode, HIP_MEMCPY3D *nodeParams);
 hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t hNode, const HIP_MEMCPY3D *nodeParams);
 hipError_t hipDrvGraphAddMemsetNode(hipGraphNode_t *phGraphNode, hipGraph_t hGraph, const hipGraphNode_t *dependencies,
-    size_t numDependencies, const hipMemsetParams *memsetParams, hipCtx_t ctx);
+    size_t numDependencies, const HIP_MEMSET_NODE_PARAMS *memsetParams, hipCtx_t ctx);
 hipError_t hipDrvGraphAddMemFreeNode(hipGraphNode_t *phGraphNode, hipGraph_t hGraph, const hipGraphNode_t *dependencies,
     size_t numDependencies, void *dptr);
 
@@ -165,7 +165,7 @@ hipError_t hipGraphNodeGetEnabled(hipGraphExec_t hGraphExec, hipGraphNode_t hNod
 hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t hNode,
     const HIP_MEMCPY3D *copyParams, hipCtx_t ctx);
 hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t hNode,
-    const hipMemsetParams *memsetParams, hipCtx_t ctx);
+    const HIP_MEMSET_NODE_PARAMS *memsetParams, hipCtx_t ctx);
 
 /* Graph memory and user objects */
 hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType attr, void *value);
@@ -173,10 +173,11 @@ hipError_t hipDeviceSetGraphMemAttribute(int device, hipGraphMemAttributeType at
 hipError_t hipDeviceGraphMemTrim(int device);
 hipError_t hipUserObjectCreate(hipUserObject_t *object_out, void *ptr, hipHostFn_t destroy,
     unsigned int initialRefcount, unsigned int flags);
-hipError_t hipUserObjectRelease(hipUserObject_t object, unsigned int count);
-hipError_t hipUserObjectRetain(hipUserObject_t object, unsigned int count);
-hipError_t hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count, unsigned int flags);
-hipError_t hipGraphReleaseUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count);
+hipError_t hipUserObjectRelease(hipUserObject_t object, unsigned int count HIPRT_DEFAULT(1));
+hipError_t hipUserObjectRetain(hipUserObject_t object, unsigned int count HIPRT_DEFAULT(1));
+hipError_t hipGraphRetainUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count HIPRT_DEFAULT(1),
+    unsigned int flags HIPRT_DEFAULT(0));
+hipError_t hipGraphReleaseUserObject(hipGraph_t graph, hipUserObject_t object, unsigned int count HIPRT_DEFAULT(1));
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

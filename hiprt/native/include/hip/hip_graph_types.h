@@ -187,6 +187,16 @@ typedef struct hipMemsetParams {
   size_t width;
 } hipMemsetParams;
 
+/* The driver's form, whose fields have another order. */
+typedef struct HIP_MEMSET_NODE_PARAMS {
+  hipDeviceptr_t dst;
+  size_t pitch;
+  unsigned int value;
+  unsigned int elementSize;
+  size_t width;
+  size_t height;
+} HIP_MEMSET_NODE_PARAMS;
+
 typedef struct hipMemAllocNodeParams {
   hipMemPoolProps poolProps;
   const hipMemAccessDesc *accessDescs;

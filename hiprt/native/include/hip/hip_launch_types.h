@@ -64,6 +64,7 @@ typedef void (*hipStreamCallback_t)(hipStream_t stream, hipError_t status, void 
 #define hipDeviceMallocDefault 0x0
 #define hipDeviceMallocFinegrained 0x1
 #define hipMallocSignalMemory 0x2
+#define hipDeviceMallocUncached 0x3
 #define hipMemAttachGlobal 0x1
 #define hipMemAttachHost 0x2
 #define hipMemAttachSingle 0x4
@@ -103,6 +104,9 @@ typedef struct hipFuncAttributes {
   int ptxVersion;
   size_t sharedSizeBytes;
 } hipFuncAttributes;
+
+#define hipCooperativeLaunchMultiDeviceNoPreSync 0x01
+#define hipCooperativeLaunchMultiDeviceNoPostSync 0x02
 
 typedef struct hipLaunchParams_t {
   void *func;
@@ -211,6 +215,13 @@ typedef union hipLaunchAttributeValue {
   hipClusterSchedulingPolicy clusterSchedulingPolicyPreference;
   const hipExtDynDataPrefetchConfig *dynDataPrefetch;
 } hipLaunchAttributeValue;
+
+/* What the attributes of kernel nodes are called since HIP 5. */
+#define hipKernelNodeAttrID hipLaunchAttributeID
+#define hipKernelNodeAttrValue hipLaunchAttributeValue
+#define hipKernelNodeAttributeAccessPolicyWindow hipLaunchAttributeAccessPolicyWindow
+#define hipKernelNodeAttributeCooperative hipLaunchAttributeCooperative
+#define hipKernelNodeAttributePriority hipLaunchAttributePriority
 
 typedef struct hipLaunchAttribute_st {
   hipLaunchAttributeID id;

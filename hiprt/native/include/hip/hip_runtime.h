@@ -5,5 +5,8 @@
 #include "hip/host_defines.h"
 #include "hip/hip_runtime_api.h"
 #include "hip/hip_vector_types.h"
+#ifndef __HIPRT_HIPCC__
+#include "hip/channel_descriptor.h"
+#endif
 
 #endif

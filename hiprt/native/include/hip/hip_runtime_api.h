@@ -189,6 +189,8 @@ hipError_t hipMemset3DAsync(hipPitchedPtr pitchedDevPtr, int value, hipExtent ex
 /* Streams */
 hipError_t hipStreamCreate(hipStream_t *stream);
 hipError_t hipStreamCreateWithFlags(hipStream_t *stream, unsigned int flags);
+hipError_t hipExtStreamCreateWithCUMask(hipStream_t *stream, uint32_t cuMaskSize, const uint32_t *cuMask);
+hipError_t hipExtStreamGetCUMask(hipStream_t stream, uint32_t cuMaskSize, uint32_t *cuMask);
 hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned int flags, int priority);
 hipError_t hipStreamDestroy(hipStream_t stream);
 hipError_t hipStreamQuery(hipStream_t stream);
@@ -287,6 +289,14 @@ hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t globalWorkSizeX, u
     size_t sharedMemBytes, hipStream_t hStream, void **kernelParams, void **extra,
     hipEvent_t startEvent HIPRT_DEFAULT(NULL), hipEvent_t stopEvent HIPRT_DEFAULT(NULL),
     uint32_t flags HIPRT_DEFAULT(0));
+hipError_t hipHccModuleLaunchKernel(hipFunction_t f, uint32_t globalWorkSizeX, uint32_t globalWorkSizeY,
+    uint32_t globalWorkSizeZ, uint32_t localWorkSizeX, uint32_t localWorkSizeY, uint32_t localWorkSizeZ,
+    size_t sharedMemBytes, hipStream_t hStream, void **kernelParams, void **extra,
+    hipEvent_t startEvent HIPRT_DEFAULT(NULL), hipEvent_t stopEvent HIPRT_DEFAULT(NULL));
+hipError_t hipLaunchCooperativeKernelMultiDevice(hipLaunchParams *launchParamsList, int numDevices, unsigned int flags);
+hipError_t hipExtLaunchMultiKernelMultiDevice(hipLaunchParams *launchParamsList, int numDevices, unsigned int flags);
+hipError_t hipModuleLaunchCooperativeKernelMultiDevice(hipFunctionLaunchParams *launchParamsList,
+    unsigned int numDevices, unsigned int flags);
 
 /* Occupancy */
 hipError_t hipModuleOccupancyMaxPotentialBlockSize(int *gridSize, int *blockSize, hipFunction_t f,
@@ -311,8 +321,11 @@ hipError_t hipOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, con
 }
 #endif
 
+#include "hip/hip_array_api.h"
 #include "hip/hip_graph_api.h"
+#include "hip/hip_ipc_api.h"
 #include "hip/hip_per_thread_api.h"
+#include "hip/hip_virtual_memory_api.h"
 #ifdef __cplusplus
 #include "hip/hip_typed_api.h"
 #endif

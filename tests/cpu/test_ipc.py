@@ -1,0 +1,103 @@
+"""Memory that one process makes and another one uses."""
+
+import ctypes
+
+import numpy as np
+from helpers.hip_calls import KIND, E, raw
+
+SIZE = ctypes.c_size_t
+BYTES = 6000  # more than a page, and no whole number of them
+OTHER = """
+import ctypes
+lib = ctypes.CDLL(sys.argv[1])
+class Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * 64)]
+handle = Handle.from_buffer_copy(bytes.fromhex("{}"))
+p, size = ctypes.c_void_p(), ctypes.c_size_t
+assert lib.hipIpcOpenMemHandle(ctypes.byref(p), handle, 0) == 1
+assert lib.hipIpcOpenMemHandle(None, handle, 1) == 1
+status = lib.hipIpcOpenMemHandle(ctypes.byref(p), handle, 1)
+if status:
+    print(status)
+    raise SystemExit
+count = {}
+held = (ctypes.c_ubyte * count)()
+assert lib.hipMemcpy(held, p, size(count), 2) == 0
+assert lib.hipMemcpy(held, p, size(count + 1), 2) == 1
+assert lib.hipFree(p) == 1
+assert lib.hipMemset(p, 9, size(16)) == lib.hipDeviceSynchronize() == 0
+assert lib.hipIpcCloseMemHandle(p) == 0
+assert lib.hipIpcCloseMemHandle(p) == lib.hipIpcCloseMemHandle(None) == 1
+print(sum(held))
+"""
+
+
+class Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_ubyte * 64)]
+
+
+def handle_of(address):
+    handle = Handle()
+    assert raw("hipIpcGetMemHandle", ctypes.byref(handle), ctypes.c_void_p(address)) == 0
+    return handle
+
+
+def memory(content):
+    p = ctypes.c_void_p()
+    assert raw("hipMalloc", ctypes.byref(p), SIZE(content.nbytes)) == 0
+    assert (
+        raw("hipMemcpy", p, ctypes.c_void_p(content.ctypes.data), SIZE(content.nbytes), KIND.hipMemcpyHostToDevice) == 0
+    )
+    return p
+
+
+def read(p, count):
+    out = np.empty(count, np.uint8)
+    assert raw("hipMemcpy", ctypes.c_void_p(out.ctypes.data), p, SIZE(count), KIND.hipMemcpyDeviceToHost) == 0
+    return out
+
+
+def test_another_process_reads_and_writes(python):
+    """What was there before is seen, what the other process writes comes back, and what lies beside it stays."""
+    content = (np.arange(BYTES) % 200).astype(np.uint8)
+    before, p, after = memory(content), memory(content), memory(content)
+    handle = handle_of(p.value)
+    assert bytes(handle_of(p.value)) == bytes(handle)
+    assert python(OTHER.format(bytes(handle).hex(), BYTES)) == f"{int(content.sum())}\n"
+    assert (read(p, 16) == 9).all()
+    assert (read(p, BYTES)[16:] == content[16:]).all()
+    assert (read(before, BYTES) == content).all()
+    assert (read(after, BYTES) == content).all()
+    for each in (before, p, after):
+        assert raw("hipFree", each) == 0
+
+
+def test_a_place_within_memory(python):
+    """A handle of a place within memory opens that place."""
+    content = np.arange(64, dtype=np.uint8)
+    p = memory(content)
+    assert python(OTHER.format(bytes(handle_of(p.value + 32)).hex(), 32)) == f"{int(content[32:].sum())}\n"
+    assert read(p, 64).tolist() == [*range(32), *[9] * 16, *range(48, 64)]
+    assert raw("hipFree", p) == 0
+
+
+def test_memory_that_is_gone(python):
+    """Freed memory is the owner's again, and its handle opens nothing."""
+    p = memory(np.ones(BYTES, np.uint8))
+    handle = handle_of(p.value)
+    assert raw("hipFree", p) == 0
+    assert python(OTHER.format(bytes(handle).hex(), BYTES)) == f"{E.hipErrorInvalidDevicePointer}\n"
+    again = memory(np.full(BYTES, 3, np.uint8))
+    assert (read(again, BYTES) == 3).all()
+    assert raw("hipFree", again) == 0
+
+
+def test_refusals():
+    p, host, out = memory(np.ones(64, np.uint8)), np.ones(64, np.uint8), ctypes.c_void_p()
+    handle = handle_of(p.value)
+    assert raw("hipIpcOpenMemHandle", ctypes.byref(out), handle, 1) == E.hipErrorInvalidContext  # its own process
+    assert raw("hipIpcOpenMemHandle", ctypes.byref(out), Handle(), 1) == E.hipErrorInvalidValue
+    assert raw("hipIpcGetMemHandle", None, p) == E.hipErrorInvalidValue
+    assert raw("hipIpcGetMemHandle", ctypes.byref(handle), None) == E.hipErrorInvalidValue
+    assert raw("hipIpcGetMemHandle", ctypes.byref(handle), ctypes.c_void_p(host.ctypes.data)) == E.hipErrorInvalidValue
+    assert raw("hipFree", p) == 0
