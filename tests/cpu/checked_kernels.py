@@ -38,6 +38,25 @@ DEFECTS = {
     "shared_beyond": ("memory", 1, 64, "__shared__ int s[64]; s[T + 1] = T; __syncthreads(); x[T] = T ? s[T] : 0;"),
     "dynamic_shared_beyond": ("memory", 1, 64, "extern __shared__ int d[]; d[T + 1] = T;"),
     "shared_far_beyond": ("memory", 1, 1, "__shared__ int s[4]; s[n & 3] = 1; x[0] = s[n + 5000];"),
+    "from_one_array_into_the_next": (
+        "memory",
+        1,
+        64,
+        "__shared__ int s[64]; __shared__ int t[64]; s[T] = t[T] = T; __syncthreads(); x[T] = s[T + 1] + t[T];",
+    ),
+    "small_shared_beyond": (
+        "memory",
+        1,
+        4,
+        "__shared__ char s[3]; __shared__ char t[3]; if (T < 3) s[T] = t[T] = 1; __syncthreads(); "
+        "x[T] = s[T] + t[T % 3];",
+    ),
+    "minimum_beyond": (
+        "memory",
+        1,
+        1,
+        "__hip_atomic_fetch_min(c + 64, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);",
+    ),
     # Read before it is written.
     "read_never_written": ("init", 1, 1, "c[0] = y[7];"),
     "add_to_never_written": ("init", 1, 1, "y[0] += 1;"),
@@ -164,6 +183,40 @@ DEFECTS = {
         1,
         32,
         "__shared__ int s[32]; s[T] = T; if (T < 16) __syncwarp(0xffff); x[T] = s[31 - T];",
+    ),
+    "maximum_and_plain_read": (
+        "race",
+        1,
+        64,
+        "__hip_atomic_fetch_max(c, T, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); x[T] = c[0];",
+    ),
+    "one_buffer_for_two_turns": (
+        "race",
+        1,
+        64,
+        "__shared__ int s[2][64]; int v = 0; for (int i = 0; i < 4; ++i) { s[i % 3 % 2][T] = T; __syncthreads(); "
+        "v += s[i % 3 % 2][63 - T]; } x[T] = v;",
+    ),
+    "look_back_without_fence": (
+        "race",
+        4,
+        32,
+        "int v = warp_sum(T); if (!T) { int b = blockIdx.x; y[b] = v + (b ? 0 : 1); atomicExch(c + b, 1); "
+        "if (b) { while (!atomicAdd(c + b - 1, 0)) {} y[b] += y[b - 1]; } }",
+    ),
+    "first_warp_reads_too_early": (
+        "init race",
+        1,
+        128,
+        "__shared__ int s[4]; int v = warp_sum(x[T]); if (T % 32 == 0) s[T / 32] = v; __syncwarp(); "
+        "if (T < 4) v = s[T]; x[T] = v;",
+    ),
+    "second_phase_of_a_neighbour": (
+        "race",
+        1,
+        64,
+        "__shared__ int s[65]; s[T] = T; if (!T) s[64] = 0; __syncthreads(); s[T] = s[T + 1]; "
+        "__syncthreads(); x[T] = s[T];",
     ),
     # Barriers and shuffles.
     "half_comes_to_a_barrier": ("barrier", 1, 64, "if (T < 32) __syncthreads(); x[T] = T;"),
@@ -376,6 +429,36 @@ CORRECT = {
         1,
         256,
         "__shared__ int t[16][17]; t[T / 16][T % 16] = x[T]; __syncthreads(); y[T] = t[T % 16][T / 16];",
+    ),
+    "look_back": (
+        4,
+        32,
+        "int v = warp_sum(T); if (!T) { int b = blockIdx.x; y[b] = v; __threadfence(); "
+        "if (b) { while (!atomicAdd(c + b - 1, 0)) {} y[b] += y[b - 1]; __threadfence(); } atomicExch(c + b, 1); }",
+    ),
+    "minima_and_maxima": (
+        4,
+        64,
+        "__hip_atomic_fetch_max(c, G, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); "
+        "__hip_atomic_fetch_min(c + 1, -G, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);",
+    ),
+    "small_shared_variables": (
+        1,
+        32,
+        "__shared__ bool a; __shared__ short b; __shared__ char d[3]; if (!T) { a = true; b = 2; d[2] = 1; } "
+        "__syncthreads(); x[T] = a + b + d[2];",
+    ),
+    "in_place_behind_a_barrier": (
+        1,
+        64,
+        "__shared__ int s[64]; s[T] = T; __syncthreads(); int v = s[63 - T]; __syncthreads(); s[T] = v; "
+        "__syncthreads(); x[T] = s[(T + 1) % 64];",
+    ),
+    "shared_by_blocks_that_read": (4, 64, "int v = 0; for (int i = 0; i < 64; ++i) v += x[i]; y[G] = v;"),
+    "two_numbers_from_one_word": (
+        1,
+        64,
+        "short* s = reinterpret_cast<short*>(y); s[2 * T] = short(T); s[2 * T + 1] = short(-T); x[T] = y[T];",
     ),
     "partial_warp": (1, 48, "__shared__ int s[48]; s[T] = T; __syncthreads(); x[T] = s[47 - T];"),
     "vote_of_a_partial_warp": (1, 20, "x[T] = __any(T == 3) + __all(T < 20);"),

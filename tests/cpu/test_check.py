@@ -90,6 +90,17 @@ def test_planted_defects_are_found(findings, pytestconfig):
             assert (file, inside) == ("checked.hip", True), (name, involved)
 
 
+def test_a_variable_of_shared_memory_is_named(findings):
+    found, _ = findings({name: DEFECTS[name] for name in ("from_one_array_into_the_next", "no_barrier_before_reuse")})
+    beyond, race = found["from_one_array_into_the_next"][0], found["no_barrier_before_reuse"][0]
+    assert beyond["buffer"] == "byte 256 of shared variable 'from_one_array_into_the_next::s' of 256 bytes"
+    assert "of shared variable 'no_barrier_before_reuse::s' of 256 bytes" in race["buffer"]
+
+
+def test_there_are_sixty_of_each():
+    assert min(len(DEFECTS), len(CORRECT)) >= 60
+
+
 def test_correct_kernels_are_left_alone(findings, pytestconfig):
     kernels = every_fourth(CORRECT, pytestconfig.getoption("all"))
     assert not findings(kernels)[0]
@@ -101,7 +112,8 @@ import numpy as np
 from rocm.bindings.util import paths
 paths.get_library_path = lambda *_, **__: os.fsencode(sys.argv[1])
 from rocm.bindings import hip
-from helpers.hip_calls import KIND, Ints, KernelCall, add_copy, add_fill, functions, instantiate, new_graph, ok, run
+from helpers.hip_calls import KIND, Gate, Ints, KernelCall, add_copy, add_fill
+from helpers.hip_calls import functions, instantiate, new_graph, ok, run
 
 DEVICE = KIND.hipMemcpyDeviceToDevice
 
@@ -180,6 +192,52 @@ def test_freed_memory_is_told_of_with_both_stacks(check):
     found = check(HOST + code, kinds="memory")
     assert [f["text"] for f in found] == ["freed memory is touched"]
     assert [stack.split()[0] for stack in found[0]["stacks"]] == ["taken", "given"]
+
+
+# Memory of a pool that the stream takes and gives back while its works wait.
+POOLED = """
+def take():
+    pooled = Ints(64)
+    pooled.memory = ok(hip.hipMallocAsync(256, one))
+    return pooled
+
+def give_back(pooled):
+    ok(hip.hipFreeAsync(pooled.memory, one))
+
+gate = Gate()
+p = take()
+add(p, a, one)
+ok(hip.hipStreamSynchronize(one))
+gate.hold(one)
+"""
+LATER = "\ngate.open()\nok(hip.hipDeviceSynchronize())"
+
+
+def test_memory_of_a_pool_is_the_programs_until_its_stream_frees_it(check):
+    """The works of a stream that waits run after the host has freed their memory and taken it again."""
+    code = """
+add(b, p, one)
+give_back(p)
+q = take()
+add(q, a, one)
+add(b, q, one)
+give_back(q)
+"""
+    assert check(HOST + POOLED + code + LATER) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("give_back(p); add(b, p, one)", "memory"),
+        ("add(p, a, one); give_back(p); q = take(); add(b, q, one)", "init"),
+    ],
+)
+def test_memory_of_a_pool_is_not_used_when_it_is_freed_or_new(check, code, kind):
+    (finding,) = check(HOST + POOLED + code + LATER)
+    assert (finding["kind"], finding["involved"][0]["kernel"]) == (kind, "scale_add")
+    words = ["taken", "given"] if kind == "memory" else ["taken"]
+    assert [stack.split()[0] for stack in finding["stacks"]] == words
 
 
 def test_what_was_never_written_stays_so_when_it_is_copied(check):

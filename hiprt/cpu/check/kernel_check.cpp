@@ -49,7 +49,7 @@ struct State {
   size_t owners = 0, next_to_forget = 0;  // of the launches before the last one
   CheckedKernel kernel;
   ThreadOrder threads;
-  size_t static_shared = 0, dynamic_shared = 0;  // what of the shared memory may be touched
+  std::vector<std::pair<size_t, size_t>> usable_shared;  // offsets and sizes of what of the shared memory may be touched
   // The launch that was asked about last, as a range of epochs, and whether it comes before the one that runs.
   uint32_t asked_first = 0, asked_end = 0;
   bool asked_is_before = false;
@@ -153,16 +153,24 @@ bool is_shared(uintptr_t address) {
   return address - reinterpret_cast<uintptr_t>(state().kernel.shared) < kSharedRoom && state().kernel.shared;
 }
 
-std::string buffer_of(uintptr_t address) {
-  char text[256];
-  if (is_shared(address)) {
-    const size_t offset = address - reinterpret_cast<uintptr_t>(state().kernel.shared);
-    const bool dynamic = offset >= HIPRT_CPU_SHARED;
-    std::snprintf(text, sizeof text, "byte %zu of the block's %s shared memory of %zu bytes",
-                  dynamic ? offset - HIPRT_CPU_SHARED : offset, dynamic ? "dynamic" : "static",
-                  dynamic ? state().kernel.dynamic_shared : state().kernel.static_shared);
-    return text;
+std::string shared_at(size_t offset) {
+  const CheckedKernel &kernel = state().kernel;
+  if (offset >= HIPRT_CPU_SHARED) {
+    return "byte " + std::to_string(offset - HIPRT_CPU_SHARED) + " of the block's dynamic shared memory of " +
+           std::to_string(kernel.dynamic_shared) + " bytes";
   }
+  const SharedPiece *nearest = nullptr;
+  for (const SharedPiece &piece : *kernel.pieces) {
+    if (piece.offset <= offset && (!nearest || piece.offset > nearest->offset)) nearest = &piece;
+  }
+  if (!nearest) return "byte " + std::to_string(offset) + " of the block's shared memory";
+  return "byte " + std::to_string(offset - nearest->offset) + " of shared variable '" + readable(nearest->name) + "' of " +
+         std::to_string(nearest->size) + " bytes";
+}
+
+std::string buffer_of(uintptr_t address) {
+  if (is_shared(address)) return shared_at(address - reinterpret_cast<uintptr_t>(state().kernel.shared));
+  char text[256];
   const MemoryAt memory = memory_at(address);
   if (!memory.found) {
     std::snprintf(text, sizeof text, "address 0x%zx, where there is no memory of the device", static_cast<size_t>(address));
@@ -314,20 +322,28 @@ void begin_block_of(uint32_t block, unsigned threads) {
   resume(0);
 }
 
-// Forgets what was done to the shared memory by the block before.
-void set_shared(uintptr_t base, size_t static_size, size_t dynamic_size) {
-  State &all = state();
-  const auto set = [&](uintptr_t begin, size_t size, size_t size_before) {
-    for (size_t at = 0; at < std::max(size, size_before); at += 4) {
-      const size_t bytes = at < size ? std::min<size_t>(size - at, 4) : 0;
-      Cell *cell = shadow_cell(begin + at);
-      cell[Page::kWords] = {};
-      *cell = {((uint64_t{1} << bytes) - 1) << kUsableShift, 0};
-    }
-  };
-  set(base, static_size, all.static_shared);
-  set(base + HIPRT_CPU_SHARED, dynamic_size, all.dynamic_shared);
-  all.static_shared = static_size, all.dynamic_shared = dynamic_size;
+// Makes a range of shared memory new, or what no variable has. Small variables may share words.
+void set_shared(uintptr_t begin, size_t size, bool is_usable) {
+  for (uintptr_t word = begin & ~uintptr_t{3}; word < begin + size; word += 4) {
+    const uintptr_t from = std::max(begin, word) - word, to = std::min(begin + size, word + 4) - word;
+    const uint64_t bytes = ((1u << to) - 1) & ~((1u << from) - 1);
+    Cell *cell = shadow_cell(word);
+    const uint64_t others = usable(*cell) & ~bytes;
+    cell[0] = {(others | (is_usable ? bytes : 0)) << kUsableShift, 0};
+    cell[Page::kWords] = {};
+  }
+}
+
+// Forgets what the block before did to the shared memory.
+void begin_shared(uintptr_t base, const CheckedKernel &kernel) {
+  std::vector<std::pair<size_t, size_t>> usable;
+  for (const SharedPiece &piece : *kernel.pieces) usable.emplace_back(piece.offset, piece.size);
+  usable.emplace_back(HIPRT_CPU_SHARED, kernel.dynamic_shared);
+  if (state().usable_shared != usable) {
+    for (const auto &[offset, size] : state().usable_shared) set_shared(base + offset, size, false);
+    state().usable_shared = usable;
+  }
+  for (const auto &[offset, size] : usable) set_shared(base + offset, size, true);
 }
 
 }  // namespace
@@ -347,7 +363,7 @@ void begin_kernel(const CheckedKernel &kernel) {
 void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared) {
   CheckedKernel &kernel = state().kernel;
   kernel.shared = shared;
-  set_shared(reinterpret_cast<uintptr_t>(shared), kernel.static_shared, kernel.dynamic_shared);
+  begin_shared(reinterpret_cast<uintptr_t>(shared), kernel);
   begin_block_of(index[0] + kernel.grid[0] * (index[1] + kernel.grid[1] * index[2]),
                  kernel.block[0] * kernel.block[1] * kernel.block[2]);
 }

@@ -8,6 +8,12 @@
 
 namespace cpu {
 
+// A variable in shared memory: where it lies there, and its symbol.
+struct SharedPiece {
+  uint64_t offset, size;
+  std::string name;
+};
+
 // A kernel that is about to run. Threads are named by their number in the block.
 struct CheckedKernel {
   std::string name;
@@ -16,7 +22,8 @@ struct CheckedKernel {
   size_t arguments_size;
   uintptr_t code;               // where its module begins
   const unsigned char *shared;  // the memory of the running block: static variables, and dynamic ones behind them
-  size_t static_shared, dynamic_shared;
+  const std::vector<SharedPiece> *pieces;  // static variables
+  size_t dynamic_shared;
 };
 void begin_kernel(const CheckedKernel &kernel);
 void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared);

@@ -9,24 +9,19 @@
 #include <map>
 #include <mutex>
 
+#include "check/checks.h"
+
 namespace cpu {
 namespace {
 
-constexpr int kFrames = 24;
 constexpr int kNamed = 8;  // functions of a stack that a report names
 constexpr size_t kReach = 1 << 16;  // how far from memory an address counts as beyond its end
-
-struct Stack {
-  std::array<void *, kFrames> frames;
-  int count = 0;
-  void take() { count = backtrace(frames.data(), kFrames); }
-};
 
 struct Range {
   uintptr_t base;
   size_t size;
   bool initialised, freed;
-  Stack taken, given_back;
+  HostStack taken, given_back;
 };
 
 struct State {
@@ -39,7 +34,7 @@ State &state() {
   return all;
 }
 
-std::string text_of(const Stack &stack, const char *title) {
+std::string text_of(const HostStack &stack, const char *title) {
   std::string out;
   Dl_info own{};
   dladdr(reinterpret_cast<void *>(&state), &own);
@@ -86,16 +81,21 @@ void mark(const std::map<uintptr_t, Range> &ranges, uintptr_t page, size_t size,
 
 }  // namespace
 
-void add_range(uintptr_t base, size_t size, bool initialised) {
-  Range range{base, size, initialised, false, {}, {}};
-  range.taken.take();
+HostStack host_stack() {
+  HostStack stack;
+  if (is_checking()) stack.count = backtrace(stack.frames.data(), static_cast<int>(stack.frames.size()));
+  return stack;
+}
+
+void add_range(uintptr_t base, size_t size, bool initialised, const HostStack &stack) {
+  const Range range{base, size, initialised, false, stack, {}};
   State &all = state();
   const std::lock_guard<std::mutex> hold(all.lock);
   forget_freed(all, base, size);
   all.live[base] = range;
 }
 
-size_t remove_range(uintptr_t base) {
+size_t remove_range(uintptr_t base, const HostStack &stack) {
   State &all = state();
   const std::lock_guard<std::mutex> hold(all.lock);
   const auto found = all.live.find(base);
@@ -103,7 +103,7 @@ size_t remove_range(uintptr_t base) {
   Range range = found->second;
   all.live.erase(found);
   range.freed = true;
-  range.given_back.take();
+  range.given_back = stack;
   all.freed[base] = range;
   return range.size;
 }

@@ -1,6 +1,7 @@
 // The memory that kernels may touch, by address: what is allocated, what was freed lately, and the modules' own.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,10 +11,18 @@ namespace cpu {
 // What is known of a byte.
 enum class ByteState : uint8_t { Unknown, Uninitialised, Initialised, Freed };
 
+// Where the host was when it took memory or gave it back.
+struct HostStack {
+  std::array<void *, 24> frames;
+  int count = 0;
+};
+// Returns the calling thread's, which is empty unless something is checked.
+HostStack host_stack();
+
 // Note a range that kernels may touch from now on, or no more; initialised memory is such that the host may have written.
-void add_range(uintptr_t base, size_t size, bool initialised);
+void add_range(uintptr_t base, size_t size, bool initialised, const HostStack &stack);
 // Returns the range's bytes, 0 if there is none.
-size_t remove_range(uintptr_t base);
+size_t remove_range(uintptr_t base, const HostStack &stack);
 // The same for a loaded module, in which other ranges may lie.
 void add_module_range(uintptr_t base, size_t size);
 void remove_module_range(uintptr_t base);

@@ -118,9 +118,9 @@ void forget_accesses() {
   }
 }
 
-void memory_taken(uintptr_t base, size_t size, bool initialised) {
+void memory_taken(uintptr_t base, size_t size, bool initialised, const HostStack &stack) {
   if (!is_checking() || size == 0) return;
-  add_range(base, size, initialised);
+  add_range(base, size, initialised, stack);
   shadow_changed(base, size);
 }
 
@@ -134,9 +134,9 @@ void module_memory_gone(uintptr_t base, size_t size) {
   shadow_changed(base, size);
 }
 
-void memory_given_back(uintptr_t base) {
+void memory_given_back(uintptr_t base, const HostStack &stack) {
   if (!is_checking()) return;
-  if (const size_t size = remove_range(base)) shadow_changed(base, size);
+  if (const size_t size = remove_range(base, stack)) shadow_changed(base, size);
 }
 
 }  // namespace cpu

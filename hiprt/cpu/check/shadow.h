@@ -43,9 +43,10 @@ Cell *shadow_cell(uintptr_t address);
 // Forgets all accesses.
 void forget_accesses();
 
-// These note memory that kernels may touch from now on, or no more. They do nothing unless something is checked.
-void memory_taken(uintptr_t base, size_t size, bool initialised);
-void memory_given_back(uintptr_t base);
+// These note memory that kernels may touch from now on, or no more. They do nothing unless something is checked. Works of
+// streams call them when they run, with the stack of the call that queued them.
+void memory_taken(uintptr_t base, size_t size, bool initialised, const HostStack &stack = host_stack());
+void memory_given_back(uintptr_t base, const HostStack &stack = host_stack());
 void module_memory(uintptr_t base, size_t size);
 void module_memory_gone(uintptr_t base, size_t size);
 

@@ -149,23 +149,43 @@ uint64_t take_place(const Shared &v, uint64_t at) {
   return at + v.size;
 }
 
+// Between variables of kernels that are checked lies memory that nobody owns, so that a step beyond one is seen.
+constexpr uint64_t kSharedGap = 64;
+
 // Gives the variables their places and the kernels their sizes. Variables declared in a kernel are its own and overlap
 // those of other kernels; any kernel may use the others.
-void place_shared(const std::vector<Shared> &all, const Module &module) {
+void place_shared(const std::vector<Shared> &all, const Module &module, uint64_t gap) {
   const auto owner_of = [&](const Shared &v) -> Kernel * {
     for (const auto &k : module.kernels)
       if (v.name.rfind(local_prefix(k->name), 0) == 0) return k.get();
     return nullptr;
   };
-  uint64_t common = 0;
-  for (const Shared &v : all)
-    if (!owner_of(v)) common = take_place(v, common);
+  const auto end_of = [&](const Kernel *owner, uint64_t at, std::vector<SharedPiece> *pieces) {
+    for (const Shared &v : all) {
+      if (owner_of(v) != owner) continue;
+      at = take_place(v, at) + gap;
+      pieces->push_back({at - gap - v.size, v.size, v.name});
+    }
+    return at;
+  };
+  std::vector<SharedPiece> common;
+  const uint64_t end = end_of(nullptr, 0, &common);
   for (const auto &kernel : module.kernels) {
-    uint64_t end = common;
-    for (const Shared &v : all)
-      if (owner_of(v) == kernel.get()) end = take_place(v, end);
-    kernel->static_shared = uint32_t(std::min<uint64_t>(end, UINT32_MAX));
+    kernel->shared_pieces = common;
+    kernel->static_shared = uint32_t(std::min<uint64_t>(end_of(kernel.get(), end, &kernel->shared_pieces), UINT32_MAX));
   }
+}
+
+// The sizes that a program sees have no gaps, nor do kernels that would not fit with them.
+void place_shared(const std::vector<Shared> &all, const Module &module) {
+  place_shared(all, module, 0);
+  if (!is_checking()) return;
+  std::vector<uint32_t> sizes;
+  for (const auto &kernel : module.kernels) sizes.push_back(kernel->static_shared);
+  place_shared(all, module, kSharedGap);
+  const auto fits = [](const auto &kernel) { return kernel->static_shared <= HIPRT_CPU_SHARED; };
+  if (!std::all_of(module.kernels.begin(), module.kernels.end(), fits)) place_shared(all, module, 0);
+  for (size_t i = 0; i < sizes.size(); ++i) module.kernels[i]->static_shared = sizes[i];
 }
 
 void add_kernel(const __hiprt_entry &e, const std::string &name, bool synchronises, Object *object) {

@@ -44,7 +44,7 @@ struct CheckedLaunch {
                   launch.kernel->kernarg_size,
                   launch.kernel->module->code,
                   nullptr,
-                  launch.kernel->static_shared,
+                  &launch.kernel->shared_pieces,
                   dynamic_shared});
   }
   ~CheckedLaunch() {

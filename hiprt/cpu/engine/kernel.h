@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "check/kernel_check.h"
+
 namespace cpu {
 
 struct Param {
@@ -28,6 +30,7 @@ struct Kernel {
   std::vector<Param> params;
   uint32_t kernarg_size;
   uint32_t static_shared;  // bytes of __shared__ arrays
+  std::vector<SharedPiece> shared_pieces;  // these arrays
   uint32_t max_threads;    // from __launch_bounds__, else 1024
   const Module *module;
   const KernelCode *code;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "check/poison.h"
+#include "check/shadow.h"
 #include "enumerator.h"
 #include "quirks/quirks.h"
 #include "runtime/device.h"
@@ -88,11 +89,13 @@ GraphBuffer::~GraphBuffer() {
     if (used) counters.used.now -= params.bytesize;
     if (backed) counters.reserved.now -= params.bytesize;
   }
+  memory_given_back(reinterpret_cast<uintptr_t>(params.dptr));
   hide(params.dptr);
   unreserve(device, params.dptr, params.bytesize);
 }
 
 hipError_t AllocWork::run() {
+  memory_taken(reinterpret_cast<uintptr_t>(buffer->params.dptr), buffer->params.bytesize, false);
   Lock lock(state().mutex);
   GraphMemoryUse &counters = state().devices[buffer->device];
   if (!buffer->used) counters.used.add(buffer->params.bytesize);
@@ -102,6 +105,7 @@ hipError_t AllocWork::run() {
 }
 
 hipError_t GraphFreeWork::run() {
+  memory_given_back(reinterpret_cast<uintptr_t>(buffer->params.dptr));
   if (quirk(Quirk::PoisonOnFree)) cpu::poison(buffer->params.dptr, buffer->params.bytesize);
   Lock lock(state().mutex);
   if (buffer->used) state().devices[buffer->device].used.now -= buffer->params.bytesize;

@@ -66,6 +66,32 @@ __hiprt_inline unsigned short atomicCAS(unsigned short *p, unsigned short compar
   return compare;
 }
 
+// clang's own minima and maxima call nothing when they are checked; these do.
+#if defined(__HIPRT_CHECK__) && defined(__clang__)
+template <class T, class F>
+__hiprt_inline T __hiprt_ordered_update(T *p, int order, F f) {
+  T old, fresh;
+  __atomic_load(p, &old, __ATOMIC_RELAXED);
+  do {
+    fresh = f(old);
+    const bool is_done = order < __ATOMIC_RELEASE
+                             ? __atomic_compare_exchange(p, &old, &fresh, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
+                             : __atomic_compare_exchange(p, &old, &fresh, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    if (is_done) return old;
+  } while (true);
+}
+template <class T>
+__hiprt_inline T __hiprt_fetch_min(T *p, typename __hiprt_same<T>::type v, int order, int) {
+  return __hiprt_ordered_update(p, order, [=](T old) { return v < old ? v : old; });
+}
+template <class T>
+__hiprt_inline T __hiprt_fetch_max(T *p, typename __hiprt_same<T>::type v, int order, int) {
+  return __hiprt_ordered_update(p, order, [=](T old) { return old < v ? v : old; });
+}
+#define __hip_atomic_fetch_min __hiprt_fetch_min
+#define __hip_atomic_fetch_max __hiprt_fetch_max
+#endif
+
 #undef __hiprt_atomic
 #undef __hiprt_atomic_integer
 #undef __hiprt_atomic_float

@@ -138,7 +138,8 @@ void show(void *base, size_t size, MemoryKind kind, int device, unsigned flags, 
     const std::lock_guard lock(all.lock);
     add_locked(all, {base, size, kind, device, flags, pool, 0});
   }
-  memory_taken(number(base), size, may_be_written(kind));
+  // Memory of pools comes and goes when its stream gets there, which pool.cpp and graph_memory.cpp note.
+  if (kind != MemoryKind::Pool) memory_taken(number(base), size, may_be_written(kind));
 }
 
 bool show_unknown(void *base, size_t size, MemoryKind kind, int device, unsigned flags) {
@@ -164,7 +165,7 @@ std::optional<Allocation> take_allocation(const void *base, KindTest wanted) {
   const Allocation found = it->second;
   all.by_base.erase(it);
   lock.unlock();
-  memory_given_back(number(base));
+  if (found.kind != MemoryKind::Pool) memory_given_back(number(base));
   return found;
 }
 

@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "check/checks.h"
 #include "check/poison.h"
+#include "check/shadow.h"
 #include "flags.h"
 #include "handles.h"
 #include "quirks/quirks.h"
@@ -51,6 +53,7 @@ struct FreeWork : Work {
     if (const Task *task = queued_task()) reached->clock = task->clock;
   }
   hipError_t run() override {
+    memory_given_back(reinterpret_cast<uintptr_t>(base), stack);
     // With pool_retag_race another stream may have the block by now (MLX's allocator.cpp:99-105).
     if (quirk(Quirk::PoisonOnFree) || quirk(Quirk::PoolRetagRace)) cpu::poison(base, size);
     reached->has_run.store(true, std::memory_order_release);
@@ -62,6 +65,21 @@ struct FreeWork : Work {
   void *const base;
   const size_t size;
   const Flag reached;
+  const HostStack stack = host_stack();
+};
+
+// Marks the point in a stream from which on memory may be used; queued while kernels are checked.
+struct TakeWork : Work {
+  TakeWork(void *b, size_t s) : Work(hipGraphNodeTypeMemAlloc), base(b), size(s) {}
+  hipError_t run() override {
+    memory_taken(reinterpret_cast<uintptr_t>(base), size, false, stack);
+    return hipSuccess;
+  }
+  std::shared_ptr<Work> clone() const override { return std::make_shared<TakeWork>(*this); }
+
+  void *const base;
+  const size_t size;
+  const HostStack stack = host_stack();
 };
 
 // Holds a stream back until frees on other streams have run.
@@ -205,6 +223,10 @@ hipError_t allocate(void **out, size_t size, const std::shared_ptr<Pool> &pool, 
   if (const hipError_t error = reuse(*pool, rounded, stream, &block, &found)) return error;
   if (!found) {
     if (const hipError_t error = grow(*pool, rounded, &block)) return error;
+  }
+  if (const hipError_t error = is_checking() ? enqueue(stream, std::make_shared<TakeWork>(block.base, size)) : hipSuccess) {
+    pool->free.emplace(block.size, std::move(block));
+    return error;
   }
   pool->used += block.size;
   pool->used_high = std::max(pool->used_high, pool->used);
@@ -352,6 +374,7 @@ bool pool_free_now(void *address) {
   const auto at = state().live.find(address);
   if (at == state().live.end()) return false;
   const Block &block = at->second.block;
+  memory_given_back(reinterpret_cast<uintptr_t>(block.base));
   if (quirk(Quirk::PoisonOnFree)) poison(block.base, block.size);
   take_back(at, nullptr, 0);
   return true;
