@@ -17,6 +17,7 @@ BENCHES = {
     "decode": "tokens a second of a preset, and where a token's time goes",
     "roofline": "a model of decode on AMD GPUs that are not here, from instruction counts and bytes",
     "kernels": "the hot kernels at the shapes of models: time, GB/s, share of the device's bandwidth",
+    "checks": "how much slower kernels run on the CPU device while they are checked",
     "peers": "the same workloads through torch, CuPy, MLX and llama.cpp, where they are installed",
     "plot": "pictures of results",
 }
