@@ -83,6 +83,8 @@ LINES = {
     "full": lambda x, y, n: kernels.add(hiprt.full((x.shape[0], 1), n, np.int32), x),
     "write": lambda x, y, n: kernels.add(copy(x), 1.0, out=copy(x)),
     "write row": lambda x, y, n: written(copy(x), y, n),
+    "write over": lambda x, y, n: overwritten(x, kernels.add(kernels.astype(kernels.less(y, 0.5), x.dtype), n)),
+    "write to": lambda x, y, n: kernels.multiply(copy(y), 0.5, out=x if is_solid(x) else None),
     "nothing": lambda x, y, n: kernels.astype(x, x.dtype)[:],
 }
 
@@ -92,6 +94,16 @@ def copy(x):
     made = hiprt.empty(x.shape)
     kernels.astype(x, np.float32, out=made)
     return made
+
+
+def is_solid(x):
+    return x.dtype == np.float32 and x.is_contiguous
+
+
+def overwritten(x, y):
+    """Write an array, which may be an argument or a view of one, and return it."""
+    kernels.copyto(x, kernels.astype(y, x.dtype))
+    return x
 
 
 def written(x, y, n):
@@ -123,19 +135,24 @@ def function_of(program):
     return function
 
 
-def operands(rows):
+def operands(rows, *, is_shared=False):
+    """Return two arrays; `is_shared` lets the second begin behind the first row of the first one."""
     random = np.random.default_rng(rows)
+    if is_shared:
+        whole = hiprt.array(random.normal(size=(rows + 1, WIDTH)).astype(np.float32))
+        return [whole[:-1], whole[1:]]
     return [hiprt.array(random.normal(size=(rows, WIDTH)).astype(np.float32)) for _ in range(2)]
 
 
 def check(program):
     function = function_of(program)
     compiled, shapeless = hiprt.compile(function), hiprt.compile(function, shapeless=True)
-    for rows in (4, 4, 7, 2):
-        given_arrays = operands(rows)
-        exact = [(each.dtype, each.numpy()) for each in function(*given_arrays)]
-        for made in (compiled(*given_arrays), shapeless(*given_arrays)):
-            for array, (dtype, values) in zip(made, exact):
+    for rows, is_shared in ((4, False), (4, False), (4, True), (7, False), (2, True), (4, False)):
+        arrays = operands(rows, is_shared=is_shared)
+        exact = [(each.dtype, each.numpy()) for each in (*function(*arrays), *arrays)]
+        for way in (compiled, shapeless):
+            arrays = operands(rows, is_shared=is_shared)
+            for array, (dtype, values) in zip((*way(*arrays), *arrays), exact, strict=True):
                 assert array.dtype == dtype
                 assert array.shape == values.shape
                 assert array.numpy().tobytes() == values.tobytes()
@@ -191,8 +208,9 @@ def export(program, folder, number):
         cases = []
         for rows in sizes:
             given_arrays = operands(rows)
+            hexes = [each.numpy().tobytes().hex() for each in given_arrays]
             exact = [(str(each.dtype), each.shape, each.numpy().tobytes().hex()) for each in function(*given_arrays)]
-            cases.append({"given": [each.numpy().tobytes().hex() for each in given_arrays], "made": exact})
+            cases.append({"given": hexes, "made": exact})
         file.with_suffix(".json").write_text(json.dumps(cases))
 
 
