@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,9 +13,12 @@ import numpy as np
 from hiprt.array import Array, Form as ArrayForm, make, row_strides
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
-from hiprt.kernels.lang.operands import result
+from hiprt.kernels.lang.operands import LARGEST, result
 from hiprt.kernels.ops.broadcasting import broadcast_shapes, broadcast_to, layout_of, spread_strides
+from hiprt.kernels.ops.elementwise.fused_kernel import STILL, UNIT, Load, Store, Value, fused_kernel
+from hiprt.kernels.ops.elementwise.headers import headers_of
 from hiprt.kernels.ops.promotion import BOOL, WORDS, as_number, is_complex, is_float, promote, strided, weak
+from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.stream import Stream, current_stream
 
@@ -25,7 +28,6 @@ __all__ = [
     "apply",
     "evaluate",
     "given",
-    "headers_of",
     "joint_dtypes",
     "number_word",
     "strides_of",
@@ -38,6 +40,8 @@ NAMES = "abc"
 OPERANDS = tuple(f"{name}_in" for name in NAMES)  # as kernels name them
 THREADS = 256
 MOST_AXES = 6
+LARGE = 1 << 16  # elements for which a kernel with wide loads is worth its compilation
+RUN_BYTES, MOST_RUN = 16, 8  # what a thread loads at once, and elements of that
 
 
 @dataclass(frozen=True)
@@ -120,11 +124,6 @@ def kernel_of(expression: Expression, form: Form) -> Kernel:
     )
 
 
-def headers_of(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the headers of a kernel whose values have these types."""
-    return ("elementwise/expression.h", *(("elementwise/complex.h",) if "complex64_t" in words else ()))
-
-
 def places(form: Form, walked: Sequence[str]) -> list[str]:
     """Return the lines that find the place of element i in each array."""
     if not form.axes:
@@ -167,7 +166,14 @@ def evaluate(
     if stream.written is not None and not stream.plans_launches:
         stream.written.append(out)
         return
-    launch = launch_of(expression, common, out, is_whole, *map(given, operands))
+    kinds = tuple(map(given, operands))
+    wide = (
+        wide_launch_of(expression, common, out, target_of(stream), *kinds) if is_whole and out.size >= LARGE else None
+    )
+    if wide is not None:
+        wide(stream, out0=out, **{f"x{i}": value for i, value in enumerate(operands)})
+        return
+    launch = launch_of(expression, common, out, is_whole, *kinds)
     if launch is not None:
         launch(stream, out=out, **dict(zip(OPERANDS, operands)))
     else:
@@ -180,6 +186,37 @@ def evaluate(
 def given(operand: Operand) -> Any:
     """Return the part of an operand that a plan depends on: an array, whose form counts, or the type of a number."""
     return operand if isinstance(operand, Array) else type(operand)
+
+
+@Planned
+def wide_launch_of(
+    expression: Expression, common: tuple[DType, ...], out: ArrayForm, target: Target, *operands: Given
+) -> Launch | None:
+    """Return the launch of a kernel whose threads load several elements at once; None where arrays do not lie so."""
+    arrays = [v for v in operands if isinstance(v, ArrayForm)]
+    strides = [spread_strides(v.shape, strides_of(v), out.shape) for v in arrays]
+    layout = layout_of(out.shape, [*strides, strides_of(out)])
+    if not layout.is_flat or layout.strides[-1] != (UNIT,) or any(is_complex(v.dtype) for v in (out, *arrays)):
+        return None
+    steps = iter(layout.strides)
+    loads = tuple(
+        Load(WORDS[v.dtype], False, next(steps)[0]) if isinstance(v, ArrayForm) else Load(number_word(v), True, STILL)
+        for v in operands
+    )
+    walked = [out, *(v for v, step in zip(arrays, layout.strides) if step[0] == UNIT)]
+    run = min(MOST_RUN, RUN_BYTES // max(v.dtype.itemsize for v in walked))
+    # An operand of another dtype may be the result, if its elements are as wide; the kernel's text does not allow it.
+    is_retyped = any(v.dtype != out.dtype and v.dtype.itemsize == out.dtype.itemsize for v in walked)
+    size = math.prod(out.shape)
+    if size > LARGEST or size % run or is_retyped or not all(v.is_aligned for v in walked):
+        return None
+    value = Value(
+        expression.name, expression.text, tuple(range(len(loads))), tuple(WORDS[d] for d in common), WORDS[out.dtype]
+    )
+    kernel = fused_kernel(loads, (value,), (Store(len(loads), WORDS[out.dtype]),), 0, run)
+    stretch = target.table.loop_elements
+    grid, threads = (-(-size // stretch), 1) if target.takes_loops else (-(-size // (THREADS * run)), THREADS)
+    return Launch(kernel, (grid, 1, 1), (threads, 1, 1), size=size, stretch=stretch)
 
 
 @Planned

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.ops.elementwise.expression import headers_of
+from hiprt.kernels.ops.elementwise.headers import headers_of
 
 __all__ = ["STILL", "UNIT", "Load", "Store", "Value", "fused_kernel"]
 
@@ -99,7 +99,7 @@ def fused_kernel(
     names = "_".join(dict.fromkeys(value.name for value in values))[:LONGEST_NAME]
     digest = hashlib.blake2s(repr((loads, values, stores, axes, run)).encode(), digest_size=4).hexdigest()
     return Kernel(
-        f"fused_{names}_{digest}",
+        f"fused_{names}_{digest}" if len(values) > 1 else f"{names}_{digest}",
         inputs={name: load.word for name, load in arrays.items()},
         outputs={f"out{i}": store.word for i, store in enumerate(stores)},
         scalars=scalars,

@@ -13,7 +13,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import result
 from hiprt.kernels.ops.elementwise.copies import astype, axis_of, contiguous
-from hiprt.kernels.ops.elementwise.expression import headers_of
+from hiprt.kernels.ops.elementwise.headers import headers_of
 from hiprt.kernels.ops.elementwise.result_dtypes import real
 from hiprt.kernels.ops.norm.softmax import row_softmax
 from hiprt.kernels.ops.promotion import BOOL, INT32, WORDS, at_least_float, is_float, strided
