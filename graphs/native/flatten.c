@@ -7,6 +7,8 @@
 #include "capture.h"
 #include "status.h"
 
+#define MOST_KNOWN 64
+
 /* A list within pieces.links. */
 typedef struct {
   size_t start, count;
@@ -27,6 +29,11 @@ typedef struct {
   size_t count, capacity;
   uint64_t from, to; /* addresses that are not final */
   int keeps_edges;   /* the graph's own; else they follow from what the work touches */
+  struct {
+    const void *func; /* as captured nodes have it */
+    hiprt_kernel *kernel;
+  } known[MOST_KNOWN]; /* kernels of earlier pieces: libraries launch a few again and again */
+  uint32_t n_known;
   uint32_t *links;   /* lists of pieces, ascending, which spans are parts of */
   size_t n_links, links_capacity;
 } pieces;
@@ -143,6 +150,12 @@ static int append_known(pieces *all, hipGraphNode_t source, hiprt_kernel *kernel
   return status;
 }
 
+static hiprt_kernel *known_kernel(const pieces *all, const hipKernelNodeParams *p) {
+  for (uint32_t i = 0; p->kernelParams && i < all->n_known; i++)
+    if (all->known[i].func == p->func) return all->known[i].kernel;
+  return 0;
+}
+
 static int append_kernel(pieces *all, hipGraphNode_t source) {
   hipKernelNodeParams p = {0};
   HIPRT_TRY(hipGraphKernelNodeGetParams, source, &p);
@@ -151,6 +164,12 @@ static int append_kernel(pieces *all, hipGraphNode_t source) {
   int is_cooperative = hiprt_hip.hipGraphKernelNodeGetAttribute &&
                        !hiprt_hip.hipGraphKernelNodeGetAttribute(source, hipLaunchAttributeCooperative, &value) &&
                        value.cooperative;
+  hiprt_kernel *kernel = is_cooperative ? 0 : known_kernel(all, &p);
+  if (kernel) {
+    after_questions(before);
+    hiprt_kernel_retain(kernel);
+    return append_known(all, source, kernel, &p, 0);
+  }
   /* A kernel that a program launches as `kernel<<<…>>>` is known by a host symbol. */
   hipFunction_t function = 0;
   if (!hiprt_hip.hipGetFuncBySymbol || hiprt_hip.hipGetFuncBySymbol(&function, p.func)) function = (hipFunction_t)p.func;
@@ -164,8 +183,14 @@ static int append_kernel(pieces *all, hipGraphNode_t source) {
   if (is_cooperative) return refuse("a cooperative launch cannot be repeated eagerly");
   if (!name) name = "kernel of other code";
   if (count < 0) return append_opaque(all, source, function, name, &p);
-  return append_known(all, source, hiprt_kernel_create_foreign(function, name, (uint32_t)count, offsets, sizes, packed),
-                      &p, block);
+  kernel = hiprt_kernel_create_foreign(function, name, (uint32_t)count, offsets, sizes, packed);
+  const int status = append_known(all, source, kernel, &p, block);
+  /* The piece keeps the kernel. */
+  if (!status && !block && all->n_known < MOST_KNOWN) {
+    all->known[all->n_known].func = p.func;
+    all->known[all->n_known++].kernel = kernel;
+  }
+  return status;
 }
 
 /* Whether the library tells what a copy node copies: CLR's copies of one row keep that where GetParams does not look

@@ -139,7 +139,7 @@ int hiprt_stream_synchronize(hiprt_stream *stream) {
   if (status) return status;
   const uint64_t serial = atomic_load(&stream->serial);
   HIPRT_TRY(hipStreamSynchronize, stream->handle);
-  uint64_t done = atomic_load(&stream->done);
+  unsigned long long done = atomic_load(&stream->done);
   while (done < serial && !atomic_compare_exchange_weak(&stream->done, &done, serial)) continue;
   return 0;
 }

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import pytest
 from setuptools import Distribution, Extension
@@ -55,3 +57,16 @@ def test_warnings_stop_no_installation(wanted, monkeypatch, root):
     command.finalize_options()
     assert ("-Werror" in command.extensions[0].extra_compile_args) == bool(wanted)
     assert ("-Werror" in build.compile_flags("-std=c11")) == bool(wanted)
+
+
+def test_clang_takes_the_c_files_without_a_warning(root):
+    """Wheels are compiled by it, and it refuses types of atomics that gcc lets pass."""
+    ziglang = pytest.importorskip("ziglang", reason="its clang compiles them")
+    folders = [*build.CORE_FOLDERS, *(build.NATIVE.parent / name for name in build.C_LIBRARIES)]
+    files = [file for folder in folders for file in folder.glob("*.c")]
+    includes = [build.INCLUDE, *build.CORE_FOLDERS, sysconfig.get_path("include")]
+    command = [sys.executable, "-m", "ziglang", "clang", "-fsyntax-only", "-std=c11", "-Wall", "-Wextra", "-Werror"]
+    command += ["-Wno-unused-parameter", "-DPy_LIMITED_API=0x030A0000", *(f"-I{folder}" for folder in includes)]
+    command += ["-isystem", Path(ziglang.__file__).parent / "lib" / "include", *files]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
