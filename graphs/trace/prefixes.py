@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -25,9 +26,10 @@ from hiprt.graphs.trace.trace import Trace
 from hiprt.graphs.trace.value import GETITEM, TRANSPOSE, VaryingValue
 from hiprt.op import Op
 
-__all__ = ["LazyTrace", "Prefix", "counted", "position", "prefix_of", "prefixed", "varying"]
+__all__ = ["LazyTrace", "Prefix", "counted", "position", "positions", "prefix_of", "prefixed", "varying"]
 
 EVERY = slice(None)
+positions: WeakValueDictionary[int, Array] = WeakValueDictionary()  # what `position` has returned, by id
 
 
 class Prefix(NamedTuple):
@@ -82,6 +84,7 @@ def position(n: int) -> Array:
     pin(memory)
     value: Array = TRACE.given(memory)
     hold([value], (memory,))
+    positions[id(value)] = value
     return value
 
 

@@ -9,6 +9,7 @@ A function has no recipe if it
 
 - reads the contents of an array,
 - is given an object of a kind that is not known (`Pattern`), or leaves one,
+- reads an array that was there before and is in none of these objects,
 - changes what is fixed, or an attribute is not there any more, or a list has another length,
 - leaves an array where nothing that it was given leads to.
 """
@@ -24,7 +25,7 @@ from typing import Any
 from hiprt.array import Array
 from hiprt.graphs.trace import core
 from hiprt.graphs.trace.integer import Integer, Recording
-from hiprt.graphs.trace.prefixes import position
+from hiprt.graphs.trace.prefixes import position, positions
 from hiprt.graphs.trace.value import VaryingValue
 from hiprt.kernels import slice_update
 
@@ -359,7 +360,7 @@ class Graph:
         The numbers of values that were given, by id.
     recording : Recording
     first : int
-        Values with smaller numbers are constants.
+        Values with smaller numbers were there before.
     """
 
     def __init__(self, before: dict[int, int], recording: Recording, first: int) -> None:
@@ -377,7 +378,11 @@ class Graph:
             maker: Any = value.primitive
             if id(value) in self.place or id(value) in self.leaves:
                 continue
-            if maker is None or maker.op is None or maker.number < self.first:
+            if maker is None or maker.number < self.first:
+                if positions.get(id(value)) is not value:
+                    raise RefusedError("an array is read that nothing leads to")
+                self.leaves[id(value)] = value
+            elif maker.op is None:
                 self.leaves[id(value)] = value
             elif id(maker) not in self.primitives:
                 self.primitives[id(maker)] = maker

@@ -5,6 +5,7 @@ import gc
 import pickle
 import threading
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -396,6 +397,26 @@ def test_two_numbers_that_are_equal_by_chance():
         return found
 
     assert made(True) == made(False)
+
+
+def test_an_array_that_nothing_leads_to_is_read_each_time():
+    """A module behind a function is not among the objects that a recipe looks at."""
+    hidden = Linear(np.random.default_rng(1), HIDDEN, HIDDEN)
+
+    class Calling(Module):
+        def __init__(self):
+            super().__init__()
+            self.function = partial(Linear.__call__, hidden)
+
+        def __call__(self, x):
+            return self.function(x)
+
+    module, (x,) = Calling(), inputs(1)
+    for i in range(8):
+        if i == 6:
+            hidden.weight = mx.full((HIDDEN, HIDDEN), 0.25)
+        np.testing.assert_array_equal(np.array(module(x)), np.array(x @ hidden.weight.T))
+    assert "nothing leads to" in recipes_of(module).refusals[-1]
 
 
 def test_random_numbers_go_on():
