@@ -1,4 +1,4 @@
-"""The kernels of a decoded token run under the CPU device's checks, and nothing is found."""
+"""Our own kernels run under the CPU device's checks, and nothing is found."""
 
 import sys
 
@@ -6,7 +6,7 @@ import pytest
 
 from hiprt.check import check
 
-PRESETS = ("qwen3-mini", "qwen3-moe-mini")
+PRESETS = ("qwen3-mini", "qwen3-moe-mini", "qwen3.5-mini")
 
 
 @pytest.mark.only("cpu", reason="the checks are the CPU device's")
@@ -14,3 +14,27 @@ def test_decoding_is_clean(form):
     for preset in PRESETS if form == "long" else PRESETS[:1]:
         command = ["-m", "hiprt", "bench", "decode", "--model", preset, "--mode", "graph", "--tokens", "2", "--json"]
         assert check([sys.executable, *command], quiet=True) == (0, []), preset
+
+
+ROWS = """
+import numpy as np
+import hiprt
+from hiprt import kernels
+
+take = kernels.hip_kernel(
+    'extern "C" __global__ void take(const float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }',
+    "take",
+    {"x": "read float32", "y": "write float32"},
+)
+rows = kernels.rms_norm(hiprt.array(np.ones((4, 32), np.float32)), hiprt.array(np.ones(32, np.float32)), 1e-6)
+out = hiprt.empty(128)
+take(rows, out, grid=1, block=128)
+print(out.numpy().sum())
+"""
+
+
+@pytest.mark.only("cpu", reason="the checks are the CPU device's")
+def test_values_that_are_written_eight_at_a_time_are_known(tmp_path):
+    """The compiler tells of no access of more than 16 bytes, so that ours are split while they are checked."""
+    (tmp_path / "rows.py").write_text(ROWS)
+    assert check([sys.executable, str(tmp_path / "rows.py")], quiet=True) == (0, [])
