@@ -308,4 +308,6 @@ def test_levels_of_detail_are_absent():
     channels, extent = Channels(8, 0, 0, 0, UNSIGNED), Extent(4, 4, 0)
     status = raw("hipMallocMipmappedArray", ctypes.byref(array), ctypes.byref(channels), extent, 2, 0)
     assert status == E.hipErrorNotSupported
+    assert raw("hipMallocMipmappedArray", None, ctypes.byref(channels), extent, 2, 0) == E.hipErrorInvalidValue
+    assert raw("hipMallocMipmappedArray", ctypes.byref(array), None, extent, 2, 0) == E.hipErrorInvalidValue
     assert raw("hipFreeMipmappedArray", None) == E.hipErrorInvalidValue

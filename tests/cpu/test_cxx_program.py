@@ -50,6 +50,8 @@ int main() {
   hipModule_t module;
   hipFunction_t saxpy;
   const std::vector<char> code = compile();
+  hiprtcLinkState link;
+  CHECK(hiprtcLinkCreate(0, nullptr, nullptr, &link) != HIPRTC_ERROR_LINKING);
   CHECK(hipModuleLoadData(&module, code.data()));
   CHECK(hipModuleGetFunction(&saxpy, module, "saxpy"));
 

@@ -114,6 +114,10 @@ def test_a_destroyed_event_is_refused(stream):
 def test_flags_are_checked(event):
     assert error(hip.hipEventCreateWithFlags(0x100)) == E.hipErrorInvalidValue
     assert error(hip.hipEventCreateWithFlags(hip.hipEventInterprocess)) == E.hipErrorInvalidValue
+    every = (
+        hip.hipEventInterprocess | hip.hipEventDisableTiming | hip.hipEventReleaseToDevice | hip.hipEventReleaseToSystem
+    )
+    assert error(hip.hipEventCreateWithFlags(every & 0xFFFFFFFF)) == E.hipErrorInvalidValue
     both = hip.hipEventReleaseToDevice | (hip.hipEventReleaseToSystem & 0xFFFFFFFF)
     assert error(hip.hipEventCreateWithFlags(both)) == E.hipErrorInvalidValue
     assert error(hip.hipEventRecordWithFlags(event, None, 9)) == E.hipErrorInvalidValue

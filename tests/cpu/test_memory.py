@@ -189,7 +189,8 @@ def test_advice_is_kept():
     ok(hip.hipMemPrefetchAsync(managed, 4096, 0, None))
     assert get(attribute.hipMemRangeAttributeLastPrefetchLocation) == 0
     assert error(hip.hipMemAdvise(managed, 4097, advice.hipMemAdviseSetReadMostly, 0)) == E.hipErrorInvalidValue
-    assert error(hip.hipMemAdvise(managed, 64, advice.hipMemAdviseSetReadMostly, 5)) == E.hipErrorInvalidDevice
+    assert error(hip.hipMemAdvise(managed, 64, advice.hipMemAdviseSetPreferredLocation, 5)) == E.hipErrorInvalidDevice
+    ok(hip.hipMemAdvise(managed, 4096, advice.hipMemAdviseSetReadMostly, 5))  # this advice is of no device
     ok(hip.hipFree(managed))
 
 

@@ -282,7 +282,8 @@ def test_a_module_stays_while_work_needs_it(code):
     gate.hold(stream)
     ok(launch(function, (1, 1, 1), (64, 1, 1), out, stream=stream))
     ok(hip.hipModuleUnload(module))
-    assert error(hip.hipModuleUnload(module)) == E.hipErrorInvalidHandle
+    assert error(hip.hipModuleUnload(module)) == E.hipErrorNotFound
+    assert error(hip.hipModuleUnload(None)) == E.hipErrorInvalidHandle
     assert error(hip.hipModuleGetFunction(module, b"narrow")) == E.hipErrorInvalidHandle
     assert error(launch(function, (1, 1, 1), (64, 1, 1), out)) == E.hipErrorInvalidDeviceFunction
     gate.open()

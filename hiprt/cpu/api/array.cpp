@@ -318,10 +318,13 @@ hipError_t hipMemcpyHtoAAsync(hipArray_t dst, size_t offset, const void *src, si
   return api([&] { return asynchronous(stream, [&](Out out) { return write_row(dst, offset, src, count, out); }); });
 }
 
-// CLR asks first whether the device has levels of detail, before it looks at an argument.
-hipError_t hipMallocMipmappedArray(hipMipmappedArray_t *, const hipChannelFormatDesc *, hipExtent, unsigned int,
+hipError_t hipMallocMipmappedArray(hipMipmappedArray_t *array, const hipChannelFormatDesc *desc, hipExtent, unsigned int,
                                    unsigned int) {
-  return api([] { return hipErrorNotSupported; });
+  return api([&] {
+    hipArray_Format format{};
+    unsigned channels = 0;
+    return array && desc && format_of(*desc, &format, &channels) ? hipErrorNotSupported : hipErrorInvalidValue;
+  });
 }
 
 hipError_t hipMipmappedArrayCreate(hipMipmappedArray_t *, HIP_ARRAY3D_DESCRIPTOR *, unsigned int) {

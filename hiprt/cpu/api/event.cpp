@@ -17,9 +17,9 @@ hipError_t create(hipEvent_t *out, unsigned flags) {
   constexpr unsigned kKnown = hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess |
                               hipEventReleaseToDevice | hipEventReleaseToSystem;
   if (!out || (flags & ~kKnown)) return hipErrorInvalidValue;
+  if ((flags & hipEventReleaseToDevice) && (flags & hipEventReleaseToSystem)) return hipErrorInvalidValue;
   // An event that other processes see cannot be timed, and this device has none.
   if (flags & hipEventInterprocess) return flags & hipEventDisableTiming ? hipErrorNotSupported : hipErrorInvalidValue;
-  if ((flags & hipEventReleaseToDevice) && (flags & hipEventReleaseToSystem)) return hipErrorInvalidValue;
   *out = add_event(flags);
   return hipSuccess;
 }

@@ -196,22 +196,19 @@ hiprtcResult hiprtcGetBitcode(hiprtcProgram prog, char *) {
   return with(prog, [](RtcProgram &) { return HIPRTC_ERROR_INVALID_PROGRAM; });
 }
 
-}  // extern "C"
-
 // Nothing can be linked here, because this hiprtc makes finished code objects and no bitcode.
-#define HIPRT_EXPORT extern "C" __attribute__((visibility("default")))
+hiprtcResult hiprtcLinkCreate(unsigned, hipJitOption *, void **, hiprtcLinkState *) { return HIPRTC_ERROR_LINKING; }
 
-typedef struct ihiprtcLinkState *hiprtcLinkState;
+hiprtcResult hiprtcLinkAddFile(hiprtcLinkState, hipJitInputType, const char *, unsigned, hipJitOption *, void **) {
+  return HIPRTC_ERROR_LINKING;
+}
 
-HIPRT_EXPORT hiprtcResult hiprtcLinkCreate(unsigned, hipJitOption *, void **, hiprtcLinkState *) {
+hiprtcResult hiprtcLinkAddData(hiprtcLinkState, hipJitInputType, void *, size_t, const char *, unsigned, hipJitOption *, void **) {
   return HIPRTC_ERROR_LINKING;
 }
-HIPRT_EXPORT hiprtcResult hiprtcLinkAddFile(hiprtcLinkState, hipJitInputType, const char *, unsigned, hipJitOption *, void **) {
-  return HIPRTC_ERROR_LINKING;
-}
-HIPRT_EXPORT hiprtcResult hiprtcLinkAddData(hiprtcLinkState, hipJitInputType, void *, size_t, const char *, unsigned,
-                                            hipJitOption *, void **) {
-  return HIPRTC_ERROR_LINKING;
-}
-HIPRT_EXPORT hiprtcResult hiprtcLinkComplete(hiprtcLinkState, void **, size_t *) { return HIPRTC_ERROR_LINKING; }
-HIPRT_EXPORT hiprtcResult hiprtcLinkDestroy(hiprtcLinkState) { return HIPRTC_ERROR_LINKING; }
+
+hiprtcResult hiprtcLinkComplete(hiprtcLinkState, void **, size_t *) { return HIPRTC_ERROR_LINKING; }
+
+hiprtcResult hiprtcLinkDestroy(hiprtcLinkState) { return HIPRTC_ERROR_LINKING; }
+
+}  // extern "C"

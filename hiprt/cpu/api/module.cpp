@@ -25,7 +25,7 @@ bool is_complete(const std::vector<char> &image) {
 }
 
 hipError_t load_file(hipModule_t *out, const char *path) {
-  if (!out || !path) return hipErrorInvalidValue;
+  if (!out || !path || !*path) return hipErrorInvalidValue;
   std::ifstream file(path, std::ios::binary);
   if (!file) return hipErrorFileNotFound;
   const std::vector<char> image{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

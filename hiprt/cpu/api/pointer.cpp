@@ -142,7 +142,8 @@ std::optional<Allocation> managed_range(const void *address, size_t size) {
 
 hipError_t advise(const void *address, size_t size, hipMemoryAdvise what, int device) {
   if (const hipError_t error = capture_forbids_since_7()) return error;
-  if (!is_place(device)) return hipErrorInvalidDevice;
+  const bool is_for_all = what == hipMemAdviseSetReadMostly || what == hipMemAdviseUnsetReadMostly;
+  if (!is_for_all && !is_place(device)) return hipErrorInvalidDevice;
   const std::optional<Allocation> found = managed_range(address, size);
   if (!found) return hipErrorInvalidValue;
   AdviceTable &table = advice_table();

@@ -42,7 +42,7 @@ hipError_t load_image(hipModule_t *out, const void *image) {
 
 hipError_t unload_module(hipModule_t module) {
   const std::shared_ptr<LoadedModule> entry = modules().remove(module);
-  if (!entry) return hipErrorInvalidHandle;
+  if (!entry) return module ? hipErrorNotFound : hipErrorInvalidHandle;
   for (hipFunction_t function : entry->functions) functions().remove(function);
   for (const Global &global : entry->module->globals) hide(global.address);
   return hipSuccess;
