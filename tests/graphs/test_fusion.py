@@ -475,6 +475,34 @@ def test_an_array_that_is_read_and_written():
     assert fused_calls(reversed_before, ramp(3, 5), ramp(3, 5)) == ["getitem", "multiply", "add"]
 
 
+def test_an_array_that_is_written_is_read_otherwise_than_it_is_written():
+    """With an operand that broadcasts, and with a result of another dtype."""
+
+    def broadcast(state, x):
+        return kernels.add(kernels.multiply(state, x[0]), 1.0, out=state)
+
+    def other_dtype(state, x):
+        y = kernels.multiply(state, 2.0)
+        is_less = kernels.less(y, x)
+        kernels.add(y, x, out=state)
+        return is_less
+
+    for function in (broadcast, other_dtype):
+        for shapeless in (False, True):
+            assert "fused" not in fused_calls(function, ramp(3, 5), ramp(3, 5), shapeless=shapeless)[-1:]
+
+
+def test_fused_writes_what_it_reads_otherwise():
+    for operands, text in (
+        ((ramp(3, 5), ramp(5)), "v0 = multiply(x0, x1); v1 = add(v0, x1); return v1"),
+        ((ramp(3, 5), ramp(3, 5)), "v0 = less(x0, x1); v1 = add(x0, x1); return v0, v1"),
+    ):
+        exact = fused(operands, text)
+        made = fused(operands, text, out=[*[None] * (len(exact) - 1), operands[0]])
+        assert made[-1] is operands[0]
+        assert [bits(each) for each in made] == [bits(each) for each in exact]
+
+
 def test_what_reads_an_array_before_and_behind_its_write():
     def function(x, out):
         before = kernels.multiply(out, 2.0)

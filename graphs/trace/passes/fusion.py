@@ -282,7 +282,15 @@ class Fusion:
         used = {self.group_of[number] for number in self.used[member.number] if number in self.group_of}
         read = [v for group in used for v in group.arrays.values()]
         read += [v for v in member.operands if isinstance(v, Array)]
-        is_alone = any(self.memory.may_share(v, out) and key_of(v) != key_of(out) for v in read)
+        shared = [v for v in read if self.memory.may_share(v, out)]
+        # A kernel may read and write one array if it walks all arrays alike, and all results are of its dtype.
+        is_flat = all(v.form.shape == member.shape and v.form.is_contiguous for v in read) and all(
+            pattern is not None and pattern.dtype == out.dtype
+            for group in used
+            for each in group.members
+            for pattern, _, _ in each.primitive.rule[1]
+        )
+        is_alone = bool(shared) and not (is_flat and all(key_of(v) == key_of(out) for v in shared))
         for group in dict.fromkeys(self.group_of.values()):
             is_read = any(self.memory.may_share(v, out) for v in group.arrays.values())
             if (group in used and is_alone) or (group not in used and is_read):

@@ -176,7 +176,7 @@ def fused(
         operands are ``x0``, ``x1`` and so on. Each op is one of `FUSABLE`, with its own rules for dtypes and shapes.
     out : sequence of Array or None, optional
         They receive the results; None makes a new array. They are contiguous, of the results' shapes and dtypes, and
-        share no memory with each other or an operand, unless that is the same array, of the dtype of all results.
+    share no memory with each other or an operand, unless that is the same array.
 
     Returns
     -------
@@ -190,7 +190,8 @@ def fused(
     """
     stream = stream or current_stream()
     whole = whole_of(text, target_of(stream), *map(given, operands))
-    if whole is None:
+    over = () if whole is None or whole.launch is None else whole.launch.kernel.aliasing.get("out0", ())
+    if whole is None or (out is not None and shares(out, operands, over)):
         found = one_by_one(operands, text, stream)
         if out is None:
             return found
@@ -200,12 +201,18 @@ def fused(
             copyto(to, each, stream=stream)
         return tuple(made)
     forms = [(whole.shape, dtype) for dtype in whole.dtypes]
-    over = () if whole.launch is None else whole.launch.kernel.aliasing.get("out0", ())
     made = [make(*form, stream) for form in forms] if out is None else received(forms, operands, out, stream, over)
     if whole.launch is not None:
         outputs = {f"out{i}": each for i, each in enumerate(made)}
         whole.launch(stream, **outputs, **{f"x{i}": each for i, each in enumerate(operands)})
     return tuple(made)
+
+
+def shares(out: Sequence[Array | None], operands: Sequence[Any], over: Sequence[str]) -> bool:
+    """Whether a result is written to the memory of an operand that the kernel may not write."""
+    read = [v.extent for i, v in enumerate(operands) if isinstance(v, Array) and f"x{i}" not in over]
+    written = [each.extent for each in out if each is not None]
+    return any(start < last and first < end for start, end in written for first, last in read)
 
 
 def received(
