@@ -139,6 +139,8 @@ class Program:
         ValueError
             A primitive cannot take such shapes; the message names it and the remedy.
         """
+        if self.otherwise is not None and not self.is_apart(arrays):
+            return self.otherwise.forms(arrays, device, needed)
         found = {value.number: stand_in(array, Buffer(0, 0, -1)) for value, array in zip(self.inputs, arrays)}
 
         def axis(number: int, axis: int) -> int:
