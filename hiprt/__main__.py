@@ -21,6 +21,7 @@ COMMANDS = {
     "generate": ("hiprt.bench.engine.command", "write text with a model"),
     "chat": ("hiprt.bench.engine.chat", "converse with a model"),
     "run": ("hiprt.metal_compat.run", "run a program written for MLX: hiprt run -m mlx_lm generate …"),
+    "launch": ("hiprt.distributed.launcher", "run a program as several ranks, each on a device of this host"),
     "graph": ("hiprt.graphs.command", "show what steps launched: timeline, memory, rungs and why"),
     "bench": ("hiprt.bench", "measure graphs, allocation, decoding and kernels, beside others"),
     "compile": ("hiprt.metal_compat.compile", "compile kernels ahead, also for GPUs not here"),

@@ -107,7 +107,13 @@ typedef struct {
   hipMemLocation location;
   ...;
 } hipMemPoolProps;
+typedef struct {
+  char reserved[64];
+} hipIpcMemHandle_t;
 """
+
+
+BY_VALUE = ("hipIpcMemHandle_t",)  # structures that HIP's functions take themselves, not a pointer to them
 
 
 def hip_list(name: str) -> list[str]:
@@ -129,8 +135,8 @@ def hip_interface() -> tuple[str, str]:
     """Return HIP's functions for Python under their own names: what cffi reads, and the C text behind it.
 
     Each calls the function in the C core's table and remembers a failure as the core's own functions do. Handles,
-    addresses of device memory (``void *``) and numbers are numbers in Python; other pointers are cffi's pointers, or
-    bytes.
+    addresses of device memory (``void *``) and numbers are numbers in Python; other pointers, and structures, which
+    Python gives by a pointer, are cffi's pointers, or bytes.
     """
     declared = [hip_enumeration("hip_errors.h", "hipError_t"), hip_enumeration("hiprtc.h", "hiprtcResult"), STRUCTURES]
     declared += [f"#define {name} ...\n" for name in hip_list("HIPRT_HIP_CONSTANTS")]
@@ -140,11 +146,11 @@ def hip_interface() -> tuple[str, str]:
         for entry in hip_list(entries):
             name, types = entry.removesuffix(")").split(", (")
             parameters = [] if types == "void" else types.split(", ")
-            is_pointer = [each.endswith("*") and each != "void *" for each in parameters]
+            is_pointer = [(each.endswith("*") and each != "void *") or each in BY_VALUE for each in parameters]
             taken = ["void *" if each else "uint64_t" for each in is_pointer]
             listed = ", ".join(f"{kind} a{i}" for i, kind in enumerate(taken)) or "void"
             passed = ", ".join(
-                f"({kind})a{i}" if pointer else f"({kind})(uintptr_t)a{i}"
+                f"*({kind} *)a{i}" if kind in BY_VALUE else f"({kind})a{i}" if pointer else f"({kind})(uintptr_t)a{i}"
                 for i, (kind, pointer) in enumerate(zip(parameters, is_pointer))
             )
             declared.append(f"int {name}({', '.join(taken) or 'void'});\n")

@@ -73,6 +73,9 @@
   X(hipPointerGetAttributes, (hipPointerAttribute_t *, const void *))                                                  \
   X(hipEventElapsedTime, (float *, hipEvent_t, hipEvent_t))                                                            \
   X(hipDeviceGetAttribute, (int *, hipDeviceAttribute_t, int))                                                         \
+  X(hipIpcGetMemHandle, (hipIpcMemHandle_t *, void *))                                                                 \
+  X(hipIpcOpenMemHandle, (void **, hipIpcMemHandle_t, unsigned))                                                       \
+  X(hipIpcCloseMemHandle, (void *))                                                                                    \
   X(hipMemGetInfo, (size_t *, size_t *))                                                                               \
   X(hipMallocAsync, (void **, size_t, hipStream_t))                                                                    \
   X(hipFreeAsync, (void *, hipStream_t))                                                                               \
@@ -100,6 +103,7 @@
   X(hipEventDefault)                                                                                                   \
   X(hipEventDisableTiming)                                                                                             \
   X(hipHostMallocDefault)                                                                                              \
+  X(hipIpcMemLazyEnablePeerAccess)                                                                                     \
   X(hipMemcpyHostToDevice)                                                                                             \
   X(hipMemcpyDeviceToHost)                                                                                             \
   X(hipMemcpyDeviceToDevice)                                                                                           \

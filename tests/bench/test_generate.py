@@ -535,6 +535,7 @@ def test_help_names_every_command():
         "generate",
         "chat",
         "run",
+        "launch",
         "graph",
         "bench",
         "compile",

@@ -1,0 +1,24 @@
+"""One rank of several, of which one kills itself between two replays; the others say which."""
+
+import os
+import signal
+import sys
+
+import hiprt
+from hiprt import graphs
+from hiprt.distributed import Communicator, RankError
+
+VICTIM = int(sys.argv[1])
+
+ranks = Communicator(seconds=300)
+x = hiprt.zeros(100)
+step = graphs.Step(lambda: ranks.all_reduce(x))
+try:
+    for turn in range(1000):
+        if turn == 5 and ranks.rank == VICTIM:
+            os.kill(os.getpid(), signal.SIGKILL)
+        step().numpy()
+        ranks.check()
+except RankError as error:
+    print(f"rank {ranks.rank}: {error}", flush=True)
+    sys.exit(3)

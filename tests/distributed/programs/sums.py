@@ -1,0 +1,58 @@
+"""One rank: sums of random arrays, alone and in steps that are replayed, compared bit by bit with numpy's."""
+
+import sys
+
+import numpy as np
+
+import hiprt
+from hiprt import graphs, kernels
+from hiprt.array import bfloat16
+from hiprt.distributed import Communicator
+
+TURNS = int(sys.argv[1])
+
+
+def numbers(turn, rank, size, dtype):
+    """Return a rank's array of a turn."""
+    return np.random.default_rng([turn, rank]).normal(size=size).astype(dtype)
+
+
+def wanted(turn, ranks, size, dtype):
+    """Return the sum in the order of the ranks, in float32."""
+    total = np.zeros(size, np.float32)
+    for rank in range(ranks):
+        total += numbers(turn, rank, size, dtype).astype(np.float32)
+    return total.astype(dtype)
+
+
+with Communicator(seconds=300) as ranks:
+    mine = ranks.rank
+    chance = np.random.default_rng(1)  # the same in every rank
+    for turn in range(TURNS):
+        size, dtype = int(chance.integers(0, 1500)), (np.float32, np.float16, bfloat16)[turn % 3]
+        x = hiprt.array(numbers(turn, mine, size, dtype))
+        got = ranks.all_reduce(x, out=x if turn % 4 == 3 else None)
+        assert got.numpy().tobytes() == wanted(turn, ranks.ranks, size, dtype).tobytes(), (turn, size, dtype)
+
+    # What a step replays: the sum of ten layers, each of which doubles what came out of the one before and divides it.
+    x = hiprt.zeros(300)
+
+    def token():
+        y = x
+        for _ in range(10):
+            y = ranks.all_reduce(kernels.multiply(y, 2.0))
+            y = kernels.multiply(y, 1.0 / (2 * ranks.ranks))
+        return y
+
+    step, results = graphs.Step(token), []
+    for turn in range(TURNS):
+        x.copy_from(hiprt.array(numbers(turn, mine, 300, np.float32)))
+        results.append(step().numpy())
+    assert step.rungs["replay"] == TURNS - 1
+    everyone = ranks.all_gather_value([result.tobytes().hex() for result in results])
+    assert all(each == everyone[0] for each in everyone)
+    for turn, result in enumerate(results):
+        mean = sum(numbers(turn, rank, 300, np.float32) for rank in range(ranks.ranks)) / ranks.ranks
+        np.testing.assert_allclose(result, mean, rtol=1e-4, atol=1e-6)
+    ranks.barrier()
+print(f"rank {mine}: right")

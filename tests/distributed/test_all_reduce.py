@@ -1,0 +1,59 @@
+"""Sums over ranks that are processes, each with the CPU device."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hiprt
+from hiprt.distributed import Communicator, Place
+
+pytestmark = pytest.mark.only("cpu", reason="a GPU has one process at a time in these tests")
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def run(ranks, name, *args):
+    """Run a program as several ranks; return its end and what it printed."""
+    command = [sys.executable, "-m", "hiprt", "launch", "--ranks", str(ranks), PROGRAMS / name, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_sums_have_the_bits_of_a_sum_in_order(ranks, form):
+    ended = run(ranks, "sums.py", 30 if form == "short" else 500)
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(ended.stdout.splitlines()) == [f"rank {rank}: right" for rank in range(ranks)]
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("victim", [0, 2])
+def test_the_others_name_a_rank_that_is_killed(victim):
+    ended = run(3, "dies.py", victim)
+    assert ended.returncode == 128 + 9
+    others = [rank for rank in range(3) if rank != victim]
+    assert sorted(ended.stdout.splitlines()) == [
+        f"rank {rank}: rank {victim} of 3 has ended without a word" for rank in others
+    ]
+    assert re.search(f"rank {victim} ended with status -9", ended.stderr)
+
+
+def test_one_rank_sums_with_nobody():
+    x = hiprt.array(np.arange(5, dtype=np.float32))
+    with Communicator(Place(0, 1, 0, "", 0)) as alone:
+        out = hiprt.zeros(5)
+        assert alone.all_reduce(x) is x
+        assert alone.all_reduce(x, out=out) is out
+        assert list(out.numpy()) == [0, 1, 2, 3, 4]
+        with pytest.raises(TypeError, match="all_reduce: int32; it takes float32, float16 and bfloat16"):
+            alone.all_reduce(hiprt.zeros(3, np.int32))
+        with pytest.raises(ValueError, match=r"out is float32 \(3,\) and x float32 \(5,\)"):
+            alone.all_reduce(x, out=hiprt.zeros(3))
+
+
+def test_more_ranks_than_places():
+    with pytest.raises(ValueError, match="9 ranks: a communicator has at most 8"):
+        Communicator(Place(0, 9, 0, "", 0))
