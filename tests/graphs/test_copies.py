@@ -163,14 +163,3 @@ def test_other_sizes_of_a_shapeless_program():
     program.run(a, b, x, y)
     for to, source in ((a, x), (b, y)):
         np.testing.assert_array_equal(to.numpy(), source.numpy() + np.float32(1))
-
-
-def test_other_shapes_of_arguments_that_share_memory():
-    compiled = hiprt.compile(swap, shapeless=True)
-    x, y = arrays(2, 8, 8)
-    for rows, other in ((4, 4), (2, 1), (3, 2)):
-        mine, its = (hiprt.array(arrays(1, 16, 8)[0].numpy()) for _ in range(2))
-        for run, whole in ((compiled, mine), (swap, its)):
-            run(whole[:rows], whole[other : other + rows], x[:rows], y[:rows])
-        np.testing.assert_array_equal(mine.numpy(), its.numpy())
-    assert compiled.traces == 1

@@ -8,7 +8,7 @@ from helpers.child import child
 from helpers.kernels import scale
 
 import hiprt
-from hiprt import graphs
+from hiprt import allocator, graphs
 from hiprt.graphs.launch import policy, probes, trust
 
 
@@ -31,6 +31,16 @@ def forget():
 def test_cpu_device_passes_every_probe(fresh):
     """The base behaviour of the CPU device is right."""
     assert set(graphs.probes(hiprt.current_device()).values()) == {"ok"}
+
+
+def test_probes_leave_no_memory_of_theirs_in_the_pool(fresh):
+    """What a program shows of its memory is the same whether its process has run the probes or read them."""
+    before = allocator.stats()
+    graphs.probes(hiprt.current_device())
+    after = allocator.stats()
+    assert {name: after[name] for name in ("reserved", "streams")} == {
+        name: before[name] for name in ("reserved", "streams")
+    }
 
 
 def test_results_are_remembered_on_disk(fresh):

@@ -177,6 +177,13 @@ def test_random_programs_in_fused_kernels(form):
     run(count, most)
 
 
+def test_other_shapes_of_arguments_that_share_memory(monkeypatch):
+    """A program that was right for arguments apart, called with other shapes of arguments that share memory."""
+    monkeypatch.setattr(fused, "whole_of", lambda *_: None)
+    lines = [("abs", 0, 0, 0)] * 3 + [("write over", 0, 0, 0), ("write over", 1, 1, 0)]
+    check((lines, 1))
+
+
 def run(count, most):
     settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))(given(programs(most))(check))()
 

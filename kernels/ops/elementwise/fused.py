@@ -176,7 +176,7 @@ def fused(
         operands are ``x0``, ``x1`` and so on. Each op is one of `FUSABLE`, with its own rules for dtypes and shapes.
     out : sequence of Array or None, optional
         They receive the results; None makes a new array. They are contiguous, of the results' shapes and dtypes, and
-        share no memory with each other or an operand, unless that is the same array.
+    share no memory with each other or an operand, unless that is the same array.
 
     Returns
     -------
