@@ -114,7 +114,8 @@ def check(
         The program's exit status; 128 and the signal's number if a signal ended it; 130 after Ctrl-C, which ends the
         program too.
     findings : list of dict
-        What was found, each once: ``kind``, ``text``, ``address``, ``buffer``, ``involved`` (for each access ``what``,
+        What was found, each once: ``kind`` (of `KINDS`, or "unchecked" for kernels that ran without checks because they
+        cannot be compiled with them), ``text``, ``address``, ``buffer``, ``involved`` (for each access ``what``,
         ``line``, ``kernel``, ``work``, ``block``, ``thread``, ``lane``), ``stacks``, and all of it as text, ``report``.
 
     Raises
@@ -152,9 +153,10 @@ def end(child: subprocess.Popen[bytes]) -> None:
 def read_report(path: Path) -> list[dict[str, Any]]:
     """Return the findings of a file. Processes that found the same have it once."""
     lines = path.read_text().splitlines() if path.exists() else []
-    findings: dict[tuple[str, ...], dict[str, Any]] = {}
+    findings: dict[tuple[Any, ...], dict[str, Any]] = {}
     for finding in map(json.loads, lines):
-        key = (finding["kind"], *((i["kernel"], i["line"], i["what"]) for i in finding["involved"]))
+        places = [(i["kernel"], i["line"], i["what"]) for i in finding["involved"]]
+        key = (finding["kind"], *(places or [finding["text"]]))
         findings.setdefault(key, finding)
     return list(findings.values())
 

@@ -148,6 +148,16 @@ def test_errors_name_file_and_line(hipcc):
     assert "links no device code" in refused.stderr
 
 
+def test_kernels_that_cannot_be_checked_are_a_finding(hipcc, program, monkeypatch):
+    """They run all the same, so that only this says that nothing was looked for."""
+    assert hipcc("past.hip", "-o", "past", past__hip=BEYOND.replace("i <= n", "i < n")).returncode == 0
+    monkeypatch.setenv("HIPRT_CPU_COMPILER", "/bin/false")
+    done = program(sys.executable, "-m", "hiprt", "check", "./past")
+    assert done.returncode == 3
+    assert "hiprt check: unchecked: the kernels of past.hip, which cannot be compiled with checks: " in done.stderr
+    assert done.stderr.endswith("hiprt check: 1 finding\n")
+
+
 def test_a_program_is_checked(hipcc, program):
     """hiprt check compiles the device part again and names the kernel and its line."""
     assert hipcc("past.hip", "-o", "past", past__hip=BEYOND).returncode == 0

@@ -85,6 +85,10 @@ bool append(const std::string &path, const std::string &line) {
   return is_whole;
 }
 
+void tell(const std::string &text, const std::string &json) {
+  if (flags().check_report.empty() || !append(flags().check_report, json)) std::fputs(text.c_str(), stderr);
+}
+
 struct Suppression {
   std::string kind, text;
 };
@@ -128,7 +132,13 @@ void report(const Finding &finding) {
   const std::lock_guard<std::mutex> hold(lock);
   if (told.size() >= kMostReports || is_suppressed(finding) || !told.insert(key).second) return;
   const std::string text = text_of(finding);
-  if (flags().check_report.empty() || !append(flags().check_report, json_of(finding, text))) std::fputs(text.c_str(), stderr);
+  tell(text, json_of(finding, text));
+}
+
+void report_unchecked(const std::string &text) {
+  const std::string whole = "hiprt check: unchecked: " + text + "\n";
+  tell(whole, "{\"kind\": \"unchecked\", \"text\": " + quoted(text) +
+                  ", \"address\": 0, \"buffer\": \"\", \"involved\": [], \"stacks\": [], \"report\": " + quoted(whole) + "}\n");
 }
 
 }  // namespace cpu

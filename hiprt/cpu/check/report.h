@@ -34,4 +34,7 @@ struct Finding {
 // in whose kernels or lines the text occurs.
 void report(const Finding &finding);
 
+// Tells of kernels that run though they are not checked, as a finding of the kind "unchecked" that is about no access.
+void report_unchecked(const std::string &text);
+
 }  // namespace cpu

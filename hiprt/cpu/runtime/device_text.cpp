@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "check/checks.h"
+#include "check/report.h"
 #include "compile/compiler.h"
 #include "compile/hash.h"
 #include "compile/program.h"
@@ -42,7 +43,8 @@ bool image_for_here(const void *image, std::string *out) {
     *out = std::move(built.image);
     return true;
   }
-  std::fprintf(stderr, "hiprt: the device part of %s cannot be compiled for this machine: %s\n", program.name.c_str(), built.log.c_str());
+  if (is_checking()) report_unchecked("the kernels of " + program.name + ", which cannot be compiled with checks: " + built.log);
+  else std::fprintf(stderr, "hiprt: the device part of %s cannot be compiled for this machine: %s\n", program.name.c_str(), built.log.c_str());
   return false;
 }
 
