@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from hiprt.array import Array, array, bfloat16, empty, zeros
+from hiprt.buffer import Buffer
 from hiprt.device import Device, current_device, device_count, set_device
 from hiprt.distributed.peers import Peers
 from hiprt.distributed.place import Place, place_of
 from hiprt.distributed.rendezvous import RankError, Rendezvous
 from hiprt.hip import call, handle, lib
-from hiprt.interop import wrap
 from hiprt.kernels import hip_kernel
 from hiprt.stream import Stream, current_stream
 
@@ -71,6 +71,7 @@ class Communicator:
         self.device = device or current_device()
         self.rendezvous = Rendezvous(place, seconds)
         self.peers: Peers | None = None
+        self.is_closed = False
         if self.ranks > 1:
             try:
                 self.connect()
@@ -86,10 +87,12 @@ class Communicator:
         self.peers = Peers(self.rendezvous, 2 * self.ranks * self.blocks * THREADS * WORD, self.device)
         self.places = array(np.array(self.peers.addresses, np.uint64))
         self.rounds = zeros(self.blocks, np.uint32)
-        self.word = handle(lib.hipHostMalloc, 4, 0)
-        self.gone = ctypes.c_uint32.from_address(self.word)
+        word = handle(lib.hipHostMalloc, 4, 0)
+        # It goes with the last recording that reads it; hipHostFree waits for the device.
+        memory = Buffer(word, 4, self.device.index, lambda: call(lib.hipHostFree(word)))
+        self.is_gone = Array(memory, (1,), np.dtype(np.uint32), word)
+        self.gone = ctypes.c_uint32.from_address(word)
         self.gone.value = 0
-        self.is_gone = wrap(self.word, 1, np.uint32, readonly=True)
         self.rendezvous.on_loss(self.stop_waiting)
         current_stream().synchronize()
 
@@ -133,13 +136,15 @@ class Communicator:
         RankError
             A rank is gone.
         TypeError, ValueError
-            An array is not like that.
+            An array is not like that, or the communicator is closed.
         """
         self.check()
         if x.dtype not in DTYPES:
             raise TypeError(f"all_reduce: {x.dtype}; it takes float32, float16 and bfloat16")
         if out is not None and (out.shape, out.dtype) != (x.shape, x.dtype):
             raise ValueError(f"all_reduce: out is {out.dtype} {out.shape} and x {x.dtype} {x.shape}")
+        if self.is_closed:
+            raise ValueError("all_reduce: the communicator is closed")
         if self.peers is None:
             if out is not None and out is not x:
                 out.copy_from(x)
@@ -163,12 +168,13 @@ class Communicator:
         self.rendezvous.all_gather(None)
 
     def close(self) -> None:
-        """Leave; every rank does. The communicator cannot be used afterwards."""
-        peers, self.peers = self.peers, None
+        """Leave; every rank does.
+
+        Afterwards the communicator cannot be used, nor can steps that have recorded its collectives.
+        """
+        peers, self.peers, self.is_closed = self.peers, None, True
         if peers is not None:
             peers.close()
-            del self.is_gone
-            call(lib.hipDeviceSynchronize())
         self.rendezvous.close()
 
     def __enter__(self) -> Communicator:

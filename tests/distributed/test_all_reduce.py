@@ -52,6 +52,8 @@ def test_one_rank_sums_with_nobody():
             alone.all_reduce(hiprt.zeros(3, np.int32))
         with pytest.raises(ValueError, match=r"out is float32 \(3,\) and x float32 \(5,\)"):
             alone.all_reduce(x, out=hiprt.zeros(3))
+    with pytest.raises(ValueError, match="the communicator is closed"):
+        alone.all_reduce(x)
 
 
 def test_more_ranks_than_places():
