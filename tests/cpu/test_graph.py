@@ -516,31 +516,3 @@ def test_counts_of_user_objects_are_checked():
     assert raw("hipGraphRetainUserObject", graph, thing, one, ctypes.c_uint(0)) == E.hipSuccess
     ok(hip.hipGraphDestroy(graph))
     assert ended == [5]
-
-
-class DriverFill(ctypes.Structure):
-    """HIP_MEMSET_NODE_PARAMS: the fields of a fill in the driver's order."""
-
-    _fields_ = [
-        *(("dst", ctypes.c_void_p), ("pitch", ctypes.c_size_t), ("value", ctypes.c_uint), ("element", ctypes.c_uint)),
-        *(("width", ctypes.c_size_t), ("height", ctypes.c_size_t)),
-    ]
-
-
-def test_fills_in_driver_form():
-    graph, target, made = new_graph(), Ints(6), ctypes.c_void_p()
-    fill = DriverFill(int(target), 12, 7, 4, 2, 2)
-
-    def add(params):
-        return raw("hipDrvGraphAddMemsetNode", ctypes.byref(made), graph, None, ctypes.c_size_t(0), params, None)
-
-    assert add(ctypes.byref(fill)) == E.hipSuccess
-    exe = instantiate(graph)
-    run(exe)
-    assert target.read().tolist() == [7, 7, 0, 7, 7, 0]
-    fill.value = 9
-    assert raw("hipDrvGraphExecMemsetNodeSetParams", exe, made, ctypes.byref(fill), None) == E.hipSuccess
-    run(exe)
-    assert target.read().tolist() == [9, 9, 0, 9, 9, 0]
-    fill.element = 3
-    assert add(ctypes.byref(fill)) == add(None) == E.hipErrorInvalidValue

@@ -57,7 +57,7 @@ def test_language_and_entry_points(hipcc, program, root):
 
 
 def test_headers_beside_the_runtime(hipcc, program):
-    """Complex numbers, mathematical constants, channels by type, and AMD's form of a launch with events."""
+    """Complex numbers, mathematical constants, channels by type, AMD's launch with events, HIP 6's form of a fill."""
     text = r"""
 #include <hip/hip_runtime.h>
 #include <hip/hip_complex.h>
@@ -80,10 +80,23 @@ int main() {
   std::printf("%g %g %g %g %g\n", got.x, got.y, z.x, z.y, hipCabs(make_hipDoubleComplex(3, 4)));
   std::printf("%d%d%d%d %d %d%d%d%d %d\n", c.x, c.y, c.z, c.w, c.f, f.x, f.y, f.z, f.w, f.f);
   std::printf("%d\n", ms >= 0 && HIP_PI == 3.141592653589793 && HIP_PIO2_F == float(HIP_PIO2) && HIP_NAN != HIP_NAN);
+  hipGraph_t graph;
+  hipGraphNode_t fill;
+  hipGraphExec_t exec;
+  int *q, row[6] = {};
+  if (hipMalloc(&q, sizeof row) || hipMemset(q, 0, sizeof row) || hipGraphCreate(&graph, 0)) return 3;
+  HIP_MEMSET_NODE_PARAMS form = {q, 12, 7, 4, 2, 2};
+  if (hipDrvGraphAddMemsetNode(&fill, graph, nullptr, 0, &form, nullptr)) return 4;
+  if (hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0)) return 8;
+  if (hipDrvGraphAddMemsetNode(&fill, graph, nullptr, 0, nullptr, nullptr) != hipErrorInvalidValue) return 7;
+  form.value = 9;
+  if (hipDrvGraphExecMemsetNodeSetParams(exec, fill, &form, nullptr) || hipGraphLaunch(exec, nullptr)) return 5;
+  if (hipMemcpy(row, q, sizeof row, hipMemcpyDeviceToHost)) return 6;
+  std::printf("%d%d%d%d%d%d\n", row[0], row[1], row[2], row[3], row[4], row[5]);
 }
 """
     assert hipcc("many.hip", "-o", "many", many__hip=text).returncode == 0
-    assert program("./many").stdout == "2 4 0 16 5\n161600 1 32323232 2\n1\n"
+    assert program("./many").stdout == "2 4 0 16 5\n161600 1 32323232 2\n1\n990990\n"
 
 
 def test_textures_are_named_when_they_are_missing(hipcc):

@@ -117,7 +117,7 @@ hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNo
 }
 
 hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t hNode,
-                                              const HIP_MEMSET_NODE_PARAMS *memsetParams, hipCtx_t) {
+                                              const hipMemsetParams *memsetParams, hipCtx_t) {
   return set_exec_node(
       hGraphExec, hNode, hipGraphNodeTypeMemset,
       [&](const Action &, Action *action) { return make_action(memsetParams, action); }, Setter::Generic);

@@ -159,9 +159,8 @@ hipError_t hipGraphAddMemsetNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, c
 }
 
 hipError_t hipDrvGraphAddMemsetNode(hipGraphNode_t *phGraphNode, hipGraph_t hGraph, const hipGraphNode_t *dependencies,
-                                    size_t numDependencies, const HIP_MEMSET_NODE_PARAMS *memsetParams, hipCtx_t) {
-  return add_node(phGraphNode, hGraph, dependencies, numDependencies,
-                  [&](Graph &, Action *action) { return make_action(memsetParams, action); });
+                                    size_t numDependencies, const hipMemsetParams *memsetParams, hipCtx_t) {
+  return hipGraphAddMemsetNode(phGraphNode, hGraph, dependencies, numDependencies, memsetParams);
 }
 
 hipError_t hipGraphAddHostNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, const hipGraphNode_t *pDependencies,

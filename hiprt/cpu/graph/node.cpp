@@ -207,12 +207,6 @@ hipError_t make_action(const hipMemsetParams *params, Action *out) {
   return hipSuccess;
 }
 
-hipError_t make_action(const HIP_MEMSET_NODE_PARAMS *params, Action *out) {
-  if (!params) return hipErrorInvalidValue;
-  const hipMemsetParams same{params->dst, params->elementSize, params->height, params->pitch, params->value, params->width};
-  return make_action(&same, out);
-}
-
 hipError_t make_action(const hipHostNodeParams *params, Action *out) {
   if (!params || !params->fn) return hipErrorInvalidValue;
   Action action;

@@ -14,7 +14,6 @@ hipError_t make_action(const hipKernelNodeParams *params, Action *out, const Act
 hipError_t make_action(const hipMemcpy3DParms *params, Action *out);
 hipError_t make_action(const HIP_MEMCPY3D *params, Action *out);
 hipError_t make_action(const hipMemsetParams *params, Action *out);
-hipError_t make_action(const HIP_MEMSET_NODE_PARAMS *params, Action *out);
 hipError_t make_action(const hipHostNodeParams *params, Action *out);
 // Makes a clone of the graph. hipErrorNotSupported: it allocates or frees memory.
 hipError_t make_child_action(hipGraph_t child, Action *out);

@@ -53,6 +53,20 @@ typedef enum hipArray_Format {
 
 typedef struct hipArray *hipArray_t;
 typedef const struct hipArray *hipArray_const_t;
+/* An array of several levels of detail; no library of ours makes one. */
+typedef struct hipMipmappedArray {
+  void *data;
+  struct hipChannelFormatDesc desc;
+  unsigned int type;
+  unsigned int width;
+  unsigned int height;
+  unsigned int depth;
+  unsigned int min_mipmap_level;
+  unsigned int max_mipmap_level;
+  unsigned int flags;
+  enum hipArray_Format format;
+  unsigned int num_channels;
+} hipMipmappedArray;
 typedef struct hipMipmappedArray *hipMipmappedArray_t;
 typedef const struct hipMipmappedArray *hipMipmappedArray_const_t;
 

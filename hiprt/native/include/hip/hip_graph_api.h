@@ -116,7 +116,7 @@ hipError_t hipDrvGraphAddMemcpyNode(hipGraphNode_t *phGraphNode, hipGraph_t hGra
 hipError_t hipDrvGraphMemcpyNodeGetParams(hipGraphNode_t hNode, HIP_MEMCPY3D *nodeParams);
 hipError_t hipDrvGraphMemcpyNodeSetParams(hipGraphNode_t hNode, const HIP_MEMCPY3D *nodeParams);
 hipError_t hipDrvGraphAddMemsetNode(hipGraphNode_t *phGraphNode, hipGraph_t hGraph, const hipGraphNode_t *dependencies,
-    size_t numDependencies, const HIP_MEMSET_NODE_PARAMS *memsetParams, hipCtx_t ctx);
+    size_t numDependencies, const hipMemsetParams *memsetParams, hipCtx_t ctx);
 hipError_t hipDrvGraphAddMemFreeNode(hipGraphNode_t *phGraphNode, hipGraph_t hGraph, const hipGraphNode_t *dependencies,
     size_t numDependencies, void *dptr);
 
@@ -165,7 +165,7 @@ hipError_t hipGraphNodeGetEnabled(hipGraphExec_t hGraphExec, hipGraphNode_t hNod
 hipError_t hipDrvGraphExecMemcpyNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t hNode,
     const HIP_MEMCPY3D *copyParams, hipCtx_t ctx);
 hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t hGraphExec, hipGraphNode_t hNode,
-    const HIP_MEMSET_NODE_PARAMS *memsetParams, hipCtx_t ctx);
+    const hipMemsetParams *memsetParams, hipCtx_t ctx);
 
 /* Graph memory and user objects */
 hipError_t hipDeviceGetGraphMemAttribute(int device, hipGraphMemAttributeType attr, void *value);
@@ -181,6 +181,29 @@ hipError_t hipGraphReleaseUserObject(hipGraph_t graph, hipUserObject_t object, u
 
 #pragma GCC visibility pop
 #ifdef __cplusplus
+}
+
+/* Programs written for HIP 6 give fills in the driver's form. */
+static inline hipMemsetParams hiprt_fill_of(const HIP_MEMSET_NODE_PARAMS &p) {
+  return {p.dst, p.elementSize, p.height, p.pitch, p.value, p.width};
+}
+static inline hipError_t hipDrvGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+    size_t count, const HIP_MEMSET_NODE_PARAMS *params, hipCtx_t context) {
+  const hipMemsetParams fill = params ? hiprt_fill_of(*params) : hipMemsetParams{};
+  return hipDrvGraphAddMemsetNode(node, graph, dependencies, count, params ? &fill : nullptr, context);
+}
+static inline hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node,
+    const HIP_MEMSET_NODE_PARAMS *params, hipCtx_t context) {
+  const hipMemsetParams fill = params ? hiprt_fill_of(*params) : hipMemsetParams{};
+  return hipDrvGraphExecMemsetNodeSetParams(exec, node, params ? &fill : nullptr, context);
+}
+static inline hipError_t hipDrvGraphAddMemsetNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+    size_t count, decltype(nullptr), hipCtx_t context) {
+  return hipDrvGraphAddMemsetNode(node, graph, dependencies, count, static_cast<const hipMemsetParams *>(nullptr), context);
+}
+static inline hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node, decltype(nullptr),
+    hipCtx_t context) {
+  return hipDrvGraphExecMemsetNodeSetParams(exec, node, static_cast<const hipMemsetParams *>(nullptr), context);
 }
 #endif
 

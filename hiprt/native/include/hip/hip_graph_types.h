@@ -187,7 +187,7 @@ typedef struct hipMemsetParams {
   size_t width;
 } hipMemsetParams;
 
-/* The driver's form, whose fields have another order. */
+/* The form that hipDrvGraph… took before HIP 7, whose fields have another order. */
 typedef struct HIP_MEMSET_NODE_PARAMS {
   hipDeviceptr_t dst;
   size_t pitch;

@@ -39,7 +39,7 @@ typedef enum hipResourceType {
 typedef struct hipArrayMapInfo {
   hipResourceType resourceType;
   union {
-    hipMipmappedArray_t mipmap;
+    hipMipmappedArray mipmap;
     hipArray_t array;
   } resource;
   hipArraySparseSubresourceType subresourceType;
