@@ -453,6 +453,18 @@ def run(program, device):
     return found
 
 
+@pytest.mark.parametrize(("shape", "given_shape"), [((), (1,)), ((), (1, 1)), ((5,), (1, 5)), ((3, 1), (1, 1, 3, 1))])
+def test_axes_of_one_element_in_front_are_left_out(shape, given_shape):
+    """In assignments alone, as numpy and MLX do; sums have all axes."""
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(given_shape) + 1
+    for given_values in (values, hiprt.array(values)):
+        x = hiprt.zeros(shape)
+        x[...] = given_values
+        assert x.numpy().tolist() == values.reshape(shape).tolist()
+    with pytest.raises(ValueError, match="broadcast"):
+        hiprt.zeros(shape)[...] = hiprt.zeros((2, *given_shape))
+
+
 @settings(max_examples=100, deadline=None)
 @given(programs())
 def test_random_programs_give_numpy_s_numbers(program):

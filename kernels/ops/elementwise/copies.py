@@ -95,6 +95,12 @@ def words_of(x: Array) -> Array:
     return Array(x.buffer, (*x.shape, count), np.dtype(np.uint64), x.address, (*steps, 1))
 
 
+def without_front(x: Any, ndim: int) -> Any:
+    """Return an array of ours or numpy's without the axes that it has more than `ndim`, if each has one element."""
+    more = x.ndim - ndim
+    return x[(0,) * more] if more > 0 and all(size == 1 for size in x.shape[:more]) else x
+
+
 @op
 def copyto(to: Array, x: Any, *, stream: Stream | None = None) -> Array:
     """Write values into an array, as ``to[...] = x`` does.
@@ -104,7 +110,8 @@ def copyto(to: Array, x: Any, *, stream: Stream | None = None) -> Array:
     to : Array
         An array of any strides: a view of the array that changes, say.
     x : Array, number or array_like
-        The values, which are broadcast to the shape of `to` and converted to its dtype as in `astype`. They may overlap
+        The values, which are broadcast to the shape of `to`, with axes of one element in front left out, as numpy does,
+        and converted to its dtype as in `astype`. They may overlap
         `to`, as in ``a[1:] = a[:-1]``. A number is an argument of a kernel. Values of the host are copied to the
         device; a step that records is split around that.
 
@@ -132,11 +139,12 @@ def copyto(to: Array, x: Any, *, stream: Stream | None = None) -> Array:
             return to
         x = np.asarray(x, to.dtype)
     if not isinstance(x, Array):
-        host = np.broadcast_to(np.asarray(x).astype(to.dtype), to.shape)
+        host = np.broadcast_to(without_front(np.asarray(x).astype(to.dtype), to.ndim), to.shape)
         if to.is_contiguous:
             to.set(host, stream)
             return to
         x = array(host, stream=stream)
+    x = without_front(x, to.ndim)
     if broadcast_shapes("copyto", x.shape, to.shape) != to.shape:
         raise ValueError(f"[copyto] Shape {x.shape} cannot be broadcast to {to.shape}.")
     if x.address == to.address and x.form is to.form:
