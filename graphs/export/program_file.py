@@ -29,9 +29,10 @@ from hiprt.graphs.export.host_stream import host_values
 from hiprt.graphs.export.notation import NUMBERS, Reader, Writer, check, is_index, is_shape
 from hiprt.graphs.export.ops import is_portable, op_named
 from hiprt.graphs.export.tensor_file import HostArray, read_tensors, write_tensors
+from hiprt.graphs.trace.asked import TESTS
 from hiprt.graphs.trace.core import Primitive
 from hiprt.graphs.trace.program import Program
-from hiprt.graphs.trace.size import TESTS, Guard, Size
+from hiprt.graphs.trace.size import Guard, Size
 from hiprt.graphs.trace.trace import Trace
 from hiprt.op import CustomKernel, custom_ops
 

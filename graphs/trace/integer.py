@@ -8,7 +8,6 @@ which is noted as well: the recording then holds for that number alone. So nothi
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Callable
 from typing import Any, TypeGuard
@@ -16,19 +15,12 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from hiprt.array import Array
+from hiprt.graphs.trace.asked import TESTS, Asked
 
 __all__ = ["Integer", "Recording", "current_recording", "is_recorded"]
 
 Terms = tuple[tuple[int, int], ...]  # which number that was read, and what it is multiplied by
 Test = tuple[int, Terms, str]  # a sum, and how it compares with 0
-TESTS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -97,7 +89,7 @@ def current_recording() -> Recording | None:
     return state.recording
 
 
-class Integer:
+class Integer(Asked):
     """A number that a recorded function has read, or a sum of such numbers; see the module.
 
     `isinstance` takes it for an int. It is no subclass, since Python's own functions would use its number unnoticed.
@@ -108,7 +100,7 @@ class Integer:
         What it is now.
     """
 
-    __slots__ = ("constant", "recording", "terms", "value")
+    __slots__ = ("constant", "recording", "terms")
 
     def __init__(self, recording: Recording, constant: int, terms: Terms, value: int) -> None:
         self.recording, self.constant, self.terms, self.value = recording, constant, terms, value
@@ -172,36 +164,6 @@ class Integer:
             self.recording.tests[difference.constant, difference.terms, holds] = None
         return answer
 
-    def __eq__(self, other: object) -> Any:
-        return self.asked("==", other)
-
-    def __ne__(self, other: object) -> Any:
-        return self.asked("!=", other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self.asked("<", other)
-
-    def __le__(self, other: Any) -> Any:
-        return self.asked("<=", other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self.asked(">", other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self.asked(">=", other)
-
-    def __bool__(self) -> bool:
-        return bool(self.asked("!=", 0))
-
-    def __int__(self) -> int:
-        self.asked("==", self.value)
-        return self.value
-
-    __index__ = __int__
-
-    def __hash__(self) -> int:
-        return hash(int(self))
-
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         return np.asarray(int(self), *args, **kwargs)
 
@@ -241,5 +203,5 @@ def of_number(name: str) -> Callable[..., Any]:
 
 # All other operators are applied to the number.
 for name in dir(int):
-    if name.startswith("__") and name not in {*vars(Integer), *dir(object), "__getnewargs__"}:
+    if name.startswith("__") and name not in {*vars(Asked), *vars(Integer), *dir(object), "__getnewargs__"}:
         setattr(Integer, name, of_number(name))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from hiprt.graphs.trace import core
+from hiprt.graphs.trace.asked import TESTS, Asked
 
 __all__ = ["Guard", "Size", "size_text", "value_of"]
 
@@ -19,14 +20,6 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "//": operator.floordiv,
     "%": operator.mod,
-}
-TESTS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
 }
 
 
@@ -56,7 +49,7 @@ class Guard:
         return bool(TESTS[self.test](value_of(self.size, axis), value_of(self.other, axis))) == self.answer
 
 
-class Size:
+class Size(Asked):
     """A size that knows what it is: an axis of a value, or whole numbers computed from such.
 
     It is used like an int. To compare it, or to use it where Python needs a number, ties the program to the answer: for
@@ -70,7 +63,7 @@ class Size:
         ``("axis", value's number, axis)``, or an operator of `OPERATORS` with its two operands.
     """
 
-    __slots__ = ("terms", "value")
+    __slots__ = ("terms",)
 
     def __init__(self, value: int, terms: tuple[Any, ...]) -> None:
         self.value = value
@@ -142,38 +135,8 @@ class Size:
             trace.guards.append(Guard(len(trace.primitives), self, test, other, answer))
         return answer
 
-    def __eq__(self, other: object) -> bool:
-        return self.asked("==", other)
-
-    def __ne__(self, other: object) -> bool:
-        return self.asked("!=", other)
-
-    def __lt__(self, other: Any) -> bool:
-        return self.asked("<", other)
-
-    def __le__(self, other: Any) -> bool:
-        return self.asked("<=", other)
-
-    def __gt__(self, other: Any) -> bool:
-        return self.asked(">", other)
-
-    def __ge__(self, other: Any) -> bool:
-        return self.asked(">=", other)
-
-    def __bool__(self) -> bool:
-        return self.asked("!=", 0)
-
-    def __int__(self) -> int:
-        self.asked("==", self.value)
-        return self.value
-
-    __index__ = __int__
-
     def __float__(self) -> float:
         return float(int(self))
-
-    def __hash__(self) -> int:
-        return hash(int(self))
 
     def __format__(self, format_spec: str) -> str:
         return format(int(self), format_spec)
