@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from hiprt import code_cache, core, fork, library
+from hiprt.allocator import Pool
 from hiprt.allocator.driver import taken
 from hiprt.array import Array
 from hiprt.buffer import Buffer, hip_malloc
@@ -73,6 +74,10 @@ lock = fork.lock()
 results: dict[Device, dict[str, str]] = {}
 asked: Counter[Device] = Counter()  # how often while answers were missing
 
+# What a program shows of its memory does not depend on who has run the probes. Without a pool, the end of a probe would
+# wait for all of the device's work, which may wait for this thread.
+memory = Pool(hip_malloc, "probes", is_guarded=False)
+
 
 class Bench:
     """The stream, the memory and the kernels that probes use."""
@@ -84,9 +89,8 @@ class Bench:
             for name, arguments in ARGUMENTS.items()
         }
         self.stream = Stream(device)
-        # Not from the pool: what a program shows of its memory does not depend on who has run the probes.
-        memory = hip_malloc(24 * 4, self.stream)
-        self.out = Array(memory, (24,), np.dtype(np.int32), memory.address)
+        buffer = memory.allocate(24 * 4, self.stream)
+        self.out = Array(buffer, (24,), np.dtype(np.int32), buffer.address)
         self.out.fill_bytes(0, self.stream)
 
     def record(self, name: str, *values: object) -> Recording:
