@@ -311,4 +311,4 @@ def tidy():
     gc.collect()
     modules.sweep()
     gc.collect()
-    allocator.default_pool.trim()
+    allocator.trim()
