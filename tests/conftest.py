@@ -32,11 +32,13 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Draw the same examples each time in the short form: what they compile is in the cache from the second run on.
+    """Draw the same examples each time: a red run is due to the change that it tests, and their kernels are cached.
 
-    No example has a deadline: a sanitizer or a loaded machine is not a failure.
+    The soaks' long forms and ``--hypothesis-seed=random`` draw new ones. No example has a deadline: a sanitizer or a
+    loaded machine is not a failure.
     """
-    settings.register_profile("hiprt", derandomize=form_of(config) == "short", deadline=None)
+    is_new = form_of(config) == "long" or config.getoption("--hypothesis-seed") is not None
+    settings.register_profile("hiprt", derandomize=not is_new, deadline=None)
     settings.load_profile("hiprt")
 
 

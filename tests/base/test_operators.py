@@ -475,7 +475,12 @@ def test_axes_of_one_element_in_front_are_left_out(shape, given_shape):
 
 @settings(max_examples=100, deadline=None)
 @given(programs())
-@example(([((), np.dtype(np.float32), "whole")], [("+=", 0, 0, 1), ("*=", 0, 0, 1), ("*=", 0, 0, 1), ("*", 0, 0, 1), ("+=", 0, 0, 1)]))
+@example(
+    (
+        [((), np.dtype(np.float32), "whole")],
+        [("+=", 0, 0, 1), ("*=", 0, 0, 1), ("*=", 0, 0, 1), ("*", 0, 0, 1), ("+=", 0, 0, 1)],
+    )
+)
 def test_random_programs_give_numpy_s_numbers(program):
     """Of one dtype for all arrays, so that MLX's promotion and numpy's agree; numbers are small enough to be exact."""
     arrays, steps = program

@@ -33,6 +33,12 @@ def test_examples_have_no_deadline():
     assert hypothesis.settings.default.deadline is None
 
 
+def test_examples_are_the_same_each_time_unless_new_ones_are_asked_for(request):
+    option = request.config.getoption
+    asks_for_new = option("-m") == "soak" or option("--hypothesis-seed") is not None
+    assert hypothesis.settings.default.derandomize is not asks_for_new
+
+
 class Item:
     """What `left_out` reads of a test."""
 
