@@ -248,6 +248,7 @@ def test_metal_text_of_a_body(tmp_path):
     assert "\nhalves.metal:10: error: cannot initialize" in caught.value.log
 
 
+@pytest.mark.wide
 def test_every_instance_is_metal_that_passes_the_checker():
     read = json.loads(run("--target", "metal", "--emit", "--json")[0])
     symbols = [instance.symbol for instance in instances(dialect="metal")]
