@@ -19,7 +19,7 @@ from hiprt.core import ffi, lib
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
 
-__all__ = ["CodeCache", "folder", "key_of"]
+__all__ = ["CodeCache", "digest", "folder", "key_of"]
 
 
 def folder() -> Path:
@@ -50,7 +50,31 @@ def temporary_folder() -> Path:
     return Path(made)
 
 
-def key_of(parts: Iterable[str]) -> str:
+def key_of(
+    place: Iterable[str],
+    name: str,
+    source: str,
+    options: Iterable[str],
+    expressions: Iterable[str],
+    own: Iterable[str] = (),
+) -> str:
+    """Return the key of a program's code, the hash of all that it depends on.
+
+    Parameters
+    ----------
+    place : iterable of str
+        Where the code serves: the compiler that made it, or the device that has loaded it.
+    name, source : str
+        The program's name and text.
+    options, expressions : iterable of str
+        The compiler's options, among them the architecture, and the names of the instances that are asked for.
+    own : iterable of str
+        What keeps a program apart that nobody else may share.
+    """
+    return digest([*place, name, source, "options", *options, "expressions", *expressions, "own", *own])
+
+
+def digest(parts: Iterable[str]) -> str:
     """Return the hash of texts, each with its length, so that no two different sequences are alike."""
     texts = [part.encode() for part in parts]
     held = [ffi.from_buffer(text) for text in texts]

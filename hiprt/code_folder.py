@@ -41,7 +41,7 @@ class Source(NamedTuple):
     @property
     def key(self) -> str:
         """What names the program's code in a folder."""
-        return key_of(["ahead", self.name, self.text, "options", *self.options, "expressions", *self.expressions])
+        return key_of(["ahead"], self.name, self.text, self.options, self.expressions)
 
 
 def use(folder: str | os.PathLike[str]) -> None:

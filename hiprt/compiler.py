@@ -68,7 +68,7 @@ def compile_now(provider: Provider, arch: str, program: Source) -> tuple[bytes, 
     target = f"--offload-arch={arch}"
     if not provider.caches_code or reads_files(source, options):
         return build(source, name, (target, *options), expressions)
-    key = key_of([identity(), name, source, "options", target, *options, "expressions", *expressions])
+    key = key_of([identity()], name, source, (target, *options), expressions)
     cache = CodeCache()
     found = cache.load(provider.name, key)
     if found is None:

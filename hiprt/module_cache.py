@@ -95,7 +95,7 @@ class ModuleCache:
         device = device or current_device()
         # A source that reads files may mean another program by now although its text is the same: it is not shared.
         own = [str(next(serials))] if reads_files(source, options) else []
-        key = key_of([str(device.index), name, source, "options", *options, "expressions", *expressions, "own", *own])
+        key = key_of([str(device.index)], name, source, options, expressions, own)
         with self.lock:
             found = self.alive.get(key)
         if found is None:

@@ -247,11 +247,9 @@ static int survey(const search *s, uint32_t *out_same, uint32_t *out_free, hiprt
 int hiprt_ladder_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules *rules, uint32_t nodes, uint64_t bytes,
                         hiprt_exec **out_exec) {
   *out_exec = 0;
-  if (nodes > rules->budget_nodes || bytes > rules->budget_bytes) return 0;
-  const uint64_t n = hiprt_exec_updated_nodes(exec), b = hiprt_exec_updated_bytes(exec);
-  const double of_nodes = (double)(n + nodes) / (double)rules->budget_nodes;
-  const double of_bytes = (double)(b + bytes) / (double)rules->budget_bytes;
-  const double used = of_nodes > of_bytes ? of_nodes : of_bytes;
+  const uint64_t n = hiprt_exec_updated_nodes(exec);
+  const double used = hiprt_policy_budget(rules, n, hiprt_exec_updated_bytes(exec), nodes, bytes);
+  if (used < 0) return 0;
   topology *t;
   slot *old = used > 0.5 ? find_slot(ladder, exec, &t) : 0;
   if (old && !old->successor && n) {

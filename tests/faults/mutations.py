@@ -85,9 +85,9 @@ class CacheEntries:
     """Files of the cache of compiled kernels: what is loaded is what was stored, or nothing."""
 
     def __init__(self, folder):
-        from hiprt.code_cache import CodeCache, key_of
+        from hiprt.code_cache import CodeCache, digest
 
-        self.cache, self.key = CodeCache(folder), key_of(["a program"])
+        self.cache, self.key = CodeCache(folder), digest(["a program"])
         self.entry = b"\x7fELF" + bytes(range(256)), {"&k<float>": "_Z1kIfE"}
         self.cache.store("cpu", self.key, *self.entry)
         (self.file,) = (each for each in folder.rglob("*") if each.is_file())

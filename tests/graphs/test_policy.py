@@ -32,6 +32,24 @@ def test_when_another_exec_is_made(same, free, is_drained, comes_back, reason):
 
 
 @pytest.mark.parametrize(
+    ("used", "change", "share"),
+    [
+        ((0, 0), (10, 1000), 0.1),
+        ((40, 0), (10, 6000), 0.6),
+        ((90, 0), (10, 0), 1),
+        ((90, 0), (11, 0), 1.01),
+        ((0, 9000), (1, 2000), 1.1),
+        ((0, 0), (101, 0), -1),
+        ((0, 0), (1, 10001), -1),
+    ],
+)
+def test_the_update_budget_is_that_of_whichever_is_spent_first(used, change, share):
+    """Nodes or bytes of arguments; a change that no exec may take has no share."""
+    rules = core.ffi.new("hiprt_rules *", {"budget_nodes": 100, "budget_bytes": 10000})
+    assert core.lib.hiprt_policy_budget(rules, *used, *change) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
     ("patch", "update", "changed", "rung"),
     [
         (-1, -1, 10, "patch"),
