@@ -134,6 +134,7 @@ static Py_ssize_t fit(use *u, Py_ssize_t at, PyObject *object) {
   }
 }
 
+/* No sum overflows: graphs/trace/integer.py bounds its terms and its constant. */
 static long long total(const use *u, Py_ssize_t at) {
   const sum *s = &u->of->sums[at];
   long long found = s->constant;

@@ -21,6 +21,8 @@ __all__ = ["Integer", "Recording", "current_recording", "is_recorded"]
 
 Terms = tuple[tuple[int, int], ...]  # which number that was read, and what it is multiplied by
 Test = tuple[int, Terms, str]  # a sum, and how it compares with 0
+# Numbers are below 2**40 (graphs/native/recipe.c), so that sums are below 2**62: C computes them without an overflow.
+MOST_TIMES, MOST_CONSTANT = 2**21, 2**61
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
@@ -122,6 +124,8 @@ class Integer(Asked):
             sums[symbol] = sums.get(symbol, 0) + own * n
         terms = tuple(sorted((symbol, n) for symbol, n in sums.items() if n))
         constant, value = constant + own * self.constant, value + own * self.value
+        if sum(abs(n) for _, n in terms) > MOST_TIMES or abs(constant) > MOST_CONSTANT:
+            return own * int(self) + times * int(other)
         return Integer(self.recording, constant, terms, value) if terms else value
 
     def __add__(self, other: Any) -> Any:

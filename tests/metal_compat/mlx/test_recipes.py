@@ -207,6 +207,19 @@ def test_rows_and_lengths_have_recipes_of_their_own():
     assert len(recipes_of(model).recipes) > 1
 
 
+@pytest.mark.parametrize(("times", "more"), [(2**61, 0), (1, 2**70), (2**80, 0), (3, -(2**63)), (2**20, 2**60)])
+def test_large_numbers_are_python_s(times, more):
+    """They are beyond 64 bits, or come to be when the offset grows."""
+
+    class Far(Model):
+        def __call__(self, x, cache):
+            return super().__call__(x, cache), cache[0].offset * times + more
+
+    model, caches = Far(), [Growing() for _ in range(LAYERS)]
+    found = [model(x, caches)[1] for x in inputs(20)]
+    assert found == [offset * times + more for offset in range(1, 21)]
+
+
 def double(module, i):
     module.weight = module.weight * 2
 
