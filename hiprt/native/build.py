@@ -1,8 +1,8 @@
 """Build step: the C core (a cffi extension), libhiprt, and libraries with the HIP ABI.
 
 libhiprt is the core without Python; the others are the CPU device, NVIDIA's library and the null one. This module runs
-inside setuptools' ``build_ext`` and is not imported by the installed package. ``HIPRT_BUILD_SANITIZE`` (for example
-``address,undefined``) instruments all.
+inside setuptools' ``build_ext`` and is not imported by the installed package. ``CC``, ``CXX`` and ``LDFLAGS`` name the
+compilers and what is given to the linker; ``HIPRT_BUILD_SANITIZE`` (for example ``address,undefined``) instruments all.
 """
 
 import fcntl
@@ -57,6 +57,16 @@ def sanitize_flags() -> list[str]:
     if not names:
         return []
     return [f"-fsanitize={names}", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g"]
+
+
+def compiler(variable: str) -> list[str]:
+    """Return the command of the C compiler (``CC``) or the C++ compiler (``CXX``)."""
+    return shlex.split(os.environ.get(variable) or {"CC": "gcc", "CXX": "g++"}[variable])
+
+
+def link_flags() -> list[str]:
+    """Return the flags that make a shared library, without its own name and objects."""
+    return ["-shared", *sanitize_flags(), *shlex.split(os.environ.get("LDFLAGS", ""))]
 
 
 def compile_flags(standard: str) -> list[str]:
@@ -241,12 +251,14 @@ def up_to_date(target: Path, depfile: Path) -> bool:
 
 
 @contextmanager
-def objects_folder(objects: Path) -> Iterator[Path]:
-    """Hold the folder of the objects that are compiled with the sanitizers asked for.
+def objects_folder(objects: Path, compilers: dict[str, list[str]]) -> Iterator[Path]:
+    """Hold the folder of the objects that these compilers make with these flags.
 
-    Another build of the same folder waits: an object that is half written looks as if it were up to date.
+    An object tells nobody which compiler wrote it, so each set of commands has a folder of its own. Another build of
+    the same folder waits: an object that is half written looks as if it were up to date.
     """
-    folder = objects / re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
+    name = re.sub(r"\W", "_", os.environ.get("HIPRT_BUILD_SANITIZE", "") or "plain")
+    folder = objects / f"{name}-{hashlib.sha256(repr(compilers).encode()).hexdigest()[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -287,59 +299,37 @@ def public_functions() -> list[str]:
 
 def build_library(target: Path, objects: Path) -> None:
     """Compile the core without Python into ``target``, which exports what the public header declares."""
-    with objects_folder(objects) as folder:
-        link_library(target, folder)
-
-
-def link_library(target: Path, objects: Path) -> None:
-    """Do so with objects in a folder that no other build works in."""
-    cc = shlex.split(os.environ.get("CC", "gcc"))
     includes = [f"-I{folder}" for folder in CORE_FOLDERS]
-    compiler = [*cc, *compile_flags("-std=c11"), "-DHIPRT_BUILDS_LIBRARY", "-Wno-unused-parameter", *includes]
-    outs = compile_all(plain_sources(), objects, {".c": compiler})
-    exports = objects / "exports.map"
-    exports.write_text(f"{{ global: {' '.join(f'{name};' for name in public_functions())} local: *; }};\n")
+    flags = [*compile_flags("-std=c11"), "-DHIPRT_BUILDS_LIBRARY", "-Wno-unused-parameter", *includes]
+    compilers = {".c": [*compiler("CC"), *flags]}
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_suffix(".so.new")
-    # Its calls of its own functions stay its own, whatever else in a process has their names.
-    names = f"-Wl,-soname,{target.name},--version-script={exports},-Bsymbolic-functions"
-    link = ["-shared", *sanitize_flags(), "-o", str(fresh), *map(str, outs), names, "-pthread", "-ldl"]
-    subprocess.run([*cc, *link], check=True)
-    fresh.replace(target)
+    with objects_folder(objects, compilers) as folder:
+        outs = compile_all(plain_sources(), folder, compilers)
+        exports = folder / "exports.map"
+        exports.write_text(f"{{ global: {' '.join(f'{name};' for name in public_functions())} local: *; }};\n")
+        fresh = target.with_suffix(".so.new")
+        # Its calls of its own functions stay its own, whatever else in a process has their names.
+        names = f"-Wl,-soname,{target.name},--version-script={exports},-Bsymbolic"
+        link = [*link_flags(), "-o", str(fresh), *map(str, outs), names, "-pthread", "-ldl"]
+        subprocess.run([*compiler("CC"), *link], check=True)
+        fresh.replace(target)
 
 
 def build_cpu_device(target: Path, objects: Path) -> None:
     """Compile the C++ files under ``hiprt/cpu`` and link them into ``target``; only what changed is compiled again."""
-    with objects_folder(objects) as folder:
-        link_cpu_device(target, folder)
-
-
-def link_cpu_device(target: Path, objects: Path) -> None:
-    """Do so with objects in a folder that no other build works in."""
-    cxx, cc = shlex.split(os.environ.get("CXX", "g++")), shlex.split(os.environ.get("CC", "gcc"))
-    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", f"-I{CACHE}", f"-I{objects}", "-pthread"]
-    compilers = {".cpp": [*cxx, *flags], ".c": [*cc, *compile_flags("-std=c11")]}
-    write_code_generation(objects / "code_generation.h")
+    flags = [*compile_flags("-std=c++17"), f"-I{CPU}", f"-I{CACHE}", "-pthread"]
+    compilers = {".cpp": [*compiler("CXX"), *flags], ".c": [*compiler("CC"), *compile_flags("-std=c11")]}
     target.parent.mkdir(parents=True, exist_ok=True)
-    outs = compile_all([*sorted(CPU.rglob("*.cpp")), *sorted(CACHE.glob("*.c"))], objects, compilers)
-    fresh = target.with_suffix(".so.new")
-    subprocess.run(
-        [
-            *cxx,
-            "-shared",
-            *sanitize_flags(),
-            "-o",
-            str(fresh),
-            *map(str, outs),
-            f"-Wl,-soname,{target.name}",
-            f"-Wl,--version-script={CPU / 'exports.map'}",
-            "-Wl,--no-undefined" if not sanitize_flags() else "-Wl,-z,now",
-            "-pthread",
-            "-ldl",
-        ],
-        check=True,
-    )
-    put_in_place(fresh, target)
+    with objects_folder(objects, compilers) as folder:
+        write_code_generation(folder / "code_generation.h")
+        compilers[".cpp"].append(f"-I{folder}")
+        outs = compile_all([*sorted(CPU.rglob("*.cpp")), *sorted(CACHE.glob("*.c"))], folder, compilers)
+        fresh = target.with_suffix(".so.new")
+        whole = "-Wl,-z,now" if sanitize_flags() else "-Wl,--no-undefined"
+        names = f"-Wl,-soname,{target.name},--version-script={CPU / 'exports.map'}"
+        link = [*link_flags(), "-o", str(fresh), *map(str, outs), names, whole, "-pthread", "-ldl"]
+        subprocess.run([*compiler("CXX"), *link], check=True)
+        put_in_place(fresh, target)
 
 
 def write_code_generation(header: Path) -> None:
@@ -362,11 +352,10 @@ def write_code_generation(header: Path) -> None:
 def build_c_library(folder: Path, target: Path) -> None:
     """Compile the C files of a folder into ``target``: the null provider, HIP over NVIDIA's driver."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    cc = shlex.split(os.environ.get("CC", "gcc"))
     fresh = target.with_suffix(".so.new")
     sources = [str(source) for source in sorted(folder.glob("*.c"))]
-    link = ["-shared", "-o", str(fresh), *sources, f"-Wl,-soname,{target.name}", "-pthread", "-ldl"]
-    subprocess.run([*cc, *compile_flags("-std=c11"), *link], check=True)
+    link = [*link_flags(), "-o", str(fresh), *sources, f"-Wl,-soname,{target.name}", "-pthread", "-ldl"]
+    subprocess.run([*compiler("CC"), *compile_flags("-std=c11"), *link], check=True)
     put_in_place(fresh, target)
 
 

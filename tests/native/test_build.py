@@ -11,16 +11,16 @@ from setuptools import Distribution, Extension
 from hiprt.native import build
 
 COMPILER = """#!/bin/sh
-# Writes an object in two halves; the linker takes whole ones only.
+# Writes an object in two steps; the linker takes those only that this compiler has finished.
 for each; do
   case "$last$each" in -o*) out="$each" ;; esac
   case "$each" in -o) last=-o ;; -c) compiles=1 ;; *.o) objects="$objects $each"; last= ;; *) last= ;; esac
 done
 if [ -n "$compiles" ]; then
   echo "$out:" > "${out%.o}.d"
-  printf half > "$out"; sleep 0.05; printf whole > "$out"
+  printf begun > "$out"; sleep 0.05; printf %s "$0" > "$out"
 else
-  for each in $objects; do [ "$(cat "$each")" = whole ] || { echo "$each is not whole" >&2; exit 1; }; done
+  for each in $objects; do [ "$(cat "$each")" = "$0" ] || { echo "$each: $(cat "$each")" >&2; exit 1; }; done
   : > "$out"
 fi
 """
@@ -32,18 +32,29 @@ build_library(*map(Path, sys.argv[1:]))
 """
 
 
+def compiler(file):
+    """Write a compiler to a file and return its command."""
+    file.write_text(COMPILER)
+    file.chmod(0o755)
+    return str(file)
+
+
 def test_two_builds_of_one_folder(tmp_path, monkeypatch):
     """Neither links an object that the other one still writes."""
-    compiler = tmp_path / "cc"
-    compiler.write_text(COMPILER)
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CC", str(compiler))
+    monkeypatch.setenv("CC", compiler(tmp_path / "cc"))
     command = [sys.executable, "-c", BUILD_LIBRARY]
     builds = [
         subprocess.Popen([*command, tmp_path / f"{n}.so", tmp_path / "objects"], stderr=subprocess.PIPE, text=True)
         for n in range(3)
     ]
     assert [(each.communicate()[1], each.returncode) for each in builds] == [("", 0)] * 3
+
+
+def test_each_compiler_has_objects_of_its_own(tmp_path, monkeypatch):
+    """A wheel for another processor is built in the folder that this machine's own build has left."""
+    for name in ("cc", "cross-cc", "cc"):
+        monkeypatch.setenv("CC", compiler(tmp_path / name))
+        build.build_library(tmp_path / "libhiprt.so", tmp_path / "objects")
 
 
 @pytest.mark.parametrize("wanted", ["inplace", "editable_mode", ""])

@@ -33,8 +33,8 @@ void read_symbols(const Reader &in, const Elf64_Shdr &table, const Elf64_Shdr &n
   for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= table.sh_size; at += sizeof(Elf64_Sym)) {
     Elf64_Sym s;
     if (!in.get(table.sh_offset + at, &s)) return;
-    out->symbols.push_back({in.text(names.sh_offset + s.st_name), s.st_value, s.st_size, ELF64_ST_TYPE(s.st_info),
-                            s.st_shndx != SHN_UNDEF});
+    const uint32_t type = ELF64_ST_TYPE(s.st_info);
+    out->symbols.push_back({in.text(names.sh_offset + s.st_name), s.st_value, s.st_size, type, s.st_shndx != SHN_UNDEF});
   }
 }
 
