@@ -1,6 +1,7 @@
 """Allocations: device, host, managed, pitched, registered; what is known about an address; limits."""
 
 import ctypes
+import mmap
 import threading
 
 import numpy as np
@@ -192,6 +193,112 @@ def test_advice_is_kept():
     assert error(hip.hipMemAdvise(managed, 64, advice.hipMemAdviseSetPreferredLocation, 5)) == E.hipErrorInvalidDevice
     ok(hip.hipMemAdvise(managed, 4096, advice.hipMemAdviseSetReadMostly, 5))  # this advice is of no device
     ok(hip.hipFree(managed))
+
+
+def test_advice_is_of_pages():
+    """Advice is of every page that its range touches; an answer is what holds for all pages of the range asked for."""
+    what, attribute, page = hip.hipMemoryAdvise, hip.hipMemRangeAttribute, mmap.PAGESIZE
+    managed = int(ok(hip.hipMallocManaged(4 * page, hip.hipMemAttachGlobal)))
+
+    def get(which, first, count, entries=1):
+        out = (ctypes.c_int * entries)(*[77] * entries)
+        size, length = ctypes.c_size_t(4 * entries), ctypes.c_size_t(count)
+        assert raw("hipMemRangeGetAttribute", out, size, int(which), managed + first, length) == E.hipSuccess
+        return out[:] if entries > 1 else out[0]
+
+    ok(hip.hipMemAdvise(managed + page // 2, page, what.hipMemAdviseSetReadMostly, 0))  # pages 0 and 1
+    ok(hip.hipMemAdvise(managed + page, page, what.hipMemAdviseSetPreferredLocation, 0))
+    ok(hip.hipMemAdvise(managed, 4 * page, what.hipMemAdviseSetAccessedBy, 0))
+    ok(hip.hipMemAdvise(managed + page, 3 * page, what.hipMemAdviseSetAccessedBy, hip.hipCpuDeviceId))
+    ok(hip.hipMemPrefetchAsync(managed + 3 * page, 1, 0, None))
+    assert get(attribute.hipMemRangeAttributeReadMostly, 0, 2 * page) == 1
+    assert get(attribute.hipMemRangeAttributeReadMostly, 0, 2 * page + 1) == 0
+    assert get(attribute.hipMemRangeAttributePreferredLocation, page, page) == 0
+    assert get(attribute.hipMemRangeAttributePreferredLocation, page - 1, 2) == hip.hipInvalidDeviceId
+    assert get(attribute.hipMemRangeAttributeAccessedBy, 0, 4 * page, 2) == [0, hip.hipInvalidDeviceId]
+    assert get(attribute.hipMemRangeAttributeAccessedBy, page, 3 * page, 2) == [hip.hipCpuDeviceId, 0]
+    assert get(attribute.hipMemRangeAttributeLastPrefetchLocation, 3 * page, page) == 0
+    assert get(attribute.hipMemRangeAttributeLastPrefetchLocation, 0, 4 * page) == hip.hipInvalidDeviceId
+    ok(hip.hipMemAdvise(managed, page, what.hipMemAdviseUnsetReadMostly, 0))
+    assert get(attribute.hipMemRangeAttributeReadMostly, page, page) == 1
+    ok(hip.hipFree(managed))
+    # Memory that lies where other memory was starts without advice.
+    again = [int(ok(hip.hipMallocManaged(4 * page, hip.hipMemAttachGlobal))) for _ in range(4)]
+    for managed in again:
+        assert get(attribute.hipMemRangeAttributeAccessedBy, 0, 4 * page, 2) == [hip.hipInvalidDeviceId] * 2
+        ok(hip.hipFree(managed))
+
+
+def test_advice_on_memory_of_the_host():
+    """The device says that it reads pageable memory, so that advice on it is taken; what is not mapped is refused."""
+    what, attribute = hip.hipMemoryAdvise, hip.hipMemRangeAttribute
+    with mmap.mmap(-1, 4 * mmap.PAGESIZE) as pages:
+        view = ctypes.c_char.from_buffer(pages)
+        address, out = ctypes.addressof(view), ctypes.c_int(-1)
+        ok(hip.hipMemAdvise(address, len(pages), what.hipMemAdviseSetPreferredLocation, 0))
+        which, size = int(attribute.hipMemRangeAttributePreferredLocation), ctypes.c_size_t(len(pages))
+        four = ctypes.c_size_t(4)
+        assert raw("hipMemRangeGetAttribute", ctypes.byref(out), four, which, address, size) == E.hipSuccess
+        assert out.value == 0
+        del view
+    assert error(hip.hipMemAdvise(4096, 64, what.hipMemAdviseSetReadMostly, 0)) == E.hipErrorInvalidValue
+    assert error(hip.hipMemAdvise(2**64 - 4096, 64, what.hipMemAdviseSetReadMostly, 0)) == E.hipErrorInvalidValue
+
+
+def test_which_memory_is_coarse():
+    """A device's own memory is coarse unless it was asked to be fine; host and managed memory are fine."""
+    fine, coarse = 0, 1  # hipMemRangeCoherencyModeFineGrain, hipMemRangeCoherencyModeCoarseGrain
+    host, device = ok(hip.hipHostMalloc(64, 0)), ok(hip.hipMalloc(64))
+    asked = ok(hip.hipExtMallocWithFlags(64, hip.hipDeviceMallocFinegrained))
+    managed = ok(hip.hipMallocManaged(64, hip.hipMemAttachGlobal))
+    which, out = int(hip.hipMemRangeAttribute.hipMemRangeAttributeCoherencyMode), ctypes.c_int(-1)
+    for memory, mode in [(host, fine), (device, coarse), (asked, fine), (managed, fine)]:
+        sizes = ctypes.c_size_t(4), which, int(memory), ctypes.c_size_t(64)
+        assert raw("hipMemRangeGetAttribute", ctypes.byref(out), *sizes) == E.hipSuccess
+        assert out.value == mode
+    ok(hip.hipHostFree(host))
+    for memory in (device, asked, managed):
+        ok(hip.hipFree(memory))
+
+
+def test_attaching_managed_memory():
+    page, attach = mmap.PAGESIZE, hip.hipStreamAttachMemAsync
+    managed, stream = int(ok(hip.hipMallocManaged(page, hip.hipMemAttachGlobal))), ok(hip.hipStreamCreate())
+    single = hip.hipMemAttachSingle
+    assert error(attach(stream, managed, 0, single)) == error(attach(stream, managed, page, single)) == E.hipSuccess
+    for wrong in ((stream, managed, page // 2, single), (stream, None, 0, single), (None, managed, 0, single)):
+        assert error(attach(*wrong)) == E.hipErrorInvalidValue
+    assert error(attach(stream, managed, 0, 3)) == E.hipErrorInvalidValue
+    data = np.zeros(page, np.uint8)
+    assert error(attach(stream, data.ctypes.data, page, single)) == E.hipSuccess
+    assert error(attach(stream, data.ctypes.data, 0, single)) == E.hipErrorInvalidValue
+    ok(hip.hipStreamDestroy(stream))
+    ok(hip.hipFree(managed))
+
+
+def test_memory_that_is_not_there_is_not_registered():
+    with mmap.mmap(-1, 2 * mmap.PAGESIZE) as pages:
+        view = ctypes.c_char.from_buffer(pages)
+        address = ctypes.addressof(view)
+        assert error(hip.hipHostRegister(address, 1 << 46, 0)) == E.hipErrorInvalidValue
+        assert error(hip.hipHostRegister(address, 2**64 - 1, 0)) == E.hipErrorInvalidValue
+        ok(hip.hipHostRegister(address, len(pages), 0))
+        ok(hip.hipHostUnregister(address))
+        del view
+
+
+def test_attributes_of_several_kinds_at_once():
+    which, out = (
+        (ctypes.c_int * 1)(int(hip.hipPointer_attribute.HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL)),
+        ctypes.c_int(-1),
+    )
+    data = (ctypes.c_void_p * 1)(ctypes.addressof(out))
+    memory = ok(hip.hipMalloc(64))
+    ask = lambda count, address: raw("hipDrvPointerGetAttributes", ctypes.c_uint(count), which, data, address)  # noqa: E731
+    assert ask(1, memory) == E.hipSuccess
+    assert out.value == 0
+    assert ask(0, memory) == ask(1, None) == E.hipErrorInvalidValue
+    ok(hip.hipFree(memory))
 
 
 def test_pitched_rows_are_aligned():

@@ -143,21 +143,33 @@ def test_reuse_follows_events(pool):
     gate.open()
 
 
-def test_internal_dependencies_make_the_stream_wait(pool):
+def test_internal_dependencies_make_the_stream_wait():
+    """A stream waits for memory that another one frees where the pool has no more, and nowhere else."""
     gate, stream, other, out = Gate(), side_stream(), side_stream(), Ints(1)
-    put_flag(pool, ATTR.hipMemPoolReuseAllowInternalDependencies, 1)
+    pool = ok(hip.hipMemPoolCreate(props(max_size=2 * MB)))
+    put_flag(pool, ATTR.hipMemPoolReuseAllowOpportunistic, 0)
     first = allocate(pool, stream)
     gate.hold(stream)
     ok(hip.hipMemsetD32Async(first, 1, MB // 4, stream))
     ok(hip.hipMemcpyDtoDAsync(out.memory, first, 4, stream))
     free(first, stream)
     second = allocate(pool, other)
-    assert int(second) == int(first)
-    ok(hip.hipMemsetD32Async(second, 2, MB // 4, other))
+    assert int(second) != int(first)
+    ok(hip.hipStreamSynchronize(other))
+    put_flag(pool, ATTR.hipMemPoolReuseAllowInternalDependencies, 0)
+    assert error(hip.hipMallocFromPoolAsync(MB, pool, other)) == E.hipErrorOutOfMemory
+    put_flag(pool, ATTR.hipMemPoolReuseAllowInternalDependencies, 1)
+    third = allocate(pool, other)
+    assert int(third) == int(first)
+    ok(hip.hipMemsetD32Async(third, 2, MB // 4, other))
     settle()
     assert error(hip.hipStreamQuery(other)) == E.hipErrorNotReady
     gate.open()
     assert out.read()[0] == 1
+    for memory in (second, third):
+        free(memory, other)
+    ok(hip.hipDeviceSynchronize())
+    ok(hip.hipMemPoolDestroy(pool))
 
 
 def test_small_requests_do_not_take_large_blocks(pool):
@@ -277,7 +289,7 @@ def test_pool_properties_are_checked():
         assert error(hip.hipMemPoolCreate(bad)) == E.hipErrorInvalidValue
     assert error(hip.hipMemPoolCreate(props(device=99))) == E.hipErrorInvalidValue
     exported = props()
-    exported.handleTypes = hip.hipMemAllocationHandleType.hipMemHandleTypePosixFileDescriptor
+    exported.handleTypes = hip.hipMemAllocationHandleType.hipMemHandleTypeWin32
     assert error(hip.hipMemPoolCreate(exported)) == E.hipErrorNotSupported
 
 
@@ -311,6 +323,9 @@ def test_access(pool):
     desc.flags = hip.hipMemAccessFlags.hipMemAccessFlagsProtReadWrite
     ok(hip.hipMemPoolSetAccess(pool, desc, 1))
     assert error(hip.hipMemPoolSetAccess(pool, None, 0)) == E.hipErrorInvalidValue
+    for device in (-1, 99):
+        desc.location.id = device
+        assert error(hip.hipMemPoolSetAccess(pool, desc, 1)) == E.hipErrorInvalidDevice
 
 
 def test_many_threads_share_a_pool(pool):

@@ -1,6 +1,7 @@
 """Virtual memory: addresses that are reserved, memory that is made apart from them, and what maps one to the other."""
 
 import ctypes
+import os
 
 import numpy as np
 import pytest
@@ -139,8 +140,9 @@ def test_access(unit):
         assert allowed(base) == allowed(base + unit - 1) == flags
     assert allow(base, 2 * unit) == allow(base + unit, unit) == allow(base, unit // 2) == BAD
     assert allow(base, unit, 2) == allow(0, unit) == allow(base, 0) == BAD
-    access = Access(Place(1, 99), BOTH)
-    assert raw("hipMemSetAccess", ctypes.c_void_p(base), SIZE(unit), ctypes.byref(access), SIZE(1)) == BAD
+    access = (Access * 2)(Access(Place(1, 0), BOTH), Access(Place(1, 99), BOTH))
+    assert raw("hipMemSetAccess", ctypes.c_void_p(base), SIZE(unit), access, SIZE(2)) == BAD
+    assert allowed(base) == NOTHING  # a call that fails changes nothing
     assert unmap(base, unit) == release(memory) == free(base, 2 * unit) == 0
 
 
@@ -241,3 +243,14 @@ def test_a_file_is_imported(unit, by_number):
     plain = create(unit)
     assert raw("hipMemExportToShareableHandle", ctypes.byref(file), plain, FILE, LONG(0)) == BAD
     assert release(plain) == 0
+
+
+def test_files_that_are_no_memory_are_closed():
+    """An import that fails leaves no open file behind."""
+    reader, writer = os.pipe()
+    memory, before = ctypes.c_void_p(), len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        assert raw("hipMemImportFromShareableHandle", ctypes.byref(memory), ctypes.c_void_p(reader), FILE) == BAD
+    assert len(os.listdir("/proc/self/fd")) == before
+    os.close(reader)
+    os.close(writer)

@@ -1,16 +1,11 @@
 // HIP's functions that give memory to other processes. CLR's hip_memory.cpp has the rules and the codes.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
 
-#include "runtime/device.h"
-#include "runtime/memory.h"
+#include "runtime/imported_memory.h"
 #include "runtime/scheduler.h"
-#include "runtime/shared_memory.h"
 #include "runtime/status.h"
 
 namespace cpu {
@@ -19,11 +14,7 @@ namespace {
 // What a handle's bytes hold.
 struct Ticket {
   uint64_t magic;
-  int process;
-  int descriptor;
-  uint64_t identity;
-  size_t size;
-  size_t offset;
+  MemoryTicket memory;
 };
 constexpr uint64_t kMagic = 0x6d656d2d74727068;  // "hprt-mem"
 static_assert(sizeof(Ticket) <= HIP_IPC_HANDLE_SIZE);
@@ -36,8 +27,7 @@ hipError_t get(hipIpcMemHandle_t *out, void *address) {
   Scheduler::get().wait_device(found->device);
   const std::shared_ptr<MemoryFile> file = share_memory(*found);
   if (!file) return hipErrorInvalidValue;
-  const auto offset = static_cast<size_t>(static_cast<char *>(address) - static_cast<char *>(found->base));
-  const Ticket ticket{kMagic, getpid(), file->descriptor, file->identity, found->size, offset};
+  const Ticket ticket{kMagic, make_ticket(*file, *found, address)};
   *out = {};
   std::memcpy(out->reserved, &ticket, sizeof ticket);
   return hipSuccess;
@@ -46,29 +36,20 @@ hipError_t get(hipIpcMemHandle_t *out, void *address) {
 hipError_t open(void **out, const hipIpcMemHandle_t &handle, unsigned flags) {
   Ticket ticket;
   std::memcpy(&ticket, handle.reserved, sizeof ticket);
-  if (!out || flags != hipIpcMemLazyEnablePeerAccess || ticket.size == 0) return hipErrorInvalidValue;
+  if (!out || flags != hipIpcMemLazyEnablePeerAccess || ticket.memory.size == 0) return hipErrorInvalidValue;
   if (ticket.magic != kMagic) return hipErrorInvalidDevicePointer;
-  if (ticket.process == getpid()) return hipErrorInvalidContext;
-  const std::shared_ptr<MemoryFile> file = MemoryFile::open(ticket.process, ticket.descriptor);
-  const size_t pages = round_to_pages(ticket.size);
-  if (!file || file->identity != ticket.identity || file->size != pages || ticket.offset >= ticket.size) return hipErrorInvalidDevicePointer;
-  void *const base = file->map(pages, nullptr, PROT_READ | PROT_WRITE);
-  if (!base) return hipErrorInvalidDevicePointer;
-  show(base, ticket.size, MemoryKind::Imported, current_device(), 0, nullptr);
-  *out = static_cast<char *>(base) + ticket.offset;
+  if (ticket.memory.process == getpid()) return hipErrorInvalidContext;
+  void *const place = import_memory(ticket.memory, nullptr);
+  if (!place) return hipErrorInvalidDevicePointer;
+  *out = place;
   return hipSuccess;
 }
 
 hipError_t close(void *address) {
-  if (!address) return hipErrorInvalidValue;
-  const auto imported = [](MemoryKind kind) { return kind == MemoryKind::Imported; };
   const std::optional<Allocation> found = find_allocation(address);
-  if (!found || !imported(found->kind)) return hipErrorInvalidValue;
+  if (!found || found->kind != MemoryKind::Imported || found->pool) return hipErrorInvalidValue;
   Scheduler::get().wait_device(found->device);
-  const std::optional<Allocation> taken = take_allocation(found->base, imported);
-  if (!taken) return hipErrorInvalidValue;
-  munmap(taken->base, round_to_pages(taken->size));
-  return hipSuccess;
+  return take_import(found->base, false) ? hipSuccess : hipErrorInvalidValue;
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 #include "flags.h"
 #include "graph/capture_rules.h"
 #include "graph/graph_memory.h"
+#include "quirks/quirks.h"
 #include "runtime/device.h"
+#include "runtime/imported_memory.h"
 #include "runtime/memory.h"
 #include "runtime/pool.h"
 #include "runtime/scheduler.h"
@@ -49,6 +51,8 @@ hipError_t free_memory(void *base, KindTest wanted) {
   return hipSuccess;
 }
 
+bool is_own_memory(MemoryKind kind) { return is_device_memory(kind) || kind == MemoryKind::Host; }
+
 hipError_t free_device(void *base) {
   const std::optional<Allocation> found = find_allocation(base);
   if (found && found->kind == MemoryKind::Pool) {
@@ -56,7 +60,14 @@ hipError_t free_device(void *base) {
     if (const std::shared_ptr<Work> work = make_graph_free(base)) return work->run();
     return pool_free_now(base) ? hipSuccess : hipErrorInvalidValue;
   }
-  return free_memory(base, is_device_memory);
+  if (found && found->kind == MemoryKind::Imported) {
+    if (const hipError_t error = capture_forbids_alloc()) return error;
+    Scheduler::get().wait_device(found->device);
+    return take_import(base, true) ? hipSuccess : hipErrorInvalidValue;
+  }
+  // CLR frees whatever it knows by either name (ihipFree, hip_memory.cpp:70 of ROCm/clr @f9f995c6d).
+  const bool takes_host = quirk(Quirk::FreeTakesHostMemory);
+  return free_memory(base, takes_host ? is_own_memory : is_device_memory);
 }
 
 hipError_t free_host(void *base) {
@@ -87,6 +98,7 @@ hipError_t register_host(void *base, size_t size, unsigned flags) {
                               hipExtHostRegisterCoarseGrained;
   if (!base || size == 0 || (flags & ~kKnown)) return hipErrorInvalidValue;
   if (const hipError_t error = capture_forbids_alloc()) return error;
+  if (!is_mapped(base, size)) return hipErrorInvalidValue;
   const bool is_new = show_unknown(base, size, MemoryKind::Registered, current_device(), flags);
   return is_new ? hipSuccess : hipErrorHostMemoryAlreadyRegistered;
 }

@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <set>
-#include <vector>
 
+#include "enumerator.h"
 #include "graph/capture_rules.h"
+#include "runtime/advice.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
 #include "runtime/status.h"
@@ -112,77 +111,52 @@ hipError_t attribute(void *out, hipPointer_attribute which, void *address) {
   return found ? attribute(out, which, address, *found) : hipErrorInvalidValue;
 }
 
-// Advice on managed memory. It is kept to be read back and changes nothing, because all memory is the host's.
-struct Advice {
-  int read_mostly = 0;
-  int preferred = hipInvalidDeviceId;
-  std::set<int> accessed_by;
-  int prefetched = hipInvalidDeviceId;
-  bool coarse = false;
-};
-
-struct AdviceTable {
-  std::mutex lock;
-  std::map<unsigned long long, Advice> by_id;  // by the allocation's id
-};
-
-AdviceTable &advice_table() {
-  static auto &table = *new AdviceTable;
-  return table;
-}
-
 bool is_place(int device) { return device == hipCpuDeviceId || is_device(device); }
 
-// Returns the managed allocation that contains the whole range.
-std::optional<Allocation> managed_range(const void *address, size_t size) {
+// Returns whether a range may be advised on: it lies within managed memory, or in the host's pageable memory, which the
+// device reads as it is.
+bool is_range(const void *address, size_t size) {
+  if (size == 0 || !in_bounds(address, size)) return false;
   const std::optional<Allocation> found = find_allocation(address);
-  const bool inside = found && size > 0 && in_bounds(address, size);
-  return inside && found->kind == MemoryKind::Managed ? found : std::nullopt;
+  return found ? found->kind == MemoryKind::Managed : is_mapped(address, size);
 }
 
 hipError_t advise(const void *address, size_t size, hipMemoryAdvise what, int device) {
   if (const hipError_t error = capture_forbids_since_7()) return error;
   const bool is_for_all = what == hipMemAdviseSetReadMostly || what == hipMemAdviseUnsetReadMostly;
   if (!is_for_all && !is_place(device)) return hipErrorInvalidDevice;
-  const std::optional<Allocation> found = managed_range(address, size);
-  if (!found) return hipErrorInvalidValue;
-  AdviceTable &table = advice_table();
-  const std::lock_guard lock(table.lock);
-  Advice &advice = table.by_id[found->id];
-  switch (what) {
-    case hipMemAdviseSetReadMostly:
-    case hipMemAdviseUnsetReadMostly:
-      advice.read_mostly = what == hipMemAdviseSetReadMostly;
-      return hipSuccess;
-    case hipMemAdviseSetPreferredLocation:
-      advice.preferred = device;
-      return hipSuccess;
-    case hipMemAdviseUnsetPreferredLocation:
-      advice.preferred = hipInvalidDeviceId;
-      return hipSuccess;
-    case hipMemAdviseSetAccessedBy:
-      advice.accessed_by.insert(device);
-      return hipSuccess;
-    case hipMemAdviseUnsetAccessedBy:
-      advice.accessed_by.erase(device);
-      return hipSuccess;
-    case hipMemAdviseSetCoarseGrain:
-    case hipMemAdviseUnsetCoarseGrain:
-      advice.coarse = what == hipMemAdviseSetCoarseGrain;
-      return hipSuccess;
+  const int number = number_of(what);
+  if (!is_range(address, size) || number < hipMemAdviseSetReadMostly || number > hipMemAdviseUnsetCoarseGrain) {
+    return hipErrorInvalidValue;
   }
-  return hipErrorInvalidValue;
+  change_advice(address, size, [&](Advice &advice) {
+    switch (what) {
+      case hipMemAdviseSetReadMostly:
+      case hipMemAdviseUnsetReadMostly: advice.read_mostly = what == hipMemAdviseSetReadMostly; break;
+      case hipMemAdviseSetPreferredLocation: advice.preferred = device; break;
+      case hipMemAdviseUnsetPreferredLocation: advice.preferred = hipInvalidDeviceId; break;
+      case hipMemAdviseSetAccessedBy: advice.accessed_by.insert(device); break;
+      case hipMemAdviseUnsetAccessedBy: advice.accessed_by.erase(device); break;
+      case hipMemAdviseSetCoarseGrain:
+      case hipMemAdviseUnsetCoarseGrain: advice.coarse = what == hipMemAdviseSetCoarseGrain; break;
+    }
+  });
+  return hipSuccess;
 }
 
 hipError_t prefetch(const void *address, size_t size, int device, hipStream_t stream) {
   if (!is_place(device)) return hipErrorInvalidDevice;
   if (!is_valid(stream)) return no_such_handle();
-  const std::optional<Allocation> found = managed_range(address, size);
-  if (!found) return hipErrorInvalidValue;
-  AdviceTable &table = advice_table();
-  const std::lock_guard lock(table.lock);
-  table.by_id[found->id].prefetched = device;
+  if (!is_range(address, size)) return hipErrorInvalidValue;
+  change_advice(address, size, [&](Advice &advice) { advice.prefetched = device; });
   return hipSuccess;
+}
+
+// Returns whether writes show on the other side only when a kernel ends: so it is by default for a device's own memory.
+bool is_coarse(const void *address, const Advice &advice) {
+  const std::optional<Allocation> found = find_allocation(address);
+  if (!found || found->kind == MemoryKind::Managed) return advice.coarse;
+  return type_of(*found) == hipMemoryTypeDevice && found->flags == hipDeviceMallocDefault;
 }
 
 void give_devices(const std::set<int> &devices, int *out, size_t count) {
@@ -193,21 +167,19 @@ void give_devices(const std::set<int> &devices, int *out, size_t count) {
 hipError_t range_attribute(void *out, size_t size, hipMemRangeAttribute which, const void *address, size_t count) {
   if (!out || size == 0 || size % sizeof(int) != 0) return hipErrorInvalidValue;
   if (which != hipMemRangeAttributeAccessedBy && size != sizeof(int)) return hipErrorInvalidValue;
-  const std::optional<Allocation> found = managed_range(address, count);
-  if (!found) return hipErrorInvalidValue;
-  AdviceTable &table = advice_table();
-  const std::lock_guard lock(table.lock);
-  const auto known = table.by_id.find(found->id);
-  const Advice advice = known == table.by_id.end() ? Advice{} : known->second;
+  // Only this is asked of other memory too.
+  const bool asks_any = which == hipMemRangeAttributeCoherencyMode && !is_pageable(address) && count > 0;
+  if (asks_any ? !in_bounds(address, count) : !is_range(address, count)) return hipErrorInvalidValue;
+  const Advice advice = common_advice(address, count);
   switch (which) {
     case hipMemRangeAttributeReadMostly:
-      return give(out, advice.read_mostly);
+      return give(out, int{advice.read_mostly});
     case hipMemRangeAttributePreferredLocation:
       return give(out, advice.preferred);
     case hipMemRangeAttributeLastPrefetchLocation:
       return give(out, advice.prefetched);
     case hipMemRangeAttributeCoherencyMode:
-      return give(out, advice.coarse ? hipMemRangeCoherencyModeCoarseGrain : hipMemRangeCoherencyModeFineGrain);
+      return give(out, is_coarse(address, advice) ? hipMemRangeCoherencyModeCoarseGrain : hipMemRangeCoherencyModeFineGrain);
     case hipMemRangeAttributeAccessedBy:
       give_devices(advice.accessed_by, static_cast<int *>(out), size / sizeof(int));
       return hipSuccess;
@@ -231,7 +203,7 @@ hipError_t hipPointerGetAttribute(void *data, hipPointer_attribute which, hipDev
 hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute *which, void **data,
                                       hipDeviceptr_t ptr) {
   return api([&] {
-    if (!which || !data) return hipErrorInvalidValue;
+    if (count == 0 || !which || !data || !ptr) return hipErrorInvalidValue;
     for (unsigned i = 0; i < count; ++i) {
       if (!data[i]) return hipErrorInvalidValue;
       // Unlike in the single form, an unknown pointer or attribute is no error and leaves zero.
@@ -314,8 +286,10 @@ hipError_t hipStreamAttachMemAsync(hipStream_t stream, void *ptr, size_t length,
   return api([&] {
     const bool known = flags == hipMemAttachGlobal || flags == hipMemAttachHost || flags == hipMemAttachSingle;
     if (!is_valid(stream)) return no_such_handle();
-    const std::optional<Allocation> found = managed_range(ptr, length ? length : 1);
-    // Managed memory is visible to all streams at all times, which every attachment allows.
-    return known && found ? hipSuccess : hipErrorInvalidValue;
+    if (!known || (flags == hipMemAttachSingle && !stream)) return hipErrorInvalidValue;
+    // Managed memory, attached as a whole, is visible to all streams at all times, which every attachment allows.
+    const std::optional<Allocation> found = find_allocation(ptr);
+    const bool whole = found && (length == 0 || length == found->size);
+    return is_range(ptr, found ? 1 : length) && (whole || !found) ? hipSuccess : hipErrorInvalidValue;
   });
 }

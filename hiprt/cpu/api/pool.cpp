@@ -1,7 +1,7 @@
 // HIP's functions of stream-ordered memory and its pools.
-#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "enumerator.h"
 #include "graph/capture.h"
@@ -9,10 +9,12 @@
 #include "graph/graph_memory.h"
 #include "quirks/quirks.h"
 #include "runtime/device.h"
+#include "runtime/imported_memory.h"
 #include "runtime/pool.h"
 #include "runtime/scheduler.h"
 #include "runtime/status.h"
 #include "runtime/stream.h"
+#include "runtime/work.h"
 
 namespace cpu {
 namespace {
@@ -54,6 +56,19 @@ hipError_t capture_free(void *address, Capture *capture, hipStream_t stream) {
   return capture_add(capture, canonical(stream), std::move(action));
 }
 
+// Ends the mapping of another process's memory where its stream gets there.
+struct ImportEndWork : Work {
+  explicit ImportEndWork(std::shared_ptr<const Allocation> i) : Work(hipGraphNodeTypeMemFree), import(std::move(i)) {}
+  hipError_t run() override {
+    import = nullptr;
+    return hipSuccess;
+  }
+  void drop() override { run(); }
+  std::shared_ptr<Work> clone() const override { return nullptr; }
+
+  std::shared_ptr<const Allocation> import;
+};
+
 hipError_t free_async(void *address, hipStream_t stream) {
   // A null address is an error before HIP 7.0.
   if (!address) return quirk(Quirk::FreeasyncNullError) ? hipErrorInvalidValue : hipSuccess;
@@ -64,6 +79,9 @@ hipError_t free_async(void *address, hipStream_t stream) {
     if (const hipError_t error = capture_forbids_legacy()) return error;
   }
   if (std::shared_ptr<Work> work = make_graph_free(address)) return enqueue(stream, std::move(work));
+  if (std::shared_ptr<const Allocation> import = take_import(address, true)) {
+    return enqueue(stream, std::make_shared<ImportEndWork>(std::move(import)));
+  }
   return pool_free(address, stream);
 }
 
@@ -77,7 +95,8 @@ bool valid(const hipMemPoolProps &props) {
 
 hipError_t create(hipMemPool_t *out, const hipMemPoolProps *props) {
   if (!out || !props || !valid(*props)) return hipErrorInvalidValue;
-  if (number_of(props->handleTypes) != hipMemHandleTypeNone) return hipErrorNotSupported;
+  const int shared_by = number_of(props->handleTypes);
+  if (shared_by != hipMemHandleTypeNone && shared_by != hipMemHandleTypePosixFileDescriptor) return hipErrorNotSupported;
   if (const hipError_t error = capture_forbids_since_7()) return error;
   *out = create_pool(*props);
   return hipSuccess;
@@ -127,13 +146,16 @@ hipError_t get_attribute(const Pool &pool, int attribute, void *value) {
   }
 }
 
-bool can_grant(const Pool &pool, const hipMemAccessDesc &desc) {
+// Returns why a pool cannot give a device this access, or success.
+hipError_t can_grant(const Pool &pool, const hipMemAccessDesc &desc) {
   const int flags = number_of(desc.flags);
-  if (!is_on_device(desc.location)) return false;
+  if (number_of(desc.location.type) != hipMemLocationTypeDevice) return hipErrorInvalidValue;
+  if (!is_device(desc.location.id)) return hipErrorInvalidDevice;
+  const bool both = flags == hipMemAccessFlagsProtReadWrite;
   // A device cannot lose access to its own memory.
-  if (desc.location.id == pool.device()) return flags == hipMemAccessFlagsProtReadWrite;
-  return flags == hipMemAccessFlagsProtNone || flags == hipMemAccessFlagsProtRead ||
-         flags == hipMemAccessFlagsProtReadWrite;
+  const bool own = desc.location.id == pool.device();
+  const bool known = both || (!own && (flags == hipMemAccessFlagsProtNone || flags == hipMemAccessFlagsProtRead));
+  return known ? hipSuccess : hipErrorInvalidValue;
 }
 
 // The functions that need a live pool return through this.
@@ -189,8 +211,9 @@ hipError_t hipMemPoolGetAttribute(hipMemPool_t mem_pool, hipMemPoolAttr attr, vo
 hipError_t hipMemPoolSetAccess(hipMemPool_t mem_pool, const hipMemAccessDesc *desc_list, size_t count) {
   return pool_call(mem_pool, [&](Pool &pool) {
     if (!desc_list || count == 0) return hipErrorInvalidValue;
-    const auto refused = [&](const hipMemAccessDesc &desc) { return !can_grant(pool, desc); };
-    if (std::any_of(desc_list, desc_list + count, refused)) return hipErrorInvalidValue;
+    for (size_t i = 0; i < count; ++i) {
+      if (const hipError_t error = can_grant(pool, desc_list[i])) return error;
+    }
     for (size_t i = 0; i < count; ++i) pool.access[desc_list[i].location.id] = desc_list[i].flags;
     return hipSuccess;
   });
@@ -204,23 +227,6 @@ hipError_t hipMemPoolGetAccess(hipMemAccessFlags *flags, hipMemPool_t mem_pool, 
     else *flags = granted == pool.access.end() ? hipMemAccessFlagsProtNone : granted->second;
     return hipSuccess;
   });
-}
-
-hipError_t hipMemPoolExportToShareableHandle(void *, hipMemPool_t mem_pool, hipMemAllocationHandleType, unsigned int) {
-  return pool_call(mem_pool, [](Pool &) { return hipErrorNotSupported; });
-}
-
-hipError_t hipMemPoolImportFromShareableHandle(hipMemPool_t *mem_pool, void *, hipMemAllocationHandleType,
-                                               unsigned int) {
-  return api([&] { return mem_pool ? hipErrorNotSupported : hipErrorInvalidValue; });
-}
-
-hipError_t hipMemPoolExportPointer(hipMemPoolPtrExportData *export_data, void *) {
-  return api([&] { return export_data ? hipErrorNotSupported : hipErrorInvalidValue; });
-}
-
-hipError_t hipMemPoolImportPointer(void **dev_ptr, hipMemPool_t mem_pool, hipMemPoolPtrExportData *) {
-  return pool_call(mem_pool, [&](Pool &) { return dev_ptr ? hipErrorNotSupported : hipErrorInvalidValue; });
 }
 
 hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *mem_pool, int device) {

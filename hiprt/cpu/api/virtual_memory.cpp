@@ -71,7 +71,9 @@ hipError_t set_access(void *base, size_t size, const hipMemAccessDesc *desc, siz
     const hipMemAccessFlags flags = desc[i].flags;
     const bool known = flags == hipMemAccessFlagsProtNone || flags == hipMemAccessFlagsProtRead || flags == hipMemAccessFlagsProtReadWrite;
     if (!known || !is_place(desc[i].location)) return hipErrorInvalidValue;
-    if (const hipError_t error = cpu::set_access(base, size, desc[i].location.id, flags)) return error;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (const hipError_t error = cpu::set_access(base, size, desc[i].location.id, desc[i].flags)) return error;
   }
   return hipSuccess;
 }

@@ -1,5 +1,7 @@
 #include "runtime/memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -14,6 +16,7 @@
 #include "check/checks.h"
 #include "check/shadow.h"
 #include "flags.h"
+#include "runtime/advice.h"
 #include "runtime/device.h"
 
 namespace cpu {
@@ -69,13 +72,15 @@ SharedTable &shared_table() {
   return all;
 }
 
-void unshare(void *base) {
+// Returns false if the memory stays another process's too, and is not to be used again.
+bool unshare(void *base) {
   SharedTable &all = shared_table();
   const std::lock_guard hold(all.lock);
   const auto it = all.files.find(base);
-  if (it == all.files.end()) return;
-  unshare_pages(base, it->second->size);
+  if (it == all.files.end()) return true;
+  const bool is_own = unshare_pages(base, it->second->size);
   all.files.erase(it);
+  return is_own;
 }
 
 // While kernels are checked, memory has a page on both sides that nobody owns, and freed memory is not used again at once.
@@ -89,7 +94,7 @@ void *take_aligned(size_t size) {
 }
 
 void give_back(void *base) {
-  unshare(base);
+  if (!unshare(base)) return;
   if (!is_checking()) return std::free(base);
   static std::mutex &lock = *new std::mutex;
   static std::deque<void *> &kept = *new std::deque<void *>;
@@ -107,8 +112,9 @@ size_t round_to_alignment(size_t size) { return (size + kMemoryAlignment - 1) / 
 bool is_device_memory(MemoryKind kind) { return kind == MemoryKind::Device || kind == MemoryKind::Managed; }
 
 bool count_memory(int device, size_t size) {
-  const size_t limit = memory_size(), before = reserved[device].fetch_add(size);
-  if (size <= limit && before <= limit - size) return true;
+  const size_t limit = memory_size();
+  if (size > limit) return false;
+  if (reserved[device].fetch_add(size) <= limit - size) return true;
   uncount_memory(device, size);
   return false;
 }
@@ -123,6 +129,19 @@ hipError_t reserve(int device, size_t size, void **out) {
   *out = take_aligned(size);
   if (!*out) uncount_memory(device, size);
   return *out ? hipSuccess : hipErrorOutOfMemory;
+}
+
+hipError_t reserve_shared(int device, size_t size, void **out) {
+  if (const hipError_t error = reserve(device, size, out)) return error;
+  std::shared_ptr<MemoryFile> file = MemoryFile::make(round_to_pages(size));
+  if (!file || !file->map(file->size, *out, PROT_READ | PROT_WRITE)) {
+    unreserve(device, *out, size);
+    return hipErrorOutOfMemory;
+  }
+  SharedTable &all = shared_table();
+  const std::lock_guard hold(all.lock);
+  all.files[*out] = std::move(file);
+  return hipSuccess;
 }
 
 void unreserve(int device, void *base, size_t size) {
@@ -180,6 +199,7 @@ std::shared_ptr<MemoryFile> share_memory(const Allocation &allocation) {
 }
 
 void release(const Allocation &allocation) {
+  if (allocation.kind == MemoryKind::Managed) forget_advice(allocation.base, allocation.size);
   if (is_device_memory(allocation.kind)) {
     unreserve(allocation.device, allocation.base, allocation.size);
   } else {

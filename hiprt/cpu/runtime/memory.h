@@ -42,6 +42,8 @@ bool is_device_memory(MemoryKind kind);
 // show it: pools divide it. hipErrorOutOfMemory: the device's size does not suffice.
 hipError_t reserve(int device, size_t size, void **out);
 void unreserve(int device, void *base, size_t size);
+// Allocates raw device memory as reserve() does, in pages of a file that other processes can map.
+hipError_t reserve_shared(int device, size_t size, void **out);
 // Counts memory against the device's size that it does not allocate here; false if it does not fit.
 bool count_memory(int device, size_t size);
 void uncount_memory(int device, size_t size);
@@ -60,7 +62,7 @@ bool show_unknown(void *base, size_t size, MemoryKind kind, int device, unsigned
 using KindTest = bool (*)(MemoryKind);
 std::optional<Allocation> take_allocation(const void *base, KindTest wanted);
 // Returns the file under an allocation of MemoryKind::Device, which it gets if it has none and keeps until it is freed;
-// null if the system refuses.
+// null if the system refuses. Memory of reserve_shared() has one.
 std::shared_ptr<MemoryFile> share_memory(const Allocation &allocation);
 // Gives the memory of a hidden allocation back.
 void release(const Allocation &allocation);

@@ -179,21 +179,29 @@ bool find_oversized(Pool &pool, size_t size, hipStream_t key, FreeBlock *out) {
   return quirk(Quirk::PoolOversizeReuse) && find_block(pool, largest_fit(size), SIZE_MAX, usable, out);
 }
 
-// Takes a free block, if need be one that the stream is made to wait for.
-hipError_t reuse(Pool &pool, size_t size, hipStream_t stream, Block *out, bool *found) {
-  const hipStream_t key = stream_key(stream);
-  const size_t largest = largest_fit(size);
-  FreeBlock at;
-  *found = find_block(pool, size, largest, [&](const Block &block) { return usable_now(pool, block, key); }, &at) ||
-           find_oversized(pool, size, key, &at);
-  if (!*found && pool.internal_waits && find_block(pool, size, largest, [](const Block &) { return true; }, &at)) {
-    const hipError_t error = enqueue(stream, std::make_shared<FreeWaitWork>(at->second.frees));
-    if (error) return error;
-    *found = true;
-  }
-  if (!*found) return hipSuccess;
+void take(Pool &pool, FreeBlock at, Block *out) {
   *out = std::move(at->second);
   pool.free.erase(at);
+}
+
+// Takes a free block that the stream may use at once; false if there is none.
+bool reuse(Pool &pool, size_t size, hipStream_t stream, Block *out) {
+  const hipStream_t key = stream_key(stream);
+  FreeBlock at;
+  const auto usable = [&](const Block &block) { return usable_now(pool, block, key); };
+  if (!find_block(pool, size, largest_fit(size), usable, &at) && !find_oversized(pool, size, key, &at)) return false;
+  take(pool, at, out);
+  return true;
+}
+
+// Takes a free block whose frees the stream is made to wait for. hipErrorOutOfMemory: there is none.
+hipError_t wait_and_reuse(Pool &pool, size_t size, hipStream_t stream, Block *out) {
+  FreeBlock at;
+  if (!pool.internal_waits || !find_block(pool, size, SIZE_MAX, [](const Block &) { return true; }, &at)) {
+    return hipErrorOutOfMemory;
+  }
+  if (const hipError_t error = enqueue(stream, std::make_shared<FreeWaitWork>(at->second.frees))) return error;
+  take(pool, at, out);
   return hipSuccess;
 }
 
@@ -201,10 +209,11 @@ hipError_t grow(Pool &pool, size_t size, Block *out) {
   const size_t limit = pool.props.maxSize;
   if (limit && pool.reserved + size > limit) release(&pool, 0);
   if (limit && pool.reserved + size > limit) return hipErrorOutOfMemory;
-  hipError_t error = reserve(pool.device(), size, &out->base);
+  const auto reserve_block = pool.is_shareable() ? reserve_shared : reserve;
+  hipError_t error = reserve_block(pool.device(), size, &out->base);
   if (error == hipErrorOutOfMemory) {
     for (const auto &other : state().pools) release(other.get(), 0);
-    error = reserve(pool.device(), size, &out->base);
+    error = reserve_block(pool.device(), size, &out->base);
   }
   // MLX met this on gfx1201 (ml-explore/mlx#2300).
   if (error == hipErrorOutOfMemory && quirk(Quirk::PoolOomFault)) crash(Quirk::PoolOomFault, "out of device memory");
@@ -219,10 +228,11 @@ hipError_t allocate(void **out, size_t size, const std::shared_ptr<Pool> &pool, 
   if (size > SIZE_MAX - kGranule) return hipErrorOutOfMemory;
   const size_t rounded = (size + kGranule - 1) / kGranule * kGranule;
   Block block{};
-  bool found = false;
-  if (const hipError_t error = reuse(*pool, rounded, stream, &block, &found)) return error;
-  if (!found) {
-    if (const hipError_t error = grow(*pool, rounded, &block)) return error;
+  if (!reuse(*pool, rounded, stream, &block)) {
+    hipError_t error = grow(*pool, rounded, &block);
+    // A stream is made to wait only where there is no more memory.
+    if (error == hipErrorOutOfMemory) error = wait_and_reuse(*pool, rounded, stream, &block);
+    if (error) return error;
   }
   if (const hipError_t error = is_checking() ? enqueue(stream, std::make_shared<TakeWork>(block.base, size)) : hipSuccess) {
     pool->free.emplace(block.size, std::move(block));
@@ -333,7 +343,7 @@ hipMemPool_t current_pool(int device) {
 hipError_t set_current_pool(int device, hipMemPool_t handle) {
   Lock lock(state().mutex);
   const std::shared_ptr<Pool> pool = find_pool(handle);
-  if (!pool || pool->device() != device) return hipErrorInvalidValue;
+  if (!pool || pool->imported || pool->device() != device) return hipErrorInvalidValue;
   state().current[device] = pool;
   return hipSuccess;
 }
@@ -349,7 +359,7 @@ void pool_trim(Pool *pool, uint64_t keep) { release(pool, keep); }
 hipError_t pool_allocate(void **out, size_t size, const hipMemPool_t *handle, int device, hipStream_t stream) {
   Lock lock(state().mutex);
   const std::shared_ptr<Pool> pool = handle ? find_pool(*handle) : chosen_pool(device);
-  if (!pool) return hipErrorInvalidValue;
+  if (!pool || pool->imported) return hipErrorInvalidValue;
   *out = nullptr;
   return size == 0 ? hipSuccess : allocate(out, size, pool, stream);
 }

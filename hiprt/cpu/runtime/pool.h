@@ -2,7 +2,7 @@
 //
 // A freed block is handed out again at once on the stream that freed it. Another stream gets it when the free is known
 // to come first: it has run (opportunistic reuse), or the stream waited for an event that was recorded after it
-// (vector_clock.h), or the stream is made to wait.
+// (vector_clock.h). Where there is no more memory, the stream is made to wait.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 
 #include "check/task_order.h"
 #include "hip/hip_runtime_api.h"
+#include "runtime/shared_memory.h"
 
 namespace cpu {
 
@@ -61,8 +62,12 @@ struct Pool {
   uint64_t reserved = 0, reserved_high = 0;
   std::multimap<size_t, Block> free;           // by size
   std::map<int, hipMemAccessFlags> access;     // of other devices, by device
+  // The file that stands for the pool in other processes, once it was exported or if it was imported.
+  std::shared_ptr<MemoryFile> file;
+  bool imported = false;  // another process's: it gives no memory, but shows what that process names
 
   int device() const { return props.location.id; }
+  bool is_shareable() const { return !imported && props.handleTypes == hipMemHandleTypePosixFileDescriptor; }
 };
 
 hipMemPool_t create_pool(const hipMemPoolProps &props);

@@ -82,6 +82,7 @@ void put_abilities(hipDeviceProp_t &p) {
   p.streamPrioritiesSupported = p.isLargeBar = 1;
   // HIP_MEM_POOL_SUPPORT is false up to 6.1, and the calls work nevertheless (hip_device_runtime.cpp:437).
   p.memoryPoolsSupported = quirk(Quirk::PoolsUnsupportedAttr) ? 0 : 1;
+  p.memoryPoolSupportedHandleTypes = hipMemHandleTypePosixFileDescriptor;
   p.globalL1CacheSupported = p.localL1CacheSupported = 1;
   p.singleToDoublePrecisionPerfRatio = 2;
   p.textureAlignment = p.texturePitchAlignment = p.surfaceAlignment = 256;
@@ -195,7 +196,6 @@ constexpr SizeAttribute kSizes[] = {
 bool is_absent(hipDeviceAttribute_t which) {
   switch (which) {
     case hipDeviceAttributeImageSupport:
-    case hipDeviceAttributeMemoryPoolSupportedHandleTypes:
     case hipDeviceAttributeDmaBufSupported:
     case hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported:
     case hipDeviceAttributeHandleTypeFabricSupported:
@@ -252,6 +252,8 @@ std::optional<int> device_attribute(hipDeviceAttribute_t which, int device) {
     case hipDeviceAttributeNumberOfXccs:
     case hipDeviceAttributeVirtualMemoryManagementSupported:
       return 1;
+    case hipDeviceAttributeMemoryPoolSupportedHandleTypes:
+      return hipMemHandleTypePosixFileDescriptor;
     default:
       return is_absent(which) ? std::optional<int>(0) : std::nullopt;
   }

@@ -10,13 +10,15 @@ namespace cpu {
 // The unit that memory is mapped in.
 size_t page_size();
 size_t round_to_pages(size_t size);
+// Returns whether there is memory at every address of a range.
+bool is_mapped(const void *address, size_t size);
 
 // An open file in memory, closed with this object.
 class MemoryFile {
  public:
   // Makes a file of zeros; null if the system refuses.
   static std::shared_ptr<MemoryFile> make(size_t size);
-  // Takes over an open file; null if its size cannot be told.
+  // Takes over an open file, which it closes if its size cannot be told; null then.
   static std::shared_ptr<MemoryFile> adopt(int descriptor);
   // Opens a file that another process has open under this number; null if there is none or it must not be read.
   static std::shared_ptr<MemoryFile> open(int process, int descriptor);
@@ -38,7 +40,7 @@ class MemoryFile {
 // Puts a file with the same content under private memory of whole pages, which nobody else must write meanwhile.
 // Returns null if the system refuses.
 std::shared_ptr<MemoryFile> share_pages(void *base, size_t size);
-// Gives such memory pages of its own again, whose content is zero.
-void unshare_pages(void *base, size_t size);
+// Gives such memory pages of its own again, whose content is zero. Returns false if the system refuses.
+bool unshare_pages(void *base, size_t size);
 
 }  // namespace cpu
