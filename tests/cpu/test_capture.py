@@ -433,6 +433,28 @@ def test_capture_into_an_existing_graph(stream):
     assert len(nodes(graph)) == 2
 
 
+def test_capture_into_a_child_graph(stream):
+    """A node's child graph takes what is captured; meanwhile its node and the graphs around it stay."""
+    x, y, graph, inner = Ints(1), Ints(1), new_graph(), new_graph()
+    add_fill(inner, [], x, 1)
+    node = ok(hip.hipGraphAddChildGraphNode(graph, None, 0, inner))
+    child = ok(hip.hipGraphChildGraphNodeGetGraph(node))
+    begin_to = lambda: raw(  # noqa: E731
+        "hipStreamBeginCaptureToGraph", stream, child, None, None, ctypes.c_size_t(0), ctypes.c_int(0)
+    )
+    assert begin_to() == E.hipSuccess
+    assert error(hip.hipGraphDestroy(graph)) == error(hip.hipGraphDestroyNode(node)) == E.hipErrorIllegalState
+    assert error(hip.hipGraphInstantiateWithFlags(graph, 0)) == E.hipErrorIllegalState
+    fill(stream, y, 2)
+    memory = ctypes.c_void_p()
+    assert raw("hipMallocAsync", ctypes.byref(memory), ctypes.c_size_t(64), stream) == E.hipErrorNotSupported
+    assert end(stream) == (E.hipSuccess, int(child))
+    run(instantiate(graph))
+    assert (x.read()[0], y.read()[0]) == (1, 2)
+    ok(hip.hipGraphDestroyNode(node))
+    ok(hip.hipGraphDestroy(graph))
+
+
 def test_destroying_streams_of_a_capture(stream):
     origin, other = side_stream(), side_stream()
     begin(origin)

@@ -259,8 +259,9 @@ def test_cycles_are_refused():
 
 def test_instantiate_flags():
     flag, graph = hip.hipGraphInstantiateFlags, new_graph()
-    executable = instantiate(graph, 9)
-    assert ok(hip.hipGraphExecGetFlags(executable)) == 9
+    executable = instantiate(graph, 8)
+    assert ok(hip.hipGraphExecGetFlags(executable)) == 8
+    assert error(hip.hipGraphInstantiateWithFlags(graph, 9)) == E.hipErrorInvalidValue  # one flag at a time
     assert error(hip.hipGraphInstantiateWithFlags(graph, 16)) == E.hipErrorInvalidValue
     assert error(hip.hipGraphInstantiateWithFlags(graph, 2)) == E.hipErrorInvalidValue
     params = hip.hipGraphInstantiateParams()
@@ -268,6 +269,9 @@ def test_instantiate_flags():
     executable = ok(hip.hipGraphInstantiateWithParams(graph, params))
     assert params.result_out == hip.hipGraphInstantiateResult.hipGraphInstantiateSuccess
     assert ok(hip.hipGraphExecGetFlags(executable)) == 2
+    params.flags = 10
+    assert error(hip.hipGraphInstantiateWithParams(graph, params)) == E.hipErrorInvalidValue
+    assert params.result_out == hip.hipGraphInstantiateResult.hipGraphInstantiateError
     ok(hip.hipGraphUpload(executable, None))
     ok(hip.hipGraphExecDestroy(executable))
     assert error(hip.hipGraphUpload(executable, None)) == E.hipErrorInvalidValue

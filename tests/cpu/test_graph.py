@@ -352,6 +352,12 @@ def test_kernel_attributes():
     assert raw("hipGraphKernelNodeSetAttribute", first, ctypes.c_int(500), value) == E.hipErrorInvalidValue
     empty = add_empty(graph)
     assert raw("hipGraphKernelNodeCopyAttributes", first, empty) == E.hipErrorInvalidValue
+    # A window of accesses is no larger than the device says, which here is nothing.
+    window = ctypes.c_int(hip.hipLaunchAttributeID.hipLaunchAttributeAccessPolicyWindow)
+    value = (ctypes.c_uint64 * 8)(int(x))
+    assert raw("hipGraphKernelNodeSetAttribute", first, window, value) == E.hipSuccess
+    value[3] = 1  # num_bytes
+    assert raw("hipGraphKernelNodeSetAttribute", first, window, value) == E.hipErrorInvalidValue
 
 
 def test_dot_names_kernels_sizes_and_edges(tmp_path):

@@ -17,7 +17,7 @@ instantiate_garbage_handle endcapture_garbage_handle capture_sync_invalidates_al
 capture_malloc_900 capture_external_wait_crash capture_lazy_join capture_holes_lt7 pool_threshold_ignored
 pool_low_mem_block pool_oversize_reuse pool_retag_race pool_oom_fault pools_unsupported_attr freeasync_null_error
 autofree_device_wide alloc_node_once nodetype_base1 nodetype_54 memset_layout poison_on_free lasterror_overwrite
-destroyed_handle_709 arg_guard
+destroyed_handle_709 arg_guard free_takes_host_memory child_of_itself
 """.split()
 
 

@@ -30,6 +30,12 @@ const Node *find_cycle(const Graph &graph) {
   return nullptr;
 }
 
+// Returns whether HIP takes these flags: one of those known, because CLR knows no sums (hip_graph.cpp:1371 and 1392 of
+// ROCm/clr @f9f995c6d).
+bool is_flag(unsigned long long flags, unsigned long long known) {
+  return (flags & ~known) == 0 && (flags & (flags - 1)) == 0;
+}
+
 struct Outcome {
   hipGraphInstantiateResult result = hipGraphInstantiateError;
   hipGraphNode_t node = nullptr;
@@ -39,7 +45,7 @@ hipError_t instantiate(hipGraphExec_t *out, hipGraph_t handle, unsigned long lon
   Lock lock(graph_mutex());
   Graph *graph = find_graph(handle);
   if (!graph) return hipErrorInvalidValue;
-  if (graph->capture) return hipErrorIllegalState;
+  if (is_captured(*graph)) return hipErrorIllegalState;
   if (const Node *node = find_cycle(*graph)) {
     *outcome = {hipGraphInstantiateInvalidStructure, node->handle};
     return hipErrorInvalidValue;
@@ -118,8 +124,7 @@ hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *pGraphExec, hipGraph_t g
                                           hipGraphInstantiateFlagUseNodePriority;
     if (!pGraphExec) return hipErrorInvalidValue;
     Outcome outcome;
-    const bool is_known = (flags & ~kKnown) == 0;
-    const hipError_t error = is_known ? instantiate(pGraphExec, graph, flags, &outcome) : hipErrorInvalidValue;
+    const hipError_t error = is_flag(flags, kKnown) ? instantiate(pGraphExec, graph, flags, &outcome) : hipErrorInvalidValue;
     spoil_handle(error, pGraphExec);
     return error;
   });
@@ -135,7 +140,7 @@ hipError_t hipGraphInstantiateWithParams(hipGraphExec_t *pGraphExec, hipGraph_t 
     Outcome outcome;
     hipError_t error = hipErrorInvalidValue;
     const unsigned long long flags = instantiateParams->flags;
-    if ((flags & ~kKnown) == 0) error = instantiate(pGraphExec, graph, flags, &outcome);
+    if (is_flag(flags, kKnown)) error = instantiate(pGraphExec, graph, flags, &outcome);
     instantiateParams->result_out = outcome.result;
     instantiateParams->errNode_out = outcome.node;
     if (error || !(flags & hipGraphInstantiateFlagUpload)) return error;

@@ -86,7 +86,7 @@ hipError_t hipGraphDestroy(hipGraph_t graph) {
     std::unique_ptr<Graph> ended;  // ends after the lock: user objects call the application then
     Lock lock(graph_mutex());
     Graph *g = find_graph(graph);
-    if (!g || g->parent || g->capture) return hipErrorIllegalState;
+    if (!g || g->parent || is_captured(*g)) return hipErrorIllegalState;
     retract(*g);
     ended.reset(g);
     return hipSuccess;
@@ -231,6 +231,7 @@ hipError_t hipGraphDestroyNode(hipGraphNode_t node) {
     Node *n = find_node(node);
     if (!n) return hipErrorInvalidValue;
     if (n->graph->has_memory_nodes()) return hipErrorNotSupported;
+    if (n->action.child && is_captured(*n->action.child)) return hipErrorIllegalState;
     removed = remove_node(n);
     return hipSuccess;
   });

@@ -7,7 +7,9 @@
 #include "graph/node.h"
 #include "hip/hiprt_graph_api.h"
 #include "quirks/quirks.h"
+#include "runtime/device.h"
 #include "runtime/launch.h"
+#include "runtime/properties.h"
 #include "runtime/status.h"
 
 namespace cpu {
@@ -95,6 +97,9 @@ void refuse_own_array(const Node &node, const hipKernelNodeParams *params) {
 // HIP up to 5.4 has no such nodes, and gives their enumerators other meanings.
 bool knows_memory_nodes() { return !quirk(Quirk::NodetypeBase1) && !quirk(Quirk::Nodetype54); }
 
+// CLR's node takes a copy of the graph as it is before the node is in it (hip_graph.cpp:1280 of ROCm/clr @f9f995c6d).
+bool refuses_itself() { return !quirk(Quirk::ChildOfItself); }
+
 bool is_attribute(int id) {
   return id == hipLaunchAttributeAccessPolicyWindow || id == hipLaunchAttributeCooperative ||
          id == hipLaunchAttributeSynchronizationPolicy || id == hipLaunchAttributePriority ||
@@ -104,7 +109,8 @@ bool is_attribute(int id) {
 bool is_attribute_value(int id, const hipLaunchAttributeValue &value) {
   if (id != hipLaunchAttributeAccessPolicyWindow) return true;
   const hipAccessPolicyWindow &window = value.accessPolicyWindow;
-  return window.hitRatio >= 0 && window.hitRatio <= 1 && window.missProp != hipAccessPropertyPersisting;
+  const bool fits = window.num_bytes <= static_cast<size_t>(properties(current_device()).accessPolicyMaxWindowSize);
+  return fits && window.hitRatio >= 0 && window.hitRatio <= 1 && window.missProp != hipAccessPropertyPersisting;
 }
 
 }  // namespace
@@ -117,7 +123,7 @@ hipError_t hipGraphAddNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, const h
   return add_node(pGraphNode, graph, pDependencies, numDependencies, [&](Graph &g, Action *action) {
     const bool child = nodeParams && number_of(nodeParams->type) == hipGraphNodeTypeGraph;
     const bool itself = child && nodeParams->graph.graph == g.handle;
-    return itself ? hipErrorInvalidValue : make_action(nodeParams, action);
+    return itself && refuses_itself() ? hipErrorInvalidValue : make_action(nodeParams, action);
   });
 }
 
@@ -172,7 +178,7 @@ hipError_t hipGraphAddHostNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, con
 hipError_t hipGraphAddChildGraphNode(hipGraphNode_t *pGraphNode, hipGraph_t graph, const hipGraphNode_t *pDependencies,
                                      size_t numDependencies, hipGraph_t childGraph) {
   return add_node(pGraphNode, graph, pDependencies, numDependencies, [&](Graph &g, Action *action) {
-    return childGraph == g.handle ? hipErrorInvalidValue : make_child_action(childGraph, action);
+    return childGraph == g.handle && refuses_itself() ? hipErrorInvalidValue : make_child_action(childGraph, action);
   });
 }
 

@@ -84,6 +84,7 @@ void join(Capture *capture, hipStream_t stream, Tails tails) {
 
 hipError_t add(Capture *capture, hipStream_t stream, Action action) {
   Graph *graph = find_graph(capture->graph);
+  if (graph->parent && is_memory(action.type)) return hipErrorNotSupported;
   if (frees_same(*graph, action)) return hipErrorInvalidValue;
   Capture::Member &member = capture->members[stream];
   const NodeList dependencies = resolve(&member.tails);
@@ -308,7 +309,7 @@ hipError_t begin_capture(hipStream_t stream, int mode, hipGraph_t into, const hi
   }
   auto made = into ? nullptr : std::make_unique<Graph>();
   Graph *graph = made ? made.get() : find_graph(into);
-  if (!graph || graph->capture || graph->parent) return hipErrorInvalidValue;
+  if (!graph || graph->capture) return hipErrorInvalidValue;
   NodeList roots;
   if (const hipError_t error = find_dependencies(*graph, dependencies, count, &roots)) return error;
   auto capture = std::make_unique<Capture>();

@@ -116,6 +116,11 @@ std::unique_ptr<Graph> copy_graph(const Graph &graph) {
   return copy;
 }
 
+bool is_captured(const Graph &graph) {
+  const auto inside = [](const auto &node) { return node->action.child && is_captured(*node->action.child); };
+  return graph.capture || std::any_of(graph.nodes.begin(), graph.nodes.end(), inside);
+}
+
 hipError_t find_dependencies(const Graph &graph, const hipGraphNode_t *handles, size_t count, NodeList *out) {
   if (count > 0 && !handles) return hipErrorInvalidValue;
   for (size_t i = 0; i < count; ++i) {

@@ -85,6 +85,9 @@ void retract(Graph &graph);
 Action copy_action(const Action &action);
 std::unique_ptr<Graph> copy_graph(const Graph &graph);
 
+// Returns whether a capture adds nodes to the graph or to a child graph in it.
+bool is_captured(const Graph &graph);
+
 // Looks up what a call names as the dependencies of a new node of the graph.
 hipError_t find_dependencies(const Graph &graph, const hipGraphNode_t *handles, size_t count, NodeList *out);
 void add_edge(Node *from, Node *to);

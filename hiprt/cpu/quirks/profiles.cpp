@@ -28,12 +28,13 @@ const Group kEvery = {
     Quirk::EndcaptureGarbageHandle,
     Quirk::CaptureSyncInvalidatesAll, Quirk::CaptureDevsync900, Quirk::CaptureMalloc900,
     Quirk::PoolThresholdIgnored, Quirk::PoolLowMemBlock, Quirk::PoolOversizeReuse,  // rocm-systems#11690
-    Quirk::AutofreeDeviceWide, Quirk::AllocNodeOnce,
+    Quirk::FreeTakesHostMemory, Quirk::AutofreeDeviceWide, Quirk::AllocNodeOnce,
 };
 // HIP 7.0 aligned error codes and capture rules with CUDA; these are older.
 const Group kBefore7 = {
     Quirk::LasterrorOverwrite, Quirk::DestroyedHandle709, Quirk::FreeasyncNullError, Quirk::CaptureHolesLt7,
     Quirk::ParamInfoMissing,  // it came with 7.2
+    Quirk::ChildOfItself,     // read in the source between 6.3 and 6.4
 };
 // From 6.2 on packets are built at instantiation, and an update does not build those inside a child graph again.
 const Group kStaleChildPackets = {Quirk::ChildUpdateStalePackets};

@@ -38,6 +38,7 @@ namespace cpu {
   X(FanoutDrop, fanout_drop)                                      \
   X(DisabledDropsEdges, disabled_drops_edges)                     \
   X(ChildNoSync, child_no_sync)                                   \
+  X(ChildOfItself, child_of_itself)                               \
   X(ParallelShuffle, parallel_shuffle)                            \
   X(ExecOverlap, exec_overlap)                                    \
   X(UpdateInflightVisible, update_inflight_visible)               \
@@ -65,6 +66,7 @@ namespace cpu {
   X(PoolsUnsupportedAttr, pools_unsupported_attr)                 \
   X(DestroyedHandle709, destroyed_handle_709)                     \
   X(FreeasyncNullError, freeasync_null_error)                     \
+  X(FreeTakesHostMemory, free_takes_host_memory)                  \
   X(AutofreeDeviceWide, autofree_device_wide)                     \
   X(AllocNodeOnce, alloc_node_once)                               \
   X(NodetypeBase1, nodetype_base1)                                \
