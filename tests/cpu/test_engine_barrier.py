@@ -52,6 +52,22 @@ extern "C" __global__ void reverse(const int* in, int* out, int n) {
     np.testing.assert_array_equal(out.reshape(20, size), values.reshape(20, size)[:, ::-1])
 
 
+def test_shared_memory_without_a_barrier(python):
+    """The first kernel of a process may be such a one."""
+    out = python("""
+from helpers.rtc import Program
+source = '''extern "C" __global__ void k(int* p) {
+  __shared__ int own[4];
+  for (int i = 0; i < 4; ++i) own[i ^ p[0]] = i + 5;
+  p[1] = own[p[1]];
+}'''
+values = np.array([1, 3], np.int32)
+Program(source).run("k", 1, 1, values)
+print(values[1])
+""")
+    assert out == "7\n"
+
+
 def test_dynamic_shared_memory_in_all_its_spellings():
     source = """
 extern __shared__ int outside[];

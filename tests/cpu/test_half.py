@@ -67,6 +67,48 @@ def test_float_to_half_by_rounding_mode():
         np.testing.assert_array_equal(got, want, mode)
 
 
+def test_whole_numbers_to_half_by_rounding_mode():
+    special = [0, 65504, 65519, 65520, 2**31 - 1, -(2**31)]
+    x = np.concatenate([RNG.integers(-70000, 70000, 3000), special]).astype(np.int32)
+    exact = x.astype(np.float64)
+    near = x.astype(np.float16)
+    up = np.where(near.astype(np.float64) < exact, np.nextafter(near, np.float16(np.inf)), near)
+    down = np.where(near.astype(np.float64) > exact, np.nextafter(near, np.float16(-np.inf)), near)
+    for mode, want in (("ru", up), ("rd", down), ("rz", np.where(x > 0, down, up)), ("rn", near)):
+        got = evaluate(f"U(__int2half_{mode}(x))", x, out=np.uint16, prologue=FP16).view(np.float16)
+        np.testing.assert_array_equal(got, want, mode)
+
+
+def test_pairs_compare_as_both_of_their_halves():
+    body = """
+  const __half2 a(x, y), b(y, z);
+  const __half2 unordered = __hltu2(a, b);
+  out[i] = (a < b) + 2 * (a <= b) + 4 * (a > b) + 8 * (a >= b) + 16 * (a == b) + 32 * __hbltu2(a, b)
+    + 64 * int(float(unordered.x)) + 128 * __hbequ2(a, b);  (void)0"""
+    x, y, z = (np.array(v, np.float32) for v in ([1, 2, 1, np.nan, 3, 1], [2, 2, 1, 1, 2, 3], [3, 1, 1, 4, 1, 2]))
+    got = evaluate(f"0; {body}", x, y, z, out=np.int32, prologue="#include <hip/hip_fp16.h>\n")
+    both = lambda holds: holds(x, y) & holds(y, z)  # noqa: E731
+    want = both(np.less) + 2 * both(np.less_equal) + 4 * both(np.greater) + 8 * both(np.greater_equal)
+    want += (
+        16 * both(np.equal)
+        + 32 * both(lambda p, q: ~(p >= q))
+        + 64 * ~(x >= y)
+        + 128 * both(lambda p, q: ~((p < q) | (p > q)))
+    )
+    np.testing.assert_array_equal(got, want)
+
+
+def test_saturation_and_the_mixed_dot():
+    x = np.array([-2, 0.25, 0.5, 3], np.float32)
+    prologue = "#include <hip/hip_fp16.h>\n"
+    np.testing.assert_array_equal(evaluate("float(__clamp_01(__half(x)))", x, prologue=prologue), np.clip(x, 0, 1))
+    two = "__hfma2_sat(__half2(x), __half2(2.0f), __half2(0.25f))"
+    np.testing.assert_array_equal(evaluate(f"__high2float({two})", x, prologue=prologue), np.clip(2 * x + 0.25, 0, 1))
+    dot = "amd_mixed_dot(__half2(x, 2), __half2(3, 4), 1.5f, {})"
+    np.testing.assert_array_equal(evaluate(dot.format("false"), x, prologue=prologue), 3 * x + 9.5)
+    np.testing.assert_array_equal(evaluate(dot.format("true"), x, prologue=prologue), np.clip(3 * x + 9.5, 0, 1))
+
+
 def test_double_to_half_rounds_once():
     halves = ALL.view(np.float16)
     halves = np.sort(halves[np.isfinite(halves)]).astype(np.float64)

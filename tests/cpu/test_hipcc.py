@@ -204,6 +204,32 @@ print(got.value)
     assert out == "42\n"
 
 
+def test_managed_variables_of_modules(hipcc, python, tmp_path):
+    """hipModuleGetGlobal gives memory that both sides read and write, with its first value."""
+    text = """#include <hip/hip_runtime.h>
+__managed__ int counts[3] = {5, 6, 7};
+extern "C" __global__ void add(int x) { counts[threadIdx.x] += x; }
+"""
+    made = hipcc("--genco", "add.hip", "-o", "add.co", add__hip=text)
+    assert (made.returncode, made.stderr) == (0, "")
+    out = python(f"""
+import ctypes
+lib = ctypes.CDLL(sys.argv[1])
+module, function, p, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+assert lib.hipModuleLoad(ctypes.byref(module), {os.fsencode(tmp_path / "add.co")!r}) == 0
+assert lib.hipModuleGetGlobal(ctypes.byref(p), ctypes.byref(size), module, b"counts") == 0
+assert lib.hipModuleGetFunction(ctypes.byref(function), module, b"add") == 0
+counts = (ctypes.c_int * 3).from_address(p.value)
+counts[2] += 1
+x = ctypes.c_int(100)
+args = (ctypes.c_void_p * 1)(ctypes.addressof(x))
+assert lib.hipModuleLaunchKernel(function, 1, 1, 1, 3, 1, 1, 0, None, args, None) == 0
+assert lib.hipDeviceSynchronize() == 0
+print(size.value, *counts)
+""")
+    assert out == "12 105 106 108\n"
+
+
 @pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
 def test_rocm_prefix(tmp_path, program):
     """CMake finds HIP in the folder that ``hiprt rocm-prefix`` writes, and builds with its hipcc."""

@@ -185,7 +185,9 @@ def test_other_forms_of_a_launch(kernel):
     assert extended(64) == E.hipSuccess
     assert out.read().tolist() == [1] * 64
     assert ok(hip.hipEventElapsedTime(start, stop)) >= 0
-    assert extended(65) == E.hipErrorInvalidConfiguration
+    assert extended(65) == E.hipErrorInvalidValue
+    shared.value = 1 << 20
+    assert extended(64) == E.hipErrorInvalidValue
     out.write([0] * 64)
     config = hip.HIP_LAUNCH_CONFIG()
     config.gridDimX = config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1

@@ -32,6 +32,7 @@ hipError_t launch_cooperative(const void *func, const Geometry &geometry, hipStr
   const uint64_t room = cores * resident_blocks(*work->function.kernel, threads_of(geometry.block), geometry.shared);
   const dim3 &grid = geometry.grid;
   if (uint64_t{grid.x} * grid.y * grid.z > room) return hipErrorCooperativeLaunchTooLarge;
+  work->is_cooperative = true;
   return submit(stream, std::move(work));
 }
 
@@ -147,10 +148,11 @@ hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t threads_x, uint32_
                                     hipStream_t stream, void **params, void **extra, hipEvent_t start,
                                     hipEvent_t stop, uint32_t) {
   return api([&] {
-    if (!block_x || !block_y || !block_z || shared > kSharedMemory) return hipErrorInvalidConfiguration;
+    if (!block_x || !block_y || !block_z) return hipErrorInvalidConfiguration;
+    if (shared > kSharedMemory) return hipErrorInvalidValue;
     // Sizes are in threads. Blocks that are cut short at the edge are an extension of AMD's that the engine does not
     // have.
-    if (threads_x % block_x || threads_y % block_y || threads_z % block_z) return hipErrorInvalidConfiguration;
+    if (threads_x % block_x || threads_y % block_y || threads_z % block_z) return hipErrorInvalidValue;
     const Geometry geometry{{threads_x / block_x, threads_y / block_y, threads_z / block_z},
                             {block_x, block_y, block_z},
                             static_cast<uint32_t>(shared)};

@@ -361,12 +361,20 @@ void begin_kernel(const CheckedKernel &kernel) {
 }
 
 void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared) {
+  begin_shared(reinterpret_cast<uintptr_t>(shared), state().kernel);
+  enter_checked_block(index, shared);
+}
+
+void enter_checked_block(const unsigned (&index)[3], const unsigned char *shared) {
   CheckedKernel &kernel = state().kernel;
   kernel.shared = shared;
-  begin_shared(reinterpret_cast<uintptr_t>(shared), kernel);
   begin_block_of(index[0] + kernel.grid[0] * (index[1] + kernel.grid[1] * index[2]),
                  kernel.block[0] * kernel.block[1] * kernel.block[2]);
 }
+
+void leave_checked_block() { state().threads.reach_grid(); }
+
+void pass_checked_grid() { state().threads.pass_grid(); }
 
 void end_kernel() {
   state().kernel.shared = nullptr;

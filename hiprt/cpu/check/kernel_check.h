@@ -27,6 +27,11 @@ struct CheckedKernel {
 };
 void begin_kernel(const CheckedKernel &kernel);
 void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared);
+// The blocks of a cooperative launch all begin first. One is left when its threads have ended or are at the grid's barrier,
+// another is entered, and once all have come they pass.
+void leave_checked_block();
+void enter_checked_block(const unsigned (&index)[3], const unsigned char *shared);
+void pass_checked_grid();
 void end_kernel();
 
 // What an access does, as in include/cpu_check.h.

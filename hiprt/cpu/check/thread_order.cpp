@@ -7,6 +7,8 @@ namespace cpu {
 void ThreadOrder::begin_kernel(EpochLog *log) {
   log_ = log;
   variables_.clear();
+  grid_ = {};
+  passed_ = 0;
 }
 
 void ThreadOrder::begin_block(uint32_t block, unsigned threads) {
@@ -16,8 +18,18 @@ void ThreadOrder::begin_block(uint32_t block, unsigned threads) {
   for (unsigned thread : knowing_) of_thread_[thread].clear();
   knowing_.clear();
   of_block_.clear();
+  if (passed_) of_block_.push_back({&grid_, passed_});
   begin_phase();
 }
+
+void ThreadOrder::reach_grid() {
+  const auto place = static_cast<uint32_t>(grid_.releases.size());
+  grid_.of_block[block_].push_back(place);
+  if (!of_block_.empty()) grid_.with_known.push_back(place);
+  grid_.releases.push_back({block_, false, std::vector<uint32_t>(threads_, phase_ - 1), of_block_});
+}
+
+void ThreadOrder::pass_grid() { passed_ = static_cast<uint32_t>(grid_.releases.size()); }
 
 void ThreadOrder::begin_phase() {
   phase_ = log_->end();

@@ -37,6 +37,10 @@ class ThreadOrder {
   void begin_kernel(EpochLog *log);
   void begin_block(uint32_t block, unsigned threads);
   void barrier();
+  // The block's threads are at the grid's barrier, behind one of their own; all blocks are, and know each other when they
+  // begin again.
+  void reach_grid();
+  void pass_grid();
   void lanes(unsigned first, uint32_t set);
   void fence(unsigned thread, bool of_device);
   // An atomic operation on an address; with `release` or after a fence the thread passes on what it knows.
@@ -73,6 +77,8 @@ class ThreadOrder {
   std::vector<Known> of_thread_[kMostThreads], of_block_;
   std::vector<unsigned> knowing_;  // threads with knowledge of their own
   std::unordered_map<uintptr_t, std::unique_ptr<SyncVariable>> variables_;
+  SyncVariable grid_;
+  uint32_t passed_ = 0;  // the releases of grid_ that all blocks know
 };
 
 }  // namespace cpu

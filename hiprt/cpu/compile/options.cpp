@@ -57,6 +57,8 @@ bool read_options(const std::vector<std::string> &given, Options *out, std::stri
       out->flags.insert(out->flags.end(), {o, given[++i]});
     } else if (const std::string *text = value({"-D", "--define-macro="})) {
       out->definitions += definition(*text);
+      // Our own headers read this one.
+      if (begins(*text, "__HIPRTC_PTRDIFF_T_IS_LONG_LONG__")) out->flags.push_back("-D" + *text);
     } else if (const std::string *name = value({"-U", "--undefine-macro="})) {
       out->definitions += "#undef " + *name + "\n";
     } else if (const std::string *dir = value({"-I", "--include-path="})) {

@@ -9,6 +9,7 @@
 
 #include "check/checks.h"
 #include "code_generation.h"
+#include "compile/builtin_headers.h"
 #include "compile/compiler.h"
 #include "compile/kernel_list.h"
 #include "compile/opening.h"
@@ -205,8 +206,8 @@ class Build {
       good = keep_text() && attempt_all(hip_tail(scan, text_path()), out);
     } else if (good) {
       scan = scan_preprocessed(text);
-      set_includes(scan.files);
       const std::string end = tail(scan, p_.expressions, compiler_.kind != Compiler::Gcc);
+      set_includes(with_builtin_headers(scan.files, text));
       good = attempt_all(end, out);
     } else if (out->log.empty()) {
       out->log = "hiprt: temporary files could not be written\n";
@@ -228,6 +229,12 @@ class Build {
     for (const std::string &file : files)
       if (file.rfind(device_include_dir() + "/hip/", 0) == 0) includes_.insert(includes_.end(), {"-include", file});
     includes_.insert(includes_.end(), {"-include", dir_.path() + "/definitions.h"});
+  }
+
+  std::vector<std::string> with_builtin_headers(std::vector<std::string> files, std::string text) const {
+    for (const std::string &expression : p_.expressions) text += "\n" + expression;
+    for (const std::string &header : builtin_headers(text)) files.push_back(device_include_dir() + "/" + header);
+    return files;
   }
 
   std::vector<std::string> options(const std::vector<std::string> &includes) const {

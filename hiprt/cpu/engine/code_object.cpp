@@ -200,11 +200,28 @@ void add_kernel(const __hiprt_entry &e, const std::string &name, bool synchronis
   object->kernels.push_back(std::move(kernel));
 }
 
+// clang makes two variables of a __managed__ one: NAME.managed, and the pointer NAME. A program sees the first under the
+// name of the second.
+void join_managed(std::vector<Global> *globals) {
+  static const std::string suffix = ".managed";
+  for (Global &global : *globals) {
+    if (global.name.size() <= suffix.size() || global.name.compare(global.name.size() - suffix.size(), suffix.size(), suffix) != 0) continue;
+    const std::string name = global.name.substr(0, global.name.size() - suffix.size());
+    const auto pointer = std::find_if(globals->begin(), globals->end(), [&](const Global &g) { return g.name == name; });
+    if (pointer == globals->end()) continue;
+    global.name = name, global.pointer = static_cast<void **>(pointer->address);
+    *global.pointer = global.address;
+    pointer->size = 0;
+  }
+  globals->erase(std::remove_if(globals->begin(), globals->end(), [](const Global &g) { return !g.size; }), globals->end());
+}
+
 void add_globals(const ElfImage &elf, uintptr_t base, Object *object) {
   for (const Symbol &s : elf.symbols)
     if (s.type == STT_OBJECT && s.is_defined && s.size && s.name.find("__hiprt") == std::string::npos &&
         s.name.find("__emutls") == std::string::npos)
       object->globals.push_back({s.name, reinterpret_cast<void *>(base + s.value), s.size});
+  join_managed(&object->globals);
 }
 
 std::vector<const __hiprt_entry *> entries_of(const __hiprt_module_info &info) {

@@ -55,18 +55,19 @@ struct CheckedLaunch {
 
 }  // namespace
 
-hipError_t run_kernel(const Kernel &kernel, dim3 grid, dim3 block, uint32_t dynamic_shared, const void *kernarg) {
+hipError_t run_kernel(const Kernel &kernel, dim3 grid, dim3 block, uint32_t dynamic_shared, const void *kernarg,
+                      bool is_cooperative) {
   const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z, threads = uint64_t{block.x} * block.y * block.z;
   if (threads == 0 || threads > kernel.max_threads || uint64_t{dynamic_shared} > HIPRT_CPU_SHARED)
     return hipErrorInvalidValue;
   guard_thread();
   const KernelCode &code = *kernel.code;
-  Launch launch{&kernel, &code, static_cast<const unsigned char *>(kernarg), grid, block, blocks};
+  Launch launch{&kernel, &code, static_cast<const unsigned char *>(kernarg), grid, block, blocks, is_cooperative};
   Workers &workers = Workers::get();
   const float measured = code.block_ns.load(std::memory_order_relaxed);
   const double block_ns = measured ? measured : guess_ns(code, unsigned(threads)), total = block_ns * double(blocks);
   // Blocks that are checked run one after the other, each access held against those before it.
-  const unsigned cores = is_checking() || total < kInlineNs ? 1 : unsigned(std::min<uint64_t>(blocks, workers.cores()));
+  const unsigned cores = is_cooperative || is_checking() || total < kInlineNs ? 1 : unsigned(std::min<uint64_t>(blocks, workers.cores()));
   const CheckedLaunch checked(launch, dynamic_shared);
   const auto begin = Clock::now();
   workers.run(&launch, cores == 1 ? blocks : chunk_of(blocks, block_ns, cores), total > kWakeNs);

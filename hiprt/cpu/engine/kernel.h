@@ -40,6 +40,7 @@ struct Global {
   std::string name;
   void *address;
   size_t size;
+  void **pointer = nullptr;  // what device code finds a __managed__ variable by
 };
 
 // A loaded code object. It is unloaded when the last reference to it ends.

@@ -65,7 +65,7 @@ void Launch::fail(hipError_t status, const std::string &text) {
   std::fprintf(stderr, "hiprt: kernel '%s': %s\n", kernel->name.c_str(), text.c_str());
 }
 
-Runner::Runner() : shared_(new SharedMemory), warps_(32) {}
+Block::Block() : shared(new SharedMemory), warps(32) {}
 
 Runner *Runner::active() { return active_runner; }
 
@@ -75,16 +75,22 @@ void Runner::run(Launch *launch, uint64_t begin, uint64_t end) {
   fiber_home(&home_);
   if (!launch->code->synchronises) {
     begin_ = begin, end_ = end;
-    running_ = take_strand();
-    running_ ? fiber_switch(&home_, running_) : launch->fail(hipErrorLaunchOutOfResources, kNoStack);
+    enter(take_strand());
   } else {
     for (uint64_t i = begin; i < end && !launch->failed.load(std::memory_order_relaxed); ++i) {
+      if (launch->is_cooperative && i + 1 < end) others_.emplace_back();
       begin_block(i);
-      running_ = next(nullptr);
-      running_ ? fiber_switch(&home_, running_) : launch->fail(hipErrorLaunchOutOfResources, kNoStack);
+      if (launch->is_cooperative && i + 1 < end) std::swap(block_, others_.back());
+      else enter(next(nullptr));
     }
+    others_.clear();
   }
   active_runner = nullptr;
+}
+
+void Runner::enter(Strand *first) {
+  running_ = first;
+  first ? fiber_switch(&home_, first) : launch_->fail(hipErrorLaunchOutOfResources, kNoStack);
 }
 
 // A strand never ends. It is switched to when it has a thread to execute or, for plain kernels, a range of blocks.
@@ -105,15 +111,16 @@ void Runner::strand_main(void *p) {
 }
 
 void Runner::set_block(uint64_t index) {
-  block_[0] = unsigned(index % launch_->grid.x);
-  block_[1] = unsigned(index / launch_->grid.x % launch_->grid.y);
-  block_[2] = unsigned(index / launch_->grid.x / launch_->grid.y);
+  block_.index[0] = unsigned(index % launch_->grid.x);
+  block_.index[1] = unsigned(index / launch_->grid.x % launch_->grid.y);
+  block_.index[2] = unsigned(index / launch_->grid.x / launch_->grid.y);
 }
 
 void Runner::fill(__hiprt_thread *r) const {
   const dim3 &block = launch_->block, &grid = launch_->grid;
-  r->block[0] = block_[0], r->block[1] = block_[1], r->block[2] = block_[2];
+  r->block[0] = block_.index[0], r->block[1] = block_.index[1], r->block[2] = block_.index[2];
   r->block_dim[0] = block.x, r->block_dim[1] = block.y, r->block_dim[2] = block.z;
+  r->shared = block_.shared->bytes;
   r->grid_dim[0] = grid.x, r->grid_dim[1] = grid.y, r->grid_dim[2] = grid.z;
 }
 
@@ -122,7 +129,7 @@ void Runner::plain_blocks(__hiprt_thread *record) {
   for (uint64_t i = begin_; i < end_ && !launch.failed.load(std::memory_order_relaxed); ++i) {
     set_block(i);
     fill(record);
-    if (is_checking()) begin_checked_block(block_, shared_->bytes);
+    if (is_checking()) begin_checked_block(block_.index, block_.shared->bytes);
     for (unsigned z = 0; z < launch.block.z; ++z) {
       for (unsigned y = 0; y < launch.block.y; ++y) {
         record->thread[0] = 0, record->thread[1] = y, record->thread[2] = z;
@@ -134,16 +141,16 @@ void Runner::plain_blocks(__hiprt_thread *record) {
 
 void Runner::begin_block(uint64_t index) {
   set_block(index);
-  alive_ = launch_->block.x * launch_->block.y * launch_->block.z;
-  parked_ = votes_ = current_ = 0;
-  warp_count_ = (alive_ + HIPRT_CPU_WARP - 1) / HIPRT_CPU_WARP;
-  for (unsigned i = 0; i < warp_count_; ++i) {
-    const unsigned lanes = std::min(alive_ - i * HIPRT_CPU_WARP, HIPRT_CPU_WARP);
-    warps_[i].fresh = uint32_t((uint64_t{1} << lanes) - 1);
-    warps_[i].ready = warps_[i].waiting = warps_[i].parked = 0;
-    warps_[i].first = i * HIPRT_CPU_WARP;
+  block_.alive = launch_->block.x * launch_->block.y * launch_->block.z;
+  block_.parked = block_.votes = block_.current = block_.at_grid = 0;
+  block_.warp_count = (block_.alive + HIPRT_CPU_WARP - 1) / HIPRT_CPU_WARP;
+  for (unsigned i = 0; i < block_.warp_count; ++i) {
+    const unsigned lanes = std::min(block_.alive - i * HIPRT_CPU_WARP, HIPRT_CPU_WARP);
+    block_.warps[i].fresh = uint32_t((uint64_t{1} << lanes) - 1);
+    block_.warps[i].ready = block_.warps[i].waiting = block_.warps[i].parked = 0;
+    block_.warps[i].first = i * HIPRT_CPU_WARP;
   }
-  if (is_checking()) begin_checked_block(block_, shared_->bytes);
+  if (is_checking()) begin_checked_block(block_.index, block_.shared->bytes);
 }
 
 bool Runner::add_strands() try {
@@ -156,7 +163,6 @@ bool Runner::add_strands() try {
     Strand *s = new (Strand::on_stack(slab->stack(i))) Strand;
     s->runner = this;
     s->usable = false;
-    s->record()->shared = shared_->bytes;
     strands_.push_back(s);
     idle_.push_back(s);
   }
@@ -216,7 +222,7 @@ Strand *Runner::go_on(Warp *w) {
 // Returns the strand to go on with. A warp runs until all its lanes wait; `idle` is a free strand for a new thread, or
 // null.
 Strand *Runner::next(Strand *idle) {
-  Warp &w = warps_[current_];
+  Warp &w = block_.warps[block_.current];
   for (;;) {
     if (w.ready) return go_on(&w);
     if (w.fresh) return next_fresh(&w, idle);
@@ -226,17 +232,50 @@ Strand *Runner::next(Strand *idle) {
 
 // Returns null if the block has ended, or cannot go on for want of a stack or because its threads wait for each other.
 Strand *Runner::next_warp(Strand *idle) {
-  for (unsigned k = 1; k <= warp_count_; ++k) {
-    const unsigned i = (current_ + k) % warp_count_;
-    Warp &w = warps_[i];
+  for (unsigned k = 1; k <= block_.warp_count; ++k) {
+    const unsigned i = (block_.current + k) % block_.warp_count;
+    Warp &w = block_.warps[i];
     if (w.ready | w.fresh || (w.waiting && resolve(&w))) {
-      current_ = i;
+      block_.current = i;
       return next(idle);
     }
   }
-  if (alive_ == 0 || parked_ != alive_) return nullptr;
+  if (block_.parked != block_.alive) return nullptr;
+  if (block_.alive == 0 || block_.at_grid == block_.alive) return next_block(idle);
+  if (block_.at_grid) return nullptr;  // some threads wait for the block, others for the grid
   release();
   return next(idle);
+}
+
+// Goes on with another block of a cooperative launch. Once all that have not ended are at the grid's barrier, they pass it.
+Strand *Runner::next_block(Strand *idle) {
+  if (is_checking() && block_.at_grid) {
+    check_release();
+    leave_checked_block();
+  }
+  const auto can_go_on = [](const Block &block) { return block.alive && block.at_grid != block.alive; };
+  auto other = std::find_if(others_.begin(), others_.end(), can_go_on);
+  if (other == others_.end()) {
+    pass_grid();
+    if (block_.alive) return next(idle);
+    other = std::find_if(others_.begin(), others_.end(), can_go_on);
+    if (other == others_.end()) return nullptr;
+  }
+  std::swap(block_, *other);
+  if (is_checking()) enter_checked_block(block_.index, block_.shared->bytes);
+  return next(idle);
+}
+
+// Lets all blocks go on that have not ended.
+void Runner::pass_grid() {
+  if (is_checking()) pass_checked_grid();
+  let_go();
+  for (Block &block : others_) {
+    std::swap(block, block_);
+    let_go();
+    std::swap(block, block_);
+  }
+  if (is_checking() && block_.alive) enter_checked_block(block_.index, block_.shared->bytes);
 }
 
 // Lets the lanes at one warp operation go on if all that it awaits have come to it or have ended. A mask may name lanes
@@ -263,10 +302,10 @@ bool Runner::resolve(Warp *w, bool by_any_way) {
 // All threads of the block that have not exited wait at a barrier.
 void Runner::check_release() const {
   std::vector<uintptr_t> places;
-  for (unsigned i = 0; i < warp_count_; ++i) {
-    const unsigned threads = launch_->block.x * launch_->block.y * launch_->block.z - warps_[i].first;
+  for (unsigned i = 0; i < block_.warp_count; ++i) {
+    const unsigned threads = launch_->block.x * launch_->block.y * launch_->block.z - block_.warps[i].first;
     for (unsigned lane = 0; lane < std::min(threads, HIPRT_CPU_WARP); ++lane) {
-      places.push_back(warps_[i].parked >> lane & 1 ? warps_[i].caller[lane] : 0);
+      places.push_back(block_.warps[i].parked >> lane & 1 ? block_.warps[i].caller[lane] : 0);
     }
   }
   check_barrier(places);
@@ -294,13 +333,18 @@ void Runner::fence(bool of_device) { check_fence(of_device); }
 
 void Runner::release() {
   if (is_checking()) check_release();
-  for (unsigned i = 0; i < warp_count_; ++i) {
-    warps_[i].ready = warps_[i].parked;
-    warps_[i].parked = 0;
+  let_go();
+}
+
+void Runner::let_go() {
+  if (block_.alive == 0) return;
+  for (unsigned i = 0; i < block_.warp_count; ++i) {
+    block_.warps[i].ready = block_.warps[i].parked;
+    block_.warps[i].parked = 0;
   }
-  result_votes_ = votes_, result_threads_ = alive_;
-  parked_ = votes_ = current_ = 0;
-  while (!warps_[current_].ready) ++current_;
+  block_.result_votes = block_.votes, block_.result_threads = block_.alive;
+  block_.parked = block_.votes = block_.current = block_.at_grid = 0;
+  while (!block_.warps[block_.current].ready) ++block_.current;
 }
 
 void Runner::go(Strand *from, Fiber *to, bool keep) {
@@ -312,23 +356,26 @@ void Runner::go(Strand *from, Fiber *to, bool keep) {
 }
 
 void Runner::finish(Strand *self) {
-  --alive_;
+  --block_.alive;
   Strand *to = next(self);
   if (to == self) return;
-  if (!to && alive_) give_up();
+  if (!to && block_.alive) give_up();
   idle_.push_back(self);
   go(self, to ? static_cast<Fiber *>(to) : &home_);
 }
 
 unsigned Runner::barrier(Strand *self, __hiprt_barrier kind, unsigned predicate) {
+  if (kind == __hiprt_barrier_grid && !launch_->is_cooperative)
+    fail(hipErrorLaunchFailure, "the grid's barrier is reached, but the launch is not a cooperative one");
   self->warp->parked |= 1u << self->lane;
-  ++parked_;
-  votes_ += predicate;
+  ++block_.parked;
+  block_.at_grid += kind == __hiprt_barrier_grid;
+  block_.votes += predicate;
   Strand *to = next(nullptr);
   if (!to) give_up();
   go(self, to);
-  if (kind == __hiprt_barrier_and) return result_votes_ == result_threads_;
-  return kind == __hiprt_barrier_or ? result_votes_ != 0 : result_votes_;
+  if (kind == __hiprt_barrier_and) return block_.result_votes == block_.result_threads;
+  return kind == __hiprt_barrier_or ? block_.result_votes != 0 : block_.result_votes;
 }
 
 uint64_t Runner::warp_op(Strand *self, unsigned key, __hiprt_warp_op op, uint64_t value, unsigned source, unsigned mask) {
@@ -365,12 +412,13 @@ void Runner::yield() {
 
 std::string Runner::deadlock_text() const {
   unsigned waiting = 0;
-  for (unsigned i = 0; i < warp_count_; ++i) waiting += unsigned(__builtin_popcount(warps_[i].waiting));
+  for (unsigned i = 0; i < block_.warp_count; ++i) waiting += unsigned(__builtin_popcount(block_.warps[i].waiting));
   const unsigned threads = launch_->block.x * launch_->block.y * launch_->block.z;
-  return "block (" + std::to_string(block_[0]) + "," + std::to_string(block_[1]) + "," + std::to_string(block_[2]) +
-         ") cannot go on: " + std::to_string(parked_) + " of its " + std::to_string(threads) +
-         " threads wait at a block barrier, " + std::to_string(waiting) +
-         " at a warp operation whose mask names lanes that wait elsewhere, " + std::to_string(threads - alive_) +
+  return "block (" + std::to_string(block_.index[0]) + "," + std::to_string(block_.index[1]) + "," + std::to_string(block_.index[2]) +
+         ") cannot go on: " + std::to_string(block_.parked - block_.at_grid) + " of its " + std::to_string(threads) +
+         " threads wait at a block barrier, " + (block_.at_grid ? std::to_string(block_.at_grid) + " at the grid's, " : "") +
+         std::to_string(waiting) +
+         " at a warp operation whose mask names lanes that wait elsewhere, " + std::to_string(threads - block_.alive) +
          " have exited";
 }
 

@@ -23,6 +23,7 @@ struct Launch {
   const unsigned char *arguments;
   dim3 grid, block;
   uint64_t blocks;
+  bool is_cooperative;  // all blocks are there at once, on one core: they may wait for each other at the grid's barrier
   std::atomic<bool> failed{false};
   hipError_t error = hipSuccess;
 
@@ -71,9 +72,22 @@ struct Warp {
   uintptr_t caller[HIPRT_CPU_WARP];        // where in the program a lane waits, while anything is checked
 };
 
+// A block that is being executed.
+struct Block {
+  Block();
+
+  unsigned index[3] = {};
+  std::unique_ptr<SharedMemory> shared;
+  std::vector<Warp> warps;
+  unsigned warp_count = 0, current = 0;
+  unsigned alive = 0, parked = 0;  // threads that have not ended; those of them at a barrier
+  unsigned at_grid = 0;            // those of them at the grid's barrier
+  unsigned votes = 0;              // threads at the barrier whose predicate held
+  unsigned result_votes = 0, result_threads = 0;  // the result of the barrier that was passed last
+};
+
 class Runner {
  public:
-  Runner();
   // Executes blocks begin..end of the launch; it stops early if the launch has failed.
   void run(Launch *launch, uint64_t begin, uint64_t end);
   // Makes stacks for more threads of kernels. Returns false if there is no address space left.
@@ -110,9 +124,13 @@ class Runner {
   Strand *go_on(Warp *warp);
   Strand *next(Strand *idle);
   Strand *next_warp(Strand *idle);
+  Strand *next_block(Strand *idle);
+  void pass_grid();
+  void enter(Strand *first);
   bool resolve(Warp *warp);
   bool resolve(Warp *warp, bool by_any_way);
   void release();
+  void let_go();
   void check_release() const;
   void check_members(const Warp &warp, uint32_t members) const;
   void finish(Strand *self);
@@ -122,19 +140,14 @@ class Runner {
 
   Launch *launch_ = nullptr;
   uint64_t begin_ = 0, end_ = 0;
-  unsigned block_[3] = {};
+  Block block_;
+  std::vector<Block> others_;  // of a cooperative launch
   Fiber home_;
   Strand *running_ = nullptr;
   std::vector<std::unique_ptr<StackSlab>> slabs_;
   std::vector<Strand *> strands_;
-  std::unique_ptr<SharedMemory> shared_;
   std::vector<Strand *> idle_;
-  std::vector<Warp> warps_;
   bool is_starved_ = false;  // the last thread that was to begin got no stack
-  unsigned warp_count_ = 0, current_ = 0;
-  unsigned alive_ = 0, parked_ = 0;      // threads of the block that have not ended; those at the barrier
-  unsigned votes_ = 0;                   // threads at the barrier whose predicate held
-  unsigned result_votes_ = 0, result_threads_ = 0;  // the result of the barrier that was passed last
 };
 
 }  // namespace cpu

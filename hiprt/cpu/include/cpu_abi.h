@@ -80,7 +80,13 @@ struct __hiprt_check {
   __hiprt_check_page recent[__hiprt_check_recent];
 };
 
-enum __hiprt_barrier { __hiprt_barrier_plain, __hiprt_barrier_count, __hiprt_barrier_and, __hiprt_barrier_or };
+enum __hiprt_barrier {
+  __hiprt_barrier_plain,
+  __hiprt_barrier_count,
+  __hiprt_barrier_and,
+  __hiprt_barrier_or,
+  __hiprt_barrier_grid  // waits for all threads of the grid
+};
 enum __hiprt_warp_op { __hiprt_warp_sync, __hiprt_warp_gather, __hiprt_warp_ballot };
 
 // Functions of the host that a module may need and cannot carry itself: (result, name, parameters).

@@ -14,7 +14,11 @@ typedef __UINT64_TYPE__ uint64_t;
 typedef __INTPTR_TYPE__ intptr_t;
 typedef __UINTPTR_TYPE__ uintptr_t;
 typedef __SIZE_TYPE__ size_t;
+#if __HIPRTC_PTRDIFF_T_IS_LONG_LONG__
+typedef long long ptrdiff_t;
+#else
 typedef __PTRDIFF_TYPE__ ptrdiff_t;
+#endif
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
@@ -217,10 +221,14 @@ __hiprt_inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_C
 #endif
 __hiprt_inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
-template <class T>
-__hiprt_inline T __ldg(const T *p) {
-  return *p;
-}
+// Loads that say how a GPU's caches are to treat them.
+#define __hiprt_load(name)               \
+  template <class T>                     \
+  __hiprt_inline T name(const T *p) {    \
+    return *p;                           \
+  }
+__hiprt_load(__ldg) __hiprt_load(__ldca) __hiprt_load(__ldcg) __hiprt_load(__ldcs)
+#undef __hiprt_load
 
 // The device heap is the host's.
 __hiprt_libc void *malloc(size_t size) { return __hiprt_host_table->allocate(size); }

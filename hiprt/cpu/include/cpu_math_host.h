@@ -90,6 +90,11 @@ template <class T>
 struct __hiprt_is_same<T, T> {
   static constexpr bool value = true;
 };
+// Programs for hiprtc, which has no <type_traits>, have come to name this template of HIP's own headers.
+namespace __hip_internal {
+template <class T, class U>
+struct is_same : __hiprt_is_same<T, U> {};
+}  // namespace __hip_internal
 template <class T>
 struct __hiprt_is_float {
   static constexpr bool value = __hiprt_is_same<T, float>::value || __hiprt_is_same<T, double>::value;

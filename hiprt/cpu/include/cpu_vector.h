@@ -87,8 +87,29 @@ template <class T>
 __hiprt_vec bool operator==(const HIP_vector_type<T, 4> &a, const HIP_vector_type<T, 4> &b) {
   return a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w;
 }
+template <class T, unsigned N, class U, class = decltype(T(U()))>
+__hiprt_vec bool operator==(const HIP_vector_type<T, N> &a, U b) { return a == HIP_vector_type<T, N>(T(b)); }
+template <class T, unsigned N, class U, class = decltype(T(U()))>
+__hiprt_vec bool operator==(U a, const HIP_vector_type<T, N> &b) { return HIP_vector_type<T, N>(T(a)) == b; }
 template <class T, unsigned N>
 __hiprt_vec bool operator!=(const HIP_vector_type<T, N> &a, const HIP_vector_type<T, N> &b) { return !(a == b); }
+template <class T, unsigned N, class U, class = decltype(T(U()))>
+__hiprt_vec bool operator!=(const HIP_vector_type<T, N> &a, U b) { return !(a == b); }
+template <class T, unsigned N, class U, class = decltype(T(U()))>
+__hiprt_vec bool operator!=(U a, const HIP_vector_type<T, N> &b) { return !(a == b); }
+#define __hiprt_step_by_one(op)                                                                          \
+  template <class T, unsigned N>                                                                         \
+  __hiprt_inline HIP_vector_type<T, N> &operator op##op(HIP_vector_type<T, N> &a) {                      \
+    return a = a op HIP_vector_type<T, N>(T(1));                                                         \
+  }                                                                                                      \
+  template <class T, unsigned N>                                                                         \
+  __hiprt_inline HIP_vector_type<T, N> operator op##op(HIP_vector_type<T, N> &a, int) {                  \
+    const HIP_vector_type<T, N> before = a;                                                              \
+    a = a op HIP_vector_type<T, N>(T(1));                                                                \
+    return before;                                                                                       \
+  }
+__hiprt_step_by_one(+) __hiprt_step_by_one(-)
+#undef __hiprt_step_by_one
 template <class T, unsigned N>
 __hiprt_vec HIP_vector_type<T, N> operator-(const HIP_vector_type<T, N> &a) { return HIP_vector_type<T, N>(T(0)) - a; }
 template <class T, unsigned N>

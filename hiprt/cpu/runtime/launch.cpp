@@ -70,6 +70,7 @@ std::shared_ptr<Work> KernelWork::clone() const {
   std::memcpy(copy->arguments(), arguments(), function.kernel->kernarg_size);
   copy->caller_ = caller_;
   copy->packed = packed;
+  copy->is_cooperative = is_cooperative;
   return copy;
 }
 
@@ -120,7 +121,7 @@ hipError_t KernelWork::run() {
   }
   // The quirk lets a geometry pass that nobody checked. Such a launch does nothing, and no error tells so.
   if (quirk(Quirk::SetparamsValidateOldFunc) && check_geometry(*function.kernel, geometry)) return hipSuccess;
-  return run_kernel(*function.kernel, geometry.grid, geometry.block, geometry.shared, arguments());
+  return run_kernel(*function.kernel, geometry.grid, geometry.block, geometry.shared, arguments(), is_cooperative);
 }
 
 // Nobody knows which arguments are pointers. Those of a pointer's size that point into known memory count as such.

@@ -40,6 +40,7 @@ struct KernelWork : Work {
 
   const Function function;
   Geometry geometry;
+  bool is_cooperative = false;  // the kernel may use the grid's barrier
   size_t packed = 0;  // bytes of `extra`, where the arguments were passed like that
 
  private:

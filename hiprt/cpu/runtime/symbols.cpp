@@ -56,7 +56,7 @@ const Global *find_global(const LoadedModule &module, const std::string &name) {
 void set_managed(const FatBinary *binary, const LoadedModule &module) {
   for (const auto &[host, variable] : table().variables) {
     const Global *global = variable.binary == binary && variable.managed ? find_global(module, variable.name) : nullptr;
-    if (global && global->size == sizeof(void *)) std::memcpy(global->address, &variable.managed, sizeof(void *));
+    if (global && global->pointer) *global->pointer = variable.managed;
   }
 }
 

@@ -28,7 +28,23 @@ __hiprt_bf_binary(+) __hiprt_bf_binary(-) __hiprt_bf_binary(*) __hiprt_bf_binary
 __hiprt_bf_compare(==) __hiprt_bf_compare(!=) __hiprt_bf_compare(<) __hiprt_bf_compare(<=) __hiprt_bf_compare(>)
 __hiprt_bf_compare(>=)
 #undef __hiprt_bf_compare
+__hiprt_inline hip_bfloat16 operator+(hip_bfloat16 b) { return b; }
 __hiprt_inline hip_bfloat16 operator-(hip_bfloat16 b) {
   b.data ^= 0x8000;
   return b;
 }
+#define __hiprt_bf_step(op)                                                                          \
+  __hiprt_inline hip_bfloat16 &operator op##op(hip_bfloat16 &a) { return a = a op hip_bfloat16(1); } \
+  __hiprt_inline hip_bfloat16 operator op##op(hip_bfloat16 &a, int) {                                \
+    const hip_bfloat16 before = a;                                                                   \
+    a = a op hip_bfloat16(1);                                                                        \
+    return before;                                                                                   \
+  }
+__hiprt_bf_step(+) __hiprt_bf_step(-)
+#undef __hiprt_bf_step
+
+namespace std {
+__hiprt_inline bool isinf(hip_bfloat16 b) { return (b.data & 0x7fff) == 0x7f80; }
+__hiprt_inline bool isnan(hip_bfloat16 b) { return (b.data & 0x7fff) > 0x7f80; }
+__hiprt_inline bool iszero(hip_bfloat16 b) { return (b.data & 0x7fff) == 0; }
+}  // namespace std

@@ -1,4 +1,4 @@
-// Cooperative groups: the block, tiles of a warp, the lanes that are active together, and the grid without its barrier.
+// Cooperative groups: the block, tiles of a warp, the lanes that are active together, and the grid.
 #pragma once
 #pragma GCC system_header
 
@@ -28,6 +28,10 @@ class grid_group {
     const unsigned long long block = blockIdx.x + (unsigned long long)gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     return block * thread_block::size() + thread_block::thread_rank();
   }
+  static __hiprt_inline unsigned long long num_threads() { return size(); }
+  static __hiprt_inline dim3 group_dim() { return gridDim; }
+  static __hiprt_inline bool is_valid() { return true; }
+  static __hiprt_inline void sync() { __hiprt_block_barrier(__hiprt_barrier_grid, 0); }
 };
 __hiprt_inline grid_group this_grid() { return grid_group(); }
 

@@ -35,6 +35,10 @@ struct alignas(4) __half2 {
   __half2() = default;
   __hiprt_half __half2(const __half &a, const __half &b) : x(a), y(b) {}
   __hiprt_half explicit __half2(const __half &both) : x(both), y(both) {}
+  __hiprt_half __half2(float both) : x(both), y(both) {}
+  __hiprt_half __half2(double both) : x(both), y(both) {}
+  template <class T, class = typename __hiprt_if<__hiprt_is_whole<T>::value, T>::type>
+  __hiprt_half __half2(T both) : x(both), y(both) {}
 };
 typedef __half half;
 typedef __half2 half2;
@@ -67,8 +71,12 @@ __hiprt_half __half __float2half_ru(float x) { return __hiprt_half_toward(x, tru
 __hiprt_half __half __float2half_rd(float x) { return __hiprt_half_toward(x, false, true); }
 __hiprt_half __half __float2half_rz(float x) { return __hiprt_half_toward(x, x < 0.0f, x > 0.0f); }
 
-#define __hiprt_half_from(T, name) \
-  __hiprt_half __half __##name##2half_rn(T x) { return __half(float(x)); }
+// Whole numbers that a float does not hold are beyond every half.
+#define __hiprt_half_from(T, name)                                                   \
+  __hiprt_half __half __##name##2half_rn(T x) { return __half(float(x)); }           \
+  __hiprt_half __half __##name##2half_rz(T x) { return __float2half_rz(float(x)); }  \
+  __hiprt_half __half __##name##2half_ru(T x) { return __float2half_ru(float(x)); }  \
+  __hiprt_half __half __##name##2half_rd(T x) { return __float2half_rd(float(x)); }
 __hiprt_half_from(int, int) __hiprt_half_from(unsigned, uint) __hiprt_half_from(short, short)
 __hiprt_half_from(unsigned short, ushort) __hiprt_half_from(long long, ll) __hiprt_half_from(unsigned long long, ull)
 #undef __hiprt_half_from
@@ -132,28 +140,47 @@ __hiprt_half __half2 __habs2(__half2 v) { return {__habs(v.x), __habs(v.y)}; }
 __hiprt_half __half operator-(const __half &h) { return __hneg(h); }
 __hiprt_half __half operator+(const __half &h) { return h; }
 __hiprt_half __half2 operator-(const __half2 &v) { return __hneg2(v); }
-__hiprt_half __half &operator++(__half &h) { return h += __half(1.0f); }
-__hiprt_half __half &operator--(__half &h) { return h -= __half(1.0f); }
+__hiprt_half __half2 operator+(const __half2 &v) { return v; }
+#define __hiprt_half_step(T, op)                                    \
+  __hiprt_half T &operator op##op(T &a) { return a = a op T(1.0f); } \
+  __hiprt_half T operator op##op(T &a, int) {                       \
+    const T before = a;                                             \
+    a = a op T(1.0f);                                               \
+    return before;                                                  \
+  }
+__hiprt_half_step(__half, +) __hiprt_half_step(__half, -) __hiprt_half_step(__half2, +) __hiprt_half_step(__half2, -)
+#undef __hiprt_half_step
+__hiprt_half __half __clamp_01(__half h) { return __half(__saturatef(float(h))); }
+__hiprt_half __half2 __hfma2_sat(__half2 a, __half2 b, __half2 c) { return {__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y)}; }
+__hiprt_half float amd_mixed_dot(__half2 a, __half2 b, float c, bool saturate) {
+  const float sum = float(a.x) * float(b.x) + float(a.y) * float(b.y) + c;
+  return saturate ? __saturatef(sum) : sum;
+}
 
 #define __hiprt_half_compare(op, name)                                                                                   \
   __hiprt_half bool operator op(const __half &a, const __half &b) { return float(a) op float(b); }                       \
   __hiprt_half bool __h##name(__half a, __half b) { return a op b; }                                                     \
   __hiprt_half __half2 __h##name##2(__half2 a, __half2 b) { return {__half(float(a.x op b.x)), __half(float(a.y op b.y))}; } \
   __hiprt_half bool __hb##name##2(__half2 a, __half2 b) { return a.x op b.x && a.y op b.y; }
+#define __hiprt_half_order(op) \
+  __hiprt_half bool operator op(const __half2 &a, const __half2 &b) { return a.x op b.x && a.y op b.y; }
+__hiprt_half_order(==) __hiprt_half_order(<) __hiprt_half_order(<=) __hiprt_half_order(>) __hiprt_half_order(>=)
+#undef __hiprt_half_order
 __hiprt_half_compare(==, eq) __hiprt_half_compare(!=, ne) __hiprt_half_compare(<, lt) __hiprt_half_compare(<=, le)
 __hiprt_half_compare(>, gt) __hiprt_half_compare(>=, ge)
 #undef __hiprt_half_compare
-__hiprt_half bool operator==(const __half2 &a, const __half2 &b) { return a.x == b.x && a.y == b.y; }
 __hiprt_half bool operator!=(const __half2 &a, const __half2 &b) { return !(a == b); }
 // The unordered forms also hold if an operand is not a number.
-__hiprt_half bool __hequ(__half a, __half b) { return !(a < b || a > b); }
-__hiprt_half bool __hneu(__half a, __half b) { return !(a == b); }
-__hiprt_half bool __hltu(__half a, __half b) { return !(a >= b); }
-__hiprt_half bool __hleu(__half a, __half b) { return !(a > b); }
-__hiprt_half bool __hgtu(__half a, __half b) { return !(a <= b); }
-__hiprt_half bool __hgeu(__half a, __half b) { return !(a < b); }
+#define __hiprt_half_unordered(name, value)                                                                        \
+  __hiprt_half bool __h##name(__half a, __half b) { return value; }                                                \
+  __hiprt_half __half2 __h##name##2(__half2 a, __half2 b) { return {__half(__h##name(a.x, b.x)), __half(__h##name(a.y, b.y))}; } \
+  __hiprt_half bool __hb##name##2(__half2 a, __half2 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); }
+__hiprt_half_unordered(equ, !(a < b || a > b)) __hiprt_half_unordered(neu, !(a == b)) __hiprt_half_unordered(ltu, !(a >= b))
+__hiprt_half_unordered(leu, !(a > b)) __hiprt_half_unordered(gtu, !(a <= b)) __hiprt_half_unordered(geu, !(a < b))
+#undef __hiprt_half_unordered
 __hiprt_half bool __hisnan(__half h) { return isnan(float(h)); }
 __hiprt_half int __hisinf(__half h) { return isinf(float(h)) ? (float(h) > 0.0f ? 1 : -1) : 0; }
+__hiprt_half __half2 __hisinf2(__half2 v) { return {__half(__hisinf(v.x)), __half(__hisinf(v.y))}; }
 __hiprt_half __half2 __hisnan2(__half2 v) { return {__half(float(__hisnan(v.x))), __half(float(__hisnan(v.y)))}; }
 __hiprt_half __half __hmax(__half a, __half b) { return __half(fmaxf(a, b)); }
 __hiprt_half __half __hmin(__half a, __half b) { return __half(fminf(a, b)); }
