@@ -55,7 +55,7 @@ class Adopted:
             A ``hipGraph_t`` that was captured, or made. It keeps its edges. Child graphs become part of it.
         is_given : bool
             Whether the graph is hiprt's from now on, also if this fails, and is destroyed when nothing needs it. By
-            default a copy is made, and the graph stays the caller's.
+            default the graph stays the caller's, and is copied where it is other work than the last.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class Adopted:
         """
         stream = self.given or current_stream()
         with self.ladder.lock:
-            recording = Recording.of_graph(graph, stream.device.index, is_given=is_given)
+            recording = Recording.of_graph(graph, stream.device.index, is_given=is_given, like=self.recording)
             self.recording = self.exec = None
             self.exec = self.start(recording, stream)
             self.recording = recording

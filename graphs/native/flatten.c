@@ -26,13 +26,17 @@ typedef struct {
 
 typedef struct {
   piece *pieces;
-  size_t count, capacity;
+  size_t count, capacity; /* with `like`, nodes are counted and no pieces are kept */
+  const hiprt_recorder *like; /* nodes that those of the graph are compared with; NULL: it becomes pieces */
+  hiprt_recorder *varied;     /* a copy of them, made for the first that carries other arguments */
+  char *payload;              /* room for one, which is given zeros */
+  uint32_t room;
   uint64_t from, to; /* addresses that are not final */
   int keeps_edges;   /* the graph's own; else they follow from what the work touches */
   struct {
     const void *func; /* as captured nodes have it */
     hiprt_kernel *kernel;
-  } known[MOST_KNOWN]; /* kernels of earlier pieces: libraries launch a few again and again */
+  } known[MOST_KNOWN]; /* earlier kernels: libraries launch a few again and again */
   uint32_t n_known;
   uint32_t *links;   /* lists of pieces, ascending, which spans are parts of */
   size_t n_links, links_capacity;
@@ -40,9 +44,29 @@ typedef struct {
 
 static int refuse(const char *what) { return hiprt_fail(HIPRT_E_FOREIGN, "hipStreamEndCapture", what); }
 
+/* Compare the next node with that of `like`, and keep arguments that differ. */
+static int compare(pieces *all, uint32_t kind, const hiprt_kernel *kernel, const void *payload, uint32_t size) {
+  static const char other[] = "other work than before";
+  const uint32_t index = (uint32_t)all->count++;
+  hiprt_node n;
+  if (index >= hiprt_recorder_size(all->like) || hiprt_recorder_node(all->like, index, &n)) return refuse(other);
+  if (n.kind != kind || n.payload_size != size || kind == HIPRT_NODE_OPAQUE) return refuse(other);
+  if (kernel && (n.kernel->function != kernel->function || memcmp(n.payload, payload, sizeof(hiprt_dims))))
+    return refuse(other);
+  if (!size || !memcmp(n.payload, payload, size)) return 0;
+  const int status = all->varied ? 0 : hiprt_recorder_copy(all->like, &all->varied);
+  if (!status) memcpy(hiprt_recorder_payload(all->varied, index), payload, size);
+  return status;
+}
+
 /* Append a piece; it takes the kernel, and a copy of the payload. */
 static int append(pieces *all, uint32_t kind, hipGraphNode_t source, hiprt_kernel *kernel, const void *payload,
                   uint32_t size) {
+  if (all->like) {
+    const int status = compare(all, kind, kernel, payload, size);
+    hiprt_kernel_release(kernel);
+    return status;
+  }
   void *copy = malloc(size ? size : 1);
   if (copy && all->count == all->capacity) {
     size_t capacity = all->capacity ? all->capacity * 2 : 16;
@@ -122,10 +146,21 @@ static int append_opaque(pieces *all, hipGraphNode_t source, hipFunction_t funct
   return append(all, HIPRT_NODE_OPAQUE, source, 0, &opaque, sizeof opaque);
 }
 
+/* Return room for a payload, all zeros; NULL if there is no memory. */
+static char *blank_payload(pieces *all, uint32_t size) {
+  if (size > all->room) {
+    char *grown = realloc(all->payload, size);
+    if (!grown) return 0;
+    all->payload = grown;
+    all->room = size;
+  }
+  return memset(all->payload, 0, size);
+}
+
 /* Append a kernel, of which offsets and sizes of the arguments are known. */
 static int append_known(pieces *all, hipGraphNode_t source, hiprt_kernel *kernel, const hipKernelNodeParams *p,
                         const void *block) {
-  char *payload = kernel ? calloc(1, kernel->payload_size) : 0;
+  char *payload = kernel ? blank_payload(all, kernel->payload_size) : 0;
   if (!payload) {
     hiprt_kernel_release(kernel);
     return hiprt_fail(HIPRT_E_MEMORY, "hiprt_flatten_end", 0);
@@ -146,7 +181,6 @@ static int append_known(pieces *all, hipGraphNode_t source, hiprt_kernel *kernel
     hiprt_kernel_release(kernel);
   else
     status = append(all, HIPRT_NODE_KERNEL, source, kernel, payload, kernel->payload_size);
-  free(payload);
   return status;
 }
 
@@ -184,13 +218,12 @@ static int append_kernel(pieces *all, hipGraphNode_t source) {
   if (!name) name = "kernel of other code";
   if (count < 0) return append_opaque(all, source, function, name, &p);
   kernel = hiprt_kernel_create_foreign(function, name, (uint32_t)count, offsets, sizes, packed);
-  const int status = append_known(all, source, kernel, &p, block);
-  /* The piece keeps the kernel. */
-  if (!status && !block && all->n_known < MOST_KNOWN) {
+  if (kernel && !block && all->n_known < MOST_KNOWN) {
+    hiprt_kernel_retain(kernel);
     all->known[all->n_known].func = p.func;
     all->known[all->n_known++].kernel = kernel;
   }
-  return status;
+  return append_known(all, source, kernel, &p, block);
 }
 
 /* Whether the library tells what a copy node copies: CLR's copies of one row keep that where GetParams does not look
@@ -297,7 +330,8 @@ typedef struct {
 
 typedef struct {
   member *members;   /* in the graph's own order */
-  member *by_handle; /* ascending */
+  member *by_handle; /* ascending, once one was looked for that does not lie near */
+  int is_sorted;
   uint32_t *deps;
   size_t count;
 } flattening;
@@ -312,17 +346,26 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static uint32_t place_of(const flattening *f, hipGraphNode_t handle) {
+/* Return where a node stands. It is looked for first at `near` and behind that: most nodes wait for the one before. */
+static uint32_t place_of(flattening *f, hipGraphNode_t handle, uint32_t near) {
+  for (uint32_t place = near; place < f->count && place < near + 2; place++)
+    if (f->members[place].handle == handle) return place;
+  if (!f->is_sorted) {
+    for (size_t i = 0; i < f->count; i++) f->by_handle[i] = f->members[i];
+    qsort(f->by_handle, f->count, sizeof *f->by_handle, by_handle);
+    f->is_sorted = 1;
+  }
   const member wanted = {.handle = handle}, *found = bsearch(&wanted, f->by_handle, f->count, sizeof wanted, by_handle);
   return found ? found->place : UINT32_MAX;
 }
 
 /* List for each node the nodes that it waits for. */
 static int wire(flattening *f, const hiprt_wiring *graph) {
-  for (size_t i = 0; i < f->count; i++) f->by_handle[i] = f->members[i] = (member){.handle = graph->nodes[i], .place = (uint32_t)i};
-  qsort(f->by_handle, f->count, sizeof *f->by_handle, by_handle);
+  for (size_t i = 0; i < f->count; i++) f->members[i] = (member){.handle = graph->nodes[i], .place = (uint32_t)i};
+  uint32_t from = 0, to = 0;
   for (size_t k = 0; k < graph->n_edges; k++) {
-    const uint32_t from = place_of(f, graph->from[k]), to = place_of(f, graph->to[k]);
+    from = place_of(f, graph->from[k], from);
+    to = place_of(f, graph->to[k], to);
     if (from == UINT32_MAX || to == UINT32_MAX) return refuse("a graph with an edge to no node of its own");
     f->members[from].is_waited_for = 1;
     f->members[to].n_deps++;
@@ -330,9 +373,11 @@ static int wire(flattening *f, const hiprt_wiring *graph) {
   uint32_t at = 0;
   for (size_t i = 0; i < f->count; at += f->members[i++].n_deps) f->members[i].first = at;
   for (size_t i = 0; i < f->count; i++) f->members[i].n_deps = 0;
+  from = to = 0;
   for (size_t k = 0; k < graph->n_edges; k++) {
-    member *to = f->members + place_of(f, graph->to[k]);
-    f->deps[to->first + to->n_deps++] = place_of(f, graph->from[k]);
+    from = place_of(f, graph->from[k], from);
+    to = place_of(f, graph->to[k], to);
+    f->deps[f->members[to].first + f->members[to].n_deps++] = from;
   }
   return 0;
 }
@@ -378,6 +423,18 @@ static int gather(pieces *all, const flattening *f, const member *m, span before
   return status;
 }
 
+/* Keep what a new node waits for, or compare it. */
+static int set_deps(pieces *all, uint32_t own, span deps) {
+  if (!all->like) {
+    all->pieces[own].deps = deps;
+    return 0;
+  }
+  hiprt_node n;
+  hiprt_recorder_node(all->like, own, &n);
+  const int is_same = n.n_deps == deps.count && (!deps.count || !memcmp(n.deps, all->links + deps.start, deps.count * sizeof *n.deps));
+  return is_same ? 0 : refuse("other edges than before");
+}
+
 static int flatten_member(pieces *all, const flattening *f, member *m, span before) {
   span deps = {0, 0};
   int status = all->keeps_edges ? gather(all, f, m, before, &deps) : 0;
@@ -388,7 +445,8 @@ static int flatten_member(pieces *all, const flattening *f, member *m, span befo
   if (status || all->count != count + 1 || hiprt_hip.hipGraphNodeGetType(m->handle, &type) || type == hipGraphNodeTypeGraph)
     return status;
   const uint32_t own = (uint32_t)count;
-  all->pieces[own].deps = deps;
+  status = set_deps(all, own, deps);
+  if (status) return status;
   m->ends = (span){all->n_links, 0};
   return all->keeps_edges ? add_links(all, &m->ends, &own, 1, 0) : 0;
 }
@@ -470,11 +528,13 @@ static int add_pieces(hiprt_recorder *r, const pieces *all, hiprt_captured *capt
 }
 
 static void drop_pieces(pieces *all) {
-  for (size_t i = 0; i < all->count; i++) {
+  for (size_t i = 0; all->pieces && i < all->count; i++) {
     hiprt_kernel_release(all->pieces[i].kernel);
     free(all->pieces[i].payload);
   }
+  for (uint32_t i = 0; i < all->n_known; i++) hiprt_kernel_release(all->known[i].kernel);
   free(all->pieces);
+  free(all->payload);
   free(all->links);
 }
 
@@ -531,20 +591,40 @@ int hiprt_flatten_graph(hiprt_recorder *r, uint64_t given, int device, int is_gi
   hipGraph_t graph = (hipGraph_t)(uintptr_t)given;
   pieces all = {.keeps_edges = 1};
   span ends;
-  if (!is_given && !hiprt_hip.hipGraphClone) return refuse("the HIP library cannot copy a graph");
-  if (!is_given) HIPRT_TRY(hipGraphClone, &graph, (hipGraph_t)(uintptr_t)given);
+  int status = (int)hiprt_hip.hipSetDevice(device);
+  if (!is_given) {
+    if (status) return hiprt_fail(status, "hipSetDevice", 0);
+    if (!hiprt_hip.hipGraphClone) return refuse("the HIP library cannot copy a graph");
+    HIPRT_TRY(hipGraphClone, &graph, (hipGraph_t)(uintptr_t)given);
+  }
   hiprt_captured *captured = hiprt_captured_create(graph, device);
   if (!captured) {
     hiprt_hip.hipGraphDestroy(graph);
     return HIPRT_E_MEMORY;
   }
   captured->is_barrier = 1;
-  int status = (int)hiprt_hip.hipSetDevice(device);
   status = status ? hiprt_fail(status, "hipSetDevice", 0) : append_graph(&all, graph, (span){0, 0}, &ends);
   if (!status) status = add_pieces(r, &all, captured);
   drop_pieces(&all);
   hiprt_captured_release(captured);
   return status;
+}
+
+void hiprt_flatten_like(hiprt_recorder *like, uint64_t given, int device, int is_given, hiprt_recorder **out_recorder) {
+  hipGraph_t graph = (hipGraph_t)(uintptr_t)given;
+  pieces all = {.keeps_edges = 1, .like = like};
+  span ends;
+  *out_recorder = 0;
+  if (hiprt_recorder_captured_on(like) != device || hiprt_hip.hipSetDevice(device)) return;
+  const int status = append_graph(&all, graph, (span){0, 0}, &ends);
+  if (status || all.count != hiprt_recorder_size(like)) {
+    hiprt_recorder_release(all.varied);
+  } else {
+    *out_recorder = all.varied ? all.varied : like;
+    if (all.varied) hiprt_recorder_relocate(all.varied, 0, 0);
+    if (is_given) hiprt_hip.hipGraphDestroy(graph);
+  }
+  drop_pieces(&all);
 }
 
 void hiprt_flatten_drop(hiprt_recorder *r, hiprt_stream *stream) {

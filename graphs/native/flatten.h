@@ -15,6 +15,10 @@ int hiprt_flatten_end(hiprt_recorder *recorder, hiprt_stream *stream, uint32_t n
 /* Make nodes of a graph (hipGraph_t) that other code made, with the edges that it has; the recorder is empty.
  * is_given: the graph is hiprt's from now on, also if this fails; else a copy of it is made. */
 int hiprt_flatten_graph(hiprt_recorder *recorder, uint64_t graph, int device, int is_given);
+/* Compare a graph with the nodes of one that other code made before. *out_recorder: `like` itself, without a new reference,
+ * where all is the same; a recorder of its own where some nodes carry other arguments; NULL where it is other work, or
+ * that cannot be said. is_given: as above, unless *out_recorder is NULL: then the graph stays the caller's. */
+void hiprt_flatten_like(hiprt_recorder *like, uint64_t graph, int device, int is_given, hiprt_recorder **out_recorder);
 /* End the capture and throw its work away. */
 void hiprt_flatten_drop(hiprt_recorder *recorder, hiprt_stream *stream);
 /* cffi end */

@@ -379,6 +379,19 @@ int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t en
   return 0;
 }
 
+int hiprt_recorder_copy(const hiprt_recorder *from, hiprt_recorder **out_recorder) {
+  int status = hiprt_recorder_create(HIPRT_EDGES_DATA, out_recorder);
+  if (!status) status = hiprt_recorder_slice(from, 0, from->n_nodes, *out_recorder);
+  if (!status) return 0;
+  hiprt_recorder_release(*out_recorder);
+  *out_recorder = 0;
+  return status;
+}
+
+int hiprt_recorder_captured_on(const hiprt_recorder *r) {
+  return r->n_nodes && r->n_foreign == r->n_nodes ? r->nodes->captured->device : -1;
+}
+
 uint32_t hiprt_recorder_users(const hiprt_recorder *r, uint64_t start, uint64_t end, uint32_t *out_nodes) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < r->n_nodes; i++)
@@ -566,6 +579,7 @@ uint64_t hiprt_recorder_outline(const hiprt_recorder *r, uint32_t n_extents, con
 }
 
 int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
+  if (a == b) return 1;
   if (hiprt_guards_off & HIPRT_GUARD_KEY) return a->n_nodes == b->n_nodes;
   if (a->key != b->key || a->n_nodes != b->n_nodes || a->n_deps != b->n_deps) return 0;
   if (a->n_deps && memcmp(a->deps, b->deps, a->n_deps * sizeof *a->deps)) return 0;
@@ -586,7 +600,7 @@ int hiprt_recorder_differs(const hiprt_recorder *a, const hiprt_recorder *b, uin
 }
 
 int hiprt_recorder_same_arguments(const hiprt_recorder *a, const hiprt_recorder *b) {
-  for (uint32_t i = 0; i < a->n_nodes; i++)
+  for (uint32_t i = 0; a != b && i < a->n_nodes; i++)
     if (hiprt_recorder_differs(a, b, i)) return 0;
   return 1;
 }

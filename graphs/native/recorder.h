@@ -106,6 +106,10 @@ void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const h
 int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream, int *out_ran);
 /* cffi end */
 
+/* Make a recorder with the same nodes and edges. */
+int hiprt_recorder_copy(const hiprt_recorder *from, hiprt_recorder **out_recorder);
+/* Return the device on which all nodes were captured; -1 where they were not. */
+int hiprt_recorder_captured_on(const hiprt_recorder *recorder);
 /* Return the number of arguments that were set apart. */
 uint32_t hiprt_recorder_apart(const hiprt_recorder *recorder);
 /* Note that the nodes use other memory through an argument that was set apart. */

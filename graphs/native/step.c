@@ -223,18 +223,31 @@ int hiprt_step_end(hiprt_step *step, hiprt_outcome *out_outcome, int *out_ran) {
   return finish(step, status, &outcome, ran, out_outcome, out_ran);
 }
 
+/* Give the nodes of a graph of other code: those launched last, where it is the same work. */
+static int adopt(hiprt_step *step, hiprt_stream *stream, uint64_t graph, int is_given, hiprt_recorder **out_recorder) {
+  if (step->last) hiprt_flatten_like(step->last, graph, stream->device, is_given, out_recorder);
+  if (*out_recorder == step->last && step->last) hiprt_recorder_retain(step->last);
+  if (*out_recorder) return 0;
+  int status = hiprt_recorder_create(HIPRT_EDGES_DATA, out_recorder);
+  if (!status) return hiprt_flatten_graph(*out_recorder, graph, stream->device, is_given);
+  if (is_given) hiprt_hip.hipGraphDestroy((hipGraph_t)(uintptr_t)graph);
+  return status;
+}
+
 int hiprt_step_adopt(hiprt_step *step, hiprt_stream *stream, uint64_t graph, int is_given, hiprt_outcome *out_outcome,
                      int *out_ran) {
   hiprt_outcome outcome = {0};
   int ran = 0, status = take(step, "hiprt_step_adopt");
-  if (status) return status;
+  if (status) {
+    if (is_given && !hiprt_is_forked) hiprt_hip.hipGraphDestroy((hipGraph_t)(uintptr_t)graph);
+    return status;
+  }
   status = hiprt_stream_is_open(stream, "hiprt_step_adopt");
   if (!status && hiprt_stream_records(stream))
     status = hiprt_fail(HIPRT_E_RECORDING, "hiprt_step_adopt", "the stream is recording");
   hiprt_recorder *recorder = 0;
-  if (!status) status = hiprt_recorder_create(HIPRT_EDGES_DATA, &recorder);
   if (!status)
-    status = hiprt_flatten_graph(recorder, graph, stream->device, is_given);
+    status = adopt(step, stream, graph, is_given, &recorder);
   else if (is_given)
     hiprt_hip.hipGraphDestroy((hipGraph_t)(uintptr_t)graph);
   if (!status) status = launch(step, recorder, stream, &outcome, &ran);

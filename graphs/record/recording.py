@@ -126,7 +126,7 @@ class Recording:
         self.layout: tuple[int, Plan] | None = None
 
     @classmethod
-    def of_graph(cls, graph: int, device: int, *, is_given: bool) -> Recording:
+    def of_graph(cls, graph: int, device: int, *, is_given: bool, like: Recording | None = None) -> Recording:
         """Return the nodes and edges of a graph that other code made.
 
         Parameters
@@ -136,15 +136,25 @@ class Recording:
         device : int
             Index of its device.
         is_given : bool
-            Whether the graph is hiprt's from now on, also if this fails; else a copy of it is made.
+            Whether the graph is hiprt's from now on, also if this fails; else it is copied where it must last.
+        like : Recording, optional
+            Of a graph before, with which this one is compared first: it is returned itself where all is the same.
 
         Raises
         ------
         HipError
             ``HIPRT_E_FOREIGN``: some node is none that can be launched again.
         """
+        out = core.ffi.new("hiprt_recorder **")
+        if like is not None:
+            core.lib.hiprt_flatten_like(like.core, graph, device, is_given, out)
+            if out[0] == like.core:
+                return like
         recording = cls(edges="data")
-        core.call(core.lib.hiprt_flatten_graph(recording.core, graph, device, is_given))
+        if out[0]:
+            recording.core = core.owned(out, core.lib.hiprt_recorder_release)
+        else:
+            core.call(core.lib.hiprt_flatten_graph(recording.core, graph, device, is_given))
         return recording
 
     @contextmanager

@@ -157,6 +157,43 @@ def test_the_first_difference_is_named(capture):
     assert graphs.explain()[-1].difference == "node 1 (pair) is not launched"
 
 
+def test_work_that_comes_again_is_compared_in_place(capture):
+    """What was launched before is found again without a recording of it, and without a copy of the graph."""
+    adopted = graphs.Adopted("again", stream=capture.stream)
+    work = random_work(random.Random(8), 30)
+    capture.adopted(adopted, capture.capture(work))
+    before = adopted.recording
+    found = capture.adopted(adopted, capture.capture(work))
+    assert adopted.recording is before
+    np.testing.assert_array_equal(found, capture.fresh(capture.graph))
+    assert adopted.stats.rungs["replay"] == 1
+    adopted.launch(capture.capture([("affine", 0, 0, 1, 3)] * 30), is_given=True)
+    assert adopted.recording is not before
+
+
+OTHER = {
+    "more": lambda work: [*work, ("fill", 0, 1, 0, 5)],
+    "fewer": lambda work: work[:-1],
+    "edges": lambda work: [(kind, (lane + 1) % LANES, *rest) for kind, lane, *rest in work[:3]] + work[3:],
+    "kernel": lambda work: [("pair", *work[0][1:]), *work[1:]],
+    "kind": lambda work: [work[0], ("copy", *work[1][1:]), *work[2:]],
+    "none": lambda work: [],
+}
+
+
+@pytest.mark.parametrize("change", OTHER)
+def test_other_work_is_not_taken_for_the_same(capture, change):
+    """It shares most nodes with what was launched before; its bits are those of a fresh capture."""
+    work = [("affine", i % LANES, i % 2, 1 - i % 2, 3 + i) for i in range(7)]
+    adopted = graphs.Adopted(change, stream=capture.stream)
+    capture.adopted(adopted, capture.capture(work))
+    other = OTHER[change](work)
+    found = capture.adopted(adopted, capture.capture(other))
+    assert len(adopted.recording) == len(other)
+    np.testing.assert_array_equal(found, capture.fresh(capture.graph))
+    assert adopted.stats.rungs["patch"] == adopted.stats.rungs["replay"] == 0
+
+
 def test_the_edges_are_those_of_the_capture(capture):
     """Works that share no stream wait for nothing of each other, though nobody declared what they touch."""
     work = [("affine", lane, 0, 1, 3) for lane in (0, 1, 2, 0, 1)]

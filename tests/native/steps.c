@@ -227,6 +227,12 @@ static void adopts(const lane *l) {
   CHECK(!hiprt_step_begin(step, l->stream));
   CHECK(hiprt_step_adopt(step, l->stream, 0, 0, 0, 0) == HIPRT_E_RECORDING);
   hiprt_step_cancel(step);
+  graph = captured(l, 1, 0);
+  CHECK(!hiprt_step_begin(step, l->stream));
+  CHECK(hiprt_step_adopt(step, l->stream, (uintptr_t)graph, 1, 0, 0) == HIPRT_E_RECORDING);
+  hiprt_step_cancel(step);
+  size_t count = 0;
+  CHECK(hipGraphGetNodes(graph, 0, &count)); /* a graph that was given is destroyed */
   hiprt_step_release(step);
 }
 
