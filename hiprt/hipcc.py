@@ -21,7 +21,7 @@ from pathlib import Path
 
 from hiprt import compiler, library
 from hiprt.errors import CompileError, ProviderError
-from hiprt.provider import library_of_ours
+from hiprt.provider import PACKAGE, library_of_ours
 
 __all__ = ["Job", "add_arguments", "main", "parse"]
 
@@ -71,6 +71,7 @@ IGNORED_FLAGS = (
         "-fgpu-flush-denormals-to-zero",
         "-fgpu-default-stream",
         "--cuda-",
+        "--hip-link",
         "-mwavefrontsize",
         "-mcumode",
         "-nogpuinc",
@@ -78,7 +79,6 @@ IGNORED_FLAGS = (
 )
 REFUSED_FLAGS = {
     "-fgpu-rdc": "the CPU device links no device code (-fgpu-rdc): a file defines or includes what its kernels call",
-    "--hip-link": "the CPU device links no device code (--hip-link)",
 }
 IMAGE_SUFFIX = ".hiprt"
 
@@ -207,8 +207,9 @@ def parse(words: list[str]) -> Job:
             language = word[2:]
         elif found := begins(word, VALUE_OF_BOTH):
             value = word[len(found) :] or following(word, rest)
-            job.host += [found, value]
-            job.device += [found, value]
+            if not has_our_headers(value):
+                job.host += [found, value]
+                job.device += [found, value]
         elif found := begins(word, VALUE_OF_HOST):
             job.host += [found, word[len(found) :] or following(word, rest)]
         elif found := begins(word, VALUE_OF_LINK):
@@ -226,6 +227,12 @@ def parse(words: list[str]) -> Job:
     if job.output and job.stage != "link" and len(job.sources) > 1:
         raise ValueError(f"hipcc: -o names one file, but {job.stage} makes one of each of {len(job.sources)} sources")
     return job
+
+
+def has_our_headers(folder: str) -> bool:
+    """Return whether a folder is one that ``hiprt rocm-prefix`` made; hipcc finds our headers by itself."""
+    name = Path("include", "hip", "hip_runtime.h")
+    return Path(folder, "hip", name.name).resolve() == (PACKAGE / "native" / name).resolve()
 
 
 def begins(word: str, flags: Sequence[str]) -> str:

@@ -28,6 +28,42 @@ VERSION = "7.15.0"
 COMMAND = """#!/bin/sh
 exec "{python}" -m hiprt hipcc "$@"
 """
+# CMake's language HIP takes clang only, and asks it where HIP is.
+CLANG = """#!/bin/sh
+case " $* " in
+  *" -print-targets "*) echo "Found HIP installation: {folder}, version {version}" >&2 ;;
+  *) exec "{python}" -m hiprt hipcc "$@" ;;
+esac
+"""
+HIPCONFIG = """#!/bin/sh
+case "$1" in
+  --rocmpath | -R | --path | -p) printf %s "{folder}" ;;
+  --hipclangpath | -l) printf %s "{folder}/lib/llvm/bin" ;;
+  --platform | -P) printf amd ;;
+  --compiler | -c) printf clang ;;
+  --runtime | -r) printf rocclr ;;
+  --version | -v) printf %s "{version}" ;;
+  --cpp_config | -C) printf %s "-D__HIP_PLATFORM_AMD__=1 -I{folder}/include" ;;
+  *) echo "HIP version: {version}" ;;
+esac
+"""
+# Code is made for no architecture, but CMake wants the name of one.
+ENUMERATOR = """#!/bin/sh
+echo hiprt-cpu
+"""
+LANGUAGE_CONFIG = """\
+# What programs in CMake's language HIP are linked with.
+get_filename_component(HIP_LANG_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+if(NOT TARGET hip-lang::amdhip64)
+  add_library(hip-lang::amdhip64 SHARED IMPORTED)
+  set_target_properties(hip-lang::amdhip64 PROPERTIES
+    IMPORTED_LOCATION "${HIP_LANG_PREFIX}/lib/libamdhip64.so"
+    INTERFACE_INCLUDE_DIRECTORIES "${HIP_LANG_PREFIX}/include")
+  add_library(hip-lang::device INTERFACE IMPORTED)
+  set_target_properties(hip-lang::device PROPERTIES INTERFACE_LINK_LIBRARIES hip-lang::amdhip64)
+endif()
+set(_CMAKE_HIP_DEVICE_RUNTIME_TARGET "hip-lang::device")
+"""
 CONFIG = """\
 # find_package(hip): the targets hip::host and hip::device, on hiprt's CPU device.
 get_filename_component(HIP_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
@@ -75,9 +111,10 @@ else()
 endif()
 """
 TOOLCHAIN = """\
-# cmake -DCMAKE_TOOLCHAIN_FILE=...: C++ is compiled by hiprt's hipcc, so that HIP needs no language of its own.
+# cmake -DCMAKE_TOOLCHAIN_FILE=...: C++ is compiled by hiprt's hipcc, as is the language HIP.
 get_filename_component(HIP_PREFIX "${CMAKE_CURRENT_LIST_DIR}" ABSOLUTE)
 set(CMAKE_CXX_COMPILER "${HIP_PREFIX}/bin/hipcc")
+set(CMAKE_HIP_COMPILER "${HIP_PREFIX}/lib/llvm/bin/clang++")
 list(APPEND CMAKE_PREFIX_PATH "${HIP_PREFIX}")
 set(ENV{ROCM_PATH} "${HIP_PREFIX}")
 set(ENV{HIP_PATH} "${HIP_PREFIX}")
@@ -126,9 +163,18 @@ def write_prefix(folder: Path) -> None:
     }
     for name, header in headers.items():
         link(folder / "include" / "hip" / name, header)
-    write(folder / "bin" / "hipcc", COMMAND.format(python=sys.executable)).chmod(0o755)
+    values = {"python": sys.executable, "folder": folder.absolute(), "version": VERSION}
+    commands = {
+        "bin/hipcc": COMMAND,
+        "bin/hipconfig": HIPCONFIG,
+        "bin/rocm_agent_enumerator": ENUMERATOR,
+        "lib/llvm/bin/clang++": CLANG,
+    }
+    for name, text in commands.items():
+        write(folder / name, text.format_map(values)).chmod(0o755)
     write(folder / "lib" / "cmake" / "hip" / "hip-config.cmake", CONFIG)
     write(folder / "lib" / "cmake" / "hip" / "hip-config-version.cmake", VERSION_FILE)
+    write(folder / "lib" / "cmake" / "hip-lang" / "hip-lang-config.cmake", LANGUAGE_CONFIG)
     write(folder / "lib" / "cmake" / "hiprtc" / "hiprtc-config.cmake", RTC_CONFIG)
     write(folder / "lib" / "cmake" / "hiprtc" / "hiprtc-config-version.cmake", VERSION_FILE)
     write(folder / ".info" / "version", VERSION + "\n")

@@ -231,19 +231,25 @@ print(size.value, *counts)
 
 
 @pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
-def test_rocm_prefix(tmp_path, program):
-    """CMake finds HIP in the folder that ``hiprt rocm-prefix`` writes, and builds with its hipcc."""
+@pytest.mark.parametrize("language", ["CXX", "HIP"])
+def test_rocm_prefix(tmp_path, program, language):
+    """CMake finds HIP in the folder that ``hiprt rocm-prefix`` writes, and builds with its hipcc.
+
+    The language HIP is found without the toolchain file too, by the compiler's name alone.
+    """
     prefix, source = tmp_path / "rocm", tmp_path / "source"
     for _ in range(2):  # a folder that was written before is written again
         done = program(sys.executable, "-m", "hiprt", "rocm-prefix", str(prefix))
         assert done.returncode == 0, done.stderr
     source.mkdir()
-    (source / "CMakeLists.txt").write_text("""cmake_minimum_required(VERSION 3.21)
+    uses = "enable_language(HIP)" if language == "HIP" else "find_package(hip REQUIRED)"
+    links = "target_link_libraries(probe PRIVATE hip::device)" if language == "CXX" else ""
+    (source / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.21)
 project(probe LANGUAGES CXX)
-find_package(hip REQUIRED)
+{uses}
 add_executable(probe main.cpp kernels.hip)
-set_source_files_properties(kernels.hip PROPERTIES LANGUAGE CXX)
-target_link_libraries(probe PRIVATE hip::device)
+set_source_files_properties(kernels.hip PROPERTIES LANGUAGE {language})
+{links}
 """)
     (source / "main.cpp").write_text("int run();\nint main() { return run() == 42 ? 0 : 1; }\n")
     (source / "kernels.hip").write_text("""#include <hip/hip_runtime.h>
@@ -256,6 +262,8 @@ int run() {
 }
 """)
     toolchain = f"-DCMAKE_TOOLCHAIN_FILE={prefix / 'toolchain.cmake'}"
+    if language == "HIP":
+        toolchain = f"-DCMAKE_HIP_COMPILER={prefix / 'lib' / 'llvm' / 'bin' / 'clang++'}"
     for step in (["cmake", "-S", str(source), "-B", "build", toolchain], ["cmake", "--build", "build"]):
         done = program(*step)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -395,13 +395,6 @@ def test_programs_compile_in_parallel():
     assert results == {i: i * i for i in range(6)}
 
 
-def test_linking_is_refused(library):
-    import ctypes
-
-    state = ctypes.c_void_p()
-    assert ctypes.CDLL(library).hiprtcLinkCreate(0, None, None, ctypes.byref(state)) == RESULT.HIPRTC_ERROR_LINKING
-
-
 @pytest.mark.parametrize(
     ("image", "status"),
     [

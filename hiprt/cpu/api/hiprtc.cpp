@@ -2,14 +2,13 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 
+#include "api/hiprtc_status.h"
 #include "compile/program.h"
-#include "fork.h"
-#include "hip/hip_jit_types.h"
 #include "hip/hip_version.h"
-#include "hip/hiprtc.h"
 #include "registry.h"
+
+using cpu::rtc_api;
 
 namespace {
 
@@ -19,6 +18,9 @@ struct RtcProgram {
   cpu::Built built;
   bool compiled = false;   // the last compilation succeeded
   bool attempted = false;  // there is a log
+
+  // Returns whether there is bitcode, or code that can be loaded.
+  bool has(bool bitcode) const { return compiled && text.options.is_linked == bitcode; }
 };
 
 // It is never destroyed, because other threads may still use it while the process exits.
@@ -27,23 +29,10 @@ cpu::Registry<hiprtcProgram, RtcProgram> &programs() {
   return all;
 }
 
-// Every function returns through this, so that no exception crosses the C interface.
-template <class Call>
-hiprtcResult api(Call &&call) noexcept {
-  if (cpu::is_forked_from_user()) return HIPRTC_ERROR_INTERNAL_ERROR;
-  try {
-    return call();
-  } catch (const std::bad_alloc &) {
-    return HIPRTC_ERROR_OUT_OF_MEMORY;
-  } catch (...) {
-    return HIPRTC_ERROR_INTERNAL_ERROR;
-  }
-}
-
 // Calls with the live, locked program behind a handle.
 template <class Call>
 hiprtcResult with(hiprtcProgram handle, Call &&call) noexcept {
-  return api([&] {
+  return rtc_api([&] {
     const std::shared_ptr<RtcProgram> program = programs().find(handle);
     if (!program) return HIPRTC_ERROR_INVALID_PROGRAM;
     const std::lock_guard<std::mutex> hold(program->lock);
@@ -112,7 +101,7 @@ hiprtcResult hiprtcVersion(int *major, int *minor) {
 
 hiprtcResult hiprtcCreateProgram(hiprtcProgram *prog, const char *src, const char *name, int numHeaders,
                                  const char *const *headers, const char *const *includeNames) {
-  return api([&] {
+  return rtc_api([&] {
     if (!prog) return HIPRTC_ERROR_INVALID_INPUT;
     auto program = std::make_shared<RtcProgram>();
     const hiprtcResult status = take_text(src, name, numHeaders, headers, includeNames, &program->text);
@@ -122,7 +111,7 @@ hiprtcResult hiprtcCreateProgram(hiprtcProgram *prog, const char *src, const cha
 }
 
 hiprtcResult hiprtcDestroyProgram(hiprtcProgram *prog) {
-  return api([&] {
+  return rtc_api([&] {
     // Callers often pass the handle instead of its address (in hip-python: program.createRef()).
     if (!prog || programs().find(reinterpret_cast<hiprtcProgram>(prog))) return HIPRTC_ERROR_INVALID_INPUT;
     if (!programs().remove(*prog)) return HIPRTC_ERROR_INVALID_PROGRAM;
@@ -179,36 +168,22 @@ hiprtcResult hiprtcGetProgramLog(hiprtcProgram prog, char *log) {
 
 hiprtcResult hiprtcGetCodeSize(hiprtcProgram prog, size_t *codeSizeRet) {
   return with(prog, [&](RtcProgram &p) {
-    return p.compiled ? give_size(p.built.image.size(), codeSizeRet) : HIPRTC_ERROR_INVALID_PROGRAM;
+    return p.has(false) ? give_size(p.built.image.size(), codeSizeRet) : HIPRTC_ERROR_INVALID_PROGRAM;
   });
 }
 
 hiprtcResult hiprtcGetCode(hiprtcProgram prog, char *code) {
-  return with(prog, [&](RtcProgram &p) { return p.compiled ? give(p.built.image, 0, code) : HIPRTC_ERROR_INVALID_PROGRAM; });
+  return with(prog, [&](RtcProgram &p) { return p.has(false) ? give(p.built.image, 0, code) : HIPRTC_ERROR_INVALID_PROGRAM; });
 }
 
-// There is no bitcode for this device: hiprtcGetCode gives linked code.
-hiprtcResult hiprtcGetBitcodeSize(hiprtcProgram prog, size_t *) {
-  return with(prog, [](RtcProgram &) { return HIPRTC_ERROR_INVALID_PROGRAM; });
+hiprtcResult hiprtcGetBitcodeSize(hiprtcProgram prog, size_t *bitcode_size) {
+  if (!bitcode_size) return HIPRTC_ERROR_INVALID_INPUT;
+  return with(prog, [&](RtcProgram &p) { return p.has(true) ? give_size(p.built.image.size(), bitcode_size) : HIPRTC_ERROR_INVALID_PROGRAM; });
 }
 
-hiprtcResult hiprtcGetBitcode(hiprtcProgram prog, char *) {
-  return with(prog, [](RtcProgram &) { return HIPRTC_ERROR_INVALID_PROGRAM; });
+hiprtcResult hiprtcGetBitcode(hiprtcProgram prog, char *bitcode) {
+  if (!bitcode) return HIPRTC_ERROR_INVALID_INPUT;
+  return with(prog, [&](RtcProgram &p) { return p.has(true) ? give(p.built.image, 0, bitcode) : HIPRTC_ERROR_INVALID_PROGRAM; });
 }
-
-// Nothing can be linked here, because this hiprtc makes finished code objects and no bitcode.
-hiprtcResult hiprtcLinkCreate(unsigned, hipJitOption *, void **, hiprtcLinkState *) { return HIPRTC_ERROR_LINKING; }
-
-hiprtcResult hiprtcLinkAddFile(hiprtcLinkState, hipJitInputType, const char *, unsigned, hipJitOption *, void **) {
-  return HIPRTC_ERROR_LINKING;
-}
-
-hiprtcResult hiprtcLinkAddData(hiprtcLinkState, hipJitInputType, void *, size_t, const char *, unsigned, hipJitOption *, void **) {
-  return HIPRTC_ERROR_LINKING;
-}
-
-hiprtcResult hiprtcLinkComplete(hiprtcLinkState, void **, size_t *) { return HIPRTC_ERROR_LINKING; }
-
-hiprtcResult hiprtcLinkDestroy(hiprtcLinkState) { return HIPRTC_ERROR_LINKING; }
 
 }  // extern "C"

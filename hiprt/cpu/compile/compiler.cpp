@@ -252,6 +252,10 @@ bool preprocess(const Compiler &compiler, const CompileJob &job, std::string *te
 bool compile(const Compiler &compiler, const CompileJob &job, std::string *log) {
   std::vector<std::string> words = command(compiler, job);
   if (job.is_hip) words.insert(words.end(), {"-include", device_include_dir() + "/cpu_words.h"});
+  if (job.is_bitcode) {
+    words.insert(words.end(), {"-emit-llvm", "-c", job.source, "-o", job.output});
+    return run(words, log);
+  }
   const std::vector<std::string> libraries = job.is_hip ? standard_libraries() : std::vector<std::string>();
   if (compiler.kind != Compiler::Zig && !job.is_hip) {
     words.insert(words.end(), {"-shared", "-nostdlib", "-Wl,-z,now,--build-id=none", job.source, "-o", job.output});
@@ -265,6 +269,25 @@ bool compile(const Compiler &compiler, const CompileJob &job, std::string *log) 
   link.insert(link.end(), {object, "-o", job.output});
   link.insert(link.end(), libraries.begin(), libraries.end());
   return run(words, log) && run(link, log);
+}
+
+bool link_bitcode(const Compiler &compiler, const std::vector<std::string> &files, Names names, const std::string &output,
+                  std::string *log) {
+  const bool is_zig = compiler.kind == Compiler::Zig;
+  std::vector<std::string> link = {compiler.path, "ld.lld", "-shared", "-z", "now", "-z", "defs"};
+  if (!is_zig) link = {compiler.path, "-shared", "-nostdlib", "-Wl,--build-id=none,-z,now,-z,defs"};
+  if (names == Names::Symbols) link.push_back(is_zig ? "--no-demangle" : "-Wl,--no-demangle");
+  // The calls for checks, which each file has, are the same in all.
+  if (is_checking()) link.push_back(is_zig ? "--allow-multiple-definition" : "-Wl,--allow-multiple-definition");
+  for (const std::string &file : files) {
+    std::vector<std::string> words = {compiler.path};
+    if (is_zig) words.push_back("clang");
+    words.insert(words.end(), {"-O2", "-fPIC", "-femulated-tls", "-w", "-x", "ir", "-c", file, "-o", file + ".o"});
+    if (!run(words, log)) return false;
+    link.push_back(file + ".o");
+  }
+  link.insert(link.end(), {"-o", output});
+  return run(link, log);
 }
 
 bool knows_hip(const Compiler &compiler) { return compiler.kind != Compiler::Gcc; }

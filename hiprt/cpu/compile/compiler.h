@@ -29,9 +29,10 @@ struct CompileJob {
   std::string output;                // path of the shared object
   std::string precompiled = "";      // path of a precompiled header that is read instead of cpu_prelude.h, if there is one
   bool is_hip = false;               // a program for hipcc, in clang's HIP mode: its device part is made
+  bool is_bitcode = false;           // the output is LLVM's bitcode, for link_bitcode
 };
 
-// Returns whether a compiler can make programs for hipcc: g++ cannot.
+// Returns whether a compiler can make programs for hipcc, and bitcode: g++ cannot.
 bool knows_hip(const Compiler &compiler);
 // Returns the command that both parts of a program for hipcc begin with: the compiler, its mode and our headers.
 std::vector<std::string> hip_command(const Compiler &compiler);
@@ -41,6 +42,10 @@ bool precompile(const Compiler &compiler, const CompileJob &job);
 // Preprocesses, with the words that tell kernels left as they are; false, and *log says why, if that fails.
 bool preprocess(const Compiler &compiler, const CompileJob &job, std::string *text, std::string *log);
 bool compile(const Compiler &compiler, const CompileJob &job, std::string *log);
+// Makes a shared object of files of bitcode. The log has the names of missing functions as they are written or as symbols.
+enum class Names { Written, Symbols };
+bool link_bitcode(const Compiler &compiler, const std::vector<std::string> &files, Names names, const std::string &output,
+                  std::string *log);
 
 // Returns the flags that every program is compiled with, as one text.
 std::string common_flags(const Compiler &compiler, bool is_hip);

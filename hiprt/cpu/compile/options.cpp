@@ -53,6 +53,8 @@ bool read_options(const std::vector<std::string> &given, Options *out, std::stri
     if (o == "-xhip" || o == "-xhip-cpp-output") {
       out->is_hip = true;
       out->is_preprocessed = o != "-xhip";
+    } else if (o == "-fgpu-rdc" || o == "-fno-gpu-rdc") {
+      out->is_linked = o == "-fgpu-rdc";
     } else if (is_one_of(o, {"-include", "-isystem", "-iquote", "-idirafter"}) && i + 1 < given.size()) {
       out->flags.insert(out->flags.end(), {o, given[++i]});
     } else if (const std::string *text = value({"-D", "--define-macro="})) {
@@ -72,6 +74,7 @@ bool read_options(const std::vector<std::string> &given, Options *out, std::stri
       return false;
     }
   }
+  if (out->is_linked) out->flags.push_back("-D__HIPRT_LINKED__=1");
   return true;
 }
 

@@ -9,6 +9,7 @@ namespace cpu {
 struct Options {
   bool is_hip = false;             // -xhip: the text is a program for hipcc, host code and all
   bool is_preprocessed = false;    // -xhip-cpp-output: and is what the preprocessor made of it
+  bool is_linked = false;          // -fgpu-rdc: bitcode is made, for hiprtcLinkAddData
   std::vector<std::string> flags;  // for the compiler
   std::string definitions;         // -D and -U as text; it follows our own headers, whose names it must not change
 };

@@ -119,17 +119,39 @@ std::string expression_entries(const std::vector<std::string> &expressions) {
 
 // Returns definitions for the `extern __shared__` arrays, all of which lie at one place: for clang descriptions of size
 // 0, for g++ labels of one thread-local buffer (cpu_abi.h).
-std::string dynamic_shared(const std::vector<std::string> &symbols, bool emulated) {
+// A weak label may be in several files that are linked.
+std::string dynamic_shared(const std::vector<std::string> &symbols, bool emulated, bool is_weak = false) {
   std::string out;
   for (const std::string &s : symbols) {
     const std::string label = emulated ? "__emutls_v." + s : s, type = emulated ? "@object" : "@tls_object";
-    out += ".globl " + label + "\\n.hidden " + label + "\\n.type " + label + "," + type + "\\n" + label + ":\\n";
+    out += (is_weak ? ".weak " : ".globl ") + label + "\\n.hidden " + label + "\\n.type " + label + "," + type + "\\n" + label + ":\\n";
     if (emulated) out += ".size " + label + ",32\\n.quad 0,256,0,0\\n";
   }
   if (out.empty()) return "";
   if (emulated) return "__asm__(\".pushsection .data\\n.balign 8\\n" + out + ".popsection\");\n";
   const std::string zero = ".zero " + std::to_string(HIPRT_CPU_SHARED);
   return "__asm__(\".pushsection .tbss,\\\"awT\\\",@nobits\\n.balign 256\\n" + out + zero + "\\n.popsection\");\n";
+}
+
+// Returns the description of a module whose kernels are listed in a section.
+std::string listed_module() {
+  const auto bound = [](const std::string &name) {
+    return "extern __device__ const __hiprt_entry *const " + name + " __attribute__((weak, visibility(\"hidden\")));\n";
+  };
+  return bound("__start_hiprt_kernels") + bound("__stop_hiprt_kernels") +
+         "extern __device__ __attribute__((visibility(\"default\"), used)) const __hiprt_module_info __hiprt_module = {\n" +
+         std::to_string(HIPRT_CPU_ABI) + ", 0, nullptr, &__hiprt_host_table, &__start_hiprt_kernels, &__stop_hiprt_kernels};\n";
+}
+
+// Returns what follows the text of a program that is linked with others: its entries, listed in the section.
+std::string linked_tail(const Scan &scan, const std::vector<std::string> &expressions) {
+  std::string listed;
+  for (size_t i = 0; i < scan.kernels.size() + expressions.size(); ++i) listed += "&__hiprt_entries[" + std::to_string(i) + "],\n";
+  if (!listed.empty())
+    listed = "__attribute__((used, section(\"hiprt_kernels\"))) static const __hiprt_entry *const __hiprt_listed[] = {\n" + listed + "};\n";
+  return "#pragma GCC system_header\n" + bound_constants(scan.kernels) + dynamic_shared(scan.dynamic_shared, true, true) +
+         "static constexpr __hiprt_entry __hiprt_entries[] = {\n" + kernel_entries(scan.kernels) +
+         expression_entries(expressions) + "{}};\n" + listed;
 }
 
 // Returns what follows the user's text. It is a file of its own that counts as a system header, so that nobody is
@@ -146,14 +168,9 @@ std::string tail(const Scan &scan, const std::vector<std::string> &expressions, 
 // in no function of the device.
 std::string hip_tail(const Scan &scan, const std::string &text_path) {
   const std::string check = is_checking() ? "#include " + quoted(device_include_dir() + "/cpu_check.h") + "\n" : "";
-  const auto bound = [](const std::string &name) {
-    return "extern __device__ const __hiprt_entry *const " + name + " __attribute__((weak, visibility(\"hidden\")));\n";
-  };
   return "#pragma GCC system_header\n" + check + "extern \"C\" {\n__device__ __attribute__((used)) void __hiprt_sections() {\n" +
          dynamic_shared(scan.dynamic_shared, true) + "__asm__(\".pushsection " HIPRT_CPU_TEXT ",\\\"\\\",@progbits\\n.incbin \\\"" + text_path +
-         "\\\"\\n.popsection\");\n}\n" + bound("__start_hiprt_kernels") + bound("__stop_hiprt_kernels") +
-         "extern __device__ __attribute__((visibility(\"default\"), used)) const __hiprt_module_info __hiprt_module = {\n" +
-         std::to_string(HIPRT_CPU_ABI) + ", 0, nullptr, &__hiprt_host_table, &__start_hiprt_kernels, &__stop_hiprt_kernels};\n}\n";
+         "\\\"\\n.popsection\");\n}\n" + listed_module() + "}\n";
 }
 
 // Returns the log with the names of files as the user knows them.
@@ -184,6 +201,30 @@ std::string undefined_function(const std::string &why) {
   return status == 0 ? name.get() : symbol;
 }
 
+// Returns definitions of the symbols that a linker's log says are missing.
+std::string stand_ins(const std::string &log) {
+  std::string out;
+  for (const std::string mark : {"undefined symbol: ", "undefined reference to `"}) {
+    for (size_t at = log.find(mark); at != std::string::npos; at = log.find(mark, at)) {
+      at += mark.size();
+      const std::string name = log.substr(at, log.find_first_of("'\n", at) - at);
+      const std::string one = "__asm__(\".pushsection .data\\n.globl " + name + "\\n" + name + ":.quad 0\\n.popsection\");\n";
+      if (out.find(one) == std::string::npos) out += one;
+    }
+  }
+  return out;
+}
+
+// Links files of bitcode with a description of the module and more text.
+bool link_module(const Compiler &compiler, const std::string &folder, std::vector<std::string> files, const std::string &more,
+                 Names names, const std::string &output, std::string *log) {
+  CompileJob job{folder + "/module.cpp", {"-D__HIPRT_LINKED__=1"}, folder + "/module.bc"};
+  job.is_bitcode = true;
+  files.push_back(job.output);
+  return write_file(job.source, "#pragma GCC system_header\nextern \"C\" {\n" + listed_module() + more + "}\n") &&
+         compile(compiler, job, log) && link_bitcode(compiler, files, names, output, log);
+}
+
 // The build of a program with one compiler.
 class Build {
  public:
@@ -193,6 +234,7 @@ class Build {
     job_.source = dir_.path() + "/unit.cpp";
     job_.output = dir_.path() + "/unit.so";
     job_.is_hip = p_.options.is_hip;
+    job_.is_bitcode = p_.options.is_linked;
     set_includes({});
   }
 
@@ -206,7 +248,8 @@ class Build {
       good = keep_text() && attempt_all(hip_tail(scan, text_path()), out);
     } else if (good) {
       scan = scan_preprocessed(text);
-      const std::string end = tail(scan, p_.expressions, compiler_.kind != Compiler::Gcc);
+      const bool is_linked = p_.options.is_linked, is_emulated = compiler_.kind != Compiler::Gcc;
+      const std::string end = is_linked ? linked_tail(scan, p_.expressions) : tail(scan, p_.expressions, is_emulated);
       set_includes(with_builtin_headers(scan.files, text));
       good = attempt_all(end, out);
     } else if (out->log.empty()) {
@@ -348,6 +391,10 @@ class Build {
     out->log.clear();
     const auto step = [&](std::string *said) { return compile(compiler_, job_, said); };
     if (!with_opening(end, inserts, &out->log, step) || !read_file(job_.output, &out->image)) return false;
+    if (p_.options.is_linked) {
+      if (!p_.expressions.empty()) read_lowered_names(out);
+      return true;
+    }
     std::unique_ptr<Module> module;
     std::string why;
     if (load_object(out->image.data(), &module, &out->lowered, &why) == hipSuccess) return true;
@@ -356,6 +403,18 @@ class Build {
                                 : p_.name + ": error: device code uses " + missing +
                                       ", which this file does not define: the CPU device links no device code of several files\n";
     return false;
+  }
+
+  // Gives the names that a linked program will have, by loading it alone. Something stands for what it has from others.
+  void read_lowered_names(Built *out) const {
+    const std::string made = dir_.path() + "/alone.so";
+    std::string image, log, rest;
+    std::unique_ptr<Module> module;
+    const auto link = [&](const std::string &more, std::string *said) {
+      return link_module(compiler_, dir_.path(), {job_.output}, more, Names::Symbols, made, said);
+    };
+    if ((link("", &log) || link(stand_ins(log), &rest)) && read_file(made, &image))
+      load_object(image.data(), &module, &out->lowered, &rest);
   }
 
   void note_files(const std::vector<std::string> &files, Built *out) const {
@@ -383,7 +442,7 @@ class Build {
 bool build_program(const Program &program, Built *out) {
   std::string passed_over;
   for (const Compiler &compiler : find_compilers()) {
-    if (program.options.is_hip && !knows_hip(compiler)) continue;
+    if ((program.options.is_hip || program.options.is_linked) && !knows_hip(compiler)) continue;
     const std::string key = key_of(program, compiler);
     if (cache_load(key, out)) return true;
     *out = Built();
@@ -399,6 +458,28 @@ bool build_program(const Program &program, Built *out) {
     }
     if (works(compiler, &why)) return false;
     passed_over += "hiprt: " + why + "\n";
+  }
+  out->log = no_compiler_message();
+  return false;
+}
+
+bool link_programs(const std::vector<std::string> &bitcodes, Built *out) {
+  for (const Compiler &compiler : find_compilers()) {
+    if (!knows_hip(compiler)) continue;
+    ScratchDir dir;
+    std::vector<std::string> files;
+    for (const std::string &bitcode : bitcodes) {
+      files.push_back(dir.path() + "/" + std::to_string(files.size()) + ".bc");
+      if (write_file(files.back(), bitcode)) continue;
+      out->log = temporary_files_fault() + "\n";
+      return false;
+    }
+    const std::string made = dir.path() + "/linked.so";
+    std::unique_ptr<Module> module;
+    const bool good = link_module(compiler, dir.path(), files, "", Names::Written, made, &out->log) && read_file(made, &out->image) &&
+                      load_object(out->image.data(), &module, &out->lowered, &out->log) == hipSuccess;
+    out->log = without_paths(out->log, {dir.path() + "/"});
+    return good;
   }
   out->log = no_compiler_message();
   return false;

@@ -21,4 +21,8 @@ struct Program {
 // neither works.
 bool build_program(const Program &program, Built *out);
 
+// Makes a code object of the bitcode of programs that were built with is_linked. False, and out->log says why, if a function
+// is missing or is there twice.
+bool link_programs(const std::vector<std::string> &bitcodes, Built *out);
+
 }  // namespace cpu

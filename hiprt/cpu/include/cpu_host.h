@@ -2,14 +2,21 @@
 #pragma once
 #pragma GCC system_header
 
+// Programs that are linked have these once.
+#ifdef __HIPRT_LINKED__
+#define __hiprt_once __attribute__((weak))
+#else
+#define __hiprt_once
+#endif
+
 extern "C" {
 #if defined(__HIPRT_HIPCC__) && !defined(__HIP_DEVICE_COMPILE__)
 extern __device__ const __hiprt_host *__hiprt_host_table;
 #else
-__device__ __attribute__((visibility("hidden"))) const __hiprt_host *__hiprt_host_table = nullptr;
+__device__ __attribute__((visibility("hidden"))) __hiprt_once const __hiprt_host *__hiprt_host_table = nullptr;
 #endif
 
-#define __hiprt_own __device__ __attribute__((visibility("hidden"), used))
+#define __hiprt_own __device__ __attribute__((visibility("hidden"), used)) __hiprt_once
 #ifndef __HIPRT_HIPCC__
 __hiprt_own void *memcpy(void *to, const void *from, size_t n) { return __hiprt_host_table->copy(to, from, n); }
 __hiprt_own void *memmove(void *to, const void *from, size_t n) { return __hiprt_host_table->move(to, from, n); }
@@ -41,11 +48,12 @@ __hiprt_own _Float16 __truncdfhf2(double x) {
 #undef __hiprt_own
 }
 
-__device__ void *operator new(size_t size) { return __hiprt_host_table->allocate(size); }
-__device__ void *operator new[](size_t size) { return __hiprt_host_table->allocate(size); }
-__device__ void operator delete(void *p) noexcept { __hiprt_host_table->release(p); }
-__device__ void operator delete[](void *p) noexcept { __hiprt_host_table->release(p); }
-__device__ void operator delete(void *p, size_t) noexcept { __hiprt_host_table->release(p); }
-__device__ void operator delete[](void *p, size_t) noexcept { __hiprt_host_table->release(p); }
+__device__ __hiprt_once void *operator new(size_t size) { return __hiprt_host_table->allocate(size); }
+__device__ __hiprt_once void *operator new[](size_t size) { return __hiprt_host_table->allocate(size); }
+__device__ __hiprt_once void operator delete(void *p) noexcept { __hiprt_host_table->release(p); }
+__device__ __hiprt_once void operator delete[](void *p) noexcept { __hiprt_host_table->release(p); }
+__device__ __hiprt_once void operator delete(void *p, size_t) noexcept { __hiprt_host_table->release(p); }
+__device__ __hiprt_once void operator delete[](void *p, size_t) noexcept { __hiprt_host_table->release(p); }
 __device__ inline void *operator new(size_t, void *p) noexcept { return p; }
 __device__ inline void *operator new[](size_t, void *p) noexcept { return p; }
+#undef __hiprt_once
