@@ -5,6 +5,9 @@ memory's bandwidth, that of what its resident waves have in flight (Little's law
 Products follow each other, each node costs the same, and what is not a product costs a node only: attention is that of
 a short context. The counts are those of the kernels' machine code, compiled for the target. On an H200, whose kernel is
 another and taken to be bound by memory, the model stands beside what was measured: by so much it is too fast.
+
+``--prefill`` is the model of a prompt: its products go by tiles, and a step of a tile takes what its instructions take,
+one after the other, or one latency of the memory where too few waves are resident to hide that.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,6 +27,8 @@ from hiprt.command import set_run
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.offline.amd_compiler import Compiler
 from hiprt.kernels.offline.resources import resources_of, text_of
+from hiprt.kernels.ops.attention.prefill_attention import KERNEL as PREFILL, tile_rows
+from hiprt.kernels.ops.quantized.gather_qmm import TILE_COLUMNS, TILES
 from hiprt.kernels.ops.quantized.qmv import DOTS, KERNEL
 from hiprt.kernels.tuning.dots import dots_configuration, dots_of, steps_of
 from hiprt.kernels.tuning.sharing import sharing_of, simdgroups_of
@@ -38,6 +43,10 @@ GROUP, BITS = 64, 4
 OVERHEAD = 1 + 32 / (GROUP * BITS)  # a scale and a bias of 16 bits for each group of codes
 NODES_A_LAYER, OTHER_NODES = 5, 4
 MODEL = "a model, no measurement"
+SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)_")  # of a matrix instruction
+SLOW = ("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_")  # at a quarter of the speed
+PROMPT = 2048  # tokens
+TILE_ROWS, TILE_DEPTH, THREADS = 128, 32, 128  # of the largest tile
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,8 @@ class Gpu:
         The vector instructions of whole waves in a second.
     node : float
         The seconds from one node of a graph to the next that depends on it.
+    matrix : float
+        The floating-point operations of its matrix instructions in a second, for factors of 16 bits.
     """
 
     name: str
@@ -67,6 +78,7 @@ class Gpu:
     latency: float
     issue: float
     node: float
+    matrix: float = 0.0
 
     @property
     def target(self) -> Target:
@@ -76,11 +88,12 @@ class Gpu:
 
 # Bandwidths, latencies and rates are estimates from data sheets and published microbenchmarks. A serial node costs
 # 3.9 us on gfx1100 (ROCm/rocm-systems, issue 10834). The H200's bandwidth and its 0.89 us for a node of a chain were
-# measured (bench/results/2026-11-22-h200-decode.json, 2026-11-22-h200-graph.json).
+# measured (bench/results/2026-11-22-h200-decode.json, 2026-11-22-h200-graph.json). Matrix instructions of a SIMD
+# make 256 operations a clock on gfx1151 and 512 on gfx1201 and gfx942, whose vector instructions take 4 clocks.
 GPUS = (
-    Gpu("Radeon 8060S", "gfx1151", 20, 32, 215e9, 0.6e-6, 232e9, 3.9e-6),
-    Gpu("Radeon AI PRO R9700", "gfx1201", 32, 32, 640e9, 0.7e-6, 282e9, 3.9e-6),
-    Gpu("Instinct MI300X", "gfx942", 304, 64, 5300e9, 0.85e-6, 638e9, 3.9e-6),
+    Gpu("Radeon 8060S", "gfx1151", 20, 32, 215e9, 0.6e-6, 232e9, 3.9e-6, 256 * 232e9),
+    Gpu("Radeon AI PRO R9700", "gfx1201", 32, 32, 640e9, 0.7e-6, 282e9, 3.9e-6, 512 * 282e9),
+    Gpu("Instinct MI300X", "gfx942", 304, 64, 5300e9, 0.85e-6, 638e9, 3.9e-6, 512 * 4 * 638e9),
 )
 H200 = Gpu("NVIDIA H200", "sm_90", 132, 32, 4550e9, 0.8e-6, 0.0, 0.89e-6)
 # Tokens a second of one sequence by preset: bench/results/2026-11-22-h200-decode.json, mode graph, context 16.
@@ -308,9 +321,129 @@ def predict(gpu: Gpu, preset: str) -> Prediction:
     )
 
 
+class Step(NamedTuple):
+    """One turn of the loop of a kernel with matrix instructions, of one wave.
+
+    Attributes
+    ----------
+    kernel : str
+    matrices, vectors : int
+        Its matrix instructions, and its other vector instructions. Those of rare branches are among them, and what a
+        unit of quarter speed computes counts four times.
+    operations : int
+        The floating-point operations of its matrix instructions.
+    waves : int
+        The waves that a SIMD holds.
+    """
+
+    kernel: str
+    matrices: int
+    vectors: int
+    operations: int
+    waves: int
+
+    def seconds(self, gpu: Gpu) -> tuple[float, float]:
+        """Return the seconds that a SIMD takes for its matrix instructions, and for the others."""
+        simds = SIMDS * gpu.units
+        return self.operations * simds / gpu.matrix, self.vectors * simds / gpu.issue
+
+    def share(self, gpu: Gpu) -> float:
+        """Return the part of the issue slots that goes to matrix instructions."""
+        matrix, vector = self.seconds(gpu)
+        return matrix / (matrix + vector)
+
+
+def matrix_step(code: Code, kernel: str) -> Step:
+    """Return the step of the loop with the most matrix instructions; its blocks may lie anywhere in the function.
+
+    Raises
+    ------
+    ValueError
+        The function has no matrix instruction in a loop.
+    """
+    inside: dict[str, list[str]] = {}
+    label, loop = "", ""
+    for line in code.text.splitlines():
+        if block := re.match(r"(?:\.L(BB\w+):|; %bb\.)", line):
+            label, loop = block[1] or "", ""
+        if found := re.search(r"in Loop: Header=(BB\w+)", line):
+            loop = found[1]
+        elif "Loop Header: Depth" in line:
+            loop = label
+        if instruction := re.match(r"\s+(v_\w+)", line):
+            inside.setdefault(loop, []).append(instruction[1])
+    inside.pop("", None)
+    sizes = {name: [shape for each in names if (shape := SHAPE.search(each))] for name, names in inside.items()}
+    most = max(sizes, key=lambda name: len(sizes[name]), default="")
+    if not most or not sizes[most]:
+        raise ValueError(f"{kernel} has no matrix instruction in a loop")
+    operations = sum(2 * int(m) * int(n) * int(k) for m, n, k in (shape.groups() for shape in sizes[most]))
+    others = [name for name in inside[most] if not SHAPE.search(name)]
+    vectors = len(others) + 3 * sum(name.startswith(SLOW) for name in others)
+    return Step(kernel, len(sizes[most]), vectors, operations, code.waves)
+
+
+def prefill_steps(arch: str, head: int) -> tuple[Step, Step]:
+    """Return the steps of the quantised tiles and of attention with heads of some width."""
+    tiles = {"T": bfloat16, "BITS": BITS, "ROWS": TILE_ROWS}
+    attending = {"T": bfloat16, "WIDTH": head, "ROWS": tile_rows(bfloat16, head)}
+    each = ((TILES, TILES.values_of(tiles)), (PREFILL, PREFILL.values_of(attending)))
+    first, second = (matrix_step(code_of(*one, arch), one[0].name) for one in each)
+    return first, second
+
+
+def prefill_seconds(gpu: Gpu, preset: str) -> tuple[float, float]:
+    """Return the seconds that the model gives a prompt, and the operations of its matrix instructions.
+
+    Groups of threads are resident as far as registers and memory allow, and come in whole rounds. A node costs what it
+    costs in decode; what is neither a product nor attention costs a node only.
+    """
+    settings = PRESETS[preset]
+    layers, heads, head = settings["num_hidden_layers"], settings["num_attention_heads"], settings["head_dim"]
+    tiles, attending = prefill_steps(gpu.arch, head)
+    slots = gpu.units * tiles.waves * SIMDS * gpu.wave // THREADS
+    step = max(tiles.waves * sum(tiles.seconds(gpu)), gpu.latency)
+    seconds = operations = 0.0
+    for product, _, times_each in products(settings):
+        rows = PROMPT if times_each > 1 else 1  # the last token alone has logits
+        if rows > 1:
+            rounds = -(-(PROMPT // TILE_ROWS * -(-product.rows // TILE_COLUMNS)) // slots)
+            seconds += times_each * rounds * (product.width // TILE_DEPTH) * step
+            operations += times_each * 2.0 * rows * product.rows * product.width
+        else:
+            seconds += bytes_of(product) / gpu.bandwidth
+    attention = 2.0 * layers * heads * head * PROMPT * PROMPT  # both products, half of each masked
+    nodes = layers * 2 * NODES_A_LAYER * gpu.node
+    return seconds + attention / (gpu.matrix * attending.share(gpu)) + nodes, operations + attention
+
+
+def show_prefill(presets: Sequence[str], *, is_json: bool) -> int:
+    """Print the steps of the kernels of a prompt and what the model says of prompts; return the status."""
+    counted, predicted = [], []
+    for gpu in GPUS:
+        for one in prefill_steps(gpu.arch, PRESETS[presets[0]]["head_dim"]):
+            row = {"arch": gpu.arch, "kernel": one.kernel, "matrix": one.matrices, "vector": one.vectors}
+            counted.append({**row, "issue to matrix": f"{one.share(gpu):.0%}", "waves a SIMD": one.waves})
+        for preset in presets:
+            seconds, operations = prefill_seconds(gpu, preset)
+            peak = operations / seconds / gpu.matrix
+            predicted.append(
+                {"arch": gpu.arch, "preset": preset, "model: tok/s": round(PROMPT / seconds), "of peak": f"{peak:.0%}"}
+            )
+    if is_json:
+        print(json.dumps({"what": MODEL, "prompt": PROMPT, "steps": counted, "predictions": predicted}))
+        return 0
+    print("instructions of a step of a wave, counted in machine code\n")
+    print(text_table(list(counted[0]), [tuple(map(str, row.values())) for row in counted], names=2))
+    print(f"\n{MODEL}: a prompt of {PROMPT} tokens, {BITS} bits in groups of {GROUP}\n")
+    print(text_table(list(predicted[0]), [tuple(map(str, row.values())) for row in predicted], names=2))
+    return 0
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt bench roofline``."""
     parser.add_argument("--kernels", action="store_true", help="the kernels of the products instead, by machine code")
+    parser.add_argument("--prefill", action="store_true", help="the model of a prompt instead, with its kernels' steps")
     parser.add_argument("--model", metavar="PRESET", choices=sorted(MEASURED), help=", ".join(sorted(MEASURED)))
     set_run(parser, run)
 
@@ -339,6 +472,8 @@ def show_kernels(preset: str, *, is_json: bool) -> int:
 def run(options: argparse.Namespace) -> int:
     """Print what the model says; return the exit status."""
     presets = [options.model] if options.model else list(MEASURED)
+    if options.prefill:
+        return show_prefill(presets, is_json=options.json)
     if options.kernels:
         return show_kernels(presets[0] if options.model else "qwen3-4b", is_json=options.json)
     found = [predict(gpu, preset) for gpu in (*GPUS, H200) for preset in presets]

@@ -198,6 +198,18 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         name = f"3 rows of 4 heads of {width}"
         rows = q, keys, values, positions
         yield Case(name, kernels.prefill_attention, rows, exact, {"scale": width**-0.5}, slack=1)
+        # Several tiles of keys, waves without rows, a scale that turns the order over, and scores far apart.
+        q, gate, positions = (
+            normal(dtype, 37, 1, width, seed=6),
+            normal(dtype, 37, width, seed=38),
+            int32(*range(2, 39)),
+        )
+        keys, values = normal(dtype, 2, 1, 70, width, seed=5)
+        positions[::2] += 31
+        exact = reference.prefill_attention(q, keys, values, positions, -0.5, gate)
+        options = {"scale": -0.5, "gate": hiprt.array(gate)}
+        name = f"37 rows of a head of {width} over 70 positions, gated"
+        yield Case(name, kernels.prefill_attention, (q, keys, values, positions), exact, options, slack=1)
         qkv, weight = normal(dtype, 1, 5 * width, seed=30), normal(dtype, width, seed=31)
         writes = partial(kernels.norm_rope_write, heads=2, base=1e4)
         caches = normal(dtype, 2, 1, 2, 9, width)[:, :, :1]

@@ -7,7 +7,17 @@ import pytest
 
 from hiprt.bench import roofline
 from hiprt.bench.engine.models.presets import PRESETS
-from hiprt.bench.roofline import GPUS, H200, MEASURED, loop_instructions, nested_instructions, predict, products
+from hiprt.bench.roofline import (
+    GPUS,
+    H200,
+    MEASURED,
+    Code,
+    loop_instructions,
+    matrix_step,
+    nested_instructions,
+    predict,
+    products,
+)
 
 LOOP = """
 .LBB0_1:
@@ -35,6 +45,44 @@ def test_nested_loops_are_told_apart():
     """The inner loop is the one that has all dot instructions and the least else."""
     dotted = LOOP.replace("\tv_mul_f32 v0, v1, v2\n\ts_cbranch_scc1", "\tv_dot8_i32_iu4 v0, v1, v2\n\ts_cbranch_scc1")
     assert nested_instructions(dotted) == (1, 4, 5)
+
+
+MATRICES = """
+.LBB0_1:                                ; =>This Inner Loop Header: Depth=1
+\tv_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], v[0:3]
+\tv_exp_f32_e32 v8, v9
+; %bb.2:                                ;   in Loop: Header=BB0_1 Depth=1
+\tv_add_f32_e32 v8, v9, v9
+\ts_cbranch_scc1 .LBB0_1
+.LBB0_3:
+\tv_add_f32_e32 v8, v9, v9
+.LBB0_4:                                ;   in Loop: Header=BB0_1 Depth=1
+\tv_add_f32_e32 v8, v9, v9
+\ts_branch .LBB0_1
+"""
+
+
+def test_a_step_is_all_of_its_loop():
+    """Blocks elsewhere in the text as well; an exponential counts four times."""
+    step = matrix_step(Code(MATRICES, 2, 0), "tiles")
+    assert step == ("tiles", 1, 6, 2 * 16**3, 2)
+    assert step.share(GPUS[-1]) == pytest.approx(4 / (4 + 6))
+    with pytest.raises(ValueError, match="tiles has no matrix instruction"):
+        matrix_step(Code(LOOP, 2, 0), "tiles")
+
+
+def test_prompts_are_modelled_by_matrix_instructions(capsys):
+    parser = argparse.ArgumentParser()
+    roofline.add_arguments(parser)
+    assert roofline.run(parser.parse_args(["--prefill", "--model", "qwen3-4b", "--json"])) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["what"] == "a model, no measurement"
+    assert [(row["arch"], row["matrix"] >= 16) for row in found["steps"][::2]] == [(gpu.arch, True) for gpu in GPUS]
+    for gpu in GPUS:
+        seconds, operations = roofline.prefill_seconds(gpu, "qwen3-4b")
+        assert 0 < operations / seconds < gpu.matrix
+    assert roofline.run(parser.parse_args(["--prefill", "--model", "qwen3-4b"])) == 0
+    assert "a model, no measurement: a prompt of 2048 tokens" in capsys.readouterr().out
 
 
 def test_the_kernels_are_shown_beside_the_one_of_every_gpu(capsys):

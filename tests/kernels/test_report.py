@@ -60,3 +60,19 @@ def test_better_and_new_is_not_worse():
 
 def test_the_part_for_some_targets():
     assert Report("clang", [GOOD, OTHER]).of(["gfx942"]).rows == [OTHER]
+
+
+def test_prompts_go_by_matrix_instructions(root):
+    """Both kernels of prompts for numbers of 16 bits, on every target of the committed report."""
+    report = Report.parse((root / "kernels" / "offline" / "amd_report.txt").read_text())
+    kernels = (
+        "quantized_tiles_float16",
+        "quantized_tiles_bfloat16",
+        "prefill_attention_float16",
+        "prefill_attention_bf",
+    )
+    rows = [row for row in report.rows if row.kernel.startswith(kernels)]
+    assert {row.target for row in rows} == {row.target for row in report.rows}
+    for row in rows:
+        assert row.matrices >= (4 if row.kernel.startswith("quantized") else 16), (row.kernel, row.target)
+        assert row.spills == 0

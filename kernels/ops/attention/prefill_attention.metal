@@ -80,10 +80,18 @@ for (uint m = 0; m < present; m++) {
   }
 }
 #else
+#if defined(HIPRT_TILE_FACTORS)
+if (sizeof(T) == 2) {
+  turned_attention<T, WIDTH, ROWS>::run(queries, row_stride, key_rows, value_rows, position + first, int(present), last, scale,
+                                        is_gated != 0, gates, gate_stride, results, thread_index_in_threadgroup);
+  return;
+}
+#endif
 // A wave takes 16 rows, with their scores, their shares and their sums.
 constexpr int OWN = 16;
 constexpr int KEYS = 16;
-constexpr uint THREADS = ROWS / OWN * TILE_LANES;
+constexpr uint LANES = 32;
+constexpr uint THREADS = ROWS / OWN * LANES;
 constexpr int RUN = 16 / sizeof(T);
 constexpr int DEPTH = (WIDTH + 15) / 16 * 16;
 constexpr int LINE = tile_line<T, WIDTH>();
@@ -94,8 +102,8 @@ threadgroup pack<T, RUN> kv_tiles[KEYS * LINE / RUN];
 threadgroup pack<float, 4> score_tiles[ROWS * SCORE_LINE / 4];
 threadgroup float factors[ROWS];
 const uint index = thread_index_in_threadgroup;
-const uint lane = index % TILE_LANES;
-const uint own = index / TILE_LANES * OWN;
+const uint lane = index % LANES;
+const uint own = index / LANES * OWN;
 threadgroup T* q_tile = (threadgroup T*)q_tiles;
 threadgroup T* kv_tile = (threadgroup T*)kv_tiles;
 threadgroup float* scores = (threadgroup float*)score_tiles + own * SCORE_LINE;
@@ -109,9 +117,7 @@ threadgroup float* my_scores = scores + row * SCORE_LINE + lane % 2 * MINE;
 threadgroup T* my_shares = shares + row * SHARE_LINE + lane % 2 * MINE;
 float top = -INFINITY;
 float norm = 0.0f;
-// AMD's matrix instructions take neighbouring positions of a value side by side in a lane; in the cache they lie one row
-// apart.
-tile<T, OWN, DEPTH, sizeof(T) == 2 && HIPRT_TARGET_NVIDIA> sums;
+tile<T, OWN, DEPTH, sizeof(T) == 2 && HIPRT_HAS_MMA> sums;
 #pragma unroll
 for (int i = 0; i < sums.COUNT; i++) sums.sums[i] = 0.0f;
 for (int start = 0; start <= last; start += KEYS) {

@@ -2,7 +2,28 @@
 // target has them for T. A line of a tile is LINE elements, so long that the lanes' accesses fall into different banks.
 namespace metal {
 
-constant constexpr uint TILE_LANES = 32;
+// Matrix instructions of AMD. RUN elements of a lane are its part of a factor of 16 rows, DEPTH deep; SUMS its part of the
+// product of two, 16 by 16.
+#if HIPRT_TARGET_AMD && defined(__GFX12__)
+#define HIPRT_TILE_FACTORS 1
+enum : int { TILE_WAVE = 32, TILE_RUN = 8, TILE_DEPTH = 16, TILE_SUMS = 8 };
+#elif HIPRT_TARGET_AMD && defined(__GFX11__)
+#define HIPRT_TILE_FACTORS 1
+enum : int { TILE_WAVE = 32, TILE_RUN = 16, TILE_DEPTH = 16, TILE_SUMS = 8 };
+#elif HIPRT_TARGET_AMD && (defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__))
+#define HIPRT_TILE_FACTORS 1
+enum : int { TILE_WAVE = 64, TILE_RUN = 8, TILE_DEPTH = 32, TILE_SUMS = 4 };
+#endif
+
+// The lanes that share a tile: a simdgroup, or a whole wave where matrix instructions have 64 lanes.
+template <typename T>
+constexpr uint tile_lanes() {
+#if defined(HIPRT_TILE_FACTORS)
+  return sizeof(T) == 2 ? uint(TILE_WAVE) : 32u;
+#else
+  return 32u;
+#endif
+}
 
 template <typename T, int WIDTH>
 constexpr int tile_line() {
@@ -60,6 +81,35 @@ inline float byte_of(uint word, uint j) {
   return as_type<float>(__byte_perm(word, 0x4b000000u, 0x7650u + j)) - 8388608.0f;
 #else
   return float((word >> (8 * j)) & 255u);
+#endif
+}
+
+// Code j of eight as a number. Codes of 4 bits are moved into bytes: the even ones, and the odd ones.
+template <int BITS>
+inline float code_of(thread const uint* words, uint j) {
+  if (BITS == 8) return byte_of(words[j / 4], j % 4);
+  uint bytes = (words[0] >> (j % 2 * 4)) & 0x0f0f0f0fu;
+#if HIPRT_TARGET_AMD
+  // A byte is converted in one instruction, but the compiler would cut each code out of the word first.
+  asm("" : "+v"(bytes));
+#endif
+  return byte_of(bytes, j / 2);
+}
+// What eight codes stand for.
+template <int BITS>
+inline void unpack(thread float* values, thread const uint* words, float scale, float bias) {
+#if HIPRT_TARGET_AMD
+  // A vector, because CDNA computes two at a time.
+  typedef float Eight __attribute__((ext_vector_type(8)));
+  Eight codes;
+#pragma unroll
+  for (uint j = 0; j < 8; j++) codes[j] = code_of<BITS>(words, j);
+  codes = __builtin_elementwise_fma(codes, Eight(scale), Eight(bias));
+#pragma unroll
+  for (uint j = 0; j < 8; j++) values[j] = codes[j];
+#else
+#pragma unroll
+  for (uint j = 0; j < 8; j++) values[j] = mad(code_of<BITS>(words, j), scale, bias);
 #endif
 }
 
@@ -135,67 +185,113 @@ struct tile<T, M, N, true> {
     }
   }
 };
-#elif HIPRT_TARGET_AMD && (defined(__GFX11__) || defined(__GFX12__))
-// A lane's part of 16 by 16 factors: on gfx11 a whole row, in both halves of the wave; on gfx12 half a row.
-#if defined(__GFX12__)
-constexpr int TILE_RUN = 8;
-#define HIPRT_WMMA(type) __builtin_amdgcn_wmma_f32_16x16x16_##type##_w32_gfx12
-#else
-constexpr int TILE_RUN = 16;
-#define HIPRT_WMMA(type) __builtin_amdgcn_wmma_f32_16x16x16_##type##_w32
-#endif
-typedef float TileSums __attribute__((ext_vector_type(8)));
+#elif defined(HIPRT_TILE_FACTORS)
+// The upper half of a float32 is the lower half of the result, rounded to nearest, ties to even. A NaN stays one if its
+// own lower half is zero, as in all that is computed from numbers of 16 bits.
+HIPRT_INLINE uint upper_half(float value) {
+  const uint word = as_type<uint>(value);
+  return word + 0x7fffu + (word >> 16 & 1u);
+}
+// Two neighbours in a word, rounded.
+HIPRT_INLINE uint pair_of(float first, float second, bfloat16_t) {
+  return __builtin_amdgcn_perm(upper_half(second), upper_half(first), 0x07060302u);
+}
+HIPRT_INLINE uint pair_of(float first, float second, half) {
+  return uint(as_type<ushort>(half(first))) | uint(as_type<ushort>(half(second))) << 16;
+}
+template <typename T>
+inline void store_pairs(T* to, const float* values) {
+  pack<uint, 4> pairs;
+#pragma unroll
+  for (int i = 0; i < 4; i++) pairs.values[i] = pair_of(values[2 * i], values[2 * i + 1], T());
+  *(pack<uint, 4>*)to = pairs;
+}
+template <>
+inline void store_to_tile(bfloat16_t* to, const float* values) { store_pairs(to, values); }
+template <>
+inline void store_to_tile(half* to, const float* values) { store_pairs(to, values); }
+
+// A lane's part of a factor. Lane l has elements of row l % 16: all 16 of them on gfx11, else those from l / 16 * 8 on.
+// MI200 takes what is too small to be normal for zero.
+typedef float TileSums __attribute__((ext_vector_type(TILE_SUMS)));
 template <typename T>
 struct tile_factor {
   typedef _Float16 type __attribute__((ext_vector_type(TILE_RUN)));
-  static HIPRT_INLINE TileSums product(type a, type b, TileSums c) { return HIPRT_WMMA(f16)(a, b, c); }
 };
 template <>
 struct tile_factor<bfloat16_t> {
   typedef short type __attribute__((ext_vector_type(TILE_RUN)));
-  static HIPRT_INLINE TileSums product(type a, type b, TileSums c) { return HIPRT_WMMA(bf16)(a, b, c); }
 };
-#undef HIPRT_WMMA
+#if defined(__GFX12__)
+#define HIPRT_PRODUCT(wmma, mfma, wide) __builtin_amdgcn_wmma_f32_16x16x16_##wmma##_w32_gfx12(a, b, c)
+#elif defined(__GFX11__)
+#define HIPRT_PRODUCT(wmma, mfma, wide) __builtin_amdgcn_wmma_f32_16x16x16_##wmma##_w32(a, b, c)
+#elif defined(__gfx950__) && __has_builtin(__builtin_amdgcn_mfma_f32_16x16x32_bf16)
+typedef __bf16 WideFactor __attribute__((ext_vector_type(TILE_RUN)));
+#define HIPRT_PRODUCT(wmma, mfma, wide)                                                                                \
+  __builtin_amdgcn_mfma_f32_16x16x32_##wmma(as_type<wide>(a), as_type<wide>(b), c, 0, 0, 0)
+#else
+// The order of a sum's terms is free: the first instruction takes the first four elements of each lane, whatever their
+// places in the row.
+#define HIPRT_HALF(x, first) __builtin_shufflevector(x, x, first, first + 1, first + 2, first + 3)
+#define HIPRT_MFMA(mfma, first, sums) \
+  __builtin_amdgcn_mfma_f32_16x16x16##mfma(HIPRT_HALF(a, first), HIPRT_HALF(b, first), sums, 0, 0, 0)
+#define HIPRT_PRODUCT(wmma, mfma, wide) HIPRT_MFMA(mfma, 4, HIPRT_MFMA(mfma, 0, c))
+#endif
+typedef tile_factor<half>::type HalfFactor;
+typedef tile_factor<bfloat16_t>::type BfloatFactor;
+HIPRT_INLINE TileSums factor_product(HalfFactor a, HalfFactor b, TileSums c) { return HIPRT_PRODUCT(f16, f16, HalfFactor); }
+HIPRT_INLINE TileSums factor_product(BfloatFactor a, BfloatFactor b, TileSums c) {
+  return HIPRT_PRODUCT(bf16, bf16_1k, WideFactor);
+}
+#undef HIPRT_PRODUCT
+#undef HIPRT_MFMA
+#undef HIPRT_HALF
 
-// Blocks of 16 by 16: a lane has eight rows of column lane % 16.
+// Where a lane's elements of a factor start in their row, and the row of sum i of a product's column l % 16.
+HIPRT_INLINE int factor_start(uint lane) { return TILE_RUN == TILE_DEPTH ? 0 : int(lane / 16) * TILE_RUN; }
+HIPRT_INLINE uint sum_row(int i, uint lane) {
+  return TILE_RUN == TILE_DEPTH ? uint(i) * 2 + lane / 16 : lane / 16 * TILE_SUMS + uint(i);
+}
+template <typename T>
+HIPRT_INLINE typename tile_factor<T>::type factor_at(const T* from) {
+  pack<pack<T, 8>, TILE_RUN / 8> run;
+#pragma unroll
+  for (int i = 0; i < TILE_RUN / 8; i++) run.values[i] = ((const pack<T, 8>*)from)[i];
+  return as_type<typename tile_factor<T>::type>(run);
+}
+
+// Blocks of 16 by 16.
 template <typename T, int M, int N>
 struct tile<T, M, N, true> {
-  typedef typename tile_factor<T>::type Factor;
-  enum : int { COUNT = M * N / 32 };
+  enum : int { BLOCKS = M / 16 * (N / 16), COUNT = BLOCKS * TILE_SUMS };
   float sums[COUNT];
 
-  static uint row(int i, uint lane) {
-    return uint(i / 8 / (N / 16)) * 16 + (TILE_RUN == 8 ? uint(i % 8) + lane / 16 * 8 : uint(i % 8) * 2 + lane / 16);
-  }
-  static uint column(int i, uint lane) { return uint(i / 8 % (N / 16)) * 16 + lane % 16; }
+  static uint row(int i, uint lane) { return uint(i / TILE_SUMS / (N / 16)) * 16 + sum_row(i % TILE_SUMS, lane); }
+  static uint column(int i, uint lane) { return uint(i / TILE_SUMS % (N / 16)) * 16 + lane % 16; }
 
   template <bool TURNED>
   void add(const T* a, int a_line, const T* b, int b_line, int depth, uint lane) {
     static_assert(!TURNED, "b is [N][depth]");
-    const int own = int(lane % 16), start = TILE_RUN == 8 ? int(lane / 16) * 8 : 0;
-    for (int k = start; k < depth; k += 16) {
-      Factor left[M / 16], right[N / 16];
+    a += int(lane % 16) * a_line + factor_start(lane);
+    b += int(lane % 16) * b_line + factor_start(lane);
 #pragma unroll
-      for (int i = 0; i < M / 16; i++) left[i] = factor(a + (i * 16 + own) * a_line + k);
+    for (int k = 0; k < depth; k += TILE_DEPTH) {
+      typename tile_factor<T>::type left[M / 16], right[N / 16];
 #pragma unroll
-      for (int i = 0; i < N / 16; i++) right[i] = factor(b + (i * 16 + own) * b_line + k);
+      for (int i = 0; i < M / 16; i++) left[i] = factor_at(a + i * 16 * a_line + k);
 #pragma unroll
-      for (int i = 0; i < COUNT / 8; i++) {
+      for (int i = 0; i < N / 16; i++) right[i] = factor_at(b + i * 16 * b_line + k);
+#pragma unroll
+      for (int i = 0; i < BLOCKS; i++) {
         TileSums part;
 #pragma unroll
-        for (int e = 0; e < 8; e++) part[e] = sums[i * 8 + e];
-        part = tile_factor<T>::product(left[i / (N / 16)], right[i % (N / 16)], part);
+        for (int e = 0; e < TILE_SUMS; e++) part[e] = sums[i * TILE_SUMS + e];
+        part = factor_product(left[i / (N / 16)], right[i % (N / 16)], part);
 #pragma unroll
-        for (int e = 0; e < 8; e++) sums[i * 8 + e] = part[e];
+        for (int e = 0; e < TILE_SUMS; e++) sums[i * TILE_SUMS + e] = part[e];
       }
     }
-  }
-
-  static Factor factor(const T* from) {
-    pack<pack<T, 8>, TILE_RUN / 8> run;
-#pragma unroll
-    for (int i = 0; i < TILE_RUN / 8; i++) run.values[i] = ((const pack<T, 8>*)from)[i];
-    return as_type<Factor>(run);
   }
 };
 #endif

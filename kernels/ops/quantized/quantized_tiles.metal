@@ -21,8 +21,9 @@ constexpr uint THREADS = 128;
 constexpr uint DEPTH = 32;
 constexpr uint LINE = tile_line<T, DEPTH>();
 constexpr uint RUN = 16 / sizeof(T);
-constexpr uint WAVES = THREADS / TILE_LANES;
-constexpr uint DOWN = ROWS >= 64 && WAVES >= 4 ? 2 : 1;  // waves below each other
+constexpr uint LANES = tile_lanes<T>();
+constexpr uint WAVES = THREADS / LANES;
+constexpr uint DOWN = ROWS * WAVES >= 256 ? 2 : 1;  // waves below each other
 constexpr uint LOADS = ROWS * DEPTH / RUN / THREADS;
 constexpr uint HALF = DEPTH / 2;  // codes of a column that one thread unpacks
 typedef tile<T, ROWS / DOWN, COLUMNS * DOWN / WAVES> Part;
@@ -34,9 +35,9 @@ threadgroup uint items[ROWS];
 threadgroup T* x_tile = (threadgroup T*)x_tiles;
 threadgroup T* w_tile = (threadgroup T*)w_tiles;
 const uint index = thread_index_in_threadgroup;
-const uint lane = index % TILE_LANES;
-const uint down = index / TILE_LANES % DOWN * (ROWS / DOWN);
-const uint beside = index / TILE_LANES / DOWN * (COLUMNS * DOWN / WAVES);
+const uint lane = index % LANES;
+const uint down = index / LANES % DOWN * (ROWS / DOWN);
+const uint beside = index / LANES / DOWN * (COLUMNS * DOWN / WAVES);
 #endif
 
 // Which row of x and which matrix each row of the result takes; a matrix of right_count does not exist.
@@ -138,13 +139,7 @@ for (uint from = 0, to; from < present; from = to) {
 #pragma unroll
       for (uint e = 0; e < HALF; e += 8) {
         float values[8];
-#pragma unroll
-        for (uint j = 0; j < 8; j++) {
-          // Codes of 4 bits are moved into bytes: the even ones, and the odd ones.
-          const uint word = codes.values[(e + j) / PER_WORD];
-          const float code = BITS == 8 ? byte_of(word, j % 4) : byte_of((word >> (j % 2 * 4)) & 0x0f0f0f0fu, j / 2);
-          values[j] = mad(code, scale, bias);
-        }
+        unpack<BITS>(values, codes.values + e / PER_WORD, scale, bias);
         store_to_tile(unpacked + e, values);
       }
       wait_for_tiles();
