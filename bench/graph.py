@@ -30,7 +30,7 @@ import numpy as np
 
 import hiprt
 from hiprt import core, graphs, library
-from hiprt.bench.raw import chain
+from hiprt.bench.raw import chain, steps
 from hiprt.bench.table import text_table
 from hiprt.bench.topology import SETS, TOPOLOGIES, Work
 from hiprt.command import set_run
@@ -46,6 +46,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {"update": ("update", "instantiate"), "ins
 SECONDS, REPETITIONS, WARM_UP = 1.0, 30, 5
 MOST_SECONDS, MOST_REPETITIONS = 30.0, 200_000
 QUEUED = 8  # the most steps that are in flight
+CALLS = {"raw": "the driver's calls", "libhiprt": "libhiprt's calls"}
 
 
 @dataclass(frozen=True)
@@ -309,18 +310,21 @@ def run(options: argparse.Namespace) -> int:
     is_shown = sys.stderr.isatty() and not options.json
     report = measure(options.topology, options.nodes, options.mode, options.changed, progress=is_shown)
     # This comes last: the program opens the library in a process of its own.
-    floor = chain(options.nodes, min(options.changed, options.nodes)) if options.raw else None
+    sizes = options.nodes, min(options.changed, options.nodes)
+    measured = {"raw": chain(*sizes)} if options.raw else {}
+    if options.raw and report.provider == "null":
+        measured["libhiprt"] = steps(*sizes)
     if options.json:
-        print(json.dumps({**machine(), **asdict(report), **({"raw": floor} if floor else {})}))
+        print(json.dumps({**machine(), **asdict(report), **measured}))
     else:
-        print(table(report) + ("\n" + raw_table(floor, options.nodes) if floor else ""))
+        print("\n".join([table(report), *(raw_table(what, taken, options.nodes) for what, taken in measured.items())]))
     return 0
 
 
-def raw_table(floor: dict[str, float], nodes: int) -> str:
-    """Return what the driver's own calls take as text."""
-    head = f"the driver's calls from C, chain of {nodes}", "us", "per node"
-    return text_table(head, [(name[:-3], f"{us:.2f}", f"{us / nodes:.4f}") for name, us in floor.items()])
+def raw_table(what: str, taken: dict[str, float], nodes: int) -> str:
+    """Return what calls from C take as text."""
+    head = f"{CALLS[what]} from C, chain of {nodes}", "us", "per node"
+    return text_table(head, [(name[:-3], f"{us:.2f}", f"{us / nodes:.4f}") for name, us in taken.items()])
 
 
 def choose(provider: str) -> None:

@@ -20,6 +20,7 @@ from hiprt.graphs.launch.armed import Armed
 from hiprt.graphs.launch.exec import Exec, launch_failure
 from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.ladder import Ladder
+from hiprt.graphs.launch.placement import Placement
 from hiprt.graphs.launch.recurring import TRANSIENT, Recurring
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.captured import capture
@@ -113,6 +114,7 @@ class Step(Armed, Generic[P, R]):
         self.recordings: list[Recording] = []
         self.recurring = Recurring()
         self.latest: Arguments | None = None  # of the call before
+        self.moving: KeptCall | None = None  # what arrays at other addresses were patched into last
         self.names: dict[int, tuple[str, ...]] = {}
 
     if TYPE_CHECKING:
@@ -216,14 +218,19 @@ class Step(Armed, Generic[P, R]):
                 args, keywords = self.cells.place(args, keywords, stream)
             if not self.keep:
                 return self.record((), args, keywords, stream, key)
-            signature = signature_of(args, keywords, moves=self.moves)
-            kept = self.kept.get(signature) if "replay" in flags.graph_rungs else None
+            target = None if self.moving is None or keywords else self.moving.placements.find(args)
+            kept = None if target is None else self.moving
+            signature = signature_of(args, keywords, moves=self.moves) if kept is None else kept.signature
+            if "replay" not in flags.graph_rungs:
+                kept = None
+            elif kept is None:
+                kept = self.kept.get(signature)
             before = None
             if kept is not None and flags.graph_verify > 1:
                 before = kept.recorded if self.is_launched_for(kept, args, keywords) else None
                 self.drop(signature)
                 kept = None
-            rung = self.relaunch(signature, kept, args, keywords, stream) if kept is not None else ""
+            rung = self.relaunch(signature, kept, args, keywords, stream, target) if kept is not None else ""
             if not rung:
                 self.drop(signature)
             if kept is not None and rung:
@@ -292,6 +299,8 @@ class Step(Armed, Generic[P, R]):
         if kept is None:
             return []
         self.count(kept, -1)
+        if self.moving is kept:
+            self.moving = None
         return kept.release()
 
     def count(self, kept: KeptCall, times: int) -> None:
@@ -306,8 +315,9 @@ class Step(Armed, Generic[P, R]):
         args: tuple[Any, ...],
         keywords: dict[str, Any],
         stream: Stream,
+        target: Placement | None = None,
     ) -> str:
-        """Launch again what is kept of a signature.
+        """Launch again what is kept of a signature; `target` says where its arrays lie, if that is known.
 
         Returns
         -------
@@ -320,12 +330,20 @@ class Step(Armed, Generic[P, R]):
         HipError
             A part could not be launched. An `UndefinedOutputsError` where some of the step may have run.
         """
-        self.kept.move_to_end(signature)
+        if next(reversed(self.kept)) is not signature:
+            self.kept.move_to_end(signature)
         rung = "replay"
-        arrays = arrays_of(*args, *keywords.values()) if self.moves else []
-        target = kept.placements.of(arrays) if self.moves else kept.placements.here
+        arrays = []
+        if target is not None:
+            arrays = list(args)
+        elif self.moves:
+            arrays = arrays_of(*args, *keywords.values())
+            target = kept.placements.of(arrays)
+        else:
+            target = kept.placements.here
         if target is not kept.placements.here:
             rung = "patch"
+            self.moving = kept
             try:
                 if not self.ladder.move(kept, arrays, target, stream):
                     return ""
@@ -337,7 +355,7 @@ class Step(Armed, Generic[P, R]):
                 if isinstance(segment, Recording):
                     self.ladder.run_eagerly(segment, stream, why_forced())
                 else:
-                    if not segment.may_launch(stream):
+                    if rung != "patch" and not segment.may_launch(stream):
                         segment.wait()
                     whole = self.ladder.repeat(segment, stream, rung) and whole
             except (HipError, MemoryError) as error:
@@ -434,6 +452,7 @@ class Step(Armed, Generic[P, R]):
         self.drop(signature)
         self.disarm()
         self.kept[signature] = kept
+        kept.signature = signature
         self.recurring.keep(signature)
         self.count(kept, 1)
         stats, bound = self.ladder.stats, flags.graph_keep_mb << 20

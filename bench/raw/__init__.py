@@ -1,4 +1,4 @@
-"""The least that any runtime can cost: the driver's calls, made from C with nothing around them."""
+"""What is measured from C: the driver's calls alone, which is the least that any runtime can cost; and libhiprt's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hiprt import library
+from hiprt import library, native
 from hiprt.bench.topology import SOURCE
 from hiprt.compiler import compile_source
-from hiprt.provider import NVIDIA
+from hiprt.provider import NVIDIA, library_of_ours
 
-__all__ = ["chain"]
+__all__ = ["chain", "steps"]
 
-PROGRAM = Path(__file__).parent / "chain.c"
+HERE = Path(__file__).parent
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")
 
 
@@ -45,14 +45,47 @@ def chain(nodes: int = 1000, changed: int = 10) -> dict[str, float]:
     found = library.current()
     code, _ = compile_source(SOURCE, "bench_graph.hip")
     with TemporaryDirectory() as folder:
-        program, image = Path(folder, "chain"), Path(folder, "code")
+        image = Path(folder, "code")
         image.write_bytes(code)
-        compiler = shlex.split(os.environ.get("CC", "cc"))
-        subprocess.run([*compiler, *FLAGS, str(PROGRAM), "-o", str(program), "-ldl"], check=True)
         interface = ("libcuda.so.1", "cuda") if found.provider is NVIDIA else (str(found.hip), "hip")
-        command = [str(program), *interface, str(image), str(nodes), str(changed)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        return measured("chain.c", ["-ldl"], [*interface, str(image), str(nodes), str(changed)])
+
+
+def steps(nodes: int = 1000, changed: int = 10) -> dict[str, float]:
+    """Return what a chain of kernel nodes costs an engine in C, on the null provider.
+
+    Parameters
+    ----------
+    nodes : int
+        How many nodes the chain has.
+    changed : int
+        How many of them have other arguments each time that the chain is patched.
+
+    Returns
+    -------
+    dict
+        Microseconds, each the median of 301 rounds: ``record_us`` to issue the launches again and replay,
+        ``record_changed_us`` the same where some nodes are patched, of which ``patch_us`` is the patch, and
+        ``replay_us`` to launch again without recording.
+
+    Raises
+    ------
+    OSError
+        There is no C compiler.
+    """
+    (root,) = native.__path__
+    libraries = ["-I", f"{root}/include", "-L", f"{root}/lib", "-lhiprt", f"-Wl,-rpath,{root}/lib"]
+    return measured("steps.c", libraries, [str(library_of_ours("null")), str(nodes), str(changed)])
+
+
+def measured(source: str, flags: list[str], arguments: list[str]) -> dict[str, float]:
+    """Compile a program of this folder, and return what it prints."""
+    with TemporaryDirectory() as folder:
+        program = Path(folder, "program")
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        subprocess.run([*compiler, *FLAGS, str(HERE / source), "-o", str(program), *flags], check=True)
+        done = subprocess.run([str(program), *arguments], capture_output=True, text=True)
     if done.returncode:
-        raise OSError(f"{PROGRAM.name}: {done.stderr.strip()}")
+        raise OSError(f"{source}: {done.stderr.strip()}")
     taken: dict[str, float] = json.loads(done.stdout)
     return taken

@@ -2,7 +2,7 @@
 
 from hiprt import objects
 
-__all__ = ["Armed", "retouch"]
+__all__ = ["Armed", "placed", "retouch"]
 
 armed = objects.load("hiprt.graphs.native.armed")
-Armed, retouch = armed.Armed, armed.retouch
+Armed, placed, retouch = armed.Armed, armed.placed, armed.retouch

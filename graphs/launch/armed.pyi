@@ -1,5 +1,6 @@
 from typing import Any
 
+def placed(arrays: list[Any], args: tuple[Any, ...], /) -> tuple[int, ...] | None: ...
 def retouch(exec_: int, arrays: list[Any], /) -> bool: ...
 
 class Armed:

@@ -9,6 +9,7 @@ from typing import Any
 from hiprt import core
 from hiprt.flags import flags
 from hiprt.graphs.launch.exec import Exec
+from hiprt.graphs.launch.placement import Move
 from hiprt.graphs.record.recording import Recording
 
 __all__ = ["Execs"]
@@ -76,29 +77,29 @@ class Execs:
             raise
         return made
 
-    def within(self, exec_: Exec, rules: Any, nodes: int, nbytes: int) -> Exec | None:
-        """Find where a change may be made within the update budget (G7).
+    def move(self, exec_: Exec, rules: Any, move: Move) -> Exec | None:
+        """Wait for an exec and move memory of its nodes, within the update budget (G7).
 
         Parameters
         ----------
         exec_ : Exec
-            Has no launch in flight.
         rules : hiprt_rules *
-        nodes, nbytes : int
-            How many nodes, and bytes of arguments, the change writes.
+        move : Move
 
         Returns
         -------
         Exec or None
-            The exec itself; its successor, which carries older arguments of the exec, where the change would overspend;
-            None where the change is more than any exec may take.
+            The exec itself; its successor, in which nothing has moved yet and which carries older arguments, where the
+            move would overspend; None where it is more than any exec may take, or where several calls hold the exec.
 
         Raises
         ------
         HipError
-            The successor could not be made.
+            A node refused its arguments, or the successor could not be made. The exec must be discarded (G8).
         """
-        status = core.lib.hiprt_ladder_within(self.core, exec_.core, rules, nodes, nbytes, self.out)
+        status = core.lib.hiprt_ladder_move(
+            self.core, exec_.core, rules, move.size, move.nodes, move.nbytes, move.moves, move.ranges, self.out
+        )
         if status:
             raise core.failure(status)
         found = self.out[0]

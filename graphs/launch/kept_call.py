@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
 from hiprt.allocator import Arena, Pool
@@ -45,6 +45,8 @@ class KeptCall:
         Where the arrays lie that the exec carries, and where others may.
     nbytes : int
         Bytes of device memory that its intermediates and results take.
+    signature : hashable
+        What the step keeps it under.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class KeptCall:
         self.arguments = arguments
         self.placements = Placements(arrays, result, [] if arguments is None else arguments.arrays)
         self.nbytes = sum(memory.stats().reserved for memory in self.memories)
+        self.signature: Hashable = None
 
     @property
     def recorded(self) -> Recorded:

@@ -254,7 +254,7 @@ class Ladder:
             self.run_eagerly(exec_.recording, stream, str(error))
 
     def move(self, kept: KeptCall, arrays: list[Array], target: Placement, stream: Stream) -> bool:
-        """Patch arrays at other addresses into a kept call's exec; False where it has to be recorded again.
+        """Patch arrays at other addresses into a kept call's exec, behind `lock`; False where it must be recorded.
 
         Raises
         ------
@@ -262,29 +262,28 @@ class Ladder:
             A node refused them; the exec must be discarded (G8).
         """
         rules, _ = policy.rules(stream.device, flags.graph_slots)
-        if not rules.rungs & policy.RUNGS["patch"] or not kept.can_move(target):
+        old = kept.exec
+        if old is None or not rules.rungs & policy.RUNGS["patch"]:
+            return False
+        if not kept.placements.can_move(old.recording, target):
             return False
         start = time.perf_counter()
-        with self.lock:
-            old = kept.exec
-            assert old is not None
-            move = kept.placements.move_to(old.recording, target)
-            old.wait()
-            exec_ = self.execs.within(old, rules, move.size, move.nbytes)
-            if exec_ is None:
-                return False
-            if exec_ is not old:
-                self.note_replaced(1)
-                kept.segments = [exec_]  # it comes first: what a failed patch leaves is discarded
-                exec_.patch(old.recording)
+        move = kept.placements.move_to(old.recording, target)
+        exec_ = self.execs.move(old, rules, move)
+        if exec_ is None:
+            return False
+        if exec_ is not old:
+            self.note_replaced(1)
+            kept.segments = [exec_]  # it comes first: what a failed patch leaves is discarded
+            exec_.patch(old.recording)
             exec_.move(move.nodes, move.size, move.ranges, move.moves)
-            if not retouch(exec_.address, arrays):
-                kept.placements.set_apart(exec_.recording)
-                retouch(exec_.address, arrays)
-            kept.placements.carry(arrays, target)
+        if not retouch(exec_.address, arrays):
+            kept.placements.set_apart(exec_.recording)
+            retouch(exec_.address, arrays)
+        kept.placements.carry(arrays, target)
         self.stats.patched += move.size
         seconds = time.perf_counter() - start
-        self.stats.count(Event(self.name, "patch", move.reason, exec_.recording.key, move.difference, seconds))
+        self.stats.count(Event(self.name, "patch", move.reason, move.key, move.difference, seconds))
         return True
 
     def disagree(self, recording: Recording, mismatch: Mismatch) -> None:

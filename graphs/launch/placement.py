@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from hiprt import core
 from hiprt.array import Array
+from hiprt.graphs.launch.armed import placed
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.declarations import extents
 from hiprt.graphs.record.extents import Extent, are_apart, coalesce
@@ -37,6 +38,8 @@ class Move(NamedTuple):
         What moves: first address, one past the last, and the new first address; ascending.
     moves : int
         Number of ranges.
+    key : int
+        The hash of the exec's topology.
     reason, difference : str
         The reason that statistics give, and the first argument that moves.
     """
@@ -46,6 +49,7 @@ class Move(NamedTuple):
     nbytes: int
     ranges: Any
     moves: int
+    key: int
     reason: str
     difference: str
 
@@ -112,6 +116,11 @@ class Placements:
             found = self.seen[addresses] = Placement(arrays)
         return found
 
+    def find(self, args: tuple[Any, ...]) -> Placement | None:
+        """Return where the arguments of a call lie, if they are arrays of the same forms and have lain there before."""
+        addresses = placed(self.arrays, args)
+        return None if addresses is None else self.seen.get(addresses)
+
     def can_move(self, recording: Recording, target: Placement) -> bool:
         """Whether the exec of a recording can be given arguments that lie there with the edges that it has."""
         if self.others is None:
@@ -154,7 +163,7 @@ class Placements:
             name = self.names[moved[0]] if self.names else str(moved[0])
             difference = f"argument {name}: {before[moved[0]][0]:#x} -> {after[moved[0]][0]:#x}"
             users = core.ffi.new("uint32_t[]", nodes)
-            move = Move(users, len(nodes), nbytes, ranges, len(moved), reason, difference)
+            move = Move(users, len(nodes), nbytes, ranges, len(moved), recording.key, reason, difference)
             target.moves[self.here] = move
         return move
 

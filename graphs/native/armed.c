@@ -363,6 +363,29 @@ static PyTypeObject *make_type(void) {
   return (PyTypeObject *)PyType_FromSpec(&spec);
 }
 
+/* placed(arrays, args): the addresses of arguments that are arrays of the forms that these have; None if they are not. */
+static PyObject *placed(PyObject *module, PyObject *given) {
+  PyObject *arrays, *args;
+  if (!PyArg_ParseTuple(given, "O!O!", &PyList_Type, &arrays, &PyTuple_Type, &args)) return 0;
+  const Py_ssize_t n = PyTuple_Size(args);
+  if (PyList_Size(arrays) != n) Py_RETURN_NONE;
+  PyObject *addresses = PyTuple_New(n);
+  for (Py_ssize_t i = 0; addresses && i < n; i++) {
+    PyObject *its = PyTuple_GetItem(args, i), *mine = PyList_GetItem(arrays, i), *form = 0, *wanted = 0, *address = 0;
+    const int is_array = PyObject_TypeCheck(its, hiprt_py_array_type);
+    if (is_array && (form = hiprt_py_form((hiprt_py_array *)its))) wanted = hiprt_py_form((hiprt_py_array *)mine);
+    const int is_alike = form && form == wanted;
+    if (is_alike) address = PyLong_FromUnsignedLongLong(((hiprt_py_array *)its)->address);
+    Py_XDECREF(form);
+    Py_XDECREF(wanted);
+    if (!address || PyTuple_SetItem(addresses, i, address)) {
+      Py_CLEAR(addresses);
+      if (!PyErr_Occurred()) Py_RETURN_NONE;
+    }
+  }
+  return addresses;
+}
+
 /* retouch(exec, arrays): note whose memory an exec uses through its arguments now; False if that was not set apart. */
 static PyObject *retouch(PyObject *module, PyObject *args) {
   unsigned long long exec;
@@ -382,7 +405,8 @@ static PyObject *retouch(PyObject *module, PyObject *args) {
 }
 
 PyMODINIT_FUNC PyInit_armed(void) {
-  static PyMethodDef functions[] = {{"retouch", retouch, METH_VARARGS, 0}, {0}};
+  static PyMethodDef functions[] = {
+      {"retouch", retouch, METH_VARARGS, 0}, {"placed", placed, METH_VARARGS, 0}, {0}};
   static struct PyModuleDef definition = {
       PyModuleDef_HEAD_INIT, "hiprt.graphs.native.armed", "Steps that do their last call again.", -1, functions, 0, 0, 0, 0,
   };

@@ -230,9 +230,29 @@ static int fill_gaps(hiprt_deps *d, uint32_t *tree, uint64_t start, uint64_t end
   return 0;
 }
 
+/* Return the segment that is the very range; NONE if there is none. */
+static uint32_t segment_of(const hiprt_deps *d, uint64_t start, uint64_t end) {
+  const segment *s = segments(d);
+  uint32_t at = d->root;
+  while (at != NONE && s[at].start != start) at = s[at].start < start ? s[at].right : s[at].left;
+  return at != NONE && s[at].end == end ? at : NONE;
+}
+
+/* Access a whole segment, as most kernels access whole buffers: the tree stays as it is. */
+static int access_whole(hiprt_deps *d, uint32_t at, uint32_t node, int write) {
+  if (depend(d, segments(d)[at].writer)) return HIPRT_E_MEMORY;
+  if (!write) return add_reader(d, at, node);
+  if (depend_on_readers(d, segments(d)[at].readers)) return HIPRT_E_MEMORY;
+  segments(d)[at].writer = node;
+  segments(d)[at].readers = NONE;
+  return 0;
+}
+
 int hiprt_deps_access(hiprt_deps *d, uint64_t start, uint64_t end, int write) {
   if (start >= end) return 0;
   uint32_t node = d->orders.count - 1, below, middle, above;
+  const uint32_t whole = segment_of(d, start, end);
+  if (whole != NONE) return access_whole(d, whole, node, write);
   if (cut(d, d->root, start, &below, &above) || cut(d, above, end, &middle, &above)) return HIPRT_E_MEMORY;
   int status;
   if (write) {

@@ -244,8 +244,11 @@ static int survey(const search *s, uint32_t *out_same, uint32_t *out_free, hiprt
   return 0;
 }
 
-int hiprt_ladder_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules *rules, uint32_t nodes, uint64_t bytes,
-                        hiprt_exec **out_exec) {
+/* Find where a change may be made within the update budget (G7): in an exec without a launch in flight, or in the successor
+ * that takes its place; *out_exec is NULL where it is more than any exec may take. Once half of the budget is used, another
+ * thread makes the successor. */
+static int find_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules *rules, uint32_t nodes, uint64_t bytes,
+                       hiprt_exec **out_exec) {
   *out_exec = 0;
   const uint64_t n = hiprt_exec_updated_nodes(exec);
   const double used = hiprt_policy_budget(rules, n, hiprt_exec_updated_bytes(exec), nodes, bytes);
@@ -275,6 +278,17 @@ int hiprt_ladder_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rule
   return 0;
 }
 
+int hiprt_ladder_move(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules *rules, uint32_t n_nodes,
+                      const uint32_t *nodes, uint64_t bytes, uint32_t n_moves, const hiprt_move *moves,
+                      hiprt_exec **out_exec) {
+  *out_exec = 0;
+  if (hiprt_exec_hold(exec, 0) != 1) return 0;
+  int status = hiprt_exec_wait(exec);
+  if (!status) status = find_within(ladder, exec, rules, n_nodes, bytes, out_exec);
+  if (!status && *out_exec == exec) status = hiprt_exec_move(exec, n_nodes, nodes, n_moves, moves);
+  return status;
+}
+
 /* Make an exec without a launch in flight carry the arguments, by the cheaper rung; s->out->exec stays NULL where no rung
  * or the budget allows it. */
 static int change(const search *s, hiprt_exec *exec) {
@@ -288,8 +302,8 @@ static int change(const search *s, hiprt_exec *exec) {
     const int is_patch = rung == HIPRT_PATCH;
     const uint32_t nodes = is_patch ? count : size;
     hiprt_exec *within;
-    int status = hiprt_ladder_within(s->ladder, exec, s->rules, nodes,
-                                     is_patch ? bytes : hiprt_recorder_bytes(s->recorder), &within);
+    const uint64_t written = is_patch ? bytes : hiprt_recorder_bytes(s->recorder);
+    int status = find_within(s->ladder, exec, s->rules, nodes, written, &within);
     if (status || !within) return status;
     if (within != exec) {
       s->out->replaced++;

@@ -29,11 +29,12 @@ void hiprt_ladder_release(hiprt_ladder *ladder);
  * may be half changed: hiprt_ladder_discard comes next (G8). */
 int hiprt_ladder_find(hiprt_ladder *ladder, hiprt_recorder *recorder, hiprt_stream *stream, const hiprt_rules *rules,
                       hiprt_choice *out_choice);
-/* Find where a change of this many nodes and bytes of arguments may be made within the update budget (G7): in an exec
- * without a launch in flight, or in the successor that takes its place; *out_exec is NULL where it is more than any exec
- * may take. Once half of the budget is used, another thread makes the successor. */
-int hiprt_ladder_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules *rules, uint32_t nodes, uint64_t bytes,
-                        hiprt_exec **out_exec);
+/* Wait for an exec and give the listed nodes the addresses that they have after the moves (hiprt_exec_move), which write
+ * this many bytes of arguments, within the update budget (G7). *out_exec: the exec; or the successor that takes its place,
+ * in which nothing has moved yet; or NULL where it is more than any exec may take, or several kept calls hold the exec. */
+int hiprt_ladder_move(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules *rules, uint32_t n_nodes,
+                      const uint32_t *nodes, uint64_t bytes, uint32_t n_moves, const hiprt_move *moves,
+                      hiprt_exec **out_exec);
 /* Drop one exec, those whose topology keys have a hash, or all. */
 void hiprt_ladder_drop(hiprt_ladder *ladder, hiprt_exec *exec);
 void hiprt_ladder_discard(hiprt_ladder *ladder, uint64_t key);

@@ -12,7 +12,7 @@ from hiprt import library
 from hiprt.__main__ import main
 from hiprt.bench import BENCHES, decode, kernels, peers, plot
 from hiprt.bench.engine.models import preset
-from hiprt.bench.raw import chain
+from hiprt.bench.raw import chain, steps
 from hiprt.graphs.launch.timing import read_bandwidth
 
 
@@ -71,6 +71,14 @@ def test_raw_chain(stream):
     """The C program times the driver's calls on the same library."""
     taken = chain(20, 3)
     assert {"eager_us", "build_us", "instantiate_us", "update_us", "patch_us", "relaunch_us", "whole_us"} == set(taken)
+    assert min(taken.values()) > 0
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_raw_steps():
+    """The C program times libhiprt on the null provider, whatever library this process uses."""
+    taken = steps(20, 3)
+    assert {"record_us", "record_changed_us", "patch_us", "replay_us"} == set(taken)
     assert min(taken.values()) > 0
 
 

@@ -1,6 +1,7 @@
 """Steps: recorded once, replayed, patched, instantiated, run eagerly; always the same bits."""
 
 import gc
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -227,6 +228,43 @@ def test_other_arrays_of_the_same_shape_are_patched_in(stream):
         np.testing.assert_array_equal(step(arrays[a], arrays[b]).numpy(), expected)
     assert len(calls) == 1
     assert step.rungs == {"replay": 1, "patch": 3, "update": 0, "instantiate": 1, "eager": 0}
+
+
+def test_moved_arguments_of_another_form_are_recorded(stream):
+    """They begin where arrays lay that were patched in before, with other shapes or strides, or with other values."""
+    calls = []
+
+    def function(a, by=2.0):
+        calls.append(a.shape)
+        return a * by
+
+    values = np.arange(64, dtype=np.float32).reshape(8, 8)
+    x, y = hiprt.array(values), hiprt.array(values + 1)
+    step = graphs.Step(function, stream=stream, moves=True)
+    for _ in range(2):
+        for array in (x, y):
+            np.testing.assert_array_equal(step(array).numpy(), array.numpy() * 2)
+    assert calls == [(8, 8)]
+    assert step.rungs["patch"] == 3
+    for array in (y.reshape(64), y.reshape(4, 16), y[:4], y[:, :4], x):
+        np.testing.assert_array_equal(step(array).numpy(), array.numpy() * 2)
+    np.testing.assert_array_equal(step(y, 3.0).numpy(), y.numpy() * 3)
+    np.testing.assert_array_equal(step(x, by=4.0).numpy(), x.numpy() * 4)
+    assert calls == [(8, 8), (64,), (4, 16), (4, 8), (8, 4), (8, 8), (8, 8)]
+
+
+def test_a_call_that_is_forgotten_is_not_held(stream):
+    """Not by what was patched last either."""
+    x, y = hiprt.zeros(100), hiprt.zeros(100)
+    step = graphs.Step(lambda a: scale(a, 2.0), stream=stream, moves=True)
+    for array in (x, y):
+        step(array)
+    kept = ref(next(iter(step.kept.values())))
+    step.forget()
+    gc.collect()
+    assert kept() is None
+    step(x)
+    assert step.rungs["eager"] == 0
 
 
 def test_arguments_that_alias_are_recorded_again(stream):
