@@ -1,6 +1,7 @@
 """Memory that one process makes and another one uses."""
 
 import ctypes
+import threading
 
 import numpy as np
 from helpers.hip_calls import KIND, E, raw
@@ -90,6 +91,27 @@ def test_memory_that_is_gone(python):
     again = memory(np.full(BYTES, 3, np.uint8))
     assert (read(again, BYTES) == 3).all()
     assert raw("hipFree", again) == 0
+
+
+def test_writes_go_on_while_a_handle_is_made():
+    """No write is lost that another thread queues while the memory gets pages that can be shared."""
+    pieces, size = 512, 16384
+    for value in range(1, 4):
+        p = memory(np.zeros(pieces * size, np.uint8))
+        begun = threading.Event()
+
+        def write(p=p, value=value, begun=begun):
+            for i in range(pieces):
+                assert raw("hipMemsetAsync", ctypes.c_void_p(p.value + i * size), value, SIZE(size), None) == 0
+                begun.set()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        begun.wait()
+        handle_of(p.value)
+        thread.join()
+        assert (read(p, pieces * size) == value).all()
+        assert raw("hipFree", p) == 0
 
 
 def test_refusals():

@@ -7,6 +7,7 @@
 #include "runtime/imported_memory.h"
 #include "runtime/scheduler.h"
 #include "runtime/status.h"
+#include "runtime/work.h"
 
 namespace cpu {
 namespace {
@@ -19,15 +20,28 @@ struct Ticket {
 constexpr uint64_t kMagic = 0x6d656d2d74727068;  // "hprt-mem"
 static_assert(sizeof(Ticket) <= HIP_IPC_HANDLE_SIZE);
 
+// Exchanges the pages of memory. The scheduler runs one work at a time, so that nobody writes them meanwhile.
+struct ShareWork : Work {
+  explicit ShareWork(const Allocation &a) : Work(hipGraphNodeTypeEmpty), allocation(a) {}
+  hipError_t run() override {
+    file = share_memory(allocation);
+    return hipSuccess;
+  }
+  std::shared_ptr<Work> clone() const override { return nullptr; }
+
+  const Allocation allocation;
+  std::shared_ptr<MemoryFile> file;
+};
+
 hipError_t get(hipIpcMemHandle_t *out, void *address) {
   if (!out || !address) return hipErrorInvalidValue;
   const std::optional<Allocation> found = find_allocation(address);
   if (!found || found->kind != MemoryKind::Device) return hipErrorInvalidValue;
-  // Nobody must write the memory while its pages are exchanged.
-  Scheduler::get().wait_device(found->device);
-  const std::shared_ptr<MemoryFile> file = share_memory(*found);
-  if (!file) return hipErrorInvalidValue;
-  const Ticket ticket{kMagic, make_ticket(*file, *found, address)};
+  const auto work = std::make_shared<ShareWork>(*found);
+  const auto stream = std::make_shared<Stream>(found->device, hipStreamNonBlocking, 0, false);
+  if (const hipError_t error = Scheduler::get().execute(stream, work)) return error;
+  if (!work->file) return hipErrorInvalidValue;
+  const Ticket ticket{kMagic, make_ticket(*work->file, *found, address)};
   *out = {};
   std::memcpy(out->reserved, &ticket, sizeof ticket);
   return hipSuccess;
