@@ -200,6 +200,30 @@ def test_two_dimensions_in_driver_form(device):
     assert (device.read()[:64].reshape(4, 16)[:, :8] == content).all()
 
 
+def test_a_copy_begins_in_the_memory_that_it_names():
+    """A place beyond an allocation is refused, although the bytes there may be those of another one."""
+    memory, target = Bytes(np.zeros((4, 8), np.uint8)), Bytes(np.zeros((4, 8), np.uint8))
+    params = hip.HIP_MEMCPY3D()
+    params.srcMemoryType = params.dstMemoryType = TYPE.hipMemoryTypeDevice
+    params.srcDevice, params.dstDevice = memory.address, target.address
+    params.srcPitch = params.dstPitch = 8
+    params.WidthInBytes, params.Height, params.Depth = 4, 1, 1
+    box = hip.hipMemcpy3DParms()
+    for side, of in ((box.srcPtr, memory), (box.dstPtr, target)):
+        fill(side, ptr=of.address, pitch=8, xsize=8, ysize=4)
+    fill(box.extent, width=4, height=1, depth=1)
+    box.kind = KIND.hipMemcpyDeviceToDevice
+    for row, status in ((3, E.hipSuccess), (4, E.hipErrorInvalidValue), (2**61, E.hipErrorInvalidValue)):
+        params.srcY, params.dstY = row, 0
+        assert error(hip.hipDrvMemcpy3D(params)) == status
+        params.srcY, params.dstY = 0, row
+        assert error(hip.hipDrvMemcpy3D(params)) == status
+        box.srcPos.y = row
+        assert error(hip.hipMemcpy3D(box)) == status
+    memory.free()
+    target.free()
+
+
 @pytest.mark.parametrize("queue", [False, True])
 @pytest.mark.parametrize(
     ("call", "dtype", "value"),

@@ -1,5 +1,6 @@
 #include "runtime/copy.h"
 
+#include <cstdint>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -37,6 +38,18 @@ bool box_in_bounds(const Box &box, size_t width, size_t height, size_t depth) {
          !__builtin_add_overflow(size, width, &size) && in_bounds(box.base, size);
 }
 
+// Finds where a box begins in the memory that `base` names. Returns false if that is beyond its allocation, where the box
+// could lie well within another one.
+bool find_start(std::byte *base, hipPos at, size_t pitch, size_t slice, std::byte **out) {
+  size_t planes = 0, rows = 0, offset = 0;
+  if (__builtin_mul_overflow(at.z, slice, &planes) || __builtin_mul_overflow(at.y, pitch, &rows) ||
+      __builtin_add_overflow(planes, rows, &offset) || __builtin_add_overflow(offset, at.x, &offset)) {
+    return false;
+  }
+  *out = base + offset;
+  return offset < SIZE_MAX && in_bounds(base, offset + 1);
+}
+
 // One side of HIP_MEMCPY3D.
 struct Side {
   hipMemoryType type;
@@ -62,8 +75,9 @@ hipError_t make_side(const Side &side, size_t width, size_t rows, size_t planes,
   if (side.lod != 0 || side.x + width > pitch) return hipErrorInvalidValue;
   auto *base = static_cast<std::byte *>(side.type == hipMemoryTypeHost ? side.host : side.device);
   if (!base) return width && rows ? hipErrorInvalidValue : hipSuccess;
-  *out = {base + side.z * pitch * height + side.y * pitch + side.x, pitch, pitch * height};
-  return hipSuccess;
+  *out = {base, pitch, pitch * height};
+  if (width == 0 || rows == 0 || planes == 0) return hipSuccess;
+  return find_start(base, {side.x, side.y, side.z}, pitch, pitch * height, &out->base) ? hipSuccess : hipErrorInvalidValue;
 }
 
 }  // namespace
@@ -148,8 +162,9 @@ hipError_t make_copy(const hipMemcpy3DParms &p, std::shared_ptr<CopyWork> *out) 
     if (ptr.ptr && extent.width && (extent.height > 1 || extent.depth > 1) && pos.x + extent.width > ptr.pitch) {
       return hipErrorInvalidValue;
     }
-    const size_t offset = pos.z * slice + pos.y * ptr.pitch + pos.x;
-    box = {ptr.ptr ? static_cast<std::byte *>(ptr.ptr) + offset : nullptr, ptr.pitch, slice};
+    box = {static_cast<std::byte *>(ptr.ptr), ptr.pitch, slice};
+    const bool empty = extent.width == 0 || extent.height == 0 || extent.depth == 0;
+    if (ptr.ptr && !empty && !find_start(box.base, pos, ptr.pitch, slice, &box.base)) return hipErrorInvalidValue;
   }
   const hipError_t error = make_box_copy(boxes[0], boxes[1], extent, out);
   if (!error) (*out)->kind = p.kind;
