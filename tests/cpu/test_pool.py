@@ -265,7 +265,7 @@ def test_allocation_errors(pool):
     memory = allocate(pool, stream)
     free(memory, stream)
     assert error(hip.hipFreeAsync(memory, stream)) == E.hipErrorInvalidValue
-    plain = ok(hip.hipMalloc(64))
+    plain = ok(hip.hipHostMalloc(64, 0))
     assert error(hip.hipFreeAsync(plain, stream)) == E.hipErrorInvalidValue
     ok(hip.hipStreamDestroy(stream))
     assert error(hip.hipMallocAsync(64, stream)) == E.hipErrorInvalidHandle
@@ -280,6 +280,17 @@ def test_hip_free_takes_pool_memory(pool):
     ok(hip.hipFree(memory))
     assert get(pool, ATTR.hipMemPoolAttrUsedMemCurrent) == 0
     assert error(hip.hipFree(memory)) == E.hipErrorInvalidValue
+
+
+def test_memory_that_no_pool_made_is_freed_in_stream_order():
+    """hipFreeAsync takes what hipMalloc made: the work before it on the stream has that memory."""
+    stream, out = side_stream(), Ints(16)
+    memory = ok(hip.hipMalloc(64))
+    ok(hip.hipMemsetD32Async(memory, 4, 16, stream))
+    ok(hip.hipMemcpyDtoDAsync(out.memory, memory, 64, stream))
+    free(memory, stream)
+    assert out.read().tolist() == [4] * 16
+    assert error(hip.hipFreeAsync(memory, stream)) == E.hipErrorInvalidValue
 
 
 def test_pool_properties_are_checked():

@@ -24,7 +24,12 @@ def raw():
         hip.hipEventRecord(ok(hip.hipEventCreate()), stream),
         hip.hipEventDestroy(event),
     ]
-    others = [hip.hipStreamWaitEvent(stream, ok(hip.hipEventCreate()), 0), hip.hipEventDestroy(None)]
+    others = [
+        hip.hipStreamWaitEvent(stream, ok(hip.hipEventCreate()), 0),
+        hip.hipEventDestroy(None),
+        hip.hipMallocAsync(64, stream),
+        hip.hipFreeAsync(int(memory), stream),
+    ]
     return [sorted({error(call).name for call in group}) for group in (calls, others)]
 
 

@@ -39,7 +39,8 @@ hipError_t capture_allocation(void **out, size_t size, hipMemPool_t pool, Captur
 hipError_t malloc_async(void **out, size_t size, hipStream_t stream, const hipMemPool_t *handle) {
   if (!out) return hipErrorInvalidValue;
   const std::shared_ptr<Stream> target = find_stream(stream);
-  if (!target) return no_such_handle();
+  // Also before HIP 7.0, unlike elsewhere (hip_mempool.cpp:148 of ROCm/clr @f9f995c6d).
+  if (!target) return hipErrorInvalidHandle;
   if (is_legacy(stream)) {
     if (const hipError_t error = capture_forbids_legacy()) return error;
   }
@@ -73,7 +74,7 @@ hipError_t free_async(void *address, hipStream_t stream) {
   // A null address is an error before HIP 7.0.
   if (!address) return quirk(Quirk::FreeasyncNullError) ? hipErrorInvalidValue : hipSuccess;
   const std::shared_ptr<Stream> target = find_stream(stream);
-  if (!target) return no_such_handle();
+  if (!target) return hipErrorInvalidHandle;
   if (Capture *capture = target->capture.load(std::memory_order_acquire)) return capture_free(address, capture, stream);
   if (is_legacy(stream)) {
     if (const hipError_t error = capture_forbids_legacy()) return error;
@@ -82,6 +83,9 @@ hipError_t free_async(void *address, hipStream_t stream) {
   if (std::shared_ptr<const Allocation> import = take_import(address, true)) {
     return enqueue(stream, std::make_shared<ImportEndWork>(std::move(import)));
   }
+  // What hipMalloc made is freed once the device is idle, as in CLR (hip_mempool.cpp:172 of ROCm/clr @f9f995c6d).
+  const std::optional<Allocation> found = find_allocation(address);
+  if (found && is_device_memory(found->kind)) return hipFree(address);
   return pool_free(address, stream);
 }
 
