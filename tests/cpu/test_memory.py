@@ -164,6 +164,7 @@ def test_flags_are_checked():
 
 
 def test_managed_memory_is_plain_memory_for_the_host():
+    assert error(hip.hipMallocManaged(0, hip.hipMemAttachGlobal)) == E.hipErrorInvalidValue
     managed = int(ok(hip.hipMallocManaged(64, hip.hipMemAttachGlobal)))
     ok(hip.hipMemset(managed, 7, 64))
     assert bytes((ctypes.c_char * 64).from_address(managed)) == b"\7" * 64

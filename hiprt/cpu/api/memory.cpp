@@ -138,7 +138,8 @@ hipError_t hipFree(void *ptr) {
 hipError_t hipMallocManaged(void **ptr, size_t size, unsigned int flags) {
   return api([&] {
     const bool known = flags == hipMemAttachGlobal || flags == hipMemAttachHost;
-    return known ? allocate(ptr, size, MemoryKind::Managed, flags) : hipErrorInvalidValue;
+    // Unlike the other calls, this one takes no size of zero (hip_hmm.cpp:71 of ROCm/clr @f9f995c6d).
+    return known && size ? allocate(ptr, size, MemoryKind::Managed, flags) : hipErrorInvalidValue;
   });
 }
 
