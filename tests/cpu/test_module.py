@@ -185,7 +185,10 @@ def test_other_forms_of_a_launch(kernel):
     assert extended(64) == E.hipSuccess
     assert out.read().tolist() == [1] * 64
     assert ok(hip.hipEventElapsedTime(start, stop)) >= 0
-    assert extended(65) == E.hipErrorInvalidValue
+    out.write([0] * 64)
+    assert extended(32) == E.hipSuccess, "a block is no larger than the grid"
+    assert out.read().tolist()[32:] == [0] * 32
+    assert extended(65) == extended(0) == E.hipErrorInvalidValue
     shared.value = 1 << 20
     assert extended(64) == E.hipErrorInvalidValue
     out.write([0] * 64)

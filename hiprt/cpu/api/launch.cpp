@@ -150,6 +150,9 @@ hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t threads_x, uint32_
   return api([&] {
     if (!block_x || !block_y || !block_z) return hipErrorInvalidConfiguration;
     if (shared > kSharedMemory) return hipErrorInvalidValue;
+    if (std::max({block_x, block_y, block_z}) > kMaxThreadsPerBlock) return hipErrorInvalidValue;
+    block_x = std::min(block_x, threads_x), block_y = std::min(block_y, threads_y), block_z = std::min(block_z, threads_z);
+    if (!block_x || !block_y || !block_z) return hipErrorInvalidValue;
     // Sizes are in threads. Blocks that are cut short at the edge are an extension of AMD's that the engine does not
     // have.
     if (threads_x % block_x || threads_y % block_y || threads_z % block_z) return hipErrorInvalidValue;

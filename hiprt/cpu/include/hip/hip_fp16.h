@@ -164,8 +164,11 @@ __hiprt_half float amd_mixed_dot(__half2 a, __half2 b, float c, bool saturate) {
   __hiprt_half bool __hb##name##2(__half2 a, __half2 b) { return a.x op b.x && a.y op b.y; }
 #define __hiprt_half_order(op) \
   __hiprt_half bool operator op(const __half2 &a, const __half2 &b) { return a.x op b.x && a.y op b.y; }
-__hiprt_half_order(==) __hiprt_half_order(<) __hiprt_half_order(<=) __hiprt_half_order(>) __hiprt_half_order(>=)
+__hiprt_half_order(==) __hiprt_half_order(<) __hiprt_half_order(>)
 #undef __hiprt_half_order
+// HIP's own headers make these of the other two.
+__hiprt_half bool operator<=(const __half2 &a, const __half2 &b) { return !(a > b); }
+__hiprt_half bool operator>=(const __half2 &a, const __half2 &b) { return !(a < b); }
 __hiprt_half_compare(==, eq) __hiprt_half_compare(!=, ne) __hiprt_half_compare(<, lt) __hiprt_half_compare(<=, le)
 __hiprt_half_compare(>, gt) __hiprt_half_compare(>=, ge)
 #undef __hiprt_half_compare
