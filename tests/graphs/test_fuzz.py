@@ -20,6 +20,7 @@ from helpers.selection import form as form_of
 import hiprt
 from hiprt import allocator, graphs
 from hiprt.errors import HipError, OutOfMemoryError
+from hiprt.graphs.launch.execs import Execs
 
 CHUNK, TOGETHER = 100, 3
 ALONE = {"short": 400, "usual": 1700, "long": 170_000}
@@ -284,7 +285,7 @@ def test_a_failed_move_runs_eagerly(stream):
     step = graphs.Step(lambda x: scale(x, 3.0), stream=stream, moves=True)
     step(a)
     before = step.rungs["instantiate"]
-    with failing_once(graphs.Exec, "move", HipError(1, "hipErrorInvalidValue", "hipGraphExecKernelNodeSetParams")):
+    with failing_once(Execs, "move", HipError(1, "hipErrorInvalidValue", "hipGraphExecKernelNodeSetParams")):
         np.testing.assert_array_equal(step(b).numpy(), np.full(100, 6, np.float32))
     np.testing.assert_array_equal(step(b).numpy(), np.full(100, 6, np.float32))
     assert "eager: hipGraphExecKernelNodeSetParams: hipErrorInvalidValue (1)" in step.reasons
