@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import sys
 from bisect import bisect_left
 from collections import Counter
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hiprt import core
-from hiprt.allocator import poison
+from hiprt.allocator import parts, poison
 from hiprt.allocator.blocks import of_block, take
 from hiprt.allocator.driver import Memory, device_memory
 from hiprt.allocator.holder import Holder, PoolStats, holders
@@ -75,7 +76,8 @@ class Pool(Holder):
     name : str, optional
         Shown in reports.
     is_guarded : bool, optional
-        Whether buffers lie between red zones; ``HIPRT_ALLOC_POISON`` by default.
+        Whether buffers lie between red zones, ``HIPRT_ALLOC_POISON`` by default; False leaves their bounds out of the
+        CPU device's checks as well.
 
     Attributes
     ----------
@@ -92,6 +94,8 @@ class Pool(Holder):
         self.drains = self.extended = self.overflows = 0
         self.needs_idle = False
         self.is_guarded = flags.alloc_poison if is_guarded is None else is_guarded
+        # Whether the checks may be on, which only the library says for certain, and that opens at the first request.
+        self.may_be_checked = is_guarded is None and self.parent is None and "HIPRT_CPU_CHECK" in os.environ
         # Where the books and each lane lie, for `blocks.take`. Streams that go ask all pools, one without books too.
         self.addresses = dict[int, int]()
         self.core = core.create("hiprt_pool", core.lib.hiprt_pool_release, core.lib.hiprt_pool_create)
@@ -117,6 +121,8 @@ class Pool(Holder):
         """
         if self.is_guarded:
             return poison.allocate(self, self.take, nbytes, stream)
+        if self.may_be_checked and parts.are_checked():
+            return parts.allocate(self, self.take, nbytes, stream)
         lane = self.addresses.get(stream.number)
         taken = lane and take(Buffer, self.address, lane, nbytes, stream.device.index, self)
         return taken or self.take(nbytes, stream)
@@ -248,6 +254,8 @@ class Pool(Holder):
         self.needs_idle = self.needs_idle or needs_idle
         if self.is_guarded and self.parent is None:
             poison.open_before_free(chunk)
+        elif self.may_be_checked and parts.are_checked():
+            parts.divide(chunk)
         return made[0]
 
     def give_back(self, *, force: bool = False) -> int:

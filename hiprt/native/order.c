@@ -277,8 +277,9 @@ int hiprt_order_next(hiprt_stream *stream, hiprt_uses *uses, uint32_t access) {
 
 void hiprt_order_give(hiprt_stream *stream, hiprt_uses *uses) {
   pthread_mutex_lock(&lock);
-  uses->is_known = 1;
-  if (stream->serial) set(&uses->writer, stream, stream->serial);
+  /* While there is one stream, nothing is noted, of this memory neither. */
+  uses->is_known = hiprt_order_is_on();
+  if (uses->is_known && stream->serial) set(&uses->writer, stream, stream->serial);
   pthread_mutex_unlock(&lock);
 }
 

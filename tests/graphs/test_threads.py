@@ -12,6 +12,7 @@ from helpers.gate import Gate
 
 import hiprt
 from hiprt import graphs, kernels
+from hiprt.check import check
 
 N = 1000
 
@@ -85,6 +86,28 @@ def test_an_array_of_another_thread_is_read_behind_its_writer():
                 assert (kernels.add(x, 1.0).numpy() == 9).all()
 
         in_threads(1, use)
+
+
+FIRST = """
+import hiprt
+from hiprt.kernels import hip_kernel
+copy = hip_kernel(
+    'extern "C" __global__ void copy(const float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }',
+    "copy",
+    {"x": "read float32", "y": "write float32"},
+)
+x, stream = hiprt.zeros(64), hiprt.Stream()
+with hiprt.use_stream(stream):
+    copy(x, hiprt.empty(64), grid=1, block=64)
+stream.synchronize()
+"""
+
+
+@pytest.mark.only("cpu", reason="the checks are the CPU device's")
+def test_the_first_array_of_a_process_is_read_behind_its_writer(tmp_path):
+    """It is made before any stream is known to be the only one."""
+    (tmp_path / "first.py").write_text(FIRST)
+    assert check([sys.executable, str(tmp_path / "first.py")], kinds="race") == (0, [])
 
 
 def test_streams_that_share_nothing_do_not_wait():

@@ -264,7 +264,7 @@ void check_race(Cell *cell, Cell *second, uint64_t access, bool writes, uintptr_
 // Tells of an access to bytes that must not be touched.
 void tell_unusable(uintptr_t address, size_t size, unsigned kind, uint64_t access) {
   if (!checks(CheckKind::Memory)) return;
-  const char *text = "memory that is not the device's is touched";
+  const char *text = "memory that belongs to no buffer is touched";
   if (is_shared(address)) text = "shared memory that the block does not have is touched";
   else if (memory_at(address).freed) text = "freed memory is touched";
   tell(CheckKind::Memory, text, address, {involved(access, what_of(size, kind))});

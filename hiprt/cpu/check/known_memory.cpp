@@ -27,6 +27,7 @@ struct Range {
 struct State {
   std::mutex lock;
   std::map<uintptr_t, Range> live, freed, modules;  // by base
+  std::map<uintptr_t, Range> divided;               // their parts are live ranges
 };
 
 State &state() {
@@ -35,6 +36,7 @@ State &state() {
 }
 
 std::string text_of(const HostStack &stack, const char *title) {
+  if (!stack.text.empty()) return title + stack.text;
   std::string out;
   Dl_info own{};
   dladdr(reinterpret_cast<void *>(&state), &own);
@@ -53,11 +55,23 @@ std::string text_of(const HostStack &stack, const char *title) {
   return out.empty() ? "" : title + out;
 }
 
-// Removes what is noted as freed in a range, because it is used again.
-void forget_freed(State &all, uintptr_t base, size_t size) {
-  auto it = all.freed.upper_bound(base);
-  if (it != all.freed.begin() && std::prev(it)->second.base + std::prev(it)->second.size > base) --it;
-  while (it != all.freed.end() && it->first < base + size) it = all.freed.erase(it);
+// Forgets the ranges that have bytes in another one, because that is used again.
+void forget(std::map<uintptr_t, Range> *ranges, uintptr_t base, size_t size) {
+  auto it = ranges->upper_bound(base);
+  if (it != ranges->begin() && std::prev(it)->second.base + std::prev(it)->second.size > base) --it;
+  while (it != ranges->end() && it->first < base + size) it = ranges->erase(it);
+}
+
+// Moves a range to those that were freed, and returns its bytes; 0 if there is none at this address.
+size_t free_range(std::map<uintptr_t, Range> *ranges, uintptr_t base, const HostStack &stack) {
+  const auto found = ranges->find(base);
+  if (found == ranges->end()) return 0;
+  Range range = found->second;
+  ranges->erase(found);
+  range.freed = true;
+  range.given_back = stack;
+  state().freed[base] = range;
+  return range.size;
 }
 
 const Range *find(const std::map<uintptr_t, Range> &ranges, uintptr_t address, size_t reach) {
@@ -91,21 +105,35 @@ void add_range(uintptr_t base, size_t size, bool initialised, const HostStack &s
   const Range range{base, size, initialised, false, stack, {}};
   State &all = state();
   const std::lock_guard<std::mutex> hold(all.lock);
-  forget_freed(all, base, size);
+  forget(&all.freed, base, size);
   all.live[base] = range;
 }
 
 size_t remove_range(uintptr_t base, const HostStack &stack) {
   State &all = state();
   const std::lock_guard<std::mutex> hold(all.lock);
+  const auto divided = all.divided.find(base);
+  if (divided == all.divided.end()) return free_range(&all.live, base, stack);
+  forget(&all.live, base, divided->second.size);
+  forget(&all.freed, base, divided->second.size);
+  return free_range(&all.divided, base, stack);
+}
+
+size_t divide_range(uintptr_t base) {
+  State &all = state();
+  const std::lock_guard<std::mutex> hold(all.lock);
   const auto found = all.live.find(base);
   if (found == all.live.end()) return 0;
-  Range range = found->second;
+  const Range range = found->second;
   all.live.erase(found);
-  range.freed = true;
-  range.given_back = stack;
-  all.freed[base] = range;
+  all.divided[base] = range;
   return range.size;
+}
+
+size_t remove_part(uintptr_t base, const HostStack &stack) {
+  State &all = state();
+  const std::lock_guard<std::mutex> hold(all.lock);
+  return free_range(&all.live, base, stack);
 }
 
 void add_module_range(uintptr_t base, size_t size) {

@@ -139,4 +139,12 @@ void memory_given_back(uintptr_t base, const HostStack &stack) {
   if (const size_t size = remove_range(base, stack)) shadow_changed(base, size);
 }
 
+void memory_divided(uintptr_t base) {
+  if (const size_t size = is_checking() ? divide_range(base) : 0) shadow_changed(base, size);
+}
+
+void part_given_back(uintptr_t base, const HostStack &stack) {
+  if (const size_t size = remove_part(base, stack)) shadow_changed(base, size);
+}
+
 }  // namespace cpu

@@ -47,6 +47,9 @@ void forget_accesses();
 // streams call them when they run, with the stack of the call that queued them.
 void memory_taken(uintptr_t base, size_t size, bool initialised, const HostStack &stack = host_stack());
 void memory_given_back(uintptr_t base, const HostStack &stack = host_stack());
+// The same for memory that is given out in parts, which are taken like other memory. When it goes, its parts go.
+void memory_divided(uintptr_t base);
+void part_given_back(uintptr_t base, const HostStack &stack);
 void module_memory(uintptr_t base, size_t size);
 void module_memory_gone(uintptr_t base, size_t size);
 
