@@ -105,6 +105,34 @@ def test_processes_that_find_the_same_have_it_once(check, tmp_path):
     assert len(json.loads(done.stdout)["findings"]) == 1
 
 
+METAL = """
+import numpy as np
+import hiprt
+from hiprt.metal_compat import metal_kernel
+x = hiprt.array(np.ones(64, np.float32))
+body = '''uint t = thread_position_in_threadgroup.x;
+
+threadgroup float s[64];
+s[t] = x[t];
+
+y[t] = s[63 - t];
+'''
+for i in range(3):
+    kernel = metal_kernel(f"k{i}", ["x"], ["y"], body)
+    shape = {"grid": (64, 1, 1), "threadgroup": (64, 1, 1), "output_shapes": [(64,)]}
+    kernel(inputs=[x], output_dtypes=[np.dtype(np.float32)], **shape)[0].numpy()
+"""
+
+
+def test_lines_are_those_of_the_body(tmp_path):
+    """The text in front of it is read in the compiler's own form from the second kernel on."""
+    (tmp_path / "program.py").write_text(METAL)
+    command = [sys.executable, "-m", "hiprt", "check", "--json", "--kinds", "race", str(tmp_path / "program.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    lines = {i["line"] for finding in json.loads(done.stdout)["findings"] for i in finding["involved"]}
+    assert lines == {f"k{i}.metal:{line}" for i in range(3) for line in (4, 6)}
+
+
 @pytest.mark.parametrize("heed", ["ends", "goes on"])
 def test_an_interrupt_ends_the_program(tmp_path, heed):
     """Findings so far are told, and nothing is left: neither the program nor files."""

@@ -9,6 +9,8 @@ HEAD = """
 #define G int(blockIdx.x * blockDim.x + threadIdx.x)
 #define KERNEL(name) extern "C" __global__ void name(int* x, int* y, int* c, int n)
 struct Pair { int a, b; };
+typedef int Eight __attribute__((vector_size(32), aligned(4)));
+typedef int Sixteen __attribute__((ext_vector_type(16)));
 __device__ int table[8];
 __device__ __noinline__ void wait_elsewhere() { __syncthreads(); }
 __device__ void add_up(volatile int* s, int t) {
@@ -27,6 +29,8 @@ DEFECTS = {
     "read_far_beyond": ("memory", 1, 1, "c[0] = x[512 + 300];"),
     "write_far_beyond": ("memory", 1, 1, "x[512 + 300] = 1;"),
     "write_wide_beyond": ("memory", 1, 1, "*reinterpret_cast<int4*>(x + 510) = int4(1, 2, 3, 4);"),
+    "write_eight_beyond": ("memory", 1, 1, "*reinterpret_cast<Eight*>(x + 505) = Eight{};"),
+    "read_sixteen_beyond": ("memory", 1, 1, "Sixteen v = *reinterpret_cast<Sixteen*>(x + 512); c[0] = v[15];"),
     "write_half_beyond": ("memory", 1, 1, "reinterpret_cast<short*>(x)[1024] = 1;"),
     "write_byte_beyond": ("memory", 1, 1, "reinterpret_cast<char*>(x)[2048] = 1;"),
     "count_of_elements_for_bytes": ("memory", 1, 1, "for (int i = 0; i < 2048; i += 256) x[i] = 1;"),
@@ -57,7 +61,14 @@ DEFECTS = {
         1,
         "__hip_atomic_fetch_min(c + 64, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);",
     ),
+    "eight_of_two_threads": (
+        "race",
+        1,
+        64,
+        "if (T % 8 == 0) *reinterpret_cast<Eight*>(x + T) = Eight{}; x[T ^ 33] = 1;",
+    ),
     # Read before it is written.
+    "eight_never_written": ("init", 1, 32, "Eight v = reinterpret_cast<Eight*>(y)[T]; x[T] = v[0] + v[7];"),
     "read_never_written": ("init", 1, 1, "c[0] = y[7];"),
     "add_to_never_written": ("init", 1, 1, "y[0] += 1;"),
     "atomic_add_to_never_written": ("init", 1, 1, "atomicAdd(y, 1);"),
@@ -182,7 +193,7 @@ DEFECTS = {
         "race",
         1,
         32,
-        "__shared__ int s[32]; s[T] = T; if (T < 16) __syncwarp(0xffff); x[T] = s[31 - T];",
+        "__shared__ int s[32]; s[T] = T; if (T < 16) __syncwarp(0xffffull); x[T] = s[31 - T];",
     ),
     "maximum_and_plain_read": (
         "race",
@@ -280,18 +291,29 @@ CORRECT = {
         "int m = max(max(s[0], s[1]), max(s[2], s[3]));"
         " __syncthreads(); if (T % 32 == 0) s[T / 32] = m + T; __syncthreads(); x[T] = s[0];",
     ),
+    "eight_at_once": (
+        1,
+        32,
+        "reinterpret_cast<Eight*>(y)[T] = reinterpret_cast<Eight*>(x)[T]; __syncthreads(); "
+        "for (int i = T; i < 256; i += 32) x[i] = y[i];",
+    ),
+    "sixteen_and_one": (
+        1,
+        32,
+        "Sixteen v = 0; v[T % 16] = x[T]; reinterpret_cast<Sixteen*>(y)[T] = v; __syncthreads(); x[T] = y[T * 16];",
+    ),
     "exchange_in_a_warp": (1, 64, "__shared__ int s[64]; s[T] = T; __syncwarp(); x[T] = s[T ^ 1];"),
     "exchange_in_half_a_warp": (
         1,
         32,
-        "__shared__ int s[32]; s[T] = T; __syncwarp(T < 16 ? 0xffff : 0xffff0000); x[T] = s[T ^ 8];",
+        "__shared__ int s[32]; s[T] = T; __syncwarp(T < 16 ? 0xffffull : 0xffff0000ull); x[T] = s[T ^ 8];",
     ),
     "shuffle_orders_a_warp": (1, 32, "__shared__ int s[32]; s[T] = T; int v = __shfl_xor(T, 1); x[T] = s[T ^ 2] + v;"),
     "order_through_a_third_lane": (
         1,
         32,
-        "__shared__ int s[32]; if (T == 0) s[0] = 5; if (T < 2) __syncwarp(3); "
-        "if (T == 1 || T == 2) __syncwarp(6); if (T == 2) c[0] = s[0];",
+        "__shared__ int s[32]; if (T == 0) s[0] = 5; if (T < 2) __syncwarp(3ull); "
+        "if (T == 1 || T == 2) __syncwarp(6ull); if (T == 2) c[0] = s[0];",
     ),
     "shuffle_up_at_the_edge": (1, 32, "int v = __shfl_up(x[T], 1); x[T] = T ? v : 0;"),
     "shuffle_down_at_the_edge": (1, 32, "int v = __shfl_down(x[T], 16); x[T] = T < 16 ? v : 0;"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.rtc import Program
+from helpers.rtc import Program, build
 
 LANES = np.arange(32)
 
@@ -129,6 +129,38 @@ def test_masked_votes_and_shuffles():
     )
     np.testing.assert_array_equal(out[:8], 0xFB + 5000 + 100000 + 1000000)
     assert not out[8:].any()
+
+
+MASKED = (
+    "__shfl_sync(MASK, lane, 0)",
+    "__shfl_up_sync(MASK, lane, 1)",
+    "__shfl_down_sync(MASK, lane, 1, 16)",
+    "__shfl_xor_sync(MASK, lane, 1)",
+    "__ballot_sync(MASK, lane)",
+    "__any_sync(MASK, lane)",
+    "__all_sync(MASK, lane)",
+    "__match_any_sync(MASK, lane)",
+    "__match_all_sync(MASK, lane, &same)",
+    "(__syncwarp(MASK), 0)",
+)
+# A type each, because a template is compiled once for a type.
+NARROW = "bool,char,signed char,unsigned char,short,unsigned short,int,unsigned,float,char16_t".split(",")
+
+
+def test_masks_have_64_bits_as_in_hip():
+    """HIP's headers refuse narrower ones, which a warp of 64 lanes would read as those of its lower half."""
+    body = "int same = 0; " + " ".join(f"r += {call};" for call in MASKED)
+    for mask in ("~0ull", "0xffffffffl", "lanes"):
+        lanes("unsigned long long lanes = __activemask(); " + body.replace("MASK", mask))
+    calls = [
+        f"{{ {kind} m = 3; r += {call.replace('MASK', 'm')}; }}" for kind, call in zip(NARROW, MASKED, strict=True)
+    ]
+    lines = "\n".join(calls)
+    source = f'extern "C" __global__ void k(int* out) {{ int lane = threadIdx.x, same, r = 0;\n{lines}\n*out = r; }}'
+    log = build(source).log
+    assert log.count(": error: static assertion failed") == len(MASKED), log
+    assert "the mask of a *_sync operation has 64 bits in HIP" in log
+    assert all(f"k.hip:{line}:" in log for line in range(2, len(MASKED) + 2)), log
 
 
 def test_a_masked_operation_waits_for_lanes_that_come_later():

@@ -105,12 +105,21 @@ std::vector<std::string> contraction(const Compiler &c, const std::vector<std::s
   return {"-Xclang", name + "fast-honor-pragmas"};
 }
 
-// Kernels that are checked call the engine at each access. Vectors wider than 16 bytes have no such call.
-std::vector<std::string> check_flags() {
+// Kernels that are checked call the engine at each access. ThreadSanitizer's pass leaves out those of sizes that it does not
+// know, for which AddressSanitizer's, as kernels of operating systems use it, has a function. It calls one for each other
+// access too, so that only programs that need it have it.
+std::vector<std::string> check_flags(const CompileJob &job) {
   if (!is_checking()) return {};
-  return {"-O1", "-fsanitize=thread", "-gline-tables-only", "-gdwarf-4", "-fno-vectorize", "-fno-slp-vectorize",
-          "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1",
-          "-mllvm", "-tsan-compound-read-before-write=1", "-D__HIPRT_CHECK__"};
+  std::vector<std::string> out = {
+      "-O1", "-fsanitize=thread", "-gline-tables-only", "-gdwarf-4", "-fno-vectorize", "-fno-slp-vectorize",
+      "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-distinguish-volatile=1",
+      "-mllvm", "-tsan-compound-read-before-write=1", "-D__HIPRT_CHECK__"};
+  if (!job.has_wide_values) return out;
+  out.insert(out.end(), {"-Xclang", "-fsanitize=kernel-address"});
+  for (const char *option : {"-asan-globals=0", "-asan-stack=0", "-asan-instrument-atomics=0", "-asan-opt-same-temp=0",
+                             "-asan-instrumentation-with-call-threshold=0"})
+    out.insert(out.end(), {"-mllvm", option});
+  return out;
 }
 
 const std::vector<std::string> &macros() {
@@ -138,7 +147,7 @@ std::vector<std::string> device_part_command(const Compiler &c, const CompileJob
         "-fvisibility=hidden", "-femulated-tls", "-fno-threadsafe-statics", "-fno-math-errno", "-fno-trapping-math",
         "-fno-strict-aliasing", "-fno-stack-protector", "-fstack-clash-protection", "-fno-ident", "-w"})
     out.push_back(flag);
-  for (const auto &part : {contraction(c, job.options), job.options, check_flags()}) out.insert(out.end(), part.begin(), part.end());
+  for (const auto &part : {contraction(c, job.options), job.options, check_flags(job)}) out.insert(out.end(), part.begin(), part.end());
   return out;
 }
 
@@ -166,7 +175,7 @@ std::vector<std::string> command(const Compiler &c, const CompileJob &job) {
   if (job.precompiled.empty()) out.insert(out.end(), {"-include", device_include_dir() + "/cpu_prelude.h"});
   else out.insert(out.end(), {"-include-pch", job.precompiled, "-Xclang", "-fno-validate-pch"});
   out.insert(out.end(), job.options.begin(), job.options.end());
-  const std::vector<std::string> checks = check_flags();
+  const std::vector<std::string> checks = check_flags(job);
   out.insert(out.end(), checks.begin(), checks.end());
   out.push_back("-I" + device_include_dir());
   out.push_back("-I" + device_include_dir() + "/freestanding");

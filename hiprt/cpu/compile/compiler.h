@@ -30,6 +30,7 @@ struct CompileJob {
   std::string precompiled = "";      // path of a precompiled header that is read instead of cpu_prelude.h, if there is one
   bool is_hip = false;               // a program for hipcc, in clang's HIP mode: its device part is made
   bool is_bitcode = false;           // the output is LLVM's bitcode, for link_bitcode
+  bool has_wide_values = false;      // it may load and store values of more than 16 bytes at once
 };
 
 // Returns whether a compiler can make programs for hipcc, and bitcode: g++ cannot.

@@ -190,6 +190,12 @@ std::vector<std::string> flags_behind_preprocessor(const std::vector<std::string
   return out;
 }
 
+// Returns whether a preprocessed text has types of more than 16 bytes that are loaded and stored at once, or of odd sizes.
+bool may_have_wide_values(const std::string &text) {
+  const auto has = [&](const char *word) { return text.find(word) != std::string::npos; };
+  return has("vector_size") || has("ext_vector_type") || has("long double") || has("_BitInt");
+}
+
 // Returns the name that the loader misses, as the program has it; empty if it complains of something else.
 std::string undefined_function(const std::string &why) {
   static const std::string mark = "undefined symbol: ";
@@ -235,6 +241,7 @@ class Build {
     job_.output = dir_.path() + "/unit.so";
     job_.is_hip = p_.options.is_hip;
     job_.is_bitcode = p_.options.is_linked;
+    job_.has_wide_values = may_have_wide_values(p_.source);
     set_includes({});
   }
 
@@ -242,6 +249,7 @@ class Build {
     std::string text;
     Scan scan;
     bool good = !dir_.path().empty() && scanned(&text, &out->log);
+    job_.has_wide_values = job_.has_wide_values || may_have_wide_values(text);
     if (good && p_.options.is_hip) {
       scan = scan_preprocessed(text);
       own_ = text, is_preprocessed_ = true;
@@ -297,10 +305,10 @@ class Build {
     if (!is_precompiled) return true;
     if (job_.is_hip) return false;
     const std::string key = opening_key(), made = dir_.path() + "/opening.pch";
-    // Findings name lines, which are those of the text.
-    if (compiler_.kind == Compiler::Gcc || is_checking() || key == absent_) return false;
+    if (compiler_.kind == Compiler::Gcc || key == absent_) return false;
     const auto bytes = precompiled_opening(key, [&](std::string *out) {
-      const CompileJob job{dir_.path() + "/opening.h", job_.options, made};
+      CompileJob job{dir_.path() + "/opening.h", job_.options, made};
+      job.has_wide_values = job_.has_wide_values;
       return write_headers() && write_file(job.source, opening_) && precompile(compiler_, job) && read_file(made, out);
     });
     if (bytes->empty() || !write_file(made, *bytes)) {
@@ -316,6 +324,7 @@ class Build {
     Sha256 sum;
     sum.field(HIPRT_CODE_GENERATION).field(prelude_hash()).field(host_cpu());
     sum.field(compiler_.identity).field(common_flags(compiler_, false)).field(p_.options.definitions).field(opening_);
+    sum.field(job_.has_wide_values ? "wide" : "");
     for (size_t i = 0; i + 2 < includes_.size(); ++i) sum.field(includes_[i]);
     for (const std::string &f : p_.options.flags) sum.field("flag").field(f);
     return sum.hex();

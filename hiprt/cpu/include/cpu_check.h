@@ -1,5 +1,6 @@
 // What clang calls in kernels that are checked: the entry points of ThreadSanitizer (compiler-rt's tsan_interface.h), which
-// tell the engine of each access. Compiled with -fsanitize=thread, these functions themselves are not instrumented.
+// tell the engine of each access, and of AddressSanitizer for those of other sizes. These functions themselves are not
+// instrumented.
 #pragma once
 #pragma GCC system_header
 
@@ -66,13 +67,19 @@ __hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsign
 __hiprt_part void __hiprt_touch(const volatile void *at, unsigned long size, unsigned kind, const void *caller) {
   const unsigned long p = reinterpret_cast<unsigned long>(at), pc = reinterpret_cast<unsigned long>(caller);
   __hiprt_check *check = __hiprt_host_table->check;
-  bool is_plain = p % (size < 4 ? size : 4) == 0;
+  bool is_plain = p % (size < 4 ? size : 4) == 0 && (size <= 2 || size % 4 == 0);
   if (size <= 4) {
     is_plain = is_plain && __hiprt_is_plain(check, p, ((1u << size) - 1) << (size < 4 ? p % 4 : 0), kind, pc);
   } else {
     for (unsigned long i = 0; i < size; i += 4) is_plain = is_plain && __hiprt_is_plain(check, p + i, 15, kind, pc);
   }
   if (!is_plain) __hiprt_look(at, size, kind, caller);
+}
+
+// The same for accesses that are few, of which it would not pay to compile each kind.
+static __device__ __attribute__((noinline, nodebug, disable_sanitizer_instrumentation)) void __hiprt_touch_any(
+    const volatile void *at, unsigned long size, unsigned kind, const void *caller) {
+  __hiprt_touch(at, size, kind, caller);
 }
 
 extern "C" {
@@ -86,7 +93,7 @@ __hiprt_hook void __tsan_vptr_read(void **) {}
 #define __hiprt_access(name, size, kind)                                                                         \
   __hiprt_hook void __tsan_##name##size(void *p) { __hiprt_touch(p, size, kind, __builtin_return_address(0)); }  \
   __hiprt_hook void __tsan_unaligned_##name##size(void *p) {                                                     \
-    __hiprt_touch(p, size, kind, __builtin_return_address(0));                                                   \
+    (size < 8 ? __hiprt_touch_any : __hiprt_touch)(p, size, kind, __builtin_return_address(0));                  \
   }
 #define __hiprt_volatile_access(name, size, kind)                                                                \
   __hiprt_hook void __tsan_volatile_##name##size(void *p) { __hiprt_tell(p, size, kind | __hiprt_atomic_access); } \
@@ -99,6 +106,20 @@ __hiprt_accesses(1) __hiprt_accesses(2) __hiprt_accesses(4) __hiprt_accesses(8) 
 #undef __hiprt_accesses
 #undef __hiprt_access
 #undef __hiprt_volatile_access
+
+// Of these only the accesses count that ThreadSanitizer leaves out.
+#define __hiprt_left_out(name, kind)                                                                 \
+  __hiprt_hook void __asan_##name##1(unsigned long) {}                                               \
+  __hiprt_hook void __asan_##name##2(unsigned long) {}                                               \
+  __hiprt_hook void __asan_##name##4(unsigned long) {}                                               \
+  __hiprt_hook void __asan_##name##8(unsigned long) {}                                               \
+  __hiprt_hook void __asan_##name##16(unsigned long) {}                                              \
+  __hiprt_hook void __asan_##name##N(unsigned long p, unsigned long size) {                          \
+    if (size <= 16 && !(size & (size - 1))) return;                                                  \
+    __hiprt_touch_any(reinterpret_cast<void *>(p), size, kind, __builtin_return_address(0));         \
+  }
+__hiprt_left_out(load, __hiprt_reads) __hiprt_left_out(store, __hiprt_writes)
+#undef __hiprt_left_out
 
 __hiprt_hook void *__tsan_memcpy(void *to, const void *from, unsigned long n) {
   __hiprt_tell(from, n, __hiprt_reads);

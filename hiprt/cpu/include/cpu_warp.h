@@ -44,6 +44,23 @@ __hiprt_inline unsigned long long __hiprt_warp(unsigned key, __hiprt_warp_op op,
   return __hiprt_host_table->warp(__hiprt_self(), key, op, value, lane, unsigned(mask));
 }
 
+template <class T>
+constexpr bool __hiprt_is_mask = false;
+template <>
+constexpr bool __hiprt_is_mask<long> = true;
+template <>
+constexpr bool __hiprt_is_mask<unsigned long> = true;
+template <>
+constexpr bool __hiprt_is_mask<long long> = true;
+template <>
+constexpr bool __hiprt_is_mask<unsigned long long> = true;
+// The mask of a *_sync operation. Warps may have 64 lanes, and HIP takes masks of 64 bits only.
+template <class T>
+__hiprt_inline unsigned long long __hiprt_mask(T mask) {
+  static_assert(__hiprt_is_mask<T>, "the mask of a *_sync operation has 64 bits in HIP: write 0xffffffffull, or an unsigned long long");
+  return (unsigned long long)(mask);
+}
+
 // This returns the value of another lane, or 0 if that lane takes no part.
 template <class T>
 __hiprt_inline T __hiprt_gather(unsigned key, T value, unsigned lane, unsigned long long mask) {
@@ -76,6 +93,15 @@ __hiprt_inline T __hiprt_shfl_xor(unsigned key, unsigned long long mask, T value
   const unsigned self = __hiprt_self()->lane, w = unsigned(width), source = self ^ unsigned(bits);
   return __hiprt_gather(key, value, source >= ((self + w) & ~(w - 1)) ? self : source, mask);
 }
+
+#define __hiprt_with_mask(name)                                             \
+  template <class Mask, class T, class... A>                                \
+  __hiprt_inline T name##_sync(unsigned key, Mask mask, T value, A... rest) { \
+    return name(key, __hiprt_mask(mask), value, rest...);                   \
+  }
+__hiprt_with_mask(__hiprt_shfl) __hiprt_with_mask(__hiprt_shfl_up)
+__hiprt_with_mask(__hiprt_shfl_down) __hiprt_with_mask(__hiprt_shfl_xor)
+#undef __hiprt_with_mask
 
 __hiprt_inline unsigned long long __hiprt_ballot(unsigned key, unsigned long long mask, bool predicate) {
   const unsigned long long votes = __hiprt_warp(key, __hiprt_warp_ballot, predicate, 0, mask);

@@ -18,23 +18,10 @@ typedef ushort u16x8 __attribute__((vector_size(16)));
 typedef uchar u8x8 __attribute__((vector_size(8)));
 typedef half f16x8 __attribute__((vector_size(16)));
 
-// Pieces of at most 16 bytes, the most that the CPU device's checks see, if they look; else all at once.
-#ifdef __HIPRT_CHECK__
-constexpr uint most_at_once = 16;
-#else
-constexpr uint most_at_once = 64;
-#endif
-template <uint Size>
-HIPRT_INLINE void copy_bytes(void* to, const void* from) {
-  constexpr uint part = Size < most_at_once ? Size : most_at_once;
-  __builtin_memcpy(to, from, part);
-  if constexpr (part < Size) copy_bytes<Size - part>((char*)to + part, (const char*)from + part);
-}
-
 template <typename V>
 HIPRT_INLINE V load_as(const void* from) {
   V value;
-  copy_bytes<sizeof(V)>(&value, from);
+  __builtin_memcpy(&value, from, sizeof(V));
   return value;
 }
 
@@ -44,7 +31,7 @@ HIPRT_INLINE f32x8 load8(const half* from) { return __builtin_convertvector(load
 HIPRT_INLINE f32x8 load8(const bfloat16_t* from) {
   return (f32x8)(__builtin_convertvector(load_as<u16x8>(from), u32x8) << 16);
 }
-HIPRT_INLINE void store8(float* to, f32x8 v) { copy_bytes<sizeof(v)>(to, &v); }
+HIPRT_INLINE void store8(float* to, f32x8 v) { __builtin_memcpy(to, &v, sizeof(v)); }
 HIPRT_INLINE void store8(half* to, f32x8 v) {
   f16x8 narrow = __builtin_convertvector(v, f16x8);
   __builtin_memcpy(to, &narrow, sizeof(narrow));
