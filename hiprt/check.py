@@ -15,17 +15,34 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hiprt.command import set_run
 from hiprt.provider import library_of_ours, zig_binary
 
-__all__ = ["KINDS", "add_arguments", "check", "environment", "read_suppressions"]
+__all__ = ["KINDS", "Checked", "add_arguments", "check", "environment", "observe", "read_suppressions"]
 
 KINDS = ("memory", "race", "init", "barrier")
 FOUND = 3  # the exit status when something was found and the program itself ended well
 INTERRUPTED = 130
 GRACE = 3  # seconds that an interrupted program has to end before it is asked again
+
+
+class Checked(NamedTuple):
+    """What came of a program that was checked.
+
+    Attributes
+    ----------
+    status : int
+    findings : list of dict
+        Both as `check` returns them.
+    has_kernels : bool
+        Whether a kernel ran on the CPU device. If none did, nothing was checked.
+    """
+
+    status: int
+    findings: list[dict[str, Any]]
+    has_kernels: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,13 +68,15 @@ def run(options: argparse.Namespace) -> int:
     program = [options.program, *options.arguments]
     if options.program.endswith(".py"):
         program.insert(0, sys.executable)
-    status, findings = check(program, kinds=options.kinds, suppressions=options.suppress, quiet=options.json)
+    output = sys.stderr.fileno() if options.json else None
+    status, findings, has_kernels = observe(program, options.kinds, options.suppress, output)
     if options.json:
-        print(json.dumps({"status": status, "findings": findings}, indent=2))
+        print(json.dumps({"status": status, "has_kernels": has_kernels, "findings": findings}, indent=2))
     else:
         count = len(findings)
         print(*(finding["report"] for finding in findings), sep="", end="", file=sys.stderr)
-        print(f"hiprt check: {count or 'no'} finding{'' if count == 1 else 's'}", file=sys.stderr)
+        none = "" if has_kernels or findings else ", since no kernel ran on the CPU device"
+        print(f"hiprt check: {count or 'no'} finding{'' if count == 1 else 's'}{none}", file=sys.stderr)
     return status or (FOUND if findings else 0)
 
 
@@ -123,16 +142,37 @@ def check(
     OSError
         The program cannot be run.
     """
+    output = subprocess.DEVNULL if quiet else None
+    status, findings, _ = observe(program, kinds, suppressions, output, output)
+    return status, findings
+
+
+def observe(
+    program: list[str], kinds: str, suppressions: Path | None, stdout: int | None = None, stderr: int | None = None
+) -> Checked:
+    """Do what `check` does, and say whether there was anything to check.
+
+    Parameters
+    ----------
+    program, kinds, suppressions
+        As `check` takes them.
+    stdout, stderr : int, optional
+        Where the program's output goes, as `subprocess.Popen` takes it.
+
+    Raises
+    ------
+    OSError
+        The program cannot be run.
+    """
     with tempfile.TemporaryDirectory(prefix="hiprt-check-") as folder:
         report = Path(folder) / "findings.jsonl"
-        output = subprocess.DEVNULL if quiet else None
-        child = subprocess.Popen(program, env=environment(kinds, report, suppressions), stdout=output, stderr=output)
+        child = subprocess.Popen(program, env=environment(kinds, report, suppressions), stdout=stdout, stderr=stderr)
         try:
             status = child.wait()
         except KeyboardInterrupt:
             end(child)
             status = INTERRUPTED
-        return (status if status >= 0 else 128 - status), read_report(report)
+        return Checked(status if status >= 0 else 128 - status, read_report(report), report.exists())
 
 
 def end(child: subprocess.Popen[bytes]) -> None:

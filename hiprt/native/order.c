@@ -277,8 +277,8 @@ int hiprt_order_next(hiprt_stream *stream, hiprt_uses *uses, uint32_t access) {
 
 void hiprt_order_give(hiprt_stream *stream, hiprt_uses *uses) {
   pthread_mutex_lock(&lock);
-  /* While there is one stream, nothing is noted, of this memory neither. */
-  uses->is_known = hiprt_order_is_on();
+  /* What comes first of all makes its stream the only one, and is not noted. */
+  uses->is_known = atomic_load(&hiprt_order_only) != 0;
   if (uses->is_known && stream->serial) set(&uses->writer, stream, stream->serial);
   pthread_mutex_unlock(&lock);
 }

@@ -61,12 +61,27 @@ def test_the_programs_own_status_wins(check):
 def test_json_is_one_object(check):
     done = check("--json", "--kinds", "race")
     report = json.loads(done.stdout)
-    assert (done.returncode, done.stderr, report["status"]) == (3, "", 0)
+    assert (done.returncode, done.stderr, report["status"], report["has_kernels"]) == (3, "done\n", 0, True)
     (finding,) = report["findings"]
     assert finding["kind"] == "race"
     assert {i["kernel"] for i in finding["involved"]} == {"shift"}
     assert {i["what"].split()[-1] for i in finding["involved"]} == {"read", "written"}
     assert all(len(i["thread"]) == len(i["block"]) == 3 and i["lane"] < 32 for i in finding["involved"])
+
+
+def test_what_a_failing_program_says_is_shown_beside_json(check):
+    done = check("--json", arguments=("many", "0"))
+    assert (done.returncode, json.loads(done.stdout)["status"]) == (1, 1)
+    assert "ValueError: invalid literal for int()" in done.stderr
+
+
+def test_a_program_without_kernels_is_told_of(tmp_path):
+    """Another library may have taken the device's place: "no findings" alone would say too much."""
+    (tmp_path / "program.py").write_text("print(1)")
+    command = [sys.executable, "-m", "hiprt", "check", str(tmp_path / "program.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert done.stderr == "hiprt check: no findings, since no kernel ran on the CPU device\n"
 
 
 def test_wrong_options_are_errors(check, tmp_path):

@@ -350,6 +350,7 @@ void begin_shared(uintptr_t base, const CheckedKernel &kernel) {
 
 void begin_kernel(const CheckedKernel &kernel) {
   check_lock().lock();
+  note_checked();
   state().kernel = kernel;
   Launch launch{};
   launch.name = kernel.name;

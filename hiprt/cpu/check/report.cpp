@@ -135,6 +135,11 @@ void report(const Finding &finding) {
   tell(text, json_of(finding, text));
 }
 
+void note_checked() {
+  static const bool is_noted = flags().check_report.empty() || append(flags().check_report, "");
+  (void)is_noted;
+}
+
 void report_unchecked(const std::string &text) {
   const std::string whole = "hiprt check: unchecked: " + text + "\n";
   tell(whole, "{\"kind\": \"unchecked\", \"text\": " + quoted(text) +

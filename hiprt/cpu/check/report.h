@@ -34,6 +34,9 @@ struct Finding {
 // in whose kernels or lines the text occurs.
 void report(const Finding &finding);
 
+// Notes that a kernel is checked: the file HIPRT_CPU_CHECK_REPORT is there from then on, though nothing may be found.
+void note_checked();
+
 // Tells of kernels that run though they are not checked, as a finding of the kind "unchecked" that is about no access.
 void report_unchecked(const std::string &text);
 

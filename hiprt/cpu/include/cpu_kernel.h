@@ -41,7 +41,7 @@ template <class... A, void (*K)(A...)>
 struct __hiprt_symbol<void (*)(A...), K> {
   static constexpr __hiprt_layout<A...> layout{};
 
-#ifdef __HIPRT_CHECK__
+#if defined(__HIPRT_CHECK__) && !defined(__HIPRT_HIPCC__)
   // One iteration per thread along x; the checks are told which thread it is.
   static __hiprt_inline __hiprt_unchecked void loop(unsigned count, A... a) {
     __hiprt_thread *const t = __hiprt_self();
@@ -55,7 +55,7 @@ struct __hiprt_symbol<void (*)(A...), K> {
 #else
   // One iteration per thread along x. The thread's record is written whole in every iteration, right before the kernel reads
   // it, so that after inlining the indices are values and the record's memory is not read in the loop.
-  static __hiprt_inline void loop(unsigned count, A... a) {
+  static __hiprt_inline __hiprt_unchecked void loop(unsigned count, A... a) {
     __hiprt_thread *const t = __hiprt_self();
     const unsigned x = t->thread[0], y = t->thread[1], z = t->thread[2], bx = t->block[0], by = t->block[1],
                    bz = t->block[2], dx = t->block_dim[0], dy = t->block_dim[1], dz = t->block_dim[2],
@@ -68,6 +68,9 @@ struct __hiprt_symbol<void (*)(A...), K> {
       t->block[0] = bx, t->block[1] = by, t->block[2] = bz;
       t->block_dim[0] = dx, t->block_dim[1] = dy, t->block_dim[2] = dz;
       t->grid_dim[0] = gx, t->grid_dim[1] = gy, t->grid_dim[2] = gz;
+#ifdef __HIPRT_SCAN__  // the text is kept, and means something once it is checked
+      __hiprt_name_thread(x + i + dx * (y + dy * z))
+#endif
       K(a...);
     }
   }

@@ -23,8 +23,12 @@
                                        gridDim = __hiprt_record_index::of(__hiprt_self()->grid_dim);
 #ifdef __HIPRT_CHECK__
 #define __hiprt_fence_block() __hiprt_host_table->fence(0)
+#define __hiprt_name_thread(number)                                                             \
+  __hiprt_host_table->check->thread = (number);                                                 \
+  __hiprt_host_table->check->self = __hiprt_host_table->check->first + __hiprt_host_table->check->thread;
 #else
 #define __hiprt_fence_block() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define __hiprt_name_thread(number)
 #endif
 #endif
 
