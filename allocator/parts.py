@@ -69,8 +69,9 @@ def allocate(pool: Holder, take: Callable[[int, Stream], Buffer], nbytes: int, s
     buffer = Buffer(address, nbytes, inner.device, partial(free, [inner], stream), pool=pool)
     buffer.share(inner.uses)
     buffer.belong(stream)
-    # Another stream's work comes behind the note too.
-    stream.wait_for(buffer, core.lib.HIPRT_WRITE)
+    # Another stream's work comes behind the note too; where streams are captured, nothing can be put behind it.
+    if not core.lib.hiprt_captures():
+        stream.wait_for(buffer, core.lib.HIPRT_WRITE)
     return buffer
 
 
