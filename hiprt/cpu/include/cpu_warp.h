@@ -45,19 +45,24 @@ __hiprt_inline unsigned long long __hiprt_warp(unsigned key, __hiprt_warp_op op,
 }
 
 template <class T>
-constexpr bool __hiprt_is_mask = false;
+struct __hiprt_is_mask {
+  static constexpr bool value = false;
+};
+struct __hiprt_a_mask {
+  static constexpr bool value = true;
+};
 template <>
-constexpr bool __hiprt_is_mask<long> = true;
+struct __hiprt_is_mask<long> : __hiprt_a_mask {};
 template <>
-constexpr bool __hiprt_is_mask<unsigned long> = true;
+struct __hiprt_is_mask<unsigned long> : __hiprt_a_mask {};
 template <>
-constexpr bool __hiprt_is_mask<long long> = true;
+struct __hiprt_is_mask<long long> : __hiprt_a_mask {};
 template <>
-constexpr bool __hiprt_is_mask<unsigned long long> = true;
+struct __hiprt_is_mask<unsigned long long> : __hiprt_a_mask {};
 // The mask of a *_sync operation. Warps may have 64 lanes, and HIP takes masks of 64 bits only.
 template <class T>
 __hiprt_inline unsigned long long __hiprt_mask(T mask) {
-  static_assert(__hiprt_is_mask<T>, "the mask of a *_sync operation has 64 bits in HIP: write 0xffffffffull, or an unsigned long long");
+  static_assert(__hiprt_is_mask<T>::value, "the mask of a *_sync operation has 64 bits in HIP: write 0xffffffffull, or an unsigned long long");
   return (unsigned long long)(mask);
 }
 
