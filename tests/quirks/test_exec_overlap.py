@@ -30,14 +30,14 @@ def overtakes():
     return int(value[0])
 
 
-def loses_nodes():
-    """How often a launch left nodes undone: a chain of copies carries a value along, different in each round."""
+def loses_nodes(rounds):
+    """Whether a launch left nodes undone: a chain of copies carries a value along, different in each round."""
     cells, graph, last = [Ints(1) for _ in range(16)], new_graph(), []
     for source, target in pairwise(cells):
         last = [add_copy(graph, last, target, source)]
-    executable, result, gate, lost = instantiate(graph), Ints(1), Gate(), 0
+    executable, result, gate = instantiate(graph), Ints(1), Gate()
     streams = [ok(hip.hipStreamCreateWithFlags(1)) for _ in range(2)]
-    for value in range(1, ROUNDS + 1):
+    for value in range(1, rounds + 1):
         cells[0].write([value])
         for stream in streams:
             gate.hold(stream)
@@ -45,8 +45,9 @@ def loses_nodes():
         ok(hip.hipMemcpyDtoDAsync(result.memory, cells[-1].memory, 4, streams[0]))
         ok(hip.hipGraphLaunch(executable, streams[1]))
         gate.open()
-        lost += int(result.read()[0]) != value
-    return lost
+        if int(result.read()[0]) != value:
+            return True
+    return False
 
 
 def test_second_launch_overtakes():
@@ -54,8 +55,9 @@ def test_second_launch_overtakes():
 
 
 def test_first_launch_is_cut_off():
-    assert child(loses_nodes) == 0
-    assert child(loses_nodes, quirks="exec_overlap") > 0
+    assert child(loses_nodes, ROUNDS) is False
+    # Launches overlap by chance, on a loaded machine in few of the rounds.
+    assert child(loses_nodes, 100 * ROUNDS, quirks="exec_overlap") is True
 
 
 def test_ours_keeps_to_one_stream():

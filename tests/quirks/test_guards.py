@@ -337,14 +337,15 @@ def test_g6_one_root_and_fanout(name, quirk):
 
 
 def two_streams(removed):
-    """How often a step on one stream was wrong while the same step came on another: a chain that carries a value."""
+    """Whether a step on one stream was wrong while the same step came on another: a chain that carries a value."""
     if removed:
         hiprt.zeros(1)  # opens the library
         disable("order")  # the order of streams hides it, since all launches of a step use its memory
         disable("stream")
-    streams, gate, wrong = [hiprt.Stream() for _ in range(2)], Gate(), 0
+    streams, gate = [hiprt.Stream() for _ in range(2)], Gate()
     cells, result = [hiprt.zeros(N) for _ in range(17)], hiprt.zeros(N)
-    for value in range(ROUNDS):
+    # Launches overlap by chance, on a loaded machine in few of the rounds.
+    for value in range(100 * ROUNDS if removed else ROUNDS):
         cells[0].set(np.full(N, value, np.float32))
         for stream in streams:
             gate.hold(stream.hip_stream)
@@ -355,13 +356,14 @@ def two_streams(removed):
                 result.copy_from(cells[-1], stream)
         gate.open()
         streams[1].synchronize()
-        wrong += float(result.numpy(streams[0])[0]) != value
-    return wrong
+        if float(result.numpy(streams[0])[0]) != value:
+            return True
+    return False
 
 
 def test_g6_one_stream():
-    assert child(two_streams, False, quirks="exec_overlap") == 0
-    assert child(two_streams, True, quirks="exec_overlap") > 0
+    assert child(two_streams, False, quirks="exec_overlap") is False
+    assert child(two_streams, True, quirks="exec_overlap") is True
 
 
 def many_changes(budget):
