@@ -7,7 +7,7 @@ from hiprt.provider import PACKAGE
 
 pytestmark = pytest.mark.only("cpu", reason="the shim counts its objects")
 INVALID_VALUE = 1
-FAULTS = 60  # of each phase, in the short form
+FAULTS = 40  # of each phase, in the short form
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_an_invalid_value_that_is_a_failure_is_not_the_end_of_the_arguments(work
 @pytest.mark.parametrize("phase", [pytest.param(phase, marks=pytest.mark.wide) for phase in ("kept", "recorded")])
 @pytest.mark.parametrize("worker", [{"HIPRT_GRAPH_VERIFY": "1"}], indirect=True)
 def test_a_call_fails_while_launches_are_verified(worker, phase):
-    assert faults(worker, phase, FAULTS) == []
+    assert faults(worker, phase, 60) == []
 
 
 def test_mistakes_are_found(worker):

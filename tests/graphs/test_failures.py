@@ -107,6 +107,7 @@ def sweep(calls, mode, flags):
     return [each for each in wrong if each], failures
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize(
     ("mode", "flags"),
     [
