@@ -312,7 +312,7 @@ def run(options: argparse.Namespace) -> int:
     # This comes last: the program opens the library in a process of its own.
     sizes = options.nodes, min(options.changed, options.nodes)
     measured = {"raw": chain(*sizes)} if options.raw else {}
-    if options.raw and report.provider == "null":
+    if options.raw and not library.current().provider.runs_kernels:
         measured["libhiprt"] = steps(*sizes)
     if options.json:
         print(json.dumps({**machine(), **asdict(report), **measured}))

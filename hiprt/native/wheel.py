@@ -11,6 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,9 +44,25 @@ def zig() -> Path:
     return Path(spec.submodule_search_locations[0]) / "zig"
 
 
+def python_headers(architecture: str) -> str:
+    """Return the option that lets Python's headers be found, which Debian divides: one of them lies by architecture.
+
+    All architectures here are 64-bit and little-endian, and have the same one.
+    """
+    include = Path(sysconfig.get_path("include"))
+    own = include.parent / str(sysconfig.get_config_var("MULTIARCH")) / include.name / "pyconfig.h"
+    if not own.exists():
+        return ""
+    folder = ROOT / "build" / "headers"
+    copy = folder / f"{architecture}-linux-gnu" / include.name / own.name
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_bytes(own.read_bytes())
+    return f"-I{shlex.quote(str(folder))}"
+
+
 def compilers(architecture: str) -> dict[str, str]:
     """Return what the build takes from the environment to compile for an architecture."""
-    target = f"-target {architecture}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
+    target = f"-target {architecture}-linux-gnu.{GLIBC[0]}.{GLIBC[1]} {python_headers(architecture)}".strip()
     program = shlex.quote(str(zig()))
     named = {variable: f"{program} {tool} {target}" for variable, tool in (("CC", "cc"), ("CXX", "c++"))}
     # Python's own flags for the linker are those of the compiler that Python was built by.

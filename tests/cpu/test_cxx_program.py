@@ -51,7 +51,8 @@ int main() {
   hipFunction_t saxpy;
   const std::vector<char> code = compile();
   hiprtcLinkState link;
-  CHECK(hiprtcLinkCreate(0, nullptr, nullptr, &link) != HIPRTC_ERROR_LINKING);
+  CHECK(hiprtcLinkCreate(0, nullptr, nullptr, &link));
+  CHECK(hiprtcLinkDestroy(link));
   CHECK(hipModuleLoadData(&module, code.data()));
   CHECK(hipModuleGetFunction(&saxpy, module, "saxpy"));
 

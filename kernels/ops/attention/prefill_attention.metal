@@ -117,7 +117,11 @@ threadgroup float* my_scores = scores + row * SCORE_LINE + lane % 2 * MINE;
 threadgroup T* my_shares = shares + row * SHARE_LINE + lane % 2 * MINE;
 float top = -INFINITY;
 float norm = 0.0f;
-tile<T, OWN, DEPTH, sizeof(T) == 2 && HIPRT_HAS_MMA> sums;
+#if HIPRT_HAS_MMA
+tile<T, OWN, DEPTH, sizeof(T) == 2> sums;
+#else
+tile<T, OWN, DEPTH, false> sums;
+#endif
 #pragma unroll
 for (int i = 0; i < sums.COUNT; i++) sums.sums[i] = 0.0f;
 for (int start = 0; start <= last; start += KEYS) {
