@@ -213,10 +213,8 @@ def main():
             **machine(),
             "parts": {},
         }
-    # Of the long phase most calls are the same ones again and again.
     parts = [
-        Part(name, report["parts"].setdefault(name, {}), only_places=asked.places or name.endswith("/first"))
-        for name in asked.parts or every
+        Part(name, report["parts"].setdefault(name, {}), only_places=asked.places) for name in asked.parts or every
     ]
     lock = threading.Lock()
 
