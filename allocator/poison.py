@@ -175,23 +175,7 @@ Take = Callable[[int, Stream], Buffer]
 
 
 def allocate(pool: Holder, take: Take, nbytes: int, stream: Stream) -> Buffer:
-    """Return memory of a pool, full of `FRESH`, between red zones.
-
-    Parameters
-    ----------
-    pool : Holder
-    take : callable
-        Returns memory of the pool without red zones.
-    nbytes : int
-        Size in bytes.
-    stream : Stream
-        The stream that may use the memory.
-
-    Raises
-    ------
-    OutOfMemoryError
-        The pool has no memory left, as `Pool.allocate` says it.
-    """
+    """Return memory of a pool, full of `FRESH`, between red zones; arguments and errors as of `parts.allocate`."""
     report()
     size, unit = nbytes + 2 * ZONE, PAGE if closes(pool) else ZONE
     inner = take_or_release(take, -(-size // unit) * unit + (unit if unit > ZONE else 0), stream)

@@ -327,7 +327,7 @@ class Compiled(core.Compiled):
             lines += ["", *map(str, traced.passes), traced.program.text()]
         for step in self.steps:
             rungs = ", ".join(f"{rung} {n}" for rung, n in step.rungs.items() if n)
-            lines += ["", f"{step.nodes} nodes, {step.edges} edges; {rungs or 'not run'}"]
+            lines += ["", f"nodes {step.nodes}, edges {step.edges}; {rungs or 'not run'}"]
             lines += [f"  {reason}: {n}" for reason, n in step.reasons.items()]
         return "\n".join(lines)
 

@@ -7,7 +7,7 @@ from hiprt.provider import PACKAGE
 
 pytestmark = pytest.mark.only("cpu", reason="the shim counts its objects")
 INVALID_VALUE = 1
-FAULTS = 40  # of each phase, in the short form
+FAULTS = 25  # of each phase, in the short form
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def test_a_request_fails(worker, phase, form):
     requests, wrong = worker.ask(phase), []
     assert {name for name, _ in requests} == {"malloc", "Python's"}
     every = [n for n, (name, _) in enumerate(requests, 1) if name == "malloc"]
-    for n in sorted({*by_stack(requests, 50 if form == "short" else 100), *(every if form != "short" else ())}):
+    for n in sorted({*by_stack(requests, 30 if form == "short" else 100), *(every if form != "short" else ())}):
         for burst in (1, 0) if requests[n - 1][0] == "malloc" else (1,):
             wrong += [(n, burst, each) for each in worker.ask(phase, n, burst, 0)[1]]
     assert wrong == []
@@ -38,7 +38,7 @@ def test_a_failure_that_a_program_swallows(worker, form):
     requests = worker.ask("swallowing")
     count = Counter(place[0] for _, place in requests)
     rare = [n for n, (_, place) in enumerate(requests, 1) if count[place[0]] < 100]
-    numbers = sorted({*rare, *by_stack(requests, 50)}) if form == "short" else range(1, len(requests) + 1)
+    numbers = sorted({*rare, *by_stack(requests, 30)}) if form == "short" else range(1, len(requests) + 1)
     assert [(n, worker.ask("swallowing", n, 1, 0)[1]) for n in numbers] == [(n, []) for n in numbers]
 
 

@@ -8,7 +8,9 @@ from hiprt.native import build
 
 
 def build_device(folder, sanitizer, monkeypatch, root):
-    """Build the CPU device with a sanitizer (the name, or an empty text) into a folder; return its file."""
+    """Build the CPU device with a sanitizer into a folder; return its file, or without one that which is there."""
+    if not sanitizer:
+        return build.library_file(root / "hiprt", "cpu")
     monkeypatch.setenv("HIPRT_BUILD_SANITIZE", sanitizer)
     device = build.library_file(folder, "cpu")
     build.build_cpu_device(device, root / "build" / "cpu")
@@ -18,10 +20,11 @@ def build_device(folder, sanitizer, monkeypatch, root):
 
 
 def build_with_library(folder, source, sanitizer, monkeypatch, root):
-    """Build the CPU device, libhiprt and a program that uses both; return the program."""
+    """Build a program that uses the CPU device and libhiprt, and with a sanitizer these too; return the program."""
     device = build_device(folder, sanitizer, monkeypatch, root)
-    library = build.library_target(folder)
-    build.build_library(library, root / "build" / "libhiprt")
+    library = build.library_target(folder if sanitizer else root / "hiprt")
+    if sanitizer:
+        build.build_library(library, root / "build" / "libhiprt")
     program = folder / source.stem
     compiler, standard = ("CXX", "-std=c++17") if source.suffix == ".cpp" else ("CC", "-std=c11")
     where = [f"-L{library.parent}", "-lhiprt", f"-L{device.parent}", "-lamdhip64"]

@@ -38,6 +38,7 @@ def test_every_op_is_in_the_table():
     assert LIMITED <= set(WITH_ROWS)
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("name", WITH_ROWS)
 @pytest.mark.parametrize("rows", [0, 1])
 def test_no_rows_and_one_row(name, rows):

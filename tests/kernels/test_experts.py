@@ -157,6 +157,7 @@ def test_rings_are_for_devices_that_have_bulk_copies():
     assert down(target("sm_90"), half, 8, 2048, 704, 64, 4) is None
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8)])
 @pytest.mark.parametrize("half", [HALF, hiprt.bfloat16])
 @pytest.mark.parametrize(
@@ -176,6 +177,7 @@ def test_integer_instructions(close, normal, monkeypatch, half, group, bits, rin
     assert len(experts_module.DOWN_RINGS.functions) > made[1]
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize(("group", "bits"), [(64, 4), (128, 4), (32, 8), (64, 8)])
 @pytest.mark.parametrize("half", [HALF, hiprt.bfloat16])
 @pytest.mark.parametrize(

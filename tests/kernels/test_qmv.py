@@ -109,6 +109,7 @@ def test_integer_instructions(half, group, bits, ring, steps):
             check(1, rows, steps * 1024 // bits, half, group, bits, tiling=ring, norm=True, residual=True, swiglu=True)
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("group", [32, 64, 128])
 @pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16])
 @pytest.mark.parametrize(
@@ -127,6 +128,7 @@ def test_stages(half, group, form, steps):
             check(batch, rows, steps * 256, half, group, 4, tiling=form, norm=True, residual=True, swiglu=True)
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize(("group", "bits"), FORMATS)
 @pytest.mark.parametrize("half", [np.dtype(np.float16), hiprt.bfloat16])
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def order_of(x, axis=-1):
     return np.argsort(x if x.dtype.kind in "biu" else x.astype(np.float32), axis=axis, kind="stable")
 
 
+@pytest.mark.singles
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(1,), (3, 7), (2, 100), (1, 1024), (2, 1025), (1, 5000)])
 def test_order_of_numpy(kind, shape):
