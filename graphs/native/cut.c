@@ -262,10 +262,10 @@ static PyObject *cut(PyObject *module, PyObject *values) {
   return made;
 }
 
-/* hold(values, arrays): let each value be a leaf that holds the array, and depend on nothing any more. */
+/* hold(values, arrays, mark = None): let each value be a leaf that holds the array, and depend on nothing any more. */
 static PyObject *hold(PyObject *module, PyObject *args) {
-  PyObject *values, *arrays;
-  if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &values, &PyTuple_Type, &arrays)) return 0;
+  PyObject *values, *arrays, *mark = Py_None;
+  if (!PyArg_ParseTuple(args, "O!O!|O", &PyList_Type, &values, &PyTuple_Type, &arrays, &mark)) return 0;
   if (PyList_Size(values) != PyTuple_Size(arrays))
     return PyErr_Format(PyExc_ValueError, "hold: an array for each value is needed");
   for (Py_ssize_t i = 0; i < PyList_Size(values); i++) {
@@ -276,6 +276,7 @@ static PyObject *hold(PyObject *module, PyObject *args) {
       return PyErr_Format(PyExc_TypeError, "hold: a value and an array in memory are needed");
     PyObject *leaf = hiprt_py_leaf(value, array);
     if (!leaf) return 0;
+    if (mark != Py_None) ((hiprt_py_primitive *)leaf)->mark = Py_NewRef(mark);
     PyObject *before = value->primitive;
     value->primitive = leaf;
     Py_DECREF(before);

@@ -846,6 +846,7 @@ static int primitive_traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->inputs);
   Py_VISIT(self->rule);
   Py_VISIT(self->results);
+  Py_VISIT(self->mark);
   return 0;
 }
 
@@ -856,6 +857,7 @@ static int primitive_clear(PyObject *object) {
   Py_CLEAR(self->inputs);
   Py_CLEAR(self->rule);
   Py_CLEAR(self->results);
+  Py_CLEAR(self->mark);
   return 0;
 }
 
@@ -879,6 +881,7 @@ static PyTypeObject *make_primitive(void) {
       {"number", T_ULONGLONG, offsetof(hiprt_py_primitive, number), READONLY, 0},
       {"hash", T_ULONGLONG, offsetof(hiprt_py_primitive, hash), READONLY, 0},
       {"prefix", T_INT, offsetof(hiprt_py_primitive, prefix), 0, 0},
+      {"mark", T_OBJECT, offsetof(hiprt_py_primitive, mark), READONLY, 0},
       {0},
   };
   static PyType_Slot slots[] = {

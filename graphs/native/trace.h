@@ -24,6 +24,7 @@ typedef struct {
   uint64_t hash;       /* of the op, its arguments, and those of all primitives that it depends on */
   PyObject *results;   /* of several in a lazy graph: a tuple of weak references to them; else NULL */
   hiprt_py_buffer *holds; /* of a leaf: the memory of the array that it holds, which is among its arguments */
+  PyObject *mark;         /* of a leaf that was computed: the point behind its computation; else NULL */
   int prefix; /* of a view of the first elements along an axis, whose number grows: the axis, from 1; else 0 */
 } hiprt_py_primitive;
 

@@ -15,12 +15,15 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any
 
+import numpy as np
+
 from hiprt import fork
 from hiprt.array import Array, empty
 from hiprt.flags import flags
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace.core import cut, hold, is_pinned
 from hiprt.graphs.trace.integer import current_recording
+from hiprt.graphs.trace.mark import Mark, mark
 from hiprt.graphs.trace.memory import Memory
 from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.passes.in_place import in_place
@@ -30,7 +33,7 @@ from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.rebuild import rebuild
 from hiprt.stream import Stream, current_stream, leaving
 
-__all__ = ["evaluate", "forget_gone", "held", "recording", "value_of"]
+__all__ = ["evaluate", "forget_gone", "held", "read", "recording", "value_of", "wait"]
 
 MOST_PROGRAMS = 512  # that are kept
 SMALL = 64  # bytes of an input that is copied rather than patched
@@ -61,6 +64,8 @@ class Lowered:
         What the leaves hold.
     constants : list of int
         The leaves that are taken to hold the same array each time, by place: the program captures what they hold.
+    before : list of int
+        The addresses of what the leaves held when the structure was seen first.
     gone : list
         It receives `key` when one of these leaves is not there any more.
     key : object
@@ -80,6 +85,7 @@ class Lowered:
         rules: list[Any],
         arrays: list[Array],
         constants: list[int],
+        before: list[int],
         gone: list[Any],
         key: Any,
     ) -> None:
@@ -111,7 +117,6 @@ class Lowered:
             at < 0 or value.number == numbers[at] for at, value in zip(self.given, self.program.outputs)
         )
         self.cells: dict[int, Array] = {}
-        self.latest: dict[int, int] = {}  # the addresses of the small inputs
         # What an output shows stays where it is: a cell is written again by the next call.
         staying = roots.written | {roots.root_of(value) for value in self.program.outputs}
         self.small = [
@@ -119,6 +124,7 @@ class Lowered:
             for i, value in enumerate(self.program.inputs)
             if value.nbytes <= SMALL and value.number not in staying and value.is_contiguous
         ]
+        self.latest = {i: before[self.kept[i]] for i in self.small}  # their addresses
         returned = [i for i, at in enumerate(self.given) if at < 0 or not self.is_plain]
         made = partial(run, self.program, returned)  # which does not hold the Lowered, so that both go at once
         self.step: Step[..., tuple[Array, ...]] = Step(made, name="mlx.eval", stream=stream, moves=self.is_plain)
@@ -137,7 +143,7 @@ class Lowered:
         placed = list(arrays)
         for i in self.small:
             address = arrays[i].address
-            if i not in self.cells and self.latest.get(i, address) != address:
+            if i not in self.cells and self.latest[i] != address:
                 form = arrays[i].form
                 self.cells[i] = empty(form.shape, form.dtype, self.stream)
             if i in self.cells:
@@ -174,6 +180,32 @@ def held(value: Array) -> Array | None:
     if maker is None:
         return value
     return maker.arguments[0] if maker.op is None else None
+
+
+def mark_of(value: Array) -> Mark | None:
+    """Return the point behind what computed a value that holds an array; None where that is not known."""
+    maker = value.primitive
+    found: Mark | None = None if maker is None else maker.mark
+    return found
+
+
+def wait(values: Sequence[Array]) -> None:
+    """Wait on the host until values that were evaluated are there; this waits for no later evaluation."""
+    marks = {id(found): found for found in map(mark_of, values)}
+    for found in marks.values():
+        if found is None:
+            current_stream().synchronize()
+        else:
+            found.wait()
+
+
+def read(value: Array) -> np.ndarray[Any, Any]:
+    """Return the contents of a value on the host, which is computed if need be; this waits for no later evaluation."""
+    evaluate([value])
+    memory, found = held(value), mark_of(value)
+    assert memory is not None
+    # Others may write what they see too.
+    return memory.numpy() if found is None or is_pinned(memory) else found.read(memory)
 
 
 def evaluate(values: Sequence[Array]) -> None:
@@ -214,11 +246,11 @@ def evaluate(values: Sequence[Array]) -> None:
                     constants = [i for i, each in enumerate(before) if is_constant(*each)]
                 rules = [primitive.rule for primitive in primitives]
                 program = Program(leaves, primitives, results)
-                lowered = known[name] = Lowered(program, dead, stream, rules, arrays, constants, gone, name)
+                lowered = known[name] = Lowered(program, dead, stream, rules, arrays, constants, seen[key], gone, name)
                 while len(known) > MOST_PROGRAMS:
                     known.popitem(last=False)
             made = tuple(lowered.run(arrays))
-        hold(results, made)
+        hold(results, made, mark(stream))
 
 
 def is_constant(array: Array, before: int, is_dead: int) -> bool:

@@ -29,6 +29,7 @@ from hiprt.op import Op
 __all__ = ["LazyTrace", "Prefix", "counted", "position", "positions", "prefix_of", "prefixed", "varying"]
 
 EVERY = slice(None)
+MANY, ROW = 256, 16
 positions: WeakValueDictionary[int, Array] = WeakValueDictionary()  # what `position` has returned, by id
 
 
@@ -77,11 +78,21 @@ def counted(n: Any) -> Array:
     return position(int(n))
 
 
+@lru_cache(64)
+def numbers(first: int) -> Array:
+    """Return many numbers from one on, a row for each: an upload waits for the device, and they come one by one."""
+    host = np.zeros((MANY, ROW), np.int32)
+    host[:, 0] = np.arange(first, first + MANY).astype(np.int32)
+    memory = on_device(host)
+    pin(memory)
+    return memory
+
+
 @lru_cache(4096)
 def position(n: int) -> Array:
     """Return the value that holds a number."""
-    memory = on_device(np.asarray([n], np.int32))
-    pin(memory)
+    np.asarray(n, np.int32)  # raises where it does not fit
+    memory = numbers(n - n % MANY)[n % MANY, :1]
     value: Array = TRACE.given(memory)
     hold([value], (memory,))
     positions[id(value)] = value

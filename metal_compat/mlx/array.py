@@ -111,7 +111,7 @@ class array(Lazy, HostView):  # noqa: N801
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a copy on the host, in numpy's dtype; bfloat16 as `ml_dtypes` has it."""
-        return device_array(self).numpy()
+        return lazy.read(self.value)
 
     def host_view(self) -> tuple[Any, int, int, str, tuple[int, ...], tuple[int, ...]]:
         """Return a copy on the host for the buffer protocol: its memory, address, item size, format, shape and strides.
@@ -132,7 +132,7 @@ class array(Lazy, HostView):  # noqa: N801
         """Return the only element as a Python number."""
         if self.value.size != 1:
             raise ValueError("item can only be called on arrays of size 1.")
-        return self.tolist() if not self.value.ndim else device_array(self).numpy().reshape(()).tolist()
+        return self.tolist() if not self.value.ndim else self.numpy().reshape(()).tolist()
 
     def tolist(self) -> Any:
         """Return the elements as Python numbers, in nested lists."""

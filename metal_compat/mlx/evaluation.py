@@ -8,7 +8,6 @@ from hiprt.graphs.trace import lazy
 from hiprt.metal_compat.mlx.array import device_array
 from hiprt.metal_compat.mlx.memory import keep_to_limit
 from hiprt.metal_compat.mlx.trees import arrays_in
-from hiprt.stream import current_stream
 
 __all__ = ["async_eval", "device_array", "eval"]
 
@@ -20,6 +19,7 @@ def async_eval(*args: Any) -> None:
 
 def eval(*args: Any) -> None:  # noqa: A001
     """Compute all arrays in trees, and wait until they are there."""
-    lazy.evaluate([each.value for each in arrays_in(args, [])])
-    current_stream().synchronize()
+    values = [each.value for each in arrays_in(args, [])]
+    lazy.evaluate(values)
+    lazy.wait(values)
     keep_to_limit()
