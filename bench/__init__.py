@@ -14,6 +14,7 @@ BENCHES = {
     "alloc": "what allocations from a warm pool cost the host",
     "arguments": "what a call of a step costs by how a number reaches it",
     "upload": "how fast weights get from files to the device",
+    "collectives": "what the sum of an array over several devices costs",
     "decode": "tokens a second of a preset, and where a token's time goes",
     "roofline": "a model of decode on AMD GPUs that are not here, from instruction counts and bytes",
     "kernels": "the hot kernels at the shapes of models: time, GB/s, share of the device's bandwidth",

@@ -11,6 +11,7 @@ from typing import Any
 
 from hiprt import CompileError, HipError, ProviderError, __version__
 from hiprt.command import add_commands
+from hiprt.errors import RankError
 from hiprt.extras import MissingExtraError, missing
 from hiprt.interrupt import STATUS, TEXT, end_at_once, is_command, raise_in_command
 
@@ -50,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if is_command():
             raise_in_command()
         options = parser().parse_args(argv)
+        options.argv = sys.argv[1:] if argv is None else list(argv)
         is_debug = options.debug
         if not options.is_program:
             with warnings.catch_warnings():
@@ -67,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"hiprt: {missing(error)}", file=sys.stderr)
         return FAILURE
-    except (HipError, ProviderError, ValueError, OSError, MemoryError, MissingExtraError) as error:
+    except (HipError, ProviderError, RankError, ValueError, OSError, MemoryError, MissingExtraError) as error:
         if is_debug:
             raise
         print(f"hiprt: {sentence(error)}", file=sys.stderr)

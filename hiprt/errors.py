@@ -16,6 +16,7 @@ __all__ = [
     "HipWarning",
     "OutOfMemoryError",
     "ProviderError",
+    "RankError",
     "UndefinedOutputsError",
     "check",
 ]
@@ -158,3 +159,17 @@ def check(result: Any, call: str) -> Any:
     if int(status) != SUCCESS:
         raise error_of(int(status), getattr(status, "name", str(status)), call)
     return None if not values else values[0] if len(values) == 1 else values
+
+
+class RankError(RuntimeError):
+    """A rank is missing, has ended, or is of another version.
+
+    Attributes
+    ----------
+    rank : int or None
+        Which one, where that is known.
+    """
+
+    def __init__(self, message: str, rank: int | None = None) -> None:
+        super().__init__(message)
+        self.rank = rank

@@ -2,6 +2,6 @@
 
 from hiprt.distributed.communicator import Communicator
 from hiprt.distributed.place import Place, place_of
-from hiprt.distributed.rendezvous import RankError
+from hiprt.errors import RankError
 
 __all__ = ["Communicator", "Place", "RankError", "place_of"]

@@ -7,27 +7,28 @@ Python runs for it when the step is replayed. All ranks make the same collective
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from hiprt import kernels
 from hiprt.array import Array, array, bfloat16, empty, zeros
 from hiprt.buffer import Buffer
 from hiprt.device import Device, current_device, device_count, set_device
 from hiprt.distributed.peers import Peers
 from hiprt.distributed.place import Place, place_of
-from hiprt.distributed.rendezvous import RankError, Rendezvous
+from hiprt.distributed.rendezvous import Rendezvous
+from hiprt.errors import RankError
 from hiprt.hip import call, handle, lib
-from hiprt.kernels import hip_kernel
+from hiprt.kernels.lang.kernel import Kernel
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Communicator"]
 
-THREADS = 256  # of a block of all_reduce.hip
-MOST_BLOCKS = 16  # 4 KiB of words are on their way at a time for each of them: 64 KiB keep a link of a host busy
+THREADS = 256  # of a block of exchange.hip
+MOST_BLOCKS = 64  # each has 1 KiB of numbers on their way at a time, which keeps a link of a host busy
 WORD = 8
 MOST_RANKS = 8
 DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(bfloat16))
@@ -83,7 +84,8 @@ class Communicator:
         """Make what the kernels of collectives share."""
         # Blocks of one launch wait for blocks of others: they must run side by side, which the CPU device's need not.
         one = self.device.provider.takes_loops
-        self.blocks = 1 if one else min(MOST_BLOCKS, self.device.compute_units)
+        blocks = 1 if one else min(MOST_BLOCKS, self.device.compute_units)
+        self.blocks = min(self.rendezvous.all_gather(blocks))
         self.peers = Peers(self.rendezvous, 2 * self.ranks * self.blocks * THREADS * WORD, self.device)
         self.places = array(np.array(self.peers.addresses, np.uint64))
         self.rounds = zeros(self.blocks, np.uint32)
@@ -111,19 +113,23 @@ class Communicator:
         """
         self.rendezvous.check()
 
-    def all_reduce(self, x: Array, *, out: Array | None = None, stream: Stream | None = None) -> Array:
+    def all_reduce(
+        self, x: Array, *, residual: Array | None = None, out: Array | None = None, stream: Stream | None = None
+    ) -> Array:
         """Return the sum of the arrays that the ranks give.
 
-        The sum is made in float32 in the order of the ranks, and rounded once: all ranks have the same bits in every
-        run. The kernel is one-shot: each rank writes its array to each other one, which suits arrays of up to some
-        100 KiB.
+        The sum is made in float32, of the residual and then the ranks in their order, and rounded once: all ranks have
+        the same bits in every run. The kernel is one-shot: each rank writes its array to each other one, which suits
+        arrays of up to some 100 KiB.
 
         Parameters
         ----------
         x : Array
             float32, float16 or bfloat16, of the same shape and dtype on each rank, in row order.
+        residual : Array, optional
+            What the sum begins with: of the shape and dtype of `x`, and the same on all ranks.
         out : Array, optional
-            Where the sum goes; `x` itself may be given.
+            Where the sum goes; `x` or `residual` may be given.
         stream : Stream, optional
             This thread's by default.
 
@@ -138,25 +144,89 @@ class Communicator:
         TypeError, ValueError
             An array is not like that, or the communicator is closed.
         """
-        self.check()
-        if x.dtype not in DTYPES:
-            raise TypeError(f"all_reduce: {x.dtype}; it takes float32, float16 and bfloat16")
-        if out is not None and (out.shape, out.dtype) != (x.shape, x.dtype):
-            raise ValueError(f"all_reduce: out is {out.dtype} {out.shape} and x {x.dtype} {x.shape}")
-        if self.is_closed:
-            raise ValueError("all_reduce: the communicator is closed")
+        self.expect("all_reduce", x, residual=residual, out=out)
         if self.peers is None:
+            if residual is not None:
+                return kernels.add(residual, x, out=out, stream=stream)
             if out is not None and out is not x:
                 out.copy_from(x)
             return x if out is None else out
         out = empty(x.shape, x.dtype, stream=stream) if out is None else out
-        if x.size:
-            kernel, template = all_reduce_kernel(), {"T": x.dtype, "RANKS": self.ranks}
-            kernel(
-                x, out, self.rounds, self.places, self.is_gone, x.size, self.rank, self.blocks,
-                grid=self.blocks, block=THREADS, template=template, stream=stream,
-            )  # fmt: skip
+        if residual is None:
+            self.launch(SUM, x, out, stream)
+        else:
+            self.launch(SUM_ADDED, x, out, stream, residual=residual)
         return out
+
+    def all_gather(self, x: Array, width: int = 0, *, stream: Stream | None = None) -> Array:
+        """Return the arrays that the ranks give, side by side along the last axis.
+
+        Parameters
+        ----------
+        x : Array
+            float32, float16 or bfloat16, of the same shape and dtype on each rank, in row order: the columns `part` of
+            the result.
+        width : int
+            The length of the result's last axis, where the ranks do not divide it; by default as long as all parts.
+        stream : Stream, optional
+            This thread's by default.
+
+        Returns
+        -------
+        Array
+
+        Raises
+        ------
+        RankError
+            A rank is gone.
+        TypeError, ValueError
+            The array is not like that, or the communicator is closed.
+        """
+        self.expect("all_gather", x)
+        *rows, part = x.shape
+        width = width or self.ranks * part
+        if part != -(-width // self.ranks):
+            raise ValueError(
+                f"all_gather: a part of {part} columns of each of {self.ranks} ranks does not make {width}"
+            )
+        if self.peers is None:
+            return x
+        out = empty((*rows, width), x.dtype, stream=stream)
+        self.launch(GATHER, x, out, stream, width=part, total=width)
+        return out
+
+    def part(self, width: int) -> slice:
+        """Return which columns of an axis of this length are this rank's.
+
+        All parts are equally long. Where the ranks do not divide the axis, the last ones overlap.
+        """
+        size = -(-width // self.ranks)
+        start = min(self.rank * size, width - size)
+        return slice(start, start + size)
+
+    def expect(self, op: str, x: Array, **others: Array | None) -> None:
+        """Raise where a collective cannot be made."""
+        self.check()
+        if x.dtype not in DTYPES:
+            raise TypeError(f"{op}: {x.dtype}; it takes float32, float16 and bfloat16")
+        for name, other in others.items():
+            if other is not None and (other.shape, other.dtype) != (x.shape, x.dtype):
+                raise ValueError(f"{op}: {name} is {other.dtype} {other.shape} and x {x.dtype} {x.shape}")
+        if not all(each is None or each.is_contiguous for each in (x, *others.values())):
+            raise ValueError(f"{op}: an array has gaps")
+        if self.is_closed:
+            raise ValueError(f"{op}: the communicator is closed")
+
+    def launch(self, kernel: Kernel, x: Array, out: Array, stream: Stream | None, **given: Any) -> None:
+        """Launch a collective; each block has a round for so many words of it."""
+        words = -(-x.nbytes // 4)
+        if words:
+            grid = (min(self.blocks, -(-words // THREADS)), 1, 1)
+            kernel(
+                stream or current_stream(), grid, (THREADS, 1, 1), {"T": x.dtype, "RANKS": self.ranks},
+                x=x, out=out, rounds=self.rounds, places=self.places, gone=self.is_gone, n=x.size, rank=self.rank,
+                blocks=self.blocks, **given,
+            )  # fmt: skip
 
     def all_gather_value(self, value: Any) -> list[Any]:
         """Return what each rank gives, in their order; on the host, and for what JSON can say."""
@@ -189,12 +259,22 @@ class Communicator:
             self.rendezvous.drop()
 
 
-@cache
-def all_reduce_kernel() -> Any:
-    """Return the kernel, which is compiled at its first call for each dtype and number of ranks."""
-    arguments = {
-        "x": "read T", "out": "write T over x", "rounds": "update uint32", "places": "read uint64",
-        "gone": "read uint32", "n": "int32", "rank": "int32", "blocks": "int32",
-    }  # fmt: skip
-    text = (Path(__file__).parent / "all_reduce.hip").read_text()
-    return hip_kernel(text, "all_reduce<T, RANKS>", arguments)
+def exchange(name: str, macro: str, aliasing: tuple[str, ...] = (), **more: dict[str, str]) -> Kernel:
+    """Return a kernel of exchange.hip, which is compiled at its first call for each dtype and number of ranks."""
+    text = (Path(__file__).parent / "exchange.hip").read_text()
+    return Kernel(
+        name,
+        inputs={"x": "T", **more.get("inputs", {}), "places": "ulong", "gone": "uint"},
+        updates={"rounds": "uint"},
+        outputs={"out": "T"},
+        scalars={**dict.fromkeys(("n", "rank", "blocks"), "uint"), **more.get("scalars", {})},
+        template={"T": "dtype", "RANKS": "int"},
+        aliasing={"out": aliasing} if aliasing else None,
+        ahead=("places",),
+        source=f"#define {macro}\n{text}",
+    )
+
+
+SUM = exchange("all_reduce", "INITIAL 0.0f", ("x",))
+SUM_ADDED = exchange("all_reduce_added", "INITIAL residual[start + i]", ("x", "residual"), inputs={"residual": "T"})
+GATHER = exchange("all_gather", "GATHERED", scalars={"width": "uint", "total": "uint"})

@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 
 from hiprt.command import set_program
+from hiprt.distributed.place import Place, place_of
 
-__all__ = ["add_arguments", "launch", "run"]
+__all__ = ["add_arguments", "launch", "run", "start_ranks"]
 
 GRACE = 15.0  # seconds in which the others end by themselves once a rank has failed: they say why
 PORTS = range(10_000, 32_000)  # below those that the system gives to programs that ask for any
@@ -22,8 +24,9 @@ PORTS = range(10_000, 32_000)  # below those that the system gives to programs t
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt launch``."""
     parser.add_argument("--ranks", type=int, required=True, metavar="N", help="how many processes")
-    parser.add_argument("program", help="a Python file, or -m and a module")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="what the program is given")
+    parser.add_argument("-m", dest="module", metavar="MODULE …", nargs=argparse.REMAINDER, help="as of python itself")
+    parser.add_argument("program", metavar="FILE …", nargs=argparse.REMAINDER, help="a program and what it is given")
+    parser.set_defaults(refuse=parser.error)
     set_program(parser, run)
 
 
@@ -32,7 +35,38 @@ def run(options: argparse.Namespace) -> int:
     if options.ranks < 1:
         print("hiprt launch: --ranks is at least 1", file=sys.stderr)
         return 2
-    return launch(options.ranks, [sys.executable, options.program, *options.args])
+    if not (options.module or options.program):
+        options.refuse("a program is missing: a Python file, or -m and a module")
+    return launch(options.ranks, [sys.executable, *(("-m", *options.module) if options.module else options.program)])
+
+
+def start_ranks(ranks: int, argv: Sequence[str]) -> tuple[Place | None, int]:
+    """Run a command of hiprt as several ranks, where no launcher has started this process as one of them.
+
+    Parameters
+    ----------
+    ranks : int
+    argv : sequence of str
+        The command's arguments.
+
+    Returns
+    -------
+    place : Place or None
+        This process's place; None in the process that started the ranks, whose work ends with them.
+    status : int
+        The exit status of the ranks.
+
+    Raises
+    ------
+    ValueError
+        A launcher has started another number of ranks.
+    """
+    place = place_of()
+    if place.ranks == ranks:
+        return place, 0
+    if place.ranks > 1:
+        raise ValueError(f"{ranks} ranks are asked for, and a launcher has started {place.ranks}")
+    return None, launch(ranks, [sys.executable, "-m", "hiprt", *argv])
 
 
 def free_port() -> int:

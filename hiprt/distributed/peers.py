@@ -8,8 +8,8 @@ from typing import Any
 
 from hiprt import core
 from hiprt.device import Device
-from hiprt.distributed.rendezvous import RankError, Rendezvous
-from hiprt.errors import HipError
+from hiprt.distributed.rendezvous import Rendezvous
+from hiprt.errors import HipError, RankError
 from hiprt.hip import call, handle, lib, result
 
 __all__ = ["Peers"]

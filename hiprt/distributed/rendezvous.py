@@ -16,27 +16,14 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from hiprt.distributed.place import Place
+from hiprt.errors import RankError
 
-__all__ = ["RankError", "Rendezvous"]
+__all__ = ["Rendezvous"]
 
 VERSION = 1  # of the messages
 MOST = 1 << 24  # bytes of a message
 # A host that is gone without a word is found by probes: the first after some seconds, then one each second.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 4}
-
-
-class RankError(RuntimeError):
-    """A rank is missing, has ended, or is of another version.
-
-    Attributes
-    ----------
-    rank : int or None
-        Which one, where that is known.
-    """
-
-    def __init__(self, message: str, rank: int | None = None) -> None:
-        super().__init__(message)
-        self.rank = rank
 
 
 class Rendezvous:

@@ -159,6 +159,9 @@ typedef struct {
   X(FuncGetParamInfo, "cuFuncGetParamInfo", (void *, size_t, size_t *, size_t *))                                      \
   X(FuncGetName, "cuFuncGetName", (const char **, void *))                                                             \
   X(PointerGetAttribute, "cuPointerGetAttribute", (void *, int, CUdeviceptr))                                          \
+  X(IpcGetMemHandle, "cuIpcGetMemHandle", (hipIpcMemHandle_t *, CUdeviceptr))                                          \
+  X(IpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (CUdeviceptr *, hipIpcMemHandle_t, unsigned))                           \
+  X(IpcCloseMemHandle, "cuIpcCloseMemHandle", (CUdeviceptr))                                                           \
   X(GraphAddDependencies, "cuGraphAddDependencies_v2", (void *, void *const *, void *const *, const CUgraphEdgeData *, \
                                                         size_t))
 

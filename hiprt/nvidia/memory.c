@@ -85,6 +85,26 @@ hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t *pool, int device) {
   return status ? status : nv_done(nv.DeviceGetDefaultMemPool((void **)pool, handle));
 }
 
+/* Memory that other processes open: hipMalloc's, not a pool's. Handles and flags have the driver's layout and numbers. */
+hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *pointer) {
+  NV_ENTER();
+  return nv_done(nv.IpcGetMemHandle ? nv.IpcGetMemHandle(handle, nv_address(pointer)) : (int)hipErrorNotSupported);
+}
+
+hipError_t hipIpcOpenMemHandle(void **pointer, hipIpcMemHandle_t handle, unsigned int flags) {
+  NV_ENTER();
+  if (!nv.IpcOpenMemHandle) return nv_done(hipErrorNotSupported);
+  CUdeviceptr address = 0;
+  hipError_t status = nv_done(nv.IpcOpenMemHandle(&address, handle, flags));
+  *pointer = (void *)(uintptr_t)address;
+  return status;
+}
+
+hipError_t hipIpcCloseMemHandle(void *pointer) {
+  NV_ENTER();
+  return nv_done(nv.IpcCloseMemHandle ? nv.IpcCloseMemHandle(nv_address(pointer)) : (int)hipErrorNotSupported);
+}
+
 hipError_t hipMemGetInfo(size_t *available, size_t *total) {
   NV_ENTER();
   return nv_done(nv.MemGetInfo(available, total));

@@ -48,6 +48,13 @@ def test_one_rank_sums_with_nobody():
         assert alone.all_reduce(x) is x
         assert alone.all_reduce(x, out=out) is out
         assert list(out.numpy()) == [0, 1, 2, 3, 4]
+        assert list(alone.all_reduce(x, residual=x).numpy()) == [0, 2, 4, 6, 8]
+        assert alone.all_gather(x) is x
+        assert alone.part(5) == slice(0, 5)
+        with pytest.raises(ValueError, match="all_gather: a part of 5 columns of each of 1 ranks does not make 6"):
+            alone.all_gather(x, 6)
+        with pytest.raises(ValueError, match="all_reduce: an array has gaps"):
+            alone.all_reduce(hiprt.zeros((4, 4))[:, :2])
         with pytest.raises(TypeError, match="all_reduce: int32; it takes float32, float16 and bfloat16"):
             alone.all_reduce(hiprt.zeros(3, np.int32))
         with pytest.raises(ValueError, match=r"out is float32 \(3,\) and x float32 \(5,\)"):

@@ -9,7 +9,8 @@ import pytest
 
 from hiprt.distributed.launcher import free_port
 from hiprt.distributed.place import Place
-from hiprt.distributed.rendezvous import RankError, Rendezvous, send
+from hiprt.distributed.rendezvous import Rendezvous, send
+from hiprt.errors import RankError
 
 
 def places(ranks):

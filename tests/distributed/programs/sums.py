@@ -17,9 +17,9 @@ def numbers(turn, rank, size, dtype):
     return np.random.default_rng([turn, rank]).normal(size=size).astype(dtype)
 
 
-def wanted(turn, ranks, size, dtype):
+def wanted(turn, ranks, size, dtype, residual=0):
     """Return the sum in the order of the ranks, in float32."""
-    total = np.zeros(size, np.float32)
+    total = np.zeros(size, np.float32) + np.asarray(residual, np.float32)
     for rank in range(ranks):
         total += numbers(turn, rank, size, dtype).astype(np.float32)
     return total.astype(dtype)
@@ -33,6 +33,13 @@ with Communicator(seconds=300) as ranks:
         x = hiprt.array(numbers(turn, mine, size, dtype))
         got = ranks.all_reduce(x, out=x if turn % 4 == 3 else None)
         assert got.numpy().tobytes() == wanted(turn, ranks.ranks, size, dtype).tobytes(), (turn, size, dtype)
+        y = numbers(turn, ranks.ranks, size, dtype)
+        got = ranks.all_reduce(hiprt.array(numbers(turn, mine, size, dtype)), residual=hiprt.array(y))
+        assert got.numpy().tobytes() == wanted(turn, ranks.ranks, size, dtype, y).tobytes(), (turn, size, dtype)
+        # Rows whose parts the ranks have; the last parts overlap where these do not divide a row.
+        whole = numbers(turn, ranks.ranks, (3, size + ranks.ranks), dtype)
+        part = hiprt.array(np.ascontiguousarray(whole[:, ranks.part(whole.shape[1])]))
+        assert ranks.all_gather(part, whole.shape[1]).numpy().tobytes() == whole.tobytes(), (turn, size, dtype)
 
     # What a step replays: the sum of ten layers, each of which doubles what came out of the one before and divides it.
     x = hiprt.zeros(300)

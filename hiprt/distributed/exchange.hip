@@ -1,0 +1,63 @@
+// What the ranks put together, in one kernel on each: every rank writes its numbers into memory of every other rank, waits
+// until those of the others have come into its own, and takes them in the order of the ranks, which gives all the same bits.
+// The numbers of all ranks are added to INITIAL; where GATHERED is set, they become rows of `total` numbers instead.
+//
+// A word of 8 bytes has 4 bytes of numbers and the number of the round that they belong to, so that no fence is needed: a
+// word has come when it names the round that is waited for (this is the low-latency protocol of NCCL, "LL"). A block
+// counts its own rounds, and uses two places in turn: a word of round n + 2 is written after all words of round n + 1 have
+// come, whose writers had taken those of round n.
+//
+// rounds: how many rounds each block has done. places: where each rank's words lie, [2][RANKS][blocks][threads].
+// gone: not 0 once a rank has ended, so that nobody waits for it.
+typedef unsigned long long word;
+constexpr uint EACH = 4 / sizeof(T);  // numbers of a word
+const uint lane = thread_index_in_threadgroup, threads = threads_per_threadgroup.x;
+const uint block = threadgroup_position_in_grid.x;
+const uint count = (n + EACH - 1) / EACH;
+const ulong at = ulong(block) * threads + lane, apart = ulong(blocks) * threads;
+volatile word* const own = (volatile word*)places[rank];
+begin_next();
+wait_for_inputs();
+uint round = rounds[block];
+for (uint first = block * threads; first < count; first += threadgroups_per_grid.x * threads) {
+  const uint start = (first + lane) * EACH;
+  const ulong turn = ulong(++round % 2) * RANKS * apart;
+  pack<T, EACH> numbers;
+  for (uint i = 0; i < EACH; i++) numbers.values[i] = start + i < n ? x[start + i] : T(0.0f);
+  const uint mine = as_type<uint>(numbers);
+  for (uint to = 0; to < RANKS; to++)
+    if (to != rank) ((volatile word*)places[to])[turn + rank * apart + at] = word(round) << 32 | mine;
+#ifndef GATHERED
+  float sums[EACH];
+  for (uint i = 0; i < EACH; i++) sums[i] = start + i < n ? float(INITIAL) : 0.0f;
+#endif
+  // What this block has to send is on its way before any of its threads waits.
+  threadgroup_barrier(mem_flags::mem_none);
+  for (uint from = 0; from < RANKS; from++) {
+    uint its = mine;
+    if (from != rank) {
+      const volatile word* place = own + turn + from * apart + at;
+      word come = *place;
+      for (uint tries = 1; uint(come >> 32) != round; tries++) {
+        if (tries % 64 == 0 && *(const volatile uint*)gone) break;
+        come = *place;
+      }
+      its = uint(come);
+    }
+    numbers = as_type<pack<T, EACH>>(its);
+    for (uint i = 0; i < EACH && start + i < n; i++) {
+#ifdef GATHERED
+      // The last parts begin earlier where `total` is no multiple of `width`; what a rank before has is its.
+      const uint column = (start + i) % width, begin = min(from * width, total - width);
+      if (begin + column >= from * width) out[(start + i) / width * total + begin + column] = numbers.values[i];
+#else
+      sums[i] += float(numbers.values[i]);
+#endif
+    }
+  }
+#ifndef GATHERED
+  for (uint i = 0; i < EACH && start + i < n; i++) out[start + i] = T(sums[i]);
+#endif
+}
+threadgroup_barrier(mem_flags::mem_none);
+if (lane == 0) rounds[block] = round;
