@@ -68,6 +68,12 @@ class Adopted:
         stream = self.given or current_stream()
         with self.ladder.lock:
             recording = Recording.of_graph(graph, stream.device.index, is_given=is_given, like=self.recording)
+            self.launch_recording(recording)
+
+    def launch_recording(self, recording: Recording) -> None:
+        """Launch the nodes of a graph of other code; errors are those of `launch`."""
+        stream = self.given or current_stream()
+        with self.ladder.lock:
             self.recording = self.exec = None
             self.exec = self.start(recording, stream)
             self.recording = recording

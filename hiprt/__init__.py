@@ -92,6 +92,8 @@ ABOVE = {
 
 def __getattr__(name: str) -> Any:
     """Import what belongs to a layer above."""
+    if name == "torch":
+        return import_module("hiprt.torch")
     if name in ABOVE:
         if "export" in ABOVE[name]:
             import_module("hiprt.metal_compat")  # files may have metal kernels

@@ -80,6 +80,10 @@ int hiprt_recorder_create(uint32_t edges, hiprt_recorder **out_recorder) {
 
 void hiprt_recorder_retain(hiprt_recorder *r) { atomic_fetch_add_explicit(&r->references, 1, memory_order_relaxed); }
 
+uint32_t hiprt_recorder_references(const hiprt_recorder *r) {
+  return atomic_load_explicit(&r->references, memory_order_acquire);
+}
+
 void hiprt_recorder_release(hiprt_recorder *r) {
   if (!r || atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) != 1) return;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
@@ -420,6 +424,14 @@ void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_mo
     hiprt_recorder_moved(r, i, n_moves, moves, r->bytes + n->payload);
     hash_arguments(r, n);
   }
+}
+
+void hiprt_recorder_point(hiprt_recorder *r, uint32_t n_pointers, const hiprt_pointer *pointers, const uint64_t *starts) {
+  for (uint32_t i = 0; i < n_pointers; i++) {
+    const uint64_t address = starts[pointers[i].memory] + pointers[i].delta;
+    memcpy(r->bytes + r->nodes[pointers[i].node].payload + pointers[i].offset, &address, sizeof address);
+  }
+  hiprt_recorder_relocate(r, 0, 0);
 }
 
 char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->bytes + r->nodes[index].payload; }

@@ -27,6 +27,13 @@ typedef struct {
   uint32_t value, width;
 } hiprt_fill_args;
 
+/* A word of a node's arguments that is an address: `offset` bytes from the start of the payload, it lies `delta` bytes from
+ * where memory number `memory` begins. */
+typedef struct {
+  uint32_t node, offset, memory, zero;
+  uint64_t delta;
+} hiprt_pointer;
+
 /* A node as it is shown; pointers are borrowed from the recorder. */
 typedef struct {
   uint32_t kind;        /* hiprt_node_kind */
@@ -83,6 +90,8 @@ uint32_t hiprt_recorder_users(const hiprt_recorder *recorder, uint64_t start, ui
  * words; those for which `out` has room are written. */
 uint64_t hiprt_recorder_outline(const hiprt_recorder *recorder, uint32_t n_extents, const hiprt_range *extents,
                                 uint32_t *out, uint64_t room);
+/* Return how many references there are at this moment; execs, and who makes one, hold some. */
+uint32_t hiprt_recorder_references(const hiprt_recorder *recorder);
 uint32_t hiprt_recorder_size(const hiprt_recorder *recorder);
 uint64_t hiprt_recorder_edges(const hiprt_recorder *recorder);
 int hiprt_recorder_node(const hiprt_recorder *recorder, uint32_t index, hiprt_node *out_node);
@@ -101,6 +110,9 @@ int hiprt_recorder_same_arguments(const hiprt_recorder *a, const hiprt_recorder 
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
 /* Give all nodes the addresses they have after the moves; the edges stay. */
 void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const hiprt_move *moves);
+/* Give words the addresses that they have where each memory begins at starts[memory]; the edges stay. */
+void hiprt_recorder_point(hiprt_recorder *recorder, uint32_t n_pointers, const hiprt_pointer *pointers,
+                          const uint64_t *starts);
 /* Launch every node in program order on a stream that does not record. *out_ran: 0 if the call failed and no node has
  * been launched, 1 if some have been, or may have been. */
 int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream, int *out_ran);

@@ -220,6 +220,20 @@ class Recording:
         """Give all nodes the addresses they have when memory moves: (start, end, new start), ascending."""
         core.lib.hiprt_recorder_relocate(self.core, len(moves), moves)
 
+    def point(self, pointers: Any, count: int, starts: Any) -> None:
+        """Give argument words the addresses that they have where memory begins elsewhere.
+
+        Parameters
+        ----------
+        pointers : hiprt_pointer *
+            The words, and the memory into which each of them points.
+        count : int
+            Number of words.
+        starts : uint64_t *
+            Where each memory begins.
+        """
+        core.lib.hiprt_recorder_point(self.core, count, pointers, starts)
+
     def order(self, stream: Stream) -> None:
         """Order what is put on the stream next with other streams' work on memory that the nodes use (G13)."""
         core.call(core.lib.hiprt_recorder_order(self.core, stream.core))
@@ -258,6 +272,11 @@ class Recording:
 
     def __len__(self) -> int:
         return int(core.lib.hiprt_recorder_size(self.core))
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether an executable graph carries it, or is being made from it, so that it must not change."""
+        return bool(core.lib.hiprt_recorder_references(self.core) > 1)
 
     @property
     def foreign(self) -> int:

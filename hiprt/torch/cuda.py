@@ -1,0 +1,106 @@
+"""torch's device: its stream, and what it captures. torch for ROCm says ``cuda`` too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import hiprt
+from hiprt import dlpack, library
+from hiprt.device import describe
+
+__all__ = ["Captured", "Cuda"]
+
+
+class Captured(NamedTuple):
+    """What a function launched when it was captured.
+
+    Attributes
+    ----------
+    graph : int
+        The ``hipGraph_t``, which is its owner's.
+    results : object
+        What the function returned. Its tensors lie in memory of the owner's.
+    owner : object
+        Keeps the graph and the memory.
+    """
+
+    graph: int
+    results: Any
+    owner: Any
+
+
+class Cuda:
+    """One device of torch's.
+
+    Parameters
+    ----------
+    index : int
+        torch's number of the device, and HIP's.
+
+    Raises
+    ------
+    RuntimeError
+        The HIP library in use does not serve torch's device.
+    """
+
+    def __init__(self, index: int) -> None:
+        import torch
+
+        kind = dlpack.ROCM if torch.version.hip else dlpack.CUDA
+        provider = library.current().provider
+        if provider.dlpack_device != kind:
+            raise RuntimeError(f"torch works on {'ROCm' if torch.version.hip else 'CUDA'}, and hiprt on {provider}")
+        self.torch = torch
+        self.index = index
+        self.side = torch.cuda.Stream(index)  # captures, which the default stream does not allow
+        self.streams: dict[int, hiprt.Stream] = {}
+
+    def stream(self) -> hiprt.Stream:
+        """Return torch's current stream."""
+        handle = self.torch._C._cuda_getCurrentRawStream(self.index)
+        found = self.streams.get(handle)
+        if found is None:
+            found = self.streams[handle] = hiprt.Stream.from_handle(handle, describe(self.index))
+        return found
+
+    def seeds(self) -> bytes:
+        """Return the state of torch's random numbers, of which a captured function must draw none."""
+        return bytes(self.torch.cuda.default_generators[self.index].get_state().tolist())
+
+    def copy(self, tensor: Any) -> Any:
+        """Copy a tensor behind what is on the current stream."""
+        return tensor.clone()
+
+    def rehearse(self, function: Callable[[], Any]) -> Any:
+        """Call a function on the stream that captures, in order with the current one, so that libraries are ready."""
+        current = self.torch.cuda.current_stream(self.index)
+        self.side.wait_stream(current)
+        with self.torch.cuda.stream(self.side):
+            results = function()
+        current.wait_stream(self.side)
+        for each in self.torch.utils._pytree.tree_leaves(results):
+            if isinstance(each, self.torch.Tensor) and each.is_cuda:
+                each.record_stream(current)
+        return results
+
+    def capture(self, function: Callable[[], Any]) -> Captured:
+        """Capture what a function launches; nothing of it runs.
+
+        Raises
+        ------
+        Exception
+            What the function raises, or torch, where some of it cannot be captured.
+        """
+        graph = self.torch.cuda.CUDAGraph(keep_graph=True)
+        with self.torch.cuda.stream(self.side):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                results = function()
+            except BaseException:
+                with suppress(RuntimeError):
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        return Captured(int(graph.raw_cuda_graph()), results, graph)

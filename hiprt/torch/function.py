@@ -1,0 +1,396 @@
+"""`graphed`: what a function of torch launches, captured once for each signature and patched from then on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import update_wrapper
+from typing import Any, NamedTuple
+
+from hiprt.errors import HipError
+from hiprt.flags import flags
+from hiprt.graphs.adopted import Adopted
+from hiprt.graphs.pointers import Pointers
+from hiprt.graphs.record.recording import Recording
+from hiprt.graphs.stats import Event, Stats, explain
+from hiprt.torch.cuda import Captured, Cuda
+from hiprt.torch.results import Results
+
+__all__ = ["Graphed", "graphed"]
+
+ALIGNMENT = 256  # bytes, up to which torch and its libraries choose kernels by addresses
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+@dataclass
+class Kept:
+    """What is kept for the calls of one signature.
+
+    Attributes
+    ----------
+    captured : Captured or None
+        The first capture, whose memory the graphs use; None before it.
+    results : Results or None
+        How a call's results follow from that memory and the call's arguments.
+    pointers : Pointers or None
+        What is known of the addresses in it; None where another capture gave other work.
+    starts : list of int
+        The addresses that were launched last.
+    refused : str
+        Why calls run eagerly; empty where they do not.
+    """
+
+    captured: Captured | None = None
+    results: Results | None = None
+    pointers: Pointers | None = None
+    starts: list[int] = field(default_factory=list)
+    refused: str = ""
+
+
+class Graphed:
+    """A function of torch that runs as a graph: see `graphed`.
+
+    Attributes
+    ----------
+    adopted : Adopted
+        Launches the graphs; its ``stats`` count the rungs.
+    kept : dict
+        What is kept for each signature.
+    captures : int
+        How often the function was captured.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        weights: Iterable[Any] | None = None,
+        *,
+        name: str = "",
+        overwrite: bool = False,
+    ) -> None:
+        import torch
+
+        self.torch = torch
+        self.function = function
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.overwrite = overwrite
+        self.adopted = Adopted(self.name)
+        self.slots = list(slots_of(torch, owners_of(torch, function) if weights is None else weights))
+        self.labels = [label for label, _, _ in self.slots]
+        self.device: Any = None
+        self.kept: dict[Any, Kept] = {}
+        self.latest: Kept | None = None
+        self.signature: tuple[Any, ...] = ()
+        self.weights: list[Any] = []
+        self.weights_seen: Any = None
+        self.numbers: dict[Any, int] = {}
+        self.number = 0
+        self.captures = 0
+        self.lock = threading.RLock()
+        update_wrapper(self, function, updated=())
+
+    @property
+    def stats(self) -> Stats:
+        """Which rungs were taken, and why."""
+        return self.adopted.stats
+
+    def explain(self) -> list[Event]:
+        """Return why calls were no replays, oldest first, of the last 256 events of the process."""
+        return [event for event in explain() if event.step == self.name]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, or launch what it launched.
+
+        Returns
+        -------
+        object
+            What the function returns, in which tensors are new ones; with ``overwrite=True`` they are those that the
+            graph writes, and the next call overwrites them. Tensors of the arguments, and views of them, are those of
+            this call.
+        """
+        with self.lock:
+            return self.call(args, kwargs)
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Find what is kept for the arguments, and run by it."""
+        tensors: list[Any] = []
+        context = self.torch.is_autocast_enabled("cuda"), self.torch.get_autocast_dtype("cuda")
+        signature = described(args, tensors), described(kwargs, tensors), context, self.weights_number()
+        inputs = len(tensors)
+        tensors += self.weights
+        kept, why = self.kept.get(signature), ""
+        if signature != self.signature:
+            why = self.difference(signature)
+            self.signature = signature
+            if kept is not None:
+                self.kept[signature] = self.kept.pop(signature)
+
+        def function() -> Any:
+            with self.torch.no_grad():
+                return self.function(*args, **kwargs)
+
+        if kept is None:
+            return self.first(signature, function, tensors, why)
+        if kept.refused or not flags.graph:
+            return self.eagerly(function, kept.refused or "HIPRT_GRAPH=0", why)
+        starts = list(map(self.torch.Tensor.data_ptr, tensors))
+        self.adopted.given = self.device.stream()
+        if kept is self.latest and kept.starts == starts:
+            self.adopted.again()
+        else:
+            self.latest = None
+            try:
+                self.prepare(kept, function, tensors, starts, inputs)
+            except HipError as error:
+                if error.name != "HIPRT_E_FOREIGN":
+                    raise
+                kept.refused = str(error)
+            except (RuntimeError, ValueError) as error:
+                kept.refused = f"it cannot be captured: {error}"
+            if kept.refused:
+                kept.captured = kept.results = kept.pointers = None
+                return self.eagerly(function, kept.refused, why)
+            kept.starts, self.latest = starts, kept
+        assert kept.results is not None
+        return kept.results.of_call(tensors, None if self.overwrite else self.device.copy)
+
+    def first(self, signature: tuple[Any, ...], function: Callable[[], Any], tensors: list[Any], why: str) -> Any:
+        """Run a call of a new signature eagerly, which makes ready what must not be made while it is captured."""
+        kept = self.kept[signature] = Kept()
+        while len(self.kept) > flags.graph_keys:
+            del self.kept[next(iter(self.kept))]
+        devices = {(tensor.device.type, tensor.device.index) for tensor in tensors}
+        if self.device is None and len(devices) == 1:
+            self.device = device_of(tensors[0].device)
+        if len(devices) != 1 or tensors[0].device.index != self.device.index:
+            kept.refused = f"tensors are on {', '.join(sorted(map(str, devices))) or 'no device'}"
+            return self.eagerly(function, kept.refused, why)
+        seeds = self.device.seeds()
+        results = self.device.rehearse(function)
+        if self.device.seeds() != seeds:
+            kept.refused = "it draws random numbers: give them to it as an argument"
+        self.stats.count(Event(self.name, "eager", "first call of this signature", difference=why))
+        return results
+
+    def eagerly(self, function: Callable[[], Any], reason: str, why: str) -> Any:
+        """Run the function itself, and say why."""
+        self.stats.count(Event(self.name, "eager", reason, difference=why))
+        return function()
+
+    def prepare(
+        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], starts: list[int], inputs: int
+    ) -> None:
+        """Launch the work for tensors at other addresses than those of the last launch: patched, or captured again."""
+        if kept.pointers is not None and kept.pointers.may_move(starts):
+            self.adopted.launch_recording(kept.pointers.at(starts))
+            return
+        captured, recording = self.capture(function)
+        if kept.captured is not None:
+            self.tell(kept, starts, inputs)
+        if kept.pointers is not None and kept.pointers.learn(recording, starts):
+            # The first capture's memory stays in use, and this one's goes.
+            self.adopted.launch_recording(kept.pointers.at(starts))
+            return
+        memory = [(start, extent(tensor)) for start, tensor in zip(starts, tensors)]
+        if kept.pointers is not None and recording.same_key(kept.pointers.recording):
+            kept.pointers = kept.pointers.of_later(recording, memory)
+        else:
+            kept.pointers = self.pointers(function, recording, memory)
+        kept.results = Results(self.torch, captured.results, tensors, memory)
+        self.adopted.launch_recording(recording)
+        kept.captured = captured
+
+    def pointers(
+        self, function: Callable[[], Any], recording: Recording, memory: list[tuple[int, int]]
+    ) -> Pointers | None:
+        """Capture once more, while the first capture keeps its memory, and learn what is an address of it."""
+        _, again = self.capture(function)
+        return Pointers.of_captures(recording, again, memory) if again.same_key(recording) else None
+
+    def capture(self, function: Callable[[], Any]) -> tuple[Captured, Recording]:
+        """Capture the function, of which nothing runs, and return what it launched as a recording too."""
+        captured = self.device.capture(function)
+        self.captures += 1
+        stream = self.adopted.given
+        assert stream is not None
+        return captured, Recording.of_graph(captured.graph, stream.device.index, is_given=False)
+
+    def tell(self, kept: Kept, starts: Sequence[int], inputs: int) -> None:
+        """Note that the function was captured again, for the first tensor that moved."""
+        moved = [i for i, (was, now) in enumerate(zip(kept.starts, starts)) if was != now]
+        where = ""
+        if moved:
+            i = moved[0]
+            name = f"tensor {i} of the arguments" if i < inputs else self.labels[i - inputs]
+            where = f"{name}: {kept.starts[i]:#x} -> {starts[i]:#x}"
+        self.stats.count(Event(self.name, "capture", f"{len(moved)} tensors lie elsewhere", 0, where))
+
+    def weights_number(self) -> int:
+        """Return a number of what the weights are, and look at none whose address and object are those of last time."""
+        self.weights = [place[key] for _, place, key in self.slots]
+        seen = list(map(id, self.weights)), list(map(self.torch.Tensor.data_ptr, self.weights))
+        if seen != self.weights_seen:
+            self.weights_seen = seen
+            forms = tuple(map(form, self.weights))
+            self.number = self.numbers.setdefault(forms, len(self.numbers))
+        return self.number
+
+    def difference(self, signature: tuple[Any, ...]) -> str:
+        """Describe the first argument that is of another kind than at the last call."""
+        if not self.signature:
+            return ""
+        names = "arguments", "named arguments", "autocast"
+        told = (differs(*each) for each in zip(names, self.signature, signature))
+        found = next((each for each in told if each), "")
+        if found or self.signature[3] == signature[3]:
+            return found
+        before, now = (list(self.numbers)[each[3]] for each in (self.signature, signature))
+        return next(each for each in map(differs, self.labels, before, now) if each)
+
+
+class Form(NamedTuple):
+    """What of a tensor a graph is made for."""
+
+    shape: Any
+    strides: Any
+    dtype: Any
+    device: Any
+    alignment: int
+    is_conjugated: bool
+    is_negated: bool
+
+
+def form(tensor: Any) -> Form:
+    """Return what a tensor is, but for its address."""
+    address = tensor.data_ptr()
+    alignment = address & -address & (ALIGNMENT - 1)
+    return Form(
+        tensor.shape, tensor.stride(), tensor.dtype, tensor.device, alignment, tensor.is_conj(), tensor.is_neg()
+    )
+
+
+def described(value: Any, tensors: list[Any]) -> Any:
+    """Return what of an argument a graph is made for, and append its tensors.
+
+    Raises
+    ------
+    TypeError
+        It is something in which tensors could be and cannot be found.
+    """
+    kind = type(value)
+    if hasattr(value, "data_ptr"):
+        tensors.append(value)
+        return form(value)
+    if isinstance(value, (tuple, list)):
+        return kind, *(described(each, tensors) for each in value)
+    if isinstance(value, dict):
+        return kind, *((key, described(each, tensors)) for key, each in value.items())
+    if value is None or kind in PLAIN or kind.__module__ == "torch":
+        return kind, repr(value)  # 1, 1.0 and True are equal
+    raise TypeError(
+        f"hiprt.torch.graphed: an argument is a {kind.__name__}, in which tensors cannot be found: "
+        "give tensors, numbers, strings, or tuples, lists and dictionaries of these"
+    )
+
+
+def differs(name: str, was: Any, now: Any) -> str:
+    """Describe the first difference between what two arguments were described as; empty where they are the same."""
+    if was == now:
+        return ""
+    if isinstance(was, Form) and isinstance(now, Form):
+        aspect, old, new = next(each for each in zip(Form._fields, was, now) if each[1] != each[2])
+        return f"{name} {aspect}: {shown(old)} -> {shown(new)}"
+    are_alike = isinstance(was, tuple) and isinstance(now, tuple) and len(was) == len(now) and was[:1] == now[:1]
+    if are_alike and isinstance(was[0], type) and was[0] not in PLAIN:
+        return next(each for i in range(1, len(was)) if (each := differs(f"{name}[{i - 1}]", was[i], now[i])))
+    return f"{name}: {shown(was)} -> {shown(now)}"
+
+
+def shown(value: Any) -> str:
+    """Return what is described, for messages."""
+    if isinstance(value, tuple) and len(value) == 2 and value[0] in PLAIN:
+        return str(value[1])
+    if isinstance(value, Form):
+        return f"tensor of shape {tuple(value.shape)}"
+    return str(tuple(value)) if isinstance(value, tuple) else str(value)
+
+
+def extent(tensor: Any) -> int:
+    """Return how many bytes from its address a tensor reaches."""
+    if not tensor.numel():
+        return 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return int((last + 1) * tensor.element_size())
+
+
+def device_of(device: Any) -> Any:
+    """Return what captures on a device of torch's."""
+    return Cuda(device.index)
+
+
+def owners_of(torch: Any, function: Callable[..., Any]) -> list[Any]:
+    """Return the modules that a function is, or is a method of."""
+    found = [function, getattr(function, "__self__", None)]
+    return [each for each in found if isinstance(each, torch.nn.Module)]
+
+
+def slots_of(torch: Any, weights: Iterable[Any]) -> Iterable[tuple[str, Any, Any]]:
+    """Yield the name of each tensor that may be replaced, and the dictionary or list where it is, with its key."""
+    given = [weights] if isinstance(weights, (torch.nn.Module, dict)) else list(weights)
+    for i, each in enumerate(given):
+        if isinstance(each, torch.nn.Module):
+            for path, module in each.named_modules():
+                for place in (module._parameters, module._buffers):
+                    for key, tensor in place.items():
+                        if tensor is not None:
+                            yield f"{path}.{key}".lstrip("."), place, key
+        elif isinstance(each, dict):
+            for key in each:
+                yield str(key), each, key
+        else:
+            yield f"weight {i}", given, i
+
+
+def graphed(
+    function: Callable[..., Any] | None = None,
+    *,
+    weights: Iterable[Any] | None = None,
+    name: str = "",
+    overwrite: bool = False,
+) -> Any:
+    """Return a function of torch that runs as a graph, patched where torch would capture again or copy.
+
+    The first call of a signature (shapes, strides, dtypes and alignment of tensors, values of other arguments) runs
+    eagerly. The second is captured on torch's stream, twice, and launched. From then on, calls with the same addresses
+    are replays. Where tensors lie elsewhere, inputs and weights alike, the first time is captured and compared, which
+    shows what words of the kernels' arguments are their addresses; later times these words are patched without a call
+    of the function. Nothing is copied.
+
+    Parameters
+    ----------
+    function : callable
+        Takes and returns tensors, also in lists and dictionaries. Its Python code runs while it is captured only. It
+        runs without gradients.
+    weights : module, dict, or iterable of modules, dicts and tensors, optional
+        Tensors besides the arguments that may be replaced between calls. By default those of the module that the
+        function is, or is a method of. Other tensors must stay where they are.
+    name : str, optional
+        The name used in statistics and messages; the function's by default.
+    overwrite : bool
+        Whether results are the graph's own memory, which the next call overwrites; copies by default.
+
+    Returns
+    -------
+    Graphed
+        To be called as the function is; ``explain()`` says why calls were no replays.
+
+    Examples
+    --------
+    >>> @hiprt.torch.graphed(weights=model)  # doctest: +SKIP
+    ... def decode(token, cache):
+    ...     return model(token, cache)
+    """
+    if function is None:
+        return lambda given: Graphed(given, weights, name=name, overwrite=overwrite)
+    return Graphed(function, weights, name=name, overwrite=overwrite)

@@ -1,0 +1,351 @@
+"""`hiprt.torch.graphed` on the CPU device: tensors of torch's, kernels of other code, captures of our own."""
+
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from helpers import foreign  # noqa: E402
+
+import hiprt  # noqa: E402
+from hiprt import core, graphs, library  # noqa: E402
+from hiprt.compiler import compile_source  # noqa: E402
+from hiprt.hip import call, lib  # noqa: E402
+from hiprt.module import Module  # noqa: E402
+from hiprt.torch import function  # noqa: E402
+from hiprt.torch.cuda import Captured  # noqa: E402
+
+SOURCE = """
+extern "C" __global__ void layer(const int* x, const int* w, int* y, unsigned long long salt, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] * w[i] + (int)(salt >> 8);
+}
+"""
+N, LAYERS = 64, 12
+
+
+@cache
+def layer_function():
+    """The kernel that the functions of these tests launch."""
+    return Module(*compile_source(SOURCE, "layers.hip")).function("layer")
+
+
+def layer(stream, x, w, y, salt=0):
+    """y = x * w + salt / 256, as a library of torch's would launch it."""
+    cells = [np.array([t.data_ptr()], np.uint64) for t in (x, w, y)]
+    cells += [np.array([salt], np.uint64), np.array([x.numel()], np.int32)]
+    pointers = np.array([cell.ctypes.data for cell in cells], np.uint64)
+    params = core.ffi.cast("void *", pointers.ctypes.data)
+    grid = -(-x.numel() // 64)
+    call(lib.hipModuleLaunchKernel(layer_function(), grid, 1, 1, 64, 1, 1, 0, stream, params, core.ffi.NULL))
+
+
+class Device:
+    """Stands for torch's device: memory of the host, a stream of ours, and what is made while it is captured."""
+
+    index = None
+
+    def __init__(self):
+        self.ours = hiprt.Stream()
+        self.made = []
+        self.drawn = 0
+        self.is_capturing = False
+
+    def empty(self, n=N):
+        """Return a new tensor, which is kept until the work is done, or as long as the capture."""
+        self.made.append(torch.empty(n, dtype=torch.int32))
+        return self.made[-1]
+
+    def stream(self):
+        return self.ours
+
+    def seeds(self):
+        return bytes([self.drawn])
+
+    def copy(self, tensor):
+        self.ours.synchronize()
+        return tensor.clone()
+
+    def rehearse(self, work):
+        results = work()
+        self.ours.synchronize()
+        self.made.clear()
+        return results
+
+    def capture(self, work):
+        self.made, self.is_capturing = [], True
+        call(lib.hipStreamBeginCapture(self.ours.handle, lib.hipStreamCaptureModeRelaxed))
+        out = core.ffi.new("uint64_t *")
+        try:
+            results = work()
+        finally:
+            call(lib.hipStreamEndCapture(self.ours.handle, out))
+            owner, self.made, self.is_capturing = self.made, [], False
+        return Captured(out[0], results, (owner, Graph(out[0])))
+
+
+class Graph:
+    """Owns a captured graph."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __del__(self):
+        lib.hipGraphDestroy(self.handle)
+
+
+@pytest.fixture
+def device(monkeypatch):
+    if not library.current().provider.is_host:
+        pytest.skip("torch's tensors lie on the host here")
+    made = Device()
+    monkeypatch.setattr(function, "device_of", lambda device: made)
+    yield made
+    made.ours.synchronize()
+
+
+def tensor(seed, n=N):
+    """Return a tensor of random numbers, which begins where torch's tensors on a GPU do."""
+    room = torch.empty(n + 128, dtype=torch.int32)
+    start = -room.data_ptr() % 512 // 4
+    room[start : start + n] = torch.from_numpy(np.random.default_rng(seed).integers(0, 1 << 20, n, np.int32))
+    return room[start : start + n]
+
+
+def stack(device, weights):
+    """Return a function of as many layers as there are weights."""
+
+    def forward(x):
+        for name in list(weights):
+            y = device.empty(x.numel())
+            layer(device.ours.handle, x, weights[name], y)
+            x = y
+        return x
+
+    return forward
+
+
+def expected(x, weights):
+    for w in weights.values():
+        x = x * w[: x.numel()]
+    return x
+
+
+def captured_again(run):
+    """How often a call said that it was captured again."""
+    return sum(count for reason, count in run.stats.reasons.items() if reason.startswith("capture"))
+
+
+def test_changes_are_patched_in(device, form):
+    """Inputs and weights at other places, at random: patched, with the bits of the function itself."""
+    chance = random.Random(3)
+    weights = {f"w{i}": tensor(i) for i in range(LAYERS)}
+    run = hiprt.torch.graphed(stack(device, weights), weights=weights, name="stack")
+    inputs = [tensor(100 + i) for i in range(4)]
+    x = inputs[0]
+    for turn in range({"short": 100, "usual": 300}.get(form, 1000)):
+        if turn > 2:
+            x = chance.choice(inputs)
+            for name in chance.sample(list(weights), chance.randrange(4)):
+                weights[name] = tensor(chance.randrange(1 << 16))
+        found = run(x)
+        device.ours.synchronize()
+        assert torch.equal(found, expected(x, weights)), turn
+    # Two captures are for what is where; each tensor that moves for the first time asks for another.
+    assert run.captures == 2 + captured_again(run)
+    assert captured_again(run) <= LAYERS + 1
+    assert run.stats.rungs["eager"] == 1
+    assert run.stats.rungs["instantiate"] <= hiprt.flags.graph_slots
+    assert run.stats.rungs["patch"] > 0
+
+
+def test_another_shape_is_told_and_captured(device):
+    weights = {"w": tensor(1)}
+    run = hiprt.torch.graphed(stack(device, weights), weights=weights, name="shapes")
+    for n in (N, N, N // 2, N // 2, N):
+        found = run(tensor(n, n))
+        device.ours.synchronize()
+        assert torch.equal(found, expected(tensor(n, n), weights))
+    assert [event.difference for event in run.explain() if event.rung == "eager"] == [
+        "",
+        f"arguments[0] shape: ({N},) -> ({N // 2},)",
+    ]
+    assert run.captures == 4 + captured_again(run)
+    weights["w"] = tensor(7, 2 * N)[::2]
+    run(tensor(N))
+    assert run.explain()[-1].difference == "w strides: (1,) -> (2,)"
+    weights["w"] = tensor(7, N + 4)[4:]
+    run(tensor(N))
+    assert run.explain()[-1].difference == "w strides: (2,) -> (1,)"
+    weights["w"] = tensor(7)
+    run(tensor(N))
+    run(tensor(N, N + 4)[4:])
+    assert run.explain()[-1].difference == "arguments[0] alignment: 0 -> 16"
+
+
+def test_why_it_was_captured_again_is_told(device):
+    """The first tensor that moved, by name."""
+    weights = {"w": tensor(1)}
+    run = hiprt.torch.graphed(stack(device, weights), weights=weights, name="moved")
+    x, old = tensor(2), weights["w"]
+    for _ in range(3):
+        run(x)
+    weights["w"] = tensor(3)
+    run(x)
+    (event,) = (event for event in run.explain() if event.rung == "capture")
+    assert event.reason == "1 tensors lie elsewhere"
+    assert event.difference == f"w: {old.data_ptr():#x} -> {weights['w'].data_ptr():#x}"
+
+
+def test_a_number_that_looks_like_an_address_stays(device):
+    """It does not move with the tensor, which the first capture of a move shows; it is no address from then on."""
+    first = tensor(1)
+    salt = first.data_ptr() + 8
+
+    def forward(x):
+        y = device.empty()
+        layer(device.ours.handle, x, x, y, salt)
+        return y
+
+    run, inputs = hiprt.torch.graphed(forward, name="salt"), [first, tensor(2), tensor(3)]
+    for i in (0, 0, 0, 1, 2, 0, 1):
+        found = run(inputs[i])
+        device.ours.synchronize()
+        expected = inputs[i].numpy() * inputs[i].numpy() + np.int64(salt >> 8).astype(np.int32)
+        np.testing.assert_array_equal(found.numpy(), expected)
+    assert captured_again(run) == 2
+
+
+def test_tensors_that_overlap_are_captured_again(device):
+    """Which of them a word points into is not known."""
+    whole = [tensor(1, 2 * N), tensor(2, 2 * N)]
+
+    def forward(x, y):
+        out = device.empty()
+        layer(device.ours.handle, x, y, out)
+        return out
+
+    run = hiprt.torch.graphed(forward, name="overlap")
+    for i in (0, 0, 1, 0, 1):
+        x, y = whole[i][:N], whole[i][16 : N + 16]
+        found = run(x, y)
+        device.ours.synchronize()
+        assert torch.equal(found, x * y)
+    assert captured_again(run) == 3
+
+
+def test_tensors_at_one_place_move_together(device):
+    """Tied weights are patched; where one of them moves alone, that is captured again."""
+    tied = tensor(1)
+    weights = {"a": tied, "b": tied}
+    run, x = hiprt.torch.graphed(stack(device, weights), weights=weights, name="tied"), tensor(2)
+
+    def check():
+        found = run(x)
+        device.ours.synchronize()
+        assert torch.equal(found, expected(x, weights))
+
+    check()
+    check()
+    for seed in (3, 4, 5):
+        weights["a"] = weights["b"] = tensor(seed)
+        check()
+    assert captured_again(run) == 1
+    weights["a"] = tensor(6)
+    check()
+    assert captured_again(run) == 2
+
+
+def test_results_in_place_and_views(device):
+    """What lies in an argument is that of the call; the graph's own is copied, or overwritten where one asks for it."""
+
+    def forward(x, cache):
+        layer(device.ours.handle, x, x, cache)
+        y = device.empty()
+        layer(device.ours.handle, cache, x, y)
+        return {"y": y, "cache": cache, "tail": cache[8:], "number": 7}
+
+    runs = [hiprt.torch.graphed(forward, name=f"own {own}", overwrite=own) for own in (False, True)]
+    for run, own in zip(runs, (False, True)):
+        found = []
+        for seed in range(5):
+            x, cache = tensor(seed), tensor(0)
+            found.append(run(x, cache))
+            device.ours.synchronize()
+            assert found[-1]["cache"] is cache
+            assert found[-1]["number"] == 7
+            assert found[-1]["tail"].data_ptr() == cache[8:].data_ptr()
+            assert torch.equal(found[-1]["y"], x * x * x)
+        assert (found[-1]["y"].data_ptr() == found[-2]["y"].data_ptr()) == own
+
+
+def test_what_changes_in_place_changes_once_a_call(device):
+    """Also in the first calls, of which some rehearse and capture."""
+
+    def forward(x, w):
+        layer(device.ours.handle, x, w, x)
+
+    run, x, w = hiprt.torch.graphed(forward, name="once"), tensor(1), tensor(2)
+    wanted = x.clone()
+    for _ in range(4):
+        run(x, w)
+        device.ours.synchronize()
+        wanted *= w
+        assert torch.equal(x, wanted)
+
+
+def test_what_cannot_be_a_graph_runs_eagerly(device):
+    """And the reason is told: host copies, random numbers, and what fails while it is captured."""
+
+    def copies(x):
+        y = device.empty()
+        call(lib.hipMemcpyAsync(y.data_ptr(), foreign.pointer(hiprt.array([1.0])), 4, lib.hipMemcpyHostToDevice, ours))
+        return y
+
+    def draws(x):
+        device.drawn += 1
+        return x
+
+    def reads(x):
+        if device.is_capturing:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return x
+
+    ours = device.ours.handle
+    for work, reason in (
+        (copies, "a copy from or to the host"),
+        (draws, "it draws random numbers: give them to it as an argument"),
+        (reads, "it cannot be captured: operation not permitted when stream is capturing"),
+    ):
+        run = hiprt.torch.graphed(work)
+        for _ in range(4):
+            assert isinstance(run(tensor(1)), torch.Tensor)
+        assert reason in run.explain()[-1].reason
+        assert run.stats.rungs["eager"] == 4
+
+
+def test_arguments_in_which_tensors_cannot_be_found(device):
+    """Other values are part of the signature: 1, 1.0 and True differ."""
+    run = hiprt.torch.graphed(lambda x, *rest: x, name="values")
+    with pytest.raises(TypeError, match="an argument is a Device, in which tensors cannot be found"):
+        run(tensor(1), Device())
+    for value in (1, 1.0, True, None, "1", torch.int32, [1], (1,), {"a": 1}):
+        run(tensor(1), value)
+    assert len(run.kept) == 9
+    assert run.explain()[-1].difference
+
+
+def test_kernels_of_hidden_arguments(device, monkeypatch):
+    """Where HIP does not tell what a kernel was given, each move is captured."""
+    monkeypatch.setenv("HIPRT_CPU_QUIRKS", "param_info_missing")
+    weights = {"w": tensor(1)}
+    run = hiprt.torch.graphed(stack(device, weights), weights=weights, name="hidden")
+    for seed in (1, 1, 2, 3, 4):
+        x = tensor(seed)
+        found = run(x)
+        device.ours.synchronize()
+        assert torch.equal(found, expected(x, weights))
+    assert graphs.stats()["hidden"]["rungs"]["eager"] == 1
