@@ -64,6 +64,7 @@ class memory {
   explicit memory(std::size_t count) : count_(count) {
     ok(hipMalloc(reinterpret_cast<void **>(&at_), count * sizeof(T)));
     ok(hipMemset(at_, 0, count * sizeof(T)));
+    ok(hipStreamSynchronize(nullptr));  // other streams do not wait for the fill
   }
   explicit memory(const std::vector<T> &host) : memory(host.size()) {
     ok(hipMemcpy(at_, host.data(), count_ * sizeof(T), hipMemcpyHostToDevice));

@@ -1,6 +1,7 @@
 """Copies and fills: one, two and three dimensions, their limits, and when the caller's memory is read."""
 
 import ctypes
+import threading
 
 import numpy as np
 import pytest
@@ -265,3 +266,39 @@ def test_fill_of_rows_by_element(device, call, dtype):
     ok(getattr(hip, call)(device.address, 256, 77, 5, 3))
     expected[:3, :5] = 77
     assert (device.read(dtype).reshape(expected.shape) == expected).all()
+
+
+def test_a_copy_from_host_to_host_is_done_when_the_call_returns():
+    gate, stream = Gate(), ok(hip.hipStreamCreateWithFlags(1))
+    source, target = (int(ok(hip.hipHostMalloc(64, 0))) for _ in range(2))
+    source_bytes, target_bytes = ((ctypes.c_char * 64).from_address(at) for at in (source, target))
+    source_bytes.raw, target_bytes.raw = b"x" * 64, bytes(64)
+    gate.hold(stream)
+    opener = threading.Timer(0.1, gate.open)
+    opener.start()
+    ok(hip.hipMemcpyAsync(target, source, 64, KIND.hipMemcpyHostToHost, stream))
+    assert target_bytes.raw == b"x" * 64
+    opener.join()
+    ok(hip.hipStreamSynchronize(stream))
+    for memory in (source, target):
+        ok(hip.hipHostFree(memory))
+
+
+def test_a_fill_of_the_device_s_memory_is_not_waited_for(device):
+    """One of the host's memory is, and one behind the begin of an allocation."""
+    gate, stream = Gate(), ok(hip.hipStreamCreate())
+    gate.hold(stream)
+    opener = threading.Timer(60, gate.open)  # where the call waits, the test ends too
+    opener.start()
+    ok(hip.hipMemset(device.address, 7, 64))
+    assert error(hip.hipStreamQuery(stream)) == E.hipErrorNotReady
+    opener.cancel()
+    gate.open()
+    assert (device.read()[:64] == 7).all()
+    gate.hold(stream)
+    opener = threading.Timer(0.1, gate.open)
+    opener.start()
+    ok(hip.hipMemset(device.address + 8, 9, 8))
+    assert error(hip.hipStreamQuery(stream)) == E.hipSuccess
+    opener.join()
+    assert (device.read()[8:16] == 9).all()

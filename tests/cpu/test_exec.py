@@ -218,7 +218,7 @@ def test_event_recorded_by_a_launch_is_waited_for():
         gate.open()
         ok(hip.hipStreamSynchronize(second))
         assert y.read()[0] == 3
-        ok(hip.hipMemsetD32(x.memory, value, 1))
+        x.write([value])
 
 
 def test_executables_of_one_graph_record_events_of_their_own():

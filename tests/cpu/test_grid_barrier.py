@@ -1,8 +1,10 @@
 """Cooperative launches: all blocks are there at once and wait for each other at the grid's barrier."""
 
+import ctypes
+
 import numpy as np
 import pytest
-from helpers.hip_calls import KIND, ok
+from helpers.hip_calls import KIND, E, instantiate, new_graph, nodes, ok, raw, set_dim
 from helpers.rtc import Program
 from rocm.bindings import hip
 
@@ -120,6 +122,7 @@ def test_captured_launches_stay_cooperative(ints):
     ok(hip.hipStreamBeginCapture(stream, hip.hipStreamCaptureMode.hipStreamCaptureModeGlobal))
     ok(hip.hipModuleLaunchCooperativeKernel(program.function("rounds"), 6, 1, 1, 64, 1, 1, 0, stream, pointers))
     graph = ok(hip.hipStreamEndCapture(stream))
+    assert attribute(nodes(graph)[0]) == (E.hipSuccess, 1)
     ready = ok(hip.hipGraphInstantiateWithFlags(graph, 0))
     ok(hip.hipGraphLaunch(ready, stream))
     ok(hip.hipStreamSynchronize(stream))
@@ -127,6 +130,38 @@ def test_captured_launches_stay_cooperative(ints):
     ok(hip.hipGraphExecDestroy(ready))
     ok(hip.hipGraphDestroy(graph))
     ok(hip.hipStreamDestroy(stream))
+
+
+def attribute(node, value=None):
+    """Set whether a node's launch is cooperative, or ask; return the call's status and the value."""
+    which, cell = hip.hipLaunchAttributeID.hipLaunchAttributeCooperative, (ctypes.c_int * 16)(value or 0)
+    call = f"hipGraphKernelNode{'Get' if value is None else 'Set'}Attribute"
+    return raw(call, node, ctypes.c_int(which), cell), cell[0]
+
+
+def test_nodes_are_made_cooperative(ints):
+    """They stay so with other parameters; more blocks than fit at a time are refused."""
+    address, read = ints
+    program, graph = Program(ROUNDS), new_graph()
+    cells = [np.array(address), np.array(np.int32(2))]
+    pointers = np.array([cell.ctypes.data for cell in cells], np.uint64)
+    params = hip.hipKernelNodeParams()
+    params.func, params.kernelParams = program.function("rounds"), pointers
+    set_dim(params.gridDim, 1 << 20)
+    set_dim(params.blockDim, 64)
+    node = ok(hip.hipGraphAddKernelNode(graph, None, 0, params))
+    assert attribute(node, 1)[0] == E.hipErrorCooperativeLaunchTooLarge
+    set_dim(params.gridDim, 6)
+    ok(hip.hipGraphKernelNodeSetParams(node, params))
+    assert attribute(node) == (E.hipSuccess, 0)
+    assert attribute(node, 1)[0] == E.hipSuccess
+    assert attribute(node) == (E.hipSuccess, 1)
+    ready = instantiate(graph)
+    cells[1][()] = 3
+    ok(hip.hipGraphExecKernelNodeSetParams(ready, node, params))
+    ok(hip.hipGraphLaunch(ready, None))
+    ok(hip.hipDeviceSynchronize())
+    np.testing.assert_array_equal(read(6), expected(6, 3))
 
 
 @pytest.mark.parametrize("barrier", ["grid.sync();", "__syncthreads();"], ids=["of the grid", "of the block"])

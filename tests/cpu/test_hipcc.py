@@ -86,7 +86,10 @@ int main() {
   int *q, row[6] = {};
   if (hipMalloc(&q, sizeof row) || hipMemset(q, 0, sizeof row) || hipGraphCreate(&graph, 0)) return 3;
   HIP_MEMSET_NODE_PARAMS form = {q, 12, 7, 4, 2, 2};
-  if (hipDrvGraphAddMemsetNode(&fill, graph, nullptr, 0, &form, nullptr)) return 4;
+  const auto add = hipDrvGraphAddMemsetNode;
+  if (add(&fill, graph, nullptr, 0, &form, nullptr)) return 4;
+#undef hipDrvGraphAddMemsetNode
+  if (hipDrvGraphAddMemsetNode(&fill, graph, nullptr, 0, &form, nullptr)) return 9;
   if (hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0)) return 8;
   if (hipDrvGraphAddMemsetNode(&fill, graph, nullptr, 0, nullptr, nullptr) != hipErrorInvalidValue) return 7;
   form.value = 9;
@@ -95,7 +98,7 @@ int main() {
   std::printf("%d%d%d%d%d%d\n", row[0], row[1], row[2], row[3], row[4], row[5]);
 }
 """
-    assert hipcc("many.hip", "-o", "many", many__hip=text).returncode == 0
+    assert hipcc("many.hip", "-DHIPRT_HIP6", "-o", "many", many__hip=text).returncode == 0
     assert program("./many").stdout == "2 4 0 16 5\n161600 1 32323232 2\n1\n990990\n"
 
 

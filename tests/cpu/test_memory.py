@@ -140,6 +140,21 @@ def test_single_pointer_attributes(block):
     ok(hip.hipFree(other))
 
 
+def test_what_pointers_are_not_asked(block):
+    which, out = hip.hipPointer_attribute, ctypes.c_uint64()
+    for name in ("CONTEXT", "MEMPOOL_HANDLE", "ALLOWED_HANDLE_TYPES", "IS_LEGACY_HIP_IPC_CAPABLE"):
+        attribute = which[f"HIP_POINTER_ATTRIBUTE_{name}"]
+        assert raw("hipPointerGetAttribute", ctypes.byref(out), int(attribute), block) == E.hipErrorNotSupported, name
+    assert error(hip.hipPointerGetAttributes(None)) == E.hipErrorInvalidValue
+    value, sync = ctypes.c_uint(1), int(which.HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+    put = lambda which, address: raw("hipPointerSetAttribute", ctypes.byref(value), which, address)  # noqa: E731
+    assert put(sync, block) == E.hipSuccess
+    assert put(sync, ctypes.addressof(out)) == E.hipErrorInvalidDevicePointer
+    assert put(sync, None) == put(sync + 1, block) == E.hipErrorInvalidValue
+    value.value = 2
+    assert put(sync, block) == E.hipErrorInvalidValue
+
+
 def test_register_and_unregister():
     host = np.zeros(4096, np.uint8)
     address = host.ctypes.data

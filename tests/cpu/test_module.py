@@ -168,7 +168,7 @@ def test_bad_launches(kernel):
     assert error(both) == error(neither) == E.hipErrorInvalidValue
     ok(hip.hipModuleLaunchKernel(kernel("nothing"), 1, 1, 1, 1, 1, 1, 0, None, None, None))
     nobody = hip.hipModuleLaunchKernel(0x123450, 1, 1, 1, 1, 1, 1, 0, None, None, None)
-    assert error(nobody) == E.hipErrorInvalidDeviceFunction
+    assert error(nobody) == E.hipErrorInvalidHandle
     elsewhere = hip.hipModuleLaunchKernel(kernel("nothing"), 1, 1, 1, 1, 1, 1, 0, 0x123450, None, None)
     assert error(elsewhere) == E.hipErrorInvalidHandle
 
@@ -234,6 +234,10 @@ def test_attributes_of_a_kernel(kernel):
     assert get("narrow", which.HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) == 64
     assert get("saxpy", which.HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) == 1024
     assert get("narrow", which.HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) == 400
+    device = ok(hip.hipGetDeviceProperties(0))
+    version = device.major * 10 + device.minor
+    assert get("narrow", which.HIP_FUNC_ATTRIBUTE_PTX_VERSION) == version > 0
+    assert get("narrow", which.HIP_FUNC_ATTRIBUTE_BINARY_VERSION) == version
     assert get("narrow", which.HIP_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) == 65536 - 400
     assert error(hip.hipFuncGetAttribute(which.HIP_FUNC_ATTRIBUTE_MAX, kernel("narrow"))) == E.hipErrorInvalidValue
     room = hip.hipFuncAttribute.hipFuncAttributeMaxDynamicSharedMemorySize
@@ -290,7 +294,7 @@ def test_a_module_stays_while_work_needs_it(code):
     assert error(hip.hipModuleUnload(module)) == E.hipErrorNotFound
     assert error(hip.hipModuleUnload(None)) == E.hipErrorInvalidHandle
     assert error(hip.hipModuleGetFunction(module, b"narrow")) == E.hipErrorInvalidHandle
-    assert error(launch(function, (1, 1, 1), (64, 1, 1), out)) == E.hipErrorInvalidDeviceFunction
+    assert error(launch(function, (1, 1, 1), (64, 1, 1), out)) == E.hipErrorInvalidHandle
     gate.open()
     ok(hip.hipStreamSynchronize(stream))
     assert out.read().tolist() == [1] * 64

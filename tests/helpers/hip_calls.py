@@ -91,7 +91,7 @@ class Ints:
     def __init__(self, n, value=0):
         self.n = n
         self.memory = ok(hip.hipMalloc(4 * n))
-        ok(hip.hipMemsetD32(self.memory, value, n))
+        self.write(np.full(n, value))
 
     def __int__(self):
         return int(self.memory)

@@ -137,7 +137,7 @@ static void climb(const lane *l) {
     CHECK(is_rung(outcome.rung, cases[i].second) && strstr(outcome.reason, cases[i].reason));
     CHECK(is_eager || (outcome.changed == 1 && outcome.first == 0 && !strcmp(outcome.node, "scale")));
     expect(l, 4);
-    CHECK(!hipMemset(l->z, 0, sizeof(int)));
+    CHECK(!hipMemset(l->z, 0, sizeof(int)) && !hipDeviceSynchronize());
     CHECK(!hiprt_step_again(step, l->stream, &outcome, 0) && outcome.rung == (is_eager ? HIPRT_EAGER : HIPRT_REPLAY));
     expect(l, 4);
     hiprt_step_release(step);
@@ -218,7 +218,7 @@ static void adopts(const lane *l) {
     CHECK(outcome.rung != HIPRT_PATCH || (outcome.changed == 1 && !strcmp(outcome.node, "scale")));
     expect(l, by);
     CHECK(is_given || !hipGraphDestroy(graph));
-    CHECK(!hipMemset(l->z, 0, sizeof(int)) && !hiprt_step_again(step, l->stream, 0, 0));
+    CHECK(!hipMemset(l->z, 0, sizeof(int)) && !hipDeviceSynchronize() && !hiprt_step_again(step, l->stream, 0, 0));
     expect(l, by);
   }
   hipGraph_t graph = captured(l, 9, 1);

@@ -31,6 +31,7 @@ hipError_t set_exec_node(hipGraphExec_t handle, hipGraphNode_t source, int type,
     if (!node || node->action.type != type) return hipErrorInvalidValue;
     Action action;
     if (const hipError_t error = make(node->action, &action)) return error;
+    stay_cooperative(node->action, &action);
     if (compare_actions(node->action, action) != hipGraphExecUpdateSuccess) return hipErrorInvalidValue;
     return exec->replace(node, std::move(action), refreshes(setter));
   });

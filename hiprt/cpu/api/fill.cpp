@@ -2,7 +2,9 @@
 #include <utility>
 
 #include "api/submit.h"
+#include "graph/capture_rules.h"
 #include "runtime/fill.h"
+#include "runtime/memory.h"
 #include "runtime/status.h"
 #include "runtime/stream.h"
 
@@ -32,6 +34,20 @@ hipError_t asynchronous(hipStream_t stream, Make &&make) {
   return submit(stream, std::move(work));
 }
 
+// Fills of the device's own memory from its begin on are queued, and the call does not wait (ihipMemset, hip_memory.cpp:3349
+// of ROCm/clr @f9f995c6d). CUDA's do not wait either.
+template <class Make>
+hipError_t blocking(Make &&make) {
+  if (const hipError_t error = capture_forbids_implicit()) return error;
+  std::shared_ptr<FillWork> work;
+  const hipError_t error = make(&work);
+  if (error || work->width == 0) return error;
+  const std::optional<Allocation> found = find_allocation(work->dst.base);
+  const bool is_own = found && (found->kind == MemoryKind::Device || found->kind == MemoryKind::Pool);
+  const bool waits = !is_own || found->base != work->dst.base;
+  return waits ? execute(hipStreamLegacy, std::move(work)) : submit(hipStreamLegacy, std::move(work));
+}
+
 }  // namespace
 }  // namespace cpu
 
@@ -41,7 +57,7 @@ using Out = std::shared_ptr<FillWork> *;
 
 hipError_t hipMemset(void *dst, int value, size_t size) {
   return api([&] {
-    return synchronous<FillWork>([&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), size, 1, out); });
+    return blocking([&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), size, 1, out); });
   });
 }
 
@@ -52,7 +68,7 @@ hipError_t hipMemsetAsync(void *dst, int value, size_t size, hipStream_t stream)
 }
 
 hipError_t hipMemsetD8(hipDeviceptr_t dst, unsigned char value, size_t count) {
-  return api([&] { return synchronous<FillWork>([&](Out out) { return make_fill(dst, value, count, 1, out); }); });
+  return api([&] { return blocking([&](Out out) { return make_fill(dst, value, count, 1, out); }); });
 }
 
 hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t count, hipStream_t stream) {
@@ -60,7 +76,7 @@ hipError_t hipMemsetD8Async(hipDeviceptr_t dst, unsigned char value, size_t coun
 }
 
 hipError_t hipMemsetD16(hipDeviceptr_t dst, unsigned short value, size_t count) {
-  return api([&] { return synchronous<FillWork>([&](Out out) { return make_fill(dst, value, count, 2, out); }); });
+  return api([&] { return blocking([&](Out out) { return make_fill(dst, value, count, 2, out); }); });
 }
 
 hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t count, hipStream_t stream) {
@@ -69,7 +85,7 @@ hipError_t hipMemsetD16Async(hipDeviceptr_t dst, unsigned short value, size_t co
 
 hipError_t hipMemsetD32(hipDeviceptr_t dst, int value, size_t count) {
   return api([&] {
-    return synchronous<FillWork>([&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), count, 4, out); });
+    return blocking([&](Out out) { return make_fill(dst, static_cast<uint32_t>(value), count, 4, out); });
   });
 }
 
@@ -89,7 +105,7 @@ hipError_t hipMemset2DAsync(void *dst, size_t pitch, int value, size_t width, si
 
 hipError_t hipMemsetD2D8(hipDeviceptr_t dst, size_t pitch, unsigned char value, size_t width, size_t height) {
   return api([&] {
-    return synchronous<FillWork>([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 1, out); });
+    return blocking([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 1, out); });
   });
 }
 
@@ -102,7 +118,7 @@ hipError_t hipMemsetD2D8Async(hipDeviceptr_t dst, size_t pitch, unsigned char va
 
 hipError_t hipMemsetD2D16(hipDeviceptr_t dst, size_t pitch, unsigned short value, size_t width, size_t height) {
   return api([&] {
-    return synchronous<FillWork>([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 2, out); });
+    return blocking([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 2, out); });
   });
 }
 
@@ -115,7 +131,7 @@ hipError_t hipMemsetD2D16Async(hipDeviceptr_t dst, size_t pitch, unsigned short 
 
 hipError_t hipMemsetD2D32(hipDeviceptr_t dst, size_t pitch, unsigned int value, size_t width, size_t height) {
   return api([&] {
-    return synchronous<FillWork>([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 4, out); });
+    return blocking([&](Out out) { return make_fill_2d(dst, pitch, value, width, height, 4, out); });
   });
 }
 
@@ -127,7 +143,7 @@ hipError_t hipMemsetD2D32Async(hipDeviceptr_t dst, size_t pitch, unsigned int va
 }
 
 hipError_t hipMemset3D(hipPitchedPtr dst, int value, hipExtent extent) {
-  return api([&] { return synchronous<FillWork>([&](Out out) { return make_fill_3d(dst, value, extent, out); }); });
+  return api([&] { return blocking([&](Out out) { return make_fill_3d(dst, value, extent, out); }); });
 }
 
 hipError_t hipMemset3DAsync(hipPitchedPtr dst, int value, hipExtent extent, hipStream_t stream) {

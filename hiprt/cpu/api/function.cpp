@@ -2,10 +2,17 @@
 #include "runtime/device.h"
 #include "runtime/function.h"
 #include "runtime/module.h"
+#include "runtime/properties.h"
 #include "runtime/status.h"
 
 namespace cpu {
 namespace {
+
+// Returns the version of the instructions that kernels have, as CLR gives it (hip_global.cpp:187 of ROCm/clr @f9f995c6d).
+int version() {
+  const hipDeviceProp_t &device = properties(current_device());
+  return device.major * 10 + device.minor;
+}
 
 hipError_t get_attribute(int *out, hipFunction_attribute which, const Kernel &kernel) {
   const auto give = [&](uint32_t value) {
@@ -19,12 +26,13 @@ hipError_t get_attribute(int *out, hipFunction_attribute which, const Kernel &ke
       return give(kernel.static_shared);
     case HIP_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
       return give(kSharedMemory - kernel.static_shared);
+    case HIP_FUNC_ATTRIBUTE_PTX_VERSION:
+    case HIP_FUNC_ATTRIBUTE_BINARY_VERSION:
+      return give(static_cast<uint32_t>(version()));
     // A host core has no such registers or caches to report.
     case HIP_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
     case HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
     case HIP_FUNC_ATTRIBUTE_NUM_REGS:
-    case HIP_FUNC_ATTRIBUTE_PTX_VERSION:
-    case HIP_FUNC_ATTRIBUTE_BINARY_VERSION:
     case HIP_FUNC_ATTRIBUTE_CACHE_MODE_CA:
     case HIP_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
       return give(0);
@@ -76,6 +84,7 @@ hipError_t hipFuncGetAttributes(hipFuncAttributes *out, const void *handle) {
     *out = {};
     out->maxThreadsPerBlock = static_cast<int>(function.kernel->max_threads);
     out->sharedSizeBytes = function.kernel->static_shared;
+    out->binaryVersion = out->ptxVersion = version();
     out->maxDynamicSharedSizeBytes = static_cast<int>(kSharedMemory - function.kernel->static_shared);
     return hipSuccess;
   });

@@ -7,7 +7,6 @@
 #include "quirks/quirks.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
-#include "runtime/properties.h"
 #include "runtime/scheduler.h"
 #include "runtime/status.h"
 #include "runtime/stream.h"
@@ -28,13 +27,13 @@ hipError_t launch(const void *func, const Geometry &geometry, hipStream_t stream
 hipError_t launch_cooperative(const void *func, const Geometry &geometry, hipStream_t stream, void **params) {
   std::shared_ptr<KernelWork> work;
   if (const hipError_t error = make_launch(func, geometry, params, nullptr, &work)) return error;
-  const auto cores = static_cast<uint64_t>(properties(work->function.device).multiProcessorCount);
-  const uint64_t room = cores * resident_blocks(*work->function.kernel, threads_of(geometry.block), geometry.shared);
-  const dim3 &grid = geometry.grid;
-  if (uint64_t{grid.x} * grid.y * grid.z > room) return hipErrorCooperativeLaunchTooLarge;
+  if (!work->fits_at_once()) return hipErrorCooperativeLaunchTooLarge;
   work->is_cooperative = true;
   return submit(stream, std::move(work));
 }
+
+// A kernel of a module is a handle; one of the program is a function.
+hipError_t by_handle(hipError_t error) { return error == hipErrorInvalidDeviceFunction ? hipErrorInvalidHandle : error; }
 
 // Reads the attributes of an extended launch. Those that can change what a kernel computes are obeyed or refused.
 hipError_t read_attributes(const hipLaunchAttribute *attributes, unsigned count, bool *cooperative) {
@@ -130,7 +129,7 @@ hipError_t hipModuleLaunchKernel(hipFunction_t f, unsigned int grid_x, unsigned 
                                  unsigned int block_x, unsigned int block_y, unsigned int block_z,
                                  unsigned int shared, hipStream_t stream, void **params, void **extra) {
   return api([&] {
-    return launch(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared}, stream, params, extra);
+    return by_handle(launch(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared}, stream, params, extra));
   });
 }
 
@@ -139,7 +138,7 @@ hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t f, unsigned int grid_x
                                             unsigned int block_z, unsigned int shared, hipStream_t stream,
                                             void **params) {
   return api([&] {
-    return launch_cooperative(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared}, stream, params);
+    return by_handle(launch_cooperative(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared}, stream, params));
   });
 }
 
@@ -159,7 +158,7 @@ hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t threads_x, uint32_
     const Geometry geometry{{threads_x / block_x, threads_y / block_y, threads_z / block_z},
                             {block_x, block_y, block_z},
                             static_cast<uint32_t>(shared)};
-    return launch_timed(f, geometry, stream, params, extra, start, stop);
+    return by_handle(launch_timed(f, geometry, stream, params, extra, start, stop));
   });
 }
 
@@ -197,7 +196,7 @@ hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t f
     const Geometry geometry{{config->gridDimX, config->gridDimY, config->gridDimZ},
                             {config->blockDimX, config->blockDimY, config->blockDimZ},
                             config->sharedMemBytes};
-    return launch_extended(f, geometry, config->hStream, params, extra, config->attrs, config->numAttrs);
+    return by_handle(launch_extended(f, geometry, config->hStream, params, extra, config->attrs, config->numAttrs));
   });
 }
 

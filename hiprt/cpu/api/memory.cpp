@@ -93,12 +93,17 @@ hipError_t allocate_pitched(void **out, size_t *pitch, size_t width, size_t heig
   return allocate(out, size, MemoryKind::Device, 0);
 }
 
+bool is_registered(MemoryKind kind) { return kind == MemoryKind::Registered; }
+
 hipError_t register_host(void *base, size_t size, unsigned flags) {
   constexpr unsigned kKnown = hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory |
                               hipExtHostRegisterCoarseGrained;
   if (!base || size == 0 || (flags & ~kKnown)) return hipErrorInvalidValue;
   if (const hipError_t error = capture_forbids_alloc()) return error;
   if (!is_mapped(base, size)) return hipErrorInvalidValue;
+  if (quirk(Quirk::RegisterTwice)) {
+    take_allocation(base, is_registered);  // the later registration takes its place (hip_memory.cpp:1320 of ROCm/clr @f9f995c6d)
+  }
   const bool is_new = show_unknown(base, size, MemoryKind::Registered, current_device(), flags);
   return is_new ? hipSuccess : hipErrorHostMemoryAlreadyRegistered;
 }
@@ -106,11 +111,10 @@ hipError_t register_host(void *base, size_t size, unsigned flags) {
 hipError_t unregister_host(void *base) {
   if (const hipError_t error = capture_forbids_alloc()) return error;
   if (!base) return hipErrorInvalidValue;
-  const auto registered = [](MemoryKind kind) { return kind == MemoryKind::Registered; };
   const std::optional<Allocation> found = find_allocation(base);
-  if (!found || found->base != base || !registered(found->kind)) return hipErrorHostMemoryNotRegistered;
+  if (!found || found->base != base || !is_registered(found->kind)) return hipErrorHostMemoryNotRegistered;
   Scheduler::get().wait_device(found->device);
-  return take_allocation(base, registered) ? hipSuccess : hipErrorHostMemoryNotRegistered;
+  return take_allocation(base, is_registered) ? hipSuccess : hipErrorHostMemoryNotRegistered;
 }
 
 }  // namespace

@@ -77,6 +77,7 @@ hipError_t set_node(hipGraphNode_t handle, int type, Make make) {
     if (!node || node->action.type != type) return hipErrorInvalidValue;
     Action action;
     if (const hipError_t error = make(*node, &action)) return error;
+    stay_cooperative(node->action, &action);
     node->action = std::move(action);
     return hipSuccess;
   });
@@ -338,6 +339,9 @@ hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t hNode, hipLaunchAttribu
     Lock lock(graph_mutex());
     Node *node = find_node(hNode);
     if (!node || node->action.type != hipGraphNodeTypeKernel) return hipErrorInvalidValue;
+    if (id == hipLaunchAttributeCooperative) {
+      if (const hipError_t error = set_cooperative(*node, value->cooperative != 0)) return error;
+    }
     node->attributes[attr] = *value;
     return hipSuccess;
   });
@@ -361,6 +365,9 @@ hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t hSrc, hipGraphNode_t 
     if (from->action.type != hipGraphNodeTypeKernel || to->action.type != hipGraphNodeTypeKernel) {
       return hipErrorInvalidValue;
     }
+    const auto cooperative = from->attributes.find(hipLaunchAttributeCooperative);
+    const bool is_cooperative = cooperative != from->attributes.end() && cooperative->second.cooperative;
+    if (const hipError_t error = set_cooperative(*to, is_cooperative)) return error;
     to->attributes = from->attributes;
     return hipSuccess;
   });

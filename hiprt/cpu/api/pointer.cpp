@@ -30,7 +30,7 @@ hipMemoryType type_of(const Allocation &a) {
 bool is_host(const Allocation &a) { return type_of(a) == hipMemoryTypeHost; }
 
 hipError_t attributes(hipPointerAttribute_t *out, const void *address) {
-  if (!out) return hipErrorInvalidValue;
+  if (!out || !address) return hipErrorInvalidValue;
   void *same = const_cast<void *>(address);
   *out = {hipMemoryTypeUnregistered, hipInvalidDeviceId, nullptr, same, 0, 0};
   const std::optional<Allocation> found = find_allocation(address);
@@ -49,8 +49,6 @@ hipError_t give(void *out, const T &value) {
 hipError_t attribute(void *out, hipPointer_attribute which, void *address, const Allocation &a) {
   const bool managed = a.kind == MemoryKind::Managed;
   switch (which) {
-    case HIP_POINTER_ATTRIBUTE_CONTEXT:
-      return give(out, primary_context(a.device));
     case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return give(out, type_of(a));
     case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -71,16 +69,10 @@ hipError_t attribute(void *out, hipPointer_attribute which, void *address, const
     case HIP_POINTER_ATTRIBUTE_MAPPED:
       return give(out, true);
     case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE:
-    case HIP_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return give(out, false);
-    case HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return give(out, hipMemHandleTypeNone);
     case HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return give(out, hipMemAccessFlagsProtReadWrite);
-    case HIP_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return give(out, a.pool);
-    default:
+    default:  // CLR answers no others either
       return hipErrorNotSupported;
   }
 }
@@ -216,8 +208,9 @@ hipError_t hipDrvPointerGetAttributes(unsigned int count, hipPointer_attribute *
 hipError_t hipPointerSetAttribute(const void *value, hipPointer_attribute which, hipDeviceptr_t ptr) {
   return api([&] {
     // Memory operations are synchronous already in the sense that this attribute asks for.
-    if (!value || which != HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS || is_pageable(ptr)) return hipErrorInvalidValue;
-    return hipSuccess;
+    if (!value || !ptr || which != HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS) return hipErrorInvalidValue;
+    if (*static_cast<const unsigned *>(value) > 1) return hipErrorInvalidValue;
+    return find_allocation(ptr) ? hipSuccess : hipErrorInvalidDevicePointer;
   });
 }
 

@@ -4,6 +4,7 @@
 #include "api/submit.h"
 #include "graph/capture.h"
 #include "graph/capture_rules.h"
+#include "quirks/quirks.h"
 #include "runtime/event.h"
 #include "runtime/host_function.h"
 #include "runtime/device.h"
@@ -153,7 +154,8 @@ hipError_t hipStreamGetFlags(hipStream_t stream, unsigned int *flags) {
   return api([&] {
     const std::shared_ptr<Stream> target = find_stream(stream);
     if (!target) return no_such_handle();
-    if (!flags) return hipErrorInvalidValue;
+    // CLR gives none for the null stream (hip_stream.cpp:323 of ROCm/clr @f9f995c6d).
+    if (!flags || (!stream && quirk(Quirk::CodesLt7))) return hipErrorInvalidValue;
     *flags = target->flags;
     return hipSuccess;
   });

@@ -21,7 +21,9 @@ hipError_t asynchronous(hipStream_t stream, Make &&make) {
   if (const hipError_t error = make(&work)) return error;
   if (capture_of(stream)) return submit(stream, std::move(work));
   if (work->width == 0) return hipSuccess;
-  if (is_pageable(work->dst.base)) return execute(stream, std::move(work));
+  // Copies from host to host are done when the call returns, whatever the memory.
+  const bool is_on_host = is_host_memory(work->dst.base) && is_host_memory(work->src.base);
+  if (is_on_host || is_pageable(work->dst.base)) return execute(stream, std::move(work));
   if (is_pageable(work->src.base)) work->stage();
   return submit(stream, std::move(work));
 }

@@ -4,6 +4,7 @@
 
 #include "handles.h"
 #include "quirks/quirks.h"
+#include "runtime/launch.h"
 
 namespace cpu {
 namespace {
@@ -28,6 +29,10 @@ void publish(Node &node) {
 void retract(Node &node) {
   registry().nodes.remove(node.handle, quirk(Quirk::NodeHandleReuse));
   if (node.action.child) retract(*node.action.child);
+}
+
+bool is_cooperative(const Action &action) {
+  return action.type == hipGraphNodeTypeKernel && static_cast<const KernelWork &>(*action.work).is_cooperative;
 }
 
 void drop(NodeList &list, const Node *node) { list.erase(std::find(list.begin(), list.end(), node)); }
@@ -74,6 +79,8 @@ Node *Graph::add(Action action, const NodeList &dependencies) {
   node->graph = this;
   node->index = static_cast<uint32_t>(nodes.size());
   node->action = std::move(action);
+  // A cooperative launch that was captured shows as one.
+  if (is_cooperative(node->action)) node->attributes[hipLaunchAttributeCooperative].cooperative = 1;
   if (node->action.child) node->action.child->parent = node.get();
   for (Node *from : dependencies) add_edge(from, node.get());
   nodes.push_back(std::move(node));

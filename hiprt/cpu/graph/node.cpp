@@ -171,6 +171,18 @@ hipError_t make_action(const hipKernelNodeParams *params, Action *out, const Act
   return hipSuccess;
 }
 
+void stay_cooperative(const Action &now, Action *next) {
+  if (now.type != hipGraphNodeTypeKernel || next->type != hipGraphNodeTypeKernel) return;
+  static_cast<KernelWork &>(*next->work).is_cooperative = static_cast<const KernelWork &>(*now.work).is_cooperative;
+}
+
+hipError_t set_cooperative(Node &node, bool is_cooperative) {
+  auto &work = static_cast<KernelWork &>(*node.action.work);
+  if (is_cooperative && !work.fits_at_once()) return hipErrorCooperativeLaunchTooLarge;
+  work.is_cooperative = is_cooperative;
+  return hipSuccess;
+}
+
 hipError_t make_action(const hipMemcpy3DParms *params, Action *out) {
   if (!params) return hipErrorInvalidValue;
   std::shared_ptr<CopyWork> work;

@@ -19,6 +19,10 @@ hipError_t make_action(const hipHostNodeParams *params, Action *out);
 hipError_t make_child_action(hipGraph_t child, Action *out);
 hipError_t make_event_action(hipGraphNodeType type, hipEvent_t event, Action *out);
 hipError_t make_copy_action(void *dst, const void *src, size_t size, hipMemcpyKind kind, Action *out);
+// Lets what a node does next keep what was said of its kernel's blocks: that they are there all at once.
+void stay_cooperative(const Action &now, Action *next);
+// Says it, or the contrary, of a kernel node. hipErrorCooperativeLaunchTooLarge: the device has no room for them all.
+hipError_t set_cooperative(Node &node, bool is_cooperative);
 // Makes an action of any kind. The address of an allocation is written into the parameters.
 hipError_t make_action(hipGraphNodeParams *params, Action *out);
 

@@ -34,7 +34,8 @@ const Group kEvery = {
 const Group kBefore7 = {
     Quirk::LasterrorOverwrite, Quirk::DestroyedHandle709, Quirk::FreeasyncNullError, Quirk::CaptureHolesLt7,
     Quirk::ParamInfoMissing,  // it came with 7.2
-    Quirk::ChildOfItself,     // read in the source between 6.3 and 6.4
+    Quirk::ChildOfItself, Quirk::RegisterTwice,  // read in the source between 6.3 and 6.4
+    Quirk::CodesLt7,
 };
 // From 6.2 on packets are built at instantiation, and an update does not build those inside a child graph again.
 const Group kStaleChildPackets = {Quirk::ChildUpdateStalePackets};

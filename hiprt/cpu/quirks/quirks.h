@@ -67,6 +67,8 @@ namespace cpu {
   X(DestroyedHandle709, destroyed_handle_709)                     \
   X(FreeasyncNullError, freeasync_null_error)                     \
   X(FreeTakesHostMemory, free_takes_host_memory)                  \
+  X(RegisterTwice, register_twice)                                \
+  X(CodesLt7, codes_lt7)                                          \
   X(AutofreeDeviceWide, autofree_device_wide)                     \
   X(AllocNodeOnce, alloc_node_once)                               \
   X(NodetypeBase1, nodetype_base1)                                \

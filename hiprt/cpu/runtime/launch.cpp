@@ -10,6 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/function.h"
 #include "runtime/memory.h"
+#include "runtime/properties.h"
 
 namespace cpu {
 namespace {
@@ -101,6 +102,13 @@ hipError_t KernelWork::take_arguments(void **params, void **extra) {
   return hipSuccess;
 }
 
+bool KernelWork::fits_at_once() const {
+  const auto cores = static_cast<uint64_t>(properties(function.device).multiProcessorCount);
+  const dim3 &grid = geometry.grid;
+  const uint32_t each = resident_blocks(*function.kernel, threads_of(geometry.block), geometry.shared);
+  return uint64_t{grid.x} * grid.y * grid.z <= cores * each;
+}
+
 // Returns whether the application's cells still hold the values that the node was made with.
 bool KernelWork::is_as_given() const {
   std::vector<std::byte> bytes(function.kernel->kernarg_size);
@@ -143,12 +151,14 @@ bool KernelWork::poison() const {
 hipError_t check_geometry(const Kernel &kernel, const Geometry &geometry) {
   const dim3 &grid = geometry.grid;
   const dim3 &block = geometry.block;
+  // CLR's hip_module.cpp:249-281, :503 @f9f995c6d; HIP 7.0 changed the code.
+  const hipError_t wrong = quirk(Quirk::CodesLt7) ? hipErrorInvalidValue : hipErrorInvalidConfiguration;
   if (!grid.x || !grid.y || !grid.z) return hipErrorInvalidValue;
-  if (!block.x || !block.y || !block.z) return hipErrorInvalidConfiguration;
+  if (!block.x || !block.y || !block.z) return wrong;
   // Each dimension is checked first, because their product could wrap around.
-  if (std::max({block.x, block.y, block.z}) > kMaxThreadsPerBlock) return hipErrorInvalidConfiguration;
-  if (threads_of(block) > kMaxThreadsPerBlock) return hipErrorInvalidConfiguration;
-  if (grid.x > kMaxGridX || std::max(grid.y, grid.z) > kMaxGridYZ) return hipErrorInvalidConfiguration;
+  if (std::max({block.x, block.y, block.z}) > kMaxThreadsPerBlock) return wrong;
+  if (threads_of(block) > kMaxThreadsPerBlock) return wrong;
+  if (grid.x > kMaxGridX || std::max(grid.y, grid.z) > kMaxGridYZ) return wrong;
   if (uint64_t{grid.x} * block.x > kMaxThreads || uint64_t{grid.y} * block.y > kMaxThreads ||
       uint64_t{grid.z} * block.z > kMaxThreads) {
     return hipErrorInvalidConfiguration;

@@ -37,6 +37,8 @@ struct KernelWork : Work {
   hipError_t take_arguments(void **kernelParams, void **extra);
   // Notes the application's array, for the quirk params_by_pointer: HIP up to 5.2 reads it at the launch.
   void refer_to(void **kernelParams) { caller_ = kernelParams; }
+  // Returns whether the device has room for all blocks at a time.
+  bool fits_at_once() const;
 
   const Function function;
   Geometry geometry;

@@ -223,6 +223,11 @@ bool in_bounds(const void *address, size_t size) {
 
 bool is_pageable(const void *address) { return !find_allocation(address); }
 
+bool is_host_memory(const void *address) {
+  const std::optional<Allocation> found = find_allocation(address);
+  return !found || found->kind == MemoryKind::Host || found->kind == MemoryKind::Registered;
+}
+
 void free_all(int device) {
   std::vector<Allocation> gone;
   Registry &all = registry();

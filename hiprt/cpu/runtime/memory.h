@@ -74,6 +74,8 @@ bool in_bounds(const void *address, size_t size);
 // Returns whether an address is in host memory that the library does not know. Asynchronous copies must not touch such
 // memory after the call returns.
 bool is_pageable(const void *address);
+// Returns whether an address is in the host's memory, pageable or not.
+bool is_host_memory(const void *address);
 
 // Frees all memory of the device but that of pools and graphs; for hipDeviceReset.
 void free_all(int device);

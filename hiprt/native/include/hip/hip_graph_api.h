@@ -205,6 +205,19 @@ static inline hipError_t hipDrvGraphExecMemsetNodeSetParams(hipGraphExec_t exec,
     hipCtx_t context) {
   return hipDrvGraphExecMemsetNodeSetParams(exec, node, static_cast<const hipMemsetParams *>(nullptr), context);
 }
+#ifdef HIPRT_HIP6
+/* These are overloaded above, and have no address where nothing says which is meant: for programs that bind them. */
+static inline hipError_t hiprt_hip6_add_fill(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *dependencies,
+    size_t count, const HIP_MEMSET_NODE_PARAMS *params, hipCtx_t context) {
+  return hipDrvGraphAddMemsetNode(node, graph, dependencies, count, params, context);
+}
+static inline hipError_t hiprt_hip6_set_fill(hipGraphExec_t exec, hipGraphNode_t node, const HIP_MEMSET_NODE_PARAMS *params,
+    hipCtx_t context) {
+  return hipDrvGraphExecMemsetNodeSetParams(exec, node, params, context);
+}
+#define hipDrvGraphAddMemsetNode hiprt_hip6_add_fill
+#define hipDrvGraphExecMemsetNodeSetParams hiprt_hip6_set_fill
+#endif
 #endif
 
 #endif
