@@ -87,9 +87,10 @@ int main() {
   if (hipMalloc(&q, sizeof row) || hipMemset(q, 0, sizeof row) || hipGraphCreate(&graph, 0)) return 3;
   HIP_MEMSET_NODE_PARAMS form = {q, 12, 7, 4, 2, 2};
   const auto add = hipDrvGraphAddMemsetNode;
-  if (add(&fill, graph, nullptr, 0, &form, nullptr)) return 4;
+  hipGraph_t other;
+  if (hipGraphCreate(&other, 0) || add(&fill, other, nullptr, 0, &form, nullptr)) return 9;
 #undef hipDrvGraphAddMemsetNode
-  if (hipDrvGraphAddMemsetNode(&fill, graph, nullptr, 0, &form, nullptr)) return 9;
+  if (hipDrvGraphAddMemsetNode(&fill, graph, nullptr, 0, &form, nullptr)) return 4;
   if (hipGraphInstantiate(&exec, graph, nullptr, nullptr, 0)) return 8;
   if (hipDrvGraphAddMemsetNode(&fill, graph, nullptr, 0, nullptr, nullptr) != hipErrorInvalidValue) return 7;
   form.value = 9;
