@@ -396,19 +396,23 @@ def prefill_seconds(gpu: Gpu, preset: str) -> tuple[float, float]:
     """Return the seconds that the model gives a prompt, and the operations of its matrix instructions.
 
     Groups of threads are resident as far as registers and memory allow, and come in whole rounds. A node costs what it
-    costs in decode; what is neither a product nor attention costs a node only.
+    costs in decode; what is neither a product nor attention costs a node only. In the last round a SIMD has the waves that
+    are left for it.
     """
     settings = PRESETS[preset]
     layers, heads, head = settings["num_hidden_layers"], settings["num_attention_heads"], settings["head_dim"]
     tiles, attending = prefill_steps(gpu.arch, head)
-    slots = gpu.units * tiles.waves * SIMDS * gpu.wave // THREADS
-    step = max(tiles.waves * sum(tiles.seconds(gpu)), gpu.latency)
+    steps = tiles.operations * THREADS // gpu.wave // (2 * TILE_ROWS * TILE_COLUMNS * TILE_DEPTH)  # of a turn
+    simds, each_group = SIMDS * gpu.units, THREADS // gpu.wave
+    slots = simds * tiles.waves // each_group
     seconds = operations = 0.0
     for product, _, times_each in products(settings):
         rows = PROMPT if times_each > 1 else 1  # the last token alone has logits
         if rows > 1:
-            rounds = -(-(PROMPT // TILE_ROWS * -(-product.rows // TILE_COLUMNS)) // slots)
-            seconds += times_each * rounds * (product.width // TILE_DEPTH) * step
+            rounds, rest = divmod(PROMPT // TILE_ROWS * -(-product.rows // TILE_COLUMNS), slots)
+            for count, waves in ((rounds, tiles.waves), (1, -(-rest * each_group // simds))):
+                step = max(waves * sum(tiles.seconds(gpu)) / steps, gpu.latency if waves else 0.0)
+                seconds += times_each * count * (product.width // TILE_DEPTH) * step
             operations += times_each * 2.0 * rows * product.rows * product.width
         else:
             seconds += bytes_of(product) / gpu.bandwidth

@@ -340,6 +340,10 @@ def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:
             exact = reference.quantized_matmul(x, *stored, group, bits)
             name = f"{count} by 11, {2 * group} wide"
             yield Case(name, kernels.quantized_matmul, (x, *stored), exact, options, slack=1)
+        # Steps of a tile come in pairs, and one is left.
+        x, odd = normal(dtype, 33, 160, seed=15), quantize(normal(dtype, 11, 160, seed=16), group, bits)
+        exact = reference.quantized_matmul(x, *odd, group, bits)
+        yield Case("33 by 11, 160 wide", kernels.quantized_matmul, (x, *odd), exact, options, slack=1)
     ids = int32(10, 0, -1, 11)
     rows = reference.quantized_embedding(ids, *stored, group, bits)
     name = f"4 rows, {2 * group} wide, two of them missing"

@@ -73,6 +73,34 @@ inline void store_to_tile(threadgroup T* to, thread const float* values) {
 #pragma unroll
   for (int i = 0; i < 8; i++) to[i] = T(values[i]);
 }
+#if defined(HIPRT_TILE_FACTORS)
+// The upper half of a float32 is the lower half of the result, rounded to nearest, ties to even. A NaN stays one if its
+// own lower half is zero, as in all that is computed from numbers of 16 bits.
+HIPRT_INLINE uint upper_half(float value) {
+  const uint word = as_type<uint>(value);
+  return word + 0x7fffu + (word >> 16 & 1u);
+}
+// Two neighbours in a word, rounded.
+HIPRT_INLINE uint pair_of(float first, float second, bfloat16_t) {
+  return __builtin_amdgcn_perm(upper_half(second), upper_half(first), 0x07060302u);
+}
+HIPRT_INLINE uint pair_of(float first, float second, half) {
+  return uint(as_type<ushort>(half(first))) | uint(as_type<ushort>(half(second))) << 16;
+}
+#endif
+#if HIPRT_HAS_MMA || defined(HIPRT_TILE_FACTORS)
+template <typename T>
+inline void store_pairs(T* to, const float* values) {
+  pack<uint, 4> pairs;
+#pragma unroll
+  for (int i = 0; i < 4; i++) pairs.values[i] = pair_of(values[2 * i], values[2 * i + 1], T());
+  *(pack<uint, 4>*)to = pairs;
+}
+template <>
+inline void store_to_tile(bfloat16_t* to, const float* values) { store_pairs(to, values); }
+template <>
+inline void store_to_tile(half* to, const float* values) { store_pairs(to, values); }
+#endif
 
 // Byte j of a word as a number.
 inline float byte_of(uint word, uint j) {
@@ -143,17 +171,6 @@ struct tile {
 #if HIPRT_HAS_MMA
 template <>
 inline bfloat16_t rounded(float value) { return as_type<bfloat16_t>(ushort(pair_of(value, value, bfloat16_t()))); }
-template <typename T>
-inline void store_pairs(T* to, const float* values) {
-  pack<uint, 4> pairs;
-#pragma unroll
-  for (int i = 0; i < 4; i++) pairs.values[i] = pair_of(values[2 * i], values[2 * i + 1], T());
-  *(pack<uint, 4>*)to = pairs;
-}
-template <>
-inline void store_to_tile(bfloat16_t* to, const float* values) { store_pairs(to, values); }
-template <>
-inline void store_to_tile(half* to, const float* values) { store_pairs(to, values); }
 
 // Blocks of 16 by 8: a lane has two neighbours of row lane / 4 and two of the row 8 below.
 template <typename T, int M, int N>
@@ -186,30 +203,6 @@ struct tile<T, M, N, true> {
   }
 };
 #elif defined(HIPRT_TILE_FACTORS)
-// The upper half of a float32 is the lower half of the result, rounded to nearest, ties to even. A NaN stays one if its
-// own lower half is zero, as in all that is computed from numbers of 16 bits.
-HIPRT_INLINE uint upper_half(float value) {
-  const uint word = as_type<uint>(value);
-  return word + 0x7fffu + (word >> 16 & 1u);
-}
-// Two neighbours in a word, rounded.
-HIPRT_INLINE uint pair_of(float first, float second, bfloat16_t) {
-  return __builtin_amdgcn_perm(upper_half(second), upper_half(first), 0x07060302u);
-}
-HIPRT_INLINE uint pair_of(float first, float second, half) {
-  return uint(as_type<ushort>(half(first))) | uint(as_type<ushort>(half(second))) << 16;
-}
-template <typename T>
-inline void store_pairs(T* to, const float* values) {
-  pack<uint, 4> pairs;
-#pragma unroll
-  for (int i = 0; i < 4; i++) pairs.values[i] = pair_of(values[2 * i], values[2 * i + 1], T());
-  *(pack<uint, 4>*)to = pairs;
-}
-template <>
-inline void store_to_tile(bfloat16_t* to, const float* values) { store_pairs(to, values); }
-template <>
-inline void store_to_tile(half* to, const float* values) { store_pairs(to, values); }
 
 // A lane's part of a factor. Lane l has elements of row l % 16: all 16 of them on gfx11, else those from l / 16 * 8 on.
 // MI200 takes what is too small to be normal for zero.
@@ -264,7 +257,8 @@ HIPRT_INLINE typename tile_factor<T>::type factor_at(const T* from) {
 // Blocks of 16 by 16.
 template <typename T, int M, int N>
 struct tile<T, M, N, true> {
-  enum : int { BLOCKS = M / 16 * (N / 16), COUNT = BLOCKS * TILE_SUMS };
+  typedef typename tile_factor<T>::type Factor;
+  enum : int { DOWN = M / 16, BLOCKS = DOWN * (N / 16), COUNT = BLOCKS * TILE_SUMS };
   float sums[COUNT];
 
   static uint row(int i, uint lane) { return uint(i / TILE_SUMS / (N / 16)) * 16 + sum_row(i % TILE_SUMS, lane); }
@@ -274,23 +268,28 @@ struct tile<T, M, N, true> {
   void add(const T* a, int a_line, const T* b, int b_line, int depth, uint lane) {
     static_assert(!TURNED, "b is [N][depth]");
     a += int(lane % 16) * a_line + factor_start(lane);
-    b += int(lane % 16) * b_line + factor_start(lane);
 #pragma unroll
     for (int k = 0; k < depth; k += TILE_DEPTH) {
-      typename tile_factor<T>::type left[M / 16], right[N / 16];
+      Factor left[M / 16];
 #pragma unroll
       for (int i = 0; i < M / 16; i++) left[i] = factor_at(a + i * 16 * a_line + k);
+      add_factors(left, b + k, b_line, lane);
+    }
+  }
+  // The same where a's factors, TILE_DEPTH deep, are in registers.
+  HIPRT_INLINE void add_factors(const Factor* left, const T* b, int b_line, uint lane) {
+    b += int(lane % 16) * b_line + factor_start(lane);
+    Factor right[N / 16];
 #pragma unroll
-      for (int i = 0; i < N / 16; i++) right[i] = factor_at(b + i * 16 * b_line + k);
+    for (int i = 0; i < N / 16; i++) right[i] = factor_at(b + i * 16 * b_line);
 #pragma unroll
-      for (int i = 0; i < BLOCKS; i++) {
-        TileSums part;
+    for (int i = 0; i < BLOCKS; i++) {
+      TileSums part;
 #pragma unroll
-        for (int e = 0; e < TILE_SUMS; e++) part[e] = sums[i * TILE_SUMS + e];
-        part = factor_product(left[i / (N / 16)], right[i % (N / 16)], part);
+      for (int e = 0; e < TILE_SUMS; e++) part[e] = sums[i * TILE_SUMS + e];
+      part = factor_product(left[i / (N / 16)], right[i % (N / 16)], part);
 #pragma unroll
-        for (int e = 0; e < TILE_SUMS; e++) sums[i * TILE_SUMS + e] = part[e];
-      }
+      for (int e = 0; e < TILE_SUMS; e++) sums[i * TILE_SUMS + e] = part[e];
     }
   }
 };

@@ -91,7 +91,7 @@ TILES = Kernel(
         **{name: word for name, word in SCALARS.items() if name != "start"},
     },
     template={"T": "dtype", "BITS": "int", "ROWS": "int"},
-    headers=("quantized/codes.h", "matmul/stack.h", "matmul/tiles.h"),
+    headers=("quantized/codes.h", "matmul/stack.h", "matmul/tiles.h", "quantized/kept_rows.h"),
     threads=128,
     instances=each(BITS=BITS, ROWS=tile_choices),
     part_of="quantized_matmul",

@@ -23,7 +23,8 @@ constexpr uint LINE = tile_line<T, DEPTH>();
 constexpr uint RUN = 16 / sizeof(T);
 constexpr uint LANES = tile_lanes<T>();
 constexpr uint WAVES = THREADS / LANES;
-constexpr uint DOWN = ROWS * WAVES >= 256 ? 2 : 1;  // waves below each other
+constexpr bool KEPT = LANES == 64;  // waves of 64 have rows of their own, which stay in registers
+constexpr uint DOWN = KEPT ? WAVES : ROWS * WAVES >= 256 ? 2 : 1;  // waves below each other
 constexpr uint LOADS = ROWS * DEPTH / RUN / THREADS;
 constexpr uint HALF = DEPTH / 2;  // codes of a column that one thread unpacks
 typedef tile<T, ROWS / DOWN, COLUMNS * DOWN / WAVES> Part;
@@ -109,7 +110,8 @@ const device T* vectors[LOADS];
 #pragma unroll
 for (uint i = 0; i < LOADS; i++) {
   const uint piece = index + i * THREADS;
-  vectors[i] = x + size_t(lefts[piece / (DEPTH / RUN)]) * width + piece % (DEPTH / RUN) * RUN;
+  const uint row = KEPT ? down + i * 16 + lane % 16 : piece / (DEPTH / RUN);
+  vectors[i] = x + size_t(lefts[row]) * width + (KEPT ? lane / 16 : piece % (DEPTH / RUN)) * RUN;
 }
 // Two threads unpack a column.
 const uint column = index / 2;
@@ -124,39 +126,50 @@ for (uint from = 0, to; from < present; from = to) {
   if (right < right_count) {
     const size_t line = size_t(right) * columns + min(first_column + column, columns - 1);
     const device uint* packed = weight + line * words + half_start / PER_WORD;
-    // What the next tile needs of the weights is loaded before this one's products.
-    pack<uint, HALF / PER_WORD> codes = *(const device pack<uint, HALF / PER_WORD>*)packed;
-    float scale = float(scales[line * groups]), bias = float(biases[line * groups]);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-#pragma unroll
-    for (uint i = 0; i < LOADS; i++) {
-      const uint piece = index + i * THREADS;
-      copy_to_tile(x_tile + piece / (DEPTH / RUN) * LINE + piece % (DEPTH / RUN) * RUN, vectors[i]);
-    }
-    for (uint t = 0; t < tiles; t++) {
-      const uint side = t & 1u;
-      threadgroup T* unpacked = w_tile + (side * COLUMNS + column) * LINE + half_start;
-#pragma unroll
-      for (uint e = 0; e < HALF; e += 8) {
-        float values[8];
-        unpack<BITS>(values, codes.values + e / PER_WORD, scale, bias);
-        store_to_tile(unpacked + e, values);
-      }
-      wait_for_tiles();
+#if defined(HIPRT_TILE_FACTORS)
+    if (KEPT) {
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      if (t + 1 < tiles) {
-        codes = *(const device pack<uint, HALF / PER_WORD>*)(packed + (t + 1) * (DEPTH / PER_WORD));
-        scale = float(scales[line * groups + (t + 1) * DEPTH / span]);
-        bias = float(biases[line * groups + (t + 1) * DEPTH / span]);
+      kept_rows<T, BITS, Part, DEPTH, COLUMNS * LINE> kept{
+          vectors, packed, scales + line * groups, biases + line * groups, span, tiles, w_tile + column * LINE + half_start,
+          w_tile,  lane};
+      kept.add_to(part);
+    }
+#endif
+    if (!KEPT) {
+      // What the next tile needs of the weights is loaded before this one's products.
+      pack<uint, HALF / PER_WORD> codes = *(const device pack<uint, HALF / PER_WORD>*)packed;
+      float scale = float(scales[line * groups]), bias = float(biases[line * groups]);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
 #pragma unroll
-        for (uint i = 0; i < LOADS; i++) {
-          const uint piece = index + i * THREADS;
-          threadgroup T* to_piece = x_tile + ((side ^ 1u) * ROWS + piece / (DEPTH / RUN)) * LINE;
-          copy_to_tile(to_piece + piece % (DEPTH / RUN) * RUN, vectors[i] + (t + 1) * DEPTH);
-        }
+      for (uint i = 0; i < LOADS; i++) {
+        const uint piece = index + i * THREADS;
+        copy_to_tile(x_tile + piece / (DEPTH / RUN) * LINE + piece % (DEPTH / RUN) * RUN, vectors[i]);
       }
-      part.template add<false>(
-          x_tile + (side * ROWS + down) * LINE, LINE, w_tile + (side * COLUMNS + beside) * LINE, LINE, DEPTH, lane);
+      for (uint t = 0; t < tiles; t++) {
+        const uint side = t & 1u;
+        threadgroup T* unpacked = w_tile + (side * COLUMNS + column) * LINE + half_start;
+#pragma unroll
+        for (uint e = 0; e < HALF; e += 8) {
+          float values[8];
+          unpack<BITS>(values, codes.values + e / PER_WORD, scale, bias);
+          store_to_tile(unpacked + e, values);
+        }
+        wait_for_tiles();
+        threadgroup_barrier(mem_flags::mem_threadgroup);
+        if (t + 1 < tiles) {
+          codes = *(const device pack<uint, HALF / PER_WORD>*)(packed + (t + 1) * (DEPTH / PER_WORD));
+          scale = float(scales[line * groups + (t + 1) * DEPTH / span]);
+          bias = float(biases[line * groups + (t + 1) * DEPTH / span]);
+#pragma unroll
+          for (uint i = 0; i < LOADS; i++) {
+            const uint piece = index + i * THREADS;
+            threadgroup T* to_piece = x_tile + ((side ^ 1u) * ROWS + piece / (DEPTH / RUN)) * LINE;
+            copy_to_tile(to_piece + piece % (DEPTH / RUN) * RUN, vectors[i] + (t + 1) * DEPTH);
+          }
+        }
+        part.template add<false>(
+            x_tile + (side * ROWS + down) * LINE, LINE, w_tile + (side * COLUMNS + beside) * LINE, LINE, DEPTH, lane);
+      }
     }
   }
 #pragma unroll
