@@ -396,8 +396,8 @@ def prefill_seconds(gpu: Gpu, preset: str) -> tuple[float, float]:
     """Return the seconds that the model gives a prompt, and the operations of its matrix instructions.
 
     Groups of threads are resident as far as registers and memory allow, and come in whole rounds. A node costs what it
-    costs in decode; what is neither a product nor attention costs a node only. In the last round a SIMD has the waves that
-    are left for it.
+    costs in decode; what is neither a product nor attention costs a node only. In the last round a SIMD has the waves
+    that are left for it.
     """
     settings = PRESETS[preset]
     layers, heads, head = settings["num_hidden_layers"], settings["num_attention_heads"], settings["head_dim"]
