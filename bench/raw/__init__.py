@@ -66,7 +66,7 @@ def steps(nodes: int = 1000, changed: int = 10) -> dict[str, float]:
     dict
         Microseconds, each the median of 301 rounds: ``record_us`` to issue the launches again and replay,
         ``record_changed_us`` the same where some nodes are patched, of which ``patch_us`` is the patch, and
-        ``replay_us`` to launch again without recording.
+        ``replay_us`` to launch again without recording, and ``move_us`` the same with that many buffers elsewhere.
 
     Raises
     ------

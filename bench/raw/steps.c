@@ -11,9 +11,9 @@
 #include "hiprt/hiprt.h"
 
 enum { ROUNDS = 301, WIDTH = 32, BYTES = WIDTH * sizeof(int) };
-enum { RECORD, RECORD_CHANGED, PATCH, REPLAY, PARTS };
+enum { RECORD, RECORD_CHANGED, PATCH, REPLAY, MOVE, PARTS, MOST_CHANGED = 4096 };
 
-static const char *const names[PARTS] = {"record", "record_changed", "patch", "replay"};
+static const char *const names[PARTS] = {"record", "record_changed", "patch", "replay", "move"};
 static double taken[PARTS][ROUNDS];
 
 static double now(void) {
@@ -36,14 +36,18 @@ static void check(int status, const char *what) {
 static hiprt_stream *stream;
 static hiprt_kernel *kernel;
 
-/* Record the chain, in which each of the first `changed` of equal parts begins with a node that reads at `offset`. */
-static void issue(int nodes, int changed, uint64_t offset) {
+static hiprt_move moves[MOST_CHANGED];
+
+/* Record the chain, in which each of the first `changed` of equal parts begins with a node that reads at `offset`, and
+ * with `is_apart` where the moves end that were made last. */
+static void issue(int nodes, int changed, uint64_t offset, int is_apart) {
   static const hiprt_dims dims = {.grid = {1, 1, 1}, .block = {WIDTH, 1, 1}};
   static const uint64_t extents[] = {BYTES, BYTES};
   int next = 0;
   for (int i = 0; i < nodes; i++) {
     const int is_changed = next < changed && i == (long)next * nodes / changed;
-    const uint64_t x = (1ull << 41) + (is_changed ? offset : 0), y = (1ull << 42);
+    const uint64_t same = (1ull << 41) + (is_changed ? offset : 0), y = (1ull << 42);
+    const uint64_t x = is_changed && is_apart ? moves[next].to : same;
     const int by = 1, n = WIDTH;
     next += is_changed;
     void *const cells[] = {(void *)&x, (void *)&y, (void *)&by, (void *)&n};
@@ -51,16 +55,25 @@ static void issue(int nodes, int changed, uint64_t offset) {
   }
 }
 
-static hiprt_outcome step_once(hiprt_step *step, int nodes, int changed, uint64_t offset) {
+static hiprt_outcome step_once(hiprt_step *step, int nodes, int changed, uint64_t offset, int is_apart) {
   hiprt_outcome outcome;
   check(hiprt_step_begin(step, stream), "hiprt_step_begin");
-  issue(nodes, changed, offset);
+  issue(nodes, changed, offset, is_apart);
   check(hiprt_step_end(step, &outcome, 0), "hiprt_step_end");
   return outcome;
 }
 
+/* Let what is read apart be elsewhere next. */
+static void move_on(int changed, int round) {
+  for (int i = 0; i < changed; i++) {
+    moves[i].start = moves[i].to;
+    moves[i].end = moves[i].start + BYTES;
+    moves[i].to = (1ull << 43) + ((uint64_t)i << 20) + 4096ull * (uint64_t)(round % 2);
+  }
+}
+
 int main(int argc, char **argv) {
-  if (argc != 4) return 2;
+  if (argc != 4 || atoi(argv[3]) > MOST_CHANGED) return 2;
   const int nodes = atoi(argv[2]), changed = atoi(argv[3]);
   const hiprt_argument arguments[] = {
       {8, 8, HIPRT_READ}, {8, 8, HIPRT_READ_WRITE}, {4, 4, HIPRT_BY_VALUE}, {4, 4, HIPRT_BY_VALUE}};
@@ -72,22 +85,29 @@ int main(int argc, char **argv) {
   hiprt_rules_default(&rules);
   rules.rungs &= ~(1u << HIPRT_UPDATE);
   rules.budget_nodes = rules.budget_bytes = 1ull << 60;
-  hiprt_step *step = hiprt_step_create("bench", &rules);
+  hiprt_step *step = hiprt_step_create("bench", &rules), *moved = hiprt_step_create("moved", &rules);
+  move_on(changed, 0);
+  step_once(moved, nodes, changed, 0, 1);
   for (int round = -5; round < ROUNDS; round++) {
-    double at[4];
+    double at[6];
     at[0] = now();
-    step_once(step, nodes, changed, 0);
+    step_once(step, nodes, changed, 0, 0);
     at[1] = now();
     check(hiprt_step_again(step, stream, 0, 0), "hiprt_step_again");
     at[2] = now();
     /* Arguments that have not come before are patched into a second executable graph; the first keeps its own. */
-    const hiprt_outcome outcome = step_once(step, nodes, changed, 4096ull * (uint64_t)(round + 6));
+    const hiprt_outcome outcome = step_once(step, nodes, changed, 4096ull * (uint64_t)(round + 6), 0);
     at[3] = now();
+    move_on(changed, round + 6);
+    at[4] = now();
+    check(hiprt_step_move(moved, stream, (uint32_t)changed, moves, 0, 0), "hiprt_step_move");
+    at[5] = now();
     if (round < 0) continue;
     taken[RECORD][round] = at[1] - at[0];
     taken[REPLAY][round] = at[2] - at[1];
     taken[RECORD_CHANGED][round] = at[3] - at[2];
     taken[PATCH][round] = outcome.seconds * 1e6;
+    taken[MOVE][round] = at[5] - at[4];
   }
   for (int i = 0; i < PARTS; i++) {
     qsort(taken[i], ROUNDS, sizeof **taken, ascending);
@@ -95,4 +115,5 @@ int main(int argc, char **argv) {
   }
   puts("}");
   hiprt_step_release(step);
+  hiprt_step_release(moved);
 }

@@ -2,10 +2,11 @@
  *
  * The model is a toy (an attention over everything before, and a projection, per layer), its weights are made up, and the
  * engine compiles its kernels with hiprtc and takes memory with hipMalloc, as engines do. libhiprt is given the engine's
- * stream and functions. The same tokens come three times:
+ * stream and functions. The same tokens come four times:
  *   device memory   the position lies in device memory and a kernel counts it: every token is a replay
- *   addresses       the position of each token lies at another address: every token is a patch
- *   eager           no graphs: what the two are compared with
+ *   addresses       the position of each token lies at another address: every token is recorded, and is a patch
+ *   moves           the same, of which libhiprt is told: every token is a patch, and none is recorded
+ *   eager           no graphs: what the others are compared with
  *
  * H=$(python -c "import hiprt; print(hiprt.__path__[0])")
  * gcc -std=c11 -I$H/native/include decode.c -o decode -L$H/native/lib -lhiprt -L$H/cpu -lamdhip64 \
@@ -189,8 +190,12 @@ static void issue_token(engine *e, int *at) {
          (uint64_t[]){vector, vector * WORDS, number, number, said});
 }
 
-/* Decode TOKENS tokens from the start, and print how. moves: the position of each token lies at another address. */
-static void decode(engine *e, const char *title, uint32_t rungs, int moves, int *out_said) {
+/* Where the position of a token lies: in one place, or at another address for each token, which libhiprt finds out by
+ * recording the launches again, or is told. */
+enum place { SAME, ANOTHER, TOLD };
+
+/* Decode TOKENS tokens from the start, and print how. */
+static void decode(engine *e, const char *title, uint32_t rungs, enum place place, int *out_said) {
   static const char *const names[] = {"replay", "patch", "update", "instantiate", "eager"};
   hiprt_rules rules;
   hiprt_outcome outcome;
@@ -210,11 +215,15 @@ static void decode(engine *e, const char *title, uint32_t rungs, int moves, int 
   const double start = seconds();
   for (int i = 0; i < TOKENS; i++) {
     const double before = seconds();
-    if (i && !moves && rungs == HIPRT_RUNGS) {
+    const uint64_t at = (uintptr_t)(e->places + i);
+    const hiprt_move move = {at - sizeof(int), at, at};
+    if (i && place == SAME && rungs == HIPRT_RUNGS) {
       check(hiprt_step_again(step, e->stream, &outcome, 0), "hiprt_step_again");
+    } else if (i && place == TOLD) {
+      check(hiprt_step_move(step, e->stream, 1, &move, &outcome, 0), "hiprt_step_move");
     } else {
       check(hiprt_step_begin(step, e->stream), "hiprt_step_begin");
-      issue_token(e, moves ? e->places + i : e->at);
+      issue_token(e, place == SAME ? e->at : e->places + i);
       check(hiprt_step_end(step, &outcome, 0), "hiprt_step_end");
     }
     host += seconds() - before;
@@ -233,17 +242,19 @@ static void decode(engine *e, const char *title, uint32_t rungs, int moves, int 
 }
 
 int main(void) {
-  static int in_memory[TOKENS], by_address[TOKENS], eagerly[TOKENS];
+  static int in_memory[TOKENS], by_address[TOKENS], moved[TOKENS], eagerly[TOKENS];
   engine e = {0};
   open_engine(&e);
-  decode(&e, "device memory", HIPRT_RUNGS, 0, in_memory);
-  decode(&e, "addresses", HIPRT_RUNGS & ~(1u << HIPRT_UPDATE), 1, by_address);
-  decode(&e, "eager", 1u << HIPRT_EAGER, 0, eagerly);
+  decode(&e, "device memory", HIPRT_RUNGS, SAME, in_memory);
+  decode(&e, "addresses", HIPRT_RUNGS & ~(1u << HIPRT_UPDATE), ANOTHER, by_address);
+  decode(&e, "moves", HIPRT_RUNGS, TOLD, moved);
+  decode(&e, "eager", 1u << HIPRT_EAGER, SAME, eagerly);
   close_engine(&e);
   printf("tokens:");
   for (int i = 0; i < 16; i++) printf(" %d", eagerly[i]);
   printf(" ...\n");
-  const int is_same = !memcmp(in_memory, eagerly, sizeof eagerly) && !memcmp(by_address, eagerly, sizeof eagerly);
+  const int is_same = !memcmp(in_memory, eagerly, sizeof eagerly) && !memcmp(by_address, eagerly, sizeof eagerly) &&
+                      !memcmp(moved, eagerly, sizeof eagerly);
   printf("%s\n", is_same ? "the same tokens each time" : "OTHER TOKENS");
   return is_same ? 0 : 1;
 }

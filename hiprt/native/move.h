@@ -2,11 +2,9 @@
 #pragma once
 #include <stdint.h>
 
+#include "hiprt/hiprt.h"
+
 /* cffi begin */
-/* Memory [start, end) moves to `to`. Several moves are ascending and disjoint. */
-typedef struct {
-  uint64_t start, end, to;
-} hiprt_move;
 /* Return where an address is after the moves. */
 uint64_t hiprt_moved(uint64_t address, uint32_t n_moves, const hiprt_move *moves);
 /* cffi end */

@@ -82,11 +82,11 @@ def test_defaults_are_those_of_the_flags():
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_a_decode_loop_in_c(sanitizer, tmp_path, monkeypatch, root):
-    """The example gives the same tokens by replays, by patches and eagerly."""
+    """The example gives the same tokens by replays, by patches, by moves and eagerly."""
     source = root / "examples" / "c" / "decode.c"
     said = run_sanitized(build_with_library(tmp_path, source, sanitizer, monkeypatch, root))
     assert "199 replay, 1 instantiate, 14 nodes" in said
-    assert "199 patch, 1 instantiate, 14 nodes" in said
+    assert said.count("199 patch, 1 instantiate, 14 nodes") == 2
     assert "200 eager, 14 nodes" in said
     assert said.endswith("the same tokens each time\n")
 

@@ -175,6 +175,15 @@ class step {
     check(status, ran != 0);
     return outcome;
   }
+  // Launch it with buffers at other addresses: those that begin in memory that moves.
+  template <std::size_t N>
+  hiprt_outcome move(const stream &on, const hiprt_move (&moves)[N]) {
+    hiprt_outcome outcome{};
+    int ran = 0;
+    const int status = hiprt_step_move(get(), on.get(), static_cast<uint32_t>(N), moves, &outcome, &ran);
+    check(status, ran != 0);
+    return outcome;
+  }
   hiprt_step_stats stats() const {
     hiprt_step_stats counted{};
     hiprt_step_count(get(), &counted);

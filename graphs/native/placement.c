@@ -1,0 +1,235 @@
+#include "placement.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "status.h"
+
+/* A buffer of a node, where it was when the placement was made. */
+typedef struct {
+  hiprt_range range;
+  uint64_t reach; /* the last address of this and all entries before it */
+  uint32_t node;
+  uint32_t is_away; /* it belongs to a piece, which knows where it is */
+} entry;
+
+/* Memory that moved, or was to be moved: the entries [first, first + count), which begin in [start, end) now. */
+typedef struct {
+  uint64_t start, end, size; /* size: from the start to the end of the last buffer that begins in it */
+  uint32_t first, count;
+  int is_new; /* moved by the moves that are looked at now */
+} piece;
+
+struct hiprt_placement {
+  const hiprt_recorder *recorder;
+  entry *entries; /* ascending by where they begin */
+  uint32_t n_entries;
+  piece *pieces;
+  uint32_t n_pieces, pieces_capacity;
+  uint32_t *found; /* the piece of each move that was found last */
+  uint32_t found_capacity;
+  uint32_t *nodes;     /* room for all */
+  uint32_t *seen, turn; /* of each node: the last search that listed it */
+};
+
+static int by_start(const void *a, const void *b) {
+  const hiprt_range x = ((const entry *)a)->range, y = ((const entry *)b)->range;
+  return (x.start > y.start) - (x.start < y.start);
+}
+
+/* List the buffers of all nodes where they lie now. */
+static int list(hiprt_placement *p) {
+  uint64_t count = 0;
+  const uint32_t size = hiprt_recorder_size(p->recorder);
+  hiprt_node n;
+  for (uint32_t i = 0; i < size; i++) {
+    hiprt_recorder_node(p->recorder, i, &n);
+    count += n.n_ranges + n.n_addresses;
+  }
+  entry *entries = realloc(p->entries, (count + 1) * sizeof *entries);
+  if (!entries) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_placement", 0);
+  p->entries = entries;
+  p->n_entries = p->n_pieces = 0;
+  for (uint32_t i = 0; i < size; i++) {
+    hiprt_recorder_node(p->recorder, i, &n);
+    for (uint32_t k = 0; k < n.n_ranges; k++) entries[p->n_entries++] = (entry){n.ranges[k], 0, i, 0};
+    for (uint32_t k = 0; k < n.n_addresses; k++) {
+      uint64_t address;
+      memcpy(&address, n.payload + n.addresses[k], sizeof address);
+      entries[p->n_entries++] = (entry){{address, address + 1}, 0, i, 0};
+    }
+  }
+  qsort(entries, p->n_entries, sizeof *entries, by_start);
+  uint64_t reach = 0;
+  for (uint32_t i = 0; i < p->n_entries; i++) {
+    if (reach < entries[i].range.end) reach = entries[i].range.end;
+    entries[i].reach = reach;
+  }
+  return 0;
+}
+
+int hiprt_placement_create(const hiprt_recorder *recorder, hiprt_placement **out_placement) {
+  const uint32_t size = hiprt_recorder_size(recorder);
+  hiprt_placement *p = calloc(1, sizeof *p);
+  *out_placement = 0;
+  if (p) {
+    p->recorder = recorder;
+    p->nodes = calloc(size + 1, sizeof *p->nodes);
+    p->seen = calloc(size + 1, sizeof *p->seen);
+  }
+  const int status = !p || !p->nodes || !p->seen ? hiprt_fail(HIPRT_E_MEMORY, "hiprt_placement", 0) : list(p);
+  if (status)
+    hiprt_placement_release(p);
+  else
+    *out_placement = p;
+  return status;
+}
+
+void hiprt_placement_release(hiprt_placement *p) {
+  if (!p) return;
+  free(p->entries);
+  free(p->pieces);
+  free(p->found);
+  free(p->nodes);
+  free(p->seen);
+  free(p);
+}
+
+/* Return the first entry that begins at an address or behind it. */
+static uint32_t entry_at(const hiprt_placement *p, uint64_t address) {
+  uint32_t low = 0, high = p->n_entries;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (p->entries[middle].range.start >= address)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+/* Add a piece that lies where it was when the placement was made. */
+static int add_piece(hiprt_placement *p, const hiprt_move *m, uint32_t *out_piece) {
+  if (p->n_pieces == p->pieces_capacity) {
+    const uint32_t capacity = 2 * p->pieces_capacity + 16;
+    piece *grown = realloc(p->pieces, capacity * sizeof *grown);
+    if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_placement", 0);
+    p->pieces = grown;
+    p->pieces_capacity = capacity;
+  }
+  piece made = {m->start, m->end, 0, entry_at(p, m->start), 0, 0};
+  for (uint32_t i = made.first; i < p->n_entries && p->entries[i].range.start < m->end; i++, made.count++) {
+    p->entries[i].is_away = 1;
+    const uint64_t size = p->entries[i].range.end - m->start;
+    if (made.size < size) made.size = size;
+  }
+  *out_piece = p->n_pieces;
+  p->pieces[p->n_pieces++] = made;
+  return 0;
+}
+
+/* Find the piece that a move names; `found` is UINT32_MAX where it is no piece and shares memory with one. */
+static int find_piece(hiprt_placement *p, const hiprt_move *m, uint32_t *found) {
+  *found = UINT32_MAX;
+  for (uint32_t i = 0; i < p->n_pieces; i++) {
+    const piece *each = p->pieces + i;
+    if (each->start == m->start && each->end == m->end) {
+      *found = i;
+      return 0;
+    }
+    if (each->start < m->end && m->start < each->end) return 0;
+  }
+  for (uint32_t i = entry_at(p, m->start); i < p->n_entries && p->entries[i].range.start < m->end; i++)
+    if (p->entries[i].is_away) return 0;
+  return add_piece(p, m, found);
+}
+
+/* Find the pieces of all moves. Where a move cuts earlier ones, all buffers are listed anew. */
+static int find_pieces(hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves) {
+  if (n_moves > p->found_capacity) {
+    uint32_t *grown = realloc(p->found, n_moves * sizeof *grown);
+    if (!grown) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_placement", 0);
+    p->found = grown;
+    p->found_capacity = n_moves;
+  }
+  int is_listed = 0;
+  for (uint32_t i = 0; i < n_moves; i++) {
+    int status = find_piece(p, moves + i, p->found + i);
+    if (!status && p->found[i] == UINT32_MAX) {
+      if (is_listed++) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "the moves overlap");
+      status = list(p);
+      i = UINT32_MAX; /* from the first again */
+    }
+    if (status) return status;
+  }
+  return 0;
+}
+
+/* Whether memory is free of all buffers but those of pieces that move now. */
+static int is_free(const hiprt_placement *p, uint64_t start, uint64_t end) {
+  for (uint32_t i = entry_at(p, end); i-- > 0 && p->entries[i].reach > start;)
+    if (!p->entries[i].is_away && p->entries[i].range.end > start) return 0;
+  for (uint32_t i = 0; i < p->n_pieces; i++) {
+    const piece *each = p->pieces + i;
+    if (!each->is_new && each->count && each->start < end && start < each->start + each->size) return 0;
+  }
+  return 1;
+}
+
+static int check(const hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves) {
+  for (uint32_t i = 0; i < n_moves; i++) {
+    const uint64_t end = moves[i].to + p->pieces[p->found[i]].size;
+    int is_alone = is_free(p, moves[i].to, end);
+    for (uint32_t k = 0; k < i; k++)
+      is_alone &= end <= moves[k].to || moves[k].to + p->pieces[p->found[k]].size <= moves[i].to;
+    if (!is_alone)
+      return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "memory that the step uses otherwise, so that edges could change");
+  }
+  return 0;
+}
+
+/* List the nodes of the entries of a piece that were not listed before. */
+static uint32_t list_nodes(hiprt_placement *p, const piece *each, uint32_t count) {
+  for (uint32_t i = each->first; i < each->first + each->count; i++) {
+    const uint32_t node = p->entries[i].node;
+    if (p->seen[node] == p->turn) continue;
+    p->seen[node] = p->turn;
+    p->nodes[count++] = node;
+  }
+  return count;
+}
+
+int hiprt_placement_find(hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves, uint32_t *out_count,
+                         const uint32_t **out_nodes, uint64_t *out_bytes) {
+  *out_count = 0;
+  *out_bytes = 0;
+  *out_nodes = p->nodes;
+  for (uint32_t i = 0; i < n_moves; i++)
+    if (moves[i].start >= moves[i].end || (i && moves[i].start < moves[i - 1].end))
+      return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_step_move", "the moves are not ascending and disjoint");
+  int status = find_pieces(p, n_moves, moves);
+  if (status) return status;
+  for (uint32_t i = 0; i < n_moves; i++) p->pieces[p->found[i]].is_new = 1;
+  status = check(p, n_moves, moves);
+  p->turn++;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < n_moves; i++) {
+    p->pieces[p->found[i]].is_new = 0;
+    count = list_nodes(p, p->pieces + p->found[i], count);
+  }
+  hiprt_node n;
+  for (uint32_t i = 0; !status && i < count; i++) {
+    hiprt_recorder_node(p->recorder, p->nodes[i], &n);
+    *out_bytes += n.payload_size;
+  }
+  *out_count = count;
+  return status;
+}
+
+void hiprt_placement_move(hiprt_placement *p, uint32_t n_moves, const hiprt_move *moves) {
+  for (uint32_t i = 0; i < n_moves; i++) {
+    piece *each = p->pieces + p->found[i];
+    each->start = moves[i].to;
+    each->end = moves[i].to + (moves[i].end - moves[i].start);
+  }
+}
