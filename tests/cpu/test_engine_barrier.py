@@ -473,3 +473,21 @@ extern "C" __global__ void pass_on(int* turn) {
     turn = np.zeros(1, np.int32)
     Program(source).run("pass_on", 1, 100, turn)
     assert turn[0] == 100
+
+
+@pytest.mark.parametrize("threads", [1, 40])
+def test_blocks_that_wait_for_the_clock_take_turns(threads):
+    """The last block goes first, whatever number of cores there is, and shared memory is each block's own."""
+    source = """
+extern "C" __global__ void pass_on(int* turn) {
+  __shared__ int own;
+  if (threadIdx.x == 0) own = gridDim.x - 1 - blockIdx.x;
+  __syncthreads();
+  volatile int* shared = turn;
+  while (*shared != own) wall_clock64();
+  __syncthreads();
+  if (threadIdx.x == 0) *shared = *shared + 1;
+}"""
+    turn = np.zeros(1, np.int32)
+    Program(source).run("pass_on", 100, threads, turn)
+    assert turn[0] == 100

@@ -88,6 +88,42 @@ extern "C" __global__ void k(int* out) {
     np.testing.assert_array_equal(read(6), [total, *(40 * total * (block != 3) for block in range(5))])
 
 
+def test_functions_take_any_group(ints):
+    """The block, a tile, and the lanes that came together; the grid waits as one too."""
+    address, read = ints
+    source = (
+        GROUPS
+        + """
+__device__ int sum(cg::thread_group g, int* x, int value) {
+  const unsigned rank = g.thread_rank();
+  for (unsigned n = g.size() / 2; n; n /= 2) {
+    x[rank] = value;
+    g.sync();
+    if (rank < n) value += x[rank + n];
+    g.sync();
+  }
+  return value;
+}
+__device__ void wait(const cg::thread_group& g) { g.sync(); }
+extern "C" __global__ void k(int* out) {
+  __shared__ int x[64];
+  const cg::thread_block block = cg::this_thread_block();
+  const int i = threadIdx.x, all = sum(block, x, i), of_tile = sum(cg::tiled_partition<8>(block), x + i / 8 * 8, i);
+  if (i == 0) out[blockIdx.x] = all;
+  if (i % 8 == 0 && blockIdx.x == 0) out[2 + i / 8] = of_tile;
+  if (i % 32 < 16) {
+    const int some = sum(cg::coalesced_threads(), x + i / 32 * 32, i);
+    if (i % 32 == 0 && blockIdx.x == 0) out[10 + i / 32] = some;
+  }
+  wait(cg::this_grid());
+  if (blockIdx.x == 0 && i == 0) out[12] = out[1] + cg::thread_group(cg::this_grid()).size();
+}"""
+    )
+    run(Program(source), "k", 2, 64, address)
+    tiles = [sum(range(8 * n, 8 * n + 8)) for n in range(8)]
+    assert read(13).tolist() == [2016, 2016, *tiles, sum(range(16)), sum(range(32, 48)), 2016 + 128]
+
+
 @pytest.mark.parametrize(
     ("body", "cooperative", "why"),
     [

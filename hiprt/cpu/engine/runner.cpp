@@ -15,6 +15,8 @@ thread_local Runner *active_runner = nullptr;
 
 constexpr char kNoStack[] = "there is no address space for the stacks of its threads";
 
+constexpr size_t kMostThreadsAtOnce = 8192;  // of blocks that wait for the clock: each needs a stack
+
 unsigned lowest(uint32_t set) { return unsigned(__builtin_ctz(set)); }
 
 // Returns whether `a` comes before `b` in the program. The outermost step in which the ways to them differ decides. A
@@ -44,6 +46,8 @@ uint32_t first_members(const Warp &w, uint32_t lanes, bool by_any_way) {
   return members;
 }
 
+bool can_go_on(const Block &block) { return block.alive && block.at_grid != block.alive; }
+
 void perform(Warp *w, uint32_t members) {
   uint64_t before[HIPRT_CPU_WARP];
   std::copy(w->value, w->value + HIPRT_CPU_WARP, before);
@@ -65,6 +69,12 @@ void Launch::fail(hipError_t status, const std::string &text) {
   std::fprintf(stderr, "hiprt: kernel '%s': %s\n", kernel->name.c_str(), text.c_str());
 }
 
+bool Launch::take(uint64_t *begin, uint64_t *end) {
+  *begin = next.fetch_add(chunk, std::memory_order_relaxed);
+  *end = std::min(*begin + chunk, blocks);
+  return *begin < blocks;
+}
+
 Block::Block() : shared(new SharedMemory), warps(32) {}
 
 Runner *Runner::active() { return active_runner; }
@@ -73,15 +83,18 @@ void Runner::run(Launch *launch, uint64_t begin, uint64_t end) {
   launch_ = launch;
   active_runner = this;
   fiber_home(&home_);
+  begin_ = begin, end_ = end;
   if (!launch->code->synchronises) {
-    begin_ = begin, end_ = end;
     enter(take_strand());
   } else {
-    for (uint64_t i = begin; i < end && !launch->failed.load(std::memory_order_relaxed); ++i) {
-      if (launch->is_cooperative && i + 1 < end) others_.emplace_back();
-      begin_block(i);
-      if (launch->is_cooperative && i + 1 < end) std::swap(block_, others_.back());
-      else enter(next(nullptr));
+    while (begin_ < end_ && !launch->failed.load(std::memory_order_relaxed)) {
+      begin_block(begin_++);
+      if (launch->is_cooperative && begin_ < end_) {
+        others_.emplace_back();
+        std::swap(block_, others_.back());
+      } else {
+        enter(next(nullptr));
+      }
     }
     others_.clear();
   }
@@ -142,7 +155,7 @@ void Runner::plain_blocks(__hiprt_thread *record) {
 void Runner::begin_block(uint64_t index) {
   set_block(index);
   block_.alive = launch_->block.x * launch_->block.y * launch_->block.z;
-  block_.parked = block_.votes = block_.current = block_.at_grid = 0;
+  block_.parked = block_.votes = block_.current = block_.at_grid = block_.clock_reads = 0;
   block_.warp_count = (block_.alive + HIPRT_CPU_WARP - 1) / HIPRT_CPU_WARP;
   for (unsigned i = 0; i < block_.warp_count; ++i) {
     const unsigned lanes = std::min(block_.alive - i * HIPRT_CPU_WARP, HIPRT_CPU_WARP);
@@ -253,7 +266,6 @@ Strand *Runner::next_block(Strand *idle) {
     check_release();
     leave_checked_block();
   }
-  const auto can_go_on = [](const Block &block) { return block.alive && block.at_grid != block.alive; };
   auto other = std::find_if(others_.begin(), others_.end(), can_go_on);
   if (other == others_.end()) {
     pass_grid();
@@ -408,6 +420,47 @@ void Runner::yield() {
   }
   if (!to) give_up();
   go(self, to);
+}
+
+void Runner::read_clock() {
+  yield();
+  // The order of accesses, which the checks keep, is that of one block after the other.
+  if (!launch_->code->synchronises || is_checking() || ++block_.clock_reads < block_.alive) return;
+  block_.clock_reads = 0;
+  Strand *self = running_;
+  self->warp->ready |= 1u << self->lane;
+  if (!change_block()) {
+    self->warp->ready &= ~(1u << self->lane);
+    return;
+  }
+  Strand *to = next(nullptr);
+  if (!to) give_up();
+  go(self, to);
+}
+
+// Goes on with a block that has not begun, if there are stacks for it, or with the next of those that have. Returns false if
+// there is none.
+bool Runner::change_block() {
+  const uint32_t threads = launch_->block.x * launch_->block.y * launch_->block.z;
+  const auto is_over = [](const Block &block) { return block.alive == 0; };
+  auto other = std::find_if(others_.begin(), others_.end(), is_over);
+  const bool has_room = other != others_.end() || (others_.size() + 2) * threads <= kMostThreadsAtOnce;
+  if (has_room && (begin_ < end_ || launch_->take(&begin_, &end_))) {
+    while (idle_.size() < threads && add_strands()) continue;
+    if (idle_.size() >= threads) {
+      if (other == others_.end()) other = others_.emplace(other);
+      std::swap(block_, *other);
+      begin_block(begin_++);
+      return true;
+    }
+  }
+  for (size_t i = 0; i < others_.size(); ++i) {
+    Block &next = others_[turn_++ % others_.size()];
+    if (!can_go_on(next)) continue;
+    std::swap(block_, next);
+    return true;
+  }
+  return false;
 }
 
 std::string Runner::deadlock_text() const {

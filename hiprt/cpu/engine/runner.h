@@ -24,8 +24,13 @@ struct Launch {
   dim3 grid, block;
   uint64_t blocks;
   bool is_cooperative;  // all blocks are there at once, on one core: they may wait for each other at the grid's barrier
+  uint64_t chunk = 1;   // how many blocks a core takes at a time
+  alignas(64) std::atomic<uint64_t> next{0};
   std::atomic<bool> failed{false};
   hipError_t error = hipSuccess;
+
+  // Takes a portion of the blocks that nobody has taken. Returns false if there is none.
+  bool take(uint64_t *begin, uint64_t *end);
 
   // Notes a failure and writes the text to standard error. Only the first failure counts, because later ones are often
   // its consequences.
@@ -82,6 +87,7 @@ struct Block {
   unsigned warp_count = 0, current = 0;
   unsigned alive = 0, parked = 0;  // threads that have not ended; those of them at a barrier
   unsigned at_grid = 0;            // those of them at the grid's barrier
+  unsigned clock_reads = 0;        // since another block had its turn
   unsigned votes = 0;              // threads at the barrier whose predicate held
   unsigned result_votes = 0, result_threads = 0;  // the result of the barrier that was passed last
 };
@@ -105,6 +111,9 @@ class Runner {
   void fence(bool of_device);
   // Lets the other threads of the block go on before the running one does.
   void yield();
+  // Does the same for a thread that reads the clock, for which it may wait: once all threads of its block have read it,
+  // other blocks have their turn too.
+  void read_clock();
   [[noreturn]] void fail(hipError_t status, const std::string &text);
 
   // Returns the runner that executes a kernel on this operating-system thread at the moment, or null.
@@ -117,6 +126,7 @@ class Runner {
   void plain_blocks(__hiprt_thread *record);
   void fill(__hiprt_thread *record) const;
   void begin_block(uint64_t index);
+  bool change_block();
   void set_block(uint64_t index);
   Strand *take_strand();
   Strand *start(Strand *idle, Warp *warp, unsigned lane);
@@ -141,7 +151,8 @@ class Runner {
   Launch *launch_ = nullptr;
   uint64_t begin_ = 0, end_ = 0;
   Block block_;
-  std::vector<Block> others_;  // of a cooperative launch
+  std::vector<Block> others_;  // those that have begun, of cooperative launches and of blocks that wait for the clock
+  size_t turn_ = 0;            // whose of them is next
   Fiber home_;
   Strand *running_ = nullptr;
   std::vector<std::unique_ptr<StackSlab>> slabs_;

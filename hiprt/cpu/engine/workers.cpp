@@ -63,10 +63,9 @@ Workers::Workers() {
 
 void Workers::run(Launch *launch, uint64_t chunk, bool wake) {
   const std::lock_guard<std::mutex> hold(lock_);
-  if (launch->blocks <= chunk || runners_.size() == 1) return runners_[0]->run(launch, 0, launch->blocks);
   launch_ = launch;
-  chunk_ = chunk;
-  next_.store(0, std::memory_order_relaxed);
+  launch->chunk = runners_.size() == 1 ? launch->blocks : chunk;
+  if (launch->blocks <= launch->chunk) return take_blocks(runners_[0].get());
   open_.store(true, std::memory_order_seq_cst);
   epoch_.fetch_add(1, std::memory_order_seq_cst);
   if (wake && sleepers_.load(std::memory_order_seq_cst)) futex(&epoch_, FUTEX_WAKE, uint32_t(runners_.size() - 1));
@@ -76,12 +75,7 @@ void Workers::run(Launch *launch, uint64_t chunk, bool wake) {
 }
 
 void Workers::take_blocks(Runner *runner) {
-  const uint64_t blocks = launch_->blocks, chunk = chunk_;
-  for (;;) {
-    const uint64_t begin = next_.fetch_add(chunk, std::memory_order_relaxed);
-    if (begin >= blocks) return;
-    runner->run(launch_, begin, std::min(begin + chunk, blocks));
-  }
+  for (uint64_t begin = 0, end = 0; launch_->take(&begin, &end);) runner->run(launch_, begin, end);
 }
 
 void Workers::worker_main(Runner *runner) {

@@ -32,8 +32,6 @@ class Workers {
   std::mutex lock_;
   // The launch being executed. It is written while `open_` is false and no worker is inside (`inside_` is 0).
   Launch *launch_ = nullptr;
-  uint64_t chunk_ = 1;
-  alignas(64) std::atomic<uint64_t> next_{0};
   alignas(64) std::atomic<uint32_t> epoch_{0};  // counts launches; sleeping workers wait for it to change
   std::atomic<uint32_t> sleepers_{0};
   alignas(64) std::atomic<uint32_t> inside_{0};

@@ -108,6 +108,7 @@ class coalesced_group {
     const unsigned rank = thread_rank();
     return __hiprt_gather(first_key + line, value, lane_of(rank >= delta ? rank - delta : rank), lanes_);
   }
+  __hiprt_inline unsigned lanes() const { return lanes_; }
   __hiprt_inline unsigned long long ballot(int predicate, unsigned line = __builtin_LINE()) const {
     const unsigned long long votes = __hiprt_ballot(first_key + line, lanes_, predicate != 0);
     unsigned long long ranked = 0;
@@ -130,6 +131,34 @@ class coalesced_group {
 __hiprt_inline coalesced_group coalesced_threads(unsigned line = __builtin_LINE()) {
   return coalesced_group(unsigned(__hiprt_active(coalesced_group::first_key + line, 0)));
 }
+
+// Any of these groups, as functions take them that do not say which.
+class thread_group {
+ public:
+  __hiprt_inline thread_group(const thread_block &group) : thread_group(kBlock, group) {}
+  __hiprt_inline thread_group(const grid_group &group) : thread_group(kGrid, group) {}
+  template <unsigned Size, class Parent>
+  __hiprt_inline thread_group(const thread_block_tile<Size, Parent> &group) : thread_group(kLanes, group) {}
+  __hiprt_inline thread_group(const coalesced_group &group) : thread_group(kLanes, group) { lanes_ = group.lanes(); }
+  __hiprt_inline unsigned long long size() const { return size_; }
+  __hiprt_inline unsigned long long num_threads() const { return size_; }
+  __hiprt_inline unsigned long long thread_rank() const { return rank_; }
+  static __hiprt_inline bool is_valid() { return true; }
+  __hiprt_inline void sync(unsigned line = __builtin_LINE()) const {
+    if (kind_ == kGrid) grid_group::sync();
+    else if (kind_ == kBlock) thread_block::sync();
+    else __hiprt_active(coalesced_group::first_key + line, lanes_);
+  }
+
+ private:
+  enum Kind { kGrid, kBlock, kLanes };
+  template <class Group>
+  __hiprt_inline thread_group(Kind kind, const Group &group)
+      : kind_(kind), lanes_(0), size_(group.size()), rank_(group.thread_rank()) {}
+  Kind kind_;
+  unsigned lanes_;  // those that are awaited; 0: those that come
+  unsigned long long size_, rank_;
+};
 
 template <class Group>
 __hiprt_inline void sync(const Group &group) {
