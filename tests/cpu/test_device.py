@@ -182,7 +182,7 @@ print(int(raw("hipModuleLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, None
 print(Ints(4, 3).read().tolist())
 """
     )
-    assert printed.splitlines() == ["True 1 400", "98", "[3, 3, 3, 3]"]
+    assert printed.splitlines() == ["True 1 400", "400", "[3, 3, 3, 3]"]
 
 
 def test_entry_points_by_name():

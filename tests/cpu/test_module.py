@@ -203,7 +203,9 @@ def test_cooperative_launches_have_to_fit(kernel):
     out = Ints(64)
     cell = ctypes.c_void_p(int(out))
     pointers = (ctypes.c_void_p * 1)(ctypes.addressof(cell))
-    cores = ok(hip.hipGetDeviceProperties(0)).multiProcessorCount
+    properties = ok(hip.hipGetDeviceProperties(0))
+    assert properties.cooperativeLaunch == 1
+    cores = properties.multiProcessorCount
     each = ok(hip.hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(kernel("narrow"), 64, 0))
     cooperative = lambda blocks: error(  # noqa: E731
         hip.hipModuleLaunchCooperativeKernel(kernel("narrow"), blocks, 1, 1, 64, 1, 1, 0, None, pointers)

@@ -79,7 +79,7 @@ void put_abilities(hipDeviceProp_t &p) {
   p.integrated = p.canMapHostMemory = p.unifiedAddressing = p.managedMemory = p.concurrentManagedAccess = 1;
   p.pageableMemoryAccess = p.pageableMemoryAccessUsesHostPageTables = p.directManagedMemAccessFromHost = 1;
   p.hostNativeAtomicSupported = p.canUseHostPointerForRegisteredMem = p.hostRegisterSupported = 1;
-  p.streamPrioritiesSupported = p.isLargeBar = 1;
+  p.streamPrioritiesSupported = p.isLargeBar = p.cooperativeLaunch = 1;
   // HIP_MEM_POOL_SUPPORT is false up to 6.1, and the calls work nevertheless (hip_device_runtime.cpp:437).
   p.memoryPoolsSupported = quirk(Quirk::PoolsUnsupportedAttr) ? 0 : 1;
   p.memoryPoolSupportedHandleTypes = hipMemHandleTypePosixFileDescriptor;
