@@ -27,13 +27,17 @@ import numpy as np
 import hiprt
 from hiprt import Stream, allocator, kernels, library, use_stream
 from hiprt.bench.engine.decoder import bucket
-from hiprt.bench.engine.models import PRESETS, Model, preset
+from hiprt.bench.engine.models import FORM, PRESETS, Model, preset, read
 from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.presets import settings_of
+from hiprt.bench.engine.models.shard import check
 from hiprt.bench.graph import positive
 from hiprt.bench.plain import Plain
 from hiprt.bench.table import text_table
 from hiprt.bench.timing import Apart, join
 from hiprt.command import set_run
+from hiprt.distributed import Communicator
+from hiprt.distributed.launcher import start_ranks
 from hiprt.event import Event
 from hiprt.graphs import Recording, Step
 from hiprt.graphs.launch.timing import microseconds, read_bandwidth
@@ -129,6 +133,8 @@ class Report:
         The kernels of a step, the one that takes the most time first.
     kernels_us : float
         The time of all kernels together.
+    tp : int
+        Over how many ranks the model is split; all of the above is of the first one.
     """
 
     preset: str
@@ -144,6 +150,7 @@ class Report:
     modes: dict[str, Mode] = field(default_factory=dict)
     kernels: list[Kernel] = field(default_factory=list)
     kernels_us: float = 0.0
+    tp: int = 1
 
 
 class Run:
@@ -310,6 +317,7 @@ def measure(
     batch: int = 1,
     modes: tuple[str, ...] = MODES,
     is_plain: bool = False,
+    ranks: Communicator | None = None,
     **options: Any,
 ) -> Report:
     """Measure a preset.
@@ -328,15 +336,19 @@ def measure(
         Some of `MODES`.
     is_plain : bool
         Whether the step is written in plain ops, as `hiprt.bench.plain.Plain` has it.
+    ranks : Communicator, optional
+        The ranks over which the model is split. What is reported is this one's; kernels are not timed by themselves,
+        since sums wait for other ranks.
     **options
         Options of `hiprt.bench.engine.models.preset`.
     """
     stream = Stream()
     with use_stream(stream):
-        engine = preset(name, **options)
+        engine = preset(name, ranks=ranks, **options)
         model: Model | Plain = Plain.of(engine) if is_plain else engine
         stream.synchronize()
     report = Report(name, context, tokens, batch, library.current().provider.name, stream.device.name)
+    report.tp = 1 if ranks is None else ranks.ranks
     report.weight_bytes = weight_bytes(engine, batch)
     report.read_gb_s = round(read_bandwidth(stream), 1)
     work = Run(model, stream, context, tokens, batch)
@@ -344,7 +356,9 @@ def measure(
     report.first_token_ms = round(work.first_token(), 3)
     for mode in modes:
         report.modes[mode] = work.decode(mode, tokens, report.weight_bytes, report.read_gb_s)
-    report.kernels = work.kernels()
+        engine.check()
+    if ranks is None:
+        report.kernels = work.kernels()
     report.kernels_us = round(sum(kernel.us for kernel in report.kernels), 2)
     report.peak_bytes = allocator.stats()["peak"]
     return report
@@ -358,14 +372,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", metavar="B", type=positive, choices=range(1, 9), default=1, help="sequences, 1 to 8")
     parser.add_argument("--mode", choices=(*MODES, "all"), default="all", help="how steps are launched (default: all)")
     parser.add_argument("--plain", action="store_true", help="written in plain ops, a matrix each projection")
+    parser.add_argument("--tp", metavar="N", type=positive, default=1, help="split over N devices (default: 1)")
+    parser.set_defaults(refuse=parser.error)
     set_run(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Measure, and print tables or JSON."""
     modes = MODES if options.mode == "all" else (options.mode,)
-    report = measure(options.model, options.context, options.tokens, options.batch, modes, options.plain)
-    print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
+    sizes = options.model, options.context, options.tokens, options.batch
+    if options.tp == 1:
+        report = measure(*sizes, modes, options.plain)
+        print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
+        return 0
+    if options.plain or options.mode == "compiled":
+        options.refuse("models in plain ops and compiled steps are not split over several devices")
+    check(read(settings_of(options.model)), options.tp, FORM.group_size, options.model)
+    place, status = start_ranks(options.tp, options.argv)
+    if place is None:
+        return status
+    with Communicator() as ranks:
+        report = measure(*sizes, tuple(mode for mode in modes if mode != "compiled"), ranks=ranks)
+    if place.rank == 0:
+        print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
     return 0
 
 
@@ -398,10 +427,14 @@ def table(report: Report) -> str:
     ]
     total = ("sum", f"{sum(each.nodes for each in report.kernels)}", f"{report.kernels_us:.2f}")
     lines = [
-        f"{report.preset} on {report.provider} ({report.device}), context {report.context}, batch {report.batch}, "
+        f"{report.preset} on {report.provider} ({report.device}"
+        + f", {report.tp} ranks" * (report.tp > 1)
+        + f"), context {report.context}, batch {report.batch}, "
         f"{size:.0f} MiB of weights a token, read bandwidth {report.read_gb_s:.0f} GB/s",
         f"first token {report.first_token_ms:.2f} ms, peak {report.peak_bytes / 2**20:.0f} MiB",
         text_table(("mode", "tok/s", "ms mean", "ms p99", "host us mean", "GB/s", "share", "launches"), modes),
-        text_table(("kernel", "nodes", "us", "share", "GB/s", "largest grid, block"), [*kernels, total]),
+        ""
+        if report.tp > 1
+        else text_table(("kernel", "nodes", "us", "share", "GB/s", "largest grid, block"), [*kernels, total]),
     ]
     return "\n".join(lines)

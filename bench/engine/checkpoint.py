@@ -212,6 +212,19 @@ class Checkpoint:
             raise CheckpointError(cause, f"bits may be {listed(mode.bits)} and groups {listed(mode.group_sizes)}")
         return Format(method, group_size, bits)
 
+    def group_size(self, form: Format | None) -> int:
+        """Return the largest group of columns that share a scale, where plain weights become this form; 1 without one.
+
+        Raises
+        ------
+        CheckpointError
+            config.json has a format that no kernel reads.
+        """
+        if not self.section:
+            return 1 if form is None else form.group_size
+        names = [name for name, own in self.section.items() if isinstance(own, dict)]
+        return max(self.quantization(name).group_size for name in ("", *names))
+
     @property
     def section(self) -> dict[str, Any]:
         """What config.json says about quantisation; empty for plain weights."""

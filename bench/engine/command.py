@@ -9,16 +9,20 @@ import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from hiprt.bench.engine import generate as generation
+from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.loading_bar import LoadingBar
+from hiprt.bench.engine.models import read
+from hiprt.bench.engine.models.shard import check
 from hiprt.bench.engine.report import Choice, Report
 from hiprt.bench.engine.request import DRAW, Request
 from hiprt.bench.engine.template import find_template
 from hiprt.command import set_run
+from hiprt.distributed.launcher import start_ranks
 from hiprt.kernels.ops.quantized.formats import MODES
 
 __all__ = ["Interrupt", "Printer", "add_arguments", "run"]
@@ -39,6 +43,7 @@ FIELDS = (
     "logprobs",
     "load_cache",
     "save_cache",
+    "tp",
 )
 
 
@@ -76,6 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         help="print the log probability of each token, and of the N likeliest at its place, from 0 to 20",
+    )
+    parser.add_argument(
+        "--tp", metavar="N", type=int, help="split the model over N devices, each with a process (default: 1)"
     )
     add_template(parser)
     add_draw(parser)
@@ -149,21 +157,50 @@ def add_draw(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the text, then what it cost; return the exit status."""
-    given = {name: getattr(options, name) for name in FIELDS if getattr(options, name) is not None}
+    request = request_of(options)
+    if request.tp == 1:
+        return write(request, options)
+    checkpoint = Checkpoint(request.model)
+    check(read(checkpoint.settings), request.tp, checkpoint.group_size(request.form), str(checkpoint.path))
+    place, status = start_ranks(request.tp, options.argv)
+    if place is None:
+        return status
     try:
+        if place.rank == 0:
+            return write(request, options)
+        generation.generate(request)
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED  # the process that started the ranks says so
+
+
+def request_of(options: argparse.Namespace) -> Request:
+    """Return what is asked for; end the program where that is wrong."""
+    given = {name: getattr(options, name) for name in FIELDS if getattr(options, name) is not None}
+    texts = [text for each in (options.prompt, options.prompt_file, options.prompt_ids) for text in each or ()]
+    try:
+        if (options.tp or 1) > 1 and "-" in texts:
+            raise ValueError("several ranks cannot read one standard input: give --prompt or a file")
         prompts = [read_prompt("-") if prompt == "-" else prompt for prompt in options.prompt or ()]
         prompts += map(read_prompt, options.prompt_file or ())
         if prompts:
             given["prompt"] = tuple(prompts)
         given["prompt_ids"] = tuple(map(read_ids, options.prompt_ids or ()))
         given["stops"] = tuple(options.stop or ())
-        request = Request(**given)
+        return Request(**given)
     except ValueError as error:
         options.refuse(str(error))
+        raise
+
+
+def write(request: Request, options: argparse.Namespace) -> int:
+    """Write the text, then what it cost; return the exit status."""
     # Of texts in several groups the first one would stand there for long, without those that were written beside it.
     is_streamed = len(request.prompts) <= generation.MOST_TEXTS
     printer = Printer(is_silent=options.json, is_held=not is_streamed)
-    with interruptible() as interrupt, LoadingBar() as bar:
+    # Ctrl-C reaches ranks at different tokens, where none may go on without the others.
+    asked = interruptible() if request.tp == 1 else nullcontext(Interrupt())
+    with asked as interrupt, LoadingBar() as bar:
         report = generation.generate(
             request, printer.write, interrupt.poll, printer.progress, begin=printer.begin, loading=bar
         )
@@ -308,7 +345,7 @@ def table(report: Report) -> list[tuple[str, str]]:
     """Return the rows of the table behind a text."""
     rungs = ", ".join(f"{rung} {count}" for rung, count in report.rungs.items() if count)
     rows = [
-        ("provider", f"{report.provider}, {report.device}"),
+        ("provider", f"{report.provider}, {report.device}" + f", {report.tp} ranks" * (report.tp > 1)),
         ("tokens", f"{report.prompt_tokens} of the prompt, {report.tokens} generated ({report.stop})"),
         ("tok/s", f"{report.tok_s:.1f}"),
         ("prompt tok/s", f"{report.prefill_tok_s:.1f}"),

@@ -379,7 +379,9 @@ class Decoder:
     def token(self, sequence: int = 0) -> int:
         """Return the token that follows those taken so far: one of the prompt, or the one that the last step drew."""
         position = self.positions[sequence]
-        return int(self.state.tokens[sequence, position : position + 1].numpy(self.stream)[0])
+        token = int(self.state.tokens[sequence, position : position + 1].numpy(self.stream)[0])
+        self.model.check()
+        return token
 
     def likely(self, sequence: int, start: int, ids: list[int]) -> list[Likely]:
         """Return how likely tokens of a text were, of which the first is at the position `start`; see `Logprobs`."""
@@ -403,9 +405,16 @@ class Decoder:
         mark : Mark
         stream : Stream
             The stream to read on, another one than that of the steps.
+
+        Raises
+        ------
+        RankError
+            A rank is gone that has a part of the model.
         """
         places = enumerate(mark.lengths)
-        return [int(mark.tokens[i, at : at + 1].numpy(stream, after=mark.event)[0]) for i, at in places]
+        tokens = [int(mark.tokens[i, at : at + 1].numpy(stream, after=mark.event)[0]) for i, at in places]
+        self.model.check()
+        return tokens
 
 
 def prompts_of(prompt: Sequence[int] | Sequence[Sequence[int]], batch: int) -> list[Sequence[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.template import Template, find_template
 from hiprt.bench.engine.text import Writer
+from hiprt.distributed import Communicator
 
 __all__ = ["MOST_TEXTS", "Beginning", "Generation", "difference", "encode", "generate"]
 
@@ -42,6 +43,8 @@ def generate(
     loading: Callable[[int, int], object] = lambda copied, nbytes: None,
 ) -> Report:
     """Write text after a prompt, or several texts: `MOST_TEXTS` of them side by side, then the next.
+
+    Where `request.tp` is above 1, this process is one of so many ranks, each of which calls this and writes the same.
 
     Parameters
     ----------
@@ -66,17 +69,20 @@ def generate(
         The prompt exceeds what the model was trained for, or there is no graph to verify.
     HipError
         A HIP call failed.
+    RankError
+        A rank is missing or has ended.
     """
     if request.verify and not flags.graph:
         raise ValueError("verify compares graph steps with eager ones: HIPRT_GRAPH=0 leaves none")
     checkpoint = Checkpoint(request.model)
     texts = encode(request, checkpoint, find_template(checkpoint.path))
     sampling = request.sampling(checkpoint.sampling)
-    stream = Stream()
-    with use_stream(stream):
-        model = load(checkpoint, form=request.form, progress=loading)
-    begin("" if texts[0].is_question else texts[0].prompt)
-    return Generation(request, sampling, model, checkpoint, texts, stream).run(write, stopped, progress)
+    with nullcontext() if request.tp == 1 else Communicator() as ranks:
+        stream = Stream()
+        with use_stream(stream):
+            model = load(checkpoint, form=request.form, progress=loading, ranks=ranks)
+        begin("" if texts[0].is_question else texts[0].prompt)
+        return Generation(request, sampling, model, checkpoint, texts, stream).run(write, stopped, progress)
 
 
 class Beginning(NamedTuple):
@@ -203,6 +209,7 @@ class Generation:
             sampling.seed,
             sampling=sampling.changed,
             verified=True if request.verify else None,
+            tp=request.tp,
         )
 
     def most(self, length: int) -> int:
@@ -322,7 +329,9 @@ class Generation:
 
     def check_logits(self) -> None:
         """Raise where the logits behind the prompts are no numbers, from which no token can be drawn."""
-        if not np.isfinite(self.decoder.state.logits.numpy(self.stream).astype(np.float32)).all():
+        logits = self.decoder.state.logits.numpy(self.stream)
+        self.decoder.model.check()
+        if not np.isfinite(logits.astype(np.float32)).all():
             cause = f"{self.request.model}: the logits of the first token hold NaN or infinity"
             raise CheckpointError(cause, "its weights are damaged, or too large for their dtype: download it again")
 

@@ -11,7 +11,19 @@ from numpy.typing import DTypeLike, NDArray
 
 from hiprt.kernels.reference.quantize import dequantize, dequantize_floating, pack, unpack
 
-__all__ = ["Joined", "Matrix", "Quantized", "Rows", "blocks", "join", "lifted", "reordered", "stacked"]
+__all__ = [
+    "Joined",
+    "Matrix",
+    "Quantized",
+    "Rows",
+    "blocks",
+    "cut",
+    "cut_part",
+    "join",
+    "lifted",
+    "reordered",
+    "stacked",
+]
 
 
 class Joined:
@@ -140,6 +152,20 @@ def reordered(matrix: Matrix, order: NDArray[np.intp]) -> Matrix:
     if isinstance(matrix, Quantized):
         return matrix.changed(lambda part: np.asarray(part)[..., order, :])
     return np.asarray(matrix)[..., order, :]
+
+
+def cut(matrix: Matrix, rows: slice, columns: slice) -> Matrix:
+    """Return some rows and columns of a matrix, or of each of a stack; columns in whole groups."""
+    width = matrix.shape[-1]
+    if isinstance(matrix, Quantized):
+        return matrix.changed(lambda part: np.ascontiguousarray(cut_part(np.asarray(part), rows, columns, width)))
+    return np.ascontiguousarray(cut_part(np.asarray(matrix), rows, columns, width))
+
+
+def cut_part(part: Any, rows: slice, columns: slice, width: int) -> Any:
+    """Return a view of some rows and columns of codes, scales or values of a matrix with so many columns."""
+    size = part.shape[-1]
+    return part[..., rows, columns.start * size // width : columns.stop * size // width]
 
 
 def join(matrices: Sequence[Matrix], axis: int = -2) -> Matrix:

@@ -97,6 +97,8 @@ class Report:
         How many tokens of the prompts came from a prompt cache; None without one.
     sampling : dict
         The rules of the draws, where they differ from taking the likeliest token.
+    tp : int
+        Over how many ranks the model was split; bytes are those of this one.
     """
 
     prompt: str
@@ -130,6 +132,7 @@ class Report:
     stop: str = "length"
     cached_tokens: int | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
+    tp: int = 1
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""

@@ -67,6 +67,9 @@ class Request:
     save_cache : Path or str, optional
         Where the prompt's cache is written to, once the prompt has been taken.
 
+    tp : int
+        Over how many ranks, each a process with a device, the model is split.
+
     Raises
     ------
     ValueError
@@ -97,6 +100,7 @@ class Request:
     logprobs: int | None = None
     load_cache: Path | str | None = None
     save_cache: Path | str | None = None
+    tp: int = 1
 
     @property
     def form(self) -> Format | None:
@@ -144,6 +148,10 @@ class Request:
         if self.tokens < 1:
             raise ValueError(f"tokens={self.tokens}: must be at least 1")
         self.sampling({})
+        if self.tp < 1:
+            raise ValueError(f"tp={self.tp}: must be at least 1")
+        if self.tp > 1 and (self.load_cache is not None or self.save_cache is not None):
+            raise ValueError(f"a prompt cache is of a whole model: it does not go with tp={self.tp}")
         if self.save_cache is not None and len(self.prompts) > 1:
             raise ValueError(f"a prompt cache is of one text: save_cache with {len(self.prompts)} of them")
         if self.save_cache is not None and not Path(self.save_cache).absolute().parent.is_dir():

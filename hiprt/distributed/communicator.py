@@ -257,6 +257,8 @@ class Communicator:
             self.close()
         else:
             self.rendezvous.drop()
+            if self.peers is not None:
+                self.gone.value = 1  # what is on its way here would wait for the others
 
 
 def exchange(name: str, macro: str, aliasing: tuple[str, ...] = (), **more: dict[str, str]) -> Kernel:

@@ -10,6 +10,9 @@
 // rounds: how many rounds each block has done. places: where each rank's words lie, [2][RANKS][blocks][threads].
 // gone: not 0 once a rank has ended, so that nobody waits for it.
 typedef unsigned long long word;
+#if HIPRT_TARGET_CPU
+int let_others_run() __asm__("sched_yield");  // there may be more ranks than cores
+#endif
 constexpr uint EACH = 4 / sizeof(T);  // numbers of a word
 const uint lane = thread_index_in_threadgroup, threads = threads_per_threadgroup.x;
 const uint block = threadgroup_position_in_grid.x;
@@ -40,6 +43,9 @@ for (uint first = block * threads; first < count; first += threadgroups_per_grid
       word come = *place;
       for (uint tries = 1; uint(come >> 32) != round; tries++) {
         if (tries % 64 == 0 && *(const volatile uint*)gone) break;
+#if HIPRT_TARGET_CPU
+        if (tries % 64 == 0) let_others_run();
+#endif
         come = *place;
       }
       its = uint(come);

@@ -6,6 +6,7 @@ import numpy as np
 
 from hiprt import empty
 from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.shard import WHOLE
 
 
 class Hollow:
@@ -21,7 +22,7 @@ class Hollow:
     def __init__(self, dtype, form=(64, 4)):
         self.dtype = dtype
         self.group_size, self.bits = form
-        self.identity = "hollow"
+        self.identity, self.shard = "hollow", WHOLE
         self.empty = cache(empty)
 
     def has(self, module):

@@ -63,7 +63,7 @@ class Attention:
             parts, last = [Part(f"{own}.q_proj", heads * width)], []
         parts += [Part(f"{own}.{name}_proj", groups * width) for name in "kv"]
         return cls(
-            config,
+            weights.shard.own(config),
             weights.norm(f"{at}.input_layernorm", hidden),
             weights.matrix(parts + last, hidden),
             weights.norm(f"{own}.q_norm", width),

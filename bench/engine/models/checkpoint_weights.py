@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from hiprt import Array
 from hiprt.bench.engine.checkpoint import FLOATS, Checkpoint
 from hiprt.bench.engine.errors import DOWNLOAD, CheckpointError
-from hiprt.bench.engine.matrix import Matrix, Quantized, join, lifted, reordered, stacked
+from hiprt.bench.engine.matrix import Matrix, Quantized, cut, join, lifted, reordered, stacked
 from hiprt.bench.engine.models.finite import Finite
 from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.shard import WHOLE, Shard
 from hiprt.bench.engine.models.upload import Upload
 from hiprt.bench.engine.models.weights import Part
 from hiprt.kernels.ops.quantized.formats import Format
@@ -37,6 +39,8 @@ class CheckpointWeights:
         The format to which plain weights are quantised; None leaves them plain.
     progress : callable
         Takes how many bytes have been copied, and how many there are.
+    shard : Shard, optional
+        Which part of the matrices a rank reads.
 
     Attributes
     ----------
@@ -49,8 +53,14 @@ class CheckpointWeights:
         There is no embedding, or it has no floating dtype.
     """
 
-    def __init__(self, checkpoint: Checkpoint, form: Format | None, progress: Callable[[int, int], object]) -> None:
-        self.checkpoint = checkpoint
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        form: Format | None,
+        progress: Callable[[int, int], object],
+        shard: Shard = WHOLE,
+    ) -> None:
+        self.checkpoint, self.shard = checkpoint, shard
         self.copy = Upload(checkpoint.nbytes, progress, checkpoint.files.values())
         # In a quantised checkpoint, a module that is plain was left so on purpose.
         self.form = None if checkpoint.section else form
@@ -58,7 +68,7 @@ class CheckpointWeights:
         self.prefix = next((p for p in PREFIXES if f"{p}{EMBEDDING}.weight" in names), PREFIXES[0])
         self.head = "language_model.lm_head" if self.prefix == PREFIXES[1] else HEAD
         self.dtype = checkpoint.dtype_of(self.prefix + EMBEDDING, f"{self.prefix}norm.weight")
-        self.identity = f"{checkpoint.fingerprint}, {self.form}"
+        self.identity = f"{checkpoint.fingerprint}, {self.form}{shard.name}"
         # As published, hybrids store a norm's weight less 1, and a convolution as (channels, 1, taps). MLX's conversion
         # adds the 1 and stores (channels, taps, 1).
         convs = [file.entries[name] for name, file in names.items() if name.endswith(CONV)]
@@ -113,30 +123,38 @@ class CheckpointWeights:
         found = []
         for part in parts:
             whole = self.checkpoint.matrix(self.full(part.module), (part.rows, columns), self.dtype)
-            found.append(whole if part.order is None else reordered(whole, part.order))
-        return self.upload(join(found), [part.module for part in parts], bits)
+            found.append(self.own(part.module, whole if part.order is None else reordered(whole, part.order)))
+        made = self.upload(join(found), [part.module for part in parts], bits)
+        return replace(made, ranks=self.shard.sums(parts[0].module))
+
+    def own(self, module: str, whole: Matrix) -> Matrix:
+        """Return this rank's part of a matrix, or of each of a stack."""
+        place = self.shard.place(module, *whole.shape[-2:])
+        return whole if place is None else cut(whole, *place)
 
     def experts(self, at: str, names: Sequence[str], count: int, rows: int, columns: int, is_shared: bool) -> Linear:
         """Return a stack with a matrix for each expert, the shared one last."""
         stack = join([self.stack(at, name, count, rows, columns) for name in names])
         if is_shared:
             modules = [self.full(f"{at}.shared_expert.{name}") for name in names]
-            one = join([self.checkpoint.matrix(module, (rows, columns), self.dtype) for module in modules])
+            found = [self.checkpoint.matrix(module, (rows, columns), self.dtype) for module in modules]
+            one = join([self.own(module, each) for module, each in zip(modules, found)])
             stack = join([stack, lifted(one)], 0)
-        return self.upload(stack, [at])
+        return replace(self.upload(stack, [at]), ranks=self.shard.sums(names[0]))
 
     def stack(self, at: str, name: str, count: int, rows: int, columns: int) -> Matrix:
         """Return a stack of one matrix of every expert, from whichever of three layouts the checkpoint has."""
         shape, full = (count, rows, columns), self.full(at)
         if self.has(f"{at}.switch_mlp.{name}"):
-            return self.checkpoint.matrix(f"{full}.switch_mlp.{name}", shape, self.dtype)
+            return self.own(name, self.checkpoint.matrix(f"{full}.switch_mlp.{name}", shape, self.dtype))
         if f"{full}.experts.down_proj" in self.checkpoint.places:
             if name == "down_proj":
-                return self.checkpoint.tensor(f"{full}.experts.down_proj", shape, self.dtype)
+                return self.own(name, self.checkpoint.tensor(f"{full}.experts.down_proj", shape, self.dtype))
             both = self.checkpoint.tensor(f"{full}.experts.gate_up_proj", (count, 2 * rows, columns), self.dtype)
-            return both[:, :rows] if name == "gate_proj" else both[:, rows:]
+            return self.own(name, both[:, :rows] if name == "gate_proj" else both[:, rows:])
         modules = [f"{full}.experts.{index}.{name}" for index in range(count)]
-        return stacked([self.checkpoint.matrix(module, shape[1:], self.dtype) for module in modules])
+        found = [self.checkpoint.matrix(module, shape[1:], self.dtype) for module in modules]
+        return stacked([self.own(name, each) for each in found])
 
     def upload(self, matrix: Matrix, modules: Sequence[str], bits: int | None = None) -> Linear:
         """Copy a matrix to the device; quantise a plain one there, where `form` asks for it and the group size fits.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, TypedDict
@@ -10,10 +10,11 @@ from typing import Any, TypedDict
 import numpy as np
 
 from hiprt import Array, array, kernels
-from hiprt.bench.engine.matrix import Matrix, Quantized, Rows
+from hiprt.bench.engine.matrix import Matrix, Quantized, Rows, cut_part
+from hiprt.distributed import Communicator
 from hiprt.kernels.ops.quantized.formats import Format
 
-__all__ = ["Linear", "gated", "split"]
+__all__ = ["Linear", "gated", "joined", "split"]
 
 FUSED_BITS = (4, 8)  # the bits of codes that the fused kernels read
 
@@ -40,6 +41,8 @@ class Linear:
         0 where the matrix is plain.
     mode : str
         ``affine`` for integer codes, or the kind of floating codes: ``mxfp4``, ``mxfp8`` or ``nvfp4``.
+    ranks : Communicator or None
+        The ranks that have the other columns, over which products are summed up.
     """
 
     weight: Array
@@ -48,6 +51,7 @@ class Linear:
     group_size: int = 0
     bits: int = 0
     mode: str = "affine"
+    ranks: Communicator | None = None
 
     @classmethod
     def upload(cls, matrix: Matrix, copy: Callable[[Rows], Array] = array) -> Linear:
@@ -116,11 +120,19 @@ class Linear:
         Array, shape (n, rows), or (n, rows / 2) for a gate
         """
         if fused and self.is_fusable:
-            return kernels.qmv(x, *self.codes, **self.form, norm=norm, eps=eps, residual=residual, swiglu=is_gate)
+            added = residual if self.ranks is None else None
+            y = kernels.qmv(x, *self.codes, **self.form, norm=norm, eps=eps, residual=added, swiglu=is_gate)
+            return y if self.ranks is None else self.ranks.all_reduce(y, residual=residual)
         y = self(x if norm is None else kernels.rms_norm(x, norm, eps))
         if is_gate:
             y = gated(y)
-        return y if residual is None else kernels.add(residual, y)
+        return self.added(y, residual)
+
+    def added(self, product: Array, residual: Array | None) -> Array:
+        """Return a product of this matrix, summed up over the ranks that share it, with what is added to it."""
+        if self.ranks is not None:
+            return self.ranks.all_reduce(product, residual=residual)
+        return product if residual is None else kernels.add(residual, product)
 
     def gather(self, x: Array, indices: Array) -> Array:
         """Multiply the vectors of each token with the matrices that the token has chosen from a stack.
@@ -145,6 +157,17 @@ class Linear:
         answers = kernels.gather_qmm(*operands, None, indices, **self.form, mode=self.mode)
         return answers.reshape(n, k, rows)
 
+    def cut(self, rows: slice, columns: slice) -> Linear:
+        """Return a copy of some rows and columns, or of those of each matrix of a stack; columns in whole groups."""
+        width = self.weight.shape[-1] if self.scales is None else self.scales.shape[-1] * self.group_size
+        scales, biases = (
+            None if part is None else kernels.copy(cut_part(part, rows, columns, width))
+            for part in (self.scales, self.biases)
+        )
+        return replace(
+            self, weight=kernels.copy(cut_part(self.weight, rows, columns, width)), scales=scales, biases=biases
+        )
+
     def member(self, index: int) -> Linear:
         """Return one matrix of a stack."""
         if self.scales is None:
@@ -158,6 +181,16 @@ class Linear:
             return kernels.take(self.weight, ids, axis=0)
         operands = ids, self.weight, self.scales, self.biases
         return kernels.quantized_embedding(*operands, **self.form, mode=self.mode, dtype=dtype)
+
+
+def joined(parts: Sequence[Linear]) -> Linear:
+    """Return a matrix with the rows of several of one format, or a stack of such."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = [[getattr(part, name) for part in parts] for name in ("weight", "scales", "biases")]
+    weight, scales, biases = (None if each[0] is None else kernels.concatenate(each, axis=-2) for each in columns)
+    assert weight is not None
+    return replace(parts[0], weight=weight, scales=scales, biases=biases)
 
 
 def split(x: Array, *sizes: int) -> list[Array]:

@@ -36,7 +36,7 @@ class Mlp:
         hidden, inner = config.hidden_size, config.intermediate_size
         gate_up = [Part(f"{at}.mlp.{name}_proj", inner) for name in ("gate", "up")]
         return cls(
-            config,
+            weights.shard.own(config),
             weights.norm(f"{at}.post_attention_layernorm", hidden),
             weights.matrix(gate_up, hidden),
             weights.matrix([Part(f"{at}.mlp.down_proj", hidden)], inner),

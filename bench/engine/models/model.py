@@ -80,6 +80,9 @@ class Model(Protocol):
     def fused(self) -> bool:
         """Whether decoding uses kernels that do several ops at once; results differ by rounding only."""
 
+    def check(self) -> None:
+        """Raise if what was computed is no result, because a rank is gone that has a part of the model."""
+
     def state(self, batch: int, capacity: int) -> list[LayerState]:
         """Allocate, on the current stream, what the layers keep of `batch` sequences of up to `capacity` tokens."""
 

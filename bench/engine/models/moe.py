@@ -57,7 +57,9 @@ class Moe:
             last = weights.matrix([Part(f"{one}.down_proj", hidden)], mixture.shared)
             shared = weights.matrix(halves, hidden), last
         norm = weights.norm(f"{at}.post_attention_layernorm", hidden)
-        return cls(config, mixture, norm, weights.matrix(routes, hidden, ROUTER_BITS), gate_up, down, shared)
+        router, own_config = weights.matrix(routes, hidden, ROUTER_BITS), weights.shard.own(config)
+        assert own_config.mixture is not None
+        return cls(own_config, own_config.mixture, norm, router, gate_up, down, shared)
 
     def __call__(self, x: Array, fused: bool = False) -> Array:
         """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
@@ -71,11 +73,11 @@ class Moe:
         inner = gated(self.gate_up.gather(normed.reshape(rows, 1, -1), chosen))
         answers = self.down.gather(inner, chosen)
         if self.shared is None:
-            return kernels.add(x, kernels.moe_combine(answers, shares))
+            return self.down.added(kernels.moe_combine(answers, shares), x)
         gate_up, down = self.shared
         shared = down(gate_up.project(normed, is_gate=True))
         gate = kernels.contiguous(routes[:, mixture.experts :])
-        return kernels.add(x, kernels.moe_combine(answers, shares, shared, gate))
+        return self.down.added(kernels.moe_combine(answers, shares, shared, gate), x)
 
     @property
     def is_fusable(self) -> bool:
@@ -91,4 +93,6 @@ class Moe:
             routes, mixture.chosen, normalize=mixture.is_normalized, shared=mixture.shared > 0
         )
         inner = kernels.moe_gate_up(x, chosen, *up.codes, **up.form, norm=self.norm, eps=eps)
-        return kernels.moe_down(inner, chosen, shares, *down.codes, **down.form, residual=x)
+        residual = x if down.ranks is None else None
+        answers = kernels.moe_down(inner, chosen, shares, *down.codes, **down.form, residual=residual)
+        return answers if down.ranks is None else down.added(answers, x)

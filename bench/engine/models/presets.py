@@ -10,8 +10,10 @@ from hiprt import bfloat16
 from hiprt.array import dtype_of
 from hiprt.bench.engine.models.families import read
 from hiprt.bench.engine.models.random_weights import RandomWeights
+from hiprt.bench.engine.models.shard import Shard
 from hiprt.bench.engine.models.transformer import Transformer
 from hiprt.bench.engine.settings import Settings
+from hiprt.distributed import Communicator
 
 __all__ = ["MINIS", "PRESETS", "preset", "settings_of"]
 
@@ -115,6 +117,7 @@ def preset(
     form: tuple[int, int] = (64, 4),
     fused: bool = True,
     seed: int = 0,
+    ranks: Communicator | None = None,
 ) -> Transformer:
     """Make a preset on the current stream's device; its weights are drawn there.
 
@@ -130,11 +133,14 @@ def preset(
         Whether decoding uses kernels that do several ops at once.
     seed : int
         The seed of the draws.
+    ranks : Communicator, optional
+        The ranks over which the model is split; every rank makes its part.
 
     Raises
     ------
     ValueError
-        There is no such preset.
+        There is no such preset, or it cannot be split like that.
     """
-    weights = RandomWeights(dtype_of(dtype), form, seed)
-    return Transformer.build(read(settings_of(name)), weights, fused)
+    config = read(settings_of(name))
+    weights = RandomWeights(dtype_of(dtype), form, seed, Shard.of(config, ranks, form[0], name))
+    return Transformer.build(config, weights, fused)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from hiprt import Array, array, full, kernels
-from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.linear import Linear, joined
+from hiprt.bench.engine.models.shard import WHOLE, Shard
 from hiprt.bench.engine.models.weights import Part, group_of
 from hiprt.kernels.ops.broadcasting import broadcast_to
 
@@ -50,12 +52,15 @@ class RandomWeights:
     form : (int, int)
         The group size and bits of the matrices.
     seed : int
+    shard : Shard, optional
+        Which part of the matrices a rank has: each draws them whole, so that any number of ranks has the same model.
     """
 
-    def __init__(self, dtype: np.dtype[Any], form: tuple[int, int], seed: int) -> None:
+    def __init__(self, dtype: np.dtype[Any], form: tuple[int, int], seed: int, shard: Shard = WHOLE) -> None:
         self.dtype = dtype
         self.group_size, self.bits = form
-        self.identity = f"random, seed {seed}, {form}"
+        self.shard = shard
+        self.identity = f"random, seed {seed}, {form}{shard.name}"
         self.host = np.random.default_rng(seed)
 
     def has(self, module: str) -> bool:
@@ -78,11 +83,23 @@ class RandomWeights:
         """Return one matrix of the rows of several parts."""
         # A row of the embedding is as large as what a layer adds to it.
         spread = 1.0 if parts[0].module == "embed_tokens" else columns**-0.5
-        return self.draw((sum(part.taken for part in parts), columns), bits or self.bits, spread)
+        made = self.draw((sum(part.taken for part in parts), columns), bits or self.bits, spread)
+        return self.own(made, [(part.module, part.taken) for part in parts], columns)
 
     def experts(self, at: str, names: Sequence[str], count: int, rows: int, columns: int, is_shared: bool) -> Linear:
         """Return a stack of the experts' matrices, with the shared one last."""
-        return self.draw((count + is_shared, len(names) * rows, columns), self.bits, columns**-0.5)
+        made = self.draw((count + is_shared, len(names) * rows, columns), self.bits, columns**-0.5)
+        return self.own(made, [(name, rows) for name in names], columns)
+
+    def own(self, made: Linear, modules: Sequence[tuple[str, int]], columns: int) -> Linear:
+        """Return a rank's part of matrices whose rows are those of some modules."""
+        parts, first = [], 0
+        for module, rows in modules:
+            place = self.shard.place(module, rows, columns)
+            if place is not None:
+                parts.append(made.cut(slice(first + place[0].start, first + place[0].stop), place[1]))
+            first += rows
+        return replace(joined(parts), ranks=self.shard.sums(modules[0][0])) if parts else made
 
     def draw(self, shape: tuple[int, ...], bits: int, spread: float) -> Linear:
         """Return matrices whose elements are evenly distributed, with mean 0 and the standard deviation `spread`."""

@@ -17,6 +17,7 @@ from hiprt.bench.engine.models.mlp import Mlp
 from hiprt.bench.engine.models.model import LayerState
 from hiprt.bench.engine.models.moe import Moe
 from hiprt.bench.engine.models.weights import Part, Weights
+from hiprt.distributed import Communicator
 
 __all__ = ["Layer", "Transformer"]
 
@@ -79,6 +80,8 @@ class Transformer:
     norm : Array
     head : Linear
         The matrix that turns the last state into logits; the embedding itself where the two are tied.
+    ranks : Communicator, optional
+        The ranks that have other parts of the model, as `hiprt.bench.engine.models.shard` says.
     """
 
     config: Config
@@ -89,6 +92,7 @@ class Transformer:
     layers: tuple[Layer, ...]
     norm: Array
     head: Linear
+    ranks: Communicator | None = None
 
     @classmethod
     def build(cls, config: Config, weights: Weights, fused: bool) -> Transformer:
@@ -108,10 +112,24 @@ class Transformer:
             )
             for index, (mixer, feed) in enumerate(config.layers)
         ]
-        head = embedding if config.tie_word_embeddings else weights.matrix([Part("lm_head", vocab)], hidden)
+        ranks = weights.shard.communicator
+        if not config.tie_word_embeddings:
+            head = weights.matrix([Part("lm_head", vocab)], hidden)
+        else:
+            head = embedding if ranks is None else embedding.cut(ranks.part(vocab), slice(0, hidden))
         identity = sha256(f"{config} {weights.dtype} {weights.identity}".encode()).hexdigest()
         norm = weights.norm("norm", hidden)
-        return cls(config, identity, weights.dtype, fused, embedding, tuple(layers), norm, head)
+        return cls(config, identity, weights.dtype, fused, embedding, tuple(layers), norm, head, ranks)
+
+    def check(self) -> None:
+        """Raise if a rank is gone that has a part of the model; what was computed since is no result then.
+
+        Raises
+        ------
+        RankError
+        """
+        if self.ranks is not None:
+            self.ranks.check()
 
     def state(self, batch: int, capacity: int) -> list[LayerState]:
         """Allocate, on the current stream, what the layers keep of `batch` sequences of up to `capacity` tokens."""
@@ -137,4 +155,5 @@ class Transformer:
 
     def logits(self, x: Array, fused: bool) -> Array:
         """Return the logits of a few rows of the residual stream."""
-        return self.head.project(x, norm=self.norm, eps=self.config.rms_norm_eps, fused=fused)
+        made = self.head.project(x, norm=self.norm, eps=self.config.rms_norm_eps, fused=fused)
+        return made if self.ranks is None else self.ranks.all_gather(made, self.config.vocab_size)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hiprt import Array
 from hiprt.bench.engine.models.linear import Linear
+from hiprt.bench.engine.models.shard import Shard
 
 __all__ = ["ROUTER_BITS", "Part", "Weights", "group_of"]
 
@@ -49,10 +50,13 @@ class Weights(Protocol):
         The dtype of everything that is not a code.
     identity : str
         What tells them from the weights of another model.
+    shard : Shard
+        Which part of a matrix `matrix` and `experts` return; they are asked for whole ones.
     """
 
     dtype: np.dtype[Any]
     identity: str
+    shard: Shard
 
     def has(self, module: str) -> bool:
         """Whether there is a module of this name."""
