@@ -28,7 +28,7 @@ from hiprt.stream import Stream, current_stream
 __all__ = ["Communicator"]
 
 THREADS = 256  # of a block of exchange.hip
-MOST_BLOCKS = 64  # each has 1 KiB of numbers on their way at a time, which keeps a link of a host busy
+MOST_BLOCKS = 128  # each has 1 KiB of numbers on their way at a time; it takes that many to keep a link busy
 WORD = 8
 MOST_RANKS = 8
 DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(bfloat16))

@@ -18,9 +18,11 @@ const uint lane = thread_index_in_threadgroup, threads = threads_per_threadgroup
 const uint block = threadgroup_position_in_grid.x;
 const uint count = (n + EACH - 1) / EACH;
 const ulong at = ulong(block) * threads + lane, apart = ulong(blocks) * threads;
-volatile word* const own = (volatile word*)places[rank];
-begin_next();
+volatile word* bases[RANKS];
+for (uint each = 0; each < RANKS; each++) bases[each] = (volatile word*)places[each];
 wait_for_inputs();
+// Not before: a chain of sums would be on the device at once, which costs more than it saves.
+begin_next();
 uint round = rounds[block];
 for (uint first = block * threads; first < count; first += threadgroups_per_grid.x * threads) {
   const uint start = (first + lane) * EACH;
@@ -29,7 +31,7 @@ for (uint first = block * threads; first < count; first += threadgroups_per_grid
   for (uint i = 0; i < EACH; i++) numbers.values[i] = start + i < n ? x[start + i] : T(0.0f);
   const uint mine = as_type<uint>(numbers);
   for (uint to = 0; to < RANKS; to++)
-    if (to != rank) ((volatile word*)places[to])[turn + rank * apart + at] = word(round) << 32 | mine;
+    if (to != rank) bases[to][turn + rank * apart + at] = word(round) << 32 | mine;
 #ifndef GATHERED
   float sums[EACH];
   for (uint i = 0; i < EACH; i++) sums[i] = start + i < n ? float(INITIAL) : 0.0f;
@@ -39,7 +41,7 @@ for (uint first = block * threads; first < count; first += threadgroups_per_grid
   for (uint from = 0; from < RANKS; from++) {
     uint its = mine;
     if (from != rank) {
-      const volatile word* place = own + turn + from * apart + at;
+      const volatile word* place = (const volatile word*)places[rank] + turn + from * apart + at;
       word come = *place;
       for (uint tries = 1; uint(come >> 32) != round; tries++) {
         if (tries % 64 == 0 && *(const volatile uint*)gone) break;

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from helpers import checkpoints
 
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.matrix import cut
-from hiprt.bench.engine.models import FORM, load, read
+from hiprt.bench.engine.models import FORM, load, read, upload
 from hiprt.bench.engine.models.presets import HYBRID, MINI, MINI_MIXTURE, MINIS, MOE, PRESETS, preset
 from hiprt.bench.engine.models.shard import Shard, check
 from hiprt.bench.engine.request import Request
@@ -150,6 +151,16 @@ def test_a_rank_reads_its_part_of_a_checkpoint(tmp_path):
     folder = checkpoints.write(tmp_path / "made", dtype="bfloat16", **sizes)
     rows = {**ATTENTION, "mixer.projection": [("q_proj", 256), ("k_proj", 128), ("v_proj", 128)]}
     assert_parts(lambda ranks: load(Checkpoint(folder), form=FORM, ranks=ranks), rows)
+
+
+def test_a_tied_head_is_cut_when_the_embedding_has_come(tmp_path, monkeypatch):
+    """However slow the threads are that read it."""
+    folder = checkpoints.write(tmp_path / "made", num_hidden_layers=1, intermediate_size=128)
+    copy = upload.Part.copy
+    monkeypatch.setattr(upload.Part, "copy", lambda part, piece: (time.sleep(0.02), copy(part, piece)))
+    model = load(Checkpoint(folder), ranks=Alone(1, 2))
+    for own, whole in zip(values(model.head), values(model.embedding)):
+        np.testing.assert_array_equal(own, whole[129:])
 
 
 @pytest.mark.parametrize(

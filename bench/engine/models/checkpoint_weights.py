@@ -180,6 +180,10 @@ class CheckpointWeights:
             if part is not None and part.dtype != np.uint8:
                 self.finite.ask(part, modules)
 
+    def wait(self) -> None:
+        """Wait until all copies are in the stream."""
+        self.copy.wait()
+
     def finish(self) -> None:
         """Wait for the copies; warn about tensors that nothing asked for.
 

@@ -114,6 +114,9 @@ class RandomWeights:
         )
         return Linear(weight, scales, biases, group_size, bits)
 
+    def wait(self) -> None:
+        """Do nothing: what draws is in the stream."""
+
     def words(self, shape: tuple[int, ...]) -> Array:
         """Return random bits."""
         seed = array(self.host.integers(0, 2**32, 1, np.uint32))

@@ -112,11 +112,12 @@ class Transformer:
             )
             for index, (mixer, feed) in enumerate(config.layers)
         ]
-        ranks = weights.shard.communicator
+        ranks, head = weights.shard.communicator, embedding
         if not config.tie_word_embeddings:
             head = weights.matrix([Part("lm_head", vocab)], hidden)
-        else:
-            head = embedding if ranks is None else embedding.cut(ranks.part(vocab), slice(0, hidden))
+        elif ranks is not None:
+            weights.wait()
+            head = embedding.cut(ranks.part(vocab), slice(0, hidden))
         identity = sha256(f"{config} {weights.dtype} {weights.identity}".encode()).hexdigest()
         norm = weights.norm("norm", hidden)
         return cls(config, identity, weights.dtype, fused, embedding, tuple(layers), norm, head, ranks)

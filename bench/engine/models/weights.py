@@ -98,6 +98,9 @@ class Weights(Protocol):
             Whether the shared expert is the last member.
         """
 
+    def wait(self) -> None:
+        """Wait until what fills the arrays is in the stream, so that it may read them."""
+
 
 def group_of(columns: int, wanted: int) -> int:
     """Return the group size for a row: the wanted one where it divides the row, else 64 or 32; 0 where none does."""
