@@ -189,6 +189,8 @@ def test_other_forms_of_a_launch(kernel):
     assert extended(32) == E.hipSuccess, "a block is no larger than the grid"
     assert out.read().tolist()[32:] == [0] * 32
     assert extended(65) == extended(0) == E.hipErrorInvalidValue
+    large = raw("hipExtModuleLaunchKernel", function, 1, 1, 1, 16, 16, 16, shared, None, pointers, None, start, stop, 0)
+    assert large == E.hipErrorInvalidValue, "nor more than there may be, though the grid leaves less of it"
     shared.value = 1 << 20
     assert extended(64) == E.hipErrorInvalidValue
     out.write([0] * 64)

@@ -1,4 +1,4 @@
-"""zero_dim_reject: an eager launch of an empty grid passes, the same as a node is refused.
+"""zero_dim_reject: an eager launch of an empty grid passes, the same of a module, or as a node, is refused.
 
 Ours: an empty launch never becomes a node.
 """
@@ -15,8 +15,12 @@ from hiprt import graphs
 
 def raw():
     call = KernelCall("scale_add", Ints(8), Ints(8), 3, 1, 8, grid=0)
-    eager = hip.hipModuleLaunchKernel(functions()["scale_add"], 0, 1, 1, 64, 1, 1, 0, None, call.pointers, None)
-    return int(error(eager)), int(error(hip.hipGraphAddKernelNode(new_graph(), None, 0, call.params)))
+    function, (empty, block) = functions()["scale_add"], (hip.dim3(), hip.dim3())
+    empty.x, empty.y, empty.z, block.x, block.y, block.z = 0, 1, 1, 64, 1, 1
+    of_program = hip.hipLaunchKernel(function, empty, block, call.pointers, 0, None)
+    of_module = hip.hipModuleLaunchKernel(function, 0, 1, 1, 64, 1, 1, 0, None, call.pointers, None)
+    node = hip.hipGraphAddKernelNode(new_graph(), None, 0, call.params)
+    return [int(error(result)) for result in (of_program, of_module, node)]
 
 
 def ours():
@@ -31,9 +35,9 @@ def ours():
     return step().numpy().tolist(), step.nodes, step.rungs["eager"]
 
 
-def test_only_the_node_is_refused():
-    assert child(raw) == [1, 1]
-    assert child(raw, quirks="zero_dim_reject") == [0, 1]
+def test_one_path_lets_it_pass():
+    assert child(raw) == [1, 1, 1]
+    assert child(raw, quirks="zero_dim_reject") == [0, 1, 1]
 
 
 def test_ours_leaves_empty_launches_out():

@@ -15,9 +15,6 @@ namespace cpu {
 namespace {
 
 hipError_t launch(const void *func, const Geometry &geometry, hipStream_t stream, void **params, void **extra) {
-  // Some of CLR's eager paths let an empty grid pass that AddKernelNode refuses.
-  const bool is_empty = !geometry.grid.x || !geometry.grid.y || !geometry.grid.z;
-  if (is_empty && quirk(Quirk::ZeroDimReject)) return hipSuccess;
   std::shared_ptr<KernelWork> work;
   const hipError_t error = make_launch(func, geometry, params, extra, &work);
   return error ? error : submit(stream, std::move(work));
@@ -150,6 +147,7 @@ hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t threads_x, uint32_
     if (!block_x || !block_y || !block_z) return hipErrorInvalidConfiguration;
     if (shared > kSharedMemory) return hipErrorInvalidValue;
     if (std::max({block_x, block_y, block_z}) > kMaxThreadsPerBlock) return hipErrorInvalidValue;
+    if (block_x * block_y * block_z > kMaxThreadsPerBlock) return hipErrorInvalidValue;  // whatever the grid leaves of it
     block_x = std::min(block_x, threads_x), block_y = std::min(block_y, threads_y), block_z = std::min(block_z, threads_z);
     if (!block_x || !block_y || !block_z) return hipErrorInvalidValue;
     // Sizes are in threads. Blocks that are cut short at the edge are an extension of AMD's that the engine does not
@@ -165,6 +163,9 @@ hipError_t hipExtModuleLaunchKernel(hipFunction_t f, uint32_t threads_x, uint32_
 hipError_t hipLaunchKernel(const void *func, dim3 grid, dim3 block, void **params, size_t shared, hipStream_t stream) {
   return api([&] {
     if (shared > kSharedMemory) return hipErrorInvalidValue;
+    // Some of CLR's eager paths let an empty grid pass that AddKernelNode refuses; those of modules do not (hip_module.cpp:264
+    // of ROCm/clr @f9f995c6d).
+    if ((!grid.x || !grid.y || !grid.z) && quirk(Quirk::ZeroDimReject)) return hipSuccess;
     return launch(func, {grid, block, static_cast<uint32_t>(shared)}, stream, params, nullptr);
   });
 }
