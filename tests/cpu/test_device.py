@@ -52,6 +52,13 @@ def test_attribute_agrees_with_the_property(attribute, member):
     assert value == getattr(ok(hip.hipGetDeviceProperties(0)), member)
 
 
+def test_both_clocks_of_kernels_count_nanoseconds():
+    """A program turns what clock64() and wall_clock64() count into times by these."""
+    which = hip.hipDeviceAttribute_t
+    for attribute in (which.hipDeviceAttributeClockRate, which.hipDeviceAttributeWallClockRate):
+        assert ok(hip.hipDeviceGetAttribute(attribute, 0)) == 1_000_000
+
+
 def test_attributes_without_a_property():
     assert ok(hip.hipDeviceGetAttribute(ATTRIBUTE.hipDeviceAttributeCanUseStreamWaitValue, 0)) == 1
     assert ok(hip.hipDeviceGetAttribute(ATTRIBUTE.hipDeviceAttributeImageSupport, 0)) == 0

@@ -101,9 +101,9 @@ hipDeviceProp_t describe(int device) {
   p.uuid.bytes[15] = static_cast<char>('0' + device);  // letters and digits, because some programs read it as a text
   p.major = 1;
   p.pciBusID = device;
-  p.clockRate = p.memoryClockRate = clock_khz();
-  // The rate of the steady clock's ticks, in kHz.
-  p.clockInstructionRate = 1000000;
+  p.memoryClockRate = clock_khz();
+  // Both of a kernel's clocks tick once a nanosecond. In kHz.
+  p.clockRate = p.clockInstructionRate = 1000000;
   p.memoryBusWidth = 64;
   p.l2CacheSize = last_level_cache();
   put_limits(p);
