@@ -383,12 +383,12 @@ def matrix_step(code: Code, kernel: str) -> Step:
     return Step(kernel, len(sizes[most]), vectors, operations, code.waves)
 
 
-def prefill_steps(arch: str, head: int) -> tuple[Step, Step]:
+def prefill_steps(gpu: Gpu, head: int) -> tuple[Step, Step]:
     """Return the steps of the quantised tiles and of attention with heads of some width."""
     tiles = {"T": bfloat16, "BITS": BITS, "ROWS": TILE_ROWS}
-    attending = {"T": bfloat16, "WIDTH": head, "ROWS": tile_rows(bfloat16, head)}
+    attending = {"T": bfloat16, "WIDTH": head, "ROWS": tile_rows(bfloat16, head, gpu.target.table)}
     each = ((TILES, TILES.values_of(tiles)), (PREFILL, PREFILL.values_of(attending)))
-    first, second = (matrix_step(code_of(*one, arch), one[0].name) for one in each)
+    first, second = (matrix_step(code_of(*one, gpu.arch), one[0].name) for one in each)
     return first, second
 
 
@@ -401,7 +401,7 @@ def prefill_seconds(gpu: Gpu, preset: str) -> tuple[float, float]:
     """
     settings = PRESETS[preset]
     layers, heads, head = settings["num_hidden_layers"], settings["num_attention_heads"], settings["head_dim"]
-    tiles, attending = prefill_steps(gpu.arch, head)
+    tiles, attending = prefill_steps(gpu, head)
     steps = tiles.operations * THREADS // gpu.wave // (2 * TILE_ROWS * TILE_COLUMNS * TILE_DEPTH)  # of a turn
     simds, each_group = SIMDS * gpu.units, THREADS // gpu.wave
     slots = simds * tiles.waves // each_group
@@ -425,7 +425,7 @@ def show_prefill(presets: Sequence[str], *, is_json: bool) -> int:
     """Print the steps of the kernels of a prompt and what the model says of prompts; return the status."""
     counted, predicted = [], []
     for gpu in GPUS:
-        for one in prefill_steps(gpu.arch, PRESETS[presets[0]]["head_dim"]):
+        for one in prefill_steps(gpu, PRESETS[presets[0]]["head_dim"]):
             row = {"arch": gpu.arch, "kernel": one.kernel, "matrix": one.matrices, "vector": one.vectors}
             counted.append({**row, "issue to matrix": f"{one.share(gpu):.0%}", "waves a SIMD": one.waves})
         for preset in presets:

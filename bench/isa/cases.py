@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -17,6 +17,7 @@ from hiprt.array import Array, bfloat16, empty
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.ops.attention.attention import combine_launch
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
+from hiprt.kernels.ops.attention.prefill_attention import TURNED, plan_of as prefill_plan, tile_rows
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.qmv import SHARED, dot_instances
@@ -183,6 +184,16 @@ def layers(dtype: np.dtype[Any]) -> Iterator[Case]:
         yield Case(name, op, given if each is None else (*given, each), exact)
 
 
+def turned_attention(
+    q: Array, keys: Array, values: Array, position: Array, *, scale: float, gate: Array | None = None
+) -> Array:
+    """Launch `prefill_attention` with the rows of targets that have matrix instructions for it."""
+    stream = current_stream()
+    target = replace(target_of(stream), table=TURNED)
+    plan = prefill_plan(q, keys, values, position, gate, scale, target)
+    return plan.run(stream, None, q=q, keys=keys, values=values, position=position, gate=gate)
+
+
 def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
     """Yield attention, the writing of its cache, and rotations."""
     for width in HEAD_WIDTHS:
@@ -210,6 +221,8 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         options = {"scale": -0.5, "gate": hiprt.array(gate)}
         name = f"37 rows of a head of {width} over 70 positions, gated"
         yield Case(name, kernels.prefill_attention, (q, keys, values, positions), exact, options, slack=1)
+        if tile_rows(dtype, width, TURNED) != tile_rows(dtype, width):
+            yield Case(name, turned_attention, (q, keys, values, positions), exact, options, slack=1)
         qkv, weight = normal(dtype, 1, 5 * width, seed=30), normal(dtype, width, seed=31)
         writes = partial(kernels.norm_rope_write, heads=2, base=1e4)
         caches = normal(dtype, 2, 1, 2, 9, width)[:, :, :1]

@@ -29,6 +29,7 @@ def table(arch: str, compute_units: int) -> Table:
 
     Four waves for each of a unit's four SIMDs hide the latency of memory as far as a wave's loads do; a simdgroup is
     half a wave of 64. HIP counts pairs of compute units on RDNA (ROCm/hip, issue 3767), which have four SIMDs as well.
+    Attention is turned over where ``matmul/tiles.h`` has matrix instructions.
     """
     simdgroups = WAVES * SIMDS * (2 if is_wide(arch) else 1)
     groups = max(DEFAULT.attention_groups, ATTENTION_EACH * compute_units)
@@ -39,6 +40,7 @@ def table(arch: str, compute_units: int) -> Table:
         simdgroups_each=simdgroups,
         attention_groups=groups,
         product_rows=2 if is_wide(arch) else 4,
+        turns_attention=arch in ("gfx90a", "gfx942", "gfx950") or arch.startswith(("gfx11", "gfx12")),
     )
 
 

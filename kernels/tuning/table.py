@@ -46,6 +46,9 @@ class Table:
         The most rows that a simdgroup takes of a quantised product of one vector.
     simdgroups_each : int
         The simdgroups of 32 lanes that each compute unit shall have of such a product; 0 leaves the rows unshared.
+    turns_attention : bool
+        Whether `prefill_attention` of 16-bit numbers keeps queries and scores in registers: its threadgroup memory does
+        not depend on its rows then.
     prefill_rows : tuple of int
         Rows that a threadgroup of `prefill_attention` may take, the most first.
     tile_rows : tuple of int
@@ -81,6 +84,7 @@ class Table:
     norm_simdgroups: int = 8
     product_rows: int = 4
     simdgroups_each: int = 0
+    turns_attention: bool = False
     prefill_rows: tuple[int, ...] = (64, 32, 16)
     tile_rows: tuple[int, ...] = (128, 64, 32)
     untiled_rows: int = 8

@@ -79,7 +79,7 @@ def test_prompts_are_modelled_by_matrix_instructions(capsys):
     assert found["what"] == "a model, no measurement"
     assert [(row["arch"], row["matrix"] >= 16) for row in found["steps"][::2]] == [(gpu.arch, True) for gpu in GPUS]
     for gpu in GPUS:
-        tiles, _ = roofline.prefill_steps(gpu.arch, 128)
+        tiles, _ = roofline.prefill_steps(gpu, 128)
         assert tiles.share(gpu) >= 0.6
         assert tiles.waves > 1  # one alone waits for memory
         seconds, operations = roofline.prefill_seconds(gpu, "qwen3-4b")

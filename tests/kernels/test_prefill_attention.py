@@ -5,8 +5,11 @@ import pytest
 
 import hiprt
 from hiprt import kernels
+from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS
 from hiprt.kernels.ops.attention.prefill_attention import KEYS, tile_rows
 from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.tuning.target import make_target
+from hiprt.provider import ROCM
 
 SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
 
@@ -102,6 +105,15 @@ def test_tiles_fit_a_threadgroups_memory(dtype):
         rows = tile_rows(dtype, width)
         line = -(-width // 16) * 16 * dtype.itemsize + 16
         assert (rows + KEYS) * line + rows * (KEYS + 5) * 4 <= (32768 if dtype.itemsize == 2 else 49152)
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx1151", "gfx1201", "gfx1030"])
+def test_waves_share_tiles_where_rows_are_in_registers(arch, dtype):
+    """On AMD with matrix instructions; elsewhere rows lie in threadgroup memory."""
+    table = make_target(arch, 40, 32, ROCM).table
+    for width in HEAD_WIDTHS:
+        is_turned = arch != "gfx1030" and dtype.itemsize == 2
+        assert tile_rows(dtype, width, table) == (table.prefill_rows[0] if is_turned else tile_rows(dtype, width))
 
 
 def test_mistakes_are_named(dtype):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -25,6 +26,7 @@ LOOP_ROWS = 8  # that a plain loop on the CPU device takes
 KEYS = 16  # of a tile, as in the kernel
 WAVE_ROWS = 16  # that a wave takes, as in the kernel
 SHARED_BYTES = 32768  # memory of a threadgroup that every GPU has
+TURNED = replace(DEFAULT, turns_attention=True)
 KERNEL = Kernel(
     "attention/prefill_attention",
     inputs=INPUTS,
@@ -34,17 +36,25 @@ KERNEL = Kernel(
     headers=("matmul/tiles.h", "attention/turned_attention.h"),
     threads=128,
     instances=lambda takes_loops: [
-        {"T": dtype, "WIDTH": width, "ROWS": tile_rows(dtype, width, takes_loops=takes_loops)}
+        {"T": dtype, "WIDTH": width, "ROWS": rows}
         for dtype, width in product(FLOATS, HEAD_WIDTHS)
+        for rows in sorted({tile_rows(dtype, width, table, takes_loops=takes_loops) for table in (DEFAULT, TURNED)})
     ],
 )
 
 
 def tile_rows(dtype: np.dtype[Any], width: int, table: Table = DEFAULT, *, takes_loops: bool = False) -> int:
-    """Return how many rows a threadgroup takes: as many as fit its memory beside a tile of keys and their scores."""
+    """Return how many rows a threadgroup takes: as many as fit its memory beside a tile of keys and their scores.
+
+    Where attention is turned over, rows are in registers, and waves with rows of their own share the tiles.
+    """
+    if takes_loops:
+        return LOOP_ROWS
+    if table.turns_attention and dtype.itemsize == 2:
+        return table.prefill_rows[0]
     line = -(-width // 16) * 16 * dtype.itemsize + 16
     fitting = (rows for rows in table.prefill_rows if (rows + KEYS) * line + rows * (KEYS + 5) * 4 <= SHARED_BYTES)
-    return LOOP_ROWS if takes_loops else next(fitting, table.prefill_rows[-1])
+    return next(fitting, table.prefill_rows[-1])
 
 
 @op
