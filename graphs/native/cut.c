@@ -172,6 +172,7 @@ static int fill(cutting *c, PyObject *values) {
   for (size_t i = 0; i < c->order_count; i++) {
     PyObject *inputs = c->order[i]->inputs;
     if (put(c, (uint64_t)(uintptr_t)c->order[i]->rule)) return -1;
+    if (c->order[i]->stamp && put(c, c->order[i]->stamp)) return -1;
     for (Py_ssize_t j = 0; j < PyTuple_Size(inputs); j++) {
       PyObject *value = PyTuple_GetItem(inputs, j);
       if (maker_of(value) && is_leaf(value)) {

@@ -13,6 +13,8 @@
 enum { SAME, ARRAY, INTEGER, LIST, TUPLE, DICT, OBJECT, AGAIN, ANY };
 enum { CONSTANT, VALUE, A_LIST, A_TUPLE, A_DICT, NEW, GIVEN, FOUND, SUM };
 enum { EQUAL, DIFFERENT, LESS, AT_MOST, MORE, AT_LEAST };
+/* Of an array: the calls use it; they do, and it is fixed; they do not. */
+enum { INPUT, FIXED, UNUSED };
 #define MOST_INTEGER (1ll << 40)
 
 /* An object of the pattern; what is in it follows. */
@@ -37,6 +39,12 @@ typedef struct {
   long long times;
 } term;
 
+/* A value, which is not held. */
+typedef struct {
+  const void *value;
+  uint64_t number;
+} seen;
+
 typedef struct {
   PyObject_HEAD
   node *nodes;
@@ -48,6 +56,12 @@ typedef struct {
   PyObject *constants, *positions;          /* tuples: of values; of numbers of sums */
   PyObject *calls;                          /* a tuple: (op, rule, hash, template of the arguments, places of the inputs) */
   PyObject *fresh, *changed, *writes, *result; /* see `take` */
+  /* Where all calls are added to the graph as one: its rule, else None; the places of what it returns; and the roles of the
+   * arrays. */
+  PyObject *joint, *outputs;
+  char *roles;
+  seen *last;     /* the fixed arrays' values at the last use */
+  uint64_t stamp; /* of these values; every other set of them has another one */
 } recipe;
 
 /* One use of a recipe. */
@@ -59,7 +73,10 @@ typedef struct {
   PyObject **fresh;    /* new references */
   long long *integers;
   Py_ssize_t array_count, integer_count, value_count;
+  int is_lazy; /* whether the value of a fixed array is not computed yet */
 } use;
+
+static uint64_t stamps; /* so far */
 
 static int is_same(PyObject *object, PyObject *expected) {
   if (object == expected) return 1;
@@ -89,8 +106,10 @@ static int fit_array(use *u, const node *n, PyObject *object) {
   PyObject *form = hiprt_py_form((hiprt_py_array *)value);
   Py_XDECREF(form); /* the value holds it */
   const hiprt_py_primitive *maker = (const hiprt_py_primitive *)((hiprt_py_array *)value)->primitive;
-  if (form != n->object || !maker || maker->prefix != n->count || hiprt_py_is_grown(hiprt_py_lazy_trace, maker) != n->is_grown)
+  if (form != n->object || !maker || maker->prefix != n->count ||
+      hiprt_py_is_grown(hiprt_py_lazy_trace, (hiprt_py_array *)value) != n->is_grown)
     return 0;
+  u->is_lazy |= u->of->roles[u->array_count] == FIXED && maker->op != Py_None;
   u->values[u->array_count] = Py_NewRef(value);
   u->value_count++;
   u->arrays[u->array_count++] = object;
@@ -202,22 +221,42 @@ static PyObject *made_of(use *u, PyObject *template) {
   }
 }
 
-/* Note the values that a call returned. */
-static int keep_results(use *u, PyObject *made) {
-  const int is_list = PyList_CheckExact(made), is_tuple = PyTuple_CheckExact(made);
-  if (!is_list && !is_tuple) {
-    u->values[u->value_count++] = made;
-    return 0;
-  }
-  const Py_ssize_t count = is_list ? PyList_Size(made) : PyTuple_Size(made);
-  for (Py_ssize_t i = 0; i < count; i++)
-    u->values[u->value_count++] = Py_NewRef(is_list ? PyList_GetItem(made, i) : PyTuple_GetItem(made, i));
-  Py_DECREF(made);
+/* Let a value that is there already be a result of a call, in the place of the value that the call has made. */
+static int stand_in(PyObject **made, PyObject *value, PyObject *results, Py_ssize_t at) {
+  hiprt_py_array *now = (hiprt_py_array *)value;
+  const hiprt_py_array *like = (hiprt_py_array *)*made;
+  PyObject *reference = results ? PyWeakref_NewRef(value, 0) : 0, *before = now->primitive;
+  if (results && (!reference || PyTuple_SetItem(results, at, reference))) return -1;
+  now->primitive = Py_NewRef(like->primitive);
+  now->number = like->number;
+  now->address = like->address;
+  now->start = like->start;
+  now->end = like->end;
+  Py_XDECREF(before);
+  Py_DECREF(*made);
+  *made = Py_NewRef(value);
   return 0;
 }
 
-/* Make the values of all calls. */
-static int compute(use *u) {
+/* Note the values that a call returned; `there` has those that are there already, by place, or is NULL. */
+static int keep_results(use *u, PyObject *made, PyObject **there) {
+  const int is_list = PyList_CheckExact(made), is_tuple = PyTuple_CheckExact(made);
+  const Py_ssize_t count = is_list ? PyList_Size(made) : is_tuple ? PyTuple_Size(made) : 1;
+  int status = 0;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject **each = &u->values[u->value_count], *value = there ? there[u->value_count] : 0;
+    *each = Py_NewRef(is_list ? PyList_GetItem(made, i) : is_tuple ? PyTuple_GetItem(made, i) : made);
+    u->value_count++;
+    if (!value || status) continue;
+    hiprt_py_primitive *maker = (hiprt_py_primitive *)((hiprt_py_array *)*each)->primitive;
+    status = stand_in(each, value, maker->results, i);
+  }
+  Py_DECREF(made);
+  return status;
+}
+
+/* Make the constants and positions. */
+static int begin(use *u) {
   const recipe *self = u->of;
   for (Py_ssize_t i = 0; i < PyTuple_Size(self->constants); i++)
     u->values[u->value_count++] = Py_NewRef(PyTuple_GetItem(self->constants, i));
@@ -228,7 +267,13 @@ static int compute(use *u) {
     if (!value) return -1;
     u->values[u->value_count++] = value;
   }
-  const uint64_t salt = (2 * hiprt_py_numbered() + 1) * 0x9e3779b97f4a7c15ull; /* odd */
+  return 0;
+}
+
+/* Make the values of all calls, with numbers from one on. */
+static int compute(use *u, uint64_t number, PyObject **there) {
+  const recipe *self = u->of;
+  const uint64_t salt = (2 * number + 1) * 0x9e3779b97f4a7c15ull; /* odd */
   for (Py_ssize_t i = 0; i < PyTuple_Size(self->calls); i++) {
     PyObject *call = PyTuple_GetItem(self->calls, i), *places = PyTuple_GetItem(call, 4);
     const hiprt_py_application known = {PyTuple_GetItem(call, 0), PyTuple_GetItem(call, 1),
@@ -236,12 +281,54 @@ static int compute(use *u) {
     PyObject *arguments = made_items(u, PyTuple_GetItem(call, 3), 0), *inputs = PyTuple_New(PyTuple_Size(places));
     for (Py_ssize_t j = 0; inputs && j < PyTuple_Size(places); j++)
       PyTuple_SetItem(inputs, j, Py_NewRef(u->values[number_at(places, j)]));
-    PyObject *made = arguments && inputs ? hiprt_py_again(hiprt_py_lazy_trace, &known, arguments, inputs) : 0;
+    PyObject *made = arguments && inputs ? hiprt_py_again(hiprt_py_lazy_trace, &known, arguments, inputs, number, 0) : 0;
     Py_XDECREF(arguments);
     Py_XDECREF(inputs);
-    if (!made || keep_results(u, made)) return -1;
+    if (!made || keep_results(u, made, there)) return -1;
+    number += (uint64_t)PyTuple_Size(PyTuple_GetItem(known.rule, 1)) + 1;
   }
   return 0;
+}
+
+/* Return how many numbers the calls take. */
+static uint64_t numbers_of(const recipe *self) {
+  const Py_ssize_t given = self->array_count + PyTuple_Size(self->constants) + PyTuple_Size(self->positions);
+  return (uint64_t)(self->value_count - given + PyTuple_Size(self->calls));
+}
+
+/* Return the stamp of the fixed arrays' values: the last one, where they are the same. */
+static uint64_t stamp_of(recipe *self, const use *u) {
+  int is_same = self->stamp != 0;
+  for (Py_ssize_t i = 0; i < u->array_count; i++) {
+    if (self->roles[i] != FIXED) continue;
+    const seen now = {u->values[i], ((hiprt_py_array *)u->values[i])->number};
+    is_same = is_same && self->last[i].value == now.value && self->last[i].number == now.number;
+    self->last[i] = now;
+  }
+  return is_same ? self->stamp : (self->stamp = ++stamps);
+}
+
+/* Add one call that stands for all of them. Its arguments are the arrays, constants and positions; arrays that are fixed are no
+ * inputs, so that nothing looks at them again where the structure is known. Constants are: one may be a position as well. */
+static int join(recipe *self, use *u) {
+  const Py_ssize_t others = PyTuple_Size(self->constants) + PyTuple_Size(self->positions);
+  Py_ssize_t count = others, at = 0;
+  for (Py_ssize_t i = 0; i < u->array_count; i++) count += self->roles[i] == INPUT;
+  PyObject *arguments = PyTuple_New(u->array_count + others), *inputs = PyTuple_New(count);
+  for (Py_ssize_t i = 0; arguments && inputs && i < u->array_count + others; i++) {
+    const int role = i < u->array_count ? self->roles[i] : INPUT;
+    PyTuple_SetItem(arguments, i, Py_NewRef(role == UNUSED ? Py_None : u->values[i]));
+    if (role == INPUT) PyTuple_SetItem(inputs, at++, Py_NewRef(u->values[i]));
+  }
+  const uint64_t number = hiprt_py_numbered(numbers_of(self));
+  const hiprt_py_application known = {(PyObject *)self, self->joint, (2 * number + 1) * 0x9e3779b97f4a7c15ull};
+  PyObject *made = arguments && inputs ? hiprt_py_again(hiprt_py_lazy_trace, &known, arguments, inputs, number, stamp_of(self, u)) : 0;
+  for (Py_ssize_t i = 0; made && i < PyTuple_Size(self->outputs); i++)
+    u->values[number_at(self->outputs, i)] = Py_NewRef(PyTuple_GetItem(made, i));
+  Py_XDECREF(arguments);
+  Py_XDECREF(inputs);
+  Py_XDECREF(made);
+  return made ? 0 : -1;
 }
 
 /* Put what was made where the function put it. `writes` has (number of the object, kind, key, template): kind 0 sets an item
@@ -274,10 +361,13 @@ static void drop(PyObject **items, Py_ssize_t count) {
   PyMem_Free(items);
 }
 
+/* Whether one call can stand for all: fixed arrays are read where they are, without another evaluation. */
+static int is_joint(const recipe *self, const use *u) { return self->joint != Py_None && !u->is_lazy; }
+
 /* take(root): what the function returns for arguments, of which the root is a tuple; NotImplemented where the recipe is not
  * for them. */
 static PyObject *take(PyObject *object, PyObject *root) {
-  const recipe *self = (const recipe *)object;
+  recipe *self = (recipe *)object;
   if (!self->nodes) return PyErr_Format(PyExc_TypeError, "the recipe was not made");
   const Py_ssize_t fresh = PyTuple_Size(self->fresh);
   use u = {.of = self,
@@ -294,7 +384,7 @@ static PyObject *take(PyObject *object, PyObject *root) {
     for (Py_ssize_t i = 0; is_fit && i < self->test_count; i++) is_fit = holds(&u, i);
     if (!is_fit) {
       if (!PyErr_Occurred()) result = Py_NewRef(Py_NotImplemented);
-    } else if (!compute(&u)) {
+    } else if (!begin(&u) && !(is_joint(self, &u) ? join(self, &u) : compute(&u, hiprt_py_numbered(numbers_of(self)), 0))) {
       made = PyTuple_New(PyTuple_Size(self->writes));
       for (Py_ssize_t i = 0; made && i < PyTuple_Size(made); i++) {
         PyObject *each = made_of(&u, PyTuple_GetItem(PyTuple_GetItem(self->writes, i), 3));
@@ -311,6 +401,37 @@ static PyObject *take(PyObject *object, PyObject *root) {
   PyMem_Free(u.arrays);
   PyMem_Free(u.integers);
   return result;
+}
+
+/* expand(primitive): put the calls in the place of one that stands for them, in the graph. */
+static PyObject *expand(PyObject *object, PyObject *joint) {
+  const recipe *self = (const recipe *)object;
+  hiprt_py_primitive *primitive = (hiprt_py_primitive *)joint;
+  if (Py_TYPE(joint) != hiprt_py_primitive_type || primitive->op != object || !self->nodes)
+    return PyErr_Format(PyExc_TypeError, "expand: a call that stands for this recipe's is needed");
+  use u = {.of = self,
+           .values = PyMem_Calloc((size_t)self->value_count + 1, sizeof(PyObject *)),
+           .array_count = self->array_count,
+           .value_count = PyTuple_Size(primitive->arguments)};
+  PyObject **there = PyMem_Calloc((size_t)self->value_count + 1, sizeof(PyObject *));
+  PyObject *arguments = Py_NewRef(primitive->arguments), *results = Py_XNewRef(primitive->results), *done = 0;
+  Py_INCREF(joint);
+  if (!u.values || !there) {
+    PyErr_NoMemory();
+  } else {
+    for (Py_ssize_t i = 0; i < u.value_count; i++) u.values[i] = Py_NewRef(PyTuple_GetItem(arguments, i));
+    for (Py_ssize_t i = 0; results && i < PyTuple_Size(self->outputs); i++) {
+      PyObject *value = hiprt_py_referred(PyTuple_GetItem(results, i));
+      if (value != Py_None && ((hiprt_py_array *)value)->primitive == joint) there[number_at(self->outputs, i)] = Py_NewRef(value);
+    }
+    if (!compute(&u, primitive->number, there)) done = Py_NewRef(Py_None);
+  }
+  drop(there, self->value_count);
+  drop(u.values, self->value_count);
+  Py_DECREF(arguments);
+  Py_XDECREF(results);
+  Py_DECREF(joint);
+  return done;
 }
 
 /* Read the nodes: tuples of the kind, the object, and two more; see `node`. */
@@ -355,25 +476,39 @@ static int read_sums(recipe *self, PyObject *sums) {
   return 0;
 }
 
-/* Recipe(nodes, sums, how many of them are tests, position, constants, positions, calls, fresh, changed, writes, result):
- * `fresh` has the places of the values of new arrays, `changed` pairs of an array's number and its new value's place. */
+/* Read the roles of the arrays. */
+static int read_roles(recipe *self, PyObject *roles) {
+  self->roles = PyMem_Calloc((size_t)self->array_count + 1, 1);
+  self->last = PyMem_Calloc((size_t)self->array_count + 1, sizeof *self->last);
+  if (!self->roles || !self->last) return PyErr_NoMemory(), -1;
+  if (PyTuple_Size(roles) != self->array_count) return PyErr_Format(PyExc_ValueError, "each array has a role"), -1;
+  for (Py_ssize_t i = 0; i < self->array_count; i++) self->roles[i] = (char)number_at(roles, i);
+  return 0;
+}
+
+/* Recipe(nodes, sums, how many of them are tests, position, constants, positions, calls, fresh, changed, writes, result,
+ * roles, joint, outputs): `fresh` has the places of the values of new arrays, `changed` pairs of an array's number and its
+ * new value's place, `roles` a number for each array. `joint` is the rule of a call that stands for all, with a fourth part that
+ * says which results are caches of which a part was written, or None; `outputs` has the places of its results. */
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-  PyObject *nodes, *sums, *position, *t[7];
+  PyObject *nodes, *sums, *position, *roles, *joint, *t[8];
   Py_ssize_t tests;
-  if (!PyArg_ParseTuple(args, "O!O!nOO!O!O!O!O!O!O!", &PyTuple_Type, &nodes, &PyTuple_Type, &sums, &tests, &position,
+  if (!PyArg_ParseTuple(args, "O!O!nOO!O!O!O!O!O!O!O!OO!", &PyTuple_Type, &nodes, &PyTuple_Type, &sums, &tests, &position,
                         &PyTuple_Type, &t[0], &PyTuple_Type, &t[1], &PyTuple_Type, &t[2], &PyTuple_Type, &t[3],
-                        &PyTuple_Type, &t[4], &PyTuple_Type, &t[5], &PyTuple_Type, &t[6]))
+                        &PyTuple_Type, &t[4], &PyTuple_Type, &t[5], &PyTuple_Type, &t[6], &PyTuple_Type, &roles, &joint,
+                        &PyTuple_Type, &t[7]))
     return 0;
   recipe *self = (recipe *)allocate(type, 0);
   if (!self) return 0;
   self->keep = Py_NewRef(nodes);
   self->position = Py_NewRef(position);
   PyObject **parts[] = {&self->constants, &self->positions, &self->calls, &self->fresh,
-                        &self->changed,   &self->writes,    &self->result};
-  for (int i = 0; i < 7; i++) *parts[i] = Py_NewRef(t[i]);
+                        &self->changed,   &self->writes,    &self->result, &self->outputs};
+  for (int i = 0; i < 8; i++) *parts[i] = Py_NewRef(t[i]);
+  self->joint = Py_NewRef(joint);
   self->test_count = tests;
-  int status = read_nodes(self, nodes) || read_sums(self, sums) || tests > self->sum_count;
+  int status = read_nodes(self, nodes) || read_sums(self, sums) || tests > self->sum_count || read_roles(self, roles);
   self->value_count = self->array_count + PyTuple_Size(self->constants) + PyTuple_Size(self->positions);
   for (Py_ssize_t i = 0; !status && i < PyTuple_Size(self->calls); i++)
     self->value_count += PyTuple_Size(PyTuple_GetItem(PyTuple_GetItem(PyTuple_GetItem(self->calls, i), 1), 1));
@@ -394,6 +529,8 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
   Py_VISIT(self->changed);
   Py_VISIT(self->writes);
   Py_VISIT(self->result);
+  Py_VISIT(self->joint);
+  Py_VISIT(self->outputs);
   return 0;
 }
 
@@ -410,6 +547,8 @@ static int clear(PyObject *object) {
   Py_CLEAR(self->changed);
   Py_CLEAR(self->writes);
   Py_CLEAR(self->result);
+  Py_CLEAR(self->joint);
+  Py_CLEAR(self->outputs);
   return 0;
 }
 
@@ -419,15 +558,17 @@ static void dealloc(PyObject *object) {
   clear(object);
   PyMem_Free(self->sums);
   PyMem_Free(self->terms);
+  PyMem_Free(self->roles);
+  PyMem_Free(self->last);
   hiprt_py_free(object);
 }
 
 /* numbered(): a number that is larger than those of all values. */
-static PyObject *numbered(PyObject *module, PyObject *unused) { return PyLong_FromUnsignedLongLong(hiprt_py_numbered()); }
+static PyObject *numbered(PyObject *module, PyObject *unused) { return PyLong_FromUnsignedLongLong(hiprt_py_numbered(0)); }
 
 PyMODINIT_FUNC PyInit_recipe(void) {
   static PyMethodDef functions[] = {{"numbered", numbered, METH_NOARGS, 0}, {0}};
-  static PyMethodDef methods[] = {{"take", take, METH_O, 0}, {0}};
+  static PyMethodDef methods[] = {{"take", take, METH_O, 0}, {"expand", expand, METH_O, 0}, {0}};
   static PyType_Slot slots[] = {
       {Py_tp_new, (void *)make},          {Py_tp_dealloc, (void *)dealloc}, {Py_tp_traverse, (void *)traverse},
       {Py_tp_clear, (void *)clear},       {Py_tp_methods, methods},         {0, 0},

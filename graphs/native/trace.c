@@ -350,7 +350,7 @@ static PyObject *results(const trace_object *self, PyObject *inputs, PyObject *r
       PyTuple_SetItem(all, i, made);
     }
   }
-  if (all && !self->keeps && count > 1) {
+  if (all && !self->keeps && (count > 1 || maker->stamp)) {
     /* A cut computes what is alive of them at once. */
     maker->results = PyTuple_New(count);
     for (Py_ssize_t i = 0; maker->results && i < count; i++) {
@@ -367,7 +367,7 @@ static PyObject *results(const trace_object *self, PyObject *inputs, PyObject *r
 }
 
 static hiprt_py_primitive *new_primitive(const trace_object *self, PyObject *op, PyObject *arguments, PyObject *inputs,
-                                       PyObject *rule, uint64_t hash) {
+                                       PyObject *rule, uint64_t hash, uint64_t number) {
   allocfunc allocate = (allocfunc)PyType_GetSlot(hiprt_py_primitive_type, Py_tp_alloc);
   hiprt_py_primitive *made = inputs ? (hiprt_py_primitive *)allocate(hiprt_py_primitive_type, 0) : 0;
   if (!made) {
@@ -379,7 +379,7 @@ static hiprt_py_primitive *new_primitive(const trace_object *self, PyObject *op,
   made->inputs = inputs;
   made->rule = shared(rule);
   made->trace = self->number;
-  made->number = values;
+  made->number = number;
   made->hash = hash;
   untrack(self, (PyObject *)made);
   untrack(self, arguments);
@@ -492,11 +492,18 @@ static int prefix_axis(PyObject *index) {
   return found;
 }
 
+int hiprt_py_is_grown(const hiprt_py_trace *trace, const hiprt_py_array *value) {
+  const trace_object *self = (const trace_object *)trace;
+  const hiprt_py_primitive *maker = (const hiprt_py_primitive *)value->primitive;
+  if (!maker || !self->grown || !maker->stamp) return maker && self->grown && maker->op == self->grown;
+  /* What stands for the calls of a recipe: its rule says which of its results these make. */
+  return PyTuple_GetItem(PyTuple_GetItem(maker->rule, 3), (Py_ssize_t)(value->number - maker->number)) == Py_True;
+}
+
 /* Note that a primitive is a view of the first elements of what a cache holds; see graphs/trace/prefixes.py. */
 static void note_prefix(const trace_object *self, hiprt_py_primitive *made) {
   if (!self->grown || made->op != self->view || PyTuple_Size(made->inputs) != 1) return;
-  const hiprt_py_primitive *maker = (const hiprt_py_primitive *)((hiprt_py_array *)PyTuple_GetItem(made->inputs, 0))->primitive;
-  if (maker && maker->op == self->grown) made->prefix = prefix_axis(PyTuple_GetItem(made->arguments, 1));
+  if (hiprt_py_is_grown(&self->base, (hiprt_py_array *)PyTuple_GetItem(made->inputs, 0))) made->prefix = prefix_axis(PyTuple_GetItem(made->arguments, 1));
 }
 
 /* Let operands whose sizes are recorded numbers note that the call is one for these. -1 with an exception. */
@@ -546,7 +553,7 @@ static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *cons
   }
   if (arguments && !pin_sizes(self, &r)) rule = rule_of(self, op, arguments, &r, known);
   if (rule)
-    primitive = new_primitive(self, (PyObject *)op, arguments, tuple_of(r.inputs, r.operands), rule, r.hash);
+    primitive = new_primitive(self, (PyObject *)op, arguments, tuple_of(r.inputs, r.operands), rule, r.hash, values);
   if (primitive) made = results(self, primitive->inputs, rule, primitive);
   if (made) note_prefix(self, primitive);
   if (made && self->keeps && PyList_Append(self->primitives, (PyObject *)primitive)) Py_CLEAR(made);
@@ -558,21 +565,21 @@ static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *cons
   return made;
 }
 
-uint64_t hiprt_py_numbered(void) { return values; }
-
-PyObject *hiprt_py_again(hiprt_py_trace *trace, const hiprt_py_application *call, PyObject *arguments, PyObject *inputs) {
-  trace_object *self = (trace_object *)trace;
-  hiprt_py_primitive *primitive = new_primitive(self, call->op, arguments, shared(inputs), call->rule, call->hash);
-  PyObject *made = primitive ? results(self, inputs, call->rule, primitive) : 0;
-  if (made) note_prefix(self, primitive);
-  values += (uint64_t)PyTuple_Size(PyTuple_GetItem(call->rule, 1)) + 1;
-  Py_XDECREF((PyObject *)primitive);
-  return made;
+uint64_t hiprt_py_numbered(uint64_t count) {
+  values += count;
+  return values - count;
 }
 
-int hiprt_py_is_grown(const hiprt_py_trace *trace, const hiprt_py_primitive *maker) {
-  const trace_object *self = (const trace_object *)trace;
-  return self->grown && maker->op == self->grown;
+PyObject *hiprt_py_again(hiprt_py_trace *trace, const hiprt_py_application *call, PyObject *arguments, PyObject *inputs,
+                         uint64_t number, uint64_t stamp) {
+  trace_object *self = (trace_object *)trace;
+  hiprt_py_primitive *primitive = new_primitive(self, call->op, arguments, shared(inputs), call->rule, call->hash, number);
+  if (!primitive) return 0;
+  primitive->stamp = stamp;
+  PyObject *made = results(self, inputs, call->rule, primitive);
+  if (made) note_prefix(self, primitive);
+  Py_DECREF((PyObject *)primitive);
+  return made;
 }
 
 static PyObject *add(hiprt_py_trace *base, hiprt_py_op *op, PyObject *args, PyObject *kwargs) {
@@ -688,7 +695,7 @@ static PyObject *given(PyObject *object, PyObject *array) {
     return PyErr_Format(PyExc_TypeError, "%R is not an array", array);
   PyObject *none = PyTuple_New(0), *form = hiprt_py_form((hiprt_py_array *)array);
   const uint64_t hash = mixed(values, (uint64_t)(uintptr_t)form);
-  hiprt_py_primitive *maker = form && none ? new_primitive(self, Py_None, none, shared(none), Py_None, hash) : 0;
+  hiprt_py_primitive *maker = form && none ? new_primitive(self, Py_None, none, shared(none), Py_None, hash, values) : 0;
   PyObject *made = maker ? new_value(self, array, maker, 0, address_for((hiprt_py_array *)array)) : 0;
   Py_XDECREF(none);
   Py_XDECREF(form);
@@ -881,6 +888,7 @@ static PyTypeObject *make_primitive(void) {
       {"number", T_ULONGLONG, offsetof(hiprt_py_primitive, number), READONLY, 0},
       {"hash", T_ULONGLONG, offsetof(hiprt_py_primitive, hash), READONLY, 0},
       {"prefix", T_INT, offsetof(hiprt_py_primitive, prefix), 0, 0},
+      {"stamp", T_ULONGLONG, offsetof(hiprt_py_primitive, stamp), READONLY, 0},
       {"mark", T_OBJECT, offsetof(hiprt_py_primitive, mark), READONLY, 0},
       {0},
   };

@@ -25,6 +25,7 @@ typedef struct {
   PyObject *results;   /* of several in a lazy graph: a tuple of weak references to them; else NULL */
   hiprt_py_buffer *holds; /* of a leaf: the memory of the array that it holds, which is among its arguments */
   PyObject *mark;         /* of a leaf that was computed: the point behind its computation; else NULL */
+  uint64_t stamp; /* of a call that stands for the calls of a recipe: which fixed arrays it is given; else 0 */
   int prefix; /* of a view of the first elements along an axis, whose number grows: the axis, from 1; else 0 */
 } hiprt_py_primitive;
 
@@ -36,12 +37,14 @@ typedef struct {
   uint64_t hash; /* the same for calls that make the same values */
 } hiprt_py_application;
 
-/* Add such a call to a lazy graph, and return what it returns. */
-PyObject *hiprt_py_again(hiprt_py_trace *trace, const hiprt_py_application *call, PyObject *arguments, PyObject *inputs);
-/* Return a number that is larger than those of all values. */
-uint64_t hiprt_py_numbered(void);
-/* Whether a primitive writes a part of a cache, so that views of what it returns may be prefixes. */
-int hiprt_py_is_grown(const hiprt_py_trace *trace, const hiprt_py_primitive *maker);
+/* Add such a call to a lazy graph, with the number of its first result, and return what it returns. A call with a stamp
+ * stands for others. */
+PyObject *hiprt_py_again(hiprt_py_trace *trace, const hiprt_py_application *call, PyObject *arguments, PyObject *inputs,
+                         uint64_t number, uint64_t stamp);
+/* Return a number that is larger than those of all values, and reserve some from it on. */
+uint64_t hiprt_py_numbered(uint64_t count);
+/* Whether a value, which a primitive makes, is a cache of which a part was written, so that views of it may be prefixes. */
+int hiprt_py_is_grown(const hiprt_py_trace *trace, const hiprt_py_array *value);
 
 /* Base of the arrays of a module of lazy arrays. */
 typedef struct {

@@ -16,6 +16,7 @@ class Primitive:
     hash: int
     prefix: int
     mark: Any
+    stamp: int
     def replaced(
         self, op: Op, arguments: tuple[Any, ...], inputs: tuple[Array, ...], rule: tuple[Any, ...], /
     ) -> Primitive: ...
@@ -133,6 +134,10 @@ class Recipe:
         changed: tuple[tuple[int, int], ...],
         writes: tuple[Any, ...],
         result: tuple[Any, ...],
+        roles: tuple[int, ...],
+        joint: tuple[Any, ...] | None,
+        outputs: tuple[int, ...],
         /,
     ) -> Recipe: ...
     def take(self, root: tuple[Any, ...], /) -> Any: ...
+    def expand(self, primitive: Primitive, /) -> None: ...

@@ -9,7 +9,7 @@ its leaves hold each time, such as the weights of a model, becomes part of the p
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -21,11 +21,12 @@ from hiprt import fork
 from hiprt.array import Array, empty
 from hiprt.flags import flags
 from hiprt.graphs.step import Step
-from hiprt.graphs.trace.core import cut, hold, is_pinned
+from hiprt.graphs.trace.core import Primitive, cut, hold, is_pinned
 from hiprt.graphs.trace.integer import current_recording
 from hiprt.graphs.trace.mark import Mark, mark
 from hiprt.graphs.trace.memory import Memory
 from hiprt.graphs.trace.passes import improved
+from hiprt.graphs.trace.passes.decode.matrices import moves
 from hiprt.graphs.trace.passes.in_place import in_place
 from hiprt.graphs.trace.passes.states import states
 from hiprt.graphs.trace.prefixes import TRACE
@@ -33,7 +34,7 @@ from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.rebuild import rebuild
 from hiprt.stream import Stream, current_stream, leaving
 
-__all__ = ["evaluate", "forget_gone", "held", "read", "recording", "value_of", "wait"]
+__all__ = ["evaluate", "forget_gone", "held", "read", "recording", "value_of", "wait", "whole_cut"]
 
 MOST_PROGRAMS = 512  # that are kept
 SMALL = 64  # bytes of an input that is copied rather than patched
@@ -42,6 +43,7 @@ trace = TRACE
 recording = trace.recording
 lock = fork.rlock()
 known: OrderedDict[tuple[bytes, Stream], Lowered] = OrderedDict()
+shortcuts: OrderedDict[tuple[bytes, Stream], Shortcut] = OrderedDict()
 seen: OrderedDict[bytes, list[int]] = OrderedDict()  # the addresses of what the leaves held
 gone: list[tuple[bytes, Stream]] = []
 left: weakref.WeakSet[Stream] = weakref.WeakSet()  # streams that were closed
@@ -137,9 +139,8 @@ class Lowered:
         """Return the constants of which that is true."""
         return [i for i, address in zip(self.constants, self.addresses) if arrays[i].address == address]
 
-    def run(self, leaves: list[Array]) -> list[Array]:
-        """Return the outputs for what the leaves hold."""
-        arrays = [leaves[i] for i in self.kept]
+    def run(self, arrays: list[Array]) -> list[Array]:
+        """Return the outputs for what the leaves hold that are kept."""
         placed = list(arrays)
         for i in self.small:
             address = arrays[i].address
@@ -152,6 +153,92 @@ class Lowered:
             self.latest[i] = address
         rest = iter(self.step(*placed))
         return [arrays[at] if at >= 0 and self.is_plain else next(rest) for at in self.given]
+
+
+class Short:
+    """A cut in which calls stand for those of recipes; it holds nothing of it.
+
+    Attributes
+    ----------
+    name : tuple
+        Its key, and the stream.
+    rules : list
+        Those of the primitives, whose addresses are in the key.
+    leaves : dict
+        The places of the leaves, by id.
+    dead : bytes
+    results : list of int
+        The ids of the results.
+    is_apart : bool
+        Whether none of the leaves is also a fixed array of such a call, so that it is another one each time.
+    """
+
+    def __init__(
+        self,
+        name: tuple[bytes, Stream],
+        primitives: list[Primitive],
+        leaves: list[Array],
+        dead: bytes,
+        results: list[Array],
+    ) -> None:
+        self.name, self.dead = name, dead
+        self.rules = [primitive.rule for primitive in primitives]
+        self.leaves = {id(leaf): i for i, leaf in enumerate(leaves)}
+        joint = [primitive for primitive in primitives if primitive.stamp]
+        # One value may be both a fixed array and an input.
+        fixed = Counter(id(part) for primitive in joint for part in primitive.arguments)
+        fixed.subtract(id(part) for primitive in joint for part in primitive.inputs)
+        self.is_apart = not any(fixed[leaf] for leaf in self.leaves)
+        self.results = list(map(id, results))
+
+
+class Shortcut:
+    """The program of a structure in which calls stand for those of recipes, which need not be put there to run it.
+
+    Parameters
+    ----------
+    name : tuple
+        That of the program in `known`.
+    short : Short
+    leaves, dead, results
+        Those of the cut of the same values in which no call stands for others.
+
+    Attributes
+    ----------
+    is_right : bool
+        Whether both cuts need and may overwrite the same.
+    """
+
+    def __init__(
+        self, name: tuple[bytes, Stream], short: Short, leaves: list[Array], dead: bytes, results: list[Array]
+    ) -> None:
+        lowered = known[name]
+        self.name, self.lowered, self.moves = name, weakref.ref(lowered), moves.count
+        self.rules = short.rules
+        places = [short.leaves.get(id(leaf), -1) for leaf in leaves]
+        self.places = [(i, places[i]) for i in lowered.kept]
+        # What is not among the short cut's leaves is fixed: a recipe's constants, and the fixed arrays of the key.
+        self.fixed = {i: leaves[i].primitive.arguments[0] for i in lowered.kept if places[i] < 0}
+        self.constants = [(places[i], n) for i, n in zip(lowered.constants, lowered.addresses) if places[i] >= 0]
+        self.captured = {id(leaves[i].primitive.arguments[0]) for i, place in enumerate(places) if place < 0}
+        made = {id(value): i for i, value in enumerate(results)}
+        self.order = [made.get(each, -1) for each in short.results]
+        is_alike = all(bool(now) == bool(place >= 0 and short.dead[place]) for place, now in zip(places, dead))
+        self.is_right = short.is_apart and is_alike and made.keys() == set(short.results)
+
+    def run(self, leaves: list[Array]) -> tuple[Array, ...] | None:
+        """Return what is computed of the leaves of a short cut; None where the program is not the one for them."""
+        lowered = self.lowered()
+        if lowered is None or known.get(self.name) is not lowered or moves.count != self.moves:
+            return None
+        arrays = [leaf.primitive.arguments[0] for leaf in leaves]
+        # An input that is also a fixed array makes another structure.
+        if not self.captured.isdisjoint(map(id, arrays)):
+            return None
+        if any(arrays[place].address != address for place, address in self.constants):
+            return None
+        made = lowered.run([self.fixed[i] if place < 0 else arrays[place] for i, place in self.places])
+        return tuple([made[i] for i in self.order])
 
 
 def run(program: Program, returned: list[int], *arrays: Array) -> tuple[Array, ...]:
@@ -226,10 +313,22 @@ def evaluate(values: Sequence[Array]) -> None:
         wanted = [value for value in values if held(value) is None]
         if not wanted:
             return
-        key, primitives, leaves, dead, results = cut(wanted)
-        arrays = [leaf.primitive.arguments[0] for leaf in leaves]
         stream = current_stream()
+        key, primitives, leaves, dead, results = cut(wanted)
         name = key, stream
+        shortcut = shortcuts.get(name)
+        found = None if shortcut is None else shortcut.run(leaves)
+        if found is not None:
+            hold(results, found, mark(stream))
+            return
+        short = None
+        if name not in known and any(primitive.stamp for primitive in primitives):
+            short = Short(name, primitives, leaves, dead, results)
+            expand(primitives)
+            del primitives, leaves, results  # what they hold is no more dead for it
+            key, primitives, leaves, dead, results = cut(wanted)
+            name = key, stream
+        arrays = [leaf.primitive.arguments[0] for leaf in leaves]
         lowered = known.get(name)
         if lowered is None and key not in seen:
             # Most structures come once: their ops are launched one by one.
@@ -249,8 +348,31 @@ def evaluate(values: Sequence[Array]) -> None:
                 lowered = known[name] = Lowered(program, dead, stream, rules, arrays, constants, seen[key], gone, name)
                 while len(known) > MOST_PROGRAMS:
                     known.popitem(last=False)
-            made = tuple(lowered.run(arrays))
+            made = tuple(lowered.run([arrays[i] for i in lowered.kept]))
+            if short is not None:
+                shorten(short, Shortcut(name, short, leaves, dead, results))
         hold(results, made, mark(stream))
+
+
+def expand(primitives: list[Any]) -> None:
+    """Put the calls of recipes in the place of those that stand for them."""
+    for primitive in primitives:
+        if primitive.stamp:
+            primitive.op.expand(primitive)
+
+
+def whole_cut(values: list[Array]) -> tuple[bytes, list[Primitive], list[Array], bytes, list[Array]]:
+    """Return the cut of what values need, in which no call stands for others."""
+    expand(cut(values)[1])
+    return cut(values)
+
+
+def shorten(short: Short, shortcut: Shortcut) -> None:
+    """Keep a shortcut, if it is right."""
+    if shortcut.is_right:
+        shortcuts[short.name] = shortcut
+        while len(shortcuts) > MOST_PROGRAMS:
+            shortcuts.popitem(last=False)
 
 
 def is_constant(array: Array, before: int, is_dead: int) -> bool:
@@ -269,6 +391,8 @@ def forget_gone() -> None:
             name = gone.pop()
             known.pop(name, None)
             seen.pop(name[0], None)
+        for name in [name for name, each in shortcuts.items() if each.name not in known]:
+            del shortcuts[name]
 
 
 def leave(stream: Stream, can_fence: bool) -> None:

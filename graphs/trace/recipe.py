@@ -34,6 +34,7 @@ __all__ = ["Draft", "RefusedError", "record"]
 SAME, ARRAY, INTEGER, LIST, TUPLE, DICT, OBJECT, AGAIN, ANY = range(9)
 CONSTANT, VALUE, A_LIST, A_TUPLE, A_DICT, NEW, GIVEN, FOUND, SUM = range(9)
 ITEM, ENTRY, ATTRIBUTE = range(3)
+INPUT, FIXED, UNUSED = range(3)
 TEST_NUMBERS = {"==": 0, "!=": 1, "<": 2, "<=": 3, ">": 4, ">=": 5}
 MOST_NODES, DEEPEST = 50_000, 60
 MOST_INTEGER = 1 << 40
@@ -143,8 +144,7 @@ class Pattern:
         """Add the nodes of an object that may hold others."""
         node = len(self.nodes)
         if isinstance(part, core.Lazy):
-            maker: Any = part.value.primitive
-            self.add(ARRAY, part.value.form, maker.prefix, maker.op is slice_update)
+            self.add(ARRAY, part.value.form, part.value.primitive.prefix, is_grown(part.value))
             if is_fixed:
                 self.fixed.add(len(self.arrays))
             self.arrays.append(part)
@@ -181,6 +181,12 @@ class Pattern:
             self.add(SAME, part)
         else:
             raise RefusedError(f"an object of the class {kind.__qualname__} is reached")
+
+
+def is_grown(value: Array) -> bool:
+    """Whether a value is a cache of which a part was written."""
+    maker: Any = value.primitive
+    return bool(maker.rule[3][value.number - maker.number]) if maker.stamp else maker.op is slice_update
 
 
 def has_attributes(part: Any, kind: type) -> bool:
@@ -324,6 +330,9 @@ class Maker:
         tests = [(constant, TEST_NUMBERS[test], terms) for constant, terms, test in self.recording.tests]
         sums = [(constant, 0, terms) for constant, terms in self.asked]
         count = len(equal) + len(tests)
+        fresh = tuple([graph.place_of(array.value) for array in self.arrays])
+        left = tuple([(i, graph.place_of(value)) for i, value in changed])
+        joint, outputs = graph.joint(wanted)
         where = [count + len(sums) + i for i in range(len(positions))]
         sums += [(constant, 0, terms) for constant, terms in positions]
         return Draft(
@@ -334,10 +343,13 @@ class Maker:
             tuple(constants),
             tuple(where),
             tuple(calls),
-            tuple([graph.place_of(array.value) for array in self.arrays]),
-            tuple([(i, graph.place_of(value)) for i, value in changed]),
+            fresh,
+            left,
             tuple([(node, kind, key, moved(part, count)) for node, kind, key, part in writes]),
             moved(made, count),
+            graph.roles(self.pattern),
+            joint,
+            outputs,
         )
 
 
@@ -408,6 +420,22 @@ class Graph:
             self.results[id(maker)] = at
             at += len(maker.rule[1])
         return found
+
+    def roles(self, pattern: Pattern) -> tuple[int, ...]:
+        """Return what each array that was given is to the calls."""
+        used = {id(value) for maker in self.primitives.values() for value in maker.inputs}
+        places = enumerate(pattern.values)
+        return tuple([UNUSED if id(each) not in used else FIXED if i in pattern.fixed else INPUT for i, each in places])
+
+    def joint(self, values: list[Array]) -> tuple[tuple[Any, ...] | None, tuple[int, ...]]:
+        """Return the rule of one call that makes values as all calls do, None where there is none, and their places."""
+        made = {self.place_of(value): value for value in values if id(value.primitive) in self.primitives}
+        makers: list[Any] = [value.primitive for value in made.values()]
+        if not makers or any(maker.prefix for maker in makers):
+            return None, ()
+        forms = [maker.rule[1][value.number - maker.number][0] for maker, value in zip(makers, made.values())]
+        rule = 1, tuple([(form, -1, 0) for form in forms]), (), tuple(map(is_grown, made.values()))
+        return rule, tuple(made)
 
     def place_of(self, value: Array) -> int:
         """Return the place of a value."""

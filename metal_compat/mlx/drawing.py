@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hiprt.graphs.export.dot import export_to_dot as draw
+from hiprt.graphs.trace import lazy
 from hiprt.metal_compat.mlx.trees import arrays_in
 
 __all__ = ["export_to_dot"]
@@ -21,4 +22,6 @@ def export_to_dot(file: Any, *args: Any, **kwargs: Any) -> None:
     **kwargs : array
         Arrays that are drawn under these names: outputs, or inputs that outputs are made of.
     """
-    draw(file, *(each.value for each in arrays_in(args, [])), **{name: each.value for name, each in kwargs.items()})
+    given, named = [each.value for each in arrays_in(args, [])], {name: each.value for name, each in kwargs.items()}
+    lazy.whole_cut([*given, *named.values()])
+    draw(file, *given, **named)

@@ -11,7 +11,6 @@ from hiprt.array import Array
 from hiprt.graphs.export import exporter as exporting
 from hiprt.graphs.export.program_file import without_memory
 from hiprt.graphs.trace import lazy
-from hiprt.graphs.trace.core import cut
 from hiprt.graphs.trace.program import Program
 from hiprt.metal_compat.mlx.array import array
 from hiprt.metal_compat.mlx.transforms import on_device
@@ -125,6 +124,6 @@ def replayed(outputs: list[Array], given: dict[int, Array]) -> list[Array]:
     wanted = list({id(each): each for each in outputs if lazy.held(each) is None}.values())
     made: dict[int, Array] = {}
     if wanted:
-        _, primitives, leaves, _, results = cut(wanted)
+        _, primitives, leaves, _, results = lazy.whole_cut(wanted)
         made = dict(zip(map(id, results), Program(leaves, primitives, results).run(*map(at, leaves))))
     return [made[id(each)] if id(each) in made else at(each) for each in outputs]

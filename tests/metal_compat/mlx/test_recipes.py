@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import io
 import pickle
 import threading
 import weakref
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from hiprt.flags import flags
+from hiprt.graphs.trace import lazy
 from hiprt.metal_compat import mlx as mx
 from hiprt.metal_compat.mlx.module_calls import adopt, recipes_of
 
@@ -243,6 +245,62 @@ def test_weights_are_read_where_they_are_now(change):
 
     model = compared(Rotating, inputs(32), between)
     assert recipes_of(model).recordings == recorded[-1] > 0  # other weights of the same form need no other recipe
+
+
+def test_a_known_call_is_one_of_the_graph(monkeypatch):
+    """Its ops are put there where the structure is new, and for whoever looks at them."""
+    sizes = []
+
+    def counted(values):
+        found = cut(values)
+        sizes.append(len(found[1]))
+        return found
+
+    cut = lazy.cut
+    monkeypatch.setattr(lazy, "cut", counted)
+    model, caches = Model(), [Rotating() for _ in range(LAYERS)]
+    run(model, caches, inputs(24))
+    assert sizes.count(1) > 8
+    assert sizes[-3:] == [1, 1, 1]
+    drawn = io.StringIO()
+    mx.export_to_dot(drawn, model(inputs(1)[0], caches))
+    assert drawn.getvalue().count("matmul") > LAYERS
+
+
+def test_calls_wait_for_each_other():
+    """Caches are read and left before anything is computed."""
+    x = inputs(30)
+
+    def made(is_on):
+        model, caches = Model(), [Growing() for _ in range(LAYERS)]
+        with flags.override(mlx_recipes=is_on):
+            run(model, caches, x[:7])
+            found = [model(each, caches) for each in x[7:20]]
+            late = [each.tolist() for each in reversed(found)]
+            return late, run(model, caches, x[20:]), recipes_of(model).uses if is_on else 0
+
+    found, expected = made(True), made(False)
+    assert found[:2] == expected[:2]
+    assert found[2] > 10
+
+
+@pytest.mark.parametrize("first", ["alike", "apart"])
+def test_a_weight_may_be_an_argument(first):
+    class Product(Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = mx.array(np.random.default_rng(0).normal(size=(HIDDEN, HIDDEN)).astype(np.float32))
+
+        def __call__(self, x):
+            return (x @ self.weight.T) * 0.5
+
+    module = Product()
+    alike, apart = [module.weight] * 8, inputs(8, HIDDEN // 8, 8)
+    apart = [x.reshape(HIDDEN, HIDDEN) for x in apart]
+    for x in [*alike, *apart, *alike] if first == "alike" else [*apart, *alike, *apart]:
+        expected = np.array(x) @ np.array(module.weight).T * np.float32(0.5)
+        np.testing.assert_allclose(np.array(module(x)), expected, rtol=1e-4, atol=1e-4)
+    assert recipes_of(module).uses > 8
 
 
 def test_a_changed_module_is_another_call():

@@ -19,12 +19,21 @@ from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.trace import paused
 from hiprt.stream import session_of_thread
 
-__all__ = ["Joined", "joined"]
+__all__ = ["Joined", "joined", "moves"]
 
 # What was put together and is in use: the buffers of the parts, which are still there, and the result, by `key_of`.
 known: dict[Any, tuple[tuple[weakref.ref[Buffer], ...], weakref.ref[Array]]] = {}
 lock = fork.lock()
 NO_LEAVES: Mapping[int, Array] = MappingProxyType({})
+
+
+class Moves:
+    """How many leaves of lazy graphs have been moved: what was known of where they lie holds while this is the same."""
+
+    count = 0
+
+
+moves = Moves()
 
 
 class Joined:
@@ -130,8 +139,8 @@ def move_parts(
             index: list[slice] = [slice(None)] * made.ndim
             index[axis] = slice(start, start + size)
             view = made[tuple(index)]
-            if id(part) in leaves:
-                move(leaves[id(part)], view)
+            if id(part) in leaves and move(leaves[id(part)], view):
+                moves.count += 1
         first += size
 
 
