@@ -35,15 +35,15 @@ class Pointers:
 
     Attributes
     ----------
-    movable : set of int
-        The pieces of memory that may move without another capture, by number.
+    pinned : list of int
+        The pieces of memory that may not move without another capture, by number.
     """
 
     def __init__(self, recording: Recording, is_ours: NDArray[np.bool_], memory: Sequence[tuple[int, int]]) -> None:
         self.recording = recording
         self.is_ours = is_ours
-        self.starts = np.array([address for address, _ in memory], np.uint64)
-        self.movable: set[int] = set()
+        self.starts = [address for address, _ in memory]
+        self.pinned = list(range(len(self.starts)))
         # Where HIP does not tell a kernel's arguments, nothing is known of what they point to.
         self.is_hidden = any(recording.raw(i).kind == core.lib.HIPRT_NODE_OPAQUE for i in range(len(recording)))
         self.places, self.values = words(recording)
@@ -63,7 +63,7 @@ class Pointers:
         later = Pointers(recording, self.is_ours, memory)
         names = ["node", "offset", "memory"]
         if np.array_equal(later.table[names], self.table[names]):
-            later.movable = self.movable
+            later.pinned = self.pinned
         return later
 
     def found(self, alone: dict[int, tuple[int, int]]) -> tuple[NDArray[np.void], NDArray[np.intp]]:
@@ -82,15 +82,11 @@ class Pointers:
             table["delta"] = self.values[chosen] - starts[at[chosen]]
         return table, chosen
 
-    def moved(self, starts: Sequence[int]) -> set[int]:
-        """Return the pieces of memory that lie elsewhere than in the first capture."""
-        return {i for i, (was, now) in enumerate(zip(self.starts.tolist(), starts)) if was != now}
-
     def may_move(self, starts: Sequence[int]) -> bool:
         """Whether a recording for memory at these places is known without another capture."""
         if any(starts[i] != starts[first] for i, first in self.merges):
             return False
-        return self.moved(starts) <= self.movable
+        return all(starts[i] == self.starts[i] for i in self.pinned)
 
     def learn(self, captured: Recording, starts: Sequence[int]) -> bool:
         """Compare a capture with memory at other places with what is expected of it; whether all that moved may move.
@@ -112,7 +108,7 @@ class Pointers:
             expected[self.chosen] = np.array(starts, np.uint64)[self.table["memory"]] + self.table["delta"]
         if np.any((words(captured)[1] != expected) & ~self.is_ours):
             return False
-        self.movable |= self.moved(starts)
+        self.pinned = [i for i in self.pinned if starts[i] == self.starts[i]]
         return True
 
     def at(self, starts: Sequence[int]) -> Recording:

@@ -329,6 +329,8 @@ class Recording:
 
     def difference(self, other: Recording, index: int) -> str:
         """Describe how the arguments of one node differ from those in a recording of the same key."""
+        if text := foreign_difference(index, self.raw(index), other.raw(index)):
+            return text
         mine, its = self.node(index), other.node(index)
         for name in mine.arguments:
             if mine.arguments[name] != its.arguments[name]:
@@ -408,6 +410,20 @@ class Recording:
             fields = core.ffi.cast(f"{PLAIN[kind]} *", raw.payload)
             arguments = {name: getattr(fields, name) for name, _ in core.ffi.typeof(PLAIN[kind]).fields}
         return Node(kind, kind, (0, 0, 0), (0, 0, 0), 0, dependencies, arguments, is_foreign=bool(raw.source))
+
+
+def foreign_difference(index: int, mine: Any, its: Any) -> str:
+    """Describe the first argument of a node of other code that differs; empty for a node of ours."""
+    if not mine.source or not mine.kernel:
+        return ""
+    base = core.ffi.sizeof("hiprt_dims")
+    for i in range(core.lib.hiprt_kernel_count(mine.kernel)):
+        start, size = base + core.lib.hiprt_kernel_offset(mine.kernel, i), core.lib.hiprt_kernel_size(mine.kernel, i)
+        cells = [bytes(core.ffi.buffer(raw.payload + start, size)) for raw in (mine, its)]
+        if cells[0] != cells[1]:
+            was, now = (int.from_bytes(cell, "little") if size in (1, 2, 4, 8) else cell for cell in cells)
+            return f"node {index} ({core.ffi.string(mine.name).decode()}) argument {i}: {was!r} -> {now!r}"
+    return ""
 
 
 def foreign_arguments(kernel: Any, block: bytes) -> dict[str, Any]:

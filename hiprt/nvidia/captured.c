@@ -80,6 +80,12 @@ hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType *type) {
   return result;
 }
 
+hipError_t hipGraphAddChildGraphNode(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n,
+                                     hipGraph_t child) {
+  NV_NEED(GraphAddChildGraphNode);
+  return nv_done(nv.GraphAddChildGraphNode((void **)node, graph, (void *const *)deps, n, child));
+}
+
 hipError_t hipGraphChildGraphNodeGetGraph(hipGraphNode_t node, hipGraph_t *graph) {
   NV_NEED(GraphChildGraphNodeGetGraph);
   return nv_done(nv.GraphChildGraphNodeGetGraph(node, (void **)graph));

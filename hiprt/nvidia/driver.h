@@ -149,6 +149,7 @@ typedef struct {
   X(GraphGetEdges, "cuGraphGetEdges", (void *, void **, void **, size_t *))                                            \
   X(GraphGetEdgesWithData, "cuGraphGetEdges_v2", (void *, void **, void **, CUgraphEdgeData *, size_t *))              \
   X(GraphNodeGetType, "cuGraphNodeGetType", (void *, int *))                                                           \
+  X(GraphAddChildGraphNode, "cuGraphAddChildGraphNode", (void **, void *, void *const *, size_t, void *))              \
   X(GraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph", (void *, void **))                                   \
   X(GraphKernelNodeGetParams, "cuGraphKernelNodeGetParams_v2", (void *, CUDA_KERNEL_NODE_PARAMS_v2 *))                 \
   X(GraphKernelNodeGetAttribute, "cuGraphKernelNodeGetAttribute", (void *, int, void *))                               \

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
+from operator import is_
 from typing import Any, NamedTuple
 
 from hiprt.errors import HipError
@@ -83,8 +84,9 @@ class Graphed:
         self.latest: Kept | None = None
         self.signature: tuple[Any, ...] = ()
         self.weights: list[Any] = []
-        self.weights_seen: Any = None
-        self.numbers: dict[Any, int] = {}
+        self.addresses: list[int] = []  # of the weights
+        self.forms: list[Form] = []
+        self.numbers: dict[tuple[Form, ...], int] = {}
         self.number = 0
         self.captures = 0
         self.lock = threading.RLock()
@@ -134,7 +136,7 @@ class Graphed:
             return self.first(signature, function, tensors, why)
         if kept.refused or not flags.graph:
             return self.eagerly(function, kept.refused or "HIPRT_GRAPH=0", why)
-        starts = list(map(self.torch.Tensor.data_ptr, tensors))
+        starts = [tensor.data_ptr() for tensor in tensors[:inputs]] + self.addresses
         self.adopted.given = self.device.stream()
         if kept is self.latest and kept.starts == starts:
             self.adopted.again()
@@ -228,12 +230,21 @@ class Graphed:
 
     def weights_number(self) -> int:
         """Return a number of what the weights are, and look at none whose address and object are those of last time."""
-        self.weights = [place[key] for _, place, key in self.slots]
-        seen = list(map(id, self.weights)), list(map(self.torch.Tensor.data_ptr, self.weights))
-        if seen != self.weights_seen:
-            self.weights_seen = seen
-            forms = tuple(map(form, self.weights))
-            self.number = self.numbers.setdefault(forms, len(self.numbers))
+        weights = [place[key] for _, place, key in self.slots]
+        addresses = list(map(self.torch.Tensor.data_ptr, weights))
+        if addresses == self.addresses and all(map(is_, weights, self.weights)):
+            return self.number
+        changed = [i for i, (now, was) in enumerate(zip(weights, self.weights)) if now is not was]
+        changed += [i for i, (now, was) in enumerate(zip(addresses, self.addresses)) if now != was]
+        if len(self.weights) != len(weights):
+            self.forms, changed = list(map(form, weights)), []
+            self.number = self.numbers.setdefault(tuple(self.forms), len(self.numbers))
+        self.weights, self.addresses = weights, addresses
+        forms = [(i, form(weights[i])) for i in changed]
+        if any(self.forms[i] != now for i, now in forms):
+            for i, now in forms:
+                self.forms[i] = now
+            self.number = self.numbers.setdefault(tuple(self.forms), len(self.numbers))
         return self.number
 
     def difference(self, signature: tuple[Any, ...]) -> str:
