@@ -128,19 +128,53 @@ static const void *packed_block(void **extra, size_t *out_size) {
   return *out_size ? block : 0;
 }
 
-static hiprt_dims dims_of(const hipKernelNodeParams *p) {
+static hiprt_dims dims_of(const hipKernelNodeParams *p, uint32_t attributes) {
   return (hiprt_dims){{p->gridDim.x, p->gridDim.y, p->gridDim.z},
                       {p->blockDim.x, p->blockDim.y, p->blockDim.z},
                       p->sharedMemBytes,
-                      0};
+                      attributes};
+}
+
+/* Add bits of an attribute to those before; whether it has no more of them. */
+static int put_attribute(uint32_t *attributes, int value, int least, uint32_t bits) {
+  const uint32_t place = (uint32_t)value - (uint32_t)least;
+  *attributes = *attributes << bits | (place & ((1u << bits) - 1));
+  return !(place >> bits);
+}
+
+/* Give what a captured kernel is launched with besides its dimensions, each attribute by bits of its own, so that kernels
+ * that differ in one are not taken for the same (G3). The node itself takes them from the captured one. */
+static int ask_attributes(hipGraphNode_t source, uint32_t *out) {
+  hipLaunchAttributeValue cooperative = {0}, cluster = {0}, policy = {0}, priority = {0}, domain = {0};
+  *out = 0;
+  if (!hiprt_hip.hipGraphKernelNodeGetAttribute) return 0;
+  const struct {
+    hipLaunchAttributeID id;
+    hipLaunchAttributeValue *value;
+  } asked[] = {{hipLaunchAttributeCooperative, &cooperative},
+               {hipLaunchAttributeClusterDimension, &cluster},
+               {hipLaunchAttributeClusterSchedulingPolicyPreference, &policy},
+               {hipLaunchAttributePriority, &priority},
+               {hipLaunchAttributeMemSyncDomain, &domain}};
+  for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+    if (hiprt_hip.hipGraphKernelNodeGetAttribute(source, asked[i].id, asked[i].value))
+      *asked[i].value = (hipLaunchAttributeValue){0};
+  if (cooperative.cooperative) return refuse("a cooperative launch cannot be repeated eagerly");
+  const int fits = put_attribute(out, (int)cluster.clusterDim.x, 0, 5) & put_attribute(out, (int)cluster.clusterDim.y, 0, 5) &
+                   put_attribute(out, (int)cluster.clusterDim.z, 0, 5) &
+                   put_attribute(out, (int)policy.clusterSchedulingPolicyPreference, 0, 2) &
+                   put_attribute(out, priority.priority, -128, 8) & put_attribute(out, (int)domain.memSyncDomain, 0, 1);
+  /* A launch without any of them has zeros, as launches of ours have. */
+  *out ^= 128u << 1;
+  return fits ? 0 : refuse("a kernel with a launch attribute of an unknown value");
 }
 
 static int append_opaque(pieces *all, hipGraphNode_t source, hipFunction_t function, const char *name,
-                         const hipKernelNodeParams *p) {
+                         const hipKernelNodeParams *p, uint32_t attributes) {
   static _Atomic uint64_t serials;
   if (all->from < all->to) return refuse("a kernel whose arguments HIP does not tell may have been given the address "
                                          "of an array that the step made and has no memory for yet");
-  hiprt_opaque opaque = {dims_of(p), (uint64_t)(uintptr_t)function, (uint64_t)(uintptr_t)source, 0, ""};
+  hiprt_opaque opaque = {dims_of(p, attributes), (uint64_t)(uintptr_t)function, (uint64_t)(uintptr_t)source, 0, ""};
   opaque.serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
   snprintf(opaque.name, sizeof opaque.name, "%s", name);
   return append(all, HIPRT_NODE_OPAQUE, source, 0, &opaque, sizeof opaque);
@@ -159,13 +193,13 @@ static char *blank_payload(pieces *all, uint32_t size) {
 
 /* Append a kernel, of which offsets and sizes of the arguments are known. */
 static int append_known(pieces *all, hipGraphNode_t source, hiprt_kernel *kernel, const hipKernelNodeParams *p,
-                        const void *block) {
+                        uint32_t attributes, const void *block) {
   char *payload = kernel ? blank_payload(all, kernel->payload_size) : 0;
   if (!payload) {
     hiprt_kernel_release(kernel);
     return hiprt_fail(HIPRT_E_MEMORY, "hiprt_flatten_end", 0);
   }
-  const hiprt_dims dims = dims_of(p);
+  const hiprt_dims dims = dims_of(p, attributes);
   char *args = payload + sizeof dims;
   memcpy(payload, &dims, sizeof dims);
   for (uint32_t i = 0; i < kernel->n_args; i++)
@@ -194,15 +228,14 @@ static int append_kernel(pieces *all, hipGraphNode_t source) {
   hipKernelNodeParams p = {0};
   HIPRT_TRY(hipGraphKernelNodeGetParams, source, &p);
   int before = before_questions();
-  hipLaunchAttributeValue value = {0};
-  int is_cooperative = hiprt_hip.hipGraphKernelNodeGetAttribute &&
-                       !hiprt_hip.hipGraphKernelNodeGetAttribute(source, hipLaunchAttributeCooperative, &value) &&
-                       value.cooperative;
-  hiprt_kernel *kernel = is_cooperative ? 0 : known_kernel(all, &p);
-  if (kernel) {
+  uint32_t attributes;
+  int status = ask_attributes(source, &attributes);
+  hiprt_kernel *kernel = status ? 0 : known_kernel(all, &p);
+  if (status || kernel) {
     after_questions(before);
+    if (status) return status;
     hiprt_kernel_retain(kernel);
-    return append_known(all, source, kernel, &p, 0);
+    return append_known(all, source, kernel, &p, attributes, 0);
   }
   /* A kernel that a program launches as `kernel<<<…>>>` is known by a host symbol. */
   hipFunction_t function = 0;
@@ -214,16 +247,15 @@ static int append_kernel(pieces *all, hipGraphNode_t source) {
   if (block) sizes[0] = (uint32_t)packed;
   const char *name = hiprt_hip.hipKernelNameRef ? hiprt_hip.hipKernelNameRef(function) : 0;
   after_questions(before);
-  if (is_cooperative) return refuse("a cooperative launch cannot be repeated eagerly");
   if (!name) name = "kernel of other code";
-  if (count < 0) return append_opaque(all, source, function, name, &p);
+  if (count < 0) return append_opaque(all, source, function, name, &p, attributes);
   kernel = hiprt_kernel_create_foreign(function, name, (uint32_t)count, offsets, sizes, packed);
   if (kernel && !block && all->n_known < MOST_KNOWN) {
     hiprt_kernel_retain(kernel);
     all->known[all->n_known].func = p.func;
     all->known[all->n_known++].kernel = kernel;
   }
-  return append_known(all, source, kernel, &p, block);
+  return append_known(all, source, kernel, &p, attributes, block);
 }
 
 /* Whether the library tells what a copy node copies: CLR's copies of one row keep that where GetParams does not look

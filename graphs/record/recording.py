@@ -342,7 +342,8 @@ class Recording:
         size = min(len(self), len(other), MOST_COMPARED)
         for index in range(size):
             if launched(self.raw(index)) != launched(other.raw(index)):
-                return f"node {index}: {self.node(index).launch} -> {other.node(index).launch}"
+                was, now = self.node(index).launch, other.node(index).launch
+                return f"node {index}: {was} -> {now}{' with other launch attributes' if was == now else ''}"
         if size == MOST_COMPARED:
             return ""
         if len(self) == len(other):

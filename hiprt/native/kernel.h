@@ -1,6 +1,6 @@
 /* Kernels: a function of a module with its declared arguments, and the payload of one launch of it.
  *
- * A payload holds the dimensions | the arguments as the kernel reads them, each at its alignment, with zeros between
+ * A payload holds the dimensions, of which `zero` is what a captured kernel has of launch attributes | the arguments as the kernel reads them, each at its alignment, with zeros between
  * them and up to a multiple of 8 | one range for each buffer, in argument order. It is written once, by who launches,
  * and it is what a node keeps: two nodes do the same work exactly when dimensions and arguments are the same bytes. */
 #pragma once

@@ -113,6 +113,11 @@ hipError_t hipGraphKernelNodeGetAttribute(hipGraphNode_t node, hipLaunchAttribut
   return nv_done(nv.GraphKernelNodeGetAttribute(node, (int)id, value));
 }
 
+hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t node, hipLaunchAttributeID id, const hipLaunchAttributeValue *value) {
+  NV_NEED(GraphKernelNodeSetAttribute);
+  return nv_done(nv.GraphKernelNodeSetAttribute(node, (int)id, value));
+}
+
 hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t source, hipGraphNode_t target) {
   NV_NEED(GraphKernelNodeCopyAttributes);
   return nv_done(nv.GraphKernelNodeCopyAttributes(target, source));

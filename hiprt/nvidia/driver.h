@@ -153,6 +153,7 @@ typedef struct {
   X(GraphChildGraphNodeGetGraph, "cuGraphChildGraphNodeGetGraph", (void *, void **))                                   \
   X(GraphKernelNodeGetParams, "cuGraphKernelNodeGetParams_v2", (void *, CUDA_KERNEL_NODE_PARAMS_v2 *))                 \
   X(GraphKernelNodeGetAttribute, "cuGraphKernelNodeGetAttribute", (void *, int, void *))                               \
+  X(GraphKernelNodeSetAttribute, "cuGraphKernelNodeSetAttribute", (void *, int, const void *))                         \
   X(GraphKernelNodeCopyAttributes, "cuGraphKernelNodeCopyAttributes", (void *, void *))                                \
   X(GraphMemcpyNodeGetParams, "cuGraphMemcpyNodeGetParams", (void *, CUDA_MEMCPY3D_v2 *))                              \
   X(GraphMemsetNodeGetParams, "cuGraphMemsetNodeGetParams", (void *, CUDA_MEMSET_NODE_PARAMS_v1 *))                    \

@@ -130,6 +130,12 @@ def host_function(stream):
     return raw("hipLaunchHostFunc", stream, nothing, None)
 
 
+def tells_arguments():
+    """Whether HIP tells where the arguments of a kernel lie."""
+    offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+    return not raw("hipKernelGetParamInfo", functions()["affine"], 0, ctypes.byref(offset), ctypes.byref(size)).value
+
+
 def is_captured(stream):
     """Whether a stream is being captured."""
     status = core.ffi.new("int *")
