@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "capture.h"
+#include "captured_match.h"
 #include "status.h"
 
 #define MOST_KNOWN 64
@@ -26,9 +27,8 @@ typedef struct {
 
 typedef struct {
   piece *pieces;
-  size_t count, capacity; /* with `like`, nodes are counted and no pieces are kept */
-  const hiprt_recorder *like; /* nodes that those of the graph are compared with; NULL: it becomes pieces */
-  hiprt_recorder *varied;     /* a copy of them, made for the first that carries other arguments */
+  size_t count, capacity; /* with a match, nodes are counted and no pieces are kept */
+  hiprt_captured_match *match; /* what the graph's nodes are compared with; NULL: they become pieces */
   char *payload;              /* room for one, which is given zeros */
   uint32_t room;
   uint64_t from, to; /* addresses that are not final */
@@ -44,26 +44,12 @@ typedef struct {
 
 static int refuse(const char *what) { return hiprt_fail(HIPRT_E_FOREIGN, "hipStreamEndCapture", what); }
 
-/* Compare the next node with that of `like`, and keep arguments that differ. */
-static int compare(pieces *all, uint32_t kind, const hiprt_kernel *kernel, const void *payload, uint32_t size) {
-  static const char other[] = "other work than before";
-  const uint32_t index = (uint32_t)all->count++;
-  hiprt_node n;
-  if (index >= hiprt_recorder_size(all->like) || hiprt_recorder_node(all->like, index, &n)) return refuse(other);
-  if (n.kind != kind || n.payload_size != size || kind == HIPRT_NODE_OPAQUE) return refuse(other);
-  if (kernel && (n.kernel->function != kernel->function || memcmp(n.payload, payload, sizeof(hiprt_dims))))
-    return refuse(other);
-  if (!size || !memcmp(n.payload, payload, size)) return 0;
-  const int status = all->varied ? 0 : hiprt_recorder_copy(all->like, &all->varied);
-  if (!status) memcpy(hiprt_recorder_payload(all->varied, index), payload, size);
-  return status;
-}
-
 /* Append a piece; it takes the kernel, and a copy of the payload. */
 static int append(pieces *all, uint32_t kind, hipGraphNode_t source, hiprt_kernel *kernel, const void *payload,
                   uint32_t size) {
-  if (all->like) {
-    const int status = compare(all, kind, kernel, payload, size);
+  if (all->match) {
+    const int status = hiprt_captured_match_node(all->match, kind, kernel, payload, size);
+    all->count++;
     hiprt_kernel_release(kernel);
     return status;
   }
@@ -457,14 +443,9 @@ static int gather(pieces *all, const flattening *f, const member *m, span before
 
 /* Keep what a new node waits for, or compare it. */
 static int set_deps(pieces *all, uint32_t own, span deps) {
-  if (!all->like) {
-    all->pieces[own].deps = deps;
-    return 0;
-  }
-  hiprt_node n;
-  hiprt_recorder_node(all->like, own, &n);
-  const int is_same = n.n_deps == deps.count && (!deps.count || !memcmp(n.deps, all->links + deps.start, deps.count * sizeof *n.deps));
-  return is_same ? 0 : refuse("other edges than before");
+  if (all->match) return hiprt_captured_match_deps(all->match, own, deps.count ? all->links + deps.start : 0, deps.count);
+  all->pieces[own].deps = deps;
+  return 0;
 }
 
 static int flatten_member(pieces *all, const flattening *f, member *m, span before) {
@@ -644,18 +625,14 @@ int hiprt_flatten_graph(hiprt_recorder *r, uint64_t given, int device, int is_gi
 
 void hiprt_flatten_like(hiprt_recorder *like, uint64_t given, int device, int is_given, hiprt_recorder **out_recorder) {
   hipGraph_t graph = (hipGraph_t)(uintptr_t)given;
-  pieces all = {.keeps_edges = 1, .like = like};
+  hiprt_captured_match match = {.like = like};
+  pieces all = {.keeps_edges = 1, .match = &match};
   span ends;
   *out_recorder = 0;
   if (hiprt_recorder_captured_on(like) != device || hiprt_hip.hipSetDevice(device)) return;
   const int status = append_graph(&all, graph, (span){0, 0}, &ends);
-  if (status || all.count != hiprt_recorder_size(like)) {
-    hiprt_recorder_release(all.varied);
-  } else {
-    *out_recorder = all.varied ? all.varied : like;
-    if (all.varied) hiprt_recorder_relocate(all.varied, 0, 0);
-    if (is_given) hiprt_hip.hipGraphDestroy(graph);
-  }
+  hiprt_captured_match_end(&match, status, out_recorder);
+  if (*out_recorder && is_given) hiprt_hip.hipGraphDestroy(graph);
   drop_pieces(&all);
 }
 
