@@ -12,6 +12,9 @@
 typedef unsigned long long word;
 #if HIPRT_TARGET_CPU
 int let_others_run() __asm__("sched_yield");  // there may be more ranks than cores
+constexpr uint PATIENCE = 1;                  // the threads of a block wait one behind the other
+#else
+constexpr uint PATIENCE = 1024;  // reads between two of the host's memory, which is far
 #endif
 constexpr uint EACH = 4 / sizeof(T);  // numbers of a word
 const uint lane = thread_index_in_threadgroup, threads = threads_per_threadgroup.x;
@@ -44,7 +47,7 @@ for (uint first = block * threads; first < count; first += threadgroups_per_grid
       const volatile word* place = (const volatile word*)places[rank] + turn + from * apart + at;
       word come = *place;
       for (uint tries = 1; uint(come >> 32) != round; tries++) {
-        if (tries % 64 == 0 && *(const volatile uint*)gone) break;
+        if (tries % PATIENCE == 0 && *(const volatile uint*)gone) break;
 #if HIPRT_TARGET_CPU
         if (tries % 64 == 0) let_others_run();
 #endif

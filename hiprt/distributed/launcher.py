@@ -17,7 +17,7 @@ from hiprt.distributed.place import Place, place_of
 
 __all__ = ["add_arguments", "launch", "run", "start_ranks"]
 
-GRACE = 15.0  # seconds in which the others end by themselves once a rank has failed: they say why
+GRACE = 30.0  # seconds in which the others end by themselves once a rank has failed: they say why
 PORTS = range(10_000, 32_000)  # below those that the system gives to programs that ask for any
 
 

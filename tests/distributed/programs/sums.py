@@ -1,6 +1,7 @@
-"""One rank: sums of random arrays, alone and in steps that are replayed, compared bit by bit with numpy's."""
+"""One rank, now and then late: sums of random arrays, alone and in replayed steps, compared bit by bit with numpy's."""
 
 import sys
+import time
 
 import numpy as np
 
@@ -25,10 +26,17 @@ def wanted(turn, ranks, size, dtype, residual=0):
     return total.astype(dtype)
 
 
+def delay(turn, rank):
+    """Let a rank be late by some milliseconds in some turns, the same in every run."""
+    chance = np.random.default_rng([turn, rank, 2])
+    time.sleep(chance.random() * 0.01 * (chance.random() < 0.3))
+
+
 with Communicator(seconds=300) as ranks:
     mine = ranks.rank
     chance = np.random.default_rng(1)  # the same in every rank
     for turn in range(TURNS):
+        delay(turn, mine)
         size, dtype = int(chance.integers(0, 1500)), (np.float32, np.float16, bfloat16)[turn % 3]
         x = hiprt.array(numbers(turn, mine, size, dtype))
         got = ranks.all_reduce(x, out=x if turn % 4 == 3 else None)
@@ -53,6 +61,7 @@ with Communicator(seconds=300) as ranks:
 
     step, results = graphs.Step(token), []
     for turn in range(TURNS):
+        delay(turn, mine)
         x.copy_from(hiprt.array(numbers(turn, mine, 300, np.float32)))
         results.append(step().numpy())
     assert step.rungs["replay"] == TURNS - 1
