@@ -20,5 +20,6 @@ try:
         step().numpy()
         ranks.check()
 except RankError as error:
-    print(f"rank {ranks.rank}: {error}", flush=True)
+    sys.stdout.write(f"rank {ranks.rank}: {error}\n")  # at once: print writes the end of the line by itself
+    sys.stdout.flush()
     sys.exit(3)

@@ -71,4 +71,4 @@ with Communicator(seconds=300) as ranks:
         mean = sum(numbers(turn, rank, 300, np.float32) for rank in range(ranks.ranks)) / ranks.ranks
         np.testing.assert_allclose(result, mean, rtol=1e-4, atol=1e-6)
     ranks.barrier()
-print(f"rank {mine}: right")
+sys.stdout.write(f"rank {mine}: right\n")  # at once: print writes the end of the line by itself
