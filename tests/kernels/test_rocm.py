@@ -18,8 +18,8 @@ HEADERS = "hip/hip_runtime_api.h", "hip/hiprtc.h"
 # The ends of enumerations move on with each version, and the union has had more members since.
 ENDS = ("Max", "MAX", "Tbd", "Range", "RuntimeOther")
 GROWN = {"hipLaunchAttributeValue", "hipKernelNodeAttrValue"}
-# HIP 6.4's clang 21 keeps the widest kernels of batches and of long heads less tightly than clang 22 does.
-SPILLS = {"prefill_attention", "gather_qmm"}
+# Kernels that may spill, by suite. None does with HIP 6.4; HIP 7 has not compiled all of these since they changed.
+SPILLS = {"sid": (), "experimental": ("prefill_attention", "gather_qmm")}
 
 
 @pytest.fixture(params=SUITES)
@@ -59,7 +59,7 @@ def test_every_kernel_compiles(folder, form):
         assert 0 < row.vgpr <= 512
         assert row.waves >= 1
     spilled = {name for (name, _), (row,) in rows.items() if row.spills}
-    assert {name for name in spilled if not name.startswith(tuple(SPILLS))} == set()
+    assert {name for name in spilled if not name.startswith(SPILLS[folder.name])} == set()
 
 
 def test_instructions_are_counted(folder):
