@@ -98,8 +98,9 @@ def test_ops_launch_what_the_catalogue_has(stream, form):
     launched, names = set(), set()
     for case in cases() if form != "short" else one_of_each(cases(), op_and_shape):
         launch, result = launch_of(case)
-        launched.add(launch.kernel.symbol(launch.template))
-        names.add(launch.kernel.name)
+        if launch.kernel.name in KERNELS:  # else it is of NVIDIA's own
+            launched.add(launch.kernel.symbol(launch.template))
+            names.add(launch.kernel.name)
         got = result.numpy()
         row = measured("", case, "", got, got)
         assert row.is_right, (launch.kernel.name, case.name, row.error)
