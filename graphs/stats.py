@@ -29,6 +29,7 @@ class Event(NamedTuple):
         The step's name.
     rung : str
         The rung that was taken; ``split`` where the recording was cut around work that cannot be a node.
+        ``capture`` where a function of torch was captured again.
     reason : str
         Why not replay.
     key : int
