@@ -120,5 +120,8 @@ def test_flags_are_checked(event):
     assert error(hip.hipEventCreateWithFlags(every & 0xFFFFFFFF)) == E.hipErrorInvalidValue
     both = hip.hipEventReleaseToDevice | (hip.hipEventReleaseToSystem & 0xFFFFFFFF)
     assert error(hip.hipEventCreateWithFlags(both)) == E.hipErrorInvalidValue
+    no_fence = 0x20000000  # hipEventDisableSystemFence: one of the three
+    ok(hip.hipEventDestroy(ok(hip.hipEventCreateWithFlags(no_fence))))
+    assert error(hip.hipEventCreateWithFlags(no_fence | hip.hipEventReleaseToDevice)) == E.hipErrorInvalidValue
     assert error(hip.hipEventRecordWithFlags(event, None, 9)) == E.hipErrorInvalidValue
     assert error(hip.hipEventRecord(event, 0x123450)) == E.hipErrorInvalidHandle

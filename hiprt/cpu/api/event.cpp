@@ -14,10 +14,10 @@ namespace cpu {
 namespace {
 
 hipError_t create(hipEvent_t *out, unsigned flags) {
-  constexpr unsigned kKnown = hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess |
-                              hipEventReleaseToDevice | hipEventReleaseToSystem;
+  constexpr unsigned kFences = hipEventReleaseToDevice | hipEventReleaseToSystem | hipEventDisableSystemFence;
+  constexpr unsigned kKnown = hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess | kFences;
   if (!out || (flags & ~kKnown)) return hipErrorInvalidValue;
-  if ((flags & hipEventReleaseToDevice) && (flags & hipEventReleaseToSystem)) return hipErrorInvalidValue;
+  if (__builtin_popcount(flags & kFences) > 1) return hipErrorInvalidValue;
   // An event that other processes see cannot be timed, and this device has none.
   if (flags & hipEventInterprocess) return flags & hipEventDisableTiming ? hipErrorNotSupported : hipErrorInvalidValue;
   *out = add_event(flags);

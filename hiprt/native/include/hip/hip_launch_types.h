@@ -40,6 +40,7 @@ typedef void (*hipStreamCallback_t)(hipStream_t stream, hipError_t status, void 
 #define hipEventInterprocess 0x4
 #define hipEventReleaseToDevice 0x40000000
 #define hipEventReleaseToSystem 0x80000000
+#define hipEventDisableSystemFence 0x20000000
 #define hipEventRecordDefault 0x0
 #define hipEventRecordExternal 0x1
 #define hipEventWaitDefault 0x0
