@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from numpy.typing import DTypeLike
 
 from hiprt.allocator import Arena, Plan, Pool
+from hiprt.array import Array
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.arguments import Arguments, names_of
@@ -69,7 +70,10 @@ class Step(Armed, Generic[P, R]):
         reused all the same.
     moves : bool
         True patches arrays of the same shapes at other addresses into the kept graph, without the function, where that
-        cannot change an edge. The function must use such arrays through its arguments only.
+        cannot change an edge. The function must use such arrays through its arguments only, or name them in `captured`.
+    captured : sequence of Array, optional
+        Arrays that the function uses besides its arguments. An argument in the same memory as one of them is not
+        patched, since it could not be told from it: the step records again.
     overwrite : bool
         True returns the very arrays that the function returned, and the next call of the same signature overwrites
         them. False returns copies, made in stream order, of those that lie in the step's own memory. A step that
@@ -99,6 +103,7 @@ class Step(Armed, Generic[P, R]):
         stream: Stream | None = None,
         keep: bool = True,
         moves: bool = False,
+        captured: Sequence[Array] = (),
         overwrite: bool = False,
         varying: Mapping[str, DTypeLike] | None = None,
     ) -> None:
@@ -108,6 +113,7 @@ class Step(Armed, Generic[P, R]):
         self.given, self.last = stream, stream
         self.keep = keep
         self.moves = moves
+        self.captured = captured
         self.overwrite = overwrite
         self.cells = Cells(function, varying) if varying else None
         self.kept: OrderedDict[Hashable, KeptCall] = OrderedDict()
@@ -429,7 +435,9 @@ class Step(Armed, Generic[P, R]):
                 session.let_go()
                 return result
             own = {id(array.buffer) for array in found if session.owns(array.buffer)}
-            kept = KeptCall(session.segments, result, arrays_of(*args, *keywords.values()), own, arguments)
+            arrays = arrays_of(*args, *keywords.values())
+            captured = [array.extent for array in self.captured] if self.moves else ()
+            kept = KeptCall(session.segments, result, arrays, own, arguments, captured)
             self.remember(signature, kept)
             result = cast(R, kept.results(stream))
             self.make_ready(signature, args, keywords, stream)

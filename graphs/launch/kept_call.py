@@ -13,6 +13,7 @@ from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.placement import Placement, Placements
 from hiprt.graphs.launch.results import copied
 from hiprt.graphs.record.comparison import Recorded
+from hiprt.graphs.record.extents import Extent
 from hiprt.graphs.record.recording import Recording
 from hiprt.stream import Stream
 
@@ -36,6 +37,8 @@ class KeptCall:
         The ids of the buffers, among those of the results, that every launch writes anew.
     arguments : Arguments, optional
         What the call was given.
+    captured : sequence of Extent, optional
+        Memory that the function uses besides its arguments, also where an argument lies there.
 
     Attributes
     ----------
@@ -56,12 +59,13 @@ class KeptCall:
         arrays: Sequence[Array],
         own: Collection[int] = (),
         arguments: Arguments | None = None,
+        captured: Sequence[Extent] = (),
     ) -> None:
         self.segments = segments
         self.result = result
         self.own = own
         self.arguments = arguments
-        self.placements = Placements(arrays, result, [] if arguments is None else arguments.arrays)
+        self.placements = Placements(arrays, result, [] if arguments is None else arguments.arrays, captured)
         self.nbytes = sum(memory.stats().reserved for memory in self.memories)
         self.signature: Hashable = None
 

@@ -89,6 +89,8 @@ class Placements:
         What the function returned.
     names : sequence of str
         The names of the arrays.
+    captured : sequence of Extent
+        Memory that the function uses besides its arguments, also where an argument lies there.
 
     Attributes
     ----------
@@ -96,8 +98,11 @@ class Placements:
         The placement that the exec carries.
     """
 
-    def __init__(self, arrays: Sequence[Array], result: Any, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, arrays: Sequence[Array], result: Any, names: Sequence[str] = (), captured: Sequence[Extent] = ()
+    ) -> None:
         self.arrays = list(arrays)
+        self.captured = captured
         self.names = names
         self.result = result
         self.others: list[Extent] | None = None  # what the step uses besides its arguments
@@ -125,7 +130,8 @@ class Placements:
         """Whether the exec of a recording can be given arguments that lie there with the edges that it has."""
         if self.others is None:
             own = set(self.here.extents)
-            self.others = coalesce(extent for extent in extents(recording) if extent not in own)
+            used = (extent for extent in extents(recording) if extent not in own)
+            self.others = coalesce([*used, *self.captured])
             # Where other code's arguments hold addresses of the arrays is not known.
             self.is_movable = not recording.foreign and self.are_alone()
         if target.is_free is None:

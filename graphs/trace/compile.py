@@ -140,7 +140,8 @@ class Traced(core.Traced):
             # Streams may come and go, and a step has memory and graphs.
             for gone in [each for each in list(self.steps) if not each.is_open]:
                 self.steps.pop(gone, None)
-            step = self.steps.setdefault(stream, Step(self.run, name=self.name, stream=stream, moves=True))
+            made = Step(self.run, name=self.name, stream=stream, moves=True, captured=self.program.captured)
+            step = self.steps.setdefault(stream, made)
         return step
 
     def run(self, *arrays: Array) -> Any:

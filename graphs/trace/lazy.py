@@ -129,7 +129,10 @@ class Lowered:
         self.latest = {i: before[self.kept[i]] for i in self.small}  # their addresses
         returned = [i for i, at in enumerate(self.given) if at < 0 or not self.is_plain]
         made = partial(run, self.program, returned)  # which does not hold the Lowered, so that both go at once
-        self.step: Step[..., tuple[Array, ...]] = Step(made, name="mlx.eval", stream=stream, moves=self.is_plain)
+        captured = self.program.captured
+        self.step: Step[..., tuple[Array, ...]] = Step(
+            made, name="mlx.eval", stream=stream, moves=self.is_plain, captured=captured
+        )
 
     def fits(self, arrays: list[Array]) -> bool:
         """Whether the leaves hold the arrays that the program captured; what is captured is not freed meanwhile."""

@@ -212,6 +212,17 @@ def test_captured_arrays():
     assert compiled(x).numpy()[0] == 15
 
 
+@pytest.mark.parametrize("order", ["xxwxxwx", "wxx", "wwx"])
+def test_a_captured_array_is_an_argument_as_well(order):
+    """What is patched in the place of the argument does not take the place of what was captured."""
+    w = hiprt.array(np.array([10, 20], np.float32))
+    compiled = hiprt.compile(lambda x: kernels.add(x, w))
+    for i, each in enumerate(order):
+        x = w if each == "w" else hiprt.array(np.array([i, i], np.float32))
+        expected = x.numpy() + w.numpy()
+        np.testing.assert_array_equal(compiled(x).numpy(), expected)
+
+
 def test_captured_inputs_and_outputs():
     state = {"weight": hiprt.full((4,), 2.0), "steps": [hiprt.zeros(1)], "name": "s"}
 
