@@ -240,6 +240,26 @@ def test_memory_of_a_pool_is_not_used_when_it_is_freed_or_new(check, code, kind)
     assert [stack.split()[0] for stack in finding["stacks"]] == words
 
 
+def test_modules_may_lie_where_memory_was_freed(check):
+    """Their files are mapped into the place that the memory leaves, and calls of functions read there."""
+    source = """
+extern "C" __global__ void look(int *x) { x[threadIdx.x] = int(acosf(0.5f * (x[threadIdx.x] & 1))); }
+"""
+    code = f"""
+from helpers.rtc import Program
+first, modules = Program({source!r}, name="look.hip"), []
+for size in [1 << 26] + [4096] * 300:  # the device gives the large piece back once it has held back many others
+    ok(hip.hipFree(ok(hip.hipMalloc(size))))
+value = np.array([int(a.memory)], np.uint64)
+for _ in range(100):  # the first ones take gaps that were there before
+    modules.append(ok(hip.hipModuleLoadData(first.built.code)))
+    look = ok(hip.hipModuleGetFunction(modules[-1], b"look"))
+    ok(hip.hipModuleLaunchKernel(look, 1, 1, 1, 64, 1, 1, 0, None, np.array([value.ctypes.data], np.uint64), None))
+ok(hip.hipDeviceSynchronize())
+"""
+    assert check(HOST + code) == []
+
+
 def test_what_was_never_written_stays_so_when_it_is_copied(check):
     code = """
 fresh, copied = Ints(64), Ints(64)

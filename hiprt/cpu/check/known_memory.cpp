@@ -139,6 +139,7 @@ size_t remove_part(uintptr_t base, const HostStack &stack) {
 void add_module_range(uintptr_t base, size_t size) {
   State &all = state();
   const std::lock_guard<std::mutex> hold(all.lock);
+  forget(&all.freed, base, size);
   all.modules[base] = {base, size, true, false, {}, {}};
 }
 
