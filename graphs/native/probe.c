@@ -29,9 +29,13 @@ int hiprt_probe_wiring(int device, int *out_refused) {
   hipGraph_t from, to;
   HIPRT_TRY(hipSetDevice, device);
   HIPRT_TRY(hipGraphCreate, &from, 0);
-  HIPRT_TRY(hipGraphCreate, &to, 0);
-  int status = update(from, to, out_refused);
+  int status = (int)hiprt_hip.hipGraphCreate(&to, 0);
+  if (status) {
+    hiprt_fail(status, "hipGraphCreate", 0);
+  } else {
+    status = update(from, to, out_refused);
+    hiprt_hip.hipGraphDestroy(to);
+  }
   hiprt_hip.hipGraphDestroy(from);
-  hiprt_hip.hipGraphDestroy(to);
   return status;
 }

@@ -78,7 +78,7 @@ def test_raw_chain(stream):
 def test_raw_steps():
     """The C program times libhiprt on the null provider, whatever library this process uses."""
     taken = steps(20, 3)
-    assert {"record_us", "record_changed_us", "patch_us", "replay_us"} == set(taken)
+    assert {"record_us", "record_changed_us", "patch_us", "replay_us", "move_us"} == set(taken)
     assert min(taken.values()) > 0
 
 

@@ -34,6 +34,14 @@ def test_a_call_fails(worker, phase, form):
     assert faults(worker, phase, FAULTS if form == "short" else 10_000) == []
 
 
+def test_the_second_of_two_graphs_cannot_be_made(worker):
+    """One line makes both, so that by place the first stands for the second too, which would lose the first."""
+    calls = worker.ask("first")
+    seconds = [n for n in range(2, len(calls) + 1) if calls[n - 1] == calls[n - 2] and calls[n - 1][0] == "hipGraphCreate"]
+    assert seconds
+    assert [worker.ask("first", n, 1, 2)[1] for n in seconds] == [[] for _ in seconds]
+
+
 @pytest.mark.parametrize("nth", [0, -1])
 def test_work_of_other_code_fails_from_then_on(worker, nth):
     """Its launch fails in a capture, which cannot be ended: the stream goes, and with it the capture."""
