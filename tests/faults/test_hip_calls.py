@@ -1,5 +1,7 @@
 """HIP calls that fail: a clear error or a lower rung, nothing lost, and afterwards the same bits in one process."""
 
+from itertools import pairwise
+
 import pytest
 from faults.sweep import BURSTS, PHASES, Worker, by_stack, ways
 
@@ -37,7 +39,8 @@ def test_a_call_fails(worker, phase, form):
 def test_the_second_of_two_graphs_cannot_be_made(worker):
     """One line makes both, so that by place the first stands for the second too, which would lose the first."""
     calls = worker.ask("first")
-    seconds = [n for n in range(2, len(calls) + 1) if calls[n - 1] == calls[n - 2] and calls[n - 1][0] == "hipGraphCreate"]
+    pairs = enumerate(pairwise(calls), 2)
+    seconds = [n for n, (before, call) in pairs if before == call and call[0] == "hipGraphCreate"]
     assert seconds
     assert [worker.ask("first", n, 1, 2)[1] for n in seconds] == [[] for _ in seconds]
 
