@@ -14,7 +14,7 @@ typedef unsigned long long word;
 int let_others_run() __asm__("sched_yield");  // there may be more ranks than cores
 constexpr uint PATIENCE = 1;                  // the threads of a block wait one behind the other
 #else
-constexpr uint PATIENCE = 1 << 20;  // reads between two of the host's memory, for which all waves queue up
+constexpr uint PATIENCE = 1024;  // reads between two of the host's memory, for which all waves queue up
 #endif
 constexpr uint EACH = 4 / sizeof(T);  // numbers of a word
 const uint lane = thread_index_in_threadgroup, threads = threads_per_threadgroup.x;
