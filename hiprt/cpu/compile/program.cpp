@@ -341,7 +341,8 @@ class Build {
 
   bool scanned(std::string *text, std::string *log) {
     if (p_.options.is_preprocessed) return !(*text = p_.source).empty();
-    return with_opening("", {}, log, [&](std::string *said) { return preprocess(compiler_, job_, text, said); });
+    // clang's preprocessor reads the text that a precompiled header was made from, which is gone.
+    return set_opening(false) && write_unit("", {}) && preprocess(compiler_, job_, text, log);
   }
 
   bool write_headers() const {
