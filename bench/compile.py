@@ -5,8 +5,9 @@
 
 Each is traced, called for the first time, and then called again and again with nothing changed. With the provider
 ``null``, whose calls return at once, the time is hiprt's own. torch, MLX and jax do the same in programs of their own,
-on the CPU or on their default device. ``--preset`` counts the nodes of a preset's decode step in plain ops after each
-pass, beside those of the engine's step, and times nothing.
+on the CPU or on their default device. ``--sizes`` starts a process that makes graphs of an exported function for many
+sizes. ``--preset`` counts the nodes of a preset's decode step in plain ops after each pass, beside those of the
+engine's step, and times nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from hiprt.bench.graph import CHOICES, choose
 from hiprt.bench.peers import ask
 from hiprt.bench.plain.nodes import Nodes, nodes_of
 from hiprt.bench.table import text_table
+from hiprt.bench.warm_start import warm_start
 from hiprt.command import set_run
 from hiprt.machine import machine
 
@@ -162,29 +164,11 @@ def measure(name: str) -> Report:
     )
 
 
-def sizes_ready(count: int) -> dict[str, float]:
-    """Return how long it takes until one shapeless function of 300 primitives has a graph for each of many sizes."""
-    weight, ones = hiprt.array(np.zeros((WIDTH, WIDTH), np.float32)), hiprt.full((WIDTH,), 1.0)
-
-    def function(x: hiprt.Array) -> hiprt.Array:
-        for _ in range(60):
-            h = kernels.matmul(kernels.rms_norm(x, ones, 1e-5), weight)
-            x = kernels.add(x, kernels.matmul(kernels.softmax(h), weight))
-        return x
-
-    compiled = hiprt.compile(function, shapeless=True)
-    inputs = [hiprt.empty((rows, WIDTH)) for rows in range(1, count + 1)]
-    with hiprt.flags.override(graph_keys=max(count, hiprt.flags.graph_keys)):
-        compiled(inputs[-1])  # compiles the kernels of most sizes
-        seconds, _ = timed(lambda: [compiled(x) for x in inputs])
-    return {"graphs": count, "nodes": compiled.steps[0].nodes, "seconds": round(seconds, 3)}
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt bench compile``."""
     parser.add_argument("--function", choices=(*FUNCTIONS, "all"), default="all", help="what is compiled")
     parser.add_argument("--provider", choices=CHOICES, help="HIP library; null measures hiprt's own cost")
-    parser.add_argument("--sizes", metavar="N", type=int, default=0, help="make graphs for N sizes of a function, too")
+    parser.add_argument("--sizes", metavar="N", type=int, default=0, help="start a process that makes N graphs, too")
     parser.add_argument("--peers", action="store_true", help="ask torch, MLX and jax as well, where they are installed")
     parser.add_argument("--python", metavar="NAME=PATH", action="append", default=[], help="another Python for a peer")
     parser.add_argument(
@@ -215,7 +199,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     names = list(FUNCTIONS) if options.function == "all" else [options.function]
     reports = [measure(name) for name in names]
-    many = sizes_ready(options.sizes) if options.sizes > 0 else {}
+    many = warm_start(options.sizes, library.current().provider.name) if options.sizes > 0 else {}
     pythons = dict(each.split("=", 1) for each in options.python)
     sizes = {"rounds": ROUNDS, "layers": LAYERS, "width": WIDTH, "inner": INNER, "tokens": TOKENS}
     answers = {}
@@ -228,7 +212,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(table(reports, answers))
         if many:
-            print(f"{many['graphs']} graphs of {many['nodes']} nodes, one for each size, in {many['seconds']:.2f} s")
+            reached = ", ".join(f"{what} {seconds:.2f} s" for what, seconds in many["seconds"].items())
+            print(f"{many['graphs']} graphs of {many['nodes']} nodes from the start of a process: {reached}")
     return 0
 
 

@@ -13,8 +13,8 @@ from hiprt.core import ffi
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
 from hiprt.hip import call, lib, result
+from hiprt.hip_versions import shortfall
 from hiprt.provider import Provider
-from hiprt.runtimes import shortfall
 
 __all__ = ["Device", "current_device", "device_count", "set_device"]
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar, overload
 
 from hiprt.errors import HipWarning
-from hiprt.runtimes import FANOUT
+from hiprt.hip_versions import FANOUT
 
 __all__ = ["Flag", "Flags", "flags", "spelled", "table", "warn_unknown"]
 

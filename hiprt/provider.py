@@ -1,7 +1,8 @@
 """Providers: the kinds of HIP library, how each is found, and what differs between them above the library.
 
-Only this file and the table of `hiprt.runtimes` know providers by name. Everything else asks the `Provider` object that
-a device and the library in use carry. A device that HIP does not serve brings its own (`hiprt.metal_compat.apple`).
+Only this file and the table of `hiprt.hip_versions` know providers by name. Everything else asks the `Provider` object
+that a device and the library in use carry. A device that HIP does not serve brings its own
+(`hiprt.metal_compat.apple`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hiprt import dlpack
 from hiprt.core import status_name
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
-from hiprt.runtimes import dotted, runtime
+from hiprt.hip_versions import dotted, runtime
 from hiprt.shared_libraries import beside, in_linker_cache, own_version, versions_in
 
 __all__ = ["CPU", "NULL", "NVIDIA", "PROVIDERS", "ROCM", "Files", "Provider", "Refused", "wanted", "zig_binary"]

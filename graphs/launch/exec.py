@@ -9,7 +9,7 @@ from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.launch.canary import canary
 from hiprt.graphs.record.recording import Recording
-from hiprt.runtimes import FANOUT
+from hiprt.hip_versions import FANOUT
 from hiprt.stream import Stream
 
 __all__ = ["Exec", "launch_failure"]

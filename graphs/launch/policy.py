@@ -9,7 +9,7 @@ from hiprt.device import Device
 from hiprt.flags import RUNG_NAMES, flags
 from hiprt.graphs.launch.canary import canary
 from hiprt.graphs.launch.trust import trusted, why_not
-from hiprt.runtimes import runtime
+from hiprt.hip_versions import runtime
 
 __all__ = ["allowed", "allows", "fanout", "may_overlap", "rules", "why_no_graph"]
 

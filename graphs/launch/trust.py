@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hiprt import library
 from hiprt.device import Device
 from hiprt.graphs.launch.probes import OK, probes, results, unanswered
-from hiprt.runtimes import dotted, runtime
+from hiprt.hip_versions import dotted, runtime
 
 __all__ = ["NEEDED", "distrust", "trusted", "why_not"]
 

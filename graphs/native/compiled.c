@@ -1,8 +1,7 @@
 /* Compiled functions: a callable that finds the program of its arguments, and runs it, without Python code.
  *
  * This is the extension module hiprt.graphs.native.compiled. */
-#include "trace.h"
-
+#include "reading.h" /* first: Python.h says so */
 #include "stream.h"
 
 /* Base of hiprt.graphs.trace.compile.Traced. */

@@ -5,7 +5,7 @@
  * cuts have one key only if their programs are the same, but for the arrays in memory.
  *
  * This is the extension module hiprt.graphs.native.cut. */
-#include "trace.h" /* first: Python.h says so */
+#include "primitive.h" /* first: Python.h says so */
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  *
  * This is the extension module hiprt.graphs.native.issue. */
 #include "launcher.h"
-#include "trace.h"
+#include "reading.h"
 
 #include <limits.h>
 #include <string.h>

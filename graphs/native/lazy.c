@@ -1,7 +1,7 @@
 /* Lazy arrays as Python objects: each holds a value of a lazy graph, and ops are applied to them without Python.
  *
  * This is the extension module hiprt.graphs.native.lazy. */
-#include "trace.h" /* first: Python.h says so */
+#include "lazy.h" /* first: Python.h says so */
 
 typedef hiprt_py_lazy lazy_object;
 

@@ -6,7 +6,8 @@
  * objects what the function left there, and returns what it returned. See graphs/trace/recipe.py, which makes it.
  *
  * This is the extension module hiprt.graphs.native.recipe. */
-#include "trace.h" /* first: Python.h says so */
+#include "lazy.h" /* first: Python.h says so */
+#include "trace.h"
 
 #include <string.h>
 

@@ -1,254 +1,25 @@
 /* Traces: while a thread has one, the ops that it calls become primitives, and their results values without memory.
  *
  * This is the extension module hiprt.graphs.native.trace. */
-#include "trace.h" /* first: Python.h says so */
+#include "reading.h" /* first: Python.h says so */
+#include "trace.h"
 
 #include <string.h>
 
 #define MOST_PARAMETERS 64
-#define FEW_PARTS 64 /* of a call's key: operands, numbers, and the elements of lists; more are allocated */
 
 /* Base of hiprt.graphs.trace.trace.Trace. */
 typedef struct {
   hiprt_py_trace base;
-  uint64_t number;
+  hiprt_py_reader reader;
   PyObject *primitives;    /* a list, in the order of the calls; empty where only values keep them */
-  PyObject *places;        /* a dict: the numbers of the arrays in memory that calls use, by id */
   PyObject *buffer;        /* that all values show */
-  PyTypeObject *value;     /* the class of values */
-  PyTypeObject *size;      /* the class of sizes that stand for an axis of a value */
-  int keeps;               /* whether primitives are kept in the list; else they live as long as what uses them */
   PyObject *view, *grown;  /* the ops that make views of parts, and that write a part of a cache; NULL: prefixes are not seen */
-  PyTypeObject *integer, *varying; /* of numbers that are recorded, and of values with such sizes; NULL: there are none */
+  PyTypeObject *varying;   /* of values whose sizes are numbers that are recorded; NULL: there are none */
 } trace_object;
 
-/* What stands for the values and sizes of an older program: arrays by the number of a value, and a function of sizes. */
-typedef struct {
-  PyObject *found, *moved;
-  PyTypeObject *size;
-} replacement;
-
-/* One call while its arguments are read, and its key made. */
-typedef struct {
-  const trace_object *trace;
-  const replacement *with; /* NULL: values stand for themselves */
-  int has_key;
-  int tells_same; /* whether the key says which operands are one array */
-  PyObject **key;    /* new references */
-  PyObject **inputs; /* borrowed; behind the key */
-  Py_ssize_t parts, operands, room;
-  uint64_t hash;
-  PyObject *few[2 * FEW_PARTS];
-} reading;
-
-PyTypeObject *hiprt_py_primitive_type;
-static uint64_t traces;     /* so far */
-static uint64_t values = 1; /* so far; 0 is the number of arrays in memory */
+static uint64_t traces; /* so far */
 static unsigned long long next_address = 1ull << 62; /* of values: no memory lies there */
-
-static PyObject *shared(PyObject *value) {
-  Py_XINCREF(value);
-  return value;
-}
-
-static uint64_t mixed(uint64_t hash, uint64_t with) {
-  hash = (hash ^ with) * 0x9e3779b97f4a7c15ull;
-  return hash ^ hash >> 29;
-}
-
-static void begin(reading *r, const trace_object *trace, const replacement *with, int has_key) {
-  r->trace = trace;
-  r->with = with;
-  r->has_key = has_key;
-  r->tells_same = trace || with;
-  r->key = r->few;
-  r->inputs = r->few + FEW_PARTS;
-  r->parts = r->operands = 0;
-  r->room = FEW_PARTS;
-  r->hash = 0;
-}
-
-static void end(reading *r) {
-  for (Py_ssize_t i = 0; i < r->parts; i++) Py_DECREF(r->key[i]);
-  if (r->key != r->few) PyMem_Free(r->key);
-}
-
-static int grow(reading *r) {
-  const Py_ssize_t room = 4 * r->room;
-  PyObject **key = PyMem_Calloc(2 * (size_t)room, sizeof *key);
-  if (!key) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  memcpy(key, r->key, (size_t)r->parts * sizeof *key);
-  memcpy(key + room, r->inputs, (size_t)r->operands * sizeof *key);
-  if (r->key != r->few) PyMem_Free(r->key);
-  r->key = key;
-  r->inputs = key + room;
-  r->room = room;
-  return 0;
-}
-
-/* Append one part to the key, if there is one; `part` is a new reference, or NULL after an error. */
-static int append(reading *r, PyObject *part) {
-  if (!part) return -1;
-  if (!r->has_key) {
-    Py_DECREF(part);
-    return 0;
-  }
-  if (r->parts == r->room && grow(r)) {
-    Py_DECREF(part);
-    return -1;
-  }
-  r->key[r->parts++] = part;
-  return 0;
-}
-
-/* Return the place of an array in memory among those that the trace has used, for hashes: the same in two traces of the
- * same calls. */
-static uint64_t place_of(const trace_object *trace, PyObject *array) {
-  PyObject *id = trace && trace->keeps ? PyLong_FromVoidPtr(array) : 0;
-  PyObject *found = id ? PyDict_GetItemWithError(trace->places, id) : 0;
-  uint64_t place = found ? PyLong_AsUnsignedLongLong(found) : 0;
-  if (id && !found) {
-    place = (uint64_t)PyDict_Size(trace->places) + 1;
-    PyObject *number = PyLong_FromUnsignedLongLong(place);
-    if (number) PyDict_SetItem(trace->places, id, number);
-    Py_XDECREF(number);
-  }
-  Py_XDECREF(id);
-  PyErr_Clear(); /* without memory for it, arrays hash alike */
-  return place << 1;
-}
-
-static int append_operand(reading *r, PyObject *value) {
-  hiprt_py_array *array = (hiprt_py_array *)value;
-  const hiprt_py_primitive *maker = (const hiprt_py_primitive *)array->primitive;
-  if (maker && (!r->trace || maker->trace != r->trace->number)) {
-    PyErr_SetString(PyExc_ValueError,
-                    "a traced value is used after its trace: what a compiled function leaves outside of its results "
-                    "must be captured, compile(function, outputs=...)");
-    return -1;
-  }
-  PyObject *form = hiprt_py_form(array);
-  if (append(r, form)) return -1;
-  /* What an op does with one array given twice, as `out` too, is not what it does with two. */
-  for (Py_ssize_t i = 0; r->tells_same && i < r->operands; i++)
-    if (r->inputs[i] == value && (append(r, shared((PyObject *)hiprt_py_primitive_type)) || append(r, PyLong_FromSsize_t(i))))
-      return -1;
-  r->hash = mixed(r->hash, maker ? maker->hash + (array->number - maker->number) : place_of(r->trace, value) ^ (uint64_t)(uintptr_t)form);
-  r->inputs[r->operands++] = value;
-  return 0;
-}
-
-/* Return the array that stands for one, borrowed. */
-static PyObject *array_for(const replacement *with, PyObject *value) {
-  const hiprt_py_array *array = (const hiprt_py_array *)value;
-  if (!with || !array->primitive) return value;
-  PyObject *number = PyLong_FromUnsignedLongLong(array->number);
-  PyObject *now = number ? PyDict_GetItemWithError(with->found, number) : 0;
-  if (number && !now && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, number);
-  Py_XDECREF(number);
-  return now;
-}
-
-/* Read what is no container: append it to the key, and return what stands for it. */
-static PyObject *read_leaf(reading *r, PyObject *value) {
-  PyTypeObject *type = Py_TYPE(value);
-  if (value == Py_None || PyLong_CheckExact(value) || PyUnicode_CheckExact(value))
-    return append(r, shared(value)) ? 0 : shared(value);
-  if ((r->trace && type == r->trace->value) || PyObject_TypeCheck(value, hiprt_py_array_type)) {
-    PyObject *array = array_for(r->with, value);
-    return !array || (r->has_key && append_operand(r, array)) ? 0 : shared(array);
-  }
-  if (r->with && type == r->with->size) {
-    PyObject *number = PyObject_CallFunctionObjArgs(r->with->moved, value, 0);
-    if (number && append(r, shared(number))) Py_CLEAR(number);
-    return number;
-  }
-  if (r->trace && type == r->trace->integer) { /* it notes that the call is one for this number */
-    PyObject *number = PyNumber_Index(value);
-    if (number && append(r, shared(number))) Py_CLEAR(number);
-    return number;
-  }
-  if (append(r, shared((PyObject *)type))) return 0;
-  if (PyFloat_CheckExact(value)) { /* by its bits: 0.0 equals -0.0, and NaN not itself */
-    const double number = PyFloat_AsDouble(value);
-    unsigned long long bits;
-    memcpy(&bits, &number, sizeof bits);
-    return append(r, PyLong_FromUnsignedLongLong(bits)) ? 0 : shared(value);
-  }
-  if (r->trace && type == r->trace->size) return append(r, PyObject_GetAttrString(value, "value")) ? 0 : shared(value);
-  return append(r, shared(value)) ? 0 : shared(value);
-}
-
-static PyObject *read_argument(reading *r, PyObject *value);
-
-static PyObject *read_items(reading *r, PyObject *value) {
-  const int is_tuple = PyTuple_Check(value);
-  const Py_ssize_t count = is_tuple ? PyTuple_Size(value) : PyList_Size(value);
-  PyObject *copy = append(r, PyLong_FromSsize_t(count)) ? 0 : is_tuple ? PyTuple_New(count) : PyList_New(count);
-  for (Py_ssize_t i = 0; copy && i < count; i++) {
-    PyObject *item = read_argument(r, is_tuple ? PyTuple_GetItem(value, i) : PyList_GetItem(value, i));
-    if (!item)
-      Py_CLEAR(copy);
-    else if (is_tuple)
-      PyTuple_SetItem(copy, i, item);
-    else
-      PyList_SetItem(copy, i, item);
-  }
-  return copy;
-}
-
-static PyObject *read_plain_dict(reading *r, PyObject *value) {
-  PyObject *copy = append(r, PyLong_FromSsize_t(PyDict_Size(value))) ? 0 : PyDict_New(), *name, *each;
-  for (Py_ssize_t at = 0; copy && PyDict_Next(value, &at, &name, &each);) {
-    PyObject *item = append(r, shared(name)) ? 0 : read_argument(r, each);
-    if (!item || PyDict_SetItem(copy, name, item)) Py_CLEAR(copy);
-    Py_XDECREF(item);
-  }
-  return copy;
-}
-
-/* Read a dict in the order that it shows, which is not that of its entries in a class like OrderedDict. */
-static PyObject *read_dict(reading *r, PyObject *value) {
-  if (PyDict_CheckExact(value)) return read_plain_dict(r, value);
-  PyObject *items = PyMapping_Items(value), *plain = items ? PyDict_New() : 0;
-  PyObject *made = plain && !PyDict_MergeFromSeq2(plain, items, 1) ? read_plain_dict(r, plain) : 0;
-  Py_XDECREF(items);
-  Py_XDECREF(plain);
-  return made;
-}
-
-static PyObject *read_slice(reading *r, PyObject *value) {
-  static const char *const names[] = {"start", "stop", "step"};
-  PyObject *bounds[3] = {0};
-  for (int i = 0; i < 3 && (!i || bounds[i - 1]); i++) {
-    PyObject *bound = PyObject_GetAttrString(value, names[i]);
-    bounds[i] = bound ? read_argument(r, bound) : 0;
-    Py_XDECREF(bound);
-  }
-  PyObject *copy = bounds[2] ? PySlice_New(bounds[0], bounds[1], bounds[2]) : 0;
-  for (int i = 0; i < 3; i++) Py_XDECREF(bounds[i]);
-  return copy;
-}
-
-/* Read one argument: append it to the key, and return it with what stands for its parts and its containers copied. A
- * container of a class of its own becomes a plain one if it has arrays in it, and stays itself without. */
-static PyObject *read_argument(reading *r, PyObject *value) {
-  const int is_plain = PyTuple_CheckExact(value) || PyList_CheckExact(value) || PyDict_CheckExact(value);
-  PyObject *(*read)(reading *, PyObject *) = PyTuple_Check(value) || PyList_Check(value) ? read_items
-                                             : PyDict_Check(value)                      ? read_dict
-                                             : PySlice_Check(value)                     ? read_slice
-                                                                                        : 0;
-  if (!read || (!is_plain && read != read_slice && !r->has_key)) return read_leaf(r, value);
-  if (append(r, shared((PyObject *)Py_TYPE(value)))) return 0;
-  const Py_ssize_t operands = r->operands;
-  PyObject *copy = read(r, value);
-  if (!copy || is_plain || read == read_slice || r->operands > operands) return copy;
-  Py_DECREF(copy);
-  return shared(value);
-}
 
 /* Return which parameter has a name, or `count`; it is looked for from one of them on first. */
 static Py_ssize_t find_name(PyObject *const *names, Py_ssize_t count, Py_ssize_t from, PyObject *name) {
@@ -300,15 +71,15 @@ static int order(const hiprt_py_op *op, PyObject *args, PyObject *kwargs, PyObje
 /* Spare the collector an object of a lazy graph. Such objects refer to what was there before them alone, so that no circle
  * leads through them, and there are thousands for a token of a model: looking at them all costs more than making them. */
 static void untrack(const trace_object *self, PyObject *object) {
-  if (!self->keeps && PyObject_GC_IsTracked(object)) PyObject_GC_UnTrack(object);
+  if (!self->reader.keeps && PyObject_GC_IsTracked(object)) PyObject_GC_UnTrack(object);
 }
 
 /* Return a value like `pattern`, a plain array, at an address. */
 static PyObject *new_value(const trace_object *self, PyObject *pattern, hiprt_py_primitive *maker, uint32_t output,
                            unsigned long long address) {
-  PyObject *made = hiprt_py_array_at(self->value, (const hiprt_py_array *)pattern, self->buffer, address);
+  PyObject *made = hiprt_py_array_at(self->reader.value, (const hiprt_py_array *)pattern, self->buffer, address);
   if (!made) return 0;
-  ((hiprt_py_array *)made)->primitive = shared((PyObject *)maker);
+  ((hiprt_py_array *)made)->primitive = Py_XNewRef((PyObject *)maker);
   ((hiprt_py_array *)made)->number = maker->number + output;
   untrack(self, made);
   return made;
@@ -335,7 +106,7 @@ static PyObject *results(const trace_object *self, PyObject *inputs, PyObject *r
     if (!pattern || operand >= operands || PyErr_Occurred()) {
       if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "the rule is that of another call");
     } else if (pattern == Py_None) {
-      made = operand < 0 ? shared(Py_None) : shared(PyTuple_GetItem(inputs, operand));
+      made = operand < 0 ? Py_XNewRef(Py_None) : Py_XNewRef(PyTuple_GetItem(inputs, operand));
     } else {
       const unsigned long long at = operand < 0
                                         ? address_for((hiprt_py_array *)pattern)
@@ -350,79 +121,31 @@ static PyObject *results(const trace_object *self, PyObject *inputs, PyObject *r
       PyTuple_SetItem(all, i, made);
     }
   }
-  if (all && !self->keeps && (count > 1 || maker->stamp)) {
+  if (all && !self->reader.keeps && (count > 1 || maker->stamp)) {
     /* A cut computes what is alive of them at once. */
     maker->results = PyTuple_New(count);
     for (Py_ssize_t i = 0; maker->results && i < count; i++) {
       PyObject *each = container == 2 ? PyList_GetItem(all, i) : PyTuple_GetItem(all, i);
-      PyObject *reference = each == Py_None ? shared(Py_None) : PyWeakref_NewRef(each, 0);
+      PyObject *reference = each == Py_None ? Py_XNewRef(Py_None) : PyWeakref_NewRef(each, 0);
       if (!reference || PyTuple_SetItem(maker->results, i, reference)) Py_CLEAR(maker->results);
     }
     if (!maker->results) Py_CLEAR(all);
   }
   if (!all || container) return all;
-  PyObject *only = shared(PyTuple_GetItem(all, 0));
+  PyObject *only = Py_XNewRef(PyTuple_GetItem(all, 0));
   Py_DECREF(all);
   return only;
 }
 
+/* Return a primitive of this trace, which the collector is spared as its arguments and inputs are. */
 static hiprt_py_primitive *new_primitive(const trace_object *self, PyObject *op, PyObject *arguments, PyObject *inputs,
-                                       PyObject *rule, uint64_t hash, uint64_t number) {
-  allocfunc allocate = (allocfunc)PyType_GetSlot(hiprt_py_primitive_type, Py_tp_alloc);
-  hiprt_py_primitive *made = inputs ? (hiprt_py_primitive *)allocate(hiprt_py_primitive_type, 0) : 0;
-  if (!made) {
-    Py_XDECREF(inputs);
-    return 0;
-  }
-  made->op = shared(op);
-  made->arguments = shared(arguments);
-  made->inputs = inputs;
-  made->rule = shared(rule);
-  made->trace = self->number;
-  made->number = number;
-  made->hash = hash;
+                                         PyObject *rule, uint64_t hash, uint64_t number) {
+  hiprt_py_primitive *made = hiprt_py_new_primitive(self->reader.trace, op, arguments, inputs, rule, hash, number);
+  if (!made) return 0;
   untrack(self, (PyObject *)made);
   untrack(self, arguments);
   untrack(self, inputs);
   return made;
-}
-
-PyObject *hiprt_py_leaf(const hiprt_py_array *value, PyObject *array) {
-  PyObject *none = PyTuple_New(0), *arguments = PyTuple_Pack(1, array);
-  allocfunc allocate = (allocfunc)PyType_GetSlot(hiprt_py_primitive_type, Py_tp_alloc);
-  hiprt_py_primitive *made = none && arguments ? (hiprt_py_primitive *)allocate(hiprt_py_primitive_type, 0) : 0;
-  if (made) {
-    made->op = shared(Py_None);
-    made->arguments = shared(arguments);
-    made->inputs = shared(none);
-    made->rule = shared(Py_None);
-    made->trace = ((const hiprt_py_primitive *)value->primitive)->trace;
-    made->number = value->number;
-    made->hash = mixed(value->number, 0);
-    made->holds = (hiprt_py_buffer *)shared(((hiprt_py_array *)array)->buffer);
-    made->holds->leaves++;
-  }
-  Py_XDECREF(none);
-  Py_XDECREF(arguments);
-  return (PyObject *)made;
-}
-
-static PyObject *tuple_of(PyObject *const *items, Py_ssize_t count) {
-  PyObject *tuple = PyTuple_New(count);
-  for (Py_ssize_t i = 0; tuple && i < count; i++) PyTuple_SetItem(tuple, i, shared(items[i]));
-  return tuple;
-}
-
-/* Whether a call has this key; numbers of one value may be other objects. */
-static int has_key(const reading *r, PyObject *key) {
-  if (PyTuple_Size(key) != r->parts) return 0;
-  for (Py_ssize_t i = 0; i < r->parts; i++) {
-    PyObject *part = PyTuple_GetItem(key, i);
-    if (part == r->key[i]) continue;
-    if (!PyLong_CheckExact(part) || !PyLong_CheckExact(r->key[i]) || PyObject_RichCompareBool(part, r->key[i], Py_EQ) != 1)
-      return 0;
-  }
-  return 1;
 }
 
 /* Put a rule in front of the recent ones, in the place of one of them. */
@@ -432,16 +155,16 @@ static const hiprt_py_rule *move_to_front(hiprt_py_op *op, int from, hiprt_py_ru
   return op->recent;
 }
 
-static const hiprt_py_rule *recent_rule(hiprt_py_op *op, const reading *r) {
+static const hiprt_py_rule *recent_rule(hiprt_py_op *op, const hiprt_py_reading *r) {
   for (int i = 0; i < HIPRT_RECENT_RULES && op->recent[i].key; i++)
-    if (has_key(r, op->recent[i].key)) return i ? move_to_front(op, i, op->recent[i]) : op->recent;
+    if (hiprt_py_has_key(r, op->recent[i].key)) return i ? move_to_front(op, i, op->recent[i]) : op->recent;
   return 0;
 }
 
 static void remember_rule(hiprt_py_op *op, hiprt_py_rule rule) {
   const hiprt_py_rule last = op->recent[HIPRT_RECENT_RULES - 1];
-  shared(rule.key);
-  shared(rule.rule);
+  Py_XNewRef(rule.key);
+  Py_XNewRef(rule.rule);
   move_to_front(op, HIPRT_RECENT_RULES - 1, rule);
   Py_XDECREF(last.key);
   Py_XDECREF(last.rule);
@@ -456,7 +179,7 @@ static PyObject *find_rule(trace_object *self, hiprt_py_op *op, PyObject *argume
   Py_XINCREF(rule);
   if (!rule) {
     PyErr_Clear(); /* an argument without a hash is inferred at each call */
-    rule = known ? shared(known) : PyObject_CallMethod((PyObject *)self, "infer", "OO", op, arguments);
+    rule = known ? Py_XNewRef(known) : PyObject_CallMethod((PyObject *)self, "infer", "OO", op, arguments);
     if (rule && has_hash && PyDict_Size(op->rules) >= 4096) PyDict_Clear(op->rules);
     if (rule && has_hash && PyDict_SetItem(op->rules, key, rule)) Py_CLEAR(rule);
   }
@@ -465,13 +188,13 @@ static PyObject *find_rule(trace_object *self, hiprt_py_op *op, PyObject *argume
 }
 
 /* Return the rule of a call, and note its key in the hash. */
-static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *arguments, reading *r, PyObject *known) {
+static PyObject *rule_of(trace_object *self, hiprt_py_op *op, PyObject *arguments, hiprt_py_reading *r, PyObject *known) {
   const hiprt_py_rule *recent = recent_rule(op, r);
-  PyObject *key = recent ? 0 : tuple_of(r->key, r->parts);
+  PyObject *key = recent ? 0 : hiprt_py_tuple_of(r->key, r->parts);
   if (!recent && !key) return 0;
   const Py_hash_t hash = recent ? recent->hash : PyObject_Hash(key);
-  PyObject *rule = recent ? shared(recent->rule) : find_rule(self, op, arguments, key, hash, known);
-  r->hash = mixed(mixed(r->hash, (uint64_t)hash), (uint64_t)(uintptr_t)op);
+  PyObject *rule = recent ? Py_XNewRef(recent->rule) : find_rule(self, op, arguments, key, hash, known);
+  r->hash = hiprt_py_mixed(hiprt_py_mixed(r->hash, (uint64_t)hash), (uint64_t)(uintptr_t)op);
   Py_XDECREF(key);
   return rule;
 }
@@ -507,7 +230,7 @@ static void note_prefix(const trace_object *self, hiprt_py_primitive *made) {
 }
 
 /* Let operands whose sizes are recorded numbers note that the call is one for these. -1 with an exception. */
-static int pin_sizes(const trace_object *self, const reading *r) {
+static int pin_sizes(const trace_object *self, const hiprt_py_reading *r) {
   for (Py_ssize_t i = 0; self->varying && i < r->operands; i++) {
     if (Py_TYPE(r->inputs[i]) != self->varying) continue;
     PyObject *none = PyObject_CallMethod(r->inputs[i], "pin", 0);
@@ -517,7 +240,7 @@ static int pin_sizes(const trace_object *self, const reading *r) {
   return 0;
 }
 
-static int has_prefix(const reading *r) {
+static int has_prefix(const hiprt_py_reading *r) {
   for (Py_ssize_t i = 0; i < r->operands; i++) {
     const hiprt_py_primitive *maker = (const hiprt_py_primitive *)((hiprt_py_array *)r->inputs[i])->primitive;
     if (maker && maker->prefix) return 1;
@@ -532,10 +255,10 @@ static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *cons
   hiprt_py_primitive *primitive = 0;
   const Py_ssize_t count = op->count;
   PyObject *arguments = PyTuple_New(count);
-  reading r;
-  begin(&r, self, 0, 1);
+  hiprt_py_reading r;
+  hiprt_py_begin_reading(&r, &self->reader, 0, 1);
   for (Py_ssize_t i = 0; arguments && i < count; i++) {
-    PyObject *read = read_argument(&r, ordered[i]);
+    PyObject *read = hiprt_py_read_argument(&r, ordered[i]);
     if (read)
       PyTuple_SetItem(arguments, i, read);
     else
@@ -544,7 +267,7 @@ static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *cons
   if (arguments && self->grown && has_prefix(&r)) {
     made = PyObject_CallMethod((PyObject *)self, "of_prefixes", "OO", op, arguments);
     if (made != Py_None) {
-      end(&r);
+      hiprt_py_end_reading(&r);
       Py_DECREF(arguments);
       return made;
     }
@@ -552,28 +275,24 @@ static PyObject *add_ordered(trace_object *self, hiprt_py_op *op, PyObject *cons
     made = 0;
   }
   if (arguments && !pin_sizes(self, &r)) rule = rule_of(self, op, arguments, &r, known);
-  if (rule)
-    primitive = new_primitive(self, (PyObject *)op, arguments, tuple_of(r.inputs, r.operands), rule, r.hash, values);
+  if (rule) {
+    const uint64_t number = hiprt_py_numbered((uint64_t)PyTuple_Size(PyTuple_GetItem(rule, 1)) + 1);
+    primitive = new_primitive(self, (PyObject *)op, arguments, hiprt_py_tuple_of(r.inputs, r.operands), rule, r.hash, number);
+  }
   if (primitive) made = results(self, primitive->inputs, rule, primitive);
   if (made) note_prefix(self, primitive);
-  if (made && self->keeps && PyList_Append(self->primitives, (PyObject *)primitive)) Py_CLEAR(made);
-  if (rule) values += (uint64_t)PyTuple_Size(PyTuple_GetItem(rule, 1)) + 1;
-  end(&r);
+  if (made && self->reader.keeps && PyList_Append(self->primitives, (PyObject *)primitive)) Py_CLEAR(made);
+  hiprt_py_end_reading(&r);
   Py_XDECREF(arguments);
   Py_XDECREF(rule);
   Py_XDECREF((PyObject *)primitive);
   return made;
 }
 
-uint64_t hiprt_py_numbered(uint64_t count) {
-  values += count;
-  return values - count;
-}
-
 PyObject *hiprt_py_again(hiprt_py_trace *trace, const hiprt_py_application *call, PyObject *arguments, PyObject *inputs,
                          uint64_t number, uint64_t stamp) {
   trace_object *self = (trace_object *)trace;
-  hiprt_py_primitive *primitive = new_primitive(self, call->op, arguments, shared(inputs), call->rule, call->hash, number);
+  hiprt_py_primitive *primitive = new_primitive(self, call->op, arguments, Py_XNewRef(inputs), call->rule, call->hash, number);
   if (!primitive) return 0;
   primitive->stamp = stamp;
   PyObject *made = results(self, inputs, call->rule, primitive);
@@ -607,18 +326,18 @@ static PyObject *add_known(PyObject *object, PyObject *args) {
 }
 
 /* Return arguments of a primitive with what stands for each of their parts, as a new reference. */
-static PyObject *replaced(const replacement *with, PyObject *arguments) {
-  reading r;
-  begin(&r, 0, with, 0);
-  PyObject *made = read_argument(&r, arguments);
-  end(&r);
+static PyObject *replaced(const hiprt_py_replacement *with, PyObject *arguments) {
+  hiprt_py_reading r;
+  hiprt_py_begin_reading(&r, 0, with, 0);
+  PyObject *made = hiprt_py_read_argument(&r, arguments);
+  hiprt_py_end_reading(&r);
   return made;
 }
 
 /* fill_in(arguments, found, moved, size class): a primitive's arguments with what stands for each value and size. */
 static PyObject *fill_in(PyObject *type, PyObject *args) {
   PyObject *arguments;
-  replacement with = {0};
+  hiprt_py_replacement with = {0};
   if (!PyArg_ParseTuple(args, "O!O!OO!", &PyTuple_Type, &arguments, &PyDict_Type, &with.found, &with.moved, &PyType_Type,
                         &with.size))
     return 0;
@@ -629,7 +348,7 @@ static PyObject *fill_in(PyObject *type, PyObject *args) {
  * list; `found` has the arrays that stand for older values, by number, and moved(size) returns what stands for a size. */
 static PyObject *repeat(PyObject *object, PyObject *args) {
   PyObject *older, *arguments, *ordered[MOST_PARAMETERS], *made = 0;
-  replacement with = {0};
+  hiprt_py_replacement with = {0};
   if (!PyArg_ParseTuple(args, "O!O!OO!", hiprt_py_primitive_type, &older, &PyDict_Type, &with.found, &with.moved, &PyType_Type,
                         &with.size))
     return 0;
@@ -643,7 +362,7 @@ static PyObject *repeat(PyObject *object, PyObject *args) {
   const int is_tuple = PyTuple_CheckExact(made);
   const Py_ssize_t count = is_tuple ? PyTuple_Size(made) : 1;
   PyObject *list = PyList_New(count); /* CPython 3.11's PySequence_List loses a reference where memory runs out */
-  for (Py_ssize_t i = 0; list && i < count; i++) PyList_SetItem(list, i, shared(is_tuple ? PyTuple_GetItem(made, i) : made));
+  for (Py_ssize_t i = 0; list && i < count; i++) PyList_SetItem(list, i, Py_XNewRef(is_tuple ? PyTuple_GetItem(made, i) : made));
   Py_DECREF(made);
   return list;
 }
@@ -652,14 +371,14 @@ static PyObject *repeat(PyObject *object, PyObject *args) {
 static PyObject *prepare(PyObject *object, PyObject *args) {
   trace_object *self = (trace_object *)object;
   PyObject *buffer, *value, *size;
-  if (!PyArg_ParseTuple(args, "O!O!Op", hiprt_py_buffer_type, &buffer, &PyType_Type, &value, &size, &self->keeps)) return 0;
+  if (!PyArg_ParseTuple(args, "O!O!Op", hiprt_py_buffer_type, &buffer, &PyType_Type, &value, &size, &self->reader.keeps)) return 0;
   if (self->primitives || !PyType_IsSubtype((PyTypeObject *)value, hiprt_py_array_type))
     return PyErr_Format(PyExc_TypeError, "prepare: once, with a class of arrays");
-  if (!(self->places = PyDict_New()) || !(self->primitives = PyList_New(0))) return 0;
-  self->buffer = shared(buffer);
-  self->value = (PyTypeObject *)shared(value);
-  self->size = size == Py_None ? 0 : (PyTypeObject *)shared(size);
-  self->number = ++traces;
+  if (!(self->reader.places = PyDict_New()) || !(self->primitives = PyList_New(0))) return 0;
+  self->buffer = Py_XNewRef(buffer);
+  self->reader.value = (PyTypeObject *)Py_XNewRef(value);
+  self->reader.size = size == Py_None ? 0 : (PyTypeObject *)Py_XNewRef(size);
+  self->reader.trace = ++traces;
   self->base.add = add;
   Py_RETURN_NONE;
 }
@@ -671,8 +390,8 @@ static PyObject *see_prefixes(PyObject *object, PyObject *args) {
   PyObject *view, *grown;
   if (!PyArg_ParseTuple(args, "O!O!", hiprt_py_op_type, &view, hiprt_py_op_type, &grown)) return 0;
   if (self->grown) return PyErr_Format(PyExc_TypeError, "see_prefixes: once");
-  self->view = shared(view);
-  self->grown = shared(grown);
+  self->view = Py_XNewRef(view);
+  self->grown = Py_XNewRef(grown);
   Py_RETURN_NONE;
 }
 
@@ -682,9 +401,9 @@ static PyObject *see_integers(PyObject *object, PyObject *args) {
   trace_object *self = (trace_object *)object;
   PyObject *integer, *varying;
   if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &integer, &PyType_Type, &varying)) return 0;
-  if (self->integer) return PyErr_Format(PyExc_TypeError, "see_integers: once");
-  self->integer = (PyTypeObject *)shared(integer);
-  self->varying = (PyTypeObject *)shared(varying);
+  if (self->reader.integer) return PyErr_Format(PyExc_TypeError, "see_integers: once");
+  self->reader.integer = (PyTypeObject *)Py_XNewRef(integer);
+  self->varying = (PyTypeObject *)Py_XNewRef(varying);
   Py_RETURN_NONE;
 }
 
@@ -694,13 +413,12 @@ static PyObject *given(PyObject *object, PyObject *array) {
   if (!PyObject_TypeCheck(array, hiprt_py_array_type) || !self->primitives)
     return PyErr_Format(PyExc_TypeError, "%R is not an array", array);
   PyObject *none = PyTuple_New(0), *form = hiprt_py_form((hiprt_py_array *)array);
-  const uint64_t hash = mixed(values, (uint64_t)(uintptr_t)form);
-  hiprt_py_primitive *maker = form && none ? new_primitive(self, Py_None, none, shared(none), Py_None, hash, values) : 0;
+  const uint64_t number = hiprt_py_numbered(1), hash = hiprt_py_mixed(number, (uint64_t)(uintptr_t)form);
+  hiprt_py_primitive *maker = form && none ? new_primitive(self, Py_None, none, Py_XNewRef(none), Py_None, hash, number) : 0;
   PyObject *made = maker ? new_value(self, array, maker, 0, address_for((hiprt_py_array *)array)) : 0;
   Py_XDECREF(none);
   Py_XDECREF(form);
   Py_XDECREF((PyObject *)maker);
-  values++;
   return made;
 }
 
@@ -709,7 +427,7 @@ static PyObject *enter(PyObject *object, PyObject *unused) {
   hiprt_py_trace *before = hiprt_py_current_trace;
   if (!((trace_object *)object)->primitives) return PyErr_Format(PyExc_TypeError, "the trace is not prepared");
   hiprt_py_current_trace = (hiprt_py_trace *)object;
-  return shared(before ? (PyObject *)before : Py_None);
+  return Py_XNewRef(before ? (PyObject *)before : Py_None);
 }
 
 /* leave(trace or None): let the trace that was before record again. */
@@ -720,38 +438,7 @@ static PyObject *leave(PyObject *object, PyObject *before) {
 
 /* current(): the trace that records this thread's ops, or None. */
 static PyObject *current(PyObject *type, PyObject *unused) {
-  return shared(hiprt_py_current_trace ? (PyObject *)hiprt_py_current_trace : Py_None);
-}
-
-int hiprt_py_signature(PyObject *tree, PyObject **out_key, PyObject **out_arrays) {
-  reading r;
-  begin(&r, 0, 0, 1);
-  PyObject *copy = read_argument(&r, tree);
-  *out_key = copy ? tuple_of(r.key, r.parts) : 0;
-  *out_arrays = *out_key ? tuple_of(r.inputs, r.operands) : 0;
-  if (!*out_arrays) Py_CLEAR(*out_key);
-  end(&r);
-  Py_XDECREF(copy);
-  return *out_arrays ? 0 : -1;
-}
-
-int hiprt_py_placed(PyObject *arguments, PyObject *found, PyObject *moved, PyTypeObject *size, PyObject **out_arguments,
-                    PyObject **out_key, PyObject **out_arrays) {
-  const replacement with = {found, moved, size};
-  reading r;
-  begin(&r, 0, &with, out_key != 0);
-  *out_arguments = read_argument(&r, arguments);
-  if (!out_key) {
-    end(&r);
-    return *out_arguments ? 0 : -1;
-  }
-  *out_key = *out_arguments ? tuple_of(r.key, r.parts) : 0;
-  *out_arrays = *out_key ? tuple_of(r.inputs, r.operands) : 0;
-  end(&r);
-  if (*out_arrays) return 0;
-  Py_CLEAR(*out_arguments);
-  Py_CLEAR(*out_key);
-  return -1;
+  return Py_XNewRef(hiprt_py_current_trace ? (PyObject *)hiprt_py_current_trace : Py_None);
 }
 
 /* signature(tree): all of a tree but the contents of its arrays, as a tuple, and the arrays, as one. */
@@ -768,13 +455,13 @@ static int trace_traverse(PyObject *object, visitproc visit, void *arg) {
   trace_object *self = (trace_object *)object;
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->primitives);
-  Py_VISIT(self->places);
+  Py_VISIT(self->reader.places);
   Py_VISIT(self->buffer);
   Py_VISIT(self->view);
   Py_VISIT(self->grown);
-  Py_VISIT((PyObject *)self->value);
-  Py_VISIT((PyObject *)self->size);
-  Py_VISIT((PyObject *)self->integer);
+  Py_VISIT((PyObject *)self->reader.value);
+  Py_VISIT((PyObject *)self->reader.size);
+  Py_VISIT((PyObject *)self->reader.integer);
   Py_VISIT((PyObject *)self->varying);
   return 0;
 }
@@ -782,11 +469,11 @@ static int trace_traverse(PyObject *object, visitproc visit, void *arg) {
 static int trace_clear(PyObject *object) {
   trace_object *self = (trace_object *)object;
   Py_CLEAR(self->primitives);
-  Py_CLEAR(self->places);
+  Py_CLEAR(self->reader.places);
   Py_CLEAR(self->buffer);
   Py_CLEAR(self->view);
   Py_CLEAR(self->grown);
-  PyTypeObject **types[] = {&self->value, &self->size, &self->integer, &self->varying};
+  PyTypeObject **types[] = {&self->reader.value, &self->reader.size, &self->reader.integer, &self->varying};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
     PyObject *type = (PyObject *)*types[i];
     *types[i] = 0;
@@ -825,89 +512,12 @@ static PyTypeObject *make_trace(void) {
   return (PyTypeObject *)PyType_FromSpec(&spec);
 }
 
-/* replaced(op, arguments, inputs, rule): a primitive that makes the same value, and is another call. */
-static PyObject *replaced_by(PyObject *object, PyObject *args) {
-  const hiprt_py_primitive *self = (const hiprt_py_primitive *)object;
-  PyObject *op, *arguments, *inputs, *rule;
-  if (!PyArg_ParseTuple(args, "O!O!O!O!", hiprt_py_op_type, &op, &PyTuple_Type, &arguments, &PyTuple_Type, &inputs,
-                        &PyTuple_Type, &rule))
-    return 0;
-  allocfunc allocate = (allocfunc)PyType_GetSlot(hiprt_py_primitive_type, Py_tp_alloc);
-  hiprt_py_primitive *made = (hiprt_py_primitive *)allocate(hiprt_py_primitive_type, 0);
-  if (!made) return 0;
-  made->op = shared(op);
-  made->arguments = shared(arguments);
-  made->inputs = shared(inputs);
-  made->rule = shared(rule);
-  made->trace = self->trace;
-  made->number = self->number;
-  made->hash = self->hash;
-  return (PyObject *)made;
-}
-
-static int primitive_traverse(PyObject *object, visitproc visit, void *arg) {
-  hiprt_py_primitive *self = (hiprt_py_primitive *)object;
-  Py_VISIT(Py_TYPE(object));
-  Py_VISIT(self->op);
-  Py_VISIT(self->arguments);
-  Py_VISIT(self->inputs);
-  Py_VISIT(self->rule);
-  Py_VISIT(self->results);
-  Py_VISIT(self->mark);
-  return 0;
-}
-
-static int primitive_clear(PyObject *object) {
-  hiprt_py_primitive *self = (hiprt_py_primitive *)object;
-  Py_CLEAR(self->op);
-  Py_CLEAR(self->arguments);
-  Py_CLEAR(self->inputs);
-  Py_CLEAR(self->rule);
-  Py_CLEAR(self->results);
-  Py_CLEAR(self->mark);
-  return 0;
-}
-
-static void primitive_dealloc(PyObject *object) {
-  PyObject_GC_UnTrack(object);
-  hiprt_py_buffer *holds = ((hiprt_py_primitive *)object)->holds;
-  if (holds) holds->leaves--;
-  Py_XDECREF((PyObject *)holds);
-  primitive_clear(object);
-  hiprt_py_free(object);
-}
-
-static PyTypeObject *make_primitive(void) {
-  static PyMethodDef methods[] = {{"replaced", replaced_by, METH_VARARGS, 0}, {0}};
-  static PyMemberDef members[] = {
-      {"op", T_OBJECT, offsetof(hiprt_py_primitive, op), READONLY, 0},
-      {"arguments", T_OBJECT, offsetof(hiprt_py_primitive, arguments), READONLY, 0},
-      {"inputs", T_OBJECT, offsetof(hiprt_py_primitive, inputs), READONLY, 0},
-      {"rule", T_OBJECT, offsetof(hiprt_py_primitive, rule), READONLY, 0},
-      {"trace", T_ULONGLONG, offsetof(hiprt_py_primitive, trace), READONLY, 0},
-      {"number", T_ULONGLONG, offsetof(hiprt_py_primitive, number), READONLY, 0},
-      {"hash", T_ULONGLONG, offsetof(hiprt_py_primitive, hash), READONLY, 0},
-      {"prefix", T_INT, offsetof(hiprt_py_primitive, prefix), 0, 0},
-      {"stamp", T_ULONGLONG, offsetof(hiprt_py_primitive, stamp), READONLY, 0},
-      {"mark", T_OBJECT, offsetof(hiprt_py_primitive, mark), READONLY, 0},
-      {0},
-  };
-  static PyType_Slot slots[] = {
-      {Py_tp_dealloc, (void *)primitive_dealloc}, {Py_tp_traverse, (void *)primitive_traverse},
-      {Py_tp_clear, (void *)primitive_clear},     {Py_tp_members, members},
-      {Py_tp_methods, methods},                   {0, 0},
-  };
-  static PyType_Spec spec = {"hiprt.graphs.native.trace.Primitive", sizeof(hiprt_py_primitive), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
-  return hiprt_py_primitive_type = (PyTypeObject *)PyType_FromSpec(&spec);
-}
-
 PyMODINIT_FUNC PyInit_trace(void) {
   static struct PyModuleDef definition = {
       PyModuleDef_HEAD_INIT, "hiprt.graphs.native.trace", "Traces and primitives.", -1, 0, 0, 0, 0, 0,
   };
   PyObject *module = PyModule_Create(&definition);
-  PyTypeObject *trace = module ? make_trace() : 0, *primitive = trace ? make_primitive() : 0;
+  PyTypeObject *trace = module ? make_trace() : 0, *primitive = trace ? hiprt_py_make_primitive() : 0;
   if (!primitive || PyModule_AddObject(module, "Trace", (PyObject *)trace) ||
       PyModule_AddObject(module, "Primitive", (PyObject *)primitive))
     Py_CLEAR(module);

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import hiprt
-from hiprt import library, provider, runtimes
+from hiprt import hip_versions, library, provider
 from hiprt.errors import HipWarning, ProviderError
 
 
@@ -217,11 +217,11 @@ def test_a_device_node_that_may_not_be_opened_is_named(tmp_path, monkeypatch):
 )
 def test_a_runtime_that_is_older_than_its_gpu_is_named(arch, version, first):
     """The cause of status 209 when a module is loaded, and of crashes in hipMalloc."""
-    text = runtimes.shortfall("rocm", arch, version)
+    text = hip_versions.shortfall("rocm", arch, version)
     assert f"older than {first}, the first that is known to run kernels on {arch}" in text
-    assert not runtimes.shortfall("cpu", arch, version)
-    assert not runtimes.shortfall("rocm", arch, 70200000)
-    assert not runtimes.shortfall("rocm", "gfx942", 60000000)
+    assert not hip_versions.shortfall("cpu", arch, version)
+    assert not hip_versions.shortfall("rocm", arch, 70200000)
+    assert not hip_versions.shortfall("rocm", "gfx942", 60000000)
 
 
 @pytest.mark.only("cpu", reason="the arch of the device is made up")
@@ -229,8 +229,8 @@ def test_a_module_that_is_not_loaded_names_the_shortfall():
     """hipErrorNoBinaryForGpu alone says nothing of the runtime's age."""
     code = """
 import warnings
-from hiprt import device, library, module, runtimes
-runtimes.FIRST_HIP["cpu", "hiprt"] = 990000000
+from hiprt import device, library, module, hip_versions
+hip_versions.FIRST_HIP["cpu", "hiprt"] = 990000000
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     found = device.current_device()

@@ -5,9 +5,9 @@ import pytest
 from helpers.kernels import scale
 
 import hiprt
-from hiprt import core, graphs, runtimes
+from hiprt import core, graphs, hip_versions
 from hiprt.graphs.launch import policy, trust
-from hiprt.runtimes import FANOUT, RUNTIMES, Runtime, runtime
+from hiprt.hip_versions import FANOUT, RUNTIMES, Runtime, runtime
 
 NUMBERS = {name: getattr(core.lib, f"HIPRT_{name.upper()}") for name in graphs.RUNG_NAMES}
 
@@ -75,7 +75,7 @@ def test_the_cheaper_of_patch_and_update(patch, update, changed, rung):
 
 def test_the_row_of_an_architecture_stands_before_its_providers(monkeypatch):
     """The first row that fits holds; a provider that is not named has the last."""
-    monkeypatch.setattr(runtimes, "RUNTIMES", (Runtime("rocm", "gfx12", 70000000, 2), *RUNTIMES))
+    monkeypatch.setattr(hip_versions, "RUNTIMES", (Runtime("rocm", "gfx12", 70000000, 2), *RUNTIMES))
     assert runtime("rocm", "gfx1201").fanout == 2
     assert runtime("rocm", "gfx1100") == runtime("rocm") == RUNTIMES[0]
     assert runtime("cpu", "gfx1201") == RUNTIMES[-1]
@@ -86,7 +86,7 @@ def test_graphs_are_not_used_with_a_runtime_too_old_for_the_architecture(stream,
     """The step runs eagerly, with the same bits, and the reason names both versions."""
     device = hiprt.current_device()
     newer = Runtime(device.provider.name, device.arch, 990000000, FANOUT)
-    monkeypatch.setattr(runtimes, "RUNTIMES", (newer, *RUNTIMES))
+    monkeypatch.setattr(hip_versions, "RUNTIMES", (newer, *RUNTIMES))
     trust.decided.clear()
     try:
         x = hiprt.array(np.ones(10, np.float32))

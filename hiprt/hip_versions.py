@@ -1,4 +1,4 @@
-"""What is known of HIP runtimes by provider, version and architecture, before anything is probed."""
+"""Versions of HIP: which one a provider or an architecture needs at least, and what is known of its runtime."""
 
 from __future__ import annotations
 
