@@ -13,7 +13,7 @@ import pytest
 from helpers import checkpoints
 from tokenizers import Tokenizer, decoders, models
 
-from hiprt import CompileError, HipError, ProviderError, __main__, bfloat16, flags
+from hiprt import HipError, __main__, bfloat16, flags
 from hiprt.bench.engine import command, generate as generation, loading_bar
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder
@@ -433,20 +433,6 @@ def test_errors_are_one_line(monkeypatch, capsys, folder):
         __main__.main(["generate", "--model", str(folder), "--debug"])
 
 
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        (CompileError(6, "NAME", "call", "k.hip", "hiprt: no compiler: get one.\n"), "no compiler: get one."),
-        (CompileError(6, "NAME", "call", "k", "note\nk:1: error: bad\n"), "call: NAME (6): k: k:1: error: bad"),
-        (ProviderError("none", [("rocm", "too old"), ("cpu", "missing")]), "none: rocm: too old; cpu: missing"),
-        (MemoryError(), "MemoryError"),
-    ],
-)
-def test_a_sentence_for_every_error(error, line):
-    """The sentence has the cause, without the rest of a compiler's log."""
-    assert __main__.sentence(error) == line
-
-
 def test_command_as_json(folder):
     """``--json`` prints one object with every key; the run is verified, and replays after the first steps."""
     out, err = run("generate", "--model", folder, "--tokens", TOKENS, "--verify", "--json")
@@ -517,8 +503,6 @@ def test_command_writes_at_once(request_for, monkeypatch):
             1,
             "`hf download someone/Some-4bit` prints the directory to give",
         ),
-        (["write"], 2, "invalid choice: 'write' (choose from"),
-        ([], 2, "COMMAND"),
     ],
 )
 def test_command_refuses(arguments, status, words):
@@ -527,58 +511,6 @@ def test_command_refuses(arguments, status, words):
     assert out == ""
     assert words in err
     assert "Traceback" not in err
-
-
-def test_help_names_every_command():
-    """The help lists every command, though none of their modules is imported."""
-    assert re.findall(r"^    ([\w-]+)", run("--help")[0], re.MULTILINE) == [
-        "generate",
-        "chat",
-        "run",
-        "launch",
-        "graph",
-        "bench",
-        "compile",
-        "hipcc",
-        "rocm-prefix",
-        "check",
-        "doctor",
-    ]
-
-
-LOADED = """
-import contextlib, sys
-from hiprt.__main__ import main
-with contextlib.suppress(SystemExit):
-    main(sys.argv[1:])
-print("loaded", *(name for name in sys.modules if name.startswith(("hiprt.", "tokenizers", "safetensors", "rich"))))
-"""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "loaded", "absent"),
-    [
-        (["--help"], "hiprt.command", "hiprt.bench hiprt.kernels hiprt.doctor hiprt.metal_compat"),
-        (["doctor", "--help"], "hiprt.doctor", "hiprt.bench hiprt.kernels hiprt.metal_compat"),
-        (["bench", "--help"], "hiprt.bench", "hiprt.bench.graph hiprt.bench.engine hiprt.kernels hiprt.doctor"),
-        (["bench", "graph", "--help"], "hiprt.bench.graph", "hiprt.bench.decode hiprt.bench.engine hiprt.doctor"),
-        (["generate", "--help"], "hiprt.bench.engine.generate", "hiprt.bench.graph hiprt.metal_compat hiprt.doctor"),
-    ],
-)
-def test_a_command_is_imported_when_it_is_named(arguments, loaded, absent):
-    """The modules of other commands, and the libraries that they need, are not imported."""
-    child = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True)
-    found = set(child.stdout.rpartition("loaded ")[2].split())
-    assert loaded in found
-    assert not found & set(absent.split())
-    assert "rich" not in found
-    if "generate" not in arguments:
-        assert not found & {"tokenizers", "safetensors"}
-
-
-def test_command_says_its_version():
-    """`hiprt --version` prints the version."""
-    assert re.fullmatch(r"hiprt \d+\.\d+\.\d+\n", run("--version")[0])
 
 
 def test_command_ends_quietly_when_its_reader_does(folder):
