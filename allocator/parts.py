@@ -18,9 +18,10 @@ from hiprt.buffer import Buffer
 from hiprt.caller import caller
 from hiprt.stream import Stream
 
-__all__ = ["GAP", "allocate", "are_checked", "divide"]
+__all__ = ["allocate", "are_checked", "divide", "with_gap"]
 
 GAP = 256  # bytes behind a buffer that belong to nobody
+LARGEST = (1 << 64) - 1  # size that a pool can be asked for
 
 
 @cache
@@ -37,6 +38,11 @@ def device() -> Any:
 def are_checked() -> bool:
     """Whether the device is the CPU device and checks kernels."""
     return library.current().provider.is_host and bool(device().hiprt_cpu_is_checking())
+
+
+def with_gap(nbytes: int) -> int:
+    """Return what a pool of device memory is asked for, for a buffer of this size."""
+    return min(nbytes + GAP, LARGEST) if are_checked() else nbytes
 
 
 def divide(chunk: Buffer) -> None:
@@ -62,7 +68,7 @@ def allocate(pool: Holder, take: Callable[[int, Stream], Buffer], nbytes: int, s
     OutOfMemoryError
         The pool has no memory left, as `Pool.allocate` says it.
     """
-    inner = take(nbytes + GAP, stream)
+    inner = take(with_gap(nbytes), stream)
     address = inner.address
     if nbytes:
         device().hiprt_cpu_take_part(address, nbytes, stream.raw, line())

@@ -29,7 +29,7 @@ from hiprt.allocator import parts, poison
 from hiprt.allocator.blocks import of_block, take
 from hiprt.allocator.driver import Memory, device_memory
 from hiprt.allocator.holder import Holder, PoolStats, holders
-from hiprt.buffer import Allocate, Buffer
+from hiprt.buffer import Allocate, Buffer, hip_malloc
 from hiprt.errors import OutOfMemoryError
 from hiprt.flags import flags
 from hiprt.hip import call, lib
@@ -95,7 +95,9 @@ class Pool(Holder):
         self.needs_idle = False
         self.is_guarded = flags.alloc_poison if is_guarded is None else is_guarded
         # Whether the checks may be on, which only the library says for certain, and that opens at the first request.
-        self.may_be_checked = is_guarded is None and self.parent is None and "HIPRT_CPU_CHECK" in os.environ
+        # They know nothing of memory that comes from elsewhere.
+        is_own = source in (device_memory, hip_malloc)
+        self.may_be_checked = is_guarded is None and is_own and "HIPRT_CPU_CHECK" in os.environ
         # Where the books and each lane lie, for `blocks.take`. Streams that go ask all pools, one without books too.
         self.addresses = dict[int, int]()
         self.core = core.create("hiprt_pool", core.lib.hiprt_pool_release, core.lib.hiprt_pool_create)
@@ -109,7 +111,8 @@ class Pool(Holder):
         Parameters
         ----------
         nbytes : int
-            Size in bytes, which is rounded up to a size class of at most 9/8 of it, at least 512.
+            Size in bytes, which is rounded up to a size class of at most 9/8 of it, at least 512. While the CPU device
+            checks kernels, a gap of 256 bytes behind the buffer counts as its memory.
         stream : Stream
             The stream that may use the memory.
 

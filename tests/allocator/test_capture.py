@@ -7,6 +7,8 @@ from quirks.capture_calls import GLOBAL, LOCAL, RELAXED, begin, capturing, end, 
 import hiprt
 from hiprt.allocator import Pool, default_pool
 from hiprt.allocator.driver import device_memory
+from hiprt.allocator.parts import with_gap
+from hiprt.allocator.pool import size_class
 
 QUIRKS = ("", "capture_malloc_900", "capture_devsync_900", "capture_sync_invalidates_all")
 
@@ -31,7 +33,7 @@ def allocate_beside(mode, is_here):
             kept.append(call(lambda: pool.allocate(7 << 19, two)))
         kept.clear()
         returned = call(pool.trim)
-    return [returned == 7 << 19, pool.stats().reserved]
+    return [returned == size_class(with_gap(7 << 19)), pool.stats().reserved]
 
 
 def first_allocation():

@@ -3,8 +3,14 @@
 import sys
 
 import pytest
+from helpers.child import child
 
+import hiprt
+from hiprt.allocator import Pool
+from hiprt.allocator.driver import device_memory
+from hiprt.buffer import Buffer
 from hiprt.check import check
+from hiprt.errors import OutOfMemoryError
 
 HEAD = """
 import numpy as np
@@ -88,3 +94,26 @@ def test_defects_at_the_bounds_of_an_array(tmp_path, code, kind, buffer, lines):
 @pytest.mark.only("cpu", reason="the checks are the CPU device's")
 def test_arrays_that_come_and_go_are_left_alone(tmp_path):
     assert findings(tmp_path, CORRECT) == []
+
+
+def sizes_of_pools():
+    """Allocate from device memory and from elsewhere; ask for what no device has."""
+    stream, starts = hiprt.Stream(), iter(range(1 << 20, 1 << 24, 1 << 12))
+    made = []
+    for source in (device_memory, lambda nbytes, stream: Buffer(next(starts), nbytes, 0)):
+        pool = Pool(source)
+        kept = pool.allocate(2048, stream)
+        made.append([pool.stats().allocated, pool.stats().reserved])
+        for nbytes in ((1 << 60) + 1, (1 << 64) - 1):
+            with pytest.raises(OutOfMemoryError):
+                pool.allocate(nbytes, stream)
+        del kept
+        made[-1].append(pool.stats().allocated)
+    return made
+
+
+@pytest.mark.only("cpu", reason="the checks are the CPU device's")
+def test_sizes_of_checked_pools():
+    """A gap counts as its buffer's; there is none in memory that is not the device's own."""
+    assert child(sizes_of_pools, HIPRT_CPU_CHECK="memory") == [[2560, 2560, 0], [2048, 2048, 0]]
+    assert child(sizes_of_pools, HIPRT_CPU_CHECK="") == [[2048, 2048, 0]] * 2
