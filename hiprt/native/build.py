@@ -202,14 +202,16 @@ class Build(build_ext):
         super().finalize_options()
 
     def run(self) -> None:
-        """Build the extension, then the HIP libraries of our own beside it."""
-        super().run()
-        if os.name == "posix" and sysconfig.get_platform().startswith("linux"):
-            package = Path(self.get_ext_fullpath("hiprt._core")).resolve().parent
-            build_cpu_device(library_file(package, "cpu"), ROOT / "build" / "cpu")
-            for name in C_LIBRARIES:
-                build_c_library(NATIVE.parent / name, library_file(package, name))
-            build_library(library_target(package), ROOT / "build" / "libhiprt")
+        """Build the extension, and beside it the HIP libraries of our own."""
+        package = Path(self.get_ext_fullpath("hiprt._core")).resolve().parent  # while run() works, it is another folder
+        with ThreadPoolExecutor(1) as pool:
+            extension = pool.submit(super().run)  # which compiles one file at a time
+            if os.name == "posix" and sysconfig.get_platform().startswith("linux"):
+                build_cpu_device(library_file(package, "cpu"), ROOT / "build" / "cpu")
+                for name in C_LIBRARIES:
+                    build_c_library(NATIVE.parent / name, library_file(package, name))
+                build_library(library_target(package), ROOT / "build" / "libhiprt")
+            extension.result()
 
     def get_outputs(self) -> list[str]:
         """Name the HIP libraries too, so that installers remove them."""

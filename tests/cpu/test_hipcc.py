@@ -235,7 +235,7 @@ print(size.value, *counts)
 
 
 @pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not installed")
-@pytest.mark.parametrize("language", ["CXX", "HIP"])
+@pytest.mark.parametrize("language", [pytest.param("CXX", marks=pytest.mark.wide), "HIP"])
 def test_rocm_prefix(tmp_path, program, language):
     """CMake finds HIP in the folder that ``hiprt rocm-prefix`` writes, and builds with its hipcc.
 
