@@ -111,6 +111,19 @@ def test_one_that_the_compiler_refuses_is_passed_over(built, counted):
     assert (out, made(runs), read(runs)) == ([wanted(1), wanted(2), wanted(3)], 1, 0)
 
 
+def test_what_the_compiler_began_is_gone(built, counted, tmp_path, monkeypatch):
+    """On a full disk it would take the room that the program's own files need."""
+    script, _ = counted
+    left = tmp_path / "left"
+    begin = 'case "$*" in *c++-header*) for last; do :; done; echo part > "$last"; exit 1;; esac'
+    look = f"ls {tmp_path}/hiprt-*/*.pch >> {left} 2> /dev/null"
+    script.write_text(script.read_text().replace("exec", f"{begin}\n{look}\nexec"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    out, runs = built(program(1), program(2), program(3))
+    assert (out, made(runs)) == ([wanted(1), wanted(2), wanted(3)], 1)
+    assert left.read_text() == ""
+
+
 def test_it_is_another_for_other_macros_options_and_texts(built):
     others = [program(1, "-DN=2"), program(1, "-ffp-contract=off"), program(1, ours=5)]
     out, runs = built(program(1), program(2), *others, *[program(2, *each[1]) for each in others[:2]])

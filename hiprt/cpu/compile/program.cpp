@@ -1,6 +1,7 @@
 #include "compile/program.h"
 
 #include <cxxabi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -307,12 +308,14 @@ class Build {
     const std::string key = opening_key(), made = dir_.path() + "/opening.pch";
     if (compiler_.kind == Compiler::Gcc || key == absent_) return false;
     const auto bytes = precompiled_opening(key, [&](std::string *out) {
-      CompileJob job{dir_.path() + "/opening.h", job_.options, made};
+      ScratchDir dir;  // of a full disk the compiler leaves nothing for the text, unless its files go
+      CompileJob job{dir.path() + "/opening.h", job_.options, dir.path() + "/opening.pch"};
       job.has_wide_values = job_.has_wide_values;
-      return write_headers() && write_file(job.source, opening_) && precompile(compiler_, job) && read_file(made, out);
+      return write_headers() && write_file(job.source, opening_) && precompile(compiler_, job) && read_file(job.output, out);
     });
     if (bytes->empty() || !write_file(made, *bytes)) {
       absent_ = key;
+      unlink(made.c_str());
       return false;
     }
     job_.precompiled = made;
