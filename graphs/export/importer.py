@@ -213,7 +213,7 @@ class Imported(core.Compiled):
             loaded = self.loaded[key] = Loaded(stream.device.index, self.__name__, in_this_order)
             while len(self.loaded) > MOST_SIGNATURES:
                 self.loaded.popitem(last=False)
-        if function.is_general:
+        if function.is_general and loaded.program.guards:
             check_guards(self.__name__, loaded.program, arrays)
         return loaded
 

@@ -16,7 +16,7 @@ from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace import core
 from hiprt.graphs.trace.passes import improved
-from hiprt.graphs.trace.program import GuardError, Program
+from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.trace import Trace
 from hiprt.graphs.trace.tree import arrays_of, fill, mapped, structure, swap
 from hiprt.stream import Stream, current_stream
@@ -274,13 +274,7 @@ class Compiled(core.Compiled):
         """Return the program of a group whose guards hold for these arrays; None if there is none."""
         if not self.shapeless:
             return group[0]
-        for traced in group:
-            try:
-                traced.program.forms(arrays)
-            except GuardError:
-                continue
-            return traced
-        return None
+        return next((traced for traced in group if traced.program.holds_for(arrays)), None)
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """Call the function with values in the place of the arrays, and return its program."""

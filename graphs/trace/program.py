@@ -65,6 +65,7 @@ class Program:
         self.notes: tuple[object, ...] = ()
         self.otherwise: Program | None = None
         self.issues: tuple[object, dict[Hashable, Issue]] = (None, {})
+        self.taken: set[Hashable] = set()  # forms of inputs that were inferred before a run
 
     def __len__(self) -> int:
         return len(self.primitives)
@@ -74,10 +75,20 @@ class Program:
         """For each primitive, the numbers of the values that nothing behind it uses."""
         return last_uses(self)
 
+    @cached_property
+    def is_general(self) -> bool:
+        """Whether it takes arrays of other shapes."""
+        return any(isinstance(value, ShapelessValue) for value in self.inputs)
+
     def run(self, *arrays: Array) -> tuple[Array, ...]:
         """Call the ops of all primitives with arrays in the place of the inputs, and return the outputs.
 
         Within a `hiprt.graphs.Step` this records; elsewhere it launches.
+
+        Raises
+        ------
+        ValueError
+            A primitive cannot take such shapes; nothing has run.
         """
         found = {value.number: array for value, array in zip(self.inputs, arrays)}
         # Within a trace or a rehearsal, calls of ops are noted by those.
@@ -86,6 +97,10 @@ class Program:
             return self.otherwise.run(*arrays)
         recording = recording_on(stream) if stream is not None and stream.written is None else None
         known = self.issues_on(stream) if stream is not None and recording is not None else None
+        # Guards were held against the arrays already. Where an op refuses them at a recording's begin, nothing has run.
+        is_new = recording is not None and not len(recording)
+        if self.is_general and not self.guards and not is_new and stream is not None and stream.written is None:
+            self.check(arrays)
 
         def size(part: Size) -> int:
             return value_of(part, lambda number, axis: found[number].shape[axis])
@@ -95,8 +110,13 @@ class Program:
         ) -> tuple[Any, ...]:
             if recording is None or known is None:
                 return call(primitive, arguments)
-            with noting(recording) as notes:
-                results = call(primitive, arguments)
+            try:
+                with noting(recording) as notes:
+                    results = call(primitive, arguments)
+            except (TypeError, ValueError, IndexError) as error:
+                if not self.is_general:
+                    raise
+                raise refused(primitive, operands, error) from error
             remember(known, key, notes.issue(primitive, operands, results))
             return results
 
@@ -114,6 +134,24 @@ class Program:
         if self.issues[0] != state:
             self.issues = state, {}
         return self.issues[1]
+
+    def holds_for(self, arrays: Sequence[Array]) -> bool:
+        """Whether the guards hold for arrays of other shapes; ValueError as of `forms`, if there are guards."""
+        if self.guards:
+            try:
+                self.forms(arrays)
+            except GuardError:
+                return False
+        return True
+
+    def check(self, arrays: Sequence[Array]) -> None:
+        """Infer the forms of all outputs, once for each set of inputs' forms; errors as of `forms`."""
+        key = tuple([array.form for array in arrays])
+        if key not in self.taken:
+            self.forms(arrays)
+            if len(self.taken) >= MOST_ISSUES:
+                self.taken.clear()
+            self.taken.add(key)
 
     def forms(self, arrays: Sequence[Array], device: Device = NO_DEVICE, needed: Needed | None = None) -> list[Array]:
         """Infer the forms of all outputs for arrays of other shapes, without running anything.
@@ -160,12 +198,7 @@ class Program:
             try:
                 rule = rehearse(primitive.op, arguments, operands, device, needed)
             except (TypeError, ValueError, IndexError) as error:
-                shapes = ", ".join(str(operand.shape) for operand in operands)
-                raise ValueError(
-                    f"[compile] {primitive.op.name} of the program cannot take the shapes {shapes}: {error} A number "
-                    "that the traced function computed from a shape must be made from x.shape itself, without int(); "
-                    "or compile without shapeless=True, which traces again for each shape."
-                ) from error
+                raise refused(primitive, operands, error) from error
             remember(known, key, issue_of(rule, len(operands)))
             return tuple(results_of(rule, operands))
 
@@ -212,6 +245,17 @@ class GuardError(Exception):
     """A size answers otherwise than when the function was traced."""
 
 
+def refused(primitive: Primitive, operands: Sequence[Array], error: Exception) -> ValueError:
+    """Return the error of a primitive that cannot take the shapes of a call."""
+    assert primitive.op is not None
+    shapes = ", ".join(str(operand.shape) for operand in operands)
+    return ValueError(
+        f"[compile] {primitive.op.name} of the program cannot take the shapes {shapes}: {error} A number "
+        "that the traced function computed from a shape must be made from x.shape itself, without int(); "
+        "or compile without shapeless=True, which traces again for each shape."
+    )
+
+
 def check(guard: Guard, axis: Callable[[int, int], int]) -> None:
     """Raise GuardError where sizes give another answer."""
     if not guard.holds(axis):
@@ -250,12 +294,11 @@ def results_of(rule: Rule, operands: Sequence[Array]) -> list[Array | None]:
 
 def last_uses(program: Program) -> list[list[int]]:
     """Return, for each primitive, the numbers of the values that nothing behind it uses."""
-    has_sizes = any(isinstance(value, ShapelessValue) for value in program.inputs)
     seen = {value.number for value in program.outputs if value.primitive is not None}
     lasts: list[list[int]] = []
     for primitive in reversed(program.primitives):
         numbers = {value.number for value in primitive.inputs if value.primitive is not None}
-        if has_sizes:
+        if program.is_general:
             numbers |= numbers_in(primitive.arguments)
         numbers |= {primitive.number + i for i in range(len(primitive.rule[1]))}
         lasts.append(sorted(numbers - seen))

@@ -431,6 +431,33 @@ def test_shapeless_refuses_what_it_cannot_infer_before_anything_runs():
     np.testing.assert_array_equal(compiled(ramp(4)).numpy(), kernels.add(kernels.exp(ramp(4)), held).numpy())
 
 
+@pytest.mark.parametrize("way", ["graph", "eager", "in a step"])
+def test_shapeless_writes_nothing_where_an_op_refuses(way):
+    """Neither in a graph of its own, nor without graphs, nor behind other work of a step that goes on."""
+    held, state = ramp(4), ramp(4)
+
+    def function(x):
+        kernels.copyto(state, kernels.multiply(state, 2.0))
+        return kernels.add(x, held)
+
+    compiled, refused = hiprt.compile(function, shapeless=True), []
+
+    def call(x):
+        out = kernels.exp(x)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=r"cannot take the shapes \(5,\), \(4,\)"):
+                compiled(x)
+            refused.append(x)
+        return out
+
+    compiled(ramp(4))
+    before = state.numpy()
+    with hiprt.flags.override(graph=way != "eager"):
+        (graphs.Step(call) if way == "in a step" else call)(ramp(5))
+    assert refused
+    np.testing.assert_array_equal(state.numpy(), before)
+
+
 def test_shapeless_custom_kernels():
     """Sizes of values, functions of shapes, and constants: shape and grid are right for 4 and then 8 elements."""
     body = "uint i = thread_position_in_grid.x; y[i] = 2 * x[i];"
