@@ -1,0 +1,143 @@
+//! hiprt/hiprt.h in Rust: what each function does stands there. A test compares both.
+#![allow(non_camel_case_types, dead_code)]
+use std::ffi::{c_char, c_int, c_void};
+
+pub const HIPRT_ABI: u32 = 1;
+pub const HIPRT_RUNGS: u32 = 31;
+pub const HIPRT_READ: u32 = 1;
+pub const HIPRT_WRITE: u32 = 2;
+pub const HIPRT_READ_WRITE: u32 = 3;
+pub const HIPRT_UPDATE: u32 = 2;
+pub const HIPRT_EAGER: u32 = 4;
+
+#[repr(C)]
+pub struct hiprt_stream([u8; 0]);
+#[repr(C)]
+pub struct hiprt_kernel([u8; 0]);
+#[repr(C)]
+pub struct hiprt_step([u8; 0]);
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct hiprt_argument {
+    pub size: u32,
+    pub alignment: u32,
+    pub access: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct hiprt_dims {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+    pub zero: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct hiprt_rules {
+    pub rungs: u32,
+    pub slots: u32,
+    pub keys: u32,
+    pub fanout: u32,
+    pub overlap: u32,
+    pub zero: u32,
+    pub budget_nodes: u64,
+    pub budget_bytes: u64,
+    pub canary: *mut hiprt_kernel,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct hiprt_outcome {
+    pub rung: u32,
+    pub nodes: u32,
+    pub changed: u32,
+    pub first: u32,
+    pub seconds: f64,
+    pub reason: [c_char; 160],
+    pub node: [c_char; 128],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct hiprt_step_stats {
+    pub rungs: [u64; 5],
+    pub patched: u64,
+    pub waited: u64,
+    pub replaced: u64,
+    pub topologies: u64,
+    pub execs: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct hiprt_move {
+    pub start: u64,
+    pub end: u64,
+    pub to: u64,
+}
+
+extern "C" {
+    pub fn hiprt_version() -> c_int;
+    pub fn hiprt_failure_call() -> *const c_char;
+    pub fn hiprt_failure_detail() -> *const c_char;
+    pub fn hiprt_status_name(status: c_int) -> *const c_char;
+    pub fn hiprt_open(provider: *const c_char, abi: u32) -> c_int;
+    pub fn hiprt_stream_create(handle: u64, device: c_int, out_stream: *mut *mut hiprt_stream) -> c_int;
+    pub fn hiprt_stream_release(stream: *mut hiprt_stream);
+    pub fn hiprt_stream_own(stream: *mut hiprt_stream);
+    pub fn hiprt_stream_close(stream: *mut hiprt_stream, is_valid: c_int);
+    pub fn hiprt_stream_synchronize(stream: *mut hiprt_stream) -> c_int;
+    pub fn hiprt_kernel_create(
+        function: u64,
+        name: *const c_char,
+        n_args: u32,
+        args: *const hiprt_argument,
+        out_kernel: *mut *mut hiprt_kernel,
+    ) -> c_int;
+    pub fn hiprt_kernel_retain(kernel: *mut hiprt_kernel);
+    pub fn hiprt_kernel_release(kernel: *mut hiprt_kernel);
+    pub fn hiprt_launch_kernel(
+        stream: *mut hiprt_stream,
+        kernel: *mut hiprt_kernel,
+        dims: *const hiprt_dims,
+        args: *const *mut c_void,
+        nbytes: *const u64,
+    ) -> c_int;
+    pub fn hiprt_copy(stream: *mut hiprt_stream, dst: u64, src: u64, nbytes: u64, kind: c_int) -> c_int;
+    pub fn hiprt_fill(stream: *mut hiprt_stream, dst: u64, value: u32, width: u32, count: u64) -> c_int;
+    pub fn hiprt_barrier(stream: *mut hiprt_stream) -> c_int;
+    pub fn hiprt_rules_default(out_rules: *mut hiprt_rules);
+    pub fn hiprt_step_create(name: *const c_char, rules: *const hiprt_rules) -> *mut hiprt_step;
+    pub fn hiprt_step_release(step: *mut hiprt_step);
+    pub fn hiprt_step_begin(step: *mut hiprt_step, stream: *mut hiprt_stream) -> c_int;
+    pub fn hiprt_step_capture(step: *mut hiprt_step) -> c_int;
+    pub fn hiprt_step_captured(step: *mut hiprt_step, n_ranges: u32, ranges: *const u64, access: *const u8) -> c_int;
+    pub fn hiprt_step_end(step: *mut hiprt_step, out_outcome: *mut hiprt_outcome, out_ran: *mut c_int) -> c_int;
+    pub fn hiprt_step_cancel(step: *mut hiprt_step);
+    pub fn hiprt_step_adopt(
+        step: *mut hiprt_step,
+        stream: *mut hiprt_stream,
+        graph: u64,
+        is_given: c_int,
+        out_outcome: *mut hiprt_outcome,
+        out_ran: *mut c_int,
+    ) -> c_int;
+    pub fn hiprt_step_again(
+        step: *mut hiprt_step,
+        stream: *mut hiprt_stream,
+        out_outcome: *mut hiprt_outcome,
+        out_ran: *mut c_int,
+    ) -> c_int;
+    pub fn hiprt_step_move(
+        step: *mut hiprt_step,
+        stream: *mut hiprt_stream,
+        n_moves: u32,
+        moves: *const hiprt_move,
+        out_outcome: *mut hiprt_outcome,
+        out_ran: *mut c_int,
+    ) -> c_int;
+    pub fn hiprt_step_count(step: *mut hiprt_step, out_stats: *mut hiprt_step_stats);
+}
