@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attributes.h"
 #include "capture.h"
 #include "captured_match.h"
 #include "status.h"
@@ -121,40 +122,6 @@ static hiprt_dims dims_of(const hipKernelNodeParams *p, uint32_t attributes) {
                       attributes};
 }
 
-/* Add bits of an attribute to those before; whether it has no more of them. */
-static int put_attribute(uint32_t *attributes, int value, int least, uint32_t bits) {
-  const uint32_t place = (uint32_t)value - (uint32_t)least;
-  *attributes = *attributes << bits | (place & ((1u << bits) - 1));
-  return !(place >> bits);
-}
-
-/* Give what a captured kernel is launched with besides its dimensions, each attribute by bits of its own, so that kernels
- * that differ in one are not taken for the same (G3). The node itself takes them from the captured one. */
-static int ask_attributes(hipGraphNode_t source, uint32_t *out) {
-  hipLaunchAttributeValue cooperative = {0}, cluster = {0}, policy = {0}, priority = {0}, domain = {0};
-  *out = 0;
-  if (!hiprt_hip.hipGraphKernelNodeGetAttribute) return 0;
-  const struct {
-    hipLaunchAttributeID id;
-    hipLaunchAttributeValue *value;
-  } asked[] = {{hipLaunchAttributeCooperative, &cooperative},
-               {hipLaunchAttributeClusterDimension, &cluster},
-               {hipLaunchAttributeClusterSchedulingPolicyPreference, &policy},
-               {hipLaunchAttributePriority, &priority},
-               {hipLaunchAttributeMemSyncDomain, &domain}};
-  for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
-    if (hiprt_hip.hipGraphKernelNodeGetAttribute(source, asked[i].id, asked[i].value))
-      *asked[i].value = (hipLaunchAttributeValue){0};
-  if (cooperative.cooperative) return refuse("a cooperative launch cannot be repeated eagerly");
-  const int fits = put_attribute(out, (int)cluster.clusterDim.x, 0, 5) & put_attribute(out, (int)cluster.clusterDim.y, 0, 5) &
-                   put_attribute(out, (int)cluster.clusterDim.z, 0, 5) &
-                   put_attribute(out, (int)policy.clusterSchedulingPolicyPreference, 0, 2) &
-                   put_attribute(out, priority.priority, -128, 8) & put_attribute(out, (int)domain.memSyncDomain, 0, 1);
-  /* A launch without any of them has zeros, as launches of ours have. */
-  *out ^= 128u << 1;
-  return fits ? 0 : refuse("a kernel with a launch attribute of an unknown value");
-}
-
 static int append_opaque(pieces *all, hipGraphNode_t source, hipFunction_t function, const char *name,
                          const hipKernelNodeParams *p, uint32_t attributes) {
   static _Atomic uint64_t serials;
@@ -215,7 +182,7 @@ static int append_kernel(pieces *all, hipGraphNode_t source) {
   HIPRT_TRY(hipGraphKernelNodeGetParams, source, &p);
   int before = before_questions();
   uint32_t attributes;
-  int status = ask_attributes(source, &attributes);
+  int status = hiprt_attributes_ask(source, &attributes);
   hiprt_kernel *kernel = status ? 0 : known_kernel(all, &p);
   if (status || kernel) {
     after_questions(before);

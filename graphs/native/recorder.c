@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attributes.h"
 #include "capture.h"
 #include "guards.h"
 #include "status.h"
@@ -392,6 +393,11 @@ int hiprt_recorder_copy(const hiprt_recorder *from, hiprt_recorder **out_recorde
   return status;
 }
 
+int hiprt_recorder_is_in_use(const hiprt_recorder *r) {
+  const hiprt_captured *captured = r->n_foreign ? r->nodes->captured : 0;
+  return hiprt_recorder_references(r) > 1 || (captured && atomic_load(&captured->references) > r->n_foreign);
+}
+
 int hiprt_recorder_captured_on(const hiprt_recorder *r) {
   return r->n_nodes && r->n_foreign == r->n_nodes ? r->nodes->captured->device : -1;
 }
@@ -628,20 +634,39 @@ uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b
   return changed;
 }
 
-static int run_opaque(const hiprt_opaque *opaque, hiprt_stream *stream) {
-  hipKernelNodeParams p;
+/* Launch a kernel of other code as it was captured. */
+static int run_captured(const hipKernelNodeParams *p, uint32_t attributes, hiprt_stream *stream) {
   HIPRT_TRY(hipSetDevice, stream->device);
-  int status = hiprt_captured_params(opaque, &p);
-  if (status) return status;
-  HIPRT_TRY(hipModuleLaunchKernel, (hipFunction_t)p.func, p.gridDim.x, p.gridDim.y, p.gridDim.z, p.blockDim.x,
-            p.blockDim.y, p.blockDim.z, p.sharedMemBytes, stream->handle, p.kernelParams, p.extra);
+  if (attributes) {
+    const int status = hiprt_attributes_launch(p, attributes, stream->handle);
+    if (status) return status;
+  } else {
+    HIPRT_TRY(hipModuleLaunchKernel, (hipFunction_t)p->func, p->gridDim.x, p->gridDim.y, p->gridDim.z, p->blockDim.x,
+              p->blockDim.y, p->blockDim.z, p->sharedMemBytes, stream->handle, p->kernelParams, p->extra);
+  }
   stream->launches++;
   return 0;
 }
 
+static int run_opaque(const hiprt_opaque *opaque, hiprt_stream *stream) {
+  hipKernelNodeParams p;
+  HIPRT_TRY(hipSetDevice, stream->device);
+  const int status = hiprt_captured_params(opaque, &p);
+  return status ? status : run_captured(&p, opaque->dims.zero, stream);
+}
+
+static int run_kernel(const hiprt_kernel *kernel, const char *payload, hiprt_stream *stream) {
+  hiprt_dims dims;
+  memcpy(&dims, payload, sizeof dims);
+  if (!dims.zero) return hiprt_launch_payload(stream, kernel, payload);
+  void *cells[HIPRT_MAX_ARGS];
+  const hipKernelNodeParams p = hiprt_kernel_params(kernel, payload, cells);
+  return run_captured(&p, dims.zero, stream);
+}
+
 static int run_node(const hiprt_recorder *r, const node *n, hiprt_stream *stream) {
   const char *payload = r->bytes + n->payload;
-  if (n->kind == HIPRT_NODE_KERNEL) return hiprt_launch_payload(stream, n->kernel, payload);
+  if (n->kind == HIPRT_NODE_KERNEL) return run_kernel(n->kernel, payload, stream);
   if (n->kind == HIPRT_NODE_COPY) {
     const hiprt_copy_args *c = (const hiprt_copy_args *)payload;
     return hiprt_copy(stream, c->dst, c->src, c->nbytes, hipMemcpyDeviceToDevice);

@@ -92,6 +92,8 @@ uint64_t hiprt_recorder_outline(const hiprt_recorder *recorder, uint32_t n_exten
                                 uint32_t *out, uint64_t room);
 /* Return how many references there are at this moment; execs, and who makes one, hold some. */
 uint32_t hiprt_recorder_references(const hiprt_recorder *recorder);
+/* Whether an exec, or another recording, has nodes of the capture that this one was made of. */
+int hiprt_recorder_is_in_use(const hiprt_recorder *recorder);
 uint32_t hiprt_recorder_size(const hiprt_recorder *recorder);
 uint64_t hiprt_recorder_edges(const hiprt_recorder *recorder);
 int hiprt_recorder_node(const hiprt_recorder *recorder, uint32_t index, hiprt_node *out_node);

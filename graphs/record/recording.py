@@ -279,6 +279,11 @@ class Recording:
         return bool(core.lib.hiprt_recorder_references(self.core) > 1)
 
     @property
+    def is_in_use(self) -> bool:
+        """Whether executable graphs, or other recordings, have nodes of the capture that it was made of."""
+        return bool(core.lib.hiprt_recorder_is_in_use(self.core))
+
+    @property
     def foreign(self) -> int:
         """Number of nodes that other code launched."""
         return int(core.lib.hiprt_recorder_foreign(self.core))

@@ -68,6 +68,7 @@
   X(hipGraphMemsetNodeGetParams, (hipGraphNode_t, hipMemsetParams *))                                                  \
   X(hipKernelGetParamInfo, (hipKernel_t, size_t, size_t *, size_t *))                                                  \
   X(hipGetFuncBySymbol, (hipFunction_t *, const void *))                                                               \
+  X(hipDrvLaunchKernelEx, (const HIP_LAUNCH_CONFIG *, hipFunction_t, void **, void **))                                \
   X(hipPeekAtLastError, (void))                                                                                        \
   X(hipGetLastError, (void))                                                                                           \
   X(hipPointerGetAttributes, (hipPointerAttribute_t *, const void *))                                                  \

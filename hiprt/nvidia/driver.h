@@ -158,6 +158,7 @@ typedef struct {
   X(GraphMemcpyNodeGetParams, "cuGraphMemcpyNodeGetParams", (void *, CUDA_MEMCPY3D_v2 *))                              \
   X(GraphMemsetNodeGetParams, "cuGraphMemsetNodeGetParams", (void *, CUDA_MEMSET_NODE_PARAMS_v1 *))                    \
   X(KernelGetFunction, "cuKernelGetFunction", (void **, void *))                                                       \
+  X(LaunchKernelEx, "cuLaunchKernelEx", (const HIP_LAUNCH_CONFIG *, void *, void **, void **))                         \
   X(FuncGetParamInfo, "cuFuncGetParamInfo", (void *, size_t, size_t *, size_t *))                                      \
   X(FuncGetName, "cuFuncGetName", (const char **, void *))                                                             \
   X(PointerGetAttribute, "cuPointerGetAttribute", (void *, int, CUdeviceptr))                                          \

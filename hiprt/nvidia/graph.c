@@ -9,9 +9,11 @@ static CUDA_KERNEL_NODE_PARAMS_v1 kernel_params(const hipKernelNodeParams *p, vo
                                       nv_extra(p->extra, list)};
 }
 
-static CUDA_MEMCPY3D_v2 copy_params(void *dst, const void *src, size_t size) {
+/* Where the driver is to tell by an address what memory it is in, memory that was freed is the host's to it: the node
+ * becomes a copy of the host's, and a launch reads there although the node was given other addresses in between. */
+static CUDA_MEMCPY3D_v2 copy_params(void *dst, const void *src, size_t size, hipMemcpyKind kind) {
   CUDA_MEMCPY3D_v2 p = {0};
-  p.srcMemoryType = p.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  p.srcMemoryType = p.dstMemoryType = kind == hipMemcpyDeviceToDevice ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED;
   p.srcDevice = nv_address(src);
   p.dstDevice = nv_address(dst);
   p.WidthInBytes = size;
@@ -57,8 +59,7 @@ hipError_t hiprtGraphAddKernelNodeOverlapped(hipGraphNode_t *node, hipGraph_t gr
 hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t *node, hipGraph_t graph, const hipGraphNode_t *deps, size_t n, void *dst,
                                    const void *src, size_t size, hipMemcpyKind kind) {
   NV_ENTER();
-  (void)kind;
-  CUDA_MEMCPY3D_v2 p = copy_params(dst, src, size);
+  CUDA_MEMCPY3D_v2 p = copy_params(dst, src, size, kind);
   return nv_done(nv.GraphAddMemcpyNode((void **)node, graph, (void *const *)deps, n, &p, nv_context()));
 }
 
@@ -116,8 +117,7 @@ hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t exec, hipGraphNode_t n
 hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t exec, hipGraphNode_t node, void *dst, const void *src,
                                              size_t size, hipMemcpyKind kind) {
   NV_ENTER();
-  (void)kind;
-  CUDA_MEMCPY3D_v2 p = copy_params(dst, src, size);
+  CUDA_MEMCPY3D_v2 p = copy_params(dst, src, size, kind);
   return nv_done(nv.GraphExecMemcpyNodeSetParams(exec, node, &p, nv_context()));
 }
 

@@ -42,3 +42,13 @@ hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned gx, unsigned g
   void *list[5];
   return nv_done(nv.LaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, nv_extra(extra, list)));
 }
+
+/* HIP's configuration and attributes have the driver's layout and numbers. */
+hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG *config, hipFunction_t function, void **params, void **extra) {
+  NV_ENTER();
+  if (!nv.LaunchKernelEx) return nv_done(hipErrorNotSupported);
+  hipError_t status = nv_allow_shared(function, config->sharedMemBytes);
+  if (status) return status;
+  void *list[5];
+  return nv_done(nv.LaunchKernelEx(config, function, params, nv_extra(extra, list)));
+}

@@ -89,6 +89,7 @@ class Graphed:
         self.numbers: dict[tuple[Form, ...], int] = {}
         self.number = 0
         self.captures = 0
+        self.held: list[tuple[Recording, Captured]] = []  # whose memory executable graphs may have addresses of
         self.lock = threading.RLock()
         update_wrapper(self, function, updated=())
 
@@ -154,6 +155,8 @@ class Graphed:
                 kept.captured = kept.results = kept.pointers = None
                 return self.eagerly(function, kept.refused, why)
             kept.starts, self.latest = starts, kept
+            if len(self.held) > 1:
+                self.let_go()
         assert kept.results is not None
         return kept.results.of_call(tensors, None if self.overwrite else self.device.copy)
 
@@ -216,7 +219,17 @@ class Graphed:
         self.captures += 1
         stream = self.adopted.given
         assert stream is not None
-        return captured, Recording.of_graph(captured.graph, stream.device.index, is_given=False)
+        recording = Recording.of_graph(captured.graph, stream.device.index, is_given=False)
+        self.held.append((recording, captured))
+        return captured, recording
+
+    def let_go(self) -> None:
+        """Give back the memory of captures that no executable graph knows any more.
+
+        One that waits for its turn, or is made ahead, has addresses of an earlier capture, and is patched later. CUDA
+        looks up the memory of a copy that is patched, also where it was.
+        """
+        self.held = [each for each in self.held if each[0].is_in_use]
 
     def tell(self, kept: Kept, starts: Sequence[int], inputs: int) -> None:
         """Note that the function was captured again, for the first tensor that moved."""

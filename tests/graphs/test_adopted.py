@@ -223,6 +223,19 @@ def test_launch_attributes_are_compared(capture):
     assert event.difference == "node 0: affine 2x1x1 of 64x1x1 -> affine 2x1x1 of 64x1x1 with other launch attributes"
 
 
+def test_attributes_come_with_eager_launches(capture):
+    """A kernel that needs clusters computes junk without. Captured again, the launch has what it had."""
+    graph = capture.capture([("affine", 0, 0, 1, 3), ("affine", 0, 1, 0, 4)])
+    assert raw("hipGraphKernelNodeSetAttribute", nodes(graph)[0], PRIORITY, ctypes.byref(Priority(-1))) == 0
+    adopted = graphs.adopt(graph, stream=capture.stream, is_given=True)
+    with capture.begin():
+        adopted.recording.run(capture.stream)
+    found = [Priority() for _ in range(2)]
+    for node, value in zip(nodes(capture.graph), found):
+        assert raw("hipGraphKernelNodeGetAttribute", node, PRIORITY, ctypes.byref(value)) == 0
+    assert [value.priority for value in found] == [-1, 0]
+
+
 @pytest.mark.only("cpu", reason="the driver takes no such priority")
 def test_attributes_of_unknown_values_are_refused(capture):
     """Rather than being compared by a part of them."""

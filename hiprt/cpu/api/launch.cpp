@@ -4,6 +4,7 @@
 
 #include "api/submit.h"
 #include "flags.h"
+#include "graph/capture.h"
 #include "quirks/quirks.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
@@ -66,8 +67,10 @@ hipError_t launch_extended(const void *func, const Geometry &geometry, hipStream
   bool cooperative = false;
   if (const hipError_t error = read_attributes(attributes, count, &cooperative)) return error;
   if (cooperative && extra) return hipErrorInvalidValue;
-  return cooperative ? launch_cooperative(func, geometry, stream, params)
-                     : launch(func, geometry, stream, params, extra);
+  const hipError_t error = cooperative ? launch_cooperative(func, geometry, stream, params)
+                                       : launch(func, geometry, stream, params, extra);
+  if (!error) capture_attributes(canonical(stream), attributes, count);
+  return error;
 }
 
 // Launches a kernel between two events, which time it.

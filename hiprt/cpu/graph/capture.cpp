@@ -250,6 +250,14 @@ hipError_t capture_add(Capture *capture, hipStream_t stream, Action action) {
   return add(capture, stream, std::move(action));
 }
 
+void capture_attributes(hipStream_t stream, const hipLaunchAttribute *attributes, unsigned count) {
+  if (!any_capture()) return;
+  Lock lock(graph_mutex());
+  const Capture *capture = capture_with(stream);
+  Node *node = capture ? find_node(capture->members.at(stream).tails.back()) : nullptr;
+  for (unsigned i = 0; node && i < count; ++i) node->attributes[attributes[i].id] = attributes[i].value;
+}
+
 hipError_t capture_event_record(Capture *capture, hipStream_t stream, hipEvent_t event, bool external) {
   Lock lock(graph_mutex());
   if (const hipError_t error = check(capture, stream)) return error;

@@ -71,6 +71,8 @@ hipError_t update_capture(hipStream_t stream, const hipGraphNode_t *dependencies
 // Adds a node. `capture` is what capture_of(stream) was. If that capture has ended since, the result is 901 or 400.
 hipError_t capture_add(Capture *capture, hipStream_t stream, std::shared_ptr<Work> work);
 hipError_t capture_add(Capture *capture, hipStream_t stream, Action action);
+// Gives the node that the last launch on a stream became the attributes of the launch; without a capture it does nothing.
+void capture_attributes(hipStream_t stream, const hipLaunchAttribute *attributes, unsigned count);
 
 // Does hipEventRecord on a capturing stream: the event now means the stream's tail nodes. With `external`, a flag of
 // HIP's, the record becomes a node.
