@@ -37,6 +37,8 @@ class Pointers:
     ----------
     pinned : list of int
         The pieces of memory that may not move without another capture, by number.
+    puzzles : int
+        How many captures had words that do not follow from where memory is.
     """
 
     def __init__(self, recording: Recording, is_ours: NDArray[np.bool_], memory: Sequence[tuple[int, int]]) -> None:
@@ -52,15 +54,22 @@ class Pointers:
         self.count = len(self.table)
         self.pointers = core.ffi.cast("hiprt_pointer *", self.table.ctypes.data)
         self.copies: list[Recording] = []
+        self.puzzles = 0
 
     @classmethod
     def of_captures(cls, recording: Recording, again: Recording, memory: Sequence[tuple[int, int]]) -> Pointers:
         """Return what two captures tell of the same work with the same memory, whose intermediates lie elsewhere."""
         return cls(recording, words(recording)[1] != words(again)[1], memory)
 
-    def of_later(self, recording: Recording, memory: Sequence[tuple[int, int]]) -> Pointers:
-        """Return the pointers of a later capture of the same work, with what was learned where that still holds."""
-        later = Pointers(recording, self.is_ours, memory)
+    def of_later(self, recording: Recording, again: Recording | None, memory: Sequence[tuple[int, int]]) -> Pointers:
+        """Return the pointers of a later capture of the same work, with what was learned where that still holds.
+
+        Words that follow from nothing, such as the room between the fields of a structure, differ now and then.
+        Another capture with the same memory, `again`, may show some.
+        """
+        is_ours = self.is_ours if again is None else self.is_ours | (words(recording)[1] != words(again)[1])
+        later = Pointers(recording, is_ours, memory)
+        later.puzzles = self.puzzles
         names = ["node", "offset", "memory"]
         if np.array_equal(later.table[names], self.table[names]):
             later.pinned = self.pinned
@@ -107,6 +116,7 @@ class Pointers:
         if self.count:
             expected[self.chosen] = np.array(starts, np.uint64)[self.table["memory"]] + self.table["delta"]
         if np.any((words(captured)[1] != expected) & ~self.is_ours):
+            self.puzzles += 1
             return False
         self.pinned = [i for i in self.pinned if starts[i] == self.starts[i]]
         return True

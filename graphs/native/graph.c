@@ -1,5 +1,6 @@
 #include "graph.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,6 +104,14 @@ static int add_opaque(builder *b, const hiprt_node *n, hipGraphNode_t *out, cons
   return 0;
 }
 
+/* Fail for a kernel that HIP refuses; a graph of other code may have been captured on another device. */
+static int refuse_kernel(const builder *b, const hiprt_node *n, int status) {
+  const int device = hiprt_recorder_captured_on(b->recorder);
+  char detail[200];
+  snprintf(detail, sizeof detail, "%s, for a stream of device %d: is it work of another device?", n->name, device);
+  return hiprt_fail(status, "hipGraphAddKernelNode", device < 0 ? 0 : detail);
+}
+
 static int add_node(builder *b, const hiprt_node *n, uint32_t index, const hipGraphNode_t *deps, size_t n_deps) {
   hipGraphNode_t *out = b->nodes + index;
   if (n->kind == HIPRT_NODE_KERNEL) {
@@ -113,7 +122,8 @@ static int add_node(builder *b, const hiprt_node *n, uint32_t index, const hipGr
       b->overlaps++;
       return add_joins(b, index, *out);
     }
-    HIPRT_TRY(hipGraphAddKernelNode, out, b->graph, deps, n_deps, &p);
+    const int status = (int)hiprt_hip.hipGraphAddKernelNode(out, b->graph, deps, n_deps, &p);
+    if (status) return refuse_kernel(b, n, status);
   } else if (n->kind == HIPRT_NODE_COPY) {
     const hiprt_copy_args *c = (const hiprt_copy_args *)n->payload;
     HIPRT_TRY(hipGraphAddMemcpyNode1D, out, b->graph, deps, n_deps, (void *)(uintptr_t)c->dst,

@@ -59,9 +59,14 @@ static hipError_t retain(int device) {
   return status;
 }
 
+/* Whether nobody else, such as torch, has chosen another device for the thread meanwhile. */
+static int is_current(void) {
+  CUcontext context = 0;
+  return driver.count < 2 || (!nv.CtxGetCurrent(&context) && context == driver.contexts[thread_device]);
+}
+
 hipError_t nv_enter(void) {
-  /* A thread asks the driver only at its first call on a device: nobody else may change its current context meanwhile. */
-  if (entered_device == thread_device) return hipSuccess;
+  if (entered_device == thread_device && is_current()) return hipSuccess;
   hipError_t status = nv_open();
   if (!status) status = retain(thread_device);
   if (!status) status = (hipError_t)nv.CtxSetCurrent(driver.contexts[thread_device]);

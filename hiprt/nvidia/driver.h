@@ -73,6 +73,7 @@ typedef struct {
   X(DeviceGetAttribute, "cuDeviceGetAttribute", (int *, int, CUdevice))                                                \
   X(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice))                                       \
   X(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                                     \
+  X(CtxGetCurrent, "cuCtxGetCurrent", (CUcontext *))                                                                   \
   X(CtxSynchronize, "cuCtxSynchronize", (void))                                                                        \
   X(MemGetInfo, "cuMemGetInfo_v2", (size_t *, size_t *))                                                               \
   X(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t))                                                                \

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 import hiprt
@@ -54,12 +54,24 @@ class Cuda:
             raise RuntimeError(f"torch works on {'ROCm' if torch.version.hip else 'CUDA'}, and hiprt on {provider}")
         self.torch = torch
         self.index = index
+        self.is_alone = torch.cuda.device_count() == 1
         self.side = torch.cuda.Stream(index)  # captures, which the default stream does not allow
         self.streams: dict[int, hiprt.Stream] = {}
+        self.latest: Any = None  # torch's stream of the last call
+        self.pool: Any = None  # for captures that teach, and the graph for which torch keeps it
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Return a context in which this is torch's device; what hiprt calls leaves its own as the current one."""
+        return nullcontext() if self.is_alone else self.torch.cuda.device(self.index)
 
     def stream(self) -> hiprt.Stream:
-        """Return torch's current stream."""
+        """Return torch's current stream, which waits for the one of the last call: all graphs share intermediates."""
         handle = self.torch._C._cuda_getCurrentRawStream(self.index)
+        if self.latest is None or self.latest.cuda_stream != handle:
+            current = self.torch.cuda.current_stream(self.index)
+            if self.latest is not None:
+                current.wait_stream(self.latest)
+            self.latest = current
         found = self.streams.get(handle)
         if found is None:
             found = self.streams[handle] = hiprt.Stream.from_handle(handle, describe(self.index))
@@ -85,17 +97,33 @@ class Cuda:
                 each.record_stream(current)
         return results
 
-    def capture(self, function: Callable[[], Any]) -> Captured:
+    def capture(self, function: Callable[[], Any], *, is_first: bool) -> Captured:
         """Capture what a function launches; nothing of it runs.
+
+        Parameters
+        ----------
+        function : callable
+        is_first : bool
+            Whether intermediates get memory that no other capture has. All others share one pool, which grows once:
+            memory that each of them took from the driver would cost more than the capture.
 
         Raises
         ------
         Exception
             What the function raises, or torch, where some of it cannot be captured.
         """
+        if is_first:
+            return self.captured(function, None)
+        if self.pool is None:
+            handle = self.torch.cuda.graph_pool_handle()
+            self.pool = handle, self.captured(lambda: self.torch.zeros(1, device=self.side.device), handle)
+        return self.captured(function, self.pool[0])
+
+    def captured(self, function: Callable[[], Any], pool: Any) -> Captured:
+        """Capture with memory of a pool of torch's, or of a new one."""
         graph = self.torch.cuda.CUDAGraph(keep_graph=True)
         with self.torch.cuda.stream(self.side):
-            graph.capture_begin(capture_error_mode="thread_local")
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             try:
                 results = function()
             except BaseException:

@@ -20,6 +20,7 @@ from hiprt.torch.results import Results
 
 __all__ = ["Graphed", "graphed"]
 
+MOST_PUZZLES = 32  # captures of a signature that are made once more, to find what follows from nothing
 ALIGNMENT = 256  # bytes, up to which torch and its libraries choose kernels by addresses
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
@@ -137,28 +138,35 @@ class Graphed:
             return self.first(signature, function, tensors, why)
         if kept.refused or not flags.graph:
             return self.eagerly(function, kept.refused or "HIPRT_GRAPH=0", why)
+        with self.device.current():
+            self.launch(kept, function, tensors, inputs)
+        if kept.refused:
+            return self.eagerly(function, kept.refused, why)
+        assert kept.results is not None
+        return kept.results.of_call(tensors, None if self.overwrite else self.device.copy)
+
+    def launch(self, kept: Kept, function: Callable[[], Any], tensors: list[Any], inputs: int) -> None:
+        """Launch what the function launches, or note in `kept` why that cannot be."""
         starts = [tensor.data_ptr() for tensor in tensors[:inputs]] + self.addresses
         self.adopted.given = self.device.stream()
         if kept is self.latest and kept.starts == starts:
             self.adopted.again()
-        else:
-            self.latest = None
-            try:
-                self.prepare(kept, function, tensors, starts, inputs)
-            except HipError as error:
-                if error.name != "HIPRT_E_FOREIGN":
-                    raise
-                kept.refused = str(error)
-            except (RuntimeError, ValueError) as error:
-                kept.refused = f"it cannot be captured: {error}"
-            if kept.refused:
-                kept.captured = kept.results = kept.pointers = None
-                return self.eagerly(function, kept.refused, why)
-            kept.starts, self.latest = starts, kept
-            if len(self.held) > 1:
-                self.let_go()
-        assert kept.results is not None
-        return kept.results.of_call(tensors, None if self.overwrite else self.device.copy)
+            return
+        self.latest = None
+        try:
+            self.prepare(kept, function, tensors, starts, inputs)
+        except HipError as error:
+            if error.name != "HIPRT_E_FOREIGN":
+                raise
+            kept.refused = str(error)
+        except (RuntimeError, ValueError) as error:
+            kept.refused = f"it cannot be captured: {error}"
+        if kept.refused:
+            kept.captured = kept.results = kept.pointers = None
+            return
+        kept.starts, self.latest = starts, kept
+        if len(self.held) > 1:
+            self.let_go()
 
     def first(self, signature: tuple[Any, ...], function: Callable[[], Any], tensors: list[Any], why: str) -> Any:
         """Run a call of a new signature eagerly, which makes ready what must not be made while it is captured."""
@@ -190,7 +198,8 @@ class Graphed:
         if kept.pointers is not None and kept.pointers.may_move(starts):
             self.adopted.launch_recording(kept.pointers.at(starts))
             return
-        captured, recording = self.capture(function)
+        puzzles = kept.pointers.puzzles if kept.pointers is not None else 0
+        captured, recording = self.capture(function, is_first=kept.captured is None)
         if kept.captured is not None:
             self.tell(kept, starts, inputs)
         if kept.pointers is not None and kept.pointers.learn(recording, starts):
@@ -198,24 +207,36 @@ class Graphed:
             self.adopted.launch_recording(kept.pointers.at(starts))
             return
         memory = [(start, extent(tensor)) for start, tensor in zip(starts, tensors)]
-        if kept.pointers is not None and recording.same_key(kept.pointers.recording):
-            kept.pointers = kept.pointers.of_later(recording, memory)
-        else:
-            kept.pointers = self.pointers(function, recording, memory)
+        kept.pointers = self.pointers(function, recording, memory, kept.pointers, puzzles)
         kept.results = Results(self.torch, captured.results, tensors, memory)
         self.adopted.launch_recording(recording)
         kept.captured = captured
 
     def pointers(
-        self, function: Callable[[], Any], recording: Recording, memory: list[tuple[int, int]]
+        self,
+        function: Callable[[], Any],
+        recording: Recording,
+        memory: list[tuple[int, int]],
+        earlier: Pointers | None,
+        puzzles: int,
     ) -> Pointers | None:
-        """Capture once more, while the first capture keeps its memory, and learn what is an address of it."""
-        _, again = self.capture(function)
-        return Pointers.of_captures(recording, again, memory) if again.same_key(recording) else None
+        """Capture once more, while the other capture keeps its memory, and learn what is an address of it.
 
-    def capture(self, function: Callable[[], Any]) -> tuple[Captured, Recording]:
+        Where earlier captures of the same work have shown that, it is done only for what puzzles since: see `Pointers`.
+        """
+        is_same = earlier is not None and recording.same_key(earlier.recording)
+        if earlier is not None and is_same and not puzzles < earlier.puzzles <= MOST_PUZZLES:
+            return earlier.of_later(recording, None, memory)
+        _, again = self.capture(function, is_first=False)
+        if not again.same_key(recording):
+            return None
+        if earlier is not None and is_same:
+            return earlier.of_later(recording, again, memory)
+        return Pointers.of_captures(recording, again, memory)
+
+    def capture(self, function: Callable[[], Any], *, is_first: bool) -> tuple[Captured, Recording]:
         """Capture the function, of which nothing runs, and return what it launched as a recording too."""
-        captured = self.device.capture(function)
+        captured = self.device.capture(function, is_first=is_first)
         self.captures += 1
         stream = self.adopted.given
         assert stream is not None

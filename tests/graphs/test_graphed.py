@@ -1,6 +1,7 @@
 """`hiprt.torch.graphed` on the CPU device: tensors of torch's, kernels of other code, captures of our own."""
 
 import random
+from contextlib import nullcontext
 from functools import cache
 
 import numpy as np
@@ -75,7 +76,10 @@ class Device:
         self.made.clear()
         return results
 
-    def capture(self, work):
+    def current(self):
+        return nullcontext()
+
+    def capture(self, work, *, is_first):
         self.made, self.is_capturing = [], True
         call(lib.hipStreamBeginCapture(self.ours.handle, lib.hipStreamCaptureModeRelaxed))
         out = core.ffi.new("uint64_t *")
@@ -217,6 +221,47 @@ def test_a_number_that_looks_like_an_address_stays(device):
         expected = inputs[i].numpy() * inputs[i].numpy() + np.int64(salt >> 8).astype(np.int32)
         np.testing.assert_array_equal(found.numpy(), expected)
     assert captured_again(run) == 2
+
+
+def test_words_that_follow_from_nothing_are_found_out(device):
+    """Junk between a library's fields, alike in the first captures by chance: one more capture each time shows it."""
+    junk = iter((0, 1, 1, 2, 3, *range(4, 20)))
+
+    def forward(x):
+        y = device.empty()
+        layer(device.ours.handle, x, x, y, next(junk))
+        return y
+
+    run, inputs = hiprt.torch.graphed(forward, name="junk"), [tensor(seed) for seed in range(3)]
+    for i in (0, 0, 1, 2, 0, 1, 2):
+        found = run(inputs[i])
+        device.ours.synchronize()
+        assert torch.equal(found, inputs[i] * inputs[i])
+    assert captured_again(run) == 2
+    assert run.captures == 5
+
+
+def test_the_memory_of_captures_is_kept_while_graphs_know_it(device):
+    """Executable graphs that wait for their turn, and those made ahead of a spent budget, are patched later.
+
+    That is legal only while memory that they copy from or to is there: CUDA takes it for the host's else.
+    """
+
+    def forward(x, y):
+        out = device.empty()
+        layer(device.ours.handle, x, y, out)
+        return out
+
+    run, held = hiprt.torch.graphed(forward, name="kept memory"), []
+    with hiprt.flags.override(graph_update_budget=8, graph_slots=1):
+        for seed in range(14):
+            whole = tensor(seed, 2 * N)
+            run(whole[:N], whole[16 : N + 16])  # which overlap: each move is captured
+            device.ours.synchronize()
+            held.append(len(run.held))
+    assert run.stats.reasons["replaced: update budget spent"] == 1
+    # What was launched last, and from the fifth patch to the eighth what the executable graph was made of.
+    assert held[2:] == [1] * 4 + [2] * 4 + [1] * 4, held
 
 
 def test_tensors_that_overlap_are_captured_again(device):
