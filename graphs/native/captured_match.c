@@ -17,7 +17,7 @@ int hiprt_captured_match_node(hiprt_captured_match *match, uint32_t kind, const 
     return refuse(other);
   if (!size || !memcmp(n.payload, payload, size)) return 0;
   const int status = match->varied ? 0 : hiprt_recorder_copy(match->like, &match->varied);
-  if (!status) memcpy(hiprt_recorder_payload(match->varied, index), payload, size);
+  if (!status) hiprt_recorder_set_payload(match->varied, index, payload);
   return status;
 }
 
@@ -34,7 +34,5 @@ void hiprt_captured_match_end(hiprt_captured_match *match, int status, hiprt_rec
     hiprt_recorder_release(match->varied);
     return;
   }
-  /* The arguments' hash is that of the copy's own. */
-  if (match->varied) hiprt_recorder_relocate(match->varied, 0, 0);
   *out_recorder = match->varied ? match->varied : (hiprt_recorder *)match->like;
 }

@@ -245,10 +245,10 @@ static int survey(const search *s, uint32_t *out_same, uint32_t *out_free, hiprt
 }
 
 /* Find where a change may be made within the update budget (G7): in an exec without a launch in flight, or in the successor
- * that takes its place; *out_exec is NULL where it is more than any exec may take. Once half of the budget is used, another
- * thread makes the successor. */
-static int find_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules *rules, uint32_t nodes, uint64_t bytes,
-                       hiprt_exec **out_exec) {
+ * that takes its place; *out_exec is NULL where it is more than any exec may take, or there is no successor. Once half of the
+ * budget is used, another thread makes the successor, of the recorder's nodes: what is launched next has its memory. */
+static int find_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_recorder *recorder, const hiprt_rules *rules,
+                       uint32_t nodes, uint64_t bytes, hiprt_exec **out_exec) {
   *out_exec = 0;
   const uint64_t n = hiprt_exec_updated_nodes(exec);
   const double used = hiprt_policy_budget(rules, n, hiprt_exec_updated_bytes(exec), nodes, bytes);
@@ -256,8 +256,8 @@ static int find_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules
   topology *t;
   slot *old = used > 0.5 ? find_slot(ladder, exec, &t) : 0;
   if (old && !old->successor && n) {
-    old->successor = hiprt_successor_create(hiprt_exec_recorder(exec), hiprt_exec_device(exec), rules->fanout,
-                                            (int)rules->overlap, rules->canary);
+    old->successor = hiprt_successor_create(recorder, hiprt_exec_device(exec), rules->fanout, (int)rules->overlap,
+                                            rules->canary);
     if (!old->successor) return HIPRT_E_MEMORY;
   }
   if (used <= 1) {
@@ -268,8 +268,8 @@ static int find_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules
   slot fresh = {0};
   hiprt_successor *successor = old->successor;
   old->successor = 0;
-  int status = hiprt_successor_take(successor, &fresh.exec);
-  if (status) return status;
+  /* One that could not be made is none: memory of its copies may have gone meanwhile, which HIP refuses then. */
+  if (hiprt_successor_take(successor, &fresh.exec)) return 0;
   const slot spent = *old;
   hiprt_exec_hold(fresh.exec, (int)hiprt_exec_hold(spent.exec, 0));
   *old = fresh;
@@ -284,7 +284,7 @@ int hiprt_ladder_move(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules 
   *out_exec = 0;
   if (hiprt_exec_hold(exec, 0) != 1) return 0;
   int status = hiprt_exec_wait(exec);
-  if (!status) status = find_within(ladder, exec, rules, n_nodes, bytes, out_exec);
+  if (!status) status = find_within(ladder, exec, hiprt_exec_recorder(exec), rules, n_nodes, bytes, out_exec);
   if (!status && *out_exec == exec) status = hiprt_exec_move(exec, n_nodes, nodes, n_moves, moves);
   return status;
 }
@@ -303,7 +303,7 @@ static int change(const search *s, hiprt_exec *exec) {
     const uint32_t nodes = is_patch ? count : size;
     hiprt_exec *within;
     const uint64_t written = is_patch ? bytes : hiprt_recorder_bytes(s->recorder);
-    int status = find_within(s->ladder, exec, s->rules, nodes, written, &within);
+    int status = find_within(s->ladder, exec, s->recorder, s->rules, nodes, written, &within);
     if (status || !within) return status;
     if (within != exec) {
       s->out->replaced++;

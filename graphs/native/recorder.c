@@ -146,15 +146,18 @@ static uint64_t function_of(const hiprt_recorder *r, const node *n) {
   return ((const hiprt_opaque *)(r->bytes + n->payload))->function;
 }
 
-/* Payloads are multiples of 8 bytes long. */
-static void hash_arguments(hiprt_recorder *r, const node *n) {
+/* Return a hash of a node's arguments and of its place; the recorder has the sum of all, so that one node can change.
+ * Payloads are multiples of 8 bytes long. */
+static uint64_t hash_of(const hiprt_recorder *r, const node *n) {
+  uint64_t found = HASH_START + (uint64_t)(n - r->nodes) * 0x9e3779b97f4a7c15u;
   size_t start, size = arguments_of(n, &start);
   for (size_t i = 0; i < size; i += 8) {
     uint64_t word;
     memcpy(&word, r->bytes + start + i, 8);
-    r->arguments_hash = (r->arguments_hash ^ word) * 1099511628211u;
-    r->arguments_hash ^= r->arguments_hash >> 29;
+    found = (found ^ word) * 1099511628211u;
+    found ^= found >> 29;
   }
+  return found;
 }
 
 /* Copy a payload, whose size is a multiple of 8, word by word. A call of memcpy reads many bytes at once, and such a read
@@ -187,7 +190,7 @@ static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t cou
   r->n_deps += count;
   r->n_bytes += ((size_t)n->payload_size + 7) / 8 * 8;
   r->n_nodes++;
-  hash_arguments(r, n);
+  r->arguments_hash += hash_of(r, n);
   uint32_t head[3] = {n->kind, n->may_overlap, count};
   hash(r, head, 3);
   hash(r, deps, count);
@@ -364,24 +367,47 @@ int hiprt_recorder_start(hiprt_recorder *r, hiprt_stream *stream, int is_shared)
   return hiprt_stream_start(stream, &calls, r, r->serial, is_shared);
 }
 
+/* Copy all nodes into an empty recorder with their edges, although memory may have come to be shared since they were
+ * made. */
+static int copy_all(const hiprt_recorder *from, hiprt_recorder *into) {
+  size_t capacity = into->nodes_capacity;
+  if (reserve((void **)&into->nodes, 0, from->n_nodes, &capacity, sizeof *into->nodes)) return HIPRT_E_MEMORY;
+  into->nodes_capacity = (uint32_t)capacity;
+  if (reserve((void **)&into->bytes, 0, from->n_bytes, &into->bytes_capacity, 1)) return HIPRT_E_MEMORY;
+  if (reserve((void **)&into->deps, 0, from->n_deps, &into->deps_capacity, sizeof *into->deps)) return HIPRT_E_MEMORY;
+  if (from->n_nodes) memcpy(into->nodes, from->nodes, from->n_nodes * sizeof *into->nodes);
+  if (from->n_bytes) memcpy(into->bytes, from->bytes, from->n_bytes);
+  if (from->n_deps) memcpy(into->deps, from->deps, from->n_deps * sizeof *into->deps);
+  for (uint32_t i = 0; i < from->n_nodes; i++) {
+    if (from->nodes[i].kernel) hiprt_kernel_retain(from->nodes[i].kernel);
+    hiprt_captured_retain(from->nodes[i].captured);
+  }
+  into->n_nodes = from->n_nodes;
+  into->n_bytes = from->n_bytes;
+  into->n_deps = from->n_deps;
+  into->n_foreign = from->n_foreign;
+  into->key = from->key;
+  into->arguments_hash = from->arguments_hash;
+  return 0;
+}
+
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into) {
   if (begin > end || end > from->n_nodes)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_recorder_slice", "no such nodes");
-  /* A copy of all nodes keeps their edges, although memory may have come to be shared since they were made. */
-  int is_whole = begin == 0 && end == from->n_nodes && into->n_nodes == 0;
-  for (uint32_t i = begin; i < end; i++) {
+  const int is_whole = begin == 0 && end == from->n_nodes && into->n_nodes == 0;
+  int status = is_whole ? copy_all(from, into) : 0;
+  for (uint32_t i = begin; !is_whole && !status && i < end; i++) {
     const node *old = from->nodes + i;
     node *n = add(into, old->kind, old->kernel, from->bytes + old->payload, old->payload_size);
     if (!n) return HIPRT_E_MEMORY;
     n->may_overlap = old->may_overlap;
     n->captured = old->captured;
     n->source = old->source;
-    int status = is_whole ? append(into, n, from->deps + old->deps, old->n_deps) : commit(into, n);
-    if (status) return status;
+    status = commit(into, n);
   }
-  for (size_t i = 0; i < from->n_touches; i++)
-    if (hiprt_recorder_touch(into, from->touches[i].uses, from->touches[i].access)) return HIPRT_E_MEMORY;
-  return 0;
+  for (size_t i = 0; !status && i < from->n_touches; i++)
+    status = hiprt_recorder_touch(into, from->touches[i].uses, from->touches[i].access);
+  return status;
 }
 
 int hiprt_recorder_copy(const hiprt_recorder *from, hiprt_recorder **out_recorder) {
@@ -428,16 +454,35 @@ void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_mo
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const node *n = r->nodes + i;
     hiprt_recorder_moved(r, i, n_moves, moves, r->bytes + n->payload);
-    hash_arguments(r, n);
+    r->arguments_hash += hash_of(r, n);
   }
 }
 
-void hiprt_recorder_point(hiprt_recorder *r, uint32_t n_pointers, const hiprt_pointer *pointers, const uint64_t *starts) {
-  for (uint32_t i = 0; i < n_pointers; i++) {
-    const uint64_t address = starts[pointers[i].memory] + pointers[i].delta;
-    memcpy(r->bytes + r->nodes[pointers[i].node].payload + pointers[i].offset, &address, sizeof address);
+/* Write the words of one node, which are the first of the list; returns how many they are. */
+static uint32_t point_node(hiprt_recorder *r, uint32_t n_pointers, const hiprt_pointer *pointers, const uint64_t *starts) {
+  const node *n = r->nodes + pointers->node;
+  uint32_t count = 0;
+  int is_other = 0;
+  for (; count < n_pointers && pointers[count].node == pointers->node; count++) {
+    const uint64_t address = starts[pointers[count].memory] + pointers[count].delta;
+    char *word = r->bytes + n->payload + pointers[count].offset;
+    if (!memcmp(word, &address, sizeof address)) continue;
+    if (!is_other++) r->arguments_hash -= hash_of(r, n);
+    memcpy(word, &address, sizeof address);
   }
-  hiprt_recorder_relocate(r, 0, 0);
+  if (is_other) r->arguments_hash += hash_of(r, n);
+  return count;
+}
+
+void hiprt_recorder_point(hiprt_recorder *r, uint32_t n_pointers, const hiprt_pointer *pointers, const uint64_t *starts) {
+  for (uint32_t i = 0; i < n_pointers;) i += point_node(r, n_pointers - i, pointers + i, starts);
+}
+
+void hiprt_recorder_set_payload(hiprt_recorder *r, uint32_t index, const void *payload) {
+  const node *n = r->nodes + index;
+  r->arguments_hash -= hash_of(r, n);
+  memcpy(r->bytes + n->payload, payload, n->payload_size);
+  r->arguments_hash += hash_of(r, n);
 }
 
 char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->bytes + r->nodes[index].payload; }

@@ -137,6 +137,8 @@ int hiprt_recorder_add_captured(hiprt_recorder *recorder, uint32_t kind, hiprt_k
 /* Return what the nodes do with memory that other streams may use too. */
 const hiprt_touch *hiprt_recorder_touches(const hiprt_recorder *recorder, uint32_t *out_count);
 char *hiprt_recorder_payload(hiprt_recorder *recorder, uint32_t index);
+/* Give a node another payload of the same size. */
+void hiprt_recorder_set_payload(hiprt_recorder *recorder, uint32_t index, const void *payload);
 /* Return the number of a node's addresses that lie in memory that moves. out_payload, unless NULL, receives them as
  * they are after the moves; it may be the node's payload itself. */
 uint32_t hiprt_recorder_moved(const hiprt_recorder *recorder, uint32_t index, uint32_t n_moves, const hiprt_move *moves,

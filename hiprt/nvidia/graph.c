@@ -9,8 +9,8 @@ static CUDA_KERNEL_NODE_PARAMS_v1 kernel_params(const hipKernelNodeParams *p, vo
                                       nv_extra(p->extra, list)};
 }
 
-/* Where the driver is to tell by an address what memory it is in, memory that was freed is the host's to it: the node
- * becomes a copy of the host's, and a launch reads there although the node was given other addresses in between. */
+/* Where the driver is to tell by an address what memory it is in, memory that was freed is the host's to it. The node then
+ * stays a copy of the host's, also if other memory comes to lie at the address, and a launch of it crashes. */
 static CUDA_MEMCPY3D_v2 copy_params(void *dst, const void *src, size_t size, hipMemcpyKind kind) {
   CUDA_MEMCPY3D_v2 p = {0};
   p.srcMemoryType = p.dstMemoryType = kind == hipMemcpyDeviceToDevice ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED;
