@@ -232,7 +232,7 @@ class Body:
             [
                 f"#define HIPRT_LINE {int(line)}\n#define HIPRT_FOLDED {int(is_folded)}",
                 f"{swizzles(self.header + self.source)}{prelude(BODY)}",
-                "namespace metal {",
+                f'#line 1 "namespace of {self.name}"\nnamespace metal {{',  # behind what all kernels begin with
                 f'#line 1 "header of {self.name}"\n{translate_header(self.header)}',
                 f'#line 1 "signature of {self.name}"\n{self.template_line(form)}',
                 f"HIPRT_BODY void hiprt_body({', '.join(body)}) {{\nHIPRT_MATH_MODE",

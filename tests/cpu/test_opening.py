@@ -51,6 +51,21 @@ def wanted(own, n=1, ours=0):
     return ["", [float(values[63 - x] + (x ^ 1)) for x in range(64)]]
 
 
+BODIES = """
+import json
+import hiprt
+from hiprt.metal_compat import metal_kernel
+x = hiprt.array(np.arange(8, dtype=np.float32))
+out = []
+for factor in (2, 3, 4):
+    source = f"uint i = thread_position_in_grid.x; y[i] = x[i] * {factor};"
+    kernel = metal_kernel("times", ["x"], ["y"], source)
+    (y,) = kernel(inputs=[x], grid=(8, 1, 1), threadgroup=(8, 1, 1), output_shapes=[(8,)], output_dtypes=[np.float32])
+    out.append(y.numpy().tolist())
+print(json.dumps(out))
+"""
+
+
 @pytest.fixture
 def built(python, counted, tmp_path):
     """Build and run programs in a process; return the logs and values, and how the compiler was run."""
@@ -88,6 +103,14 @@ def test_the_second_program_makes_it_and_every_later_one_reads_it(built, tmp_pat
     assert (out, made(runs), read(runs)) == ([wanted(4)], 0, 1)
     assert len(runs) == 3  # preprocessed from the text, compiled and linked
     assert len(entries(tmp_path / "cache")) == 1
+
+
+def test_metal_bodies_share_one(python, counted, tmp_path):
+    script, log = counted
+    out = python(BODIES, HIPRT_CPU_COMPILER=str(script), HIPRT_CACHE_DIR=str(tmp_path / "cache"))
+    assert json.loads(out) == [[x * factor for x in range(8)] for factor in (2, 3, 4)]
+    runs = log.read_text().splitlines()
+    assert (made(runs), read(runs), len(entries(tmp_path / "cache"))) == (1, 2, 1)
 
 
 def test_a_damaged_one_is_not_read(built, tmp_path):
