@@ -65,6 +65,20 @@ def test_any_shape(branch, dtype, heads, pairs, half, positions):
     check(dtype, heads, operands(dtype, heads, pairs, 2 * half, positions, extra=half))
 
 
+def test_rows_of_one_sequence_share_a_cache(branch, dtype):
+    hosts = operands(dtype, 4, 2, 64, [11, 3, 4, -1, CAPACITY], extra=8)
+    *head, keys, values = hosts
+    shared = [*head, keys[0], values[0]]
+    queries, *caches = (part.numpy() for part in run(shared, 4))
+    apart, *each = (part.numpy() for part in run(hosts, 4))
+    np.testing.assert_array_equal(queries, apart)
+    for got, before, own in zip(caches, shared[4:], each):
+        wanted = before.copy()
+        for row, place in enumerate((11, 3, 4)):
+            wanted[:, place] = own[row, :, place]
+        np.testing.assert_array_equal(got, wanted)
+
+
 def test_equals_the_ops_it_stands_for(branch, dtype):
     hosts = operands(dtype, 4, 2, 64, [11])
     queries, keys, values = (part.numpy() for part in run(hosts, 4))
@@ -100,7 +114,7 @@ def test_mistakes_are_named():
     norms = q_norm, k_norm
     for error, message, wrong in [
         (ValueError, "do not fit qkv", lambda: call(qkv, *norms, position, keys, values, heads=5, base=1.0)),
-        (ValueError, "not \\[1, Hkv", lambda: call(qkv, *norms, position, keys[0], values[0], heads=4, base=1.0)),
+        (ValueError, "not \\[1, Hkv", lambda: call(qkv, *norms, position, keys[0, 0], values[0, 0], heads=4, base=1.0)),
         (ValueError, "even number", lambda: call(qkv, *norms, position, keys, values, heads=4, base=1.0, dims=3)),
         (ValueError, "not positive", lambda: call(qkv, *norms, position, keys, values, heads=4, base=0.0)),
         (ValueError, "q_norm has shape", lambda: call(qkv, qkv, k_norm, position, keys, values, heads=4, base=1.0)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -14,6 +14,15 @@ from hiprt.bench.engine.models.model import KeyValue, LayerState
 from hiprt.bench.engine.models.weights import Part, Weights
 
 __all__ = ["Attention"]
+
+
+class Turns(TypedDict):
+    """How heads are normed and turned, as keywords of ops."""
+
+    heads: int
+    base: float
+    dims: int | None
+    eps: float
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,17 @@ class Attention:
         config = self.config
         keys = config.num_key_value_heads * config.head_dim
         return config.num_attention_heads * config.head_dim, keys, keys
+
+    @property
+    def turns(self) -> Turns:
+        """How heads are normed and turned, as keywords of ops."""
+        config = self.config
+        return {
+            "heads": config.num_attention_heads,
+            "base": config.rope_theta,
+            "dims": config.rotary_dims,
+            "eps": config.rms_norm_eps,
+        }
 
     @classmethod
     def build(cls, config: Config, weights: Weights, at: str) -> Attention:
@@ -84,27 +104,16 @@ class Attention:
             mixed = kernels.attention(query, state.keys, state.values, position, scale=self.scale, gate=gate)
             return self.output.project(mixed.reshape(len(x), -1), residual=x)
         made, gate = self.projected(x, fused=True)
-        mixed = kernels.norm_rope_attention(
-            made,
-            self.query_norm,
-            self.key_norm,
-            position,
-            state.keys,
-            state.values,
-            heads=self.config.num_attention_heads,
-            base=self.config.rope_theta,
-            dims=self.config.rotary_dims,
-            eps=self.config.rms_norm_eps,
-            scale=self.scale,
-            gate=gate,
-        )
+        given = made, self.query_norm, self.key_norm, position, state.keys, state.values
+        mixed = kernels.norm_rope_attention(*given, **self.turns, scale=self.scale, gate=gate)
         return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=True)
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
         assert isinstance(state, KeyValue)
         keys, values = state.keys[sequence], state.values[sequence]
-        query, gate = self.write(x, position, keys, values)
+        made, gate = self.projected(x)
+        query = kernels.norm_rope_write(made, self.query_norm, self.key_norm, position, keys, values, **self.turns)
         mixed = kernels.prefill_attention(query, keys, values, position, scale=self.scale, gate=gate)
         return self.output.project(mixed.reshape(len(x), -1), residual=x)
 
@@ -114,15 +123,7 @@ class Attention:
         return made, made[:, sum(self.sizes) :] if self.config.is_gated else None
 
     def write(self, x: Array, position: Array, keys: Array, values: Array) -> tuple[Array, Array | None]:
-        """Write the keys and values of rows to caches; return the queries and their gates.
-
-        Parameters
-        ----------
-        x : Array, shape (n, hidden_size)
-        position : Array of int32, shape (n,)
-        keys, values : Array, shape (n, key heads, capacity, head_dim) or (key heads, capacity, head_dim)
-            A cache for each row, or one for all.
-        """
+        """Write the keys and values of rows, each to its own caches; return the queries and their gates."""
         config, eps = self.config, self.config.rms_norm_eps
         base, dims = config.rope_theta, config.rotary_dims
         made, gate = self.projected(x)

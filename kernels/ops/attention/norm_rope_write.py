@@ -30,6 +30,7 @@ KERNEL = Kernel(
         "columns": "uint",
         "width": "uint",
         "capacity": "uint",
+        "own_caches": "uint",
         "dims": "uint",
         "is_normed": "uint",
         "eps": "float",
@@ -69,8 +70,9 @@ def norm_rope_write(
         Weights of an RMS norm of each head, of the dtype of `qkv`; None leaves the heads as they are.
     position : Array, [B]
         int32, on the device. A row whose position is outside 0..capacity-1 writes nothing into the caches.
-    keys, values : Array, [B, Hkv, capacity, D]
-        Of the dtype of `qkv`; written in place. D from 2 to 256.
+    keys, values : Array, [B, Hkv, capacity, D] or [Hkv, capacity, D]
+        A cache for each row, or one for all, whose positions then differ. Of the dtype of `qkv`; written in place. D
+        from 2 to 256.
     heads : int
         How many heads of queries there are.
     base : float
@@ -113,6 +115,8 @@ class Heads(NamedTuple):
         Elements of a head.
     capacity : int
         Positions of a cache.
+    own_caches : int
+        1 where each row has its own caches, 0 where all have the same.
     dims : int
         Elements of a head that turn.
     is_normed : int
@@ -125,6 +129,7 @@ class Heads(NamedTuple):
     columns: int
     width: int
     capacity: int
+    own_caches: int
     dims: int
     is_normed: int
 
@@ -152,9 +157,9 @@ def heads_of(
     same(op, "keys", keys, "qkv", qkv)
     same(op, "values", values, "qkv", qkv)
     rows, columns = qkv.shape
-    if keys.ndim != 4 or keys.shape != values.shape or keys.shape[0] != rows:
+    if keys.ndim not in (3, 4) or keys.shape != values.shape or keys.shape[:-3] not in ((), (rows,)):
         raise ValueError(f"{op}: keys {keys.shape} and values {values.shape} are not [{rows}, Hkv, capacity, D]")
-    _, kv_heads, capacity, width = keys.shape
+    kv_heads, capacity, width = keys.shape[-3:]
     if (heads + 2 * kv_heads) * width > columns or not 2 <= width <= WIDEST or not kv_heads:
         raise ValueError(f"{op}: {heads} and twice {kv_heads} heads of {width} elements do not fit qkv {qkv.shape}")
     if rows > LARGEST_GRID_YZ:
@@ -165,7 +170,7 @@ def heads_of(
     dims = check_rotation(op, base, dims, width)
     buffer(op, "position", position, INT32, (rows,))
     is_normed = (q_norm is not None) | (k_norm is not None) << 1
-    return Heads(rows, heads, kv_heads, columns, width, capacity, dims, is_normed)
+    return Heads(rows, heads, kv_heads, columns, width, capacity, int(keys.ndim == 4), dims, is_normed)
 
 
 @Planned
