@@ -238,26 +238,32 @@ def argmax(vocabulary: int) -> Case:
     return Case("argmax", f"{vocabulary}", make)
 
 
-def sample(vocabulary: int) -> Case:
-    """Return the case of a draw of a token."""
+RULES = {"top_k": (40, np.int32), "top_p": (0.95, np.float32), "min_p": (0.05, np.float32)}
+
+
+def ruled(rules: tuple[str, ...], rows: int = 1) -> dict[str, Any]:
+    """Return the named rules for so many rows of logits."""
+    return {rule: hiprt.array(np.full(rows, value, kind)) for rule, (value, kind) in RULES.items() if rule in rules}
+
+
+def sample(vocabulary: int, *rules: str, rows: int = 1) -> Case:
+    """Return the case of a draw of a token, by rules or from all logits."""
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
-        logits, place = maker.rows(1, vocabulary), maker.places(3)
-        heat, seed = hiprt.array(np.ones(1, np.float32)), hiprt.array(np.ones(1, np.uint32))
-        return size_of(logits), lambda: kernels.sample(logits, heat, seed, place)
+        logits, place = maker.rows(rows, vocabulary), maker.places(3, rows)
+        heat, seed = hiprt.array(np.ones(rows, np.float32)), hiprt.array(np.ones(rows, np.uint32))
+        given = ruled(rules, rows)
+        return size_of(logits), lambda: kernels.sample(logits, heat, seed, place, **given)
 
-    return Case("sample", f"{vocabulary}", make)
+    words = [f"{rows} rows"] * (rows > 1) + list(rules)
+    return Case("sample", " ".join([f"{vocabulary}", *words]), make)
 
 
 def filters(vocabulary: int, *rules: str) -> Case:
     """Return the case of filters of logits."""
-    values = {"top_k": (40, np.int32), "top_p": (0.95, np.float32), "min_p": (0.05, np.float32)}
 
     def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
-        logits = maker.rows(1, vocabulary)
-        given: dict[str, Any] = {
-            rule: hiprt.array(np.array([value], kind)) for rule, (value, kind) in values.items() if rule in rules
-        }
+        logits, given = maker.rows(1, vocabulary), ruled(rules)
         return 2 * size_of(logits), lambda: kernels.filter_logits(logits, **given)
 
     return Case("filter_logits", f"{vocabulary} {' '.join(rules)}", make)
@@ -288,8 +294,11 @@ def cases(hidden: int, inner: int, heads: int, groups: int, vocabulary: int, wid
     yield rms_norm(hidden, 512)
     yield argmax(vocabulary)
     yield sample(vocabulary)
+    yield sample(vocabulary, "top_p")
+    yield sample(vocabulary, *RULES)
+    yield sample(vocabulary, *RULES, rows=8)
     yield filters(vocabulary, "top_k")
-    yield filters(vocabulary, "top_k", "top_p", "min_p")
+    yield filters(vocabulary, *RULES)
     yield penalty(vocabulary)
 
 

@@ -97,7 +97,7 @@ class Sampler:
         self.sampling = sampling
         self.temperature, self.seed = zeros(batch, np.float32), zeros(batch, np.uint32)
         self.filters = {
-            name: array(np.array([getattr(sampling, name)], kind))
+            name: array(np.full(batch, getattr(sampling, name), kind))
             for name, kind in (("top_k", np.int32), ("top_p", np.float32), ("min_p", np.float32))
             if name in sampling.changed
         }
@@ -107,9 +107,9 @@ class Sampler:
         self.ones = array(np.ones((1, width), dtype)) if sampling.presence_penalty else None
 
     @property
-    def rules(self) -> set[str]:
-        """The rules that change logits before the temperature does."""
-        return set(self.sampling.changed) - {"temperature", "seed", "window"}
+    def is_penalised(self) -> bool:
+        """Whether a penalty changes the logits."""
+        return self.sampling.repetition_penalty != 1 or self.ones is not None
 
     def set(self, temperature: float, seed: int) -> None:
         """Begin texts, on the current stream."""
@@ -132,20 +132,20 @@ class Sampler:
         -------
         Array of int32, shape (batch,)
         """
-        if self.rules:
+        if self.is_penalised:
             rows = range(len(logits))
-            changed = [self.change(logits[i : i + 1], tokens[i], position[i : i + 1]) for i in rows]
+            changed = [self.penalised(logits[i : i + 1], tokens[i], position[i : i + 1]) for i in rows]
             logits = changed[0] if len(changed) == 1 else kernels.concatenate(changed)
-        return kernels.sample(logits, self.temperature, self.seed, position)
-
-    def change(self, logits: Array, tokens: Array, position: Array) -> Array:
-        """Launch the penalties and filters of one text; return its logits."""
-        window = self.sampling.window
-        if "repetition_penalty" in self.rules:
-            logits = kernels.repetition_penalty(logits, tokens, position, self.repetition, window=window)
-        if self.ones is not None:
-            mask = kernels.repetition_penalty(self.ones, tokens, position, self.two, window=window)
-            less = kernels.multiply(kernels.subtract(mask, 1.0), 2.0 * self.sampling.presence_penalty)
-            logits = kernels.add(logits, less)
         top_k, top_p, min_p = map(self.filters.get, ("top_k", "top_p", "min_p"))
-        return kernels.filter_logits(logits, top_k=top_k, top_p=top_p, min_p=min_p) if self.filters else logits
+        return kernels.sample(logits, self.temperature, self.seed, position, top_k=top_k, top_p=top_p, min_p=min_p)
+
+    def penalised(self, logits: Array, tokens: Array, position: Array) -> Array:
+        """Launch the penalties of one text; return its logits."""
+        sampling = self.sampling
+        if sampling.repetition_penalty != 1:
+            logits = kernels.repetition_penalty(logits, tokens, position, self.repetition, window=sampling.window)
+        if self.ones is not None:
+            mask = kernels.repetition_penalty(self.ones, tokens, position, self.two, window=sampling.window)
+            less = kernels.multiply(kernels.subtract(mask, 1.0), 2.0 * sampling.presence_penalty)
+            logits = kernels.add(logits, less)
+        return logits

@@ -21,8 +21,16 @@ from hiprt.kernels.ops.attention.prefill_attention import TURNED, plan_of as pre
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.qmv import SHARED, dot_instances
-from hiprt.kernels.ops.reduction.argmax import PART
-from hiprt.kernels.ops.sampling.filter_logits import KEYS, STATES, SUMS, FilterPlan, plan_of as filter_plan
+from hiprt.kernels.ops.reduction.argmax import PART, LargestPlan
+from hiprt.kernels.ops.sampling.filter_logits import (
+    COUNTED,
+    KEYS,
+    STATES,
+    SUMS,
+    FilterPlan,
+    plan_of as filter_plan,
+)
+from hiprt.kernels.ops.sampling.sample import plan_of as sample_plan
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import FLOATING, dequantize, quantize, quantize_floating
 from hiprt.kernels.tuning.dots import Dots
@@ -286,6 +294,11 @@ def tokens(dtype: np.dtype[Any]) -> Iterator[Case]:
     yield Case("1500 equal logits", find_tops, (alike,), tops)
     yield Case("1500 equal logits", search, (alike, tops, int32(9), p), alike_words(dtype))
     yield Case("1500 equal logits, 9 wanted", keep, (alike, tops, int32(9), p, alike_words(dtype)), alike)
+    for wide in (np.full(width, 0.5, dtype) for width in (1501, 1504)):
+        how = np.array([0.8], np.float32), np.array([77], np.uint32), int32(5)
+        rules = tops, int32(9), p, alike_words(dtype, wide.size)
+        exact = int32(reference.sample(wide, 0.8, 77, 5))
+        yield Case(f"{wide.size} equal logits, 9 wanted", draw, (wide, *how, *rules), exact)
     seen = int32(5, 700, 5, 9000)
     factor = np.array([1.3], np.float32)
     exact = reference.repetition_penalty(logits[0], seen, 2, 1.3)
@@ -298,20 +311,23 @@ def planned(logits: Array, top_k: Array | None = None, top_p: Array | None = Non
     return plan
 
 
-def alike_words(dtype: np.dtype[Any]) -> NDArray[np.uint32]:
-    """Return what the first level of the search finds where 1500 logits are one half."""
-    _, levels, digit = KEYS[dtype.name]
-    words = np.zeros(levels * ((SUMS << digit) + STATES), np.uint32)
-    mass = 1500 << 40
-    words[levels * (SUMS << digit)] = 0x3F000000
-    words[SUMS * (0xBF000000 >> (32 - digit)) :][:SUMS] = [1500, mass & 0x3FFFF, mass >> 18 & 0x3FFFF, mass >> 36]
+def alike_words(dtype: np.dtype[Any], width: int = 1500) -> NDArray[np.uint32]:
+    """Return what the first level of the search finds where all logits are one half."""
+    key, levels, digit = KEYS[dtype.name]
+    summed = SUMS << digit if key == COUNTED else levels * (SUMS << digit)
+    words = np.zeros(summed + (1 << key if key == COUNTED else 0) + levels * STATES, np.uint32)
+    mass = width << 40
+    words[-levels * STATES] = 0x3F000000
+    words[SUMS * (0xBF000000 >> (32 - digit)) :][:SUMS] = [width, mass & 0x3FFFF, mass >> 18 & 0x3FFFF, mass >> 36]
+    if key == COUNTED:
+        words[summed + (0xBF000000 >> (32 - key))] = width
     return words
 
 
 def choose(found: Array) -> Array:
     """Launch the choice of the largest of what threadgroups found."""
     out = empty(1, np.dtype(np.int32))
-    Launch(PART, (1, 1, 1), (32, 1, 1), groups=len(found))(current_stream(), found=found, out=out)
+    Launch(PART, (1, 1, 1), (32, 1, 1), groups=len(found))(current_stream(), parts=found, out=out)
     return out
 
 
@@ -328,12 +344,35 @@ def search(logits: Array, tops: Array, top_k: Array, top_p: Array) -> Array:
     return found
 
 
+def level_one(last: Launch) -> Launch:
+    """Return a launch that looks at what one launch of the search found."""
+    return Launch(last.kernel, last.grid, last.threads, last.template, **{**last.scalars, "level": 1})
+
+
 def keep(logits: Array, tops: Array, top_k: Array, top_p: Array, found: Array) -> Array:
     """Launch the filter as if the search had settled one digit, so that all logits stay."""
-    last, out = planned(logits, top_k, top_p).keep, empty(logits.shape, logits.dtype)
-    launch = Launch(last.kernel, last.grid, last.threads, last.template, **{**last.scalars, "level": 1})
+    launch, out = level_one(planned(logits, top_k, top_p).keep), empty(logits.shape, logits.dtype)
     launch(current_stream(), logits=logits, top_k=top_k, top_p=top_p, tops=tops, found=found, min_p=top_p, out=out)
     return out
+
+
+def draw(
+    logits: Array,
+    temperature: Array,
+    seed: Array,
+    position: Array,
+    tops: Array,
+    top_k: Array,
+    top_p: Array,
+    found: Array,
+) -> Array:
+    """Launch the draw as if the search had settled one digit, so that all logits stay."""
+    stream = current_stream()
+    filters = planned(logits, top_k, top_p)
+    once = filters._replace(keep=level_one(filters.keep))
+    plan: LargestPlan = sample_plan(logits, temperature, seed, position, once, target_of(stream))
+    given = {"logits": logits, "temperature": temperature, "seed": seed, "position": position}
+    return plan.run(stream, None, **given, top_k=top_k, top_p=top_p, min_p=top_p, tops=tops, found=found)
 
 
 def quantized(dtype: np.dtype[Any], group: int, bits: int) -> Iterator[Case]:

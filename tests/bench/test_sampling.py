@@ -7,6 +7,7 @@ import pytest
 from helpers import checkpoints
 
 import hiprt
+from hiprt import kernels
 from hiprt.array import dtype_of
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.errors import CheckpointError
@@ -63,7 +64,9 @@ def test_rules_are_those_of_numpy(stream, rules, batch):
         sampler = Sampler(sampling, batch, 300, dtype_of("float32"))
         device = [hiprt.array(values) for values in (logits, texts, places)]
         for row in range(batch):
-            one = sampler.change(device[0][row : row + 1], device[1][row], device[2][row : row + 1]).numpy(stream)[0]
+            one = sampler.penalised(device[0][row : row + 1], device[1][row], device[2][row : row + 1])
+            filters = {name: values[row : row + 1] for name, values in sampler.filters.items()}
+            one = kernels.filter_logits(one, **filters).numpy(stream)[0]
             wanted = expected(logits[row], texts[row, : places[row] + 1], sampling)
             np.testing.assert_array_equal(np.isfinite(one), np.isfinite(wanted))
             np.testing.assert_allclose(one[np.isfinite(one)], wanted[np.isfinite(wanted)], rtol=1e-5, atol=1e-5)

@@ -1,12 +1,16 @@
 """argmax: ties, NaN, zeros of both signs, infinities, mistakes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import hiprt
 from hiprt import kernels
+from hiprt.kernels.ops.reduction.argmax import plan_of
 from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.tuning.target import force_generic, target_of
 
 
 @pytest.mark.parametrize("shape", [(1,), (7,), (8,), (3, 33), (2, 3, 1000), (1, 4099), (2, 31)])
@@ -39,6 +43,20 @@ def test_rows_that_threadgroups_share(branch, dtype, width):
     target = hiprt.zeros((1, width), np.float32)
     with pytest.raises(ValueError, match="out overlaps"):
         kernels.argmax(target, out=target.view(np.int32)[0, :1])
+
+
+@pytest.mark.parametrize("features", [{"arrivals"}, set()])
+def test_the_last_threadgroup_finishes_where_it_can(features, normal):
+    """On Metal before 3.2 a threadgroup may not read what others wrote, so that another launch finishes."""
+    x = normal((2, 5121), np.dtype(np.float32), 3)
+    with force_generic():
+        here = hiprt.current_stream()
+        target = replace(target_of(here), compute_units=64, features=frozenset(features))
+        plan = plan_of("argmax", hiprt.array(x), (2,), 5121, target)
+        got = [plan.run(here, None, x=hiprt.array(x)).numpy() for _ in range(2)]
+    assert plan.parts == (12, 2)
+    assert (plan.choose is None) == bool(features)
+    np.testing.assert_array_equal(got, [reference.argmax(x)] * 2)
 
 
 def test_specials(branch, dtype):

@@ -6,7 +6,9 @@ from helpers.many_blocks import largest, launches
 
 import hiprt
 from hiprt import kernels
+from hiprt.kernels.ops.sampling.filter_logits import plan_of
 from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.tuning.target import target_of
 
 
 def one(value, dtype):
@@ -96,13 +98,46 @@ def test_infinite_logits(branch, dtype, rules):
     assert (np.delete(got, 7) == -np.inf).all()
 
 
-def test_a_vocabulary(branch, normal):
-    logits = normal(151936, np.dtype(np.float32), 4, 3.0)
-    for rules in ({"top_k": 50}, {"top_p": 0.9}, {"top_k": 40, "top_p": 0.8, "min_p": 0.01}):
+@pytest.mark.parametrize("kind", [np.dtype(np.float32), hiprt.bfloat16])
+def test_a_vocabulary(branch, kind, normal):
+    logits = normal(151936, kind, 4, 3.0)
+    for rules in ({"top_k": 50}, {"top_k": 9000}, {"top_p": 0.9}, {"top_k": 40, "top_p": 0.8, "min_p": 0.01}):
         exact = int(reference.filter_logits(logits, **rules).sum())
-        kept = np.isfinite(filtered(hiprt.array(logits), **rules).numpy())
+        kept = np.isfinite(filtered(hiprt.array(logits), **rules).numpy().astype(np.float32))
         assert abs(int(kept.sum()) - exact) <= 2  # a sum's rounding at the limit
         assert logits[kept].min() > logits[~kept].max()
+
+
+def test_rows_have_their_own_rules(branch, dtype):
+    """Draws under rules are those from what `filter_logits` leaves."""
+    random = np.random.default_rng(6)
+    logits = np.stack([random.permutation(np.linspace(low, 9, 5000)) for low in (-9, -60, 8, -3)]).astype(dtype)
+    logits[2, [7, 4000]] = np.nan
+    given = {
+        "top_k": np.array([5, 0, 40, 4990], np.int32),
+        "top_p": np.array([1.0, 0.7, 0.999, 0.05], np.float32),
+        "min_p": np.array([0.0, 0.3, 0.0, 0.0], np.float32),
+    }
+    device = hiprt.array(logits)
+    heat, seed = hiprt.array(np.array([1, 5, 0, 2], np.float32)), hiprt.array(np.arange(4, dtype=np.uint32))
+    for names in (("top_k",), ("top_p",), ("min_p",), ("top_k", "top_p", "min_p")):
+        rules = {name: hiprt.array(given[name]) for name in names}
+        left = kernels.filter_logits(device, **rules)
+        for row in (0, 1, 3):
+            check(logits[row], **{name: given[name][row] for name in names})
+            one = filtered(device[row], **{name: given[name][row] for name in names})
+            np.testing.assert_array_equal(left.numpy()[row], one.numpy())
+        for i in range(3):
+            place = hiprt.array(np.full(4, i, np.int32))
+            drawn = kernels.sample(device, heat, seed, place, **rules).numpy()
+            np.testing.assert_array_equal(drawn, kernels.sample(left, heat, seed, place).numpy())
+
+
+def test_what_is_found_of_a_row_is_aligned(branch, dtype):
+    """Kernels read 16 bytes at a time of it."""
+    place = hiprt.current_stream()
+    plan = plan_of(hiprt.zeros((3, 9), dtype), hiprt.zeros(3, np.int32), None, None, target_of(place))
+    assert plan.words % 4 == 0
 
 
 def test_very_many_logits_do_not_take_more_threadgroups():
@@ -137,7 +172,7 @@ def test_penalty_of_the_reference(branch, dtype, position, window, normal, close
 def test_mistakes_are_named(dtype, int32):
     logits, tokens, factor = hiprt.zeros(8, dtype), hiprt.zeros(4, np.int32), one(1.5, np.float32)
     for error, message, wrong in [
-        (ValueError, "logits has shape", lambda: kernels.filter_logits(logits.reshape(2, 4))),
+        (ValueError, "logits has shape", lambda: kernels.filter_logits(logits.reshape(2, 2, 2))),
         (TypeError, "top_k is float32", lambda: kernels.filter_logits(logits, top_k=factor)),
         (TypeError, "top_p is int32", lambda: kernels.filter_logits(logits, top_p=int32(1))),
         (ValueError, "min_p has shape", lambda: kernels.filter_logits(logits, min_p=hiprt.zeros(2))),

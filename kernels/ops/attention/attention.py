@@ -11,7 +11,7 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch
 from hiprt.kernels.lang.operands import FLOAT32, floating, result
-from hiprt.kernels.ops.attention.arrivals import COUNTERS, arrivals
+from hiprt.kernels.ops.arrivals import COUNTERS, arrivals
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, GroupedHeads, grouped_heads
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of

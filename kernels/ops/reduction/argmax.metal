@@ -1,5 +1,5 @@
 // out[row] = place of the largest of `width` values. A thread takes RUN neighbours at a time. Where several threadgroups, a
-// share each, take a row, they write the largest key and its place, and reduction/largest_part finds the largest of all.
+// share each, take a row, the last of them to finish finds the largest of all (LargestShare).
 const uint row = threadgroup_position_in_grid.x / groups;
 begin_next();
 wait_for_inputs();
@@ -14,8 +14,9 @@ out[row] = int(best.place);
 #else
 threadgroup int keys[32];
 threadgroup uint places[32];
+threadgroup uint answer;
 Largest mine{LOWEST_KEY, 0xffffffffu};
-const uint first = threadgroup_position_in_grid.x % groups * share;
+const uint group = threadgroup_position_in_grid.x % groups, first = group * share;
 const uint end = min(width, first + share);
 #pragma unroll 4
 for (uint i = first + thread_index_in_threadgroup * RUN; i < end; i += threads_per_threadgroup.x * RUN) {
@@ -25,7 +26,7 @@ for (uint i = first + thread_index_in_threadgroup * RUN; i < end; i += threads_p
     if (key > mine.key) mine = Largest{key, i + j};
   }
 }
-Largest best = largest_of_threadgroup(mine, keys, places, thread_index_in_simdgroup, simdgroup_index_in_threadgroup,
-                                      simdgroups_per_threadgroup);
-if (thread_index_in_threadgroup == 0) write_largest(best, out, threadgroup_position_in_grid.x, groups);
+LargestShare taken{parts, arrived, row, group, groups, is_counted};
+taken.put(mine, out, keys, places, &answer, thread_index_in_threadgroup, threads_per_threadgroup.x, thread_index_in_simdgroup,
+          simdgroup_index_in_threadgroup, simdgroups_per_threadgroup);
 #endif

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from hiprt.array import Array, Form
+from hiprt.array import Array, Form, make
 from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
-from hiprt.kernels.lang.operands import FLOATS, INT32
+from hiprt.kernels.lang.operands import FLOATS, INT32, result
+from hiprt.kernels.ops.arrivals import COUNTERS, arrivals
 from hiprt.kernels.ops.elementwise.copies import axis_of, contiguous
 from hiprt.kernels.ops.promotion import WORDS, strided
 from hiprt.kernels.ops.row_launch import row_launch
@@ -18,13 +20,25 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["LargestPlan", "argmax", "argmin", "largest_plan", "order_headers"]
+__all__ = [
+    "LARGEST_SIZES",
+    "LARGEST_UPDATES",
+    "LargestPlan",
+    "argmax",
+    "argmin",
+    "largest_plan",
+    "order_headers",
+]
 
+# What the kernels have in common that find the place of the largest of some values (LargestShare in largest.h).
+LARGEST_UPDATES = {"parts": "int", "arrived": "uint"}
+LARGEST_SIZES = {"width": "uint", "share": "uint", "groups": "uint", "is_counted": "uint"}
 KERNEL = Kernel(
     "reduction/argmax",
     inputs={"x": "T"},
+    updates=LARGEST_UPDATES,
     outputs={"out": "int"},
-    scalars={"width": "uint", "share": "uint", "groups": "uint"},
+    scalars=LARGEST_SIZES,
     template={"T": "dtype", "RUN": "int"},
     headers=("reduction/largest.h",),
     threads=1024,
@@ -33,7 +47,7 @@ KERNEL = Kernel(
 )
 PART = Kernel(
     "reduction/largest_part",
-    inputs={"found": "int"},
+    inputs={"parts": "int"},
     outputs={"out": "int"},
     scalars={"groups": "uint"},
     headers=("reduction/largest.h",),
@@ -162,13 +176,13 @@ def rows_of(op: str, x: Form, axis: int | None, keepdims: bool) -> tuple[tuple[i
 
 
 @Planned
-def plan_of(op: str, x: Form, shape: tuple[int, ...], width: int, target: Target) -> LargestPlan:
+def plan_of(op: str, x: Form, shape: tuple[int, ...], width: int, target: Target) -> Plan | LargestPlan:
     """Return the plan for contiguous rows."""
     if op == "argmax" and x.dtype in FLOATS:
         return largest_plan(op, KERNEL, x, shape, width, target)
     key = "sort_key" if op == "argmax" else "falling_key"
     launch = Launch(kernel_of(op, key, WORDS[x.dtype]), *row_launch(target, x.size // width, width), width=width)
-    return LargestPlan(Plan(op, shape, INT32, launch), None)
+    return Plan(op, shape, INT32, launch)
 
 
 class LargestPlan(NamedTuple):
@@ -176,46 +190,88 @@ class LargestPlan(NamedTuple):
 
     Attributes
     ----------
-    find : Plan
-        It finds the place, or, where several threadgroups take a row, the largest key of each and its place.
-    choose : Plan or None
-        It finds the largest of those.
+    op : str
+        The op's name, used in messages.
+    shape : tuple of int
+        The shape of the result.
+    find : Launch
+        It finds the places, or, where `choose` is given, the largest key of each threadgroup and its place.
+    parts : tuple of 2 int, or None
+        The shape of what the threadgroups leave, where several take a row.
+    choose : Launch or None
+        It finds the largest of those, where the last threadgroup to finish does not.
     """
 
-    find: Plan
-    choose: Plan | None
+    op: str
+    shape: tuple[int, ...]
+    find: Launch
+    parts: tuple[int, int] | None
+    choose: Launch | None
 
     def run(self, stream: Stream, out: Array | None, **operands: Array) -> Array:
         """Launch on a stream, and return the places."""
-        if self.choose is None:
-            return self.find.run(stream, out, **operands)
-        if out is not None:
-            self.choose.receive(stream, out, operands)
-        found = self.find.run(stream, None, **operands)
-        return self.choose.run(stream, out, found=found)
+        out = result(self.op, out, self.shape, INT32, stream, operands)
+        parts = out if self.parts is None else make(self.parts, INT32, stream)
+        arrived = out if self.parts is None or self.choose is not None else arrivals(stream)
+        self.find(stream, parts=parts, arrived=arrived, out=out, **operands)
+        if self.choose is not None:
+            self.choose(stream, parts=parts, out=out)
+        return out
 
 
-def largest_plan(op: str, kernel: Kernel, x: Form, shape: tuple[int, ...], width: int, target: Target) -> LargestPlan:
+def largest_plan(
+    op: str,
+    kernel: Kernel,
+    x: Form,
+    shape: tuple[int, ...],
+    width: int,
+    target: Target,
+    template: Mapping[str, Any] | None = None,
+    **scalars: int,
+) -> LargestPlan:
     """Return the plan of a kernel that finds the places of the largest of some values in rows of floats.
 
     Rows are shared by threadgroups where there are fewer rows than processors, and each is long.
+
+    Parameters
+    ----------
+    op : str
+        The op's name, used in messages.
+    kernel : Kernel
+        It has `LARGEST_UPDATES` and `LARGEST_SIZES`, and the template parameters T and RUN.
+    x : Form
+        The rows.
+    shape : tuple of int
+        The shape of the result.
+    width : int
+        The values of a row.
+    target : Target
+    template : mapping of str to value, optional
+        The kernel's other template parameters.
+    **scalars
+        The kernel's other scalars; `share` and `groups` say how threadgroups share the rows.
     """
     rows = x.size // width
-    template: dict[str, Any] = {"T": x.dtype, "RUN": 1}
+    values: dict[str, Any] = {"T": x.dtype, "RUN": 1, **(template or {})}
     if target.takes_loops:
-        launch = Launch(kernel, (rows, 1, 1), (1, 1, 1), template, width=width, share=width, groups=1)
-        return LargestPlan(Plan(op, shape, INT32, launch), None)
+        sizes = {"width": width, "share": width, "groups": 1, "is_counted": 0, **scalars}
+        return LargestPlan(op, shape, Launch(kernel, (rows, 1, 1), (1, 1, 1), values, **sizes), None, None)
     run = 16 // x.dtype.itemsize
     if width % run == 0 and x.is_aligned:
-        template["RUN"] = run
-    share, threads, groups = width, min(THREADS, -(-width // (32 * template["RUN"])) * 32), 1
+        values["RUN"] = run
+    share, threads = width, min(THREADS, -(-width // (32 * values["RUN"])) * 32)
     if rows < target.compute_units and width >= 4 * SHARE:
         share = SHARE * -(-width // (SHARE * MOST_GROUPS))
-        groups, threads = -(-width // share), SHARED_THREADS
-    sizes = {"width": width, "share": share, "groups": groups}
-    launch = Launch(kernel, (rows * groups, 1, 1), (threads, 1, 1), template, **sizes)
-    if groups == 1:
-        return LargestPlan(Plan(op, shape, INT32, launch), None)
+    share = scalars.get("share", share)
+    groups = -(-width // share)
+    if groups > 1 or "share" in scalars:
+        threads = SHARED_THREADS
+    is_counted = groups > 1 and "arrivals" in target.features and rows <= COUNTERS
+    sizes = {"width": width, "share": share, "groups": groups, "is_counted": is_counted, **scalars}
+    find = Launch(kernel, (rows * groups, 1, 1), (threads, 1, 1), values, **sizes)
+    parts = (rows * groups, 2) if groups > 1 else None
+    if is_counted or groups == 1:
+        return LargestPlan(op, shape, find, parts, None)
     threads = min(SHARED_THREADS, -(-groups // 32) * 32)
     choose = Launch(PART, (rows, 1, 1), (threads, 1, 1), groups=groups)
-    return LargestPlan(Plan(op, (rows * groups, 2), INT32, launch), Plan(op, shape, INT32, choose))
+    return LargestPlan(op, shape, find, parts, choose)

@@ -61,16 +61,41 @@ inline Largest largest_of_threadgroup(Largest mine, threadgroup int* keys, threa
   key = simd_max(mine.key);
   return Largest{key, simd_min(mine.key == key ? mine.place : 0xffffffffu)};
 }
-#endif
 
-// Writes what a threadgroup found: the place alone if it has a row to itself.
-inline void write_largest(Largest best, device int* out, uint group, uint groups) {
-  if (groups == 1) {
-    out[group] = int(best.place);
-  } else {
-    out[2 * size_t(group)] = best.key;
-    out[2 * size_t(group) + 1] = int(best.place);
+// The largest of what `groups` threadgroups found, a key and a place each, in every thread of one. Groups with higher numbers
+// have higher places, so that the first of equal keys stays.
+inline Largest largest_of_parts(const device int* parts, uint groups, threadgroup int* keys, threadgroup uint* places, uint index,
+                                uint step, uint lane, uint simdgroup, uint simdgroups) {
+  Largest best{LOWEST_KEY, 0xffffffffu};
+  for (uint i = index; i < groups; i += step) {
+    if (parts[2 * i] > best.key) best = Largest{parts[2 * i], uint(parts[2 * i + 1])};
   }
+  return largest_of_threadgroup(best, keys, places, lane, simdgroup, simdgroups);
 }
+
+// A threadgroup's share of a row, which `groups` of them take. parts: a key and a place of each threadgroup; arrived: a counter
+// (arrival.h). Where is_counted is 0, another launch takes the parts.
+struct LargestShare {
+  device int* parts;
+  device uint* arrived;
+  uint row, group, groups, is_counted;
+
+  // Takes what the threadgroup's threads have found, and writes the place of the row's largest value when all are there.
+  void put(Largest mine, device int* out, threadgroup int* keys, threadgroup uint* places, threadgroup uint* answer, uint index,
+           uint step, uint lane, uint simdgroup, uint simdgroups) {
+    Largest best = largest_of_threadgroup(mine, keys, places, lane, simdgroup, simdgroups);
+    if (groups > 1) {
+      device int* all = parts + size_t(row) * groups * 2;
+      if (index == 0) {
+        all[2 * group] = best.key;
+        all[2 * group + 1] = int(best.place);
+      }
+      if (is_counted == 0 || !arrives_last(arrived + row, groups, index, answer)) return;
+      best = largest_of_parts(all, groups, keys, places, index, step, lane, simdgroup, simdgroups);
+    }
+    if (index == 0) out[row] = int(best.place);
+  }
+};
+#endif
 
 }  // namespace metal

@@ -15,17 +15,20 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["FilterPlan", "check_logits", "filter_logits", "plan_of"]
+__all__ = ["HEADERS", "HOW", "KEYS", "RULES", "FilterPlan", "filter_logits", "plan_of", "rows_of"]
 
 OP = "filter_logits"
 SHARE = 1024  # logits that a threadgroup takes, unless there are very many
 MOST_GROUPS = 1024  # threadgroups at most, because each reads what all of them found
 # Of each dtype the upper bits of `order_key` in which logits differ, their digits (filter.h), and the bits of a digit.
 KEYS = {"bfloat16": (16, 2, 8), "float16": (19, 2, 10), "float32": (32, 3, 11)}
-SUMS, STATES = 4, 5  # words of one value of a digit, and of one level, as in filter.h
-RULES = {"top_k": "int", "top_p": "float"}
-FOUND = {"tops": "float", "found": "uint"}
-SIZES = {"width": "uint", "share": "uint", "groups": "uint", "given": "uint", "level": "uint"}
+COUNTED = 16  # the bits of keys that are counted one by one, except by plain loops
+SUMS, STATES = 4, 8  # words of one value of a digit, and of one level, as in filter.h
+SEARCHED = {"top_k": "int", "top_p": "float"}
+# What a kernel takes that looks at what the search found, besides the logits and the sizes of a row and of its shares.
+RULES = {**SEARCHED, "min_p": "float", "tops": "float", "found": "uint"}
+HOW = {"given": "uint", "level": "uint", "grain": "uint"}
+SIZES = {"width": "uint", "share": "uint", "groups": "uint", **HOW}
 HEADERS = ("reduction/largest.h", "sampling/filter.h")
 TEMPLATE = {"T": "dtype", "KEY": "int"}
 KEYED = each(KEY=lambda dtype, _: KEYS[dtype.name][:1])
@@ -42,9 +45,9 @@ TOPS = Kernel(
 )
 SEARCH = Kernel(
     "sampling/filter_search",
-    inputs={"logits": "T", **RULES, "tops": "float"},
+    inputs={"logits": "T", **SEARCHED, "tops": "float"},
     updates={"found": "uint"},
-    scalars={**SIZES, "grain": "uint"},
+    scalars=SIZES,
     template=TEMPLATE,
     headers=HEADERS,
     ahead=(),
@@ -53,7 +56,7 @@ SEARCH = Kernel(
 )
 KERNEL = Kernel(
     "sampling/filter_logits",
-    inputs={"logits": "T", **RULES, **FOUND, "min_p": "float"},
+    inputs={"logits": "T", **RULES},
     outputs={"out": "T"},
     scalars=SIZES,
     template=TEMPLATE,
@@ -78,20 +81,20 @@ def filter_logits(
 
     Parameters
     ----------
-    logits : Array, [V] or [1, V]
+    logits : Array, [V] or [rows, V]
         float16, bfloat16 or float32, before the temperature is applied; V at least 1.
-    top_k : Array, [1], optional
+    top_k : Array, [rows], optional
         int32, on the device: how many of the largest logits stay; all where it is not positive.
-    top_p : Array, [1], optional
+    top_p : Array, [rows], optional
         float32, on the device: as few of the largest logits stay as have this probability together; all from 1 on.
-    min_p : Array, [1], optional
+    min_p : Array, [rows], optional
         float32, on the device: the logits stay whose probability is at least this part of the largest one.
 
     Returns
     -------
     Array
-        The shape and dtype of `logits`. A logit stays if every given rule keeps it; each rule looks at all logits.
-        Equal logits stay or go together. `out` may be `logits`.
+        The shape and dtype of `logits`. A logit stays if every given rule keeps it; each rule looks at all logits
+        of the row. Equal logits stay or go together. `out` may be `logits`.
 
     Raises
     ------
@@ -109,10 +112,11 @@ class FilterPlan(NamedTuple):
 
     Attributes
     ----------
+    rows : int
     groups : int
-        Threadgroups of each launch.
+        Threadgroups of each row.
     words : int
-        The words of what the search finds.
+        The words of what the search finds of a row.
     tops : Launch
         It finds the largest logit of each threadgroup's, and clears what the search adds to.
     levels : tuple of Launch
@@ -122,6 +126,7 @@ class FilterPlan(NamedTuple):
         It writes the result.
     """
 
+    rows: int
     groups: int
     words: int
     tops: Launch
@@ -140,17 +145,23 @@ class FilterPlan(NamedTuple):
         """Launch on a stream, and return the result; a rule that is None is not read."""
         given = {"logits": logits, "top_k": top_k, "top_p": top_p, "min_p": min_p}
         out = result(OP, out, logits.shape, logits.dtype, stream, given, KERNEL.aliasing["out"])
+        self.keep(stream, out=out, logits=logits, **self.search(stream, logits, top_k, top_p, min_p))
+        return out
+
+    def search(
+        self, stream: Stream, logits: Array, top_k: Array | None, top_p: Array | None, min_p: Array | None
+    ) -> dict[str, Array]:
+        """Launch the search, and return what a kernel takes that looks at what it found (`RULES`)."""
         tops, found = self.find_tops(stream, logits)
         rules = {"top_k": tops if top_k is None else top_k, "top_p": tops if top_p is None else top_p}
         for launch in self.levels:
             launch(stream, logits=logits, **rules, tops=tops, found=found)
-        least = tops if min_p is None else min_p
-        self.keep(stream, logits=logits, **rules, tops=tops, found=found, min_p=least, out=out)
-        return out
+        return {**rules, "min_p": tops if min_p is None else min_p, "tops": tops, "found": found}
 
     def find_tops(self, stream: Stream, logits: Array) -> tuple[Array, Array]:
         """Return the largest logit of each threadgroup, and the zeros that the search adds to."""
-        tops, found = empty(self.groups, FLOAT32, stream), empty(self.words, UINT32, stream)
+        tops = empty(self.rows * self.groups, FLOAT32, stream)
+        found = empty(self.rows * self.words, UINT32, stream)
         self.tops(stream, logits=logits, tops=tops, found=found)
         return tops, found
 
@@ -158,41 +169,45 @@ class FilterPlan(NamedTuple):
 @Planned
 def plan_of(logits: Form, top_k: Form | None, top_p: Form | None, min_p: Form | None, target: Target) -> FilterPlan:
     """Check the operands and return the plan."""
-    check_logits(OP, logits)
+    rows, width = rows_of(OP, logits)
     rules = (("top_k", top_k, INT32), ("top_p", top_p, FLOAT32), ("min_p", min_p, FLOAT32))
     for name, value, dtype in rules:
         if value is not None:
-            buffer(OP, name, value, dtype, (1,))
+            buffer(OP, name, value, dtype, (rows,))
     given = sum((value is not None) << i for i, (_, value, _) in enumerate(rules))
-    is_searched = top_k is not None or top_p is not None
-    width = logits.size
     share = SHARE * max(1, -(-width // (SHARE * MOST_GROUPS)))
     groups = -(-width // share)
     # Sums of a threadgroup's parts of exponentials stay in 32 bits.
     grain = 30 - (share - 1).bit_length()
-    grid, threads = row_launch(target, groups, SHARE)
+    grid, threads = row_launch(target, rows * groups, SHARE)
+    key, digits, digit = KEYS[logits.dtype.name]
+    # Where the logits of each key are counted, one launch finds all.
+    is_counted = key == COUNTED and not target.takes_loops
+    is_searched = top_k is not None or top_p is not None
+    levels = 0 if not is_searched else 1 if is_counted else digits
+    words = ((SUMS << digit) + (1 << key) if is_counted else digits * (SUMS << digit)) + digits * STATES
     sizes = {"width": width, "share": share, "groups": groups}
-    key, levels, digit = KEYS[logits.dtype.name]
-    template, search = {"T": logits.dtype, "KEY": key}, {**sizes, "given": given}
-    words = levels * ((SUMS << digit) + STATES) if is_searched else 1
-    launches = range(levels if is_searched else 0)
+    template, search = {"T": logits.dtype, "KEY": key}, {**sizes, "given": given, "grain": grain}
     return FilterPlan(
+        rows,
         groups,
-        words,
-        Launch(TOPS, grid, threads, {"T": logits.dtype}, **sizes, words=words),
-        tuple(Launch(SEARCH, grid, threads, template, level=level, grain=grain, **search) for level in launches),
-        Launch(KERNEL, grid, threads, template, level=len(launches), **search),
+        words if is_searched else 1,
+        Launch(TOPS, grid, threads, {"T": logits.dtype}, **sizes, words=words if is_searched else 1),
+        tuple(Launch(SEARCH, grid, threads, template, level=level, **search) for level in range(levels)),
+        Launch(KERNEL, grid, threads, template, level=levels, **search),
     )
 
 
-def check_logits(op: str, logits: Form) -> None:
-    """Require one row of logits that is not empty.
+def rows_of(op: str, logits: Form) -> tuple[int, int]:
+    """Return the number of rows of logits, and their width.
 
     Raises
     ------
     TypeError, ValueError
-        The logits are of no floating dtype, are several rows or none, or are not contiguous.
+        The logits are of no floating dtype, have more axes or none, are empty rows, or are not contiguous.
     """
     floating(op, "logits", logits)
-    if logits.shape not in ((logits.size,), (1, logits.size)) or not logits.size:
-        raise ValueError(f"{op}: logits has shape {logits.shape}; [V] or [1, V] is needed")
+    if logits.ndim not in (1, 2) or not logits.shape[-1]:
+        raise ValueError(f"{op}: logits has shape {logits.shape}; [V] or [rows, V] is needed")
+    rows, width = (1, *logits.shape)[-2:]
+    return rows, width

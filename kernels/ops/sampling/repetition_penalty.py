@@ -6,9 +6,8 @@ from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
-from hiprt.kernels.lang.operands import FLOAT32, INT32, buffer
+from hiprt.kernels.lang.operands import FLOAT32, INT32, buffer, floating
 from hiprt.kernels.ops.row_launch import row_launch
-from hiprt.kernels.ops.sampling.filter_logits import check_logits
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.op import op
@@ -92,3 +91,16 @@ def plan_of(logits: Form, tokens: Form, position: Form, penalty: Form, window: i
     sizes = {"width": width, "capacity": tokens.size, "window": window, "share": share}
     launch = Launch(KERNEL, grid, threads, {"T": logits.dtype}, **sizes)
     return Plan(op, logits.shape, logits.dtype, launch)
+
+
+def check_logits(op: str, logits: Form) -> None:
+    """Require one row of logits that is not empty.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The logits are of no floating dtype, are several rows or none, or are not contiguous.
+    """
+    floating(op, "logits", logits)
+    if logits.shape not in ((logits.size,), (1, logits.size)) or not logits.size:
+        raise ValueError(f"{op}: logits has shape {logits.shape}; [V] or [1, V] is needed")

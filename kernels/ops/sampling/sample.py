@@ -5,8 +5,17 @@ from __future__ import annotations
 from hiprt.array import Array, Form
 from hiprt.kernels.lang.instances import each, runs
 from hiprt.kernels.lang.kernel import Kernel
-from hiprt.kernels.lang.operands import FLOAT32, INT32, UINT32, buffer, floating
-from hiprt.kernels.ops.reduction.argmax import LargestPlan, largest_plan
+from hiprt.kernels.lang.operands import FLOAT32, INT32, UINT32, buffer
+from hiprt.kernels.ops.reduction.argmax import LARGEST_SIZES, LARGEST_UPDATES, LargestPlan, largest_plan
+from hiprt.kernels.ops.sampling.filter_logits import (
+    HEADERS,
+    HOW,
+    KEYS,
+    RULES,
+    FilterPlan,
+    plan_of as filter_plan,
+    rows_of,
+)
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.op import op
@@ -14,16 +23,18 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["sample"]
 
+OP = "sample"
 KERNEL = Kernel(
     "sampling/sample",
-    inputs={"logits": "T", "temperature": "float", "seed": "uint", "position": "int"},
+    inputs={"logits": "T", "temperature": "float", "seed": "uint", "position": "int", **RULES},
+    updates=LARGEST_UPDATES,
     outputs={"out": "int"},
-    scalars={"width": "uint", "share": "uint", "groups": "uint"},
-    template={"T": "dtype", "RUN": "int"},
-    headers=("reduction/largest.h", "sampling/noise.h"),
+    scalars={**LARGEST_SIZES, **HOW},
+    template={"T": "dtype", "RUN": "int", "KEY": "int"},
+    headers=(*HEADERS, "sampling/noise.h"),
     threads=1024,
     ahead=(),
-    instances=each(RUN=runs),
+    instances=each(RUN=runs, KEY=lambda dtype, loops: (0,) if loops else (0, *KEYS[dtype.name][:1])),
 )
 
 
@@ -34,6 +45,9 @@ def sample(
     seed: Array,
     position: Array,
     *,
+    top_k: Array | None = None,
+    top_p: Array | None = None,
+    min_p: Array | None = None,
     stream: Stream | None = None,
     out: Array | None = None,
 ) -> Array:
@@ -49,6 +63,8 @@ def sample(
         uint32, on the device.
     position : Array, [rows]
         int32, on the device. The number of the draw.
+    top_k, top_p, min_p : Array, [rows], optional
+        The draw is from the logits that `filter_logits` keeps by these rules.
 
     Returns
     -------
@@ -69,19 +85,29 @@ def sample(
     should be.
     """
     stream = stream or current_stream()
-    plan = plan_of(logits, temperature, seed, position, target_of(stream))
-    return plan.run(stream, out, logits=logits, temperature=temperature, seed=seed, position=position)
+    target, filters = target_of(stream), None
+    if top_k is not None or top_p is not None or min_p is not None:
+        filters = filter_plan(logits, top_k, top_p, min_p, target)
+        if target.takes_loops:
+            logits, filters = filters.run(stream, None, logits, top_k, top_p, min_p), None
+    plan = plan_of(logits, temperature, seed, position, filters, target)
+    rules = dict.fromkeys(RULES, logits) if filters is None else filters.search(stream, logits, top_k, top_p, min_p)
+    return plan.run(stream, out, logits=logits, temperature=temperature, seed=seed, position=position, **rules)
 
 
 @Planned
-def plan_of(logits: Form, temperature: Form, seed: Form, position: Form, target: Target) -> LargestPlan:
-    """Check the operands and return the plan."""
-    op = "sample"
-    floating(op, "logits", logits)
-    if logits.ndim not in (1, 2) or not logits.shape[-1]:
-        raise ValueError(f"{op}: logits has shape {logits.shape}; [V] or [rows, V] is needed")
-    rows, width = (1, *logits.shape)[-2:]
-    buffer(op, "temperature", temperature, FLOAT32, (rows,))
-    buffer(op, "seed", seed, UINT32, (rows,))
-    buffer(op, "position", position, INT32, (rows,))
-    return largest_plan(op, KERNEL, logits, (rows,), width, target)
+def plan_of(
+    logits: Form, temperature: Form, seed: Form, position: Form, filters: FilterPlan | None, target: Target
+) -> LargestPlan:
+    """Check the operands and return the plan, which takes what the search of `filters` found."""
+    rows, width = rows_of(OP, logits)
+    buffer(OP, "temperature", temperature, FLOAT32, (rows,))
+    buffer(OP, "seed", seed, UINT32, (rows,))
+    buffer(OP, "position", position, INT32, (rows,))
+    if filters is None:
+        how = dict.fromkeys(HOW, 0)
+        return largest_plan(OP, KERNEL, logits, (rows,), width, target, {"KEY": 0}, **how)
+    keep = filters.keep
+    scalars = {name: keep.scalars[name] for name in ("share", *HOW)}
+    template = {"KEY": KEYS[logits.dtype.name][0]}
+    return largest_plan(OP, KERNEL, logits, (rows,), width, target, template, **scalars)
