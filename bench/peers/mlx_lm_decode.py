@@ -71,15 +71,14 @@ def model_of(config: Answer) -> Any:
 
 
 def rungs() -> tuple[dict[str, int], int]:
-    """Return how often hiprt's lazy graphs took each rung, and the nodes of the one that ran most."""
+    """Return how often hiprt's lazy graphs took each rung, and the nodes of the largest that is there."""
     lazy: Any = sys.modules.get("hiprt.graphs.trace.lazy")
     steps = [lowered.step for lowered in lazy.known.values()] if lazy else []
     found: dict[str, int] = {}
     for step in steps:
         for rung, n in step.rungs.items():
             found[rung] = found.get(rung, 0) + n
-    most = max(steps, key=lambda step: sum(step.rungs.values()), default=None)
-    return found, most.nodes if most else 0
+    return found, max((step.nodes for step in steps), default=0)
 
 
 def main() -> None:
@@ -112,6 +111,10 @@ def main() -> None:
         "first_token_s": round(times[0] - start, 3),
         "first_half_tok_s": round((half - 1) / (times[half - 1] - times[0]), 1),
         "tok_s": round((len(times) - 1 - half) / (times[-1] - times[half]), 1),
+        "tok_s_by_256": [
+            round((len(part) - 1) / (part[-1] - part[0]), 1)
+            for part in (times[i : i + 257] for i in range(0, len(times) - 1, 256))
+        ],
         "slowest_ms": [round(1e3 * each, 1) for each in sorted(b - a for a, b in itertools.pairwise(times))[-6:]],
         "rungs": taken,
         "nodes": nodes,

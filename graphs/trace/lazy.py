@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hiprt import fork
+from hiprt import fork, kernels
 from hiprt.array import Array, empty
 from hiprt.flags import flags
 from hiprt.graphs.step import Step
@@ -77,6 +77,10 @@ class Lowered:
     cells : dict
         The small inputs that were another array at some call, by place: the step reads them from memory of its own,
         into which they are copied, so that it is replayed whatever they are.
+    state : int
+        The place of a large input that is written in place, such as a cache; -1 where there is none.
+    state_address : int
+        Where it was at the last call.
     """
 
     def __init__(
@@ -127,6 +131,8 @@ class Lowered:
             if value.nbytes <= SMALL and value.number not in staying and value.is_contiguous
         ]
         self.latest = {i: before[self.kept[i]] for i in self.small}  # their addresses
+        self.state = next((at for at in self.given if at >= 0 and self.program.inputs[at].nbytes > SMALL), -1)
+        self.state_address = 0
         returned = [i for i, at in enumerate(self.given) if at < 0 or not self.is_plain]
         made = partial(run, self.program, returned)  # which does not hold the Lowered, so that both go at once
         captured = self.program.captured
@@ -142,9 +148,17 @@ class Lowered:
         """Return the constants of which that is true."""
         return [i for i, address in zip(self.constants, self.addresses) if arrays[i].address == address]
 
+    def let_go(self) -> None:
+        """Hold the memory of earlier calls no longer; the program is kept, and the next call makes a graph of it."""
+        self.step.forget()
+        self.step.ladder.execs.clear()
+        self.step.recordings = []
+
     def run(self, arrays: list[Array]) -> list[Array]:
         """Return the outputs for what the leaves hold that are kept."""
         placed = list(arrays)
+        if self.state >= 0:
+            self.state_address = arrays[self.state].address
         for i in self.small:
             address = arrays[i].address
             if i not in self.cells and self.latest[i] != address:
@@ -331,8 +345,27 @@ def evaluate(values: Sequence[Array]) -> None:
             del primitives, leaves, results  # what they hold is no more dead for it
             key, primitives, leaves, dead, results = cut(wanted)
             name = key, stream
+        earlier = None
+        if name not in known and key not in seen:
+            earlier = writer_of(leaves, dead, stream)
+            if earlier is not None:
+                earlier.let_go()
+                grown = concatenated(primitives)
+                del primitives, leaves, results
+                if grown:
+                    short = None  # what it knows by its id may be gone
+                else:
+                    earlier = None
+                while grown:  # nothing else holds a value meanwhile, so that it is dead for the rest
+                    run_once(grown.pop(), stream)
+                key, primitives, leaves, dead, results = cut(wanted)
+                name = key, stream
         arrays = [leaf.primitive.arguments[0] for leaf in leaves]
         lowered = known.get(name)
+        if earlier is not None and name not in known:
+            # The next tokens have this structure, and the weights are those of the program before.
+            same = set(earlier.addresses)
+            seen[key] = [array.address if array.address in same else 0 for array in arrays]
         if lowered is None and key not in seen:
             # Most structures come once: their ops are launched one by one.
             seen[key] = [array.address for array in arrays]
@@ -355,6 +388,30 @@ def evaluate(values: Sequence[Array]) -> None:
             if short is not None:
                 shorten(short, Shortcut(name, short, leaves, dead, results))
         hold(results, made, mark(stream))
+
+
+def writer_of(leaves: list[Array], dead: bytes, stream: Stream) -> Lowered | None:
+    """Return the program that wrote leaves in place that nobody reads any more behind a cut; None where none did."""
+    pairs = zip(leaves, dead)
+    addresses = {leaf.primitive.arguments[0].address for leaf, is_dead in pairs if is_dead and leaf.nbytes > SMALL}
+    every = (each for (_, its), each in reversed(known.items()) if its == stream and each.state >= 0)
+    return next((each for each in every if each.state_address in addresses), None)
+
+
+def concatenated(primitives: list[Primitive]) -> list[Array]:
+    """Return the values that are made longer before parts of them are written: caches that grow."""
+    updates = [primitive.inputs[0] for primitive in primitives if primitive.op is kernels.slice_update]
+    makers: list[Any] = [value.primitive for value in updates]
+    return [value for value, maker in zip(updates, makers) if maker and maker.op is kernels.concatenate]
+
+
+def run_once(value: Array, stream: Stream) -> None:
+    """Compute a value op by op, after which what only it was made of is freed."""
+    if held(value) is not None:
+        return
+    _, primitives, leaves, _, results = cut([value])
+    arrays = [leaf.primitive.arguments[0] for leaf in leaves]
+    hold(results, Program(leaves, primitives, results).run(*arrays), mark(stream))
 
 
 def expand(primitives: list[Any]) -> None:

@@ -1,6 +1,8 @@
 """Decode steps as mlx-lm writes them: the kernels that they become, the weights that they capture, the memory."""
 
 import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -206,3 +208,50 @@ def test_memory_that_others_see_is_not_moved():
     assert memory(text.layers[0].q[0]).address == address
     assert memory(text.layers[1].q[0]).buffer is memory(text.layers[1].k[0]).buffer
     del view
+
+
+class GrowingLayer:
+    """A layer with a cache that becomes longer by concatenation, as mlx-lm's does."""
+
+    def __init__(self, random):
+        self.weight = mx.array(random.normal(size=(WIDTH, WIDTH)).astype(np.float32) / 8)
+        self.keys = mx.zeros((1, 2, 16, WIDTH))
+
+    def __call__(self, x, position):
+        if position == self.keys.shape[2]:
+            self.keys = mx.concatenate([self.keys, mx.zeros((1, 2, 16, WIDTH))], axis=2)
+        self.keys[..., position : position + 1, :] = x @ self.weight
+        seen = self.keys[..., : position + 1, :]
+        return x + mx.fast.scaled_dot_product_attention(x, seen, seen, scale=WIDTH**-0.5)
+
+
+def test_a_cache_that_grows_is_one_more_program_and_leaves_no_memory():
+    random = np.random.default_rng(5)
+    layers = [GrowingLayer(random) for _ in range(2)]
+    table = random.normal(size=(40, 2 * WIDTH)).astype(np.float32)
+    rows, weights = mx.array(table), [layer.weight.numpy().astype(np.float64) for layer in layers]
+    caches, gone, reads, wanted = [[], []], [], [], []
+    with ThreadPoolExecutor(2) as readers:  # they read while later tokens run, and while the caches grow
+        for position in range(40):
+            x = mx.take(rows, mx.array([position]), axis=0).reshape(1, 2, 1, WIDTH)
+            if position in (16, 32):
+                gone += [weakref.ref(lazy.held(layer.keys.value).buffer) for layer in layers]
+            for layer in layers:
+                x = layer(x, position)
+            mx.async_eval(x)
+            reads += [readers.submit(x.numpy) for _ in range(2)]
+            y = table[position].reshape(2, WIDTH).astype(np.float64)
+            for weight, cache in zip(weights, caches):
+                cache.append(y @ weight)
+                scores = np.stack([(y * key).sum(-1) for key in cache]) * WIDTH**-0.5
+                share = np.exp(scores - scores.max(0))
+                y = y + (share[..., None] * np.stack(cache)).sum(0) / share.sum(0)[:, None]
+            wanted += [y, y]
+        for read, y in zip(reads, wanted):
+            np.testing.assert_allclose(read.result().reshape(2, WIDTH), y, rtol=1e-4, atol=1e-4)
+    mx.synchronize()
+    first, *grown = [lowered.step.rungs for lowered in lazy.known.values() if lowered.state >= 0]
+    assert first["instantiate"] == 1
+    assert [sum(rungs.values()) for rungs in grown] == [16, 8]
+    assert [rungs["replay"] for rungs in grown] == [15, 7]
+    assert [reference() for reference in gone] == [None] * 4
