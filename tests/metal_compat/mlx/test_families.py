@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,43 @@ def test_recipes_give_what_python_gives(family, cache, rows, tmp_path):
     )  # fmt: skip
     assert not done.returncode, done.stderr
     assert int(done.stdout.split()[-1]) > 10
+
+
+SAMPLING = """
+import json, sys
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.generate import generate_step
+from mlx_lm.models import qwen3
+from mlx_lm.sample_utils import make_sampler
+
+config, forms = json.loads(sys.argv[1])
+for form in forms:
+    mx.random.seed(0)
+    model = qwen3.Model(qwen3.ModelArgs.from_dict(config))
+    nn.quantize(model, group_size=64, bits=4)
+    mx.eval(model.parameters())
+    mx.random.seed(7)
+    steps = generate_step(mx.array([1, 2, 3, 4, 5]), model, max_tokens=64, sampler=make_sampler(**form["options"]))
+    tokens = [int(token) for token, _ in steps]
+    assert tokens == form["tokens"], (form["options"], tokens)
+print(mx.__name__, len(forms))
+"""
+
+
+@pytest.mark.wide
+def test_sampled_tokens_are_those_of_mlx(tmp_path):
+    # This program, with MLX 0.32's own CPU build in the place of the module, wrote the tokens.
+    forms = json.loads(Path(__file__).with_name("sampled_tokens.json").read_text())
+    config = {
+        **COMMON, "model_type": "qwen3", "num_hidden_layers": 3, "hidden_size": 128, "intermediate_size": 256,
+        "head_dim": 64, "vocab_size": 512, "max_position_embeddings": 4096, "rope_theta": 1e6,
+    }  # fmt: skip
+    program = tmp_path / "program.py"
+    program.write_text(SAMPLING)
+    done = subprocess.run(
+        [sys.executable, "-m", "hiprt", "run", str(program), json.dumps([config, forms])],
+        capture_output=True, text=True, timeout=500, env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    assert done.stdout.split()[-1] == "4"
