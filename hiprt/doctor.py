@@ -98,9 +98,9 @@ def diagnose() -> dict[str, Any]:
     Returns
     -------
     dict
-        Plain values under the names usable, problem, versions, provider, library, devices, compiler, cache, probes,
-        refused, imitation, flags, environment and warnings. ``problem`` is one sentence if nothing is usable, else
-        empty.
+        Plain values under the names usable, problem, versions, provider, library, collectives, devices, compiler,
+        cache, probes, refused, imitation, flags, environment and warnings. ``problem`` is one sentence if nothing is
+        usable, else empty.
     """
     report: dict[str, Any] = {
         "usable": False,
@@ -108,6 +108,7 @@ def diagnose() -> dict[str, Any]:
         "versions": versions(),
         "provider": None,
         "library": None,
+        "collectives": None,
         "devices": [],
         "compiler": None,
         "cache": None,
@@ -144,6 +145,7 @@ def examine(report: dict[str, Any]) -> None:
         "hiprtc": str(current.hiprtc),
         "version": hip_version(current.version),
     }
+    report["collectives"] = collectives()
     report["refused"] = listed(current.tried)
     report["devices"] = [as_values(describe(index)) for index in range(device_count())]
     report["compiler"] = find_compiler(current.provider)
@@ -154,6 +156,17 @@ def examine(report: dict[str, Any]) -> None:
     from hiprt.graphs import probes
 
     report["probes"] = probes(current_device())
+
+
+def collectives() -> dict[str, str] | None:
+    """Return the library of collectives of several devices, or None where there is none."""
+    from hiprt.distributed.collective_library import collective_library
+
+    try:
+        found = collective_library()
+    except OSError as error:
+        return {"library": flags.nccl_lib, "error": str(error)}
+    return None if found is None else {"library": str(found.path), "version": found.version}
 
 
 def as_values(device: Device) -> dict[str, Any]:
@@ -278,6 +291,9 @@ def render(report: dict[str, Any]) -> str:
     if report["provider"]:
         lines += ["", f"provider     {report['provider']}"]
         lines += [f"library      {report['library']['hip']}, HIP {report['library']['version']}"]
+    if found := report["collectives"]:
+        told = f"NCCL {found['version']}" if "version" in found else found["error"]
+        lines.append(f"collectives  {found['library']}, {told}")
     for device in report["devices"]:
         memory = f"{device['memory'] / 2**30:.1f} GiB"
         units = f"{device['compute_units']} units, warps of {device['warp_size']}"

@@ -285,6 +285,15 @@ class Flags:
         "Path of the NVRTC that compiles for NVIDIA GPUs. It is searched for if it is not set.",
         native=True,
     )
+    collectives = Flag(
+        choice("own", "library", "both"),
+        "own",
+        "Who does the collectives of several ranks: kernels of hiprt, RCCL or NCCL, or these for arrays of a MiB and "
+        "more. Where a device cannot reach another's memory it is always the library.",
+    )
+    nccl_lib = Flag(
+        str, "", "Path of the librccl.so or libnccl.so to use for collectives. It is searched for if it is not set."
+    )
     qmv_planes = Flag(
         choice("2", "4"),
         "4",

@@ -12,7 +12,7 @@ import ctypes
 import importlib.util
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ print(status, version.value, count.value)
 PACKAGE = Path(__file__).resolve().parent
 GPU_NODES = ("/dev/kfd", "/dev/dxg")
 HIP, HIPRTC = "libamdhip64.so", "libhiprtc.so"
+RCCL, NCCL = "librccl.so", "libnccl.so"
 
 # Options of a compiler by math mode. In the safe mode, which hiprt's own kernels use too, products are fused with sums
 # only where a body says so (mad), so that every target gives the same bits. The relaxed mode keeps NaN and infinity.
@@ -104,6 +105,9 @@ class Provider:
         False where launches do nothing, so that no probe can read back what a kernel wrote.
     stream : type, optional
         The class of its streams; `hiprt.Stream` where it is None.
+    find_collectives : callable
+        Yields the files of its library of collectives, which has NCCL's functions, the preferred one first. It is given
+        the file of the HIP library.
     load_kernel : callable, optional
         Compiles and loads a kernel of the project, ``load_kernel(kernel, template, device)``; through hiprtc where it
         is None.
@@ -125,6 +129,7 @@ class Provider:
     takes_loops: bool = False
     runs_kernels: bool = True
     stream: Callable[[Any], Any] | None = None
+    find_collectives: Callable[[Path], Iterable[Path]] = lambda _hip: ()
     load_kernel: Callable[[Any, tuple[Any, ...], Any], Any] | None = None
     load_body: Callable[[Any, Any, Any], Any] | None = None
     run_step: Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any] | None = None
@@ -191,16 +196,39 @@ def installed_libraries() -> Iterator[Path]:
 
     All versions in a folder are yielded, the newest first, because an old one may be left beside the one that works.
     """
+    for folder in rocm_folders():
+        if PACKAGE not in folder.resolve().parents:
+            yield from versions_in(folder.absolute(), HIP)
+    yield from in_linker_cache(HIP)
+
+
+def rocm_folders() -> list[Path]:
+    """Return where ROCm's libraries may lie."""
     folders = [place / "lib" for place in package_folders("_rocm_sdk_core")]
     roots = [Path(os.environ[name]) for name in ("ROCM_PATH", "ROCM_HOME", "HIP_PATH") if os.environ.get(name)]
     folders += [root / lib for root in roots for lib in ("lib", "lib64")]
     folders += [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
     folders += [place / "lib" for place in sorted(Path("/opt/rocm").glob("core-*"), reverse=True)]
     folders.append(Path("/opt/rocm/lib"))
-    for folder in folders:
-        if PACKAGE not in folder.resolve().parents:
-            yield from versions_in(folder.absolute(), HIP)
-    yield from in_linker_cache(HIP)
+    return folders
+
+
+def find_rccl(hip: Path) -> Iterator[Path]:
+    """Yield AMD's libraries of collectives: that beside the HIP library before others."""
+    for folder in dict.fromkeys((hip.parent, hip.resolve().parent, *rocm_folders())):
+        yield from versions_in(folder.absolute(), RCCL)
+    yield from in_linker_cache(RCCL)
+
+
+def find_nccl(_hip: Path) -> Iterator[Path]:
+    """Yield NVIDIA's libraries of collectives: that of its wheel before the system's."""
+    for folder in package_folders("nvidia"):
+        yield from versions_in(folder / "nccl" / "lib", NCCL)
+    for place in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        if place:
+            yield from versions_in(Path(place).absolute(), NCCL)
+    yield from versions_in(Path("/usr/local/cuda/lib64"), NCCL)
+    yield from in_linker_cache(NCCL)
 
 
 def refusal(path: Path) -> str | None:
@@ -319,6 +347,7 @@ ROCM = Provider(
     math_modes=CLANG_MODES,
     has_cuda_interface=True,
     caches_code=True,
+    find_collectives=find_rccl,
 )
 NVIDIA = Provider(
     name="nvidia",
@@ -328,6 +357,7 @@ NVIDIA = Provider(
     math_modes=NVRTC_MODES,
     has_cuda_interface=True,
     caches_code=True,
+    find_collectives=find_nccl,
 )
 CPU = Provider(
     name="cpu",

@@ -1,6 +1,8 @@
 // What the ranks put together, in one kernel on each: every rank writes its numbers into memory of every other rank, waits
 // until those of the others have come into its own, and takes them in the order of the ranks, which gives all the same bits.
-// The numbers of all ranks are added to INITIAL; where GATHERED is set, they become rows of `total` numbers instead.
+// COMBINE puts the numbers of all ranks together, beginning with INITIAL. Where SCATTERED is set, each rank takes a part of
+// `n` of them. Where GATHERED is set, they become rows of `total` numbers instead, and where ROOTED is set, all ranks take
+// those of `root`.
 //
 // A word of 8 bytes has 4 bytes of numbers and the number of the round that they belong to, so that no fence is needed: a
 // word has come when it names the round that is waited for (this is the low-latency protocol of NCCL, "LL"). A block
@@ -31,13 +33,24 @@ for (uint first = block * threads; first < count; first += threadgroups_per_grid
   const uint start = (first + lane) * EACH;
   const ulong turn = ulong(++round % 2) * RANKS * apart;
   pack<T, EACH> numbers;
-  for (uint i = 0; i < EACH; i++) numbers.values[i] = start + i < n ? x[start + i] : T(0.0f);
-  const uint mine = as_type<uint>(numbers);
-  for (uint to = 0; to < RANKS; to++)
-    if (to != rank) bases[to][turn + rank * apart + at] = word(round) << 32 | mine;
-#ifndef GATHERED
-  float sums[EACH];
-  for (uint i = 0; i < EACH; i++) sums[i] = start + i < n ? float(INITIAL) : 0.0f;
+  uint mine = 0;
+  for (uint to = 0; to < RANKS; to++) {
+#ifdef SCATTERED
+    const ulong part = ulong(to) * n;
+#else
+    const ulong part = 0;
+    if (to == 0)
+#endif
+      for (uint i = 0; i < EACH; i++) numbers.values[i] = start + i < n ? x[part + start + i] : T(0);
+    const uint its = as_type<uint>(numbers);
+    if (to == rank)
+      mine = its;
+    else
+      bases[to][turn + rank * apart + at] = word(round) << 32 | its;
+  }
+#ifdef COMBINE
+  S combined[EACH];
+  for (uint i = 0; i < EACH; i++) combined[i] = start + i < n ? S(INITIAL) : S(0);
 #endif
   // What this block has to send is on its way before any of its threads waits.
   threadgroup_barrier(mem_flags::mem_none);
@@ -61,13 +74,16 @@ for (uint first = block * threads; first < count; first += threadgroups_per_grid
       // The last parts begin earlier where `total` is no multiple of `width`; what a rank before has is its.
       const uint column = (start + i) % width, begin = min(from * width, total - width);
       if (begin + column >= from * width) out[(start + i) / width * total + begin + column] = numbers.values[i];
+#elif defined ROOTED
+      if (from == root) out[start + i] = numbers.values[i];
 #else
-      sums[i] += float(numbers.values[i]);
+      const S number = S(numbers.values[i]);
+      combined[i] = COMBINE(combined[i], number);
 #endif
     }
   }
-#ifndef GATHERED
-  for (uint i = 0; i < EACH && start + i < n; i++) out[start + i] = T(sums[i]);
+#ifdef COMBINE
+  for (uint i = 0; i < EACH && start + i < n; i++) out[start + i] = T(combined[i]);
 #endif
 }
 threadgroup_barrier(mem_flags::mem_none);

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from types import FrameType
 
 from hiprt.command import set_program
 from hiprt.distributed.place import Place, place_of
@@ -18,6 +21,8 @@ from hiprt.distributed.place import Place, place_of
 __all__ = ["add_arguments", "launch", "run", "start_ranks"]
 
 GRACE = 30.0  # seconds in which the others end by themselves once a rank has failed: they say why
+KEPT = 1 << 12  # bytes of what a rank has written last
+STDERR = 2
 PORTS = range(10_000, 32_000)  # below those that the system gives to programs that ask for any
 
 
@@ -84,7 +89,8 @@ def free_port() -> int:
 def launch(ranks: int, command: list[str]) -> int:
     """Run a command as that many ranks, and return the status of the first that failed; 0 if none did.
 
-    When a rank fails the others have some seconds to end by themselves; then they are ended. Ctrl-C goes to all.
+    When a rank fails the others have some seconds to end by themselves; then they are ended. Ctrl-C goes to all, and
+    SIGTERM ends all. What the first that failed said last is said again behind what the others say.
 
     Parameters
     ----------
@@ -94,30 +100,95 @@ def launch(ranks: int, command: list[str]) -> int:
     environment = {
         **os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
     }  # fmt: skip
-    numbers = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
-    processes = [subprocess.Popen(command, env=environment | each) for each in numbers]
-    failed, until = None, float("inf")
-    try:
-        while any(process.poll() is None for process in processes) and time.monotonic() < until:
-            time.sleep(0.05)
-            if failed is None and (failed := first_failure(processes)):
-                until = time.monotonic() + GRACE
-    except KeyboardInterrupt:
-        # A terminal has sent it to the ranks too.
-        for process in processes:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE)
-        raise
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    with ended_by_sigterm():
+        started = [Rank(rank, command, environment) for rank in range(ranks)]
+        processes = [each.process for each in started]
+        failed, until = None, float("inf")
+        try:
+            while any(process.poll() is None for process in processes) and time.monotonic() < until:
+                time.sleep(0.05)
+                if failed is None and (failed := first_failure(processes)):
+                    until = time.monotonic() + GRACE
+        except KeyboardInterrupt:
+            # A terminal has sent it to the ranks too.
+            for process in processes:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE)
+            raise
+        finally:
+            for each in started:
+                each.end()
     failed = failed or first_failure(processes)
     if failed is None:
         return 0
     status, rank = failed
     print(f"hiprt launch: rank {rank} ended with status {status}", file=sys.stderr)
+    if reason := started[rank].reason(status):
+        print(f"hiprt launch: {reason}", file=sys.stderr)
     return status if status > 0 else 128 - status
+
+
+class Rank:
+    """A rank's process. What it writes to stderr is passed on, and the last of it is kept, unless that is a terminal.
+
+    Parameters
+    ----------
+    rank : int
+    command : list of str
+    environment : dict of str to str
+        What all ranks have.
+    """
+
+    def __init__(self, rank: int, command: list[str], environment: dict[str, str]) -> None:
+        self.rank = rank
+        own = environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        # A program asks whether it writes to a terminal, and shows how far it is only there.
+        self.process = subprocess.Popen(command, env=own, stderr=None if os.isatty(STDERR) else subprocess.PIPE)
+        self.last = b""
+        self.reader = threading.Thread(target=self.pass_on, daemon=True, name=f"stderr of rank {rank}")
+        self.reader.start()
+
+    def pass_on(self) -> None:
+        """Pass on what the process writes, until it has ended."""
+        with self.process.stderr or nullcontext() as pipe:
+            while pipe and (piece := os.read(pipe.fileno(), KEPT)):
+                self.last = (self.last + piece)[-KEPT:]
+                with suppress(OSError):
+                    os.write(STDERR, piece)
+
+    def end(self) -> None:
+        """End the process if it still runs."""
+        self.process.kill()
+        self.process.wait()
+        # What it started may still have the pipe.
+        self.reader.join(1.0)
+
+    def reason(self, status: int) -> str:
+        """Return why it ended, as far as that can be told."""
+        if status < 0:
+            with suppress(ValueError):
+                name = signal.Signals(-status).name
+                hint = ", which the system also sends where memory runs out" if -status == signal.SIGKILL else ""
+                return f"rank {self.rank} was ended by {name}{hint}"
+        lines = self.last.decode(errors="replace").strip().splitlines()
+        return f"rank {self.rank} said last: {lines[-1].strip()}" if lines else ""
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception does, so that no rank outlives its launcher."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def first_failure(processes: list[subprocess.Popen[bytes]]) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from hiprt.distributed.rendezvous import Rendezvous
 from hiprt.errors import HipError, RankError
 from hiprt.hip import call, handle, lib, result
 
-__all__ = ["Peers"]
+__all__ = ["Peers", "bus_of", "host"]
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")  # tells hosts of one name apart
 
@@ -43,7 +43,6 @@ class Peers:
 
     def __init__(self, rendezvous: Rendezvous, nbytes: int, device: Device) -> None:
         self.rendezvous, self.nbytes, self.device = rendezvous, nbytes, device
-        rank = rendezvous.place.rank
         self.addresses: list[int] = []
         call(lib.hipSetDevice(device.index))
         self.own = handle(lib.hipMalloc, nbytes)
@@ -51,17 +50,32 @@ class Peers:
             call(lib.hipMemsetD8Async(self.own, 0, nbytes, 0))
             call(lib.hipDeviceSynchronize())
             shared = {"host": host(), "handle": export(self.own)}
+            handles = []
             for number, other in enumerate(rendezvous.all_gather(shared)):
+                handles.append(other["handle"])
                 if other["host"] != shared["host"]:
                     raise RankError(
                         f"rank {number} runs on another host: ranks reach each other's memory within one host only",
                         number,
                     )
-                self.addresses.append(self.own if number == rank else opened(other["handle"], number))
-            rendezvous.all_gather(None)  # nobody writes before all see all
+            # Nobody writes before all see all, and all know where one does not.
+            for refusal in rendezvous.all_gather(self.open(handles)):
+                if refusal is not None:
+                    raise RankError(refusal)
         except BaseException:
             self.free()
             raise
+
+    def open(self, handles: list[str]) -> str | None:
+        """Map the pieces of all ranks; return why one cannot be."""
+        rank = self.rendezvous.place.rank
+        for number, text in enumerate(handles):
+            try:
+                address = self.own if number == rank else opened(text)
+            except HipError as error:
+                return f"the device of rank {rank} cannot see the memory of rank {number}'s: {error}"
+            self.addresses.append(address)
+        return None
 
     def close(self) -> None:
         """Give the memory back, once no rank uses it any more; every rank calls this."""
@@ -89,17 +103,23 @@ def host() -> str:
     return socket.gethostname() + (BOOT.read_text().strip() if BOOT.exists() else "")
 
 
+def bus_of(device: Device) -> str:
+    """Return where a GPU is plugged in, by which its host knows it; "" for a device that is no GPU."""
+    if device.provider.is_host:
+        return ""
+    properties = core.ffi.new("hipDeviceProp_tR0600 *")
+    call(lib.hipGetDevicePropertiesR0600(properties, device.index))
+    return f"{properties.pciDomainID:04x}:{properties.pciBusID:02x}:{properties.pciDeviceID:02x}"
+
+
 def export(address: int) -> str:
     """Return the handle by which other processes open memory."""
     made: Any = result("hipIpcMemHandle_t", lib.hipIpcGetMemHandle, address)
     return bytes(core.ffi.buffer(core.ffi.addressof(made))).hex()
 
 
-def opened(text: str, rank: int) -> int:
-    """Return where a rank's memory lies in this process."""
+def opened(text: str) -> int:
+    """Return where another rank's memory lies in this process."""
     handle_of_rank = core.ffi.new("hipIpcMemHandle_t *")
     core.ffi.memmove(handle_of_rank, bytes.fromhex(text), core.ffi.sizeof("hipIpcMemHandle_t"))
-    try:
-        return handle(lib.hipIpcOpenMemHandle, handle_of_rank, lib.hipIpcMemLazyEnablePeerAccess)
-    except HipError as error:
-        raise RankError(f"this device cannot see the memory of rank {rank}'s: {error}", rank) from None
+    return handle(lib.hipIpcOpenMemHandle, handle_of_rank, lib.hipIpcMemLazyEnablePeerAccess)
