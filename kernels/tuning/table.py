@@ -26,6 +26,9 @@ class Table:
         Query heads that a threadgroup of `attention` may take, the most first.
     attention_unsplit_capacity : int
         Positions of a cache up to which one threadgroup reads all: a second kernel would cost more than a split saves.
+    joins_largest : bool
+        Whether the last threadgroup that takes a row finds the largest of all, instead of another launch, which is
+        faster where a launch starts before the one before it has ended.
     joins_attention : bool
         Whether one kernel norms and rotates heads, writes the cache and attends to it.
     dot_rows : tuple of int
@@ -73,6 +76,7 @@ class Table:
     attention_groups: int = 128
     attention_heads: tuple[int, ...] = (4, 2, 1)
     attention_unsplit_capacity: int = 256
+    joins_largest: bool = True
     joins_attention: bool = True
     dot_rows: tuple[int, ...] = (4, 2)
     dot_simdgroups: int = 16

@@ -266,7 +266,8 @@ def largest_plan(
     groups = -(-width // share)
     if groups > 1 or "share" in scalars:
         threads = SHARED_THREADS
-    is_counted = groups > 1 and "arrivals" in target.features and rows <= COUNTERS
+    can_join = "arrivals" in target.features and target.table.joins_largest
+    is_counted = groups > 1 and can_join and rows <= COUNTERS
     sizes = {"width": width, "share": share, "groups": groups, "is_counted": is_counted, **scalars}
     find = Launch(kernel, (rows * groups, 1, 1), (threads, 1, 1), values, **sizes)
     parts = (rows * groups, 2) if groups > 1 else None
