@@ -106,6 +106,9 @@ typedef struct {
   size_t totalGlobalMem;
   int warpSize;
   int multiProcessorCount;
+  int pciDomainID;
+  int pciBusID;
+  int pciDeviceID;
   ...;
 } hipDeviceProp_tR0600;
 typedef struct {

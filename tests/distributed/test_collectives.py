@@ -1,6 +1,7 @@
 """All collectives of ranks that are processes, by our kernels and by a library with NCCL's functions."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from hiprt.distributed import Communicator, Place, RankError
 from hiprt.distributed.collective_library import CollectiveLibrary, LibraryRanks
 from hiprt.distributed.communicator import refuse_shared
 from hiprt.distributed.launcher import free_port
+from hiprt.distributed.peers import bus_of
 from hiprt.flags import flags
 
 pytestmark = pytest.mark.only("cpu", reason="a GPU has one process at a time in these tests")
@@ -46,17 +48,17 @@ def run(ranks, *words, **flags):
 
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.wide)])
-def test_by_our_kernels(ranks):
-    ended = run(ranks, "moves.py", "own")
+def test_by_our_kernels(ranks, form):
+    ended = run(ranks, "moves.py", "own", form)
     assert ended.returncode == 0, ended.stderr
     assert sorted(ended.stdout.splitlines()) == [f"rank {rank}: right" for rank in range(ranks)]
 
 
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.wide)])
-def test_by_a_library(ranks, nccl):
+def test_by_a_library(ranks, nccl, form):
     """Its kernels are nodes of the step, captured and flattened, and its failures are found."""
-    ended = run(ranks, "moves.py", "library", collectives="library", nccl_lib=nccl)
+    ended = run(ranks, "moves.py", "library", form, collectives="library", nccl_lib=nccl)
     assert ended.returncode == 0, ended.stderr
     assert sorted(ended.stdout.splitlines()) == [f"rank {rank}: right" for rank in range(ranks)]
 
@@ -110,6 +112,9 @@ def test_other_versions_and_late_ranks_are_named(nccl):
 
 
 def test_two_ranks_of_one_gpu_are_refused():
+    gpu = SimpleNamespace(index=0, provider=SimpleNamespace(is_host=False))
+    assert re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}", bus_of(gpu))
+    assert bus_of(current_device()) == ""
     refuse_shared([["a", "0000:01:00", "GPU"], ["b", "0000:01:00", "GPU"], ["a", "", "CPU"], ["a", "", "CPU"]])
     with pytest.raises(RankError, match="ranks 0 and 2 have one device, GPU at 0000:01:00") as raised:
         refuse_shared([["a", "0000:01:00", "GPU"], ["a", "0000:02:00", "GPU"], ["a", "0000:01:00", "GPU"]])

@@ -112,12 +112,14 @@ static size_t size_of(int type) {
 
 static int launch(Ranks *own, char kind, const void *in, void *out, size_t count, int type, int op, void *stream) {
   if ((kind == 'r' || kind == 's') && type != 2 && type != 7) return 4;
+  hipGetLastError();  // what failed before is not of this launch
   exchange<<<1, 1, 0, (hipStream_t)stream>>>(own, kind, (const char *)in, (char *)out, count * size_of(type), type, op);
   if (count == FAILS) own->error = 3;
   return hipGetLastError() ? 1 : 0;
 }
 
 static int message(Ranks *own, bool is_sent, const void *bytes, size_t count, int type, int peer, void *stream) {
+  hipGetLastError();
   pass<<<1, 1, 0, (hipStream_t)stream>>>(own, is_sent, (char *)bytes, count * size_of(type), peer);
   return hipGetLastError() ? 1 : 0;
 }
