@@ -370,7 +370,8 @@ def draw(
     stream = current_stream()
     filters = planned(logits, top_k, top_p)
     once = filters._replace(keep=level_one(filters.keep))
-    plan: LargestPlan = sample_plan(logits, temperature, seed, position, once, target_of(stream))
+    target = replace(target_of(stream), table=DEFAULT)  # one launch, also where two are faster
+    plan: LargestPlan = sample_plan(logits, temperature, seed, position, once, target)
     given = {"logits": logits, "temperature": temperature, "seed": seed, "position": position}
     return plan.run(stream, None, **given, top_k=top_k, top_p=top_p, min_p=top_p, tops=tops, found=found)
 

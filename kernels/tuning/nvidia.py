@@ -28,6 +28,9 @@ H200 = Table(
         (5120, 25600): Ring(1, 20, 5, 3, 5, 132),
         (25600, 5120): Ring(2, 7, 3, 4, 1, 264),
         (8192, 8192): Ring(1, 16, 2, 4, 1, 264),
+        # Halves of matrices of 32B, measured by themselves on 2026-11-24: 10.6 us for 12.8, and 5.0 for 5.5.
+        (5120, 12800): Ring(2, 10, 5, 3, 5, 132),
+        (5120, 5120): Ring(3, 4, 5, 1, 2, 264),
     },
     # Measured on 2026-11-23 with 8 vectors, each the fastest of 12 to 14.
     stages={

@@ -10,6 +10,7 @@ import hiprt
 from hiprt import kernels
 from hiprt.kernels.ops.reduction.argmax import plan_of
 from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import force_generic, target_of
 
 
@@ -51,7 +52,7 @@ def test_the_last_threadgroup_finishes_where_it_can(features, normal):
     x = normal((2, 5121), np.dtype(np.float32), 3)
     with force_generic():
         here = hiprt.current_stream()
-        target = replace(target_of(here), compute_units=64, features=frozenset(features))
+        target = replace(target_of(here), compute_units=64, features=frozenset(features), table=DEFAULT)
         plan = plan_of("argmax", hiprt.array(x), (2,), 5121, target)
         got = [plan.run(here, None, x=hiprt.array(x)).numpy() for _ in range(2)]
     assert plan.parts == (12, 2)
