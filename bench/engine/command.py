@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from hiprt.bench.engine import generate as generation
+from hiprt.bench.engine import generation
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.loading_bar import LoadingBar
 from hiprt.bench.engine.models import read

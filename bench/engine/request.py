@@ -21,7 +21,7 @@ DRAW = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presenc
 
 @dataclass(frozen=True)
 class Request:
-    """What `hiprt.bench.engine.generate.generate` is asked to write.
+    """What `hiprt.bench.engine.generation.generate` is asked to write.
 
     Attributes
     ----------

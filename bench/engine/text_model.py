@@ -13,7 +13,7 @@ from hiprt import Array, Stream, array, empty, kernels, use_stream
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.conversation import Conversation
 from hiprt.bench.engine.decoder import Decoder, bucket, chunks
-from hiprt.bench.engine.generate import Generation, encode
+from hiprt.bench.engine.generation import Generation, encode
 from hiprt.bench.engine.models import load as load_model
 from hiprt.bench.engine.report import Report
 from hiprt.bench.engine.request import Request

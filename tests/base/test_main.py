@@ -76,7 +76,7 @@ print("loaded", *(name for name in sys.modules if name.startswith(("hiprt.", "to
         (["doctor", "--help"], "hiprt.doctor", "hiprt.bench hiprt.kernels hiprt.metal_compat"),
         (["bench", "--help"], "hiprt.bench", "hiprt.bench.graph hiprt.bench.engine hiprt.kernels hiprt.doctor"),
         (["bench", "graph", "--help"], "hiprt.bench.graph", "hiprt.bench.decode hiprt.bench.engine hiprt.doctor"),
-        (["generate", "--help"], "hiprt.bench.engine.generate", "hiprt.bench.graph hiprt.metal_compat hiprt.doctor"),
+        (["generate", "--help"], "hiprt.bench.engine.generation", "hiprt.bench.graph hiprt.metal_compat hiprt.doctor"),
     ],
 )
 def test_a_command_is_imported_when_it_is_named(arguments, loaded, absent):

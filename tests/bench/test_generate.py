@@ -14,11 +14,11 @@ from helpers import checkpoints
 from tokenizers import Tokenizer, decoders, models
 
 from hiprt import HipError, __main__, bfloat16, flags
-from hiprt.bench.engine import command, generate as generation, loading_bar
+from hiprt.bench.engine import command, generation, loading_bar
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.errors import CheckpointError
-from hiprt.bench.engine.generate import difference, generate
+from hiprt.bench.engine.generation import difference, generate
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.text import Text
 

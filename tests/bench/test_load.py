@@ -14,7 +14,7 @@ from helpers.reference_model import ReferenceModel
 
 import hiprt
 from hiprt.bench.engine.errors import CheckpointError
-from hiprt.bench.engine.generate import generate
+from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.models.presets import MINIS
 from hiprt.bench.engine.request import Request
 from hiprt.bench.story import CHECKPOINT

@@ -12,7 +12,7 @@ import hiprt
 from hiprt import __main__, bfloat16
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.decoder import Decoder
-from hiprt.bench.engine.generate import generate
+from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.logprobs import Logprobs
 from hiprt.bench.engine.models import load
 from hiprt.bench.engine.request import Request

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from hiprt import __main__
 from hiprt.bench.engine.decoder import Decoder
 from hiprt.bench.engine.errors import CheckpointError
-from hiprt.bench.engine.generate import generate
+from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.models import preset
 from hiprt.bench.engine.models.presets import MINIS
 from hiprt.bench.engine.prompt_cache import PromptCache

@@ -11,7 +11,7 @@ from hiprt import kernels
 from hiprt.array import dtype_of
 from hiprt.bench.engine.checkpoint import Checkpoint
 from hiprt.bench.engine.errors import CheckpointError
-from hiprt.bench.engine.generate import generate
+from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.sampling import Sampler, Sampling
 from hiprt.bench.engine.text import Writer

@@ -16,7 +16,7 @@ from tokenizers import processors
 from hiprt.__main__ import main
 from hiprt.bench.engine import template as templates
 from hiprt.bench.engine.errors import CheckpointError
-from hiprt.bench.engine.generate import generate
+from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.request import Request
 from hiprt.bench.engine.template import find_template
 

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from helpers import checkpoints
 
 from hiprt.bench.engine.errors import CheckpointError
-from hiprt.bench.engine.generate import generate
+from hiprt.bench.engine.generation import generate
 from hiprt.bench.engine.request import Request
 
 KINDS = ("config", "header", "index", "tokenizer")
