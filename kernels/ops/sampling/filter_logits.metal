@@ -15,11 +15,12 @@ Some<T> some = some_of(values, first, step, end);
 const Rules rules = rules_of(given, width, top_k + row, top_p + row, min_p + row);
 const Kept<KEY> kept = kept_by<KEY>(rules, level, found + size_t(row) * digits<KEY>::WORDS, tops + row * groups, groups, grain,
                                     shared, members);
+const T dropped = T(-INFINITY);
 for (uint at = first; at < end;) {
 #pragma unroll
   for (uint i = 0; i < Some<T>::COUNT; i++) {
     const T value = some.values[i];
-    if (at + i * step < end) results[at + i * step] = kept.has(float(value)) ? value : T(-INFINITY);
+    if (at + i * step < end) results[at + i * step] = kept.has(float(value)) ? value : dropped;
   }
   at += Some<T>::COUNT * step;
   if (at < end) some = some_of(values, at, step, end);
