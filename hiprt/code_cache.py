@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from hiprt.core import ffi, lib
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
 
-__all__ = ["CodeCache", "digest", "folder", "key_of"]
+__all__ = ["CodeCache", "folder"]
 
 
 def folder() -> Path:
@@ -50,39 +49,6 @@ def temporary_folder() -> Path:
     return Path(made)
 
 
-def key_of(
-    place: Iterable[str],
-    name: str,
-    source: str,
-    options: Iterable[str],
-    expressions: Iterable[str],
-    own: Iterable[str] = (),
-) -> str:
-    """Return the key of a program's code, the hash of all that it depends on.
-
-    Parameters
-    ----------
-    place : iterable of str
-        Where the code serves: the compiler that made it, or the device that has loaded it.
-    name, source : str
-        The program's name and text.
-    options, expressions : iterable of str
-        The compiler's options, among them the architecture, and the names of the instances that are asked for.
-    own : iterable of str
-        What keeps a program apart that nobody else may share.
-    """
-    return digest([*place, name, source, "options", *options, "expressions", *expressions, "own", *own])
-
-
-def digest(parts: Iterable[str]) -> str:
-    """Return the hash of texts, each with its length, so that no two different sequences are alike."""
-    texts = [part.encode() for part in parts]
-    held = [ffi.from_buffer(text) for text in texts]
-    key = ffi.new("char[]", lib.HIPRT_CACHE_KEY_DIGITS + 1)
-    lib.hiprt_cache_key(len(texts), held, list(map(len, texts)), key)
-    return str(ffi.string(key).decode())
-
-
 def taken(memory: Any) -> Any:
     """Return memory that C gave away, freed when the last reference to it goes; None where it gave none."""
     return ffi.gc(memory, lib.hiprt_cache_free) if memory else None
@@ -109,7 +75,7 @@ class CodeCache:
         provider : str
             The name of the provider that the code is for.
         key : str
-            What `key_of` returned for everything that the code depends on.
+            What `hiprt.cache_key.key_of` returned for everything that the code depends on.
 
         Returns
         -------

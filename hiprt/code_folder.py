@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from hiprt.code_cache import CodeCache, key_of
+from hiprt.cache_key import key_of
+from hiprt.code_cache import CodeCache
 from hiprt.flags import flags
 
 __all__ = ["Source", "find", "keep", "kept_in", "store", "use"]

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from functools import cache
 
 from hiprt import code_folder, library
-from hiprt.code_cache import CodeCache, key_of
+from hiprt.cache_key import key_of
+from hiprt.code_cache import CodeCache
 from hiprt.code_folder import Source
 from hiprt.core import ffi, status_name
 from hiprt.device import current_device

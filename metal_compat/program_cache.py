@@ -14,9 +14,9 @@ from hiprt.device import Device
 from hiprt.errors import CompileError, HipWarning
 from hiprt.kernels.lang.launch import LARGEST_GRID_YZ
 from hiprt.kernels.lang.metal_body import Body, Form
+from hiprt.loaded_modules import FunctionTable, modules
 from hiprt.metal_compat.signature_rules import SLOTS
 from hiprt.module import Function, Module
-from hiprt.module_cache import FunctionTable, modules
 from hiprt.provider import Provider
 from hiprt.stream import Stream
 

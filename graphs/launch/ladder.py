@@ -23,7 +23,7 @@ from hiprt.caller import Caller
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import RUNG_NAMES, flags
 from hiprt.graphs.arguments import Why
-from hiprt.graphs.launch import policy
+from hiprt.graphs.launch import allowance
 from hiprt.graphs.launch.armed import retouch
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.execs import Execs
@@ -127,8 +127,8 @@ class Ladder:
                 self.check_user_key(key, recording)
             observe(self.name, recording, stream)
             start = time.perf_counter()
-            if not policy.allows(stream.device, "instantiate"):
-                self.run_eagerly(recording, stream, policy.why_no_graph(stream.device))
+            if not allowance.allows(stream.device, "instantiate"):
+                self.run_eagerly(recording, stream, allowance.why_no_graph(stream.device))
                 return None
             try:
                 exec_, rung = self.find(recording, stream, why, slots or flags.graph_slots)
@@ -147,7 +147,7 @@ class Ladder:
 
     def find(self, recording: Recording, stream: Stream, why: Why | None, slots: int) -> tuple[Exec, str]:
         """Return an exec that carries the recording's arguments, and the rung that led to it."""
-        rules, refused = policy.rules(stream.device, slots)
+        rules, refused = allowance.rules(stream.device, slots)
         exec_, choice = self.execs.find(recording, stream.core, rules), self.execs.choice
         rung = CHOSEN[choice.rung]
         if rung == "replay":
@@ -261,9 +261,9 @@ class Ladder:
         HipError
             A node refused them; the exec must be discarded (G8).
         """
-        rules, _ = policy.rules(stream.device, flags.graph_slots)
+        rules, _ = allowance.rules(stream.device, flags.graph_slots)
         old = kept.exec
-        if old is None or not rules.rungs & policy.RUNGS["patch"]:
+        if old is None or not rules.rungs & allowance.RUNGS["patch"]:
             return False
         if not kept.placements.can_move(old.recording, target):
             return False

@@ -27,8 +27,8 @@ from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.record.recording import Recording
+from hiprt.loaded_modules import modules
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function
-from hiprt.module_cache import modules
 from hiprt.stream import Stream
 
 __all__ = ["OK", "PROBES", "probes", "results", "unanswered"]

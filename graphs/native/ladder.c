@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "budget.h"
 #include "status.h"
 #include "successor.h"
 
@@ -251,10 +252,10 @@ static int find_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_recor
                        uint32_t nodes, uint64_t bytes, hiprt_exec **out_exec) {
   *out_exec = 0;
   const uint64_t n = hiprt_exec_updated_nodes(exec);
-  const double used = hiprt_policy_budget(rules, n, hiprt_exec_updated_bytes(exec), nodes, bytes);
+  const double used = hiprt_budget_used(rules, n, hiprt_exec_updated_bytes(exec), nodes, bytes);
   if (used < 0) return 0;
   topology *t;
-  slot *old = used > 0.5 ? find_slot(ladder, exec, &t) : 0;
+  slot *old = used > HIPRT_BUDGET_SUCCESSOR ? find_slot(ladder, exec, &t) : 0;
   if (old && !old->successor && n) {
     old->successor = hiprt_successor_create(recorder, hiprt_exec_device(exec), rules->fanout, (int)rules->overlap,
                                             rules->canary);

@@ -32,14 +32,6 @@ uint32_t hiprt_policy_cheaper(uint32_t changed, uint32_t nodes, uint32_t rungs) 
   return patch * changed <= update * nodes ? HIPRT_PATCH : HIPRT_UPDATE;
 }
 
-double hiprt_policy_budget(const hiprt_rules *rules, uint64_t used_nodes, uint64_t used_bytes, uint32_t nodes,
-                           uint64_t bytes) {
-  if (nodes > rules->budget_nodes || bytes > rules->budget_bytes) return -1;
-  const double of_nodes = (double)(used_nodes + nodes) / (double)rules->budget_nodes;
-  const double of_bytes = (double)(used_bytes + bytes) / (double)rules->budget_bytes;
-  return of_nodes > of_bytes ? of_nodes : of_bytes;
-}
-
 void hiprt_policy_measure(uint32_t rung, double seconds, uint32_t nodes) {
   if (!nodes) return;
   const double before = costs[rung], now = seconds / nodes;

@@ -17,8 +17,8 @@ from hiprt.device import Device, current_device
 from hiprt.errors import CompileError, HipWarning
 from hiprt.kernels.lang.hip_arguments import TRAITS, Declared, assertions
 from hiprt.kernels.lang.hip_signature import parameters_of, points_to_const
+from hiprt.loaded_modules import FunctionTable, modules
 from hiprt.module import READ, READ_WRITE, WRITE, Function, laid_over
-from hiprt.module_cache import FunctionTable, modules
 from hiprt.op import Op
 from hiprt.provider import Provider
 from hiprt.stream import Stream, current_stream

@@ -16,8 +16,8 @@ from hiprt.device import Device, current_device
 from hiprt.kernels.lang.dialect import DIALECTS, OPS, Parameter
 from hiprt.kernels.lang.launch import Launch, Three
 from hiprt.kernels.tuning.target import Target, describe, target_of
+from hiprt.loaded_modules import FunctionTable, modules
 from hiprt.module import READ, READ_WRITE, SCALAR, WRITE, Argument, Function, Module
-from hiprt.module_cache import FunctionTable, modules
 from hiprt.provider import Provider
 from hiprt.stream import Stream
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hiprt.device import Device
-from hiprt.kernels.tuning import amd, cpu, nvidia
+from hiprt.kernels.tuning.arch import amd, cpu, nvidia
 from hiprt.kernels.tuning.table import Table
 from hiprt.provider import Provider
 from hiprt.stream import Stream

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from hiprt import code_cache, compiler, core, library
-from hiprt.code_cache import CodeCache, digest
+from hiprt.cache_key import digest
+from hiprt.code_cache import CodeCache
 from hiprt.compiler import compile_source
 from hiprt.errors import CompileError, HipWarning
 from hiprt.flags import Flags, flags

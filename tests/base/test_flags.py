@@ -135,6 +135,6 @@ def test_native_code_reads_no_other_variable(root):
         text = file.read_text()
         if re.search(r"getenv\(.HIPRT", text):
             assert file.name == "flags.cpp", file
-    text = "".join((root / "hiprt" / file).read_text() for file in ("cpu/flags.cpp", "nvidia/rtc.c"))
+    text = "".join((root / "hiprt" / file).read_text() for file in ("cpu/flags.cpp", "nvidia/hip_rtc.c"))
     for name in known:
         assert f'"{name}"' in text, name

@@ -85,7 +85,8 @@ class CacheEntries:
     """Files of the cache of compiled kernels: what is loaded is what was stored, or nothing."""
 
     def __init__(self, folder):
-        from hiprt.code_cache import CodeCache, digest
+        from hiprt.cache_key import digest
+        from hiprt.code_cache import CodeCache
 
         self.cache, self.key = CodeCache(folder), digest(["a program"])
         self.entry = b"\x7fELF" + bytes(range(256)), {"&k<float>": "_Z1kIfE"}

@@ -19,8 +19,8 @@ from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.step import ladders
 from hiprt.graphs.trace import lazy as lazy_programs
 from hiprt.kernels import hip_kernel
+from hiprt.loaded_modules import modules
 from hiprt.metal_compat import mlx as mx
-from hiprt.module_cache import modules
 
 AXPY = """
 extern "C" __global__ void axpy(const float* x, float* y, float a, int n) {

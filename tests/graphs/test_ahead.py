@@ -98,7 +98,7 @@ def test_the_program_of_a_launch_is_the_one_that_is_compiled(monkeypatch):
         asked.append(code_folder.Source(source, name, tuple(options), tuple(expressions)))
         return whole(source, name, options=options, expressions=expressions)
 
-    monkeypatch.setattr("hiprt.module_cache.compile_source", watch)
+    monkeypatch.setattr("hiprt.loaded_modules.compile_source", watch)
     kernel = metal_kernel("ahead_watched", ["x"], ["y"], "uint i = thread_position_in_grid.x; y[i] = x[i] + 3;")
     x = hiprt.zeros((5, 7))
     form = {"output_shapes": [(5, 7)], "output_dtypes": [np.float32], "grid": (35, 1, 1), "threadgroup": (64, 1, 1)}

@@ -15,7 +15,7 @@ from hiprt import allocator, flags, graphs, kernels as k
 from hiprt.allocator.driver import device_memory
 from hiprt.bench.engine.models.upload import Piece
 from hiprt.buffer import hip_malloc
-from hiprt.module_cache import modules
+from hiprt.loaded_modules import modules
 
 PROFILES = ("cuda", "clr-6.2", "clr-6.4", "clr-7.2", "clr-7.13", "clr-10", "paranoid")
 N = 300

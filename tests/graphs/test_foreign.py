@@ -13,7 +13,7 @@ import hiprt
 from hiprt import flags, graphs, kernels as k, library
 from hiprt.errors import HipError
 from hiprt.hip import call, lib
-from hiprt.module_cache import modules
+from hiprt.loaded_modules import modules
 
 N = 300
 START = np.arange(N, dtype=np.uint32)

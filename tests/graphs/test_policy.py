@@ -6,7 +6,7 @@ from helpers.kernels import scale
 
 import hiprt
 from hiprt import core, graphs, hip_versions
-from hiprt.graphs.launch import policy, trust
+from hiprt.graphs.launch import allowance, trust
 from hiprt.hip_versions import FANOUT, RUNTIMES, Runtime, runtime
 
 NUMBERS = {name: getattr(core.lib, f"HIPRT_{name.upper()}") for name in graphs.RUNG_NAMES}
@@ -46,7 +46,7 @@ def test_when_another_exec_is_made(same, free, is_drained, comes_back, reason):
 def test_the_update_budget_is_that_of_whichever_is_spent_first(used, change, share):
     """Nodes or bytes of arguments; a change that no exec may take has no share."""
     rules = core.ffi.new("hiprt_rules *", {"budget_nodes": 100, "budget_bytes": 10000})
-    assert core.lib.hiprt_policy_budget(rules, *used, *change) == pytest.approx(share)
+    assert core.lib.hiprt_budget_used(rules, *used, *change) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_cheaper_of_patch_and_update(patch, update, changed, rung):
         lib.hiprt_policy_set_cost(NUMBERS[name], cost)
 
     def cheaper(*allowed):
-        return lib.hiprt_policy_cheaper(changed, 10, sum(policy.RUNGS[name] for name in allowed))
+        return lib.hiprt_policy_cheaper(changed, 10, sum(allowance.RUNGS[name] for name in allowed))
 
     assert cheaper(*every) == NUMBERS[rung]
     assert cheaper("replay", "update") == NUMBERS["update"]
@@ -103,10 +103,10 @@ def test_graphs_are_not_used_with_a_runtime_too_old_for_the_architecture(stream,
 def test_fan_out_without_a_bound_needs_a_device_that_keeps_the_order(monkeypatch):
     """G6: where the probes failed, HIPRT_GRAPH_FANOUT=0 gives the runtime's bound, and says so."""
     device = hiprt.current_device()
-    assert policy.fanout(device) == (FANOUT, "")
+    assert allowance.fanout(device) == (FANOUT, "")
     with hiprt.flags.override(graph_fanout=0):
-        assert policy.fanout(device) == (0, "")
-        monkeypatch.setattr(policy, "trusted", lambda device: frozenset(("instantiate",)))
-        bound, reason = policy.fanout(device)
+        assert allowance.fanout(device) == (0, "")
+        monkeypatch.setattr(allowance, "trusted", lambda device: frozenset(("instantiate",)))
+        bound, reason = allowance.fanout(device)
     assert bound == FANOUT
     assert "loses the order of wide graphs" in reason

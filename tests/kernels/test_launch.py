@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hiprt
-from hiprt import module_cache, objects
+from hiprt import loaded_modules, objects
 from hiprt.graphs import Step
 from hiprt.kernels import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
@@ -56,7 +56,7 @@ def test_scalars_may_differ_from_call_to_call(stream, x):
 
 def test_a_function_that_the_kernel_dropped_is_kept_by_no_launch(stream, x, monkeypatch):
     """Launches are kept in plans, of which there are many more than functions of one kernel may be."""
-    monkeypatch.setattr(module_cache, "FORMS", 2)
+    monkeypatch.setattr(loaded_modules, "FORMS", 2)
     made, functions = kernel(), []
     with hiprt.flags.override(cache_modules=0):
         launches = [Launch(made, GRID, THREADS, (FLOAT32, n), size=4, by=2.0) for n in range(4)]

@@ -9,7 +9,7 @@ import pytest
 import hiprt
 from hiprt import kernels
 from hiprt.kernels.lang.launch import Launch
-from hiprt.kernels.tuning import amd, cpu, nvidia
+from hiprt.kernels.tuning.arch import amd, cpu, nvidia
 from hiprt.kernels.tuning.target import FAMILIES, force_generic, make_target, target_of
 from hiprt.provider import CPU, NVIDIA, ROCM
 

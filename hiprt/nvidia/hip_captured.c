@@ -1,7 +1,7 @@
 /* Stream capture, and what the nodes of a captured graph say of themselves. */
 #include <stdlib.h>
 
-#include "driver.h"
+#include "cuda_driver.h"
 
 #define NV_NEED(field)                                                                                                 \
   NV_ENTER();                                                                                                          \

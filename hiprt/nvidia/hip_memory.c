@@ -1,5 +1,5 @@
 /* Memory: allocation, copies, fills. */
-#include "driver.h"
+#include "cuda_driver.h"
 
 hipError_t hipMalloc(void **pointer, size_t size) {
   NV_ENTER();

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "driver.h"
+#include "cuda_driver.h"
 #include "hip/hiprt_error_texts.h"
 
 /* CUdevice_attribute values (cuda.h). */

@@ -1,5 +1,5 @@
 /* Modules and launches. */
-#include "driver.h"
+#include "cuda_driver.h"
 
 #define MAX_DYNAMIC_SHARED_SIZE_BYTES 8 /* CU_FUNC_ATTRIBUTE_… */
 

@@ -9,12 +9,12 @@ import pytest
 from helpers.gate import Gate
 
 import hiprt
-from hiprt import graphs, module_cache
+from hiprt import graphs, loaded_modules
 from hiprt.errors import CompileError, HipError
 from hiprt.flags import flags
 from hiprt.hip import lib
+from hiprt.loaded_modules import FORMS, FunctionTable, ModuleCache
 from hiprt.module import READ_WRITE, Argument, Function
-from hiprt.module_cache import FORMS, FunctionTable, ModuleCache
 
 SOURCE = 'extern "C" __global__ void bump(int* p) {{ p[0] += {}; }}'
 ONE = (1, 1, 1)
@@ -32,7 +32,7 @@ def unloads(monkeypatch):
     """The modules that were unloaded."""
     done, unload = [], lib.hipModuleUnload
     counted = SimpleNamespace(hipModuleUnload=lambda module: done.append(module) or unload(module))
-    monkeypatch.setattr(module_cache, "lib", counted)
+    monkeypatch.setattr(loaded_modules, "lib", counted)
     return done
 
 
@@ -96,7 +96,7 @@ def test_a_function_keeps_its_module(cache, unloads):
 
 
 def test_modules_go_when_another_is_loaded_and_they_are_many(cache, unloads, monkeypatch):
-    monkeypatch.setattr(module_cache, "MANY", 3)
+    monkeypatch.setattr(loaded_modules, "MANY", 3)
     for by in range(1, 4):
         bump(cache, by)
         gc.collect()
@@ -151,7 +151,7 @@ def test_an_eager_kernel_has_finished_before_its_module_goes(cache, monkeypatch,
     """Held back by a gate that opens when the device is waited for."""
     finished, gate, x, unload = [], Gate(stream), hiprt.zeros(1, np.int32), lib.hipModuleUnload
     watched = SimpleNamespace(hipModuleUnload=lambda module: finished.append(not gate.is_closed) or unload(module))
-    monkeypatch.setattr(module_cache, "lib", watched)
+    monkeypatch.setattr(loaded_modules, "lib", watched)
     monkeypatch.setattr(hiprt.Device, "synchronize", lambda device: gate.open())
     kernel = bump(cache, 5)
     # A kernel's first launch may load it, which may wait for the device.
@@ -171,7 +171,7 @@ def test_an_eager_kernel_has_finished_before_its_module_goes(cache, monkeypatch,
 
 def test_a_device_that_cannot_be_waited_for_keeps_its_modules(cache, unloads, monkeypatch):
     """While a stream captures, say: who loads another module does not notice, and they go later."""
-    monkeypatch.setattr(module_cache, "MANY", 1)
+    monkeypatch.setattr(loaded_modules, "MANY", 1)
     bump(cache, 1)
     gc.collect()
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "driver.h"
+#include "cuda_driver.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

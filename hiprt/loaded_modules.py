@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from hiprt import core, fork
-from hiprt.code_cache import key_of
+from hiprt.cache_key import key_of
 from hiprt.compiler import compile_source, reads_files
 from hiprt.device import Device, current_device, set_device
 from hiprt.errors import HipError

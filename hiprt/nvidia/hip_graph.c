@@ -1,5 +1,5 @@
 /* Graphs. The driver has the same calls; the fields of its parameter structures have another order. */
-#include "driver.h"
+#include "cuda_driver.h"
 #include "hip/hiprt_graph_api.h"
 
 static CUDA_KERNEL_NODE_PARAMS_v1 kernel_params(const hipKernelNodeParams *p, void **list) {

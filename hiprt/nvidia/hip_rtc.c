@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "cuda_driver.h"
 #include "hip/hiprtc.h"
 
 #define RTC_FUNCTIONS(X)                                                                                               \

@@ -1,5 +1,5 @@
 /* Streams and events. */
-#include "driver.h"
+#include "cuda_driver.h"
 
 hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned int flags, int priority) {
   NV_ENTER();
