@@ -61,8 +61,10 @@ class Stats:
     ----------
     name : str
         The step's name.
-    rungs : dict
-        How often each rung of the ladder was taken.
+    counted : dict
+        How often each rung of the ladder was taken, without the replays that `graphs.native.armed` counts.
+    replays : uint64_t *
+        The number of those, one of them a call that the C core launched again without Python.
     reasons : Counter
         How often a rung other than replay was taken for each reason, and how often else happened what is worth knowing.
     patched : int
@@ -79,7 +81,8 @@ class Stats:
     """
 
     name: str
-    rungs: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RUNG_NAMES, 0))
+    counted: dict[str, int] = field(default_factory=lambda: dict.fromkeys(RUNG_NAMES, 0))
+    replays: Any = field(default_factory=lambda: core.ffi.new("uint64_t *"), repr=False)
     reasons: Counter[str] = field(default_factory=Counter)
     patched: int = 0
     changed: int = 0
@@ -87,10 +90,15 @@ class Stats:
     signatures: int = 0
     nbytes: int = 0
 
+    @property
+    def rungs(self) -> dict[str, int]:
+        """How often each rung of the ladder was taken until now."""
+        return {**self.counted, "replay": self.counted["replay"] + int(self.replays[0])}
+
     def count(self, event: Event) -> None:
         """Count an event, and print it if ``HIPRT_GRAPH_EXPLAIN`` is set."""
-        if event.rung in self.rungs:
-            self.rungs[event.rung] += 1
+        if event.rung in self.counted:
+            self.counted[event.rung] += 1
         self.reasons[f"{event.rung}: {event.reason}"] += 1
         self.latest = event
         events.append(event)
@@ -100,7 +108,7 @@ class Stats:
     def merge(self, other: Stats) -> None:
         """Add another step's counts."""
         for rung, count in other.rungs.items():
-            self.rungs[rung] += count
+            self.counted[rung] += count
         self.reasons.update(other.reasons)
         self.patched += other.patched
         self.changed += other.changed
@@ -110,7 +118,7 @@ class Stats:
     def as_dict(self) -> dict[str, Any]:
         """Return the counts as plain values."""
         return {
-            "rungs": dict(self.rungs),
+            "rungs": self.rungs,
             "reasons": dict(self.reasons),
             "patched": self.patched,
             "changed": self.changed,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from numpy.typing import DTypeLike
 
+from hiprt import core
 from hiprt.allocator import Arena, Plan, Pool
 from hiprt.array import Array
 from hiprt.errors import HipError, UndefinedOutputsError
@@ -109,7 +110,8 @@ class Step(Armed, Generic[P, R]):
     ) -> None:
         self.function: Callable[..., R] = function
         self.ladder = Ladder(name or getattr(function, "__name__", "step"))
-        self.attach(self.rungs, vars(flags))
+        replays = self.ladder.stats.replays
+        self.attach(replays, int(core.ffi.cast("uintptr_t", replays)), vars(flags))
         self.given, self.last = stream, stream
         self.keep = keep
         self.moves = moves

@@ -151,7 +151,7 @@ class Ladder:
         exec_, choice = self.execs.find(recording, stream.core, rules), self.execs.choice
         rung = CHOSEN[choice.rung]
         if rung == "replay":
-            self.stats.rungs["replay"] += 1
+            self.stats.counted["replay"] += 1
             return exec_, rung
         before, exec_.recording = exec_.recording, recording
         self.stats.changed += choice.changed
@@ -172,7 +172,7 @@ class Ladder:
             dump(recording, self.name)
         reason = core.ffi.string(choice.reason).decode()
         self.stats.count(because(why, Event(self.name, rung, reason, recording.key, difference, choice.seconds)))
-        if rung == "instantiate" and self.stats.rungs[rung] == MANY:
+        if rung == "instantiate" and self.stats.counted[rung] == MANY:
             warn_of_many(self.name, reason, difference, why)
         return exec_, rung
 
@@ -242,7 +242,7 @@ class Ladder:
             self.disagree(exec_.recording, mismatch)
             return False
         if rung == "replay":
-            self.stats.rungs["replay"] += 1
+            self.stats.counted["replay"] += 1
         trace(self.stats, rung, start, exec_.recording, stream)
         return True
 

@@ -35,7 +35,8 @@ typedef struct {
   PyObject_HEAD
   PyObject *given; /* the stream it runs on; NULL or None: its caller's */
   char keep;
-  PyObject *rungs, *flags;      /* the counts by rung, and the values of the flags */
+  uint64_t *replays;            /* counts the launches; it lies in `counter` */
+  PyObject *counter, *flags;    /* the owner of that number, and the values of the flags */
   pthread_mutex_t is_launching; /* taken with the GIL held, kept while it is released */
   uintptr_t launcher;           /* the thread that has taken it; set with the GIL held */
   ready last;
@@ -55,16 +56,18 @@ static PyObject *new_step(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   return (PyObject *)self;
 }
 
-/* attach(rungs, flags) */
+/* attach(counter, address, flags): launches are counted in the uint64_t at the address, which the counter keeps alive. */
 static PyObject *attach(PyObject *object, PyObject *args) {
   step *self = (step *)object;
-  PyObject *rungs, *flags;
-  if (!PyArg_ParseTuple(args, "O!O!", &PyDict_Type, &rungs, &PyDict_Type, &flags)) return 0;
-  Py_INCREF(rungs);
+  PyObject *counter, *flags;
+  unsigned long long address;
+  if (!PyArg_ParseTuple(args, "OKO!", &counter, &address, &PyDict_Type, &flags)) return 0;
+  Py_INCREF(counter);
   Py_INCREF(flags);
-  Py_XDECREF(self->rungs);
+  Py_XDECREF(self->counter);
   Py_XDECREF(self->flags);
-  self->rungs = rungs;
+  self->counter = counter;
+  self->replays = (uint64_t *)(uintptr_t)address;
   self->flags = flags;
   Py_RETURN_NONE;
 }
@@ -247,16 +250,6 @@ static int write_cells(const step *self, const uint64_t *bits) {
   return 0;
 }
 
-/* Count a replay. The launch has happened, so that a failure is not told. */
-static void count(step *self) {
-  static PyObject *name, *one;
-  if (!one) one = PyLong_FromLong(1);
-  PyObject *before = one && interned(&name, "replay") ? PyDict_GetItemWithError(self->rungs, name) : 0;
-  PyObject *after = before ? PyNumber_Add(before, one) : 0;
-  if (!after || PyDict_SetItem(self->rungs, name, after)) PyErr_Clear();
-  Py_XDECREF(after);
-}
-
 /* Launch what the step is armed for and return what the call returns. The caller has taken the mutex. */
 static PyObject *launch(step *self) {
   static PyObject *fail, *results;
@@ -288,8 +281,8 @@ static PyObject *launch(step *self) {
     result = number ? PyObject_CallMethodObjArgs((PyObject *)self, fail, kept, number, ran ? Py_True : Py_False, stream, 0)
                     : 0;
     Py_XDECREF(number);
-  } else if (result) {
-    count(self);
+  } else if (result && self->replays) {
+    ++*self->replays;
   }
   Py_DECREF(kept);
   Py_DECREF(holder);
@@ -316,7 +309,7 @@ static int traverse(PyObject *object, visitproc visit, void *arg) {
   step *self = (step *)object;
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->given);
-  Py_VISIT(self->rungs);
+  Py_VISIT(self->counter);
   Py_VISIT(self->flags);
   Py_VISIT(self->last.kept);
   Py_VISIT(self->last.holder);
@@ -333,7 +326,8 @@ static int clear(PyObject *object) {
   step *self = (step *)object;
   set(self, (ready){0});
   Py_CLEAR(self->given);
-  Py_CLEAR(self->rungs);
+  self->replays = 0;
+  Py_CLEAR(self->counter);
   Py_CLEAR(self->flags);
   return 0;
 }

@@ -44,7 +44,7 @@ def run(step: Step[..., Any], stream: MetalStream, args: tuple[Any, ...], keywor
     kept.move_to_end(signature)
     replay, result = kept[signature]
     replay.launch()
-    step.ladder.stats.rungs["replay"] += 1
+    step.ladder.stats.counted["replay"] += 1
     return result
 
 
