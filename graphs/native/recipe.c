@@ -567,8 +567,36 @@ static void dealloc(PyObject *object) {
 /* numbered(): a number that is larger than those of all values. */
 static PyObject *numbered(PyObject *module, PyObject *unused) { return PyLong_FromUnsignedLongLong(hiprt_py_numbered(0)); }
 
+/* Whether two trees of tuples are alike: leaves that are not one object must satisfy is_alike(one, other). -1 with an
+ * exception. */
+static int alike(PyObject *a, PyObject *b, PyObject *is_alike) {
+  if (a == b) return 1;
+  if (Py_TYPE(a) != Py_TYPE(b)) return 0;
+  if (!PyTuple_CheckExact(a)) {
+    PyObject *answer = PyObject_CallFunctionObjArgs(is_alike, a, b, NULL);
+    const int found = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    return found;
+  }
+  if (PyTuple_Size(a) != PyTuple_Size(b)) return 0;
+  if (Py_EnterRecursiveCall(" in a comparison of recordings")) return -1;
+  int found = 1;
+  for (Py_ssize_t i = 0; found == 1 && i < PyTuple_Size(a); i++)
+    found = alike(PyTuple_GetItem(a, i), PyTuple_GetItem(b, i), is_alike);
+  Py_LeaveRecursiveCall();
+  return found;
+}
+
+/* alike(a, b, is_alike): whether two trees of tuples have leaves that are alike. */
+static PyObject *are_alike(PyObject *module, PyObject *args) {
+  PyObject *a, *b, *is_alike;
+  if (!PyArg_ParseTuple(args, "OOO", &a, &b, &is_alike)) return 0;
+  const int found = alike(a, b, is_alike);
+  return found < 0 ? 0 : PyBool_FromLong(found);
+}
+
 PyMODINIT_FUNC PyInit_recipe(void) {
-  static PyMethodDef functions[] = {{"numbered", numbered, METH_NOARGS, 0}, {0}};
+  static PyMethodDef functions[] = {{"numbered", numbered, METH_NOARGS, 0}, {"alike", are_alike, METH_VARARGS, 0}, {0}};
   static PyMethodDef methods[] = {{"take", take, METH_O, 0}, {"expand", expand, METH_O, 0}, {0}};
   static PyType_Slot slots[] = {
       {Py_tp_new, (void *)make},          {Py_tp_dealloc, (void *)dealloc}, {Py_tp_traverse, (void *)traverse},

@@ -3,8 +3,8 @@
 from hiprt import objects
 
 __all__ = [
-    "ITSELF", "Compiled", "HostView", "Issue", "Lazy", "Primitive", "Recipe", "Trace", "Traced", "apply", "cut",
-    "declare", "hold", "is_pinned", "move", "note", "numbered", "pin", "run", "watch",
+    "ITSELF", "Compiled", "HostView", "Issue", "Lazy", "Primitive", "Recipe", "Trace", "Traced", "alike", "apply",
+    "cut", "declare", "hold", "is_pinned", "move", "note", "numbered", "pin", "run", "watch",
 ]  # fmt: skip
 
 types = objects.load("hiprt.graphs.native.trace")
@@ -19,4 +19,4 @@ lazies = objects.load("hiprt.graphs.native.lazy")
 HostView = objects.load("hiprt.graphs.native.host_view").HostView
 Lazy, apply, declare, watch = lazies.Lazy, lazies.apply, lazies.declare, lazies.watch
 recipes = objects.load("hiprt.graphs.native.recipe")
-Recipe, numbered = recipes.Recipe, recipes.numbered
+Recipe, alike, numbered = recipes.Recipe, recipes.alike, recipes.numbered

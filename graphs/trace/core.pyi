@@ -117,6 +117,7 @@ def declare(trace: Trace, kind: type[Lazy], value_of: Callable[[Array], Array], 
 def watch(made: list[Any] | None, /) -> list[Any] | None:
     """Let a list receive a weak reference to each array that `apply` makes in this thread; return the list before."""
 
+def alike(a: Any, b: Any, is_alike: Callable[[Any, Any], bool], /) -> bool: ...
 def numbered() -> int:
     """Return a number that is larger than those of all values."""
 

@@ -116,7 +116,10 @@ class Integer(Asked):
         if type(other) is not Integer:
             if not isinstance(other, int):
                 return NotImplemented
-            sums, constant, value = {}, times * int(other), times * int(other)
+            number = int(other)
+            if own == 1 and abs(self.constant + times * number) <= MOST_CONSTANT:
+                return Integer(self.recording, self.constant + times * number, self.terms, self.value + times * number)
+            sums, constant, value = {}, times * number, times * number
         else:
             sums = {symbol: times * n for symbol, n in other.terms}
             constant, value = times * other.constant, times * other.value

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from hiprt import fork, kernels
+from hiprt import collector, fork, kernels
 from hiprt.array import Array, empty
 from hiprt.flags import flags
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace.core import Primitive, cut, hold, is_pinned
+from hiprt.graphs.trace.growth import Outline, regrown
 from hiprt.graphs.trace.integer import current_recording
 from hiprt.graphs.trace.mark import Mark, mark
 from hiprt.graphs.trace.memory import Memory
@@ -55,22 +56,18 @@ class Lowered:
 
     Parameters
     ----------
+    outline : Outline
+        Of the structure.
     program : Program
-        Its inputs are the leaves of a cut, in order.
-    dead : bytes
-        Which of them the program may write over.
-    stream : Stream
-    rules : list
-        Those of the cut's primitives, which the key of the structure names by address.
+        What the passes made of it; its inputs are the leaves that are not constants, in order.
+    name : tuple
+        Its key, and the stream.
+    leaves : list of Array
+        Those of the cut.
     arrays : list of Array
-        What the leaves hold.
+        What they hold.
     constants : list of int
-        The leaves that are taken to hold the same array each time, by place: the program captures what they hold.
-    before : list of int
-        The addresses of what the leaves held when the structure was seen first.
-    gone : list
-        It receives `key` when one of these leaves is not there any more.
-    key : object
+        The leaves that are taken to hold the same array each time, by place: the program captured what they hold.
 
     Attributes
     ----------
@@ -85,33 +82,19 @@ class Lowered:
 
     def __init__(
         self,
+        outline: Outline,
         program: Program,
-        dead: bytes,
-        stream: Stream,
-        rules: list[Any],
+        name: tuple[bytes, Stream],
+        leaves: list[Array],
         arrays: list[Array],
         constants: list[int],
-        before: list[int],
-        gone: list[Any],
-        key: Any,
     ) -> None:
-        leaves = program.inputs
-        self.rules, self.stream, self.constants = rules, stream, constants
-        self.kept = sorted(set(range(len(leaves))) - set(constants))
-        names = set(flags.mlx_passes)
-        simple, _ = improved(program, names & {"simplify"})
-        fixed = {simple.inputs[i].number: arrays[i] for i in constants}
-        copied = rebuild(simple, lambda _, call, __: call(), constants=fixed)
-        written = {value.number for value, i in zip(copied.inputs, self.kept) if dead[i]}
-        holders = {id(arrays[i]): leaves[i] for i in constants if not is_pinned(arrays[i])}
-        placed = in_place(copied, written)
-        numbered = {old.number: new.number for old, new in zip(copied.inputs, placed.inputs)}
-        large = {numbered[value.number] for value in copied.inputs if value.number in written and value.nbytes > SMALL}
-        kept = states(placed, large)
-        self.program, _ = improved(kept, names - {"simplify"}, holders)
+        key, self.stream = name
+        self.outline, self.program, self.constants = outline, program, constants
+        self.kept = kept_of(leaves, constants)
         self.pick = picker(constants)
         self.addresses = list(map(address_of, self.pick(arrays)))
-        self.alive = [weakref.ref(leaves[i], lambda _: gone.append(key)) for i in constants]
+        self.alive = [weakref.ref(leaves[i], lambda _: gone.append(name)) for i in constants]
         numbers = [value.number for value in self.program.inputs]
         roots = Memory(self.program)
         # An output that is an input, written in place, is returned as it is given.
@@ -130,6 +113,7 @@ class Lowered:
             for i, value in enumerate(self.program.inputs)
             if value.nbytes <= SMALL and value.number not in staying and value.is_contiguous
         ]
+        before = seen[key]
         self.latest = {i: before[self.kept[i]] for i in self.small}  # their addresses
         self.state = next((at for at in self.given if at >= 0 and self.program.inputs[at].nbytes > SMALL), -1)
         self.state_address = 0
@@ -137,8 +121,16 @@ class Lowered:
         made = partial(run, self.program, returned)  # which does not hold the Lowered, so that both go at once
         captured = self.program.captured
         self.step: Step[..., tuple[Array, ...]] = Step(
-            made, name="mlx.eval", stream=stream, moves=self.is_plain, captured=captured
+            made, name="mlx.eval", stream=self.stream, moves=self.is_plain, captured=captured
         )
+
+    def grown(self, outline: Outline, arrays: list[Array], constants: list[int]) -> Program | None:
+        """Return the program of a structure that differs in the lengths of caches alone; None for another one."""
+        if constants != self.constants or not self.fits(arrays) or not outline.is_grown(self.outline):
+            return None
+        if not outline.suits(self.program, self.kept):
+            return None
+        return regrown(self.program, [arrays[i] for i in self.kept])
 
     def fits(self, arrays: list[Array]) -> bool:
         """Whether the leaves hold the arrays that the program captured; what is captured is not freed meanwhile."""
@@ -258,6 +250,27 @@ class Shortcut:
         return tuple([made[i] for i in self.order])
 
 
+def passed(program: Program, dead: bytes, arrays: list[Array], constants: list[int]) -> Program:
+    """Return what the passes make of a cut's program, with constants in the place of leaves."""
+    leaves = program.inputs
+    names = set(flags.mlx_passes)
+    simple, _ = improved(program, names & {"simplify"})
+    fixed = {simple.inputs[i].number: arrays[i] for i in constants}
+    copied = rebuild(simple, lambda _, call, __: call(), constants=fixed)
+    written = {value.number for value, i in zip(copied.inputs, kept_of(leaves, constants)) if dead[i]}
+    holders = {id(arrays[i]): leaves[i] for i in constants if not is_pinned(arrays[i])}
+    placed = in_place(copied, written)
+    numbered = {old.number: new.number for old, new in zip(copied.inputs, placed.inputs)}
+    large = {numbered[value.number] for value in copied.inputs if value.number in written and value.nbytes > SMALL}
+    made, _ = improved(states(placed, large), names - {"simplify"}, holders)
+    return made
+
+
+def kept_of(leaves: Sequence[Array], constants: list[int]) -> list[int]:
+    """Return the places of the leaves that are no constants."""
+    return sorted(set(range(len(leaves))) - set(constants))
+
+
 def run(program: Program, returned: list[int], *arrays: Array) -> tuple[Array, ...]:
     """Run a program, and return some of its outputs."""
     found = program.run(*arrays)
@@ -374,20 +387,57 @@ def evaluate(values: Sequence[Array]) -> None:
             made = Program(leaves, primitives, results).run(*arrays)
         else:
             if lowered is None or not lowered.fits(arrays):
-                if lowered is not None:
-                    constants = lowered.still(arrays)
-                else:
-                    before = zip(arrays, seen[key], dead)
-                    constants = [i for i, each in enumerate(before) if is_constant(*each)]
-                rules = [primitive.rule for primitive in primitives]
-                program = Program(leaves, primitives, results)
-                lowered = known[name] = Lowered(program, dead, stream, rules, arrays, constants, seen[key], gone, name)
-                while len(known) > MOST_PROGRAMS:
-                    known.popitem(last=False)
+                with collector.paused():
+                    program = Program(leaves, primitives, results)
+                    lowered = lower(name, program, arrays, dead, lowered, earlier)
             made = tuple(lowered.run([arrays[i] for i in lowered.kept]))
             if short is not None:
                 shorten(short, Shortcut(name, short, leaves, dead, results))
         hold(results, made, mark(stream))
+
+
+def lower(
+    name: tuple[bytes, Stream],
+    program: Program,
+    arrays: list[Array],
+    dead: bytes,
+    before: Lowered | None,
+    earlier: Lowered | None,
+) -> Lowered:
+    """Make a cut's program ready to run, and know it by its name.
+
+    Parameters
+    ----------
+    name : tuple
+    program : Program
+        Its inputs are the leaves.
+    arrays : list of Array
+        What they hold.
+    dead : bytes
+        Which of them the program may write over.
+    before : Lowered, optional
+        What this structure had, which captured other arrays.
+    earlier : Lowered, optional
+        What wrote the caches that are longer now.
+    """
+    leaves = list(program.inputs)
+    if before is not None:
+        constants = before.still(arrays)
+    else:
+        constants = [i for i, each in enumerate(zip(arrays, seen[name[0]], dead)) if is_constant(*each)]
+    outline = Outline(name[0], program, dead_numbers(leaves, dead))
+    better = None if earlier is None else earlier.grown(outline, arrays, constants)
+    if better is None:
+        better = passed(program, dead, arrays, constants)
+    made = known[name] = Lowered(outline, better, name, leaves, arrays, constants)
+    while len(known) > MOST_PROGRAMS:
+        known.popitem(last=False)
+    return made
+
+
+def dead_numbers(values: list[Array], dead: bytes) -> set[int]:
+    """Return the numbers of the large values, such as caches, that may be written over."""
+    return {value.number for value, is_dead in zip(values, dead) if is_dead and value.nbytes > SMALL}
 
 
 def writer_of(leaves: list[Array], dead: bytes, stream: Stream) -> Lowered | None:

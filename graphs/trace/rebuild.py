@@ -17,7 +17,7 @@ from hiprt.graphs.trace.value import ShapelessValue
 
 __all__ = ["Call", "Change", "Rebuilding", "rebuild"]
 
-NO_CONSTANTS: Mapping[int, Array] = MappingProxyType({})
+NO_ARRAYS: Mapping[int, Array] = MappingProxyType({})
 Call = Callable[[], list[Any]]
 # What becomes of a primitive: its results in the new program; none where nothing uses them. It is given the primitive,
 # a function that adds the same call to the new program and returns its results, and one that returns what stands there
@@ -38,6 +38,8 @@ class Rebuilding:
         Whether sizes become the numbers that they are, so that the new one has no guards.
     constants : mapping of int to Array
         Arrays that take the place of inputs, by the input's number: the new program captures them.
+    forms : mapping of int to Array
+        Arrays of other forms that inputs have in the new program, by the input's number.
 
     Attributes
     ----------
@@ -46,11 +48,18 @@ class Rebuilding:
         What stands for each value of the old program, by number.
     """
 
-    def __init__(self, program: Program, *, fixed: bool = False, constants: Mapping[int, Array] = NO_CONSTANTS) -> None:
+    def __init__(
+        self,
+        program: Program,
+        *,
+        fixed: bool = False,
+        constants: Mapping[int, Array] = NO_ARRAYS,
+        forms: Mapping[int, Array] = NO_ARRAYS,
+    ) -> None:
         self.program, self.fixed = program, fixed
         self.trace = Trace(shapeless=not fixed and any(isinstance(value, ShapelessValue) for value in program.inputs))
         inputs = [value for value in program.inputs if value.number not in constants]
-        self.values = [self.trace.given(value) for value in inputs]
+        self.values = [self.trace.given(forms.get(value.number, value)) for value in inputs]
         self.found: dict[int, Array] = {old.number: new for old, new in zip(inputs, self.values)} | dict(constants)
 
     def replaced(self, part: Any) -> Any:
@@ -94,10 +103,15 @@ class Rebuilding:
 
 
 def rebuild(
-    program: Program, change: Change, *, fixed: bool = False, constants: Mapping[int, Array] = NO_CONSTANTS
+    program: Program,
+    change: Change,
+    *,
+    fixed: bool = False,
+    constants: Mapping[int, Array] = NO_ARRAYS,
+    forms: Mapping[int, Array] = NO_ARRAYS,
 ) -> Program:
     """Return a program of the same outputs, of what `change` makes of each primitive; see `Rebuilding`."""
-    new = Rebuilding(program, fixed=fixed, constants=constants)
+    new = Rebuilding(program, fixed=fixed, constants=constants, forms=forms)
     places: list[int] = []
     with new.trace.recording():
         for primitive in program.primitives:

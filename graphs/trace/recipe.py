@@ -17,8 +17,9 @@ A function has no recipe if it
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -207,10 +208,16 @@ class Draft:
 
     def __init__(self, *parts: Any) -> None:
         self.parts = parts
+        # Calls for caches of other lengths differ in little else, and far behind.
+        self.forms = [node[1] for node in parts[0] if node[0] == ARRAY]
 
     def equals(self, other: Draft) -> bool:
         """Whether another call gave the same recording."""
-        return same(self.parts, other.parts)
+        return (
+            len(self.forms) == len(other.forms)
+            and all(map(is_, self.forms, other.forms))
+            and core.alike(self.parts, other.parts, same)
+        )
 
     def recipe(self) -> core.Recipe:
         """Return the recipe."""
@@ -218,13 +225,7 @@ class Draft:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether parts of two recordings mean the same."""
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return False
-    if type(a) is tuple:
-        return len(a) == len(b) and all(map(same, a, b))
+    """Whether constants of two recordings, of one type and no tuples, mean the same."""
     if type(a) is float:
         return bool(a.hex() == b.hex())
     if isinstance(a, Array):
@@ -259,7 +260,6 @@ class Maker:
     def __init__(self, pattern: Pattern, recording: Recording, first: int) -> None:
         self.pattern, self.recording, self.first = pattern, recording, first
         self.given = {id(array): i for i, array in enumerate(pattern.arrays)}
-        self.before = {id(value): i for i, value in enumerate(pattern.values)}
         self.symbols = {(id(each), name): symbol for each, name, _, symbol in pattern.integers}
         self.new: dict[int, int] = {}
         self.arrays: list[core.Lazy] = []  # those that are new
@@ -322,7 +322,7 @@ class Maker:
         for value in wanted:
             if type(value) is VaryingValue:
                 value.pin()
-        graph = Graph(self.before, self.recording, self.first)
+        graph = Graph(self.pattern.values, self.recording, self.first)
         graph.follow(wanted)
         constants, positions = graph.leaves_in_order(len(self.pattern.arrays))
         calls = graph.calls()
@@ -368,18 +368,22 @@ class Graph:
 
     Parameters
     ----------
-    before : dict
-        The numbers of values that were given, by id.
+    values : list of Array
+        Those that were given.
     recording : Recording
     first : int
         Values with smaller numbers were there before.
+
+    Attributes
+    ----------
+    place : dict
+        The places of values, by number.
     """
 
-    def __init__(self, before: dict[int, int], recording: Recording, first: int) -> None:
-        self.place, self.first = dict(before), first
+    def __init__(self, values: list[Array], recording: Recording, first: int) -> None:
+        self.place, self.first = {value.number: i for i, value in enumerate(values)}, first
         self.positions = {id(value): key for key, value in recording.positions.items()}
         self.primitives: dict[int, core.Primitive] = {}
-        self.results: dict[int, int] = {}  # the places of their first results
         self.leaves: dict[int, Array] = {}
 
     def follow(self, values: list[Array]) -> None:
@@ -388,7 +392,7 @@ class Graph:
         while waiting:
             value = waiting.pop()
             maker: Any = value.primitive
-            if id(value) in self.place or id(value) in self.leaves:
+            if value.number in self.place or id(value) in self.leaves:
                 continue
             if maker is None or maker.number < self.first:
                 if positions.get(id(value)) is not value:
@@ -405,7 +409,7 @@ class Graph:
         constants = [value for key, value in self.leaves.items() if key not in self.positions]
         counted = [value for key, value in self.leaves.items() if key in self.positions]
         for i, value in enumerate([*constants, *counted], given):
-            self.place[id(value)] = i
+            self.place[value.number] = i
         return constants, [self.positions[id(value)] for value in counted]
 
     def calls(self) -> list[tuple[Any, ...]]:
@@ -413,12 +417,14 @@ class Graph:
         at, found = len(self.place), []
         hashes: dict[int, int] = {}
         for maker in sorted(self.primitives.values(), key=lambda each: each.number):
-            arguments = tuple([argument(part, self.place_of) for part in maker.arguments])
-            inputs = tuple([self.place_of(value) for value in maker.inputs])
+            inputs = tuple([self.place[value.number] for value in maker.inputs])
+            following = iter(inputs)  # the arrays in the arguments, in order
+            arguments = tuple([argument(part, following) for part in maker.arguments])
             # Calls that make the same values have one number.
             found.append((maker.op, maker.rule, hashes.setdefault(maker.hash, len(hashes)), arguments, inputs))
-            self.results[id(maker)] = at
-            at += len(maker.rule[1])
+            for i in range(len(maker.rule[1])):
+                self.place[maker.number + i] = at
+                at += 1
         return found
 
     def roles(self, pattern: Pattern) -> tuple[int, ...]:
@@ -439,26 +445,24 @@ class Graph:
 
     def place_of(self, value: Array) -> int:
         """Return the place of a value."""
-        found = self.place.get(id(value))
-        maker: Any = value.primitive
-        return int(self.results[id(maker)] + value.number - maker.number) if found is None else found
+        return self.place[value.number]
 
 
-def argument(part: Any, place_of: Callable[[Array], int]) -> tuple[Any, ...]:
-    """Return the template of an argument of an op."""
+def argument(part: Any, places: Iterator[int]) -> tuple[Any, ...]:
+    """Return the template of an argument of an op; `places` gives those of the arrays in it, in order."""
+    kind = type(part)
+    if kind in PLAIN:
+        return (CONSTANT, part)
     if isinstance(part, Array):
-        return (VALUE, place_of(part))
-    if isinstance(part, (list, tuple)):
-        items = tuple([argument(each, place_of) for each in part])
-        if all(each[0] == CONSTANT for each in items):
-            return (CONSTANT, part)
-        return (A_LIST if isinstance(part, list) else A_TUPLE, items)
+        return (VALUE, next(places))
+    if not isinstance(part, (list, tuple, dict)):
+        return (CONSTANT, part)
+    items = tuple([argument(each, places) for each in (part.values() if isinstance(part, dict) else part)])
+    if all(each[0] == CONSTANT for each in items):
+        return (CONSTANT, part)
     if isinstance(part, dict):
-        items = tuple([argument(each, place_of) for each in part.values()])
-        if all(each[0] == CONSTANT for each in items):
-            return (CONSTANT, part)
         return (A_DICT, tuple(part), items)
-    return (CONSTANT, part)
+    return (A_LIST if isinstance(part, list) else A_TUPLE, items)
 
 
 def record(

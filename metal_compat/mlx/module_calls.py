@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
+from hiprt import collector
 from hiprt.flags import flags
 from hiprt.graphs.trace.core import Recipe
 from hiprt.graphs.trace.integer import current_recording
@@ -31,6 +32,8 @@ SKIPPED = frozenset({ATTRIBUTE, "_no_grad"})
 MOST_RECIPES, MOST_DRAFTS = 32, 8
 CREDIT = 24  # how many recordings may come to nothing, one after the other
 PLAYS = 8  # uses of recipes earn another one
+# A call that no recipe fits after so many that one did, and the next one, come once: a cache is full, and grows.
+MANY_USES, ONCE = 64, 2
 
 
 class Busy(threading.local):
@@ -63,7 +66,8 @@ class Recipes:
         self.uses = self.recordings = 0
         self.refusals: list[str] = []
         self.credit = CREDIT
-        self.is_first = True
+        self.once = 1  # how many calls are not recorded, the prompt's at first
+        self.streak = 0  # uses of recipes, one after the other
 
     def __deepcopy__(self, memo: Any) -> Recipes:
         return Recipes()
@@ -80,17 +84,22 @@ class Recipes:
                 if i:
                     self.recipes.insert(0, self.recipes.pop(i))
                 self.uses += 1
+                self.streak += 1
                 if not self.uses % PLAYS:
                     self.credit = min(self.credit + 1, CREDIT)
                 return made
-        if self.is_first or not self.credit:
-            self.is_first = False  # what comes once is not recorded
+        if self.streak >= MANY_USES:
+            self.once = ONCE
+        self.streak = 0
+        if self.once or not self.credit:
+            self.once = max(self.once - 1, 0)
             return function(module, *args, **kwargs)
         self.credit -= 1
         self.recordings += 1
-        made, found = record(function, (module, *args), kwargs, root, is_module, SKIPPED)
-        self.note(found)
-        return made
+        with collector.paused():
+            made, found = record(function, (module, *args), kwargs, root, is_module, SKIPPED)
+            self.note(found)
+            return made
 
     def note(self, found: Draft | str) -> None:
         """Keep a recording, or make the recipe that it confirms."""
