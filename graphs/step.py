@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from weakref import WeakMethod
 
 from numpy.typing import DTypeLike
 
@@ -110,6 +111,7 @@ class Step(Armed, Generic[P, R]):
     ) -> None:
         self.function: Callable[..., R] = function
         self.ladder = Ladder(name or getattr(function, "__name__", "step"))
+        self.ladder.letting_go = WeakMethod(self.let_go)
         replays = self.ladder.stats.replays
         self.attach(replays, int(core.ffi.cast("uintptr_t", replays)), vars(flags))
         self.given, self.last = stream, stream
@@ -283,6 +285,11 @@ class Step(Armed, Generic[P, R]):
             for signature in list(self.kept):
                 self.drop(signature)
             self.recurring.clear()
+
+    def let_go(self) -> None:
+        """Forget, and drop the recordings of the last call as well."""
+        self.forget()
+        self.recordings = []
 
     def make_ready(self, signature: Hashable, args: tuple[Any, ...], keywords: dict[str, Any], stream: Stream) -> None:
         """Arm the step for calls with these arguments, if they launch one exec only and no flag asks for more."""

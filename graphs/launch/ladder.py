@@ -82,6 +82,8 @@ class Ladder:
         self.topologies = 0
         self.splits: dict[tuple[Caller | None, str], str] = {}
         self.has_foreign = False
+        # Returns what lets go of the calls that the step keeps; None once the step is gone.
+        self.letting_go: Callable[[], Callable[[], None] | None] = lambda: None
         self.lock = fork.rlock()
         register(self, self.stats)
 
@@ -144,6 +146,15 @@ class Ladder:
                 return None
             trace(self.stats, rung, start, recording, stream)
             return exec_
+
+    def let_go(self) -> None:
+        """Drop all execs and recordings, and with them the work of other code that they know."""
+        with self.lock:
+            let_go = self.letting_go()
+            if let_go is not None:
+                let_go()
+            self.user_keys.clear()
+            self.execs.clear()
 
     def find(self, recording: Recording, stream: Stream, why: Why | None, slots: int) -> tuple[Exec, str]:
         """Return an exec that carries the recording's arguments, and the rung that led to it."""

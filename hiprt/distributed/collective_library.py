@@ -5,16 +5,20 @@ RCCL has NCCL's functions and values. What it puts on a stream that a step recor
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
+import queue
 import threading
 import time
+import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from ctypes import c_char, c_int, c_size_t, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -22,7 +26,8 @@ from hiprt import library
 from hiprt.array import Array, bfloat16
 from hiprt.device import Device
 from hiprt.distributed.rendezvous import Rendezvous
-from hiprt.errors import RankError
+from hiprt.errors import HipError, HipWarning, RankError
+from hiprt.event import Event
 from hiprt.flags import flags
 from hiprt.hip import call, lib
 from hiprt.module import READ, WRITE
@@ -37,7 +42,9 @@ TYPES = {
 }  # fmt: skip
 OPERATIONS = {"sum": 0, "max": 2, "min": 3}
 IN_PROGRESS = 7
+NOT_READY = 600  # hipErrorNotReady
 PAUSE = 0.05  # seconds between two questions
+LEAVE = 10.0  # seconds in which the library has to let go
 
 
 class UniqueId(ctypes.Structure):
@@ -170,38 +177,57 @@ class LibraryRanks:
         # would be events of other streams in a graph.
         os.environ.setdefault("NCCL_GRAPH_MIXING_SUPPORT", "0")
         self.lock = threading.Lock()
-        self.is_recorded = False
+        self.streams = WeakSet[Stream]()
+        self.ladders = WeakSet[Any]()  # of the steps whose graphs have nodes of the library
+        self.ending = queue.SimpleQueue[str]()
         key = UniqueId()
         if rendezvous.place.rank == 0:
             library.call("GetUniqueId", ctypes.byref(key))
         ctypes.memmove(ctypes.byref(key), bytes.fromhex(rendezvous.all_gather(bytes(key).hex())[0]), 128)
-        self.handle = self.connect(key)
-        rendezvous.on_loss(lambda _error: self.let_go("CommAbort"))
+        self.handle = 0
+        self.failure: BaseException | None = None
+        self.has_come = threading.Event()
+        # What it calls waits for the other ranks or for graphs, however long they take. The interpreter starts no
+        # thread at its end, so that this one is there from the start.
+        self.thread = threading.Thread(target=self.live, args=(key,), daemon=True, name="ranks of the library")
+        self.thread.start()
+        try:
+            self.wait_for_all()
+        except BaseException:
+            self.ending.put("CommAbort")
+            raise
+        atexit.register(self.leave, "CommAbort")
+        rendezvous.on_loss(lambda _error: self.ending.put("CommAbort"))
 
-    def connect(self, key: UniqueId) -> int:
-        """Return this rank's handle, as soon as all ranks have come."""
-        made, failures = c_void_p(), list[BaseException]()
+    def live(self, key: UniqueId) -> None:
+        """Connect the ranks, and give them up as soon as `ending` says by which function."""
+        made = c_void_p()
+        try:
+            call(lib.hipSetDevice(self.device.index))
+            place = self.rendezvous.place
+            self.library.call("CommInitRank", ctypes.byref(made), place.ranks, key, place.rank)
+        except BaseException as error:
+            self.failure = error
+        self.handle = made.value or 0
+        self.has_come.set()
+        name = self.ending.get()
+        # A call that waits for a rank that is gone ends by CommAbort only.
+        is_held = self.lock.acquire(timeout=1.0)
+        handle, self.handle = self.handle, 0
+        if is_held:
+            self.lock.release()
+        if handle:
+            self.library.functions[name](handle)
 
-        def work() -> None:
-            try:
-                call(lib.hipSetDevice(self.device.index))
-                place = self.rendezvous.place
-                self.library.call("CommInitRank", ctypes.byref(made), place.ranks, key, place.rank)
-            except BaseException as error:
-                failures.append(error)
-
-        # On a thread of its own, because it waits for the other ranks however long they take.
-        thread = threading.Thread(target=work, daemon=True, name="ranks of the library")
-        thread.start()
+    def wait_for_all(self) -> None:
+        """Wait until all ranks are connected."""
         until = time.monotonic() + self.rendezvous.seconds
-        while thread.is_alive():
-            thread.join(PAUSE)
+        while not self.has_come.wait(PAUSE):
             self.rendezvous.check()
             if time.monotonic() > until:
                 raise RankError(f"{self.library} did not connect all ranks within {self.rendezvous.seconds:g} s")
-        if failures:
-            raise failures[0]
-        return made.value or 0
+        if self.failure is not None:
+            raise self.failure
 
     def check(self) -> None:
         """Raise if the library has failed since, which it finds on threads of its own.
@@ -249,7 +275,8 @@ class LibraryRanks:
             for each in (*writes, self.turns):
                 stream.wait_for(each.buffer, WRITE)
         else:
-            self.is_recorded = True
+            self.ladders.add(session.ladder)
+        self.streams.add(stream)
         inside = nullcontext() if session is None else session.capture([*reads], [*writes, self.turns])
         with inside:
             addresses = [each.settled_extent()[0] for each in (*reads, *writes)]
@@ -257,22 +284,43 @@ class LibraryRanks:
                 self.rendezvous.check()
                 self.library.call(name, *addresses, *args, self.handle, stream.raw)
 
-    def let_go(self, name: str) -> None:
-        """Give the ranks up by ``CommDestroy`` or ``CommAbort``, on a thread of its own: both may wait for graphs."""
+    def leave(self, name: str) -> None:
+        """Give the ranks up, in the order that the library needs, and return when it has done so.
 
-        def work() -> None:
-            # A call that waits for a rank that is gone ends by CommAbort only.
-            is_held = self.lock.acquire(timeout=1.0)
-            handle, self.handle = self.handle, 0
-            if is_held:
-                self.lock.release()
-            if handle:
-                self.library.functions[name](handle)
+        What it has on its way ends first, then the graphs that have nodes of it go, because the library waits for that,
+        and then the ranks: before the device and the interpreter, whose end the library's threads would not survive.
 
-        threading.Thread(target=work, daemon=True, name=name).start()
+        Parameters
+        ----------
+        name : str
+            ``CommDestroy``, which every rank calls, or ``CommAbort``, after which nothing waits for a rank.
 
-    def close(self) -> None:
-        """Leave, once the device has done what it was given; every rank calls this."""
-        # The library waits until no graph has its nodes, so that what was recorded goes with the process instead.
-        if not self.is_recorded:
-            self.let_go("CommDestroy")
+        Warns
+        -----
+        HipWarning
+            The library took longer than some seconds.
+        """
+        atexit.unregister(self.leave)
+        until = time.monotonic() + LEAVE
+        if name == "CommAbort":
+            self.ending.put(name)  # what waits for a rank that is gone does not end before
+        self.wait_for_streams(until)
+        if time.monotonic() < until:  # else it would wait for good for a graph that runs
+            for ladder in list(self.ladders):
+                ladder.let_go()
+        self.ending.put(name)
+        self.thread.join(max(0.0, until - time.monotonic()))
+        if self.thread.is_alive():
+            warnings.warn(f"{self.library} did not end within {LEAVE:g} s", HipWarning, stacklevel=2)
+
+    def wait_for_streams(self, until: float) -> None:
+        """Wait for what is on its way, or until this time of the monotonic clock."""
+        with suppress(HipError):  # A device that has failed has nothing on its way.
+            call(lib.hipSetDevice(self.device.index))
+            events = [(Event(timing=False), stream) for stream in self.streams if stream.is_open]
+            for event, stream in events:
+                event.record(stream)
+            for event, _ in events:
+                while lib.hipEventQuery(event.handle) == NOT_READY and time.monotonic() < until:
+                    time.sleep(PAUSE / 10)
+                event.close()

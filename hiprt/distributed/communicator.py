@@ -424,7 +424,7 @@ class Communicator:
         if self.library is not None:
             with suppress(RankError):
                 self.barrier()
-            self.library.close()
+            self.library.leave("CommDestroy")
         self.rendezvous.close()
 
     def __enter__(self) -> Communicator:
@@ -436,12 +436,13 @@ class Communicator:
         if error is None:
             self.close()
         else:
+            self.is_closed = True
             self.rendezvous.drop()
             # What is on its way here would wait for the others.
             if self.peers is not None:
                 self.gone.value = 1
             if self.library is not None:
-                self.library.let_go("CommAbort")
+                self.library.leave("CommAbort")
 
 
 def in_words(x: Array) -> Array:

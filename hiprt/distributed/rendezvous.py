@@ -22,6 +22,7 @@ __all__ = ["Rendezvous"]
 
 VERSION = 1  # of the messages
 MOST = 1 << 24  # bytes of a message
+ROOM = 64  # bytes of a message beside each value
 # A host that is gone without a word is found by probes: the first after some seconds, then one each second.
 KEEP_ALIVE = {"TCP_KEEPIDLE": 3, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 4}
 
@@ -81,14 +82,20 @@ class Rendezvous:
         Parameters
         ----------
         value : object
-            What JSON can say.
+            What JSON can say, in a few bytes: all ranks' together are at most 16 MiB.
 
         Raises
         ------
         RankError
             A rank is gone, or did not call it in time.
+        ValueError
+            It is more. Nothing was sent.
         """
         self.check()
+        nbytes, most = len(json.dumps(value)), MOST // self.place.ranks - ROOM
+        if nbytes > most:
+            rank = self.place.rank
+            raise ValueError(f"rank {rank} gives {nbytes} bytes, and may give {most}: data goes by collectives")
         if self.place.rank:
             self.send(0, ["value", value])
             return list(self.receive(0))

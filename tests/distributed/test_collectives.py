@@ -59,8 +59,14 @@ def test_by_our_kernels(ranks, form):
 def test_by_a_library(ranks, nccl, form):
     """Its kernels are nodes of the step, captured and flattened, and its failures are found."""
     ended = run(ranks, "moves.py", "library", form, collectives="library", nccl_lib=nccl)
-    assert ended.returncode == 0, ended.stderr
+    assert (ended.returncode, ended.stderr) == (0, "")
     assert sorted(ended.stdout.splitlines()) == [f"rank {rank}: right" for rank in range(ranks)]
+
+
+def test_ranks_that_nobody_closes_go_in_order_at_the_end(nccl):
+    """The library's own checks speak: graphs go first, then the ranks, and nothing is called behind that."""
+    ended = run(2, "dies.py", "-1", collectives="library", nccl_lib=nccl)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 @pytest.mark.timeout(700)

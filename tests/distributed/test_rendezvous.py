@@ -89,6 +89,18 @@ def test_a_goodbye_is_no_loss():
     met[0].close()
 
 
+def test_a_value_is_a_few_bytes():
+    """Nobody is lost by it: the ranks go on."""
+    met = meet(2)
+    for each in met:
+        with pytest.raises(ValueError, match=rf"rank {each.place.rank} gives 8388602 bytes, and may give 8388544"):
+            each.all_gather("x" * 8388600)
+    most = "x" * (8388544 - 2)
+    assert together(lambda each: each.all_gather(most), met) == [[most, most]] * 2
+    for each in met:
+        each.close()
+
+
 def test_missing_ranks_are_named():
     first = places(4)[0]
     with pytest.raises(RankError, match=r"rank 1, 2, 3 of 4 did not come to 127.0.0.1:\d+ within 0.3 s") as raised:

@@ -1,5 +1,6 @@
 // A small library of collectives with NCCL's functions, for the CPU device: ranks are processes of one host, and what they
-// put together goes through memory that they share. Its kernels are launched on the stream that it is given.
+// put together goes through memory that they share. Its kernels are launched on the stream that it is given. Like NCCL, it
+// waits for the graphs that have its kernels before ranks go, and it ends a process that leaves in another order.
 #include <fcntl.h>
 #include <hip/hip_runtime.h>
 #include <sched.h>
@@ -8,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MOST = 8, CHUNK = 4096, FAILS = 7919 };
+enum { MOST = 8, CHUNK = 4096, FAILS = 7919, PATIENCE = 20000 };
 
 struct Box {
   unsigned written, taken;
@@ -24,6 +25,7 @@ struct Shared {
 struct Ranks {
   Shared *shared;
   int rank, ranks, is_ended, error;
+  int graphs, is_gone;  // how many captured graphs have its kernels; whether the ranks were given up
 };
 
 struct Id {
@@ -110,8 +112,51 @@ static size_t size_of(int type) {
   return (size_t)sizes[type];
 }
 
+static int alive;  // how many ranks were not given up yet
+
+// End the process: it does what makes NCCL fail.
+static void refuse(const char *why) {
+  fprintf(stderr, "collectives: %s\n", why);
+  fflush(stderr);
+  _exit(70);
+}
+
+__attribute__((destructor)) static void end() {
+  if (__atomic_load_n(&alive, __ATOMIC_ACQUIRE)) refuse("the process ends, and ranks were not given up");
+}
+
+static void forget(void *ranks) {
+  Ranks *own = (Ranks *)ranks;
+  if (__atomic_load_n(&own->is_gone, __ATOMIC_ACQUIRE)) refuse("a graph goes behind its ranks");
+  __atomic_sub_fetch(&own->graphs, 1, __ATOMIC_ACQ_REL);
+}
+
+// Let a stream's capture, if it has one, say when its graph goes.
+static void retain(Ranks *own, hipStream_t stream) {
+  if (__atomic_load_n(&own->is_gone, __ATOMIC_ACQUIRE)) refuse("a collective of ranks that were given up");
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  hipGraph_t graph = 0;
+  hipUserObject_t object;
+  if (hipStreamGetCaptureInfo_v2(stream, &status, 0, &graph, 0, 0) || status != hipStreamCaptureStatusActive) return;
+  __atomic_add_fetch(&own->graphs, 1, __ATOMIC_ACQ_REL);
+  if (hipUserObjectCreate(&object, own, forget, 1, hipUserObjectNoDestructorSync) ||
+      hipGraphRetainUserObject(graph, object, 1, hipGraphUserObjectMove))
+    refuse("a graph takes no user object");
+}
+
+static int give_up(Ranks *own) {
+  for (int waited = 0; __atomic_load_n(&own->graphs, __ATOMIC_ACQUIRE); waited++) {
+    if (waited == PATIENCE) refuse("ranks are given up before the graphs that have them");
+    usleep(1000);
+  }
+  if (__atomic_exchange_n(&own->is_gone, 1, __ATOMIC_ACQ_REL)) refuse("ranks are given up twice");
+  __atomic_sub_fetch(&alive, 1, __ATOMIC_ACQ_REL);
+  return 0;
+}
+
 static int launch(Ranks *own, char kind, const void *in, void *out, size_t count, int type, int op, void *stream) {
   if ((kind == 'r' || kind == 's') && type != 2 && type != 7) return 4;
+  retain(own, (hipStream_t)stream);
   hipGetLastError();  // what failed before is not of this launch
   exchange<<<1, 1, 0, (hipStream_t)stream>>>(own, kind, (const char *)in, (char *)out, count * size_of(type), type, op);
   if (count == FAILS) own->error = 3;
@@ -119,6 +164,7 @@ static int launch(Ranks *own, char kind, const void *in, void *out, size_t count
 }
 
 static int message(Ranks *own, bool is_sent, const void *bytes, size_t count, int type, int peer, void *stream) {
+  retain(own, (hipStream_t)stream);
   hipGetLastError();
   pass<<<1, 1, 0, (hipStream_t)stream>>>(own, is_sent, (char *)bytes, count * size_of(type), peer);
   return hipGetLastError() ? 1 : 0;
@@ -143,16 +189,16 @@ int ncclCommInitRank(Ranks **out, int ranks, Id id, int rank) {
   __atomic_add_fetch(&shared->came, 1, __ATOMIC_ACQ_REL);
   while (__atomic_load_n(&shared->came, __ATOMIC_ACQUIRE) != (unsigned)ranks) sched_yield();
   shm_unlink(id.name);
-  *out = new Ranks{shared, rank, ranks, 0, 0};
+  *out = new Ranks{shared, rank, ranks, 0, 0, 0, 0};
+  __atomic_add_fetch(&alive, 1, __ATOMIC_ACQ_REL);
   return 0;
 }
 
-// What graphs have of it may run on: nothing is freed.
-int ncclCommDestroy(Ranks *) { return 0; }
+int ncclCommDestroy(Ranks *own) { return give_up(own); }
 
 int ncclCommAbort(Ranks *own) {
   __atomic_store_n(&own->is_ended, 1, __ATOMIC_RELEASE);
-  return 0;
+  return give_up(own);
 }
 
 int ncclCommGetAsyncError(Ranks *own, int *error) { return *error = own->error, 0; }
