@@ -21,7 +21,7 @@ from hiprt.bench.engine.models.upload import Upload
 from hiprt.bench.engine.safetensors_file import SafetensorsFile
 from hiprt.hip import lib
 
-SIZES = {"vocab_size": 60000, "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8}
+SIZES = {"vocab_size": 60000, "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 16}
 
 
 @st.composite
