@@ -45,14 +45,20 @@ class Pointers:
         self.recording = recording
         self.is_ours = is_ours
         self.starts = [address for address, _ in memory]
-        self.pinned = list(range(len(self.starts)))
+        self.pin(range(len(self.starts)))
         # Where HIP does not tell a kernel's arguments, nothing is known of what they point to.
         self.is_hidden = any(recording.raw(i).kind == core.lib.HIPRT_NODE_OPAQUE for i in range(len(recording)))
         self.places, self.values = words(recording)
         self.merges, alone = merged(memory)
         self.table, self.chosen = self.found(alone)
         self.count = len(self.table)
-        self.pointers = core.ffi.cast("hiprt_pointer *", self.table.ctypes.data)
+        words_of_table = core.ffi.cast("hiprt_pointer *", self.table.ctypes.data)
+        lib = core.lib
+        self.pointers = core.create(
+            "hiprt_pointers", lib.hiprt_pointers_release, lib.hiprt_pointers_create,
+            len(memory), self.count, words_of_table,
+        )  # fmt: skip
+        recording.point(self.pointers, core.ffi.new("uint64_t[]", self.starts))
         self.copies: list[Recording] = []
         self.puzzles = 0
 
@@ -72,7 +78,7 @@ class Pointers:
         later.puzzles = self.puzzles
         names = ["node", "offset", "memory"]
         if np.array_equal(later.table[names], self.table[names]):
-            later.pinned = self.pinned
+            later.pin(self.pinned)
         return later
 
     def found(self, alone: dict[int, tuple[int, int]]) -> tuple[NDArray[np.void], NDArray[np.intp]]:
@@ -91,11 +97,16 @@ class Pointers:
             table["delta"] = self.values[chosen] - starts[at[chosen]]
         return table, chosen
 
+    def pin(self, pinned: Sequence[int]) -> None:
+        """Note which pieces of memory may not move."""
+        self.pinned = list(pinned)
+        self.places_of_pinned = [self.starts[i] for i in self.pinned]
+
     def may_move(self, starts: Sequence[int]) -> bool:
         """Whether a recording for memory at these places is known without another capture."""
-        if any(starts[i] != starts[first] for i, first in self.merges):
+        if self.merges and any(starts[i] != starts[first] for i, first in self.merges):
             return False
-        return all(starts[i] == self.starts[i] for i in self.pinned)
+        return [starts[i] for i in self.pinned] == self.places_of_pinned
 
     def learn(self, captured: Recording, starts: Sequence[int]) -> bool:
         """Compare a capture with memory at other places with what is expected of it; whether all that moved may move.
@@ -118,7 +129,7 @@ class Pointers:
         if np.any((words(captured)[1] != expected) & ~self.is_ours):
             self.puzzles += 1
             return False
-        self.pinned = [i for i in self.pinned if starts[i] == self.starts[i]]
+        self.pin([i for i in self.pinned if starts[i] == self.starts[i]])
         return True
 
     def at(self, starts: Sequence[int]) -> Recording:
@@ -127,7 +138,7 @@ class Pointers:
         if spare is None:
             spare = self.recording.copy()
             self.copies.append(spare)
-        spare.point(self.pointers, self.count, core.ffi.new("uint64_t[]", starts))
+        spare.point(self.pointers, core.ffi.new("uint64_t[]", starts))
         return spare
 
 

@@ -72,8 +72,8 @@ class Stats:
     changed : int
         Number of nodes that carried other arguments in the nearest exec, summed over the times that no exec carried
         what was recorded.
-    latest : Event or None
-        The event that was counted last.
+    last : tuple of Event and object, or None
+        The event that was counted last, and what says its difference.
     signatures : int
         Number of calls that are kept, to be launched again without the function.
     nbytes : int
@@ -86,7 +86,7 @@ class Stats:
     reasons: Counter[str] = field(default_factory=Counter)
     patched: int = 0
     changed: int = 0
-    latest: Event | None = None
+    last: tuple[Event, object] | None = None
     signatures: int = 0
     nbytes: int = 0
 
@@ -95,15 +95,27 @@ class Stats:
         """How often each rung of the ladder was taken until now."""
         return {**self.counted, "replay": self.counted["replay"] + int(self.replays[0])}
 
-    def count(self, event: Event) -> None:
-        """Count an event, and print it if ``HIPRT_GRAPH_EXPLAIN`` is set."""
+    def count(self, event: Event, difference: object = None) -> None:
+        """Count an event, and print it if ``HIPRT_GRAPH_EXPLAIN`` is set.
+
+        Parameters
+        ----------
+        event : Event
+        difference : object, optional
+            What says the event's difference, as text, when somebody asks for it.
+        """
         if event.rung in self.counted:
             self.counted[event.rung] += 1
         self.reasons[f"{event.rung}: {event.reason}"] += 1
-        self.latest = event
-        events.append(event)
+        self.last = event, difference
+        events.append(self.last)
         if flags.graph_explain:
-            print(f"hiprt: {event}", file=sys.stderr)
+            print(f"hiprt: {told(*self.last)}", file=sys.stderr)
+
+    @property
+    def latest(self) -> Event | None:
+        """The event that was counted last."""
+        return None if self.last is None else told(*self.last)
 
     def merge(self, other: Stats) -> None:
         """Add another step's counts."""
@@ -127,10 +139,15 @@ class Stats:
         }
 
 
-events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+events: deque[tuple[Event, object]] = deque(maxlen=KEPT_EVENTS)
 live: weakref.WeakSet[Any] = weakref.WeakSet()
 ended: dict[str, Stats] = {}
 started = time.time()
+
+
+def told(event: Event, difference: object) -> Event:
+    """Return an event with what says its difference as text; None says it already."""
+    return event if difference is None else event._replace(difference=str(difference))
 
 
 def register(owner: Any, counts: Stats) -> None:
@@ -162,7 +179,7 @@ def stats() -> dict[str, dict[str, Any]]:
 
 def explain() -> list[Event]:
     """Return the last 256 times that a rung other than replay was taken or a step was split, oldest first."""
-    return list(events)
+    return [told(*each) for each in events]
 
 
 def report() -> None:

@@ -131,6 +131,10 @@ static void patch(void *exec, void *node) {
        params());
 }
 
+static void change(void *node) {
+  CALL((void *, const void *), "hipGraphKernelNodeSetParams", "cuGraphKernelNodeSetParams", node, params());
+}
+
 static void launch(void) {
   CALL((void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **),
        "hipModuleLaunchKernel", "cuLaunchKernel", function, 1, 1, 1, WIDTH, 1, 1, 0, stream, arguments, 0);
@@ -152,8 +156,9 @@ static int ascending(const void *a, const void *b) {
   return (difference > 0) - (difference < 0);
 }
 
-enum { EAGER, BUILD, INSTANTIATE, UPDATE, PATCH, RELAUNCH, WHOLE, PARTS };
-static const char *const names[PARTS] = {"eager", "build", "instantiate", "update", "patch", "relaunch", "whole"};
+enum { EAGER, BUILD, INSTANTIATE, UPDATE, PATCH, RELAUNCH, WHOLE, SET, AFTER_SET, ANEW, KEPT, SET_ALL, PARTS };
+static const char *const names[PARTS] = {"eager",    "build", "instantiate", "update",      "patch",       "relaunch",
+                                         "whole",    "set",   "after_set",   "update_anew", "update_kept", "update_set"};
 static double taken[PARTS][ROUNDS];
 
 static void measure(int round, int nodes, int changed, void **handles, void **others) {
@@ -197,6 +202,33 @@ static void measure(int round, int nodes, int changed, void **handles, void **ot
   drop(graph);
 }
 
+/* Change some nodes of an executable graph that was changed and launched before, then all of them in each of three ways,
+ * with the launch behind it: from a graph that is built for it, from the graph that it was made of, and node by node. */
+static void measure_changes(int round, int nodes, int changed, void *graph, void *exec, void **handles, void **others) {
+  double at[4];
+  by = 4 * round;
+  at[0] = now();
+  for (int i = 0; i < changed; i++) patch(exec, handles[(long)i * nodes / changed]);
+  at[1] = now();
+  relaunch(exec);
+  at[2] = now();
+  wait_for();
+  taken[SET][round] = at[1] - at[0];
+  taken[AFTER_SET][round] = at[2] - at[1];
+  for (int way = ANEW; way <= SET_ALL; way++) {
+    by++;
+    at[0] = now();
+    void *other = way == ANEW ? build(nodes, others) : graph;
+    for (int i = 0; way == KEPT && i < nodes; i++) change(handles[i]);
+    for (int i = 0; way == SET_ALL && i < nodes; i++) patch(exec, handles[i]);
+    if (way != SET_ALL) update(exec, other);
+    if (way == ANEW) drop(other);
+    relaunch(exec);
+    taken[way][round] = now() - at[0];
+    wait_for();
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc != 6) return 2;
   is_cuda = !strcmp(argv[2], "cuda");
@@ -213,6 +245,8 @@ int main(int argc, char **argv) {
   y = memory();
   CALL((void **, unsigned), "hipStreamCreateWithFlags", "cuStreamCreate", &stream, 1);
   for (int round = 0; round < ROUNDS; round++) measure(round, nodes, changed, handles, others);
+  void *graph = build(nodes, handles), *exec = instantiate(graph);
+  for (int round = 0; round < ROUNDS; round++) measure_changes(round, nodes, changed, graph, exec, handles, others);
   printf("{");
   for (int part = 0; part < PARTS; part++) {
     qsort(taken[part], ROUNDS, sizeof(double), ascending);

@@ -171,7 +171,7 @@ class Ladder:
             self.stats.reasons[f"waited: all {choice.waited} slots in flight"] += 1
         self.note_replaced(choice.replaced)
         if before is recording:  # it is new here
-            difference = self.difference(recording)
+            difference: object = self.difference(recording)
         else:
             difference = before.difference(recording, choice.first) if choice.differing else ""
         self.execs.settle()
@@ -182,9 +182,10 @@ class Ladder:
                 self.stats.reasons[refused] += 1
             dump(recording, self.name)
         reason = core.ffi.string(choice.reason).decode()
-        self.stats.count(because(why, Event(self.name, rung, reason, recording.key, difference, choice.seconds)))
+        event = Event(self.name, rung, reason, recording.key, "", choice.seconds)
+        self.stats.count(*because(why, event, difference))
         if rung == "instantiate" and self.stats.counted[rung] == MANY:
-            warn_of_many(self.name, reason, difference, why)
+            warn_of_many(self.name, reason, str(difference), why)
         return exec_, rung
 
     def note_replaced(self, count: int) -> None:
@@ -192,7 +193,7 @@ class Ladder:
         if count:
             self.stats.reasons["replaced: update budget spent"] += count
 
-    def difference(self, recording: Recording) -> str:
+    def difference(self, recording: Recording) -> object:
         """Describe how a recording differs from what was launched before it."""
         before = self.latest()
         if before is None:
@@ -327,13 +328,13 @@ class Ladder:
             self.user_keys[key] = recording
 
 
-def because(why: Why | None, event: Event) -> Event:
-    """Return an event that says first what the step was given that it was not given before, if that is known."""
+def because(why: Why | None, event: Event, difference: object) -> tuple[Event, object]:
+    """Return an event and its difference, which say first what the step was given that it was not given before."""
     given = why() if why is not None else None
     if given is None:
-        return event
-    parts = [part for part in (str(given), event.difference) if part]
-    return event._replace(reason=f"{given.reason}: {event.reason}", difference="; ".join(parts))
+        return event, difference
+    parts = [part for part in (str(given), str(difference)) if part]
+    return event._replace(reason=f"{given.reason}: {event.reason}"), "; ".join(parts)
 
 
 def warn_of_many(name: str, reason: str, difference: str, why: Why | None) -> None:

@@ -302,25 +302,30 @@ static int patch_node(hiprt_exec *e, const hiprt_node *n, uint32_t index) {
   return 0;
 }
 
-static int patch(hiprt_exec *e, hiprt_recorder *recorder, uint32_t *out_patched) {
-  uint32_t size = hiprt_recorder_size(recorder);
-  for (uint32_t i = 0; i < size; i++) {
-    if (!hiprt_recorder_differs(e->recorder, recorder, i)) continue;
+static int patch(hiprt_exec *e, hiprt_recorder *recorder, const hiprt_changes *changes) {
+  for (uint32_t i = 0; i < changes->count; i++) {
     hiprt_node n;
-    hiprt_recorder_node(recorder, i, &n);
-    int status = patch_node(e, &n, i);
+    hiprt_recorder_node(recorder, changes->nodes[i], &n);
+    int status = patch_node(e, &n, changes->nodes[i]);
     if (status) return status;
-    ++*out_patched;
   }
   carry(e, recorder);
-  return *out_patched ? hiprt_canary_patch(&e->canary, e->handle) : 0;
+  return changes->count ? hiprt_canary_patch(&e->canary, e->handle) : 0;
+}
+
+int hiprt_exec_patch_nodes(hiprt_exec *e, hiprt_recorder *recorder, const hiprt_changes *changes) {
+  const int status = take_turn(e->device);
+  return status ? status : end_turn(e->device, patch(e, recorder, changes));
 }
 
 int hiprt_exec_patch(hiprt_exec *e, hiprt_recorder *recorder, uint32_t *out_patched) {
-  *out_patched = 0;
+  hiprt_changes changes = {0};
   int status = same_key(e, recorder, "hiprt_exec_patch");
-  if (!status) status = take_turn(e->device);
-  return status ? status : end_turn(e->device, patch(e, recorder, out_patched));
+  if (!status) status = hiprt_recorder_compare(e->recorder, recorder, &changes);
+  if (!status) status = hiprt_exec_patch_nodes(e, recorder, &changes);
+  *out_patched = changes.count;
+  free(changes.nodes);
+  return status;
 }
 
 static int move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint32_t n_moves, const hiprt_move *moves) {

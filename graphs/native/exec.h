@@ -51,5 +51,8 @@ uint32_t hiprt_exec_overlaps(const hiprt_exec *exec);
 /* cffi end */
 
 int hiprt_exec_device(const hiprt_exec *exec);
+/* Make the exec, which must not be busy, carry the arguments of a recording of the same key, of which these nodes differ
+ * from the one that it carries. When it fails the exec must be discarded (G8). */
+int hiprt_exec_patch_nodes(hiprt_exec *exec, hiprt_recorder *recorder, const hiprt_changes *changes);
 /* Return the recorder whose arguments an exec carries. */
 hiprt_recorder *hiprt_exec_recorder(const hiprt_exec *exec);

@@ -15,6 +15,7 @@ typedef struct {
   hiprt_exec *exec;
   hiprt_successor *successor; /* NULL until half of the budget is used */
   int is_same; /* as the recording that is searched for now */
+  hiprt_changes changes; /* from what it carries to that, where it is the same */
 } slot;
 
 #define LEAST_TURNS 4 /* twice as many arguments, or twice as many as there are slots, are remembered */
@@ -59,6 +60,7 @@ int hiprt_ladder_create(hiprt_ladder **out_ladder) {
 
 static void let_go(hiprt_ladder *ladder, slot gone) {
   ladder->version++;
+  free(gone.changes.nodes);
   hiprt_successor_release(gone.successor);
   hiprt_exec_release(gone.exec);
 }
@@ -191,14 +193,16 @@ typedef struct {
   hiprt_choice *out;
 } search;
 
-/* Choose the exec that carries the arguments already. */
+/* Compare the arguments with those of each exec, and choose one that carries them already. */
 static int replay(const search *s) {
   const int may_replay = s->rules->rungs >> HIPRT_REPLAY & 1;
   for (uint32_t i = 0; i < s->topology->n_slots; i++) {
     slot *each = s->topology->slots + i;
     const hiprt_recorder *carried = hiprt_exec_recorder(each->exec);
     each->is_same = hiprt_recorder_same_key(carried, s->recorder);
-    if (!may_replay || !each->is_same || !hiprt_recorder_same_arguments(carried, s->recorder)) continue;
+    const int status = each->is_same ? hiprt_recorder_compare(carried, s->recorder, &each->changes) : 0;
+    if (status) return status;
+    if (!may_replay || !each->is_same || each->changes.count) continue;
     const int may_launch = hiprt_exec_may_launch(each->exec, s->stream);
     if (may_launch == 1) s->out->exec = each->exec;
     if (may_launch) return may_launch == 1 ? 0 : may_launch;
@@ -206,19 +210,17 @@ static int replay(const search *s) {
   return 0;
 }
 
-/* Find how far the nearest exec is from the arguments. */
-static void compare(const search *s) {
+/* Tell how far the nearest exec is from the arguments. */
+static void tell_nearest(const search *s) {
   s->out->is_new = 1;
   s->out->changed = hiprt_recorder_size(s->recorder);
   for (uint32_t i = 0; i < s->topology->n_slots; i++) {
     const slot *each = s->topology->slots + i;
     if (!each->is_same) continue;
-    uint32_t first = 0;
-    uint64_t bytes;
-    const uint32_t changed = hiprt_recorder_changed(hiprt_exec_recorder(each->exec), s->recorder, &first, &bytes);
-    if (s->out->is_new || changed < s->out->changed) {
-      s->out->changed = changed;
-      s->out->first = first;
+    const hiprt_changes *changes = &each->changes;
+    if (s->out->is_new || changes->count < s->out->changed) {
+      s->out->changed = changes->count;
+      s->out->first = changes->count ? *changes->nodes : 0;
     }
     s->out->is_new = 0;
   }
@@ -272,6 +274,7 @@ static int find_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_recor
   /* One that could not be made is none: memory of its copies may have gone meanwhile, which HIP refuses then. */
   if (hiprt_successor_take(successor, &fresh.exec)) return 0;
   const slot spent = *old;
+  fresh.is_same = spent.is_same;
   hiprt_exec_hold(fresh.exec, (int)hiprt_exec_hold(spent.exec, 0));
   *old = fresh;
   *out_exec = fresh.exec;
@@ -295,30 +298,32 @@ int hiprt_ladder_move(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_rules 
 static int change(const search *s, hiprt_exec *exec) {
   const uint32_t size = hiprt_recorder_size(s->recorder);
   for (;;) {
-    uint32_t first = 0, patched;
-    uint64_t bytes;
-    const uint32_t count = hiprt_recorder_changed(hiprt_exec_recorder(exec), s->recorder, &first, &bytes);
+    topology *t;
+    const hiprt_changes *changes = &find_slot(s->ladder, exec, &t)->changes;
+    const uint32_t count = changes->count;
     const uint32_t rung = hiprt_policy_cheaper(count, size, s->rules->rungs);
     if (rung == HIPRT_EAGER) return 0;
     const int is_patch = rung == HIPRT_PATCH;
     const uint32_t nodes = is_patch ? count : size;
     hiprt_exec *within;
-    const uint64_t written = is_patch ? bytes : hiprt_recorder_bytes(s->recorder);
+    const uint64_t written = is_patch ? changes->bytes : hiprt_recorder_bytes(s->recorder);
     int status = find_within(s->ladder, exec, s->recorder, s->rules, nodes, written, &within);
     if (status || !within) return status;
     if (within != exec) {
       s->out->replaced++;
       exec = within;
+      status = hiprt_recorder_compare(hiprt_exec_recorder(exec), s->recorder, &find_slot(s->ladder, exec, &t)->changes);
+      if (status) return status;
       continue;
     }
     const double start = now();
-    status = is_patch ? hiprt_exec_patch(exec, s->recorder, &patched) : hiprt_exec_update(exec, s->recorder);
+    status = is_patch ? hiprt_exec_patch_nodes(exec, s->recorder, changes) : hiprt_exec_update(exec, s->recorder);
     if (status) return status;
     s->out->seconds = now() - start;
     hiprt_policy_measure(rung, s->out->seconds, nodes);
     s->out->rung = rung;
     s->out->exec = exec;
-    s->out->first = first;
+    s->out->first = count ? *changes->nodes : 0;
     s->out->differing = count;
     snprintf(s->out->reason, sizeof s->out->reason, "arguments of %u of %u nodes changed", count, size);
     return 0;
@@ -345,7 +350,7 @@ int hiprt_ladder_find(hiprt_ladder *ladder, hiprt_recorder *recorder, hiprt_stre
   const search s = {ladder, t, recorder, stream, rules, out};
   int status = replay(&s);
   if (status || out->exec) return status;
-  compare(&s);
+  tell_nearest(&s);
   uint32_t same, free;
   hiprt_exec *old;
   int is_drained;

@@ -37,6 +37,8 @@ struct hiprt_recorder {
   uint32_t *deps;
   size_t n_deps, deps_capacity;
   uint64_t key, arguments_hash, serial;
+  hiprt_pointers *pointers; /* NULL unless the arguments are those that follow from it and from `starts` */
+  uint64_t *starts;
   uint32_t max_nodes; /* 0: no bound */
   uint64_t max_bytes;
   void (*added)(void *owner); /* called for each node that is recorded, unless NULL */
@@ -85,6 +87,27 @@ uint32_t hiprt_recorder_references(const hiprt_recorder *r) {
   return atomic_load_explicit(&r->references, memory_order_acquire);
 }
 
+/* Note that arguments are no longer what a table of pointers says. */
+static void forget_pointers(hiprt_recorder *r) {
+  if (!r->pointers) return;
+  hiprt_pointers_release(r->pointers);
+  free(r->starts);
+  r->pointers = 0;
+  r->starts = 0;
+}
+
+/* Note that arguments are what a table of pointers says, where memory begins at `starts`. */
+static int keep_pointers(hiprt_recorder *r, hiprt_pointers *pointers, const uint64_t *starts) {
+  const size_t count = hiprt_pointers_memories(pointers);
+  uint64_t *kept = calloc(count + 1, sizeof *kept);
+  if (!kept) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_recorder_point", 0);
+  memcpy(kept, starts, count * sizeof *kept);
+  forget_pointers(r);
+  r->pointers = hiprt_pointers_retain(pointers);
+  r->starts = kept;
+  return 0;
+}
+
 void hiprt_recorder_release(hiprt_recorder *r) {
   if (!r || atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) != 1) return;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
@@ -92,6 +115,7 @@ void hiprt_recorder_release(hiprt_recorder *r) {
     hiprt_captured_release(r->nodes[i].captured);
   }
   for (size_t i = 0; i < r->n_touches; i++) hiprt_uses_release(r->touches[i].uses);
+  forget_pointers(r);
   hiprt_deps_destroy(r->tracker);
   free(r->touches);
   free(r->arguments);
@@ -196,6 +220,7 @@ static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t cou
   hash(r, deps, count);
   if (n->kernel) hiprt_kernel_retain(n->kernel);
   r->n_foreign += hiprt_captured_retain(n->captured) != 0;
+  forget_pointers(r);
   if (is_launch(n)) {
     const uint64_t function = function_of(r, n);
     const uint32_t words[2] = {(uint32_t)function, (uint32_t)(function >> 32)};
@@ -388,7 +413,7 @@ static int copy_all(const hiprt_recorder *from, hiprt_recorder *into) {
   into->n_foreign = from->n_foreign;
   into->key = from->key;
   into->arguments_hash = from->arguments_hash;
-  return 0;
+  return from->pointers ? keep_pointers(into, from->pointers, from->starts) : 0;
 }
 
 int hiprt_recorder_slice(const hiprt_recorder *from, uint32_t begin, uint32_t end, hiprt_recorder *into) {
@@ -450,6 +475,7 @@ uint32_t hiprt_recorder_moved(const hiprt_recorder *r, uint32_t index, uint32_t 
 }
 
 void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_move *moves) {
+  forget_pointers(r);
   r->arguments_hash = HASH_START;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const node *n = r->nodes + i;
@@ -458,34 +484,45 @@ void hiprt_recorder_relocate(hiprt_recorder *r, uint32_t n_moves, const hiprt_mo
   }
 }
 
-/* Write the words of one node, which are the first of the list; returns how many they are. */
-static uint32_t point_node(hiprt_recorder *r, uint32_t n_pointers, const hiprt_pointer *pointers, const uint64_t *starts) {
-  const node *n = r->nodes + pointers->node;
+/* Write the words of one node that point into a memory, which are the first of the list; returns how many they are. */
+static uint32_t point_node(hiprt_recorder *r, uint32_t n_words, const hiprt_pointer *words, uint64_t start) {
+  const node *n = r->nodes + words->node;
   uint32_t count = 0;
-  int is_other = 0;
-  for (; count < n_pointers && pointers[count].node == pointers->node; count++) {
-    const uint64_t address = starts[pointers[count].memory] + pointers[count].delta;
-    char *word = r->bytes + n->payload + pointers[count].offset;
-    if (!memcmp(word, &address, sizeof address)) continue;
-    if (!is_other++) r->arguments_hash -= hash_of(r, n);
-    memcpy(word, &address, sizeof address);
+  r->arguments_hash -= hash_of(r, n);
+  for (; count < n_words && words[count].node == words->node; count++) {
+    const uint64_t address = start + words[count].delta;
+    memcpy(r->bytes + n->payload + words[count].offset, &address, sizeof address);
   }
-  if (is_other) r->arguments_hash += hash_of(r, n);
+  r->arguments_hash += hash_of(r, n);
   return count;
 }
 
-void hiprt_recorder_point(hiprt_recorder *r, uint32_t n_pointers, const hiprt_pointer *pointers, const uint64_t *starts) {
-  for (uint32_t i = 0; i < n_pointers;) i += point_node(r, n_pointers - i, pointers + i, starts);
+int hiprt_recorder_point(hiprt_recorder *r, hiprt_pointers *pointers, const uint64_t *starts) {
+  const int is_known = r->pointers == pointers;
+  const int status = is_known ? 0 : keep_pointers(r, pointers, starts);
+  if (status) return status;
+  for (uint32_t m = 0; m < hiprt_pointers_memories(pointers); m++) {
+    if (is_known && r->starts[m] == starts[m]) continue;
+    uint32_t count;
+    const hiprt_pointer *words = hiprt_pointers_into(pointers, m, &count);
+    for (uint32_t i = 0; i < count;) i += point_node(r, count - i, words + i, starts[m]);
+    r->starts[m] = starts[m];
+  }
+  return 0;
 }
 
 void hiprt_recorder_set_payload(hiprt_recorder *r, uint32_t index, const void *payload) {
   const node *n = r->nodes + index;
+  forget_pointers(r);
   r->arguments_hash -= hash_of(r, n);
   memcpy(r->bytes + n->payload, payload, n->payload_size);
   r->arguments_hash += hash_of(r, n);
 }
 
-char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) { return r->bytes + r->nodes[index].payload; }
+char *hiprt_recorder_payload(hiprt_recorder *r, uint32_t index) {
+  forget_pointers(r); /* it is about to be changed */
+  return r->bytes + r->nodes[index].payload;
+}
 
 uint32_t hiprt_recorder_size(const hiprt_recorder *r) { return r->n_nodes; }
 uint64_t hiprt_recorder_edges(const hiprt_recorder *r) { return r->n_deps; }
@@ -641,8 +678,11 @@ uint64_t hiprt_recorder_outline(const hiprt_recorder *r, uint32_t n_extents, con
   return o.count;
 }
 
+/* Whether two recordings differ only where their memory begins elsewhere. */
+static int are_alike(const hiprt_recorder *a, const hiprt_recorder *b) { return a->pointers && a->pointers == b->pointers; }
+
 int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
-  if (a == b) return 1;
+  if (a == b || are_alike(a, b)) return 1;
   if (hiprt_guards_off & HIPRT_GUARD_KEY) return a->n_nodes == b->n_nodes;
   if (a->key != b->key || a->n_nodes != b->n_nodes || a->n_deps != b->n_deps) return 0;
   if (a->n_deps && memcmp(a->deps, b->deps, a->n_deps * sizeof *a->deps)) return 0;
@@ -656,7 +696,8 @@ int hiprt_recorder_same_key(const hiprt_recorder *a, const hiprt_recorder *b) {
   return 1;
 }
 
-int hiprt_recorder_differs(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t i) {
+/* Whether node i carries other arguments in b than in a. */
+static int differs(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t i) {
   size_t x, y, size = arguments_of(a->nodes + i, &x);
   arguments_of(b->nodes + i, &y);
   return size && memcmp(a->bytes + x, b->bytes + y, size) != 0;
@@ -664,7 +705,7 @@ int hiprt_recorder_differs(const hiprt_recorder *a, const hiprt_recorder *b, uin
 
 int hiprt_recorder_same_arguments(const hiprt_recorder *a, const hiprt_recorder *b) {
   for (uint32_t i = 0; a != b && i < a->n_nodes; i++)
-    if (hiprt_recorder_differs(a, b, i)) return 0;
+    if (differs(a, b, i)) return 0;
   return 1;
 }
 
@@ -672,11 +713,52 @@ uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b
   uint32_t changed = 0;
   *out_bytes = 0;
   for (uint32_t i = 0; i < a->n_nodes; i++) {
-    if (!hiprt_recorder_differs(a, b, i)) continue;
+    if (!differs(a, b, i)) continue;
     if (!changed++) *out_first = i;
     *out_bytes += b->nodes[i].payload_size;
   }
   return changed;
+}
+
+/* Make room for the list of all nodes, and behind it for a bit of each, which are zeros; returns these. */
+static uint64_t *reserve_changes(uint32_t n_nodes, hiprt_changes *changes) {
+  const size_t listed = ((size_t)n_nodes + 1) / 2 * 2, words = (size_t)n_nodes / 64 + 1;
+  if (changes->room < n_nodes || !changes->nodes) {
+    uint32_t *grown = realloc(changes->nodes, listed * sizeof *grown + words * sizeof(uint64_t));
+    if (!grown) return 0;
+    changes->nodes = grown;
+    changes->room = n_nodes;
+  }
+  return memset(changes->nodes + listed, 0, words * sizeof(uint64_t));
+}
+
+/* Mark the nodes with words that point into memory which begins elsewhere. */
+static void mark_moved(const hiprt_recorder *a, const hiprt_recorder *b, uint64_t *marks) {
+  for (uint32_t m = 0; m < hiprt_pointers_memories(a->pointers); m++) {
+    uint32_t count = 0;
+    const hiprt_pointer *words = a->starts[m] == b->starts[m] ? 0 : hiprt_pointers_into(a->pointers, m, &count);
+    for (uint32_t i = 0; i < count; i++) marks[words[i].node / 64] |= (uint64_t)1 << words[i].node % 64;
+  }
+}
+
+int hiprt_recorder_compare(const hiprt_recorder *a, const hiprt_recorder *b, hiprt_changes *out) {
+  uint64_t *marks = reserve_changes(b->n_nodes, out);
+  if (!marks) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_recorder_compare", 0);
+  out->count = 0;
+  out->bytes = 0;
+  if (a == b) return 0;
+  const int is_alike = are_alike(a, b);
+  if (is_alike) mark_moved(a, b, marks);
+  for (uint32_t i = 0; i < b->n_nodes; i++) {
+    if (is_alike && !marks[i / 64]) {
+      i |= 63;
+      continue;
+    }
+    if (is_alike ? !(marks[i / 64] >> i % 64 & 1) : !differs(a, b, i)) continue;
+    out->nodes[out->count++] = i;
+    out->bytes += b->nodes[i].payload_size;
+  }
+  return 0;
 }
 
 /* Launch a kernel of other code as it was captured. */

@@ -10,6 +10,7 @@
 #include "kernel.h"
 #include "move.h"
 #include "order.h"
+#include "pointers.h"
 #include "stream.h"
 
 /* cffi begin */
@@ -26,13 +27,6 @@ typedef struct {
   uint64_t dst, count;
   uint32_t value, width;
 } hiprt_fill_args;
-
-/* A word of a node's arguments that is an address: `offset` bytes from the start of the payload, it lies `delta` bytes from
- * where memory number `memory` begins. */
-typedef struct {
-  uint32_t node, offset, memory, zero;
-  uint64_t delta;
-} hiprt_pointer;
 
 /* A node as it is shown; pointers are borrowed from the recorder. */
 typedef struct {
@@ -112,9 +106,9 @@ int hiprt_recorder_same_arguments(const hiprt_recorder *a, const hiprt_recorder 
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
 /* Give all nodes the addresses they have after the moves; the edges stay. */
 void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const hiprt_move *moves);
-/* Give words the addresses that they have where each memory begins at starts[memory]; the edges stay. */
-void hiprt_recorder_point(hiprt_recorder *recorder, uint32_t n_pointers, const hiprt_pointer *pointers,
-                          const uint64_t *starts);
+/* Give words the addresses that they have where each memory begins at starts[memory]; the edges stay. Only recordings of
+ * the same nodes are pointed by one table. */
+int hiprt_recorder_point(hiprt_recorder *recorder, hiprt_pointers *pointers, const uint64_t *starts);
 /* Launch every node in program order on a stream that does not record. *out_ran: 0 if the call failed and no node has
  * been launched, 1 if some have been, or may have been. */
 int hiprt_recorder_run(const hiprt_recorder *recorder, hiprt_stream *stream, int *out_ran);
@@ -143,5 +137,11 @@ void hiprt_recorder_set_payload(hiprt_recorder *recorder, uint32_t index, const 
  * they are after the moves; it may be the node's payload itself. */
 uint32_t hiprt_recorder_moved(const hiprt_recorder *recorder, uint32_t index, uint32_t n_moves, const hiprt_move *moves,
                               char *out_payload);
-/* Whether node i carries other arguments in b than in a, two recordings of one key. */
-int hiprt_recorder_differs(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t i);
+/* The nodes whose arguments differ between two recordings of one key, ascending; all zeros at first. */
+typedef struct {
+  uint32_t *nodes, count, room;
+  uint64_t bytes; /* the size of their payloads */
+} hiprt_changes;
+
+/* Compare two recordings of one key: list the nodes to which b gives other arguments than a. */
+int hiprt_recorder_compare(const hiprt_recorder *a, const hiprt_recorder *b, hiprt_changes *out_changes);

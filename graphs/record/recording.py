@@ -220,19 +220,17 @@ class Recording:
         """Give all nodes the addresses they have when memory moves: (start, end, new start), ascending."""
         core.lib.hiprt_recorder_relocate(self.core, len(moves), moves)
 
-    def point(self, pointers: Any, count: int, starts: Any) -> None:
+    def point(self, pointers: Any, starts: Any) -> None:
         """Give argument words the addresses that they have where memory begins elsewhere.
 
         Parameters
         ----------
-        pointers : hiprt_pointer *
+        pointers : hiprt_pointers *
             The words, and the memory into which each of them points.
-        count : int
-            Number of words.
         starts : uint64_t *
             Where each memory begins.
         """
-        core.lib.hiprt_recorder_point(self.core, count, pointers, starts)
+        core.call(core.lib.hiprt_recorder_point(self.core, pointers, starts))
 
     def order(self, stream: Stream) -> None:
         """Order what is put on the stream next with other streams' work on memory that the nodes use (G13)."""
@@ -332,10 +330,11 @@ class Recording:
         count = int(core.lib.hiprt_recorder_changed(self.core, other.core, first, nbytes))
         return count, int(nbytes[0]), int(first[0])
 
-    def difference(self, other: Recording, index: int) -> str:
+    def difference(self, other: Recording, index: int) -> str | ForeignDifference:
         """Describe how the arguments of one node differ from those in a recording of the same key."""
-        if text := foreign_difference(index, self.raw(index), other.raw(index)):
-            return text
+        raw = self.raw(index)
+        if raw.source and raw.kernel:
+            return ForeignDifference(index, raw, other.raw(index))
         mine, its = self.node(index), other.node(index)
         for name in mine.arguments:
             if mine.arguments[name] != its.arguments[name]:
@@ -418,18 +417,37 @@ class Recording:
         return Node(kind, kind, (0, 0, 0), (0, 0, 0), 0, dependencies, arguments, is_foreign=bool(raw.source))
 
 
-def foreign_difference(index: int, mine: Any, its: Any) -> str:
-    """Describe the first argument of a node of other code that differs; empty for a node of ours."""
-    if not mine.source or not mine.kernel:
-        return ""
-    base = core.ffi.sizeof("hiprt_dims")
-    for i in range(core.lib.hiprt_kernel_count(mine.kernel)):
-        start, size = base + core.lib.hiprt_kernel_offset(mine.kernel, i), core.lib.hiprt_kernel_size(mine.kernel, i)
-        cells = [bytes(core.ffi.buffer(raw.payload + start, size)) for raw in (mine, its)]
-        if cells[0] != cells[1]:
-            was, now = (int.from_bytes(cell, "little") if size in (1, 2, 4, 8) else cell for cell in cells)
-            return f"node {index} ({core.ffi.string(mine.name).decode()}) argument {i}: {was!r} -> {now!r}"
-    return ""
+class ForeignDifference:
+    """How two kernel nodes of other code differ: what a patch keeps of them, for the text that few ask for.
+
+    Parameters
+    ----------
+    index : int
+        The node's number.
+    mine, its : hiprt_node *
+        The nodes.
+    """
+
+    __slots__ = ("index", "kernel", "name", "payloads")
+
+    def __init__(self, index: int, mine: Any, its: Any) -> None:
+        self.index = index
+        core.lib.hiprt_kernel_retain(mine.kernel)
+        self.kernel = core.owned([mine.kernel], core.lib.hiprt_kernel_release)
+        self.name = mine.name
+        self.payloads = [core.ffi.buffer(raw.payload, raw.payload_size)[:] for raw in (mine, its)]
+
+    def __str__(self) -> str:
+        lib, kernel = core.lib, self.kernel
+        name = core.ffi.string(self.name).decode()
+        for i in range(lib.hiprt_kernel_count(kernel)):
+            start = core.ffi.sizeof("hiprt_dims") + lib.hiprt_kernel_offset(kernel, i)
+            size = lib.hiprt_kernel_size(kernel, i)
+            cells = [payload[start : start + size] for payload in self.payloads]
+            if cells[0] != cells[1]:
+                was, now = (int.from_bytes(cell, "little") if size in (1, 2, 4, 8) else cell for cell in cells)
+                return f"node {self.index} ({name}) argument {i}: {was!r} -> {now!r}"
+        return f"node {self.index} ({name})"
 
 
 def foreign_arguments(kernel: Any, block: bytes) -> dict[str, Any]:

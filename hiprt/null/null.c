@@ -175,6 +175,9 @@ hipError_t hipGraphInstantiate(hipGraphExec_t *exec, hipGraph_t graph, hipGraphN
   *exec = new_handle();
   return hipSuccess;
 }
+hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodeParams *params) {
+  return (void)node, (void)params, hipSuccess;
+}
 hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node, const hipKernelNodeParams *params) {
   return (void)exec, (void)node, (void)params, hipSuccess;
 }

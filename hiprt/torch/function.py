@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from operator import is_
 from typing import Any, NamedTuple
 
+from hiprt import objects
 from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs.adopted import Adopted
@@ -23,6 +23,7 @@ __all__ = ["Graphed", "graphed"]
 MOST_PUZZLES = 32  # captures of a signature that are made once more, to find what follows from nothing
 ALIGNMENT = 256  # bytes, up to which torch and its libraries choose kernels by addresses
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
+tensors_module = objects.load("hiprt.graphs.native.tensors")
 
 
 @dataclass
@@ -80,14 +81,17 @@ class Graphed:
         self.adopted = Adopted(self.name)
         self.slots = list(slots_of(torch, owners_of(torch, function) if weights is None else weights))
         self.labels = [label for label, _, _ in self.slots]
+        self.places = [(place, key) for _, place, key in self.slots]
+        self.reader = tensors_module.Reader(torch.Tensor, Form, described, ALIGNMENT)
         self.device: Any = None
         self.kept: dict[Any, Kept] = {}
         self.latest: Kept | None = None
-        self.signature: tuple[Any, ...] = ()
-        self.weights: list[Any] = []
-        self.addresses: list[int] = []  # of the weights
-        self.forms: list[Form] = []
-        self.numbers: dict[tuple[Form, ...], int] = {}
+        self.signature: tuple[Any, ...] = (None, None, None, -1)
+        self.current: Kept | None = None  # of this signature
+        self.weights: list[Any] = [None] * len(self.places)
+        self.addresses: list[int] = [-1] * len(self.places)
+        self.forms: list[Form | None] = [None] * len(self.places)
+        self.numbers: dict[tuple[Form | None, ...], int] = {}
         self.number = 0
         self.captures = 0
         self.held: list[tuple[Recording, Captured]] = []  # whose memory executable graphs may have addresses of
@@ -119,16 +123,21 @@ class Graphed:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find what is kept for the arguments, and run by it."""
         tensors: list[Any] = []
+        starts: list[int] = []
         context = self.torch.is_autocast_enabled("cuda"), self.torch.get_autocast_dtype("cuda")
-        signature = described(args, tensors), described(kwargs, tensors), context, self.weights_number()
+        describe, before = self.reader.describe, self.signature
+        positional, named = (describe(*each, tensors, starts) for each in ((args, before[0]), (kwargs, before[1])))
+        signature = positional, named, context, self.weights_number()
         inputs = len(tensors)
         tensors += self.weights
-        kept, why = self.kept.get(signature), ""
-        if signature != self.signature:
+        starts += self.addresses
+        kept, why = self.current, ""
+        if signature != before:
             why = self.difference(signature)
             self.signature = signature
+            kept = self.current = self.kept.pop(signature, None)
             if kept is not None:
-                self.kept[signature] = self.kept.pop(signature)
+                self.kept[signature] = kept
 
         def function() -> Any:
             with self.torch.no_grad():
@@ -139,15 +148,16 @@ class Graphed:
         if kept.refused or not flags.graph:
             return self.eagerly(function, kept.refused or "HIPRT_GRAPH=0", why)
         with self.device.current():
-            self.launch(kept, function, tensors, inputs)
+            self.launch(kept, function, tensors, starts, inputs)
         if kept.refused:
             return self.eagerly(function, kept.refused, why)
         assert kept.results is not None
         return kept.results.of_call(tensors, None if self.overwrite else self.device.copy)
 
-    def launch(self, kept: Kept, function: Callable[[], Any], tensors: list[Any], inputs: int) -> None:
+    def launch(
+        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], starts: list[int], inputs: int
+    ) -> None:
         """Launch what the function launches, or note in `kept` why that cannot be."""
-        starts = [tensor.data_ptr() for tensor in tensors[:inputs]] + self.addresses
         self.adopted.given = self.device.stream()
         if kept is self.latest and kept.starts == starts:
             self.adopted.again()
@@ -170,7 +180,7 @@ class Graphed:
 
     def first(self, signature: tuple[Any, ...], function: Callable[[], Any], tensors: list[Any], why: str) -> Any:
         """Run a call of a new signature eagerly, which makes ready what must not be made while it is captured."""
-        kept = self.kept[signature] = Kept()
+        kept = self.current = self.kept[signature] = Kept()
         while len(self.kept) > flags.graph_keys:
             del self.kept[next(iter(self.kept))]
         devices = {(tensor.device.type, tensor.device.index) for tensor in tensors}
@@ -264,26 +274,25 @@ class Graphed:
 
     def weights_number(self) -> int:
         """Return a number of what the weights are, and look at none whose address and object are those of last time."""
-        weights = [place[key] for _, place, key in self.slots]
-        addresses = list(map(self.torch.Tensor.data_ptr, weights))
-        if addresses == self.addresses and all(map(is_, weights, self.weights)):
-            return self.number
-        changed = [i for i, (now, was) in enumerate(zip(weights, self.weights)) if now is not was]
-        changed += [i for i, (now, was) in enumerate(zip(addresses, self.addresses)) if now != was]
-        if len(self.weights) != len(weights):
-            self.forms, changed = list(map(form, weights)), []
-            self.number = self.numbers.setdefault(tuple(self.forms), len(self.numbers))
-        self.weights, self.addresses = weights, addresses
-        forms = [(i, form(weights[i])) for i in changed]
-        if any(self.forms[i] != now for i, now in forms):
-            for i, now in forms:
-                self.forms[i] = now
+        count = len(self.places)
+        try:
+            changed = self.reader.look(self.places, self.weights, self.addresses)
+            forms = [self.reader.form(self.weights[i], self.forms[i]) for i in changed]
+        except BaseException:
+            # What changed is lost: the next call looks at all.
+            self.weights, self.addresses, self.forms = [None] * count, [-1] * count, [None] * count
+            raise
+        is_other = False
+        for i, form in zip(changed, forms):
+            is_other = is_other or form is not self.forms[i]
+            self.forms[i] = form
+        if is_other or not self.numbers:
             self.number = self.numbers.setdefault(tuple(self.forms), len(self.numbers))
         return self.number
 
     def difference(self, signature: tuple[Any, ...]) -> str:
         """Describe the first argument that is of another kind than at the last call."""
-        if not self.signature:
+        if self.signature[3] < 0:
             return ""
         names = "arguments", "named arguments", "autocast"
         told = (differs(*each) for each in zip(names, self.signature, signature))
@@ -306,17 +315,8 @@ class Form(NamedTuple):
     is_negated: bool
 
 
-def form(tensor: Any) -> Form:
-    """Return what a tensor is, but for its address."""
-    address = tensor.data_ptr()
-    alignment = address & -address & (ALIGNMENT - 1)
-    return Form(
-        tensor.shape, tensor.stride(), tensor.dtype, tensor.device, alignment, tensor.is_conj(), tensor.is_neg()
-    )
-
-
-def described(value: Any, tensors: list[Any]) -> Any:
-    """Return what of an argument a graph is made for, and append its tensors.
+def described(value: Any) -> tuple[type, str]:
+    """Return what a graph is made for of an argument that is neither a tensor nor a container.
 
     Raises
     ------
@@ -324,13 +324,6 @@ def described(value: Any, tensors: list[Any]) -> Any:
         It is something in which tensors could be and cannot be found.
     """
     kind = type(value)
-    if hasattr(value, "data_ptr"):
-        tensors.append(value)
-        return form(value)
-    if isinstance(value, (tuple, list)):
-        return kind, *(described(each, tensors) for each in value)
-    if isinstance(value, dict):
-        return kind, *((key, described(each, tensors)) for key, each in value.items())
     if value is None or kind in PLAIN or kind.__module__ == "torch":
         return kind, repr(value)  # 1, 1.0 and True are equal
     raise TypeError(
@@ -346,6 +339,9 @@ def differs(name: str, was: Any, now: Any) -> str:
     if isinstance(was, Form) and isinstance(now, Form):
         aspect, old, new = next(each for each in zip(Form._fields, was, now) if each[1] != each[2])
         return f"{name} {aspect}: {shown(old)} -> {shown(new)}"
+    if isinstance(was, tuple) and isinstance(now, tuple) and dict in (was[0], now[0]) and was[:2] == now[:2]:
+        pairs = zip(was[1], was[2][1:], now[2][1:])
+        return next(each for key, old, new in pairs if (each := differs(f"{name}[{key!r}]", old, new)))
     are_alike = isinstance(was, tuple) and isinstance(now, tuple) and len(was) == len(now) and was[:1] == now[:1]
     if are_alike and isinstance(was[0], type) and was[0] not in PLAIN:
         return next(each for i in range(1, len(was)) if (each := differs(f"{name}[{i - 1}]", was[i], now[i])))

@@ -14,6 +14,7 @@ from helpers import foreign  # noqa: E402
 import hiprt  # noqa: E402
 from hiprt import core, graphs, library  # noqa: E402
 from hiprt.compiler import compile_source  # noqa: E402
+from hiprt.graphs.record import recording  # noqa: E402
 from hiprt.hip import call, lib  # noqa: E402
 from hiprt.module import Module  # noqa: E402
 from hiprt.torch import function  # noqa: E402
@@ -381,6 +382,70 @@ def test_arguments_in_which_tensors_cannot_be_found(device):
         run(tensor(1), value)
     assert len(run.kept) == 9
     assert run.explain()[-1].difference
+
+
+def test_what_was_pointed_is_compared_by_where_its_memory_is(device):
+    """And by its arguments, once something else has changed them."""
+    weights = {f"w{i}": tensor(i) for i in range(4)}
+    run, x = hiprt.torch.graphed(stack(device, weights), weights=weights, name="pointed"), tensor(9)
+    for _ in range(2):
+        run(x)
+    table = run.latest.pointers
+    starts = list(table.starts)
+    first, second = (table.recording.copy() for _ in range(2))
+    starts[0] += 4096  # what the stack reads first
+    second.point(table.pointers, core.ffi.new("uint64_t[]", starts))
+    exec_ = graphs.Exec(first, 0)
+    assert exec_.patch(second) == 1
+    starts[1] += 4096
+    third = second.copy()
+    third.point(table.pointers, core.ffi.new("uint64_t[]", starts))
+    assert exec_.patch(third) == second.changed(third)[0] == 1
+    captured = device.capture(lambda: run.function(tensor(10)), is_first=False)
+    fourth = recording.Recording.of_graph(captured.graph, 0, is_given=False, like=third)
+    assert exec_.patch(fourth) == third.changed(fourth)[0] == 4
+
+
+def test_the_text_of_a_difference_is_made_when_somebody_asks(device, monkeypatch):
+    asked = []
+    told = recording.ForeignDifference.__str__
+    monkeypatch.setattr(recording.ForeignDifference, "__str__", lambda self: asked.append(1) or told(self))
+    weights = {"w": tensor(1)}
+    run, x = hiprt.torch.graphed(stack(device, weights), weights=weights, name="asked"), tensor(2)
+    given = [tensor(seed) for seed in range(6)]  # all are kept, so that no address comes back
+    for weights["w"] in given:
+        run(x)
+        device.ours.synchronize()
+    assert not asked
+    old, new = (each.data_ptr() for each in given[-2:])
+    assert run.stats.latest.difference.endswith(f"argument 1: {old} -> {new}")
+    assert len(asked) == 1
+
+
+def test_what_arguments_are_is_looked_at_each_time(device):
+    """A tensor whose shape changes in place, names of dictionaries, and what cannot be read."""
+    weights = {"w": tensor(1)}
+    run = hiprt.torch.graphed(stack(device, weights), weights=weights, name="forms")
+    given = hiprt.torch.graphed(lambda cache: run(cache["x"]), name="named")
+    x = tensor(2)
+    given({"x": x})
+    x.unsqueeze_(0)
+    given({"x": x})
+    assert given.explain()[-1].difference == f"arguments[0]['x'] shape: ({N},) -> (1, {N})"
+    x.squeeze_(0)
+    run(x)
+    kept = weights.pop("w")
+    with pytest.raises(KeyError):
+        run(x)
+    weights["w"] = kept.double()
+    run(x.double())
+    weights["w"] = kept
+    assert torch.equal(run(x), expected(x, weights))
+    nested = []
+    nested.append(nested)
+    with pytest.raises(RecursionError):
+        run(nested)
+    device.ours.synchronize()
 
 
 def test_kernels_of_hidden_arguments(device, monkeypatch):

@@ -1,0 +1,28 @@
+/* Pointers: which words of the nodes' arguments are addresses of memory that others move, and where in it they point.
+ *
+ * Recordings that were pointed by the same table differ where their memory begins elsewhere, and nowhere else: two of them
+ * are compared without a look at their arguments. */
+#pragma once
+#include <stdint.h>
+
+/* cffi begin */
+typedef struct hiprt_pointers hiprt_pointers;
+
+/* A word of a node's arguments that is an address: `offset` bytes from the start of the payload, it lies `delta` bytes from
+ * where memory number `memory` begins. */
+typedef struct {
+  uint32_t node, offset, memory, zero;
+  uint64_t delta;
+} hiprt_pointer;
+
+/* Make a table of words; it copies them. */
+int hiprt_pointers_create(uint32_t n_memories, uint32_t n_pointers, const hiprt_pointer *pointers,
+                          hiprt_pointers **out_pointers);
+void hiprt_pointers_release(hiprt_pointers *pointers);
+/* cffi end */
+
+/* Return the table itself, with one more reference; NULL for NULL. */
+hiprt_pointers *hiprt_pointers_retain(hiprt_pointers *pointers);
+uint32_t hiprt_pointers_memories(const hiprt_pointers *pointers);
+/* Return the words that point into a memory, by node; *out_count says how many they are. */
+const hiprt_pointer *hiprt_pointers_into(const hiprt_pointers *pointers, uint32_t memory, uint32_t *out_count);
