@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import eq, not_
 
 from hiprt import core
 from hiprt.allocator.holder import Holder, PoolStats
@@ -50,7 +51,7 @@ class Arena(Requests, Holder):
         Number to block; there is one for each part of the step that was recorded.
     plans : list of Plan
         How each block is shared.
-    moves : list of Move
+    settled : sequence of Move
         What `settle` returned last.
     """
 
@@ -58,14 +59,14 @@ class Arena(Requests, Holder):
         super().__init__(source, name)
         self.shared = core.address(self.uses)
         self.plans: list[Plan] = []
-        self.moves: list[Move] = []
+        self.settled: Sequence[Move] = ()
         self.open(Buffer, self.shared, PROVISIONAL, SPACING)
 
     def settle(
         self,
         stream: Stream,
         outline: Callable[[Sequence[Extent]], Outlined],
-    ) -> list[Move]:
+    ) -> Sequence[Move]:
         """Lay out the requests since the last time in one block, and move the arrays that are alive.
 
         Parameters
@@ -78,7 +79,7 @@ class Arena(Requests, Holder):
 
         Returns
         -------
-        list of Move
+        sequence of Move
             Where each request's addresses are now, ascending.
 
         Raises
@@ -86,30 +87,25 @@ class Arena(Requests, Holder):
         OutOfMemoryError
             There is no memory for the block; nothing has moved.
         """
-        extents, buffers = self.found()
-        if not extents:
-            return []
-        alive = [i for i, buffer in enumerate(buffers) if buffer is not None]
-        made = layout(extents, outline(extents), alive)
+        found, sizes, alive = self.found()
+        if not sizes:
+            return ()
+        made = layout(sizes, outline(core.ffi.from_buffer("hiprt_range[]", found)), [i for i, _ in alive])
         block = self.source(max(made.nbytes, 1), stream)
         block.share(self.shared)
         self.plans.append(made)
         self.chunks[len(self.chunks)] = block
+        self.settled = core.ffi.from_buffer("hiprt_move[]", self.moves(made.offsets, block.address))
         self.clear()
-        self.moves = moves = [
-            (start, end + SPACING - 1, block.address + offset) for (start, end), offset in zip(extents, made.offsets)
-        ]
-        for i in alive:
-            settled = buffers[i]
-            assert settled is not None
-            settled.rebase(moves[i][2], block)
-        return moves
+        for i, buffer in alive:
+            buffer.rebase(block.address + made.offsets[i], block)
+        return self.settled
 
     def abandon(self, stream: Stream) -> None:
         """Give the arrays that are alive memory of their own, though what they were to hold was never computed."""
-        _, buffers = self.found()
+        _, _, alive = self.found()
         self.clear()
-        for buffer in filter(None, buffers):
+        for _, buffer in alive:
             # Without memory the array keeps its provisional address, at which any access faults.
             with suppress(OutOfMemoryError):
                 block = self.source(max(buffer.nbytes, 1), stream)
@@ -121,22 +117,21 @@ class Arena(Requests, Holder):
         return PoolStats(nbytes, nbytes, nbytes)
 
 
-def layout(extents: Sequence[Extent], outlined: Outlined, results: Sequence[int]) -> Plan:
+def layout(sizes: Sequence[int], outlined: Outlined, results: Sequence[int]) -> Plan:
     """Plan the intermediates of one window of nodes at a time.
 
     Intermediates of different windows share nothing, and those that nodes of several windows use share with nobody.
 
     Parameters
     ----------
-    extents : sequence of (int, int)
-        First address and one past the last of each intermediate.
+    sizes : sequence of int
+        Bytes of each intermediate.
     outlined : (bytes, callable)
         As `Arena.settle` is given it.
     results : sequence of int
         The intermediates that are read after the step.
     """
     key, read = outlined
-    sizes = [end - start for start, end in extents]
     known = structures.get((key, tuple(results)))
     if known is not None and known.fits(sizes):
         return known.structure.plan(sizes)
@@ -170,12 +165,15 @@ class Known:
 
     def __init__(self, structure: Structure, requests: Sequence[Request], in_place: Sequence[InPlace]) -> None:
         self.structure = structure
-        self.pairs = [(source, target) for _, source, target in in_place]
+        self.sources = [source for _, source, _ in in_place]
+        self.targets = [target for _, _, target in in_place]
         self.form = self.form_of([request.nbytes for request in requests])
 
     def form_of(self, sizes: Sequence[int]) -> tuple[list[bool], list[bool]]:
-        """Return what of the sizes the structure depends on."""
-        return [not size for size in sizes], [sizes[source] == sizes[target] for source, target in self.pairs]
+        """Return what of the sizes the structure depends on: which are zero, and which pairs in place are equal."""
+        empty = list(map(not_, sizes)) if 0 in sizes else []
+        size_of = sizes.__getitem__
+        return empty, list(map(eq, map(size_of, self.sources), map(size_of, self.targets)))
 
     def fits(self, sizes: Sequence[int]) -> bool:
         """Whether the structure is that of intermediates of these sizes."""

@@ -197,7 +197,7 @@ class Structure:
         self.heads = heads_of(requests, ancestors, in_place)
         self.uses = tuple([(request.users, request.is_result) for request in requests])
         chains = merged(requests, self.heads)
-        self.spans = [(i, *live) for i, chain in enumerate(chains) if (live := live_nodes(chain)) is not None]
+        self.spans = Spans(chains)
         firsts = [request.users[0] if request.users else 0 for request in requests]
         apart = list(range(len(requests)))
         # Long chains in place may leave gaps that requests with memory of their own fill.
@@ -206,22 +206,53 @@ class Structure:
 
     def plan(self, sizes: Sequence[int]) -> Plan:
         """Place requests of other sizes, which are zero, or equal, where those of the structure are."""
-        aligned = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
-        bound = lower_bound(self.spans, aligned)
-        given, offsets = core.ffi.new("int64_t[]", aligned), core.ffi.new("int64_t[]", len(aligned))
+        count = len(sizes)
+        aligned, offsets = core.ffi.new("int64_t[]", count), core.ffi.new("int64_t[]", count)
+        bound = self.spans.most_live(sizes, aligned)
         best: Plan | None = None
         for placing in self.tried:
             for order in range(core.lib.HIPRT_PLACING_ORDERS):
-                nbytes = placing.place(given, order, offsets)
+                nbytes = placing.place(aligned, order, offsets)
                 if best is None and nbytes > bound:
-                    bound = max(bound, conflicting_bytes(aligned, self.heads, self.conflicts))
+                    bound = max(bound, conflicting_bytes(core.ffi.unpack(aligned, count), self.heads, self.conflicts))
                 if best is None or nbytes < best.nbytes:
-                    found = core.ffi.unpack(offsets, len(aligned)) if aligned else []
+                    found = core.ffi.unpack(offsets, count) if count else []
                     best = Plan(tuple(found), nbytes, bound, tuple(sizes), self.uses, placing.heads)
                 if nbytes == bound:
                     return best
         assert best is not None
         return best
+
+
+class Spans:
+    """When requests are live in program order, for the C core.
+
+    Parameters
+    ----------
+    chains : sequence of Request
+        The heads of chains stand for them, and the others have no users.
+    """
+
+    def __init__(self, chains: Sequence[Request]) -> None:
+        live = [(i, each.users[0], each.users[-1] + 1, each.is_result) for i, each in enumerate(chains) if each.users]
+        steps = max((end for _, _, end, _ in live), default=1)
+        ends = [steps if is_result else end for _, _, end, is_result in live]
+        lists = [i for i, _, _, _ in live], [begin for _, begin, _, _ in live], ends
+        self.arrays = [core.ffi.new("uint32_t[]", each) for each in lists]
+        self.core = core.ffi.new("hiprt_spans *", [len(live), steps, *self.arrays])
+
+    def most_live(self, sizes: Sequence[int], aligned: Any) -> int:
+        """Write sizes as multiples of `ALIGNMENT`, and return the most of these bytes that are live at once.
+
+        Raises
+        ------
+        MemoryError
+            The host has no memory.
+        """
+        nbytes = int(core.lib.hiprt_most_live(self.core, len(sizes), sizes, ALIGNMENT, aligned))
+        if nbytes < 0:
+            raise MemoryError("a plan of memory")
+        return nbytes
 
 
 class Placing:
@@ -314,23 +345,6 @@ def merged(requests: Sequence[Request], heads: Sequence[int]) -> list[Request]:
         users = sorted({user for request in chain for user in request.users})
         made[head] = Request(chain[0].nbytes, tuple(users), any(request.is_result for request in chain))
     return made
-
-
-def live_nodes(request: Request) -> tuple[int, int | None] | None:
-    """Return the first node for which a request is live, and the one behind the last, None for the end; or None."""
-    if not request.users:
-        return None
-    return request.users[0], None if request.is_result else request.users[-1] + 1
-
-
-def lower_bound(spans: Sequence[tuple[int, int, int | None]], sizes: Sequence[int]) -> int:
-    """Return the most bytes that are live at once in program order; a span is a request and its `live_nodes`."""
-    last = max((end or begin + 1 for _, begin, end in spans), default=1)
-    change = [0] * (last + 1)
-    for i, begin, end in spans:
-        change[begin] += sizes[i]
-        change[last if end is None else end] -= sizes[i]
-    return max(accumulate(change))
 
 
 def ancestors_of(dependencies: Sequence[Sequence[int]]) -> list[int]:

@@ -93,3 +93,18 @@ int64_t hiprt_place(const hiprt_placing *placing, const int64_t *sizes, uint32_t
   free(taken);
   return nbytes;
 }
+
+int64_t hiprt_most_live(const hiprt_spans *spans, uint32_t n, const int64_t *sizes, int64_t alignment,
+                        int64_t *out_aligned) {
+  for (uint32_t i = 0; i < n; i++) out_aligned[i] = (sizes[i] + alignment - 1) / alignment * alignment;
+  int64_t *change = calloc((size_t)spans->steps + 1, sizeof *change), live = 0, most = 0;
+  if (!change) return -1;
+  for (uint32_t i = 0; i < spans->count; i++) {
+    change[spans->begins[i]] += out_aligned[spans->requests[i]];
+    change[spans->ends[i]] -= out_aligned[spans->requests[i]];
+  }
+  for (uint32_t i = 0; i < spans->steps; i++)
+    if ((live += change[i]) > most) most = live;
+  free(change);
+  return most;
+}

@@ -19,4 +19,16 @@ enum { HIPRT_PLACING_ORDERS = 4 };
 /* Place requests of these sizes, each into the tightest gap between those it conflicts with. Return the size of the block,
  * or -1 without memory. */
 int64_t hiprt_place(const hiprt_placing *placing, const int64_t *sizes, uint32_t order, int64_t *offsets);
+
+/* When requests are live in program order. */
+typedef struct {
+  uint32_t count, steps;    /* spans; nodes, at least one */
+  const uint32_t *requests; /* by span */
+  const uint32_t *begins;   /* the first node */
+  const uint32_t *ends;     /* the node behind the last; `steps`: it is live to the end */
+} hiprt_spans;
+
+/* Round `n` sizes up to multiples of `alignment`, and return the most of these bytes that are live at once; -1 without
+ * memory. */
+int64_t hiprt_most_live(const hiprt_spans *spans, uint32_t n, const int64_t *sizes, int64_t alignment, int64_t *out_aligned);
 /* cffi end */

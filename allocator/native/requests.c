@@ -17,6 +17,7 @@ typedef struct {
   unsigned long long next, spacing; /* the address of the next request, and what it is a multiple of */
   request *all;
   size_t count, room;
+  int device; /* counted from 1: a step is on one; 0 before the first request */
 } requests_object;
 
 /* A buffer is gone before its request had memory. */
@@ -51,7 +52,7 @@ static PyObject *allocate(PyObject *object, PyObject *args) {
   if (!self->type) return PyErr_Format(PyExc_RuntimeError, "the requests have no addresses yet");
   const unsigned long long nbytes = PyLong_AsUnsignedLongLong(size);
   unsigned long long next = self->next;
-  const int device = PyErr_Occurred() ? -1 : device_of(stream);
+  if (!PyErr_Occurred() && !self->device) self->device = device_of(stream) + 1;
   if (PyErr_Occurred()) return 0;
   if (nbytes >= -2 * self->spacing || __builtin_add_overflow(next, nbytes + 2 * self->spacing, &next))
     return PyErr_Format(PyExc_OverflowError, "%llu bytes do not fit into the addresses that are left", nbytes);
@@ -60,7 +61,7 @@ static PyObject *allocate(PyObject *object, PyObject *args) {
   if (!made) return 0;
   made->address = self->next;
   made->nbytes = nbytes;
-  made->device = device;
+  made->device = self->device - 1;
   made->pool = Py_NewRef(object);
   made->is_new = (char)hiprt_order_is_on();
   hiprt_uses_retain(made->uses = self->uses);
@@ -76,20 +77,47 @@ static PyObject *allocate(PyObject *object, PyObject *args) {
   return (PyObject *)made;
 }
 
-/* found(): the (start, end) of each request, and its buffer, or None where that is gone. */
+/* found(): the extents of the requests as hiprt_range, their sizes, and (number, buffer) of each whose buffer is not gone. */
 static PyObject *found(PyObject *object, PyObject *unused) {
   const requests_object *self = (const requests_object *)object;
-  PyObject *extents = PyList_New((Py_ssize_t)self->count), *buffers = PyList_New((Py_ssize_t)self->count);
-  for (size_t i = 0; extents && buffers && i < self->count; i++) {
+  PyObject *extents = PyBytes_FromStringAndSize(0, (Py_ssize_t)(self->count * sizeof(hiprt_range)));
+  PyObject *sizes = PyList_New((Py_ssize_t)self->count), *alive = PyList_New(0);
+  int status = extents && sizes && alive ? 0 : -1;
+  hiprt_range *to = status ? 0 : (hiprt_range *)PyBytes_AsString(extents);
+  for (size_t i = 0; !status && i < self->count; i++) {
     const request *each = &self->all[i];
-    PyObject *extent = Py_BuildValue("(KK)", each->start, each->end);
-    if (!extent || PyList_SetItem(extents, (Py_ssize_t)i, extent)) Py_CLEAR(extents);
-    PyList_SetItem(buffers, (Py_ssize_t)i, Py_NewRef(each->buffer ? (PyObject *)each->buffer : Py_None));
+    to[i] = (hiprt_range){each->start, each->end};
+    PyObject *size = PyLong_FromUnsignedLongLong(each->end - each->start);
+    status = size ? PyList_SetItem(sizes, (Py_ssize_t)i, size) : -1;
+    if (status || !each->buffer) continue;
+    PyObject *one = Py_BuildValue("(nO)", (Py_ssize_t)i, (PyObject *)each->buffer);
+    status = one ? PyList_Append(alive, one) : -1;
+    Py_XDECREF(one);
   }
-  if (extents && buffers) return Py_BuildValue("(NN)", extents, buffers);
+  if (!status) return Py_BuildValue("(NNN)", extents, sizes, alive);
   Py_XDECREF(extents);
-  Py_XDECREF(buffers);
+  Py_XDECREF(sizes);
+  Py_XDECREF(alive);
   return 0;
+}
+
+/* moves(offsets, address): where the memory of the requests is, in a block at this address, as hiprt_move. A move includes
+ * the gap behind its request: addresses one past the last move too. */
+static PyObject *moves(PyObject *object, PyObject *args) {
+  const requests_object *self = (const requests_object *)object;
+  PyObject *offsets;
+  unsigned long long address;
+  if (!PyArg_ParseTuple(args, "O!K", &PyTuple_Type, &offsets, &address)) return 0;
+  if (PyTuple_Size(offsets) != (Py_ssize_t)self->count)
+    return PyErr_Format(PyExc_ValueError, "each request needs an offset");
+  PyObject *made = PyBytes_FromStringAndSize(0, (Py_ssize_t)(self->count * sizeof(hiprt_move)));
+  hiprt_move *to = made ? (hiprt_move *)PyBytes_AsString(made) : 0;
+  for (size_t i = 0; made && i < self->count; i++) {
+    const unsigned long long offset = PyLong_AsUnsignedLongLong(PyTuple_GetItem(offsets, (Py_ssize_t)i));
+    to[i] = (hiprt_move){self->all[i].start, self->all[i].end + self->spacing - 1, address + offset};
+    if (PyErr_Occurred()) Py_CLEAR(made);
+  }
+  return made;
 }
 
 /* clear(): forget the requests so far; their buffers have memory, or never will. */
@@ -138,8 +166,8 @@ static void requests_dealloc(PyObject *object) {
 
 PyMODINIT_FUNC PyInit_requests(void) {
   static PyMethodDef methods[] = {{"allocate", allocate, METH_VARARGS, 0}, {"found", found, METH_NOARGS, 0},
-                                  {"clear", clear, METH_NOARGS, 0},        {"open", open_at, METH_VARARGS, 0},
-                                  {0}};
+                                  {"moves", moves, METH_VARARGS, 0},       {"clear", clear, METH_NOARGS, 0},
+                                  {"open", open_at, METH_VARARGS, 0},      {0}};
   static PyGetSetDef getset[] = {{"unsettled", get_unsettled, 0, 0, 0}, {0}};
   static PyType_Slot slots[] = {
       {Py_tp_dealloc, (void *)requests_dealloc}, {Py_tp_traverse, (void *)requests_traverse},

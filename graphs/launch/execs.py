@@ -114,11 +114,12 @@ class Execs:
         version = core.lib.hiprt_ladder_version(self.core)
         if version == self.version:
             return
-        count = core.lib.hiprt_ladder_execs(self.core, 0, core.ffi.NULL)
-        out = core.ffi.new("hiprt_exec *[]", max(1, count))
-        core.lib.hiprt_ladder_execs(self.core, count, out)
-        self.known = {each: self.known[each] for each in core.ffi.unpack(out, count) if each in self.known}
         self.version = version
+        count = core.lib.hiprt_ladder_execs(self.core, 0, core.ffi.NULL)
+        if count != len(self.known):
+            out = core.ffi.new("hiprt_exec *[]", max(1, count))
+            core.lib.hiprt_ladder_execs(self.core, count, out)
+            self.known = {each: self.known[each] for each in core.ffi.unpack(out, count) if each in self.known}
         evicted, bound = core.lib.hiprt_ladder_evicted(self.core), 2 * flags.graph_keys
         if self.evicted < bound <= evicted:
             logger.warning(

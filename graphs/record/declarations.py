@@ -48,13 +48,12 @@ def outlined(recording: Recording, extents: Sequence[Extent]) -> tuple[bytes, Ca
     ----------
     recording : Recording
     extents : sequence of Extent
-        That memory, ascending and disjoint.
+        That memory, ascending and disjoint: ``hiprt_range[]``.
     """
     count, room = 0, 16 * len(recording) + 64
-    given = core.ffi.new("hiprt_range[]", extents)
     while True:
         words = core.ffi.new("uint32_t[]", room)
-        count = core.lib.hiprt_recorder_outline(recording.core, len(extents), given, words, room)
+        count = core.lib.hiprt_recorder_outline(recording.core, len(extents), extents, words, room)
         if count <= room:
             break
         room = 2 * count

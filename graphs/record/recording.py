@@ -19,7 +19,7 @@ from hiprt.caller import Caller, caller
 from hiprt.errors import UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.record.declarations import outlined
-from hiprt.stream import Stream
+from hiprt.stream import Move, Stream
 
 __all__ = ["Node", "Recording"]
 
@@ -90,9 +90,7 @@ class Node:
     @property
     def launch(self) -> str:
         """What is launched, and over how many threads."""
-        if self.kind != "kernel":
-            return self.name
-        return f"{self.name} {'x'.join(map(str, self.grid))} of {'x'.join(map(str, self.block))}"
+        return launch_text(self.name, self.grid, self.block) if self.kind == "kernel" else self.name
 
 
 class Recording:
@@ -216,7 +214,7 @@ class Recording:
             if len(self.memory.plans) > plans:
                 self.layout = self.memory.chunks[len(self.memory.chunks) - 1].address, self.memory.plans[-1]
 
-    def relocate(self, moves: Sequence[tuple[int, int, int]]) -> None:
+    def relocate(self, moves: Sequence[Move]) -> None:
         """Give all nodes the addresses they have when memory moves: (start, end, new start), ascending."""
         core.lib.hiprt_recorder_relocate(self.core, len(moves), moves)
 
@@ -345,8 +343,9 @@ class Recording:
         """Describe the first node that a recording of another key has in another form, or has not, or has besides."""
         size = min(len(self), len(other), MOST_COMPARED)
         for index in range(size):
-            if launched(self.raw(index)) != launched(other.raw(index)):
-                was, now = self.node(index).launch, other.node(index).launch
+            raws = self.raw(index), other.raw(index)
+            if launched(raws[0]) != launched(raws[1]):
+                was, now = map(raw_launch, raws)
                 return f"node {index}: {was} -> {now}{' with other launch attributes' if was == now else ''}"
         if size == MOST_COMPARED:
             return ""
@@ -415,6 +414,19 @@ class Recording:
             fields = core.ffi.cast(f"{PLAIN[kind]} *", raw.payload)
             arguments = {name: getattr(fields, name) for name, _ in core.ffi.typeof(PLAIN[kind]).fields}
         return Node(kind, kind, (0, 0, 0), (0, 0, 0), 0, dependencies, arguments, is_foreign=bool(raw.source))
+
+
+def launch_text(name: str, grid: Sequence[int], block: Sequence[int]) -> str:
+    """Return what a kernel's launch is called in messages."""
+    return f"{name} {'x'.join(map(str, grid))} of {'x'.join(map(str, block))}"
+
+
+def raw_launch(raw: Any) -> str:
+    """Return what a node launches, and over how many threads, without decoding its arguments."""
+    if KINDS[raw.kind] != "kernel":
+        return KINDS[raw.kind]
+    dims = core.ffi.cast("hiprt_dims *", raw.payload)
+    return launch_text(core.ffi.string(raw.name).decode(), list(dims.grid), list(dims.block))
 
 
 class ForeignDifference:

@@ -7,7 +7,7 @@ work that cannot be a node, such as a host read. Each part is launched as soon a
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -206,9 +206,9 @@ class Session:
         return self.arena if self.arena is not None else self.pool
 
     @property
-    def moves(self) -> list[Move]:
+    def moves(self) -> Sequence[Move]:
         """The memory that moved when the last part ended."""
-        return self.arena.moves if self.arena is not None else []
+        return self.arena.settled if self.arena is not None else ()
 
     def split(self, reason: str) -> None:
         """Launch what was recorded so far and go on recording."""
