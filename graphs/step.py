@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
@@ -19,11 +19,13 @@ from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.arguments import Arguments, names_of
 from hiprt.graphs.cells import Cells
+from hiprt.graphs.launch.allowance import allows
 from hiprt.graphs.launch.armed import Armed
 from hiprt.graphs.launch.exec import Exec, launch_failure
-from hiprt.graphs.launch.kept_call import KeptCall
+from hiprt.graphs.launch.kept_call import KeptCall, Segment
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.placement import Placement
+from hiprt.graphs.launch.preparation import Begun, Preparation
 from hiprt.graphs.launch.recurring import TRANSIENT, Recurring
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.captured import capture
@@ -160,7 +162,7 @@ class Step(Armed, Generic[P, R]):
 
     @property
     def nodes(self) -> int:
-        """Number of nodes launched last."""
+        """Number of nodes launched or prepared last."""
         return sum(map(len, self.recordings))
 
     @property
@@ -181,7 +183,7 @@ class Step(Armed, Generic[P, R]):
 
     @property
     def edges(self) -> int:
-        """Number of edges of what was launched last."""
+        """Number of edges of what was launched or prepared last."""
         return sum(recording.edges for recording in self.recordings)
 
     def call(self, *args: Any, key: Hashable = None, **keywords: Any) -> R:
@@ -444,10 +446,9 @@ class Step(Armed, Generic[P, R]):
                 session.let_go()
                 return result
             own = {id(array.buffer) for array in found if session.owns(array.buffer)}
-            arrays = arrays_of(*args, *keywords.values())
-            captured = [array.extent for array in self.captured] if self.moves else ()
-            kept = KeptCall(session.segments, result, arrays, own, arguments, captured)
-            self.remember(signature, kept)
+            kept = self.remember(
+                signature, session.segments, result, own, arguments, arrays_of(*args, *keywords.values())
+            )
             result = cast(R, kept.results(stream))
             self.make_ready(signature, args, keywords, stream)
         return result
@@ -464,8 +465,97 @@ class Step(Armed, Generic[P, R]):
             logger.error("step %s: verify: what was kept is stale: %s. %s", self.name, found, CAPTURED)
             self.reasons[f"verify: what was kept is stale: {found}"] += 1
 
-    def remember(self, signature: Hashable, kept: KeptCall) -> None:
-        """Keep a call, and no more than ``HIPRT_GRAPH_KEYS`` and ``HIPRT_GRAPH_KEEP_MB`` allow."""
+    def prepare(self, calls: Iterable[Sequence[Any]]) -> int:
+        """Make the graphs of calls ahead, without running them, so that the first such call only launches.
+
+        The function is called, and what it launches is recorded; other threads make the graphs meanwhile.
+
+        Parameters
+        ----------
+        calls : iterable of sequence
+            The arguments of each call, by position. Contents of arrays do not matter; with `moves`, later calls may
+            have arrays elsewhere.
+
+        Returns
+        -------
+        int
+            How many graphs were made. It is less than the number of calls where some were kept already, or need no
+            graph, and 0 where graphs are off; such calls run as they would have.
+
+        Raises
+        ------
+        RuntimeError
+            The function does what cannot be recorded. Nothing of it has run.
+        HipError
+            A call failed while it was recorded.
+        """
+        with Preparation() as preparation:
+            for args in calls:
+                preparation.add(self, args)
+        return preparation.made
+
+    def begin(self, args: tuple[Any, ...], begun: Collection[Hashable]) -> Begun | None:
+        """Record a call without launching it, and begin to make its graphs.
+
+        None is returned where there are none to be made: they are kept already, or `begun` has the call's signature.
+        """
+        stream = self.own_stream()
+        if not self.keep or not flags.graph or stream.recording or session_of_thread() is not None:
+            return None
+        if stream.device.provider.run_step is not None or not allows(stream.device, "instantiate"):
+            return None
+        stream.check_open()
+        with self.ladder.lock:
+            self.last = stream
+            keywords: dict[str, Any] = {}
+            if self.cells is not None:
+                args, keywords = self.cells.place(args, keywords, stream)
+            signature = signature_of(args, keywords, moves=self.moves)
+            if signature in self.kept or signature in begun:
+                return None
+            names = self.names.setdefault(len(args), names_of(self.function, len(args)))
+            session = Session(self.ladder, stream, reserve=True, is_ahead=True)
+            with session.record():
+                result = self.function(*args, **keywords)
+            found = [] if self.overwrite else arrays_in(result)
+            if not session.parts or found is None:
+                return None
+            own = {id(array.buffer) for array in found if session.owns(array.buffer)}
+            return Begun(signature, session.parts, result, own, Arguments(args, keywords, names), args, keywords)
+
+    def finish(self, begun: Begun) -> bool:
+        """Wait for the graphs of a call that was begun, and keep the call; False where they could not be made."""
+        with self.ladder.lock:
+            segments: list[Segment] = []
+            try:
+                for part in begun.parts:
+                    segments.append(part if isinstance(part, Recording) else self.ladder.take(part))
+            except HipError as error:
+                self.reasons[f"not prepared: {error}"] += 1
+                for each in segments:
+                    if isinstance(each, Exec):
+                        self.ladder.execs.drop(each)
+                return False
+            for each in segments:
+                if isinstance(each, Exec):
+                    each.hold(1)
+            self.recordings = [part if isinstance(part, Recording) else part.recording for part in begun.parts]
+            arrays = arrays_of(*begun.args, *begun.keywords.values())
+            self.remember(begun.signature, segments, begun.result, begun.own, begun.arguments, arrays)
+            return True
+
+    def remember(
+        self,
+        signature: Hashable,
+        segments: list[Segment],
+        result: Any,
+        own: set[int],
+        arguments: Arguments,
+        arrays: list[Array],
+    ) -> KeptCall:
+        """Keep a call, and no more than ``HIPRT_GRAPH_KEYS`` and ``HIPRT_GRAPH_KEEP_MB`` allow; see `KeptCall`."""
+        captured = [array.extent for array in self.captured] if self.moves else ()
+        kept = KeptCall(segments, result, arrays, own, arguments, captured)
         self.drop(signature)
         self.disarm()
         self.kept[signature] = kept
@@ -478,6 +568,7 @@ class Step(Armed, Generic[P, R]):
                 self.reasons["dropped: the calls that are kept take more than HIPRT_GRAPH_KEEP_MB"] += 1
             for exec_ in self.drop(next(iter(self.kept))):
                 self.ladder.execs.drop(exec_)
+        return kept
 
 
 ladders: dict[str, Ladder] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from hiprt.graphs.export.host_stream import host_array
 from hiprt.graphs.export.inputs import fits, given, listed
 from hiprt.graphs.export.mlxfn.tape import is_mlxfn, read_mlxfn
 from hiprt.graphs.export.program_file import FileFunction, ProgramFile, read_programs
+from hiprt.graphs.launch.preparation import Preparation
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace import compile as compiling, core
 from hiprt.graphs.trace.compile import Traced
@@ -140,6 +141,45 @@ class Imported(core.Compiled):
         if core.Trace.current() is not None or not (compiling.is_enabled and flags.compile):
             return self.called(stream, args, kwargs)
         self.version, self.device = flags.version, flags.device
+        loaded, arrays = self.loaded_for(stream, args, kwargs)
+        step = loaded.step(stream)
+        loaded.use(stream, step)
+        made: tuple[Array, ...] = step(*arrays)
+        return made if loaded.is_plain else loaded.results(made, None)
+
+    def prepare(self, calls: Iterable[Sequence[Any]]) -> int:
+        """Make the graphs of calls ahead, without running them, so that the first such call only launches.
+
+        Parameters
+        ----------
+        calls : iterable of sequence
+            The inputs of each call, by position. Contents of arrays do not matter, nor where they lie.
+
+        Returns
+        -------
+        int
+            How many graphs were made: less than there are calls where some have graphs already, 0 where graphs are off.
+
+        Raises
+        ------
+        ValueError
+            As for a call.
+        HipError
+            A call failed while it was recorded.
+        """
+        if core.Trace.current() is not None or not (compiling.is_enabled and flags.compile):
+            return 0
+        stream = current_stream()
+        with Preparation() as preparation:
+            for args in calls:
+                loaded, arrays = self.loaded_for(stream, tuple(args), {})
+                preparation.add(loaded.step(stream), arrays)
+        return preparation.made
+
+    def loaded_for(
+        self, stream: Stream, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Loaded, Sequence[Array]]:
+        """Return what a call runs, and the arrays that it is given."""
         key, arrays = core.Trace.signature((args, kwargs))
         try:
             loaded = self.known.get(key)
@@ -150,10 +190,7 @@ class Imported(core.Compiled):
                 loaded = self.known[key] = self.find(stream, arrays, args, kwargs)
                 while len(self.known) > MOST_SIGNATURES:
                     self.known.popitem(last=False)
-        step = loaded.step(stream)
-        loaded.use(stream, step)
-        made: tuple[Array, ...] = step(*arrays)
-        return made if loaded.is_plain else loaded.results(made, None)
+        return loaded, arrays
 
     def called(self, stream: Stream, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, ...]:
         """Call the ops of the program, which a trace records."""

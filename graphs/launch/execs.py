@@ -68,6 +68,31 @@ class Execs:
         found = self.known.get(choice.exec)
         return self.add(choice.exec, recording, rules) if found is None else found
 
+    def begin(self, recording: Recording, device: int, rules: Any) -> Any:
+        """Begin to make an exec of a recording on another thread; `take` waits for it.
+
+        Returns
+        -------
+        hiprt_successor *
+        """
+        out = core.ffi.new("hiprt_successor **")
+        core.call(core.lib.hiprt_ladder_begin(recording.core, device, rules, out))
+        return core.owned(out, core.lib.hiprt_successor_release)
+
+    def take(self, begun: Any, recording: Recording, rules: Any) -> Exec:
+        """Wait for what `begin` began, and keep it.
+
+        Raises
+        ------
+        HipError
+            The exec could not be made.
+        """
+        core.ffi.gc(begun, None)  # it ends here
+        core.call(core.lib.hiprt_ladder_take(self.core, begun, rules, self.out))
+        made = self.add(self.out[0], recording, rules)
+        self.settle()
+        return made
+
     def add(self, pointer: Any, recording: Recording, rules: Any) -> Exec:
         """Return the exec behind a pointer that the ladder has now, and which carries a recording's arguments."""
         try:

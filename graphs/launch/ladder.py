@@ -29,6 +29,7 @@ from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.execs import Execs
 from hiprt.graphs.launch.kept_call import KeptCall
 from hiprt.graphs.launch.placement import Placement
+from hiprt.graphs.launch.preparation import Part
 from hiprt.graphs.launch.timeline import mark, observe, trace
 from hiprt.graphs.launch.trust import distrust
 from hiprt.graphs.launch.verify import Mismatch, launch_verified
@@ -155,6 +156,27 @@ class Ladder:
                 let_go()
             self.user_keys.clear()
             self.execs.clear()
+
+    def begin(self, recording: Recording, stream: Stream) -> Part:
+        """Begin to make an exec of a recording, which `take` waits for; the device's rungs allow it."""
+        rules, _ = allowance.rules(stream.device, flags.graph_slots)
+        dump(recording, self.name)
+        return Part(recording, self.execs.begin(recording, stream.device.index, rules), rules)
+
+    def take(self, part: Part) -> Exec:
+        """Wait for what `begin` began, and keep it.
+
+        Raises
+        ------
+        HipError
+            The exec could not be made.
+        """
+        start = time.perf_counter()
+        exec_ = self.execs.take(part.successor, part.recording, part.rules)
+        self.topologies += 1
+        waited = time.perf_counter() - start
+        self.stats.count(Event(self.name, "instantiate", "prepared for calls to come", part.recording.key, "", waited))
+        return exec_
 
     def find(self, recording: Recording, stream: Stream, why: Why | None, slots: int) -> tuple[Exec, str]:
         """Return an exec that carries the recording's arguments, and the rung that led to it."""

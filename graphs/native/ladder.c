@@ -247,6 +247,21 @@ static int survey(const search *s, uint32_t *out_same, uint32_t *out_free, hiprt
   return 0;
 }
 
+/* Begin to make an exec by rules. */
+static hiprt_successor *begin(hiprt_recorder *recorder, int device, const hiprt_rules *rules) {
+  return hiprt_successor_create(recorder, device, rules->fanout, (int)rules->overlap, rules->canary);
+}
+
+/* Begin to make an exec of a copy of what a recorder holds: a move changes the recorder of the old exec where it is. */
+static hiprt_successor *begin_copy(const hiprt_recorder *recorder, int device, const hiprt_rules *rules) {
+  hiprt_recorder *copy;
+  if (hiprt_recorder_create(HIPRT_EDGES_DATA, &copy)) return 0;
+  hiprt_successor *made = 0;
+  if (!hiprt_recorder_slice(recorder, 0, hiprt_recorder_size(recorder), copy)) made = begin(copy, device, rules);
+  hiprt_recorder_release(copy);
+  return made;
+}
+
 /* Find where a change may be made within the update budget (G7): in an exec without a launch in flight, or in the successor
  * that takes its place; *out_exec is NULL where it is more than any exec may take, or there is no successor. Once half of the
  * budget is used, another thread makes the successor, of the recorder's nodes: what is launched next has its memory. */
@@ -259,8 +274,7 @@ static int find_within(hiprt_ladder *ladder, hiprt_exec *exec, const hiprt_recor
   topology *t;
   slot *old = used > HIPRT_BUDGET_SUCCESSOR ? find_slot(ladder, exec, &t) : 0;
   if (old && !old->successor && n) {
-    old->successor = hiprt_successor_create(recorder, hiprt_exec_device(exec), rules->fanout, (int)rules->overlap,
-                                            rules->canary);
+    old->successor = begin_copy(recorder, hiprt_exec_device(exec), rules);
     if (!old->successor) return HIPRT_E_MEMORY;
   }
   if (used <= 1) {
@@ -340,6 +354,26 @@ static int instantiate(const search *s) {
   s->out->rung = HIPRT_INSTANTIATE;
   s->out->exec = fresh.exec;
   return add(s->ladder, s->topology, fresh, s->rules->keys);
+}
+
+int hiprt_ladder_begin(hiprt_recorder *recorder, int device, const hiprt_rules *rules, hiprt_successor **out_successor) {
+  *out_successor = begin(recorder, device, rules);
+  return *out_successor ? 0 : HIPRT_E_MEMORY;
+}
+
+int hiprt_ladder_take(hiprt_ladder *ladder, hiprt_successor *successor, const hiprt_rules *rules, hiprt_exec **out_exec) {
+  slot fresh = {0};
+  *out_exec = 0;
+  int status = hiprt_successor_take(successor, &fresh.exec);
+  if (status) return status;
+  topology *t = use_topology(ladder, hiprt_recorder_key(hiprt_exec_recorder(fresh.exec)));
+  if (!t) {
+    let_go(ladder, fresh);
+    return HIPRT_E_MEMORY;
+  }
+  status = add(ladder, t, fresh, rules->keys);
+  if (!status) *out_exec = fresh.exec;
+  return status;
 }
 
 int hiprt_ladder_find(hiprt_ladder *ladder, hiprt_recorder *recorder, hiprt_stream *stream, const hiprt_rules *rules,

@@ -5,6 +5,7 @@
 #pragma once
 #include "exec.h"
 #include "policy.h"
+#include "successor.h"
 
 /* cffi begin */
 typedef struct hiprt_ladder hiprt_ladder;
@@ -29,6 +30,10 @@ void hiprt_ladder_release(hiprt_ladder *ladder);
  * may be half changed: hiprt_ladder_discard comes next (G8). */
 int hiprt_ladder_find(hiprt_ladder *ladder, hiprt_recorder *recorder, hiprt_stream *stream, const hiprt_rules *rules,
                       hiprt_choice *out_choice);
+/* Begin to make an exec of a recording, which must not change any more, on another thread. */
+int hiprt_ladder_begin(hiprt_recorder *recorder, int device, const hiprt_rules *rules, hiprt_successor **out_successor);
+/* Wait for such an exec and keep it; *out_exec is borrowed from the ladder. The successor ends, also where this fails. */
+int hiprt_ladder_take(hiprt_ladder *ladder, hiprt_successor *successor, const hiprt_rules *rules, hiprt_exec **out_exec);
 /* Wait for an exec and give the listed nodes the addresses that they have after the moves (hiprt_exec_move), which write
  * this many bytes of arguments, within the update budget (G7). *out_exec: the exec; or the successor that takes its place,
  * in which nothing has moved yet; or NULL where it is more than any exec may take, or several kept calls hold the exec. */

@@ -21,15 +21,14 @@ static void *make(void *successor) {
   return 0;
 }
 
-hiprt_successor *hiprt_successor_create(const hiprt_recorder *recorder, int device, uint32_t fanout, int overlap,
+hiprt_successor *hiprt_successor_create(hiprt_recorder *recorder, int device, uint32_t fanout, int overlap,
                                         hiprt_kernel *canary) {
   hiprt_successor *s = calloc(1, sizeof *s);
-  if (!s || hiprt_recorder_create(HIPRT_EDGES_DATA, &s->recorder) || hiprt_recorder_slice(recorder, 0, hiprt_recorder_size(recorder), s->recorder)) {
-    if (s) hiprt_recorder_release(s->recorder);
-    free(s);
+  if (!s) {
     hiprt_fail(HIPRT_E_MEMORY, "hiprt_successor_create", 0);
     return 0;
   }
+  hiprt_recorder_retain(s->recorder = recorder);
   s->device = device;
   s->fanout = fanout;
   s->overlap = overlap;

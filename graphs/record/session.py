@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hiprt.graphs.launch.exec import Exec
     from hiprt.graphs.launch.kept_call import Segment
     from hiprt.graphs.launch.ladder import Ladder
+    from hiprt.graphs.launch.preparation import Part
 
 __all__ = ["EARLIER", "Session", "forced", "why_forced"]
 
@@ -59,11 +60,15 @@ class Session:
         Returns what the step was given that it was not given before.
     slots : int, optional
         The most execs that recordings of one topology may take turns in.
+    is_ahead : bool
+        Whether nothing is launched: the execs of calls to come are begun.
 
     Attributes
     ----------
     segments : list of Segment
         What was launched, in order.
+    parts : list of Part or Recording
+        What was begun instead, in order, if the session `is_ahead`.
     is_whole : bool
         Whether nothing but recorded launches happened, so that the segments can be launched again without the function.
     """
@@ -77,6 +82,7 @@ class Session:
         key: Hashable = None,
         why: Why | None = None,
         slots: int | None = None,
+        is_ahead: bool = False,
     ) -> None:
         self.ladder = ladder
         self.reserve = reserve
@@ -93,7 +99,9 @@ class Session:
         self.key = key
         self.why = why
         self.slots = slots
+        self.is_ahead = is_ahead
         self.segments: list[Segment] = []
+        self.parts: list[Part | Recording] = []
         self.is_whole = True
         self.offset = 0
         self.recording: Recording | None = None
@@ -172,7 +180,9 @@ class Session:
         if recording is None or not len(recording):
             return
         for part, eager in self.divide(recording):
-            if eager:
+            if self.is_ahead:
+                self.parts.append(part if eager else self.ladder.begin(part, self.stream))
+            elif eager:
                 self.ladder.run_eagerly(part, self.stream, why_forced())
                 self.segments.append(part)
             else:
@@ -251,6 +261,11 @@ class Session:
     @contextmanager
     def leave(self) -> Iterator[None]:
         """Do the work of `outside`."""
+        if self.is_ahead:
+            raise RuntimeError(
+                f"step {self.ladder.name} cannot be prepared: it does what cannot be a node of a graph, such as a read "
+                "of an array by the host, and nothing of it has run. Call it instead"
+            )
         self.is_whole = False
         self.end()
         yield

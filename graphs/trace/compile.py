@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, overload
 
@@ -12,6 +12,7 @@ from hiprt import fork
 from hiprt.array import Array, Form
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
+from hiprt.graphs.launch.preparation import Preparation
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace import core
@@ -225,6 +226,37 @@ class Compiled(core.Compiled):
         traced, arrays = self.traced_for(args, kwargs)
         made = self.launch(traced, arrays)
         return made if traced.is_plain else traced.results(made, self.outputs)
+
+    def prepare(self, calls: Iterable[Sequence[Any]]) -> int:
+        """Make the graphs of calls ahead, without running them, so that the first such call only launches.
+
+        The function is traced where no program serves a call yet. The graphs are those of this thread's stream.
+
+        Parameters
+        ----------
+        calls : iterable of sequence
+            The arguments of each call, by position. Contents of arrays do not matter, nor where they lie.
+
+        Returns
+        -------
+        int
+            How many graphs were made: less than there are calls where some have graphs already, 0 where graphs are off.
+
+        Raises
+        ------
+        ValueError
+            As for a call.
+        HipError
+            A call failed while it was recorded.
+        """
+        if core.Trace.current() is not None or not is_active():
+            return 0
+        stream = current_stream()
+        with Preparation() as preparation:
+            for args in calls:
+                traced, arrays = self.traced_for(tuple(args), {})
+                preparation.add(traced.step(stream), arrays)
+        return preparation.made
 
     def traced_for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Traced, Sequence[Array]]:
         """Return what a call runs, and the arrays that it is given; trace the function where there is nothing yet."""

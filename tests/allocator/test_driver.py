@@ -11,7 +11,7 @@ from quirks.decode import decode, expected, free_bytes
 
 import hiprt
 from hiprt.allocator import Pool, default_pool, driver
-from hiprt.allocator.driver import async_malloc, probe
+from hiprt.allocator.driver import async_malloc, is_available, probe
 
 DEFECTS = (
     "pool_threshold_ignored",
@@ -156,3 +156,15 @@ def test_threads_that_ask_at_once_have_one_answer(monkeypatch):
     for thread in threads:
         thread.join()
     assert answers == ["no pools"] * 4
+
+
+def test_a_device_is_asked_for_its_free_memory_when_a_part_is_taken(stream, monkeypatch):
+    """Requests within what was left are not asked about; one that is larger is, and what is not there is refused."""
+    index = stream.device.index
+    monkeypatch.setitem(driver.ample, index, 100)
+    assert is_available(60, index)
+    assert driver.ample[index] == 40
+    assert not is_available(1 << 60, index)
+    assert driver.ample[index] == 40
+    assert is_available(50, index)
+    assert driver.ample[index] > 1 << 20
