@@ -11,46 +11,30 @@ the communicator is closed.
 
 from __future__ import annotations
 
-import ctypes
 import math
-from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from hiprt import kernels
-from hiprt.array import Array, array, bfloat16, empty, zeros
-from hiprt.buffer import Buffer
+from hiprt.array import Array, empty, zeros
 from hiprt.device import Device, current_device, device_count, set_device
 from hiprt.distributed.collective_library import OPERATIONS, TYPES, LibraryRanks, collective_library
-from hiprt.distributed.peers import Peers, bus_of, host
+from hiprt.distributed.exchange import BROADCAST, GATHER, RECEIVE, REDUCTIONS, SCATTER, SEND, SUM_ADDED, SUMMED_IN
+from hiprt.distributed.peer_ranks import PeerRanks
+from hiprt.distributed.peers import bus_of, host
 from hiprt.distributed.place import Place, place_of
 from hiprt.distributed.rendezvous import Rendezvous
 from hiprt.errors import RankError
 from hiprt.flags import flags
-from hiprt.hip import call, handle, lib
-from hiprt.kernels.lang.kernel import Kernel
 from hiprt.stream import Stream, current_stream
 
 __all__ = ["Communicator"]
 
-THREADS = 256  # of a block of exchange.hip
-MOST_BLOCKS = 128  # each has 1 KiB of numbers on their way at a time; it takes that many to keep a link busy
-WORD = 8
 MOST_RANKS = 8
 LARGE = 1 << 20  # bytes from which HIPRT_COLLECTIVES=both leaves an array to the library
-FLOAT32 = np.dtype(np.float32)
-# What numbers are added up in, by dtype.
-SUMMED_IN = {
-    FLOAT32: FLOAT32,
-    np.dtype(np.float16): FLOAT32,
-    np.dtype(bfloat16): FLOAT32,
-    np.dtype(np.int32): np.dtype(np.int32),
-    np.dtype(np.uint32): np.dtype(np.uint32),
-}
 
 
 class Communicator:
@@ -90,7 +74,7 @@ class Communicator:
             device = set_device(place.local_rank % device_count())
         self.device = device or current_device()
         self.rendezvous = Rendezvous(place, seconds)
-        self.peers: Peers | None = None
+        self.peers: PeerRanks | None = None
         self.library: LibraryRanks | None = None
         self.is_closed = False
         if self.ranks > 1:
@@ -109,7 +93,7 @@ class Communicator:
         refusal = None
         if flags.collectives != "library":
             try:
-                self.connect_kernels()
+                self.peers = PeerRanks(self.rendezvous, self.device)
             except RankError as error:
                 refusal = error
                 self.rendezvous.check()
@@ -121,32 +105,9 @@ class Communicator:
                 message = f"{cause} library of collectives (RCCL or NCCL) was found by rank {missing[0]}"
                 raise RankError(message, missing[0])
             # What our kernels have in turn orders them with the library's too.
-            turns = zeros(1, np.uint32) if self.peers is None else self.rounds
+            turns = zeros(1, np.uint32) if self.peers is None else self.peers.rounds
             self.library = LibraryRanks(found, self.rendezvous, self.device, turns)
         current_stream().synchronize()
-
-    def connect_kernels(self) -> None:
-        """Make what our kernels share."""
-        # Blocks of one launch wait for blocks of others: they must run side by side, which the CPU device's need not.
-        one = self.device.provider.takes_loops
-        blocks = 1 if one else min(MOST_BLOCKS, self.device.compute_units)
-        self.blocks = min(self.rendezvous.all_gather(blocks))
-        # Two turns of words for the collectives of all, for messages, and for the answers to them.
-        self.peers = Peers(self.rendezvous, 3 * 2 * self.ranks * self.blocks * THREADS * WORD, self.device)
-        self.places = array(np.array(self.peers.addresses, np.uint64))
-        self.rounds = zeros(self.blocks, np.uint32)
-        self.sent, self.received = (zeros((self.ranks, self.blocks), np.uint32) for _ in range(2))
-        word = handle(lib.hipHostMalloc, 4, 0)
-        # It goes with the last recording that reads it; hipHostFree waits for the device.
-        memory = Buffer(word, 4, self.device.index, lambda: call(lib.hipHostFree(word)))
-        self.is_gone = Array(memory, (1,), np.dtype(np.uint32), word)
-        self.gone = ctypes.c_uint32.from_address(word)
-        self.gone.value = 0
-        self.rendezvous.on_loss(self.stop_waiting)
-
-    def stop_waiting(self, _error: RankError) -> None:
-        """Let the kernels that wait for a rank end; what they leave is not a result."""
-        self.gone.value = 1
 
     def check(self) -> None:
         """Raise if a rank is gone: what collectives have left since is no result then.
@@ -210,9 +171,9 @@ class Communicator:
             library.launch("AllReduce", [x], [summed], stream, x.size, TYPES[x.dtype], OPERATIONS[op])
             return out if residual is None else kernels.add(residual, summed, out=out, stream=stream)
         if residual is None:
-            self.launch(REDUCTIONS[op], x, out, stream, S=SUMMED_IN[x.dtype])
+            self.own.launch(REDUCTIONS[op], x, out, stream, S=SUMMED_IN[x.dtype])
         else:
-            self.launch(SUM_ADDED, x, out, stream, residual=residual, S=SUMMED_IN[x.dtype])
+            self.own.launch(SUM_ADDED, x, out, stream, residual=residual, S=SUMMED_IN[x.dtype])
         return out
 
     def reduce_scatter(self, x: Array, *, stream: Stream | None = None) -> Array:
@@ -238,7 +199,7 @@ class Communicator:
         if library := self.library_for(x):
             library.launch("ReduceScatter", [x], [out], stream, out.size, TYPES[x.dtype], OPERATIONS["sum"])
         else:
-            self.launch(SCATTER, x, out, stream, S=SUMMED_IN[x.dtype])
+            self.own.launch(SCATTER, x, out, stream, S=SUMMED_IN[x.dtype])
         return out
 
     def all_gather(self, x: Array, width: int = 0, *, stream: Stream | None = None) -> Array:
@@ -267,16 +228,16 @@ class Communicator:
         if self.ranks == 1:
             return x
         out = empty((*rows, width), x.dtype, stream=stream)
-        words = in_words(x)
+        words, whole = in_words(x), in_words(out)
         if library := self.library_for(x):
-            parts = empty((self.ranks, math.prod(rows), part), x.dtype, stream=stream)
-            library.launch("AllGather", [words], [parts], stream, words.size, TYPES[words.dtype])
-            for row, whole in enumerate(out.reshape(-1, width) if out.size else ()):
-                for rank in range(self.ranks):
-                    start = self.part(width, rank).start
-                    whole[start : start + part].copy_from(parts[rank, row], stream)
+            # The library puts one rank's rows behind those of another.
+            is_row = math.prod(rows) == 1 and width == self.ranks * part
+            behind = whole if is_row else empty((self.ranks, *words.shape), words.dtype, stream=stream)
+            library.launch("AllGather", [words], [behind], stream, words.size, TYPES[words.dtype])
+            if not is_row:
+                beside(behind, whole, stream)
         else:
-            self.launch(GATHER, words, in_words(out), stream, width=words.shape[-1], total=in_words(out).shape[-1])
+            self.own.launch(GATHER, words, whole, stream, width=words.shape[-1], total=whole.shape[-1])
         return out
 
     def broadcast(self, x: Array, root: int = 0, *, out: Array | None = None, stream: Stream | None = None) -> Array:
@@ -304,7 +265,7 @@ class Communicator:
         if library := self.library_for(x):
             library.launch("Broadcast", [words], [taken], stream, words.size, TYPES[words.dtype], root)
         else:
-            self.launch(BROADCAST, words, taken, stream, root=root)
+            self.own.launch(BROADCAST, words, taken, stream, root=root)
         return out
 
     def send(self, x: Array, rank: int, *, stream: Stream | None = None) -> None:
@@ -322,7 +283,11 @@ class Communicator:
         """
         self.expect("send", x, can_sum=False)
         self.expect_rank("send", rank, can_be_own=False)
-        self.pass_message(SEND, x, rank, stream)
+        words = in_words(x)
+        if library := self.library_for(x):
+            library.launch("Send", [words], [], stream, words.size, TYPES[words.dtype], rank)
+        else:
+            self.own.pass_message(SEND, words, rank, stream)
 
     def recv(self, out: Array, rank: int, *, stream: Stream | None = None) -> Array:
         """Take the next message of a rank into an array, and return that.
@@ -341,7 +306,11 @@ class Communicator:
         """
         self.expect("recv", out, can_sum=False)
         self.expect_rank("recv", rank, can_be_own=False)
-        self.pass_message(RECEIVE, out, rank, stream)
+        words = in_words(out)
+        if library := self.library_for(out):
+            library.launch("Recv", [], [words], stream, words.size, TYPES[words.dtype], rank)
+        else:
+            self.own.pass_message(RECEIVE, words, rank, stream)
         return out
 
     def part(self, width: int, rank: int | None = None) -> slice:
@@ -352,6 +321,12 @@ class Communicator:
         size = -(-width // self.ranks)
         start = min((self.rank if rank is None else rank) * size, width - size)
         return slice(start, start + size)
+
+    @property
+    def own(self) -> PeerRanks:
+        """The ranks as our kernels connect them."""
+        assert self.peers is not None
+        return self.peers
 
     def library_for(self, x: Array) -> LibraryRanks | None:
         """Return the library's ranks where it is the library that takes an array."""
@@ -376,34 +351,6 @@ class Communicator:
         if not 0 <= rank < self.ranks or (rank == self.rank and not can_be_own):
             raise ValueError(f"{op}: rank {rank} of {self.ranks} is {'this one' if rank == self.rank else 'none'}")
 
-    def launch(self, kernel: Kernel, x: Array, out: Array, stream: Stream | None, **given: Any) -> None:
-        """Launch a collective; each block has a round for so many words of it."""
-        n = min(x.size, out.size)  # of reduce_scatter that is the part; of all_gather as well
-        words = -(-n * x.dtype.itemsize // 4)
-        template = {"T": x.dtype, "RANKS": self.ranks} | ({"S": given.pop("S")} if "S" in given else {})
-        if words:
-            grid = (min(self.blocks, -(-words // THREADS)), 1, 1)
-            kernel(
-                stream or current_stream(), grid, (THREADS, 1, 1), template,
-                x=x, out=out, rounds=self.rounds, places=self.places, gone=self.is_gone, n=n, rank=self.rank,
-                blocks=self.blocks, **given,
-            )  # fmt: skip
-
-    def pass_message(self, kernel: Kernel, x: Array, peer: int, stream: Stream | None) -> None:
-        """Put one half of a message, of a kernel that sends or receives, on a stream."""
-        is_sent, words = kernel is SEND, in_words(x)
-        if library := self.library_for(x):
-            reads, writes = [words][: int(is_sent)], [words][int(is_sent) :]
-            library.launch("Send" if is_sent else "Recv", reads, writes, stream, words.size, TYPES[words.dtype], peer)
-        elif count := -(-words.nbytes // 4):
-            grid = (min(self.blocks, -(-count // THREADS)), 1, 1)
-            kernel(
-                stream or current_stream(), grid, (THREADS, 1, 1), {"T": words.dtype, "RANKS": self.ranks},
-                rounds=(self.sent if is_sent else self.received)[peer], turns=self.rounds, places=self.places,
-                gone=self.is_gone, n=words.size, rank=self.rank, peer=peer, blocks=self.blocks,
-                **{"x" if is_sent else "out": words},
-            )  # fmt: skip
-
     def all_gather_value(self, value: Any) -> list[Any]:
         """Return what each rank gives, in their order; on the host, and for what JSON can say."""
         return self.rendezvous.all_gather(value)
@@ -418,9 +365,9 @@ class Communicator:
 
         Afterwards the communicator cannot be used, nor can steps that have recorded its collectives.
         """
-        peers, self.peers, self.is_closed = self.peers, None, True
-        if peers is not None:
-            peers.close()
+        self.is_closed = True
+        if self.peers is not None:
+            self.peers.close()
         if self.library is not None:
             with suppress(RankError):
                 self.barrier()
@@ -440,9 +387,22 @@ class Communicator:
             self.rendezvous.drop()
             # What is on its way here would wait for the others.
             if self.peers is not None:
-                self.gone.value = 1
+                self.peers.stop_waiting()
             if self.library is not None:
                 self.library.leave("CommAbort")
+
+
+def beside(parts: Array, whole: Array, stream: Stream | None) -> None:
+    """Copy parts of shape (ranks, …, part) into the columns of (…, width); the last ones overlap as `part` says."""
+    ranks, part, width = len(parts), parts.shape[-1], whole.shape[-1]
+    if width == ranks * part:
+        rows = parts.reshape(ranks, -1, part).transpose(1, 0, 2)
+        kernels.contiguous(rows, out=whole.reshape(rows.shape), stream=stream)
+        return
+    # What a rank before has is its.
+    own = [max(0, min(part, width - rank * part)) for rank in range(ranks)]
+    pieces = [parts[rank, ..., part - own[rank] :] for rank in range(ranks) if own[rank]]
+    kernels.concatenate(pieces, axis=-1, out=whole, stream=stream)
 
 
 def in_words(x: Array) -> Array:
@@ -482,53 +442,3 @@ def refuse_shared(places: list[list[str]]) -> None:
                 "no more ranks on a host than it has devices",
                 rank,
             )
-
-
-def exchange(
-    file: str,
-    name: str,
-    macros: dict[str, str],
-    *,
-    inputs: Iterable[str] = ("x",),
-    updates: Iterable[str] = (),
-    outputs: Iterable[str] = ("out",),
-    aliasing: tuple[str, ...] = (),
-    scalars: Iterable[str] = (),
-) -> Kernel:
-    """Return a kernel, which is compiled at its first call for each dtype and number of ranks."""
-    text = (Path(__file__).parent / file).read_text()
-    return Kernel(
-        name,
-        inputs={**dict.fromkeys(inputs, "T"), "places": "ulong", "gone": "uint"},
-        updates=dict.fromkeys(("rounds", *updates), "uint"),
-        outputs=dict.fromkeys(outputs, "T"),
-        scalars=dict.fromkeys(("n", "rank", "blocks", *scalars), "uint"),
-        template={"T": "dtype", "RANKS": "int"} | ({"S": "dtype"} if "COMBINE(a, b)" in macros else {}),
-        aliasing={"out": aliasing} if aliasing else None,
-        ahead=("places",),
-        source="".join(f"#define {macro} {value}\n" for macro, value in macros.items()) + text,
-    )
-
-
-def reduction(name: str, combine: str, initial: str, **more: Any) -> Kernel:
-    """Return a kernel that puts numbers of all ranks together."""
-    macros = {"COMBINE(a, b)": combine, "INITIAL": initial, **more.pop("macros", {})}
-    return exchange("exchange.hip", name, macros, **more)
-
-
-OWN = "x[start + i]"  # what max and min begin with, which changes nothing; a NaN stays one
-REDUCTIONS = {
-    "sum": reduction("all_reduce", "(a) + (b)", "0", aliasing=("x",)),
-    "max": reduction("all_reduce_max", "(b) > (a) || (b) != (b) ? (b) : (a)", OWN, aliasing=("x",)),
-    "min": reduction("all_reduce_min", "(b) < (a) || (b) != (b) ? (b) : (a)", OWN, aliasing=("x",)),
-}
-SUM_ADDED = reduction(
-    "all_reduce_added", "(a) + (b)", "residual[start + i]", inputs=("x", "residual"), aliasing=("x", "residual")
-)
-SCATTER = reduction("reduce_scatter", "(a) + (b)", "0", macros={"SCATTERED": ""})
-GATHER = exchange("exchange.hip", "all_gather", {"GATHERED": ""}, scalars=("width", "total"))
-BROADCAST = exchange("exchange.hip", "broadcast", {"ROOTED": ""}, aliasing=("x",), scalars=("root",))
-# A message takes its turn among the collectives: else one rank could wait in a message and the other in a sum.
-MESSAGE: dict[str, Any] = {"updates": ("turns",), "scalars": ("peer",)}
-SEND = exchange("message.hip", "send", {"SENT": ""}, outputs=(), **MESSAGE)
-RECEIVE = exchange("message.hip", "receive", {"RECEIVED": ""}, inputs=(), **MESSAGE)

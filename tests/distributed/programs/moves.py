@@ -44,6 +44,11 @@ with Communicator(seconds=300) as ranks:
     whole = numbers(0, np.float32, 3 * (4 * n - 1)).reshape(3, -1)
     part = hiprt.array(np.ascontiguousarray(whole[:, ranks.part(whole.shape[1])]))
     np.testing.assert_array_equal(ranks.all_gather(part, whole.shape[1]).numpy(), whole)
+    # However many rows there are, a gather by the library takes two nodes.
+    part = hiprt.array(np.ascontiguousarray(whole[:, mine : mine + 1]))
+    gather = graphs.Step(lambda: ranks.all_gather(part))
+    np.testing.assert_array_equal(gather().numpy(), whole[:, :n])
+    assert gather.nodes == (2 if BY == "library" else 1)
 
     x, taken = hiprt.zeros(300), hiprt.zeros(300)
 
