@@ -7,9 +7,9 @@
 // A word of 8 bytes has 4 bytes of numbers and the number of the round that they belong to, so that no fence is needed: a
 // word has come when it names the round that is waited for (this is the low-latency protocol of NCCL, "LL"). A block
 // counts its own rounds, and uses two places in turn: a word of round n + 2 is written after all words of round n + 1 have
-// come, whose writers had taken those of round n.
+// come, whose writers had taken those of round n. However many threads a launch has, a block has PLACES places.
 //
-// rounds: how many rounds each block has done. places: where each rank's words lie, [2][RANKS][blocks][threads].
+// rounds: how many rounds each block has done. places: where each rank's words lie, [2][RANKS][blocks][PLACES].
 // gone: not 0 once a rank has ended, so that nobody waits for it.
 typedef unsigned long long word;
 #if HIPRT_TARGET_CPU
@@ -22,12 +22,12 @@ constexpr uint EACH = 4 / sizeof(T);  // numbers of a word
 const uint lane = thread_index_in_threadgroup, threads = threads_per_threadgroup.x;
 const uint block = threadgroup_position_in_grid.x;
 const uint count = (n + EACH - 1) / EACH;
-const ulong at = ulong(block) * threads + lane, apart = ulong(blocks) * threads;
+const ulong at = ulong(block) * PLACES + lane, apart = ulong(blocks) * PLACES;
 volatile word* bases[RANKS];
 for (uint each = 0; each < RANKS; each++) bases[each] = (volatile word*)places[each];
-wait_for_inputs();
-// Not before: a chain of sums would be on the device at once, which costs more than it saves.
+// The next product, which has long loads before it needs the sum, begins while the one before still ends.
 begin_next();
+wait_for_inputs();
 uint round = rounds[block];
 for (uint first = block * threads; first < count; first += threadgroups_per_grid.x * threads) {
   const uint start = (first + lane) * EACH;
@@ -60,11 +60,12 @@ for (uint first = block * threads; first < count; first += threadgroups_per_grid
       const volatile word* place = (const volatile word*)places[rank] + turn + from * apart + at;
       word come = *place;
       for (uint tries = 1; uint(come >> 32) != round; tries++) {
-        if (tries % PATIENCE == 0 && *(const volatile uint*)gone) break;
+        const bool is_alone = tries % PATIENCE == 0 && *(const volatile uint*)gone;
 #if HIPRT_TARGET_CPU
         if (tries % 64 == 0) let_others_run();
 #endif
         come = *place;
+        if (is_alone) break;  // what it had sent before it went has been read
       }
       its = uint(come);
     }

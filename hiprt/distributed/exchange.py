@@ -11,9 +11,10 @@ import numpy as np
 from hiprt.array import bfloat16
 from hiprt.kernels.lang.kernel import Kernel
 
-__all__ = ["BROADCAST", "GATHER", "RECEIVE", "REDUCTIONS", "SCATTER", "SEND", "SUMMED_IN", "SUM_ADDED", "THREADS"]
+__all__ = ["BROADCAST", "FEW", "GATHER", "PLACES", "RECEIVE", "REDUCTIONS", "SCATTER", "SEND", "SUMMED_IN", "SUM_ADDED"]
 
-THREADS = 256  # of a block
+PLACES = 256  # words of a block on their way at a time, and most of its threads
+FEW = 64  # threads of a block of a small array, whose words leave sooner from more blocks
 FLOAT32 = np.dtype(np.float32)
 # What numbers are added up in, by dtype.
 SUMMED_IN = {
@@ -40,7 +41,7 @@ def exchange(
     text = (Path(__file__).parent / file).read_text()
     return Kernel(
         name,
-        threads=THREADS,
+        threads=PLACES,
         inputs={**dict.fromkeys(inputs, "T"), "places": "ulong", "gone": "uint"},
         updates=dict.fromkeys(("rounds", *updates), "uint"),
         outputs=dict.fromkeys(outputs, "T"),
@@ -48,7 +49,7 @@ def exchange(
         template={"T": "dtype", "RANKS": "int"} | ({"S": "dtype"} if "COMBINE(a, b)" in macros else {}),
         aliasing={"out": aliasing} if aliasing else None,
         ahead=("places",),
-        source="".join(f"#define {macro} {value}\n" for macro, value in macros.items()) + text,
+        source="".join(f"#define {macro} {value}\n" for macro, value in {**macros, "PLACES": PLACES}.items()) + text,
     )
 
 

@@ -2,8 +2,8 @@
 // out of this rank's own. Words and rounds are those of exchange.hip, but each pair of ranks counts its own rounds in each
 // direction. The other rank answers each word with its round: a word of round n + 2 is written after round n was answered.
 //
-// places: where each rank's words lie: behind those of exchange.hip, 2 * RANKS * blocks * threads words, follow the words of
-// messages, [from][2][blocks][threads], and the answers to this rank's own, [to][2][blocks][threads].
+// places: where each rank's words lie: behind those of exchange.hip, 2 * RANKS * blocks * PLACES words, follow the words of
+// messages, [from][2][blocks][PLACES], and the answers to this rank's own, [to][2][blocks][PLACES].
 // rounds: how many rounds each block has done with the peer. gone: as in exchange.hip. turns: only orders launches.
 typedef unsigned long long word;
 #if HIPRT_TARGET_CPU
@@ -16,7 +16,7 @@ constexpr uint EACH = 4 / sizeof(T);  // numbers of a word
 const uint lane = thread_index_in_threadgroup, threads = threads_per_threadgroup.x;
 const uint block = threadgroup_position_in_grid.x;
 const uint count = (n + EACH - 1) / EACH;
-const ulong at = ulong(block) * threads + lane, apart = ulong(blocks) * threads;
+const ulong at = ulong(block) * PLACES + lane, apart = ulong(blocks) * PLACES;
 wait_for_inputs();
 begin_next();
 const ulong messages = 2 * RANKS * apart, answers = 2 * messages;
@@ -40,14 +40,13 @@ for (uint first = block * threads; first < count; first += threadgroups_per_grid
 #endif
   word come = 0;
   for (uint tries = 1; is_waiting; tries++) {
+    const bool is_patient = tries % PATIENCE != 0, is_alone = !is_patient && *(const volatile uint*)gone;
+#if HIPRT_TARGET_CPU
+    if (!is_patient) let_others_run();
+#endif
     come = here[place];
     is_waiting = uint(come >> 32) != wanted;
-    if (tries % PATIENCE == 0) {
-      if (*(const volatile uint*)gone) break;
-#if HIPRT_TARGET_CPU
-      let_others_run();
-#endif
-    }
+    if (is_alone) break;
   }
   pack<T, EACH> numbers;
 #ifdef SENT

@@ -10,7 +10,7 @@ import numpy as np
 from hiprt.array import Array, array, zeros
 from hiprt.buffer import Buffer
 from hiprt.device import Device
-from hiprt.distributed.exchange import SEND, THREADS
+from hiprt.distributed.exchange import FEW, PLACES, SEND
 from hiprt.distributed.peers import Peers
 from hiprt.distributed.rendezvous import Rendezvous
 from hiprt.errors import RankError
@@ -53,7 +53,7 @@ class PeerRanks:
         blocks = 1 if device.provider.takes_loops else min(MOST_BLOCKS, device.compute_units)
         self.blocks = min(rendezvous.all_gather(blocks))
         # Two turns of words for the collectives of all, for messages, and for the answers to them.
-        self.memory = Peers(rendezvous, 3 * 2 * ranks * self.blocks * THREADS * WORD, device)
+        self.memory = Peers(rendezvous, 3 * 2 * ranks * self.blocks * PLACES * WORD, device)
         self.places = array(np.array(self.memory.addresses, np.uint64))
         self.rounds = zeros(self.blocks, np.uint32)
         self.sent, self.received = (zeros((ranks, self.blocks), np.uint32) for _ in range(2))
@@ -89,7 +89,8 @@ class PeerRanks:
 
     def shape(self, words: int, stream: Stream | None) -> tuple[Stream, tuple[int, int, int], tuple[int, int, int]]:
         """Return the stream, grid and block of a launch for so many words."""
-        return stream or current_stream(), (min(self.blocks, -(-words // THREADS)), 1, 1), (THREADS, 1, 1)
+        threads = FEW if words <= self.blocks * FEW else PLACES
+        return stream or current_stream(), (min(self.blocks, -(-words // threads)), 1, 1), (threads, 1, 1)
 
     @property
     def shared(self) -> dict[str, Any]:

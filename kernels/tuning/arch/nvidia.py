@@ -9,7 +9,7 @@ from hiprt.kernels.tuning.table import Table
 __all__ = ["features", "serves", "table"]
 
 # Measured on 2026-11-22, with 132 processors. The whole decode step of a preset was 0.5 to 8 % faster with these rings
-# than with those that `RingCost` ranks first; the last two matrices, which no preset has, were measured by themselves.
+# than with those that `RingCost` ranks first; the last matrix, which no preset has, was measured by itself.
 H200 = Table(
     joins_largest=False,  # argmax of 151,936 logits takes 2.3 us by two launches and 3.3 by one
     rings={
@@ -26,11 +26,12 @@ H200 = Table(
         (2560, 9728): Ring(2, 10, 4, 2, 2, 132),
         (4096, 12288): Ring(1, 16, 3, 4, 3, 132),
         (5120, 25600): Ring(1, 20, 5, 3, 5, 132),
-        (25600, 5120): Ring(2, 7, 3, 4, 1, 264),
         (8192, 8192): Ring(1, 16, 2, 4, 1, 264),
-        # Halves of matrices of 32B, measured by themselves on 2026-11-24: 10.6 us for 12.8, and 5.0 for 5.5.
+        # Halves of matrices of 32B, measured on 2026-11-24 in a decode step over two GPUs: a layer 51.0 us for 53.7.
+        (25600, 5120): Ring(5, 4, 5, 3, 2, 132),
+        (5120, 4096): Ring(2, 4, 4, 2, 2, 264),
         (5120, 12800): Ring(2, 10, 5, 3, 5, 132),
-        (5120, 5120): Ring(3, 4, 5, 1, 2, 264),
+        (5120, 5120): Ring(3, 5, 4, 2, 2, 132),
     },
     # Measured on 2026-11-23 with 8 vectors, each the fastest of 12 to 14.
     stages={
