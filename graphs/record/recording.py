@@ -430,7 +430,9 @@ def raw_launch(raw: Any) -> str:
 
 
 class ForeignDifference:
-    """How two kernel nodes of other code differ: what a patch keeps of them, for the text that few ask for.
+    """The first argument in which two kernel nodes of other code differ, whose text is made when somebody asks for it.
+
+    It holds nothing of the kernel: the last 256 of these outlive the graphs that they tell of.
 
     Parameters
     ----------
@@ -440,26 +442,27 @@ class ForeignDifference:
         The nodes.
     """
 
-    __slots__ = ("index", "kernel", "name", "payloads")
+    __slots__ = ("argument", "cells", "index", "name")
 
     def __init__(self, index: int, mine: Any, its: Any) -> None:
+        lib, kernel, base = core.lib, mine.kernel, core.ffi.sizeof("hiprt_dims")
+        blocks = [core.ffi.buffer(raw.payload, raw.payload_size) for raw in (mine, its)]
         self.index = index
-        core.lib.hiprt_kernel_retain(mine.kernel)
-        self.kernel = core.owned([mine.kernel], core.lib.hiprt_kernel_release)
-        self.name = mine.name
-        self.payloads = [core.ffi.buffer(raw.payload, raw.payload_size)[:] for raw in (mine, its)]
+        self.name: bytes = core.ffi.string(mine.name)
+        self.argument, self.cells = -1, [b"", b""]
+        for i in range(lib.hiprt_kernel_count(kernel)):
+            start = base + lib.hiprt_kernel_offset(kernel, i)
+            cells = [block[start : start + lib.hiprt_kernel_size(kernel, i)] for block in blocks]
+            if cells[0] != cells[1]:
+                self.argument, self.cells = i, cells
+                break
 
     def __str__(self) -> str:
-        lib, kernel = core.lib, self.kernel
-        name = core.ffi.string(self.name).decode()
-        for i in range(lib.hiprt_kernel_count(kernel)):
-            start = core.ffi.sizeof("hiprt_dims") + lib.hiprt_kernel_offset(kernel, i)
-            size = lib.hiprt_kernel_size(kernel, i)
-            cells = [payload[start : start + size] for payload in self.payloads]
-            if cells[0] != cells[1]:
-                was, now = (int.from_bytes(cell, "little") if size in (1, 2, 4, 8) else cell for cell in cells)
-                return f"node {self.index} ({name}) argument {i}: {was!r} -> {now!r}"
-        return f"node {self.index} ({name})"
+        text = f"node {self.index} ({self.name.decode()})"
+        if self.argument < 0:
+            return text
+        was, now = (int.from_bytes(cell, "little") if len(cell) in (1, 2, 4, 8) else cell for cell in self.cells)
+        return f"{text} argument {self.argument}: {was!r} -> {now!r}"
 
 
 def foreign_arguments(kernel: Any, block: bytes) -> dict[str, Any]:
