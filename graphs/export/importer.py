@@ -148,25 +148,7 @@ class Imported(core.Compiled):
         return made if loaded.is_plain else loaded.results(made, None)
 
     def prepare(self, calls: Iterable[Sequence[Any]]) -> int:
-        """Make the graphs of calls ahead, without running them, so that the first such call only launches.
-
-        Parameters
-        ----------
-        calls : iterable of sequence
-            The inputs of each call, by position. Contents of arrays do not matter, nor where they lie.
-
-        Returns
-        -------
-        int
-            How many graphs were made: less than there are calls where some have graphs already, 0 where graphs are off.
-
-        Raises
-        ------
-        ValueError
-            As for a call.
-        HipError
-            A call failed while it was recorded.
-        """
+        """Make the graphs of calls ahead: the words of `graphs.trace.compile.Compiled.prepare` hold here too."""
         if core.Trace.current() is not None or not (compiling.is_enabled and flags.compile):
             return 0
         stream = current_stream()
