@@ -26,6 +26,7 @@ ROUNDS, WIDTH = 60, 64  # a round has five ops
 PROCESS = """
 import json, sys, time
 import hiprt
+hiprt.open_ahead()
 start, path, width, count = float(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 told = {}
 

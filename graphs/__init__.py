@@ -4,6 +4,9 @@
 (`hiprt.compile`), and ``GUARANTEES.md`` what always holds.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hiprt.graphs.adopted import Adopted, adopt
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.kept_call import KeptCall
@@ -14,7 +17,9 @@ from hiprt.graphs.record.dump import as_dict, dot
 from hiprt.graphs.record.recording import Node, Recording
 from hiprt.graphs.stats import RUNG_NAMES, Event, Stats, explain, stats
 from hiprt.graphs.step import Step, step
-from hiprt.graphs.view.view import View, show
+
+if TYPE_CHECKING:
+    from hiprt.graphs.view.view import View, show
 
 __all__ = [
     "RUNG_NAMES",
@@ -38,3 +43,10 @@ __all__ = [
     "stats",
     "step",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what only those who look at graphs need."""
+    if name in ("View", "show"):
+        return getattr(import_module("hiprt.graphs.view.view"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -417,13 +417,17 @@ class Step(Armed, Generic[P, R]):
             self.ladder.replace(kept.exec, stream, error)
             return kept.results(stream)
 
+    def names_of(self, args: tuple[Any, ...]) -> tuple[str, ...]:
+        """Return the names of positional arguments, which are looked up once for as many of them."""
+        if len(args) not in self.names:
+            self.names[len(args)] = names_of(self.function, len(args))
+        return self.names[len(args)]
+
     def record(
         self, signature: Hashable, args: tuple[Any, ...], keywords: dict[str, Any], stream: Stream, key: Hashable
     ) -> R:
         """Call the function while the stream records, launch what it launched, and keep that if the call recurs."""
-        if len(args) not in self.names:
-            self.names[len(args)] = names_of(self.function, len(args))
-        arguments, before = Arguments(args, keywords, self.names[len(args)]), self.latest
+        arguments, before = Arguments(args, keywords, self.names_of(args)), self.latest
         why = None if before is None else partial(arguments.difference, before)
         self.latest = arguments
         reserve, slots, known = False, flags.graph_slots, self.ladder.topologies
@@ -513,7 +517,6 @@ class Step(Armed, Generic[P, R]):
             signature = signature_of(args, keywords, moves=self.moves)
             if signature in self.kept or signature in begun:
                 return None
-            names = self.names.setdefault(len(args), names_of(self.function, len(args)))
             session = Session(self.ladder, stream, reserve=True, is_ahead=True)
             with session.record():
                 result = self.function(*args, **keywords)
@@ -521,7 +524,8 @@ class Step(Armed, Generic[P, R]):
             if not session.parts or found is None:
                 return None
             own = {id(array.buffer) for array in found if session.owns(array.buffer)}
-            return Begun(signature, session.parts, result, own, Arguments(args, keywords, names), args, keywords)
+            arguments = Arguments(args, keywords, self.names_of(args))
+            return Begun(signature, session.parts, result, own, arguments, args, keywords)
 
     def finish(self, begun: Begun) -> bool:
         """Wait for the graphs of a call that was begun, and keep the call; False where they could not be made."""

@@ -16,7 +16,7 @@ if is_command():
     end_at_once()  # the imports below take most of the time in which a command starts
 
 from hiprt.array import Array, array, bfloat16, empty, full, zeros
-from hiprt.device import Device, current_device, device_count, set_device
+from hiprt.device import Device, current_device, device_count, open_ahead, set_device
 from hiprt.errors import CompileError, HipError, HipWarning, OutOfMemoryError, ProviderError, UndefinedOutputsError
 from hiprt.event import Event
 from hiprt.flags import flags, warn_unknown
@@ -65,6 +65,7 @@ __all__ = [
     "full",
     "import_function",
     "load",
+    "open_ahead",
     "set_device",
     "use_stream",
     "warn_unknown",

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import threading
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from hiprt import library, objects
 from hiprt.core import ffi
-from hiprt.errors import HipWarning
+from hiprt.errors import HipError, HipWarning, ProviderError
 from hiprt.flags import flags
 from hiprt.hip import call, lib, result
 from hiprt.hip_versions import shortfall
 from hiprt.provider import Provider
 
-__all__ = ["Device", "current_device", "device_count", "set_device"]
+__all__ = ["Device", "current_device", "device_count", "open_ahead", "set_device"]
 
 thread = threading.local()
 
@@ -98,6 +99,30 @@ def text(value: Any) -> str:
 def current_device() -> Device:
     """Return this thread's device: the one that it set last, else the one that ``HIPRT_DEVICE`` names."""
     return describe(getattr(thread, "index", flags.device))
+
+
+def open_ahead(index: int | None = None) -> None:
+    """Begin to open a device on another thread and return at once, so that imports and files are read meanwhile.
+
+    A GPU's driver takes 0.1 to 0.3 s for it. A call that needs the device before it is open waits for that. Do not call
+    it in a process that forks later: its children cannot use the GPU.
+
+    Parameters
+    ----------
+    index : int, optional
+        The device; by default the one of this thread.
+
+    Notes
+    -----
+    No error is raised here. What goes wrong is an error of the first call that needs the device.
+    """
+    number = getattr(thread, "index", flags.device) if index is None else index
+
+    def opened() -> None:
+        with suppress(HipError, HipWarning, ProviderError, ValueError):
+            describe(number).synchronize()
+
+    threading.Thread(target=opened, name="hiprt opens a device").start()
 
 
 def set_device(index: int) -> Device:

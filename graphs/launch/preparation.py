@@ -1,6 +1,7 @@
 """Preparations: the graphs of calls that are still to come, made while nothing runs.
 
-One thread records call after call, others make executable graphs of what it has recorded.
+One thread records call after call, others make executable graphs of what it has recorded. Python's collector is paused
+meanwhile: each recording is thousands of objects, which stay.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hiprt import collector
 from hiprt.graphs.arguments import Arguments
 from hiprt.graphs.record.recording import Recording
 
@@ -76,16 +78,21 @@ class Preparation:
     def __init__(self) -> None:
         self.made = 0
         self.waiting: deque[tuple[Step[..., Any], Begun]] = deque()
+        self.pause = collector.paused()
 
     def __enter__(self) -> Preparation:
+        self.pause.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while self.waiting and error is None:
-            self.finish()
-        self.waiting.clear()
+        try:
+            while self.waiting and error is None:
+                self.finish()
+        finally:
+            self.waiting.clear()
+            self.pause.__exit__(kind, error, trace)
 
     def add(self, step: Step[..., Any], args: Sequence[Any]) -> None:
         """Record a call, unless the step keeps it already, and begin to make its graphs."""

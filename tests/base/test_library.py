@@ -1,7 +1,9 @@
 """Choosing a HIP library: what is tried, why it is refused, what is already mapped."""
 
+import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -380,3 +382,52 @@ def test_provider_error_is_one_text_with_every_reason():
     error = ProviderError("no HIP library can be used", [("rocm", "no GPU"), ("cpu", "not built")])
     assert str(error) == "no HIP library can be used\n  rocm: no GPU\n  cpu: not built"
     assert issubclass(HipWarning, RuntimeWarning)
+
+
+def test_a_device_is_opened_ahead_by_another_thread(monkeypatch):
+    """The call returns while the device is still being opened."""
+    is_asked, may_go, seen = threading.Event(), threading.Event(), []
+
+    def describe(index):
+        is_asked.set()
+        assert may_go.wait(60)
+        seen.append((index, threading.current_thread()))
+        return hiprt.current_device()
+
+    device = hiprt.current_device()
+    monkeypatch.setattr(hiprt.device, "describe", lambda index: device if may_go.is_set() else describe(index))
+    hiprt.open_ahead(0)
+    assert is_asked.wait(60)
+    (thread,) = [each for each in threading.enumerate() if each.name == "hiprt opens a device"]
+    may_go.set()
+    thread.join()
+    assert seen == [(0, thread)]
+
+
+AHEAD = """
+import os, threading, hiprt
+hiprt.open_ahead({index})
+[thread.join() for thread in threading.enumerate() if thread is not threading.current_thread()]
+from hiprt import library
+print(library.is_open())
+print(hiprt.zeros(4).tolist())
+"""
+
+
+@pytest.mark.parametrize(
+    ("provider", "index", "told", "error"),
+    [
+        ("cpu", "", "True\n[0.0, 0.0, 0.0, 0.0]\n", ""),
+        ("cpu", "7", "True\n[0.0, 0.0, 0.0, 0.0]\n", ""),
+        ("rocm", "", "False\n", "ProviderError: no HIP library can be used"),
+    ],
+)
+def test_what_goes_wrong_ahead_is_an_error_of_the_first_call(provider, index, told, error, tmp_path):
+    """A device that is not there, a library that is not there: nothing is said of it before that call."""
+    missing = "" if provider == "cpu" else str(tmp_path / "absent.so")
+    environment = os.environ | {"HIPRT_PROVIDER": provider, "HIPRT_HIP_LIB": missing}
+    command = [sys.executable, "-W", "error", "-c", AHEAD.format(index=index)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout == told
+    assert error in done.stderr
+    assert done.stderr.count("Traceback") == bool(error)
