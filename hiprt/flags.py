@@ -351,9 +351,8 @@ class Flags:
         str, "", "The sanitizers that native code is built with, for example address,undefined; read by the build only."
     )
 
-    @contextmanager
-    def override(self, **values: Any) -> Iterator[None]:
-        """Set flags for a block of code, whatever the environment says.
+    def set(self, **values: Any) -> None:
+        """Set flags from now on, whatever the environment says.
 
         Parameters
         ----------
@@ -363,9 +362,20 @@ class Flags:
         for name in values:
             if name not in names():
                 raise AttributeError(f"no flag {name!r}")
-        before = {name: self.__dict__.get(name, UNSET) for name in values}
         self.__dict__.update(values)
         self.version += 1
+
+    @contextmanager
+    def override(self, **values: Any) -> Iterator[None]:
+        """Set flags for a block of code, whatever the environment says.
+
+        Parameters
+        ----------
+        **values
+            Attribute names and typed values.
+        """
+        before = {name: self.__dict__.get(name, UNSET) for name in values}
+        self.set(**values)
         try:
             yield
         finally:

@@ -49,6 +49,8 @@ class Op(objects.Op):
         The function's name by default.
     kernel : type, optional
         The class of the users' kernels that the op runs, which it is given as its first argument.
+    has_effect : bool
+        Whether a call does more than its results show: none is left out, and none stands for another one.
 
     Attributes
     ----------
@@ -56,8 +58,15 @@ class Op(objects.Op):
         The function.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str = "", kernel: type[CustomKernel] | None = None) -> None:
-        self.declared = function
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str = "",
+        kernel: type[CustomKernel] | None = None,
+        *,
+        has_effect: bool = False,
+    ) -> None:
+        self.declared, self.has_effect = function, has_effect
         called: Any = function if hasattr(function, "__code__") else function.__call__  # type: ignore[operator]
         code = called.__code__
         bound = int(hasattr(called, "__self__"))

@@ -35,7 +35,7 @@ from hiprt.graphs.trace.program import Program
 from hiprt.graphs.trace.rebuild import rebuild
 from hiprt.stream import Stream, current_stream, leaving
 
-__all__ = ["evaluate", "forget_gone", "held", "read", "recording", "value_of", "wait", "whole_cut"]
+__all__ = ["check", "checks", "evaluate", "forget_gone", "held", "read", "recording", "value_of", "wait", "whole_cut"]
 
 MOST_PROGRAMS = 512  # that are kept
 SMALL = 64  # bytes of an input that is copied rather than patched
@@ -48,6 +48,7 @@ shortcuts: OrderedDict[tuple[bytes, Stream], Shortcut] = OrderedDict()
 seen: OrderedDict[bytes, list[int]] = OrderedDict()  # the addresses of what the leaves held
 gone: list[tuple[bytes, Stream]] = []
 left: weakref.WeakSet[Stream] = weakref.WeakSet()  # streams that were closed
+checks: list[Callable[[], None]] = []  # what is called behind each wait for the device, and may raise
 address_of = attrgetter("address")
 
 
@@ -314,6 +315,13 @@ def wait(values: Sequence[Array]) -> None:
             current_stream().synchronize()
         else:
             found.wait()
+    check()
+
+
+def check() -> None:
+    """Raise what is known to be wrong with the results that were waited for."""
+    for each in checks:
+        each()
 
 
 def read(value: Array) -> np.ndarray[Any, Any]:
@@ -322,7 +330,9 @@ def read(value: Array) -> np.ndarray[Any, Any]:
     memory, found = held(value), mark_of(value)
     assert memory is not None
     # Others may write what they see too.
-    return memory.numpy() if found is None or is_pinned(memory) else found.read(memory)
+    host = memory.numpy() if found is None or is_pinned(memory) else found.read(memory)
+    check()
+    return host
 
 
 def evaluate(values: Sequence[Array]) -> None:

@@ -265,6 +265,9 @@ class LibraryRanks:
             Its other arguments, but for the handle and the stream.
         """
         stream = stream or current_stream()
+        if stream.written is not None:  # of a rehearsal
+            stream.written += [*writes, self.turns]
+            return
         session = stream.session
         if stream.recording and session is None:
             raise RuntimeError(f"{name}: the stream records, but for no step")

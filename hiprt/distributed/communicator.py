@@ -69,20 +69,58 @@ class Communicator:
         place = place or place_of()
         if place.ranks > MOST_RANKS:
             raise ValueError(f"{place.ranks} ranks: a communicator has at most {MOST_RANKS}")
-        self.rank, self.ranks = place.rank, place.ranks
         if device is None and place.ranks > 1:
             device = set_device(place.local_rank % device_count())
-        self.device = device or current_device()
-        self.rendezvous = Rendezvous(place, seconds)
+        self.begin(Rendezvous(place, seconds), device or current_device())
+
+    def begin(self, rendezvous: Rendezvous, device: Device, turns: Array | None = None) -> None:
+        """Connect the ranks that have met.
+
+        Parameters
+        ----------
+        rendezvous : Rendezvous
+        device : Device
+        turns : Array, optional
+            What all collectives are declared to write, so that they come in the order of the program; of its own by
+            default.
+        """
+        self.rank, self.ranks, self.device = rendezvous.place.rank, rendezvous.place.ranks, device
+        self.rendezvous = rendezvous
         self.peers: PeerRanks | None = None
         self.library: LibraryRanks | None = None
         self.is_closed = False
         if self.ranks > 1:
             try:
+                self.turns = zeros(1, np.uint32) if turns is None else turns
                 self.connect()
             except BaseException:
                 self.rendezvous.close()
                 raise
+
+    def split(self, color: int, key: int = -1) -> Communicator:
+        """Return a communicator of those ranks that give the same colour; every rank calls this.
+
+        Its collectives and those of this one come in the order of the program. It does not need this one any more.
+
+        Parameters
+        ----------
+        color : int
+        key : int
+            By which the ranks are numbered; a negative one stands for the rank's number here.
+
+        Returns
+        -------
+        Communicator
+
+        Raises
+        ------
+        RankError
+            A rank is gone or late.
+        """
+        part = Communicator.__new__(Communicator)
+        turns = self.turns if self.ranks > 1 else None
+        part.begin(self.rendezvous.split(color, self.rank if key < 0 else key), self.device, turns)
+        return part
 
     def connect(self) -> None:
         """Connect the ranks by our kernels, by a library, or by both."""
@@ -93,7 +131,7 @@ class Communicator:
         refusal = None
         if flags.collectives != "library":
             try:
-                self.peers = PeerRanks(self.rendezvous, self.device)
+                self.peers = PeerRanks(self.rendezvous, self.device, self.turns)
             except RankError as error:
                 refusal = error
                 self.rendezvous.check()
@@ -104,9 +142,7 @@ class Communicator:
                 cause = f"{refusal}; and no" if refusal else "no"
                 message = f"{cause} library of collectives (RCCL or NCCL) was found by rank {missing[0]}"
                 raise RankError(message, missing[0])
-            # What our kernels have in turn orders them with the library's too.
-            turns = zeros(1, np.uint32) if self.peers is None else self.peers.rounds
-            self.library = LibraryRanks(found, self.rendezvous, self.device, turns)
+            self.library = LibraryRanks(found, self.rendezvous, self.device, self.turns)
         current_stream().synchronize()
 
     def check(self) -> None:
@@ -374,6 +410,16 @@ class Communicator:
             self.library.leave("CommDestroy")
         self.rendezvous.close()
 
+    def drop(self) -> None:
+        """Leave at once, without the others: for them this rank is lost."""
+        self.is_closed = True
+        self.rendezvous.drop()
+        # What is on its way here would wait for the others.
+        if self.peers is not None:
+            self.peers.stop_waiting()
+        if self.library is not None:
+            self.library.leave("CommAbort")
+
     def __enter__(self) -> Communicator:
         return self
 
@@ -383,13 +429,7 @@ class Communicator:
         if error is None:
             self.close()
         else:
-            self.is_closed = True
-            self.rendezvous.drop()
-            # What is on its way here would wait for the others.
-            if self.peers is not None:
-                self.peers.stop_waiting()
-            if self.library is not None:
-                self.library.leave("CommAbort")
+            self.drop()
 
 
 def beside(parts: Array, whole: Array, stream: Stream | None) -> None:

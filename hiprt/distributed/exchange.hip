@@ -10,7 +10,8 @@
 // come, whose writers had taken those of round n. However many threads a launch has, a block has PLACES places.
 //
 // rounds: how many rounds each block has done. places: where each rank's words lie, [2][RANKS][blocks][PLACES].
-// gone: not 0 once a rank has ended, so that nobody waits for it.
+// gone: not 0 once a rank has ended, so that nobody waits for it. turns: only orders launches. Else one rank could wait in a
+// message or in a collective of some of the ranks, and another one in a sum.
 typedef unsigned long long word;
 #if HIPRT_TARGET_CPU
 int let_others_run() __asm__("sched_yield");  // there may be more ranks than cores

@@ -32,7 +32,6 @@ def exchange(
     macros: dict[str, str],
     *,
     inputs: Iterable[str] = ("x",),
-    updates: Iterable[str] = (),
     outputs: Iterable[str] = ("out",),
     aliasing: tuple[str, ...] = (),
     scalars: Iterable[str] = (),
@@ -43,7 +42,7 @@ def exchange(
         name,
         threads=PLACES,
         inputs={**dict.fromkeys(inputs, "T"), "places": "ulong", "gone": "uint"},
-        updates=dict.fromkeys(("rounds", *updates), "uint"),
+        updates={"rounds": "uint", "turns": "uint"},
         outputs=dict.fromkeys(outputs, "T"),
         scalars=dict.fromkeys(("n", "rank", "blocks", *scalars), "uint"),
         template={"T": "dtype", "RANKS": "int"} | ({"S": "dtype"} if "COMBINE(a, b)" in macros else {}),
@@ -71,7 +70,5 @@ SUM_ADDED = reduction(
 SCATTER = reduction("reduce_scatter", "(a) + (b)", "0", macros={"SCATTERED": ""})
 GATHER = exchange("exchange.hip", "all_gather", {"GATHERED": ""}, scalars=("width", "total"))
 BROADCAST = exchange("exchange.hip", "broadcast", {"ROOTED": ""}, aliasing=("x",), scalars=("root",))
-# A message takes its turn among the collectives: else one rank could wait in a message and the other in a sum.
-MESSAGE: dict[str, Any] = {"updates": ("turns",), "scalars": ("peer",)}
-SEND = exchange("message.hip", "send", {"SENT": ""}, outputs=(), **MESSAGE)
-RECEIVE = exchange("message.hip", "receive", {"RECEIVED": ""}, inputs=(), **MESSAGE)
+SEND = exchange("message.hip", "send", {"SENT": ""}, outputs=(), scalars=("peer",))
+RECEIVE = exchange("message.hip", "receive", {"RECEIVED": ""}, inputs=(), scalars=("peer",))

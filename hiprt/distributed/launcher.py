@@ -21,6 +21,8 @@ from hiprt.distributed.place import Place, place_of
 __all__ = ["add_arguments", "launch", "run", "start_ranks"]
 
 GRACE = 30.0  # seconds in which the others end by themselves once a rank has failed: they say why
+# Seconds in which a rank that a signal ended is looked for: it is gone for the others before its launcher can tell.
+SETTLED = 2.0
 KEPT = 1 << 12  # bytes of what a rank has written last
 STDERR = 2
 PORTS = range(10_000, 32_000)  # below those that the system gives to programs that ask for any
@@ -103,12 +105,17 @@ def launch(ranks: int, command: list[str]) -> int:
     with ended_by_sigterm():
         started = [Rank(rank, command, environment) for rank in range(ranks)]
         processes = [each.process for each in started]
-        failed, until = None, float("inf")
+        failed: tuple[int, int] | None = None
+        since, is_running = float("inf"), True
         try:
-            while any(process.poll() is None for process in processes) and time.monotonic() < until:
+            while is_running and time.monotonic() < since + GRACE:
                 time.sleep(0.05)
-                if failed is None and (failed := first_failure(processes)):
-                    until = time.monotonic() + GRACE
+                is_running = any(process.poll() is None for process in processes)
+                found = first_failure(processes) if time.monotonic() < since + SETTLED else None
+                if found and failed is None:
+                    failed, since = found, time.monotonic()
+                elif found and failed and found[0] < 0 < failed[0]:
+                    failed = found
         except KeyboardInterrupt:
             # A terminal has sent it to the ranks too.
             for process in processes:
@@ -118,7 +125,6 @@ def launch(ranks: int, command: list[str]) -> int:
         finally:
             for each in started:
                 each.end()
-    failed = failed or first_failure(processes)
     if failed is None:
         return 0
     status, rank = failed

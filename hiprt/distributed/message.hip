@@ -4,7 +4,7 @@
 //
 // places: where each rank's words lie: behind those of exchange.hip, 2 * RANKS * blocks * PLACES words, follow the words of
 // messages, [from][2][blocks][PLACES], and the answers to this rank's own, [to][2][blocks][PLACES].
-// rounds: how many rounds each block has done with the peer. gone: as in exchange.hip. turns: only orders launches.
+// rounds: how many rounds each block has done with the peer. gone, turns: as in exchange.hip.
 typedef unsigned long long word;
 #if HIPRT_TARGET_CPU
 int let_others_run() __asm__("sched_yield");

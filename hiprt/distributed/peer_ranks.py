@@ -34,11 +34,13 @@ class PeerRanks:
     rendezvous : Rendezvous
     device : Device
         This rank's device.
+    turns : Array
+        What all collectives are declared to write, so that they come in the order of the program.
 
     Attributes
     ----------
     rounds : Array of uint32
-        How many rounds of collectives each block has done. All collectives write it, so that they come in their order.
+        How many rounds of collectives each block has done.
 
     Raises
     ------
@@ -46,8 +48,8 @@ class PeerRanks:
         The ranks do not reach each other's memory.
     """
 
-    def __init__(self, rendezvous: Rendezvous, device: Device) -> None:
-        self.place = rendezvous.place
+    def __init__(self, rendezvous: Rendezvous, device: Device, turns: Array) -> None:
+        self.place, self.turns = rendezvous.place, turns
         ranks = self.place.ranks
         # Blocks of one launch wait for blocks of others: they must run side by side, which the CPU device's need not.
         blocks = 1 if device.provider.takes_loops else min(MOST_BLOCKS, device.compute_units)
@@ -82,7 +84,7 @@ class PeerRanks:
         is_sent, count = kernel is SEND, -(-words.nbytes // 4)
         if count:
             kernel(
-                *self.shape(count, stream), {"T": words.dtype, "RANKS": self.place.ranks}, turns=self.rounds,
+                *self.shape(count, stream), {"T": words.dtype, "RANKS": self.place.ranks},
                 rounds=(self.sent if is_sent else self.received)[peer], n=words.size, peer=peer, **self.shared,
                 **{"x" if is_sent else "out": words},
             )  # fmt: skip
@@ -95,7 +97,8 @@ class PeerRanks:
     @property
     def shared(self) -> dict[str, Any]:
         """What all kernels are given."""
-        return {"places": self.places, "gone": self.is_gone, "rank": self.place.rank, "blocks": self.blocks}
+        place = {"places": self.places, "gone": self.is_gone, "rank": self.place.rank, "blocks": self.blocks}
+        return {**place, "turns": self.turns}
 
     def close(self) -> None:
         """Give the memory back, once no rank uses it any more; every rank calls this."""

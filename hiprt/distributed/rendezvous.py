@@ -35,6 +35,8 @@ class Rendezvous:
     place : Place
     seconds : float
         How long to wait for a rank, at the start and in each exchange.
+    server : socket, optional
+        What rank 0 waits with; one that it makes at its port by default.
 
     Raises
     ------
@@ -44,7 +46,7 @@ class Rendezvous:
         Rank 0 cannot wait at its port.
     """
 
-    def __init__(self, place: Place, seconds: float = 60.0) -> None:
+    def __init__(self, place: Place, seconds: float = 60.0, server: socket.socket | None = None) -> None:
         self.place, self.seconds = place, seconds
         self.error: RankError | None = None
         self.leaves: list[Callable[[RankError], None]] = []
@@ -53,10 +55,28 @@ class Rendezvous:
         self.sockets: dict[int, socket.socket] = {}
         self.inbox: dict[int, queue.SimpleQueue[Any]] = {}
         if place.ranks > 1:
-            self.sockets = wait_for_all(place, seconds) if place.rank == 0 else {0: come_to(place, seconds)}
+            self.sockets = wait_for_all(place, seconds, server) if place.rank == 0 else {0: come_to(place, seconds)}
         for rank, connection in self.sockets.items():
             self.inbox[rank] = queue.SimpleQueue()
             threading.Thread(target=self.listen, args=(rank, connection), daemon=True, name=f"rank {rank}").start()
+
+    def split(self, color: int, key: int) -> Rendezvous:
+        """Return the rendezvous of those ranks that give the same colour, in the order of their keys.
+
+        Every rank calls this.
+
+        Raises
+        ------
+        RankError
+            A rank is gone or late.
+        """
+        own = self.sockets[0].getsockname()[0] if self.place.rank else self.place.address
+        with socket.create_server(("", 0), backlog=self.place.ranks) as server:
+            given = self.all_gather([color, key, self.place.rank, own, server.getsockname()[1]])
+            part = sorted(each[1:] for each in given if each[0] == color)
+            rank = [number for _, number, *_ in part].index(self.place.rank)
+            place = Place(rank, len(part), self.place.local_rank, *part[0][2:])
+            return Rendezvous(place, self.seconds, server)
 
     def on_loss(self, act: Callable[[RankError], None]) -> None:
         """Have a function called, on a thread of the rendezvous, when a rank is gone."""
@@ -169,10 +189,10 @@ class Rendezvous:
                     connection.shutdown(socket.SHUT_WR)
 
 
-def wait_for_all(place: Place, seconds: float) -> dict[int, socket.socket]:
+def wait_for_all(place: Place, seconds: float, server: socket.socket | None = None) -> dict[int, socket.socket]:
     """Return the connections of rank 0 with the others, once all have come."""
     until, found = time.monotonic() + seconds, dict[int, socket.socket]()
-    with ExitStack() as held, socket.create_server(("", place.port), backlog=place.ranks) as server:
+    with ExitStack() as held, server or socket.create_server(("", place.port), backlog=place.ranks) as server:
         while len(found) < place.ranks - 1:
             server.settimeout(max(0.01, until - time.monotonic()))
             try:

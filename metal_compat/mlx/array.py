@@ -119,6 +119,7 @@ class array(Lazy, HostView):  # noqa: N801
         The strides, in bytes, are those on the device; what is written there does not reach the array.
         """
         copy = device_array(self).mirror()
+        lazy.check()
         dtype = copy.dtype
         # numpy writes "L" for what the protocol calls "Q" on every platform.
         form = "bfloat16" if dtype == dtypes.bfloat16.numpy else EIGHT_BYTES.get(dtype.name) or copy.data.format

@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from hiprt.device import Device as HipDevice, current_device, device_count as hip_device_count
+from hiprt.graphs.trace.lazy import check
 from hiprt.stream import current_stream
 
 __all__ = [
@@ -250,3 +251,4 @@ def stream(s: Stream | Device | DeviceType) -> StreamContext:
 def synchronize(stream: StreamOrDevice = None) -> None:
     """Wait for all work that this thread has asked for."""
     current_stream().synchronize()
+    check()

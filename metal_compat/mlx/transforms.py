@@ -9,7 +9,9 @@ from typing import Any
 
 from hiprt.array import Array
 from hiprt.graphs.export.importer import import_function as import_program
-from hiprt.metal_compat.mlx.array import array, device_array, held
+from hiprt.metal_compat.mlx import distributed
+from hiprt.metal_compat.mlx.array import apply, array, device_array, held
+from hiprt.op import op
 
 __all__ = [
     "checkpoint",
@@ -95,8 +97,17 @@ class custom_function:  # noqa: N801
 
 
 def depends(inputs: array | Sequence[array], dependencies: array | Sequence[array]) -> Any:
-    """Return the inputs; all work is in the order in which it was asked for."""
-    return inputs if isinstance(inputs, array) else list(inputs)
+    """Return the inputs; where they are computed, the dependencies are too, such as messages to other processes."""
+    given = [inputs] if isinstance(inputs, array) else list(inputs)
+    if distributed.groups:
+        given = apply(with_others, given, [dependencies] if isinstance(dependencies, array) else list(dependencies))
+    return given[0] if isinstance(inputs, array) else given
+
+
+@op
+def with_others(x: list[Array], others: list[Array]) -> list[Array]:
+    """Return the first arrays."""
+    return x
 
 
 def import_function(file: str | os.PathLike[str], return_metadata: bool = False) -> Any:

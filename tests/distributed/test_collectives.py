@@ -138,6 +138,19 @@ def test_the_launcher_says_why_a_rank_ended(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("last", "status"), [("os.kill(os.getpid(), 9)", -9), ("exit(3)", 0)], ids=["by a signal", "by itself"]
+)
+def test_the_rank_that_failed_first_is_named(last, status, tmp_path):
+    """Connections of one that a signal ends are closed before its end can be waited for: others may end before it."""
+    program = tmp_path / "ends.py"
+    program.write_text(f"import os, time\nif os.environ['RANK'] == '1':\n    exit(3)\ntime.sleep(0.5)\n{last}")
+    ended = subprocess.run([*LAUNCH, "2", program], capture_output=True, text=True)
+    assert ended.returncode == (128 - status if status else 3)
+    named = f"rank 0 ended with status {status}" if status else "rank 1 ended with status 3"
+    assert ended.stderr.startswith(f"hiprt launch: {named}\n")
+
+
 def test_sigterm_ends_all_ranks(tmp_path):
     program = tmp_path / "waits.py"
     program.write_text("import os, time\nos.write(1, b'%d\\n' % os.getpid())\ntime.sleep(600)\n")

@@ -13,7 +13,7 @@ def dead_code(program: Program) -> Program:
     """Return the program without primitives whose results are not used, and that write nothing that is.
 
     What a primitive writes is used where it is memory from outside, an argument's or captured, or where a primitive
-    behind it or an output shows that memory.
+    behind it or an output shows that memory. An op that has an effect is needed.
     """
     used = {value.number for primitive in program.primitives for value in primitive.inputs}
     used |= {value.number for value in program.outputs}
@@ -29,8 +29,11 @@ def dead_code(program: Program) -> Program:
         primitive = program.primitives[at]
         made = memory.made_by(primitive)
         writes = [primitive.inputs[i] for i in primitive.rule[2]]
-        is_needed = bool(made & live) or any(
-            memory.is_outside(value) or memory.shown_by(value) & live for value in writes
+        assert primitive.op is not None
+        is_needed = (
+            primitive.op.has_effect
+            or bool(made & live)
+            or any(memory.is_outside(value) or memory.shown_by(value) & live for value in writes)
         )
         if is_needed:
             needed.add(primitive.number)

@@ -65,8 +65,9 @@ def simplify(program: Program) -> Program:
 
 def is_nothing(primitive: Primitive) -> bool:
     """Whether a primitive returns one of its arguments as it is."""
+    assert primitive.op is not None
     results = primitive.rule[1]
-    if len(results) != 1 or primitive.rule[0] or primitive.rule[2]:
+    if len(results) != 1 or primitive.rule[0] or primitive.rule[2] or primitive.op.has_effect:
         return False
     pattern, operand, nbytes = results[0]
     if pattern is None or operand < 0 or nbytes:
@@ -78,7 +79,7 @@ def is_nothing(primitive: Primitive) -> bool:
 def can_merge(primitive: Primitive, memory: Memory, returned: set[int]) -> bool:
     """Whether a primitive may have the results of an equal one before it."""
     assert primitive.op is not None
-    if primitive.rule[2] or primitive.op.name in NEVER_MERGED:
+    if primitive.rule[2] or primitive.op.name in NEVER_MERGED or primitive.op.has_effect:
         return False
     roots = {memory.root[number] for number in memory.made_by(primitive)}
     if roots & (returned | memory.written):
