@@ -59,6 +59,9 @@ class Table:
         have the least.
     untiled_rows : int
         Rows of results up to which a quantised product does without tiles.
+    vector_rows : int
+        Rows of 16-bit numbers up to which a quantised product with what stands around it takes 8 at a time by
+        the kernel for few vectors; that reads the matrix each time, where tiles read it once.
     sorted_from : int
         The number of products from which on it pays to sort the matrices that they take.
     loop_bytes : int
@@ -92,6 +95,7 @@ class Table:
     prefill_rows: tuple[int, ...] = (64, 32, 16)
     tile_rows: tuple[int, ...] = (128, 64, 32)
     untiled_rows: int = 8
+    vector_rows: int = 8
     sorted_from: int = 64
     loop_bytes: int = 16384
     loop_elements: int = 16384

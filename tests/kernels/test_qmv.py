@@ -1,5 +1,7 @@
 """qmv: the kernel of each target, and matrix instructions imitated lane by lane, against float64."""
 
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 
 import numpy as np
@@ -10,13 +12,14 @@ import hiprt
 from hiprt import kernels
 from hiprt.flags import flags
 from hiprt.graphs import Step
+from hiprt.kernels.ops.quantized.product import product
 from hiprt.kernels.reference import ops as reference
 from hiprt.kernels.reference.quantize import pack, quantize
-from hiprt.kernels.tuning import stages as stages_module
+from hiprt.kernels.tuning import stages as stages_module, target as target_module
 from hiprt.kernels.tuning.dots import Dots, dots_configuration, dots_of
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of, rings, shared_bytes
 from hiprt.kernels.tuning.stages import Stages, stages_configuration, stages_of
-from hiprt.kernels.tuning.target import force_generic, make_target
+from hiprt.kernels.tuning.target import force_generic, make_target, target_of
 from hiprt.kernels.tuning.tiling import Product, Tiling, tensor_configuration, tiling_of
 from hiprt.provider import CPU, NVIDIA, ROCM
 
@@ -189,6 +192,30 @@ def test_simdgroups_that_take_several_rounds(tiling, swiglu):
     with force_generic():
         for rows in (24, 40, 46):
             check(1, rows, 1024, hiprt.bfloat16, 64, 4, tiling=tiling, norm=True, residual=True, swiglu=swiglu)
+
+
+@pytest.mark.parametrize(("norm", "residual", "swiglu"), [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)])
+def test_more_vectors_by_eights(monkeypatch, norm, residual, swiglu):
+    """Where the target reads the matrix several times, the bits are those of 8 vectors at a time; more are ops."""
+    here = target_of(hiprt.current_stream())
+    device, some = hiprt.current_device().index, replace(here, table=replace(here.table, vector_rows=19))
+    monkeypatch.setitem(target_module.targets, device, some)
+    half = np.dtype(np.float16)
+    parts = {"norm": norm, "residual": residual, "swiglu": swiglu}
+    for rows, launches in ((9, 2), (16, 2), (19, 3), (20, None)):
+        x, stored, options = operands(rows, 6, 128, half, 64, 4, **parts)
+        arrays = {name: hiprt.array(each) for name, each in options.items() if isinstance(each, np.ndarray)}
+        inputs = map(hiprt.array, (x, *stored))
+        step = Step(partial(product, *inputs, group_size=64, bits=4, swiglu=bool(swiglu), **arrays))
+        made = step().numpy()
+        if launches is None:
+            np.testing.assert_allclose(made, reference.qmv(x, stored, 64, 4, **options), rtol=0.05, atol=0.05)
+            continue
+        assert step.nodes == launches
+        for start in range(0, rows, 8):
+            some_rows = slice(start, start + 8)
+            given = options | ({"residual": options["residual"][some_rows]} if residual else {})
+            assert made[some_rows].tobytes() == call(x[some_rows], stored, given, 64, 4).numpy().tobytes()
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-3, 1e4, 1e30])

@@ -112,10 +112,10 @@ class Attention:
         """Take the rows of one sequence."""
         assert isinstance(state, KeyValue)
         keys, values = state.keys[sequence], state.values[sequence]
-        made, gate = self.projected(x)
+        made, gate = self.projected(x, fused=True)
         query = kernels.norm_rope_write(made, self.query_norm, self.key_norm, position, keys, values, **self.turns)
         mixed = kernels.prefill_attention(query, keys, values, position, scale=self.scale, gate=gate)
-        return self.output.project(mixed.reshape(len(x), -1), residual=x)
+        return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=True)
 
     def projected(self, x: Array, fused: bool = False) -> tuple[Array, Array | None]:
         """Return the projection of the normed rows, and the columns of it that are the gate."""

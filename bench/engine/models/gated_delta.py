@@ -109,13 +109,13 @@ class GatedDelta:
         """Take the rows of one sequence."""
         assert isinstance(state, Recurrent)
         one = slice(sequence, sequence + 1)
-        return self.mix(x, Recurrent(state.conv[one], state.delta[one]), 1)
+        return self.mix(x, Recurrent(state.conv[one], state.delta[one]), 1, fused=True)
 
-    def mix(self, x: Array, state: Recurrent, sequences: int) -> Array:
-        """Take rows of some sequences, the same number of each, with one kernel for each op."""
+    def mix(self, x: Array, state: Recurrent, sequences: int, fused: bool = False) -> Array:
+        """Take rows of some sequences, the same number of each; but for the products, each op is a kernel."""
         delta, rows, eps = self.delta, len(x), self.config.rms_norm_eps
         key_heads, heads = delta.key_heads, delta.value_heads
-        made = self.projection.project(x, norm=self.norm, eps=eps)
+        made = self.projection.project(x, norm=self.norm, eps=eps, fused=fused)
         steps, z, b, a = split(made, delta.channels, delta.values, heads, heads)
         steps, b, a = (part.reshape(sequences, -1, part.shape[-1]) for part in (steps, b, a))
         mixed = kernels.astype(kernels.conv_step(steps, state.conv, self.conv), np.float32)
@@ -128,7 +128,7 @@ class GatedDelta:
         answer = kernels.astype(kernels.gated_delta(q, k, v, kept, corrected, state.delta), x.dtype)
         shape = (rows * delta.value_heads, delta.value_width)
         normed = kernels.gated_rms_norm(answer.reshape(shape), z.reshape(shape), self.output_norm, eps)
-        return self.output.project(normed.reshape(rows, -1), residual=x)
+        return self.output.project(normed.reshape(rows, -1), residual=x, fused=fused)
 
 
 def projection_of(delta: Delta, weights: Weights, own: str) -> list[Part]:

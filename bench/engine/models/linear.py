@@ -13,6 +13,7 @@ from hiprt import Array, array, kernels
 from hiprt.bench.engine.matrix import Matrix, Quantized, Rows, cut_part
 from hiprt.distributed import Communicator
 from hiprt.kernels.ops.quantized.formats import Format
+from hiprt.kernels.ops.quantized.product import product
 
 __all__ = ["Linear", "gated", "joined", "split"]
 
@@ -113,7 +114,7 @@ class Linear:
         is_gate : bool
             Whether the first half of the rows gates the second: ``silu(first) * second``.
         fused : bool
-            Whether one kernel does all of it, where there is one for the format. It is meant for a few vectors.
+            Whether one kernel does all of it, where there is one for the format and for so few vectors; see `product`.
 
         Returns
         -------
@@ -121,7 +122,7 @@ class Linear:
         """
         if fused and self.is_fusable:
             added = residual if self.ranks is None else None
-            y = kernels.qmv(x, *self.codes, **self.form, norm=norm, eps=eps, residual=added, swiglu=is_gate)
+            y = product(x, *self.codes, **self.form, norm=norm, eps=eps, residual=added, swiglu=is_gate)
             return y if self.ranks is None else self.ranks.all_reduce(y, residual=residual)
         y = self(x if norm is None else kernels.rms_norm(x, norm, eps))
         if is_gate:

@@ -46,3 +46,7 @@ class Mlp:
         """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
         inner = self.gate_up.project(x, norm=self.norm, eps=self.config.rms_norm_eps, is_gate=True, fused=fused)
         return self.down.project(inner, residual=x, fused=fused)
+
+    def prefill(self, x: Array) -> Array:
+        """Take any number of rows."""
+        return self(x, fused=True)

@@ -79,6 +79,10 @@ class Moe:
         gate = kernels.contiguous(routes[:, mixture.experts :])
         return self.down.added(kernels.moe_combine(answers, shares, shared, gate), x)
 
+    def prefill(self, x: Array) -> Array:
+        """Take any number of rows."""
+        return self(x)
+
     @property
     def is_fusable(self) -> bool:
         """Whether the fused kernels read the stacks, and no shared expert stands beside them."""

@@ -41,6 +41,9 @@ class Feed(Protocol):
     def __call__(self, x: Array, fused: bool = False) -> Array:
         """Take rows of the residual stream; `fused` asks for kernels that do several ops, for a few rows."""
 
+    def prefill(self, x: Array) -> Array:
+        """Take any number of rows."""
+
 
 MIXERS: dict[str, type[Attention] | type[GatedDelta]] = {"attention": Attention, "delta": GatedDelta}
 FEEDS: dict[str, type[Mlp] | type[Moe]] = {"mlp": Mlp, "moe": Moe}
@@ -59,7 +62,7 @@ class Layer:
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
-        return self.feed(self.mixer.prefill(x, position, state, sequence))
+        return self.feed.prefill(self.mixer.prefill(x, position, state, sequence))
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
-"""A quantised product with what a layer does before and after it: one kernel for a few rows, ops for more."""
+"""A quantised product with what a layer does before and after it: kernels for a few rows, ops for more."""
 
 from __future__ import annotations
 
-from hiprt.array import Array
+from functools import partial
+
+from hiprt.array import Array, empty
 from hiprt.kernels.ops.elementwise.add import add
 from hiprt.kernels.ops.elementwise.copies import contiguous
 from hiprt.kernels.ops.elementwise.silu_mul import silu_mul
 from hiprt.kernels.ops.norm.rms_norm import rms_norm
 from hiprt.kernels.ops.quantized.qmv import MOST, qmv
 from hiprt.kernels.ops.quantized.quantized_matmul import quantized_matmul
+from hiprt.kernels.tuning.target import target_of
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
@@ -32,8 +35,9 @@ def product(
 ) -> Array:
     """Return what `qmv` returns, for any number of rows.
 
-    Up to 8 rows are one kernel. More are computed by `rms_norm`, `quantized_matmul`, `silu_mul` and `add`, which round
-    in between. The arguments are those of `qmv`.
+    Up to 8 rows are one kernel. Where a target reads a matrix several times in the time in which it multiplies tiles of
+    it, up to `Table.vector_rows` rows of 16-bit numbers are such kernels, one for each 8. More rows are computed by
+    `rms_norm`, `quantized_matmul`, `silu_mul` and `add`, which round in between. The arguments are those of `qmv`.
 
     Returns
     -------
@@ -45,20 +49,17 @@ def product(
         What these ops raise.
     """
     stream = stream or current_stream()
-    if x.shape[0] <= MOST:
-        return qmv(
-            x,
-            w,
-            scales,
-            biases,
-            group_size=group_size,
-            bits=bits,
-            norm=norm,
-            eps=eps,
-            residual=residual,
-            swiglu=swiglu,
-            stream=stream,
-        )
+    few = partial(qmv, group_size=group_size, bits=bits, norm=norm, eps=eps, swiglu=swiglu, stream=stream)
+    rows = x.shape[0]
+    if rows <= MOST:
+        return few(x, w, scales, biases, residual=residual)
+    if x.dtype.itemsize == 2 and rows <= target_of(stream).table.vector_rows:
+        out = empty((rows, w.shape[0] // 2 if swiglu else w.shape[0]), x.dtype, stream)
+        for start in range(0, rows, MOST):
+            part = slice(start, start + MOST)
+            added = None if residual is None else residual[part]
+            few(x[part], w, scales, biases, residual=added, out=out[part])
+        return out
     normed = x if norm is None else rms_norm(x, norm, eps, stream=stream)
     y = quantized_matmul(normed, w, scales, biases, True, group_size, bits, stream=stream)
     if swiglu:
