@@ -135,7 +135,7 @@ def launch(ranks: int, command: list[str]) -> int:
 
 
 class Rank:
-    """A rank's process. What it writes to stderr is passed on, and the last of it is kept, unless that is a terminal.
+    """A rank's process. Unless stderr is a terminal, lines that it writes there are passed on, and the last is kept.
 
     Parameters
     ----------
@@ -157,10 +157,16 @@ class Rank:
     def pass_on(self) -> None:
         """Pass on what the process writes, until it has ended."""
         with self.process.stderr or nullcontext() as pipe:
+            begun = b""  # a line of which there is more to come
             while pipe and (piece := os.read(pipe.fileno(), KEPT)):
                 self.last = (self.last + piece)[-KEPT:]
+                whole, end, begun = (begun + piece).rpartition(b"\n")
+                if len(begun) > KEPT:
+                    whole, begun = whole + end + begun, b""
                 with suppress(OSError):
-                    os.write(STDERR, piece)
+                    os.write(STDERR, whole + end)
+            with suppress(OSError):
+                os.write(STDERR, begun)
 
     def end(self) -> None:
         """End the process if it still runs."""

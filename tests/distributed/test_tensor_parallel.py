@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from distributed.kills import kill
 from helpers import checkpoints
 
 from hiprt.bench.engine.checkpoint import Checkpoint
@@ -220,15 +221,12 @@ def writing():
 
 
 @pytest.mark.timeout(700)
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_rank_that_is_killed_ends_the_others_which_name_it(writing, victim):
-    process, children = writing
-    os.kill(children[victim], signal.SIGKILL)
-    _, said = process.communicate(timeout=600)
-    assert process.returncode == 128 + 9
-    assert f"hiprt: rank {victim} of 2 has ended without a word\n" in said
-    assert f"hiprt launch: rank {victim} ended with status -9\n" in said
-    assert "Traceback" not in said
+@pytest.mark.parametrize(("ranks", "victim"), [(2, 0), (4, 3)])
+def test_a_rank_that_is_killed_ends_the_others_which_name_it(ranks, victim):
+    found = kill("engine", ranks, victim, 5)
+    assert (found["status"], found["named"]) == (128 + 9, ranks - 1)
+    assert f"\nhiprt launch: rank {victim} ended with status -9\n" in found["said"]
+    assert "Traceback" not in found["said"]
 
 
 @pytest.mark.timeout(700)
