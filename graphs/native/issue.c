@@ -217,9 +217,17 @@ static PyObject *issue(const issue_object *self, PyObject *stream, PyObject *all
 
 /* One run of a program. */
 typedef struct {
-  PyObject *found, *known, *moved, *stream, *allocate, *perform;
+  PyObject *found, *known, *moved, *stream, *source, *perform;
+  PyObject *allocate; /* what `source` returned; owned */
   PyTypeObject *size;
 } running;
+
+/* Ask where results are to lie: an op may have changed that, as work of other code in a step does. */
+static int ask_source(running *run) {
+  Py_XDECREF(run->allocate);
+  run->allocate = PyObject_CallFunctionObjArgs(run->source, run->stream, 0);
+  return run->allocate ? 0 : -1;
+}
 
 /* Issue a call whose issue is known; NULL, perhaps without an exception, where it is not. */
 static PyObject *issued(const running *run, PyObject *key, PyObject *arrays) {
@@ -239,14 +247,16 @@ static PyObject *issued(const running *run, PyObject *key, PyObject *arrays) {
 }
 
 /* Do what a primitive does, and return its results. */
-static PyObject *results_of(const running *run, PyObject *primitive, Py_ssize_t at) {
+static PyObject *results_of(running *run, PyObject *primitive, Py_ssize_t at) {
   PyObject *arguments, *form = 0, *arrays = 0, *key = 0, *made = 0;
   const int has_key = run->known != Py_None;
   const hiprt_py_primitive *each = (const hiprt_py_primitive *)primitive;
   if (hiprt_py_placed(each->arguments, run->found, run->moved, run->size, &arguments, has_key ? &form : 0, &arrays)) return 0;
   if (has_key && (key = PyTuple_Pack(2, each->op, form))) made = issued(run, key, arrays);
-  if (!made && !PyErr_Occurred())
+  if (!made && !PyErr_Occurred()) {
     made = PyObject_CallFunction(run->perform, "nOOOO", at, primitive, arguments, key ? key : Py_None, arrays ? arrays : Py_None);
+    if (made && has_key && ask_source(run)) Py_CLEAR(made);
+  }
   if (made && !PyTuple_Check(made)) {
     PyErr_Format(PyExc_TypeError, "%R is no tuple of results", made);
     Py_CLEAR(made);
@@ -281,31 +291,36 @@ static int drop(const running *run, PyObject *numbers) {
   return 0;
 }
 
-/* run(primitives, lasts, found, known or None, moved, class of sizes, stream, allocate, perform): do what each primitive
- * does, with arrays in `found` by the numbers of their values. What `known` has by (op, key of the arguments) is issued on
- * the stream; perform(at, primitive, arguments, (op, key), operands) returns the results of all others. Without `known` there
+/* run(primitives, lasts, found, known or None, moved, class of sizes, stream, source, perform): do what each primitive does,
+ * with arrays in `found` by the numbers of their values. What `known` has by (op, key of the arguments) is issued on the
+ * stream, with memory of what source(stream) returns; perform(at, primitive, arguments, (op, key), operands) returns the results of all others. Without `known` there
  * are no keys, and no operands are listed. */
 static PyObject *run(PyObject *module, PyObject *args) {
   PyObject *primitives, *lasts;
-  running now;
+  running now = {0};
   if (!PyArg_ParseTuple(args, "O!O!O!OOO!OOO", &PyTuple_Type, &primitives, &PyList_Type, &lasts, &PyDict_Type, &now.found,
-                        &now.known, &now.moved, &PyType_Type, &now.size, &now.stream, &now.allocate, &now.perform))
+                        &now.known, &now.moved, &PyType_Type, &now.size, &now.stream, &now.source, &now.perform))
     return 0;
   if (now.known != Py_None && !PyObject_TypeCheck(now.stream, hiprt_py_stream_type))
     return PyErr_Format(PyExc_TypeError, "%R is not a stream", now.stream);
   if (now.known != Py_None && (!PyDict_Check(now.known) || hiprt_py_is_watched())) now.known = Py_None;
   const Py_ssize_t count = PyTuple_Size(primitives);
   if (PyList_Size(lasts) != count) return PyErr_Format(PyExc_ValueError, "each primitive needs a list of last uses");
-  for (Py_ssize_t i = 0; i < count; i++) {
+  int status = now.known == Py_None ? 0 : ask_source(&now);
+  for (Py_ssize_t i = 0; !status && i < count; i++) {
     PyObject *primitive = PyTuple_GetItem(primitives, i), *numbers = PyList_GetItem(lasts, i);
-    if (!PyObject_TypeCheck(primitive, hiprt_py_primitive_type) || !PyList_Check(numbers))
-      return PyErr_Format(PyExc_TypeError, "primitives and lists of numbers are needed");
+    if (!PyObject_TypeCheck(primitive, hiprt_py_primitive_type) || !PyList_Check(numbers)) {
+      PyErr_Format(PyExc_TypeError, "primitives and lists of numbers are needed");
+      status = -1;
+      break;
+    }
     PyObject *results = results_of(&now, primitive, i);
-    const int status = results ? put(&now, (const hiprt_py_primitive *)primitive, results) : -1;
+    status = results ? put(&now, (const hiprt_py_primitive *)primitive, results) : -1;
     Py_XDECREF(results);
-    if (status || drop(&now, numbers)) return 0;
+    if (!status) status = drop(&now, numbers);
   }
-  Py_RETURN_NONE;
+  Py_XDECREF(now.allocate);
+  return status ? 0 : Py_NewRef(Py_None);
 }
 
 /* note(list or None): append this thread's launches to a list from now on; return the list before, or None. */

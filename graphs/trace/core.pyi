@@ -81,7 +81,7 @@ def run(
     moved: Callable[[Any], int],
     size: type,
     stream: Stream | None,
-    allocate: Callable[[int, Stream], Buffer],
+    source: Callable[[Stream], Callable[[int, Stream], Buffer]],
     perform: Callable[[int, Primitive, tuple[Any, ...], Any, Any], tuple[Any, ...]],
     /,
 ) -> None: ...

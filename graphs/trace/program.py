@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hiprt.array import Array
-from hiprt.buffer import Buffer, allocate, source_of
+from hiprt.buffer import Buffer, source_of
 from hiprt.device import Device
 from hiprt.flags import flags
 from hiprt.graphs.record.extents import are_apart, coalesce
@@ -120,8 +120,7 @@ class Program:
             remember(known, key, notes.issue(primitive, operands, results))
             return results
 
-        source = allocate if stream is None or known is None else source_of(stream)
-        run(self.primitives, self.lasts, found, known, size, Size, stream, source, perform)
+        run(self.primitives, self.lasts, found, known, size, Size, stream, source_of, perform)
         return tuple(value if value.primitive is None else found[value.number] for value in self.outputs)
 
     def is_apart(self, arrays: Sequence[Array]) -> bool:
@@ -205,7 +204,7 @@ class Program:
         # The layers of a model have few calls of different forms.
         known: dict[Hashable, Issue] = {}
         nothing_ends: list[list[int]] = [[] for _ in self.primitives]
-        run(self.primitives, nothing_ends, found, known, size, Size, RehearsalStream(device), allocate, perform)
+        run(self.primitives, nothing_ends, found, known, size, Size, RehearsalStream(device), source_of, perform)
         for guard in waiting:
             check(guard, axis)
         return [value if value.primitive is None else found[value.number] for value in self.outputs]

@@ -42,7 +42,7 @@ def nccl(tmp_path_factory):
 def run(ranks, *words, **flags):
     """Run a program as several ranks; return its end and what it printed."""
     environment = os.environ | {f"HIPRT_{name.upper()}": str(value) for name, value in flags.items()}
-    command = [*LAUNCH, str(ranks), PROGRAMS / words[0], *words[1:]]
+    command = [*LAUNCH, str(ranks), *([PROGRAMS / words[0]] if words[0] != "-m" else words[:1]), *words[1:]]
     return subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
 
 
@@ -61,6 +61,16 @@ def test_by_a_library(ranks, nccl, form):
     ended = run(ranks, "moves.py", "library", form, collectives="library", nccl_lib=nccl)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert sorted(ended.stdout.splitlines()) == [f"rank {rank}: right" for rank in range(ranks)]
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(700)
+def test_programs_of_mlx_by_a_library(nccl, root):
+    """What it launches in the middle of a lazy graph's program is captured between the program's own nodes."""
+    program = root / "tests" / "metal_compat" / "mlx" / "programs" / "collectives.py"
+    ended = run(2, "-m", "hiprt", "run", program, "8", "10", "float32", "int32", collectives="library", nccl_lib=nccl)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert sorted(ended.stdout.splitlines()) == ["rank 0: right", "rank 1: right"]
 
 
 def test_ranks_that_nobody_closes_go_in_order_at_the_end(nccl):

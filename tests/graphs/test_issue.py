@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from helpers import foreign
 
 import hiprt
-from hiprt import kernels
+from hiprt import graphs, kernels
 from hiprt.graphs.trace.issue import noting, recording_on
 from hiprt.graphs.trace.program import Program
 from hiprt.op import op
@@ -195,3 +196,30 @@ def test_forms_without_running():
         hiprt.compile(lambda x, y: kernels.add(x, y), shapeless=True).record(tuple(arrays(4, 5)), {}, shapeless=True)[
             0
         ].forms([*arrays(4, 5, count=1), *arrays(3, 5, count=1)])
+
+
+def test_work_of_other_code_in_between():
+    """It fixes addresses, so that what is issued behind it has memory from elsewhere than what was issued before."""
+
+    def function(x, *, stream=None):
+        stream, out = stream or hiprt.current_stream(), hiprt.empty(x.shape, x.dtype)
+        if stream.written is not None:
+            stream.written.append(out)
+            return out
+        with graphs.capture(reads=[x], writes=[out]):
+            foreign.affine(stream.handle, out, x, 3)
+        return out
+
+    other, start = op(function), np.arange(300, dtype=np.uint32)
+
+    def work(x, y):
+        for _ in range(LAYERS):
+            x = kernels.add(other(kernels.add(x, y)), y)
+        return x
+
+    compiled, wanted = hiprt.compile(work), start
+    for _ in range(LAYERS):
+        wanted = (wanted + 1) * np.uint32(3) + np.uint32(2)
+    for _ in range(3):
+        made = compiled(hiprt.array(start), hiprt.array(np.ones(300, np.uint32)))
+        np.testing.assert_array_equal(made.numpy(), wanted)
