@@ -88,6 +88,16 @@ def test_a_rank_that_is_killed_is_named(victim, nccl):
     assert ended.stdout == f"rank {1 - int(victim)}: rank {victim} of 2 has ended without a word\n"
 
 
+@pytest.mark.parametrize("has_library", [True, False])
+def test_memory_of_others_that_cannot_be_mapped(has_library, nccl):
+    """The library connects the ranks then, and where there is none all of them say why."""
+    ended = run(2, "apart.py", **({"nccl_lib": nccl} if has_library else {}))
+    cause = "the device of rank 1 cannot see the memory of rank 0's: hipIpcOpenMemHandle: hipErrorInvalidValue"
+    lacks = "and no library of collectives (RCCL or NCCL) was found by rank 0"
+    said = "library [3. 3. 3.]" if has_library else f"{cause} (1); {lacks}"
+    assert (ended.returncode, ended.stdout) == (0, f"{said}\n{said}\n")
+
+
 def test_no_library(monkeypatch):
     monkeypatch.setenv("HIPRT_COLLECTIVES", "library")
     monkeypatch.delenv("HIPRT_NCCL_LIB", raising=False)
