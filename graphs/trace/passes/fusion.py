@@ -211,7 +211,7 @@ class Fusion:
                 self.close(member, member.out)
         places.append(len(self.order))
         for group in dict.fromkeys(self.group_of.values()):
-            self.call(group.members)
+            self.call(group.members, len(group.arrays))
         if len(self.order) == len(self.program):
             return self.program
         results = [each.results for each in self.order if isinstance(each, Call)]
@@ -317,20 +317,24 @@ class Fusion:
         """Call a group now."""
         for member in group.members:
             del self.group_of[member.number]
-        self.call(group.members)
+        self.call(group.members, len(group.arrays))
 
-    def call(self, members: list[Member]) -> None:
-        """Call members now, as one or as several where results are too many; those that nothing uses as they are."""
+    def call(self, members: list[Member], arrays: int) -> None:
+        """Call members now, as one or as several where results are too many; those that nothing uses as they are.
+
+        They read no more than so many arrays that others make.
+        """
         inside = {member.number for member in members}
         results = [each for each in members if each.out is not None or not self.users[each.number] <= inside]
         if len(members) == 1 or not results:
             self.order += [member.primitive for member in members]
             return
         # A group that `fits` has room for one result.
-        if len(results) > 1 and len(arrays_of(members) - inside) + len(results) > MOST_ARRAYS:
+        if len(results) > 1 and arrays + len(results) > MOST_ARRAYS:
             half = len(members) // 2
-            self.call(members[:half])
-            self.call(members[half:])
+            for part in (members[:half], members[half:]):
+                made = {member.number for member in part}
+                self.call(part, len(arrays_of(part) - made))
         else:
             self.order.append(Call(members, results))
 
@@ -348,7 +352,7 @@ def arguments_of(call: Call) -> tuple[list[Any], str]:
     for member in call.members:
         words = []
         for v in member.operands:
-            key = key_of(v)
+            key = v.number if isinstance(v, Array) and v.primitive is not None else key_of(v)
             word = names.get(key)
             if word is None:
                 word = names[key] = f"x{len(operands)}"
