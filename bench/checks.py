@@ -1,12 +1,18 @@
 """``hiprt bench checks``: how much slower kernels run on the CPU device while they are checked.
 
-Checked blocks run one after the other, so that both are timed on one core, by the process's CPU time.
+Checked blocks run one after the other. On one core both are timed by the process's CPU time; with ``--threads 2`` and
+more by wall time, in which kernels without checks use all of them.
 
 axpy       y = a x + y, a thread each element: no barriers, which unchecked runs as vectors
 tree       sums of 256 elements by a tree in shared memory
 shuffles   the same sums by shuffles
 product    a product of matrices, by tiles in shared memory
 rows       the same product, a loop in each thread
+stencil    the mean of a matrix's element and its four neighbours
+histogram  counts of 64 values in shared memory, by atomics
+transpose  a matrix by tiles in shared memory
+scan       sums of all elements before each, in blocks of 256
+last       a sum of all elements: the block that ends last adds those of the blocks
 decode     the kernels of a token of a small model with quantised weights, by wall time
 """
 
@@ -73,12 +79,74 @@ extern "C" __global__ void rows(const float *x, float *y, int n) {
   for (int k = 0; k < n; ++k) sum += x[row * n + k] * x[k * n + column];
   y[row * n + column] = sum;
 }
+extern "C" __global__ void stencil(const float *x, float *y, int n) {
+  int column = blockIdx.x * 16 + threadIdx.x, row = blockIdx.y * 16 + threadIdx.y, i = row * n + column;
+  if (!row || !column || row == n - 1 || column == n - 1) return;
+  y[i] = (x[i] + x[i - 1] + x[i + 1] + x[i - n] + x[i + n]) / 5;
+}
+extern "C" __global__ void histogram(const float *x, float *y, int n) {
+  __shared__ unsigned count[64];
+  int t = threadIdx.x;
+  if (t < 64) count[t] = 0;
+  __syncthreads();
+  for (int k = 0, i = blockIdx.x * 4096 + t; k < 16 && i < n; ++k, i += 256)
+    atomicAdd(&count[(i + int(x[i])) % 64], 1u);
+  __syncthreads();
+  if (t < 64) y[blockIdx.x * 64 + t] = count[t];
+}
+extern "C" __global__ void transpose(const float *x, float *y, int n) {
+  __shared__ float tile[16][17];
+  tile[threadIdx.y][threadIdx.x] = x[(blockIdx.y * 16 + threadIdx.y) * n + blockIdx.x * 16 + threadIdx.x];
+  __syncthreads();
+  y[(blockIdx.x * 16 + threadIdx.y) * n + blockIdx.y * 16 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];
+}
+extern "C" __global__ void scan(const float *x, float *y, int n) {
+  __shared__ float sums[256];
+  int t = threadIdx.x, i = blockIdx.x * 256 + t;
+  sums[t] = i < n ? x[i] : 0;
+  for (int d = 1; d < 256; d *= 2) {
+    __syncthreads();
+    float before = t >= d ? sums[t - d] : 0;
+    __syncthreads();
+    sums[t] += before;
+  }
+  if (i < n) y[i] = sums[t];
+}
+__device__ unsigned ended;
+extern "C" __global__ void last(const float *x, float *y, int n) {
+  __shared__ float part[8];
+  __shared__ bool is_last;
+  int t = threadIdx.x, i = blockIdx.x * 256 + t;
+  float sum = i < n ? x[i] : 0;
+  for (int d = 16; d; d /= 2) sum += __shfl_xor(sum, d);
+  if (t % 32 == 0) part[t / 32] = sum;
+  __syncthreads();
+  if (!t) {
+    for (int w = 1; w < 8; ++w) sum += part[w];
+    y[blockIdx.x] = sum;
+    __threadfence();
+    is_last = atomicAdd(&ended, 1u) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!is_last || t) return;
+  ended = 0;
+  for (unsigned b = 1; b < gridDim.x; ++b) sum += y[b];
+  y[gridDim.x] = sum + y[0];
+}
 """
 ELEMENTS = 1 << 20
 SIDE = 256  # of the matrices
 SUMS = ((ELEMENTS, (ELEMENTS // 256,), (256,)),) * 3
 PRODUCTS = ((SIDE, (SIDE // 16, SIDE // 16), (16, 16)),) * 2
+IMAGE = (SIDE * 4, (SIDE // 4, SIDE // 4), (16, 16))
 KERNELS = dict(zip(("axpy", "tree", "shuffles", "product", "rows"), SUMS + PRODUCTS, strict=True))
+KERNELS |= {
+    "stencil": IMAGE,
+    "histogram": (ELEMENTS, (ELEMENTS // 4096,), (256,)),
+    "transpose": IMAGE,
+    "scan": SUMS[0],
+    "last": SUMS[0],
+}
 DECODE = ("decode", "--model", "qwen3-mini", "--mode", "graph", "--tokens", "32", "--json")
 SECONDS = 2.0  # for each kernel, in each process
 
@@ -107,22 +175,28 @@ class Report:
     ----------
     rounds : int
         Processes of each kind, which take turns.
+    threads : int
+        Cores that kernels may use.
     works : dict of str to Slowdown
     """
 
     rounds: int
+    threads: int
     works: dict[str, Slowdown]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``hiprt bench checks``."""
     parser.add_argument("--rounds", metavar="N", type=positive, default=3, help="processes of each kind (default: 3)")
+    parser.add_argument(
+        "--threads", metavar="N", type=positive, default=1, help="cores that kernels may use (default: 1)"
+    )
     set_run(parser, run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the benchmark."""
-    report = measure(options.rounds)
+    report = measure(options.rounds, options.threads)
     if options.json:
         print(json.dumps({**asdict(report), **machine()}, indent=2))
         return 0
@@ -134,12 +208,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def measure(rounds: int) -> Report:
+def measure(rounds: int, threads: int = 1) -> Report:
     """Time all works in processes without checks and with them, in turn.
 
     Parameters
     ----------
     rounds : int
+    threads : int, default 1
 
     Returns
     -------
@@ -153,20 +228,21 @@ def measure(rounds: int) -> Report:
     best: dict[str, dict[str, float]] = {"": {}, "all": {}}
     for _ in range(rounds):
         for checks, times in best.items():
-            for name, ms in {**in_process(checks, __name__), **token(checks)}.items():
+            for name, ms in {**in_process(checks, threads, __name__), **token(checks, threads)}.items():
                 times[name] = min(ms, times.get(name, ms))
     plain, checked = best[""], best["all"]
-    return Report(rounds, {name: Slowdown(plain[name], checked[name], checked[name] / plain[name]) for name in plain})
+    works = {name: Slowdown(plain[name], checked[name], checked[name] / plain[name]) for name in plain}
+    return Report(rounds, threads, works)
 
 
-def token(checks: str) -> dict[str, float]:
+def token(checks: str, threads: int) -> dict[str, float]:
     """Return the milliseconds of a token's kernels."""
-    return {"decode": in_process(checks, "hiprt", "bench", *DECODE)["kernels_us"] / 1e3}
+    return {"decode": in_process(checks, threads, "hiprt", "bench", *DECODE)["kernels_us"] / 1e3}
 
 
-def in_process(checks: str, module: str, *arguments: str) -> dict[str, Any]:
+def in_process(checks: str, threads: int, module: str, *arguments: str) -> dict[str, Any]:
     """Return what a module prints as JSON on the CPU device with some kinds of checks."""
-    variables = {**os.environ, "HIPRT_PROVIDER": "cpu", "HIPRT_CPU_THREADS": "1", "HIPRT_CPU_CHECK": checks}
+    variables = {**os.environ, "HIPRT_PROVIDER": "cpu", "HIPRT_CPU_THREADS": str(threads), "HIPRT_CPU_CHECK": checks}
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -176,13 +252,14 @@ def in_process(checks: str, module: str, *arguments: str) -> dict[str, Any]:
 
 
 def best_of(call: Callable[[], None]) -> float:
-    """Return the milliseconds of CPU time of the fastest of some calls."""
+    """Return the milliseconds of the fastest of some calls: of CPU time on one core, else of wall time."""
+    clock = time.process_time if os.environ.get("HIPRT_CPU_THREADS") == "1" else time.perf_counter
     call()
     best, end = float("inf"), time.perf_counter() + SECONDS
     while time.perf_counter() < end:
-        begin = time.process_time()
+        begin = clock()
         call()
-        best = min(best, time.process_time() - begin)
+        best = min(best, clock() - begin)
     return best * 1e3
 
 
