@@ -31,6 +31,7 @@ from typing import Any
 from hiprt.bench.graph import positive
 from hiprt.bench.table import text_table
 from hiprt.command import set_run
+from hiprt.flags import flags
 from hiprt.machine import machine
 
 __all__ = ["Report", "Slowdown", "add_arguments", "measure", "run"]
@@ -253,7 +254,7 @@ def in_process(checks: str, threads: int, module: str, *arguments: str) -> dict[
 
 def best_of(call: Callable[[], None]) -> float:
     """Return the milliseconds of the fastest of some calls: of CPU time on one core, else of wall time."""
-    clock = time.process_time if os.environ.get("HIPRT_CPU_THREADS") == "1" else time.perf_counter
+    clock = time.process_time if flags.cpu_threads == 1 else time.perf_counter
     call()
     best, end = float("inf"), time.perf_counter() + SECONDS
     while time.perf_counter() < end:

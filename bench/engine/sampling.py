@@ -114,7 +114,9 @@ class Sampler:
     def set(self, temperature: float, seed: int) -> None:
         """Begin texts, on the current stream."""
         batch = self.seed.size
-        self.temperature.set([temperature] * batch)
+        # `filter_logits` keeps equal logits together, of which a temperature would draw any.
+        is_greedy = self.sampling.top_k == 1
+        self.temperature.set([0.0 if is_greedy else temperature] * batch)
         self.seed.set((np.arange(batch) + seed).astype(np.uint32))
 
     def draw(self, logits: Array, tokens: Array, position: Array) -> Array:
