@@ -19,12 +19,12 @@ from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import flags
 from hiprt.graphs.arguments import Arguments, names_of
 from hiprt.graphs.cells import Cells
-from hiprt.graphs.launch.allowance import allows
+from hiprt.graphs.launch.allowed_rungs import allows
 from hiprt.graphs.launch.armed import Armed
 from hiprt.graphs.launch.exec import Exec, launch_failure
 from hiprt.graphs.launch.kept_call import KeptCall, Segment
 from hiprt.graphs.launch.ladder import Ladder
-from hiprt.graphs.launch.placement import Placement
+from hiprt.graphs.launch.moved_arrays import Placement
 from hiprt.graphs.launch.preparation import Begun, Preparation
 from hiprt.graphs.launch.recurring import TRANSIENT, Recurring
 from hiprt.graphs.launch.results import arrays_in

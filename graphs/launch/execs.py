@@ -9,7 +9,7 @@ from typing import Any
 from hiprt import core
 from hiprt.flags import flags
 from hiprt.graphs.launch.exec import Exec
-from hiprt.graphs.launch.placement import Move
+from hiprt.graphs.launch.moved_arrays import Move
 from hiprt.graphs.record.recording import Recording
 
 __all__ = ["Execs"]

@@ -10,7 +10,7 @@ from hiprt.array import Array
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.graphs.arguments import Arguments
 from hiprt.graphs.launch.exec import Exec
-from hiprt.graphs.launch.placement import Placement, Placements
+from hiprt.graphs.launch.moved_arrays import Placement, Placements
 from hiprt.graphs.launch.results import copied
 from hiprt.graphs.record.comparison import Recorded
 from hiprt.graphs.record.extents import Extent

@@ -23,12 +23,12 @@ from hiprt.caller import Caller
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.flags import RUNG_NAMES, flags
 from hiprt.graphs.arguments import Why
-from hiprt.graphs.launch import allowance
+from hiprt.graphs.launch import allowed_rungs
 from hiprt.graphs.launch.armed import retouch
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.execs import Execs
 from hiprt.graphs.launch.kept_call import KeptCall
-from hiprt.graphs.launch.placement import Placement
+from hiprt.graphs.launch.moved_arrays import Placement
 from hiprt.graphs.launch.preparation import Part
 from hiprt.graphs.launch.timeline import mark, observe, trace
 from hiprt.graphs.launch.trust import distrust
@@ -130,8 +130,8 @@ class Ladder:
                 self.check_user_key(key, recording)
             observe(self.name, recording, stream)
             start = time.perf_counter()
-            if not allowance.allows(stream.device, "instantiate"):
-                self.run_eagerly(recording, stream, allowance.why_no_graph(stream.device))
+            if not allowed_rungs.allows(stream.device, "instantiate"):
+                self.run_eagerly(recording, stream, allowed_rungs.why_no_graph(stream.device))
                 return None
             try:
                 exec_, rung = self.find(recording, stream, why, slots or flags.graph_slots)
@@ -159,7 +159,7 @@ class Ladder:
 
     def begin(self, recording: Recording, stream: Stream) -> Part:
         """Begin to make an exec of a recording, which `take` waits for; the device's rungs allow it."""
-        rules, _ = allowance.rules(stream.device, flags.graph_slots)
+        rules, _ = allowed_rungs.rules(stream.device, flags.graph_slots)
         dump(recording, self.name)
         return Part(recording, self.execs.begin(recording, stream.device.index, rules), rules)
 
@@ -180,7 +180,7 @@ class Ladder:
 
     def find(self, recording: Recording, stream: Stream, why: Why | None, slots: int) -> tuple[Exec, str]:
         """Return an exec that carries the recording's arguments, and the rung that led to it."""
-        rules, refused = allowance.rules(stream.device, slots)
+        rules, refused = allowed_rungs.rules(stream.device, slots)
         exec_, choice = self.execs.find(recording, stream.core, rules), self.execs.choice
         rung = CHOSEN[choice.rung]
         if rung == "replay":
@@ -295,9 +295,9 @@ class Ladder:
         HipError
             A node refused them; the exec must be discarded (G8).
         """
-        rules, _ = allowance.rules(stream.device, flags.graph_slots)
+        rules, _ = allowed_rungs.rules(stream.device, flags.graph_slots)
         old = kept.exec
-        if old is None or not rules.rungs & allowance.RUNGS["patch"]:
+        if old is None or not rules.rungs & allowed_rungs.RUNGS["patch"]:
             return False
         if not kept.placements.can_move(old.recording, target):
             return False

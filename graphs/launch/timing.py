@@ -16,7 +16,7 @@ from hiprt.array import empty
 from hiprt.compiler import compile_source
 from hiprt.errors import HipError, UndefinedOutputsError
 from hiprt.event import Event
-from hiprt.graphs.launch import allowance
+from hiprt.graphs.launch import allowed_rungs
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.launch.snapshot import Snapshot
 from hiprt.graphs.record.declarations import declared
@@ -89,7 +89,7 @@ def elapsed_us(launch: Callable[[], Any], stream: Stream, count: int) -> float:
 
 def microseconds(recording: Recording, stream: Stream) -> float:
     """Return the device time of one launch of a recording as a graph: the median of some trials."""
-    made = Exec(recording, stream.device.index, overlap=allowance.may_overlap(stream.device))
+    made = Exec(recording, stream.device.index, overlap=allowed_rungs.may_overlap(stream.device))
 
     def launch() -> None:
         made.launch(stream)

@@ -315,7 +315,7 @@ static int change(const search *s, hiprt_exec *exec) {
     topology *t;
     const hiprt_changes *changes = &find_slot(s->ladder, exec, &t)->changes;
     const uint32_t count = changes->count;
-    const uint32_t rung = hiprt_policy_cheaper(count, size, s->rules->rungs);
+    const uint32_t rung = hiprt_rung_cheaper(count, size, s->rules->rungs);
     if (rung == HIPRT_EAGER) return 0;
     const int is_patch = rung == HIPRT_PATCH;
     const uint32_t nodes = is_patch ? count : size;
@@ -334,7 +334,7 @@ static int change(const search *s, hiprt_exec *exec) {
     status = is_patch ? hiprt_exec_patch_nodes(exec, s->recorder, changes) : hiprt_exec_update(exec, s->recorder);
     if (status) return status;
     s->out->seconds = now() - start;
-    hiprt_policy_measure(rung, s->out->seconds, nodes);
+    hiprt_rung_measure(rung, s->out->seconds, nodes);
     s->out->rung = rung;
     s->out->exec = exec;
     s->out->first = count ? *changes->nodes : 0;
@@ -390,7 +390,7 @@ int hiprt_ladder_find(hiprt_ladder *ladder, hiprt_recorder *recorder, hiprt_stre
   int is_drained;
   status = survey(&s, &same, &free, &old, &is_drained);
   if (status) return status;
-  hiprt_policy_why_another(same, free, is_drained, comes_back(t, hiprt_recorder_arguments(recorder), rules->slots),
+  hiprt_rung_why_another(same, free, is_drained, comes_back(t, hiprt_recorder_arguments(recorder), rules->slots),
                            rules->slots, out->reason);
   if (!*out->reason) {
     if (!is_drained) {
@@ -401,7 +401,7 @@ int hiprt_ladder_find(hiprt_ladder *ladder, hiprt_recorder *recorder, hiprt_stre
     status = change(&s, old);
     if (status || out->exec) return status;
     hiprt_ladder_drop(ladder, old);
-    snprintf(out->reason, sizeof out->reason, "%s", hiprt_policy_no_change);
+    snprintf(out->reason, sizeof out->reason, "%s", hiprt_rung_no_change);
   }
   return instantiate(&s);
 }

@@ -4,7 +4,7 @@
  * patches the exec in between (G12). */
 #pragma once
 #include "exec.h"
-#include "policy.h"
+#include "rung_costs.h"
 #include "successor.h"
 
 /* cffi begin */

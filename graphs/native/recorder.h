@@ -6,11 +6,11 @@
 #include <stdint.h>
 
 #include "captured.h"
+#include "captured_pointers.h"
 #include "deps.h"
 #include "kernel.h"
 #include "move.h"
 #include "order.h"
-#include "pointers.h"
 #include "stream.h"
 
 /* cffi begin */

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "flatten.h"
-#include "placement.h"
+#include "moved_arrays.h"
 #include "status.h"
 
 struct hiprt_step {

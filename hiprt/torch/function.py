@@ -12,7 +12,7 @@ from hiprt import objects
 from hiprt.errors import HipError
 from hiprt.flags import flags
 from hiprt.graphs.adopted import Adopted
-from hiprt.graphs.pointers import Pointers
+from hiprt.graphs.captured_pointers import Pointers
 from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.stats import Event, Stats, explain
 from hiprt.torch.cuda import Captured, Cuda

@@ -16,7 +16,7 @@ def _probed():
 def _untried_rungs():
     """Begin as a fresh process does: what patches and updates cost in other tests does not choose between them."""
     for rung in (core.lib.HIPRT_PATCH, core.lib.HIPRT_UPDATE):
-        core.lib.hiprt_policy_set_cost(rung, -1)
+        core.lib.hiprt_rung_set_cost(rung, -1)
 
 
 @pytest.fixture

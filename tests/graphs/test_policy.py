@@ -6,7 +6,7 @@ from helpers.kernels import scale
 
 import hiprt
 from hiprt import core, graphs, hip_versions
-from hiprt.graphs.launch import allowance, trust
+from hiprt.graphs.launch import allowed_rungs, trust
 from hiprt.hip_versions import FANOUT, RUNTIMES, Runtime, runtime
 
 NUMBERS = {name: getattr(core.lib, f"HIPRT_{name.upper()}") for name in graphs.RUNG_NAMES}
@@ -27,7 +27,7 @@ NUMBERS = {name: getattr(core.lib, f"HIPRT_{name.upper()}") for name in graphs.R
 def test_when_another_exec_is_made(same, free, is_drained, comes_back, reason):
     """Not where all slots are taken, whatever comes back."""
     said = core.ffi.new("char[]", core.lib.HIPRT_REASON)
-    core.lib.hiprt_policy_why_another(same, free, is_drained, comes_back, 4, said)
+    core.lib.hiprt_rung_why_another(same, free, is_drained, comes_back, 4, said)
     assert core.ffi.string(said).decode() == reason
 
 
@@ -63,10 +63,10 @@ def test_the_cheaper_of_patch_and_update(patch, update, changed, rung):
     """Of ten nodes; an untried rung is tried where it has less to do."""
     lib, every = core.lib, ("patch", "update", "replay")
     for name, cost in (("patch", patch), ("update", update)):
-        lib.hiprt_policy_set_cost(NUMBERS[name], cost)
+        lib.hiprt_rung_set_cost(NUMBERS[name], cost)
 
     def cheaper(*allowed):
-        return lib.hiprt_policy_cheaper(changed, 10, sum(allowance.RUNGS[name] for name in allowed))
+        return lib.hiprt_rung_cheaper(changed, 10, sum(allowed_rungs.RUNGS[name] for name in allowed))
 
     assert cheaper(*every) == NUMBERS[rung]
     assert cheaper("replay", "update") == NUMBERS["update"]
@@ -103,10 +103,10 @@ def test_graphs_are_not_used_with_a_runtime_too_old_for_the_architecture(stream,
 def test_fan_out_without_a_bound_needs_a_device_that_keeps_the_order(monkeypatch):
     """G6: where the probes failed, HIPRT_GRAPH_FANOUT=0 gives the runtime's bound, and says so."""
     device = hiprt.current_device()
-    assert allowance.fanout(device) == (FANOUT, "")
+    assert allowed_rungs.fanout(device) == (FANOUT, "")
     with hiprt.flags.override(graph_fanout=0):
-        assert allowance.fanout(device) == (0, "")
-        monkeypatch.setattr(allowance, "trusted", lambda device: frozenset(("instantiate",)))
-        bound, reason = allowance.fanout(device)
+        assert allowed_rungs.fanout(device) == (0, "")
+        monkeypatch.setattr(allowed_rungs, "trusted", lambda device: frozenset(("instantiate",)))
+        bound, reason = allowed_rungs.fanout(device)
     assert bound == FANOUT
     assert "loses the order of wide graphs" in reason

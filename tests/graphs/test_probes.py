@@ -10,7 +10,7 @@ from helpers.kernels import scale
 
 import hiprt
 from hiprt import allocator, graphs
-from hiprt.graphs.launch import allowance, probes, trust
+from hiprt.graphs.launch import allowed_rungs, probes, trust
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_rung_that_fails_its_probe_is_not_used(stream, monkeypatch, failed, used
     """Another rung serves, with the same bits."""
     results = {**dict.fromkeys(probes.PROBES, "ok"), failed: "seen to fail"}
     rungs = frozenset(rung for rung, needs in trust.NEEDED.items() if all(results[n] == "ok" for n in needs))
-    monkeypatch.setattr(allowance, "trusted", lambda device: rungs)
+    monkeypatch.setattr(allowed_rungs, "trusted", lambda device: rungs)
     x, out, factor = hiprt.array(np.arange(10, dtype=np.float32)), hiprt.empty(10), 0.0
 
     def function():

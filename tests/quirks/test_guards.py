@@ -50,7 +50,7 @@ from rocm.bindings import hip
 
 import hiprt
 from hiprt import _core, allocator, errors, graphs, library
-from hiprt.graphs.launch import allowance, execs
+from hiprt.graphs.launch import allowed_rungs, execs
 from hiprt.graphs.step import ladders
 
 ROUNDS = 30
@@ -325,7 +325,7 @@ def unbounded(name, removed):
     """A workload that goes wrong in graphs of any width and any number of roots, which the user asked for."""
     if removed:
         # The probes would not let the flag through.
-        allowance.fanout = lambda device: (0, "")
+        allowed_rungs.fanout = lambda device: (0, "")
     return differing([name])
 
 

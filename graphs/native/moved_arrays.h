@@ -1,4 +1,4 @@
-/* Placements: where a recording's buffers lie, so that some of them can be moved without a look at all nodes.
+/* Moved arrays: where a recording's buffers lie (its placement), so that some of them can be moved without a look at all nodes.
  *
  * A placement belongs to one thread at a time. It knows the recording as it was, and the moves that it allowed since. */
 #pragma once

@@ -1,4 +1,4 @@
-"""Pointers: which words of a captured graph's arguments are addresses of memory that may move.
+"""Captured pointers: which words of a captured graph's arguments are addresses of memory that may move.
 
 HIP tells where a kernel's arguments lie, and not which of them are addresses. Captures of the same work tell it. Two of
 them with the same memory differ where intermediates are; a word of the others that lies in known memory is taken for an

@@ -1,15 +1,15 @@
-#include "policy.h"
+#include "rung_costs.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 
-const char hiprt_policy_no_change[] =
+const char hiprt_rung_no_change[] =
     "HIPRT_GRAPH_RUNGS, a failed probe or HIPRT_GRAPH_UPDATE_BUDGET allows no such change";
 
 /* Seconds a node, of patches and of updates. Two threads may lose one another's measurement, which is only an average. */
 static _Atomic double costs[] = {[HIPRT_PATCH] = -1, [HIPRT_UPDATE] = -1};
 
-void hiprt_policy_why_another(uint32_t same, uint32_t free, int is_drained, int comes_back, uint32_t slots, char *out) {
+void hiprt_rung_why_another(uint32_t same, uint32_t free, int is_drained, int comes_back, uint32_t slots, char *out) {
   const char *why = "";
   *out = 0;
   if (!same)
@@ -23,7 +23,7 @@ void hiprt_policy_why_another(uint32_t same, uint32_t free, int is_drained, int 
   if (*why) snprintf(out, HIPRT_REASON, "%s", why);
 }
 
-uint32_t hiprt_policy_cheaper(uint32_t changed, uint32_t nodes, uint32_t rungs) {
+uint32_t hiprt_rung_cheaper(uint32_t changed, uint32_t nodes, uint32_t rungs) {
   const int may_patch = rungs >> HIPRT_PATCH & 1, may_update = rungs >> HIPRT_UPDATE & 1;
   if (!may_patch || !may_update) return may_patch ? HIPRT_PATCH : may_update ? HIPRT_UPDATE : HIPRT_EAGER;
   const double patch = costs[HIPRT_PATCH], update = costs[HIPRT_UPDATE];
@@ -32,11 +32,11 @@ uint32_t hiprt_policy_cheaper(uint32_t changed, uint32_t nodes, uint32_t rungs) 
   return patch * changed <= update * nodes ? HIPRT_PATCH : HIPRT_UPDATE;
 }
 
-void hiprt_policy_measure(uint32_t rung, double seconds, uint32_t nodes) {
+void hiprt_rung_measure(uint32_t rung, double seconds, uint32_t nodes) {
   if (!nodes) return;
   const double before = costs[rung], now = seconds / nodes;
   costs[rung] = before < 0 ? now : 0.8 * before + 0.2 * now;
 }
 
-double hiprt_policy_cost(uint32_t rung) { return costs[rung]; }
-void hiprt_policy_set_cost(uint32_t rung, double seconds) { costs[rung] = seconds; }
+double hiprt_rung_cost(uint32_t rung) { return costs[rung]; }
+void hiprt_rung_set_cost(uint32_t rung, double seconds) { costs[rung] = seconds; }

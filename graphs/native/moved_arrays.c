@@ -1,4 +1,4 @@
-#include "placement.h"
+#include "moved_arrays.h"
 
 #include <stdlib.h>
 #include <string.h>

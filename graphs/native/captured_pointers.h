@@ -1,4 +1,4 @@
-/* Pointers: which words of the nodes' arguments are addresses of memory that others move, and where in it they point.
+/* Captured pointers: which words of the nodes' arguments are addresses of memory that others move, and where in it they point.
  *
  * Recordings that were pointed by the same table differ where their memory begins elsewhere, and nowhere else: two of them
  * are compared without a look at their arguments. */

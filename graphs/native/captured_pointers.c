@@ -1,4 +1,4 @@
-#include "pointers.h"
+#include "captured_pointers.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

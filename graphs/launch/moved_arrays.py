@@ -1,4 +1,4 @@
-"""Placements: where the arrays of a call lie, and whether a kept exec can be given arrays that lie elsewhere.
+"""Moved arrays: where the arrays of a call lie (their placement), and whether a kept exec can be given others.
 
 Other addresses are patched into the exec without recording again, as long as that cannot change an edge: every array
 argument, old or new, lies alone in its memory.
