@@ -187,21 +187,26 @@ def test_threads_that_call_a_step_take_turns(keep):
 
 
 def test_what_other_threads_launch_does_not_become_nodes():
-    """A recording belongs to its thread; the others go on, on the same stream."""
-    x, y = hiprt.zeros(N), hiprt.zeros(N)
+    """A recording belongs to its thread; the others go on, on the same stream, whose handle no other code has."""
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        x, y = hiprt.zeros(N), hiprt.zeros(N)
 
-    def function():
-        kernels.add(x, 1.0, out=x)
-        in_threads(2, lambda number: kernels.add(y, 1.0, out=y))
-        kernels.add(x, 1.0, out=x)
+        def launch(number):
+            with hiprt.use_stream(stream):
+                kernels.add(y, 1.0, out=y)
 
-    step = graphs.Step(function)
-    step()
-    assert step.nodes == 2
-    step()
-    assert step.rungs["replay"] == 1
-    assert (x.numpy() == 4).all()
-    assert (y.numpy() == 2).all()
+        def function():
+            kernels.add(x, 1.0, out=x)
+            in_threads(2, launch)
+            kernels.add(x, 1.0, out=x)
+
+        step = graphs.Step(function)
+        step()
+        assert step.nodes == 2
+        step()
+        assert step.rungs["replay"] == 1
+        assert (x.numpy() == 4).all()
+        assert (y.numpy() == 2).all()
 
 
 def test_steps_that_call_each_other_do_not_wait_for_each_other():
