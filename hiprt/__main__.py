@@ -25,6 +25,10 @@ COMMANDS = {
     "launch": ("hiprt.distributed.launcher", "run a program as several ranks, each on a device of this host"),
     "graph": ("hiprt.graphs.command", "show what steps launched: timeline, memory, rungs and why"),
     "bench": ("hiprt.bench", "measure graphs, allocation, decoding and kernels, beside others"),
+    "tune": (
+        "hiprt.bench.tune",
+        "time ahead how a model's kernels are best shared out on a GPU without a measured table",
+    ),
     "compile": ("hiprt.metal_compat.compile", "compile kernels ahead, also for GPUs not here"),
     "hipcc": ("hiprt.hipcc", "compile a HIP program, host code and kernels, for the CPU device"),
     "rocm-prefix": ("hiprt.rocm_prefix", "write a folder in the shape of ROCm for build systems: the CPU device"),

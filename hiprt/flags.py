@@ -300,6 +300,12 @@ class Flags:
         "The digits of 4 bits to which a quantised product of one vector rounds 16-bit activations on AMD. 4 keeps 15 "
         "bits of them, more than bfloat16 has; 2 keeps 8.",
     )
+    tune = Flag(
+        choice("auto", "0", "1"),
+        "auto",
+        "How decode products and attention are shared out on a device without a measured table: auto as timing has "
+        "shown, 0 by rules. 1 times on the CPU device too, where its kernels take the branch of GPUs.",
+    )
     compile = Flag(boolean, True, "`hiprt.compile` traces and runs programs; 0 calls the functions as they are.")
     compile_passes = Flag(
         words(*PASS_NAMES),

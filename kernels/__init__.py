@@ -34,8 +34,9 @@ from hiprt.kernels.ops.random import *  # noqa: F403
 from hiprt.kernels.ops.recurrent import *  # noqa: F403
 from hiprt.kernels.ops.reduction import *  # noqa: F403
 from hiprt.kernels.ops.sampling import *  # noqa: F403
+from hiprt.kernels.tuning.choices import timed_choices
 
-__all__ = ["HipKernel", "Kernel", "broadcast_to", "hip_kernel", "hip_kernels"]
+__all__ = ["HipKernel", "Kernel", "broadcast_to", "hip_kernel", "hip_kernels", "timed_choices"]
 __all__ += _attention.__all__
 __all__ += _elementwise.__all__
 __all__ += _experts.__all__

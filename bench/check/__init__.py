@@ -82,6 +82,7 @@ PARTS = (
         "hiprt",
         ("bench", "graph", "--nodes", "500", "--mode", "patch", "--changed", "10", "--json"),
     ),
+    Part("tune", "how decode kernels are best shared out", "hiprt", ("tune", "--json")),
     Part("kernels", "the hot kernels", "hiprt", ("bench", "kernels", "--small", "--json")),
     Part(
         "decode",
@@ -99,9 +100,12 @@ def parts_of(machine: Mapping[str, Any]) -> Sequence[Part]:
     if provider is None or provider.is_host or not provider.runs_kernels:
         return PARTS
     model = "qwen3-4b" if devices[0].get("memory", 0) >= LARGE else "qwen3-0.6b"
-    kept = [part for part in PARTS if part.name not in ("kernels", "decode")]
+    kept = [part for part in PARTS if part.name not in ("tune", "kernels", "decode")]
     return (
         *kept,
+        Part(
+            "tune", f"how decode kernels of {model} are best shared out", "hiprt", ("tune", "--preset", model, "--json")
+        ),
         Part("kernels", "the hot kernels at the shapes of models", "hiprt", ("bench", "kernels", "--json")),
         Part("decode", f"tokens a second of {model}", "hiprt", ("bench", "decode", "--model", model, "--json")),
     )

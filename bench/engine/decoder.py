@@ -20,6 +20,8 @@ from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.engine.state import State
 from hiprt.graphs import Step
 from hiprt.kernels.ops.elementwise.copies import copy_into
+from hiprt.kernels.tuning.choices import SECONDS
+from hiprt.kernels.tuning.target import target_of
 
 __all__ = ["CHUNK", "Decoder", "Mark", "bucket", "chunks"]
 
@@ -93,6 +95,8 @@ class Decoder:
         The penalties and filters of a draw; none by default. `start` gives temperature and seed.
     logprobs : int, optional
         How many of the likeliest tokens `likely` tells for each place; by default nothing is kept for it.
+    seconds : float
+        How long `kernels.timed_choices` may take, on a device without a measured table.
 
     Attributes
     ----------
@@ -129,6 +133,7 @@ class Decoder:
         chunk: int = CHUNK,
         sampling: Sampling | None = None,
         logprobs: int | None = None,
+        seconds: float = SECONDS,
     ) -> None:
         if chunk < 1 or chunk & (chunk - 1):
             raise ValueError(f"chunk={chunk}: must be a power of two")
@@ -136,6 +141,11 @@ class Decoder:
         self.room = Room(capacity, max(capacity, limit or capacity))
         with use_stream(stream):
             self.state = state = State.empty(model, batch, capacity, chunk, sampling or Sampling(), logprobs)
+            choices = target_of(stream).choices
+            # Ranks take what is kept alone: each timing for itself might choose other bits of what all of them compute.
+            if choices is not None and choices.are_wanted and model.ranks is None:
+                with kernels.timed_choices(seconds):
+                    state.try_out(model)
         # The steps hold functions, not methods: a decoder in no cycle gives its memory back as soon as it is dropped.
         made: Callable[..., Step[..., Any]] = partial(Step, stream=stream, keep=keep, overwrite=True)
         self.graph = made(partial(advance, model, state), name="decode")

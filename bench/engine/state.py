@@ -75,6 +75,12 @@ class State:
             None if logprobs is None else Logprobs(logprobs, batch, capacity),
         )
 
+    def try_out(self, model: Model) -> None:
+        """Run a step of a model op by op, before the first text begins."""
+        model.decode(self.block[0], self.block[1], self.layers)
+        for layer in self.layers:
+            layer.reset()
+
     def start(self, prompts: Sequence[Sequence[int]], temperature: float, seed: int, kept: int = 0) -> None:
         """Begin the texts, on the current stream; `Decoder.start` explains the parameters."""
         texts = np.zeros(self.tokens.shape, np.int32)

@@ -6,25 +6,20 @@ device is trusted with (`hiprt.graphs.launch.trust`), and are shown by `hiprt do
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from hiprt import code_cache, core, fork, library
+from hiprt import core, device_results, fork
 from hiprt.allocator import Pool
 from hiprt.allocator.driver import taken
 from hiprt.array import Array
 from hiprt.buffer import Buffer, hip_malloc
 from hiprt.device import Device
 from hiprt.errors import HipError
-from hiprt.flags import flags
 from hiprt.graphs.launch.exec import Exec
 from hiprt.graphs.record.recording import Recording
 from hiprt.loaded_modules import modules
@@ -300,30 +295,16 @@ def unanswered(device: Device) -> list[str]:
 
 def load(device: Device) -> dict[str, str] | None:
     """Return the results that are kept on disk; None where there are none of these probes."""
-    try:
-        kept = json.loads(cache_file(device).read_text())
-    except (OSError, ValueError, RecursionError):
-        return None
+    kept = device_results.load(cache_file(device))
     is_whole = isinstance(kept, dict) and list(kept) == list(PROBES)
     return kept if is_whole and all(isinstance(result, str) for result in kept.values()) else None
 
 
 def store(device: Device, known: Mapping[str, str]) -> None:
     """Keep results on disk; a folder that cannot be written only costs time."""
-    file = cache_file(device)
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = file.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps(known, indent=1))
-        fresh.replace(file)
+    device_results.store(cache_file(device), known)
 
 
 def cache_file(device: Device) -> Path:
-    """Return where a device's results are kept: another library, version, device or quirk has another file."""
-    chosen = library.current()
-    stat = chosen.hip.stat() if chosen.hip.exists() else None
-    identity = (
-        chosen.provider.name, str(chosen.hip), chosen.version, stat and (stat.st_size, stat.st_mtime_ns),
-        device.name, device.arch, flags.cpu_profile, flags.cpu_quirks, SOURCE,
-    )  # fmt: skip
-    return code_cache.folder() / "probes" / f"{hashlib.sha256(repr(identity).encode()).hexdigest()[:32]}.json"
+    """Return where a device's results are kept."""
+    return device_results.file_of("probes", device, SOURCE)

@@ -22,6 +22,7 @@ from hiprt.graphs.launch.snapshot import Snapshot
 from hiprt.graphs.record.declarations import declared
 from hiprt.graphs.record.extents import coalesce
 from hiprt.graphs.record.recording import Recording
+from hiprt.kernels.tuning.hold import hold
 from hiprt.module import READ, SCALAR, WRITE, Argument, Function, Module
 from hiprt.stream import Stream, use_stream
 
@@ -42,28 +43,18 @@ extern "C" __global__ void read_all(const uint4* x, unsigned* out, unsigned long
   for (; i < n; i += stride) sum ^= x[i].x ^ x[i].w;
   if (sum == 0x9e3779b9u) out[0] = sum;
 }
-extern "C" __global__ void hold(unsigned* out, unsigned n) {
-  float x = 1.0f;
-  for (unsigned i = 0; i < n; ++i) x = x * 0.75f + 0.5f;
-  if (x < 0.0f) out[0] = n;
-}
 """
 LEAST_BLOCKS, BLOCKS_PER_UNIT, THREADS = 2112, 16, 512  # of the kernel that reads; they fill any device
 PASSES = 3
 CHUNK = 128  # nodes that are handed to the device while it is held
-HOLD = 6000  # turns of the loop that holds the device, for each of them: more than the host needs to hand it over
 
 
 @cache
-def functions(device: int) -> dict[str, Function]:
-    """Compile the kernels of this file for a device."""
+def read_all(device: int) -> Function:
+    """Compile the kernel that reads for a device."""
     code, _ = compile_source(SOURCE, "timing.hip")
-    module, out = Module(code), Argument("out", WRITE)
-    read = [Argument("x", READ), out, Argument("n", SCALAR, "uint64")]
-    return {
-        "read_all": Function(module, "read_all", read),
-        "hold": Function(module, "hold", [out, Argument("n", SCALAR, "uint32")]),
-    }
+    arguments = [Argument("x", READ), Argument("out", WRITE), Argument("n", SCALAR, "uint64")]
+    return Function(Module(code), "read_all", arguments)
 
 
 @contextmanager
@@ -109,7 +100,7 @@ def read_bandwidth(stream: Stream, nbytes: int = 0) -> float:
         How much memory is read; by default 2 GiB, on the CPU device 64 MiB.
     """
     nbytes = nbytes or (1 << 26 if stream.device.provider.is_host else 1 << 31)
-    read = functions(stream.device.index)["read_all"]
+    read = read_all(stream.device.index)
     with use_stream(stream):
         data = empty(nbytes // 4, np.uint32)
         data.fill_bytes(0x5A)
@@ -181,10 +172,8 @@ def node_times(recording: Recording, stream: Stream) -> NodeTimes:
 
 def chunk_times(nodes: Sequence[Recording], stream: Stream) -> tuple[float, list[float]]:
     """Return the microseconds between two events with nothing between them, and around each node."""
-    hold = functions(stream.device.index)["hold"]
     with use_stream(stream), events(len(nodes) + 2) as marks:
-        scratch = empty(1, np.uint32)
-        hold.launch(stream, (1, 1, 1), (1, 1, 1), scratch, HOLD * len(nodes))
+        hold(stream, len(nodes))
         marks[0].record(stream)
         marks[1].record(stream)
         for node, mark in zip(nodes, marks[2:]):

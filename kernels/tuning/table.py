@@ -20,6 +20,9 @@ class Table:
 
     Attributes
     ----------
+    is_measured : bool
+        Whether the shapes were measured on a device of the family. Elsewhere decode products and attention are shared
+        out as timing shows (`hiprt.kernels.tuning.choices`).
     attention_groups : int
         Threadgroups that keep the GPU busy: the positions of a cache are shared out until there are as many.
     attention_heads : tuple of int
@@ -76,6 +79,7 @@ class Table:
         The cost that ranks rings for all other matrices.
     """
 
+    is_measured: bool = False
     attention_groups: int = 128
     attention_heads: tuple[int, ...] = (4, 2, 1)
     attention_unsplit_capacity: int = 256

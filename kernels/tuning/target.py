@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hiprt.device import Device
 from hiprt.kernels.tuning.arch import amd, cpu, nvidia
+from hiprt.kernels.tuning.choices import Choices
 from hiprt.kernels.tuning.table import Table
 from hiprt.provider import Provider
 from hiprt.stream import Stream
@@ -45,6 +46,8 @@ class Target:
         (`force_generic`).
     table : Table
         The shapes of launches that were measured, or chosen, for the family.
+    choices : Choices or None
+        What is chosen by timing instead; None where the table was measured, and where no device is there to be timed.
     """
 
     arch: str
@@ -54,6 +57,7 @@ class Target:
     takes_loops: bool
     is_generic: bool
     table: Table = field(repr=False)
+    choices: Choices | None = field(default=None, repr=False)
 
 
 def make_target(arch: str, compute_units: int, wave: int, provider: Provider, *, is_generic: bool = False) -> Target:
@@ -80,6 +84,10 @@ def describe(device: Device) -> Target:
     made = targets.get(device.index) or make_target(
         device.arch, device.compute_units, device.warp_size, device.provider, is_generic=targets is generic
     )
+    # Streams that record all the time, as Metal's, have no moment at which a launch could be timed.
+    is_timed = device.provider.runs_kernels and device.provider.stream is None
+    if is_timed and not made.takes_loops and not made.table.is_measured and made.choices is None:
+        made = replace(made, choices=Choices(device, is_generic=made.is_generic))
     return targets.setdefault(device.index, made)
 
 

@@ -52,6 +52,7 @@ def test_help_names_every_command():
         "launch",
         "graph",
         "bench",
+        "tune",
         "compile",
         "hipcc",
         "rocm-prefix",

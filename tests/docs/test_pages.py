@@ -70,6 +70,7 @@ def is_like(shown, printed):
     [
         *("README.md", "index.md", "text.md", "launch.md", "kernels.md", "embedding.md", "cpu.md", "memory.md"),
         *("check.md", "reuse.md", "compile.md", "export.md", "show.md", "offline.md", "mlx.md", "distributed.md"),
+        "tune.md",
     ],
 )
 def test_programs_run_and_print_what_the_page_says(root, tmp_path, name):

@@ -12,8 +12,8 @@ from hiprt import kernels
 from hiprt.kernels.tuning.target import force_generic
 
 MANY = 65_600  # more than 65,535: the largest y and z of a grid
-# How to write a kernel; tested in test_kernel.py and test_hip_kernel.py.
-NO_OPS = {"HipKernel", "Kernel", "hip_kernel", "hip_kernels"}
+# How to write a kernel, tested in test_kernel.py and test_hip_kernel.py; when ops are timed, in test_choices.py.
+NO_OPS = {"HipKernel", "Kernel", "hip_kernel", "hip_kernels", "timed_choices"}
 # What makes a view, and what writes to its operand or a part of a copy; tested in tests/base/test_operators.py and
 # tests/metal_compat/mlx/test_indexing.py.
 NO_RESULT = {"assign", "broadcast_to", "copyto"}

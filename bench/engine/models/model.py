@@ -9,6 +9,7 @@ import numpy as np
 
 from hiprt import Array
 from hiprt.bench.engine.models.config import Config
+from hiprt.distributed import Communicator
 
 __all__ = ["KeyValue", "LayerState", "Model", "Recurrent"]
 
@@ -79,6 +80,10 @@ class Model(Protocol):
     @property
     def fused(self) -> bool:
         """Whether decoding uses kernels that do several ops at once; results differ by rounding only."""
+
+    @property
+    def ranks(self) -> Communicator | None:
+        """The ranks that have other parts of the model."""
 
     def check(self) -> None:
         """Raise if what was computed is no result, because a rank is gone that has a part of the model."""

@@ -13,13 +13,14 @@ from hiprt.kernels.lang.launch import LARGEST_GRID_YZ, Launch
 from hiprt.kernels.lang.operands import FLOAT32, floating, result
 from hiprt.kernels.ops.arrivals import COUNTERS, arrivals
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, INPUTS, SIZES, GroupedHeads, grouped_heads
+from hiprt.kernels.tuning.choices import Run, choose
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["Shares", "attention", "combine_launch", "shares_of"]
+__all__ = ["Shares", "attention", "combine_launch", "name_of", "shares_of", "without_gaps"]
 
 OP = "attention"
 SIMDGROUPS = 8
@@ -174,28 +175,60 @@ def plan_of(
     call = grouped_heads(OP, q, keys, values, position, gate, q.shape[:-2])
     if call.rows > LARGEST_GRID_YZ:
         raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
-    shares = shares_of(call, target)
-    attend = Launch(
-        KERNEL,
-        (call.heads // shares.heads, shares.splits, call.rows),
-        (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
-        {"T": q.dtype, "WIDTH": call.width, "HEADS": shares.heads},
-        splits=shares.splits,
-        is_counted=shares.is_counted,
-        **call.sizes(scale),
-    )
-    combine = None if shares.is_whole else combine_launch(shares.parts, q.dtype, call.gate_stride, call.is_gated)
-    return AttentionPlan(attend, shares, combine)
+
+    def made(shares: Shares) -> AttentionPlan:
+        attend = Launch(
+            KERNEL,
+            (call.heads // shares.heads, shares.splits, call.rows),
+            (1 if target.takes_loops else SIMDGROUPS * 32, 1, 1),
+            {"T": q.dtype, "WIDTH": call.width, "HEADS": shares.heads},
+            splits=shares.splits,
+            is_counted=shares.is_counted,
+            **call.sizes(scale),
+        )
+        combine = None if shares.is_whole else combine_launch(shares.parts, q.dtype, call.gate_stride, call.is_gated)
+        return AttentionPlan(attend, shares, combine)
+
+    def run(shares: Shares) -> Run:
+        plan = made(shares)
+        return lambda stream, given: plan.run(stream, None, **without_gaps(given, "q"))
+
+    operands = {"q": q, "keys": keys, "values": values, "position": position, "gate": gate}
+    return made(choose(target, name_of(OP, call, q.dtype), shares_of(call, target), operands, run))
 
 
-def shares_of(call: GroupedHeads, target: Target) -> Shares:
-    """Return how the heads of a call and the positions of its caches are shared out."""
+def without_gaps(given: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return operands where a named one stands in for those that were not given: any array does."""
+    return {each: given[name] if value is None else value for each, value in given.items()}
+
+
+def name_of(op: str, call: GroupedHeads, dtype: np.dtype[Any]) -> str:
+    """Return what a choice calls a call of attention."""
+    heads = f"{call.heads} heads of {call.width}, {call.kv_heads} of keys"
+    rows = f", {call.rows} rows" if call.rows > 1 else ""
+    return f"{op} {heads}, {call.capacity} positions, {dtype}{', gated' if call.is_gated else ''}{rows}"
+
+
+def shares_of(call: GroupedHeads, target: Target) -> list[Shares]:
+    """Return the ways to share out the heads of a call and the positions of its caches, that of the rules first.
+
+    The others have half or twice as many threadgroups, where the positions suffice.
+    """
     sizes = (1,) if target.takes_loops else target.table.attention_heads
     heads = next(size for size in sizes if call.repeat % size == 0)
     groups = call.heads // heads * call.rows
-    splits = splits_of(target, call.capacity, groups)
-    is_counted = splits > 1 and "arrivals" in target.features and groups <= COUNTERS
-    return Shares(heads, splits, (call.rows, call.heads, splits, call.width + 2), is_counted)
+    rule = splits_of(target, call.capacity, groups)
+    most = -(-call.capacity // SHORTEST_PART)
+    others = [splits for splits in (rule // 2, 2 * rule) if 1 < splits <= most] if rule > 1 else []
+    return [
+        Shares(
+            heads,
+            splits,
+            (call.rows, call.heads, splits, call.width + 2),
+            splits > 1 and "arrivals" in target.features and groups <= COUNTERS,
+        )
+        for splits in (rule, *others)
+    ]
 
 
 def splits_of(target: Target, capacity: int, groups: int) -> int:

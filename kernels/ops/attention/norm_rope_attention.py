@@ -9,10 +9,20 @@ from hiprt.kernels.lang.instances import each
 from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch
 from hiprt.kernels.lang.operands import result
-from hiprt.kernels.ops.attention.attention import HEADERS, SIMDGROUPS, Shares, attention, combine_launch, shares_of
-from hiprt.kernels.ops.attention.frequencies import device_frequencies
+from hiprt.kernels.ops.attention.attention import (
+    HEADERS,
+    SIMDGROUPS,
+    Shares,
+    attention,
+    combine_launch,
+    name_of,
+    shares_of,
+    without_gaps,
+)
+from hiprt.kernels.ops.attention.frequencies import UINT64, device_frequencies
 from hiprt.kernels.ops.attention.grouped_heads import HEAD_WIDTHS, SIZES, grouped_heads
 from hiprt.kernels.ops.attention.norm_rope_write import heads_of, norm_rope_write
+from hiprt.kernels.tuning.choices import Run, choose
 from hiprt.kernels.tuning.table import DEFAULT
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
@@ -98,7 +108,7 @@ def norm_rope_attention(
     frequencies = device_frequencies(stream, base, keys.shape[-1] if dims is None else dims)
     given = {"x": qkv, "q_norm": q_norm, "k_norm": k_norm, "position": position, "keys": keys, "values": values}
     given |= {"gate": gate, "frequencies": frequencies}
-    return plan.run(stream, out, {name: qkv if value is None else value for name, value in given.items()})
+    return plan.run(stream, out, without_gaps(given, "x"))
 
 
 class JoinedPlan(NamedTuple):
@@ -149,19 +159,30 @@ def plan_of(
     shape = made.rows, heads, made.width
     query = Form(shape, None, qkv.dtype, True, made.rows * heads * made.width)
     call = grouped_heads(OP, query, keys, values, position, gate, (made.rows,))
-    shares, loops = shares_of(call, target), target.takes_loops
-    attend = Launch(
-        KERNEL,
-        (heads // (call.repeat if loops else shares.heads), shares.splits, made.rows),
-        (1 if loops else SIMDGROUPS * 32, 1, 1),
-        {"T": qkv.dtype, "WIDTH": made.width, "HEADS": shares.heads},
-        splits=shares.splits,
-        is_counted=shares.is_counted,
-        columns=made.columns,
-        dims=made.dims,
-        is_normed=made.is_normed,
-        eps=eps,
-        **call.sizes(scale),
-    )
-    combine = None if shares.is_whole else combine_launch(shares.parts, qkv.dtype, call.gate_stride, call.is_gated)
-    return JoinedPlan(attend, shape, shares, combine)
+    loops = target.takes_loops
+
+    def joined(shares: Shares) -> JoinedPlan:
+        attend = Launch(
+            KERNEL,
+            (heads // (call.repeat if loops else shares.heads), shares.splits, made.rows),
+            (1 if loops else SIMDGROUPS * 32, 1, 1),
+            {"T": qkv.dtype, "WIDTH": made.width, "HEADS": shares.heads},
+            splits=shares.splits,
+            is_counted=shares.is_counted,
+            columns=made.columns,
+            dims=made.dims,
+            is_normed=made.is_normed,
+            eps=eps,
+            **call.sizes(scale),
+        )
+        combine = None if shares.is_whole else combine_launch(shares.parts, qkv.dtype, call.gate_stride, call.is_gated)
+        return JoinedPlan(attend, shape, shares, combine)
+
+    def run(shares: Shares) -> Run:
+        plan = joined(shares)
+        return lambda stream, given: plan.run(stream, None, without_gaps(given, "x"))
+
+    frequencies = Form((made.dims // 2,), None, UINT64, True, made.dims // 2)
+    operands = {"x": qkv, "q_norm": q_norm, "k_norm": k_norm, "position": position, "keys": keys, "values": values}
+    operands |= {"gate": gate, "frequencies": frequencies}
+    return joined(choose(target, name_of(OP, call, qkv.dtype), shares_of(call, target), operands, run))

@@ -16,7 +16,8 @@ from hiprt.kernels.lang.operands import FLOATS, aligned, buffer, contiguous, flo
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES, check_matrix, format_of
 from hiprt.kernels.ops.quantized.integer_dots import dot_kernel
 from hiprt.kernels.ops.quantized.integer_rings import ring_kernel
-from hiprt.kernels.tuning.dots import TEMPLATE, Dots, dots_configuration, dots_of
+from hiprt.kernels.tuning.choices import Run, choose
+from hiprt.kernels.tuning.dots import TEMPLATE, Dots, cost as dots_cost, dots, dots_configuration, dots_of
 from hiprt.kernels.tuning.rings import Ring, ring_configuration, ring_of
 from hiprt.kernels.tuning.sharing import UNSHARED, Sharing, sharing_of, sharings
 from hiprt.kernels.tuning.stages import TEMPLATE as STAGES, Stages, shared_bytes, stages_configuration, stages_of
@@ -28,6 +29,7 @@ from hiprt.stream import Stream, current_stream
 
 __all__ = ["qmv"]
 
+MOST_WAYS = 4  # of which timing chooses
 MOST = 8  # vectors that one launch multiplies
 MOST_ROWS = 64  # rows that a plain loop takes, as in the kernel
 OPERANDS = {"x": "T", "weight": "uint", "scales": "T", "biases": "T", "norm": "T", "residual": "T"}
@@ -244,7 +246,16 @@ def plan_of(
         product = Product(w.shape[0], width, batch, group_size, bits, is_gated)
         kinds = {"T": x.dtype, "S": dtype, "GROUP": group_size, "BITS": bits}
         parts = {"NORMED": norm is not None, "ADDED": residual is not None, "GATED": is_gated}
-        tiling = tiling or chosen(target, x.dtype, product, norm is not None)
+        if tiling is None:
+            operands = {"x": x, "weight": w, "scales": scales, "biases": biases, "norm": norm, "residual": residual}
+            options = group_size, bits, is_gated, out_dtype
+
+            def run(way: Tiling | Ring | Stages | Dots | Sharing | None) -> Run:
+                plan = plan_of(x, w, scales, biases, norm, residual, *options, way, eps, target)
+                return lambda stream, given: plan.run(stream, None, **given)
+
+            ways = ways_of(target, x.dtype, product, norm is not None)
+            tiling = choose(target, name_of(product, kinds, parts), ways, operands, run)
         if isinstance(tiling, Ring):
             configuration = ring_configuration(product, tiling, target)
             template = {**kinds, "WIDTH": width, **configuration.template, **parts}
@@ -356,3 +367,32 @@ def chosen(
     if "matrix" not in target.features or product.width * product.bits % 1024:
         return dots_of(product, target)
     return ring_of(product, target) or stages_of(product, is_normed, target) or tiling_of(product, target)
+
+
+def ways_of(
+    target: Target, dtype: np.dtype[Any], product: Product, is_normed: bool = True
+) -> list[Tiling | Ring | Stages | Dots | Sharing | None]:
+    """Return how a product can be shared out, as the rules have it first; several ways where timing may choose.
+
+    Those are ways of one vector: by integer dot instructions, and by the kernel that every target has, the ways that
+    the rules put next to theirs.
+    """
+    rule = chosen(target, dtype, product, is_normed)
+    if product.batch > 1 or target.takes_loops or not (rule is None or isinstance(rule, Dots)):
+        return [rule]
+    plain = sharing_of(product, target)
+    if rule is not None:
+        ranked = sorted(dots(product, target), key=lambda sharing: dots_cost(product, sharing))
+        return [*ranked[: MOST_WAYS - 1], plain]
+    order = list(sharings(product, target.table.product_rows))
+    at = order.index(plain)
+    nearest = sorted(order, key=lambda sharing: abs(order.index(sharing) - at))
+    return [*nearest[:MOST_WAYS]]
+
+
+def name_of(product: Product, kinds: dict[str, Any], parts: dict[str, bool]) -> str:
+    """Return what a choice calls a product."""
+    words = [name.lower() for name, is_there in parts.items() if is_there]
+    form = f"{product.bits} bits in groups of {product.group}"
+    dtypes = str(kinds["T"]) if kinds["T"] == kinds["S"] else f"{kinds['T']} to {kinds['S']}"
+    return f"qmv {product.rows}x{product.width} of {form}, {', '.join([dtypes, *words])}"

@@ -1,0 +1,263 @@
+"""Choices: what is timed, what is kept, and that bits and plans hold where nothing is."""
+
+import itertools
+import json
+from contextlib import contextmanager
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import hiprt
+from hiprt import core, graphs, kernels
+from hiprt.__main__ import main
+from hiprt.errors import HipError
+from hiprt.hip import call, lib
+from hiprt.kernels.reference import ops as reference
+from hiprt.kernels.tuning import choices, target as targets
+from hiprt.kernels.tuning.choices import timed_choices
+from hiprt.kernels.tuning.dots import Dots
+from hiprt.kernels.tuning.sharing import Sharing, sharing_of
+from hiprt.kernels.tuning.target import force_generic, make_target, target_of
+from hiprt.kernels.tuning.tiling import Product
+from hiprt.provider import NVIDIA, ROCM
+
+qmv_module = import_module("hiprt.kernels.ops.quantized.qmv")  # the package has a function of this name
+GATE = Product(1024, 1024, 1, 64, 4, False)
+
+
+@pytest.fixture
+def process(tmp_path, monkeypatch):
+    """Return a block in which kernels run as on GPUs, in a process that has chosen nothing yet; all share a cache."""
+
+    @contextmanager
+    def begin(**values):
+        monkeypatch.setattr(targets, "generic", {})
+        with hiprt.flags.override(**{"tune": "1", **values}), force_generic():
+            monkeypatch.setattr(choices.Choices, "file", tmp_path / "choices.json")
+            yield
+
+    return begin
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """Let each launch that is timed take what the list says; return the list."""
+    times = []
+    monkeypatch.setattr(choices, "launch_us", lambda stream, launch, sets: times.pop(0))
+    return times
+
+
+@pytest.fixture(scope="module")
+def operands():
+    """A vector, and a matrix of 40 rows whose codes are a wave's three turns long."""
+    draw = np.random.default_rng(0)
+    codes = draw.integers(0, 1 << 32, (40, 3072 // 8), np.uint32)
+    scales, biases = (draw.uniform(-0.01, 0.01, (40, 3072 // 64)).astype(np.float32) for _ in range(2))
+    x = draw.standard_normal((1, 3072), np.float32)
+    return x, codes, scales, biases
+
+
+def multiplied(operands, **options):
+    return kernels.qmv(*map(hiprt.array, operands), **options)
+
+
+def made():
+    """What the process has chosen, by the first word of its names."""
+    return {name.split()[0]: choice for name, choice in target_of(hiprt.current_stream()).choices.made.items()}
+
+
+def test_the_fastest_way_is_taken_and_kept(process, timed, operands):
+    """Of three rounds the least time counts; the next process takes the same way without timing."""
+    exact = reference.qmv(operands[0], operands[1:], 64, 4)
+    with process(), timed_choices(60):
+        timed += [10.0, 8.0, 12.0, 9.0] * 2 + [10.0, 9.0, 5.0, 9.0]
+        first = multiplied(operands).numpy()
+        chosen = made()["qmv"]
+        assert chosen.ways[0] == str(Sharing(4, 1))
+        assert (chosen.us, chosen.taken, chosen.reason) == ((10.0, 8.0, 5.0, 9.0), 2, "timed")
+        assert np.abs(first - exact).max() < 1e-3
+    with process():
+        assert (multiplied(operands).numpy() == first).all()
+        assert made()["qmv"] == chosen._replace(reason="kept")
+        assert multiplied(operands, norm=hiprt.array(operands[0][0])).shape == (1, 40)  # it has a name of its own
+        assert len(target_of(hiprt.current_stream()).choices.made) == 2
+
+
+def test_another_way_must_be_faster_than_noise(process, timed, operands):
+    with process(), timed_choices(60):
+        timed += [10.0, 9.9, 9.8, 11.0] * 3
+        multiplied(operands)
+        assert made()["qmv"].taken == 0
+
+
+def test_launches_are_timed_on_the_device(process, operands):
+    """Really timed, for products and both ops of attention; a graph has the bits of eager launches."""
+    draw = np.random.default_rng(1)
+    q, rows = (hiprt.array(draw.standard_normal(shape).astype(np.float32)) for shape in ((1, 4, 32), (1, 8 * 32)))
+    keys, values = (hiprt.array(draw.standard_normal((1, 2, 320, 32)).astype(np.float32)) for _ in range(2))
+    position = hiprt.array(np.array([300], np.int32))
+    given = list(map(hiprt.array, operands))
+
+    def token():
+        mixed = kernels.norm_rope_attention(
+            rows, None, None, position, keys, values, heads=4, base=1e4, eps=1e-6, scale=0.2
+        )
+        return kernels.qmv(*given), kernels.attention(q, keys, values, position, scale=0.2), mixed
+
+    with process(tune="0"):
+        rules = [array.numpy() for array in token()]
+    with process():
+        with timed_choices(60):
+            token()
+        assert {name: choice.reason for name, choice in made().items()} == dict.fromkeys(
+            ("qmv", "attention", "norm_rope_attention"), "timed"
+        )
+        assert all(min(choice.us) > 0 and len(choice.us) == len(choice.ways) > 1 for choice in made().values())
+        eager = [array.numpy() for array in token()]
+        for rule, array in zip(rules, eager, strict=True):
+            assert np.abs(array - rule).max() <= 1e-4 * np.abs(rule).max()
+        step = graphs.Step(token, stream=hiprt.current_stream())
+        for array, wanted in zip(step(), eager, strict=True):
+            assert (array.numpy() == wanted).all()
+
+
+def test_nothing_is_timed_that_was_not_asked_for(process, timed, operands):
+    """Then the rules' way is taken, for as long as the process runs, and nothing is kept."""
+    cases = (
+        ({}, None, "first used where nothing is timed"),
+        ({}, 0.0, "the time was up"),
+        ({"tune": "auto"}, 60.0, None),
+        ({"tune": "0"}, 60.0, None),
+    )
+    for values, seconds, reason in cases:
+        with process(**values):
+            if seconds is None:
+                multiplied(operands)
+            else:
+                with timed_choices(seconds):
+                    multiplied(operands)
+            assert [each.reason for each in made().values()] == ([] if reason is None else [reason])
+            with timed_choices(60):
+                multiplied(operands)
+            assert [each.taken for each in made().values()] == ([] if reason is None else [0])
+            assert not target_of(hiprt.current_stream()).choices.file.exists()
+
+
+def test_what_a_step_records_is_not_timed(process, timed, operands):
+    """Neither by a block within the step, which is an error, nor by one around it."""
+    given = list(map(hiprt.array, operands))
+
+    def inside():
+        with timed_choices():
+            return kernels.qmv(*given)
+
+    with process():
+        with pytest.raises(RuntimeError, match="while a step records"):
+            graphs.Step(inside, stream=hiprt.current_stream())()
+        with timed_choices(60):
+            graphs.Step(lambda: kernels.qmv(*given), stream=hiprt.current_stream())()
+        assert made()["qmv"].reason == "first used where nothing is timed"
+
+
+def test_a_captured_stream_is_refused(process):
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        call(lib.hipStreamBeginCapture(stream.handle, lib.hipStreamCaptureModeRelaxed))
+        try:
+            with pytest.raises(RuntimeError, match="a stream is captured"), timed_choices():
+                pass
+        finally:
+            graph = core.ffi.new("uint64_t *")
+            call(lib.hipStreamEndCapture(stream.handle, graph))
+            call(lib.hipGraphDestroy(graph[0]))
+
+
+@pytest.mark.parametrize("error", [HipError(2, "hipErrorOutOfMemory", "hipMallocAsync"), MemoryError("too little")])
+def test_a_way_that_fails_leaves_the_rules(process, monkeypatch, operands, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(choices, "launch_us", fail)
+    with process(), timed_choices(60):
+        multiplied(operands)
+        assert (made()["qmv"].taken, made()["qmv"].reason) == (0, f"not timed: {error}")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda kept: "{",
+        lambda kept: "[" * 100_000,
+        lambda kept: json.dumps([kept]),
+        lambda kept: json.dumps(dict.fromkeys(kept, 7)),
+        lambda kept: json.dumps({name: dict(list(us.items())[:-1]) for name, us in kept.items()}),
+        lambda kept: json.dumps({name: dict.fromkeys(us, "fast") for name, us in kept.items()}),
+        lambda kept: json.dumps({name: dict.fromkeys(us, float("nan")) for name, us in kept.items()}),
+    ],
+)
+def test_a_file_that_does_not_fit_is_timed_anew(process, timed, operands, damage):
+    """As where another version of hiprt has other ways."""
+    with process(), timed_choices(60):
+        timed += [10.0, 8.0, 5.0, 9.0] * 3
+        multiplied(operands)
+        file = target_of(hiprt.current_stream()).choices.file
+    kept = file.read_text()
+    file.write_text(damage(json.loads(kept)))
+    with process(), timed_choices(60):
+        timed += [10.0, 8.0, 5.0, 9.0] * 3
+        multiplied(operands)
+        assert made()["qmv"].reason == "timed"
+    assert json.loads(file.read_text()) == json.loads(kept)
+
+
+def test_devices_with_a_measured_table_choose_nothing():
+    """Plans of NVIDIA's GPUs, of the CPU device's loops and of several vectors have one way."""
+    half = np.dtype(np.float16)
+    assert make_target("sm_90", 132, 32, NVIDIA).table.is_measured
+    assert target_of(hiprt.current_stream()).choices is None
+    for on in (make_target("sm_90", 132, 32, NVIDIA), make_target("sm_80", 108, 32, NVIDIA)):
+        assert qmv_module.ways_of(on, half, GATE) == [qmv_module.chosen(on, half, GATE)]
+    amd = make_target("gfx942", 304, 64, ROCM)
+    assert not amd.table.is_measured
+    assert qmv_module.ways_of(amd, half, GATE._replace(batch=2)) == [None]
+
+
+@pytest.mark.parametrize(("arch", "units", "wave"), [("gfx942", 304, 64), ("gfx1201", 32, 32), ("gfx906", 60, 64)])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_the_ways_of_amd(arch, units, wave, dtype):
+    """The rules' way comes first, no way twice, and each makes a launch."""
+    on = make_target(arch, units, wave, ROCM)
+    for rows, width, is_gated in itertools.product((8, 1024), (64, 4096), (False, True)):
+        product = Product(rows, width, 1, 64, 4, is_gated)
+        ways = qmv_module.ways_of(on, np.dtype(dtype), product)
+        rule = qmv_module.chosen(on, np.dtype(dtype), product)
+        assert ways[0] == (sharing_of(product, on) if rule is None else rule)
+        assert len(set(map(str, ways))) == len(ways) <= qmv_module.MOST_WAYS
+        assert isinstance(rule, Dots) == (dtype is np.float16)
+        assert isinstance(ways[-1], Sharing)
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_tune_prints_what_it_chose(process, timed, capsys, is_json):
+    """A decode step of the small model, at each capacity; what is kept is timed again only when asked to."""
+    with process():
+        timed += [10.0, 5.0, 20.0, 20.0] * 300
+        arguments = ["tune", "--capacity", "300", "600", *(["--json"] if is_json else [])]
+        assert main(arguments) == 0
+        printed = capsys.readouterr().out
+    assert printed.count("norm_rope_attention") == 2
+    if is_json:
+        rows = json.loads(printed)["choices"]
+        assert {row["reason"] for row in rows} == {"timed"}
+    else:
+        assert printed.splitlines()[1].split() == ["kernel", "way", "us", "us", "by", "rule", "ways", "why"]
+
+
+def test_tune_says_why_nothing_is_chosen(process, capsys):
+    assert main(["tune"]) == 0
+    assert "nothing to choose, the CPU device runs plain loops" in capsys.readouterr().out
+    with process(tune="0"):
+        assert main(["tune", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["why_nothing"] == "HIPRT_TUNE=0 has the rules' ways on this device"
+    assert main(["tune", "--capacity", "0"]) == 1
+    assert "--capacity: at least 1" in capsys.readouterr().err
