@@ -25,7 +25,7 @@ from hiprt.graphs.launch.exec import Exec, launch_failure
 from hiprt.graphs.launch.kept_call import KeptCall, Segment
 from hiprt.graphs.launch.ladder import Ladder
 from hiprt.graphs.launch.moved_arrays import Placement
-from hiprt.graphs.launch.preparation import Begun, Preparation
+from hiprt.graphs.launch.preparation import Begun, Preparation, arguments_of
 from hiprt.graphs.launch.recurring import TRANSIENT, Recurring
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.record.captured import capture
@@ -494,7 +494,7 @@ class Step(Armed, Generic[P, R]):
             A call failed while it was recorded.
         """
         with Preparation() as preparation:
-            for args in calls:
+            for args in arguments_of(calls):
                 preparation.add(self, args)
         return preparation.made
 

@@ -15,7 +15,7 @@ from hiprt.graphs.export.host_stream import host_array
 from hiprt.graphs.export.inputs import fits, given, listed
 from hiprt.graphs.export.mlxfn.tape import is_mlxfn, read_mlxfn
 from hiprt.graphs.export.program_file import FileFunction, ProgramFile, read_programs
-from hiprt.graphs.launch.preparation import Preparation
+from hiprt.graphs.launch.preparation import Preparation, arguments_of
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace import compile as compiling, core
 from hiprt.graphs.trace.compile import Traced
@@ -153,8 +153,8 @@ class Imported(core.Compiled):
             return 0
         stream = current_stream()
         with Preparation() as preparation:
-            for args in calls:
-                loaded, arrays = self.loaded_for(stream, tuple(args), {})
+            for args in arguments_of(calls):
+                loaded, arrays = self.loaded_for(stream, args, {})
                 preparation.add(loaded.step(stream), arrays)
         return preparation.made
 

@@ -7,7 +7,7 @@ meanwhile: each recording is thousands of objects, which stay.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,7 @@ from hiprt.graphs.record.recording import Recording
 if TYPE_CHECKING:
     from hiprt.graphs.step import Step
 
-__all__ = ["Begun", "Part", "Preparation"]
+__all__ = ["Begun", "Part", "Preparation", "arguments_of"]
 
 MOST_BEGUN = 8  # graphs that are being made at a time: as many recordings wait in memory
 
@@ -64,6 +64,20 @@ class Begun(NamedTuple):
     arguments: Arguments
     args: tuple[Any, ...]
     keywords: dict[str, Any]
+
+
+def arguments_of(calls: Iterable[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Return the arguments of each call.
+
+    Raises
+    ------
+    TypeError
+        What stands for a call's arguments is no sequence, but a single array perhaps.
+    """
+    for args in calls:
+        if not isinstance(args, Sequence):
+            raise TypeError(f"prepare: the arguments of each call are a tuple or a list, not {type(args).__name__}")
+        yield tuple(args)
 
 
 class Preparation:

@@ -188,9 +188,10 @@ PyObject *hiprt_py_read_argument(hiprt_py_reading *r, PyObject *value) {
                                              : PySlice_Check(value)                     ? read_slice
                                                                                         : 0;
   if (!read || (!is_plain && read != read_slice && !r->has_key)) return read_leaf(r, value);
-  if (append(r, Py_NewRef((PyObject *)Py_TYPE(value)))) return 0;
+  if (append(r, Py_NewRef((PyObject *)Py_TYPE(value))) || Py_EnterRecursiveCall(" in the arguments of a call")) return 0;
   const Py_ssize_t operands = r->operands;
   PyObject *copy = read(r, value);
+  Py_LeaveRecursiveCall();
   if (!copy || is_plain || read == read_slice || r->operands > operands) return copy;
   Py_DECREF(copy);
   return Py_NewRef(value);

@@ -6,6 +6,7 @@ import inspect
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ def bucketed(axis: int | Mapping[str, int], sizes: Iterable[int]) -> Callable[[F
 
     Raises
     ------
+    TypeError
+        `sizes` are no whole numbers, or `axis` is neither one nor a mapping to such.
     ValueError
         There are no sizes, or one is less than 1.
 
@@ -56,7 +59,10 @@ def bucketed(axis: int | Mapping[str, int], sizes: Iterable[int]) -> Callable[[F
     along the padded axis, floating results may be rounded otherwise than without padding. A call has the same bits
     whatever was called before.
     """
-    buckets = sorted(set(sizes))
+    try:
+        buckets = sorted({index(size) for size in sizes})
+    except TypeError:
+        raise TypeError(f"bucketed: sizes={sizes!r} are no whole numbers, as (1, 8, 64) are") from None
     if not buckets or buckets[0] < 1:
         raise ValueError(f"bucketed: sizes={buckets}: one size at least is needed, and each must be at least 1")
     return lambda function: Bucketed(function, axis, buckets)
@@ -87,7 +93,9 @@ class Bucketed:
         self.function, self.buckets = function, list(buckets)
         self.signature = inspect.signature(function)
         self.axes = dict(axis) if isinstance(axis, Mapping) else {next(iter(self.signature.parameters), ""): axis}
-        for name in self.axes:
+        for name, each in self.axes.items():
+            if not isinstance(each, int):
+                raise TypeError(f"bucketed: axis={axis!r} is no whole number, nor a mapping of names to whole numbers")
             if name not in self.signature.parameters:
                 raise ValueError(f"bucketed: the function has no parameter {name!r} with an axis to pad")
         self.compiled = PaddedCalls(function, self.signature, self.axes)

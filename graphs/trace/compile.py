@@ -12,12 +12,13 @@ from hiprt import fork
 from hiprt.array import Array, Form
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
-from hiprt.graphs.launch.preparation import Preparation
+from hiprt.graphs.launch.preparation import Preparation, arguments_of
 from hiprt.graphs.launch.results import arrays_in
 from hiprt.graphs.step import Step
 from hiprt.graphs.trace import core
 from hiprt.graphs.trace.passes import improved
 from hiprt.graphs.trace.program import Program
+from hiprt.graphs.trace.size import Size
 from hiprt.graphs.trace.trace import Trace
 from hiprt.graphs.trace.tree import arrays_of, fill, mapped, structure, swap
 from hiprt.stream import Stream, current_stream
@@ -253,8 +254,8 @@ class Compiled(core.Compiled):
             return 0
         stream = current_stream()
         with Preparation() as preparation:
-            for args in calls:
-                traced, arrays = self.traced_for(tuple(args), {})
+            for args in arguments_of(calls):
+                traced, arrays = self.traced_for(args, {})
                 preparation.add(traced.step(stream), arrays)
         return preparation.made
 
@@ -330,8 +331,9 @@ class Compiled(core.Compiled):
         try:
             swap(self.inputs, given)
             with trace.recording():
-                result = self.function(*placed_args, **placed_kwargs)
-            state = keep(self.outputs)
+                # A size among the results is a number, which holds for the sizes that answer the same.
+                result = mapped(self.function(*placed_args, **placed_kwargs), int, Size)
+                state = mapped(self.outputs, int, Size)
         finally:
             fill(self.inputs, inputs)
             fill(self.outputs, outputs)

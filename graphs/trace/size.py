@@ -110,6 +110,12 @@ class Size(Asked):
     def __rmod__(self, other: Any) -> Any:
         return self.made("%", other, self)
 
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
     def __neg__(self) -> Any:
         return self.made("-", 0, self)
 

@@ -40,15 +40,15 @@ def structure(tree: Any, arrays: list[Array]) -> Hashable:
     return (kind, repr(tree)) if isinstance(tree, float) else (kind, tree)
 
 
-def mapped(tree: Any, replaced: Callable[[Array], Any]) -> Any:
-    """Return a copy of a tree with each array replaced; what is no list, tuple or dictionary stays."""
-    if isinstance(tree, Array):
+def mapped(tree: Any, replaced: Callable[[Any], Any], leaf: type = Array) -> Any:
+    """Return a copy of a tree with each array, or leaf of another class, replaced; other leaves stay."""
+    if isinstance(tree, leaf):
         return replaced(tree)
     if isinstance(tree, (tuple, list)):
-        items = [mapped(each, replaced) for each in tree]
+        items = [mapped(each, replaced, leaf) for each in tree]
         return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
     if isinstance(tree, dict):
-        return {name: mapped(each, replaced) for name, each in tree.items()}
+        return {name: mapped(each, replaced, leaf) for name, each in tree.items()}
     return tree
 
 

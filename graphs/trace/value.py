@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from hiprt import objects
 from hiprt.array import Array
+from hiprt.graphs.trace.core import Trace
 from hiprt.graphs.trace.integer import current_recording
 from hiprt.graphs.trace.size import Size
 from hiprt.op import Op
@@ -16,7 +17,7 @@ from hiprt.op import Op
 __all__ = ["ShapelessValue", "Value", "VaryingValue"]
 
 # Where a read of contents is made on behalf of the line that is to be named.
-OURS = ("hiprt.array", "hiprt.graphs.", "hiprt.kernels.", "hiprt.metal_compat.")
+OURS = ("hiprt.array", "hiprt.operators", "hiprt.graphs.", "hiprt.kernels.", "hiprt.metal_compat.")
 
 
 def copied_from(array: Array, source: Array, *, stream: Any = None) -> Array:
@@ -95,11 +96,16 @@ class Value(Array):
         FILL_BYTES(self, value, stream=stream)
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise the error of a read of contents that do not exist yet, with the line of the traced function."""
+        """Raise the error of a read of contents that do not exist, with the line of the program."""
         frame = sys._getframe(2)
         while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(OURS):
             frame = frame.f_back
         line = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        if Trace.current() is None:
+            raise ValueError(
+                f"[eval] {line}: {what} needs the contents of a value that a traced function has left behind, which "
+                "has none. Return it, or name the dictionary or list that it is in: compile(function, outputs=...)."
+            )
         raise ValueError(
             "[eval] Attempting to eval an array during function transformations like compile or vmap is not allowed. "
             f"{line}: {what} needs the contents of an array, which do not exist while the function is traced. Return "

@@ -270,6 +270,12 @@ def test_errors_of_arguments():
         hiprt.bucketed(0, [0, 4])
     with pytest.raises(ValueError, match="one size at least"):
         hiprt.bucketed(0, [])
+    for sizes in (4, ["4"], [4.0]):
+        with pytest.raises(TypeError, match="are no whole numbers"):
+            hiprt.bucketed(0, sizes)
+    for axis in (None, "x", {"x": "0"}):
+        with pytest.raises(TypeError, match="is no whole number, nor a mapping"):
+            hiprt.bucketed(axis, SIZES)(lambda x: x)
     with pytest.raises(ValueError, match="no parameter 'z'"):
         hiprt.bucketed({"z": 0}, SIZES)(lambda x: x)
     with pytest.raises(ValueError, match="captured inputs"):

@@ -146,6 +146,13 @@ def test_constants_and_other_objects_are_refused():
         hiprt.compile(3)
 
 
+def test_a_tree_that_contains_itself():
+    tree = [ramp(3)]
+    tree.append(tree)
+    with pytest.raises(RecursionError):
+        hiprt.compile(lambda tree: double(tree[0]))(tree)
+
+
 def test_as_a_decorator():
     @hiprt.compile
     def plain(x):
@@ -243,6 +250,18 @@ def test_captured_inputs_and_outputs():
     assert compiled(x).numpy()[0] == 30
     assert state["sum"].item() == 40
     assert compiled.traces == 2
+
+
+def test_a_value_that_is_left_behind_names_the_remedy():
+    """What the function leaves in a dictionary that is not named is no array, and says what to do."""
+    state = {"sum": hiprt.zeros(4)}
+
+    def function(x):
+        state["sum"] = kernels.add(state["sum"], x)
+
+    hiprt.compile(function)(ramp(4))
+    with pytest.raises(ValueError, match=r"\[eval\] .*test_compile\.py:\d+ in .*left behind.* outputs=\.\.\.\)"):
+        state["sum"].numpy()
 
 
 def test_state_is_as_before_after_an_error():
@@ -388,6 +407,22 @@ def test_shapeless_uses_sizes_as_numbers():
             assert mine.shape == its.shape
             np.testing.assert_array_equal(mine.numpy(), its.numpy())
     assert compiled.traces == 1
+
+
+def test_shapeless_returns_sizes_as_numbers():
+    """A size that is returned, or left in the state, is the one of the call."""
+    state = {"rows": 0}
+
+    def function(x):
+        state["rows"] = x.shape[0]
+        return [kernels.exp(x), x.shape], x.shape[0] // 2, divmod(x.shape[0], 3)
+
+    compiled = hiprt.compile(function, outputs=state, shapeless=True)
+    for n in (3, 5, 3, 8):
+        (_, shape), half, divided = compiled(ramp(n))
+        assert (shape, half, divided, state["rows"]) == ((n,), n // 2, divmod(n, 3), n)
+        assert type(shape[0]) is type(half) is type(state["rows"]) is int
+    assert compiled.traces == 3
 
 
 def test_shapeless_is_traced_again_where_an_answer_changes():

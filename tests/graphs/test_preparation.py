@@ -121,6 +121,14 @@ def test_an_error_leaves_those_before(stream):
     np.testing.assert_array_equal(compiled(ramp(2)).numpy(), exact(2))
 
 
+def test_an_array_is_no_list_of_arguments(tmp_path, stream, y):
+    hiprt.export_function(tmp_path / "f.hiprt", softened, ramp(2))
+    ways = hiprt.compile(softened), graphs.Step(softened, stream=stream), hiprt.import_function(tmp_path / "f.hiprt")
+    for each in ways:
+        with pytest.raises(TypeError, match="arguments of each call are a tuple or a list, not Array"):
+            each.prepare([y])
+
+
 @pytest.mark.parametrize("off", [{"graph": False}, {"compile": False}, {"graph_rungs": frozenset({"eager"})}])
 def test_without_graphs(off):
     """Nothing is prepared, and calls run as they would have."""

@@ -190,6 +190,7 @@ def test_hashes_follow_the_structure():
         ("numpy", lambda x: x.numpy()),
         ("item", lambda x: x.item()),
         ("bool", bool),
+        ("bool", lambda x: 1.0 in x),
         ("float", float),
         ("int", int),
         ("index", lambda x: [1, 2][x]),
