@@ -34,6 +34,8 @@ from hiprt.graphs.record.recording import Recording
 from hiprt.graphs.record.session import EARLIER, Session, why_forced
 from hiprt.graphs.signature import arrays_of, form_of, is_frozen, signature_of
 from hiprt.graphs.stats import Event
+from hiprt.graphs.trace.core import Trace
+from hiprt.graphs.trace.trace import paused
 from hiprt.stream import Stream, current_stream, session_of_thread, use_stream
 
 __all__ = ["Step", "step"]
@@ -210,7 +212,7 @@ class Step(Armed, Generic[P, R]):
             keywords = dict(sorted(keywords.items()))
         stream = self.own_stream()
         run, session = stream.device.provider.run_step, session_of_thread()
-        if session is not None or (stream.recording and run is None):
+        if session is not None or Trace.current() is not None or (stream.recording and run is None):
             return self.inside(session, args, keywords)
         if run is not None:
             self.last = stream
@@ -262,11 +264,12 @@ class Step(Armed, Generic[P, R]):
         return self.given or current_stream()
 
     def inside(self, session: Session | None, args: tuple[Any, ...], keywords: dict[str, Any]) -> R:
-        """Call the function within another step: its launches become nodes of that one, whatever its stream (G5)."""
+        """Call the function within another step or a trace: its work is a part of that, whatever its stream (G5)."""
         if session is None or session.stream.device == self.own_stream().device:
             stream = current_stream() if session is None else session.stream
             if self.cells is not None:
-                args, keywords = self.cells.place(args, keywords, stream, anew=True)
+                with paused():
+                    args, keywords = self.cells.place(args, keywords, stream, anew=True)
             with use_stream(stream):
                 return self.function(*args, **keywords)
         with session.outside("a step on another device"):

@@ -219,7 +219,7 @@ static Py_ssize_t count_named(PyObject *kwargs) {
 /* Whether the step is armed for a call; out_bits receives what goes to each cell. */
 static int is_ready_for(const step *self, PyObject *args, PyObject *kwargs, uint64_t *out_bits) {
   const ready *last = &self->last;
-  if (!last->kept || !self->keep || version_of(self) != last->version) return 0;
+  if (hiprt_py_current_trace || !last->kept || !self->keep || version_of(self) != last->version) return 0;
   const Py_ssize_t n_placed = PyTuple_Size(args), n_named = PyTuple_Size(last->names), n = n_placed + n_named;
   const hiprt_stream *stream = core_of(last->stream);
   if (hiprt_thread_recordings || stream->closed_by || stream->is_closed || n != PyTuple_Size(last->args)) return 0;

@@ -84,7 +84,8 @@ int hiprt_py_pack_array(const launcher *self, uint32_t argument, uint32_t buffer
   }
   if (array->primitive) {
     PyErr_Format(PyExc_ValueError, "%s: argument %u is a traced value, which is not in memory: it was used after its "
-                 "trace, or by a kernel that the trace does not see", kernel->name, argument);
+                 "trace, or by a kernel that the trace does not see, as it sees those of hip_kernel and metal_kernel",
+                 kernel->name, argument);
     return -1;
   }
   if (kernel->args[argument].access & HIPRT_WRITE && ((const hiprt_py_buffer *)array->buffer)->is_readonly) {

@@ -333,6 +333,25 @@ def test_compiled_in_a_step_is_inlined():
     assert inner.traces == 1
 
 
+@pytest.mark.parametrize("calls", [0, 3])
+def test_a_step_in_compiled_is_inlined(calls):
+    """Also one that would launch its graph without Python: it is a part of the program, and runs at each call."""
+    state, x = hiprt.zeros(3), ramp(3)
+    step = graphs.Step(lambda: kernels.add(state, 1.0, out=state))
+    scaled = graphs.Step(lambda x, n: kernels.multiply(x, n), varying={"n": np.float32})
+    for _ in range(calls):
+        step()
+        scaled(x, 2.0)
+
+    @hiprt.compile
+    def function(x):
+        return kernels.add(scaled(x, 2.0), step())
+
+    for i in range(calls + 1, calls + 4):
+        np.testing.assert_array_equal(function(x).numpy(), 2 * x.numpy() + i)
+    assert function.traces == 1
+
+
 def test_one_launch_a_call():
     compiled = hiprt.compile(lambda x: kernels.exp(kernels.add(kernels.softmax(x), x)), outputs=None)
     x = ramp(4, 8)
