@@ -148,6 +148,25 @@ def moved(x, y):
     return [*made, kernels.astype(x, np.float16), kernels.astype(x, np.int32), kernels.contiguous(x.T)]
 
 
+def changed(x, y):
+    """Arrays of which a part is another one, and random words."""
+    columns = hiprt.array(np.array([[0, 2, 1, 0, 2, 1, 1, 2], [1, 0, -1, 1, 0, 2, 0, 1]], np.int32))
+    places = hiprt.array(np.array([2, 0, 2], np.int32))
+    key = hiprt.array(np.array([3, 9], np.uint32))
+    return [
+        kernels.put_along_axis(x, columns, y[:2], 0),
+        kernels.put_along_axis(x, places.reshape(3, 1), y[0, 0], 1),
+        kernels.scatter(x, places[:2], y[:2], 0),
+        kernels.scatter(x, places[:2], y[:1, :2], 1),
+        kernels.scatter_add(x, places, y, 0),
+        kernels.scatter_add(x, places.reshape(1, 3), y[:, :1, None], 1),
+        kernels.assign(x, (slice(None), slice(1, 6, 2)), y[:, :3]),
+        kernels.assign(x, (slice(1, 2),), y[0, 0]),
+        kernels.random_bits(key, (3, 5)),
+        kernels.erfinv(kernels.tanh(x)),
+    ]
+
+
 def products(x, y):
     """Products of matrices."""
     packed = hiprt.array(np.arange(8 * 4, dtype=np.uint32).reshape(8, 4) * 12345)
@@ -167,7 +186,7 @@ def products(x, y):
     return [x @ y.T, x @ y[0], y[0] @ x.T, x[None] @ kernels.contiguous(y.T), quantized, *gathered]
 
 
-WRITTEN = [weighted, elementwise, rows, moved, products]
+WRITTEN = [weighted, elementwise, rows, moved, changed, products]
 RANDOM = np.random.default_rng(3)
 A, B = (RANDOM.normal(size=(3, 8)).astype(np.float32) for _ in range(2))
 

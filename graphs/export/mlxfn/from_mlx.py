@@ -260,6 +260,13 @@ def scattered_along(node: Node) -> Made:
     return kernels.put_along_axis(x, indices, values, node.state[1])
 
 
+def random_bits(node: Node) -> Made:
+    shape, width = node.state
+    if node.x.form.shape != (2,) or width != 4:
+        raise ValueError("only words of 4 bytes from one key can be drawn")
+    return kernels.random_bits(node.x, sizes(shape))
+
+
 def gather_mm(node: Node) -> Made:
     a, b, left, right = node.inputs
     return kernels.matmul(matrices(a, left), matrices(b, right))
@@ -539,6 +546,7 @@ TABLE: dict[str, Callable[[Node], Made]] = {
     "DynamicSliceUpdate": dynamic_slice_update,
     "Equal": equal,
     "Erf": op("erf"),
+    "ErfInv": op("erfinv"),
     "Exp": op("exp"),
     "ExpandDims": expanded,
     "Expm1": op("expm1"),
@@ -574,6 +582,7 @@ TABLE: dict[str, Callable[[Node], Made]] = {
     "Quantize": quantize,
     "QuantizedMatmul": quantized_matmul,
     "RMSNorm": rms_norm,
+    "RandomBits": random_bits,
     "Reduce": reduced,
     "Remainder": op("remainder"),
     "Reshape": lambda node: solid(node.x).reshape(tuple(node.state[0])),

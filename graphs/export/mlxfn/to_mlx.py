@@ -26,6 +26,8 @@ VERSION: Version = (0, 32, 4)
 BOOL, INT32, UINT32, FLOAT32 = (np.dtype(each) for each in (np.bool_, np.int32, np.uint32, np.float32))
 # Number, type (CPU, GPU) and device of a stream. MLX takes the first one that it has; a kernel's is any of the GPU.
 CPU_STREAM, GPU_STREAM = (0, 0, 0), (-1, 1, 0)
+# How MLX names what becomes of what is there: of slices that are scattered, or of values along an axis.
+ADDED, REPLACED, ALONG = 2, 4, 1
 MATH_MODES = ("safe", "relaxed", "fast")
 Shape = tuple[int, ...]
 DType = np.dtype[Any]
@@ -529,6 +531,49 @@ def take_along_axis(tape: Tape, call: Call) -> Ref:
     return tape.add("GatherAxis", [call.x, indices], [axis], call.shape, call.x.dtype)
 
 
+def put_along_axis(tape: Tape, call: Call) -> Ref:
+    axis, indices = call.given["axis"] % len(call.shape), call.given["indices"]
+    shape = (*call.shape[:axis], indices.shape[axis], *call.shape[axis + 1 :])
+    values = tape.cast(call.given["values"], call.dtype)
+    inputs = [call.x, tape.broadcast(indices, shape), tape.broadcast(values, shape)]
+    return tape.add("ScatterAxis", inputs, [ALONG, axis], call.shape, call.dtype)
+
+
+def scattered(kind: int) -> Callable[[Tape, Call], Ref]:
+    """Return what adds updates of whole slices along an axis."""
+
+    def added(tape: Tape, call: Call) -> Ref:
+        axis, indices = call.given["axis"] % len(call.shape), call.given["indices"]
+        if tape.is_general:
+            refuse("MLX has the slices of all other axes as numbers in the file")
+        taken = (*call.shape[:axis], *indices.shape, *call.shape[axis + 1 :])
+        updates = tape.broadcast(tape.cast(call.given["updates"], call.dtype), taken)
+        count = len(indices.shape)
+        order = [*range(axis, axis + count), *range(axis), *range(axis + count, len(updates.shape))]
+        shape = [*indices.shape, *(1 if i == axis else n for i, n in enumerate(call.shape))]
+        slices = tape.reshape(tape.transpose(updates, order), shape)
+        return tape.add("Scatter", [call.x, indices, slices], [kind, [axis]], call.shape, call.dtype)
+
+    return added
+
+
+def assign(tape: Tape, call: Call) -> Ref:
+    index, x = call.given["index"], call.x
+    if tape.is_general or not isinstance(index, tuple) or not all(isinstance(item, slice) for item in index):
+        refuse("its part is not made of slices of a known shape")
+    taken = [item.indices(n) for item, n in zip((*index, *[slice(None)] * len(x.shape)), x.shape)]
+    if any(stride < 0 for _, _, stride in taken):
+        refuse("its part is reversed")
+    starts, ends, strides = (list(each) for each in zip(*taken))
+    counts = tuple(len(range(*each)) for each in taken)
+    update = tape.broadcast(tape.cast(call.given["update"], call.dtype), counts)
+    return tape.add("SliceUpdate", [x, update], [REPLACED, starts, ends, strides], call.shape, call.dtype)
+
+
+def random_bits(tape: Tape, call: Call) -> Ref:
+    return tape.add("RandomBits", [call.x], [call.shape, UINT32.itemsize], call.shape, UINT32)
+
+
 def arange(tape: Tape, call: Call) -> Ref:
     start, stop, step = (call.given[name] for name in ("start", "stop", "step"))
     first, last = (0, start) if stop is None else (start, stop)
@@ -617,9 +662,9 @@ def same(tape: Tape, call: Call) -> Ref:
 TABLE: dict[str, Callable[[Tape, Call], Ref]] = {
     **{
         name.lower(): unary(name)
-        for name in ("Abs", "Ceil", "Cos", "Erf", "Exp", "Expm1", "Floor", "Log1p", "Negative", "Round", "Sigmoid")
+        for name in ("Abs", "Ceil", "Cos", "Erf", "ErfInv", "Exp", "Expm1", "Floor", "Log1p", "Negative", "Round")
     },
-    **{name.lower(): unary(name) for name in ("Sign", "Sin", "Square", "Tanh")},
+    **{name.lower(): unary(name) for name in ("Sigmoid", "Sign", "Sin", "Square", "Tanh")},
     **{name.lower(): binary(name) for name in ("Add", "Divide", "Greater", "Less", "Maximum", "Minimum", "Multiply")},
     **{name.lower(): binary(name) for name in ("LogAddExp", "Power", "Remainder", "Subtract")},
     "all": reduction(0, to_bool=True),
@@ -628,6 +673,7 @@ TABLE: dict[str, Callable[[Tape, Call], Ref]] = {
     "argmax": place(1),
     "argmin": place(0),
     "argsort": along("ArgSort", UINT32),
+    "assign": assign,
     "astype": lambda tape, call: tape.cast(call.x, call.dtype),
     "bitwise_and": binary("BitwiseBinary", 0),
     "bitwise_or": binary("BitwiseBinary", 1),
@@ -661,12 +707,16 @@ TABLE: dict[str, Callable[[Tape, Call], Ref]] = {
     "min": reduction(4),
     "not_equal": binary("NotEqual"),
     "prod": reduction(3),
+    "put_along_axis": put_along_axis,
     "quantized_matmul": quantized_matmul,
+    "random_bits": random_bits,
     "reciprocal": reciprocal,
     "reshape": reshaped,
     "right_shift": binary("BitwiseBinary", 4),
     "rms_norm": rms_norm,
     "rsqrt": unary("Sqrt", True),
+    "scatter": scattered(REPLACED),
+    "scatter_add": scattered(ADDED),
     "silu": silu,
     "silu_mul": silu_mul,
     "softmax": softmax,
