@@ -76,6 +76,16 @@ static int is_leaf(PyObject *value) {
   return !maker || maker->op == Py_None;
 }
 
+/* Whether a leaf stands for an argument of a function that is traced, and holds nothing; with an exception then. */
+static int is_argument(PyObject *leaf) {
+  const hiprt_py_primitive *maker = maker_of(leaf);
+  if (PyTuple_Size(maker->arguments)) return 0;
+  PyErr_SetString(PyExc_ValueError, "[eval] Attempting to eval an array during function transformations like compile or vmap "
+                                    "is not allowed. What a compiled function computes has no contents while it is traced: "
+                                    "return the array and read it outside.");
+  return 1;
+}
+
 /* Note a value once: among the leaves, or with its primitive among those to visit. */
 static int note(cutting *c, PyObject *value, uint32_t uses) {
   int is_new;
@@ -89,6 +99,7 @@ static int note(cutting *c, PyObject *value, uint32_t uses) {
   *seen = value;
   c->seen_count++;
   if (is_leaf(value)) {
+    if (is_argument(value)) return -1;
     PyObject **leaf = pushed((void **)&c->leaves, c->leaf_count, &c->leaf_room, sizeof *c->leaves);
     if (!leaf) return -1;
     *leaf = value;
@@ -150,8 +161,10 @@ static int is_dead(cutting *c, PyObject *leaf) {
 /* Fill the cut: visit what the values depend on, order it, and write the key, but for the results. */
 static int fill(cutting *c, PyObject *values) {
   const Py_ssize_t count = PyList_Size(values);
-  for (Py_ssize_t i = 0; i < count; i++)
-    if (!is_leaf(PyList_GetItem(values, i)) && note(c, PyList_GetItem(values, i), 0)) return -1;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *value = PyList_GetItem(values, i);
+    if (is_leaf(value) ? maker_of(value) && is_argument(value) : note(c, value, 0)) return -1;
+  }
   for (size_t i = 0; i < c->order_count; i++) {
     PyObject *inputs = c->order[i]->inputs;
     for (Py_ssize_t j = 0; j < PyTuple_Size(inputs); j++)

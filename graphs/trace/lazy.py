@@ -293,11 +293,11 @@ def value_of(array: Array) -> Array:
 
 
 def held(value: Array) -> Array | None:
-    """Return the array that a value holds; None for one that is not computed yet."""
+    """Return the array that a value holds; None for one that is not computed yet, or stands for an argument."""
     maker = value.primitive
     if maker is None:
         return value
-    return maker.arguments[0] if maker.op is None else None
+    return maker.arguments[0] if maker.op is None and maker.arguments else None
 
 
 def mark_of(value: Array) -> Mark | None:

@@ -1,4 +1,7 @@
-"""Trees: arguments and results of functions, as lists, tuples and dictionaries with arrays in them."""
+"""Trees: arguments and results of functions, as lists, tuples and dictionaries with arrays in them.
+
+Functions take the class of the arrays, as which lazy arrays are seen as well.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ __all__ = ["arrays_of", "fill", "mapped", "structure", "swap"]
 CONSTANTS = (bool, int, float, str, type(None))
 
 
-def structure(tree: Any, arrays: list[Array]) -> Hashable:
+def structure(tree: Any, arrays: list[Any], kind_of_array: type = Array) -> Hashable:
     """Return all of a tree but its arrays, hashable; append these to `arrays` in order.
 
     Two trees with one structure differ in their arrays only: numbers of different types are different, lists differ
@@ -23,14 +26,14 @@ def structure(tree: Any, arrays: list[Array]) -> Hashable:
     ValueError
         There is something else than arrays and constants in it.
     """
-    if isinstance(tree, Array):
+    if isinstance(tree, kind_of_array):
         arrays.append(tree)
         return Array
     kind = type(tree)
     if isinstance(tree, (tuple, list)):
-        return (kind, *[structure(each, arrays) for each in tree])
+        return (kind, *[structure(each, arrays, kind_of_array) for each in tree])
     if isinstance(tree, dict):
-        return (kind, *[(name, structure(each, arrays)) for name, each in tree.items()])
+        return (kind, *[(name, structure(each, arrays, kind_of_array)) for name, each in tree.items()])
     if not isinstance(tree, CONSTANTS):
         raise ValueError(
             "[compile] Function arguments must be trees of arrays or constants (floats, ints, strings, or None), but "
@@ -40,15 +43,15 @@ def structure(tree: Any, arrays: list[Array]) -> Hashable:
     return (kind, repr(tree)) if isinstance(tree, float) else (kind, tree)
 
 
-def mapped(tree: Any, replaced: Callable[[Any], Any], leaf: type = Array) -> Any:
-    """Return a copy of a tree with each array, or leaf of another class, replaced; other leaves stay."""
-    if isinstance(tree, leaf):
+def mapped(tree: Any, replaced: Callable[[Any], Any], kind_of_array: type = Array) -> Any:
+    """Return a copy of a tree with each array replaced; what is no list, tuple or dictionary stays as it is."""
+    if isinstance(tree, kind_of_array):
         return replaced(tree)
     if isinstance(tree, (tuple, list)):
-        items = [mapped(each, replaced, leaf) for each in tree]
+        items = [mapped(each, replaced, kind_of_array) for each in tree]
         return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
     if isinstance(tree, dict):
-        return {name: mapped(each, replaced, leaf) for name, each in tree.items()}
+        return {name: mapped(each, replaced, kind_of_array) for name, each in tree.items()}
     return tree
 
 
@@ -64,19 +67,19 @@ def arrays_of(tree: Any) -> list[Array]:
     return found
 
 
-def swap(tree: Any, replaced: Callable[[Array], Array]) -> None:
+def swap(tree: Any, replaced: Callable[[Any], Any], kind_of_array: type = Array) -> None:
     """Replace each array in the lists and dictionaries of a tree, in these themselves."""
     places = enumerate(tree) if isinstance(tree, list) else tree.items() if isinstance(tree, dict) else ()
     for place, each in list(places):
-        if isinstance(each, Array):
+        if isinstance(each, kind_of_array):
             tree[place] = replaced(each)
         else:
-            swap(each, replaced)
+            swap(each, replaced, kind_of_array)
     if isinstance(tree, tuple):
         for each in tree:
-            if isinstance(each, Array):
+            if isinstance(each, kind_of_array):
                 raise TypeError("[compile] Arrays of captured state must be in lists or dictionaries, not in a tuple.")
-            swap(each, replaced)
+            swap(each, replaced, kind_of_array)
 
 
 def fill(tree: Any, contents: Any) -> None:
@@ -96,7 +99,7 @@ def fill(tree: Any, contents: Any) -> None:
 
 def inside(mine: Any, its: Any) -> Any:
     """Return what belongs in a place: the container there with new contents, or something new."""
-    if type(mine) is type(its) and isinstance(mine, (dict, list)):
+    if any(isinstance(mine, kind) and isinstance(its, kind) for kind in (dict, list)):
         fill(mine, its)
         return mine
     return its

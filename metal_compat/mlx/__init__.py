@@ -22,6 +22,7 @@ from hiprt.metal_compat.mlx import (
 )
 from hiprt.metal_compat.mlx.absent import *  # noqa: F403
 from hiprt.metal_compat.mlx.array import *  # noqa: F403
+from hiprt.metal_compat.mlx.compiled import *  # noqa: F403
 from hiprt.metal_compat.mlx.convolutions import *  # noqa: F403
 from hiprt.metal_compat.mlx.creation import *  # noqa: F403
 from hiprt.metal_compat.mlx.drawing import *  # noqa: F403

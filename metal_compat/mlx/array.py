@@ -21,6 +21,8 @@ __all__ = ["apply", "array", "as_array", "checked", "held", "host_from", "host_o
 INT32 = range(-(2**31), 2**31)
 EIGHT_BYTES = {"int64": "q", "uint64": "Q"}
 UNEVEN = "Initialization encountered non-uniform length."
+# Lists that receive each array whose sizes are read: functions are traced meanwhile; see `compiled`.
+readers: list[list[array]] = []
 
 
 class array(Lazy, HostView):  # noqa: N801
@@ -72,6 +74,8 @@ class array(Lazy, HostView):  # noqa: N801
     @property
     def shape(self) -> tuple[int, ...]:
         """The size of each axis."""
+        for each in readers:
+            each.append(self)
         return self.value.shape
 
     @property
@@ -87,11 +91,15 @@ class array(Lazy, HostView):  # noqa: N801
     @property
     def size(self) -> int:
         """The number of elements."""
+        for each in readers:
+            each.append(self)
         return self.value.size
 
     @property
     def nbytes(self) -> int:
         """The bytes of all elements."""
+        for each in readers:
+            each.append(self)
         return self.value.nbytes
 
     @property
@@ -102,12 +110,12 @@ class array(Lazy, HostView):  # noqa: N801
     def __len__(self) -> int:
         if not self.value.ndim:
             raise TypeError("len() 0-dimensional array.")
-        return self.value.shape[0]
+        return self.shape[0]
 
     def __iter__(self) -> Iterator[array]:
         if not self.value.ndim:
             raise TypeError("iteration over 0-dimensional array.")
-        return iter([self[i] for i in range(self.value.shape[0])])
+        return iter([self[i] for i in range(self.shape[0])])
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """Return a copy on the host, in numpy's dtype; bfloat16 as `ml_dtypes` has it."""

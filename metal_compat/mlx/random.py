@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,16 +68,23 @@ class Keys(threading.local):
 keys = Keys()
 
 
-class RandomState:
-    """What ``mx.random.state`` is: a list of the calling thread's key, for functions that are compiled."""
+class RandomState(list[array]):
+    """What ``mx.random.state`` is: the list of the calling thread's key, whichever thread calls."""
+
+    def __new__(cls, items: Iterable[array] | None = None) -> Any:
+        """Return the state; of items a plain list, which is what a copy of the state is."""
+        return super().__new__(cls) if items is None else list(items)
 
     def __len__(self) -> int:
         return 1
 
-    def __getitem__(self, index: int) -> array:
+    def __getitem__(self, index: Any) -> Any:
         if index not in (0, -1):
             raise IndexError("random state index out of range")
         return keys.of_thread()[0]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        keys.of_thread()[index] = value
 
     def __iter__(self) -> Iterator[array]:
         return iter(list(keys.of_thread()))

@@ -1,4 +1,4 @@
-"""Functions of functions: `compile`, `checkpoint`, `custom_function`, and imported functions."""
+"""Functions of functions: `checkpoint`, `custom_function`, and imported functions."""
 
 from __future__ import annotations
 
@@ -15,51 +15,12 @@ from hiprt.op import op
 
 __all__ = [
     "checkpoint",
-    "compile",
     "custom_function",
     "depends",
-    "disable_compile",
-    "enable_compile",
     "import_function",
 ]
 
 Function = Callable[..., Any]
-
-
-class Compiled:
-    """A function that was given to `compile`."""
-
-    def __init__(self, function: Function) -> None:
-        self.function = function
-        update_wrapper(self, function)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else Compiled(self.function.__get__(instance, owner))
-
-
-def compile(  # noqa: A001
-    fun: Function, inputs: Any = None, outputs: Any = None, shapeless: bool = False
-) -> Compiled:
-    """Return a function that does what `fun` does.
-
-    It is called each time. What it computes becomes part of the lazy graph, as all ops do, and a graph that comes again
-    is not compiled again: it is improved and launched as a whole, together with what surrounds the function. So there
-    is nothing that state (`inputs` and `outputs`) or other shapes (`shapeless`) could make wrong.
-    """
-    if not callable(fun):
-        raise TypeError(f"compile(): {fun!r} is not callable")
-    return Compiled(fun)
-
-
-def disable_compile() -> None:
-    """Do nothing: `compile` changes no result, and no speed."""
-
-
-def enable_compile() -> None:
-    """Do nothing: `compile` changes no result, and no speed."""
 
 
 def checkpoint(fun: Function) -> Function:
