@@ -90,15 +90,19 @@ class Traced:
     def __init__(self, program: Program, captured: list[Array], result: Any, state: Any, is_sizeless: bool) -> None:
         self.program, self.captured, self.result, self.state = program, captured, result, state
         self.is_sizeless = is_sizeless
+        self.numbers = [value.number for value in program.inputs]
+        self.calls = [(each, range(each.number, each.number + len(each.rule[1]))) for each in program.primitives]
 
     def run(self, given: Sequence[array], outputs: Any) -> Any:
         """Add the ops for other arrays; return what the function returns, and leave what it leaves in `outputs`."""
-        values = [*(each.value for each in given), *self.captured]
-        found = {place.number: value for place, value in zip(self.program.inputs, values)}
-        with TRACE.recording():
-            for primitive in self.program.primitives:
-                for i, made in enumerate(TRACE.repeat(primitive, found, int, Size)):
-                    found[primitive.number + i] = made
+        values = [each.value for each in given]
+        found = dict(zip(self.numbers, values + self.captured))
+        before = TRACE.enter()
+        try:
+            for primitive, numbers in self.calls:
+                found.update(zip(numbers, TRACE.repeat(primitive, found, int, Size)))
+        finally:
+            TRACE.leave(before)
 
         def replaced(value: Array) -> array:
             return array.around(found[value.number])
@@ -121,30 +125,46 @@ class Compiled:
     def __init__(self, function: Function, inputs: Any, outputs: Any, shapeless: bool) -> None:
         self.function, self.inputs, self.outputs, self.shapeless = function, inputs, outputs, shapeless
         self.traces = 0
-        self.known: OrderedDict[Hashable, Traced] = OrderedDict()
+        self.known: OrderedDict[Hashable, Traced] = OrderedDict()  # by the arrays' forms
+        self.sizeless: OrderedDict[Hashable, Traced] = OrderedDict()  # by what these have but sizes
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Within another function that is traced or recorded, its ops are seen anyway.
         if thread.is_tracing or current_recording() is not None or not is_active():
             return self.function(*args, **kwargs)
-        given: list[array] = []
-        tree = structure((args, kwargs), given, array), structure(self.inputs, given, array)
-        kinds = tree, tuple([(each.value.ndim, each.value.dtype, each.value.is_contiguous) for each in given])
-        traced = self.known.get(kinds) if self.shapeless else None
+        tree: Hashable = len(args)
+        given: list[array] = list(args)
+        # Most functions are given arrays alone, which need no walk through a tree.
+        if kwargs or self.inputs is not None or not all(type(each) is array for each in args):
+            given = []
+            tree = structure((args, kwargs), given, array), structure(self.inputs, given, array)
+        forms = tree, *[each.value.form for each in given]
+        traced = self.known.get(forms)
         if traced is None:
-            forms = tree, tuple([each.value.form for each in given])
-            traced = self.known.get(forms)
-            if traced is None:
-                traced = self.trace(args, kwargs, given)
-                self.known[kinds if self.shapeless and traced.is_sizeless else forms] = traced
-                if len(self.known) > MOST_PROGRAMS:
-                    self.known.popitem(last=False)
+            traced = self.known[forms] = self.traced_for(tree, args, kwargs, given)
+            while len(self.known) > MOST_PROGRAMS:
+                self.known.popitem(last=False)
         return traced.run(given, self.outputs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         # The object is no constant by which calls could be told apart.
         return self if instance is None else self.function.__get__(instance, owner)
+
+    def traced_for(
+        self, tree: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[array]
+    ) -> Traced:
+        """Return what a call computes whose arrays have other forms than those of all calls before."""
+        values = [each.value for each in given]
+        kinds = tree, *[(value.ndim, value.dtype, value.is_contiguous) for value in values]
+        if self.shapeless and kinds in self.sizeless:
+            return self.sizeless[kinds]
+        traced = self.trace(args, kwargs, given)
+        if traced.is_sizeless:
+            self.sizeless[kinds] = traced
+            while len(self.sizeless) > MOST_PROGRAMS:
+                self.sizeless.popitem(last=False)
+        return traced
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[array]) -> Traced:
         """Call the function with values without contents in the place of arrays, and return what it computes."""
