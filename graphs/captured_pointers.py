@@ -132,13 +132,19 @@ class Pointers:
         self.pin([i for i in self.pinned if starts[i] == self.starts[i]])
         return True
 
-    def at(self, starts: Sequence[int]) -> Recording:
-        """Return a recording for memory at these places, which `may_move` there; it is good until the next call."""
+    def at(self, starts: memoryview) -> Recording:
+        """Return a recording for memory at these places, which `may_move` there; it is good until the next call.
+
+        Parameters
+        ----------
+        starts : memoryview
+            Where each piece of memory is, as 64-bit words.
+        """
         spare = next((copy for copy in self.copies if not copy.is_carried), None)
         if spare is None:
             spare = self.recording.copy()
             self.copies.append(spare)
-        spare.point(self.pointers, core.ffi.new("uint64_t[]", starts))
+        spare.point(self.pointers, core.ffi.from_buffer("uint64_t[]", starts))
         return spare
 
 

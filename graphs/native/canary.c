@@ -36,23 +36,32 @@ static hipKernelNodeParams params(const hiprt_canary *c, void **cells) {
   return p;
 }
 
-int hiprt_canary_add(const hiprt_canary *c, hipGraph_t graph, hipGraphNode_t behind, hipGraphNode_t *out_node) {
+int hiprt_canary_add(hiprt_canary *c, hipGraph_t graph, hipGraphNode_t behind) {
   void *cells[2];
   if (!c->kernel) return 0;
   hipKernelNodeParams p = params(c, cells);
-  HIPRT_TRY(hipGraphAddKernelNode, out_node, graph, &behind, 1, &p);
+  HIPRT_TRY(hipGraphAddKernelNode, &c->node, graph, &behind, 1, &p);
   return 0;
 }
 
-void hiprt_canary_count(hiprt_canary *c) {
+static void count(hiprt_canary *c) {
   c->epoch++;
   c->is_due = 0;
+}
+
+int hiprt_canary_set(hiprt_canary *c) {
+  void *cells[2];
+  if (!c->kernel) return 0;
+  count(c);
+  hipKernelNodeParams p = params(c, cells);
+  HIPRT_TRY(hipGraphKernelNodeSetParams, c->node, &p);
+  return 0;
 }
 
 int hiprt_canary_patch(hiprt_canary *c, hipGraphExec_t exec) {
   void *cells[2];
   if (!c->kernel) return 0;
-  hiprt_canary_count(c);
+  count(c);
   hipKernelNodeParams p = params(c, cells);
   HIPRT_TRY(hipGraphExecKernelNodeSetParams, exec, c->node, &p);
   return 0;

@@ -14,10 +14,9 @@ typedef struct {
 int hiprt_canary_open(hiprt_canary *canary, hiprt_kernel *kernel);
 void hiprt_canary_close(hiprt_canary *canary);
 /* Add the canary to a graph, behind a node that nothing depends on. */
-int hiprt_canary_add(const hiprt_canary *canary, hipGraph_t graph, hipGraphNode_t behind, hipGraphNode_t *out_node);
-/* Count a change. hiprt_canary_count leaves it to the graph of an update to give the node the new number, and
- * hiprt_canary_patch does that itself. */
-void hiprt_canary_count(hiprt_canary *canary);
+int hiprt_canary_add(hiprt_canary *canary, hipGraph_t graph, hipGraphNode_t behind);
+/* Count a change, and give the number to the canary's node: in the graph, from which an update takes it, or in the exec. */
+int hiprt_canary_set(hiprt_canary *canary);
 int hiprt_canary_patch(hiprt_canary *canary, hipGraphExec_t exec);
 /* Return HIPRT_E_STALE unless the last launch, which has finished, carried the last change. */
 int hiprt_canary_check(const hiprt_canary *canary);

@@ -15,7 +15,7 @@ struct hiprt_exec {
   hiprt_graph_options options;
   uint32_t overlaps;        /* programmatic edges */
   hiprt_recorder *recorder; /* the arguments that the exec carries */
-  hipGraph_t graph;         /* kept: per-node setters name the nodes of the graph that was instantiated (G4) */
+  hipGraph_t graph;         /* kept: setters name the nodes of the graph that was instantiated (G4), updates take it again */
   hipGraphNode_t *nodes;
   hipGraphExec_t handle;
   hipEvent_t done;      /* behind the last launch, or behind what followed it on the stream before somebody asked */
@@ -59,21 +59,16 @@ static struct {
   hiprt_exec *first;
 } late = {PTHREAD_MUTEX_INITIALIZER, 0};
 
-static int build(hiprt_exec *e, hiprt_recorder *recorder, hipGraph_t *graph, hipGraphNode_t *nodes,
-                 hipGraphNode_t *canary) {
-  int status = hiprt_graph_build(recorder, &e->options, graph, nodes, &e->overlaps);
+static int build(hiprt_exec *e) {
+  const int status = hiprt_graph_build(e->recorder, &e->options, &e->graph, e->nodes, &e->overlaps);
   if (status) return status;
   /* No node depends on the last one, so the canary may stand behind it. */
-  status = hiprt_canary_add(&e->canary, *graph, nodes[hiprt_recorder_size(recorder) - 1], canary);
-  if (!status) return 0;
-  hiprt_hip.hipGraphDestroy(*graph);
-  *graph = 0;
-  return status;
+  return hiprt_canary_add(&e->canary, e->graph, e->nodes[hiprt_recorder_size(e->recorder) - 1]);
 }
 
 static int make(hiprt_exec *e, hiprt_kernel *canary) {
   int status = hiprt_canary_open(&e->canary, canary);
-  if (!status) status = build(e, e->recorder, &e->graph, e->nodes, &e->canary.node);
+  if (!status) status = build(e);
   if (status) return status;
   hipGraphExec_t handle = 0; /* CLR leaves junk in *handle when it fails */
   HIPRT_TRY(hipGraphInstantiate, &handle, e->graph, 0, 0, 0);
@@ -345,24 +340,20 @@ int hiprt_exec_move(hiprt_exec *e, uint32_t n_nodes, const uint32_t *nodes, uint
   return status ? status : end_turn(e->device, move(e, n_nodes, nodes, n_moves, moves));
 }
 
+/* Setting the nodes of the kept graph costs less than building another one. */
 static int update(hiprt_exec *e, hiprt_recorder *recorder) {
-  uint32_t size = hiprt_recorder_size(recorder);
-  hipGraphNode_t *nodes = calloc(size, sizeof *nodes), error_node = 0, canary;
-  if (!nodes) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_exec_update", 0);
-  hipGraph_t graph;
-  hiprt_canary_count(&e->canary);
-  int status = build(e, recorder, &graph, nodes, &canary);
-  free(nodes);
+  int status = hiprt_graph_set(recorder, e->nodes);
+  if (!status) status = hiprt_canary_set(&e->canary);
   if (status) return status;
+  hipGraphNode_t error_node = 0;
   hipGraphExecUpdateResult result = hipGraphExecUpdateError;
-  status = (int)hiprt_hip.hipGraphExecUpdate(e->handle, graph, &error_node, &result);
-  hiprt_hip.hipGraphDestroy(graph);
+  status = (int)hiprt_hip.hipGraphExecUpdate(e->handle, e->graph, &error_node, &result);
   if (status || result != hipGraphExecUpdateSuccess) {
     char detail[64];
     snprintf(detail, sizeof detail, "hipGraphExecUpdateResult %d", (int)result);
     return hiprt_fail(status ? status : (int)hipErrorGraphExecUpdateFailure, "hipGraphExecUpdate", detail);
   }
-  e->updated_nodes += size;
+  e->updated_nodes += hiprt_recorder_size(recorder);
   e->updated_bytes += hiprt_recorder_bytes(recorder);
   carry(e, recorder);
   return 0;

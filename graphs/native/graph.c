@@ -175,6 +175,38 @@ static int add_nodes(builder *b) {
   return status;
 }
 
+static int set_node(const hiprt_node *n, hipGraphNode_t node) {
+  if (n->kind == HIPRT_NODE_KERNEL) {
+    void *cells[HIPRT_MAX_ARGS];
+    hipKernelNodeParams p = hiprt_kernel_params(n->kernel, n->payload, cells);
+    HIPRT_TRY(hipGraphKernelNodeSetParams, node, &p);
+  } else if (n->kind == HIPRT_NODE_COPY) {
+    const hiprt_copy_args *c = (const hiprt_copy_args *)n->payload;
+    HIPRT_TRY(hipGraphMemcpyNodeSetParams1D, node, (void *)(uintptr_t)c->dst, (const void *)(uintptr_t)c->src, c->nbytes,
+              hipMemcpyDeviceToDevice);
+  } else if (n->kind == HIPRT_NODE_FILL) {
+    hipMemsetParams p = hiprt_fill_params((const hiprt_fill_args *)n->payload);
+    HIPRT_TRY(hipGraphMemsetNodeSetParams, node, &p);
+  } else if (n->kind == HIPRT_NODE_OPAQUE) {
+    hipKernelNodeParams p;
+    int status = hiprt_captured_params((const hiprt_opaque *)n->payload, &p);
+    if (status) return status;
+    HIPRT_TRY(hipGraphKernelNodeSetParams, node, &p);
+  }
+  return 0;
+}
+
+int hiprt_graph_set(const hiprt_recorder *recorder, const hipGraphNode_t *nodes) {
+  const uint32_t size = hiprt_recorder_size(recorder);
+  int status = 0;
+  for (uint32_t i = 0; !status && i < size; i++) {
+    hiprt_node n;
+    hiprt_recorder_node(recorder, i, &n);
+    status = set_node(&n, nodes[i]);
+  }
+  return status;
+}
+
 int hiprt_graph_build(const hiprt_recorder *recorder, const hiprt_graph_options *options, hipGraph_t *out_graph,
                       hipGraphNode_t *out_nodes, uint32_t *out_overlaps) {
   builder b = {0};

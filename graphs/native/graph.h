@@ -14,5 +14,7 @@ typedef struct {
  * On failure *out_graph is NULL. */
 int hiprt_graph_build(const hiprt_recorder *recorder, const hiprt_graph_options *options, hipGraph_t *out_graph,
                       hipGraphNode_t *out_nodes, uint32_t *out_overlaps);
+/* Give the nodes of a graph that was built of a recording of the same key the arguments of this one. */
+int hiprt_graph_set(const hiprt_recorder *recorder, const hipGraphNode_t *nodes);
 /* Return the parameters of a fill node. */
 hipMemsetParams hiprt_fill_params(const hiprt_fill_args *fill);

@@ -720,6 +720,21 @@ uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b
   return changed;
 }
 
+int hiprt_recorder_difference(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t index, hiprt_difference *out) {
+  if (index >= a->n_nodes || index >= b->n_nodes) return 0;
+  const node *x = a->nodes + index, *y = b->nodes + index;
+  if (!x->source || !x->kernel) return 0;
+  *out = (hiprt_difference){.name = x->kernel->name, .argument = UINT32_MAX};
+  for (uint32_t i = 0; i < x->kernel->n_args; i++) {
+    const size_t at = sizeof(hiprt_dims) + x->kernel->offsets[i], size = x->kernel->args[i].size;
+    const char *was = a->bytes + x->payload + at, *now = b->bytes + y->payload + at;
+    if (!memcmp(was, now, size)) continue;
+    *out = (hiprt_difference){x->kernel->name, was, now, i, (uint32_t)size};
+    break;
+  }
+  return 1;
+}
+
 /* Make room for the list of all nodes, and behind it for a bit of each, which are zeros; returns these. */
 static uint64_t *reserve_changes(uint32_t n_nodes, hiprt_changes *changes) {
   const size_t listed = ((size_t)n_nodes + 1) / 2 * 2, words = (size_t)n_nodes / 64 + 1;

@@ -104,6 +104,17 @@ int hiprt_recorder_same_arguments(const hiprt_recorder *a, const hiprt_recorder 
 /* Return the number of nodes whose arguments differ between two recordings of one key, the first of them, and the size
  * of their payloads. */
 uint32_t hiprt_recorder_changed(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t *out_first, uint64_t *out_bytes);
+/* The first argument in which a kernel node of other code differs between two recordings; the recordings own what the
+ * pointers show. */
+typedef struct {
+  const char *name; /* of the kernel */
+  const char *was, *now;
+  uint32_t argument, size; /* its number, and bytes; the number is UINT32_MAX where no argument differs */
+} hiprt_difference;
+
+/* Compare one node of two recordings of one key; 0, and nothing is said, where it is no kernel of other code. */
+int hiprt_recorder_difference(const hiprt_recorder *a, const hiprt_recorder *b, uint32_t index,
+                              hiprt_difference *out_difference);
 /* Give all nodes the addresses they have after the moves; the edges stay. */
 void hiprt_recorder_relocate(hiprt_recorder *recorder, uint32_t n_moves, const hiprt_move *moves);
 /* Give words the addresses that they have where each memory begins at starts[memory]; the edges stay. Only recordings of

@@ -3,6 +3,8 @@
  * torch is not linked: a tensor is asked by the methods of its class. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdint.h>
+#include <string.h>
 
 /* What a tensor is, but for its address, in the order of the fields of hiprt.torch's Form. */
 enum { SHAPE, STRIDES, DTYPE, DEVICE, ALIGNMENT, IS_CONJUGATED, IS_NEGATED, FIELDS };
@@ -19,18 +21,33 @@ typedef struct {
 /* One call of describe(). */
 typedef struct {
   const reader *by;
-  PyObject *tensors, *addresses; /* lists */
+  PyObject *tensors;   /* a list */
+  PyObject *addresses; /* a bytearray of uint64_t, which C reads as it is */
 } reading;
 
-static int address_of(const reader *r, PyObject *tensor, PyObject **out_number, unsigned long long *out_address) {
-  *out_number = PyObject_CallFunctionObjArgs(r->data_ptr, tensor, 0);
-  *out_address = *out_number ? PyLong_AsUnsignedLongLong(*out_number) : 0;
-  if (!PyErr_Occurred()) return 0;
-  Py_CLEAR(*out_number);
-  return -1;
+static int address_of(const reader *r, PyObject *tensor, uint64_t *out_address) {
+  PyObject *number = PyObject_CallFunctionObjArgs(r->data_ptr, tensor, 0);
+  *out_address = number ? PyLong_AsUnsignedLongLong(number) : 0;
+  Py_XDECREF(number);
+  return PyErr_Occurred() ? -1 : 0;
 }
 
-static int fields_of(const reader *r, PyObject *tensor, unsigned long long address, PyObject **out) {
+/* Return word i of a bytearray; NULL with an exception where it is shorter. */
+static char *word_of(PyObject *words, Py_ssize_t i) {
+  const Py_ssize_t size = sizeof(uint64_t);
+  if (PyByteArray_Size(words) / size > i) return PyByteArray_AsString(words) + i * size;
+  PyErr_SetString(PyExc_ValueError, "there are fewer addresses than tensors");
+  return 0;
+}
+
+static int append_word(PyObject *words, uint64_t word) {
+  const Py_ssize_t size = PyByteArray_Size(words);
+  if (PyByteArray_Resize(words, size + (Py_ssize_t)sizeof word)) return -1;
+  memcpy(PyByteArray_AsString(words) + size, &word, sizeof word);
+  return 0;
+}
+
+static int fields_of(const reader *r, PyObject *tensor, uint64_t address, PyObject **out) {
   PyObject *const methods[FIELDS] = {[STRIDES] = r->stride, [IS_CONJUGATED] = r->is_conj, [IS_NEGATED] = r->is_neg};
   for (int i = 0; i < FIELDS; i++) {
     out[i] = attributes[i] ? PyObject_GetAttr(tensor, attributes[i])
@@ -57,7 +74,7 @@ static PyObject *same_or_new(PyObject *like, PyObject *type, PyObject *const *it
   return made;
 }
 
-static PyObject *form_of(const reader *r, PyObject *tensor, unsigned long long address, PyObject *like) {
+static PyObject *form_of(const reader *r, PyObject *tensor, uint64_t address, PyObject *like) {
   PyObject *fields[FIELDS] = {0};
   PyObject *made = fields_of(r, tensor, address, fields) ? 0 : same_or_new(like, r->form, fields, FIELDS);
   for (int i = 0; i < FIELDS; i++) Py_XDECREF(fields[i]);
@@ -65,12 +82,10 @@ static PyObject *form_of(const reader *r, PyObject *tensor, unsigned long long a
 }
 
 static PyObject *describe_tensor(reading *r, PyObject *value, PyObject *like) {
-  unsigned long long address;
-  PyObject *number;
-  if (address_of(r->by, value, &number, &address)) return 0;
-  const int status = PyList_Append(r->addresses, number) || PyList_Append(r->tensors, value);
-  Py_DECREF(number);
-  return status ? 0 : form_of(r->by, value, address, like);
+  uint64_t address;
+  if (address_of(r->by, value, &address)) return 0;
+  if (append_word(r->addresses, address) || PyList_Append(r->tensors, value)) return 0;
+  return form_of(r->by, value, address, like);
 }
 
 static PyObject *describe(reading *r, PyObject *value, PyObject *like);
@@ -135,47 +150,50 @@ static PyObject *describe(reading *r, PyObject *value, PyObject *like) {
 }
 
 /* describe(value, like, tensors, addresses): what of a value a graph is made for, `like` itself where it equals that; the
- * tensors in it and their addresses are appended to the lists. */
+ * tensors in it are appended to a list, and their addresses to a bytearray. */
 static PyObject *describe_from_python(PyObject *self, PyObject *args) {
   PyObject *value, *like;
   reading r = {(const reader *)self, 0, 0};
-  if (!PyArg_ParseTuple(args, "OOO!O!", &value, &like, &PyList_Type, &r.tensors, &PyList_Type, &r.addresses)) return 0;
+  if (!PyArg_ParseTuple(args, "OOO!O!", &value, &like, &PyList_Type, &r.tensors, &PyByteArray_Type, &r.addresses)) return 0;
   return describe(&r, value, like);
 }
 
 /* form(tensor, like): what a tensor is, but for its address. */
 static PyObject *form_from_python(PyObject *self, PyObject *args) {
-  PyObject *tensor, *like, *number;
-  unsigned long long address;
+  PyObject *tensor, *like;
+  uint64_t address;
   if (!PyArg_ParseTuple(args, "OO", &tensor, &like)) return 0;
-  if (address_of((const reader *)self, tensor, &number, &address)) return 0;
-  Py_DECREF(number);
+  if (address_of((const reader *)self, tensor, &address)) return 0;
   return form_of((const reader *)self, tensor, address, like);
 }
 
-/* Take the tensor at a place, which is a pair of a container and a key, into the lists; 1 where it is another, or
- * elsewhere. */
+/* Take the tensor at a place, which is a pair of a container and a key, into the list, and its address into the words; 1
+ * where it is another, or elsewhere. */
 static int look_at(const reader *r, PyObject *place, PyObject *tensors, PyObject *addresses, Py_ssize_t i) {
-  PyObject *container, *key, *number;
-  unsigned long long address;
-  if (!PyArg_ParseTuple(place, "OO", &container, &key)) return -1;
-  PyObject *tensor = PyObject_GetItem(container, key), *was = PyList_GetItem(addresses, i);
-  if (!tensor || !was || address_of(r, tensor, &number, &address)) {
+  PyObject *container = PyTuple_GetItem(place, 0), *key = container ? PyTuple_GetItem(place, 1) : 0;
+  PyObject *tensor = key ? PyObject_GetItem(container, key) : 0;
+  uint64_t address;
+  char *was = tensor && !address_of(r, tensor, &address) ? word_of(addresses, i) : 0;
+  if (!was) {
     Py_XDECREF(tensor);
     return -1;
   }
-  const int is_same = PyObject_RichCompareBool(number, was, Py_EQ);
-  const int is_other = is_same < 0 ? -1 : !is_same || PyList_GetItem(tensors, i) != tensor;
-  PyList_SetItem(addresses, i, number);
-  PyList_SetItem(tensors, i, tensor);
+  const int is_same = PyList_GetItem(tensors, i) == tensor;
+  const int is_other = !is_same || memcmp(was, &address, sizeof address);
+  memcpy(was, &address, sizeof address);
+  if (is_same)
+    Py_DECREF(tensor);
+  else if (PyList_SetItem(tensors, i, tensor))
+    return -1;
   return is_other;
 }
 
 /* look(places, tensors, addresses): the numbers of the places where another tensor is than the list says, or one whose
- * address is another; the lists say what is there then. */
+ * address is another than the bytearray says; they say what is there then. */
 static PyObject *look(PyObject *self, PyObject *args) {
   PyObject *places, *tensors, *addresses;
-  if (!PyArg_ParseTuple(args, "O!O!O!", &PyList_Type, &places, &PyList_Type, &tensors, &PyList_Type, &addresses)) return 0;
+  if (!PyArg_ParseTuple(args, "O!O!O!", &PyList_Type, &places, &PyList_Type, &tensors, &PyByteArray_Type, &addresses))
+    return 0;
   PyObject *changed = PyList_New(0);
   for (Py_ssize_t i = 0; changed && i < PyList_Size(places); i++) {
     const int is_other = look_at((const reader *)self, PyList_GetItem(places, i), tensors, addresses, i);

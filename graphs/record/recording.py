@@ -330,9 +330,9 @@ class Recording:
 
     def difference(self, other: Recording, index: int) -> str | ForeignDifference:
         """Describe how the arguments of one node differ from those in a recording of the same key."""
-        raw = self.raw(index)
-        if raw.source and raw.kernel:
-            return ForeignDifference(index, raw, other.raw(index))
+        found = core.ffi.new("hiprt_difference *")
+        if core.lib.hiprt_recorder_difference(self.core, other.core, index, found):
+            return ForeignDifference(index, found)
         mine, its = self.node(index), other.node(index)
         for name in mine.arguments:
             if mine.arguments[name] != its.arguments[name]:
@@ -438,28 +438,21 @@ class ForeignDifference:
     ----------
     index : int
         The node's number.
-    mine, its : hiprt_node *
-        The nodes.
+    found : hiprt_difference *
+        What is said of it.
     """
 
     __slots__ = ("argument", "cells", "index", "name")
 
-    def __init__(self, index: int, mine: Any, its: Any) -> None:
-        lib, kernel, base = core.lib, mine.kernel, core.ffi.sizeof("hiprt_dims")
-        blocks = [core.ffi.buffer(raw.payload, raw.payload_size) for raw in (mine, its)]
+    def __init__(self, index: int, found: Any) -> None:
         self.index = index
-        self.name: bytes = core.ffi.string(mine.name)
-        self.argument, self.cells = -1, [b"", b""]
-        for i in range(lib.hiprt_kernel_count(kernel)):
-            start = base + lib.hiprt_kernel_offset(kernel, i)
-            cells = [block[start : start + lib.hiprt_kernel_size(kernel, i)] for block in blocks]
-            if cells[0] != cells[1]:
-                self.argument, self.cells = i, cells
-                break
+        self.name: bytes = core.ffi.string(found.name)
+        self.argument: int = found.argument
+        self.cells = [core.ffi.unpack(cell, found.size) if found.size else b"" for cell in (found.was, found.now)]
 
     def __str__(self) -> str:
         text = f"node {self.index} ({self.name.decode()})"
-        if self.argument < 0:
+        if not self.cells[0]:
             return text
         was, now = (int.from_bytes(cell, "little") if len(cell) in (1, 2, 4, 8) else cell for cell in self.cells)
         return f"{text} argument {self.argument}: {was!r} -> {now!r}"

@@ -39,6 +39,9 @@
                               size_t, hipMemcpyKind))                                                                  \
   X(hipGraphAddMemsetNode, (hipGraphNode_t *, hipGraph_t, const hipGraphNode_t *, size_t, const hipMemsetParams *))    \
   X(hipGraphAddEmptyNode, (hipGraphNode_t *, hipGraph_t, const hipGraphNode_t *, size_t))                              \
+  X(hipGraphKernelNodeSetParams, (hipGraphNode_t, const hipKernelNodeParams *))                                        \
+  X(hipGraphMemcpyNodeSetParams1D, (hipGraphNode_t, void *, const void *, size_t, hipMemcpyKind))                      \
+  X(hipGraphMemsetNodeSetParams, (hipGraphNode_t, const hipMemsetParams *))                                            \
   X(hipGraphInstantiate, (hipGraphExec_t *, hipGraph_t, hipGraphNode_t *, char *, size_t))                             \
   X(hipGraphExecKernelNodeSetParams, (hipGraphExec_t, hipGraphNode_t, const hipKernelNodeParams *))                    \
   X(hipGraphExecMemcpyNodeSetParams1D, (hipGraphExec_t, hipGraphNode_t, void *, const void *, size_t, hipMemcpyKind))  \

@@ -178,6 +178,12 @@ hipError_t hipGraphInstantiate(hipGraphExec_t *exec, hipGraph_t graph, hipGraphN
 hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodeParams *params) {
   return (void)node, (void)params, hipSuccess;
 }
+hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void *dst, const void *src, size_t size, hipMemcpyKind kind) {
+  return (void)node, (void)dst, (void)src, (void)size, (void)kind, hipSuccess;
+}
+hipError_t hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMemsetParams *params) {
+  return (void)node, (void)params, hipSuccess;
+}
 hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t exec, hipGraphNode_t node, const hipKernelNodeParams *params) {
   return (void)exec, (void)node, (void)params, hipSuccess;
 }

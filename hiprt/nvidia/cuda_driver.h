@@ -129,6 +129,9 @@ typedef struct {
   X(GraphAddMemsetNode, "cuGraphAddMemsetNode", (void **, void *, void *const *, size_t,                               \
                                                  const CUDA_MEMSET_NODE_PARAMS_v1 *, CUcontext))                       \
   X(GraphAddEmptyNode, "cuGraphAddEmptyNode", (void **, void *, void *const *, size_t))                                \
+  X(GraphKernelNodeSetParams, "cuGraphKernelNodeSetParams", (void *, const CUDA_KERNEL_NODE_PARAMS_v1 *))              \
+  X(GraphMemcpyNodeSetParams, "cuGraphMemcpyNodeSetParams", (void *, const CUDA_MEMCPY3D_v2 *))                        \
+  X(GraphMemsetNodeSetParams, "cuGraphMemsetNodeSetParams", (void *, const CUDA_MEMSET_NODE_PARAMS_v1 *))              \
   X(GraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long))                   \
   X(GraphExecDestroy, "cuGraphExecDestroy", (void *))                                                                  \
   X(GraphExecUpdate, "cuGraphExecUpdate_v2", (void *, void *, CUgraphExecUpdateResultInfo *))                          \

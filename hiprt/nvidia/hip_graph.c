@@ -75,6 +75,27 @@ hipError_t hipGraphAddEmptyNode(hipGraphNode_t *node, hipGraph_t graph, const hi
   return nv_done(nv.GraphAddEmptyNode((void **)node, graph, (void *const *)deps, n));
 }
 
+hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t node, const hipKernelNodeParams *params) {
+  NV_ENTER();
+  hipError_t status = nv_allow_shared(params->func, params->sharedMemBytes);
+  if (status) return status;
+  void *list[5];
+  CUDA_KERNEL_NODE_PARAMS_v1 p = kernel_params(params, list);
+  return nv_done(nv.GraphKernelNodeSetParams(node, &p));
+}
+
+hipError_t hipGraphMemcpyNodeSetParams1D(hipGraphNode_t node, void *dst, const void *src, size_t size, hipMemcpyKind kind) {
+  NV_ENTER();
+  CUDA_MEMCPY3D_v2 p = copy_params(dst, src, size, kind);
+  return nv_done(nv.GraphMemcpyNodeSetParams(node, &p));
+}
+
+hipError_t hipGraphMemsetNodeSetParams(hipGraphNode_t node, const hipMemsetParams *params) {
+  NV_ENTER();
+  CUDA_MEMSET_NODE_PARAMS_v1 p = fill_params(params);
+  return nv_done(nv.GraphMemsetNodeSetParams(node, &p));
+}
+
 hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *exec, hipGraph_t graph, unsigned long long flags) {
   NV_ENTER();
   return nv_done(nv.GraphInstantiateWithFlags((void **)exec, graph, flags));

@@ -22,6 +22,7 @@ __all__ = ["Graphed", "graphed"]
 
 MOST_PUZZLES = 32  # captures of a signature that are made once more, to find what follows from nothing
 ALIGNMENT = 256  # bytes, up to which torch and its libraries choose kernels by addresses
+NOWHERE = b"\xff" * 8  # an address that no tensor has
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 tensors_module = objects.load("hiprt.graphs.native.tensors")
 
@@ -38,8 +39,8 @@ class Kept:
         How a call's results follow from that memory and the call's arguments.
     pointers : Pointers or None
         What is known of the addresses in it; None where another capture gave other work.
-    starts : list of int
-        The addresses that were launched last.
+    starts : memoryview
+        The addresses that were launched last, as 64-bit words.
     refused : str
         Why calls run eagerly; empty where they do not.
     """
@@ -47,8 +48,13 @@ class Kept:
     captured: Captured | None = None
     results: Results | None = None
     pointers: Pointers | None = None
-    starts: list[int] = field(default_factory=list)
+    starts: memoryview = field(default_factory=lambda: addresses(bytearray()))
     refused: str = ""
+
+
+def addresses(words: bytearray) -> memoryview:
+    """Return addresses as they are read in C, a view that others cannot make longer."""
+    return memoryview(words).cast("Q")
 
 
 class Graphed:
@@ -89,7 +95,7 @@ class Graphed:
         self.signature: tuple[Any, ...] = (None, None, None, -1)
         self.current: Kept | None = None  # of this signature
         self.weights: list[Any] = [None] * len(self.places)
-        self.addresses: list[int] = [-1] * len(self.places)
+        self.addresses = bytearray(NOWHERE * len(self.places))
         self.forms: list[Form | None] = [None] * len(self.places)
         self.numbers: dict[tuple[Form | None, ...], int] = {}
         self.number = 0
@@ -123,14 +129,14 @@ class Graphed:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Find what is kept for the arguments, and run by it."""
         tensors: list[Any] = []
-        starts: list[int] = []
+        words = bytearray()
         context = self.torch.is_autocast_enabled("cuda"), self.torch.get_autocast_dtype("cuda")
         describe, before = self.reader.describe, self.signature
-        positional, named = (describe(*each, tensors, starts) for each in ((args, before[0]), (kwargs, before[1])))
+        positional, named = describe(args, before[0], tensors, words), describe(kwargs, before[1], tensors, words)
         signature = positional, named, context, self.weights_number()
         inputs = len(tensors)
         tensors += self.weights
-        starts += self.addresses
+        words += self.addresses
         kept, why = self.current, ""
         if signature != before:
             why = self.difference(signature)
@@ -148,14 +154,14 @@ class Graphed:
         if kept.refused or not flags.graph:
             return self.eagerly(function, kept.refused or "HIPRT_GRAPH=0", why)
         with self.device.current():
-            self.launch(kept, function, tensors, starts, inputs)
+            self.launch(kept, function, tensors, addresses(words), inputs)
         if kept.refused:
             return self.eagerly(function, kept.refused, why)
         assert kept.results is not None
         return kept.results.of_call(tensors, None if self.overwrite else self.device.copy)
 
     def launch(
-        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], starts: list[int], inputs: int
+        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], starts: memoryview, inputs: int
     ) -> None:
         """Launch what the function launches, or note in `kept` why that cannot be."""
         self.adopted.given = self.device.stream()
@@ -202,7 +208,7 @@ class Graphed:
         return function()
 
     def prepare(
-        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], starts: list[int], inputs: int
+        self, kept: Kept, function: Callable[[], Any], tensors: list[Any], starts: memoryview, inputs: int
     ) -> None:
         """Launch the work for tensors at other addresses than those of the last launch: patched, or captured again."""
         if kept.pointers is not None and kept.pointers.may_move(starts):
@@ -280,7 +286,7 @@ class Graphed:
             forms = [self.reader.form(self.weights[i], self.forms[i]) for i in changed]
         except BaseException:
             # What changed is lost: the next call looks at all.
-            self.weights, self.addresses, self.forms = [None] * count, [-1] * count, [None] * count
+            self.weights, self.addresses, self.forms = [None] * count, bytearray(NOWHERE * count), [None] * count
             raise
         is_other = False
         for i, form in zip(changed, forms):
