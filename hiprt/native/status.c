@@ -3,9 +3,10 @@
 #include <stdio.h>
 
 static _Thread_local struct {
+  int status;
   const char *call;
   char detail[512];
-} failure = {"", ""};
+} failure = {0, "", ""};
 
 static const char forked[] =
     "this process was forked from one that had used the device, which only works in that one; start it with the method "
@@ -13,11 +14,13 @@ static const char forked[] =
 
 int hiprt_fail(int status, const char *call, const char *detail) {
   if (status == HIPRT_E_FORKED) detail = forked;
+  failure.status = status;
   failure.call = call;
   snprintf(failure.detail, sizeof failure.detail, "%s", detail ? detail : "");
   return status;
 }
 
+int hiprt_failure_status(void) { return failure.status; }
 const char *hiprt_failure_call(void) { return failure.call; }
 const char *hiprt_failure_detail(void) { return failure.detail; }
 

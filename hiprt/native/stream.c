@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "capture.h"
@@ -11,6 +12,10 @@ uintptr_t hiprt_this_thread(void) { return (uintptr_t)&hiprt_thread_recordings; 
 
 int hiprt_stream_create(uint64_t handle, int device, hiprt_stream **out_stream) {
   static atomic_ullong numbers;
+  int count = 0;
+  *out_stream = 0;
+  if (device < 0 || (hiprt_library_is_open() && !hiprt_is_forked && !hiprt_hip.hipGetDeviceCount(&count) && device >= count))
+    return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_stream_create", "there is no such device");
   hiprt_stream *stream = *out_stream = calloc(1, sizeof *stream);
   if (!stream) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_stream_create", 0);
   stream->handle = (hipStream_t)(uintptr_t)handle;
@@ -159,13 +164,23 @@ int hiprt_is_refused(int status) {
   }
 }
 
+/* Fail for a launch, and name the kernel: it may be one of many that run behind the call that launches a step. */
+static int refuse_launch(const hiprt_kernel *kernel, const hipKernelNodeParams *p, int status) {
+  char detail[sizeof kernel->name + 100];
+  snprintf(detail, sizeof detail, "%s, grid %ux%ux%u of %ux%ux%u, %u bytes of shared memory", kernel->name, p->gridDim.x,
+           p->gridDim.y, p->gridDim.z, p->blockDim.x, p->blockDim.y, p->blockDim.z, p->sharedMemBytes);
+  return hiprt_fail(status, "hipModuleLaunchKernel", detail);
+}
+
 int hiprt_launch_payload(hiprt_stream *stream, const hiprt_kernel *kernel, const char *payload) {
   int status = ready(stream, "hiprt_launch");
   if (status) return status;
   void *cells[HIPRT_MAX_ARGS];
   hipKernelNodeParams p = hiprt_kernel_params(kernel, payload, cells);
-  HIPRT_TRY(hipModuleLaunchKernel, kernel->function, p.gridDim.x, p.gridDim.y, p.gridDim.z, p.blockDim.x, p.blockDim.y,
-            p.blockDim.z, p.sharedMemBytes, stream->handle, p.kernelParams, p.extra);
+  status = (int)hiprt_hip.hipModuleLaunchKernel(kernel->function, p.gridDim.x, p.gridDim.y, p.gridDim.z, p.blockDim.x,
+                                                p.blockDim.y, p.blockDim.z, p.sharedMemBytes, stream->handle,
+                                                p.kernelParams, p.extra);
+  if (status) return refuse_launch(kernel, &p, status);
   atomic_fetch_add_explicit(&stream->launches, 1, memory_order_relaxed);
   return 0;
 }
@@ -180,6 +195,7 @@ int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *payload
 int hiprt_launch_kernel(hiprt_stream *stream, hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args,
                         const uint64_t *nbytes) {
   _Alignas(16) char payload[HIPRT_MOST_PAYLOAD];
+  if (dims->zero) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch_kernel", "`zero` of the dimensions is not 0");
   if (kernel->payload_size > sizeof payload)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch_kernel", "the arguments take more than 4096 bytes");
   hiprt_kernel_pack(kernel, dims, args, nbytes, payload);

@@ -21,7 +21,9 @@ def updated(shim):
     def work():
         stream, source = hiprt.current_stream(), sources[factor % 2]
         launch("scale", source, scaled, float(factor), size=N)
-        stream.copy(copied.address, source.address, 4 * N, lib.hipMemcpyDeviceToDevice, to=copied.buffer, of=source.buffer)
+        stream.copy(
+            copied.address, source.address, 4 * N, lib.hipMemcpyDeviceToDevice, to=copied.buffer, of=source.buffer
+        )
         stream.fill(filled.address, factor, 4, N - factor, to=filled.buffer)
 
     step = graphs.Step(work, keep=False)

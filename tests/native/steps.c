@@ -347,7 +347,7 @@ static void refusals(const lane *l) {
   CHECK(hiprt_open("no such provider", HIPRT_ABI) == HIPRT_E_LIBRARY);
   hiprt_rules_default(&rules);
   rules.fanout = 1;
-  CHECK(!hiprt_step_create("rules", &rules));
+  CHECK(!hiprt_step_create("rules", &rules) && hiprt_failure_status() == HIPRT_E_ARGUMENT);
   CHECK(hiprt_step_again(step, l->stream, 0, 0) == HIPRT_E_ARGUMENT);
   CHECK(hiprt_step_end(step, 0, 0) == HIPRT_E_ARGUMENT);
   CHECK(hiprt_step_captured(step, 0, 0, 0) == HIPRT_E_ARGUMENT);
@@ -364,6 +364,26 @@ static void refusals(const lane *l) {
   CHECK(!hiprt_step_begin(step, l->stream) && !hiprt_step_end(step, &outcome, 0) && !outcome.nodes);
   hiprt_step_release(step);
   hiprt_step_release(0);
+}
+
+/* What names no device, and launches that HIP refuses, of which the kernel is named. */
+static void refused_launches(const lane *l) {
+  hiprt_stream *none;
+  hiprt_outcome outcome;
+  const hiprt_dims junk = {.grid = {1, 1, 1}, .block = {SIZE, 1, 1}, .zero = 1}, wide = {.grid = {1, 1, 1}, .block = {4096, 1, 1}};
+  void *const cells[] = {(void *)&l->x, (void *)&l->y};
+  int ran = 1;
+  CHECK(hiprt_stream_create((uintptr_t)l->handle, -1, &none) == HIPRT_E_ARGUMENT && !none);
+  CHECK(hiprt_stream_create((uintptr_t)l->handle, 1 << 20, &none) == HIPRT_E_ARGUMENT && !none);
+  CHECK(hiprt_launch_kernel(l->stream, add, &junk, cells, extents) == HIPRT_E_ARGUMENT);
+  CHECK(hiprt_launch_kernel(l->stream, add, &wide, cells, extents) > 0);
+  CHECK(strstr(hiprt_failure_detail(), "add, grid 1x1x1 of 4096x1x1"));
+  hiprt_step *step = make_step(HIPRT_RUNGS, 0);
+  CHECK(!hiprt_step_begin(step, l->stream) && !hiprt_launch_kernel(l->stream, add, &wide, cells, extents));
+  CHECK(hiprt_step_end(step, &outcome, &ran) > 0 && !ran && strstr(hiprt_failure_detail(), "add, grid"));
+  CHECK(!hiprt_step_begin(step, l->stream) && !hiprt_launch_kernel(l->stream, add, &dims, cells, extents));
+  CHECK(!hiprt_step_end(step, &outcome, 0) && outcome.rung == HIPRT_INSTANTIATE);
+  hiprt_step_release(step);
 }
 
 /* Threads with a stream each share a step: they take turns, and an exec is on one stream at a time (G6). */
@@ -430,8 +450,9 @@ int main(int argc, char **argv) {
     budgets(&l);
     captures(&l);
     adopts(&l);
-  moves(&l);
+    moves(&l);
     refusals(&l);
+    refused_launches(&l);
     threads();
   }
   close_lane(&l);

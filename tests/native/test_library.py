@@ -138,6 +138,38 @@ def test_other_builds_find_the_library(tool, tmp_path, root):
     subprocess.run([tmp_path / "build" / "main"], check=True)
 
 
+@pytest.mark.wide
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="it is installed by CMake")
+def test_cmake_installs_it_without_python(tmp_path, root):
+    """The same functions, and programs find it by the prefix."""
+    made, prefix = tmp_path / "made", tmp_path / "prefix"
+    subprocess.run(["cmake", "-S", build.NATIVE, "-B", made, "-DCMAKE_BUILD_TYPE=Release"], check=True)
+    subprocess.run(["cmake", "--build", made, "--parallel"], check=True)
+    subprocess.run(["cmake", "--install", made, "--prefix", prefix], check=True)
+    listed = ["nm", "-D", "--defined-only", prefix / "lib" / "libhiprt.so"]
+    found = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
+    assert {line.split()[-1] for line in found.splitlines()} == set(build.public_functions())
+    (tmp_path / "main.cpp").write_text(
+        '#include "hiprt/hiprt.hpp"\nint main() { return hiprt_version() != HIPRT_VERSION; }\n'
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(main CXX)\nset(CMAKE_CXX_STANDARD 17)\n"
+        "find_package(hiprt 0.1 REQUIRED)\nadd_executable(main main.cpp)\ntarget_link_libraries(main hiprt::hiprt)\n"
+    )
+    subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "program", f"-DCMAKE_PREFIX_PATH={prefix}"], check=True)
+    subprocess.run(["cmake", "--build", tmp_path / "program"], check=True)
+    subprocess.run([tmp_path / "program" / "main"], check=True)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_wrong_uses_in_cpp(sanitizer, tmp_path, monkeypatch, root):
+    """Each is an exception that says what was wrong, and the step goes on: failures.cpp."""
+    program = build_with_library(tmp_path, root / "tests" / "native" / "failures.cpp", sanitizer, monkeypatch, root)
+    assert run_sanitized(program) == "ok\n"
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_steps_in_c(sanitizer, tmp_path, monkeypatch, root):

@@ -81,6 +81,7 @@ pub struct hiprt_move {
 
 extern "C" {
     pub fn hiprt_version() -> c_int;
+    pub fn hiprt_failure_status() -> c_int;
     pub fn hiprt_failure_call() -> *const c_char;
     pub fn hiprt_failure_detail() -> *const c_char;
     pub fn hiprt_status_name(status: c_int) -> *const c_char;

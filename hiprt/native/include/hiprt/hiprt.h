@@ -50,10 +50,11 @@ int hiprt_version(void);
 #define HIPRT_E_FOREIGN -11  /* work of other code cannot be a node */
 #define HIPRT_E_ABI -12      /* the program was compiled for another HIPRT_ABI */
 
-/* Return the name of the call that failed last on this thread, and what else is known about the failure; both texts are
- * empty before the first one.
+/* Return the status of the failure that was the last on this thread, the name of the call, and what else is known about
+ * it; 0 and empty texts before the first one. A function that returns NULL leaves its status here.
  * Ownership: the texts are the thread's; they are valid until its next failure. Threads: any; each has its own.
  * Errors: none. */
+int hiprt_failure_status(void);
 const char *hiprt_failure_call(void);
 const char *hiprt_failure_detail(void);
 /* Return the name of a status; all of HIP's have the name hipError_t.
@@ -75,7 +76,7 @@ typedef struct hiprt_stream hiprt_stream;
 
 /* Wrap a HIP stream (hipStream_t) of a device.
  * Ownership: the HIP stream stays the caller's. Each wrapper of one HIP stream is a stream of its own; make one.
- * Threads: any. Errors: HIPRT_E_MEMORY. */
+ * Threads: any. Errors: HIPRT_E_ARGUMENT where an open library has no such device; HIPRT_E_MEMORY. */
 int hiprt_stream_create(uint64_t handle, int device, hiprt_stream **out_stream);
 /* Give up a wrapper; the HIP stream stays.
  * Ownership: ends. Threads: any. Errors: none. */
@@ -110,7 +111,8 @@ typedef struct {
   uint32_t zero;
 } hiprt_dims;
 
-/* Declare a kernel: a hipFunction_t, a name for messages, and its arguments, at most 64.
+/* Declare a kernel: a hipFunction_t, a name for messages, and its arguments, at most 64. The declaration is believed:
+ * where it is not the kernel's, launches read and write other memory, as those of hipModuleLaunchKernel do.
  * Ownership: the function's module stays the caller's. Threads: any. Errors: HIPRT_E_ARGUMENT, HIPRT_E_MEMORY. */
 int hiprt_kernel_create(uint64_t function, const char *name, uint32_t n_args, const hiprt_argument *args,
                         hiprt_kernel **out_kernel);
@@ -121,8 +123,8 @@ void hiprt_kernel_release(hiprt_kernel *kernel);
 
 /* ---- work: the next four queue it, or record it as a node while this thread records on the stream ---- */
 
-/* Launch a kernel. args: a pointer to each argument, as for hipModuleLaunchKernel. nbytes: for each buffer, in order of
- * the arguments, how many bytes from its address the kernel may touch.
+/* Launch a kernel. dims: `zero` is 0. args: a pointer to each argument, as for hipModuleLaunchKernel. nbytes: for each
+ * buffer, in order of the arguments, how many bytes from its address the kernel may touch.
  * Ownership: arguments are copied. Threads: any; a recording takes only its own thread's work. Errors: HIPRT_E_ARGUMENT,
  * HIPRT_E_MEMORY, HIPRT_E_FULL, HIPRT_E_CAPTURED, HIPRT_E_CLOSED, a hipError_t. */
 int hiprt_launch_kernel(hiprt_stream *stream, hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args,

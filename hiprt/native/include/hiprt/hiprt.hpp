@@ -140,7 +140,7 @@ class step {
  public:
   explicit step(const char *name, const hiprt_rules &rules = default_rules())
       : held_(hiprt_step_create(name, &rules), &hiprt_step_release) {
-    if (!held_) throw error(HIPRT_E_ARGUMENT);
+    if (!held_) throw error(hiprt_failure_status());
   }
   // Record what `work` puts on the stream, and launch it. After an exception of `work` nothing is launched.
   template <typename Work>
@@ -159,7 +159,8 @@ class step {
     return outcome;
   }
   // Launch a graph that other code captured; a later one of the same work is patched in. `is_given`: it becomes ours.
-  hiprt_outcome adopt(const stream &on, hipGraph_t graph, bool is_given = false) {
+  template <typename Graph>
+  hiprt_outcome adopt(const stream &on, Graph graph, bool is_given = false) {
     hiprt_outcome outcome{};
     int ran = 0;
     const auto handle = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(graph));
@@ -176,14 +177,18 @@ class step {
     return outcome;
   }
   // Launch it with buffers at other addresses: those that begin in memory that moves.
-  template <std::size_t N>
-  hiprt_outcome move(const stream &on, const hiprt_move (&moves)[N]) {
+  hiprt_outcome move(const stream &on, const hiprt_move *moves, std::size_t count) {
     hiprt_outcome outcome{};
     int ran = 0;
-    const int status = hiprt_step_move(get(), on.get(), static_cast<uint32_t>(N), moves, &outcome, &ran);
+    const int status = hiprt_step_move(get(), on.get(), static_cast<uint32_t>(count), moves, &outcome, &ran);
     check(status, ran != 0);
     return outcome;
   }
+  template <std::size_t N>
+  hiprt_outcome move(const stream &on, const hiprt_move (&moves)[N]) {
+    return move(on, moves, N);
+  }
+  hiprt_outcome move(const stream &on, const std::vector<hiprt_move> &moves) { return move(on, moves.data(), moves.size()); }
   hiprt_step_stats stats() const {
     hiprt_step_stats counted{};
     hiprt_step_count(get(), &counted);

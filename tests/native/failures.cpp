@@ -1,0 +1,113 @@
+// Wrong uses of libhiprt through hiprt.hpp, which is included before any header of HIP's, and what holds behind each.
+// Prints "ok".
+#include "hiprt/hiprt.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "hip/hip_runtime_api.h"
+#include "hip/hiprtc.h"
+
+namespace {
+
+constexpr int Size = 256;
+constexpr hiprt_dims Dims{{1, 1, 1}, {Size, 1, 1}, 0, 0};
+
+#define CHECK(fine)                                               \
+  do {                                                            \
+    if (fine) break;                                              \
+    std::fprintf(stderr, "line %d: %s\n", __LINE__, #fine);       \
+    std::exit(1);                                                 \
+  } while (0)
+
+// The error that some work throws.
+template <typename Work>
+hiprt::error thrown(Work &&work) {
+  try {
+    work();
+  } catch (const hiprt::error &failure) {
+    return failure;
+  }
+  CHECK(!"nothing was thrown");
+  std::abort();
+}
+
+bool has(const hiprt::error &failure, const char *text) { return std::string(failure.what()).find(text) != std::string::npos; }
+
+hipFunction_t function_of(hipModule_t *module) {
+  const char *source = "extern \"C\" __global__ void add(const int* x, int* y) { y[threadIdx.x] += x[threadIdx.x]; }\n";
+  hiprtcProgram program = nullptr;
+  std::size_t size = 0;
+  CHECK(!hiprtcCreateProgram(&program, source, "add.hip", 0, nullptr, nullptr) && !hiprtcCompileProgram(program, 0, nullptr));
+  CHECK(!hiprtcGetCodeSize(program, &size));
+  std::vector<char> code(size);
+  hipFunction_t function = nullptr;
+  CHECK(!hiprtcGetCode(program, code.data()) && !hipModuleLoadData(module, code.data()));
+  CHECK(!hipModuleGetFunction(&function, *module, "add"));
+  hiprtcDestroyProgram(&program);
+  return function;
+}
+
+}  // namespace
+
+int main() {
+  CHECK(thrown([] { hiprt::step("early"); }).status() == HIPRT_E_CLOSED);
+  hiprt::open();
+  hipModule_t module = nullptr;
+  const hiprt::kernel<hiprt::reads<int>, hiprt::updates<int>> add(function_of(&module), "add");
+  hipStream_t handle = nullptr;
+  int *x = nullptr, *y = nullptr, *z = nullptr;
+  CHECK(!hipStreamCreateWithFlags(&handle, hipStreamNonBlocking));
+  for (int **each : {&x, &y, &z}) CHECK(!hipMalloc(reinterpret_cast<void **>(each), Size * sizeof(int)));
+  {
+    CHECK(thrown([&] { hiprt::stream(handle, -1); }).status() == HIPRT_E_ARGUMENT);
+    hiprt::stream stream(handle, 0);
+    for (int *each : {x, y, z}) stream.fill(each, each == x ? 1 : 0, Size);
+    hiprt::step step("wrong uses");
+    const auto launch = [&](const hiprt_dims &dims) { add(stream, dims, {x, Size}, {y, Size}); };
+
+    // What the work throws comes out, nothing of it runs, and the step is as it was.
+    bool is_thrown = false;
+    try {
+      step(stream, [&] {
+        launch(Dims);
+        throw std::runtime_error("of the engine");
+      });
+    } catch (const std::runtime_error &failure) {
+      is_thrown = std::string(failure.what()) == "of the engine";
+    }
+    CHECK(is_thrown);
+    CHECK(thrown([&] { step.again(stream); }).status() == HIPRT_E_ARGUMENT);
+
+    // A launch that HIP refuses is named, alone and among others.
+    constexpr hiprt_dims Wide{{1, 1, 1}, {4096, 1, 1}, 0, 0};
+    CHECK(has(thrown([&] { launch(Wide); }), "add, grid 1x1x1 of 4096x1x1"));
+    const hiprt::error refused = thrown([&] { step(stream, [&] { launch(Dims), launch(Wide); }); });
+    CHECK(has(refused, "add, grid 1x1x1 of 4096x1x1") && refused.ran());
+
+    // The step goes on, with a graph.
+    stream.fill(y, 0, Size);
+    CHECK(step(stream, [&] { launch(Dims); }).rung == HIPRT_INSTANTIATE);
+    CHECK(step.again(stream).rung == HIPRT_REPLAY);
+    const auto address = [](int *of) { return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(of)); };
+    const std::vector<hiprt_move> moves{{address(y), address(y + Size), address(z)}};
+    CHECK(thrown([&] { step.move(stream, {moves[0], moves[0]}); }).status() == HIPRT_E_ARGUMENT);
+    CHECK(step.move(stream, moves).rung == HIPRT_PATCH);
+    int host[2];
+    stream.copy(host, y + Size - 1, sizeof(int), hipMemcpyDeviceToHost);
+    stream.copy(host + 1, z + Size - 1, sizeof(int), hipMemcpyDeviceToHost);
+    stream.synchronize();
+    CHECK(host[0] == 2 && host[1] == 1);
+
+    // A stream that is closed takes no more work, and may be destroyed before what used it.
+    stream.close();
+    CHECK(!hipStreamDestroy(handle));
+    CHECK(thrown([&] { step.again(stream); }).status() == HIPRT_E_CLOSED);
+    CHECK(thrown([&] { step(stream, [] {}); }).status() == HIPRT_E_CLOSED);
+  }
+  for (int *each : {x, y, z}) CHECK(!hipFree(each));
+  CHECK(!hipModuleUnload(module));
+  std::puts("ok");
+}
