@@ -17,6 +17,7 @@ from hiprt.kernels.ops import (
     matmul as _matmul,
     norm as _norm,
     quantized as _quantized,
+    quantized_cache as _quantized_cache,
     random as _random,
     recurrent as _recurrent,
     reduction as _reduction,
@@ -30,6 +31,7 @@ from hiprt.kernels.ops.indexing import *  # noqa: F403
 from hiprt.kernels.ops.matmul import *  # noqa: F403
 from hiprt.kernels.ops.norm import *  # noqa: F403
 from hiprt.kernels.ops.quantized import *  # noqa: F403
+from hiprt.kernels.ops.quantized_cache import *  # noqa: F403
 from hiprt.kernels.ops.random import *  # noqa: F403
 from hiprt.kernels.ops.recurrent import *  # noqa: F403
 from hiprt.kernels.ops.reduction import *  # noqa: F403
@@ -44,6 +46,7 @@ __all__ += _indexing.__all__
 __all__ += _matmul.__all__
 __all__ += _norm.__all__
 __all__ += _quantized.__all__
+__all__ += _quantized_cache.__all__
 __all__ += _random.__all__
 __all__ += _recurrent.__all__
 __all__ += _reduction.__all__

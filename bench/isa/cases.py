@@ -21,6 +21,7 @@ from hiprt.kernels.ops.attention.prefill_attention import TURNED, plan_of as pre
 from hiprt.kernels.ops.experts.experts import CHOSEN, EXPERT_WIDTHS
 from hiprt.kernels.ops.quantized.formats import BITS, GROUP_SIZES
 from hiprt.kernels.ops.quantized.qmv import SHARED, dot_instances
+from hiprt.kernels.ops.quantized_cache.coded_heads import WIDTHS
 from hiprt.kernels.ops.reduction.argmax import PART, LargestPlan
 from hiprt.kernels.ops.sampling.filter_logits import (
     COUNTED,
@@ -240,6 +241,8 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         for pairs in DEFAULT.attention_heads:
             yield joined(dtype, width, pairs, 20, 17)
         yield joined(dtype, width, DEFAULT.attention_heads[0], 257, 140)
+    for width in WIDTHS:
+        yield from coded(dtype, width)
     cache, x = normal(dtype, 3, 9, 40, seed=7), normal(dtype, 3, 40, seed=8)
     exact = reference.kv_write(cache, x, 7)
     yield Case("3 heads of 40", kernels.kv_write, (cache, x, int32(7)), exact)
@@ -249,6 +252,26 @@ def heads(dtype: np.dtype[Any]) -> Iterator[Case]:
         name = "3 heads, 64 of 80 elements, position 100003"
         exact = reference.rope(turned, 100003, **options)  # type: ignore[arg-type]
         yield Case(name, kernels.rope, (turned, int32(100003)), exact, options)
+
+
+def coded(dtype: np.dtype[Any], width: int) -> Iterator[Case]:
+    """Yield the writing of caches in 8 bits, attention over them, and a cache as numbers."""
+    for pairs in DEFAULT.attention_heads:
+        q, host = normal(dtype, 4, width), normal(dtype, 2, pairs, 20, width, seed=5)
+        (keys, key_scales), (values, value_scales) = map(reference.codes_of, host)
+        caches = keys, values, key_scales, value_scales
+        exact = reference.quantized_attention(q, *caches, 17, width**-0.5)
+        name = f"4 heads of {width} over 18 positions of {pairs} in 8 bits"
+        yield Case(name, kernels.quantized_attention, (q, *caches, int32(17)), exact, {"scale": width**-0.5})
+    qkv, weight = normal(dtype, 1, 4 * width, seed=30), normal(dtype, width, seed=31)
+    one = keys[None, :1], values[None, :1], key_scales[None, :1], value_scales[None, :1]
+    written = qkv, weight, weight, int32(3), *one
+    exact, _, _ = reference.norm_rope_quantize(*written, 2, 1e4)
+    op = partial(kernels.norm_rope_quantize, heads=2, base=1e4)
+    yield Case(f"2 heads of {width} and one to keep in 8 bits", op, written, exact)
+    exact = reference.dequantize_cache(keys, key_scales)
+    name, options = f"20 positions of heads of {width} in 8 bits", {"dtype": dtype}
+    yield Case(name, kernels.dequantize_cache, (keys, key_scales, int32(19)), exact, options)
 
 
 def joined(dtype: np.dtype[Any], width: int, pairs: int, capacity: int, place: int) -> Case:

@@ -19,6 +19,7 @@ import numpy as np
 import hiprt
 from helpers.op_cases import (
     CASES as FEW_ROWS,
+    CODE,
     FLOAT,
     INT,
     ONE_BRANCH,
@@ -183,6 +184,16 @@ OTHERS = {
         "position": numbers(3), "keys": whole(1, 1, 5, 32), "values": whole(1, 1, 5, 32),
         "heads": lambda rows: rows, "base": 1e4, "scale": 0.5,
     }),
+    "norm_rope_quantize": Case({
+        "qkv": Joined((*heads(1, 1, 64, axis=1), whole(1, 128)), 1), "q_norm": whole(64), "k_norm": whole(64),
+        "position": numbers(3), "keys": np.zeros((1, 1, 5, 64), np.int8), "values": np.zeros((1, 1, 5, 64), np.int8),
+        "key_scales": whole(1, 1, 5, 1), "value_scales": whole(1, 1, 5, 1), "heads": lambda rows: rows, "base": 1e4,
+    }),
+    "quantized_attention": Case({
+        "q": Rows((1, 64), axis=1), "keys": Rows((1, 4, 64), CODE, 100, 1), "values": Rows((1, 4, 64), CODE, 101, 1),
+        "key_scales": Rows((1, 4, 1), axis=1), "value_scales": Rows((1, 4, 1), FLOAT, 5, 1),
+        "position": numbers(2), "scale": 0.5, "gate": Rows((1, 64), axis=1, flat=True),
+    }),
     # 2.5 times as many as there are periods: of each of the three largest logits all, for equal ones stay together.
     "filter_logits": Case(
         {"logits": Rows(), "top_k": numbers(5 * BLOCKS * 2048 // PERIOD // 2)},
@@ -198,7 +209,7 @@ OTHERS = {
 }  # fmt: skip
 MANY = {name: Case(operands) for name, operands in FEW_ROWS.items()} | OTHERS
 # On the CPU device a block is a row, of which the op takes at most 65,535.
-REFUSED = ("kv_write", "norm_rope_write", "rope")
+REFUSED = ("kv_write", "norm_rope_quantize", "norm_rope_write", "rope")
 RUNS = [
     (name, branch)
     for name in sorted(MANY)

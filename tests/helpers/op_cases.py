@@ -9,6 +9,7 @@ from hiprt import kernels
 from hiprt.kernels.reference.quantize import quantize
 
 FLOAT, INT, UINT = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.uint32)
+CODE = np.dtype(np.int8)
 
 
 def repeated(tile, size, axis):
@@ -92,6 +93,11 @@ WHOLE = {"a": Rows((5,), INT), "b": Rows((5,), INT)}
 REDUCED = {"x": Rows((7,)), "axis": -1}
 SORTED = {"a": Rows((7,)), "axis": -1}
 ATTENTION = {"q": Rows((2, 32)), "position": Rows((), INT), "scale": 0.5}
+# Caches of 8 bits.
+CODED = {
+    "keys": Rows((1, 4, 64), CODE, 100), "values": Rows((1, 4, 64), CODE, 101),
+    "key_scales": Rows((1, 4, 1)), "value_scales": Rows((1, 4, 1), FLOAT, 5),
+}  # fmt: skip
 STORED = matrix(3, 64)
 DELTA = {"q": Rows((2, 1, 8)), "k": Rows((2, 1, 8)), "v": Rows((2, 2, 8))}
 UNARIES = (
@@ -149,6 +155,14 @@ CASES = {
     },
     "attention": ATTENTION | {"keys": Rows((1, 4, 32)), "values": Rows((1, 4, 32)), "gate": Rows((64,))},
     "prefill_attention": ATTENTION | {"keys": whole(1, 4, 32), "values": whole(1, 4, 32), "gate": Rows((64,))},
+    "norm_rope_quantize": CODED | {
+        "qkv": Rows((4 * 64,)), "q_norm": whole(64), "k_norm": whole(64), "position": Rows((), INT),
+        "heads": 2, "base": 1e4,
+    },
+    "quantized_attention": CODED | {
+        "q": Rows((2, 64)), "position": Rows((), INT), "scale": 0.5, "gate": Rows((128,)),
+    },
+    "dequantize_cache": {"codes": Rows((4, 64), CODE, 100), "scales": Rows((4, 1)), "position": numbers(3)},
     "conv_step": {"x": Rows((2, 8)), "state": Rows((3, 8)), "weight": whole(8, 4), "bias": whole(8)},
     "gated_delta_gates": {"a": Rows((3,)), "b": Rows((3,)), "a_log": whole(3), "dt_bias": whole(3)},
     "gated_delta": DELTA | {"g": Rows((2, 2)), "beta": Rows((2, 2)), "state": Rows((2, 8, 8))},

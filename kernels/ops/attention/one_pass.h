@@ -27,8 +27,8 @@ struct summed_parts {
 
 #if HIPRT_CPU_LOOPS
 // Attention of one head by plain loops; `gate` is null where there is none.
-template <typename T, int WIDTH>
-void attend(const T* query, const T* keys, const T* values, int last, float scale, const T* gate, T* out) {
+template <typename T, int WIDTH, typename Rows>
+void attend(const T* query, Rows keys, Rows values, int last, float scale, const T* gate, T* out) {
   constexpr int TILE = 32;
   constexpr int WHOLE = WIDTH / 8 * 8;
   float query_part[WIDTH], totals[WIDTH], weights[TILE];
@@ -42,7 +42,7 @@ void attend(const T* query, const T* keys, const T* values, int last, float scal
     int count = min(TILE, last + 1 - start);
     float tile_top = top;
     for (int p = 0; p < count; p++) {
-      const T* key = keys + size_t(start + p) * WIDTH;
+      const Rows key = keys + size_t(start + p) * WIDTH;
       f32x8 products = splat(0.0f);
       for (int i = 0; i < WHOLE; i += 8) products = mad(load8(query_part + i), load8(key + i), products);
       float score = sum8(products);
@@ -62,7 +62,7 @@ void attend(const T* query, const T* keys, const T* values, int last, float scal
     norm = norm * fade + sum8(sums);
     for (int i = 0; i < WIDTH; i++) totals[i] *= fade;
     for (int p = 0; p < count; p++) {
-      const T* value = values + size_t(start + p) * WIDTH;
+      const Rows value = values + size_t(start + p) * WIDTH;
       f32x8 weight = splat(weights[p]);
       for (int i = 0; i < WHOLE; i += 8) store8(totals + i, mad(weight, load8(value + i), load8(totals + i)));
       for (int i = WHOLE; i < WIDTH; i++) totals[i] = mad(weights[p], float(value[i]), totals[i]);
@@ -104,16 +104,18 @@ struct one_pass {
     }
   }
 
-  float score_of(uint h, thread const lane_part<T, PER_LANE, EXACT>& key) {
+  template <typename Part>
+  float score_of(uint h, thread const Part& key) {
     float score = 0.0f;
     for (uint j = 0; j < PER_LANE; j++) score = mad(query[h][j], float(key.values[j]), score);
     for (uint other = 1; other < LANES; other *= 2) score += simd_shuffle_xor(score, other);
     return score;
   }
 
-  // Takes the positions from `start` on, none behind `last`.
-  void take(const device T* keys, const device T* values, int start, int last) {
-    lane_part<T, PER_LANE, EXACT> key[UNROLL], value[UNROLL];
+  // Takes the positions from `start` on, none behind `last`. A lane holds a `Part` of a row.
+  template <typename Part = lane_part<T, PER_LANE, EXACT>, typename Rows>
+  void take(Rows keys, Rows values, int start, int last) {
+    Part key[UNROLL], value[UNROLL];
 #pragma unroll
     for (int u = 0; u < int(UNROLL); u++) {
       const int at = min(start + u * int(SIDE) + side, last);
