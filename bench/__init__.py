@@ -16,6 +16,7 @@ BENCHES = {
     "upload": "how fast weights get from files to the device",
     "collectives": "what the sum of an array over several devices costs",
     "decode": "tokens a second of a preset, and where a token's time goes",
+    "kv": "what keys and values in 8 bits change in the logits, and the memory that they take",
     "roofline": "a model of decode on AMD GPUs that are not here, from instruction counts and bytes",
     "kernels": "the hot kernels at the shapes of models: time, GB/s, share of the device's bandwidth",
     "checks": "how much slower kernels run on the CPU device while they are checked",

@@ -26,11 +26,13 @@ import numpy as np
 
 import hiprt
 from hiprt import Stream, allocator, kernels, library, use_stream
+from hiprt.bench.engine.command import add_kv_bits
 from hiprt.bench.engine.decoder import bucket
 from hiprt.bench.engine.models import FORM, PRESETS, Model, preset, read
 from hiprt.bench.engine.models.linear import Linear
 from hiprt.bench.engine.models.presets import settings_of
 from hiprt.bench.engine.models.shard import check
+from hiprt.bench.engine.request import check_kv_bits
 from hiprt.bench.graph import positive
 from hiprt.bench.plain import Plain
 from hiprt.bench.table import text_table
@@ -135,6 +137,8 @@ class Report:
         The time of all kernels together.
     tp : int
         Over how many ranks the model is split; all of the above is of the first one.
+    kv_bits : int or None
+        The bits of the elements of keys and values; None where they are in the dtype of the model.
     """
 
     preset: str
@@ -151,6 +155,7 @@ class Report:
     kernels: list[Kernel] = field(default_factory=list)
     kernels_us: float = 0.0
     tp: int = 1
+    kv_bits: int | None = None
 
 
 class Run:
@@ -162,14 +167,25 @@ class Run:
     stream : Stream
     context, tokens, batch : int
         The tokens of the prompt, those to decode, and the sequences.
+    kv_bits : int, optional
+        As in `Model.state`.
     """
 
-    def __init__(self, model: Model | Plain, stream: Stream, context: int, tokens: int, batch: int) -> None:
+    def __init__(
+        self,
+        model: Model | Plain,
+        stream: Stream,
+        context: int,
+        tokens: int,
+        batch: int,
+        kv_bits: int | None = None,
+    ) -> None:
         self.model, self.stream, self.context, self.batch = model, stream, context, batch
         draw = np.random.default_rng(0)
         self.prompt = draw.integers(0, model.config.vocab_size, context).astype(np.int32)
         with use_stream(stream):
-            self.state = model.state(batch, bucket(context + tokens + 2 * WARM_UP))
+            capacity = bucket(context + tokens + 2 * WARM_UP)
+            self.state = model.state(batch, capacity, kv_bits)
             self.tokens, self.position = hiprt.zeros(batch, np.int32), hiprt.zeros(batch, np.int32)
             self.one = hiprt.array(np.ones(batch, np.int32))
 
@@ -318,6 +334,7 @@ def measure(
     modes: tuple[str, ...] = MODES,
     is_plain: bool = False,
     ranks: Communicator | None = None,
+    kv_bits: int | None = None,
     **options: Any,
 ) -> Report:
     """Measure a preset.
@@ -339,6 +356,8 @@ def measure(
     ranks : Communicator, optional
         The ranks over which the model is split. What is reported is this one's; kernels are not timed by themselves,
         since sums wait for other ranks.
+    kv_bits : int, optional
+        8 for keys and values in 8 bits; by default they are in the dtype of the model.
     **options
         Options of `hiprt.bench.engine.models.preset`.
     """
@@ -347,11 +366,11 @@ def measure(
         engine = preset(name, ranks=ranks, **options)
         model: Model | Plain = Plain.of(engine) if is_plain else engine
         stream.synchronize()
-    report = Report(name, context, tokens, batch, library.current().provider.name, stream.device.name)
+    report = Report(name, context, tokens, batch, library.current().provider.name, stream.device.name, kv_bits=kv_bits)
     report.tp = 1 if ranks is None else ranks.ranks
     report.weight_bytes = weight_bytes(engine, batch)
     report.read_gb_s = round(read_bandwidth(stream), 1)
-    work = Run(model, stream, context, tokens, batch)
+    work = Run(model, stream, context, tokens, batch, kv_bits)
     work.first_token()
     report.first_token_ms = round(work.first_token(), 3)
     for mode in modes:
@@ -372,6 +391,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", metavar="B", type=positive, choices=range(1, 9), default=1, help="sequences, 1 to 8")
     parser.add_argument("--mode", choices=(*MODES, "all"), default="all", help="how steps are launched (default: all)")
     parser.add_argument("--plain", action="store_true", help="written in plain ops, a matrix each projection")
+    add_kv_bits(parser)
     parser.add_argument("--tp", metavar="N", type=positive, default=1, help="split over N devices (default: 1)")
     parser.set_defaults(refuse=parser.error)
     set_run(parser, run)
@@ -381,8 +401,14 @@ def run(options: argparse.Namespace) -> int:
     """Measure, and print tables or JSON."""
     modes = MODES if options.mode == "all" else (options.mode,)
     sizes = options.model, options.context, options.tokens, options.batch
+    try:
+        check_kv_bits(options.kv_bits)
+    except ValueError as error:
+        options.refuse(str(error))
+    if options.plain and options.kv_bits is not None:
+        options.refuse("models in plain ops have keys and values in their dtype")
     if options.tp == 1:
-        report = measure(*sizes, modes, options.plain)
+        report = measure(*sizes, modes, options.plain, kv_bits=options.kv_bits)
         print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
         return 0
     if options.plain or options.mode == "compiled":
@@ -392,7 +418,9 @@ def run(options: argparse.Namespace) -> int:
     if place is None:
         return status
     with Communicator() as ranks:
-        report = measure(*sizes, tuple(mode for mode in modes if mode != "compiled"), ranks=ranks)
+        report = measure(
+            *sizes, tuple(mode for mode in modes if mode != "compiled"), ranks=ranks, kv_bits=options.kv_bits
+        )
     if place.rank == 0:
         print(json.dumps({**machine(), **asdict(report)}) if options.json else table(report))
     return 0
@@ -430,7 +458,8 @@ def table(report: Report) -> str:
         f"{report.preset} on {report.provider} ({report.device}"
         + f", {report.tp} ranks" * (report.tp > 1)
         + f"), context {report.context}, batch {report.batch}, "
-        f"{size:.0f} MiB of weights a token, read bandwidth {report.read_gb_s:.0f} GB/s",
+        + "keys and values in 8 bits, " * (report.kv_bits == 8)
+        + f"{size:.0f} MiB of weights a token, read bandwidth {report.read_gb_s:.0f} GB/s",
         f"first token {report.first_token_ms:.2f} ms, peak {report.peak_bytes / 2**20:.0f} MiB",
         text_table(("mode", "tok/s", "ms mean", "ms p99", "host us mean", "GB/s", "share", "launches"), modes),
         ""

@@ -15,6 +15,7 @@ from hiprt.bench.engine.command import (
     CHAT,
     Printer,
     add_draw,
+    add_kv_bits,
     add_model,
     add_quantization,
     add_template,
@@ -28,7 +29,7 @@ from hiprt.command import set_run
 
 __all__ = ["add_arguments", "run"]
 
-FIELDS = ("model", "tokens", *DRAW, *CHAT, "plain", "q_mode")
+FIELDS = ("model", "tokens", *DRAW, *CHAT, "plain", "q_mode", "kv_bits")
 UNLIMITED = 2**31 - 1  # tokens: an answer ends by itself, or with the model's positions
 HELP = "/reset begins a new conversation, /help shows this, /exit or Ctrl-D ends. Ctrl-C ends an answer."
 FULL = "the model has no positions left: /reset begins a new conversation"
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_template(parser)
     add_draw(parser)
     add_quantization(parser)
+    add_kv_bits(parser)
     parser.add_argument("--stats", action="store_true", help="say behind each answer what it cost")
     set_run(parser, run)
     parser.set_defaults(refuse=parser.error)

@@ -43,6 +43,7 @@ FIELDS = (
     "logprobs",
     "load_cache",
     "save_cache",
+    "kv_bits",
     "tp",
 )
 
@@ -82,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="print the log probability of each token, and of the N likeliest at its place, from 0 to 20",
     )
+    add_kv_bits(parser)
     parser.add_argument(
         "--tp", metavar="N", type=int, help="split the model over N devices, each with a process (default: 1)"
     )
@@ -101,6 +103,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("model", metavar="MODEL", nargs="?", default=argparse.SUPPRESS, help=said)
     either.add_argument("--model", metavar="DIR", help="the same")
+
+
+def add_kv_bits(parser: argparse.ArgumentParser) -> None:
+    """Add in how many bits keys and values are kept."""
+    said = "keep keys and values in 8 bits, with a scale for each group of 64 (default: in the dtype of the model)"
+    parser.add_argument("--kv-bits", metavar="8", type=int, help=said)
 
 
 def add_quantization(parser: argparse.ArgumentParser) -> None:
@@ -357,6 +365,8 @@ def table(report: Report) -> list[tuple[str, str]]:
     ]
     if report.cached_tokens is not None:
         rows.insert(2, ("prompt cache", f"{report.cached_tokens} tokens of the prompt"))
+    if report.kv_bits is not None:
+        rows.append(("keys and values", f"{report.kv_bits} bits, groups of 64"))
     if report.verified is not None:
         same = "every logit has the same bits as run eagerly" if report.verified else f"no: {report.mismatch}"
         rows.append(("verified", same))

@@ -97,6 +97,8 @@ class Decoder:
         How many of the likeliest tokens `likely` tells for each place; by default nothing is kept for it.
     seconds : float
         How long `kernels.timed_choices` may take, on a device without a measured table.
+    kv_bits : int, optional
+        8 for keys and values in 8 bits; by default they are in the dtype of the model.
 
     Attributes
     ----------
@@ -116,7 +118,7 @@ class Decoder:
     Raises
     ------
     ValueError
-        `chunk` is not a power of two.
+        `chunk` is not a power of two, or the heads of the model cannot be kept in `kv_bits`.
     """
 
     logits: Array
@@ -134,13 +136,14 @@ class Decoder:
         sampling: Sampling | None = None,
         logprobs: int | None = None,
         seconds: float = SECONDS,
+        kv_bits: int | None = None,
     ) -> None:
         if chunk < 1 or chunk & (chunk - 1):
             raise ValueError(f"chunk={chunk}: must be a power of two")
         self.model, self.stream, self.chunk = model, stream, chunk
         self.room = Room(capacity, max(capacity, limit or capacity))
         with use_stream(stream):
-            self.state = state = State.empty(model, batch, capacity, chunk, sampling or Sampling(), logprobs)
+            self.state = state = State.empty(model, batch, capacity, chunk, sampling or Sampling(), logprobs, kv_bits)
             choices = target_of(stream).choices
             # Ranks take what is kept alone: each timing for itself might choose other bits of what all of them compute.
             if choices is not None and choices.are_wanted and model.ranks is None:
@@ -298,11 +301,12 @@ class Decoder:
         Raises
         ------
         CheckpointError
-            The file is missing, damaged, or of another model.
+            The file is missing, damaged, of another model, or has keys and values of other bits.
         ValueError
             The number of prompts is not that of the texts.
         """
         cache = PromptCache(path, self.model.identity)
+        cache.check_bits(self.state.kv_bits)
         kept = cache.common(prompts_of(prompt, self.batch))
         if kept < cache.positions and not self.state.is_rewindable:
             kept = 0

@@ -152,8 +152,8 @@ class Generation:
     stream : Stream
         The stream on which the steps run.
     decoder : Decoder, optional
-        One of an earlier run on that stream, with the same number of texts, of likely tokens that are told, and rules
-        of draws; its steps are recorded.
+        One of an earlier run on that stream, with the same number of texts, of likely tokens that are told, of bits of
+        keys and values, and rules of draws; its steps are recorded.
     kept : int
         How many of the first tokens of the prompt this decoder holds, as `Decoder.rewind` returns it.
     save_at : int
@@ -186,6 +186,7 @@ class Generation:
             batch=self.batch,
             sampling=sampling,
             logprobs=request.logprobs,
+            kv_bits=request.kv_bits,
         )
         self.decoder = decoder or made(stream=stream, keep=not request.rerecord)
         self.decoder.room.limit = max(limit, self.decoder.room.limit)
@@ -209,6 +210,7 @@ class Generation:
             sampling.seed,
             sampling=sampling.changed,
             verified=True if request.verify else None,
+            kv_bits=request.kv_bits,
             tp=request.tp,
         )
 

@@ -19,16 +19,18 @@ __all__ = ["PromptCache", "shared"]
 
 FORMAT = "hiprt prompt cache 1"
 TOKENS = "tokens"
-BY_POSITION = (".keys", ".values")  # the others are kept of a text as a whole
+SCALES = ".key_scales"  # which only keys in 8 bits have
+BY_POSITION = (".keys", ".values", SCALES, ".value_scales")  # the others are kept of a text as a whole
 REMEDY = "write it again with --save-cache"
 
 
 class PromptCache:
     """A prompt cache, a safetensors file.
 
-    Its tensors are the ``tokens`` of a text, and under ``layers.N.`` the ``keys`` and ``values`` of attention, or the
-    ``conv`` and ``delta`` of gated-delta layers. Its metadata has the ``model``, the number of ``positions`` that the
-    layers have taken, and ``crc32`` of all tensors.
+    Its tensors are the ``tokens`` of a text, and under ``layers.N.`` the ``keys`` and ``values`` of attention, with
+    ``key_scales`` and ``value_scales`` where they are in 8 bits, or the ``conv`` and ``delta`` of gated-delta layers.
+    Its metadata has the ``model``, the number of ``positions`` that the layers have taken, and ``crc32`` of all
+    tensors.
 
     Parameters
     ----------
@@ -56,6 +58,14 @@ class PromptCache:
             raise CheckpointError(f"{self.path} is of another model, or of one that was loaded differently", REMEDY)
         self.tokens: list[int] = self.arrays[TOKENS].tolist()
         self.positions = int(metadata["positions"])
+
+    def check_bits(self, kv_bits: int | None) -> None:
+        """Refuse keys and values in 8 bits where those of the model's dtype are wanted, and the other way round."""
+        has_codes = any(name.endswith(SCALES) for name in self.arrays)
+        has_keys = any(name.endswith(BY_POSITION) for name in self.arrays)
+        if has_keys and has_codes != (kv_bits is not None):
+            said, remedy = ("is", "with --kv-bits 8") if has_codes else ("is not", "without --kv-bits")
+            raise CheckpointError(f"{self.path} {said} in 8 bits", f"read it {remedy}, or {REMEDY}")
 
     def layer(self, name: str, positions: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return what a layer keeps of so many first positions; the model asks for this shape and dtype."""

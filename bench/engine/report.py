@@ -95,6 +95,8 @@ class Report:
         ``positions`` where the model was trained for no more, ``interrupted`` or ``mismatch``.
     cached_tokens : int or None
         How many tokens of the prompts came from a prompt cache; None without one.
+    kv_bits : int or None
+        The bits of the elements of keys and values; None where they are in the dtype of the model.
     sampling : dict
         The rules of the draws, where they differ from taking the likeliest token.
     tp : int
@@ -131,6 +133,7 @@ class Report:
     mismatch: str = ""
     stop: str = "length"
     cached_tokens: int | None = None
+    kv_bits: int | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
     tp: int = 1
 

@@ -12,7 +12,7 @@ from hiprt.bench.engine.sampling import Sampling
 from hiprt.bench.story import CHECKPOINT
 from hiprt.kernels.ops.quantized.formats import MODES, Format, format_of
 
-__all__ = ["DRAW", "PROMPT", "Prompt", "Request"]
+__all__ = ["DRAW", "PROMPT", "Prompt", "Request", "check_kv_bits"]
 
 PROMPT = "Once upon a time there was a clever fox named Mia."
 Prompt = str | tuple[int, ...]
@@ -66,7 +66,9 @@ class Request:
         the prompt.
     save_cache : Path or str, optional
         Where the prompt's cache is written to, once the prompt has been taken.
-
+    kv_bits : int, optional
+        8 for keys and values in 8 bits, of which each group of 64 has a scale; by default they are in the dtype of the
+        model.
     tp : int
         Over how many ranks, each a process with a device, the model is split.
 
@@ -100,6 +102,7 @@ class Request:
     logprobs: int | None = None
     load_cache: Path | str | None = None
     save_cache: Path | str | None = None
+    kv_bits: int | None = None
     tp: int = 1
 
     @property
@@ -152,6 +155,7 @@ class Request:
             raise ValueError(f"tp={self.tp}: must be at least 1")
         if self.tp > 1 and (self.load_cache is not None or self.save_cache is not None):
             raise ValueError(f"a prompt cache is of a whole model: it does not go with tp={self.tp}")
+        check_kv_bits(self.kv_bits)
         if self.save_cache is not None and len(self.prompts) > 1:
             raise ValueError(f"a prompt cache is of one text: save_cache with {len(self.prompts)} of them")
         if self.save_cache is not None and not Path(self.save_cache).absolute().parent.is_dir():
@@ -168,3 +172,9 @@ class Request:
             raise ValueError("verify compares graph steps with eager ones: do not ask for eager as well")
         if self.eager and self.rerecord:
             raise ValueError("rerecord is a way to use graphs: do not ask for eager as well")
+
+
+def check_kv_bits(kv_bits: int | None) -> None:
+    """Raise ValueError where keys and values cannot be kept in so many bits, whatever the model."""
+    if kv_bits is not None and kv_bits != 8:
+        raise ValueError(f"kv_bits={kv_bits}: must be 8, or left out for the dtype of the model")

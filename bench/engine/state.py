@@ -9,7 +9,7 @@ import numpy as np
 
 from hiprt import Array, Stream, current_stream, empty, kernels, zeros
 from hiprt.bench.engine.logprobs import Logprobs
-from hiprt.bench.engine.models.model import KeyValue, LayerState, Model, Recurrent
+from hiprt.bench.engine.models.model import LayerState, Model, Recurrent
 from hiprt.bench.engine.sampling import Sampler, Sampling
 from hiprt.kernels.ops.elementwise.copies import copy_into
 
@@ -34,6 +34,8 @@ class State:
         The logits from which the first token behind each prompt is drawn.
     logprobs : Logprobs or None
         How likely the tokens were, where that is asked for.
+    kv_bits : int or None
+        The bits of the elements of keys and values, where these are not in the dtype of the model.
     """
 
     layers: list[LayerState]
@@ -43,10 +45,18 @@ class State:
     chunk: Array
     logits: Array
     logprobs: Logprobs | None = None
+    kv_bits: int | None = None
 
     @classmethod
     def empty(
-        cls, model: Model, batch: int, capacity: int, chunk: int, sampling: Sampling, logprobs: int | None = None
+        cls,
+        model: Model,
+        batch: int,
+        capacity: int,
+        chunk: int,
+        sampling: Sampling,
+        logprobs: int | None = None,
+        kv_bits: int | None = None,
     ) -> State:
         """Allocate the state of some texts on the current stream.
 
@@ -63,16 +73,19 @@ class State:
             How tokens are drawn.
         logprobs : int, optional
             How many of the likeliest tokens of each place are told, with the log probability of its own.
+        kv_bits : int, optional
+            As in `Model.state`.
         """
         width = model.config.vocab_size
         return cls(
-            model.state(batch, capacity),
+            model.state(batch, capacity, kv_bits),
             zeros((4, batch), np.int32),
             zeros((batch, capacity), np.int32),
             Sampler(sampling, batch, width, model.dtype),
             zeros((2, chunk), np.int32),
             empty((batch, width), model.dtype),
             None if logprobs is None else Logprobs(logprobs, batch, capacity),
+            kv_bits,
         )
 
     def try_out(self, model: Model) -> None:
@@ -98,7 +111,7 @@ class State:
     @property
     def is_rewindable(self) -> bool:
         """Whether every layer keeps its positions apart, so that a text can go back to any of them."""
-        return all(isinstance(layer, KeyValue) for layer in self.layers)
+        return not any(isinstance(layer, Recurrent) for layer in self.layers)
 
     def copy_recurrent(self) -> list[Recurrent]:
         """Return copies of what the recurrent layers keep, made on the current stream."""
@@ -147,8 +160,8 @@ class State:
         self.tokens = tokens
         if self.logprobs is not None:
             self.logprobs.grow(capacity)
-        for index, (layer, larger) in enumerate(zip(self.layers, model.state(batch, capacity))):
-            if isinstance(layer, KeyValue) and isinstance(larger, KeyValue):
-                for source, target in ((layer.keys, larger.keys), (layer.values, larger.values)):
-                    copy_into(target[:, :, :old], source, current_stream())
+        for index, (layer, larger) in enumerate(zip(self.layers, model.state(batch, capacity, self.kv_bits))):
+            if not isinstance(layer, Recurrent):
+                for source, target in zip(layer.parts(old).values(), larger.parts(old).values()):
+                    copy_into(target, source, current_stream())
                 self.layers[index] = larger

@@ -32,8 +32,8 @@ class TextModel:
     Its methods take the options of ``hiprt generate`` as keywords, as `Request` explains them: ``tokens`` or
     ``max_tokens``, ``temperature`` or ``temp``, ``top_p``, ``top_k``, ``min_p``, ``repetition_penalty``,
     ``presence_penalty``, ``seed``, ``stop``, ``batch``, ``prompt_ids``, ``logprobs``, ``load_cache``, ``save_cache``,
-    ``chat_template``, ``system_prompt``, ``template_values``, ``eager``, ``verify`` and ``rerecord``. They raise the
-    command's errors: `ValueError` for an option, and `HipError` where a HIP call failed.
+    ``kv_bits``, ``chat_template``, ``system_prompt``, ``template_values``, ``eager``, ``verify`` and ``rerecord``. They
+    raise the command's errors: `ValueError` for an option, and `HipError` where a HIP call failed.
 
     Parameters
     ----------
@@ -181,7 +181,9 @@ def fits(decoder: Decoder, request: Request, sampling: Sampling) -> bool:
     same = replace(decoder.state.sampler.sampling, temperature=sampling.temperature, seed=sampling.seed)
     is_recorded = decoder.graph.keep and not request.rerecord
     has_logprobs = request.logprobs is not None or decoder.state.logprobs is not None
-    return is_recorded and not has_logprobs and decoder.batch == len(request.prompts) and same == sampling
+    has_bits = decoder.state.kv_bits == request.kv_bits
+    is_as_wide = decoder.batch == len(request.prompts)
+    return is_recorded and not has_logprobs and has_bits and is_as_wide and same == sampling
 
 
 def load(

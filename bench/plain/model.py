@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hiprt import Array
 from hiprt.bench.engine.models import attention, gated_delta, mlp, moe
 from hiprt.bench.engine.models.config import Config
-from hiprt.bench.engine.models.model import KeyValue, LayerState, Recurrent
+from hiprt.bench.engine.models.model import LayerState
 from hiprt.bench.engine.models.transformer import Transformer
 from hiprt.bench.plain.attention import Attention
 from hiprt.bench.plain.gated_delta import GatedDelta
@@ -51,8 +51,16 @@ class Plain:
         """The sizes and constants."""
         return self.own.config
 
-    def state(self, batch: int, capacity: int) -> list[LayerState]:
-        """Allocate what the layers keep of `batch` sequences of up to `capacity` tokens."""
+    def state(self, batch: int, capacity: int, kv_bits: int | None = None) -> list[LayerState]:
+        """Allocate what the layers keep of `batch` sequences of up to `capacity` tokens.
+
+        Raises
+        ------
+        ValueError
+            `kv_bits` is given: plain ops take keys and values in the dtype of the model.
+        """
+        if kv_bits is not None:
+            raise ValueError(f"kv_bits={kv_bits}: plain ops take keys and values in the dtype of the model")
         return self.own.state(batch, capacity)
 
     def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
@@ -66,10 +74,7 @@ class Plain:
         """Take consecutive tokens of one sequence, one after the other; see `Model.prefill`."""
         one = slice(sequence, sequence + 1)
         mine: list[LayerState] = [
-            KeyValue(each.keys[one], each.values[one])
-            if isinstance(each, KeyValue)
-            else Recurrent(each.conv[one], each.delta[one])
-            for each in state
+            replace(each, **{name: part[one] for name, part in vars(each).items()}) for each in state
         ]
         for place in range(len(tokens)):
             logits = self.decode(tokens[place : place + 1], position[place : place + 1], mine)

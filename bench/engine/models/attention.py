@@ -10,8 +10,9 @@ import numpy as np
 from hiprt import Array, kernels, zeros
 from hiprt.bench.engine.models.config import Config
 from hiprt.bench.engine.models.linear import Linear, split
-from hiprt.bench.engine.models.model import KeyValue, LayerState
+from hiprt.bench.engine.models.model import KeyValue, LayerState, QuantizedKeyValue, Recurrent
 from hiprt.bench.engine.models.weights import Part, Weights
+from hiprt.kernels.ops.quantized_cache.coded_heads import GROUP_SIZE, INT8, WIDTHS
 
 __all__ = ["Attention"]
 
@@ -91,14 +92,26 @@ class Attention:
             weights.matrix([Part(f"{own}.o_proj", hidden)], heads * width),
         )
 
-    def state(self, batch: int, capacity: int, dtype: np.dtype[Any]) -> LayerState:
-        """Allocate the caches of keys and values on the current stream."""
-        shape = (batch, self.config.num_key_value_heads, capacity, self.config.head_dim)
-        return KeyValue(zeros(shape, dtype), zeros(shape, dtype))
+    def state(self, batch: int, capacity: int, dtype: np.dtype[Any], kv_bits: int | None) -> LayerState:
+        """Allocate the caches of keys and values on the current stream; see `Model.state`."""
+        width = self.config.head_dim
+        *rows, _ = shape = (batch, self.config.num_key_value_heads, capacity, width)
+        if kv_bits is None:
+            return KeyValue(zeros(shape, dtype), zeros(shape, dtype))
+        if width not in WIDTHS:
+            cause = f"kv_bits={kv_bits}: the model has heads of {width} elements"
+            raise ValueError(f"{cause}; caches in 8 bits take those of 64, 128 or 256")
+        scales = (*rows, width // GROUP_SIZE)
+        return QuantizedKeyValue(*(zeros(shape, INT8) for _ in range(2)), *(zeros(scales) for _ in range(2)))
 
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
         """Take one row of each sequence."""
-        assert isinstance(state, KeyValue)
+        assert not isinstance(state, Recurrent)
+        if isinstance(state, QuantizedKeyValue):
+            made, gate = self.projected(x, fused)
+            query = self.quantize(made, position, state)
+            mixed = kernels.quantized_attention(query, *state.arrays, position, scale=self.scale, gate=gate)
+            return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=fused)
         if not fused:
             query, gate = self.write(x, position, state.keys, state.values)
             mixed = kernels.attention(query, state.keys, state.values, position, scale=self.scale, gate=gate)
@@ -110,12 +123,24 @@ class Attention:
 
     def prefill(self, x: Array, position: Array, state: LayerState, sequence: int) -> Array:
         """Take the rows of one sequence."""
-        assert isinstance(state, KeyValue)
-        keys, values = state.keys[sequence], state.values[sequence]
+        assert not isinstance(state, Recurrent)
         made, gate = self.projected(x, fused=True)
-        query = kernels.norm_rope_write(made, self.query_norm, self.key_norm, position, keys, values, **self.turns)
+        if isinstance(state, QuantizedKeyValue):
+            own = QuantizedKeyValue(*(part[sequence] for part in state.arrays))
+            query = self.quantize(made, position, own)
+            # Tiles of queries read each position many times, so it is made a number once; the last one is the largest.
+            keys = kernels.dequantize_cache(own.keys, own.key_scales, position[-1:], x.dtype)
+            values = kernels.dequantize_cache(own.values, own.value_scales, position[-1:], x.dtype)
+        else:
+            keys, values = state.keys[sequence], state.values[sequence]
+            query = kernels.norm_rope_write(made, self.query_norm, self.key_norm, position, keys, values, **self.turns)
         mixed = kernels.prefill_attention(query, keys, values, position, scale=self.scale, gate=gate)
         return self.output.project(mixed.reshape(len(x), -1), residual=x, fused=True)
+
+    def quantize(self, made: Array, position: Array, state: QuantizedKeyValue) -> Array:
+        """Write the keys and values of a projection's rows; return the queries."""
+        given = made, self.query_norm, self.key_norm, position, *state.arrays
+        return kernels.norm_rope_quantize(*given, **self.turns)
 
     def projected(self, x: Array, fused: bool = False) -> tuple[Array, Array | None]:
         """Return the projection of the normed rows, and the columns of it that are the gate."""

@@ -76,8 +76,8 @@ class GatedDelta:
             weights.matrix([Part(f"{own}.out_proj", hidden)], delta.values),
         )
 
-    def state(self, batch: int, capacity: int, dtype: np.dtype[Any]) -> LayerState:
-        """Allocate the state on the current stream; it does not grow with the text."""
+    def state(self, batch: int, capacity: int, dtype: np.dtype[Any], kv_bits: int | None) -> LayerState:
+        """Allocate the state on the current stream; it has no keys and values, and does not grow with the text."""
         delta = self.delta
         shape = (batch, delta.value_heads, delta.value_width, delta.key_width)
         return Recurrent(zeros((batch, delta.taps - 1, delta.channels), dtype), zeros(shape, np.float32))

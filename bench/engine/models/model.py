@@ -11,7 +11,7 @@ from hiprt import Array
 from hiprt.bench.engine.models.config import Config
 from hiprt.distributed import Communicator
 
-__all__ = ["KeyValue", "LayerState", "Model", "Recurrent"]
+__all__ = ["KeyValue", "LayerState", "Model", "QuantizedKeyValue", "Recurrent"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,37 @@ class KeyValue:
     def parts(self, positions: int) -> dict[str, Array]:
         """Return, by name, what is kept of so many first positions of each sequence."""
         return {"keys": self.keys[:, :, :positions], "values": self.values[:, :, :positions]}
+
+
+@dataclass(frozen=True)
+class QuantizedKeyValue:
+    """What a layer of attention keeps of each sequence in 8 bits.
+
+    Attributes
+    ----------
+    keys, values : Array of int8, shape (sequences, key heads, capacity, head_dim)
+        Codes. Only positions up to the current one are read.
+    key_scales, value_scales : Array of float32, shape (sequences, key heads, capacity, head_dim / 64)
+        What the codes of each group of 64 are multiplied with.
+    """
+
+    keys: Array
+    values: Array
+    key_scales: Array
+    value_scales: Array
+
+    @property
+    def arrays(self) -> tuple[Array, Array, Array, Array]:
+        """Everything, in the order in which ops take it."""
+        return self.keys, self.values, self.key_scales, self.value_scales
+
+    def reset(self, sequence: int | None = None) -> None:
+        """Begin a text, in one sequence or in all: nothing has to be cleared."""
+
+    def parts(self, positions: int) -> dict[str, Array]:
+        """Return, by name, what is kept of so many first positions of each sequence."""
+        names = "keys", "values", "key_scales", "value_scales"
+        return {name: part[:, :, :positions] for name, part in zip(names, self.arrays)}
 
 
 @dataclass(frozen=True)
@@ -59,7 +90,7 @@ class Recurrent:
         return {"conv": self.conv, "delta": self.delta}
 
 
-LayerState = KeyValue | Recurrent
+LayerState = KeyValue | QuantizedKeyValue | Recurrent
 
 
 class Model(Protocol):
@@ -88,8 +119,20 @@ class Model(Protocol):
     def check(self) -> None:
         """Raise if what was computed is no result, because a rank is gone that has a part of the model."""
 
-    def state(self, batch: int, capacity: int) -> list[LayerState]:
-        """Allocate, on the current stream, what the layers keep of `batch` sequences of up to `capacity` tokens."""
+    def state(self, batch: int, capacity: int, kv_bits: int | None = None) -> list[LayerState]:
+        """Allocate, on the current stream, what the layers keep of `batch` sequences of up to `capacity` tokens.
+
+        Parameters
+        ----------
+        batch, capacity : int
+        kv_bits : int, optional
+            8 for keys and values in 8 bits; by default they are in the dtype of the model.
+
+        Raises
+        ------
+        ValueError
+            The heads of the model cannot be kept in so many bits.
+        """
 
     def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
         """Take one token of each sequence.

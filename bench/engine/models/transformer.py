@@ -25,7 +25,7 @@ __all__ = ["Layer", "Transformer"]
 class Mixer(Protocol):
     """The part of a layer that mixes positions."""
 
-    def state(self, batch: int, capacity: int, dtype: np.dtype[Any]) -> LayerState:
+    def state(self, batch: int, capacity: int, dtype: np.dtype[Any], kv_bits: int | None) -> LayerState:
         """Allocate what it keeps of `batch` sequences of up to `capacity` tokens, on the current stream."""
 
     def decode(self, x: Array, position: Array, state: LayerState, fused: bool) -> Array:
@@ -135,9 +135,9 @@ class Transformer:
         if self.ranks is not None:
             self.ranks.check()
 
-    def state(self, batch: int, capacity: int) -> list[LayerState]:
-        """Allocate, on the current stream, what the layers keep of `batch` sequences of up to `capacity` tokens."""
-        return [layer.mixer.state(batch, capacity, self.dtype) for layer in self.layers]
+    def state(self, batch: int, capacity: int, kv_bits: int | None = None) -> list[LayerState]:
+        """Allocate what the layers keep of `batch` sequences of up to `capacity` tokens; see `Model.state`."""
+        return [layer.mixer.state(batch, capacity, self.dtype, kv_bits) for layer in self.layers]
 
     def decode(self, tokens: Array, position: Array, state: list[LayerState]) -> Array:
         """Take one token of each sequence; see `Model.decode`."""
