@@ -119,7 +119,7 @@ def plan_of(
     call = grouped_heads(OP, q, keys, values, position, gate, q.shape[:-2])
     if call.rows > LARGEST_GRID_YZ:
         raise ValueError(f"{OP}: q has shape {q.shape}; at most {LARGEST_GRID_YZ} rows fit a launch")
-    shares = shares_of(call, target)
+    shares = shares_of(call, target)[0]  # by the rules: nothing times these kernels
     attend = Launch(
         KERNEL,
         (call.heads // shares.heads, shares.splits, call.rows),
