@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -249,9 +250,9 @@ def refused(primitive: Primitive, operands: Sequence[Array], error: Exception) -
     assert primitive.op is not None
     shapes = ", ".join(str(operand.shape) for operand in operands)
     return ValueError(
-        f"[compile] {primitive.op.name} of the program cannot take the shapes {shapes}: {error} A number "
-        "that the traced function computed from a shape must be made from x.shape itself, without int(); "
-        "or compile without shapeless=True, which traces again for each shape."
+        f"[compile] {primitive.op.name} of the program cannot take the shapes {shapes}: {str(error).rstrip('.')}. A "
+        "number that the traced function computed from a shape must be made from x.shape itself, without int(); or "
+        "compile it, or export it, for each set of shapes, without shapeless=True."
     )
 
 
@@ -353,6 +354,8 @@ def call_text(primitive: Primitive, name: Callable[[Array], str], numbered: Call
             return str(value)
         if isinstance(value, type):
             return value.__name__
+        if isinstance(value, FunctionType):
+            return value.__qualname__
         if type(value).__module__.startswith("hiprt.") and isinstance(getattr(value, "name", None), str):
             return str(value.name)
         if isinstance(value, dict):

@@ -485,6 +485,13 @@ def test_shapeless_refuses_what_it_cannot_infer_before_anything_runs():
     np.testing.assert_array_equal(compiled(ramp(4)).numpy(), kernels.add(kernels.exp(ramp(4)), held).numpy())
 
 
+def test_shapeless_refusals_are_sentences():
+    compiled = hiprt.compile(lambda x: x.reshape(-1), shapeless=True)
+    compiled(ramp(4, 3))
+    with pytest.raises(ValueError, match=r"reshape .* call contiguous\(\) first\. A number .* for each set"):
+        compiled(ramp(3, 4).T)
+
+
 @pytest.mark.parametrize("way", ["graph", "eager", "in a step"])
 def test_shapeless_writes_nothing_where_an_op_refuses(way):
     """Neither in a graph of its own, nor without graphs, nor behind other work of a step that goes on."""
@@ -536,6 +543,7 @@ def test_shapeless_custom_kernels():
         for n in (4, 8, 3, 100):
             np.testing.assert_array_equal(compiled(ramp(n)).numpy(), 2 * ramp(n).numpy())
         assert compiled.traces == 1
+    assert "grid=test_shapeless_custom_kernels.<locals>.by_functions.<locals>.<lambda>, thr" in compiled.program
     fixed = hiprt.compile(
         lambda x: kernel(
             inputs=[x], output_shapes=[(2,)], output_dtypes=[x.dtype], grid=(2, 1, 1), threadgroup=(2, 1, 1)
