@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import numpy as np
+
 from hiprt.array import Array
 
 __all__ = ["arrays_of", "fill", "mapped", "structure", "swap"]
@@ -35,9 +37,10 @@ def structure(tree: Any, arrays: list[Any], kind_of_array: type = Array) -> Hash
     if isinstance(tree, dict):
         return (kind, *[(name, structure(each, arrays, kind_of_array)) for name, each in tree.items()])
     if not isinstance(tree, CONSTANTS):
+        remedy = " hiprt.array() makes an array of it." if isinstance(tree, (np.ndarray, np.generic)) else ""
         raise ValueError(
             "[compile] Function arguments must be trees of arrays or constants (floats, ints, strings, or None), but "
-            f"received type {kind.__name__}."
+            f"received type {kind.__name__}.{remedy}"
         )
     # 0.0 and -0.0 are equal, and NaN is not equal to itself.
     return (kind, repr(tree)) if isinstance(tree, float) else (kind, tree)

@@ -142,6 +142,9 @@ def test_constants_and_other_objects_are_refused():
     for wrong in (np.zeros(3), np.dtype(np.float32), 1j, {1}, b"", object()):
         with pytest.raises(ValueError, match=r"\[compile\] Function arguments must be trees of arrays or constants"):
             compiled(ramp(3), wrong)
+    for number in (np.zeros(3), np.float32(1)):
+        with pytest.raises(ValueError, match=r"received type \w+\. hiprt\.array\(\) makes an array of it\."):
+            compiled(number)
     with pytest.raises(TypeError, match="not callable"):
         hiprt.compile(3)
 

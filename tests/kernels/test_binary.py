@@ -1,6 +1,7 @@
 """Elementwise ops of two and three arrays: promotion, broadcasting, Python numbers, copies."""
 
 import itertools
+from enum import IntEnum
 
 import numpy as np
 import pytest
@@ -279,6 +280,20 @@ def test_scalars_of_numpy_count_as_python_numbers(stream, dtype, number):
         np.testing.assert_array_equal(made.numpy(), expected.numpy())
     step = graphs.Step(lambda x, *, by: kernels.multiply(x, by))
     np.testing.assert_array_equal(step(x, by=number).numpy(), kernels.multiply(x, number.item()).numpy())
+
+
+def test_a_member_of_an_enumeration_is_a_number(stream):
+    """Eagerly, compiled and in a step."""
+    two = IntEnum("Factor", {"two": 2}).two
+    x, exact = hiprt.array(np.arange(4, dtype=np.float32)), 2 * np.arange(4, dtype=np.float32) + 2
+
+    def function(x, factor):
+        return kernels.add(kernels.multiply(x, factor), factor)
+
+    for way in (function, hiprt.compile(function), graphs.Step(function)):
+        made = way(x, two)
+        assert made.dtype == np.float32
+        np.testing.assert_array_equal(made.numpy(), exact)
 
 
 @pytest.mark.parametrize("wrong", [np.complex64(1), np.str_("a"), "a", None, np.ones(4, np.float32)])

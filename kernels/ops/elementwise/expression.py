@@ -328,7 +328,8 @@ def joint_dtypes(
     dtype = promote(*(kind for kind in kinds if not isinstance(kind, type)))
     for kind in kinds:
         if isinstance(kind, type):
-            dtype = weak(kind(), dtype)
+            number = next(each for each in (bool, int, float) if issubclass(kind, each))  # an enumeration is one, too
+            dtype = weak(number(), dtype)
     computed, made = rule(dtype)
     return (computed,) * len(kinds), made
 
