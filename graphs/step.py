@@ -133,7 +133,7 @@ class Step(Armed, Generic[P, R]):
 
     if TYPE_CHECKING:
 
-        def __call__(self, *args: P.args, **keywords: P.kwargs) -> R:
+        def __call__(self, /, *args: P.args, **keywords: P.kwargs) -> R:
             """Run the step; `Armed` does this, in C."""
 
     capture = staticmethod(capture)
@@ -188,7 +188,7 @@ class Step(Armed, Generic[P, R]):
         """Number of edges of what was launched or prepared last."""
         return sum(recording.edges for recording in self.recordings)
 
-    def call(self, *args: Any, key: Hashable = None, **keywords: Any) -> R:
+    def call(self, /, *args: Any, key: Hashable = None, **keywords: Any) -> R:
         """Run the step on its stream. Calling the step does this, unless it is armed for the arguments.
 
         Parameters

@@ -120,7 +120,7 @@ class Exporter:
         self.functions: list[Exported] = []
         self.is_open = True
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         """Trace the function for inputs like these.
 
         Raises

@@ -124,10 +124,10 @@ class Imported(core.Compiled):
 
     if TYPE_CHECKING:
 
-        def __call__(self, *args: Any, **kwargs: Any) -> tuple[Array, ...]:
+        def __call__(self, /, *args: Any, **kwargs: Any) -> tuple[Array, ...]:
             """Run the program of such inputs; the C base does this, or calls `call`."""
 
-    def call(self, *args: Any, **kwargs: Any) -> tuple[Array, ...]:
+    def call(self, /, *args: Any, **kwargs: Any) -> tuple[Array, ...]:
         """Run the program of such inputs: arrays by position or by name; one list or tuple, one dictionary, or both.
 
         Calling the function does this, unless the last call with such inputs was on the same stream.

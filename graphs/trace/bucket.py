@@ -104,7 +104,7 @@ class Bucketed:
         self.places: dict[Any, tuple[Array, int]] = {}
         self.lock = fork.rlock()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the program of the next bucket.
 
         Raises

@@ -207,10 +207,10 @@ class Compiled(core.Compiled):
 
     if TYPE_CHECKING:
 
-        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
             """Run the program of such arguments; the C base does this, or calls `call`."""
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the program of such arguments; trace the function where there is none yet.
 
         Calling the compiled function does this, unless the last call with such arguments was on the same stream.

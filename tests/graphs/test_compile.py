@@ -156,6 +156,17 @@ def test_a_tree_that_contains_itself():
         hiprt.compile(lambda tree: double(tree[0]))(tree)
 
 
+def test_a_parameter_may_be_called_self(tmp_path):
+    def function(self):
+        return double(self)
+
+    hiprt.export_function(tmp_path / "f.hiprt", function, self=ramp(3))
+    imported = hiprt.import_function(tmp_path / "f.hiprt")
+    bucketed = hiprt.bucketed(0, [4])(function)
+    for call in (hiprt.compile(function), graphs.Step(function), bucketed, lambda **named: imported(**named)[0]):
+        np.testing.assert_array_equal(call(self=ramp(3)).numpy(), 2 * ramp(3).numpy())
+
+
 def test_as_a_decorator():
     @hiprt.compile
     def plain(x):
