@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, overload
 
-from hiprt import fork
+from hiprt import collector, fork
 from hiprt.array import Array, Form
 from hiprt.errors import HipWarning
 from hiprt.flags import flags
@@ -311,8 +311,9 @@ class Compiled(core.Compiled):
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """Call the function with values in the place of the arrays, and return its program."""
-        program, outputs, result, state = self.record(args, kwargs, shapeless=self.shapeless)
-        better, passes = improved(program)
+        with collector.paused():
+            program, outputs, result, state = self.record(args, kwargs, shapeless=self.shapeless)
+            better, passes = improved(program)
         return Traced(self.name, better, outputs, result, state, passes, len(program))
 
     def record(

@@ -1,5 +1,6 @@
 """compile: what is traced when, what a compiled function returns and writes, and that its bits are those of the ops."""
 
+import gc
 import threading
 import warnings
 from collections import OrderedDict
@@ -193,6 +194,29 @@ def test_side_effects_happen_once():
     for _ in range(3):
         compiled(ramp(4))
     assert said == [(4,)]
+
+
+def test_the_collector_rests_while_a_function_is_traced():
+    """A trace makes thousands of objects, and a collection looks at every object of the process."""
+    begun = []
+
+    def function(x):
+        begun.clear()
+        for _ in range(100):
+            x = kernels.exp(x)
+        calls.append(len(begun))
+        return x
+
+    calls, thresholds = [], gc.get_threshold()
+    gc.callbacks.append(lambda phase, info: begun.append(phase))
+    try:
+        gc.set_threshold(10)
+        hiprt.compile(function).trace((ramp(3),), {})
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.pop()
+    assert calls == [0]
+    assert gc.isenabled()
 
 
 def test_an_error_leaves_nothing_behind():
