@@ -146,3 +146,48 @@ def test_sampled_tokens_are_those_of_mlx(tmp_path):
     )  # fmt: skip
     assert not done.returncode, done.stderr
     assert done.stdout.split()[-1] == "4"
+
+
+GREEDY = """
+import importlib, json, sys
+import numpy as np
+import mlx.core as mx
+import mlx.nn as nn
+from mlx.utils import tree_flatten, tree_unflatten
+from mlx_lm.generate import generate_step
+
+found = {}
+for family, config in json.load(open(sys.argv[1])).items():
+    module = importlib.import_module("mlx_lm.models." + config["model_type"])
+    model = module.Model(module.ModelArgs.from_dict(config))
+    draws = np.random.default_rng(3)
+    weights = []
+    for name, like in tree_flatten(model.parameters()):
+        low, high = (-0.3, 0.3) if like.ndim > 1 else (0.5, 1.5)
+        weights.append((name, mx.array(draws.uniform(low, high, like.shape).astype(np.float32))))
+    model.update(tree_unflatten(weights))
+    has_groups = lambda _, each: hasattr(each, "to_quantized") and each.weight.shape[-1] % 32 == 0
+    nn.quantize(model, group_size=32, bits=4, class_predicate=has_groups)
+    mx.eval(model.parameters())
+    steps = generate_step(mx.array([1, 2, 3, 4, 5]), model, max_tokens=64)
+    found[family] = [int(token) for token, _ in steps]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.wide
+def test_greedy_tokens_of_twelve_families_are_those_of_mlx(tmp_path):
+    # This program, with MLX 0.32's own CPU build in the place of the module, wrote the tokens.
+    families = json.loads(Path(__file__).with_name("greedy_tokens.json").read_text())
+    program, configs = tmp_path / "program.py", tmp_path / "configs.json"
+    program.write_text(GREEDY)
+    configs.write_text(json.dumps({name: each["config"] for name, each in families.items()}))
+    done = subprocess.run(
+        [sys.executable, "-m", "hiprt", "run", str(program), str(configs)],
+        capture_output=True, text=True, timeout=500, env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+    found = json.loads(done.stdout)
+    assert len(found) == 12
+    for name, each in families.items():
+        assert found[name] == each["tokens"], name
