@@ -282,6 +282,14 @@ HIPRT_INLINE uint apart(uint x) {
   return x;
 }
 
+// A word that the compiler has no earlier than a number: a load from there takes the registers of what made the number.
+HIPRT_INLINE uint behind(uint x, float& number) {
+#if HIPRT_TARGET_AMD
+  asm("" : "+v"(x), "+v"(number));
+#endif
+  return x;
+}
+
 // As word_across, but on AMD words of near lanes come with a vector instruction (DPP) and not by way of LDS. The move stays
 // apart from what follows: the emulator in which kernels are executed reads lanes that an instruction of both has written.
 template <int MASK>

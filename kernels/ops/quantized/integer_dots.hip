@@ -181,6 +181,7 @@ for (uint round = 0; round < rounds; round++) {
   float sums[ROWS] = {};
 #pragma unroll 1
   for (uint first = 0; first < OWN; first += DEPTH) {
+    pack<uint, 2> from = first + DEPTH < PADDED ? place : place_after;  // of all pieces that are loaded meanwhile
 #pragma unroll
     for (uint d = 0; d < uint(DEPTH); d++) {
       const uint at = (first + d) * PACE + split * 32 + lane;
@@ -200,13 +201,16 @@ for (uint round = 0; round < rounds; round++) {
 #pragma unroll
               for (uint w = 0; w < 4; w++) dot = dot_codes<BITS>(codes[d][r].values[w], digits[p].values[w], dot);
             }
-            const float by = float(number_of_bits<T>(apart(scale[d][r]))), plus = float(number_of_bits<T>(apart(bias[d][r])));
+            scale[d][r] = apart(scale[d][r]), bias[d][r] = apart(bias[d][r]);
+            const float by = float(number_of_bits<T>(scale[d][r])), plus = float(number_of_bits<T>(bias[d][r]));
             sums[r] = mad(by * step, float(dot), mad(plus, total, sums[r]));
           }
         }
       }
       const uint next = first + d + DEPTH;
-      fetch(d, next < PADDED ? place : place_after, next < PADDED ? next : next - PADDED);
+#pragma unroll
+      for (uint r = 0; r < ROWS; r++) from.values[0] = behind(from.values[0], sums[r]);
+      fetch(d, from, next < PADDED ? next : next - PADDED);
     }
   }
 #pragma unroll
