@@ -64,8 +64,8 @@ class PromptCache:
         has_codes = any(name.endswith(SCALES) for name in self.arrays)
         has_keys = any(name.endswith(BY_POSITION) for name in self.arrays)
         if has_keys and has_codes != (kv_bits is not None):
-            said, remedy = ("is", "with --kv-bits 8") if has_codes else ("is not", "without --kv-bits")
-            raise CheckpointError(f"{self.path} {said} in 8 bits", f"read it {remedy}, or {REMEDY}")
+            said, remedy = ("has", "with --kv-bits 8") if has_codes else ("has no", "without --kv-bits")
+            raise CheckpointError(f"{self.path} {said} keys and values in 8 bits", f"read it {remedy}, or {REMEDY}")
 
     def layer(self, name: str, positions: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return what a layer keeps of so many first positions; the model asks for this shape and dtype."""
