@@ -23,6 +23,7 @@ from hiprt.bench.table import text_table
 from hiprt.command import set_run
 from hiprt.graphs import Recording
 from hiprt.graphs.launch.timing import microseconds, read_bandwidth
+from hiprt.kernels.ops.quantized_cache.coded_heads import GROUP_SIZE
 from hiprt.machine import machine
 
 __all__ = ["CASES", "Case", "Row", "add_arguments", "measure", "run"]
@@ -97,6 +98,11 @@ class Maker:
         words = kernels.bitwise_and(self.weights.words(shape), 255)
         return kernels.multiply(kernels.astype(words, bfloat16), 1 / 256)
 
+    def coded_cache(self, *shape: int) -> tuple[Array, Array]:
+        """Return a large array of codes of 8 bits, drawn on the device, and the scales of their groups."""
+        codes = kernels.astype(kernels.bitwise_and(self.weights.words(shape), 127), np.int8)
+        return codes, hiprt.full((*shape[:-1], shape[-1] // GROUP_SIZE), 1 / 128)
+
     def matrix(self, rows: int, columns: int) -> Linear:
         """Return a quantised matrix."""
         return self.weights.draw((rows, columns), FORM[1], columns**-0.5)
@@ -170,6 +176,18 @@ def attention(context: int, heads: int = 32, groups: int = 8, width: int = 128) 
         return size_of(q, keys, values), lambda: kernels.attention(q, keys, values, position, scale=width**-0.5)
 
     return Case("attention", f"{heads} heads over {groups}, context {context}", make)
+
+
+def quantized_attention(context: int, heads: int = 32, groups: int = 8, width: int = 128) -> Case:
+    """Return the case of one token's attention over a cache of 8 bits."""
+
+    def make(maker: Maker) -> tuple[int, Callable[[], Any]]:
+        q, position = maker.rows(1, heads, width), maker.places(context - 1)
+        (keys, key_scales), (values, value_scales) = (maker.coded_cache(1, groups, context, width) for _ in range(2))
+        caches, scale = (keys, values, key_scales, value_scales), width**-0.5
+        return size_of(q, *caches), lambda: kernels.quantized_attention(q, *caches, position, scale=scale)
+
+    return Case("quantized_attention", f"{heads} heads over {groups}, context {context}", make)
 
 
 def norm_rope_attention(heads: int = 32, groups: int = 8, width: int = 128) -> Case:
@@ -310,6 +328,7 @@ CASES = [
     *(qmv(8192, 8192, batch) for batch in (2, 4, 8)),
     qmv(25600, 5120),
     *(attention(context) for context in (512, 4096, 32768)),
+    *(quantized_attention(context) for context in (512, 4096, 32768)),
     experts("moe_gate_up"),
     experts("moe_down"),
 ]
@@ -317,6 +336,7 @@ SMALL = [
     *cases(128, 192, 4, 2, 512, 32),
     layer(128, 192, 4, 2, 32),
     attention(64, 4, 2, 32),
+    quantized_attention(64, 4, 2, 64),
     experts("moe_gate_up", 8, 2, 64, 128),
 ]
 

@@ -116,6 +116,17 @@ def attention(d):
     return found, [reference.attention(q, keys, values, int(position[0]), width**-0.5)]
 
 
+def quantized_attention(d):
+    pairs, repeat, width, capacity = d.size(3), d.size(4), 64 * 2 ** (d.size(3) - 1), d.size(300)
+    q, position = d.normal(pairs * repeat, width), d.whole(capacity + 2, 1)
+    (keys, key_scales), (values, value_scales) = (
+        reference.codes_of(d.normal(pairs, capacity, width)) for _ in range(2)
+    )
+    caches = keys, values, key_scales, value_scales
+    found, _ = op("quantized_attention", q, *caches, position, scale=width**-0.5)
+    return found, [reference.quantized_attention(q, *caches, int(position[0]), width**-0.5)]
+
+
 def prefill_attention(d):
     rows, pairs, repeat, width, capacity = d.size(20), d.size(2), d.size(3), d.size(128, 32), d.size(80)
     q, position = d.normal(rows, pairs * repeat, width), d.whole(capacity, rows)
@@ -349,6 +360,7 @@ OPS = {
     f.__name__: f
     for f in (
         silu_mul, rms_norm, layer_norm, gated_rms_norm, add_rms_norm, softmax, matmul, rope, kv_write, attention,
+        quantized_attention,
         prefill_attention, conv_step, gated_delta, gated_delta_gates, gdn_inputs, gdn_step, moe_route,
         moe_combine, quantize_and_back, quantize_to_floating_codes, quantized_embedding, sample, repetition_penalty,
         filter_logits, where, clip, concatenate, logsumexp, arange, advance, astype, contiguous, take,
