@@ -32,6 +32,8 @@ struct hiprt_recorder {
   hiprt_deps *tracker;
   node *nodes;
   uint32_t n_nodes, nodes_capacity;
+  hiprt_kernel **kernels; /* the references that are held: one of each kernel, or a few */
+  size_t n_kernels, kernels_capacity;
   char *bytes; /* payloads, each aligned to 8 */
   size_t n_bytes, bytes_capacity;
   uint32_t *deps;
@@ -110,25 +112,31 @@ static int keep_pointers(hiprt_recorder *r, hiprt_pointers *pointers, const uint
 
 void hiprt_recorder_release(hiprt_recorder *r) {
   if (!r || atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) != 1) return;
-  for (uint32_t i = 0; i < r->n_nodes; i++) {
-    hiprt_kernel_release(r->nodes[i].kernel);
-    hiprt_captured_release(r->nodes[i].captured);
-  }
+  for (uint32_t i = 0; r->n_foreign && i < r->n_nodes; i++) hiprt_captured_release(r->nodes[i].captured);
+  for (size_t i = 0; i < r->n_kernels; i++) hiprt_kernel_release(r->kernels[i]);
   for (size_t i = 0; i < r->n_touches; i++) hiprt_uses_release(r->touches[i].uses);
   forget_pointers(r);
   hiprt_deps_destroy(r->tracker);
   free(r->touches);
   free(r->arguments);
   free(r->nodes);
+  free(r->kernels);
   free(r->bytes);
   free(r->deps);
   free(r);
 }
 
-/* FNV-1a over 32-bit words: a hash only finds candidates, contents decide (G3). */
-static void hash(hiprt_recorder *r, const void *data, size_t n_words) {
-  const uint32_t *words = data;
-  for (size_t i = 0; i < n_words; i++) r->key = (r->key ^ words[i]) * 1099511628211u;
+/* FNV-1a over words: a hash only finds candidates, contents decide (G3). */
+static void hash(hiprt_recorder *r, uint64_t word) { r->key = (r->key ^ word) * 1099511628211u; }
+
+/* Hold a kernel as long as the recorder lives. */
+static int hold_kernel(hiprt_recorder *r, hiprt_kernel *kernel) {
+  if (!kernel || atomic_load_explicit(&kernel->recorder, memory_order_relaxed) == r->serial) return 0;
+  if (reserve((void **)&r->kernels, r->n_kernels, 1, &r->kernels_capacity, sizeof *r->kernels)) return HIPRT_E_MEMORY;
+  hiprt_kernel_retain(kernel);
+  r->kernels[r->n_kernels++] = kernel;
+  atomic_store_explicit(&kernel->recorder, r->serial, memory_order_relaxed);
+  return 0;
 }
 
 void hiprt_recorder_listen(hiprt_recorder *r, uint64_t handle) { r->captured = (hipStream_t)(uintptr_t)handle; }
@@ -208,6 +216,7 @@ static node *add(hiprt_recorder *r, uint32_t kind, hiprt_kernel *kernel, const v
 /* Count the node that add() began, with these edges. */
 static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t count) {
   if (reserve((void **)&r->deps, r->n_deps, count, &r->deps_capacity, sizeof *r->deps)) return HIPRT_E_MEMORY;
+  if (hold_kernel(r, n->kernel)) return HIPRT_E_MEMORY;
   if (count) memcpy(r->deps + r->n_deps, deps, count * sizeof *deps);
   n->deps = (uint32_t)r->n_deps;
   n->n_deps = count;
@@ -215,17 +224,15 @@ static int append(hiprt_recorder *r, node *n, const uint32_t *deps, uint32_t cou
   r->n_bytes += ((size_t)n->payload_size + 7) / 8 * 8;
   r->n_nodes++;
   r->arguments_hash += hash_of(r, n);
-  uint32_t head[3] = {n->kind, n->may_overlap, count};
-  hash(r, head, 3);
-  hash(r, deps, count);
-  if (n->kernel) hiprt_kernel_retain(n->kernel);
+  hash(r, (uint64_t)count << 32 | n->may_overlap << 8 | n->kind);
+  for (uint32_t i = 0; i < count; i++) hash(r, deps[i]);
   r->n_foreign += hiprt_captured_retain(n->captured) != 0;
   forget_pointers(r);
   if (is_launch(n)) {
-    const uint64_t function = function_of(r, n);
-    const uint32_t words[2] = {(uint32_t)function, (uint32_t)(function >> 32)};
-    hash(r, words, 2);
-    hash(r, r->bytes + n->payload, sizeof(hiprt_dims) / 4);
+    uint64_t dims[sizeof(hiprt_dims) / sizeof(uint64_t)];
+    memcpy(dims, r->bytes + n->payload, sizeof dims);
+    hash(r, function_of(r, n));
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) hash(r, dims[i]);
   }
   return 0;
 }
@@ -403,10 +410,9 @@ static int copy_all(const hiprt_recorder *from, hiprt_recorder *into) {
   if (from->n_nodes) memcpy(into->nodes, from->nodes, from->n_nodes * sizeof *into->nodes);
   if (from->n_bytes) memcpy(into->bytes, from->bytes, from->n_bytes);
   if (from->n_deps) memcpy(into->deps, from->deps, from->n_deps * sizeof *into->deps);
-  for (uint32_t i = 0; i < from->n_nodes; i++) {
-    if (from->nodes[i].kernel) hiprt_kernel_retain(from->nodes[i].kernel);
-    hiprt_captured_retain(from->nodes[i].captured);
-  }
+  for (size_t i = 0; i < from->n_kernels; i++)
+    if (hold_kernel(into, from->kernels[i])) return HIPRT_E_MEMORY;
+  for (uint32_t i = 0; i < from->n_nodes; i++) hiprt_captured_retain(from->nodes[i].captured);
   into->n_nodes = from->n_nodes;
   into->n_bytes = from->n_bytes;
   into->n_deps = from->n_deps;

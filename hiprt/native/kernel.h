@@ -44,6 +44,7 @@ void hiprt_kernel_move(const hiprt_kernel *kernel, char *payload, uint32_t n_mov
 
 struct hiprt_kernel {
   atomic_uint references;
+  atomic_ullong recorder; /* the number of the recorder that took a reference last: a hint, so that it takes few */
   hipFunction_t function;
   char name[128];
   uint32_t n_args, n_buffers, n_written;

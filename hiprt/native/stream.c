@@ -195,7 +195,6 @@ int hiprt_launch(hiprt_stream *stream, hiprt_kernel *kernel, const char *payload
 int hiprt_launch_kernel(hiprt_stream *stream, hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args,
                         const uint64_t *nbytes) {
   _Alignas(16) char payload[HIPRT_MOST_PAYLOAD];
-  if (dims->zero) return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch_kernel", "`zero` of the dimensions is not 0");
   if (kernel->payload_size > sizeof payload)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_launch_kernel", "the arguments take more than 4096 bytes");
   hiprt_kernel_pack(kernel, dims, args, nbytes, payload);

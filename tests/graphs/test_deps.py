@@ -1,9 +1,11 @@
 """Edges: RAW, WAR and WAW by byte range, complete and without redundant ones."""
 
 import pytest
+from helpers.kernels import functions, launch
 from helpers.recorder import Program
 from hypothesis import given, settings, strategies as st
 
+import hiprt
 from hiprt import core, graphs
 
 READ, WRITE, BOTH = 1, 2, 3
@@ -181,6 +183,27 @@ def test_a_slice_may_begin_with_a_barrier(stream):
     with recording.record(stream):
         stream.barrier()
     assert len(recording.copy()) == 1
+
+
+def test_a_recording_holds_a_kernel_once(stream):
+    """However many nodes launch it; recordings that take turns hold it each, and the last that goes lets go of it."""
+    kernel, x = functions()["accumulate"].core, hiprt.zeros(64)
+    before = core.lib.hiprt_kernel_references(kernel)
+
+    def record(recording, count):
+        with recording.record(stream):
+            for _ in range(count):
+                launch("accumulate", x, x, size=64)
+
+    recordings = [graphs.Recording() for _ in range(2)]
+    record(recordings[0], 100)
+    assert core.lib.hiprt_kernel_references(kernel) == before + 1
+    record(recordings[1], 1)
+    recordings.append(recordings[0].copy())
+    assert core.lib.hiprt_kernel_references(kernel) == before + 3
+    recordings[0].run(stream)
+    del recordings[:]
+    assert core.lib.hiprt_kernel_references(kernel) == before
 
 
 def test_chain_mode_is_program_order():

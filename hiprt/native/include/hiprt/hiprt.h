@@ -123,8 +123,8 @@ void hiprt_kernel_release(hiprt_kernel *kernel);
 
 /* ---- work: the next four queue it, or record it as a node while this thread records on the stream ---- */
 
-/* Launch a kernel. dims: `zero` is 0. args: a pointer to each argument, as for hipModuleLaunchKernel. nbytes: for each
- * buffer, in order of the arguments, how many bytes from its address the kernel may touch.
+/* Launch a kernel. args: a pointer to each argument, as for hipModuleLaunchKernel. nbytes: for each buffer, in order of
+ * the arguments, how many bytes from its address the kernel may touch.
  * Ownership: arguments are copied. Threads: any; a recording takes only its own thread's work. Errors: HIPRT_E_ARGUMENT,
  * HIPRT_E_MEMORY, HIPRT_E_FULL, HIPRT_E_CAPTURED, HIPRT_E_CLOSED, a hipError_t. */
 int hiprt_launch_kernel(hiprt_stream *stream, hiprt_kernel *kernel, const hiprt_dims *dims, void *const *args,
