@@ -210,3 +210,14 @@ def test_import_opens_no_gpu_library():
         "assert 'amdhip64' not in maps and 'libcuda' not in maps\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_installation_has_every_package_and_every_source_of_kernels(root):
+    """A folder that pyproject.toml does not name is missing where the package is installed, and here it is not."""
+    text = (root / "pyproject.toml").read_text()
+    listed = set(re.findall(r'"([\w.]+)"', text[text.index("\npackages = [") : text.index("\ninclude-package-data")]))
+    folders = [path.parent.relative_to(root) for name in PACKAGES for path in (root / name).rglob("__init__.py")]
+    assert {".".join(("hiprt", *folder.parts)) for folder in folders} <= listed
+    families = {path.parent.name for path in (root / "kernels" / "ops").rglob("*.metal")}
+    have_sources = r'^"hiprt\.kernels\.ops\.(\w+)" = \["\*\.metal", "\*\.hip", "\*\.h"\]$'
+    assert families <= set(re.findall(have_sources, text, re.MULTILINE))
