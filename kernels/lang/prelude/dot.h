@@ -282,6 +282,13 @@ HIPRT_INLINE uint apart(uint x) {
   return x;
 }
 
+// Whether loads wait for the registers of what was loaded before: CDNA would copy that first, word by word. On RDNA they would
+// be waited for more often.
+#if HIPRT_TARGET_AMD && defined(__GFX9__)
+constexpr bool RELOADS_IN_PLACE = true;
+#else
+constexpr bool RELOADS_IN_PLACE = false;
+#endif
 // A word that the compiler has no earlier than a number: a load from there takes the registers of what made the number.
 HIPRT_INLINE uint behind(uint x, float& number) {
 #if HIPRT_TARGET_AMD

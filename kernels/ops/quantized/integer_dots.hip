@@ -201,16 +201,21 @@ for (uint round = 0; round < rounds; round++) {
 #pragma unroll
               for (uint w = 0; w < 4; w++) dot = dot_codes<BITS>(codes[d][r].values[w], digits[p].values[w], dot);
             }
-            scale[d][r] = apart(scale[d][r]), bias[d][r] = apart(bias[d][r]);
-            const float by = float(number_of_bits<T>(scale[d][r])), plus = float(number_of_bits<T>(bias[d][r]));
+            const uint own_scale = apart(scale[d][r]), own_bias = apart(bias[d][r]);
+            if (RELOADS_IN_PLACE) scale[d][r] = own_scale, bias[d][r] = own_bias;
+            const float by = float(number_of_bits<T>(own_scale)), plus = float(number_of_bits<T>(own_bias));
             sums[r] = mad(by * step, float(dot), mad(plus, total, sums[r]));
           }
         }
       }
       const uint next = first + d + DEPTH;
+      if (RELOADS_IN_PLACE) {
 #pragma unroll
-      for (uint r = 0; r < ROWS; r++) from.values[0] = behind(from.values[0], sums[r]);
-      fetch(d, from, next < PADDED ? next : next - PADDED);
+        for (uint r = 0; r < ROWS; r++) from.values[0] = behind(from.values[0], sums[r]);
+        fetch(d, from, next < PADDED ? next : next - PADDED);
+      } else {
+        fetch(d, next < PADDED ? place : place_after, next < PADDED ? next : next - PADDED);
+      }
     }
   }
 #pragma unroll
