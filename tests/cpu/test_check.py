@@ -289,3 +289,123 @@ def test_only_the_kinds_that_are_named_are_looked_for(check):
 def test_a_wrong_kind_is_told_of(python):
     text = python("os.dup2(1, 2)\nok(hip.hipGetDeviceCount())", HIPRT_CPU_CHECK="races")
     assert "'races' is none of memory, race, init, barrier and all" in text
+
+
+LARGE = """
+#define I int(blockIdx.x * blockDim.x + threadIdx.x)
+#define KERNEL(name) extern "C" __global__ void name(int *x, int *y, int n)
+KERNEL(add) { if (I < n) y[I] = x[I] + 1; }
+KERNEL(one_beyond) { if (I <= n) y[I] = x[I < n ? I : 0]; }
+KERNEL(one_never_written) { if (I < n) y[I] = x[I]; }
+KERNEL(write_all) { if (I < n) y[I] = 1; }
+KERNEL(write_too) { if (I < n) y[I] = 2; }
+KERNEL(read_all) { if (I < n && x[I] == 12345) y[I] = 3; }
+KERNEL(write_pairs) { if (I < n / 2) ((int2 *)y)[I] = int2{4, 5}; }
+KERNEL(write_fours) { if (I < n / 4) ((int4 *)y)[I] = int4{4, 5, 6, 7}; }
+KERNEL(write_every_other) { if (I < n && I % 2) y[I] = 6; }
+KERNEL(read_neighbour) { if (I < n) { y[I] = 7; if (threadIdx.x) x[I] = y[I - 1]; } }
+KERNEL(write_next) { if (I < n) { y[I] = 7; if (I + 40 < n && threadIdx.x == 9) y[I + 40] = 8; } }
+KERNEL(bytes_within) { if (I < n) { y[I] = 7; if (threadIdx.x == 9) ((char *)y)[4 * I + 4 * 40] = 8; } }
+KERNEL(atomic_within) { if (I < n) { y[I] = 7; if (threadIdx.x == 9) atomicAdd(&y[I + 40], 8); } }
+"""
+
+# Each works on 16,384 numbers, 64 blocks of 256 threads in rows that follow each other.
+ROWS = f"""
+from helpers.rtc import Program
+N, source = 1 << 14, {LARGE!r}
+program = Program(source, name="rows.hip")
+x, y, z = (ok(hip.hipMalloc(4 * N)) for _ in range(3))
+
+def go(name, x, y, on=None, n=N):
+    values = [np.array([int(x)], np.uint64), np.array([int(y)], np.uint64), np.array([n], np.int32)]
+    cells = np.array([v.ctypes.data for v in values], np.uint64)
+    ok(hip.hipModuleLaunchKernel(program.function(name), N // 256 + 1, 1, 1, 256, 1, 1, 0, on, cells, None))
+
+def renew(*memory):
+    ok(hip.hipDeviceSynchronize())
+    for each in memory:
+        ok(hip.hipMemset(each, 0, 4 * N))
+    ok(hip.hipDeviceSynchronize())
+
+def part(memory, number):
+    return int(memory) + 4 * number
+renew(x, y, z)
+"""
+
+
+def rows(check, code):
+    """Run launches over long rows; return each finding's kind and the kernel, block and thread of its accesses."""
+    found = check(HOST + ROWS + code + "\nok(hip.hipDeviceSynchronize())")
+    return [(f["kind"], {(i["kernel"], i["block"][0], i["thread"][0]) for i in f["involved"]}) for f in found]
+
+
+def test_rows_of_threads_that_are_right_are_left_alone(check):
+    """What was noted for a row of threads at once is looked at word by word, and by copies and fills, later."""
+    code = """
+for name in ("add", "write_all", "write_pairs", "write_fours", "add", "write_every_other", "read_all", "add"):
+    go(name, x, y)
+    ok(hip.hipMemcpy(z, y, 4 * N, DEVICE))
+    go("add", z, x)
+go("write_every_other", x, y, n=N - 3)
+go("add", part(y, 5), part(x, 5), n=N - 5)
+go("add", x, z, n=N - 7)
+go("one_beyond", x, y, n=N - 56)
+ok(hip.hipMemcpy(part(y, 3), part(z, 9), 4 * N - 64, DEVICE))
+ok(hip.hipMemcpy(np.empty(N, np.int32), y, 4 * N, KIND.hipMemcpyDeviceToHost))
+"""
+    assert rows(check, code) == []
+
+
+# Steps, each in memory that was filled anew, and what is found then.
+DEFECTS_IN_ROWS = [
+    ("go('one_beyond', x, y)", "memory", {("one_beyond", 64, 0)}),
+    (
+        """
+w = ok(hip.hipMalloc(4 * N))
+ok(hip.hipMemset(w, 0, 2800))
+ok(hip.hipMemset(part(w, 701), 0, 4 * N - 2804))
+go('one_never_written', w, y)
+""",
+        "init",
+        {("one_never_written", 2, 188)},
+    ),
+    (
+        "go('write_all', x, y, one); go('write_too', x, part(y, 1000), two, n=1)",
+        "race",
+        {("write_too", 0, 0), ("write_all", 3, 232)},
+    ),
+    (
+        "go('read_all', y, x, one); go('write_too', x, part(y, 2001), two, n=1)",
+        "race",
+        {("write_too", 0, 0), ("read_all", 7, 209)},
+    ),
+    (
+        "go('write_all', x, y, one); go('read_all', part(y, 4000), x, two, n=1)",
+        "race",
+        {("read_all", 0, 0), ("write_all", 15, 160)},
+    ),
+    (
+        "go('write_pairs', x, y, one); go('write_too', x, part(y, 1001), two, n=1)",
+        "race",
+        {("write_too", 0, 0), ("write_pairs", 1, 244)},
+    ),
+    (
+        "go('write_fours', x, y, one); go('write_too', x, part(y, 5003), two, n=1)",
+        "race",
+        {("write_too", 0, 0), ("write_fours", 4, 226)},
+    ),
+    (
+        "go('write_every_other', x, y, one); go('write_too', x, part(y, 1000), two, n=2)",
+        "race",
+        {("write_too", 0, 1), ("write_every_other", 3, 233)},
+    ),
+    ("go('read_neighbour', x, y)", "race", {("read_neighbour", 0, 1), ("read_neighbour", 0, 0)}),
+    ("go('write_next', x, y)", "race", {("write_next", 0, 49), ("write_next", 0, 9)}),
+    ("go('bytes_within', x, y, n=N - 64)", "race", {("bytes_within", 0, 49), ("bytes_within", 0, 9)}),
+    ("go('atomic_within', x, y, n=N - 64)", "race", {("atomic_within", 0, 49), ("atomic_within", 0, 9)}),
+]
+
+
+def test_defects_in_rows_of_threads_are_found(check):
+    code = "\nrenew(x, y, z)\n".join(code for code, *_ in DEFECTS_IN_ROWS)
+    assert rows(check, code) == [(kind, involved) for _, kind, involved in DEFECTS_IN_ROWS]

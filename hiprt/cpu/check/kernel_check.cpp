@@ -16,6 +16,7 @@
 #include "check/line_table.h"
 #include "check/report.h"
 #include "check/shadow.h"
+#include "check/streaks.h"
 #include "check/task_order.h"
 #include "check/thread_order.h"
 
@@ -359,6 +360,7 @@ void begin_kernel(const CheckedKernel &kernel) {
   launch.is_kernel = true;
   launch.code = kernel.code;
   add_launch(std::move(launch));
+  forget_streaks();
 }
 
 void begin_checked_block(const unsigned (&index)[3], const unsigned char *shared) {
@@ -378,6 +380,7 @@ void leave_checked_block() { state().threads.reach_grid(); }
 void pass_checked_grid() { state().threads.pass_grid(); }
 
 void end_kernel() {
+  end_row();
   state().kernel.shared = nullptr;
   check_lock().unlock();
 }
@@ -387,6 +390,7 @@ void resume_thread(unsigned thread) { resume(thread); }
 void check_access(uintptr_t address, size_t size, unsigned kind, uintptr_t pc) {
   State &all = state();
   if (size == 0 || address - reinterpret_cast<uintptr_t>(all.kernel.arguments) < all.kernel.arguments_size) return;
+  end_streaks_at(address, size);
   __hiprt_check &now = check_context();
   if (kind & kAtomic && checks(CheckKind::Race)) {
     all.threads.atomic(now.thread, address, kind & kWrites, kind & kReads, kind & kReleases);
@@ -485,9 +489,11 @@ void transfer(uintptr_t from, size_t length, bool writes) {
   const uint32_t self = check_context().self;
   for_pages(from, length, [&](uintptr_t address, size_t size) {
     Page *page = shadow_page(address);
-    if (!page->cells && !usable(page->whole[0])) return;
-    if (size == Page::kSize && !page->cells) {
-      return check_race(&page->whole[0], &page->whole[1], access_of(self, 15, false, 0), writes, address);
+    if (page->is_alike() && !usable(page->whole[0])) return;
+    const uint64_t access = access_of(self, 15, false, 0);
+    if (size == Page::kSize && page->is_alike()) return check_race(&page->whole[0], &page->whole[1], access, writes, address);
+    if (size == Page::kSize && page->rows && plain_words(*page, 0, Page::kWords, false) == Page::kWords) {
+      return note_words(page, 0, Page::kWords, access, 0, writes);
     }
     for (uintptr_t word = address & ~uintptr_t{3}; word < address + size; word += 4) {
       const size_t begin = std::max(address, word) - word, end = std::min(address + size, word + 4) - word;
@@ -502,7 +508,8 @@ void transfer(uintptr_t from, size_t length, bool writes) {
 unsigned written_bytes(uintptr_t address, unsigned count) {
   unsigned out = 0;
   for (unsigned i = 0; i < count; ++i) {
-    const Page *page = shadow_page(address + i);
+    Page *page = shadow_page(address + i);
+    if (page->rows) give_cells(page);
     const Cell &cell = page->cells ? page->cells[(address + i) % Page::kSize / 4] : page->whole[0];
     const unsigned byte = (address + i) % 4;
     out |= unsigned(!(usable(cell) >> byte & 1) || written(cell) >> byte & 1) << i;
@@ -517,7 +524,17 @@ void set_written(uintptr_t word, unsigned bytes, unsigned values) {
 }
 
 // Returns whether all of a page was written, or is not the device's.
-bool is_written(const Page &page) { return !page.cells && (!usable(page.whole[0]) || written(page.whole[0]) == 15); }
+bool is_written(const Page &page) {
+  if (page.is_alike()) return !usable(page.whole[0]) || written(page.whole[0]) == 15;
+  return page.rows && std::all_of(page.rows.get(), page.rows.get() + Page::kRows, [](const Row &row) { return written(row.first) == 15; });
+}
+
+// Notes that a page without cells was written.
+void set_page_written(Page *page) {
+  const auto set = [](Cell *cell) { cell->write |= uint64_t{usable(*cell)} << kWrittenShift; };
+  set(&page->whole[0]);
+  for (size_t i = 0; page->rows && i < Page::kRows; ++i) set(&page->rows[i].first);
+}
 
 }  // namespace
 
@@ -528,11 +545,8 @@ void check_copy(uintptr_t to, uintptr_t from, size_t length) {
     const uintptr_t source = from + (target - to);
     const bool all = is_written(*shadow_page(source)) && is_written(*shadow_page(source + size - 1));
     Page *page = shadow_page(target);
-    if (all && size == Page::kSize && !page->cells) {
-      page->whole[0].write |= uint64_t{usable(page->whole[0])} << kWrittenShift;
-      return;
-    }
-    if (!page->cells && !usable(page->whole[0])) return;
+    if (all && size == Page::kSize && !page->cells) return set_page_written(page);
+    if (page->is_alike() && !usable(page->whole[0])) return;
     for (uintptr_t word = target & ~uintptr_t{3}; word < target + size; word += 4) {
       const uintptr_t begin = std::max(target, word), end = std::min(target + size, word + 4);
       const unsigned count = static_cast<unsigned>(end - begin), bytes = ((1u << count) - 1) << (begin - word);
@@ -546,11 +560,8 @@ void check_fill(uintptr_t to, size_t length) {
   transfer(to, length, true);
   for_pages(to, length, [&](uintptr_t address, size_t size) {
     Page *page = shadow_page(address);
-    if (size == Page::kSize && !page->cells) {
-      page->whole[0].write |= uint64_t{usable(page->whole[0])} << kWrittenShift;
-      return;
-    }
-    if (!page->cells && !usable(page->whole[0])) return;
+    if (size == Page::kSize && !page->cells) return set_page_written(page);
+    if (page->is_alike() && !usable(page->whole[0])) return;
     for (uintptr_t word = address & ~uintptr_t{3}; word < address + size; word += 4) {
       const uintptr_t begin = std::max(address, word) - word, end = std::min(address + size, word + 4) - word;
       const unsigned bytes = ((1u << end) - 1) & ~((1u << begin) - 1);

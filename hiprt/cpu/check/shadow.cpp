@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "check/checks.h"
+#include "check/streaks.h"
 
 namespace cpu {
 namespace {
@@ -36,27 +38,45 @@ bool are_alike(const ByteState *states) {
 
 __hiprt_check_page &recent_of(uintptr_t number) { return check_context().recent[number % __hiprt_check_recent]; }
 
-void give_cells(Page *page) {
-  page->cells.reset(new Cell[2 * Page::kWords]);
-  for (size_t i = 0; i < 2; ++i) std::fill_n(page->cells.get() + i * Page::kWords, Page::kWords, page->whole[i]);
-}
-
 // Forgets the accesses of some words of a page, and reads their states anew.
 void read_states(uintptr_t number, Page *page, uintptr_t from, uintptr_t to) {
   ByteState states[Page::kSize];
   fill_states(number * Page::kSize, Page::kSize, states);
   if (from == 0 && to == Page::kSize && are_alike(states)) {
     if (recent_of(number).number == number) recent_of(number) = kNoPage;
-    page->cells.reset();
+    page->cells.reset(), page->rows.reset();
     page->whole[0] = untouched(states), page->whole[1] = {};
     return;
   }
-  if (!page->cells) give_cells(page);
+  give_cells(page);
   for (uintptr_t w = from / 4; w <= (to - 1) / 4; ++w) page->cells[w] = untouched(states + w * 4), page->cells[w + Page::kWords] = {};
+}
+
+bool is_plain(const Cell &cell, uint64_t needed, uint32_t before) {
+  return (cell.write & needed) == needed && !(cell.read & kMoreBit) && who(cell.write) < before && who(cell.read) < before;
+}
+
+// Whoever comes later and is ordered with neither conflicts with the write first, so that reads before it are forgotten.
+void note_access(Cell *cell, uint64_t access, bool writes) {
+  if (writes) *cell = {kStates | access, 0};
+  else cell->read = access;
+}
+
+// Returns how many words each thread accessed, 0 if all are one's, in a row of cells if that says all of them; else nothing.
+std::optional<unsigned> words_each(const Cell *cells, unsigned long long Cell::*part) {
+  const uint64_t first = cells[0].*part;
+  unsigned shift = 0;
+  while (shift < 3 && cells[1u << shift].*part == first) ++shift;
+  const bool is_one = shift == 3;
+  for (unsigned word = 0; word < Row::kWords; ++word) {
+    if (cells[word].*part != first + (is_one ? 0 : word >> shift)) return std::nullopt;
+  }
+  return is_one ? 0 : 1u << shift;
 }
 
 void shadow_changed(uintptr_t base, size_t size) {
   const std::lock_guard<std::recursive_mutex> hold(check_lock());
+  end_streaks();
   const uintptr_t first = base / Page::kSize, last = (base + size - 1) / Page::kSize;
   const auto change = [&](uintptr_t number, Page *page) {
     const uintptr_t from = std::max(base, number * Page::kSize) - number * Page::kSize;
@@ -99,21 +119,89 @@ Page *shadow_page(uintptr_t address) {
   return &found->second;
 }
 
+void give_cells(Page *page) {
+  if (page->cells) return;
+  page->cells.reset(new Cell[2 * Page::kWords]);
+  Cell *cells = page->cells.get();
+  for (size_t i = 0; i < 2; ++i) std::fill_n(cells + i * Page::kWords, Page::kWords, page->whole[i]);
+  for (size_t w = 0; page->rows && w < Page::kWords; ++w) cells[w] = page->rows[w / Row::kWords].cell(w % Row::kWords);
+  page->rows.reset();
+}
+
+bool give_rows(Page *page) {
+  const Cell &second = page->whole[1];
+  if (page->cells || second.write || second.read) return false;
+  if (page->rows) return true;
+  page->rows.reset(new Row[Page::kRows]);
+  std::fill_n(page->rows.get(), Page::kRows, Row{page->whole[0], 0, 0});
+  return true;
+}
+
 Cell *shadow_cell(uintptr_t address) {
   const uintptr_t number = address / Page::kSize;
   __hiprt_check_page &recent = recent_of(number);
   if (recent.number != number) {
     Page *page = shadow_page(address);
-    if (!page->cells) give_cells(page);
+    give_cells(page);
     recent = {number, page->cells.get()};
   }
   return &recent.cells[address % Page::kSize / 4];
+}
+
+void join_cells(uintptr_t address, Page *page) {
+  if (!page->cells) return;
+  Row rows[Page::kRows];
+  for (size_t i = 0; i < Page::kRows; ++i) {
+    const Cell *cells = &page->cells[i * Row::kWords];
+    const auto written_each = words_each(cells, &Cell::write), read_each = words_each(cells, &Cell::read);
+    if (!written_each || !read_each || cells[0].read & (kMoreBit | kReadersBit)) return;
+    rows[i] = {cells[0], *written_each, *read_each};
+  }
+  __hiprt_check_page &recent = recent_of(address / Page::kSize);
+  if (recent.cells == page->cells.get()) recent = kNoPage;
+  page->cells.reset();
+  page->whole[1] = {};
+  page->rows.reset(new Row[Page::kRows]);
+  std::copy(rows, rows + Page::kRows, page->rows.get());
+}
+
+size_t plain_words(const Page &page, size_t begin, size_t most, bool reads) {
+  const uint64_t needed = uint64_t{15} << kUsableShift | (reads ? uint64_t{15} << kWrittenShift : 0);
+  const uint32_t before = check_context().before;
+  size_t count = 0;
+  if (!page.rows) {
+    for (const Cell *cell = &page.cells[begin]; count < most && is_plain(*cell, needed, before); ++cell, ++count) {
+      if (cell->read & kReadersBit && who(cell[Page::kWords].read) >= before) break;
+    }
+    return count;
+  }
+  // The last word of a row has its latest access.
+  while (count + Row::kWords <= most && is_plain(page.rows[(begin + count) / Row::kWords].cell(Row::kWords - 1), needed, before)) {
+    count += Row::kWords;
+  }
+  return count;
+}
+
+void note_words(Page *page, size_t begin, size_t count, uint64_t access, unsigned each, bool writes) {
+  if (begin % Row::kWords || count % Row::kWords) give_cells(page);
+  for (size_t word = 0; page->rows && word < count; word += Row::kWords) {
+    Row &row = page->rows[(begin + word) / Row::kWords];
+    note_access(&row.first, access + (each ? word / each : 0), writes);
+    (writes ? row.written_each : row.read_each) = each;
+    if (writes) row.read_each = 0;
+  }
+  if (!page->cells) return;
+  const size_t step = each ? each : count;
+  for (Cell *cell = &page->cells[begin], *end = cell + count; cell < end; cell += step, ++access) {
+    for (size_t word = 0; word < step; ++word) note_access(cell + word, access, writes);
+  }
 }
 
 void forget_accesses() {
   const auto forget = [](Cell *first, Cell *second) { *first = {first->write & kStates, 0}, *second = {}; };
   for (auto &[number, page] : pages()) {
     forget(&page.whole[0], &page.whole[1]);
+    for (size_t i = 0; page.rows && i < Page::kRows; ++i) page.rows[i] = {{page.rows[i].first.write & kStates, 0}, 0, 0};
     for (size_t w = 0; page.cells && w < Page::kWords; ++w) forget(&page.cells[w], &page.cells[w + Page::kWords]);
   }
 }

@@ -24,11 +24,26 @@ inline unsigned bytes_of(uint64_t access) { return access >> kBytesShift & 15; }
 inline unsigned written(const Cell &cell) { return cell.write >> kWrittenShift & 15; }
 inline unsigned usable(const Cell &cell) { return static_cast<unsigned>(cell.write >> kUsableShift); }
 
+// The first cells of some words that were accessed by threads that follow each other: of each access the first thread's, and
+// how many words each thread accessed; 0: all are the first one's.
+struct Row {
+  static constexpr size_t kWords = 32;
+  Cell first;
+  unsigned written_each, read_each;
+  Cell cell(size_t word) const {
+    return {first.write + (written_each ? word / written_each : 0), first.read + (read_each ? word / read_each : 0)};
+  }
+};
+
+// It has cells, or rows while they say it all, or neither.
 struct Page {
   static constexpr size_t kSize = __hiprt_check_page_size;
   static constexpr size_t kWords = __hiprt_check_words;
-  Cell whole[2] = {};  // the first and second cell of all words, which are alike while there are no cells
+  static constexpr size_t kRows = kWords / Row::kWords;
+  Cell whole[2] = {};  // the first and second cell of all words, while they are alike
+  std::unique_ptr<Row[]> rows;
   std::unique_ptr<Cell[]> cells;
+  bool is_alike() const { return !cells && !rows; }
 };
 
 // Held for the whole of a kernel, a copy or a fill, and while the shadow changes.
@@ -38,8 +53,19 @@ std::recursive_mutex &check_lock();
 __hiprt_check &check_context();
 // Returns the page of an address.
 Page *shadow_page(uintptr_t address);
+// Gives a page cells, unless it has them.
+void give_cells(Page *page);
+// Gives a page rows, and returns false if they could not say what is known of its words.
+bool give_rows(Page *page);
+// Gives the page of an address rows instead of cells, if rows can say the same.
+void join_cells(uintptr_t address, Page *page);
 // Returns the first cell of the word at an address; the second lies Page::kWords behind it.
 Cell *shadow_cell(uintptr_t address);
+// Returns for how many of a page's words, from number `begin` on, an access needs no other look than this one: nothing is wrong
+// with it, and all that was done to them comes before what runs now. With `reads` they must have been written.
+size_t plain_words(const Page &page, size_t begin, size_t most, bool reads);
+// Notes such accesses: `access` is the first one, and each thread accesses `each` words; 0: all are the first one's.
+void note_words(Page *page, size_t begin, size_t count, uint64_t access, unsigned each, bool writes);
 // Forgets all accesses.
 void forget_accesses();
 

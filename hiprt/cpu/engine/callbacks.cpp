@@ -10,6 +10,7 @@
 
 #include "check/checks.h"
 #include "check/shadow.h"
+#include "check/streaks.h"
 #include "engine/runner.h"
 
 namespace cpu {
@@ -37,6 +38,10 @@ void access(const volatile void *address, unsigned long size, unsigned kind, con
 }
 
 void fence(int of_device) { Runner::active()->fence(of_device); }
+
+int streak(unsigned long address, unsigned long size, unsigned kind, unsigned long pc) {
+  return address - Runner::active()->running()->base() >= HIPRT_CPU_STACK_SIZE && begin_streak(address, size, kind, pc);
+}
 
 void *allocate(unsigned long size) {
   void *memory = std::malloc(size);
@@ -72,6 +77,7 @@ __hiprt_host make_table() {
   table.check = &check_context();
   table.access = access;
   table.fence = fence;
+  table.streak = streak;
   table.fail = fail;
   table.print = print;
   table.clock = nanoseconds;

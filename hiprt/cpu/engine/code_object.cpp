@@ -99,6 +99,11 @@ class Symbols {
   uintptr_t base_;
 };
 
+// Returns whether a function is a checked kernel's loop over threads (cpu_kernel.h), which holds a copy of the kernel.
+bool is_loop(const Symbol &s) {
+  return s.name.find("__hiprt_symbol") != std::string::npos && s.name.find("7threadsE") != std::string::npos;
+}
+
 // Returns the functions that contain synchronising operations, which leave marks in a section (cpu_language.h). A null
 // stands for code outside any known function.
 std::vector<const Symbol *> synchronising(const ElfImage &elf, const Symbols &symbols, uintptr_t base) {
@@ -110,7 +115,8 @@ std::vector<const Symbol *> synchronising(const ElfImage &elf, const Symbols &sy
       int32_t distance;
       std::memcpy(&distance, mark, 4);
       const Symbol *function = symbols.at(mark + distance);
-      if (std::find(out.begin(), out.end(), function) == out.end()) out.push_back(function);
+      const bool is_copy = function && is_loop(*function);
+      if (!is_copy && std::find(out.begin(), out.end(), function) == out.end()) out.push_back(function);
     }
   }
   return out;

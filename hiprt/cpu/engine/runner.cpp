@@ -7,6 +7,7 @@
 
 #include "check/checks.h"
 #include "check/kernel_check.h"
+#include "check/streaks.h"
 
 namespace cpu {
 namespace {
@@ -146,7 +147,9 @@ void Runner::plain_blocks(__hiprt_thread *record) {
     for (unsigned z = 0; z < launch.block.z; ++z) {
       for (unsigned y = 0; y < launch.block.y; ++y) {
         record->thread[0] = 0, record->thread[1] = y, record->thread[2] = z;
+        if (is_checking()) begin_row(launch.block.x * (y + launch.block.y * z), launch.block.x);
         launch.code->run(launch.arguments, launch.block.x);
+        if (is_checking()) end_row();
       }
     }
   }

@@ -61,12 +61,20 @@ enum : unsigned long long {
   __hiprt_check_page_size = 4096,
   __hiprt_check_words = __hiprt_check_page_size / 4,
   __hiprt_check_recent = 512,
+  __hiprt_check_streaks = 64,
   __hiprt_check_stack = HIPRT_CPU_STACK_SIZE,
 };
 
 struct __hiprt_check_page {
   unsigned long number;
   __hiprt_cell *cells;
+};
+
+// Accesses at one place in the code, by threads that follow each other to values that follow each other (check/streaks.h).
+struct __hiprt_streak {
+  unsigned long place;   // where the accesses return to; 0: there is no streak
+  unsigned long origin;  // the address that a thread of the number 0 would have
+  unsigned next, end;    // who goes on with it, and who is behind the last one that may
 };
 
 // What kernels that are checked look at before they call the engine. Who does an access is a number: 32 times an epoch
@@ -76,8 +84,10 @@ struct __hiprt_check {
   unsigned first;           // who thread 0 of the block is at its begin
   unsigned before;          // those below this come before all that runs now
   unsigned block, ordered;  // and so do these: so many from the block's first one on
+  unsigned row_end;         // who is behind the row of threads that runs; 0: no streaks are looked for
   unsigned long code;       // where the module begins
   __hiprt_check_page recent[__hiprt_check_recent];
+  __hiprt_streak streaks[__hiprt_check_streaks];  // each place has one entry that it may use
 };
 
 enum __hiprt_barrier {
@@ -106,6 +116,8 @@ struct __hiprt_host {
   __hiprt_check *check;
   void (*access)(const volatile void *, unsigned long size, unsigned kind, const void *pc);
   void (*fence)(int of_device);
+  // Called before an access that goes on with no streak, while they are looked for. Returns whether one begins with it.
+  int (*streak)(unsigned long address, unsigned long size, unsigned kind, unsigned long pc);
   // This ends the kernel with an error.
   void (*fail)(const char *kind, const char *text, const char *file, unsigned line, const char *function);
   int (*print)(const char *format, __builtin_va_list arguments);

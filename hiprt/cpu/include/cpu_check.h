@@ -64,9 +64,21 @@ __hiprt_part bool __hiprt_is_plain(__hiprt_check *check, unsigned long p, unsign
   return true;
 }
 
+// Returns whether an access goes on with its place's streak, which notes it later.
+__hiprt_part bool __hiprt_goes_on(const void *at, unsigned long size, const void *caller) {
+  const unsigned long p = reinterpret_cast<unsigned long>(at), pc = reinterpret_cast<unsigned long>(caller);
+  __hiprt_check *check = __hiprt_host_table->check;
+  __hiprt_streak *streak = &check->streaks[pc % __hiprt_check_streaks];
+  const unsigned self = check->self;
+  if (streak->place != pc || streak->origin + size * self != p || streak->next != self || self >= streak->end) return false;
+  streak->next = self + 1;
+  return true;
+}
+
 __hiprt_part void __hiprt_touch(const volatile void *at, unsigned long size, unsigned kind, const void *caller) {
   const unsigned long p = reinterpret_cast<unsigned long>(at), pc = reinterpret_cast<unsigned long>(caller);
   __hiprt_check *check = __hiprt_host_table->check;
+  if (check->row_end && __hiprt_host_table->streak(p, size, kind, pc)) return;
   bool is_plain = p % (size < 4 ? size : 4) == 0 && (size <= 2 || size % 4 == 0);
   if (size <= 4) {
     is_plain = is_plain && __hiprt_is_plain(check, p, ((1u << size) - 1) << (size < 4 ? p % 4 : 0), kind, pc);
@@ -90,8 +102,13 @@ __hiprt_hook void __tsan_vptr_update(void **, void *) {}
 __hiprt_hook void __tsan_vptr_read(void **) {}
 
 // A volatile access counts as atomic: programs that exchange data within a warp or wait for a flag write it so.
+// Accesses that go on with a streak return before any register is saved.
 #define __hiprt_access(name, size, kind)                                                                         \
-  __hiprt_hook void __tsan_##name##size(void *p) { __hiprt_touch(p, size, kind, __builtin_return_address(0)); }  \
+  __hiprt_hook void __hiprt_##name##size(void *p) { __hiprt_touch(p, size, kind, __builtin_return_address(0)); } \
+  __hiprt_hook void __tsan_##name##size(void *p) {                                                               \
+    if (size >= 4 && __hiprt_goes_on(p, size, __builtin_return_address(0))) return;                              \
+    __attribute__((musttail)) return __hiprt_##name##size(p);                                                    \
+  }                                                                                                              \
   __hiprt_hook void __tsan_unaligned_##name##size(void *p) {                                                     \
     (size < 8 ? __hiprt_touch_any : __hiprt_touch)(p, size, kind, __builtin_return_address(0));                  \
   }

@@ -37,20 +37,31 @@ struct __hiprt_symbol<T *, V> {
   }
 };
 
+#ifdef __HIPRT_CHECK__
+typedef __hiprt_thread __attribute__((address_space(1))) __hiprt_quiet_thread;
+typedef __hiprt_check __attribute__((address_space(1))) __hiprt_quiet_check;
+#endif
+
 template <class... A, void (*K)(A...)>
 struct __hiprt_symbol<void (*)(A...), K> {
   static constexpr __hiprt_layout<A...> layout{};
 
 #if defined(__HIPRT_CHECK__) && !defined(__HIPRT_HIPCC__)
-  // One iteration per thread along x; the checks are told which thread it is.
+  // One iteration per thread along x; the checks are told which thread it is. The kernel becomes a part of this function, which is
+  // checked like it, so that it tells its own writes to nobody (as cpu_language.h reads the indices).
+  static __device__ __attribute__((noinline)) void threads(__hiprt_quiet_thread *t, __hiprt_quiet_check *check, unsigned x, unsigned row,
+                                                           unsigned first, unsigned count, A... a) {
+    for (unsigned i = x; i < x + count; ++i) {
+      t->thread[0] = i, check->thread = row + i, check->self = first + i;
+      [[clang::always_inline]] K(a...);
+    }
+  }
   static __hiprt_inline __hiprt_unchecked void loop(unsigned count, A... a) {
     __hiprt_thread *const t = __hiprt_self();
     __hiprt_check *const check = __hiprt_host_table->check;
-    const unsigned x = t->thread[0], row = t->block_dim[0] * (t->thread[1] + t->block_dim[1] * t->thread[2]);
-    for (unsigned i = x; i < x + count; ++i) {
-      t->thread[0] = i, check->thread = row + i, check->self = check->first + row + i;
-      K(a...);
-    }
+    const unsigned row = t->block_dim[0] * (t->thread[1] + t->block_dim[1] * t->thread[2]);
+    threads((__hiprt_quiet_thread *)(unsigned long)t, (__hiprt_quiet_check *)(unsigned long)check, t->thread[0], row,
+            check->first + row, count, a...);
   }
 #else
   // One iteration per thread along x. The thread's record is written whole in every iteration, right before the kernel reads
