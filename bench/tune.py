@@ -80,7 +80,9 @@ def why_nothing(target: Target) -> str:
         return "the CPU device runs plain loops, which are shared out in one way"
     if target.table.is_measured:
         return f"the shapes for {target.arch} were measured, and are taken as they are"
-    if target.choices is None or not target.choices.are_wanted:
+    if target.choices is None:
+        return "launches on this device cannot be timed"
+    if not target.choices.are_wanted:
         return f"HIPRT_TUNE={flags.tune} has the rules' ways on this device"
     return ""
 

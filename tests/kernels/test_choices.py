@@ -11,6 +11,7 @@ import pytest
 import hiprt
 from hiprt import core, graphs, kernels
 from hiprt.__main__ import main
+from hiprt.bench.tune import why_nothing
 from hiprt.errors import HipError
 from hiprt.hip import call, lib
 from hiprt.kernels.reference import ops as reference
@@ -254,6 +255,8 @@ def test_tune_prints_what_it_chose(process, timed, capsys, is_json):
 
 
 def test_tune_says_why_nothing_is_chosen(process, capsys):
+    assert why_nothing(make_target("gfx942", 304, 64, ROCM)) == "launches on this device cannot be timed"
+    assert "were measured" in why_nothing(make_target("sm_90", 132, 32, NVIDIA))
     assert main(["tune"]) == 0
     assert "nothing to choose, the CPU device runs plain loops" in capsys.readouterr().out
     with process(tune="0"):
