@@ -53,6 +53,7 @@ LINK_FLAGS = (
     "-fsanitize",
     "-nostdlib",
 )
+OWN_TARGET = "--offload-arch=hiprt-cpu"  # rocm_prefix.py names it to CMake
 TARGET_FLAGS = ("--offload-arch", "--amdgpu-target", "--cuda-gpu-arch", "--no-offload-arch")
 IGNORED_FLAGS = (
     *(
@@ -216,6 +217,8 @@ def parse(words: list[str]) -> Job:
             job.link += [word] if word != found else [word, following(word, rest)]
         elif found := begins(word, VALUE_IGNORED):
             job.ignored += [word] if word != found else [word, following(word, rest)]
+        elif word == OWN_TARGET:
+            continue
         elif begins(word, TARGET_FLAGS) or begins(word, IGNORED_FLAGS):
             job.ignored += [word] if "=" in word or word != "-mllvm" else [word, following(word, rest)]
         elif word.startswith("-") and word != "-":
