@@ -1,6 +1,6 @@
 """Trees: arguments and results of functions, as lists, tuples and dictionaries with arrays in them.
 
-Functions take the class of the arrays, as which lazy arrays are seen as well.
+Functions take the class of what they look for, which is that of arrays unless lazy arrays or sizes are meant.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["arrays_of", "fill", "mapped", "structure", "swap"]
 CONSTANTS = (bool, int, float, str, type(None))
 
 
-def structure(tree: Any, arrays: list[Any], kind_of_array: type = Array) -> Hashable:
+def structure(tree: Any, arrays: list[Any], leaf: type = Array) -> Hashable:
     """Return all of a tree but its arrays, hashable; append these to `arrays` in order.
 
     Two trees with one structure differ in their arrays only: numbers of different types are different, lists differ
@@ -28,14 +28,14 @@ def structure(tree: Any, arrays: list[Any], kind_of_array: type = Array) -> Hash
     ValueError
         There is something else than arrays and constants in it.
     """
-    if isinstance(tree, kind_of_array):
+    if isinstance(tree, leaf):
         arrays.append(tree)
         return Array
     kind = type(tree)
     if isinstance(tree, (tuple, list)):
-        return (kind, *[structure(each, arrays, kind_of_array) for each in tree])
+        return (kind, *[structure(each, arrays, leaf) for each in tree])
     if isinstance(tree, dict):
-        return (kind, *[(name, structure(each, arrays, kind_of_array)) for name, each in tree.items()])
+        return (kind, *[(name, structure(each, arrays, leaf)) for name, each in tree.items()])
     if not isinstance(tree, CONSTANTS):
         remedy = " hiprt.array() makes an array of it." if isinstance(tree, (np.ndarray, np.generic)) else ""
         raise ValueError(
@@ -46,15 +46,15 @@ def structure(tree: Any, arrays: list[Any], kind_of_array: type = Array) -> Hash
     return (kind, repr(tree)) if isinstance(tree, float) else (kind, tree)
 
 
-def mapped(tree: Any, replaced: Callable[[Any], Any], kind_of_array: type = Array) -> Any:
+def mapped(tree: Any, replaced: Callable[[Any], Any], leaf: type = Array) -> Any:
     """Return a copy of a tree with each array replaced; what is no list, tuple or dictionary stays as it is."""
-    if isinstance(tree, kind_of_array):
+    if isinstance(tree, leaf):
         return replaced(tree)
     if isinstance(tree, (tuple, list)):
-        items = [mapped(each, replaced, kind_of_array) for each in tree]
+        items = [mapped(each, replaced, leaf) for each in tree]
         return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
     if isinstance(tree, dict):
-        return {name: mapped(each, replaced, kind_of_array) for name, each in tree.items()}
+        return {name: mapped(each, replaced, leaf) for name, each in tree.items()}
     return tree
 
 
@@ -70,19 +70,19 @@ def arrays_of(tree: Any) -> list[Array]:
     return found
 
 
-def swap(tree: Any, replaced: Callable[[Any], Any], kind_of_array: type = Array) -> None:
+def swap(tree: Any, replaced: Callable[[Any], Any], leaf: type = Array) -> None:
     """Replace each array in the lists and dictionaries of a tree, in these themselves."""
     places = enumerate(tree) if isinstance(tree, list) else tree.items() if isinstance(tree, dict) else ()
     for place, each in list(places):
-        if isinstance(each, kind_of_array):
+        if isinstance(each, leaf):
             tree[place] = replaced(each)
         else:
-            swap(each, replaced, kind_of_array)
+            swap(each, replaced, leaf)
     if isinstance(tree, tuple):
         for each in tree:
-            if isinstance(each, kind_of_array):
+            if isinstance(each, leaf):
                 raise TypeError("[compile] Arrays of captured state must be in lists or dictionaries, not in a tuple.")
-            swap(each, replaced, kind_of_array)
+            swap(each, replaced, leaf)
 
 
 def fill(tree: Any, contents: Any) -> None:
