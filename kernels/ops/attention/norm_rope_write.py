@@ -15,26 +15,28 @@ from hiprt.objects import Planned
 from hiprt.op import op
 from hiprt.stream import Stream, current_stream
 
-__all__ = ["heads_of", "norm_rope_write"]
+__all__ = ["SIZES", "heads_of", "norm_rope_write"]
 
 SIMDGROUPS = 4
 WIDEST = 256
+# What a kernel takes of `Heads`, and the number that norms add.
+SIZES = {
+    "heads": "uint",
+    "kv_heads": "uint",
+    "columns": "uint",
+    "width": "uint",
+    "capacity": "uint",
+    "own_caches": "uint",
+    "dims": "uint",
+    "is_normed": "uint",
+    "eps": "float",
+}
 KERNEL = Kernel(
     "attention/norm_rope_write",
     inputs={"x": "T", "q_norm": "T", "k_norm": "T", "position": "int", "frequencies": "ulong"},
     updates={"keys": "T", "values": "T"},
     outputs={"out": "T"},
-    scalars={
-        "heads": "uint",
-        "kv_heads": "uint",
-        "columns": "uint",
-        "width": "uint",
-        "capacity": "uint",
-        "own_caches": "uint",
-        "dims": "uint",
-        "is_normed": "uint",
-        "eps": "float",
-    },
+    scalars=SIZES,
     template={"T": "dtype"},
     headers=("attention/cos_sin.h", "attention/turned_head.h"),
     threads=128,

@@ -10,7 +10,7 @@ from hiprt.kernels.lang.kernel import Kernel
 from hiprt.kernels.lang.launch import Launch, Plan
 from hiprt.kernels.lang.operands import floating
 from hiprt.kernels.ops.attention.frequencies import device_frequencies
-from hiprt.kernels.ops.attention.norm_rope_write import heads_of
+from hiprt.kernels.ops.attention.norm_rope_write import SIZES, heads_of
 from hiprt.kernels.ops.quantized_cache.coded_heads import values_of
 from hiprt.kernels.tuning.target import Target, target_of
 from hiprt.objects import Planned
@@ -26,17 +26,7 @@ KERNEL = Kernel(
     inputs={"x": "T", "q_norm": "T", "k_norm": "T", "position": "int", "frequencies": "ulong"},
     updates={"keys": "int8_t", "values": "int8_t", "key_scales": "float", "value_scales": "float"},
     outputs={"out": "T"},
-    scalars={
-        "heads": "uint",
-        "kv_heads": "uint",
-        "columns": "uint",
-        "width": "uint",
-        "capacity": "uint",
-        "own_caches": "uint",
-        "dims": "uint",
-        "is_normed": "uint",
-        "eps": "float",
-    },
+    scalars=SIZES,
     template={"T": "dtype"},
     headers=("attention/cos_sin.h", "attention/turned_head.h", "quantized_cache/group_code.h"),
     threads=128,
