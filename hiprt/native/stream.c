@@ -14,7 +14,11 @@ int hiprt_stream_create(uint64_t handle, int device, hiprt_stream **out_stream) 
   static atomic_ullong numbers;
   int count = 0;
   *out_stream = 0;
-  if (device < 0 || (hiprt_library_is_open() && !hiprt_is_forked && !hiprt_hip.hipGetDeviceCount(&count) && device >= count))
+  /* A stream that is not HIP's, such as Metal's, has neither a handle nor a device. */
+  const int is_missing = device < 0 ? handle != 0
+                                    : hiprt_library_is_open() && !hiprt_is_forked &&
+                                          !hiprt_hip.hipGetDeviceCount(&count) && device >= count;
+  if (is_missing)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_stream_create", "there is no such device");
   hiprt_stream *stream = *out_stream = calloc(1, sizeof *stream);
   if (!stream) return hiprt_fail(HIPRT_E_MEMORY, "hiprt_stream_create", 0);
