@@ -299,8 +299,43 @@ void hiprt_order_expect(hiprt_stream *stream) {
   pthread_mutex_unlock(&lock);
 }
 
+/* Return an event behind the work that a stream has so far, also while another thread has it captured; NULL if none can be
+ * recorded. */
+static hipEvent_t mark(hiprt_stream *stream) {
+  hipEvent_t event = 0;
+  uint64_t reached = 0;
+  pthread_mutex_lock(&lock);
+  if (stream->closed_by && stream->closed_by != hiprt_this_thread()) event = find_mark(stream, stream->serial, &reached);
+  if (!event) {
+    wait_until_open(stream);
+    pthread_mutex_lock(&stream->lock);
+    if (!stream->is_closed) event = put_mark(stream);
+    pthread_mutex_unlock(&stream->lock);
+  }
+  pthread_mutex_unlock(&lock);
+  return event;
+}
+
+/* A stream that is captured at times may not be asked itself: a capture that another thread begins meanwhile would end. */
+int hiprt_stream_synchronize(hiprt_stream *stream) {
+  if (hiprt_stream_records(stream))
+    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_synchronize", "a step that is being recorded has not run yet");
+  int status = hiprt_stream_ready(stream, "hiprt_stream_synchronize");
+  if (status) return status;
+  const uint64_t serial = atomic_load(&stream->serial);
+  hipEvent_t event = atomic_load(&stream->is_captured) ? mark(stream) : 0;
+  if (!event)
+    HIPRT_TRY(hipStreamSynchronize, stream->handle);
+  else if ((status = hiprt_wait_for_event(event)))
+    return status;
+  unsigned long long done = atomic_load(&stream->done);
+  while (done < serial && !atomic_compare_exchange_weak(&stream->done, &done, serial)) continue;
+  return 0;
+}
+
 void hiprt_order_close(hiprt_stream *stream) {
   pthread_mutex_lock(&lock);
+  atomic_store(&stream->is_captured, 1);
   claim(stream);
   turn_on();
   /* Others that come to wait for the stream's work so far cannot ask for an event then. */

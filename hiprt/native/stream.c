@@ -133,23 +133,11 @@ int hiprt_stream_is_open(hiprt_stream *stream, const char *call) {
   return 0;
 }
 
-static int ready(hiprt_stream *stream, const char *call) {
+int hiprt_stream_ready(hiprt_stream *stream, const char *call) {
   if (!hiprt_library_is_open()) return hiprt_fail(HIPRT_E_CLOSED, call, 0);
   int status = hiprt_stream_is_open(stream, call);
   if (status) return status;
   HIPRT_TRY(hipSetDevice, stream->device);
-  return 0;
-}
-
-int hiprt_stream_synchronize(hiprt_stream *stream) {
-  if (hiprt_stream_records(stream))
-    return hiprt_fail(HIPRT_E_RECORDING, "hiprt_stream_synchronize", "a step that is being recorded has not run yet");
-  int status = ready(stream, "hiprt_stream_synchronize");
-  if (status) return status;
-  const uint64_t serial = atomic_load(&stream->serial);
-  HIPRT_TRY(hipStreamSynchronize, stream->handle);
-  unsigned long long done = atomic_load(&stream->done);
-  while (done < serial && !atomic_compare_exchange_weak(&stream->done, &done, serial)) continue;
   return 0;
 }
 
@@ -177,7 +165,7 @@ static int refuse_launch(const hiprt_kernel *kernel, const hipKernelNodeParams *
 }
 
 int hiprt_launch_payload(hiprt_stream *stream, const hiprt_kernel *kernel, const char *payload) {
-  int status = ready(stream, "hiprt_launch");
+  int status = hiprt_stream_ready(stream, "hiprt_launch");
   if (status) return status;
   void *cells[HIPRT_MAX_ARGS];
   hipKernelNodeParams p = hiprt_kernel_params(kernel, payload, cells);
@@ -212,7 +200,7 @@ int hiprt_copy(hiprt_stream *stream, uint64_t dst, uint64_t src, uint64_t nbytes
       return hiprt_fail(HIPRT_E_RECORDING, "hiprt_copy", "a host copy cannot be part of a recorded step");
     return stream->calls->copy(stream->recorder, dst, src, nbytes);
   }
-  int status = ready(stream, "hiprt_copy");
+  int status = hiprt_stream_ready(stream, "hiprt_copy");
   if (status) return status;
   HIPRT_TRY(hipMemcpyAsync, (void *)(uintptr_t)dst, (const void *)(uintptr_t)src, nbytes, (hipMemcpyKind)kind,
             stream->handle);
@@ -223,7 +211,7 @@ int hiprt_fill(hiprt_stream *stream, uint64_t dst, uint32_t value, uint32_t widt
   if (width != 1 && width != 2 && width != 4)
     return hiprt_fail(HIPRT_E_ARGUMENT, "hiprt_fill", "width must be 1, 2 or 4");
   if (hiprt_stream_records(stream)) return stream->calls->fill(stream->recorder, dst, value, width, count);
-  int status = ready(stream, "hiprt_fill");
+  int status = hiprt_stream_ready(stream, "hiprt_fill");
   if (status) return status;
   hipDeviceptr_t at = (hipDeviceptr_t)(uintptr_t)dst;
   if (width == 1)

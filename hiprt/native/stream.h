@@ -66,6 +66,7 @@ struct hiprt_stream {
   pthread_mutex_t lock; /* guards what follows: one thread may close what another asks about */
   atomic_int is_closed; /* set with the lock held; launches read it without */
   int is_lost;          /* the handle may have become invalid before anybody asked what it still does */
+  atomic_int is_captured; /* a step has captured it: it may be captured again while another thread waits for its work */
   atomic_int is_stuck;  /* a capture began on it that could not be ended; it is tried again before the next work */
   hipEvent_t last; /* recorded behind the work of a closed stream; NULL: that work is done, unless it is lost */
   /* The next are guarded by the mutex of order.h, but for `done`. */
@@ -79,6 +80,8 @@ struct hiprt_stream {
 };
 
 void hiprt_stream_retain(hiprt_stream *stream);
+/* Check that the library is open and the stream too, and choose its device: what each call of HIP on it begins with. */
+int hiprt_stream_ready(hiprt_stream *stream, const char *call);
 /* HIPRT_E_CLOSED if the stream is closed: its handle names nothing, which NVIDIA's driver does not survive.
  * HIPRT_E_RECORDING if a capture of ours is still open on it, which would take work and never run it. */
 int hiprt_stream_is_open(hiprt_stream *stream, const char *call);

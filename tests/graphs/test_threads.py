@@ -209,6 +209,32 @@ def test_what_other_threads_launch_does_not_become_nodes():
         assert (y.numpy() == 2).all()
 
 
+def test_work_can_be_waited_for_while_another_thread_captures():
+    """A stream whose handle other code has is captured while a step records; its work so far can be waited for."""
+    with hiprt.Stream() as stream, hiprt.use_stream(stream):
+        gate, x = Gate(stream), hiprt.zeros(N)
+        found = []
+
+        def wait(number):
+            if number:
+                gate.release()
+            else:
+                stream.synchronize()
+                found.append(gate.is_closed)
+
+        def function():
+            kernels.add(x, 1.0, out=x)
+            in_threads(2, wait)
+
+        for _ in range(3):
+            kernels.add(x, 1.0, out=x)
+            gate.shut()
+            graphs.Step(function)()
+        assert found == [False, False, False]
+        assert (x.numpy() == 6).all()
+        gate.close()
+
+
 def test_steps_that_call_each_other_do_not_wait_for_each_other():
     """Two threads, each in one of two steps that call the other, on streams of their own (G5)."""
     with hiprt.Stream() as one, hiprt.Stream() as two:

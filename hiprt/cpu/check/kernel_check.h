@@ -34,9 +34,6 @@ void enter_checked_block(const unsigned (&index)[3], const unsigned char *shared
 void pass_checked_grid();
 void end_kernel();
 
-// What an access does, as in include/cpu_check.h.
-enum AccessKind : unsigned { kReads = 1, kWrites = 2, kAtomic = 4, kAcquires = 8, kReleases = 16 };
-
 // Says which thread of the block goes on.
 void resume_thread(unsigned thread);
 // An access of the running thread, or its fence.

@@ -7,7 +7,6 @@
 #include <unordered_map>
 
 #include "check/checks.h"
-#include "check/streaks.h"
 
 namespace cpu {
 namespace {
@@ -74,9 +73,11 @@ std::optional<unsigned> words_each(const Cell *cells, unsigned long long Cell::*
   return is_one ? 0 : 1u << shift;
 }
 
+void (*before_changes)();
+
 void shadow_changed(uintptr_t base, size_t size) {
   const std::lock_guard<std::recursive_mutex> hold(check_lock());
-  end_streaks();
+  if (before_changes) before_changes();
   const uintptr_t first = base / Page::kSize, last = (base + size - 1) / Page::kSize;
   const auto change = [&](uintptr_t number, Page *page) {
     const uintptr_t from = std::max(base, number * Page::kSize) - number * Page::kSize;
@@ -97,6 +98,11 @@ void shadow_changed(uintptr_t base, size_t size) {
 }
 
 }  // namespace
+
+void before_shadow_changes(void (*call)()) {
+  const std::lock_guard<std::recursive_mutex> hold(check_lock());
+  before_changes = call;
+}
 
 std::recursive_mutex &check_lock() {
   static std::recursive_mutex &lock = *new std::recursive_mutex;

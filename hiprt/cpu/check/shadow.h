@@ -19,6 +19,9 @@ constexpr uint64_t kAtomicBit = uint64_t{1} << 51, kMoreBit = __hiprt_check_more
 constexpr unsigned kBytesShift = 52, kWrittenShift = 56, kUsableShift = 60;
 constexpr uint64_t kStates = uint64_t{0xFF} << 56;
 
+// What an access does, as in include/cpu_check.h.
+enum AccessKind : unsigned { kReads = 1, kWrites = 2, kAtomic = 4, kAcquires = 8, kReleases = 16 };
+
 inline uint32_t who(uint64_t access) { return static_cast<uint32_t>(access); }
 inline unsigned bytes_of(uint64_t access) { return access >> kBytesShift & 15; }
 inline unsigned written(const Cell &cell) { return cell.write >> kWrittenShift & 15; }
@@ -48,6 +51,8 @@ struct Page {
 
 // Held for the whole of a kernel, a copy or a fill, and while the shadow changes.
 std::recursive_mutex &check_lock();
+// Names what is called before the states of words change: accesses that are not noted yet are noted then.
+void before_shadow_changes(void (*call)());
 
 // What running kernels look at. It, and what follows, is used with the lock held.
 __hiprt_check &check_context();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "check/kernel_check.h"
 #include "check/shadow.h"
 
 namespace cpu {
@@ -60,6 +59,7 @@ void end_streak(size_t index) {
 
 void forget_streaks() {
   State &all = state();
+  before_shadow_changes(end_streaks);
   end_streaks();
   std::fill(std::begin(all.places), std::end(all.places), Place{});
   all.credit = kAccesses;
