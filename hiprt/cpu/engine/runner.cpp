@@ -7,6 +7,7 @@
 
 #include "check/checks.h"
 #include "check/kernel_check.h"
+#include "check/shadow.h"
 #include "check/streaks.h"
 
 namespace cpu {
