@@ -76,7 +76,7 @@ def test_a_launcher_that_says_no_place(monkeypatch):
         mx.distributed.init(strict=True)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.wide)])
 def test_collectives_and_messages(ranks, form):
     """Of each dtype, of a part of the ranks, and of random programs, in whatever graphs the ranks compute them."""
     ended = run(ranks, PROGRAMS / "collectives.py", 4 if form == "short" else 100, 10)
