@@ -101,6 +101,11 @@ int main() {
     stream.synchronize();
     CHECK(host[0] == 2 && host[1] == 1);
 
+    // What was launched last is told, and right.
+    CHECK(step.explain() == "patch: arrays moved, 1 nodes" && !step.verify(stream).differs);
+    CHECK(step.dump().find("\"kernel_name\": \"add\"") != std::string::npos);
+    CHECK(thrown([] { hiprt::step("empty").explain(); }).status() == HIPRT_E_ARGUMENT);
+
     // A stream that is closed takes no more work, and may be destroyed before what used it.
     stream.close();
     CHECK(!hipStreamDestroy(handle));

@@ -1,5 +1,6 @@
 /* Steps through libhiprt on the CPU device: every rung, every refusal, threads that take turns, other code's work.
- * Prints "ok". With the argument "lost", patches are lost, and a canary notices. */
+ * Prints "ok". With the argument "lost", patches are lost, and a canary and a comparison notice; with "dump" it prints a
+ * step as JSON. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -409,6 +410,86 @@ static void threads(void) {
   hiprt_step_release(shared);
 }
 
+static void explains(const hiprt_step *step, const char *wanted) {
+  char text[512];
+  uint64_t size;
+  CHECK(!hiprt_step_explain((hiprt_step *)step, text, sizeof text, &size) && size == strlen(text) + 1);
+  if (strcmp(text, wanted)) fprintf(stderr, "%s\n", text);
+  CHECK(!strcmp(text, wanted));
+  char few[8];
+  CHECK(!hiprt_step_explain((hiprt_step *)step, few, sizeof few, &size) && size == strlen(wanted) + 1);
+  CHECK(strlen(few) < sizeof few && !strncmp(few, wanted, strlen(few)));
+  CHECK(!hiprt_step_explain((hiprt_step *)step, 0, 0, 0));
+}
+
+/* Why a launch was no replay, with the first difference: of arguments, of a fill, of dimensions, of the number of nodes. */
+static void explanations(const lane *l) {
+  hiprt_step *step = make_step(HIPRT_RUNGS & ~(1u << HIPRT_UPDATE), 0);
+  char text[64];
+  CHECK(hiprt_step_explain(step, text, sizeof text, 0) == HIPRT_E_ARGUMENT);
+  CHECK(hiprt_step_dump(step, text, sizeof text, 0) == HIPRT_E_ARGUMENT);
+  step_by(step, l, 3);
+  explains(step, "instantiate: first of this topology");
+  step_by(step, l, 3);
+  explains(step, "replay");
+  step_by(step, l, 300);
+  explains(step, "patch: arguments of 1 of 4 nodes changed; node 0 (scale) argument 2: 0x3 -> 0x12c");
+  const uint64_t z = (uintptr_t)l->z;
+  for (uint32_t round = 0; round < 2; round++) {
+    CHECK(!hiprt_step_begin(step, l->stream) && !hiprt_fill(l->stream, z, round, 4, 9));
+    if (round) CHECK(!hiprt_copy(l->stream, z, (uintptr_t)l->y, 4, hipMemcpyDeviceToDevice));
+    CHECK(!hiprt_step_end(step, 0, 0));
+    explains(step, round ? "instantiate: first of this topology; node 1: copy is launched besides"
+                         : "instantiate: first of this topology; node 0: scale, 1x1x1 blocks of 256x1x1 threads, 0 bytes "
+                           "shared -> fill");
+  }
+  char wanted[256];
+  CHECK(!hiprt_step_begin(step, l->stream) && !hiprt_fill(l->stream, z, 7, 4, 9));
+  CHECK(!hiprt_copy(l->stream, z, (uintptr_t)l->y, 4, hipMemcpyDeviceToDevice) && !hiprt_step_end(step, 0, 0));
+  snprintf(wanted, sizeof wanted, "patch: arguments of 1 of 2 nodes changed; node 0 (fill): 9 elements of 4 bytes at 0x%llx, "
+           "value 0x1 -> 9 of 4 at 0x%llx, value 0x7", (unsigned long long)z, (unsigned long long)z);
+  explains(step, wanted);
+  hiprt_step_release(step);
+}
+
+/* The dump is JSON with every node and edge; a text that is too long is cut. */
+static void dumps(const lane *l) {
+  hiprt_step *step = hiprt_step_create("a \"name\"", 0);
+  uint64_t size, again;
+  step_by(step, l, 255);
+  CHECK(!hiprt_step_dump(step, 0, 0, &size));
+  char *text = malloc(size);
+  CHECK(!hiprt_step_dump(step, text, size, &again) && again == size && strlen(text) + 1 == size);
+  fputs(text, stdout);
+  hiprt_step_release(step);
+  free(text);
+}
+
+/* A graph that is right, steps that cannot be compared, and with is_lost a graph whose patch was lost. */
+static void verifies(const lane *l, int is_lost) {
+  hiprt_mismatch found;
+  int ran = 1;
+  hiprt_step *step = make_step(HIPRT_RUNGS & ~(1u << HIPRT_UPDATE), 0), *eager = make_step(1u << HIPRT_EAGER, 0);
+  CHECK(hiprt_step_verify(step, l->stream, &found, &ran) == HIPRT_E_ARGUMENT && !ran);
+  step_by(step, l, 2);
+  CHECK(step_by(step, l, 5).rung == HIPRT_PATCH);
+  CHECK(!hiprt_step_verify(step, l->stream, &found, &ran) && ran && found.differs == (uint32_t)is_lost);
+  expect(l, 5);
+  if (is_lost) CHECK(found.node == 0 && !strcmp(found.name, "scale") && found.address == (uintptr_t)(l->y + 1));
+  CHECK(step_by(step, l, 5).rung == (is_lost ? HIPRT_INSTANTIATE : HIPRT_REPLAY));
+  CHECK(!hiprt_step_verify(step, l->stream, &found, 0) && !found.differs);
+  CHECK(!hiprt_step_begin(step, l->stream));
+  CHECK(hiprt_step_verify(step, l->stream, 0, 0) == HIPRT_E_RECORDING);
+  hiprt_step_cancel(step);
+  step_by(eager, l, 2);
+  CHECK(hiprt_step_verify(eager, l->stream, &found, &ran) == HIPRT_E_ARGUMENT && !ran);
+  const hipGraph_t graph = captured(l, 3, 0);
+  CHECK(!hiprt_step_adopt(step, l->stream, (uintptr_t)graph, 1, 0, 0));
+  CHECK(hiprt_step_verify(step, l->stream, &found, &ran) == HIPRT_E_ARGUMENT && !ran);
+  hiprt_step_release(step);
+  hiprt_step_release(eager);
+}
+
 /* A patch that HIP reports and does not make is noticed, once; then the step patches no more. */
 static void lost(const lane *l) {
   hiprt_rules rules;
@@ -441,8 +522,11 @@ int main(int argc, char **argv) {
   add = declare("add", 2, (hiprt_argument[]){{8, 8, HIPRT_READ}, {8, 8, HIPRT_READ_WRITE}});
   canary = declare("canary", 2, (hiprt_argument[]){{8, 8, HIPRT_READ_WRITE}, {4, 4, HIPRT_BY_VALUE}});
   open_lane(&l);
-  if (argc > 1 && !strcmp(argv[1], "lost")) {
+  if (argc > 1 && !strcmp(argv[1], "dump")) {
+    dumps(&l);
+  } else if (argc > 1 && !strcmp(argv[1], "lost")) {
     lost(&l);
+    verifies(&l, 1);
   } else {
     climb(&l);
     topologies(&l);
@@ -450,6 +534,8 @@ int main(int argc, char **argv) {
     captures(&l);
     adopts(&l);
     moves(&l);
+    explanations(&l);
+    verifies(&l, 0);
     refusals(&l);
     refused_launches(&l);
     threads();
@@ -459,6 +545,6 @@ int main(int argc, char **argv) {
   hiprt_kernel_release(add);
   hiprt_kernel_release(canary);
   CHECK(!hipModuleUnload(module));
-  puts("ok");
+  if (argc < 2 || strcmp(argv[1], "dump")) puts("ok");
   return 0;
 }

@@ -1,5 +1,6 @@
 """libhiprt: what it exports, what its header says, and programs in C that use it."""
 
+import json
 import os
 import re
 import shutil
@@ -9,8 +10,11 @@ from pathlib import Path
 import pytest
 from helpers.native import build_with_library, run_sanitized
 
+import hiprt
 from hiprt import core
 from hiprt.flags import Flags
+from hiprt.graphs import Recording
+from hiprt.graphs.record.dump import as_dict
 from hiprt.native import build
 
 SANITIZERS = [
@@ -177,3 +181,19 @@ def test_steps_in_c(sanitizer, tmp_path, monkeypatch, root):
     program = build_with_library(tmp_path, root / "tests" / "native" / "steps.c", sanitizer, monkeypatch, root)
     assert run_sanitized(program) == "ok\n"
     assert run_sanitized(program, "lost", HIPRT_CPU_QUIRKS="batch_stale") == "ok\n"
+    dumped = json.loads(run_sanitized(program, "dump"))
+    nodes, edges = dumped["nodes"], dumped["edges"]
+    assert dumped["name"] == 'a "name"'
+    assert [node["kernel_name"] for node in nodes] == ["scale", "fill", "copy", "add"]
+    assert [(edge["before"], edge["after"]) for edge in edges] == [(0, 2), (1, 3), (2, 3)]
+    assert [node["dependencies"] for node in nodes] == [[], [], [0], [1, 2]]
+    assert nodes[0]["arguments"][2] == "0xff"
+    assert nodes[0]["block"] == [256, 1, 1]
+    assert [access["access"] for access in nodes[3]["accesses"]] == ["read", "update"]
+    assert nodes[3]["bytes_read"] == 2 * nodes[3]["bytes_written"] == 2048
+    # The names are those of the files that Python writes.
+    with hiprt.Stream() as stream:
+        recording = Recording()
+        with recording.record(stream):
+            stream.fill(256, 0, 4, 9)
+        assert set(nodes[0]) <= set(as_dict(recording)["nodes"][0])

@@ -79,6 +79,15 @@ pub struct hiprt_move {
     pub to: u64,
 }
 
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct hiprt_mismatch {
+    pub differs: u32,
+    pub node: u32,
+    pub address: u64,
+    pub name: [c_char; 128],
+}
+
 extern "C" {
     pub fn hiprt_version() -> c_int;
     pub fn hiprt_failure_status() -> c_int;
@@ -140,5 +149,13 @@ extern "C" {
         out_outcome: *mut hiprt_outcome,
         out_ran: *mut c_int,
     ) -> c_int;
+    pub fn hiprt_step_verify(
+        step: *mut hiprt_step,
+        stream: *mut hiprt_stream,
+        out_mismatch: *mut hiprt_mismatch,
+        out_ran: *mut c_int,
+    ) -> c_int;
+    pub fn hiprt_step_explain(step: *mut hiprt_step, out_text: *mut c_char, room: u64, out_size: *mut u64) -> c_int;
+    pub fn hiprt_step_dump(step: *mut hiprt_step, out_text: *mut c_char, room: u64, out_size: *mut u64) -> c_int;
     pub fn hiprt_step_count(step: *mut hiprt_step, out_stats: *mut hiprt_step_stats);
 }

@@ -251,6 +251,32 @@ typedef struct {
  * is to be recorded again. Else as hiprt_step_end. */
 int hiprt_step_move(hiprt_step *step, hiprt_stream *stream, uint32_t n_moves, const hiprt_move *moves,
                     hiprt_outcome *out_outcome, int *out_ran);
+/* The first difference that hiprt_step_verify found. */
+typedef struct {
+  uint32_t differs; /* 0: there is none, and the rest is 0 */
+  uint32_t node;    /* the first node that differs in a byte which no later node has written over */
+  uint64_t address; /* of that byte */
+  char name[HIPRT_OF_KERNEL]; /* of the node's kernel, or copy, or fill */
+} hiprt_mismatch;
+
+/* Launch again what the step launched last, then run its nodes eagerly from the same state, and compare all that they
+ * declare to write. The eager results stay. A graph that differs is dropped, and the next launch makes another one. It
+ * copies that memory to the host four times and waits for the stream: it is for tests. What a kernel writes without
+ * declaring it is not seen. *out_ran: whether the graph has run, or may have, where it fails.
+ * Ownership: none. Threads: any, but for one that records the step; the calls take turns. Errors: HIPRT_E_ARGUMENT before
+ * the first hiprt_step_end, where the step ran eagerly, and where a node does not tell what it writes (work of other code,
+ * kernels that declare nothing): nothing has run. HIPRT_E_RECORDING, HIPRT_E_MEMORY, HIPRT_E_CLOSED, a hipError_t. */
+int hiprt_step_verify(hiprt_step *step, hiprt_stream *stream, hiprt_mismatch *out_mismatch, int *out_ran);
+/* Write how the last launch of the step went, as text: the rung, why it was no replay, and the first node and argument
+ * that differ from the launch before, in hexadecimal. As much is written as `room` bytes hold, with a zero at the end.
+ * *out_size, unless NULL: the bytes that all of it takes.
+ * Ownership: the text is the caller's. Threads: any, but for one that records the step. Errors: HIPRT_E_ARGUMENT before the
+ * first hiprt_step_end; HIPRT_E_RECORDING. */
+int hiprt_step_explain(hiprt_step *step, char *out_text, uint64_t room, uint64_t *out_size);
+/* Write what the step launched last as JSON: nodes with dimensions, arguments, the memory they declare and the nodes they
+ * wait for, and the edges, by the names that the files of HIPRT_GRAPH_DUMP have.
+ * Ownership, threads, errors, and the other arguments: as hiprt_step_explain. */
+int hiprt_step_dump(hiprt_step *step, char *out_text, uint64_t room, uint64_t *out_size);
 /* Tell what the step has done so far.
  * Ownership: none. Threads: any, but for one that records the step. Errors: none. */
 void hiprt_step_count(hiprt_step *step, hiprt_step_stats *out_stats);

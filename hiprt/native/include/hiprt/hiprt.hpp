@@ -189,6 +189,17 @@ class step {
     return move(on, moves, N);
   }
   hiprt_outcome move(const stream &on, const std::vector<hiprt_move> &moves) { return move(on, moves.data(), moves.size()); }
+  // Launch it again and compare with an eager run of its nodes: for tests.
+  hiprt_mismatch verify(const stream &on) {
+    hiprt_mismatch found{};
+    int ran = 0;
+    const int status = hiprt_step_verify(get(), on.get(), &found, &ran);
+    check(status, ran != 0);
+    return found;
+  }
+  // Why the last launch was no replay, with the first difference; and its nodes and edges as JSON.
+  std::string explain() const { return text(&hiprt_step_explain); }
+  std::string dump() const { return text(&hiprt_step_dump); }
   hiprt_step_stats stats() const {
     hiprt_step_stats counted{};
     hiprt_step_count(get(), &counted);
@@ -197,6 +208,14 @@ class step {
   hiprt_step *get() const noexcept { return held_.get(); }
 
  private:
+  std::string text(int (*write)(hiprt_step *, char *, uint64_t, uint64_t *)) const {
+    uint64_t size = 0;
+    check(write(get(), nullptr, 0, &size));
+    std::string made(size, ' ');
+    check(write(get(), &made[0], size, nullptr));
+    made.pop_back();  // the zero
+    return made;
+  }
   std::unique_ptr<hiprt_step, void (*)(hiprt_step *)> held_;
 };
 

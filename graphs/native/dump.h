@@ -1,0 +1,7 @@
+/* Dumps: a recording as JSON. */
+#pragma once
+#include "recorder.h"
+#include "text.h"
+
+/* Append a recording's nodes and edges as one JSON object. */
+void hiprt_dump(const hiprt_recorder *recorder, const char *name, hiprt_text *out);
