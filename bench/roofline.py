@@ -36,7 +36,17 @@ from hiprt.kernels.tuning.target import Target, make_target
 from hiprt.kernels.tuning.tiling import Product
 from hiprt.provider import ROCM
 
-__all__ = ["GPUS", "MEASURED", "Gpu", "Prediction", "add_arguments", "loop_instructions", "predict", "products"]
+__all__ = [
+    "GPUS",
+    "MEASURED",
+    "Gpu",
+    "Prediction",
+    "add_arguments",
+    "full_waits",
+    "loop_instructions",
+    "predict",
+    "products",
+]
 
 SIMDS = 4  # of what HIP counts as a compute unit
 GROUP, BITS = 64, 4
@@ -44,6 +54,8 @@ OVERHEAD = 1 + 32 / (GROUP * BITS)  # a scale and a bias of 16 bits for each gro
 NODES_A_LAYER, OTHER_NODES = 5, 4
 MODEL = "a model, no measurement"
 SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)_")  # of a matrix instruction
+LOAD = re.compile(r"\s+(?:global|flat|buffer)_load_")
+FULL_WAIT = re.compile(r"\s+(?:s_waitcnt\b.*\bvmcnt\(0\)|s_wait_loadcnt 0x0\b|s_wait_loadcnt_dscnt 0x[0-9a-f]{1,2}\b)")
 SLOW = ("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_")  # at a quarter of the speed
 PROMPT = 2048  # tokens
 TILE_ROWS, TILE_DEPTH, THREADS = 128, 32, 128  # of the largest tile
@@ -163,6 +175,8 @@ class Work(NamedTuple):
         The waves that are launched, and those that the GPU holds at a time.
     spills : int
         The registers that are kept in memory.
+    full_waits : int
+        How often an iteration of a wave waits for all loads that are on their way (`full_waits`).
     """
 
     kernel: str
@@ -172,6 +186,7 @@ class Work(NamedTuple):
     waves: float
     resident: float
     spills: int
+    full_waits: int
 
     @property
     def density(self) -> float:
@@ -211,7 +226,8 @@ def plain_work(gpu: Gpu, product: Product, is_normed: bool) -> Work:
     each = sharing.rows * gpu.wave * 16 * OVERHEAD
     iteration = loop_instructions(code.text)
     resident = min(waves, code.waves * SIMDS * gpu.units)
-    return Work(KERNEL.name, iteration, each, bytes_of(product) / each * iteration, waves, resident, code.spills)
+    every = bytes_of(product) / each * iteration
+    return Work(KERNEL.name, iteration, each, every, waves, resident, code.spills, full_waits(code.text))
 
 
 def dots_work(gpu: Gpu, product: Product, is_normed: bool) -> Work | None:
@@ -232,7 +248,7 @@ def dots_work(gpu: Gpu, product: Product, is_normed: bool) -> Work | None:
     each_wave = whole - outer + rounds * (outer - inner + turns * inner)
     resident = min(waves, code.waves * SIMDS * gpu.units)
     each = depth * sharing.rows * gpu.wave * 16 * OVERHEAD
-    return Work(DOTS.name, inner, each, waves * each_wave, waves, resident, code.spills)
+    return Work(DOTS.name, inner, each, waves * each_wave, waves, resident, code.spills, full_waits(code.text))
 
 
 def work_of(gpu: Gpu, product: Product, is_normed: bool) -> Work:
@@ -245,8 +261,16 @@ def bytes_of(product: Product) -> float:
     return product.rows * product.width * product.bits / 8 * OVERHEAD
 
 
-def loops_of(assembly: str) -> list[tuple[int, int]]:
-    """Return the vector instructions of each loop of a function, from its label to a jump back, and the dots of them.
+class Loop(NamedTuple):
+    """A loop of a function: its lines, its vector instructions, and those of them that compute dot products."""
+
+    lines: list[str]
+    vectors: int
+    dots: int
+
+
+def loops_of(assembly: str) -> list[Loop]:
+    """Return the loops of a function, each from its label to a jump back.
 
     Raises
     ------
@@ -261,25 +285,46 @@ def loops_of(assembly: str) -> list[tuple[int, int]]:
         if label:
             places[label[1]] = i
         elif jump and jump[1] in places:
-            inside = [each for each in lines[places[jump[1]] : i] if re.match(r"\s+v_", each)]
-            found.append((len(inside), sum("_dot" in each for each in inside)))
-    if not found or not max(found)[0]:
+            inside = lines[places[jump[1]] : i]
+            vectors = [each for each in inside if re.match(r"\s+v_", each)]
+            found.append(Loop(inside, len(vectors), sum("_dot" in each for each in vectors)))
+    if not any(loop.vectors for loop in found):
         raise ValueError("the function has no loop")
     return found
 
 
 def loop_instructions(assembly: str) -> int:
     """Return the vector instructions of the largest loop of a function."""
-    return max(count for count, _ in loops_of(assembly))
+    return max(loop.vectors for loop in loops_of(assembly))
+
+
+def with_dots(assembly: str) -> list[Loop]:
+    """Return the loops with all dot instructions of a function, the inner one first."""
+    found = loops_of(assembly)
+    most = max(loop.dots for loop in found)
+    return sorted((loop for loop in found if loop.dots == most), key=lambda loop: loop.vectors)
 
 
 def nested_instructions(assembly: str) -> tuple[int, int, int]:
     """Return the vector instructions of the inner loop with all dot instructions, of the outer one, and of all."""
-    found = loops_of(assembly)
-    most = max(dots for _, dots in found)
+    loops = with_dots(assembly)
     whole = sum(bool(re.match(r"\s+v_", line)) for line in assembly.splitlines())
-    around = [count for count, dots in found if dots == most]
-    return min(around), max(around), whole
+    return loops[0].vectors, loops[-1].vectors, whole
+
+
+def full_waits(assembly: str) -> int:
+    """Return how often an iteration of the inner loop with all dot instructions waits for all loads on their way.
+
+    A wait behind another such wait counts where a load lies between them.
+    """
+    count, is_any_on_its_way = 0, True
+    for line in with_dots(assembly)[0].lines:
+        if LOAD.match(line):
+            is_any_on_its_way = True
+        elif FULL_WAIT.match(line):
+            count += is_any_on_its_way
+            is_any_on_its_way = False
+    return count
 
 
 def times(gpu: Gpu, product: Product, is_normed: bool) -> dict[str, float]:
@@ -462,8 +507,9 @@ def show_kernels(preset: str, *, is_json: bool) -> int:
             row |= {"instructions": work.iteration, "per byte": round(work.density, 4)}
             row |= {"plain": plain.iteration, "plain per byte": round(plain.density, 4)}
             row |= {"waves a SIMD": round(work.resident / (SIMDS * gpu.units), 1), "spills": work.spills}
-            needed = gpu.latency * gpu.bandwidth
-            row["in flight of needed"] = round(work.resident * work.nbytes / needed, 1)
+            row |= {"full waits": work.full_waits, "plain full waits": plain.full_waits}
+            on_their_way, needed = work.resident * work.nbytes, gpu.latency * gpu.bandwidth
+            row |= {"KB in flight": round(on_their_way / 1e3), "of needed": round(on_their_way / needed, 1)}
             rows.append(row)
     if is_json:
         print(json.dumps({"what": "counted in machine code", "preset": preset, "kernels": rows}))

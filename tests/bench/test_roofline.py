@@ -12,6 +12,7 @@ from hiprt.bench.roofline import (
     H200,
     MEASURED,
     Code,
+    full_waits,
     loop_instructions,
     matrix_step,
     nested_instructions,
@@ -45,6 +46,27 @@ def test_nested_loops_are_told_apart():
     """The inner loop is the one that has all dot instructions and the least else."""
     dotted = LOOP.replace("\tv_mul_f32 v0, v1, v2\n\ts_cbranch_scc1", "\tv_dot8_i32_iu4 v0, v1, v2\n\ts_cbranch_scc1")
     assert nested_instructions(dotted) == (1, 4, 5)
+
+
+WAITS = """
+.LBB0_1:
+\ts_waitcnt vmcnt(0) lgkmcnt(0)
+\tv_dot8_i32_iu4 v0, v1, v2
+\ts_waitcnt vmcnt(0)
+\tglobal_load_b128 v[0:3], v4, s[0:1]
+\ts_waitcnt vmcnt(10)
+\ts_wait_loadcnt_dscnt 0x102
+\ts_wait_loadcnt_dscnt 0x2
+\tglobal_load_b128 v[0:3], v4, s[0:1]
+\ts_wait_loadcnt 0x0
+\ts_waitcnt lgkmcnt(0)
+\ts_cbranch_scc1 .LBB0_1
+"""
+
+
+def test_waits_for_all_loads_are_counted():
+    """One for nothing that was loaded since is none, and so is one that leaves loads on their way."""
+    assert full_waits(WAITS) == 3
 
 
 MATRICES = """
@@ -95,6 +117,7 @@ def test_the_kernels_are_shown_beside_the_one_of_every_gpu(capsys):
     found = json.loads(capsys.readouterr().out)["kernels"]
     assert len(found) == 15
     assert all(row["per byte"] < row["plain per byte"] and row["spills"] == 0 for row in found)
+    assert all(row["full waits"] <= 1 <= row["of needed"] for row in found)
     assert roofline.run(parser.parse_args(["--kernels", "--model", "qwen3-4b"])) == 0
     assert "qmv_dots" in capsys.readouterr().out
 

@@ -3,8 +3,9 @@
 import pytest
 
 from hiprt.bench.engine.models.presets import PRESETS
-from hiprt.bench.roofline import GPUS, plain_work, products, work_of
+from hiprt.bench.roofline import GPUS, full_waits, plain_work, products, work_of
 from hiprt.kernels.offline.amd_compiler import Compiler
+from hiprt.kernels.offline.resources import text_of
 from hiprt.kernels.ops.quantized.qmv import DOTS, dot_instances
 from hiprt.kernels.tuning.dots import MOST_SIMDGROUPS, dots, dots_configuration, dots_of
 from hiprt.kernels.tuning.target import make_target
@@ -44,10 +45,11 @@ def test_a_gate_has_pairs_of_rows():
 
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.arch)
 def test_machine_code_of_the_4b_preset(gpu):
-    """Few vector instructions a byte, nothing in memory, four waves a SIMD, and Little's law with room."""
+    """Few vector instructions a byte, one wait for all loads at most, no spills, four waves a SIMD, Little's law."""
     for product, is_normed, _ in products(PRESETS["qwen3-4b"]):
         work = work_of(gpu, product, is_normed)
         assert (work.kernel, work.spills) == ("qmv_dots", 0)
+        assert work.full_waits <= 1, (product, work)
         assert work.density <= (0.06 if gpu.wave == 32 else 0.035), (product, work)
         assert work.density < plain_work(gpu, product, is_normed).density / 2
         assert work.resident >= 4 * SIMDS * gpu.units
@@ -56,10 +58,11 @@ def test_machine_code_of_the_4b_preset(gpu):
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1151", "gfx1201"])
 def test_the_dot_instructions_are_the_hardwares(arch):
-    """Each word of codes meets each digit of x in one instruction, of 4 and of 8 bits."""
+    """Each word of codes meets each digit of x in one instruction, of 4 and of 8 bits; loads go on meanwhile."""
     compiler = Compiler()
     for template in (each for each in dot_instances(False)[:3]):
         text = compiler.assembly(DOTS.text("hip", template), DOTS.symbol(template), arch)
         words = 4 * template["ROWS"] * template["DEPTH"] * template["PLANES"] * 4 // template["BITS"]
         assert text.count("v_dot8" if template["BITS"] == 4 else "v_dot4") >= words
         assert "kernarg_segment_size: 68" in text, "implicit arguments are asked for"
+        assert full_waits(text_of(text, DOTS.symbol(template))) <= 1

@@ -273,28 +273,16 @@ HIPRT_INLINE ulong in_scalar(ulong x) {
   return x;
 }
 
-// A word that the compiler is to keep in a register of its own until here. Two of 16 bits would be put into one, and waited
-// for, as soon as they are loaded.
-HIPRT_INLINE uint apart(uint x) {
-#if HIPRT_TARGET_AMD
-  asm("" : "+v"(x));
-#endif
-  return x;
-}
-
-// Whether loads wait for the registers of what was loaded before: CDNA would copy that first, word by word. On RDNA they would
-// be waited for more often.
+// A number that so many neighbouring lanes have alike, in a scalar register where these are a whole wave.
+template <int LANES>
+HIPRT_INLINE uint alike(uint x) {
 #if HIPRT_TARGET_AMD && defined(__GFX9__)
-constexpr bool RELOADS_IN_PLACE = true;
+  return LANES % 64 == 0 ? __builtin_amdgcn_readfirstlane(x) : x;
+#elif HIPRT_TARGET_AMD
+  return LANES % 32 == 0 ? __builtin_amdgcn_readfirstlane(x) : x;
 #else
-constexpr bool RELOADS_IN_PLACE = false;
-#endif
-// A word that the compiler has no earlier than a number: a load from there takes the registers of what made the number.
-HIPRT_INLINE uint behind(uint x, float& number) {
-#if HIPRT_TARGET_AMD
-  asm("" : "+v"(x), "+v"(number));
-#endif
   return x;
+#endif
 }
 
 // As word_across, but on AMD words of near lanes come with a vector instruction (DPP) and not by way of LDS. The move stays

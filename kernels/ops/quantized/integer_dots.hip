@@ -28,7 +28,7 @@ threadgroup float partial[SPLIT > 1 ? 2 * MEMBERS * ROWS : 1];
 threadgroup uint first_rows[CHOICE != ONE ? CHOSEN : 1];  // of the chosen matrices
 threadgroup float factors[CHOICE != ONE ? CHOSEN : 1];    // shares, or 0 for one that does not exist
 const uint index = thread_of_group().x, lane = index % 32, member = index / 32;
-const uint split = member % SPLIT, team = member / SPLIT;
+const uint split = member % SPLIT, team = alike<32 * SPLIT>(member / SPLIT);
 const uint group = threadgroup_position_in_grid.x;
 const uint tiles = CHOICE == GATHERED ? CHOSEN * TILES_EACH : (columns + OUTPUTS - 1) / OUTPUTS;
 const uint each = tiles / groups, more = tiles % groups;
@@ -64,33 +64,34 @@ for (uint r = 0; r < ROWS; r++) {
 const auto column_of = [&](uint tile) {
   return min((CHOICE == GATHERED ? tile % TILES_EACH : tile) * OUTPUTS, columns - OUTPUTS);
 };
-// Where this lane's part of a tile's first row begins, in bytes of codes and of scales; ~0 where there is no such tile.
+// Where a tile begins, and the last piece of its rows that a lane may load. Loads are not left out: behind a branch around some
+// of them, the hardware's count of loads is not known, and all are waited for. A lane without a piece loads one that another
+// lane has; of a tile that does not exist, all lanes load the first piece of the last one.
 constexpr uint SCALE_BYTES = ROW_SCALES * sizeof(T), PACE = 32 * SPLIT;  // PACE pieces further is the next step
-const uint begin = CHOICE == SUMMED ? 0u : split * 32 + lane;
+struct place {
+  uint row, last;
+};
 const auto place_of = [&](uint tile) {
-  const uint row = column_of(tile) + (CHOICE == GATHERED && tile < end_tile ? first_rows[tile / TILES_EACH] : 0u);
-  const uint code = row * ROW_BYTES + begin * 16, scaled = row * SCALE_BYTES + begin * VALUES / GROUP * uint(sizeof(T));
-  return pack<uint, 2>{{tile < end_tile ? code : ~0u, scaled}};
+  const uint there = min(tile, end_tile - 1);
+  const uint row = column_of(there) + (CHOICE == GATHERED ? first_rows[there / TILES_EACH] : 0u);
+  return place{row, tile < end_tile ? ALL - 1 : 0u};
 };
 piece codes[DEPTH][ROWS];
-uint scale[DEPTH][ROWS], bias[DEPTH][ROWS];
-const auto fetch = [&](uint slot, const pack<uint, 2>& place, uint step) {
-  const uint at = step * PACE + split * 32 + lane;
-  if (step >= OWN || place.values[0] == ~0u || (ALL % PACE != 0 && at >= ALL)) return;
-  uint offset = place.values[0], scaled = place.values[1];
+ushort scale[DEPTH][ROWS], bias[DEPTH][ROWS];
+const auto fetch = [&](uint slot, const place& from, uint step) {
+  uint at = min(step * PACE + split * 32 + lane, from.last), row = from.row;
   if (CHOICE == SUMMED) {
-    const uint row = first_rows[at / EACH], within = at % EACH;
-    offset += row * ROW_BYTES + within * 16;
-    scaled += row * SCALE_BYTES + within * VALUES / GROUP * uint(sizeof(T));
-  } else {
-    offset += step * (PACE * 16);
-    scaled += step * (PACE * VALUES / GROUP * uint(sizeof(T)));
+    row += first_rows[at / EACH];
+    at %= EACH;
   }
+  const uint offset = row * ROW_BYTES + at * 16, scaled = row * SCALE_BYTES + at * VALUES / GROUP * uint(sizeof(T));
 #pragma unroll
   for (uint r = 0; r < ROWS; r++) {
     codes[slot][r] = load_past((const device piece*)((const device char*)weight + code_rows[r] + offset));
-    scale[slot][r] = load_now((const device ushort*)((const device char*)scales + scale_rows[r] + scaled));
-    bias[slot][r] = load_now((const device ushort*)((const device char*)biases + scale_rows[r] + scaled));
+    const device ushort* const s = (const device ushort*)((const device char*)scales + scale_rows[r] + scaled);
+    const device ushort* const b = (const device ushort*)((const device char*)biases + scale_rows[r] + scaled);
+    scale[slot][r] = load_now(s);
+    bias[slot][r] = load_now(b);
   }
 };
 #pragma unroll
@@ -177,11 +178,13 @@ const uint rounds = (end_tile - first_tile + TEAMS - 1) / TEAMS;
 #pragma unroll 1
 for (uint round = 0; round < rounds; round++) {
   const uint tile = first_tile + round * TEAMS + team;
-  const pack<uint, 2> place = place_of(tile), place_after = place_of(tile + TEAMS);
+  const place now = place_of(tile), then = place_of(tile + TEAMS);
   float sums[ROWS] = {};
 #pragma unroll 1
   for (uint first = 0; first < OWN; first += DEPTH) {
-    pack<uint, 2> from = first + DEPTH < PADDED ? place : place_after;  // of all pieces that are loaded meanwhile
+    const bool is_last = first + DEPTH >= PADDED;
+    const place from = is_last ? then : now;  // of what is loaded meanwhile
+    const uint next = is_last ? 0 : first + DEPTH;
 #pragma unroll
     for (uint d = 0; d < uint(DEPTH); d++) {
       const uint at = (first + d) * PACE + split * 32 + lane;
@@ -201,21 +204,12 @@ for (uint round = 0; round < rounds; round++) {
 #pragma unroll
               for (uint w = 0; w < 4; w++) dot = dot_codes<BITS>(codes[d][r].values[w], digits[p].values[w], dot);
             }
-            const uint own_scale = apart(scale[d][r]), own_bias = apart(bias[d][r]);
-            if (RELOADS_IN_PLACE) scale[d][r] = own_scale, bias[d][r] = own_bias;
-            const float by = float(number_of_bits<T>(own_scale)), plus = float(number_of_bits<T>(own_bias));
+            const float by = float(number_of_bits<T>(scale[d][r])), plus = float(number_of_bits<T>(bias[d][r]));
             sums[r] = mad(by * step, float(dot), mad(plus, total, sums[r]));
           }
         }
       }
-      const uint next = first + d + DEPTH;
-      if (RELOADS_IN_PLACE) {
-#pragma unroll
-        for (uint r = 0; r < ROWS; r++) from.values[0] = behind(from.values[0], sums[r]);
-        fetch(d, from, next < PADDED ? next : next - PADDED);
-      } else {
-        fetch(d, next < PADDED ? place : place_after, next < PADDED ? next : next - PADDED);
-      }
+      fetch(d, from, next + d);
     }
   }
 #pragma unroll
